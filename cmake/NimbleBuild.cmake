@@ -1,0 +1,33 @@
+# What every target of the project is compiled with. Presets choose the build type and the options below.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
+endif()
+
+option(NIMBLE_WERROR "Treat warnings as errors" OFF)
+option(NIMBLE_CLANG_TIDY "Run clang-tidy on every file" OFF)
+set(NIMBLE_SANITIZER "" CACHE STRING "Sanitizer for the whole build: address or thread")
+
+add_library(nimble_build INTERFACE)
+target_compile_options(nimble_build INTERFACE
+  $<$<COMPILE_LANGUAGE:C,CXX>:-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wno-unused-parameter -ffp-contract=off>
+  $<$<AND:$<BOOL:${NIMBLE_WERROR}>,$<COMPILE_LANGUAGE:C,CXX>>:-Werror>)
+if(NIMBLE_SANITIZER)
+  set(sanitize -fsanitize=${NIMBLE_SANITIZER} -fno-omit-frame-pointer)
+  if(NIMBLE_SANITIZER STREQUAL "address")
+    list(APPEND sanitize -fsanitize=undefined -fno-sanitize-recover=undefined)
+  endif()
+  target_compile_options(nimble_build INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:${sanitize}>)
+  target_link_options(nimble_build INTERFACE ${sanitize})
+endif()
+if(NIMBLE_CLANG_TIDY)
+  find_program(CLANG_TIDY NAMES clang-tidy REQUIRED)
+  set(CMAKE_CXX_CLANG_TIDY ${CLANG_TIDY})
+endif()

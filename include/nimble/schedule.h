@@ -1,0 +1,94 @@
+// The records of a schedule: what analyzer/ writes and replayer/ reads. The grammar on disk stands in docs/FORMAT.md.
+//
+// Plain data without behaviour. It holds no address of the process that was recorded: pointers are (object, offset).
+// Whoever read or built a Schedule owns it; once built it is not changed, so threads may share it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "nimble/trace.h"
+
+namespace nimble {
+
+inline constexpr int kScheduleVersion = 1;
+
+// One allocation that the step touches. `step_local` objects are allocated and freed by ops of the step: the replayer
+// gives them addresses from the memory plan. All others are the program's, found by the pointers that it passes.
+struct ScheduleObject {
+  MemoryKind memory = MemoryKind::device;
+  std::uint64_t size = 0;  // bytes
+  bool step_local = false;
+  std::uint64_t plan_offset = 0;  // step_local: bytes from the start of the arena; a multiple of 256
+};
+
+// A pointer into an object. `fixed` says that the schedule's parallelism rests on this offset, so the live call must
+// have the same one; otherwise it may move freely inside the object.
+struct SchedulePointer {
+  std::uint32_t object = kNone;
+  std::uint64_t offset = 0;
+  bool fixed = false;
+};
+
+// A pointer among a launch's parameters: an 8-byte aligned word at byte `at` of the packed parameter buffer.
+struct ScheduleParam {
+  std::uint32_t at = 0;
+  SchedulePointer pointer;
+};
+
+// How the replayer submits an op:
+//   graph    a node of its segment's graph
+//   plan     an async alloc or free of a step_local object: answered from the memory plan, nothing is submitted
+//   direct   by the program's own call, between segments
+enum class Submit : std::uint8_t { graph, plan, direct };
+
+struct ScheduleOp {
+  CallKind kind = CallKind::opaque;
+  Submit submit = Submit::direct;
+  std::uint32_t segment = kNone;  // graph ops: which
+  std::uint32_t lane = 0;         // graph ops: the stream that the policy assigned, within the segment
+
+  std::uint32_t function = kNone;  // launch
+  std::array<std::uint32_t, 3> grid{}, block{};
+  std::uint32_t shared_bytes = 0;
+  bool fixed_launch = false;  // the launch shape must match to the letter (its accesses were ranges)
+  std::vector<ScheduleParam> pointers;
+
+  SchedulePointer dst, src;              // copy, set
+  std::uint64_t dst_pitch = 0, src_pitch = 0;
+  std::uint64_t width = 0, height = 1;   // bytes, rows
+  std::uint32_t element = 1;             // set
+
+  std::uint32_t object = kNone;  // alloc_async, free_async: the object, where it is one of the schedule's
+  std::uint64_t size = 0;        // alloc_async: bytes asked for
+};
+
+// A run of graph ops that one graph submits. `edges` are pairs of indices into Schedule::ops, both inside the segment,
+// the earlier op first: everything that the graph must keep in order, without redundant edges. `order` lists the ops in
+// the order in which their nodes are to be created: a topological order, critical path first.
+struct ScheduleSegment {
+  std::uint32_t first = 0, last = 0;  // inclusive range of op indices; `plan` ops may lie between
+  std::uint32_t lanes = 0;            // streams used
+  std::uint32_t synchronizations = 0; // dependencies between different lanes
+  std::vector<std::array<std::uint32_t, 2>> edges;
+  std::vector<std::uint32_t> order;
+};
+
+struct ScheduleFunction {
+  std::string name;
+  std::vector<ParamLayout> params;
+};
+
+struct Schedule {
+  std::string policy;
+  std::string trace_digest;  // XXH3-64 of the trace file, hex: for reports
+  std::vector<ScheduleFunction> functions;
+  std::vector<ScheduleObject> objects;
+  std::vector<ScheduleOp> ops;  // the step, in program order; all on one stream of the program
+  std::vector<ScheduleSegment> segments;
+  std::uint64_t arena_bytes = 0;  // what the memory plan needs
+};
+
+}  // namespace nimble

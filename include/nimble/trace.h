@@ -1,0 +1,157 @@
+// The records of a trace: what shim/ writes and analyzer/ reads. The grammar on disk stands in docs/FORMAT.md.
+//
+// Plain data without behaviour. A Trace belongs to whoever read it; nothing here is synchronised.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace nimble {
+
+// Raised whenever a reader of the previous version would misread a file. Listed with its reason in docs/FORMAT.md.
+inline constexpr int kTraceVersion = 1;
+
+inline constexpr std::uint32_t kNone = 0xffffffffu;  // "no such id" wherever an id is optional
+
+// Every kind of call that a trace holds, with its name on disk. The first group puts work on a stream: ops.
+#define NIMBLE_CALL_KINDS(X)                                                                                        \
+  X(launch) X(copy) X(set) X(event_record) X(event_wait) X(host_function) X(graph_launch) X(alloc_async)            \
+  X(free_async) X(opaque)                                                                                           \
+  X(alloc) X(free) X(stream_synchronize) X(event_synchronize) X(context_synchronize) X(capture_begin)               \
+  X(capture_end) X(hidden) X(context_end)
+
+enum class CallKind : std::uint8_t {
+#define X(name) name,
+  NIMBLE_CALL_KINDS(X)
+#undef X
+};
+
+inline constexpr std::string_view kCallKindNames[] = {
+#define X(name) #name,
+    NIMBLE_CALL_KINDS(X)
+#undef X
+};
+
+inline constexpr std::string_view name(CallKind kind) { return kCallKindNames[static_cast<int>(kind)]; }
+
+// Whether calls of this kind put work on a stream.
+inline constexpr bool is_op(CallKind kind) { return kind <= CallKind::opaque; }
+
+// Where an allocation's memory is, and who can touch it. `global` is a variable of a module, `mapped` a VMM mapping.
+#define NIMBLE_MEMORY_KINDS(X) X(device) X(stream_ordered) X(pinned) X(registered) X(managed) X(mapped) X(global)
+
+enum class MemoryKind : std::uint8_t {
+#define X(name) name,
+  NIMBLE_MEMORY_KINDS(X)
+#undef X
+};
+
+inline constexpr std::string_view kMemoryKindNames[] = {
+#define X(name) #name,
+    NIMBLE_MEMORY_KINDS(X)
+#undef X
+};
+
+inline constexpr std::string_view name(MemoryKind kind) { return kMemoryKindNames[static_cast<int>(kind)]; }
+
+// How a stream is ordered with others: `legacy` and `per_thread` are the default streams; a `blocking` stream is ordered
+// with the legacy stream, a `non_blocking` one is not.
+#define NIMBLE_STREAM_KINDS(X) X(legacy) X(per_thread) X(blocking) X(non_blocking)
+
+enum class StreamKind : std::uint8_t {
+#define X(name) name,
+  NIMBLE_STREAM_KINDS(X)
+#undef X
+};
+
+inline constexpr std::string_view kStreamKindNames[] = {
+#define X(name) #name,
+    NIMBLE_STREAM_KINDS(X)
+#undef X
+};
+
+inline constexpr std::string_view name(StreamKind kind) { return kStreamKindNames[static_cast<int>(kind)]; }
+
+// A kernel parameter's place in the packed parameter buffer, in bytes.
+struct ParamLayout {
+  std::uint32_t offset = 0;
+  std::uint32_t size = 0;
+  bool operator==(const ParamLayout&) const = default;
+};
+
+// A loaded module or library. `self_contained` is true only where its code was read and holds no global variables and
+// no calls out of it (printf, device malloc, dynamic parallelism): then its kernels reach memory through their
+// parameters alone. Where it could not be read it is false, and `why` says so.
+struct TraceImage {
+  bool self_contained = false;
+  std::string why;
+};
+
+// A kernel. `params` is absent where the driver could not tell the layout; then launches carry no parameter bytes.
+struct TraceFunction {
+  std::string name;             // as the driver gives it: mangled for C++ kernels
+  std::uint32_t image = kNone;  // index into Trace::images, kNone where unknown
+  std::optional<std::vector<ParamLayout>> params;
+};
+
+struct TraceStream {
+  std::uint32_t context = 0;
+  StreamKind kind = StreamKind::blocking;
+  std::uint32_t thread = kNone;  // for per_thread: whose
+};
+
+// A rectangle of bytes: `height` rows of `width` bytes, `pitch` bytes apart. One row for plain ranges.
+struct TraceRegion {
+  std::uint64_t address = 0;
+  std::uint64_t pitch = 0;
+};
+
+// One call. Which fields mean something follows from `kind`; all others keep their defaults.
+struct TraceCall {
+  std::uint64_t seq = 0;  // position in the order of the program's calls, over all threads
+  CallKind kind = CallKind::opaque;
+  std::string symbol;           // the entry point that the program called
+  std::uint32_t thread = 0;     // the calling thread
+  double host_begin_us = 0;     // host time of the call, microseconds since the trace began
+  double host_duration_us = 0;  // how long the call took on the host
+  std::int32_t result = 0;      // CUresult; calls that failed have no effect but stay in the trace
+  std::uint32_t stream = kNone; // ops and stream_synchronize
+  std::uint32_t event = kNone;  // event_record, event_wait, event_synchronize
+  bool query = false;           // the synchronize kinds: asked without waiting
+  bool synchronous = false;     // ops: the host waited for it
+
+  std::uint32_t function = kNone;  // launch
+  std::array<std::uint32_t, 3> grid{}, block{};
+  std::uint32_t shared_bytes = 0;           // dynamic shared memory
+  std::vector<std::uint8_t> params;         // packed parameter buffer, empty where the layout is unknown
+  std::vector<std::uint32_t> attributes;    // CUlaunchAttributeID of attributes that were given and are not at their default
+  bool cooperative = false;
+
+  TraceRegion dst, src;                   // copy: both; set: dst
+  std::uint64_t width = 0, height = 1;    // copy, set: bytes in a row, rows
+  std::uint32_t value = 0, element = 1;   // set: the value, and its size in bytes
+
+  std::uint64_t address = 0, size = 0;  // alloc, alloc_async, free, free_async (address only)
+  MemoryKind memory = MemoryKind::device;
+  bool own_pool = false;  // alloc_async: from a pool that the program named
+
+  std::string note;  // hidden: what was created; opaque: nothing
+};
+
+struct Trace {
+  std::string program;    // its command line, for reports only
+  std::string device;     // the name of device 0, for reports only
+  int driver_version = 0;
+  std::vector<TraceImage> images;
+  std::vector<TraceFunction> functions;
+  std::vector<TraceStream> streams;
+  std::vector<TraceCall> calls;  // in ascending order of seq
+  bool complete = false;         // false where the recording process ended without closing the file
+  std::uint64_t dropped = 0;     // events that the recorder could not keep
+};
+
+}  // namespace nimble

@@ -1,0 +1,201 @@
+// nimble: `nimble run -- program` runs a program with libnimble.so preloaded. It sets the environment and then becomes
+// the program, so exit status, signals and terminal are the program's own.
+#include <cuda.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shim/launcher/environment.h"
+#include "shim/launcher/program.h"
+
+namespace nimble::launcher {
+namespace {
+
+// As shells have it.
+constexpr int kNotFound = 127;
+constexpr int kNotExecutable = 126;
+constexpr int kUsage = 2;
+
+std::string get(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// libnimble.so beside this program: in the build tree, or where CMake installed both.
+std::optional<std::string> find_library() {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return std::nullopt;
+  const std::filesystem::path prefix = self.parent_path().parent_path();
+  for (const char* folder : {"lib", NIMBLE_LIBDIR}) {
+    const std::filesystem::path file = prefix / folder / "libnimble.so";
+    if (std::filesystem::exists(file, error)) return file.string();
+  }
+  return std::nullopt;
+}
+
+// Help with a usage line that says where the program stands.
+class Help : public CLI::Formatter {
+ public:
+  explicit Help(std::string usage) : usage_(std::move(usage)) {}
+  std::string make_usage(const CLI::App* /*app*/, std::string /*name*/) const override {
+    return "Usage: " + usage_ + "\n";
+  }
+
+ private:
+  std::string usage_;
+};
+
+std::string described(const Option& option, std::string_view fallback) {
+  std::string text(option.help);
+  if (!fallback.empty()) text += " [" + std::string(fallback) + "]";
+  return text;
+}
+
+std::string environment_help() {
+  std::string text =
+      "Environment of libnimble.so, which the options of `nimble run` set (preloading it by hand works too):\n";
+  for (const Option& option : options()) {
+    std::string line = "  " + variable(option);
+    line.resize(22, ' ');
+    text += line + described(option, option.fallback) + "\n";
+  }
+  return text +
+         "\nFirst steps:\n"
+         "  nimble run -- program             # writes trace.json\n"
+         "  nimble-analyze trace.json         # writes schedule.json\n"
+         "  nimble run --mode replay -- program";
+}
+
+std::string version_text() {
+  return "nimble " NIMBLE_VERSION "\nbuilt with  CUDA " + std::to_string(CUDA_VERSION / 1000) + "." +
+         std::to_string(CUDA_VERSION % 1000 / 10) + " headers, " NIMBLE_COMPILER "\nlibrary     " +
+         find_library().value_or("libnimble.so is not beside this program");
+}
+
+int complain(const std::string& text, int status) {
+  std::cerr << "nimble: " << text << "\n";
+  return status;
+}
+
+// Where the program begins in the arguments after `run`: behind `--`, or at the first word that is no option. Options
+// take one value each, save the help. What follows belongs to the program, whatever it looks like.
+std::size_t program_begin(const std::vector<std::string>& arguments) {
+  std::size_t i = 0;
+  while (i < arguments.size()) {
+    const std::string& word = arguments[i];
+    if (word.size() < 2 || word[0] != '-') break;
+    if (word == "--") break;
+    const bool alone = word == "-h" || word == "--help" || word.find('=') != std::string::npos;
+    const bool forgotten = i + 1 < arguments.size() && arguments[i + 1] == "--";  // its value
+    i += alone || forgotten ? 1 : 2;
+  }
+  return std::min(i, arguments.size());
+}
+
+int become(const std::vector<std::string>& program, const std::string& library) {
+  const std::string& name = program.front();
+  const std::optional<std::string> file = find_program(name, get("PATH"));
+  if (!file) return complain("program not found: " + name, kNotFound);
+  if (const auto why = why_no_preload(*file)) {
+    complain(*why + ": Nimble cannot be preloaded into it, and has no effect. Running it as it is.", 0);
+  }
+  ::setenv("LD_PRELOAD", preload(library, get("LD_PRELOAD")).c_str(), 1);
+
+  std::vector<char*> argv;
+  for (const std::string& word : program) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  std::cout.flush();
+  ::execvp(name.c_str(), argv.data());
+  const int error = errno;
+  std::error_code ignored;
+  if (error == ENOENT) {
+    const bool there = std::filesystem::exists(*file, ignored);
+    return complain(there ? "the interpreter that " + *file + " asks for is not there" : "program not found: " + name,
+                    kNotFound);
+  }
+  const bool folder = std::filesystem::is_directory(*file, ignored);
+  return complain("cannot execute " + *file + ": " + (folder ? "it is a folder" : std::strerror(error)),
+                  kNotExecutable);
+}
+
+int main(int argc, char** argv) {
+  CLI::App app(
+      "Nimble makes GPU programs faster without touching them: it records what a program submits, works out\n"
+      "what depends on what (nimble-analyze), and submits it as ready-made CUDA graphs.");
+  app.formatter(std::make_shared<Help>("nimble run [options] -- program [arguments]"));
+  app.set_version_flag("--version", version_text);
+  app.footer(environment_help());
+
+  CLI::App* run =
+      app.add_subcommand("run", "Run a program with libnimble.so preloaded; mode is record unless told otherwise");
+  run->formatter(std::make_shared<Help>("nimble run [options] -- program [arguments]"));
+  run->footer(
+      "Each option sets the environment variable of its name, NIMBLE_...; without it, the variable stands as it is.\n"
+      "The exit status is the program's; 127 if it is not found, 126 if it cannot be run.");
+  std::map<std::string, CLI::Option*> given;
+  for (const Option& option : options()) {
+    const std::string help = described(option, option.name == "MODE" ? "record" : option.fallback);
+    given[variable(option)] = run->add_option(flag(option), help)->type_name(std::string(option.name));
+  }
+  std::string library;
+  run->add_option("--library", library, "the libnimble.so to preload [the one beside this program]")->type_name("FILE");
+
+  // CLI11 sees only what is ours.
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  std::vector<std::string> program;
+  if (!arguments.empty() && arguments.front() == "run") {
+    const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
+    const std::size_t begin = program_begin(rest);
+    const bool marked = begin < rest.size() && rest[begin] == "--";
+    program.assign(rest.begin() + static_cast<std::ptrdiff_t>(begin + (marked ? 1 : 0)), rest.end());
+    arguments.resize(1 + begin);
+  }
+  try {
+    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+    app.parse(reversed);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // the help or the version was asked for
+    return complain(std::string(error.what()) + "; see nimble --help", kUsage);
+  }
+  if (!run->parsed()) return complain("nothing to do; see nimble --help", kUsage);
+  if (program.empty()) return complain("no program to run; see nimble run --help", kUsage);
+
+  if (library.empty()) {
+    const std::optional<std::string> found = find_library();
+    if (!found) {
+      return complain("libnimble.so is not beside this program: build or install it, or name it with --library",
+                      kUsage);
+    }
+    library = *found;
+  }
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(library, error)) return complain("no such library: " + library, kUsage);
+  library = std::filesystem::absolute(library).string();
+  if (!can_preload(library)) {
+    return complain("LD_PRELOAD cannot name a file with a space or a colon in its path: " + library +
+                        "; move it, or name a link to it with --library",
+                    kUsage);
+  }
+
+  for (const auto& [name, option] : given) {
+    if (option->count() > 0) ::setenv(name.c_str(), option->as<std::string>().c_str(), 1);
+  }
+  ::setenv("NIMBLE_MODE", "record", 0);
+  return become(program, library);
+}
+
+}  // namespace
+}  // namespace nimble::launcher
+
+int main(int argc, char** argv) { return nimble::launcher::main(argc, argv); }

@@ -56,10 +56,10 @@ struct ScheduleOp {
   bool fixed_launch = false;  // the launch shape must match to the letter (its accesses were ranges)
   std::vector<ScheduleParam> pointers;
 
-  SchedulePointer dst, src;              // copy, set
+  SchedulePointer dst, src;  // copy, set
   std::uint64_t dst_pitch = 0, src_pitch = 0;
-  std::uint64_t width = 0, height = 1;   // bytes, rows
-  std::uint32_t element = 1;             // set
+  std::uint64_t width = 0, height = 1;  // bytes, rows
+  std::uint32_t element = 1;            // set
 
   std::uint32_t object = kNone;  // alloc_async, free_async: the object, where it is one of the schedule's
   std::uint64_t size = 0;        // alloc_async: bytes asked for
@@ -69,9 +69,9 @@ struct ScheduleOp {
 // the earlier op first: everything that the graph must keep in order, without redundant edges. `order` lists the ops in
 // the order in which their nodes are to be created: a topological order, critical path first.
 struct ScheduleSegment {
-  std::uint32_t first = 0, last = 0;  // inclusive range of op indices; `plan` ops may lie between
-  std::uint32_t lanes = 0;            // streams used
-  std::uint32_t synchronizations = 0; // dependencies between different lanes
+  std::uint32_t first = 0, last = 0;   // inclusive range of op indices; `plan` ops may lie between
+  std::uint32_t lanes = 0;             // streams used
+  std::uint32_t synchronizations = 0;  // dependencies between different lanes
   std::vector<std::array<std::uint32_t, 2>> edges;
   std::vector<std::uint32_t> order;
 };

@@ -18,11 +18,11 @@ inline constexpr int kTraceVersion = 1;
 inline constexpr std::uint32_t kNone = 0xffffffffu;  // "no such id" wherever an id is optional
 
 // Every kind of call that a trace holds, with its name on disk. The first group puts work on a stream: ops.
-#define NIMBLE_CALL_KINDS(X)                                                                                        \
-  X(launch) X(copy) X(set) X(event_record) X(event_wait) X(host_function) X(graph_launch) X(alloc_async)            \
-  X(free_async) X(opaque)                                                                                           \
-  X(alloc) X(free) X(stream_synchronize) X(event_synchronize) X(context_synchronize) X(capture_begin)               \
-  X(capture_end) X(hidden) X(context_end)
+#define NIMBLE_CALL_KINDS(X)                                                                                           \
+  X(launch)                                                                                                            \
+  X(copy) X(set) X(event_record) X(event_wait) X(host_function) X(graph_launch) X(alloc_async) X(free_async) X(opaque) \
+      X(alloc) X(free) X(stream_synchronize) X(event_synchronize) X(context_synchronize) X(capture_begin)              \
+          X(capture_end) X(hidden) X(context_end)
 
 enum class CallKind : std::uint8_t {
 #define X(name) name,
@@ -58,8 +58,8 @@ inline constexpr std::string_view kMemoryKindNames[] = {
 
 inline constexpr std::string_view name(MemoryKind kind) { return kMemoryKindNames[static_cast<int>(kind)]; }
 
-// How a stream is ordered with others: `legacy` and `per_thread` are the default streams; a `blocking` stream is ordered
-// with the legacy stream, a `non_blocking` one is not.
+// How a stream is ordered with others: `legacy` and `per_thread` are the default streams; a `blocking` stream is
+// ordered with the legacy stream, a `non_blocking` one is not.
 #define NIMBLE_STREAM_KINDS(X) X(legacy) X(per_thread) X(blocking) X(non_blocking)
 
 enum class StreamKind : std::uint8_t {
@@ -114,26 +114,27 @@ struct TraceRegion {
 struct TraceCall {
   std::uint64_t seq = 0;  // position in the order of the program's calls, over all threads
   CallKind kind = CallKind::opaque;
-  std::string symbol;           // the entry point that the program called
-  std::uint32_t thread = 0;     // the calling thread
-  double host_begin_us = 0;     // host time of the call, microseconds since the trace began
-  double host_duration_us = 0;  // how long the call took on the host
-  std::int32_t result = 0;      // CUresult; calls that failed have no effect but stay in the trace
-  std::uint32_t stream = kNone; // ops and stream_synchronize
-  std::uint32_t event = kNone;  // event_record, event_wait, event_synchronize
-  bool query = false;           // the synchronize kinds: asked without waiting
-  bool synchronous = false;     // ops: the host waited for it
+  std::string symbol;            // the entry point that the program called
+  std::uint32_t thread = 0;      // the calling thread
+  double host_begin_us = 0;      // host time of the call, microseconds since the trace began
+  double host_duration_us = 0;   // how long the call took on the host
+  std::int32_t result = 0;       // CUresult; calls that failed have no effect but stay in the trace
+  std::uint32_t stream = kNone;  // ops and stream_synchronize
+  std::uint32_t event = kNone;   // event_record, event_wait, event_synchronize
+  bool query = false;            // the synchronize kinds: asked without waiting
+  bool synchronous = false;      // ops: the host waited for it
 
   std::uint32_t function = kNone;  // launch
   std::array<std::uint32_t, 3> grid{}, block{};
-  std::uint32_t shared_bytes = 0;           // dynamic shared memory
-  std::vector<std::uint8_t> params;         // packed parameter buffer, empty where the layout is unknown
-  std::vector<std::uint32_t> attributes;    // CUlaunchAttributeID of attributes that were given and are not at their default
+  std::uint32_t shared_bytes = 0;    // dynamic shared memory
+  std::vector<std::uint8_t> params;  // packed parameter buffer, empty where the layout is unknown
+  std::vector<std::uint32_t>
+      attributes;  // CUlaunchAttributeID of attributes that were given and are not at their default
   bool cooperative = false;
 
-  TraceRegion dst, src;                   // copy: both; set: dst
-  std::uint64_t width = 0, height = 1;    // copy, set: bytes in a row, rows
-  std::uint32_t value = 0, element = 1;   // set: the value, and its size in bytes
+  TraceRegion dst, src;                  // copy: both; set: dst
+  std::uint64_t width = 0, height = 1;   // copy, set: bytes in a row, rows
+  std::uint32_t value = 0, element = 1;  // set: the value, and its size in bytes
 
   std::uint64_t address = 0, size = 0;  // alloc, alloc_async, free, free_async (address only)
   MemoryKind memory = MemoryKind::device;
@@ -143,8 +144,8 @@ struct TraceCall {
 };
 
 struct Trace {
-  std::string program;    // its command line, for reports only
-  std::string device;     // the name of device 0, for reports only
+  std::string program;  // its command line, for reports only
+  std::string device;   // the name of device 0, for reports only
   int driver_version = 0;
   std::vector<TraceImage> images;
   std::vector<TraceFunction> functions;

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "nimble/version.h"
 #include "shim/launcher/environment.h"
 #include "shim/launcher/program.h"
 
@@ -78,7 +79,7 @@ std::string environment_help() {
 }
 
 std::string version_text() {
-  return "nimble " NIMBLE_VERSION "\nbuilt with  CUDA " + std::to_string(CUDA_VERSION / 1000) + "." +
+  return std::string("nimble ") + kVersion + "\nbuilt with  CUDA " + std::to_string(CUDA_VERSION / 1000) + "." +
          std::to_string(CUDA_VERSION % 1000 / 10) + " headers, " NIMBLE_COMPILER "\nlibrary     " +
          find_library().value_or("libnimble.so is not beside this program");
 }

@@ -1,0 +1,124 @@
+// One intercepted driver call as the recorder and the replayer see it, and the interface through which they see it.
+//
+// The shim's decoders (shim/decode/) turn the arguments of some 220 entry points into this one shape. A Call lives on
+// the stack of the intercepted thread, and what it points to is the program's: valid between before() and after() only.
+#pragma once
+
+#include <cuda.h>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "nimble/trace.h"
+
+namespace nimble {
+
+// What a call lets the host see of the GPU's progress: the last column of driver_calls.def.
+enum class HostEffect : std::uint8_t { async, observe, neutral };
+
+// What the shim knows of a loaded module or library. Owned by the shim, never freed, immutable once published.
+struct ImageInfo {
+  std::uint32_t id = 0;
+  bool self_contained = false;
+  std::string why;
+};
+
+// What the shim knows of a kernel. Owned by the shim, never freed, immutable once published.
+struct FunctionInfo {
+  std::uint32_t id = 0;
+  std::string name;
+  const ImageInfo* image = nullptr;
+  bool is_kernel_handle = false;  // a CUkernel that the program passes as a CUfunction
+  std::optional<std::vector<ParamLayout>> params;
+  std::uint32_t param_bytes = 0;  // size of the packed parameter buffer
+};
+
+// A stream as the program named it. `key` tells streams apart: it is the handle, or for a default stream a number made
+// from the context (and the thread, for per-thread default streams). `handle` is what the driver takes for it from the
+// same thread, whichever variant of the entry point is called.
+struct StreamRef {
+  CUstream handle = nullptr;
+  std::uint64_t key = 0;
+
+  bool is_legacy() const { return (key & 3) == 1; }
+  bool is_per_thread() const { return (key & 3) == 2; }
+  bool operator==(const StreamRef& other) const { return key == other.key; }
+};
+
+// What a call brings to an end, besides what its kind says.
+enum class Ends : std::uint8_t { nothing, stream, event, code };
+
+struct Region {
+  std::uint64_t address = 0;
+  std::uint64_t pitch = 0;  // bytes between rows, where there is more than one
+};
+
+struct Call {
+  const char* symbol = "";
+  CallKind kind = CallKind::opaque;
+  HostEffect host = HostEffect::neutral;
+  bool traced = false;      // of a kind that traces hold; others (creating a stream, loading a module) only pass by
+  bool query = false;       // a synchronize kind that asks without waiting
+  bool has_stream = false;  // whether the call names a stream
+  bool own_pool = false;    // alloc_async: from a pool that the program named
+  bool cooperative = false;
+  bool plain = true;           // an op with no flags or attributes beyond what this record holds
+  bool address_range = false;  // cuMemGetAddressRange: asks for the allocation that holds `address`
+  Ends ends = Ends::nothing;
+  MemoryKind memory = MemoryKind::device;
+  std::uint32_t thread = 0;
+  StreamRef stream;
+  CUevent event = nullptr, event2 = nullptr;  // event2: the second one of cuEventElapsedTime
+
+  CUfunction function = nullptr;
+  std::array<std::uint32_t, 3> grid{}, block{};
+  std::uint32_t shared_bytes = 0;
+  std::uint32_t attribute_count = 0;
+  const CUlaunchAttribute* attributes = nullptr;
+  void** kernel_params = nullptr;
+  void** extra = nullptr;
+
+  Region dst, src;
+  std::uint64_t width = 0, height = 1;
+  std::uint32_t value = 0, element = 1;
+
+  std::uint64_t address = 0, size = 0;  // allocations: address is known in after() only
+  const char* note = nullptr;
+
+  // Whether the host waits for this op before the call returns.
+  bool synchronous() const { return is_op(kind) && host == HostEffect::observe; }
+};
+
+// Who receives the calls: the recorder or the replayer. Called from any thread, also at once; must not throw. The shim
+// takes no lock around the driver's own call, so between before() and after() other threads' calls may come in.
+class CallSink {
+ public:
+  virtual ~CallSink() = default;
+
+  // The program has made the call. A value is the answer to the program, and the driver is not called (an allocation's
+  // address is then in call.address); nothing means: call the driver.
+  virtual std::optional<CUresult> before(Call& call) noexcept = 0;
+
+  // The driver has answered. Outputs in `call` are filled in only where `result` is CUDA_SUCCESS.
+  virtual void after(const Call& call, CUresult result) noexcept = 0;
+
+  // The program is about to end; nothing more will come.
+  virtual void finish() noexcept = 0;
+};
+
+// What the replayer and the recorder may ask the shim. Thread-safe.
+class CallContext {
+ public:
+  virtual ~CallContext() = default;
+  // What is known of a launched function; asks the driver on first sight. Never null.
+  virtual const FunctionInfo& function(CUfunction handle) = 0;
+  // How the stream is ordered with others; asks the driver for streams that the program created.
+  virtual StreamKind stream_kind(const StreamRef& stream) = 0;
+  // A driver function by its exported name, never one of our wrappers; null where the driver lacks it.
+  virtual void* driver_symbol(const char* name) = 0;
+};
+
+}  // namespace nimble

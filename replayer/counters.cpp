@@ -1,0 +1,55 @@
+#include "replayer/counters.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace nimble {
+
+namespace {
+
+std::uint64_t total(const std::map<std::string, std::uint64_t>& reasons) {
+  std::uint64_t sum = 0;
+  for (const auto& [reason, count] : reasons) sum += count;
+  return sum;
+}
+
+}  // namespace
+
+std::string Counters::line() const {
+  std::string text =
+      fmt::format("{} steps replayed, {} passed through; {} ops in {} graph launches ({} nodes updated), {} one by one",
+                  steps_replayed, steps_passed_through, ops_replayed, graph_launches, node_updates, ops_passed_through);
+  text += fmt::format("; {} early flushes, {} by the watchdog; {} divergences", flushes, watchdog_flushes,
+                      total(divergences));
+  const char* separator = " (";
+  for (const auto& [reason, count] : divergences) {
+    text += fmt::format("{}{}: {}", separator, reason, count);
+    separator = ", ";
+  }
+  if (!divergences.empty()) text += ")";
+  if (!stood_aside.empty()) text += "; stood aside: " + stood_aside;
+  return text;
+}
+
+bool Counters::write(const std::string& path) const {
+  nlohmann::ordered_json json;
+  json["steps_replayed"] = steps_replayed;
+  json["steps_passed_through"] = steps_passed_through;
+  json["ops_replayed"] = ops_replayed;
+  json["ops_passed_through"] = ops_passed_through;
+  json["allocations_served"] = allocations_served;
+  json["graph_launches"] = graph_launches;
+  json["node_updates"] = node_updates;
+  json["flushes"] = flushes;
+  json["watchdog_flushes"] = watchdog_flushes;
+  json["divergences"] = total(divergences);
+  json["reasons"] = divergences;
+  json["stood_aside"] = stood_aside;
+  std::ofstream file(path);
+  file << json.dump(2) << "\n";
+  return static_cast<bool>(file.flush());
+}
+
+}  // namespace nimble

@@ -1,0 +1,200 @@
+#include "replayer/live_step.h"
+
+#include <cstring>
+
+#include "nimble/launch_params.h"
+
+namespace nimble {
+
+namespace {
+
+std::uint64_t word_at(const std::uint8_t* bytes) {
+  std::uint64_t word;
+  std::memcpy(&word, bytes, sizeof word);
+  return word;
+}
+
+}  // namespace
+
+LiveStep::LiveStep(const Schedule& schedule, CallContext& context, const MemoryMap& memory, ObjectMap& objects)
+    : schedule_(schedule), context_(context), memory_(memory), objects_(objects), ops_(schedule.ops.size()) {
+  std::uint32_t bytes = 0;
+  for (std::size_t i = 0; i < ops_.size(); ++i) {
+    const ScheduleOp& op = schedule.ops[i];
+    if (op.kind != CallKind::launch || op.submit != Submit::graph) continue;
+    const std::vector<ParamLayout>& params = schedule.functions[op.function].params;
+    ops_[i].params = bytes;
+    ops_[i].param_bytes = params.empty() ? 0 : params.back().offset + params.back().size;
+    bytes += (ops_[i].param_bytes + 15) / 16 * 16;
+  }
+  live_bytes_.resize(bytes);
+  bound_bytes_.resize(bytes);
+}
+
+const char* LiveStep::match(std::uint32_t index, const Call& call) {
+  const ScheduleOp& op = schedule_.ops[index];
+  if (op.kind != call.kind) return "another kind of op";
+  if (op.submit == Submit::direct) return nullptr;
+  if (!call.plain || call.synchronous()) return "an op with flags or attributes";
+  switch (op.kind) {
+    case CallKind::launch:
+      return match_launch(index, call);
+    case CallKind::copy:
+      return match_copy(index, call);
+    case CallKind::set:
+      return match_set(index, call);
+    case CallKind::event_record: {
+      Op& mine = ops_[index];
+      if (mine.live.event != call.event) mine.changed = true;
+      mine.live.event = call.event;
+      return nullptr;
+    }
+    case CallKind::alloc_async:
+      return call.size == op.size && !call.own_pool ? nullptr : "an allocation of another size";
+    case CallKind::free_async:
+      return objects_.base(op.object) == call.address ? nullptr : "a free of other memory";
+    default:
+      return "an op that cannot be replayed";
+  }
+}
+
+const char* LiveStep::match_launch(std::uint32_t index, const Call& call) {
+  const ScheduleOp& op = schedule_.ops[index];
+  const ScheduleFunction& function = schedule_.functions[op.function];
+  Op& mine = ops_[index];
+  if (mine.live.function != call.function) {
+    const FunctionInfo& info = context_.function(call.function);
+    if (info.name != function.name || !info.params || *info.params != function.params) return "another kernel";
+    mine.live.function = call.function;
+    mine.live.is_kernel_handle = info.is_kernel_handle;
+    mine.changed = true;
+  }
+  if (mine.live.grid != call.grid || mine.live.block != call.block || mine.live.shared_bytes != call.shared_bytes) {
+    const bool same = op.grid == call.grid && op.block == call.block && op.shared_bytes == call.shared_bytes;
+    if (op.fixed_launch && !same) return "another launch shape";
+    // A graph node cannot have an empty grid, which the driver refuses in a launch as well.
+    for (int i = 0; i < 3; ++i) {
+      if (call.grid[i] == 0 || call.block[i] == 0) return "an empty launch";
+    }
+    mine.live.grid = call.grid;
+    mine.live.block = call.block;
+    mine.live.shared_bytes = call.shared_bytes;
+    mine.changed = true;
+  }
+  if (mine.param_bytes == 0) return nullptr;
+  std::uint8_t* const live = live_bytes_.data() + mine.params;
+  // The schedule's layout is the function's own: checked when the handle was first seen.
+  if (call.kernel_params) {
+    std::size_t i = 0;
+    for (const ParamLayout& param : function.params)
+      std::memcpy(live + param.offset, call.kernel_params[i++], param.size);
+  } else if (!pack_params(call, context_.function(call.function), live)) {
+    return "parameters that cannot be read";
+  }
+  if (std::memcmp(live, bound_bytes_.data() + mine.params, mine.param_bytes) == 0) {
+    if (mine.verified == objects_.generation()) {
+      for (const ScheduleParam& param : op.pointers) objects_.use(param.pointer.object);
+      return nullptr;
+    }
+  } else {
+    mine.changed = true;
+  }
+  return check_pointers(index);
+}
+
+const char* LiveStep::check_pointers(std::uint32_t index) {
+  const ScheduleOp& op = schedule_.ops[index];
+  Op& mine = ops_[index];
+  const std::uint8_t* const live = live_bytes_.data() + mine.params;
+  for (const ScheduleParam& param : op.pointers) {
+    if (!objects_.accept(param.pointer, word_at(live + param.at))) return "a pointer to another object";
+  }
+  // Every other word that could be a pointer must not be one.
+  auto known = op.pointers.begin();
+  for (const ParamLayout& param : schedule_.functions[op.function].params) {
+    for (std::uint32_t at = (param.offset + 7) / 8 * 8; at + 8 <= param.offset + param.size; at += 8) {
+      while (known != op.pointers.end() && known->at < at) ++known;
+      if (known != op.pointers.end() && known->at == at) continue;
+      if (memory_.find(word_at(live + at))) return "a pointer where there was none";
+    }
+  }
+  mine.verified = objects_.generation();
+  return nullptr;
+}
+
+const char* LiveStep::match_copy(std::uint32_t index, const Call& call) {
+  const ScheduleOp& op = schedule_.ops[index];
+  Op& mine = ops_[index];
+  if (call.width != op.width || call.height != op.height) return "a copy of another size";
+  if (op.height > 1 && (call.dst.pitch != op.dst_pitch || call.src.pitch != op.src_pitch))
+    return "a copy of another pitch";
+  if (!objects_.accept(op.dst, call.dst.address) || !objects_.accept(op.src, call.src.address))
+    return "a pointer to another object";
+  if (!fits(op.dst, call.dst, op) || !fits(op.src, call.src, op)) return "a copy beyond its object";
+  if (mine.live.dst.address != call.dst.address || mine.live.src.address != call.src.address) mine.changed = true;
+  mine.live.dst = call.dst;
+  mine.live.src = call.src;
+  mine.live.width = call.width;
+  mine.live.height = call.height;
+  return nullptr;
+}
+
+const char* LiveStep::match_set(std::uint32_t index, const Call& call) {
+  const ScheduleOp& op = schedule_.ops[index];
+  Op& mine = ops_[index];
+  if (call.width != op.width || call.height != op.height || call.element != op.element) return "a set of another size";
+  if (op.height > 1 && call.dst.pitch != op.dst_pitch) return "a set of another pitch";
+  if (!objects_.accept(op.dst, call.dst.address)) return "a pointer to another object";
+  if (!fits(op.dst, call.dst, op)) return "a set beyond its object";
+  if (mine.live.dst.address != call.dst.address || mine.live.value != call.value) mine.changed = true;
+  mine.live.dst = call.dst;
+  mine.live.width = call.width;
+  mine.live.height = call.height;
+  mine.live.value = call.value;
+  mine.live.element = call.element;
+  return nullptr;
+}
+
+bool LiveStep::fits(const SchedulePointer& pointer, const Region& region, const ScheduleOp& op) const {
+  const std::uint64_t offset = region.address - objects_.base(pointer.object);
+  const std::uint64_t extent = op.height == 0 ? 0 : (op.height - 1) * region.pitch * (op.height > 1) + op.width;
+  return offset + extent <= schedule_.objects[pointer.object].size;
+}
+
+void LiveStep::bound(std::uint32_t index) {
+  Op& mine = ops_[index];
+  std::memcpy(bound_bytes_.data() + mine.params, live_bytes_.data() + mine.params, mine.param_bytes);
+  mine.changed = false;
+}
+
+void LiveStep::rebase() {
+  for (std::uint32_t i = 0; i < ops_.size(); ++i) {
+    const ScheduleOp& op = schedule_.ops[i];
+    Op& mine = ops_[i];
+    mine.changed = true;
+    mine.verified = 0;
+    for (const ScheduleParam& param : op.pointers) {
+      if (!schedule_.objects[param.pointer.object].step_local) continue;
+      const std::uint64_t address = objects_.base(param.pointer.object) + param.pointer.offset;
+      std::memcpy(live_bytes_.data() + mine.params + param.at, &address, sizeof address);
+    }
+    const auto move = [&](const SchedulePointer& pointer, Region& region) {
+      if (pointer.object == kNone || !schedule_.objects[pointer.object].step_local) return;
+      region.address = objects_.base(pointer.object) + pointer.offset;
+    };
+    move(op.dst, mine.live.dst);
+    move(op.src, mine.live.src);
+  }
+}
+
+void LiveStep::forget_event(CUevent event) {
+  for (Op& op : ops_) {
+    if (op.live.event == event) op.live.event = nullptr;
+  }
+}
+
+void LiveStep::forget_functions() {
+  for (Op& op : ops_) op.live.function = nullptr;
+}
+
+}  // namespace nimble

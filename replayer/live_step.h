@@ -1,0 +1,74 @@
+// The live program's step beside the schedule's: compares each call with the op that should come, and keeps its values.
+//
+// For every op of the schedule there are the values that the executable graph holds (`bound`) and those that the
+// program passed last (`live`). Not synchronised: the replayer's lock guards it. Matching allocates nothing.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "nimble/call.h"
+#include "nimble/schedule.h"
+#include "replayer/memory_map.h"
+#include "replayer/object_map.h"
+
+namespace nimble {
+
+// What an op is submitted with. Which fields mean something follows from the op's kind.
+struct OpValues {
+  CUfunction function = nullptr;
+  bool is_kernel_handle = false;
+  std::array<std::uint32_t, 3> grid{}, block{};
+  std::uint32_t shared_bytes = 0;
+  Region dst, src;
+  std::uint64_t width = 0, height = 1;
+  std::uint32_t value = 0, element = 1;
+  CUevent event = nullptr;
+};
+
+class LiveStep {
+ public:
+  LiveStep(const Schedule& schedule, CallContext& context, const MemoryMap& memory, ObjectMap& objects);
+
+  // Whether `call` is what the schedule's op `index` says. Null if it is; its values are then live. Otherwise the
+  // reason, a text that lives forever.
+  const char* match(std::uint32_t index, const Call& call);
+
+  const OpValues& live(std::uint32_t index) const { return ops_[index].live; }
+  // The live parameters of a launch, packed; good until the op is matched again.
+  const std::uint8_t* params(std::uint32_t index) const { return live_bytes_.data() + ops_[index].params; }
+  // Whether the live values differ from what the graph holds.
+  bool changed(std::uint32_t index) const { return ops_[index].changed; }
+  // The graph now holds the live values.
+  void bound(std::uint32_t index);
+
+  // Rewrites all pointers to step-local objects to the addresses that ObjectMap has for them now.
+  void rebase();
+  // The event is being destroyed: no graph may go on naming it, though its handle may come back.
+  void forget_event(CUevent event);
+  // Functions may have been unloaded: their handles mean nothing any more.
+  void forget_functions();
+
+ private:
+  struct Op {
+    OpValues live;
+    std::uint32_t params = 0, param_bytes = 0;  // place in the byte buffers
+    std::uint64_t verified = 0;                 // ObjectMap::generation() when the pointers were last checked
+    bool changed = true;
+  };
+
+  const char* match_launch(std::uint32_t index, const Call& call);
+  const char* match_copy(std::uint32_t index, const Call& call);
+  const char* match_set(std::uint32_t index, const Call& call);
+  const char* check_pointers(std::uint32_t index);
+  bool fits(const SchedulePointer& pointer, const Region& region, const ScheduleOp& op) const;
+
+  const Schedule& schedule_;
+  CallContext& context_;
+  const MemoryMap& memory_;
+  ObjectMap& objects_;
+  std::vector<Op> ops_;
+  std::vector<std::uint8_t> live_bytes_, bound_bytes_;
+};
+
+}  // namespace nimble

@@ -1,0 +1,30 @@
+// The program's live allocations, by address. Not synchronised: the replayer's lock guards it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "nimble/trace.h"
+
+namespace nimble {
+
+struct Allocation {
+  std::uint64_t base = 0, size = 0;
+  MemoryKind memory = MemoryKind::device;
+  bool arena = false;  // the replayer's own, which holds many of the program's allocations
+};
+
+class MemoryMap {
+ public:
+  // Allocations that the new one overlaps are gone: the driver would not have given their addresses out again.
+  void add(const Allocation& allocation);
+  // Forgets the allocation that starts at `base`, if there is one.
+  void remove(std::uint64_t base) { live_.erase(base); }
+  // The live allocation that holds `address`, or null. Good until the next add() or remove().
+  const Allocation* find(std::uint64_t address) const;
+
+ private:
+  std::map<std::uint64_t, Allocation> live_;
+};
+
+}  // namespace nimble

@@ -1,0 +1,68 @@
+#include "replayer/object_map.h"
+
+namespace nimble {
+
+ObjectMap::ObjectMap(const Schedule& schedule, const MemoryMap& memory)
+    : schedule_(schedule), memory_(memory), bound_(schedule.objects.size()) {}
+
+bool ObjectMap::accept(const SchedulePointer& pointer, std::uint64_t address) {
+  Bound& bound = bound_[pointer.object];
+  const ScheduleObject& object = schedule_.objects[pointer.object];
+  const auto inside = [&] { return bound.base && address - bound.base < object.size; };
+  if (!inside() && !rebind(pointer.object, address)) return false;
+  if (pointer.fixed && address - bound.base != pointer.offset) return false;
+  bound.used_in_step = step_;
+  return true;
+}
+
+bool ObjectMap::rebind(std::uint32_t index, std::uint64_t address) {
+  Bound& bound = bound_[index];
+  const ScheduleObject& object = schedule_.objects[index];
+  // A step-local object has the address that its allocation got, and within a step nothing moves.
+  if (object.step_local || bound.used_in_step == step_) return false;
+  const Allocation* allocation = memory_.find(address);
+  if (!allocation || allocation->arena || allocation->size != object.size || allocation->memory != object.memory)
+    return false;
+  if (const auto owner = owners_.find(allocation->base); owner != owners_.end()) {
+    // Another object has this address. If this step has not used it there, it may have moved, too: two buffers that
+    // swap.
+    if (bound_[owner->second].used_in_step == step_) return false;
+    bound_[owner->second].base = 0;
+    owners_.erase(owner);
+  }
+  if (bound.base) owners_.erase(bound.base);
+  bound.base = allocation->base;
+  owners_[allocation->base] = index;
+  ++generation_;
+  return true;
+}
+
+void ObjectMap::place(std::uint32_t index, std::uint64_t base) {
+  Bound& bound = bound_[index];
+  bound.used_in_step = step_;
+  if (bound.base == base) return;
+  if (const auto owner = owners_.find(base); owner != owners_.end()) {
+    bound_[owner->second].base = 0;
+    owners_.erase(owner);
+  }
+  if (bound.base) owners_.erase(bound.base);
+  bound.base = base;
+  owners_[base] = index;
+  ++generation_;
+}
+
+void ObjectMap::freed(std::uint64_t base) {
+  ++generation_;
+  if (const auto owner = owners_.find(base); owner != owners_.end()) {
+    bound_[owner->second].base = 0;
+    owners_.erase(owner);
+  }
+}
+
+void ObjectMap::clear() {
+  for (Bound& bound : bound_) bound = {};
+  owners_.clear();
+  ++generation_;
+}
+
+}  // namespace nimble

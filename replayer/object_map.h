@@ -1,0 +1,61 @@
+// Which live allocation stands for which object of the schedule: one-to-one within a step, as it was when recorded.
+//
+// An object keeps its address from step to step until the program passes another one for it (a buffer was allocated
+// anew, two buffers swapped roles). `generation` rises whenever any address changes or memory comes and goes, so what
+// was checked under the same generation need not be checked again. Not synchronised: the replayer's lock guards it.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "nimble/schedule.h"
+#include "replayer/memory_map.h"
+
+namespace nimble {
+
+class ObjectMap {
+ public:
+  ObjectMap(const Schedule& schedule, const MemoryMap& memory);
+
+  // A new step begins: objects may take new addresses until the step has used them.
+  void begin_step() { ++step_; }
+
+  // Whether `address` is the place that the schedule means by `pointer`, binding its object if need be. Marks the
+  // object as used in this step.
+  bool accept(const SchedulePointer& pointer, std::uint64_t address);
+
+  // Marks the object as used in this step, where nothing has changed since it was last accepted.
+  void use(std::uint32_t object) { bound_[object].used_in_step = step_; }
+
+  // Gives a step-local object its address, at its allocation.
+  void place(std::uint32_t object, std::uint64_t base);
+
+  // The object's address in this step; 0 where it has none.
+  std::uint64_t base(std::uint32_t object) const { return bound_[object].base; }
+
+  // The program freed the allocation at `base`.
+  void freed(std::uint64_t base);
+  // Memory came or went otherwise.
+  void changed() { ++generation_; }
+  // Forgets all addresses.
+  void clear();
+
+  std::uint64_t generation() const { return generation_; }
+
+ private:
+  struct Bound {
+    std::uint64_t base = 0;
+    std::uint64_t used_in_step = 0;
+  };
+
+  bool rebind(std::uint32_t object, std::uint64_t address);
+
+  const Schedule& schedule_;
+  const MemoryMap& memory_;
+  std::vector<Bound> bound_;                                 // by object
+  std::unordered_map<std::uint64_t, std::uint32_t> owners_;  // by base address
+  std::uint64_t step_ = 1, generation_ = 1;
+};
+
+}  // namespace nimble

@@ -1,0 +1,354 @@
+#include "replayer/schedule_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+
+namespace nimble {
+
+namespace {
+
+using Json = nlohmann::json;
+
+// Beyond these nothing real lies; a file that says more is broken or hostile.
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 48;
+constexpr std::size_t kMostItems = 50'000'000;
+constexpr std::uint32_t kMostParamBytes = 32768;  // CUDA's limit on kernel parameters
+constexpr std::uint64_t kMostFileBytes = std::uint64_t{8} << 30;
+
+// A value in the file and the path to it, for errors.
+class Field {
+ public:
+  Field(const Json& value, std::string path, const std::string& source)
+      : value_(value), path_(std::move(path)), source_(source) {}
+
+  [[noreturn]] void fail(const std::string& problem) const {
+    throw ScheduleError(fmt::format("{}: {}: {}", source_, path_.empty() ? "top level" : path_, problem));
+  }
+
+  Field at(const char* key) const {
+    if (!value_.is_object()) fail("is not an object");
+    const auto found = value_.find(key);
+    if (found == value_.end()) fail(fmt::format("has no \"{}\"", key));
+    return {*found, path_.empty() ? key : path_ + "." + key, source_};
+  }
+  bool is_null() const { return value_.is_null(); }
+
+  std::uint64_t number(std::uint64_t most) const {
+    if (!value_.is_number_unsigned()) fail("is not a whole number");
+    const auto number = value_.get<std::uint64_t>();
+    if (number > most) fail(fmt::format("is {}, more than {}", number, most));
+    return number;
+  }
+  std::uint32_t number32(std::uint64_t most = std::numeric_limits<std::uint32_t>::max()) const {
+    return static_cast<std::uint32_t>(number(most));
+  }
+  // An index into a list of `count`.
+  std::uint32_t index(std::size_t count) const {
+    if (!value_.is_number_unsigned()) fail("is not an index");
+    const auto number = value_.get<std::uint64_t>();
+    if (number >= count) fail(fmt::format("is {}, but there are only {}", number, count));
+    return static_cast<std::uint32_t>(number);
+  }
+  bool boolean() const {
+    if (!value_.is_boolean()) fail("is not true or false");
+    return value_.get<bool>();
+  }
+  std::string text() const {
+    if (!value_.is_string()) fail("is not a text");
+    return value_.get<std::string>();
+  }
+  std::size_t size() const {
+    if (!value_.is_array()) fail("is not a list");
+    if (value_.size() > kMostItems) fail("is too long");
+    return value_.size();
+  }
+  Field operator[](std::size_t i) const { return {value_[i], fmt::format("{}[{}]", path_, i), source_}; }
+
+  // The position of the text in a list of names.
+  template <std::size_t n>
+  std::size_t one_of(const std::string_view (&names)[n]) const {
+    const std::string word = text();
+    for (std::size_t i = 0; i < n; ++i) {
+      if (names[i] == word) return i;
+    }
+    fail(fmt::format("is \"{}\", which is unknown", word));
+  }
+
+ private:
+  const Json& value_;
+  std::string path_;
+  const std::string& source_;
+};
+
+std::array<std::uint32_t, 3> dimensions(const Field& field) {
+  if (field.size() != 3) field.fail("does not have three numbers");
+  std::array<std::uint32_t, 3> dims{};
+  for (std::size_t i = 0; i < 3; ++i) {
+    dims[i] = field[i].number32(0x7fffffff);
+    if (dims[i] == 0) field[i].fail("is 0");
+  }
+  return dims;
+}
+
+SchedulePointer pointer(const Field& field, const Schedule& schedule) {
+  SchedulePointer result;
+  result.object = field.at("object").index(schedule.objects.size());
+  result.offset = field.at("offset").number(kMostBytes);
+  result.fixed = field.at("fixed").boolean();
+  if (result.offset >= schedule.objects[result.object].size) field.at("offset").fail("lies outside its object");
+  return result;
+}
+
+// A rectangle must lie inside its object.
+void check_region(const Field& field, const Schedule& schedule, const SchedulePointer& at, std::uint64_t pitch,
+                  std::uint64_t width, std::uint64_t height) {
+  if (height == 0 || width == 0) return;
+  if (height > 1 && pitch < width) field.fail("has rows longer than its pitch");
+  const std::uint64_t size = schedule.objects[at.object].size;
+  const std::uint64_t rows = height - 1;
+  if (rows && pitch > size / rows) field.fail("lies outside its object");
+  if (at.offset + rows * pitch + width > size) field.fail("lies outside its object");
+}
+
+ScheduleFunction function(const Field& field) {
+  ScheduleFunction result;
+  result.name = field.at("name").text();
+  const Field params = field.at("params");
+  std::uint32_t end = 0;
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    if (params[i].size() != 2) params[i].fail("is not [offset, size]");
+    const ParamLayout layout{params[i][0].number32(kMostParamBytes), params[i][1].number32(kMostParamBytes)};
+    if (layout.offset < end) params[i].fail("overlaps the parameter before it");
+    end = layout.offset + layout.size;
+    if (end > kMostParamBytes) params[i].fail("ends beyond 32 KiB");
+    result.params.push_back(layout);
+  }
+  return result;
+}
+
+std::uint32_t param_bytes(const ScheduleFunction& function) {
+  return function.params.empty() ? 0 : function.params.back().offset + function.params.back().size;
+}
+
+void launch(const Field& field, const Schedule& schedule, ScheduleOp& op) {
+  op.function = field.at("function").index(schedule.functions.size());
+  op.grid = dimensions(field.at("grid"));
+  op.block = dimensions(field.at("block"));
+  op.shared_bytes = field.at("shared_bytes").number32();
+  op.fixed_launch = field.at("fixed_launch").boolean();
+  const Field pointers = field.at("pointers");
+  const std::uint32_t bytes = param_bytes(schedule.functions[op.function]);
+  for (std::size_t i = 0; i < pointers.size(); ++i) {
+    const Field entry = pointers[i];
+    ScheduleParam param;
+    param.at = entry.at("at").number32(kMostParamBytes);
+    if (param.at % 8 || param.at + 8 > bytes) entry.at("at").fail("is no 8-byte aligned place among the parameters");
+    if (!op.pointers.empty() && op.pointers.back().at >= param.at) entry.at("at").fail("is out of order");
+    param.pointer = pointer(entry, schedule);
+    op.pointers.push_back(param);
+  }
+}
+
+ScheduleOp read_op(const Field& field, const Schedule& schedule) {
+  ScheduleOp op;
+  op.kind = static_cast<CallKind>(field.at("kind").one_of(kCallKindNames));
+  if (!is_op(op.kind)) field.at("kind").fail("is no op");
+  static constexpr std::string_view kSubmits[] = {"graph", "plan", "direct"};
+  op.submit = static_cast<Submit>(field.at("submit").one_of(kSubmits));
+  if (!field.at("segment").is_null()) op.segment = field.at("segment").number32();
+  op.lane = field.at("lane").number32();
+  const bool in_graph = op.submit == Submit::graph;
+  if (in_graph != (op.segment != kNone)) field.at("segment").fail("does not go with its \"submit\"");
+  switch (op.kind) {
+    case CallKind::launch:
+      if (in_graph) launch(field, schedule, op);
+      break;
+    case CallKind::copy:
+    case CallKind::set:
+      if (!in_graph) break;
+      op.dst = pointer(field.at("dst"), schedule);
+      op.dst_pitch = field.at("dst_pitch").number(kMostBytes);
+      op.width = field.at("width").number(kMostBytes);
+      op.height = field.at("height").number(kMostBytes);
+      check_region(field.at("dst"), schedule, op.dst, op.dst_pitch, op.width, op.height);
+      if (op.kind == CallKind::set) {
+        op.element = field.at("element").number32(4);
+        if (op.element != 1 && op.element != 2 && op.element != 4) field.at("element").fail("is not 1, 2 or 4");
+      } else {
+        op.src = pointer(field.at("src"), schedule);
+        op.src_pitch = field.at("src_pitch").number(kMostBytes);
+        check_region(field.at("src"), schedule, op.src, op.src_pitch, op.width, op.height);
+      }
+      break;
+    case CallKind::event_record:
+      break;
+    case CallKind::alloc_async:
+    case CallKind::free_async:
+      if (in_graph) field.at("submit").fail("is \"graph\" for an allocation");
+      if (op.submit != Submit::plan) break;
+      op.object = field.at("object").index(schedule.objects.size());
+      if (!schedule.objects[op.object].step_local) field.at("object").fail("is not local to the step");
+      if (op.kind == CallKind::alloc_async) {
+        op.size = field.at("size").number(kMostBytes);
+        if (op.size != schedule.objects[op.object].size) field.at("size").fail("is not its object's size");
+      }
+      break;
+    default:
+      if (in_graph) field.at("submit").fail("is \"graph\" for an op that no graph can hold");
+  }
+  if (op.submit == Submit::plan && op.kind != CallKind::alloc_async && op.kind != CallKind::free_async) {
+    field.at("submit").fail("is \"plan\" for an op that is no allocation");
+  }
+  return op;
+}
+
+void read_segment(const Field& field, Schedule& schedule, std::uint32_t id, std::vector<std::uint32_t>& place) {
+  ScheduleSegment segment;
+  segment.first = field.at("first").index(schedule.ops.size());
+  segment.last = field.at("last").index(schedule.ops.size());
+  segment.lanes = field.at("lanes").number32();
+  segment.synchronizations = field.at("synchronizations").number32();
+  if (segment.last < segment.first) field.at("last").fail("comes before \"first\"");
+  if (id > 0 && segment.first <= schedule.segments.back().last)
+    field.at("first").fail("overlaps the segment before it");
+  std::size_t nodes = 0;
+  for (std::uint32_t op = segment.first; op <= segment.last; ++op) {
+    if (schedule.ops[op].submit == Submit::direct) field.fail(fmt::format("holds op {}, which is direct", op));
+    if (schedule.ops[op].submit != Submit::graph) continue;
+    if (schedule.ops[op].segment != id) field.fail(fmt::format("holds op {}, which is of another segment", op));
+    ++nodes;
+  }
+  const Field order = field.at("order");
+  if (order.size() != nodes) order.fail(fmt::format("has {} ops, but the segment has {}", order.size(), nodes));
+  const auto member = [&](const Field& f) {
+    const std::uint32_t op = f.index(schedule.ops.size());
+    if (op < segment.first || op > segment.last || schedule.ops[op].segment != id) f.fail("is no op of this segment");
+    return op;
+  };
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const std::uint32_t op = member(order[i]);
+    if (place[op] != kNone) order[i].fail("is there twice");
+    place[op] = static_cast<std::uint32_t>(i);
+    segment.order.push_back(op);
+  }
+  const Field edges = field.at("edges");
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    if (edges[i].size() != 2) edges[i].fail("is no pair");
+    const std::uint32_t from = member(edges[i][0]), to = member(edges[i][1]);
+    // Program order is a topological order of every true dependency, so this also rules out cycles.
+    if (from >= to) edges[i].fail("does not go from an earlier to a later op");
+    if (place[from] >= place[to]) edges[i].fail("is against \"order\"");
+    segment.edges.push_back({from, to});
+  }
+  schedule.segments.push_back(std::move(segment));
+}
+
+// Step-local objects: one alloc, then one free, and no use outside; ranges in the arena apart from each other.
+void check_plan(const Schedule& schedule, const std::string& source) {
+  const auto fail = [&](std::uint32_t object, const char* problem) {
+    throw ScheduleError(fmt::format("{}: objects[{}]: {}", source, object, problem));
+  };
+  enum class Life : std::uint8_t { unborn, live, freed };
+  std::vector<Life> life(schedule.objects.size(), Life::unborn);
+  const auto use = [&](const SchedulePointer& p) {
+    if (p.object != kNone && schedule.objects[p.object].step_local && life[p.object] != Life::live) {
+      fail(p.object, "is used before it is allocated or after it is freed");
+    }
+  };
+  for (const ScheduleOp& op : schedule.ops) {
+    if (op.submit == Submit::plan) {
+      const bool alloc = op.kind == CallKind::alloc_async;
+      if (life[op.object] != (alloc ? Life::unborn : Life::live))
+        fail(op.object, "is not allocated once and then freed once");
+      life[op.object] = alloc ? Life::live : Life::freed;
+    }
+    for (const ScheduleParam& param : op.pointers) use(param.pointer);
+    use(op.dst);
+    use(op.src);
+  }
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> ranges;
+  for (std::uint32_t i = 0; i < schedule.objects.size(); ++i) {
+    const ScheduleObject& object = schedule.objects[i];
+    if (!object.step_local) continue;
+    if (life[i] != Life::freed) fail(i, "is not allocated once and then freed once");
+    if (object.plan_offset % 256) fail(i, "has a plan_offset that is no multiple of 256");
+    if (object.plan_offset > schedule.arena_bytes || object.size > schedule.arena_bytes - object.plan_offset) {
+      fail(i, "does not fit into arena_bytes");
+    }
+    ranges.emplace_back(object.plan_offset, i);
+  }
+  std::sort(ranges.begin(), ranges.end());
+  for (std::size_t i = 1; i < ranges.size(); ++i) {
+    const ScheduleObject& before = schedule.objects[ranges[i - 1].second];
+    if (before.plan_offset + before.size > ranges[i].first)
+      fail(ranges[i].second, "overlaps another in the memory plan");
+  }
+}
+
+}  // namespace
+
+Schedule parse_schedule(const std::string& text, const std::string& source) {
+  if (text.empty()) throw ScheduleError(source + ": the file is empty");
+  Json json;
+  try {
+    json = Json::parse(text);
+  } catch (const Json::exception& error) {
+    const auto* parse = dynamic_cast<const Json::parse_error*>(&error);
+    throw ScheduleError(fmt::format("{}: not JSON{}", source, parse ? fmt::format(" (at byte {})", parse->byte) : ""));
+  }
+  const Field top(json, "", source);
+  const std::uint64_t version = top.at("nimble_schedule").number(1'000'000);
+  if (version != kScheduleVersion) {
+    top.at("nimble_schedule")
+        .fail(fmt::format("is {}, but this Nimble reads version {}: run nimble-analyze again", version,
+                          kScheduleVersion));
+  }
+  Schedule schedule;
+  schedule.policy = top.at("policy").text();
+  schedule.trace_digest = top.at("trace_digest").text();
+  schedule.arena_bytes = top.at("arena_bytes").number(kMostBytes);
+  const Field functions = top.at("functions"), objects = top.at("objects"), ops = top.at("ops"),
+              segments = top.at("segments");
+  for (std::size_t i = 0; i < functions.size(); ++i) schedule.functions.push_back(function(functions[i]));
+  for (std::size_t i = 0; i < objects.size(); ++i) {
+    ScheduleObject object;
+    object.memory = static_cast<MemoryKind>(objects[i].at("memory").one_of(kMemoryKindNames));
+    object.size = objects[i].at("size").number(kMostBytes);
+    object.step_local = objects[i].at("step_local").boolean();
+    object.plan_offset = objects[i].at("plan_offset").number(kMostBytes);
+    schedule.objects.push_back(object);
+  }
+  if (ops.size() == 0) ops.fail("is empty");
+  for (std::size_t i = 0; i < ops.size(); ++i) schedule.ops.push_back(read_op(ops[i], schedule));
+  std::vector<std::uint32_t> place(schedule.ops.size(), kNone);
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    read_segment(segments[i], schedule, static_cast<std::uint32_t>(i), place);
+  }
+  for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
+    if (schedule.ops[i].submit == Submit::graph && place[i] == kNone)
+      ops[i].at("segment").fail("names no segment that holds the op");
+  }
+  check_plan(schedule, source);
+  return schedule;
+}
+
+Schedule read_schedule(const std::string& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) throw ScheduleError(path + ": cannot be read: record and analyze first, or set NIMBLE_SCHEDULE");
+  const auto size = file.tellg();
+  if (size < 0 || static_cast<std::uint64_t>(size) > kMostFileBytes)
+    throw ScheduleError(path + ": is no schedule (too large)");
+  file.seekg(0);
+  std::string text(static_cast<std::size_t>(size), '\0');
+  if (!file.read(text.data(), size)) throw ScheduleError(path + ": cannot be read");
+  return parse_schedule(text, path);
+}
+
+}  // namespace nimble

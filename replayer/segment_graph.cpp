@@ -1,0 +1,96 @@
+#include "replayer/segment_graph.h"
+
+#include "replayer/submit.h"
+
+namespace nimble {
+
+SegmentGraph::~SegmentGraph() {
+  if (exec_) driver_->cuGraphExecDestroy_(exec_);
+  if (graph_) driver_->cuGraphDestroy_(graph_);
+}
+
+SegmentGraph::SegmentGraph(SegmentGraph&& other) noexcept
+    : driver_(other.driver_),
+      context_(other.context_),
+      graph_(other.graph_),
+      exec_(other.exec_),
+      first_(other.first_),
+      nodes_(std::move(other.nodes_)),
+      scratch_(std::move(other.scratch_)) {
+  other.abandon();
+}
+
+CUresult SegmentGraph::add_node(const Schedule& schedule, const LiveStep& live, std::uint32_t index,
+                                const std::vector<CUgraphNode>& after) {
+  CUgraphNode* const node = &nodes_[index - first_];
+  switch (schedule.ops[index].kind) {
+    case CallKind::launch: {
+      const CUDA_KERNEL_NODE_PARAMS params = kernel_node(schedule, live, index, scratch_);
+      return driver_->cuGraphAddKernelNode_(node, graph_, after.data(), after.size(), &params);
+    }
+    case CallKind::copy: {
+      const CUDA_MEMCPY3D params = copy_node(schedule, live, index);
+      return driver_->cuGraphAddMemcpyNode_(node, graph_, after.data(), after.size(), &params, context_);
+    }
+    case CallKind::set: {
+      const CUDA_MEMSET_NODE_PARAMS params = set_node(live, index);
+      return driver_->cuGraphAddMemsetNode_(node, graph_, after.data(), after.size(), &params, context_);
+    }
+    case CallKind::event_record:
+      return driver_->cuGraphAddEventRecordNode_(node, graph_, after.data(), after.size(), live.live(index).event);
+    default:
+      return CUDA_ERROR_NOT_SUPPORTED;  // the schedule's reader lets no other kind through
+  }
+}
+
+CUresult SegmentGraph::build(const Schedule& schedule, const ScheduleSegment& segment, LiveStep& live,
+                             CUcontext context) {
+  context_ = context;
+  first_ = segment.first;
+  nodes_.assign(segment.last - segment.first + 1, nullptr);
+  std::vector<std::vector<std::uint32_t>> before(nodes_.size());
+  for (const auto& [from, to] : segment.edges) before[to - first_].push_back(from);
+  CUresult result = driver_->cuGraphCreate_(&graph_, 0);
+  std::vector<CUgraphNode> after;
+  for (const std::uint32_t index : segment.order) {
+    if (result != CUDA_SUCCESS) return result;
+    after.clear();
+    for (const std::uint32_t op : before[index - first_]) after.push_back(nodes_[op - first_]);
+    result = add_node(schedule, live, index, after);
+  }
+  if (result == CUDA_SUCCESS) result = driver_->cuGraphInstantiateWithFlags_(&exec_, graph_, 0);
+  if (result != CUDA_SUCCESS) return result;
+  for (const std::uint32_t index : segment.order) live.bound(index);
+  return CUDA_SUCCESS;
+}
+
+CUresult SegmentGraph::patch(const Schedule& schedule, LiveStep& live, std::uint32_t index) {
+  const CUgraphNode node = nodes_[index - first_];
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  switch (schedule.ops[index].kind) {
+    case CallKind::launch: {
+      const CUDA_KERNEL_NODE_PARAMS params = kernel_node(schedule, live, index, scratch_);
+      result = driver_->cuGraphExecKernelNodeSetParams_(exec_, node, &params);
+      break;
+    }
+    case CallKind::copy: {
+      const CUDA_MEMCPY3D params = copy_node(schedule, live, index);
+      result = driver_->cuGraphExecMemcpyNodeSetParams_(exec_, node, &params, context_);
+      break;
+    }
+    case CallKind::set: {
+      const CUDA_MEMSET_NODE_PARAMS params = set_node(live, index);
+      result = driver_->cuGraphExecMemsetNodeSetParams_(exec_, node, &params, context_);
+      break;
+    }
+    case CallKind::event_record:
+      result = driver_->cuGraphExecEventRecordNodeSetEvent_(exec_, node, live.live(index).event);
+      break;
+    default:
+      break;
+  }
+  if (result == CUDA_SUCCESS) live.bound(index);
+  return result;
+}
+
+}  // namespace nimble

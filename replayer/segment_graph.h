@@ -1,0 +1,44 @@
+// A segment as an executable CUDA graph: built once from live values, patched where they change, launched.
+//
+// Owns its graph and executable graph. Needs the step's context current when it is built, patched and launched. Not
+// synchronised: the replayer's lock guards it. abandon() is for when the context is gone: nothing is destroyed then.
+#pragma once
+
+#include <vector>
+
+#include "replayer/driver_api.h"
+#include "replayer/live_step.h"
+
+namespace nimble {
+
+class SegmentGraph {
+ public:
+  explicit SegmentGraph(const DriverApi& driver) : driver_(&driver) {}
+  ~SegmentGraph();
+  SegmentGraph(SegmentGraph&& other) noexcept;
+  SegmentGraph& operator=(SegmentGraph&&) = delete;
+
+  // Nodes in the segment's order, edges as the schedule says, all values live in `live`.
+  CUresult build(const Schedule& schedule, const ScheduleSegment& segment, LiveStep& live, CUcontext context);
+
+  // Brings the op's node up to its live values. Launches that were made before are not affected.
+  CUresult patch(const Schedule& schedule, LiveStep& live, std::uint32_t index);
+
+  CUresult launch(CUstream stream) const { return driver_->cuGraphLaunch_(exec_, stream); }
+
+  void abandon() { graph_ = nullptr, exec_ = nullptr; }
+
+ private:
+  CUresult add_node(const Schedule& schedule, const LiveStep& live, std::uint32_t index,
+                    const std::vector<CUgraphNode>& after);
+
+  const DriverApi* driver_;
+  CUcontext context_ = nullptr;
+  CUgraph graph_ = nullptr;
+  CUgraphExec exec_ = nullptr;
+  std::uint32_t first_ = 0;
+  std::vector<CUgraphNode> nodes_;  // by op index minus first_
+  std::vector<void*> scratch_;
+};
+
+}  // namespace nimble

@@ -1,0 +1,411 @@
+#include "replayer/step_player.h"
+
+#include <algorithm>
+
+#include "replayer/submit.h"
+
+namespace nimble {
+
+namespace {
+
+// Makes a context current on this thread for a while. Held ops may be submitted by another thread than the one that
+// issued them.
+class CurrentContext {
+ public:
+  CurrentContext(const DriverApi& driver, CUcontext context) : driver_(driver) {
+    CUcontext now = nullptr;
+    driver.cuCtxGetCurrent_(&now);
+    pushed_ = now != context && driver.cuCtxPushCurrent_(context) == CUDA_SUCCESS;
+  }
+  ~CurrentContext() {
+    CUcontext ignored = nullptr;
+    if (pushed_) driver_.cuCtxPopCurrent_(&ignored);
+  }
+  CurrentContext(const CurrentContext&) = delete;
+  CurrentContext& operator=(const CurrentContext&) = delete;
+
+ private:
+  const DriverApi& driver_;
+  bool pushed_ = false;
+};
+
+}  // namespace
+
+StepPlayer::StepPlayer(Schedule schedule, CallContext& context, const DriverApi& driver, Counters& counters)
+    : schedule_(std::move(schedule)),
+      context_(context),
+      driver_(driver),
+      counters_(counters),
+      objects_(schedule_, memory_),
+      live_(schedule_, context, memory_, objects_),
+      last_of_segment_(schedule_.segments.size(), 0),
+      slot_taken_(schedule_.objects.size(), false) {
+  std::size_t longest = 0;
+  for (std::size_t i = 0; i < schedule_.segments.size(); ++i) {
+    const std::vector<std::uint32_t>& order = schedule_.segments[i].order;
+    last_of_segment_[i] = *std::max_element(order.begin(), order.end());
+    longest = std::max(longest, order.size());
+  }
+  held_.reserve(longest);
+  held_events_.reserve(longest);
+  changed_.reserve(longest);
+}
+
+std::optional<CUresult> StepPlayer::before(Call& call) {
+  if (call.address_range) return answer_address_range(call);
+  switch (call.ends) {
+    case Ends::nothing:
+      break;
+    case Ends::event: {
+      const auto answer = record_is_held(call.event) ? flush_early() : std::nullopt;
+      live_.forget_event(call.event);
+      return answer;
+    }
+    case Ends::stream:
+    case Ends::code: {
+      const auto answer = flush_early();
+      // Graphs hold functions and are launched on the stream: neither may go on being used.
+      if (call.ends == Ends::code || call.stream == stream_) unbind();
+      return answer;
+    }
+  }
+  if (!call.traced) return call.host == HostEffect::observe ? flush_early() : std::nullopt;
+  switch (call.kind) {
+    case CallKind::alloc:
+      return std::nullopt;
+    case CallKind::free:
+      return on_free(call);
+    case CallKind::hidden: {
+      const auto answer = flush_early();
+      stand_aside(std::string("the program uses ") + call.note +
+                  ", by which kernels may reach memory that no parameter names");
+      return answer;
+    }
+    case CallKind::context_end: {
+      const auto answer = flush_early();
+      for (SegmentGraph& graph : graphs_) graph.abandon();
+      stand_aside("a context ended");
+      return answer;
+    }
+    case CallKind::capture_begin: {
+      // From here on the stream collects a graph of the program's: nothing of ours may come in between.
+      const auto answer = flush_early();
+      if (position_ != 0) diverge("a capture began");
+      return answer;
+    }
+    case CallKind::capture_end:
+      return std::nullopt;
+    default:
+      break;
+  }
+  if (!is_op(call.kind)) return observes(call) ? flush_early() : std::nullopt;
+  return on_op(call);
+}
+
+std::optional<CUresult> StepPlayer::before_aside(Call& call) {
+  if (call.address_range) return answer_address_range(call);
+  if ((call.kind == CallKind::free || call.kind == CallKind::free_async) && in_arena(call.address))
+    return free_in_arena(call);
+  return std::nullopt;
+}
+
+// The arena is one allocation to the driver, but many to the program.
+std::optional<CUresult> StepPlayer::answer_address_range(Call& call) const {
+  if (!in_arena(call.address)) return std::nullopt;
+  for (const ScheduleObject& object : schedule_.objects) {
+    const std::uint64_t base = arena_ + object.plan_offset;
+    if (!object.step_local || call.address - base >= object.size) continue;
+    call.address = base;
+    call.size = object.size;
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_NOT_FOUND;
+}
+
+const char* StepPlayer::mismatch(const Call& call) {
+  if (const char* reason = live_.match(position_, call)) return reason;
+  const ScheduleOp& op = schedule_.ops[position_];
+  const bool serve = state_ == State::bound && op.submit == Submit::plan && op.kind == CallKind::alloc_async;
+  return serve && slot_taken_[op.object] ? "memory of an earlier step is still in use" : nullptr;
+}
+
+std::optional<CUresult> StepPlayer::on_op(Call& call) {
+  if (captures_ > 0) return outside(call);
+  if (position_ == 0) {
+    // A per-thread default stream cannot be named from the watchdog's thread.
+    const bool candidate = !call.stream.is_per_thread() && (state_ == State::searching || call.stream == stream_);
+    if (!candidate) return outside(call);
+    if (state_ == State::searching && step_complete_ && call.stream == stream_) bind();
+    if (!aside_.empty()) return outside(call);
+    objects_.begin_step();
+    if (mismatch(call)) return outside(call);
+    by_graphs_ = true;
+    passing_segment_ = kNone;
+    if (state_ == State::searching) {
+      stream_ = call.stream;
+      driver_.cuCtxGetCurrent_(&cu_context_);
+    }
+    return on_matched(call);
+  }
+  if (!(call.stream == stream_)) return outside(call);
+  const char* const reason = mismatch(call);
+  if (!reason) return on_matched(call);
+  const CUresult failed = flush();
+  diverge(reason);
+  if (failed != CUDA_SUCCESS) return failed;
+  return on_op(call);  // it may be the first op of a step
+}
+
+std::optional<CUresult> StepPlayer::on_matched(Call& call) {
+  const std::uint32_t index = position_++;
+  const bool last = position_ == schedule_.ops.size();
+  const ScheduleOp& op = schedule_.ops[index];
+  std::optional<CUresult> answer;
+  if (op.submit == Submit::plan && state_ == State::bound) {
+    slot_taken_[op.object] = op.kind == CallKind::alloc_async;
+    if (op.kind == CallKind::alloc_async) {
+      call.address = arena_ + schedule_.objects[op.object].plan_offset;
+      objects_.use(op.object);
+      ++counters_.allocations_served;
+    }
+    answer = CUDA_SUCCESS;
+  } else if (op.submit == Submit::graph && state_ == State::bound && passing_segment_ != op.segment) {
+    held_.push_back(index);
+    if (live_.changed(index)) changed_.push_back(index);
+    if (op.kind == CallKind::event_record) held_events_.push_back(call.event);
+    answer = CUDA_SUCCESS;
+    if (index == last_of_segment_[op.segment]) answer = submit_segment(op.segment);
+  } else {
+    // Passes: while binding, after an early flush in this segment, and for ops that no graph holds.
+    ++counters_.ops_passed_through;
+    if (call.kind == CallKind::alloc_async) {
+      placing_ = op.submit == Submit::plan ? index : kNone;
+      placing_thread_ = call.thread;
+    }
+    if (call.kind == CallKind::free_async) {
+      if (in_arena(call.address)) {
+        answer = free_in_arena(call);
+      } else {
+        memory_.remove(call.address);
+        if (op.submit != Submit::plan) objects_.freed(call.address);
+      }
+    }
+  }
+  if (last) end_step();
+  return answer;
+}
+
+std::optional<CUresult> StepPlayer::outside(Call& call) {
+  ++counters_.ops_passed_through;
+  std::optional<CUresult> answer;
+  if (observes(call)) answer = flush_early();
+  if (answer) return answer;
+  if (call.kind != CallKind::free_async) return std::nullopt;
+  if (in_arena(call.address)) return free_in_arena(call);
+  memory_.remove(call.address);
+  objects_.freed(call.address);
+  return std::nullopt;
+}
+
+std::optional<CUresult> StepPlayer::on_free(Call& call) {
+  std::optional<CUresult> answer;
+  if (call.host == HostEffect::observe) answer = flush_early();
+  if (answer) return answer;
+  if (in_arena(call.address)) return free_in_arena(call);
+  memory_.remove(call.address);
+  objects_.freed(call.address);
+  return std::nullopt;
+}
+
+// The program gives step-local memory back outside the place where the schedule expects it.
+std::optional<CUresult> StepPlayer::free_in_arena(const Call& call) {
+  for (std::size_t i = 0; i < schedule_.objects.size(); ++i) {
+    const ScheduleObject& object = schedule_.objects[i];
+    if (!object.step_local || arena_ + object.plan_offset != call.address || !slot_taken_[i]) continue;
+    slot_taken_[i] = false;
+    const CurrentContext current(driver_, cu_context_);
+    if (call.kind == CallKind::free) return driver_.cuStreamSynchronize_(stream_.handle);  // cuMemFree waits
+    if (call.stream == stream_) return CUDA_SUCCESS;
+    // The next use of the memory is on our stream: it must come after what the program's stream still does with it.
+    CUevent event = nullptr;
+    CUresult result = driver_.cuEventCreate_(&event, CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS) result = driver_.cuEventRecord_(event, call.stream.handle);
+    if (result == CUDA_SUCCESS) result = driver_.cuStreamWaitEvent_(stream_.handle, event, 0);
+    if (event) driver_.cuEventDestroy_(event);
+    return result;
+  }
+  return CUDA_ERROR_INVALID_VALUE;  // no allocation starts there: what the driver says to that
+}
+
+bool StepPlayer::record_is_held(CUevent event) const {
+  return event && std::find(held_events_.begin(), held_events_.end(), event) != held_events_.end();
+}
+
+// Whether the program could notice through `call` that held ops have not been submitted.
+bool StepPlayer::observes(const Call& call) const {
+  if (held_.empty()) return false;
+  // An event of an earlier step has been submitted long ago: waiting for it needs nothing of ours.
+  if (call.kind == CallKind::event_synchronize) return record_is_held(call.event) || record_is_held(call.event2);
+  if (!is_op(call.kind) && call.kind != CallKind::stream_synchronize) return true;
+  if (call.stream == stream_) return true;
+  if (call.kind == CallKind::event_wait || call.kind == CallKind::event_record) {
+    if (record_is_held(call.event)) return true;
+  } else if (call.kind != CallKind::stream_synchronize && call.host == HostEffect::observe) {
+    return true;
+  }
+  // Another stream: it is ordered with ours only where one of them is the legacy default stream and the other blocks.
+  if (!call.stream.is_legacy() && !stream_.is_legacy()) return false;
+  const StreamRef& other = call.stream.is_legacy() ? stream_ : call.stream;
+  return context_.stream_kind(other) != StreamKind::non_blocking;
+}
+
+std::optional<CUresult> StepPlayer::flush_early() {
+  if (held_.empty()) return std::nullopt;
+  ++counters_.flushes;
+  const CUresult result = flush();
+  return result == CUDA_SUCCESS ? std::nullopt : std::optional(result);
+}
+
+CUresult StepPlayer::flush() {
+  if (held_.empty()) return CUDA_SUCCESS;
+  const CurrentContext current(driver_, cu_context_);
+  CUresult first = CUDA_SUCCESS;
+  for (const std::uint32_t index : held_) {
+    const CUresult result = submit_call(driver_, schedule_, live_, index, stream_.handle, scratch_);
+    if (first == CUDA_SUCCESS) first = result;
+  }
+  counters_.ops_passed_through += held_.size();
+  passing_segment_ = schedule_.ops[held_.front()].segment;
+  by_graphs_ = false;
+  held_.clear();
+  held_events_.clear();
+  changed_.clear();
+  if (first != CUDA_SUCCESS) stand_aside("the driver refused an op (error " + std::to_string(first) + ")");
+  return first;
+}
+
+std::optional<CUresult> StepPlayer::submit_segment(std::uint32_t segment) {
+  const CurrentContext current(driver_, cu_context_);
+  CUresult result = CUDA_SUCCESS;
+  for (const std::uint32_t index : changed_) {
+    if (result == CUDA_SUCCESS) result = graphs_[segment].patch(schedule_, live_, index);
+  }
+  const std::size_t patched = changed_.size();
+  if (result == CUDA_SUCCESS) result = graphs_[segment].launch(stream_.handle);
+  if (result != CUDA_SUCCESS) {
+    // Nothing of the segment was submitted: do it the program's way, so that it sees the errors that are its own.
+    const CUresult individually = flush();
+    stand_aside("a graph could not be launched (error " + std::to_string(result) + ")");
+    return individually;
+  }
+  ++counters_.graph_launches;
+  counters_.node_updates += patched;
+  counters_.ops_replayed += held_.size();
+  held_.clear();
+  held_events_.clear();
+  changed_.clear();
+  return CUDA_SUCCESS;
+}
+
+void StepPlayer::end_step() {
+  position_ = 0;
+  if (state_ == State::bound && by_graphs_) {
+    ++counters_.steps_replayed;
+  } else {
+    ++counters_.steps_passed_through;
+  }
+  if (state_ == State::searching) step_complete_ = true;
+}
+
+void StepPlayer::diverge(const char* reason) {
+  ++counters_.divergences[reason];
+  position_ = 0;
+  placing_ = kNone;
+}
+
+bool StepPlayer::bind() {
+  step_complete_ = false;
+  // What the step used may be gone by now; then the next whole step will tell anew.
+  for (std::uint32_t i = 0; i < schedule_.objects.size(); ++i) {
+    if (!objects_.base(i)) return false;
+  }
+  for (std::uint32_t i = 0; i < schedule_.ops.size(); ++i) {
+    if (schedule_.ops[i].kind == CallKind::event_record && schedule_.ops[i].submit == Submit::graph &&
+        !live_.live(i).event)
+      return false;
+  }
+  const CurrentContext current(driver_, cu_context_);
+  if (schedule_.arena_bytes && !arena_) {
+    CUdeviceptr arena = 0;
+    const CUresult result = driver_.cuMemAlloc_(&arena, schedule_.arena_bytes);
+    if (result != CUDA_SUCCESS) {
+      stand_aside("no memory for the step's " + std::to_string(schedule_.arena_bytes) + " bytes (error " +
+                  std::to_string(result) + ")");
+      return false;
+    }
+    arena_ = arena;
+    memory_.add({arena_, schedule_.arena_bytes, MemoryKind::stream_ordered, true});
+  }
+  for (std::uint32_t i = 0; i < schedule_.objects.size(); ++i) {
+    if (schedule_.objects[i].step_local) objects_.place(i, arena_ + schedule_.objects[i].plan_offset);
+  }
+  live_.rebase();
+  graphs_.clear();
+  for (const ScheduleSegment& segment : schedule_.segments) {
+    graphs_.emplace_back(driver_);
+    const CUresult result = graphs_.back().build(schedule_, segment, live_, cu_context_);
+    if (result != CUDA_SUCCESS) {
+      stand_aside("a graph could not be built (error " + std::to_string(result) + ")");
+      return false;
+    }
+  }
+  state_ = State::bound;
+  return true;
+}
+
+void StepPlayer::unbind() {
+  if (position_ != 0) diverge("code or a stream went away");
+  if (state_ == State::bound) {
+    // The arena may next be used on another stream: what runs on this one must be over. Rare, so simply wait.
+    const CurrentContext current(driver_, cu_context_);
+    driver_.cuStreamSynchronize_(stream_.handle);
+  }
+  state_ = State::searching;
+  step_complete_ = false;
+  live_.forget_functions();
+  graphs_.clear();
+}
+
+void StepPlayer::stand_aside(std::string why) {
+  if (aside_.empty()) aside_ = std::move(why);
+}
+
+void StepPlayer::after(const Call& call, CUresult result) {
+  const bool good = result == CUDA_SUCCESS;
+  switch (call.kind) {
+    case CallKind::alloc:
+    case CallKind::alloc_async:
+      if (good) {
+        memory_.add({call.address, call.size, call.memory});
+        objects_.changed();
+        if (placing_ != kNone && placing_thread_ == call.thread && call.kind == CallKind::alloc_async) {
+          objects_.place(schedule_.ops[placing_].object, call.address);
+          placing_ = kNone;
+        }
+      }
+      break;
+    case CallKind::capture_begin:
+      if (good) ++captures_;
+      break;
+    case CallKind::capture_end:
+      if (captures_ > 0) --captures_;
+      break;
+    default:
+      break;
+  }
+  // What the driver refused is not part of a step. Ops that are held have not been seen by it.
+  if (!good && is_op(call.kind) && call.stream == stream_ && position_ != 0 && held_.empty())
+    diverge("a call that failed");
+}
+
+}  // namespace nimble

@@ -1,0 +1,90 @@
+// One schedule on one stream: the state machine that replayer.h describes, without its lock, its log, and the loading.
+//
+// Owns the graphs and the arena of step-local memory. Not synchronised. Driver calls are made through DriverApi; the
+// step's context is made current around those that may come from other threads.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "replayer/counters.h"
+#include "replayer/driver_api.h"
+#include "replayer/live_step.h"
+#include "replayer/memory_map.h"
+#include "replayer/object_map.h"
+#include "replayer/segment_graph.h"
+
+namespace nimble {
+
+class StepPlayer {
+ public:
+  StepPlayer(Schedule schedule, CallContext& context, const DriverApi& driver, Counters& counters);
+
+  // The program's call, before the driver sees it. A value is the answer; nothing means: let the driver have it.
+  std::optional<CUresult> before(Call& call);
+  // The driver has answered a call that passed.
+  void after(const Call& call, CUresult result);
+
+  // The same once replay has stood aside: only memory that the plan served is still looked after.
+  std::optional<CUresult> before_aside(Call& call);
+
+  // Submits what is held, in program order. The result of the first call that failed, if any did.
+  CUresult flush();
+  bool holding() const { return !held_.empty(); }
+
+  // Non-empty once replay must not go on: why.
+  const std::string& stood_aside() const { return aside_; }
+
+ private:
+  enum class State : std::uint8_t { searching, bound };
+
+  std::optional<CUresult> on_op(Call& call);
+  std::optional<CUresult> on_matched(Call& call);
+  std::optional<CUresult> outside(Call& call);
+  std::optional<CUresult> on_free(Call& call);
+  std::optional<CUresult> free_in_arena(const Call& call);
+  // Why `call` is not the step's next op, or null if it is.
+  const char* mismatch(const Call& call);
+  bool observes(const Call& call) const;
+  bool record_is_held(CUevent event) const;
+  std::optional<CUresult> flush_early();
+  std::optional<CUresult> answer_address_range(Call& call) const;
+  std::optional<CUresult> submit_segment(std::uint32_t segment);
+  void end_step();
+  void diverge(const char* reason);
+  // Builds graphs and arena from a step that matched as a whole. False if that cannot be done (yet).
+  bool bind();
+  void unbind();
+  void stand_aside(std::string why);
+  bool in_arena(std::uint64_t address) const { return address - arena_ < schedule_.arena_bytes && arena_; }
+
+  const Schedule schedule_;
+  CallContext& context_;
+  const DriverApi& driver_;
+  Counters& counters_;
+  MemoryMap memory_;
+  ObjectMap objects_;
+  LiveStep live_;
+
+  State state_ = State::searching;
+  std::uint32_t position_ = 0;             // the op that should come next; 0 between steps
+  bool step_complete_ = false;             // a whole step has matched since the last unbind: bind before the next one
+  bool by_graphs_ = true;                  // no segment of this step was submitted call by call
+  std::uint32_t passing_segment_ = kNone;  // the segment whose rest passes, since its first part was flushed
+  StreamRef stream_;                       // of the step at hand; of all steps once bound
+  CUcontext cu_context_ = nullptr;
+  std::vector<std::uint32_t> held_, changed_;  // op indices
+  std::vector<CUevent> held_events_;
+  std::vector<SegmentGraph> graphs_;
+  std::vector<std::uint32_t> last_of_segment_;  // the last graph op of each
+  std::uint64_t arena_ = 0;
+  std::vector<bool> slot_taken_;   // by object
+  std::uint32_t placing_ = kNone;  // op whose allocation the driver is making
+  std::uint32_t placing_thread_ = 0;
+  int captures_ = 0;
+  std::vector<void*> scratch_;
+  std::string aside_;
+};
+
+}  // namespace nimble

@@ -1,0 +1,40 @@
+// Submits held ops when the program makes no further call: it may be watching memory that the GPU writes.
+//
+// A thread of its own, which sleeps until ops are held, then looks twice per bound; where nothing has happened between
+// two looks, it calls `expired`. It never holds a lock of its own while calling out. It lives as long as the process.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+
+namespace nimble {
+
+class Watchdog {
+ public:
+  // `activity` is a number that changes with every call and is 0 while nothing is held. `expired(activity)` must submit
+  // what is held, if the number is still the same. `enter_thread` runs first on the watchdog's thread.
+  Watchdog(std::chrono::microseconds bound, std::function<std::uint64_t()> activity,
+           std::function<void(std::uint64_t)> expired, std::function<void()> enter_thread);
+
+  // Ops are held now. Cheap if the thread is awake already.
+  void wake() {
+    if (asleep_.load(std::memory_order_acquire)) wake_thread();
+  }
+
+ private:
+  void run();
+  void wake_thread();
+
+  const std::chrono::microseconds look_every_;
+  const std::function<std::uint64_t()> activity_;
+  const std::function<void(std::uint64_t)> expired_;
+  const std::function<void()> enter_thread_;
+  std::atomic<bool> asleep_{false};
+  std::mutex mutex_;
+  std::condition_variable condition_;
+};
+
+}  // namespace nimble

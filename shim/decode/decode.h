@@ -1,0 +1,24 @@
+// All decoders, and the one for cuGetProcAddress, which hands out wrappers.
+#pragma once
+
+#include "shim/decode/code.h"
+#include "shim/decode/copy.h"
+#include "shim/decode/launch.h"
+#include "shim/decode/memory.h"
+#include "shim/decode/stream.h"
+#include "shim/real_driver.h"
+
+namespace nimble::shim::decode {
+
+// The real driver decides on names, versions and flags. Where its answer is a pointer whose wrapper we have, the
+// program gets the wrapper.
+struct GetProcAddress {
+  template <class... Rest>
+  static void before(Entry, Call&, const char*, void**, Rest...) {}
+  template <class... Rest>
+  static void after(Call&, const char*, void** out, Rest...) {
+    if (out) *out = wrapper_for_pointer(*out);
+  }
+};
+
+}  // namespace nimble::shim::decode

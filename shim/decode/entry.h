@@ -1,0 +1,51 @@
+// What all decoders share. A decoder is a struct with up to three static functions, each taking the entry point's own
+// arguments after the Call:
+//   before(entry, call, args...)  what is known when the program calls
+//   after(call, args...)          what the driver gave back; only run on CUDA_SUCCESS
+//   answer(call, args...)         hands the program what the sink answered instead of the driver
+// Overloads stand for entry points with other arguments. Out-parameters may be null.
+#pragma once
+
+#include "nimble/call.h"
+
+namespace nimble::shim {
+
+// What stream 0 means to an entry point.
+enum class DefaultStream : std::uint8_t { none, legacy, per_thread };
+
+struct Entry {
+  DefaultStream default_stream;
+};
+
+// A small number for the calling thread, counted from 0 in the order of first calls.
+std::uint32_t thread_index();
+
+// The stream that `handle` means in this entry point, for the calling thread and its current context.
+StreamRef stream_ref(Entry entry, CUstream handle);
+
+namespace decode {
+
+inline void on_stream(Entry entry, Call& call, CUstream handle) {
+  call.stream = stream_ref(entry, handle);
+  call.has_stream = true;
+}
+
+inline void op(Entry entry, Call& call, CallKind kind, CUstream handle) {
+  call.kind = kind;
+  call.traced = true;
+  call.thread = thread_index();
+  on_stream(entry, call, handle);
+}
+
+// A call of a traced kind that puts no work on a stream.
+inline void event(Call& call, CallKind kind) {
+  call.kind = kind;
+  call.traced = true;
+  call.thread = thread_index();
+}
+
+inline std::uint64_t address_of(CUdeviceptr pointer) { return pointer; }
+inline std::uint64_t address_of(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
+
+}  // namespace decode
+}  // namespace nimble::shim

@@ -1,0 +1,190 @@
+#include "shim/function_table.h"
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+
+#include "shim/real_driver.h"
+
+namespace nimble::shim {
+
+namespace {
+
+// The driver's questions about code. Not in the call table: programs may ask them too, and nothing follows from it.
+struct Queries {
+  decltype(&::cuFuncGetName) function_name;
+  decltype(&::cuKernelGetName) kernel_name;
+  decltype(&::cuFuncGetParamInfo) function_param;
+  decltype(&::cuKernelGetParamInfo) kernel_param;
+  decltype(&::cuModuleGetFunctionCount) function_count;
+  decltype(&::cuLibraryGetKernelCount) kernel_count;
+};
+
+const Queries& queries() {
+  static const Queries result = [] {
+    Queries q{};
+    const auto get = [](auto& pointer, const char* name) {
+      pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(driver_symbol(name));
+    };
+    get(q.function_name, "cuFuncGetName");
+    get(q.kernel_name, "cuKernelGetName");
+    get(q.function_param, "cuFuncGetParamInfo");
+    get(q.kernel_param, "cuKernelGetParamInfo");
+    get(q.function_count, "cuModuleGetFunctionCount");
+    get(q.kernel_count, "cuLibraryGetKernelCount");
+    return q;
+  }();
+  return result;
+}
+
+// The parameters' layout, or nothing where the driver is too old (before 12.4) or refuses.
+template <class Query, class Handle>
+std::optional<std::vector<ParamLayout>> layout_of(Query query, Handle handle) {
+  if (!query) return std::nullopt;
+  constexpr std::size_t kMostParams = 4096;  // parameters are at most 32 KiB, a byte each
+  std::vector<ParamLayout> params;
+  for (std::size_t i = 0; i < kMostParams; ++i) {
+    std::size_t offset = 0, size = 0;
+    const CUresult result = query(handle, i, &offset, &size);
+    if (result == CUDA_ERROR_INVALID_VALUE) return params;  // one past the last
+    if (result != CUDA_SUCCESS) return std::nullopt;
+    params.push_back({static_cast<std::uint32_t>(offset), static_cast<std::uint32_t>(size)});
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+FunctionTable& functions() {
+  static auto* table = new FunctionTable;  // never destroyed: threads may launch while the process ends
+  return *table;
+}
+
+void FunctionTable::loaded(const void* handle, const ImageFacts& facts) {
+  std::lock_guard lock(mutex_);
+  auto info = std::make_unique<ImageInfo>();
+  info->id = static_cast<std::uint32_t>(image_records_.size());
+  info->self_contained = facts.self_contained;
+  info->why = facts.why;
+  images_[handle] = info.get();
+  image_records_.push_back(std::move(info));
+}
+
+void FunctionTable::same_image(const void* module, const void* library) {
+  std::lock_guard lock(mutex_);
+  if (const auto found = images_.find(library); found != images_.end()) images_[module] = found->second;
+}
+
+void FunctionTable::unloading(const void* handle) {
+  std::lock_guard lock(mutex_);
+  const auto found = images_.find(handle);
+  const ImageInfo* image = found == images_.end() ? nullptr : found->second;
+  // A library's module goes with it, and so do the functions that came through either.
+  std::erase_if(origins_, [&](const auto& entry) {
+    const auto owner = images_.find(entry.second.image);
+    const bool goes = !entry.second.image || entry.second.image == handle ||
+                      (image && owner != images_.end() && owner->second == image);
+    if (goes) described_.erase(entry.first);
+    return goes;
+  });
+  if (image) std::erase_if(images_, [&](const auto& entry) { return entry.second == image; });
+  for (const std::uint64_t address : globals_of_[handle]) globals_.erase(address);
+  globals_of_.erase(handle);
+  generation_.fetch_add(1, std::memory_order_release);
+}
+
+void FunctionTable::remember(const void* handle, const void* image, bool is_kernel_handle) {
+  std::lock_guard lock(mutex_);
+  origins_[handle] = {image, is_kernel_handle};
+}
+
+void FunctionTable::enumerated(const CUfunction* list, unsigned count, CUmodule module) {
+  unsigned there = 0;
+  if (!queries().function_count || queries().function_count(&there, module) != CUDA_SUCCESS) return;
+  for (unsigned i = 0; i < std::min(count, there); ++i) got(list[i], module);
+}
+
+void FunctionTable::enumerated(const CUkernel* list, unsigned count, CUlibrary library) {
+  unsigned there = 0;
+  if (!queries().kernel_count || queries().kernel_count(&there, library) != CUDA_SUCCESS) return;
+  for (unsigned i = 0; i < std::min(count, there); ++i) got(list[i], library);
+}
+
+void FunctionTable::same_function(CUfunction function, CUkernel kernel) {
+  std::lock_guard lock(mutex_);
+  const auto found = origins_.find(kernel);
+  origins_[function] = {found == origins_.end() ? nullptr : found->second.image, false};
+}
+
+bool FunctionTable::first_sight_of_global(std::uint64_t address, const void* image) {
+  std::lock_guard lock(mutex_);
+  if (!globals_.insert(address).second) return false;
+  globals_of_[image].push_back(address);
+  return true;
+}
+
+const FunctionInfo& FunctionTable::find(CUfunction handle) {
+  struct Cached {
+    CUfunction handle = nullptr;
+    std::uint64_t generation = 0;
+    const FunctionInfo* info = nullptr;
+  };
+  static thread_local std::array<Cached, 256> cache __attribute__((tls_model("initial-exec")));
+  Cached& slot = cache[(reinterpret_cast<std::uintptr_t>(handle) >> 4) % cache.size()];
+  const std::uint64_t now = generation_.load(std::memory_order_acquire);
+  if (slot.handle == handle && slot.generation == now) return *slot.info;
+  const FunctionInfo* info = nullptr;
+  {
+    std::shared_lock lock(mutex_);
+    if (const auto found = described_.find(handle); found != described_.end()) info = found->second;
+  }
+  if (!info) info = &describe(handle);
+  slot = {handle, now, info};
+  return *info;
+}
+
+const FunctionInfo& FunctionTable::describe(CUfunction handle) {
+  Origin origin;
+  bool known = false;
+  {
+    std::shared_lock lock(mutex_);
+    if (const auto found = origins_.find(handle); found != origins_.end()) {
+      origin = found->second;
+      known = true;
+    }
+  }
+  const Queries& ask = queries();
+  auto info = std::make_unique<FunctionInfo>();
+  const auto kernel = reinterpret_cast<CUkernel>(handle);
+  const char* name = nullptr;
+  // The runtime passes a CUkernel where a CUfunction is asked for. Where we did not see it handed out, try both.
+  const auto as_function = [&] {
+    if (!ask.function_name || ask.function_name(&name, handle) != CUDA_SUCCESS || !name) return false;
+    info->params = layout_of(ask.function_param, handle);
+    return true;
+  };
+  const auto as_kernel = [&] {
+    if (!ask.kernel_name || ask.kernel_name(&name, kernel) != CUDA_SUCCESS || !name) return false;
+    info->params = layout_of(ask.kernel_param, kernel);
+    info->is_kernel_handle = true;
+    return true;
+  };
+  const bool named = known ? (origin.is_kernel_handle ? as_kernel() : as_function()) : (as_function() || as_kernel());
+  info->name = named ? name : "?";
+  if (info->params) {
+    for (const ParamLayout& param : *info->params)
+      info->param_bytes = std::max(info->param_bytes, param.offset + param.size);
+  }
+  std::lock_guard lock(mutex_);
+  if (const auto found = described_.find(handle); found != described_.end()) return *found->second;
+  if (const auto image = images_.find(origin.image); image != images_.end()) info->image = image->second;
+  info->id = static_cast<std::uint32_t>(function_records_.size());
+  // Functions whose origin we never saw must be dropped with their image as well: remember them under no image, which
+  // any unload takes along.
+  if (!known) origins_[handle] = {nullptr, info->is_kernel_handle};
+  described_[handle] = info.get();
+  function_records_.push_back(std::move(info));
+  return *function_records_.back();
+}
+
+}  // namespace nimble::shim

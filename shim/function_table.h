@@ -1,0 +1,64 @@
+// What the shim knows of code: images, functions, and which handle belongs to which.
+//
+// One table per process, thread-safe. Records are never freed, so references stay good; handles are dropped when their
+// image is unloaded, since the driver may give the same value to something else. Looking a known function up takes no
+// lock: each thread keeps a small cache that an unload makes stale.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <set>
+#include <shared_mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "nimble/call.h"
+#include "shim/image_facts.h"
+
+namespace nimble::shim {
+
+class FunctionTable {
+ public:
+  // An image was loaded; `handle` is a CUmodule or a CUlibrary.
+  void loaded(const void* handle, const ImageFacts& facts);
+  // `module` is the module of the library `library`.
+  void same_image(const void* module, const void* library);
+  void unloading(const void* handle);
+
+  // The program was given a function of an image.
+  void got(CUfunction function, const void* image) { remember(function, image, false); }
+  void got(CUkernel kernel, const void* image) { remember(kernel, image, true); }
+  void enumerated(const CUfunction* functions, unsigned count, CUmodule module);
+  void enumerated(const CUkernel* kernels, unsigned count, CUlibrary library);
+  void same_function(CUfunction function, CUkernel kernel);
+
+  // Whether this is the first time that the program asked for the global at `address`.
+  bool first_sight_of_global(std::uint64_t address, const void* image);
+
+  // Everything known of a launched function. Asks the driver for name and parameters on first sight.
+  const FunctionInfo& find(CUfunction handle);
+
+ private:
+  struct Origin {
+    const void* image = nullptr;
+    bool is_kernel_handle = false;
+  };
+
+  void remember(const void* handle, const void* image, bool is_kernel_handle);
+  const FunctionInfo& describe(CUfunction handle);
+
+  std::shared_mutex mutex_;  // guards everything below; never held while the driver is called
+  std::unordered_map<const void*, const ImageInfo*> images_;        // by module or library handle
+  std::unordered_map<const void*, Origin> origins_;                 // by function or kernel handle
+  std::unordered_map<const void*, const FunctionInfo*> described_;  // by launched handle
+  std::set<std::uint64_t> globals_;
+  std::unordered_map<const void*, std::vector<std::uint64_t>> globals_of_;
+  std::vector<std::unique_ptr<ImageInfo>> image_records_;
+  std::vector<std::unique_ptr<FunctionInfo>> function_records_;
+  std::atomic<std::uint64_t> generation_{1};  // raised by unloads; stale caches see it
+};
+
+// The process's table.
+FunctionTable& functions();
+
+}  // namespace nimble::shim

@@ -1,0 +1,24 @@
+// Marks a thread as inside an intercepted call, so that driver calls made by the driver itself, or by us, pass through.
+// One per wrapper call, on its stack; the mark is the thread's own.
+#pragma once
+
+namespace nimble::shim {
+
+class Guard {
+ public:
+  Guard() : outermost_(!inside_) { inside_ = true; }
+  ~Guard() {
+    if (outermost_) inside_ = false;
+  }
+  Guard(const Guard&) = delete;
+  Guard& operator=(const Guard&) = delete;
+
+  bool outermost() const { return outermost_; }
+
+ private:
+  // A preloaded library is there from the start, so its thread-locals may use the fast, static model.
+  static thread_local bool inside_ __attribute__((tls_model("initial-exec")));
+  bool outermost_;
+};
+
+}  // namespace nimble::shim

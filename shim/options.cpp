@@ -1,0 +1,93 @@
+#include "shim/options.h"
+
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+
+namespace nimble::shim {
+
+namespace {
+
+// The variable's value, or its default from the list.
+std::string_view setting(std::string_view name) {
+#define NIMBLE_OPTION(option, fallback, help)                 \
+  if (name == #option) {                                      \
+    const char* const value = std::getenv("NIMBLE_" #option); \
+    return value && *value ? value : fallback;                \
+  }
+#include "nimble/options.def"
+  return {};
+}
+
+std::string_view default_of(std::string_view name) {
+#define NIMBLE_OPTION(option, fallback, help) \
+  if (name == #option) return fallback;
+#include "nimble/options.def"
+  return {};
+}
+
+// The rank, as the usual launchers tell it: torchrun, Open MPI, MPICH and Intel MPI, Slurm. "0" where there is none.
+std::string rank() {
+  for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"}) {
+    if (const char* value = std::getenv(name); value && *value) return value;
+  }
+  return "0";
+}
+
+std::string expand(std::string_view pattern) {
+  std::string text;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] == '%' && i + 1 < pattern.size()) {
+      const char letter = pattern[++i];
+      if (letter == 'p') {
+        text += std::to_string(getpid());
+      } else if (letter == 'r') {
+        text += rank();
+      } else if (letter == '%') {
+        text += '%';
+      } else {
+        text += '%';
+        text += letter;
+      }
+    } else {
+      text += pattern[i];
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+Options read_options() {
+  Options options;
+  const auto complain = [&](std::string_view name, std::string_view value, std::string_view expected) {
+    if (!options.complaint.empty()) options.complaint += "; ";
+    options.complaint += "NIMBLE_" + std::string(name) + "=" + std::string(value) + " is not " + std::string(expected);
+  };
+  const std::string_view mode = setting("MODE");
+  if (mode == "record") {
+    options.mode = Mode::record;
+  } else if (mode == "replay") {
+    options.mode = Mode::replay;
+  } else if (mode != "off") {
+    complain("MODE", mode, "one of off, record, replay: doing nothing");
+  }
+  options.trace = expand(setting("TRACE"));
+  options.schedule = expand(setting("SCHEDULE"));
+  options.stats = expand(setting("STATS"));
+  options.log = setting("LOG");
+  const auto number = [](std::string_view text, std::int64_t& value) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return error == std::errc{} && end == text.data() + text.size() && value > 0;
+  };
+  const std::string_view hold = setting("HOLD_US");
+  if (!number(hold, options.hold_us)) {
+    number(default_of("HOLD_US"), options.hold_us);
+    complain("HOLD_US", hold, "a positive number of microseconds: using " + std::string(default_of("HOLD_US")));
+  }
+  return options;
+}
+
+}  // namespace nimble::shim

@@ -1,0 +1,22 @@
+// The settings of this process, from the environment (include/nimble/options.def). Read once, then constant.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace nimble::shim {
+
+enum class Mode : std::uint8_t { off, record, replay };
+
+struct Options {
+  Mode mode = Mode::off;
+  std::string trace, schedule, stats;  // file names, with %p and %r replaced
+  std::string log;
+  std::int64_t hold_us = 0;
+  std::string complaint;  // one line per setting that could not be understood; such a setting keeps its default
+};
+
+// Reads the environment. An unknown mode is off: what was not understood must not change the program.
+Options read_options();
+
+}  // namespace nimble::shim

@@ -1,0 +1,87 @@
+#include "shim/record_queue.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+
+#include <chrono>
+
+#include "shim/guard.h"
+#include "shim/log.h"
+#include "shim/trace_writer.h"
+
+namespace nimble::shim {
+
+namespace {
+
+constexpr std::size_t kWakeBytes = std::size_t{256} << 10;   // wake the writer early
+constexpr std::size_t kLimitBytes = std::size_t{256} << 20;  // make the program wait
+constexpr std::chrono::milliseconds kPeriod{50};             // otherwise write this often
+
+}  // namespace
+
+std::uint64_t now_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+bool RecordQueue::make_room(std::unique_lock<std::mutex>& lock, std::size_t bytes) {
+  if (closing_ || broken_) return false;
+  if (!started_) {
+    started_ = true;
+    buffer_.reserve(kWakeBytes * 4);
+    // Signals are the program's: none of its handlers may run on our thread.
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    thread_ = std::thread([this] { run(); });
+    pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  }
+  if (buffer_.size() + bytes > kLimitBytes) {
+    wake_writer_.notify_one();
+    wake_program_.wait(lock, [&] { return buffer_.size() + bytes <= kLimitBytes || broken_ || closing_; });
+    if (closing_ || broken_) return false;
+  } else if (buffer_.size() + bytes > kWakeBytes && buffer_.size() <= kWakeBytes) {
+    wake_writer_.notify_one();
+  }
+  return true;
+}
+
+void RecordQueue::run() {
+  Guard guard;  // whatever the driver calls from here passes through
+  TraceWriter writer(path_);
+  std::vector<std::uint8_t> taken;
+  std::unique_lock lock(mutex_);
+  if (!writer.good()) broken_ = true;
+  while (!broken_) {
+    wake_writer_.wait_for(lock, kPeriod, [&] { return closing_ || buffer_.size() > kWakeBytes; });
+    taken.clear();
+    taken.swap(buffer_);
+    const bool last = closing_;
+    lock.unlock();
+    wake_program_.notify_all();
+    for (std::size_t at = 0; at < taken.size();) {
+      const auto& record = *reinterpret_cast<const Record*>(taken.data() + at);
+      writer.write(record);
+      at += record.bytes;
+    }
+    const bool good = last ? writer.close() : writer.flush();
+    lock.lock();
+    if (!good) broken_ = true;
+    if (last) break;
+  }
+  wake_program_.notify_all();
+}
+
+void RecordQueue::close() {
+  {
+    std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  wake_writer_.notify_one();
+  wake_program_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+}  // namespace nimble::shim

@@ -1,0 +1,71 @@
+// The life of libnimble.so in a process: set up when it is loaded, stepped aside in forked children, finished at exit.
+#include "shim/session.h"
+
+#include <pthread.h>
+
+#include <memory>
+
+#include "replayer/replayer.h"
+#include "shim/function_table.h"
+#include "shim/guard.h"
+#include "shim/log.h"
+#include "shim/options.h"
+#include "shim/real_driver.h"
+#include "shim/recorder.h"
+#include "shim/stream_table.h"
+
+namespace nimble::shim {
+
+namespace {
+
+class Context final : public CallContext {
+ public:
+  const FunctionInfo& function(CUfunction handle) override { return functions().find(handle); }
+  StreamKind stream_kind(const StreamRef& stream) override { return streams().kind(stream); }
+  void* driver_symbol(const char* name) override { return shim::driver_symbol(name); }
+};
+
+// Everything is allocated once and never destroyed: other threads may still be calling while the process ends.
+CallSink* make_sink(const Options& options) {
+  static Context* const context = new Context;
+  switch (options.mode) {
+    case Mode::record:
+      return new Recorder(options.trace, *context);
+    case Mode::replay: {
+      ReplayOptions replay;
+      replay.schedule_path = options.schedule;
+      replay.stats_path = options.stats;
+      replay.hold = std::chrono::microseconds(options.hold_us);
+      replay.log = [](ReplayLog level, const std::string& text) {
+        log().log(level == ReplayLog::info ? spdlog::level::info : spdlog::level::warn, text);
+      };
+      replay.enter_helper_thread = [] { new Guard; };  // the thread's own driver calls pass through, for its whole life
+      return make_replayer(std::move(replay), *context).release();
+    }
+    case Mode::off:
+      break;
+  }
+  return nullptr;
+}
+
+__attribute__((constructor)) void start() {
+  const Options options = read_options();
+  if (!options.complaint.empty()) log().error("{}", options.complaint);
+  if (options.mode == Mode::off) return;
+  g_intercepting = true;
+  // A forked child never writes, flushes or closes what is its parent's. Data-loader workers fork and never use the
+  // GPU.
+  pthread_atfork(nullptr, nullptr, [] { g_sink.store(nullptr, std::memory_order_release); });
+  g_sink.store(make_sink(options), std::memory_order_release);
+}
+
+__attribute__((destructor)) void end() {
+  if (CallSink* const last = g_sink.exchange(nullptr, std::memory_order_acq_rel)) {
+    Guard guard;
+    last->finish();
+  }
+}
+
+}  // namespace
+
+}  // namespace nimble::shim

@@ -1,0 +1,52 @@
+#include "shim/stream_table.h"
+
+#include <mutex>
+
+#include "shim/real_driver.h"
+
+namespace nimble::shim {
+
+StreamTable& streams() {
+  static auto* table = new StreamTable;  // never destroyed: threads may submit while the process ends
+  return *table;
+}
+
+StreamKind StreamTable::kind(const StreamRef& stream) {
+  if (stream.is_legacy()) return StreamKind::legacy;
+  if (stream.is_per_thread()) return StreamKind::per_thread;
+  struct Last {
+    std::uint64_t key, generation;
+    StreamKind kind;
+  };
+  static thread_local Last last __attribute__((tls_model("initial-exec"))){0, 0, StreamKind::blocking};
+  const std::uint64_t now = generation_.load(std::memory_order_acquire);
+  if (last.key == stream.key && last.generation == now) return last.kind;
+  StreamKind kind = StreamKind::blocking;
+  bool known = false;
+  {
+    std::shared_lock lock(mutex_);
+    if (const auto found = kinds_.find(stream.key); found != kinds_.end()) {
+      kind = found->second;
+      known = true;
+    }
+  }
+  if (!known) {
+    static const auto get_flags = reinterpret_cast<decltype(&::cuStreamGetFlags)>(driver_symbol("cuStreamGetFlags"));
+    unsigned flags = 0;
+    if (get_flags && get_flags(stream.handle, &flags) == CUDA_SUCCESS && (flags & CU_STREAM_NON_BLOCKING)) {
+      kind = StreamKind::non_blocking;
+    }
+    std::lock_guard lock(mutex_);
+    kinds_[stream.key] = kind;
+  }
+  last = {stream.key, now, kind};
+  return kind;
+}
+
+void StreamTable::ended(const StreamRef& stream) {
+  std::lock_guard lock(mutex_);
+  kinds_.erase(stream.key);
+  generation_.fetch_add(1, std::memory_order_release);
+}
+
+}  // namespace nimble::shim

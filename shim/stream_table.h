@@ -1,0 +1,27 @@
+// How the program's streams are ordered with others, asked of the driver once per stream. One table per process,
+// thread-safe; a known stream costs no lock to the thread that used it last.
+#pragma once
+
+#include <atomic>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include "nimble/call.h"
+
+namespace nimble::shim {
+
+class StreamTable {
+ public:
+  StreamKind kind(const StreamRef& stream);
+  // The stream is being destroyed; its handle may come back as another stream.
+  void ended(const StreamRef& stream);
+
+ private:
+  std::shared_mutex mutex_;
+  std::unordered_map<std::uint64_t, StreamKind> kinds_;  // by StreamRef::key
+  std::atomic<std::uint64_t> generation_{1};
+};
+
+StreamTable& streams();
+
+}  // namespace nimble::shim

@@ -1,0 +1,309 @@
+#include "shim/trace_writer.h"
+
+#include <cxxabi.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "nimble/trace.h"
+#include "nimble/version.h"
+#include "shim/log.h"
+#include "shim/real_driver.h"
+
+namespace nimble::shim {
+
+namespace {
+
+// A JSON string with its quotes. Bytes that are no UTF-8 are replaced, never thrown at.
+std::string json_text(std::string_view text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// The kernel's name as people say it: demangled, without its parameter list.
+std::string spoken(const std::string& name) {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status),
+                                                    std::free);
+  if (status != 0) return name;
+  std::string result = text.get();
+  if (result.starts_with("void ")) result.erase(0, 5);
+  // The parameter list is the last balanced pair of parentheses.
+  int depth = 0;
+  for (std::size_t i = result.size(); i-- > 0;) {
+    if (result[i] == ')') ++depth;
+    if (result[i] == '(' && --depth == 0) return result.substr(0, i);
+  }
+  return result;
+}
+
+std::string command_line() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  while (!text.empty() && text.back() == '\0') text.pop_back();
+  std::replace(text.begin(), text.end(), '\0', ' ');
+  return text;
+}
+
+template <class... Args>
+void append(fmt::memory_buffer& out, fmt::format_string<Args...> format, Args&&... args) {
+  fmt::format_to(std::back_inserter(out), format, std::forward<Args>(args)...);
+}
+
+void mark(std::vector<bool>& done, std::uint32_t id) {
+  if (done.size() <= id) done.resize(id + 1);
+  done[id] = true;
+}
+
+bool marked(const std::vector<bool>& done, std::uint32_t id) { return id < done.size() && done[id]; }
+
+}  // namespace
+
+TraceWriter::TraceWriter(const std::string& path) : path_(path), epoch_ns_(now_ns()) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (file < 0) {
+    log().error("cannot write the trace {}: {}. Set NIMBLE_TRACE to a file that can be written. Not recording.", path,
+                std::strerror(errno));
+    return;
+  }
+  // A child that inherited the environment must not write over the trace of its parent.
+  if (::flock(file, LOCK_EX | LOCK_NB) != 0) {
+    log().warn(
+        "{} is being written by another process: not recording this one. Put %p into NIMBLE_TRACE for a file each.",
+        path);
+    ::close(file);
+    return;
+  }
+  if (::ftruncate(file, 0) != 0 && errno != EINVAL) {  // EINVAL: a pipe or a device
+    log().error("cannot write the trace {}: {}. Not recording.", path, std::strerror(errno));
+    ::close(file);
+    return;
+  }
+  file_ = file;
+  header();
+}
+
+TraceWriter::~TraceWriter() {
+  if (file_ >= 0) ::close(file_);
+}
+
+void TraceWriter::line(std::string_view event) {
+  out_.append(event);
+  out_.append(std::string_view(",\n"));
+}
+
+void TraceWriter::header() {
+  int version = 0;
+  char device[256] = "";
+  const auto get_version = reinterpret_cast<decltype(&::cuDriverGetVersion)>(driver_symbol("cuDriverGetVersion"));
+  const auto get_name = reinterpret_cast<decltype(&::cuDeviceGetName)>(driver_symbol("cuDeviceGetName"));
+  if (get_version) get_version(&version);
+  if (get_name) get_name(device, sizeof device - 1, 0);
+  out_.append(std::string_view("[\n"));
+  line(fmt::format(
+      R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.trace","args":{{"version":{},"nimble":"{}","program":{},"device":{},"driver":{}}}}})json",
+      kTraceVersion, kVersion, json_text(command_line()), json_text(device), version));
+  line(R"json({"ph":"M","pid":1,"tid":0,"name":"process_name","args":{"name":"host"}})json");
+  line(R"json({"ph":"M","pid":2,"tid":0,"name":"process_name","args":{"name":"streams"}})json");
+}
+
+void TraceWriter::define_thread(std::uint32_t thread) {
+  if (marked(threads_, thread)) return;
+  mark(threads_, thread);
+  line(fmt::format(R"json({{"ph":"M","pid":1,"tid":{0},"name":"thread_name","args":{{"name":"thread {0}"}}}})json",
+                   thread));
+}
+
+std::uint32_t TraceWriter::define_stream(const Record& record) {
+  const StreamRef& stream = record.call.stream;
+  if (const auto found = streams_.find(stream.key); found != streams_.end()) return found->second;
+  const std::uint32_t id = next_stream_++;
+  streams_[stream.key] = id;
+  busy_until_us_.push_back(0);
+  const bool is_default = stream.is_legacy() || stream.is_per_thread();
+  // Streams that the program created are told apart by their handles; default streams by their context.
+  const std::uint64_t context_key = stream.is_legacy() ? stream.key : 0;
+  const auto context =
+      is_default ? contexts_.try_emplace(context_key, static_cast<std::uint32_t>(contexts_.size())).first->second : 0;
+  line(fmt::format(
+      R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.stream","args":{{"id":{},"context":{},"kind":"{}"{}}}}})json",
+      id, context, name(record.stream_kind),
+      stream.is_per_thread() ? fmt::format(R"(,"thread":{})", record.call.thread) : ""));
+  line(
+      fmt::format(R"json({{"ph":"M","pid":2,"tid":{0},"name":"thread_name","args":{{"name":"stream {0} ({1})"}}}})json",
+                  id, name(record.stream_kind)));
+  return id;
+}
+
+std::uint32_t TraceWriter::define_event(CUevent event) {
+  const auto [found, is_new] = events_.try_emplace(event, next_event_);
+  if (is_new) ++next_event_;
+  return found->second;
+}
+
+void TraceWriter::define_image(const ImageInfo& image) {
+  if (marked(images_, image.id)) return;
+  mark(images_, image.id);
+  line(fmt::format(
+      R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.image","args":{{"id":{},"self_contained":{},"why":{}}}}})json",
+      image.id, image.self_contained, json_text(image.why)));
+}
+
+std::uint32_t TraceWriter::define_function(const FunctionInfo& function) {
+  if (marked(functions_, function.id)) return function.id;
+  mark(functions_, function.id);
+  if (function.image) define_image(*function.image);
+  if (names_.size() <= function.id) names_.resize(function.id + 1);
+  names_[function.id] = json_text(spoken(function.name));
+  fmt::memory_buffer params;
+  if (function.params) {
+    const char* separator = "[";
+    for (const ParamLayout& p : *function.params) {
+      append(params, "{}[{},{}]", separator, p.offset, p.size);
+      separator = ",";
+    }
+    if (function.params->empty()) params.push_back('[');
+    params.push_back(']');
+  } else {
+    params.append(std::string_view("null"));
+  }
+  line(fmt::format(
+      R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.function","args":{{"id":{},"name":{},"image":{},"params":{}}}}})json",
+      function.id, json_text(function.name), function.image ? fmt::format("{}", function.image->id) : "null",
+      std::string_view(params.data(), params.size())));
+  return function.id;
+}
+
+void TraceWriter::arguments(const Record& record) {
+  const Call& call = record.call;
+  append(args_, R"("seq":{},"call":"{}")", record.seq, call.symbol);
+  if (record.result != CUDA_SUCCESS) append(args_, R"(,"result":{})", static_cast<int>(record.result));
+  if (call.has_stream) append(args_, R"(,"stream":{})", streams_.at(call.stream.key));
+  if (call.event) append(args_, R"(,"event":{})", events_.at(call.event));
+  if (call.query) append(args_, R"(,"query":true)");
+  if (call.synchronous()) append(args_, R"(,"sync":true)");
+  switch (call.kind) {
+    case CallKind::launch:
+      append(args_, R"(,"fn":{},"grid":[{},{},{}],"block":[{},{},{}])", record.function->id, call.grid[0], call.grid[1],
+             call.grid[2], call.block[0], call.block[1], call.block[2]);
+      if (call.shared_bytes) append(args_, R"(,"smem":{})", call.shared_bytes);
+      if (record.param_bytes) {
+        append(args_, R"(,"params":")");
+        for (std::uint32_t i = 0; i < record.param_bytes; ++i) {
+          constexpr char kDigits[] = "0123456789abcdef";
+          args_.push_back(kDigits[record.params()[i] >> 4]);
+          args_.push_back(kDigits[record.params()[i] & 15]);
+        }
+        args_.push_back('"');
+      }
+      if (record.attribute_count) {
+        append(args_, R"(,"attrs":[{}])",
+               fmt::join(record.attributes(), record.attributes() + record.attribute_count, ","));
+      }
+      if (call.cooperative) append(args_, R"(,"coop":true)");
+      break;
+    case CallKind::copy:
+    case CallKind::set:
+      append(args_, R"(,"dst":{},"width":{})", call.dst.address, call.width);
+      if (call.kind == CallKind::copy) append(args_, R"(,"src":{})", call.src.address);
+      if (call.height != 1) {
+        append(args_, R"(,"height":{},"dpitch":{})", call.height, call.dst.pitch);
+        if (call.kind == CallKind::copy) append(args_, R"(,"spitch":{})", call.src.pitch);
+      }
+      if (call.kind == CallKind::set) append(args_, R"(,"value":{},"elem":{})", call.value, call.element);
+      break;
+    case CallKind::alloc:
+      append(args_, R"(,"addr":{},"size":{},"memory":"{}")", call.address, call.size, name(call.memory));
+      break;
+    case CallKind::alloc_async:
+      append(args_, R"(,"addr":{},"size":{})", call.address, call.size);
+      if (call.own_pool) append(args_, R"(,"own_pool":true)");
+      break;
+    case CallKind::free:
+    case CallKind::free_async:
+      append(args_, R"(,"addr":{})", call.address);
+      break;
+    case CallKind::hidden:
+      append(args_, R"(,"note":{})", json_text(call.note));
+      break;
+    default:
+      break;
+  }
+}
+
+void TraceWriter::write(const Record& record) {
+  if (file_ < 0) return;
+  const Call& call = record.call;
+  // The handle may come back as something new.
+  if (call.ends == Ends::stream) streams_.erase(call.stream.key);
+  if (call.ends == Ends::event) events_.erase(call.event);
+  if (call.ends != Ends::nothing || (call.kind == CallKind::launch && !record.function)) return;
+  define_thread(call.thread);
+  const std::uint32_t stream = call.has_stream ? define_stream(record) : kNone;
+  if (call.event) define_event(call.event);
+  if (record.function) define_function(*record.function);
+  const std::string_view label = record.function ? std::string_view(names_[record.function->id]) : std::string_view{};
+  const std::string plain = label.empty() ? fmt::format("\"{}\"", call.symbol) : std::string{};
+  args_.clear();
+  arguments(record);
+  const double begin_us = record.begin_ns > epoch_ns_ ? static_cast<double>(record.begin_ns - epoch_ns_) / 1e3 : 0;
+  const double duration_us = static_cast<double>(record.end_ns - record.begin_ns) / 1e3;
+  append(out_, R"json({{"ph":"X","pid":1,"tid":{},"ts":{:.3f},"dur":{:.3f},"name":{},"cat":"{}","args":{{)json",
+         call.thread, begin_us, duration_us, label.empty() ? std::string_view(plain) : label, name(call.kind));
+  out_.append(args_);
+  out_.append(std::string_view("}},\n"));
+  if (!is_op(call.kind) || record.result != CUDA_SUCCESS) return;
+  // The op on its stream's track. Device times are not known yet, so the bar is the host's, moved right where two
+  // threads overlap.
+  double& busy_until = busy_until_us_[stream];
+  const double begin = std::max(begin_us, busy_until);
+  busy_until = begin + duration_us;
+  append(out_,
+         R"json({{"ph":"X","pid":2,"tid":{},"ts":{:.3f},"dur":{:.3f},"name":{},"cat":"{}","args":{{"seq":{}}}}},)json",
+         stream, begin, duration_us, label.empty() ? std::string_view(plain) : label, name(call.kind), record.seq);
+  out_.push_back('\n');
+}
+
+bool TraceWriter::flush() {
+  if (file_ < 0) return false;
+  const char* at = out_.data();
+  std::size_t left = out_.size();
+  while (left > 0) {
+    const ssize_t written = ::write(file_, at, left);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      log().error("cannot write the trace {}: {}. Recording ends here; the file is good up to this point.", path_,
+                  std::strerror(errno));
+      ::close(file_);
+      file_ = -1;
+      return false;
+    }
+    at += written;
+    left -= static_cast<std::size_t>(written);
+  }
+  out_.clear();
+  return true;
+}
+
+bool TraceWriter::close() {
+  if (file_ < 0) return false;
+  out_.append(std::string_view(R"json({"ph":"M","pid":1,"tid":0,"name":"nimble.end","args":{"dropped":0}})json"));
+  out_.append(std::string_view("\n]\n"));
+  const bool good = flush();
+  if (good) {
+    log().info("wrote {}. Next: nimble-analyze {}", path_, path_);
+    ::close(file_);
+    file_ = -1;
+  }
+  return good;
+}
+
+}  // namespace nimble::shim

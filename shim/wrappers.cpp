@@ -1,0 +1,93 @@
+// What every intercepted call does: enter the guard, let the sink see the call, call the driver, let the sink see the
+// outcome, return the driver's answer. No lock is held around the driver's call, and nothing is allocated here.
+#include "shim/wrappers.h"
+
+#include "shim/decode/decode.h"
+#include "shim/guard.h"
+#include "shim/real_driver.h"
+#include "shim/session.h"
+
+namespace nimble::shim {
+
+thread_local bool Guard::inside_ = false;
+std::atomic<CallSink*> g_sink{nullptr};
+bool g_intercepting = false;
+
+namespace {
+
+// Decoder, default stream and host effect of each id: the other columns of the table.
+template <CallId id>
+struct Row;
+#define NIMBLE_CALL(symbol, default_stream_, decoder, host_)                        \
+  template <>                                                                       \
+  struct Row<id_##symbol> {                                                         \
+    using Decoder = decode::decoder;                                                \
+    static constexpr DefaultStream default_stream = DefaultStream::default_stream_; \
+    static constexpr HostEffect host = HostEffect::host_;                           \
+  };
+#include "nimble/driver_calls.def"
+
+template <CallId id, class Function>
+struct Wrapper;
+
+template <CallId id, class... Args>
+struct Wrapper<id, CUresult(Args...)> {
+  static CUresult call(Args... args) {
+    const auto driver = real<id>();
+    if (!driver) [[unlikely]]
+      return CUDA_ERROR_NOT_SUPPORTED;  // linked against a newer driver than is loaded
+    CallSink* const receiver = sink();
+    if (!receiver) return driver(args...);
+    Guard guard;
+    if (!guard.outermost()) return driver(args...);
+    return observed(receiver, driver, args...);
+  }
+
+ private:
+  static CUresult observed(CallSink* receiver, CUresult (*driver)(Args...), Args... args) {
+    using Decoder = typename Row<id>::Decoder;
+    Call call;
+    call.symbol = kCallSymbols[id];
+    call.host = Row<id>::host;
+    const Entry entry{Row<id>::default_stream};
+    Decoder::before(entry, call, args...);
+    if (const auto answer = receiver->before(call)) {
+      if constexpr (requires { Decoder::answer(call, args...); }) {
+        if (*answer == CUDA_SUCCESS) Decoder::answer(call, args...);
+      }
+      return *answer;
+    }
+    const CUresult result = driver(args...);
+    if (result == CUDA_SUCCESS) {
+      if constexpr (requires { Decoder::after(call, args...); }) Decoder::after(call, args...);
+    }
+    receiver->after(call, result);
+    return result;
+  }
+};
+
+template <CallId id>
+using WrapperOf = Wrapper<id, typename CallType<id>::Function>;
+
+}  // namespace
+}  // namespace nimble::shim
+
+// What exports.S jumps through.
+extern "C" {
+#define NIMBLE_CALL(symbol, default_stream, decoder, host)                                  \
+  __attribute__((visibility("hidden"))) extern decltype(&::symbol) nimble_wrapper_##symbol; \
+  decltype(&::symbol) nimble_wrapper_##symbol = &nimble::shim::WrapperOf<nimble::shim::id_##symbol>::call;
+#include "nimble/driver_calls.def"
+}
+
+namespace nimble::shim {
+
+void* wrapper(CallId id) {
+  static void* const table[kCallCount] = {
+#define NIMBLE_CALL(symbol, default_stream, decoder, host) reinterpret_cast<void*>(nimble_wrapper_##symbol),
+#include "nimble/driver_calls.def"
+  };
+  return table[id];
+}
+
+}  // namespace nimble::shim

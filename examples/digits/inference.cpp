@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 
 namespace digits {
@@ -45,7 +46,7 @@ std::vector<double> measure_latency(Network& network, Stream& stream, const Data
 }
 
 double percentile(std::vector<double> values, double part) {
-  const auto at = values.begin() + static_cast<std::ptrdiff_t>(part * static_cast<double>(values.size() - 1) + 0.5);
+  const auto at = values.begin() + std::lround(part * static_cast<double>(values.size() - 1));
   std::nth_element(values.begin(), at, values.end());
   return *at;
 }

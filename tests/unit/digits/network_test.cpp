@@ -6,7 +6,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <bit>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -64,7 +64,7 @@ class Steps : public testing::Test {
     for (std::size_t t = 0; t < device.size(); ++t) {
       ASSERT_EQ(device[t].size(), reference[t].size());
       for (std::size_t i = 0; i < device[t].size(); ++i)
-        ASSERT_EQ(std::memcmp(&device[t][i], &reference[t][i], sizeof(float)), 0)
+        ASSERT_EQ(std::bit_cast<std::uint32_t>(device[t][i]), std::bit_cast<std::uint32_t>(reference[t][i]))
             << "tensor " << t << ", value " << i << ": " << device[t][i] << " on the device, " << reference[t][i]
             << " in the reference";
     }

@@ -1,0 +1,86 @@
+// What each op of the step reads and writes, and how we know.
+//
+// Sources of evidence stand behind one interface, AccessSource, and are asked in order of strength: the strongest that
+// answers speaks for the op. To add one, derive a class and put it into the list that infer_accesses() is given.
+// StepAccesses owns its results and refers to objects by their index in StepObjects; once built it does not change.
+// Regions are bytes within the object. No errors: where no source answers, the op is assumed to touch everything.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "analyzer/evidence.h"
+#include "analyzer/objects.h"
+#include "analyzer/region.h"
+#include "analyzer/step_objects.h"
+#include "nimble/trace.h"
+
+namespace nimble::analyzer {
+
+struct Access {
+  std::uint32_t object = kNone;  // index into StepObjects::objects
+  Region region;
+  bool whole = false;  // the object, wherever in it the pointer points
+  bool reads = false, writes = false;
+  Evidence evidence = Evidence::assumed;
+  std::uint32_t at = 0;  // as in PointerWord
+};
+
+// One op, as a source of evidence sees it.
+struct OpQuestion {
+  const Trace& trace;
+  const TraceCall& call;
+  std::span<const PointerWord> pointers;  // objects by their index in the trace's ObjectTable
+  const ObjectTable& objects;
+};
+
+class AccessSource {
+ public:
+  virtual ~AccessSource() = default;
+  virtual Evidence evidence() const = 0;
+
+  // Appends what the op touches to `found` and returns true; or appends nothing, returns false, and says why in
+  // `why_not`, unless the op is none of this source's business. Access::object is the index of the object in
+  // op.objects; `evidence` is filled in by the caller. A source may cache per function; it is asked by one thread.
+  virtual bool ask(const OpQuestion& op, std::vector<Access>& found, std::string& why_not) = 0;
+
+  // Whether the 8-byte word at byte `at` of a launch's parameters may be an address, for a launch that this source
+  // spoke for.
+  virtual bool is_pointer(const OpQuestion& op, std::uint32_t at) { return true; }
+};
+
+// How an op stands to the others.
+enum class OpRole : std::uint8_t {
+  accesses,  // ordered by what it touches
+  barrier,   // nothing is known: ordered with everything
+  record,    // event record: comes after everything before it
+  wait,      // event wait: comes after the record
+  none,      // alloc or free of a step-local object: answered from the memory plan
+};
+
+struct OpAccesses {
+  OpRole role = OpRole::accesses;
+  Evidence evidence = Evidence::assumed;
+  std::uint32_t first = 0, count = 0;  // accesses in StepAccesses::all
+  std::uint32_t why = kNone;           // barrier: index into StepAccesses::reasons
+};
+
+struct StepAccesses {
+  std::vector<OpAccesses> ops;
+  std::vector<Access> all;
+  std::vector<std::string> reasons;
+  // Per op: bytes of the packed parameters that hit an object by chance only, as a source knows; ascending.
+  std::vector<std::vector<std::uint32_t>> no_pointers;
+
+  std::span<const Access> of(std::uint32_t op) const { return {all.data() + ops[op].first, ops[op].count}; }
+};
+
+// `sources` in order of strength.
+StepAccesses infer_accesses(const Trace& trace, const ObjectTable& table, const StepObjects& objects,
+                            std::span<const std::uint32_t> calls,
+                            std::span<const std::unique_ptr<AccessSource>> sources);
+
+}  // namespace nimble::analyzer

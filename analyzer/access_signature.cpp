@@ -1,0 +1,73 @@
+#include "analyzer/access_signature.h"
+
+#include "analyzer/kernel_params.h"
+
+namespace nimble::analyzer {
+
+SignatureAccess::SignatureAccess(const Trace& trace) : trace_(trace), verdicts_(trace.functions.size()) {
+  for (const TraceCall& call : trace.calls)
+    if (call.kind == CallKind::hidden && call.result == 0) {
+      hidden_ = call.note.empty() ? call.symbol : call.note;
+      if (hidden_.empty()) hidden_ = "something unnamed";
+      break;
+    }
+}
+
+SignatureAccess::Verdict SignatureAccess::judge(const TraceFunction& function) const {
+  Verdict verdict;
+  verdict.asked = true;
+  auto no = [&](std::string why) {
+    verdict.why_not = std::move(why);
+    return verdict;
+  };
+  if (!hidden_.empty()) return no("the program created " + hidden_ + ", by which kernels may reach unnamed memory");
+  if (function.image == kNone) return no("its image is unknown");
+  const TraceImage& image = trace_.images[function.image];
+  if (!image.self_contained)
+    return no("its image is not self-contained" + (image.why.empty() ? "" : " (" + image.why + ")"));
+  auto types = parameter_types(demangle(function.name));
+  if (!types) return no("its name tells no parameter types");
+  if (types->size() != function.params->size())
+    return no("its name tells " + std::to_string(types->size()) + " parameters, it takes " +
+              std::to_string(function.params->size()));
+  for (std::size_t i = 0; i < types->size(); ++i) {
+    ParamType type = classify((*types)[i]);
+    if (type.kind == ParamKind::unknown)
+      return no(std::string("it ") + type.why + " (parameter " + std::to_string(i) + ")");
+    if (type.size != 0 && type.size != (*function.params)[i].size)
+      return no("parameter " + std::to_string(i) + " has " + std::to_string((*function.params)[i].size) +
+                " bytes, its type says " + std::to_string(type.size));
+    verdict.types.push_back(type);
+  }
+  return verdict;
+}
+
+bool SignatureAccess::ask(const OpQuestion& op, std::vector<Access>& found, std::string& why_not) {
+  if (op.call.kind != CallKind::launch) return false;
+  if (auto why = why_parameters_do_not_tell(op)) {
+    why_not = *why;
+    return false;
+  }
+  Verdict& verdict = verdicts_[op.call.function];
+  const TraceFunction& function = trace_.functions[op.call.function];
+  if (!verdict.asked) verdict = judge(function);
+  why_not = verdict.why_not;
+  if (!why_not.empty()) return false;
+  const auto& params = *function.params;
+  for (std::size_t i = 0; i < params.size() && why_not.empty(); ++i) {
+    ParamKind kind = verdict.types[i].kind;
+    bool is_pointer = kind == ParamKind::reads || kind == ParamKind::writes;
+    if (is_pointer && params[i].offset % 8 != 0)
+      why_not = "parameter " + std::to_string(i) + " is a pointer at an odd place";
+    else if (is_pointer && pointers_in(op, params[i]).empty() && word_at(op.call.params, params[i].offset) != 0)
+      why_not = "parameter " + std::to_string(i) + " points into no allocation that the trace knows";
+    else if (kind == ParamKind::aggregate && has_stray_address(op, params[i]))
+      why_not = "parameter " + std::to_string(i) + " is a class by value that may hold addresses of unknown memory";
+  }
+  if (!why_not.empty()) return false;
+  for (std::size_t i = 0; i < params.size(); ++i)
+    add_whole(pointers_in(op, params[i]), verdict.types[i].kind != ParamKind::reads, found);
+  return true;
+}
+
+}  // namespace nimble::analyzer

@@ -1,0 +1,36 @@
+// Evidence `declared`, from the kernel's own signature: `T const*` is only read, any other pointer is read and written.
+//
+// Speaks only for kernels whose code was read and is self-contained, in a trace in which nothing was created through
+// which a kernel reaches memory that no parameter names, and whose parameter types account for every byte of the
+// parameters. Caches one verdict per function; refers to the trace, which must outlive it. One thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "analyzer/access.h"
+#include "analyzer/signature.h"
+
+namespace nimble::analyzer {
+
+class SignatureAccess : public AccessSource {
+ public:
+  explicit SignatureAccess(const Trace& trace);
+
+  Evidence evidence() const override { return Evidence::declared; }
+  bool ask(const OpQuestion& op, std::vector<Access>& found, std::string& why_not) override;
+
+ private:
+  struct Verdict {
+    bool asked = false;
+    std::string why_not;  // empty where the signature speaks
+    std::vector<ParamType> types;
+  };
+  Verdict judge(const TraceFunction& function) const;
+
+  const Trace& trace_;
+  std::string hidden_;  // what was created, by which kernels may reach unnamed memory
+  std::vector<Verdict> verdicts_;
+};
+
+}  // namespace nimble::analyzer

@@ -1,0 +1,81 @@
+// The whole pipeline: from a trace to everything that the reports say and the schedule is built from.
+//
+//   read -> step -> objects -> accesses -> dependencies -> segments -> reduce -> assign -> predict
+//
+// An Analysis owns all of its parts, and is immutable once built. One thread builds it; any may read it. Op numbers are
+// indices into the step. Errors: InputError from reading; where no step is found, or a step that no schedule can serve,
+// the Analysis says so in `status` and `why_no_schedule`.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "analyzer/access.h"
+#include "analyzer/concurrency.h"
+#include "analyzer/dag.h"
+#include "analyzer/dependencies.h"
+#include "analyzer/errors.h"
+#include "analyzer/happens_before.h"
+#include "analyzer/memory_plan.h"
+#include "analyzer/policies/policy.h"
+#include "analyzer/predict.h"
+#include "analyzer/rules.h"
+#include "analyzer/segments.h"
+#include "analyzer/step_finder.h"
+#include "analyzer/step_objects.h"
+#include "analyzer/trace_reader.h"
+
+namespace nimble::analyzer {
+
+struct AnalysisOptions {
+  std::string policy = "nimble";
+  Rules rules;
+};
+
+// What one policy makes of one segment. Nodes are indices into Segment::ops.
+struct SegmentPlan {
+  Assignment assignment;
+  Dag enforced;
+  std::vector<std::uint32_t> order;
+  std::uint32_t synchronizations = 0;
+  double predicted_us = 0;
+};
+
+// What one policy makes of the step.
+struct PolicyOutcome {
+  std::string_view policy;
+  std::uint32_t lanes = 0;  // of the segment that has the most
+  std::uint64_t synchronizations = 0;
+  double device_us = 0;  // of all segments, on the device alone
+  double step_us = 0;    // of the step as it would be replayed, launches and waits included
+};
+
+struct Analysis {
+  TraceFile file;
+  std::unique_ptr<ObjectTable> table;
+  Step step;
+
+  // All below only where a step was found.
+  StepObjects objects;
+  StepAccesses accesses;
+  std::unique_ptr<HappensBefore> order;
+  Dependencies dependencies;
+  Dag reduced;  // of the whole step
+  Segmentation segments;
+  MemoryPlan memory;
+  std::vector<OpCost> costs;
+  double program_us = 0;  // predicted: as the program submits it
+  CriticalPath critical;
+  Concurrency concurrency;
+  std::vector<PolicyOutcome> policies;  // in the order of kPolicyNames
+  std::string chosen;                   // the policy of `plans`
+  std::vector<SegmentPlan> plans;       // per segment
+
+  ExitStatus status = kExitOk;
+  std::string why_no_schedule;  // where status is not kExitOk
+};
+
+Analysis analyze(TraceFile file, const AnalysisOptions& options);
+
+}  // namespace nimble::analyzer

@@ -1,0 +1,216 @@
+#include "analyzer/dependencies.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "analyzer/object_history.h"
+
+namespace nimble::analyzer {
+namespace {
+
+class Finder {
+ public:
+  explicit Finder(const DependencyInput& input)
+      : input_(input),
+        order_(input.order),
+        alias_(aliases(input.objects)),
+        histories_(input.objects.objects.size()),
+        epoch_(histories_.size(), 0),
+        successor_(input.accesses.ops.size(), kNone),
+        barriers_(order_.streams()),
+        accessing_(order_.streams()),
+        collector_(order_.streams(), kNone),
+        last_barrier_(order_.streams(), kNone) {}
+
+  Dependencies run() {
+    for (std::uint32_t op = 0; op < input_.accesses.ops.size(); ++op) {
+      first_new_ = result_.all.size();
+      switch (input_.accesses.ops[op].role) {
+        case OpRole::accesses:
+          add_accesses(op);
+          break;
+        case OpRole::barrier:
+          add_barrier(op);
+          break;
+        case OpRole::record:
+          add_record(op);
+          break;
+        case OpRole::wait:
+          add_wait(op);
+          break;
+        case OpRole::none:
+          break;
+      }
+      finish(op);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  void add_accesses(std::uint32_t op) {
+    auto accesses = input_.accesses.of(op);
+    std::uint32_t index = input_.accesses.ops[op].first;
+    // Reads first: an op's own write must not hide from its read who wrote before.
+    for (bool writes : {false, true})
+      for (std::size_t i = 0; i < accesses.size(); ++i)
+        if (accesses[i].writes == writes) add_access(op, accesses[i], index + static_cast<std::uint32_t>(i));
+    behind_barriers(op);
+    if (!accesses.empty()) accessing_[order_.stream(op)].push_back(op);
+  }
+
+  void add_access(std::uint32_t op, const Access& access, std::uint32_t index) {
+    std::uint32_t object = alias_[access.object];
+    bool mapped = input_.objects.objects[access.object].memory == MemoryKind::mapped;
+    Region region = mapped ? Region{0, ~std::uint64_t{0}, 0, 1} : access.region;
+    ObjectHistory& history = histories_[object];
+    if (epoch_[object] != now_) history.clear();
+    epoch_[object] = now_;
+    conflicts_.clear();
+    history.add(op, index, region, access.reads, access.writes, order_, conflicts_);
+    for (const Conflict& conflict : conflicts_) {
+      if (!order_.ordered(conflict.op, op)) {
+        race(conflict.op, op, access.object);
+        continue;
+      }
+      DependencyKind kind = conflict.wrote && access.reads    ? DependencyKind::read_after_write
+                            : conflict.wrote && access.writes ? DependencyKind::write_after_write
+                                                              : DependencyKind::write_after_read;
+      add(conflict.op, op, access.object, kind, weaker(access.evidence, input_.accesses.all[conflict.access].evidence));
+    }
+  }
+
+  // After everything before it that no earlier barrier has gathered; and, of these, only what has no successor yet that
+  // comes before it too.
+  void add_barrier(std::uint32_t op) {
+    gather(op, last_barrier_[order_.stream(op)], Evidence::assumed);
+    for (std::uint32_t s = 0; s < order_.streams(); ++s) {
+      if (s == order_.stream(op)) continue;
+      // Ops on other streams that are neither before this one nor, since they came earlier, after it.
+      const auto& ops = accessing_[s];
+      auto beyond = std::partition_point(
+          ops.begin(), ops.end(), [&](std::uint32_t other) { return order_.position(other) <= order_.clock(op, s); });
+      if (beyond == ops.end()) continue;
+      race(*beyond, op, kNone);
+      result_.race_count += static_cast<std::uint64_t>(ops.end() - beyond) - 1;
+    }
+    behind_barriers(op);
+    std::uint32_t s = order_.stream(op);
+    barriers_[s].push_back(op);
+    last_barrier_[s] = collector_[s] = op;
+    // On one stream everything later comes after it: what was open before it is closed.
+    if (order_.streams() == 1) ++now_;
+  }
+
+  void add_record(std::uint32_t op) {
+    std::uint32_t s = order_.stream(op);
+    gather(op, collector_[s], Evidence::exact);
+    collector_[s] = op;
+    last_record_[input_.event[op]] = op;
+  }
+
+  void add_wait(std::uint32_t op) {
+    auto found = last_record_.find(input_.event[op]);
+    if (found != last_record_.end()) add(found->second, op, kNone, DependencyKind::order, Evidence::exact);
+  }
+
+  void gather(std::uint32_t op, std::uint32_t previous, Evidence evidence) {
+    if (previous != kNone) add(previous, op, kNone, DependencyKind::order, evidence_of(previous, evidence));
+    for (std::uint32_t s = 0; s < order_.streams(); ++s) {
+      std::uint32_t from = previous == kNone ? 0 : order_.clock(previous, s);
+      std::uint32_t to = order_.clock(op, s);
+      for (std::uint32_t position = from; position < to; ++position) {
+        std::uint32_t earlier = order_.ops_on(s)[position];
+        OpRole role = input_.accesses.ops[earlier].role;
+        if (earlier == op || earlier == previous) continue;
+        if (role == OpRole::none || role == OpRole::record || role == OpRole::wait) continue;
+        std::uint32_t next = successor_[earlier];
+        if (next != kNone && order_.ordered(next, op)) continue;
+        add(earlier, op, kNone, DependencyKind::order, evidence_of(earlier, evidence));
+      }
+    }
+  }
+
+  Evidence evidence_of(std::uint32_t op, Evidence other) const {
+    return input_.accesses.ops[op].role == OpRole::barrier ? Evidence::assumed : other;
+  }
+
+  // Behind the last barrier of every stream that comes before it, unless it is behind an op that is.
+  void behind_barriers(std::uint32_t op) {
+    for (std::uint32_t s = 0; s < order_.streams(); ++s) {
+      const auto& barriers = barriers_[s];
+      if (barriers.empty()) continue;
+      auto beyond = std::partition_point(barriers.begin(), barriers.end(), [&](std::uint32_t barrier) {
+        return order_.position(barrier) <= order_.clock(op, s);
+      });
+      if (beyond != barriers.end() && input_.accesses.ops[op].role == OpRole::accesses &&
+          input_.accesses.ops[op].count > 0) {
+        race(*beyond, op, kNone);
+        result_.race_count += static_cast<std::uint64_t>(barriers.end() - beyond) - 1;
+      }
+      if (beyond == barriers.begin()) continue;
+      std::uint32_t barrier = *std::prev(beyond);
+      bool implied = std::any_of(
+          result_.all.begin() + static_cast<std::ptrdiff_t>(first_new_), result_.all.end(),
+          [&](const Dependency& known) { return known.from == barrier || order_.ordered(barrier, known.from); });
+      if (!implied) add(barrier, op, kNone, DependencyKind::order, Evidence::assumed);
+    }
+  }
+
+  void add(std::uint32_t from, std::uint32_t to, std::uint32_t object, DependencyKind kind, Evidence evidence) {
+    result_.all.push_back({from, to, object, kind, evidence});
+  }
+
+  void race(std::uint32_t first, std::uint32_t second, std::uint32_t object) {
+    ++result_.race_count;
+    if (result_.races.size() < kMaxRaces) result_.races.push_back({first, second, object});
+  }
+
+  // Sorts what this op added, and keeps the strongest kind for each pair and object.
+  void finish(std::uint32_t op) {
+    auto first = result_.all.begin() + static_cast<std::ptrdiff_t>(first_new_);
+    std::sort(first, result_.all.end(), [](const Dependency& a, const Dependency& b) {
+      if (a.from != b.from) return a.from < b.from;
+      if (a.object != b.object) return a.object < b.object;
+      return a.kind != b.kind ? a.kind < b.kind : a.evidence < b.evidence;
+    });
+    result_.all.erase(
+        std::unique(first, result_.all.end(),
+                    [](const Dependency& a, const Dependency& b) { return a.from == b.from && a.object == b.object; }),
+        result_.all.end());
+    OpRole role = input_.accesses.ops[op].role;
+    if (role == OpRole::record || role == OpRole::wait) return;
+    for (std::size_t i = first_new_; i < result_.all.size(); ++i) successor_[result_.all[i].from] = op;
+  }
+
+  const DependencyInput& input_;
+  const HappensBefore& order_;
+  std::vector<std::uint32_t> alias_;
+  std::vector<ObjectHistory> histories_;
+  std::vector<std::uint64_t> epoch_;      // per object: the value of now_ for which its history holds
+  std::uint64_t now_ = 0;                 // counts barriers
+  std::vector<std::uint32_t> successor_;  // per op: some op that depends on it, no record or wait
+  std::vector<std::vector<std::uint32_t>> barriers_, accessing_;  // per stream, in order
+  std::vector<std::uint32_t> collector_, last_barrier_;           // per stream: last barrier or record; last barrier
+  std::unordered_map<std::uint32_t, std::uint32_t> last_record_;  // by event
+  std::vector<Conflict> conflicts_;
+  std::size_t first_new_ = 0;
+  Dependencies result_;
+};
+
+}  // namespace
+
+std::vector<std::uint32_t> aliases(const StepObjects& objects) {
+  std::vector<std::uint32_t> result(objects.objects.size());
+  std::uint32_t mapped = kNone;
+  for (std::uint32_t i = 0; i < result.size(); ++i) {
+    result[i] = i;
+    if (objects.objects[i].memory != MemoryKind::mapped) continue;
+    if (mapped == kNone) mapped = i;
+    result[i] = mapped;
+  }
+  return result;
+}
+
+Dependencies find_dependencies(const DependencyInput& input) { return Finder(input).run(); }
+
+}  // namespace nimble::analyzer

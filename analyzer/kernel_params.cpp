@@ -1,0 +1,47 @@
+#include "analyzer/kernel_params.h"
+
+#include <algorithm>
+
+namespace nimble::analyzer {
+
+std::optional<std::string> why_parameters_do_not_tell(const OpQuestion& op) {
+  const auto& layout = op.trace.functions[op.call.function].params;
+  if (!layout) return "its parameter layout is unknown";
+  if (!layout->empty() && op.call.params.empty()) return "its parameters were not recorded";
+  if (op.call.cooperative) return "it is a cooperative launch";
+  if (!op.call.attributes.empty()) return "it was launched with attributes";
+  return std::nullopt;
+}
+
+std::span<const PointerWord> pointers_in(const OpQuestion& op, const ParamLayout& param) {
+  auto before = [](const PointerWord& pointer, std::uint32_t at) { return pointer.at < at; };
+  auto first = std::lower_bound(op.pointers.begin(), op.pointers.end(), param.offset, before);
+  auto last = std::lower_bound(first, op.pointers.end(), param.offset + param.size, before);
+  return {first, last};
+}
+
+bool has_stray_address(const OpQuestion& op, const ParamLayout& param) {
+  constexpr std::uint64_t kLowest = 1 << 16, kBeyond = std::uint64_t{1} << 57;
+  auto known = pointers_in(op, param);
+  for (std::uint32_t at = (param.offset + 7) & ~7u; at + 8 <= param.offset + param.size; at += 8) {
+    std::uint64_t word = word_at(op.call.params, at);
+    if (word < kLowest || word >= kBeyond) continue;
+    if (std::none_of(known.begin(), known.end(), [&](const PointerWord& pointer) { return pointer.at == at; }))
+      return true;
+  }
+  return false;
+}
+
+void add_whole(std::span<const PointerWord> pointers, bool writes, std::vector<Access>& found) {
+  for (const PointerWord& pointer : pointers) {
+    Access access;
+    access.object = pointer.object;
+    access.whole = true;
+    access.reads = true;
+    access.writes = writes;
+    access.at = pointer.at;
+    found.push_back(access);
+  }
+}
+
+}  // namespace nimble::analyzer

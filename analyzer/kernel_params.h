@@ -1,0 +1,27 @@
+// What every source of evidence about launches needs to know of a launch's parameters.
+//
+// Pure functions over one OpQuestion; any thread. No errors.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "analyzer/access.h"
+
+namespace nimble::analyzer {
+
+// Why no declaration of parameters can speak for this launch, or nothing where one can: its parameters are known, and
+// nothing beside them changes what it touches or when.
+std::optional<std::string> why_parameters_do_not_tell(const OpQuestion& op);
+
+// The pointers among the words of one parameter: a part of op.pointers.
+std::span<const PointerWord> pointers_in(const OpQuestion& op, const ParamLayout& param);
+
+// Whether some word of this parameter looks like an address that lies in no live object: not small, not beyond what
+// user space can map. Two 32-bit numbers side by side look like that too: then we know less than we could.
+bool has_stray_address(const OpQuestion& op, const ParamLayout& param);
+
+// Appends an access to the whole of every object that the parameter points into.
+void add_whole(std::span<const PointerWord> pointers, bool writes, std::vector<Access>& found);
+
+}  // namespace nimble::analyzer

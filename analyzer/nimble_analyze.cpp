@@ -1,0 +1,127 @@
+// nimble-analyze: reads a trace, reports on its step, and writes a schedule. See docs/nimble-analyze.md.
+
+#include <CLI/CLI.hpp>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <system_error>
+
+#include "analyzer/analysis.h"
+#include "analyzer/dot.h"
+#include "analyzer/errors.h"
+#include "analyzer/report.h"
+#include "analyzer/schedule_builder.h"
+#include "analyzer/schedule_writer.h"
+#include "analyzer/why.h"
+#include "nimble/version.h"
+
+namespace {
+
+using namespace nimble::analyzer;
+
+struct Arguments {
+  std::string trace;
+  std::string output = "schedule.json";
+  std::string policy = "nimble";
+  std::vector<std::string> rules;
+  std::vector<std::uint32_t> why;
+  std::string dot, json;
+  bool no_schedule = false, quiet = false;
+};
+
+void write_file(const std::string& path, const std::string& text) {
+  std::FILE* file = std::fopen(path.c_str(), "wb");
+  if (file == nullptr) throw std::system_error(errno, std::generic_category(), path);
+  std::size_t written = std::fwrite(text.data(), 1, text.size(), file);
+  int failure = written == text.size() ? 0 : errno;
+  if (std::fclose(file) != 0 && failure == 0) failure = errno;
+  if (failure != 0) throw std::system_error(failure, std::generic_category(), path);
+}
+
+void print(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size())
+    throw std::system_error(errno, std::generic_category(), "standard output");
+}
+
+int complain(const std::string& message, int status) {
+  std::fprintf(stderr, "nimble-analyze: %s\n", message.c_str());
+  return status;
+}
+
+int run(const Arguments& arguments) {
+  AnalysisOptions options;
+  options.policy = arguments.policy;
+  for (const std::string& path : arguments.rules) options.rules.read(path);
+  Analysis analysis = analyze(read_trace(arguments.trace), options);
+
+  if (!arguments.json.empty()) write_file(arguments.json, json_report(analysis));
+  if (analysis.step.period == 0) {
+    if (!arguments.quiet) print(text_report(analysis));
+    return complain(arguments.trace + ": no step found: " + analysis.why_no_schedule, analysis.status);
+  }
+  if (!arguments.dot.empty()) write_file(arguments.dot, dot_text(analysis));
+  if (!arguments.why.empty()) {
+    for (std::uint32_t op : arguments.why)
+      if (op >= analysis.step.period)
+        return complain(
+            "--why: the step has ops 0 to " + std::to_string(analysis.step.period - 1) + ", not " + std::to_string(op),
+            kExitInput);
+    print(explain_order(analysis, arguments.why[0], arguments.why[1]));
+    return kExitOk;
+  }
+  if (!arguments.quiet) print(text_report(analysis));
+  if (arguments.no_schedule) return kExitOk;
+  if (analysis.status != kExitOk)
+    return complain(arguments.trace + ": no schedule: " + analysis.why_no_schedule, analysis.status);
+
+  write_file(arguments.output, schedule_text(build_schedule(analysis)));
+  if (arguments.quiet) return kExitOk;
+  print("\nWritten: " + arguments.output + "\n");
+  if (analysis.segments.segments.empty())
+    print("No two ops of this step can be put into one graph, so the schedule gains nothing.\n");
+  else
+    print("Next:    NIMBLE_MODE=replay NIMBLE_SCHEDULE=" + arguments.output +
+          " LD_PRELOAD=libnimble.so <program>\n"
+          "or:      nimble run --mode replay --schedule " +
+          arguments.output + " -- <program>\n");
+  return kExitOk;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Arguments arguments;
+  CLI::App app("Finds the step that a traced program repeats, reports on it, and writes a schedule for replay.");
+  app.name("nimble-analyze");
+  app.set_version_flag("--version", std::string("nimble-analyze ") + nimble::kVersion);
+  app.add_option("trace", arguments.trace, "The trace, as recorded with NIMBLE_MODE=record")->required();
+  app.add_option("-o,--output", arguments.output, "Where to write the schedule")->capture_default_str();
+  app.add_option("--policy", arguments.policy, "How ops are spread over streams")
+      ->check(CLI::IsMember(std::vector<std::string>(std::begin(kPolicyNames), std::end(kPolicyNames))))
+      ->capture_default_str();
+  app.add_option("--rules", arguments.rules, "A file that tells what kernels read and write; may be given again")
+      ->expected(1);
+  app.add_option("--why", arguments.why, "Explain why two ops of the step are ordered or not, and write no schedule")
+      ->expected(2);
+  app.add_option("--dot", arguments.dot, "Write the dependencies as a graph for Graphviz");
+  app.add_option("--json", arguments.json, "Write the report as JSON");
+  app.add_flag("--no-schedule", arguments.no_schedule, "Only report");
+  app.add_flag("--quiet", arguments.quiet, "Print no report");
+  app.footer("Exit status: 0 done, 1 failed, 2 bad input or usage, 3 no step found, 4 the step cannot be scheduled.");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kExitOk : kExitInput;
+  }
+  try {
+    return run(arguments);
+  } catch (const InputError& error) {
+    return complain(error.what(), kExitInput);
+  } catch (const std::bad_alloc&) {
+    return complain("out of memory", kExitFailure);
+  } catch (const std::exception& error) {
+    return complain(error.what(), kExitFailure);
+  }
+}

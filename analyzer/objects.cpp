@@ -1,0 +1,117 @@
+#include "analyzer/objects.h"
+
+#include <cstring>
+#include <map>
+#include <optional>
+
+namespace nimble::analyzer {
+namespace {
+
+// The objects that are alive at one point of the trace, by address.
+class LiveObjects {
+ public:
+  explicit LiveObjects(std::vector<Object>& objects) : objects_(objects) {}
+
+  std::uint32_t allocate(const Object& object) {
+    // What still lives in this range has lost its memory without a free that the trace saw.
+    auto next = by_base_.lower_bound(object.base);
+    if (next != by_base_.begin()) {
+      auto previous = std::prev(next);
+      if (objects_[previous->second].base + objects_[previous->second].size > object.base) end(previous, object.birth);
+    }
+    for (next = by_base_.lower_bound(object.base); next != by_base_.end() && next->first - object.base < object.size;
+         next = by_base_.lower_bound(object.base))
+      end(next, object.birth);
+    end_at(object.base, object.birth);
+    auto id = static_cast<std::uint32_t>(objects_.size());
+    objects_.push_back(object);
+    by_base_[object.base] = id;
+    return id;
+  }
+
+  // Ends the object that begins at `base`; its id, or kNone where none does.
+  std::uint32_t end_at(std::uint64_t base, std::uint32_t call) {
+    auto found = by_base_.find(base);
+    if (found == by_base_.end()) return kNone;
+    std::uint32_t id = found->second;
+    end(found, call);
+    return id;
+  }
+
+  void end_all(std::uint32_t call) {
+    while (!by_base_.empty()) end(by_base_.begin(), call);
+  }
+
+  std::optional<PointerWord> find(std::uint64_t address, std::uint64_t extent) const {
+    auto above = by_base_.upper_bound(address);
+    if (above == by_base_.begin()) return std::nullopt;
+    std::uint32_t id = std::prev(above)->second;
+    const Object& object = objects_[id];
+    std::uint64_t offset = address - object.base;
+    if (offset >= object.size || extent > object.size - offset) return std::nullopt;
+    return PointerWord{0, id, offset};
+  }
+
+ private:
+  void end(std::map<std::uint64_t, std::uint32_t>::iterator at, std::uint32_t call) {
+    objects_[at->second].death = call;
+    by_base_.erase(at);
+  }
+
+  std::vector<Object>& objects_;
+  std::map<std::uint64_t, std::uint32_t> by_base_;
+};
+
+}  // namespace
+
+std::uint64_t word_at(const std::vector<std::uint8_t>& params, std::uint32_t at) {
+  std::uint64_t word;
+  std::memcpy(&word, params.data() + at, sizeof word);
+  return word;
+}
+
+ObjectTable::ObjectTable(const Trace& trace) {
+  LiveObjects live(objects_);
+  first_.reserve(trace.calls.size() + 1);
+  auto add = [&](std::optional<PointerWord> pointer, std::uint32_t at) {
+    if (!pointer) return;
+    pointer->at = at;
+    pointers_.push_back(*pointer);
+  };
+  for (std::uint32_t index = 0; index < trace.calls.size(); ++index) {
+    const TraceCall& call = trace.calls[index];
+    first_.push_back(pointers_.size());
+    if (call.result != 0) continue;
+    switch (call.kind) {
+      case CallKind::alloc:
+      case CallKind::alloc_async:
+        add(PointerWord{0, live.allocate({call.address, call.size, call.memory, call.own_pool, index, kNone}), 0}, 0);
+        break;
+      case CallKind::free:
+      case CallKind::free_async:
+        if (std::uint32_t id = live.end_at(call.address, index); id != kNone) add(PointerWord{0, id, 0}, 0);
+        break;
+      case CallKind::context_end:
+        live.end_all(index);
+        break;
+      case CallKind::copy:
+        add(live.find(call.dst.address, extent_of(call.dst, call.width, call.height)), kAtDst);
+        add(live.find(call.src.address, extent_of(call.src, call.width, call.height)), kAtSrc);
+        break;
+      case CallKind::set:
+        add(live.find(call.dst.address, extent_of(call.dst, call.width, call.height)), kAtDst);
+        break;
+      case CallKind::launch:
+        if (call.params.empty()) break;
+        for (const ParamLayout& param : *trace.functions[call.function].params)
+          for (std::uint32_t at = (param.offset + 7) & ~7u; at + 8 <= param.offset + param.size; at += 8)
+            if (std::uint64_t word = word_at(call.params, at); word != 0) add(live.find(word, 0), at);
+        break;
+      default:
+        break;
+    }
+  }
+  first_.push_back(pointers_.size());
+}
+
+}  // namespace nimble::analyzer

@@ -1,0 +1,63 @@
+// Which allocation every address of a trace meant at the time of the call.
+//
+// An Object is one allocation, from the call that made it to the call that ended it: the same address allocated again
+// is another object. An ObjectTable owns the objects of a whole trace and, for each call that names memory, the
+// pointers found in it; once built it does not change, so threads may read it together. The trace must outlive its
+// construction only. Addresses and sizes are bytes. No errors: whatever the trace says about addresses, this is a
+// lookup.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "nimble/trace.h"
+
+namespace nimble::analyzer {
+
+struct Object {
+  std::uint64_t base = 0, size = 0;
+  MemoryKind memory = MemoryKind::device;
+  bool own_pool = false;
+  std::uint32_t birth = kNone;  // index into Trace::calls
+  std::uint32_t death = kNone;  // likewise; kNone where it outlived the trace
+};
+
+// An address in a call that lay inside a live object. `at` says where in the call it stood: for a launch the byte in
+// the packed parameters; kAtDst or kAtSrc for copies and sets; 0 for allocations and frees, which name the object
+// itself.
+struct PointerWord {
+  std::uint32_t at = 0;
+  std::uint32_t object = kNone;
+  std::uint64_t offset = 0;
+};
+
+inline constexpr std::uint32_t kAtDst = 0, kAtSrc = 1;
+
+class ObjectTable {
+ public:
+  explicit ObjectTable(const Trace& trace);
+
+  const std::vector<Object>& objects() const { return objects_; }
+
+  // The pointers in call `index` of the trace, in the order of `at`. For a copy or a set an address counts only where
+  // the whole region lies inside the object.
+  std::span<const PointerWord> pointers(std::uint32_t index) const {
+    return {pointers_.data() + first_[index], pointers_.data() + first_[index + 1]};
+  }
+
+ private:
+  std::vector<Object> objects_;
+  std::vector<std::uint64_t> first_;  // per call and one more: where its pointers begin
+  std::vector<PointerWord> pointers_;
+};
+
+// The 8-byte word at byte `at` of packed parameters. The caller has checked that it is inside.
+std::uint64_t word_at(const std::vector<std::uint8_t>& params, std::uint32_t at);
+
+// How far a region of `height` rows reaches from its first byte to behind its last.
+inline std::uint64_t extent_of(const TraceRegion& region, std::uint64_t width, std::uint64_t height) {
+  return (height - 1) * region.pitch + width;
+}
+
+}  // namespace nimble::analyzer

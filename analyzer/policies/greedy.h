@@ -1,0 +1,15 @@
+// In topological order, each node goes on in the lane of its first predecessor that no other node has gone on from, or
+// opens a lane of its own. Linear time; the rule of Opara.
+#pragma once
+
+#include "analyzer/policies/policy.h"
+
+namespace nimble::analyzer {
+
+class GreedyPolicy : public Policy {
+ public:
+  std::string_view name() const override { return "greedy"; }
+  Assignment assign(const Dag& reduced) const override;
+};
+
+}  // namespace nimble::analyzer

@@ -1,0 +1,23 @@
+// Level by level, round robin over a fixed number of lanes, as Taskflow does for CUDA graphs that it captures.
+//
+// A node's level is the length of the longest path that leads to it. Within a lane the nodes keep program order.
+#pragma once
+
+#include "analyzer/policies/policy.h"
+
+namespace nimble::analyzer {
+
+class LevelsPolicy : public Policy {
+ public:
+  explicit LevelsPolicy(std::uint32_t lanes = 4) : lanes_(lanes) {}
+  std::string_view name() const override { return "levels"; }
+  Assignment assign(const Dag& reduced) const override;
+
+ private:
+  std::uint32_t lanes_;
+};
+
+// Per node, the number of edges on the longest path that leads to it.
+std::vector<std::uint32_t> levels_of(const Dag& dag);
+
+}  // namespace nimble::analyzer

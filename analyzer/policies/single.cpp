@@ -1,0 +1,9 @@
+#include "analyzer/policies/single.h"
+
+namespace nimble::analyzer {
+
+Assignment SinglePolicy::assign(const Dag& reduced) const {
+  return {std::vector<std::uint32_t>(reduced.nodes(), 0), reduced.nodes() > 0 ? 1u : 0u};
+}
+
+}  // namespace nimble::analyzer

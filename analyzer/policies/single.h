@@ -1,0 +1,14 @@
+// Everything on one lane, in program order: what the program does itself, without its launch costs.
+#pragma once
+
+#include "analyzer/policies/policy.h"
+
+namespace nimble::analyzer {
+
+class SinglePolicy : public Policy {
+ public:
+  std::string_view name() const override { return "single"; }
+  Assignment assign(const Dag& reduced) const override;
+};
+
+}  // namespace nimble::analyzer

@@ -1,0 +1,210 @@
+#include "analyzer/predict.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <queue>
+#include <tuple>
+
+namespace nimble::analyzer {
+namespace {
+
+enum class Side { host_pinned, device, unknown };
+
+Side side_of(const ObjectTable& table, std::uint32_t call, std::uint32_t at) {
+  for (const PointerWord& pointer : table.pointers(call)) {
+    if (pointer.at != at) continue;
+    MemoryKind memory = table.objects()[pointer.object].memory;
+    return memory == MemoryKind::pinned || memory == MemoryKind::registered ? Side::host_pinned : Side::device;
+  }
+  return Side::unknown;
+}
+
+OpCost cost_of(const DeviceModel& device, const Trace& trace, const ObjectTable& table, std::uint32_t index) {
+  const TraceCall& call = trace.calls[index];
+  OpCost cost;
+  cost.host_us = device.launch_host_us;
+  switch (call.kind) {
+    case CallKind::launch: {
+      std::uint64_t threads = std::uint64_t{call.block[0]} * call.block[1] * call.block[2];
+      // At most 2^31 * 2^16 * 2^16: fits.
+      std::uint64_t blocks = std::uint64_t{call.grid[0]} * call.grid[1] * call.grid[2];
+      cost.device_us = kernel_us(device, blocks, threads);
+      cost.engine = Engine::multiprocessors;
+      cost.multiprocessors = multiprocessors_of(device, blocks, threads);
+      break;
+    }
+    case CallKind::copy: {
+      Side from = side_of(table, index, kAtSrc), to = side_of(table, index, kAtDst);
+      CopyDirection direction = CopyDirection::kDeviceToDevice;
+      cost.engine = Engine::device_to_device;
+      if (from == Side::unknown || to == Side::unknown) {
+        direction = CopyDirection::kPageable;
+        cost.engine = from == Side::unknown ? Engine::host_to_device : Engine::device_to_host;
+      } else if (from == Side::host_pinned) {
+        direction = CopyDirection::kHostToDevice;
+        cost.engine = Engine::host_to_device;
+      } else if (to == Side::host_pinned) {
+        direction = CopyDirection::kDeviceToHost;
+        cost.engine = Engine::device_to_host;
+      }
+      cost.device_us = copy_us(device, call.width * call.height, direction);
+      break;
+    }
+    case CallKind::set:
+      cost.device_us = set_us(device, call.width * call.height);
+      cost.engine = Engine::device_to_device;
+      break;
+    case CallKind::event_record:
+    case CallKind::event_wait:
+      cost.host_us = device.event_host_us;
+      break;
+    case CallKind::alloc_async:
+    case CallKind::free_async:
+      cost.host_us = device.allocation_host_us;
+      break;
+    case CallKind::host_function:
+      cost.device_us = device.host_function_us;
+      break;
+    case CallKind::graph_launch:
+      cost.device_us = device.kernel_base_us;
+      break;
+    default:
+      cost.device_us = device.kernel_base_us;
+      break;
+  }
+  return cost;
+}
+
+// The two clocks of a program: the host submits, the device follows.
+struct Clocks {
+  double host = 0, device = 0;
+  void wait(double extra) { host = std::max(host, device) + extra; }
+  void submit(double host_us, double edge_us, double device_us) {
+    host += host_us;
+    device = std::max(host, device + edge_us) + device_us;
+  }
+};
+
+}  // namespace
+
+std::vector<OpCost> predict_costs(const DeviceModel& device, const Trace& trace, const ObjectTable& table,
+                                  std::span<const std::uint32_t> calls) {
+  std::vector<OpCost> costs;
+  costs.reserve(calls.size());
+  for (std::uint32_t call : calls) costs.push_back(cost_of(device, trace, table, call));
+  return costs;
+}
+
+std::vector<std::uint32_t> critical_first(const Dag& dag, std::span<const double> duration_us) {
+  std::uint32_t n = dag.nodes();
+  std::vector<double> remaining(n);
+  std::vector<std::uint32_t> missing(n);
+  for (std::uint32_t node = n; node-- > 0;) {
+    double longest = 0;
+    for (std::uint32_t to : dag.successors(node)) longest = std::max(longest, remaining[to]);
+    remaining[node] = longest + duration_us[node];
+    missing[node] = static_cast<std::uint32_t>(dag.predecessors(node).size());
+  }
+  auto later = [&](std::uint32_t a, std::uint32_t b) {
+    return remaining[a] != remaining[b] ? remaining[a] < remaining[b] : a > b;
+  };
+  std::priority_queue<std::uint32_t, std::vector<std::uint32_t>, decltype(later)> ready(later);
+  for (std::uint32_t node = 0; node < n; ++node)
+    if (missing[node] == 0) ready.push(node);
+  std::vector<std::uint32_t> order;
+  order.reserve(n);
+  while (!ready.empty()) {
+    std::uint32_t node = ready.top();
+    ready.pop();
+    order.push_back(node);
+    for (std::uint32_t to : dag.successors(node))
+      if (--missing[to] == 0) ready.push(to);
+  }
+  return order;
+}
+
+double predict_makespan(const DeviceModel& device, const Dag& dag, std::span<const OpCost> costs,
+                        std::span<const std::uint32_t> order) {
+  constexpr std::size_t kEngines = 5;
+  std::uint32_t n = dag.nodes();
+  std::vector<std::uint32_t> rank(n), missing(n);
+  for (std::uint32_t i = 0; i < n; ++i) rank[order[i]] = i;
+  using ByRank = std::priority_queue<std::uint32_t, std::vector<std::uint32_t>, std::greater<>>;
+  std::array<ByRank, kEngines> waiting;
+  std::array<int, kEngines> free{};
+  free.fill(1);
+  free[static_cast<std::size_t>(Engine::none)] = static_cast<int>(n) + 1;
+  free[static_cast<std::size_t>(Engine::multiprocessors)] = device.multiprocessors;
+
+  struct Event {
+    double time;
+    bool ends;  // else: becomes ready
+    std::uint32_t rank;
+    bool operator>(const Event& other) const {
+      return std::tuple(time, !ends, rank) > std::tuple(other.time, !other.ends, other.rank);
+    }
+  };
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events;
+  for (std::uint32_t node = 0; node < n; ++node) {
+    missing[node] = static_cast<std::uint32_t>(dag.predecessors(node).size());
+    if (missing[node] == 0) events.push({0, false, rank[node]});
+  }
+  auto needs = [&](std::uint32_t node) { return std::max(costs[node].multiprocessors, 1); };
+  double now = 0;
+  while (!events.empty()) {
+    now = events.top().time;
+    while (!events.empty() && events.top().time <= now) {
+      Event event = events.top();
+      events.pop();
+      std::uint32_t node = order[event.rank];
+      auto engine = static_cast<std::size_t>(costs[node].engine);
+      if (!event.ends) {
+        waiting[engine].push(event.rank);
+        continue;
+      }
+      free[engine] += needs(node);
+      for (std::uint32_t to : dag.successors(node))
+        if (--missing[to] == 0) events.push({now + device.graph_edge_us, false, rank[to]});
+    }
+    for (std::size_t engine = 0; engine < kEngines; ++engine)
+      while (!waiting[engine].empty() && needs(order[waiting[engine].top()]) <= free[engine]) {
+        std::uint32_t next = waiting[engine].top();
+        waiting[engine].pop();
+        free[engine] -= needs(order[next]);
+        events.push({now + costs[order[next]].device_us, true, next});
+      }
+  }
+  return now;
+}
+
+double predict_replay(const DeviceModel& device, const Segmentation& segments, std::span<const OpCost> costs,
+                      std::span<const double> segment_us) {
+  Clocks clocks;
+  std::uint32_t last = kNone;
+  for (std::uint32_t op = 0; op < costs.size(); ++op) {
+    if (segments.observed[op]) clocks.wait(device.synchronize_host_us);
+    std::uint32_t segment = segments.segment[op];
+    if (segments.submit[op] == Submit::direct) {
+      clocks.submit(costs[op].host_us, device.stream_edge_us, costs[op].device_us);
+    } else if (segment != kNone && segment != last) {
+      last = segment;
+      clocks.submit(graph_launch_us(device, segments.segments[segment].ops.size()), device.stream_edge_us,
+                    segment_us[segment]);
+    }
+  }
+  if (segments.observed_at_end) clocks.wait(device.synchronize_host_us);
+  return std::max(clocks.host, clocks.device);
+}
+
+double predict_program(const DeviceModel& device, const Segmentation& segments, std::span<const OpCost> costs) {
+  Clocks clocks;
+  for (std::uint32_t op = 0; op < costs.size(); ++op) {
+    if (segments.observed[op]) clocks.wait(device.synchronize_host_us);
+    clocks.submit(costs[op].host_us, device.stream_edge_us, costs[op].device_us);
+  }
+  if (segments.observed_at_end) clocks.wait(device.synchronize_host_us);
+  return std::max(clocks.host, clocks.device);
+}
+
+}  // namespace nimble::analyzer

@@ -1,0 +1,237 @@
+#include "analyzer/report.h"
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <map>
+
+#include "analyzer/describe.h"
+
+namespace nimble::analyzer {
+namespace {
+
+class Text {
+ public:
+  __attribute__((format(printf, 3, 4))) void line(const char* label, const char* format, ...) {
+    char head[32];
+    std::snprintf(head, sizeof head, "%-16s", label);
+    std::va_list arguments;
+    va_start(arguments, format);
+    char body[2048];
+    std::vsnprintf(body, sizeof body, format, arguments);
+    va_end(arguments);
+    out_ += head;
+    out_ += body;
+    out_ += '\n';
+  }
+  void blank() { out_ += '\n'; }
+  void raw(const std::string& text) { out_ += text + '\n'; }
+  std::string take() { return std::move(out_); }
+
+ private:
+  std::string out_;
+};
+
+using Count = unsigned long long;
+
+// "launch 12, copy 3"; empty where nothing counts.
+template <typename Names, typename Counts>
+std::string listed(const Names& names, const Counts& counts, std::size_t n) {
+  std::string text;
+  for (std::size_t i = 0; i < n; ++i)
+    if (counts[i] > 0) text += (text.empty() ? "" : ", ") + std::string(names(i)) + " " + std::to_string(counts[i]);
+  return text;
+}
+
+std::string plural(std::uint64_t n, const std::string& noun) {
+  return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
+}
+
+void trace_lines(Text& out, const Analysis& analysis) {
+  const Trace& trace = analysis.file.trace;
+  out.line("trace", "%s (%s, %s)", shortened(analysis.file.path, 120).c_str(),
+           plural(trace.calls.size(), "call").c_str(), (plural(analysis.step.ops.size(), "op") + " ran").c_str());
+  if (!trace.program.empty()) out.line("program", "%s", shortened(trace.program, 100).c_str());
+  if (!trace.device.empty()) out.line("device", "%s", shortened(trace.device, 100).c_str());
+  if (!trace.complete) out.line("", "the file was cut off: the program ended without closing it");
+  if (trace.dropped > 0) out.line("", "the recorder dropped %llu events", Count{trace.dropped});
+}
+
+void step_lines(Text& out, const Analysis& analysis) {
+  const Step& step = analysis.step;
+  out.line("step", "%s, %zu times (%.1f %% of all ops)", plural(step.period, "op").c_str(), step.begins.size(),
+           100.0 * static_cast<double>(step.period) * static_cast<double>(step.begins.size()) /
+               static_cast<double>(step.ops.size()));
+  out.line("", "prologue %llu ops, extras between steps %llu, epilogue %llu", Count{step.prologue()},
+           Count{step.extras()}, Count{step.epilogue()});
+  if (step.patterns > 1)
+    out.line("", "%u of %zu repeats use their objects in the same roles; the schedule serves these (double buffering?)",
+             step.same_pattern, step.begins.size());
+  out.line("shown", "repeat %u of %zu, which begins at seq %llu", step.representative + 1, step.begins.size(),
+           Count{analysis.file.trace.calls[step.calls().front()].seq});
+}
+
+void dependency_lines(Text& out, const Analysis& analysis, const Counts& counts) {
+  out.line(
+      "accesses", "%s (ops)",
+      listed([](std::size_t i) { return name(static_cast<Evidence>(i)); }, counts.ops_by_evidence, kEvidences).c_str());
+  out.line("dependencies", "%zu, of which %zu are needed to imply the others", analysis.dependencies.all.size(),
+           analysis.reduced.edges().size());
+  if (!analysis.dependencies.all.empty()) {
+    out.line("  by kind", "%s",
+             listed([](std::size_t i) { return name(static_cast<DependencyKind>(i)); }, counts.dependencies_by_kind,
+                    kDependencyKinds)
+                 .c_str());
+    out.line("  by evidence", "%s",
+             listed([](std::size_t i) { return name(static_cast<Evidence>(i)); }, counts.dependencies_by_evidence,
+                    kEvidences)
+                 .c_str());
+  }
+  out.line("critical path", "%s, %s predicted", plural(analysis.critical.nodes, "op").c_str(),
+           us_text(analysis.critical.us).c_str());
+  out.line("concurrency", "%s%u ops side by side, by dependencies alone",
+           analysis.concurrency.exact ? "at most " : "at least ", analysis.concurrency.nodes);
+}
+
+void segment_lines(Text& out, const Analysis& analysis, const Counts& counts) {
+  std::size_t largest = 0;
+  for (const Segment& segment : analysis.segments.segments) largest = std::max(largest, segment.ops.size());
+  out.line("segments", "%zu (largest: %zu ops); ops in graphs %llu, planned %llu, direct %llu",
+           analysis.segments.segments.size(), largest, Count{counts.ops_by_submit[0]}, Count{counts.ops_by_submit[1]},
+           Count{counts.ops_by_submit[2]});
+  std::map<std::string, std::uint32_t> reasons;
+  for (const char* why : analysis.segments.why_direct)
+    if (why != nullptr) ++reasons[why];
+  for (const auto& [why, times] : reasons) out.line("  direct", "%6u  %s", times, why.c_str());
+  std::size_t looks = static_cast<std::size_t>(std::count(analysis.segments.observed.begin(),
+                                                          analysis.segments.observed.end(), std::uint8_t{1})) +
+                      (analysis.segments.observed_at_end ? 1 : 0);
+  out.line("host waits", "%zu places where the host waits for or looks at the GPU", looks);
+  if (analysis.memory.arena_bytes > 0)
+    out.line("memory plan", "%s, against %s at the program's peak", bytes_text(analysis.memory.arena_bytes).c_str(),
+             bytes_text(analysis.memory.program_peak_bytes).c_str());
+}
+
+void assumed_lines(Text& out, const Analysis& analysis) {
+  std::vector<AssumedOps> assumed = assumed_ops(analysis);
+  if (assumed.empty()) return;
+  out.blank();
+  out.raw("Assumed to read and write everything, so ordered with every other op:");
+  constexpr std::size_t kShown = 20;
+  for (std::size_t i = 0; i < std::min(assumed.size(), kShown); ++i) {
+    char line[64];
+    std::snprintf(line, sizeof line, "  %6u  ", assumed[i].count);
+    out.raw(line + shortened(assumed[i].what, 60));
+    out.raw("          because " + shortened(assumed[i].why, 200));
+  }
+  if (assumed.size() > kShown) out.raw("  and " + std::to_string(assumed.size() - kShown) + " more; --json lists all");
+  out.raw("  A rules file can tell what a kernel reads and writes: --rules FILE, docs/FORMAT.md.");
+}
+
+void race_lines(Text& out, const Analysis& analysis) {
+  if (analysis.dependencies.race_count == 0) return;
+  out.blank();
+  out.raw("Possible races: the program leaves these ops unordered, and they touch the same memory (" +
+          plural(analysis.dependencies.race_count, "pair") + "):");
+  constexpr std::size_t kShown = 10;
+  for (std::size_t i = 0; i < std::min(analysis.dependencies.races.size(), kShown); ++i) {
+    const Race& race = analysis.dependencies.races[i];
+    out.raw("  op " + std::to_string(race.first) + " " + describe_op(analysis, race.first, 40) + "  and  op " +
+            std::to_string(race.second) + " " + describe_op(analysis, race.second, 40) +
+            (race.object == kNone ? ", of which one touches everything"
+                                  : ", in " + describe_object(analysis, race.object)));
+  }
+}
+
+void policy_lines(Text& out, const Analysis& analysis) {
+  out.blank();
+  char line[200];
+  std::snprintf(line, sizeof line, "%-12s %8s %8s %16s %16s %10s", "policy", "streams", "syncs", "graphs on GPU",
+                "whole step", "speed-up");
+  out.raw(line);
+  std::snprintf(line, sizeof line, "%-12s %8s %8s %16s %16s %10s", "as recorded", "1", "0", "-",
+                us_text(analysis.program_us).c_str(), "1.00");
+  if (analysis.order->streams() == 1) out.raw(line);
+  for (const PolicyOutcome& outcome : analysis.policies) {
+    std::snprintf(line, sizeof line, "%-12s %8u %8llu %16s %16s %10.2f%s", std::string(outcome.policy).c_str(),
+                  outcome.lanes, Count{outcome.synchronizations}, us_text(outcome.device_us).c_str(),
+                  us_text(outcome.step_us).c_str(), outcome.step_us > 0 ? analysis.program_us / outcome.step_us : 1.0,
+                  outcome.policy == analysis.chosen ? "  <- chosen" : "");
+    out.raw(line);
+  }
+  out.raw("Times are predicted by a simple model of the device, not measured.");
+}
+
+}  // namespace
+
+std::vector<AssumedOps> assumed_ops(const Analysis& analysis) {
+  std::map<std::pair<std::string, std::string>, std::uint32_t> counted;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> by_id;  // function (or kind) and reason
+  const Trace& trace = analysis.file.trace;
+  auto calls = analysis.step.calls();
+  auto functions = static_cast<std::uint32_t>(trace.functions.size());
+  for (std::uint32_t op = 0; op < calls.size(); ++op) {
+    const OpAccesses& accesses = analysis.accesses.ops[op];
+    if (accesses.role != OpRole::barrier) continue;
+    const TraceCall& call = trace.calls[calls[op]];
+    std::uint32_t what =
+        call.kind == CallKind::launch ? call.function : functions + static_cast<std::uint32_t>(call.kind);
+    ++by_id[{what, accesses.why}];
+  }
+  for (const auto& [id, times] : by_id) {
+    std::string what = id.first < functions ? kernel_name(trace.functions[id.first])
+                                            : std::string(name(static_cast<CallKind>(id.first - functions)));
+    counted[{what, analysis.accesses.reasons[id.second]}] += times;
+  }
+  std::vector<AssumedOps> result;
+  for (const auto& [key, times] : counted) result.push_back({key.first, key.second, times});
+  std::stable_sort(result.begin(), result.end(),
+                   [](const AssumedOps& a, const AssumedOps& b) { return a.count > b.count; });
+  return result;
+}
+
+Counts count(const Analysis& analysis) {
+  Counts counts;
+  auto calls = analysis.step.calls();
+  for (std::uint32_t op = 0; op < calls.size(); ++op) {
+    ++counts.ops_by_kind[static_cast<int>(analysis.file.trace.calls[calls[op]].kind)];
+    ++counts.ops_by_submit[static_cast<int>(analysis.segments.submit[op])];
+    ++counts.ops_by_evidence[static_cast<int>(analysis.accesses.ops[op].evidence)];
+  }
+  for (const Dependency& dependency : analysis.dependencies.all) {
+    ++counts.dependencies_by_kind[static_cast<int>(dependency.kind)];
+    ++counts.dependencies_by_evidence[static_cast<int>(dependency.evidence)];
+  }
+  for (const StepObject& object : analysis.objects.objects) {
+    ++(object.step_local ? counts.step_local_objects : counts.external_objects);
+    (object.step_local ? counts.step_local_bytes : counts.external_bytes) += object.size;
+  }
+  return counts;
+}
+
+std::string text_report(const Analysis& analysis) {
+  Text out;
+  trace_lines(out, analysis);
+  if (analysis.step.period == 0) {
+    out.line("step", "none: %s", analysis.step.why_none.c_str());
+    return out.take();
+  }
+  Counts counts = count(analysis);
+  step_lines(out, analysis);
+  out.line("ops", "%s",
+           listed([](std::size_t i) { return name(static_cast<CallKind>(i)); }, counts.ops_by_kind,
+                  std::size(counts.ops_by_kind))
+               .c_str());
+  out.line("streams", "%u", analysis.order->streams());
+  out.line("objects", "%s (%s) of the step's own, %llu (%s) of the program's",
+           std::to_string(counts.step_local_objects).c_str(), bytes_text(counts.step_local_bytes).c_str(),
+           Count{counts.external_objects}, bytes_text(counts.external_bytes).c_str());
+  dependency_lines(out, analysis, counts);
+  segment_lines(out, analysis, counts);
+  assumed_lines(out, analysis);
+  race_lines(out, analysis);
+  policy_lines(out, analysis);
+  return out.take();
+}
+
+}  // namespace nimble::analyzer

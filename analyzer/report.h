@@ -1,0 +1,38 @@
+// The report that nimble-analyze prints, as text and as JSON.
+//
+// Pure functions over an immutable Analysis; any thread. Whatever the device model says is labelled as predicted.
+// No errors: a trace without a step, or a step without a schedule, gives a report that says so.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "analyzer/analysis.h"
+
+namespace nimble::analyzer {
+
+std::string text_report(const Analysis& analysis);
+
+// One JSON object; its keys are listed in docs/nimble-analyze.md.
+std::string json_report(const Analysis& analysis);
+
+// The ops whose accesses are assumed, gathered by kernel (or call) and reason, the most frequent first.
+struct AssumedOps {
+  std::string what, why;
+  std::uint32_t count = 0;
+};
+std::vector<AssumedOps> assumed_ops(const Analysis& analysis);
+
+// Figures that both reports show.
+struct Counts {
+  std::uint64_t ops_by_kind[static_cast<int>(CallKind::opaque) + 1] = {};
+  std::uint64_t ops_by_submit[3] = {};
+  std::uint64_t ops_by_evidence[kEvidences] = {};
+  std::uint64_t dependencies_by_kind[kDependencyKinds] = {};
+  std::uint64_t dependencies_by_evidence[kEvidences] = {};
+  std::uint64_t step_local_objects = 0, step_local_bytes = 0, external_objects = 0, external_bytes = 0;
+};
+Counts count(const Analysis& analysis);
+
+}  // namespace nimble::analyzer

@@ -1,0 +1,102 @@
+#include "analyzer/describe.h"
+#include "analyzer/json_text.h"
+#include "analyzer/report.h"
+
+namespace nimble::analyzer {
+namespace {
+
+template <typename Name>
+void named_counts(JsonText& out, std::string_view key, const std::uint64_t* counts, std::size_t n, Name name_of) {
+  out.key(key).open('{');
+  for (std::size_t i = 0; i < n; ++i) out.key(name_of(i)).number(counts[i]);
+  out.close('}').newline();
+}
+
+std::string_view evidence_name(std::size_t i) { return name(static_cast<Evidence>(i)); }
+
+void step(JsonText& out, const Analysis& analysis) {
+  const Step& step = analysis.step;
+  out.key("step").open('{');
+  out.key("ops").number(step.period).key("repeats").number(step.begins.size());
+  out.key("prologue").number(step.prologue()).key("extras").number(step.extras());
+  out.key("epilogue").number(step.epilogue()).key("patterns").number(step.patterns);
+  out.key("same_pattern").number(step.same_pattern).key("shown").number(step.representative);
+  out.key("first_seq").number(analysis.file.trace.calls[step.calls().front()].seq);
+  out.key("streams").number(analysis.order->streams()).close('}').newline();
+}
+
+void found(JsonText& out, const Analysis& analysis) {
+  Counts counts = count(analysis);
+  step(out, analysis);
+  named_counts(out, "ops_by_kind", counts.ops_by_kind, std::size(counts.ops_by_kind),
+               [](std::size_t i) { return name(static_cast<CallKind>(i)); });
+  constexpr std::string_view kSubmits[] = {"graph", "plan", "direct"};
+  named_counts(out, "ops_by_submit", counts.ops_by_submit, 3, [&](std::size_t i) { return kSubmits[i]; });
+  named_counts(out, "ops_by_evidence", counts.ops_by_evidence, kEvidences, evidence_name);
+  out.key("objects").open('{');
+  out.key("step_local").number(counts.step_local_objects).key("step_local_bytes").number(counts.step_local_bytes);
+  out.key("external").number(counts.external_objects).key("external_bytes").number(counts.external_bytes);
+  out.key("plan_bytes").number(analysis.memory.arena_bytes);
+  out.key("peak_bytes").number(analysis.memory.program_peak_bytes).close('}').newline();
+  out.key("dependencies").open('{');
+  out.key("all").number(analysis.dependencies.all.size());
+  out.key("reduced").number(analysis.reduced.edges().size()).newline();
+  named_counts(out, "by_kind", counts.dependencies_by_kind, kDependencyKinds,
+               [](std::size_t i) { return name(static_cast<DependencyKind>(i)); });
+  named_counts(out, "by_evidence", counts.dependencies_by_evidence, kEvidences, evidence_name);
+  out.close('}').newline();
+  out.key("races").number(analysis.dependencies.race_count).newline();
+  out.key("critical_path").open('{').key("ops").number(analysis.critical.nodes);
+  out.key("predicted_us").real(analysis.critical.us).close('}').newline();
+  out.key("max_concurrency").open('{').key("ops").number(analysis.concurrency.nodes);
+  out.key("exact").boolean(analysis.concurrency.exact).close('}').newline();
+  out.key("segments").open('[');
+  for (std::size_t s = 0; s < analysis.plans.size(); ++s) {
+    const SegmentPlan& plan = analysis.plans[s];
+    const auto& ops = analysis.segments.segments[s].ops;
+    out.newline().open('{').key("first").number(ops.front()).key("last").number(ops.back());
+    out.key("ops").number(ops.size()).key("edges").number(plan.enforced.edges().size());
+    out.key("streams").number(plan.assignment.lanes).key("synchronizations").number(plan.synchronizations);
+    out.key("predicted_us").real(plan.predicted_us).close('}');
+  }
+  out.close(']').newline();
+  out.key("as_recorded_predicted_us").real(analysis.program_us).newline();
+  out.key("policies").open('[');
+  for (const PolicyOutcome& outcome : analysis.policies) {
+    out.newline().open('{').key("policy").text(outcome.policy).key("streams").number(outcome.lanes);
+    out.key("synchronizations").number(outcome.synchronizations);
+    out.key("predicted_graphs_us").real(outcome.device_us).key("predicted_step_us").real(outcome.step_us).close('}');
+  }
+  out.close(']').newline();
+  out.key("assumed").open('[');
+  for (const AssumedOps& assumed : assumed_ops(analysis))
+    out.newline()
+        .open('{')
+        .key("what")
+        .text(assumed.what)
+        .key("why")
+        .text(assumed.why)
+        .key("ops")
+        .number(assumed.count)
+        .close('}');
+  out.close(']').newline();
+}
+
+}  // namespace
+
+std::string json_report(const Analysis& analysis) {
+  const Trace& trace = analysis.file.trace;
+  JsonText out;
+  out.open('{').key("nimble_report").number(1).newline();
+  out.key("trace").open('{').key("digest").text(analysis.file.digest).key("program").text(trace.program);
+  out.key("device").text(trace.device).key("calls").number(trace.calls.size());
+  out.key("ops").number(analysis.step.ops.size()).key("complete").boolean(trace.complete);
+  out.key("dropped").number(trace.dropped).close('}').newline();
+  if (analysis.step.period != 0) found(out, analysis);
+  out.key("policy").text(analysis.chosen).newline();
+  out.key("status").number(analysis.status).key("why_no_schedule").text(analysis.why_no_schedule).newline();
+  out.close('}');
+  return out.take() + "\n";
+}
+
+}  // namespace nimble::analyzer

@@ -1,0 +1,164 @@
+#include "analyzer/schedule_builder.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace nimble::analyzer {
+namespace {
+
+struct Part {
+  std::uint32_t op, access;
+};
+
+// Marks what must stay in place among the accesses of one segment to one object.
+void mark_apart(const std::vector<Part>& parts, const StepAccesses& accesses, std::vector<std::uint8_t>& fixed) {
+  auto at = [&](const Part& part) -> const Access& { return accesses.all[part.access]; };
+  bool writes = false, ranges = false, rectangles = false;
+  for (const Part& part : parts) {
+    writes = writes || at(part).writes;
+    ranges = ranges || !at(part).whole;
+    rectangles = rectangles || !at(part).region.is_range();
+  }
+  if (!writes || !ranges || parts.size() < 2) return;
+  if (rectangles) {
+    // Columns may interleave; that the hulls meet says nothing.
+    for (const Part& part : parts) fixed[part.access] = !at(part).whole;
+    return;
+  }
+  // A range stands apart from another just where some other ends before it begins, or begins behind its end.
+  std::uint64_t first_end[2] = {~std::uint64_t{0}, ~std::uint64_t{0}}, last_begin[2] = {0, 0};  // of all; of writers
+  for (const Part& part : parts)
+    for (int of_writers = 0; of_writers <= (at(part).writes ? 1 : 0); ++of_writers) {
+      first_end[of_writers] = std::min(first_end[of_writers], at(part).region.end());
+      last_begin[of_writers] = std::max(last_begin[of_writers], at(part).region.begin);
+    }
+  for (const Part& part : parts) {
+    int against = at(part).writes ? 0 : 1;
+    const Region& region = at(part).region;
+    if (first_end[against] <= region.begin || last_begin[against] >= region.end()) fixed[part.access] = 1;
+  }
+}
+
+class Builder {
+ public:
+  explicit Builder(const Analysis& analysis)
+      : analysis_(analysis),
+        trace_(analysis.file.trace),
+        calls_(analysis.step.calls()),
+        fixed_(fixed_accesses(analysis.accesses, analysis.objects, analysis.segments)) {}
+
+  Schedule build() {
+    schedule_.policy = analysis_.chosen;
+    schedule_.trace_digest = analysis_.file.digest;
+    for (std::size_t i = 0; i < analysis_.objects.objects.size(); ++i) {
+      const StepObject& object = analysis_.objects.objects[i];
+      schedule_.objects.push_back({object.memory, object.size, object.step_local, analysis_.memory.offset[i]});
+    }
+    schedule_.arena_bytes = analysis_.memory.arena_bytes;
+    for (std::uint32_t op = 0; op < calls_.size(); ++op) add_op(op);
+    for (std::size_t s = 0; s < analysis_.plans.size(); ++s) add_segment(s);
+    return std::move(schedule_);
+  }
+
+ private:
+  void add_op(std::uint32_t op) {
+    const TraceCall& call = trace_.calls[calls_[op]];
+    ScheduleOp result;
+    result.kind = call.kind;
+    result.submit = analysis_.segments.submit[op];
+    result.segment = analysis_.segments.segment[op];
+    auto pointers = analysis_.table->pointers(calls_[op]);
+    switch (call.kind) {
+      case CallKind::launch: {
+        result.function = function(call.function);
+        result.grid = call.grid;
+        result.block = call.block;
+        result.shared_bytes = call.shared_bytes;
+        const auto& skipped = analysis_.accesses.no_pointers[op];
+        for (const PointerWord& pointer : pointers)
+          if (!std::binary_search(skipped.begin(), skipped.end(), pointer.at))
+            result.pointers.push_back({pointer.at, {analysis_.objects.find(pointer.object), pointer.offset, false}});
+        break;
+      }
+      case CallKind::copy:
+      case CallKind::set:
+        for (const PointerWord& pointer : pointers) {
+          SchedulePointer& side = pointer.at == kAtDst ? result.dst : result.src;
+          side.object = analysis_.objects.find(pointer.object);
+          side.offset = pointer.offset;
+        }
+        for (std::uint32_t i = 0; i < analysis_.accesses.ops[op].count; ++i) {
+          std::uint32_t access = analysis_.accesses.ops[op].first + i;
+          SchedulePointer& side = analysis_.accesses.all[access].at == kAtDst ? result.dst : result.src;
+          side.fixed = fixed_[access] != 0;
+        }
+        result.dst_pitch = call.dst.pitch;
+        result.src_pitch = call.src.pitch;
+        result.width = call.width;
+        result.height = call.height;
+        result.element = call.element;
+        break;
+      case CallKind::alloc_async:
+      case CallKind::free_async:
+        if (!pointers.empty()) result.object = analysis_.objects.find(pointers.front().object);
+        result.size = call.size;
+        break;
+      default:
+        break;
+    }
+    schedule_.ops.push_back(std::move(result));
+  }
+
+  std::uint32_t function(std::uint32_t id) {
+    auto [entry, is_new] = functions_.emplace(id, static_cast<std::uint32_t>(schedule_.functions.size()));
+    if (is_new) {
+      const TraceFunction& known = trace_.functions[id];
+      schedule_.functions.push_back({known.name, known.params.value_or(std::vector<ParamLayout>{})});
+    }
+    return entry->second;
+  }
+
+  void add_segment(std::size_t s) {
+    const std::vector<std::uint32_t>& ops = analysis_.segments.segments[s].ops;
+    const SegmentPlan& plan = analysis_.plans[s];
+    ScheduleSegment segment;
+    segment.first = ops.front();
+    segment.last = ops.back();
+    segment.lanes = plan.assignment.lanes;
+    segment.synchronizations = plan.synchronizations;
+    for (const auto& [from, to] : plan.enforced.edges()) segment.edges.push_back({ops[from], ops[to]});
+    for (std::uint32_t node : plan.order) segment.order.push_back(ops[node]);
+    for (std::size_t node = 0; node < ops.size(); ++node) schedule_.ops[ops[node]].lane = plan.assignment.lane[node];
+    schedule_.segments.push_back(std::move(segment));
+  }
+
+  const Analysis& analysis_;
+  const Trace& trace_;
+  std::span<const std::uint32_t> calls_;
+  std::vector<std::uint8_t> fixed_;
+  std::unordered_map<std::uint32_t, std::uint32_t> functions_;
+  Schedule schedule_;
+};
+
+}  // namespace
+
+std::vector<std::uint8_t> fixed_accesses(const StepAccesses& accesses, const StepObjects& objects,
+                                         const Segmentation& segments) {
+  std::vector<std::uint8_t> fixed(accesses.all.size(), 0);
+  std::vector<std::uint32_t> alias = aliases(objects);
+  std::unordered_map<std::uint32_t, std::vector<Part>> parts;  // by object
+  for (const Segment& segment : segments.segments) {
+    parts.clear();
+    for (std::uint32_t op : segment.ops)
+      for (std::uint32_t i = 0; i < accesses.ops[op].count; ++i) {
+        std::uint32_t access = accesses.ops[op].first + i;
+        if (!accesses.all[access].region.empty()) parts[alias[accesses.all[access].object]].push_back({op, access});
+      }
+    for (const auto& [object, touched] : parts) mark_apart(touched, accesses, fixed);
+  }
+  return fixed;
+}
+
+Schedule build_schedule(const Analysis& analysis) { return Builder(analysis).build(); }
+
+}  // namespace nimble::analyzer

@@ -1,0 +1,143 @@
+#include "analyzer/schedule_writer.h"
+
+#include "analyzer/json_text.h"
+
+namespace nimble::analyzer {
+namespace {
+
+std::string_view name(Submit submit) {
+  switch (submit) {
+    case Submit::graph:
+      return "graph";
+    case Submit::plan:
+      return "plan";
+    case Submit::direct:
+      return "direct";
+  }
+  return "direct";
+}
+
+void id(JsonText& out, std::string_view key, std::uint32_t value) {
+  out.key(key);
+  if (value == kNone)
+    out.null();
+  else
+    out.number(value);
+}
+
+template <typename Values>
+void numbers(JsonText& out, const Values& values) {
+  out.open('[');
+  for (auto value : values) out.number(value);
+  out.close(']');
+}
+
+void pointer_fields(JsonText& out, const SchedulePointer& pointer) {
+  id(out, "object", pointer.object);
+  out.key("offset").number(pointer.offset);
+  out.key("fixed").boolean(pointer.fixed);
+}
+
+void pointer(JsonText& out, std::string_view key, const SchedulePointer& pointer) {
+  out.key(key).open('{');
+  pointer_fields(out, pointer);
+  out.close('}');
+}
+
+void op(JsonText& out, const ScheduleOp& op) {
+  out.newline().open('{');
+  out.key("kind").text(nimble::name(op.kind));
+  out.key("submit").text(name(op.submit));
+  id(out, "segment", op.segment);
+  out.key("lane").number(op.lane);
+  switch (op.kind) {
+    case CallKind::launch:
+      id(out, "function", op.function);
+      out.key("grid");
+      numbers(out, op.grid);
+      out.key("block");
+      numbers(out, op.block);
+      out.key("shared_bytes").number(op.shared_bytes);
+      out.key("fixed_launch").boolean(op.fixed_launch);
+      out.key("pointers").open('[');
+      for (const ScheduleParam& param : op.pointers) {
+        out.open('{').key("at").number(param.at);
+        pointer_fields(out, param.pointer);
+        out.close('}');
+      }
+      out.close(']');
+      break;
+    case CallKind::copy:
+      pointer(out, "dst", op.dst);
+      pointer(out, "src", op.src);
+      out.key("dst_pitch").number(op.dst_pitch);
+      out.key("src_pitch").number(op.src_pitch);
+      out.key("width").number(op.width);
+      out.key("height").number(op.height);
+      break;
+    case CallKind::set:
+      pointer(out, "dst", op.dst);
+      out.key("dst_pitch").number(op.dst_pitch);
+      out.key("width").number(op.width);
+      out.key("height").number(op.height);
+      out.key("element").number(op.element);
+      break;
+    case CallKind::alloc_async:
+      id(out, "object", op.object);
+      out.key("size").number(op.size);
+      break;
+    case CallKind::free_async:
+      id(out, "object", op.object);
+      break;
+    default:
+      break;
+  }
+  out.close('}');
+}
+
+}  // namespace
+
+std::string schedule_text(const Schedule& schedule) {
+  JsonText out;
+  out.open('{').key("nimble_schedule").number(kScheduleVersion).newline();
+  out.key("policy").text(schedule.policy).key("trace_digest").text(schedule.trace_digest).newline();
+  out.key("functions").open('[');
+  for (const ScheduleFunction& function : schedule.functions) {
+    out.newline().open('{').key("name").text(function.name).key("params").open('[');
+    for (const ParamLayout& param : function.params) out.open('[').number(param.offset).number(param.size).close(']');
+    out.close(']').close('}');
+  }
+  out.close(']').newline();
+  out.key("objects").open('[');
+  for (const ScheduleObject& object : schedule.objects)
+    out.newline()
+        .open('{')
+        .key("memory")
+        .text(name(object.memory))
+        .key("size")
+        .number(object.size)
+        .key("step_local")
+        .boolean(object.step_local)
+        .key("plan_offset")
+        .number(object.plan_offset)
+        .close('}');
+  out.close(']').newline();
+  out.key("ops").open('[');
+  for (const ScheduleOp& each : schedule.ops) op(out, each);
+  out.close(']').newline();
+  out.key("segments").open('[');
+  for (const ScheduleSegment& segment : schedule.segments) {
+    out.newline().open('{').key("first").number(segment.first).key("last").number(segment.last);
+    out.key("lanes").number(segment.lanes).key("synchronizations").number(segment.synchronizations);
+    out.key("edges").open('[');
+    for (const auto& edge : segment.edges) numbers(out, edge);
+    out.close(']').key("order");
+    numbers(out, segment.order);
+    out.close('}');
+  }
+  out.close(']').newline();
+  out.key("arena_bytes").number(schedule.arena_bytes).close('}');
+  return out.take() + "\n";
+}
+
+}  // namespace nimble::analyzer

@@ -1,0 +1,155 @@
+#include "analyzer/segments.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace nimble::analyzer {
+namespace {
+
+// Why an op cannot be a node of a graph; null where it can.
+const char* why_not_in_graph(const Trace& trace, const TraceCall& call, OpRole role) {
+  switch (call.kind) {
+    case CallKind::launch:
+      if (!trace.functions[call.function].params) return "kernel whose parameter layout is unknown";
+      if (!trace.functions[call.function].params->empty() && call.params.empty())
+        return "kernel whose parameters were not recorded";
+      if (call.cooperative) return "cooperative launch";
+      if (!call.attributes.empty()) return "launch with attributes";
+      return nullptr;
+    case CallKind::copy:
+      if (call.synchronous) return "copy that the host waits for";
+      if (role == OpRole::barrier) return "copy from or to memory that the trace does not know";
+      return nullptr;
+    case CallKind::set:
+      if (call.synchronous) return "set that the host waits for";
+      if (role == OpRole::barrier) return "set of memory that the trace does not know";
+      return nullptr;
+    case CallKind::event_record:
+      return nullptr;
+    case CallKind::event_wait:
+      return "event wait";
+    case CallKind::host_function:
+      return "host function";
+    case CallKind::graph_launch:
+      return "the program's own graph";
+    case CallKind::alloc_async:
+      return "allocation that outlives the step, or from a pool of the program's";
+    case CallKind::free_async:
+      return "release of memory that is older than the step, or of a pool of the program's";
+    default:
+      return "call that is not read";
+  }
+}
+
+// Where the host looks at the GPU's progress, counted over all occurrences of the step.
+struct Observations {
+  std::vector<std::uint32_t> always;  // per place (before op i; the last is behind the step)
+  // Per place: for an event that op r of the step recorded, how often. Looking at it matters only where r is still
+  // held.
+  std::vector<std::map<std::uint32_t, std::uint32_t>> of_record;
+};
+
+Observations observe(const Trace& trace, const Step& step) {
+  Observations result{std::vector<std::uint32_t>(step.period + 1, 0),
+                      std::vector<std::map<std::uint32_t, std::uint32_t>>(step.period + 1)};
+  std::unordered_set<std::uint32_t> streams;
+  for (std::uint32_t call : step.calls()) streams.insert(trace.calls[call].stream);
+  std::unordered_map<std::uint32_t, std::uint32_t> recorded;  // by event: the op of this occurrence
+  for (std::uint32_t occurrence = 0; occurrence < step.begins.size(); ++occurrence) {
+    auto calls = step.calls_of(occurrence);
+    std::size_t next = std::size_t{step.begins[occurrence]} + step.period;
+    std::uint32_t end = next < step.ops.size() ? step.ops[next] : static_cast<std::uint32_t>(trace.calls.size());
+    recorded.clear();
+    std::unordered_set<std::uint32_t> seen_here;
+    bool always_here = false;
+    std::uint32_t op = 0;
+    for (std::uint32_t index = calls.front(); index < end; ++index) {
+      const TraceCall& call = trace.calls[index];
+      if (op < calls.size() && calls[op] == index) {
+        if (call.kind == CallKind::event_record) recorded[call.event] = op;
+        ++op;
+        always_here = false;
+        seen_here.clear();
+        continue;
+      }
+      bool always = false;
+      switch (call.kind) {
+        case CallKind::stream_synchronize:
+          always = streams.count(call.stream) > 0;
+          break;
+        case CallKind::event_synchronize:
+          if (auto found = recorded.find(call.event); found != recorded.end() && seen_here.insert(found->second).second)
+            ++result.of_record[op][found->second];
+          break;
+        default:
+          always = !is_op(call.kind) && observes(call);
+          break;
+      }
+      if (always && !always_here) ++result.always[op];
+      always_here = always_here || always;
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+Segmentation cut_into_segments(const Trace& trace, const Step& step, const StepAccesses& accesses,
+                               std::uint32_t min_graph_ops) {
+  std::uint32_t n = step.period;
+  Segmentation result;
+  result.submit.assign(n, Submit::graph);
+  result.why_direct.assign(n, nullptr);
+  result.segment.assign(n, kNone);
+  result.observed.assign(n, 0);
+  auto calls = step.calls();
+  Observations seen = observe(trace, step);
+  auto half = [&](std::uint32_t count) { return 2 * std::uint64_t{count} >= step.begins.size(); };
+  result.observed_at_end = half(seen.always[n]);
+
+  std::vector<std::uint32_t> run;
+  std::uint32_t begin = 0;  // where the run began, in ops
+  auto close = [&] {
+    if (run.size() < min_graph_ops) {
+      for (std::uint32_t op : run) {
+        result.submit[op] = Submit::direct;
+        result.why_direct[op] = "alone between two cuts";
+      }
+    } else {
+      for (std::uint32_t op : run) result.segment[op] = static_cast<std::uint32_t>(result.segments.size());
+      result.segments.push_back({run});
+    }
+    run.clear();
+  };
+  for (std::uint32_t op = 0; op < n; ++op) {
+    bool cut = op > 0 && half(seen.always[op]);
+    if (op > 0)
+      for (const auto& [record, count] : seen.of_record[op]) cut = cut || (half(count) && record >= begin);
+    if (cut) {
+      result.observed[op] = 1;
+      close();
+      begin = op;
+    }
+    if (accesses.ops[op].role == OpRole::none) {
+      result.submit[op] = Submit::plan;
+      continue;
+    }
+    const char* why = why_not_in_graph(trace, trace.calls[calls[op]], accesses.ops[op].role);
+    if (why == nullptr) {
+      run.push_back(op);
+      continue;
+    }
+    result.submit[op] = Submit::direct;
+    result.why_direct[op] = why;
+    close();
+    begin = op + 1;
+  }
+  for (const auto& [record, count] : seen.of_record[n])
+    result.observed_at_end = result.observed_at_end || (half(count) && record >= begin);
+  close();
+  return result;
+}
+
+}  // namespace nimble::analyzer

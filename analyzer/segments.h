@@ -1,0 +1,35 @@
+// Cuts the step into segments, and decides how each op is submitted.
+//
+// A segment is a run of ops that one graph can submit: nothing in it is direct, and the program does not look at the
+// GPU's progress from inside it. What the program looks at is read from all occurrences of the step: a call counts that
+// stands at the same place in at least half of them. Owns its lists; op numbers are indices into the step. No errors.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "analyzer/access.h"
+#include "analyzer/step_finder.h"
+#include "nimble/schedule.h"
+
+namespace nimble::analyzer {
+
+struct Segment {
+  std::vector<std::uint32_t> ops;  // its graph ops, ascending; at least two
+};
+
+struct Segmentation {
+  std::vector<Submit> submit;           // per op
+  std::vector<const char*> why_direct;  // per op: why it is direct, else null
+  std::vector<std::uint32_t> segment;   // per op: index into `segments`, kNone for those in none
+  std::vector<std::uint8_t> observed;   // per op: the host waits or looks just before it
+  bool observed_at_end = false;         // and once more behind the last
+  std::vector<Segment> segments;
+};
+
+// `min_graph_ops`: runs with fewer graph ops than this are submitted directly.
+Segmentation cut_into_segments(const Trace& trace, const Step& step, const StepAccesses& accesses,
+                               std::uint32_t min_graph_ops = 2);
+
+}  // namespace nimble::analyzer

@@ -1,0 +1,79 @@
+// Finds the step: the sequence of ops that the program repeats.
+//
+// Ops are compared by signature: what was launched or copied and in which shape, on which stream, with addresses,
+// scalars and event ids left out. The step is the shortest period that repeats at least three times in a row and
+// explains the trace. The search is by hashed windows of doubling length (the ranks of prefix doubling, as for suffix
+// arrays, Manber and Myers 1993): in a run of period P, every window of P to 2P ops recurs at a distance of exactly P,
+// so distances between recurrences of equal windows vote for periods, in O(n log n). The best few candidates are then
+// checked op by op.
+//
+// The functions are pure: they keep no state, and any thread may call them. Counts are ops. No errors: a trace without
+// a step gives Step::period 0 and a reason.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "analyzer/objects.h"
+#include "nimble/trace.h"
+
+namespace nimble::analyzer {
+
+inline constexpr std::uint32_t kMinRepeats = 3;
+
+// What is known about a sequence of ops besides their signatures.
+struct SequenceHints {
+  // Per op: whether a call through which the host could notice progress stands between it and the op before. May be
+  // empty.
+  std::vector<std::uint8_t> observed_before;
+  // Of all pointers of ops in [first, first + count) to objects that live on to the op `period` later, the share that
+  // means the same object there. Tells the layers of a network from the steps of a program. May be empty: taken as 1.
+  std::function<double(std::uint32_t first, std::uint32_t count, std::uint32_t period)> same_objects;
+};
+
+struct Repetition {
+  std::uint32_t period = 0;
+  std::vector<std::uint32_t> begins;  // where each occurrence begins; ascending, without overlap
+};
+
+// The repetition in a sequence of signatures, rotated so that its boundaries are where the sequence is most often
+// interrupted; else behind a call that observes; else as early as possible.
+std::optional<Repetition> find_repetition(std::span<const std::uint64_t> signatures, const SequenceHints& hints);
+
+// A step and all its occurrences in a trace.
+struct Step {
+  std::vector<std::uint32_t> ops;     // the trace's ops that ran, as indices into Trace::calls
+  std::uint32_t period = 0;           // ops in a step; 0 where none was found
+  std::vector<std::uint32_t> begins;  // occurrences: indices into `ops`
+  std::string why_none;               // where none was found
+
+  // Pointers play roles: the first object that a step names is role 0, and so on. Occurrences with equal roles
+  // throughout share a pattern. What is analysed is one occurrence of the most common pattern.
+  std::uint32_t representative = 0;          // index into `begins`
+  std::uint32_t patterns = 0;                // how many different ones there are
+  std::uint32_t same_pattern = 0;            // occurrences that share the representative's
+  std::vector<std::uint8_t> shares_pattern;  // per occurrence
+
+  // The representative's ops, as indices into Trace::calls.
+  std::span<const std::uint32_t> calls() const { return calls_of(representative); }
+  std::span<const std::uint32_t> calls_of(std::uint32_t occurrence) const {
+    return {ops.data() + begins[occurrence], period};
+  }
+  std::uint64_t prologue() const { return begins.empty() ? 0 : begins.front(); }
+  std::uint64_t epilogue() const { return begins.empty() ? 0 : ops.size() - begins.back() - period; }
+  std::uint64_t extras() const { return ops.size() - prologue() - epilogue() - std::uint64_t{period} * begins.size(); }
+};
+
+Step find_step(const Trace& trace, const ObjectTable& objects);
+
+// Whether the host can notice through this call how far the GPU has come.
+bool observes(const TraceCall& call);
+
+// A hash of what an op does, with addresses, scalars and ids of events left out.
+std::uint64_t op_signature(const Trace& trace, const ObjectTable& objects, std::uint32_t call);
+
+}  // namespace nimble::analyzer

@@ -1,0 +1,344 @@
+#include "analyzer/trace_reader.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <string_view>
+
+#include "analyzer/json_fields.h"
+#include "analyzer/line_reader.h"
+
+namespace nimble::analyzer {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::uint64_t kMaxId = kNone - 1;
+constexpr std::uint64_t kMaxAddress = std::numeric_limits<std::uint64_t>::max();
+
+template <std::size_t N>
+std::optional<std::uint8_t> index_of(const std::string_view (&names)[N], std::string_view name) {
+  auto found = std::find(std::begin(names), std::end(names), name);
+  if (found == std::end(names)) return std::nullopt;
+  return static_cast<std::uint8_t>(found - std::begin(names));
+}
+
+class Decoder {
+ public:
+  Decoder(const std::string& file, Trace& trace) : file_(file), trace_(trace) {}
+
+  // Decodes one event. `line` is where it stands.
+  void event(const json& event, std::uint64_t line) {
+    FilePlace place{file_, line};
+    if (!event.is_object()) throw InputError(file_, line, "", "an event must be a JSON object");
+    Fields top(event, "", place);
+    const std::string& phase = top.text("ph");
+    if (!seen_header_) {
+      if (phase != "M" || top.text_or("name", "") != "nimble.trace")
+        throw InputError(file_, line, "name", "the first event of a trace must be nimble.trace");
+      header(Fields(top.object("args"), "args.", place));
+      seen_header_ = true;
+      return;
+    }
+    if (ended_) throw InputError(file_, line, "name", "an event stands after nimble.end");
+    if (phase == "M") {
+      const std::string& name = top.text("name");
+      if (name.rfind("nimble.", 0) == 0) definition(name, Fields(top.object("args"), "args.", place));
+    } else if (phase == "X" && top.number_or("pid", 1, kMaxId) == 1) {
+      call(top, Fields(top.object("args"), "args.", place), line);
+    }
+  }
+
+  // Puts the calls in the order of `seq`, and checks what only the whole file can show.
+  void finish(std::uint64_t line) {
+    if (!seen_header_)
+      throw InputError(file_, line, "", "has no event nimble.trace: it is empty or was cut off at once");
+    auto& calls = trace_.calls;
+    std::vector<std::uint32_t> order(calls.size());
+    std::iota(order.begin(), order.end(), 0u);
+    auto earlier = [&](std::uint32_t a, std::uint32_t b) { return calls[a].seq < calls[b].seq; };
+    bool sorted = std::is_sorted(order.begin(), order.end(), earlier);
+    if (!sorted) std::stable_sort(order.begin(), order.end(), earlier);
+    for (std::size_t i = 1; i < order.size(); ++i)
+      if (calls[order[i]].seq == calls[order[i - 1]].seq)
+        throw InputError(
+            file_, lines_[order[i]], "args.seq",
+            std::to_string(calls[order[i]].seq) + " stands at line " + std::to_string(lines_[order[i - 1]]) + " too");
+    if (sorted) return;
+    std::vector<TraceCall> in_order;
+    in_order.reserve(calls.size());
+    for (std::uint32_t i : order) in_order.push_back(std::move(calls[i]));
+    calls = std::move(in_order);
+  }
+
+  bool ended() const { return ended_; }
+
+ private:
+  void header(const Fields& args) {
+    std::uint64_t version = args.number("version");
+    if (version != kTraceVersion)
+      args.fail("version", "is " + std::to_string(version) + "; this nimble-analyze reads version " +
+                               std::to_string(kTraceVersion));
+    trace_.program = args.text_or("program", "");
+    trace_.device = args.text_or("device", "");
+    trace_.driver_version = static_cast<int>(args.number_or("driver", 0, std::numeric_limits<int>::max()));
+  }
+
+  void definition(const std::string& name, const Fields& args) {
+    if (name == "nimble.image") {
+      next_id(args, trace_.images.size());
+      trace_.images.push_back({args.flag("self_contained"), args.text_or("why", "")});
+    } else if (name == "nimble.function") {
+      next_id(args, trace_.functions.size());
+      TraceFunction function;
+      function.name = args.text("name");
+      if (args.has("image") && !args.member("image").is_null())
+        function.image = id(args, "image", trace_.images.size());
+      if (args.has("params") && !args.member("params").is_null()) function.params = layout(args);
+      trace_.functions.push_back(std::move(function));
+    } else if (name == "nimble.stream") {
+      next_id(args, trace_.streams.size());
+      TraceStream stream;
+      stream.context = static_cast<std::uint32_t>(args.number_or("context", 0, kMaxId));
+      auto kind = index_of(kStreamKindNames, args.text("kind"));
+      if (!kind) args.fail("kind", "no such kind of stream: " + args.text("kind"));
+      stream.kind = static_cast<StreamKind>(*kind);
+      if (args.has("thread") && !args.member("thread").is_null())
+        stream.thread = static_cast<std::uint32_t>(args.number("thread", kMaxId));
+      trace_.streams.push_back(stream);
+    } else if (name == "nimble.end") {
+      trace_.dropped = args.number_or("dropped", 0, kMaxAddress);
+      ended_ = true;
+    } else if (name == "nimble.trace") {
+      args.fail("version", "the event nimble.trace stands twice");
+    }
+  }
+
+  void next_id(const Fields& args, std::size_t expected) {
+    if (args.number("id") != expected)
+      args.fail("id", "must be " + std::to_string(expected) + ": ids count from 0 in the order of definition");
+  }
+
+  std::uint32_t id(const Fields& args, const char* name, std::size_t defined) {
+    std::uint64_t value = args.number(name, kMaxId);
+    if (value >= defined) args.fail(name, std::to_string(value) + " was not defined before");
+    return static_cast<std::uint32_t>(value);
+  }
+
+  std::vector<ParamLayout> layout(const Fields& args) {
+    std::vector<ParamLayout> params;
+    std::uint64_t end = 0;
+    for (const json& pair : args.list("params")) {
+      if (!pair.is_array() || pair.size() != 2) args.fail("params", "must be a list of [offset, size]");
+      ParamLayout param;
+      param.offset = static_cast<std::uint32_t>(args.number_of(pair[0], "params", kMaxParamBytes));
+      param.size = static_cast<std::uint32_t>(args.number_of(pair[1], "params", kMaxParamBytes));
+      if (param.offset < end) args.fail("params", "parameters overlap");
+      end = std::uint64_t{param.offset} + param.size;
+      if (param.size == 0 || end > kMaxParamBytes)
+        args.fail("params", "a parameter must have 1 to " + std::to_string(kMaxParamBytes) + " bytes");
+      params.push_back(param);
+    }
+    return params;
+  }
+
+  void call(const Fields& top, const Fields& args, std::uint64_t line) {
+    if (trace_.calls.size() >= kMaxId) throw InputError(file_, line, "", "too many calls");
+    TraceCall call;
+    auto kind = index_of(kCallKindNames, top.text("cat"));
+    if (!kind) top.fail("cat", "no such kind of call: " + top.text("cat"));
+    call.kind = static_cast<CallKind>(*kind);
+    call.thread = static_cast<std::uint32_t>(top.number_or("tid", 0, kNone));
+    call.host_begin_us = top.real_or("ts", 0);
+    call.host_duration_us = top.real_or("dur", 0);
+    call.seq = args.number("seq");
+    call.symbol = args.text_or("call", "");
+    call.result = static_cast<std::int32_t>(args.signed_or("result", 0, std::numeric_limits<std::int32_t>::min(),
+                                                           std::numeric_limits<std::int32_t>::max()));
+    call.query = args.flag_or("query", false);
+    call.synchronous = args.flag_or("sync", false);
+    call.note = args.text_or("note", "");
+    // A call that failed had no effect, and may have had no sensible arguments either.
+    if (call.result == 0 || args.has("stream"))
+      if (args.has("stream") || is_op(call.kind) || call.kind == CallKind::stream_synchronize)
+        call.stream = id(args, "stream", trace_.streams.size());
+    if (call.result == 0) arguments(call, args);
+    trace_.calls.push_back(std::move(call));
+    lines_.push_back(line);
+  }
+
+  void arguments(TraceCall& call, const Fields& args) {
+    switch (call.kind) {
+      case CallKind::launch:
+        launch(call, args);
+        break;
+      case CallKind::copy:
+        rows(call, args);
+        call.dst = region(call, args, "dst", "dpitch");
+        call.src = region(call, args, "src", "spitch");
+        break;
+      case CallKind::set:
+        rows(call, args);
+        call.dst = region(call, args, "dst", "dpitch");
+        call.value = static_cast<std::uint32_t>(args.number_or("value", 0, 0xffffffffu));
+        call.element = static_cast<std::uint32_t>(args.number_or("elem", 1, 4));
+        if (call.element != 1 && call.element != 2 && call.element != 4) args.fail("elem", "must be 1, 2 or 4");
+        break;
+      case CallKind::event_record:
+      case CallKind::event_wait:
+      case CallKind::event_synchronize:
+        call.event = static_cast<std::uint32_t>(args.number("event", kMaxId));
+        break;
+      case CallKind::alloc:
+      case CallKind::alloc_async:
+        call.address = args.number("addr");
+        call.size = args.number("size");
+        if (call.size > kMaxAddress - call.address) args.fail("size", "reaches past the end of the address space");
+        call.own_pool = args.flag_or("own_pool", false);
+        call.memory = call.kind == CallKind::alloc_async ? MemoryKind::stream_ordered : memory(args);
+        break;
+      case CallKind::free:
+      case CallKind::free_async:
+        call.address = args.number("addr");
+        break;
+      default:
+        break;
+    }
+  }
+
+  MemoryKind memory(const Fields& args) {
+    if (!args.has("memory")) return MemoryKind::device;
+    auto kind = index_of(kMemoryKindNames, args.text("memory"));
+    if (!kind) args.fail("memory", "no such kind of memory: " + args.text("memory"));
+    return static_cast<MemoryKind>(*kind);
+  }
+
+  void launch(TraceCall& call, const Fields& args) {
+    call.function = id(args, "fn", trace_.functions.size());
+    call.grid = extent(args, "grid", {0x7fffffffu, 0xffffu, 0xffffu});
+    call.block = extent(args, "block", {1024, 1024, 1024});
+    if (std::uint64_t{call.block[0]} * call.block[1] * call.block[2] > 1024)
+      args.fail("block", "a block has at most 1024 threads");
+    call.shared_bytes = static_cast<std::uint32_t>(args.number_or("smem", 0, 1 << 30));
+    call.cooperative = args.flag_or("coop", false);
+    if (args.has("attrs"))
+      for (const json& attribute : args.list("attrs"))
+        call.attributes.push_back(static_cast<std::uint32_t>(args.number_of(attribute, "attrs", kMaxId)));
+    if (args.has("params")) call.params = bytes(args, "params");
+    const auto& known = trace_.functions[call.function].params;
+    std::uint64_t expected = known && !known->empty() ? std::uint64_t{known->back().offset} + known->back().size : 0;
+    if (!call.params.empty() && call.params.size() != expected)
+      args.fail("params", "holds " + std::to_string(call.params.size()) + " bytes, the function takes " +
+                              std::to_string(expected));
+  }
+
+  static std::uint8_t digit(char c) {
+    if (c >= '0' && c <= '9') return static_cast<std::uint8_t>(c - '0');
+    if (c >= 'a' && c <= 'f') return static_cast<std::uint8_t>(c - 'a' + 10);
+    if (c >= 'A' && c <= 'F') return static_cast<std::uint8_t>(c - 'A' + 10);
+    return 0xff;
+  }
+
+  std::vector<std::uint8_t> bytes(const Fields& args, const char* name) {
+    const std::string& text = args.text(name);
+    if (text.size() % 2 != 0) args.fail(name, "has an odd number of hexadecimal digits");
+    if (text.size() / 2 > kMaxParamBytes)
+      args.fail(name, "is longer than " + std::to_string(kMaxParamBytes) + " bytes");
+    std::vector<std::uint8_t> result(text.size() / 2);
+    for (std::size_t i = 0; i < result.size(); ++i) {
+      std::uint8_t high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
+      if (high == 0xff || low == 0xff) args.fail(name, "is not hexadecimal");
+      result[i] = static_cast<std::uint8_t>(high << 4 | low);
+    }
+    return result;
+  }
+
+  std::array<std::uint32_t, 3> extent(const Fields& args, const char* name, std::array<std::uint32_t, 3> max) {
+    const json& list = args.list(name);
+    if (list.size() != 3) args.fail(name, "must be [x, y, z]");
+    std::array<std::uint32_t, 3> result{};
+    for (std::size_t i = 0; i < 3; ++i) {
+      result[i] = static_cast<std::uint32_t>(args.number_of(list[i], name, max[i]));
+      if (result[i] == 0) args.fail(name, "must not be 0");
+    }
+    return result;
+  }
+
+  void rows(TraceCall& call, const Fields& args) {
+    call.width = args.number("width");
+    call.height = args.number_or("height", 1, kMaxAddress);
+  }
+
+  TraceRegion region(const TraceCall& call, const Fields& args, const char* address, const char* pitch) {
+    TraceRegion result{args.number(address), args.number_or(pitch, 0, kMaxAddress)};
+    if (call.height == 0) args.fail("height", "must not be 0");
+    if (call.height > 1 && result.pitch < call.width) args.fail(pitch, "is smaller than width");
+    unsigned __int128 end = static_cast<unsigned __int128>(call.height - 1) * result.pitch;
+    if (end + call.width > kMaxAddress - result.address)
+      args.fail(address, "the region reaches past the end of the address space");
+    return result;
+  }
+
+  const std::string& file_;
+  Trace& trace_;
+  std::vector<std::uint64_t> lines_;  // of each call, as long as they stand in file order
+  bool seen_header_ = false, ended_ = false;
+};
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\r' || text.back() == '\t')) text.remove_suffix(1);
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  return text;
+}
+
+// nlohmann's message without its own prefix and without the rest of the line, which may be anything.
+std::string reason(const json::exception& error) {
+  std::string text = error.what();
+  if (auto at = text.find("] "); at != std::string::npos) text.erase(0, at + 2);
+  if (auto at = text.find("; last read"); at != std::string::npos) text.erase(at);
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e) c = '?';
+  return text.substr(0, 120);
+}
+
+}  // namespace
+
+TraceFile read_trace(const std::string& path) {
+  TraceFile file;
+  file.path = path;
+  LineReader lines(path, kMaxLineBytes);
+  Decoder decoder(path, file.trace);
+  std::string_view line;
+  if (!lines.next(line)) throw InputError(path, 0, "", "is empty");
+  if (trimmed(line) != "[") throw InputError(path, 1, "", "is no trace: its first line must be [ alone");
+
+  bool closed = false;
+  while (lines.next(line)) {
+    line = trimmed(line);
+    if (line.empty()) continue;
+    if (closed) throw InputError(path, lines.number(), "", "something stands after the closing ]");
+    if (line == "]") {
+      closed = true;
+      continue;
+    }
+    if (line.back() == ',') line.remove_suffix(1);
+    // The recorder's own bars on the tracks of the streams; nothing in them is ours to read.
+    if (line.rfind(R"({"ph":"X","pid":2,)", 0) == 0) continue;
+    json event;
+    try {
+      event = json::parse(line.begin(), line.end());
+    } catch (const json::exception& error) {
+      if (!lines.terminated()) break;  // the half line of a file that was cut off
+      throw InputError(path, lines.number(), "", "is no JSON object: " + reason(error));
+    }
+    decoder.event(event, lines.number());
+  }
+  decoder.finish(lines.number());
+  file.trace.complete = decoder.ended();
+  file.lines = lines.number();
+  file.digest = lines.digest();
+  return file;
+}
+
+}  // namespace nimble::analyzer

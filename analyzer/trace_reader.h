@@ -1,0 +1,30 @@
+// Reads a trace file (docs/FORMAT.md) and checks every number and index in it.
+//
+// The file is read line by line and each line is dropped once it is decoded, so memory is bounded by the calls that it
+// holds, and by kMaxLineBytes. The returned TraceFile owns everything. A reader keeps no state between calls; two
+// threads may read two files. Host times are microseconds, sizes bytes.
+//
+// Errors: InputError, naming file, line and field, for anything that is not a trace of version kTraceVersion. A file
+// that was cut off is no error: its last half line is left out, and Trace::complete is false.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "nimble/trace.h"
+
+namespace nimble::analyzer {
+
+inline constexpr std::uint64_t kMaxLineBytes = 1 << 20;
+inline constexpr std::uint32_t kMaxParamBytes = 64 * 1024;
+
+struct TraceFile {
+  std::string path;
+  std::string digest;       // XXH3-64 of the file's bytes, as 16 hexadecimal digits
+  std::uint64_t lines = 0;  // lines read
+  Trace trace;
+};
+
+TraceFile read_trace(const std::string& path);
+
+}  // namespace nimble::analyzer

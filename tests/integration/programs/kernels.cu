@@ -1,0 +1,22 @@
+// Integer kernels for the integration programs: every input bit reaches the output, so that any wrong order shows.
+#include "tests/simcuda/image/kernel.h"
+
+// Declared by its types: reads a and b, writes out.
+template <int kRounds>
+__global__ void mix(const unsigned* a, const unsigned* b, unsigned* out, int count, unsigned salt) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= count) return;
+  unsigned value = a[i] ^ (b[(i * 7 + 3) % count] + salt);
+  for (int round = 0; round < kRounds; ++round) value = (value ^ (value >> 15)) * 2246822519u + 374761393u;
+  out[i] = value;
+}
+NIMBLE_KERNEL(mix<1>)
+NIMBLE_KERNEL(mix<3>)
+
+template <int kRounds>
+__global__ void update(unsigned* state, const unsigned* change, int count) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= count) return;
+  for (int round = 0; round < kRounds; ++round) state[i] = state[i] * 1664525u + change[i] + 1013904223u;
+}
+NIMBLE_KERNEL(update<1>)

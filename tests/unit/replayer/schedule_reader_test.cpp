@@ -1,0 +1,158 @@
+#include "replayer/schedule_reader.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+
+namespace nimble {
+namespace {
+
+using Json = nlohmann::json;
+
+// A small schedule with everything in it: an allocation, a copy, two launches, a set, a record, a free, a direct op.
+Json good() {
+  return Json::parse(R"json({
+    "nimble_schedule": 1, "policy": "nimble", "trace_digest": "00",
+    "functions": [{"name": "k", "params": [[0, 8], [8, 4]]}],
+    "objects": [{"memory": "pinned", "size": 64, "step_local": false, "plan_offset": 0},
+                {"memory": "stream_ordered", "size": 64, "step_local": true, "plan_offset": 0},
+                {"memory": "stream_ordered", "size": 100, "step_local": true, "plan_offset": 256}],
+    "ops": [
+      {"kind": "alloc_async", "submit": "plan", "segment": null, "lane": 0, "object": 1, "size": 64},
+      {"kind": "alloc_async", "submit": "plan", "segment": null, "lane": 0, "object": 2, "size": 100},
+      {"kind": "copy", "submit": "graph", "segment": 0, "lane": 0, "dst": {"object": 1, "offset": 0, "fixed": false},
+       "src": {"object": 0, "offset": 16, "fixed": true}, "dst_pitch": 0, "src_pitch": 0, "width": 48, "height": 1},
+      {"kind": "launch", "submit": "graph", "segment": 0, "lane": 0, "function": 0, "grid": [1, 1, 1], "block": [32, 1, 1],
+       "shared_bytes": 0, "fixed_launch": false, "pointers": [{"at": 0, "object": 1, "offset": 0, "fixed": false}]},
+      {"kind": "set", "submit": "graph", "segment": 0, "lane": 1, "dst": {"object": 2, "offset": 0, "fixed": false},
+       "dst_pitch": 20, "width": 16, "height": 5, "element": 4},
+      {"kind": "event_record", "submit": "graph", "segment": 0, "lane": 0},
+      {"kind": "free_async", "submit": "plan", "segment": null, "lane": 0, "object": 1},
+      {"kind": "free_async", "submit": "plan", "segment": null, "lane": 0, "object": 2},
+      {"kind": "host_function", "submit": "direct", "segment": null, "lane": 0}],
+    "segments": [{"first": 2, "last": 5, "lanes": 2, "synchronizations": 1, "edges": [[2, 3], [3, 5], [4, 5]],
+                  "order": [2, 3, 4, 5]}],
+    "arena_bytes": 512})json");
+}
+
+std::string error_of(const Json& json) {
+  try {
+    parse_schedule(json.dump(), "s.json");
+  } catch (const ScheduleError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ScheduleReader, ReadsEverything) {
+  const Schedule schedule = parse_schedule(good().dump(), "s.json");
+  EXPECT_EQ(schedule.ops.size(), 9u);
+  EXPECT_EQ(schedule.ops[2].src.offset, 16u);
+  EXPECT_TRUE(schedule.ops[2].src.fixed);
+  EXPECT_EQ(schedule.ops[4].element, 4u);
+  EXPECT_EQ(schedule.segments[0].edges.size(), 3u);
+  EXPECT_EQ(schedule.objects[2].plan_offset, 256u);
+  EXPECT_EQ(schedule.arena_bytes, 512u);
+}
+
+// Each broken schedule, and the field that the one line of error must name.
+TEST(ScheduleReader, NamesTheBrokenField) {
+  const auto broken = [](const char* pointer, Json value) {
+    Json json = good();
+    json[Json::json_pointer(pointer)] = std::move(value);
+    return error_of(json);
+  };
+  const std::pair<std::string, const char*> cases[] = {
+      {broken("/nimble_schedule", 2), "nimble_schedule"},
+      {broken("/nimble_schedule", "1"), "nimble_schedule"},
+      {broken("/functions/0/params/1/0", 4), "functions[0].params[1]"},
+      {broken("/functions/0/params/1/1", 1u << 30), "functions[0].params[1][1]"},
+      {broken("/objects/0/memory", "tape"), "objects[0].memory"},
+      {broken("/objects/0/size", -1), "objects[0].size"},
+      {broken("/objects/0/size", 1e30), "objects[0].size"},
+      {broken("/objects/2/plan_offset", 0), "objects[2]"},
+      {broken("/objects/2/plan_offset", 255), "objects[2]"},
+      {broken("/objects/2/plan_offset", 1024), "objects[2]"},
+      {broken("/ops", Json::array()), "ops"},
+      {broken("/ops/0/object", 7), "ops[0].object"},
+      {broken("/ops/0/size", 65), "ops[0].size"},
+      {broken("/ops/0/object", 2), "ops[0].size"},
+      {broken("/ops/2/width", 49), "ops[2].src"},
+      {broken("/ops/2/submit", "later"), "ops[2].submit"},
+      {broken("/ops/2/segment", nullptr), "ops[2].segment"},
+      {broken("/ops/3/function", 1), "ops[3].function"},
+      {broken("/ops/3/grid/1", 0), "ops[3].grid[1]"},
+      {broken("/ops/3/pointers/0/at", 8), "ops[3].pointers[0].at"},
+      {broken("/ops/3/pointers/0/at", 4), "ops[3].pointers[0].at"},
+      {broken("/ops/3/pointers/0/offset", 64), "ops[3].pointers[0].offset"},
+      {broken("/ops/3/pointers/0/object", 2), ""},
+      {broken("/ops/4/height", 6), "ops[4].dst"},
+      {broken("/ops/4/dst_pitch", 15), "ops[4].dst"},
+      {broken("/ops/4/dst_pitch", 1u << 31), "ops[4].dst"},
+      {broken("/ops/4/element", 3), "ops[4].element"},
+      {broken("/ops/6/object", 0), "ops[6].object"},
+      {broken("/ops/6/kind", "alloc_async"), "ops[6]"},
+      {broken("/ops/8/submit", "graph"), "ops[8]"},
+      {broken("/segments/0/first", 1000), "segments[0].first"},
+      {broken("/segments/0/last", 1), "segments[0].last"},
+      {broken("/segments/0/last", 8), "segments[0]"},
+      {broken("/segments/0/edges/0", Json::array({3, 2})), "segments[0].edges[0]"},
+      {broken("/segments/0/edges/0", Json::array({2, 2})), "segments[0].edges[0]"},
+      {broken("/segments/0/edges/0", Json::array({0, 3})), "segments[0].edges[0][0]"},
+      {broken("/segments/0/order", Json::array({3, 2, 4, 5})), "segments[0].edges[0]"},
+      {broken("/segments/0/order", Json::array({2, 2, 4, 5})), "segments[0].order[1]"},
+      {broken("/segments/0/order", Json::array({2, 3, 4})), "segments[0].order"},
+      {broken("/segments", Json::array()), "ops[2].segment"},
+      {broken("/arena_bytes", 300), "objects[2]"},
+  };
+  for (const auto& [error, field] : cases) {
+    if (!*field) {
+      EXPECT_EQ(error, "");  // legal, though odd
+      continue;
+    }
+    EXPECT_NE(error.find(std::string("s.json: ") + field), std::string::npos)
+        << "expected " << field << ", got: " << error;
+    EXPECT_EQ(error.find('\n'), std::string::npos) << error;
+  }
+}
+
+TEST(ScheduleReader, NamesTheMissingField) {
+  const Json whole = good();
+  for (const auto& [key, value] : whole.items()) {
+    Json json = whole;
+    json.erase(key);
+    EXPECT_NE(error_of(json).find('"' + key + '"'), std::string::npos) << key;
+  }
+}
+
+TEST(ScheduleReader, RefusesWhatIsNoJson) {
+  for (const std::string text : {"", "{", "[1,2", "\x7f\x45LF\x01\x02", "null", "[]", "3"}) {
+    EXPECT_THROW(parse_schedule(text, "s.json"), ScheduleError) << text;
+  }
+  EXPECT_THROW(read_schedule("/nowhere/schedule.json"), ScheduleError);
+}
+
+// Whatever bytes come: either a schedule or a ScheduleError.
+TEST(ScheduleReader, SurvivesDamage) {
+  const std::string text = good().dump();
+  for (std::size_t length = 0; length < text.size(); ++length) {
+    EXPECT_THROW(parse_schedule(text.substr(0, length), "s.json"), ScheduleError);
+  }
+  std::mt19937 random(1);
+  int accepted = 0;
+  for (int round = 0; round < 20000; ++round) {
+    std::string damaged = text;
+    for (unsigned i = 0; i <= random() % 3; ++i)
+      damaged[random() % damaged.size()] = "0123456789{}[],:\"x-e."[random() % 21];
+    try {
+      parse_schedule(damaged, "s.json");
+      ++accepted;
+    } catch (const ScheduleError&) {
+    }
+  }
+  EXPECT_GT(accepted, 0);  // damage within a name or a free number is no error
+}
+
+}  // namespace
+}  // namespace nimble

@@ -1,0 +1,2 @@
+__constant__ int table[64];
+__global__ void constant(int* out) { out[threadIdx.x] = table[threadIdx.x]; }

@@ -1,0 +1,56 @@
+#include "shim/options.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+namespace nimble::shim {
+namespace {
+
+class OptionsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+#define NIMBLE_OPTION(option, fallback, help) unsetenv("NIMBLE_" #option);
+#include "nimble/options.def"
+  }
+  void TearDown() override { SetUp(); }
+};
+
+TEST_F(OptionsTest, NothingSetMeansOff) {
+  const Options options = read_options();
+  EXPECT_EQ(options.mode, Mode::off);
+  EXPECT_EQ(options.trace, "trace.json");
+  EXPECT_EQ(options.hold_us, 1000);
+  EXPECT_EQ(options.complaint, "");
+}
+
+TEST_F(OptionsTest, ModesAreWords) {
+  setenv("NIMBLE_MODE", "record", 1);
+  EXPECT_EQ(read_options().mode, Mode::record);
+  setenv("NIMBLE_MODE", "replay", 1);
+  EXPECT_EQ(read_options().mode, Mode::replay);
+  setenv("NIMBLE_MODE", "Record", 1);
+  EXPECT_EQ(read_options().mode, Mode::off);
+  EXPECT_NE(read_options().complaint.find("NIMBLE_MODE=Record"), std::string::npos);
+}
+
+TEST_F(OptionsTest, FileNamesKnowProcessAndRank) {
+  setenv("NIMBLE_TRACE", "a-%p-%r-%%-%x.json", 1);
+  setenv("RANK", "3", 1);
+  EXPECT_EQ(read_options().trace, "a-" + std::to_string(getpid()) + "-3-%-%x.json");
+  unsetenv("RANK");
+}
+
+TEST_F(OptionsTest, NumbersThatAreNoneKeepTheDefault) {
+  for (const char* text : {"0", "-5", "1ms", "", "99999999999999999999"}) {
+    setenv("NIMBLE_HOLD_US", text, 1);
+    EXPECT_EQ(read_options().hold_us, 1000) << text;
+    EXPECT_EQ(read_options().complaint.empty(), *text == '\0') << text;
+  }
+  setenv("NIMBLE_HOLD_US", "250", 1);
+  EXPECT_EQ(read_options().hold_us, 250);
+}
+
+}  // namespace
+}  // namespace nimble::shim

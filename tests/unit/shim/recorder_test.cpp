@@ -1,0 +1,245 @@
+#include "shim/recorder.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+
+#include "nimble/launch_params.h"
+
+namespace nimble::shim {
+namespace {
+
+using Json = nlohmann::json;
+
+class FakeContext final : public CallContext {
+ public:
+  FakeContext() {
+    image_.self_contained = true;
+    kernel_.name = "_Z3addPKfPf";
+    kernel_.image = &image_;
+    kernel_.params = {{0, 8}, {8, 8}, {16, 4}};
+    kernel_.param_bytes = 20;
+    unknown_.id = 1;
+    unknown_.name = "no\"layout\xff";
+  }
+  const FunctionInfo& function(CUfunction handle) override { return handle ? kernel_ : unknown_; }
+  StreamKind stream_kind(const StreamRef&) override { return StreamKind::non_blocking; }
+  void* driver_symbol(const char*) override { return nullptr; }
+
+ private:
+  ImageInfo image_;
+  FunctionInfo kernel_, unknown_;
+};
+
+class RecorderTest : public testing::Test {
+ protected:
+  void TearDown() override { std::filesystem::remove(path_); }
+
+  // The file's events; checks that the whole is JSON, a line each.
+  std::vector<Json> events() {
+    std::ifstream file(path_);
+    const Json all = Json::parse(file);
+    file.clear();
+    file.seekg(0);
+    std::string line;
+    std::size_t lines = 0;
+    while (std::getline(file, line)) ++lines;
+    EXPECT_EQ(lines, all.size() + 2);
+    return all;
+  }
+  std::vector<Json> calls() {
+    std::vector<Json> result;
+    for (const Json& event : events()) {
+      if (event["ph"] == "X" && event["pid"] == 1) result.push_back(event);
+    }
+    return result;
+  }
+  static Call op(CallKind kind, std::uintptr_t stream = 0x1000) {
+    Call call;
+    call.symbol = "cuSomething";
+    call.kind = kind;
+    call.traced = true;
+    call.host = HostEffect::async;
+    call.has_stream = true;
+    call.stream = {nullptr, stream | 1};  // a default stream: nothing to ask the driver
+    return call;
+  }
+  void pass(Call call, CUresult result = CUDA_SUCCESS) {
+    EXPECT_FALSE(recorder_.before(call));
+    recorder_.after(call, result);
+  }
+
+  const std::string path_ = testing::TempDir() + "/recorder_test." + std::to_string(getpid()) + ".json";
+  FakeContext context_;
+  Recorder recorder_{path_, context_};
+};
+
+TEST_F(RecorderTest, LeavesNoFileWhereNothingHappened) {
+  recorder_.finish();
+  EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+TEST_F(RecorderTest, WritesALaunchWithItsPackedParameters) {
+  Call call = op(CallKind::launch);
+  call.function = reinterpret_cast<CUfunction>(1);
+  call.grid = {4, 2, 1};
+  call.block = {64, 1, 1};
+  std::uint64_t a = 0x1122334455667788, b = 2;
+  std::uint32_t n = 7;
+  void* params[] = {&a, &b, &n};
+  call.kernel_params = params;
+  pass(call);
+  recorder_.finish();
+  const std::vector<Json> all = events();
+  EXPECT_EQ(all.front()["name"], "nimble.trace");
+  EXPECT_EQ(all.front()["args"]["version"], kTraceVersion);
+  EXPECT_EQ(all.back()["name"], "nimble.end");
+  const Json launch = calls().at(0);
+  EXPECT_EQ(launch["cat"], "launch");
+  EXPECT_EQ(launch["name"], "add");
+  EXPECT_EQ(launch["args"]["grid"], Json({4, 2, 1}));
+  EXPECT_EQ(launch["args"]["params"], "8877665544332211020000000000000007000000");
+  const auto function =
+      std::find_if(all.begin(), all.end(), [](const Json& e) { return e["name"] == "nimble.function"; });
+  ASSERT_NE(function, all.end());
+  EXPECT_EQ((*function)["args"]["params"], Json::parse("[[0,8],[8,8],[16,4]]"));
+  EXPECT_EQ((*function)["args"]["name"], "_Z3addPKfPf");
+}
+
+TEST_F(RecorderTest, BothWaysOfPassingParametersGiveTheSameBytes) {
+  std::uint64_t a = 5, b = 6;
+  std::uint32_t n = 7;
+  void* params[] = {&a, &b, &n};
+  struct __attribute__((packed)) {
+    std::uint64_t a = 5, b = 6;
+    std::uint32_t n = 7;
+  } buffer;
+  std::size_t size = sizeof buffer;
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
+  Call first = op(CallKind::launch);
+  first.function = reinterpret_cast<CUfunction>(1);
+  first.grid = first.block = {1, 1, 1};
+  Call second = first;
+  first.kernel_params = params;
+  second.extra = extra;
+  pass(first);
+  pass(second);
+  recorder_.finish();
+  EXPECT_EQ(calls().at(0)["args"]["params"], calls().at(1)["args"]["params"]);
+}
+
+TEST_F(RecorderTest, NamesThatAreNoTextDoNotBreakTheFile) {
+  Call call = op(CallKind::launch);
+  call.grid = call.block = {1, 1, 1};
+  pass(call);  // a function whose layout is unknown
+  recorder_.finish();
+  EXPECT_FALSE(calls().at(0)["args"].contains("params"));
+}
+
+// An address that is freed may be given out by the driver before the free returns: the free must count first.
+TEST_F(RecorderTest, AFreeCountsFromItsEntryAnAllocationFromItsReturn) {
+  Call release = op(CallKind::free_async), allocate = op(CallKind::alloc_async);
+  release.address = 64;
+  EXPECT_FALSE(recorder_.before(release));
+  std::thread other([&] {
+    EXPECT_FALSE(recorder_.before(allocate));
+    allocate.address = 64;
+    allocate.size = 8;
+    recorder_.after(allocate, CUDA_SUCCESS);
+  });
+  other.join();
+  recorder_.after(release, CUDA_SUCCESS);
+  recorder_.finish();
+  std::uint64_t freed = 0, allocated = 0;
+  for (const Json& call : calls()) (call["cat"] == "free_async" ? freed : allocated) = call["args"]["seq"];
+  EXPECT_LT(freed, allocated);
+}
+
+TEST_F(RecorderTest, DestroyedHandlesComeBackAsNewIds) {
+  const auto record = [&] {
+    Call call = op(CallKind::event_record);
+    call.event = reinterpret_cast<CUevent>(0x42);
+    pass(call);
+  };
+  record();
+  record();
+  Call destroy;
+  destroy.event = reinterpret_cast<CUevent>(0x42);
+  destroy.ends = Ends::event;
+  pass(destroy);
+  record();
+  recorder_.finish();
+  const std::vector<Json> all = calls();
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_EQ(all[0]["args"]["event"], all[1]["args"]["event"]);
+  EXPECT_NE(all[0]["args"]["event"], all[2]["args"]["event"]);
+}
+
+TEST_F(RecorderTest, ThreadsLoseNothingAndSharesNoNumber) {
+  constexpr int kThreads = 4, kCalls = 3000;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kCalls; ++i) {
+        Call call = op(CallKind::set, 0x1000 * static_cast<unsigned>(t + 1));
+        call.thread = static_cast<std::uint32_t>(t);
+        call.dst.address = static_cast<std::uint64_t>(i);
+        call.width = 4;
+        EXPECT_FALSE(recorder_.before(call));
+        recorder_.after(call, CUDA_SUCCESS);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  recorder_.finish();
+  std::set<std::uint64_t> seqs;
+  std::vector<std::uint64_t> last(kThreads, 0);
+  for (const Json& call : calls()) {
+    seqs.insert(call["args"]["seq"].get<std::uint64_t>());
+    std::uint64_t& expected = last[call["tid"].get<std::size_t>()];
+    EXPECT_EQ(call["args"]["dst"], expected++);  // a thread's calls stand in its order
+  }
+  EXPECT_EQ(seqs.size(), static_cast<std::size_t>(kThreads * kCalls));
+}
+
+// Perfetto shows overlapping bars of one track wrongly.
+TEST_F(RecorderTest, BarsOfOneStreamDoNotOverlap) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 500; ++i) pass(op(CallKind::opaque));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  recorder_.finish();
+  std::map<int, double> end;
+  int bars = 0;
+  for (const Json& event : events()) {
+    if (event["ph"] != "X" || event["pid"] != 2) continue;
+    ++bars;
+    double& busy = end[event["tid"].get<int>()];
+    EXPECT_GE(event["ts"].get<double>() + 0.002, busy);  // three decimals are printed
+    busy = event["ts"].get<double>() + event["dur"].get<double>();
+  }
+  EXPECT_EQ(bars, 1500);
+}
+
+TEST_F(RecorderTest, AnotherProcessesFileIsLeftAlone) {
+  pass(op(CallKind::set));
+  Recorder second(path_, context_);
+  Call call = op(CallKind::set);
+  EXPECT_FALSE(second.before(call));
+  second.after(call, CUDA_SUCCESS);
+  while (!std::filesystem::exists(path_)) std::this_thread::yield();
+  second.finish();
+  recorder_.finish();
+  EXPECT_EQ(calls().size(), 1u);
+}
+
+}  // namespace
+}  // namespace nimble::shim

@@ -18,6 +18,7 @@
 #include "nimble/version.h"
 #include "shim/launcher/environment.h"
 #include "shim/launcher/program.h"
+#include "shim/options.h"
 
 namespace nimble::launcher {
 namespace {
@@ -192,7 +193,10 @@ int main(int argc, char** argv) {
   for (const auto& [name, option] : given) {
     if (option->count() > 0) ::setenv(name.c_str(), option->as<std::string>().c_str(), 1);
   }
-  ::setenv("NIMBLE_MODE", "record", 0);
+  if (get("NIMBLE_MODE").empty()) ::setenv("NIMBLE_MODE", "record", 1);
+  // A mode that libnimble.so does not know would be a run for nothing.
+  const shim::Options settings = shim::read_options();
+  if (settings.mode == shim::Mode::off && get("NIMBLE_MODE") != "off") return complain(settings.complaint, kUsage);
   return become(program, library);
 }
 

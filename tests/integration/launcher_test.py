@@ -68,6 +68,7 @@ class Program(unittest.TestCase):
 class Environment(unittest.TestCase):
     def test_mode_is_record_unless_told_otherwise(self):
         self.assertEqual(seen_environment()["NIMBLE_MODE"], "record")
+        self.assertEqual(seen_environment(NIMBLE_MODE="")["NIMBLE_MODE"], "record")
         self.assertEqual(seen_environment(NIMBLE_MODE="off")["NIMBLE_MODE"], "off")
         self.assertEqual(seen_environment("--mode", "replay", NIMBLE_MODE="off")["NIMBLE_MODE"], "replay")
 
@@ -127,6 +128,10 @@ class Errors(unittest.TestCase):
         self.check(nimble("run", "--mode", "off"), 2, "no program")
         self.check(nimble("run", "--no-such-option", "1", "--", "true"), 2, "no-such-option")
         self.check(run("--mode", "--", "true"), 2, "--mode")
+
+    def test_unknown_mode(self):
+        self.check(run("--mode", "reply", "--", "true"), 2, "NIMBLE_MODE=reply", "record, replay")
+        self.check(run("--", "true", NIMBLE_MODE="reply"), 2, "NIMBLE_MODE=reply")
 
     def test_library_not_there(self):
         self.check(nimble("run", "--library", "/nowhere/libnimble.so", "--", "true"), 2, "/nowhere/libnimble.so")

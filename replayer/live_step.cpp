@@ -45,6 +45,7 @@ const char* LiveStep::match(std::uint32_t index, const Call& call) {
       return match_set(index, call);
     case CallKind::event_record: {
       Op& mine = ops_[index];
+      if (!call.event) return "an event that is none";
       if (mine.live.event != call.event) mine.changed = true;
       mine.live.event = call.event;
       return nullptr;

@@ -318,7 +318,7 @@ void StepPlayer::end_step() {
 }
 
 void StepPlayer::diverge(const char* reason) {
-  ++counters_.divergences[reason];
+  if (state_ == State::bound) ++counters_.divergences[reason];
   position_ = 0;
   placing_ = kNone;
 }
@@ -327,7 +327,7 @@ bool StepPlayer::bind() {
   step_complete_ = false;
   // What the step used may be gone by now; then the next whole step will tell anew.
   for (std::uint32_t i = 0; i < schedule_.objects.size(); ++i) {
-    if (!objects_.base(i)) return false;
+    if (!schedule_.objects[i].step_local && !objects_.base(i)) return false;
   }
   for (std::uint32_t i = 0; i < schedule_.ops.size(); ++i) {
     if (schedule_.ops[i].kind == CallKind::event_record && schedule_.ops[i].submit == Submit::graph &&

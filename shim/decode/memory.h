@@ -85,7 +85,8 @@ struct Unmap {
 };
 
 struct AllocAsync {
-  static void before(Entry entry, Call& call, CUdeviceptr*, std::size_t bytes, CUstream stream) {
+  static void before(Entry entry, Call& call, CUdeviceptr* out, std::size_t bytes, CUstream stream) {
+    if (!out) return;  // the driver will say so
     op(entry, call, CallKind::alloc_async, stream);
     call.memory = MemoryKind::stream_ordered;
     call.size = bytes;

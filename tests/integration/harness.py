@@ -1,0 +1,79 @@
+"""What the integration tests share: the build's folders, and running a program under a mode of the shim."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+
+class Build:
+    """The build folder, given as the first argument of each test."""
+
+    def __init__(self, folder):
+        self.bin = os.path.join(folder, "bin")
+        self.library = os.path.join(folder, "lib", "libnimble.so")
+        self.simcuda = os.path.join(folder, "simcuda")
+        # A sanitizer's runtime must come before everything else, so tests of such builds preload it first.
+        self.preload_first = os.environ.get("NIMBLE_TEST_PRELOAD", "")
+
+    def program(self, name):
+        return os.path.join(self.bin, name)
+
+    def environment(self, mode=None, **settings):
+        """The environment for a run: `mode` None is a run without the shim. Settings are variables, as text."""
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("NIMBLE_", "SIMCUDA_"))}
+        env["LD_LIBRARY_PATH"] = self.simcuda
+        if mode is not None:
+            env["LD_PRELOAD"] = f"{self.preload_first}:{self.library}".strip(":")
+            env["NIMBLE_MODE"] = mode
+            env["NIMBLE_LOG"] = "warn"
+            # Machines that run tests may stop for long: the watchdog has tests of its own.
+            env["NIMBLE_HOLD_US"] = "60000000"
+        env.update({k: str(v) for k, v in settings.items()})
+        return env
+
+
+BUILD = None
+
+
+class ProgramTest(unittest.TestCase):
+    """A test with a scratch folder that is gone afterwards."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def run_program(self, args, mode=None, expect=0, timeout=300, **settings):
+        """Runs a program of the build; returns the finished process, with its output as text."""
+        done = subprocess.run(
+            [BUILD.program(args[0])] + [str(a) for a in args[1:]],
+            env=BUILD.environment(mode, **settings), cwd=self.folder, text=True, capture_output=True, timeout=timeout)
+        self.assertEqual(done.returncode, expect, f"{args}: {done.stdout}\n{done.stderr}")
+        return done
+
+    def analyze(self, *args, expect=0):
+        return self.run_program(["nimble-analyze", *args], expect=expect)
+
+    def make_schedule(self, args, rules=()):
+        """Records a program and analyzes the trace; the path of the schedule."""
+        self.run_program(args, mode="record", NIMBLE_TRACE=self.path("trace.json"))
+        options = [word for rule in rules for word in ("--rules", rule)]
+        self.analyze(self.path("trace.json"), "-o", self.path("schedule.json"), "--quiet", *options)
+        return self.path("schedule.json")
+
+    def read_json(self, name):
+        with open(self.path(name), encoding="utf-8") as file:
+            return json.load(file)
+
+
+def main():
+    """Takes the build folder off the command line and runs the tests of the calling file."""
+    global BUILD
+    BUILD = Build(sys.argv.pop(1))
+    unittest.main(verbosity=1)

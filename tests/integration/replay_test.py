@@ -1,0 +1,141 @@
+"""Replay mode, in real processes: the result is the program's own, whatever the program does, or replay steps aside."""
+
+import json
+import os
+import unittest
+
+import harness
+from harness import ProgramTest
+
+
+class Replay(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.schedule = self.make_schedule(["chaos", 12, 0])
+
+    def replay(self, args, expect=0, **settings):
+        settings.setdefault("NIMBLE_SCHEDULE", self.schedule)
+        done = self.run_program(args, mode="replay", expect=expect, NIMBLE_STATS=self.path("stats.json"), **settings)
+        return done, self.read_json("stats.json") if os.path.exists(self.path("stats.json")) else None
+
+    def test_a_regular_program_is_replayed_in_graphs(self):
+        plain = self.run_program(["chaos", 200, 0])
+        done, stats = self.replay(["chaos", 200, 0])
+        self.assertEqual(plain.stdout, done.stdout)
+        # One step binds; every other one goes as graphs.
+        self.assertEqual(stats["steps_replayed"], 199, stats)
+        self.assertEqual(stats["divergences"], 0, stats)
+        self.assertEqual(stats["graph_launches"] % 199, 0, stats)
+        self.assertEqual(done.stderr, "")
+
+    def test_every_order_that_the_schedule_allows_gives_the_same_result(self):
+        plain = self.run_program(["chaos", 60, 0])
+        for seed in range(1, 41):
+            done, stats = self.replay(["chaos", 60, 0], SIMCUDA_SEED=seed)
+            self.assertEqual(plain.stdout, done.stdout, f"seed {seed}")
+            self.assertEqual(stats["steps_replayed"], 59)
+
+    def test_a_program_in_disorder_computes_the_same(self):
+        replayed, diverged, flushed, reasons = 0, 0, 0, set()
+        for seed in range(1, 61):
+            plain = self.run_program(["chaos", 80, seed])
+            done, stats = self.replay(["chaos", 80, seed], SIMCUDA_SEED=seed)
+            self.assertEqual(plain.stdout, done.stdout, f"seed {seed}: {stats}")
+            self.assertEqual(stats["stood_aside"], "", f"seed {seed}")
+            replayed += stats["steps_replayed"]
+            diverged += stats["divergences"]
+            flushed += stats["flushes"]
+            reasons |= set(stats["reasons"])
+        # The test would show nothing if replay had stood aside, or the program had been regular.
+        self.assertGreater(replayed, 60 * 80 * 0.4)
+        self.assertGreater(diverged, 300)
+        self.assertGreater(flushed, 100)
+        self.assertGreaterEqual(len(reasons), 5, reasons)
+
+    def test_the_watchdog_submits_what_is_held_too_long(self):
+        plain = self.run_program(["chaos", 120, 4])
+        done, stats = self.replay(["chaos", 120, 4], NIMBLE_HOLD_US="1000")
+        self.assertEqual(plain.stdout, done.stdout)
+        self.assertGreater(stats["watchdog_flushes"], 0, stats)
+
+    def test_a_missing_schedule_leaves_the_program_alone(self):
+        plain = self.run_program(["chaos", 10, 0])
+        done, stats = self.replay(["chaos", 10, 0], NIMBLE_SCHEDULE="/nowhere/schedule.json")
+        self.assertEqual(plain.stdout, done.stdout)
+        self.assertIn("/nowhere/schedule.json", done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+
+    def test_broken_schedules_leave_the_program_alone(self):
+        plain = self.run_program(["chaos", 10, 0])
+        text = open(self.schedule, encoding="utf-8").read()
+        whole = json.loads(text)
+        wrong_version = dict(whole, nimble_schedule=99)
+        dangling = json.loads(text)
+        dangling["segments"][0]["order"][0] = 10**9
+        cycle = json.loads(text)
+        cycle["segments"][0]["edges"][0].reverse()
+        cases = {
+            "truncated": (text[: len(text) // 2], "not JSON"),
+            "empty": ("", "empty"),
+            "binary": ("\x7fELF\x02\x01\x01" + "\x01" * 50, "not JSON"),
+            "wrong version": (json.dumps(wrong_version), "nimble_schedule"),
+            "dangling": (json.dumps(dangling), "segments[0].order[0]"),
+            "cycle": (json.dumps(cycle), "segments[0].edges[0]"),
+        }
+        for name, (content, field) in cases.items():
+            with self.subTest(name):
+                with open(self.path("broken.json"), "w", encoding="utf-8") as file:
+                    file.write(content)
+                done, _ = self.replay(["chaos", 10, 0], NIMBLE_SCHEDULE=self.path("broken.json"))
+                self.assertEqual(plain.stdout, done.stdout)
+                self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+                self.assertIn("broken.json", done.stderr)
+                self.assertIn(field, done.stderr)
+
+    def test_another_programs_schedule_does_no_harm(self):
+        plain = self.run_program(["ways_in", "linked"])
+        done, _ = self.replay(["ways_in", "linked"])
+        self.assertEqual(plain.stdout, done.stdout)
+
+    def test_driver_errors_reach_the_program(self):
+        # The driver refuses graphs: the program goes on without them.
+        plain = self.run_program(["chaos", 30, 0])
+        for call in ("cuGraphInstantiateWithFlags", "cuGraphAddKernelNode_v2", "cuGraphLaunch", "cuMemAlloc_v2:5"):
+            with self.subTest(call):
+                inject = call if ":" in call else call + ":1"
+                done, stats = self.replay(["chaos", 30, 0], SIMCUDA_INJECT=inject + ":2")
+                self.assertEqual(plain.stdout, done.stdout)
+                self.assertNotEqual(stats["stood_aside"], "")
+                self.assertEqual(stats["steps_replayed"], 0)
+
+
+class BrokenOnPurpose(ProgramTest):
+    """The tests above can fail: without one dependency, some order gives another result."""
+
+    def test_a_schedule_without_one_dependency_is_seen(self):
+        path = self.make_schedule(["chaos", 12, 0])
+        plain = self.run_program(["chaos", 60, 0])
+        schedule = self.read_json("schedule.json")
+        segment = max(range(len(schedule["segments"])), key=lambda i: len(schedule["segments"][i]["edges"]))
+        kinds = [op["kind"] for op in schedule["ops"]]
+        seen = 0
+        edges = schedule["segments"][segment]["edges"]
+        for removed in range(len(edges)):
+            if "event_record" in (kinds[edges[removed][0]], kinds[edges[removed][1]]):
+                continue  # an event's order shows in no memory
+            broken = json.loads(json.dumps(schedule))
+            del broken["segments"][segment]["edges"][removed]
+            with open(self.path("broken.json"), "w", encoding="utf-8") as file:
+                json.dump(broken, file)
+            for seed in range(1, 31):
+                done = self.run_program(["chaos", 60, 0], mode="replay", NIMBLE_SCHEDULE=self.path("broken.json"), SIMCUDA_SEED=seed)
+                if done.stdout != plain.stdout:
+                    seen += 1
+                    break
+            else:
+                self.fail(f"without {edges[removed]} ({kinds[edges[removed][0]]} -> {kinds[edges[removed][1]]}) nothing changed")
+        self.assertGreater(seen, 3)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,103 @@
+// A driver that does nothing but keep a list of what was submitted to it, for tests of the state machine. What the
+// submitted work computes is tested on simcuda, with real processes (tests/integration).
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "nimble/call.h"
+#include "replayer/driver_api.h"
+
+namespace nimble {
+
+class FakeDriver final : public CallContext {
+ public:
+  FakeDriver() {
+    instance_ = this;
+    kernel_.name = "k";
+    kernel_.params = {{0, 8}, {8, 4}};
+    kernel_.param_bytes = 12;
+    other_.id = 1;
+    other_.name = "other";
+    other_.params = kernel_.params;
+    other_.param_bytes = 12;
+  }
+  ~FakeDriver() override { instance_ = nullptr; }
+
+  const FunctionInfo& function(CUfunction handle) override { return handle == kKernel ? kernel_ : other_; }
+  StreamKind stream_kind(const StreamRef& stream) override {
+    return stream.is_legacy()           ? StreamKind::legacy
+           : stream.handle == kBlocking ? StreamKind::blocking
+                                        : StreamKind::non_blocking;
+  }
+  void* driver_symbol(const char*) override { return nullptr; }  // tests fill DriverApi by api()
+
+  // The functions that matter, by their real types.
+  DriverApi api();
+
+  static inline const CUfunction kKernel = reinterpret_cast<CUfunction>(0x10);
+  static inline const CUstream kStream = reinterpret_cast<CUstream>(0x1000),
+                               kOther = reinterpret_cast<CUstream>(0x2000),
+                               kBlocking = reinterpret_cast<CUstream>(0x3000);
+  static constexpr std::uint64_t kArena = 0x700000;
+
+  std::vector<std::string> log;            // what was submitted, in order
+  std::map<std::string, CUresult> refuse;  // by log entry's first word: what to answer instead
+
+ private:
+  static CUresult done(const std::string& what) {
+    instance_->log.push_back(what);
+    const auto found = instance_->refuse.find(what.substr(0, what.find(' ')));
+    if (found == instance_->refuse.end()) return CUDA_SUCCESS;
+    instance_->log.pop_back();
+    return found->second;
+  }
+  static inline FakeDriver* instance_ = nullptr;
+  FunctionInfo kernel_, other_;
+};
+
+inline DriverApi FakeDriver::api() {
+  DriverApi api;
+  api.cuCtxGetCurrent_ = [](CUcontext* out) { return *out = reinterpret_cast<CUcontext>(0x8), CUDA_SUCCESS; };
+  api.cuMemAlloc_ = [](CUdeviceptr* out, std::size_t) { return *out = kArena, done("alloc"); };
+  api.cuStreamSynchronize_ = [](CUstream) { return done("synchronize"); };
+  api.cuEventCreate_ = [](CUevent* out, unsigned) { return *out = reinterpret_cast<CUevent>(0x9), CUDA_SUCCESS; };
+  api.cuEventDestroy_ = [](CUevent) { return CUDA_SUCCESS; };
+  api.cuEventRecord_ = [](CUevent, CUstream) { return done("record"); };
+  api.cuStreamWaitEvent_ = [](CUstream, CUevent, unsigned) { return done("wait"); };
+  api.cuLaunchKernel_ = [](CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
+                           void** params, void**) {
+    return done("launch " + std::to_string(*static_cast<std::uint32_t*>(params[1])));
+  };
+  api.cuMemsetD32Async_ = [](CUdeviceptr, unsigned value, std::size_t, CUstream) {
+    return done("set " + std::to_string(value));
+  };
+  api.cuGraphCreate_ = [](CUgraph* out, unsigned) { return *out = reinterpret_cast<CUgraph>(0x20), CUDA_SUCCESS; };
+  api.cuGraphDestroy_ = [](CUgraph) { return CUDA_SUCCESS; };
+  api.cuGraphAddKernelNode_ = [](CUgraphNode* out, CUgraph, const CUgraphNode*, std::size_t,
+                                 const CUDA_KERNEL_NODE_PARAMS*) {
+    return *out = reinterpret_cast<CUgraphNode>(0x30), done("node");
+  };
+  api.cuGraphAddMemsetNode_ = [](CUgraphNode* out, CUgraph, const CUgraphNode*, std::size_t,
+                                 const CUDA_MEMSET_NODE_PARAMS*,
+                                 CUcontext) { return *out = reinterpret_cast<CUgraphNode>(0x31), done("node"); };
+  api.cuGraphAddEventRecordNode_ = [](CUgraphNode* out, CUgraph, const CUgraphNode*, std::size_t, CUevent) {
+    return *out = reinterpret_cast<CUgraphNode>(0x32), done("node");
+  };
+  api.cuGraphInstantiateWithFlags_ = [](CUgraphExec* out, CUgraph, unsigned long long) {
+    return *out = reinterpret_cast<CUgraphExec>(0x40), done("instantiate");
+  };
+  api.cuGraphExecDestroy_ = [](CUgraphExec) { return CUDA_SUCCESS; };
+  api.cuGraphExecKernelNodeSetParams_ = [](CUgraphExec, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS* node) {
+    return done("patch " + std::to_string(*static_cast<std::uint32_t*>(node->kernelParams[1])));
+  };
+  api.cuGraphExecMemsetNodeSetParams_ = [](CUgraphExec, CUgraphNode, const CUDA_MEMSET_NODE_PARAMS* node, CUcontext) {
+    return done("patch " + std::to_string(node->value));
+  };
+  api.cuGraphExecEventRecordNodeSetEvent_ = [](CUgraphExec, CUgraphNode, CUevent) { return done("patch event"); };
+  api.cuGraphLaunch_ = [](CUgraphExec, CUstream) { return done("graph"); };
+  return api;
+}
+
+}  // namespace nimble

@@ -1,0 +1,480 @@
+#include "replayer/step_player.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/replayer/fake_driver.h"
+
+namespace nimble {
+namespace {
+
+using Log = std::vector<std::string>;
+
+// alloc T; set T; launch T; record; launch W | launch W, launch T; free T. Two segments, cut by a host function.
+Schedule schedule() {
+  Schedule s;
+  s.functions = {{"k", {{0, 8}, {8, 4}}}};
+  s.objects = {{MemoryKind::device, 64}, {MemoryKind::stream_ordered, 64, true, 0}};
+  s.arena_bytes = 256;
+  const auto op = [&](CallKind kind, Submit submit, std::uint32_t segment = kNone) -> ScheduleOp& {
+    ScheduleOp& added = s.ops.emplace_back();
+    added.kind = kind;
+    added.submit = submit;
+    added.segment = segment;
+    return added;
+  };
+  const auto launch = [&](std::uint32_t segment, std::uint32_t object) {
+    ScheduleOp& added = op(CallKind::launch, Submit::graph, segment);
+    added.function = 0;
+    added.grid = added.block = {1, 1, 1};
+    added.pointers = {{0, {object, 0, false}}};
+  };
+  ScheduleOp& alloc = op(CallKind::alloc_async, Submit::plan);
+  alloc.object = 1;
+  alloc.size = 64;
+  ScheduleOp& set = op(CallKind::set, Submit::graph, 0);
+  set.dst = {1, 0, false};
+  set.width = 64;
+  set.element = 4;
+  launch(0, 1);
+  op(CallKind::event_record, Submit::graph, 0);
+  launch(0, 0);
+  op(CallKind::host_function, Submit::direct);
+  launch(1, 0);
+  launch(1, 1);
+  ScheduleOp& free = op(CallKind::free_async, Submit::plan);
+  free.object = 1;
+  s.segments = {{1, 4, 1, 0, {{1, 2}, {2, 3}}, {1, 2, 3, 4}}, {6, 7, 1, 0, {{6, 7}}, {6, 7}}};
+  return s;
+}
+
+class StepPlayerTest : public testing::Test {
+ protected:
+  static constexpr std::uint64_t kWeights = 0x5000, kPool = 0x9000;
+
+  void SetUp() override { allocated(kWeights, 64, MemoryKind::device); }
+
+  Call call(CallKind kind, CUstream stream = FakeDriver::kStream) {
+    Call c;
+    c.kind = kind;
+    c.traced = true;
+    c.host = HostEffect::async;
+    c.has_stream = true;
+    c.stream = {stream, reinterpret_cast<std::uint64_t>(stream)};
+    return c;
+  }
+  // Makes the call; what passes to the driver is logged as "passed".
+  CUresult make(Call& c, CUresult driver_says = CUDA_SUCCESS) {
+    if (const auto answer = player_.before(c)) return *answer;
+    driver_.log.push_back("passed");
+    if (c.kind == CallKind::alloc_async) c.address = kPool;
+    player_.after(c, driver_says);
+    return driver_says;
+  }
+  void allocated(std::uint64_t base, std::uint64_t size, MemoryKind memory) {
+    Call c = call(CallKind::alloc);
+    c.address = base;
+    c.size = size;
+    c.memory = memory;
+    player_.after(c, CUDA_SUCCESS);
+  }
+  std::uint64_t alloc(std::uint64_t size = 64) {
+    Call c = call(CallKind::alloc_async);
+    c.memory = MemoryKind::stream_ordered;
+    c.size = size;
+    make(c);
+    return c.address;
+  }
+  CUresult set(std::uint64_t address, std::uint32_t value = 1, CUresult driver_says = CUDA_SUCCESS) {
+    Call c = call(CallKind::set);
+    c.dst.address = address;
+    c.width = 64;
+    c.element = 4;
+    c.value = value;
+    return make(c, driver_says);
+  }
+  CUresult launch(std::uint64_t pointer, std::uint32_t number, CUfunction function = FakeDriver::kKernel,
+                  CUstream stream = FakeDriver::kStream, std::uint32_t grid = 1) {
+    Call c = call(CallKind::launch, stream);
+    void* params[] = {&pointer, &number};
+    c.function = function;
+    c.grid = {grid, 1, 1};
+    c.block = {1, 1, 1};
+    c.kernel_params = params;
+    return make(c);
+  }
+  CUresult record(CUevent event = reinterpret_cast<CUevent>(0x50), CUstream stream = FakeDriver::kStream) {
+    Call c = call(CallKind::event_record, stream);
+    c.event = event;
+    return make(c);
+  }
+  void host_function() {
+    Call c = call(CallKind::host_function);
+    make(c);
+  }
+  void free(std::uint64_t address, CUstream stream = FakeDriver::kStream) {
+    Call c = call(CallKind::free_async, stream);
+    c.address = address;
+    make(c);
+  }
+  void observe(CallKind kind, CUevent event = nullptr, CUstream stream = FakeDriver::kStream) {
+    Call c = call(kind, stream);
+    c.host = HostEffect::observe;
+    c.event = event;
+    make(c);
+  }
+
+  void first_part(std::uint64_t t) {
+    set(t);
+    launch(t, 1);
+    record();
+    launch(kWeights, 2);
+  }
+  void step() {
+    const std::uint64_t t = alloc();
+    first_part(t);
+    host_function();
+    launch(kWeights, 3);
+    launch(t, 4);
+    free(t);
+  }
+  // Passes one step, so that the next is replayed.
+  void bind() {
+    step();
+    driver_.log.clear();
+  }
+  // The log without what binding does.
+  Log submitted() {
+    Log result;
+    for (const std::string& entry : driver_.log) {
+      if (entry != "node" && entry != "instantiate" && entry != "alloc") result.push_back(entry);
+    }
+    driver_.log.clear();
+    return result;
+  }
+
+  FakeDriver driver_;
+  DriverApi api_ = driver_.api();
+  Counters counters_;
+  StepPlayer player_{schedule(), driver_, api_, counters_};
+};
+
+TEST_F(StepPlayerTest, TheFirstStepPassesTheNextOnesAreGraphs) {
+  step();
+  EXPECT_EQ(driver_.log, Log(9, "passed"));
+  driver_.log.clear();
+  step();
+  EXPECT_EQ(submitted(), (Log{"graph", "passed", "graph"}));  // the host function passes between two graphs
+  step();
+  EXPECT_EQ(submitted(), (Log{"graph", "passed", "graph"}));
+  EXPECT_EQ(counters_.steps_replayed, 2u);
+  EXPECT_EQ(counters_.steps_passed_through, 1u);
+}
+
+TEST_F(StepPlayerTest, StepLocalMemoryComesFromThePlan) {
+  bind();
+  EXPECT_EQ(alloc(), FakeDriver::kArena);
+}
+
+TEST_F(StepPlayerTest, NothingIsSubmittedBeforeItsSegmentIsWhole) {
+  bind();
+  const std::uint64_t t = alloc();
+  set(t);
+  launch(t, 1);
+  record();
+  EXPECT_EQ(submitted(), Log{});
+  launch(kWeights, 2);
+  EXPECT_EQ(submitted(), Log{"graph"});
+}
+
+TEST_F(StepPlayerTest, ChangedParametersArePatched) {
+  bind();
+  const std::uint64_t t = alloc();
+  set(t, 77);
+  launch(t, 1);
+  record();
+  launch(kWeights, 99);
+  EXPECT_EQ(submitted(), (Log{"patch 77", "patch 99", "graph"}));
+}
+
+TEST_F(StepPlayerTest, ADivergenceSubmitsWhatIsHeldInProgramOrder) {
+  bind();
+  const std::uint64_t t = alloc();
+  set(t, 5);
+  launch(t, 6);
+  launch(t, 7);  // the schedule expects a record
+  EXPECT_EQ(submitted(), (Log{"set 5", "launch 6", "passed"}));
+  EXPECT_EQ(counters_.divergences.size(), 1u);
+}
+
+TEST_F(StepPlayerTest, AnotherKernelOrAnotherObjectIsADivergence) {
+  bind();
+  std::uint64_t t = alloc();
+  set(t, 5);
+  launch(t, 6, reinterpret_cast<CUfunction>(0x11));
+  EXPECT_EQ(submitted(), (Log{"set 5", "passed"}));
+  free(t);
+  t = alloc();
+  set(t, 5);
+  launch(kWeights, 6);
+  EXPECT_EQ(submitted(), (Log{"set 5", "passed"}));
+}
+
+TEST_F(StepPlayerTest, ReplayGoesOnAfterADivergence) {
+  bind();
+  const std::uint64_t t = alloc();
+  set(t);
+  launch(t, 7, reinterpret_cast<CUfunction>(0x11));
+  free(t);
+  submitted();
+  step();
+  EXPECT_EQ(submitted(), (Log{"graph", "passed", "graph"}));
+}
+
+TEST_F(StepPlayerTest, MemoryThatIsStillInUseIsNotServedTwice) {
+  bind();
+  const std::uint64_t kept = alloc();
+  first_part(kept);
+  host_function();
+  launch(kWeights, 3);
+  launch(kept, 4);
+  // No free; a new step begins.
+  EXPECT_EQ(alloc(), kPool);
+  free(kept);
+  EXPECT_EQ(alloc(), kept);
+}
+
+// Calls through which the program could see that work is held back, and calls that look like it but could not.
+TEST_F(StepPlayerTest, OnlyCallsThatCouldObserveFlush) {
+  const auto mine = reinterpret_cast<CUevent>(0x50), older = reinterpret_cast<CUevent>(0x51);
+  const auto flushes = [&](auto&& action) {
+    const std::uint64_t t = alloc();
+    set(t, 5);
+    launch(t, 6);
+    record(mine);
+    submitted();
+    action();
+    const Log log = submitted();
+    const bool flushed = std::find(log.begin(), log.end(), "set 5") != log.end();
+    launch(kWeights, 2);
+    host_function();
+    launch(kWeights, 3);
+    launch(t, 4);
+    free(t);
+    submitted();
+    return flushed;
+  };
+  bind();
+  EXPECT_FALSE(flushes([] {}));
+  EXPECT_TRUE(flushes([&] { observe(CallKind::stream_synchronize); }));
+  EXPECT_FALSE(flushes([&] { observe(CallKind::stream_synchronize, nullptr, FakeDriver::kOther); }));
+  EXPECT_TRUE(flushes([&] { observe(CallKind::event_synchronize, mine); }));
+  EXPECT_FALSE(flushes([&] { observe(CallKind::event_synchronize, older); }));
+  EXPECT_TRUE(flushes([&] { observe(CallKind::context_synchronize); }));
+  EXPECT_TRUE(flushes([&] {  // another stream waits for an event whose record is held
+    Call c = call(CallKind::event_wait, FakeDriver::kOther);
+    c.event = mine;
+    make(c);
+  }));
+  EXPECT_FALSE(flushes([&] {
+    Call c = call(CallKind::event_wait, FakeDriver::kOther);
+    c.event = older;
+    make(c);
+  }));
+  EXPECT_TRUE(flushes([&] { record(mine, FakeDriver::kOther); }));
+  EXPECT_FALSE(flushes([&] { launch(kWeights, 9, FakeDriver::kKernel, FakeDriver::kOther); }));
+  EXPECT_TRUE(flushes([&] {  // a synchronous copy, on whatever stream
+    Call c = call(CallKind::copy, FakeDriver::kOther);
+    c.host = HostEffect::observe;
+    make(c);
+  }));
+  EXPECT_TRUE(flushes([&] {  // the event is destroyed while its record is held
+    Call c;
+    c.ends = Ends::event;
+    c.event = mine;
+    make(c);
+  }));
+  EXPECT_FALSE(flushes([&] {
+    Call c = call(CallKind::alloc);
+    c.host = HostEffect::neutral;
+    make(c);
+  }));
+}
+
+TEST_F(StepPlayerTest, AfterAFlushTheRestOfTheSegmentPassesAndTheNextOneIsAGraph) {
+  bind();
+  const std::uint64_t t = alloc();
+  set(t, 5);
+  observe(CallKind::stream_synchronize);
+  EXPECT_EQ(submitted(), (Log{"set 5", "passed"}));
+  launch(t, 1);
+  record();
+  launch(kWeights, 2);
+  EXPECT_EQ(submitted(), Log(3, "passed"));
+  host_function();
+  launch(kWeights, 3);
+  launch(t, 4);
+  EXPECT_EQ(submitted(), (Log{"passed", "graph"}));
+  free(t);
+  EXPECT_EQ(counters_.steps_replayed, 0u);
+  EXPECT_EQ(counters_.steps_passed_through, 2u);
+}
+
+TEST_F(StepPlayerTest, LaunchShapesMayChange) {
+  bind();
+  const std::uint64_t t = alloc();
+  set(t);
+  launch(t, 1, FakeDriver::kKernel, FakeDriver::kStream, 5);
+  record();
+  launch(kWeights, 2);
+  EXPECT_EQ(submitted(), (Log{"patch 1", "graph"}));
+  host_function();
+  launch(kWeights, 3, FakeDriver::kKernel, FakeDriver::kStream, 0);  // an empty grid fits into no graph
+  EXPECT_EQ(submitted(), (Log{"passed", "passed"}));
+}
+
+TEST_F(StepPlayerTest, MovedBuffersAreFollowed) {
+  bind();
+  step();
+  submitted();
+  Call release = call(CallKind::free);
+  release.address = kWeights;
+  make(release);
+  allocated(0x6000, 64, MemoryKind::device);
+  const std::uint64_t t = alloc();
+  set(t);
+  launch(t, 1);
+  record();
+  launch(0x6000, 2);
+  EXPECT_EQ(submitted(), (Log{"passed", "patch 2", "graph"}));  // the free, then the graph
+  host_function();
+  launch(kWeights, 3);  // not alive any more
+  EXPECT_EQ(submitted(), (Log{"passed", "passed"}));
+}
+
+TEST_F(StepPlayerTest, AScalarThatBecomesAPointerIsADivergence) {
+  Schedule s = schedule();
+  s.functions[0].params = {{0, 8}, {8, 8}};
+  // The word at byte 8 was no pointer when it was recorded.
+  struct Context final : CallContext {
+    FunctionInfo info;
+    const FunctionInfo& function(CUfunction) override { return info; }
+    StreamKind stream_kind(const StreamRef&) override { return StreamKind::non_blocking; }
+    void* driver_symbol(const char*) override { return nullptr; }
+  } context;
+  context.info.name = "k";
+  context.info.params = s.functions[0].params;
+  MemoryMap memory;
+  memory.add({kWeights, 64, MemoryKind::device});
+  ObjectMap objects(s, memory);
+  LiveStep live(s, context, memory, objects);
+  const auto match = [&](std::uint64_t scalar) {
+    std::uint64_t pointer = kWeights;
+    void* params[] = {&pointer, &scalar};
+    Call c = call(CallKind::launch);
+    c.function = FakeDriver::kKernel;
+    c.grid = c.block = {1, 1, 1};
+    c.kernel_params = params;
+    return live.match(4, c);
+  };
+  EXPECT_EQ(match(1), nullptr);
+  EXPECT_EQ(match(kWeights - 1), nullptr);
+  EXPECT_NE(match(kWeights + 8), nullptr);
+}
+
+TEST_F(StepPlayerTest, ErrorsOfTheDriverStandReplayAsideAndLoseNothing) {
+  bind();
+  step();
+  submitted();
+  driver_.refuse["graph"] = CUDA_ERROR_OUT_OF_MEMORY;
+  const std::uint64_t t = alloc();
+  first_part(t);
+  EXPECT_EQ(submitted(), (Log{"set 1", "launch 1", "record", "launch 2"}));
+  EXPECT_NE(player_.stood_aside(), "");
+  // Memory that was served is still looked after.
+  Call release = call(CallKind::free_async);
+  release.address = t;
+  EXPECT_EQ(player_.before_aside(release), CUDA_SUCCESS);
+  EXPECT_EQ(player_.before_aside(release), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(StepPlayerTest, ARefusedOpReachesTheProgram) {
+  bind();
+  const std::uint64_t t = alloc();
+  set(t);
+  driver_.refuse["set"] = CUDA_ERROR_ILLEGAL_ADDRESS;
+  Call c = call(CallKind::stream_synchronize);
+  c.host = HostEffect::observe;
+  EXPECT_EQ(make(c), CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_NE(player_.stood_aside(), "");
+}
+
+TEST_F(StepPlayerTest, NoGraphsNoReplay) {
+  bind();
+  driver_.refuse["instantiate"] = CUDA_ERROR_OUT_OF_MEMORY;
+  EXPECT_EQ(alloc(), kPool);
+  EXPECT_NE(player_.stood_aside(), "");
+}
+
+TEST_F(StepPlayerTest, CapturesAreLeftAlone) {
+  bind();
+  Call begin = call(CallKind::capture_begin);
+  begin.host = HostEffect::observe;
+  make(begin);
+  step();
+  EXPECT_EQ(submitted(), Log(10, "passed"));
+  Call end = call(CallKind::capture_end);
+  make(end);
+  submitted();
+  step();
+  EXPECT_EQ(submitted(), (Log{"graph", "passed", "graph"}));
+}
+
+TEST_F(StepPlayerTest, UnloadedCodeIsBoundAnew) {
+  bind();
+  step();
+  Call unload;
+  unload.host = HostEffect::observe;
+  unload.ends = Ends::code;
+  make(unload);
+  submitted();
+  step();
+  EXPECT_EQ(submitted(), Log(9, "passed"));
+  step();
+  EXPECT_EQ(submitted(), (Log{"graph", "passed", "graph"}));
+}
+
+TEST_F(StepPlayerTest, OtherStreamsDoNotDisturbTheStep) {
+  bind();
+  const std::uint64_t t = alloc();
+  set(t);
+  launch(kWeights, 50, FakeDriver::kKernel, FakeDriver::kOther);
+  launch(t, 1);
+  record();
+  launch(kWeights, 2);
+  EXPECT_EQ(submitted(), (Log{"passed", "graph"}));
+}
+
+TEST_F(StepPlayerTest, MemoryFreedOnAnotherStreamIsOrderedBeforeItsNextUse) {
+  bind();
+  const std::uint64_t t = alloc();
+  first_part(t);
+  submitted();
+  free(t, FakeDriver::kOther);
+  EXPECT_EQ(submitted(), (Log{"record", "wait"}));
+}
+
+TEST_F(StepPlayerTest, AddressRangesAreTheProgramsAllocations) {
+  bind();
+  const std::uint64_t t = alloc();
+  Call c;
+  c.address_range = true;
+  c.address = t + 10;
+  EXPECT_EQ(player_.before(c), CUDA_SUCCESS);
+  EXPECT_EQ(c.address, t);
+  EXPECT_EQ(c.size, 64u);
+  c.address = kWeights;
+  EXPECT_FALSE(player_.before(c).has_value());
+}
+
+}  // namespace
+}  // namespace nimble

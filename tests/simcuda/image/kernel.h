@@ -48,7 +48,7 @@
 #define __device__ __attribute__((visibility("default")))
 #define __constant__ __attribute__((visibility("default")))
 #define __host__
-#define __managed__
+#define __managed__ __attribute__((visibility("default"), section("simcuda_managed")))
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)

@@ -1,0 +1,34 @@
+// Addresses of the simulated device: one reserved range of the process's own memory, carved into allocations. Addresses
+// of device memory are thereby told from any other at a glance. Guarded by the driver's mutex.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <utility>
+
+namespace simcuda {
+
+class Region {
+ public:
+  static constexpr std::uint64_t kAlignment = 512;  // of every allocation, as on real devices
+  static constexpr std::uint64_t kGap = 512;        // never allocated, so that running off an end is noticed
+
+  // 0 where there is no such range. The memory is readable and writable unless `reserve_only`.
+  std::uint64_t take(std::uint64_t bytes, std::uint64_t alignment = kAlignment, bool reserve_only = false);
+  void give_back(std::uint64_t address, std::uint64_t bytes);
+
+  bool contains(std::uint64_t address) const { return address - begin_ < size_; }
+
+ private:
+  bool open();
+  bool make_usable(std::uint64_t end);
+
+  std::uint64_t begin_ = 0, size_ = 0;
+  std::uint64_t usable_end_ = 0;                               // up to here pages may be touched
+  std::map<std::uint64_t, std::uint64_t> free_;                // begin -> bytes
+  std::set<std::pair<std::uint64_t, std::uint64_t>> by_size_;  // (bytes, begin)
+};
+
+}  // namespace simcuda

@@ -1,0 +1,217 @@
+// Memory in two parts: ranges of addresses, and physical memory to be mapped there. Physical memory is an anonymous
+// file, so that mapping it twice shows the same bytes twice.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <map>
+#include <memory>
+
+#include "tests/simcuda/copy.h"
+#include "tests/simcuda/entry.h"
+
+using namespace simcuda;
+
+namespace {
+
+constexpr std::uint64_t kGranularity = 2 << 20;
+
+struct Physical {
+  int file = -1;
+  std::uint64_t bytes = 0;
+  CUmemAllocationProp prop{};
+  ~Physical() {
+    if (file >= 0) close(file);
+  }
+};
+
+// Under the driver's mutex. Never destroyed, as the driver is not.
+struct Mappings {
+  std::map<CUmemGenericAllocationHandle, std::shared_ptr<Physical>> handles;
+  CUmemGenericAllocationHandle next = 1;
+  std::map<CUdeviceptr, std::size_t> reserved;
+  struct Mapped {
+    std::size_t bytes;
+    std::shared_ptr<Physical> physical;
+    CUmemGenericAllocationHandle handle;
+    unsigned access;
+  };
+  std::map<CUdeviceptr, Mapped> mapped;
+};
+
+Mappings& mappings() {
+  static Mappings& state = *new Mappings();
+  return state;
+}
+
+// The reservation that holds this range.
+bool is_reserved(CUdeviceptr pointer, std::size_t bytes) {
+  auto after = mappings().reserved.upper_bound(pointer);
+  if (after == mappings().reserved.begin()) return false;
+  --after;
+  return pointer + bytes <= after->first + after->second;
+}
+
+void* at(CUdeviceptr pointer) { return reinterpret_cast<void*>(pointer); }
+
+bool is_on_device(const CUmemAllocationProp* prop) {
+  return prop != nullptr && prop->type == CU_MEM_ALLOCATION_TYPE_PINNED &&
+         prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE && prop->location.id == 0;
+}
+
+}  // namespace
+
+SIM_CALL(cuMemGetAllocationGranularity, kInit,
+         (size_t * granularity, const CUmemAllocationProp* prop, CUmemAllocationGranularity_flags option),
+         (granularity, prop, option)) {
+  if (granularity == nullptr || !is_on_device(prop)) return CUDA_ERROR_INVALID_VALUE;
+  *granularity = kGranularity;
+  return CUDA_SUCCESS;
+}
+
+SIM_CALL(cuMemAddressReserve, kInit,
+         (CUdeviceptr * pointer, size_t bytes, size_t alignment, CUdeviceptr wanted, unsigned long long flags),
+         (pointer, bytes, alignment, wanted, flags)) {
+  if (pointer == nullptr || bytes == 0 || bytes % kGranularity != 0 || flags != 0 ||
+      (alignment & (alignment - 1)) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  // The wanted address is a hint.
+  const std::uint64_t address =
+      call.driver.memory.region().take(bytes, std::max<std::uint64_t>(alignment, kGranularity), true);
+  if (address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  mprotect(at(address), bytes, PROT_NONE);
+  mappings().reserved[address] = bytes;
+  *pointer = address;
+  return CUDA_SUCCESS;
+}
+
+SIM_CALL(cuMemAddressFree, kInit, (CUdeviceptr pointer, size_t bytes), (pointer, bytes)) {
+  const auto found = mappings().reserved.find(pointer);
+  if (found == mappings().reserved.end() || found->second != bytes) return CUDA_ERROR_INVALID_VALUE;
+  const auto inside = mappings().mapped.lower_bound(pointer);
+  if (inside != mappings().mapped.end() && inside->first < pointer + bytes) return CUDA_ERROR_INVALID_VALUE;
+  // Back to plain memory of the region.
+  mmap(at(pointer), bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  call.driver.memory.region().give_back(pointer, bytes);
+  mappings().reserved.erase(found);
+  return CUDA_SUCCESS;
+}
+
+SIM_CALL(cuMemCreate, kInit,
+         (CUmemGenericAllocationHandle * handle, size_t bytes, const CUmemAllocationProp* prop,
+          unsigned long long flags),
+         (handle, bytes, prop, flags)) {
+  if (handle == nullptr || bytes == 0 || bytes % kGranularity != 0 || flags != 0 || !is_on_device(prop)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) return not_supported("memory that can be exported");
+  if (bytes > Memory::kTotal) return CUDA_ERROR_OUT_OF_MEMORY;
+  auto physical = std::make_shared<Physical>();
+  physical->bytes = bytes;
+  physical->prop = *prop;
+  physical->file = memfd_create("simcuda memory", MFD_CLOEXEC);
+  if (physical->file < 0 || ftruncate(physical->file, static_cast<off_t>(bytes)) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  *handle = mappings().next++;
+  mappings().handles[*handle] = std::move(physical);
+  return CUDA_SUCCESS;
+}
+
+// What is mapped stays until it is unmapped.
+SIM_CALL(cuMemRelease, kInit, (CUmemGenericAllocationHandle handle), (handle)) {
+  return mappings().handles.erase(handle) != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+SIM_CALL(cuMemGetAllocationPropertiesFromHandle, kInit,
+         (CUmemAllocationProp * prop, CUmemGenericAllocationHandle handle), (prop, handle)) {
+  const auto found = mappings().handles.find(handle);
+  if (prop == nullptr || found == mappings().handles.end()) return CUDA_ERROR_INVALID_VALUE;
+  *prop = found->second->prop;
+  return CUDA_SUCCESS;
+}
+
+SIM_CALL(cuMemRetainAllocationHandle, kInit, (CUmemGenericAllocationHandle * handle, void* pointer),
+         (handle, pointer)) {
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUdeviceptr address = reinterpret_cast<CUdeviceptr>(pointer);
+  auto after = mappings().mapped.upper_bound(address);
+  if (after == mappings().mapped.begin()) return CUDA_ERROR_INVALID_VALUE;
+  --after;
+  if (address >= after->first + after->second.bytes) return CUDA_ERROR_INVALID_VALUE;
+  *handle = mappings().next++;
+  mappings().handles[*handle] = after->second.physical;
+  return CUDA_SUCCESS;
+}
+
+SIM_CALL(cuMemMap, kInit,
+         (CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+          unsigned long long flags),
+         (pointer, bytes, offset, handle, flags)) {
+  const auto found = mappings().handles.find(handle);
+  if (found == mappings().handles.end() || flags != 0 || bytes == 0 || offset != 0 || bytes > found->second->bytes ||
+      bytes % kGranularity != 0 || pointer % kGranularity != 0 || !is_reserved(pointer, bytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const auto next = mappings().mapped.lower_bound(pointer);
+  if (next != mappings().mapped.end() && next->first < pointer + bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (next != mappings().mapped.begin() && std::prev(next)->first + std::prev(next)->second.bytes > pointer) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (mmap(at(pointer), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, found->second->file, 0) == MAP_FAILED) {
+    return CUDA_ERROR_MAP_FAILED;
+  }
+  mappings().mapped[pointer] = {bytes, found->second, handle, CU_MEM_ACCESS_FLAGS_PROT_NONE};
+  // Until access is given, the device may not touch it.
+  Block* block = call.driver.memory.adopt(BlockKind::kMapped, pointer, bytes, current_context());
+  block->live = false;
+  return CUDA_SUCCESS;
+}
+
+SIM_CALL(cuMemUnmap, kInit, (CUdeviceptr pointer, size_t bytes), (pointer, bytes)) {
+  auto& mapped = mappings().mapped;
+  const CUdeviceptr end = pointer + bytes;
+  auto first = mapped.find(pointer);
+  CUdeviceptr reached = pointer;
+  for (auto one = first; one != mapped.end() && one->first == reached && reached < end; ++one) {
+    reached = one->first + one->second.bytes;
+  }
+  if (first == mapped.end() || reached != end) return CUDA_ERROR_INVALID_VALUE;
+  call.driver.engine.finish_all();
+  while (first != mapped.end() && first->first < end) {
+    mmap(at(first->first), first->second.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+         0);
+    if (Block* block = call.driver.memory.find(first->first); block != nullptr) call.driver.memory.release(block);
+    first = mapped.erase(first);
+  }
+  return CUDA_SUCCESS;
+}
+
+SIM_CALL(cuMemSetAccess, kInit, (CUdeviceptr pointer, size_t bytes, const CUmemAccessDesc* access, size_t count),
+         (pointer, bytes, access, count)) {
+  if (access == nullptr || count != 1 || access->location.id != 0) return CUDA_ERROR_INVALID_VALUE;
+  const CUdeviceptr end = pointer + bytes;
+  auto first = mappings().mapped.find(pointer);
+  CUdeviceptr reached = pointer;
+  for (auto one = first; one != mappings().mapped.end() && one->first == reached && reached < end; ++one) {
+    reached = one->first + one->second.bytes;
+  }
+  if (first == mappings().mapped.end() || reached != end) return CUDA_ERROR_INVALID_VALUE;
+  const bool any = access->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  const bool write = access->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  mprotect(at(pointer), bytes, any ? PROT_READ | (write ? PROT_WRITE : 0) : PROT_NONE);
+  for (auto one = first; one != mappings().mapped.end() && one->first < end; ++one) {
+    one->second.access = access->flags;
+    if (Block* block = call.driver.memory.find(one->first); block != nullptr) block->live = any;
+  }
+  return CUDA_SUCCESS;
+}
+
+SIM_CALL(cuMemGetAccess, kInit, (unsigned long long* flags, const CUmemLocation* location, CUdeviceptr pointer),
+         (flags, location, pointer)) {
+  if (flags == nullptr || location == nullptr || location->id != 0) return CUDA_ERROR_INVALID_VALUE;
+  auto after = mappings().mapped.upper_bound(pointer);
+  if (after == mappings().mapped.begin()) return CUDA_ERROR_INVALID_VALUE;
+  --after;
+  if (pointer >= after->first + after->second.bytes) return CUDA_ERROR_INVALID_VALUE;
+  *flags = after->second.access;
+  return CUDA_SUCCESS;
+}

@@ -23,7 +23,7 @@ constexpr int kCount = 256;
 constexpr std::size_t kBytes = kCount * sizeof(unsigned);
 constexpr int kSlots = 3;
 
-enum Disturbance : int {
+enum Disturbance : unsigned {
   kNone,
   kSynchronize,
   kLeaveOut,
@@ -108,8 +108,9 @@ class Chaos {
   }
 
   void step(int number) {
-    const auto pick = [&] { return static_cast<Disturbance>(random_() % (3 * kDisturbances)); };
-    const Disturbance what = seed_ == 0 ? kNone : pick();
+    // About every third step of a disturbed run is disturbed.
+    const auto drawn = static_cast<unsigned>(random_() % (3 * kDisturbances));
+    const Disturbance what = seed_ == 0 || drawn >= kDisturbances ? kNone : static_cast<Disturbance>(drawn);
     grid_ = what == kOtherShape ? 7 : kCount / 64;
     between_steps(what);
 

@@ -5,6 +5,7 @@
 #include "analyzer/access_exact.h"
 #include "analyzer/access_rules.h"
 #include "analyzer/access_signature.h"
+#include "analyzer/describe.h"
 #include "analyzer/reduce.h"
 
 namespace nimble::analyzer {
@@ -87,8 +88,8 @@ void decide(Analysis& analysis) {
   } else if (analysis.dependencies.race_count > 0) {
     analysis.status = kExitUnschedulable;
     analysis.why_no_schedule = "the program leaves ops unordered that touch the same memory (" +
-                               std::to_string(analysis.dependencies.race_count) +
-                               " pairs): they may be talking to each other, and no order can be given to them";
+                               races_text(analysis.dependencies) +
+                               "): they may be talking to each other, and no order can be given to them";
   } else if (analysis.order->streams() > 1) {
     analysis.status = kExitUnschedulable;
     analysis.why_no_schedule = "the step runs on " + std::to_string(analysis.order->streams()) +

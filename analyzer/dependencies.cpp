@@ -20,10 +20,15 @@ class Finder {
         barriers_(order_.streams()),
         accessing_(order_.streams()),
         collector_(order_.streams(), kNone),
+        record_on_(order_.streams(), kNone),
         last_barrier_(order_.streams(), kNone) {}
 
   Dependencies run() {
     for (std::uint32_t op = 0; op < input_.accesses.ops.size(); ++op) {
+      if (result_.race_count > kMaxRaceCount) {
+        result_.complete = false;
+        break;
+      }
       first_new_ = result_.all.size();
       switch (input_.accesses.ops[op].role) {
         case OpRole::accesses:
@@ -104,7 +109,10 @@ class Finder {
   void add_record(std::uint32_t op) {
     std::uint32_t s = order_.stream(op);
     gather(op, collector_[s], Evidence::exact);
-    collector_[s] = op;
+    // Events of one stream come true in order, and a barrier in between does not wait for the one before it.
+    if (record_on_[s] != kNone && record_on_[s] != collector_[s])
+      add(record_on_[s], op, kNone, DependencyKind::order, Evidence::exact);
+    collector_[s] = record_on_[s] = op;
     last_record_[input_.event[op]] = op;
   }
 
@@ -189,9 +197,9 @@ class Finder {
   std::vector<std::uint64_t> epoch_;      // per object: the value of now_ for which its history holds
   std::uint64_t now_ = 0;                 // counts barriers
   std::vector<std::uint32_t> successor_;  // per op: some op that depends on it, no record or wait
-  std::vector<std::vector<std::uint32_t>> barriers_, accessing_;  // per stream, in order
-  std::vector<std::uint32_t> collector_, last_barrier_;           // per stream: last barrier or record; last barrier
-  std::unordered_map<std::uint32_t, std::uint32_t> last_record_;  // by event
+  std::vector<std::vector<std::uint32_t>> barriers_, accessing_;     // per stream, in order
+  std::vector<std::uint32_t> collector_, record_on_, last_barrier_;  // per stream: last barrier or record; last of each
+  std::unordered_map<std::uint32_t, std::uint32_t> last_record_;     // by event
   std::vector<Conflict> conflicts_;
   std::size_t first_new_ = 0;
   Dependencies result_;

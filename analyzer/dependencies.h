@@ -49,9 +49,11 @@ struct Dependencies {
   std::vector<Dependency> all;  // ascending by `to`, then `from`, then `object`
   std::vector<Race> races;      // the first kMaxRaces
   std::uint64_t race_count = 0;
+  bool complete = true;  // false where there were more than kMaxRaceCount races: nothing was looked for behind
 };
 
 inline constexpr std::size_t kMaxRaces = 100;
+inline constexpr std::uint64_t kMaxRaceCount = 1'000'000;
 
 struct DependencyInput {
   const StepAccesses& accesses;

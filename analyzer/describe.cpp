@@ -44,6 +44,14 @@ std::string kernel_name(const TraceFunction& function) {
   return readable;
 }
 
+std::string races_text(const Dependencies& dependencies) {
+  return (dependencies.complete ? "" : "more than ") + plural(dependencies.race_count, "pair");
+}
+
+std::string plural(std::uint64_t n, const std::string& noun) {
+  return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
+}
+
 std::string bytes_text(std::uint64_t bytes) {
   const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   auto value = static_cast<double>(bytes);

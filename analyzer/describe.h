@@ -17,6 +17,12 @@ std::string describe_object(const Analysis& analysis, std::uint32_t object);
 // A function's readable name without its parameters.
 std::string kernel_name(const TraceFunction& function);
 
+// "1 pair", "more than 1000005 pairs".
+std::string races_text(const Dependencies& dependencies);
+
+// "1 op", "2 ops".
+std::string plural(std::uint64_t n, const std::string& noun);
+
 std::string bytes_text(std::uint64_t bytes);
 std::string us_text(double us);
 

@@ -23,10 +23,11 @@ enum ExitStatus : int {
 
 class InputError : public std::runtime_error {
  public:
-  // `line` counts from 1; 0 where the file has no lines worth naming. `field` may be empty.
+  // `line` counts from 1; 0 where the file has no lines worth naming. `field` may be empty. What a file holds may
+  // become part of `message`: it is cut to one line of sensible length.
   InputError(const std::string& file, std::uint64_t line, const std::string& field, const std::string& message)
       : std::runtime_error(file + ":" + (line != 0 ? std::to_string(line) + ":" : "") + " " +
-                           (field.empty() ? "" : field + ": ") + message),
+                           (field.empty() ? "" : field + ": ") + one_line(message)),
         file_(file),
         line_(line),
         field_(field) {}
@@ -36,6 +37,13 @@ class InputError : public std::runtime_error {
   const std::string& field() const { return field_; }
 
  private:
+  static std::string one_line(std::string text) {
+    if (text.size() > 300) text = text.substr(0, 297) + "...";
+    for (char& c : text)
+      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+    return text;
+  }
+
   std::string file_;
   std::uint64_t line_;
   std::string field_;

@@ -43,10 +43,6 @@ std::string listed(const Names& names, const Counts& counts, std::size_t n) {
   return text;
 }
 
-std::string plural(std::uint64_t n, const std::string& noun) {
-  return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
-}
-
 void trace_lines(Text& out, const Analysis& analysis) {
   const Trace& trace = analysis.file.trace;
   out.line("trace", "%s (%s, %s)", shortened(analysis.file.path, 120).c_str(),
@@ -132,7 +128,7 @@ void race_lines(Text& out, const Analysis& analysis) {
   if (analysis.dependencies.race_count == 0) return;
   out.blank();
   out.raw("Possible races: the program leaves these ops unordered, and they touch the same memory (" +
-          plural(analysis.dependencies.race_count, "pair") + "):");
+          races_text(analysis.dependencies) + "):");
   constexpr std::size_t kShown = 10;
   for (std::size_t i = 0; i < std::min(analysis.dependencies.races.size(), kShown); ++i) {
     const Race& race = analysis.dependencies.races[i];
@@ -145,19 +141,24 @@ void race_lines(Text& out, const Analysis& analysis) {
 
 void policy_lines(Text& out, const Analysis& analysis) {
   out.blank();
-  char line[200];
-  std::snprintf(line, sizeof line, "%-12s %8s %8s %16s %16s %10s", "policy", "streams", "syncs", "graphs on GPU",
-                "whole step", "speed-up");
-  out.raw(line);
-  std::snprintf(line, sizeof line, "%-12s %8s %8s %16s %16s %10s", "as recorded", "1", "0", "-",
-                us_text(analysis.program_us).c_str(), "1.00");
-  if (analysis.order->streams() == 1) out.raw(line);
-  for (const PolicyOutcome& outcome : analysis.policies) {
-    std::snprintf(line, sizeof line, "%-12s %8u %8llu %16s %16s %10.2f%s", std::string(outcome.policy).c_str(),
-                  outcome.lanes, Count{outcome.synchronizations}, us_text(outcome.device_us).c_str(),
-                  us_text(outcome.step_us).c_str(), outcome.step_us > 0 ? analysis.program_us / outcome.step_us : 1.0,
-                  outcome.policy == analysis.chosen ? "  <- chosen" : "");
+  auto row = [&](const std::string& policy, const std::string& streams, const std::string& syncs,
+                 const std::string& device, const std::string& step, const std::string& gain, const char* mark) {
+    char line[200];
+    std::snprintf(line, sizeof line, "%-12s %8s %8s %16s %16s %10s%s", policy.c_str(), streams.c_str(), syncs.c_str(),
+                  device.c_str(), step.c_str(), gain.c_str(), mark);
     out.raw(line);
+  };
+  // What the program's own submission costs is only modelled for one stream.
+  bool compared = analysis.order->streams() == 1;
+  row("policy", "streams", "syncs", "graphs on GPU", "whole step", compared ? "speed-up" : "", "");
+  if (compared) row("as recorded", "1", "0", "-", us_text(analysis.program_us), "1.00", "");
+  for (const PolicyOutcome& outcome : analysis.policies) {
+    char gain[32] = "";
+    if (compared && outcome.step_us > 0)
+      std::snprintf(gain, sizeof gain, "%.2f", analysis.program_us / outcome.step_us);
+    row(std::string(outcome.policy), std::to_string(outcome.lanes), std::to_string(outcome.synchronizations),
+        us_text(outcome.device_us), us_text(outcome.step_us), gain,
+        outcome.policy == analysis.chosen ? "  <- chosen" : "");
   }
   out.raw("Times are predicted by a simple model of the device, not measured.");
 }

@@ -20,10 +20,12 @@ const char* why_not_in_graph(const Trace& trace, const TraceCall& call, OpRole r
       return nullptr;
     case CallKind::copy:
       if (call.synchronous) return "copy that the host waits for";
+      if (call.width == 0) return "copy of nothing";
       if (role == OpRole::barrier) return "copy from or to memory that the trace does not know";
       return nullptr;
     case CallKind::set:
       if (call.synchronous) return "set that the host waits for";
+      if (call.width == 0) return "set of nothing";
       if (role == OpRole::barrier) return "set of memory that the trace does not know";
       return nullptr;
     case CallKind::event_record:

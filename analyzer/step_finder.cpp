@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kCandidates = 64;
 constexpr double kMinCoverage = 0.8;
 constexpr double kMinSignatures = 0.5;
-constexpr double kMinSameObjects = 0.9;
+constexpr double kMinSamePointers = 0.8;
 constexpr std::uint32_t kSampledOps = 4096;  // per run, for the share of pointers
 
 // The nearest earlier position with an equal key, for positions handed over in order.
@@ -117,21 +117,28 @@ double share_of_signatures(std::span<const std::uint64_t> signatures, const Cand
   return recurring.empty() ? 1.0 : static_cast<double>(inside.size()) / static_cast<double>(recurring.size());
 }
 
-double share_of_objects(const Candidate& candidate, const SequenceHints& hints) {
-  if (!hints.same_objects) return 1.0;
+double share_of_pointers(const Candidate& candidate, const SequenceHints& hints) {
+  if (!hints.same_pointers) return 1.0;
   double worst = 1.0;
   for (const Run& run : candidate.runs) {
     // From the middle: the first steps of a run still allocate what later ones reuse.
     std::uint32_t count = std::min({run.length - candidate.period, candidate.period, kSampledOps});
     std::uint32_t begin = run.begin + (run.length - candidate.period - count) / 2;
-    worst = std::min(worst, hints.same_objects(begin, count, candidate.period));
+    worst = std::min(worst, hints.same_pointers(begin, count, candidate.period));
   }
   return worst;
 }
 
 std::optional<Candidate> choose(std::span<const std::uint64_t> signatures, const SequenceHints& hints) {
   std::vector<Candidate> found;
-  for (std::uint32_t period : candidate_periods(signatures)) {
+  std::vector<std::uint32_t> periods = candidate_periods(signatures);
+  if (!hints.suggestions.empty()) {
+    std::vector<std::uint32_t> more = candidate_periods(hints.suggestions);
+    periods.insert(periods.end(), more.begin(), more.end());
+    std::sort(periods.begin(), periods.end());
+    periods.erase(std::unique(periods.begin(), periods.end()), periods.end());
+  }
+  for (std::uint32_t period : periods) {
     Candidate candidate = runs_of(signatures, period);
     if (!candidate.runs.empty()) found.push_back(std::move(candidate));
   }
@@ -148,7 +155,7 @@ std::optional<Candidate> choose(std::span<const std::uint64_t> signatures, const
   for (Candidate& candidate : found)
     if (static_cast<double>(candidate.covered) >= kMinCoverage * static_cast<double>(best) &&
         share_of_signatures(signatures, candidate, recurring) >= kMinSignatures &&
-        share_of_objects(candidate, hints) >= kMinSameObjects)
+        share_of_pointers(candidate, hints) >= kMinSamePointers)
       return std::move(candidate);
   for (Candidate& candidate : found)
     if (candidate.covered == best) return std::move(candidate);
@@ -174,6 +181,7 @@ std::uint32_t choose_rotation(const Candidate& candidate, const RollingHash& has
       ++interruptions[rotation];
     }
     last_end = (rotation + run.length) % period;
+    ++observed[rotation];  // where a run begins is as good a boundary as one that the host looks at
     if (!hints.observed_before.empty())
       for (std::uint32_t i = 1; i < run.length; ++i)
         if (hints.observed_before[run.begin + i]) ++observed[(rotation + i) % period];
@@ -198,16 +206,23 @@ std::optional<Repetition> find_repetition(std::span<const std::uint64_t> signatu
                                     [](const Run& a, const Run& b) { return a.length < b.length; });
   std::uint32_t word = reference.begin + choose_rotation(*candidate, hashes, hints, reference);
 
+  // From the chosen place to both sides, so that its alignment holds; an op that does not fit moves on by one.
   Repetition result{period, {}};
   std::uint64_t wanted = hashes.window(word, period);
-  for (std::size_t i = 0; i + period <= signatures.size();) {
-    if (hashes.window(i, period) == wanted &&
-        std::equal(signatures.begin() + i, signatures.begin() + i + period, signatures.begin() + word)) {
-      result.begins.push_back(static_cast<std::uint32_t>(i));
-      i += period;
-    } else {
-      ++i;
-    }
+  auto fits = [&](std::size_t at) {
+    return hashes.window(at, period) == wanted &&
+           std::equal(signatures.begin() + at, signatures.begin() + at + period, signatures.begin() + word);
+  };
+  for (std::size_t end = word; end >= period;) {
+    bool fit = fits(end - period);
+    if (fit) result.begins.push_back(static_cast<std::uint32_t>(end - period));
+    end -= fit ? period : 1;
+  }
+  std::reverse(result.begins.begin(), result.begins.end());
+  for (std::size_t at = word; at + period <= signatures.size();) {
+    bool fit = fits(at);
+    if (fit) result.begins.push_back(static_cast<std::uint32_t>(at));
+    at += fit ? period : 1;
   }
   return result;
 }
@@ -290,6 +305,30 @@ std::vector<std::uint8_t> observed_before(const Trace& trace, const std::vector<
   return result;
 }
 
+// Signatures with what the host observed, and with the addresses in objects that live for much of the trace.
+std::vector<std::uint64_t> suggestions(const Trace& trace, const ObjectTable& objects,
+                                       const std::vector<std::uint32_t>& ops,
+                                       const std::vector<std::uint64_t>& signatures,
+                                       const std::vector<std::uint8_t>& observed) {
+  std::uint64_t calls = trace.calls.size();
+  std::vector<std::uint64_t> result;
+  result.reserve(ops.size());
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    Hasher hash;
+    hash.add(signatures[i]);
+    hash.add(observed[i]);
+    for (const PointerWord& pointer : objects.pointers(ops[i])) {
+      const Object& object = objects.objects()[pointer.object];
+      std::uint64_t end = object.death == kNone ? calls : object.death;
+      if ((end - object.birth) * kMinRepeats < calls) continue;
+      hash.add(std::uint64_t{pointer.object} << 32 | pointer.at);
+      hash.add(pointer.offset);
+    }
+    result.push_back(hash.value());
+  }
+  return result;
+}
+
 std::uint64_t pattern_of(std::span<const std::uint32_t> calls, const ObjectTable& objects,
                          std::vector<std::uint64_t>& role, std::uint32_t occurrence) {
   // role[object] holds the occurrence that gave it in the upper half, and the role in the lower.
@@ -344,14 +383,15 @@ Step find_step(const Trace& trace, const ObjectTable& objects) {
 
   SequenceHints hints;
   hints.observed_before = observed_before(trace, step.ops);
-  hints.same_objects = [&](std::uint32_t first, std::uint32_t count, std::uint32_t period) {
+  hints.suggestions = suggestions(trace, objects, step.ops, signatures, hints.observed_before);
+  hints.same_pointers = [&](std::uint32_t first, std::uint32_t count, std::uint32_t period) {
     std::uint64_t lived = 0, same = 0;
     for (std::uint32_t i = first; i < first + count; ++i) {
       auto here = objects.pointers(step.ops[i]), there = objects.pointers(step.ops[i + period]);
       for (std::size_t k = 0; k < std::min(here.size(), there.size()); ++k) {
         if (objects.objects()[here[k].object].death <= step.ops[i + period]) continue;
         ++lived;
-        same += here[k].object == there[k].object;
+        same += here[k].object == there[k].object && here[k].offset == there[k].offset;
       }
     }
     return lived == 0 ? 1.0 : static_cast<double>(same) / static_cast<double>(lived);

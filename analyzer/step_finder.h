@@ -30,9 +30,12 @@ struct SequenceHints {
   // Per op: whether a call through which the host could notice progress stands between it and the op before. May be
   // empty.
   std::vector<std::uint8_t> observed_before;
+  // Per op: its signature together with what may differ from one repeat to the next, such as addresses. Repeats in this
+  // sequence suggest periods that the signatures alone would hide, as in a step of equal layers. May be empty.
+  std::vector<std::uint64_t> suggestions;
   // Of all pointers of ops in [first, first + count) to objects that live on to the op `period` later, the share that
-  // means the same object there. Tells the layers of a network from the steps of a program. May be empty: taken as 1.
-  std::function<double(std::uint32_t first, std::uint32_t count, std::uint32_t period)> same_objects;
+  // is the same there. Tells the layers of a network from the steps of a program. May be empty: taken as 1.
+  std::function<double(std::uint32_t first, std::uint32_t count, std::uint32_t period)> same_pointers;
 };
 
 struct Repetition {

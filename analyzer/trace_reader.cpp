@@ -268,11 +268,14 @@ class Decoder {
   void rows(TraceCall& call, const Fields& args) {
     call.width = args.number("width");
     call.height = args.number_or("height", 1, kMaxAddress);
+    if (call.height == 0) {  // legal, and copies nothing
+      call.height = 1;
+      call.width = 0;
+    }
   }
 
   TraceRegion region(const TraceCall& call, const Fields& args, const char* address, const char* pitch) {
     TraceRegion result{args.number(address), args.number_or(pitch, 0, kMaxAddress)};
-    if (call.height == 0) args.fail("height", "must not be 0");
     if (call.height > 1 && result.pitch < call.width) args.fail(pitch, "is smaller than width");
     unsigned __int128 end = static_cast<unsigned __int128>(call.height - 1) * result.pitch;
     if (end + call.width > kMaxAddress - result.address)

@@ -76,7 +76,8 @@ void why_independent(const Analysis& analysis, std::uint32_t first, std::uint32_
   for (std::uint32_t op : {first, second}) {
     OpRole role = analysis.accesses.ops[op].role;
     if (role == OpRole::none) {
-      out += "  op " + std::to_string(op) + " is answered from the memory plan: it orders nothing.\n";
+      out += "  op " + std::to_string(op) +
+             " is answered from the memory plan, where every object has an address of its own: it orders nothing.\n";
       return;
     }
     if (role == OpRole::record || role == OpRole::wait) {
@@ -91,9 +92,25 @@ void why_independent(const Analysis& analysis, std::uint32_t first, std::uint32_
       shared = true;
       out += "  both touch " + describe_object(analysis, a.object) + ": op " + std::to_string(first) + " " +
              access_text(a) + ", op " + std::to_string(second) + " " + access_text(b) +
-             (a.writes || b.writes ? "; the bytes do not meet\n" : "; neither writes\n");
+             (a.writes || b.writes ? "; the bytes do not meet" : "; neither writes") +
+             ", so they may run side by side.\n";
     }
-  if (!shared) out += "  they have no object in common.\n";
+  if (!shared) out += "  they have no object in common, so they may run side by side.\n";
+}
+
+// What the schedule makes of the pair.
+std::string schedule_text_of(const Analysis& analysis, std::uint32_t first, std::uint32_t second) {
+  std::uint32_t a = analysis.segments.segment[first], b = analysis.segments.segment[second];
+  if (analysis.segments.submit[first] == Submit::plan || analysis.segments.submit[second] == Submit::plan) return "";
+  if (a == kNone || a != b)
+    return "In the schedule they are not in one graph, so they are submitted one after the other.\n";
+  const auto& ops = analysis.segments.segments[a].ops;
+  auto lane = [&](std::uint32_t op) {
+    auto node = std::lower_bound(ops.begin(), ops.end(), op) - ops.begin();
+    return std::to_string(analysis.plans[a].assignment.lane[static_cast<std::size_t>(node)]);
+  };
+  return "In the schedule they are in segment " + std::to_string(a) + ", on lanes " + lane(first) + " and " +
+         lane(second) + " (policy " + analysis.chosen + ").\n";
 }
 
 bool is_race(const Analysis& analysis, std::uint32_t first, std::uint32_t second) {
@@ -124,22 +141,10 @@ std::string explain_order(const Analysis& analysis, std::uint32_t first, std::ui
   } else if (is_race(analysis, first, second)) {
     out += "Not ordered by the program, though they touch the same memory: a possible race.\n";
   } else {
-    out += "Not ordered: they may run side by side, because\n";
+    out += "Not ordered:\n";
     why_independent(analysis, first, second, out);
   }
-  std::uint32_t a = analysis.segments.segment[first], b = analysis.segments.segment[second];
-  if (a == kNone || a != b) {
-    out += "In the schedule they are not in one segment, so they are submitted one after the other.\n";
-  } else {
-    const auto& ops = analysis.segments.segments[a].ops;
-    auto lane = [&](std::uint32_t op) {
-      return analysis.plans[a]
-          .assignment.lane[static_cast<std::size_t>(std::lower_bound(ops.begin(), ops.end(), op) - ops.begin())];
-    };
-    out += "In the schedule they are in segment " + std::to_string(a) + ", on lanes " + std::to_string(lane(first)) +
-           " and " + std::to_string(lane(second)) + " (policy " + analysis.chosen + ").\n";
-  }
-  return out;
+  return out + schedule_text_of(analysis, first, second);
 }
 
 }  // namespace nimble::analyzer

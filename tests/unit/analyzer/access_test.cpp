@@ -1,0 +1,175 @@
+#include "analyzer/access.h"
+
+#include <gtest/gtest.h>
+
+#include "analyzer/access_exact.h"
+#include "analyzer/access_rules.h"
+#include "analyzer/access_signature.h"
+#include "tests/unit/analyzer/support.h"
+
+namespace nimble::analyzer {
+namespace {
+
+using test::hex;
+
+constexpr std::uint64_t kA = 0x100000, kB = 0x200000, kSize = 0x1000;
+
+// A trace with two objects and one launch; what the sources make of the launch.
+struct Asked {
+  StepAccesses accesses;
+  StepObjects objects;
+
+  const OpAccesses& op() const { return accesses.ops[0]; }
+  std::string why() const { return op().why == kNone ? "" : accesses.reasons[op().why]; }
+  // "0r 1rw": object and what is done with it.
+  std::string text() const {
+    std::string result;
+    for (const Access& access : accesses.of(0))
+      result += (result.empty() ? "" : " ") + std::to_string(access.object) + (access.reads ? "r" : "") +
+                (access.writes ? "w" : "");
+    return result;
+  }
+};
+
+Asked ask(const test::TraceText& text, const std::string& rules_text = "") {
+  TraceFile file = text.read();
+  ObjectTable table(file.trace);
+  std::vector<std::uint32_t> calls{static_cast<std::uint32_t>(file.trace.calls.size()) - 1};
+  Asked result;
+  result.objects = objects_of_step(file.trace, table, calls);
+  Rules rules;
+  if (!rules_text.empty()) {
+    test::TempFile rules_file("{\"nimble_rules\":1,\"rules\":[" + rules_text + "]}");
+    rules.read(rules_file.path());
+  }
+  std::vector<std::unique_ptr<AccessSource>> sources;
+  sources.push_back(std::make_unique<ExactAccess>());
+  sources.push_back(std::make_unique<RulesAccess>(file.trace, rules));
+  sources.push_back(std::make_unique<SignatureAccess>(file.trace));
+  result.accesses = infer_accesses(file.trace, table, result.objects, calls, sources);
+  return result;
+}
+
+test::TraceText begin(const std::string& name, const std::string& params, bool self_contained = true) {
+  test::TraceText text;
+  text.image(self_contained);
+  text.function(name, params);
+  text.stream();
+  text.alloc(kA, kSize);
+  text.alloc(kB, kSize);
+  return text;
+}
+
+Asked launch(const std::string& name, const std::string& params, const std::string& bytes,
+             const std::string& rules = "", bool self_contained = true, const std::string& more = "") {
+  auto text = begin(name, params, self_contained);
+  text.launch(0, bytes, 0, more);
+  return ask(text, rules);
+}
+
+constexpr const char* kTwo = "[[0,8],[8,8]]";
+
+TEST(SignatureAccess, ConstPointersAreReadOthersAreReadAndWritten) {
+  Asked asked = launch("_Z1fPfPKfi", "[[0,8],[8,8],[16,4]]", hex(kA) + hex(kB) + hex(7, 4));
+  EXPECT_EQ(asked.op().evidence, Evidence::declared);
+  EXPECT_EQ(asked.text(), "0rw 1r");
+  EXPECT_TRUE(asked.accesses.of(0)[0].whole);
+  EXPECT_EQ(asked.accesses.of(0)[0].region.end(), kSize);
+}
+
+TEST(SignatureAccess, TwoPointersIntoOneObjectAreOneAccess) {
+  EXPECT_EQ(launch("_Z1fPfPKf", kTwo, hex(kA + 64) + hex(kA)).text(), "0rw");
+}
+
+TEST(SignatureAccess, NullIsNoAccess) { EXPECT_EQ(launch("_Z1fPfPKf", kTwo, hex(0) + hex(kB)).text(), "0r"); }
+
+TEST(SignatureAccess, AScalarThatHitsAnObjectCountsAsAPointer) {
+  EXPECT_EQ(launch("_Z1fPKfl", kTwo, hex(kA) + hex(kB)).text(), "0r 1rw");
+}
+
+TEST(SignatureAccess, AStructIsReadAndWrittenWhereItPoints) {
+  Asked asked = launch("_Z1f4NodePKf", "[[0,16],[16,8]]", hex(kA) + hex(3) + hex(kB));
+  EXPECT_EQ(asked.text(), "0rw 1r");
+}
+
+TEST(SignatureAccess, DoesNotSpeakWhereItCannotKnow) {
+  auto why = [](const Asked& asked) {
+    EXPECT_EQ(asked.op().role, OpRole::barrier);
+    EXPECT_EQ(asked.op().evidence, Evidence::assumed);
+    return asked.why();
+  };
+  std::string both = hex(kA) + hex(kB);
+  EXPECT_EQ(why(launch("f", kTwo, both)), "its name tells no parameter types");
+  EXPECT_EQ(why(launch("_Z1fPfPKf", kTwo, both, "", false)), "its image is not self-contained");
+  EXPECT_EQ(why(launch("_Z1fPf", kTwo, both)), "its name tells 1 parameters, it takes 2");
+  EXPECT_EQ(why(launch("_Z1fPfi", kTwo, both)), "parameter 1 has 8 bytes, its type says 4");
+  EXPECT_NE(why(launch("_Z1fPvPKf", kTwo, both)).find("pointer to void"), std::string::npos);
+  EXPECT_NE(why(launch("_Z1fPPfPKf", kTwo, both)).find("pointer to pointers"), std::string::npos);
+  EXPECT_NE(why(launch("_Z1fPlPKf", kTwo, both)).find("8-byte integers"), std::string::npos);
+  EXPECT_NE(why(launch("_Z1fP4NodePKf", kTwo, both)).find("pointer to a class"), std::string::npos);
+  EXPECT_NE(why(launch("_Z1fRfPKf", kTwo, both)).find("reference"), std::string::npos);
+  EXPECT_NE(why(launch("_Z1fPfPKf", kTwo, hex(kA) + hex(0x300000))).find("no allocation"), std::string::npos);
+  EXPECT_NE(why(launch("_Z1fPfPKf", kTwo, hex(kA) + hex(kB + kSize))).find("no allocation"), std::string::npos);
+  EXPECT_NE(why(launch("_Z1f4Node", "[[0,16]]", hex(kA) + hex(0x7f0000300000))).find("class by value"),
+            std::string::npos);
+  EXPECT_EQ(why(launch("_Z1fPfPKf", "null", "")), "its parameter layout is unknown");
+  EXPECT_EQ(why(launch("_Z1fPfPKf", kTwo, "")), "its parameters were not recorded");
+  EXPECT_EQ(why(launch("_Z1fPfPKf", kTwo, both, "", true, ",\"coop\":true")), "it is a cooperative launch");
+  EXPECT_EQ(why(launch("_Z1fPfPKf", kTwo, both, "", true, ",\"attrs\":[6]")), "it was launched with attributes");
+}
+
+TEST(SignatureAccess, DoesNotSpeakInATraceWithHiddenWaysToMemory) {
+  auto text = begin("_Z1fPfPKf", kTwo);
+  text.call("hidden", "\"note\":\"a texture object\"");
+  text.launch(0, hex(kA) + hex(kB));
+  EXPECT_NE(ask(text).why().find("a texture object"), std::string::npos);
+}
+
+TEST(RulesAccess, IsStrongerThanTheSignature) {
+  std::string both = hex(kA) + hex(kB);
+  EXPECT_EQ(launch("_Z1fPfPKf", kTwo, both, R"({"kernel":"_Z1f.*","params":["in","out"]})").text(), "0r 1rw");
+  EXPECT_EQ(launch("_Z1fPfPKf", kTwo, both, R"({"kernel":"f\\(.*","params":["in","value"]})").text(), "0r");
+  EXPECT_EQ(launch("f", kTwo, both, R"({"kernel":"f","params":["inout","in"]})", false).text(), "0rw 1r");
+}
+
+TEST(RulesAccess, DoesNotSpeakForUnknownMemoryOrOddLaunches) {
+  std::string rule = R"({"kernel":"f","params":["in","out"]})";
+  Asked stray = launch("f", kTwo, hex(kA) + hex(0x900000), rule);
+  EXPECT_EQ(stray.op().role, OpRole::barrier);
+  EXPECT_NE(stray.why().find("rule \"f\": parameter 1 points into no allocation"), std::string::npos);
+  EXPECT_EQ(launch("f", kTwo, hex(kA) + hex(kB), rule, true, ",\"attrs\":[6]").op().role, OpRole::barrier);
+}
+
+TEST(RulesAccess, AValueIsNoPointer) {
+  Asked asked = launch("f", kTwo, hex(kA) + hex(kB), R"({"kernel":"f","params":["out","value"]})");
+  EXPECT_EQ(asked.accesses.no_pointers[0], (std::vector<std::uint32_t>{8}));
+}
+
+TEST(ExactAccess, CopiesAndSetsTouchTheirRegions) {
+  auto text = begin("f", "[]");
+  text.copy(kA + 16, kB + 32, 8, 0, ",\"height\":3,\"dpitch\":64,\"spitch\":8");
+  Asked asked = ask(text);
+  ASSERT_EQ(asked.text(), "0w 1r");
+  EXPECT_EQ(asked.accesses.of(0)[0].region, (Region{16, 8, 64, 3}));
+  EXPECT_EQ(asked.accesses.of(0)[1].region, (Region{32, 24, 0, 1})) << "rows without gaps are one range";
+  EXPECT_EQ(asked.op().evidence, Evidence::exact);
+  text.set(kB, 100);
+  EXPECT_EQ(ask(text).text(), "0w");
+}
+
+TEST(ExactAccess, UnknownMemoryOrdersEverything) {
+  auto text = begin("f", "[]");
+  text.copy(kA, 0x7fff00000000, 64);
+  EXPECT_EQ(ask(text).op().role, OpRole::barrier);
+  text.copy(0x7fff00000000, kA, 64);
+  EXPECT_EQ(ask(text).op().role, OpRole::barrier);
+  text.copy(kA + kSize - 8, kB, 64);
+  EXPECT_EQ(ask(text).op().role, OpRole::barrier);
+  for (const char* kind : {"host_function", "graph_launch", "opaque"}) {
+    text.call(kind, "\"stream\":0");
+    EXPECT_EQ(ask(text).op().role, OpRole::barrier) << kind;
+  }
+}
+
+}  // namespace
+}  // namespace nimble::analyzer

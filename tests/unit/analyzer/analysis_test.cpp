@@ -1,0 +1,136 @@
+#include "analyzer/analysis.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "analyzer/dot.h"
+#include "analyzer/report.h"
+#include "tests/unit/analyzer/support.h"
+
+namespace nimble::analyzer {
+namespace {
+
+using test::hex;
+
+// A diamond: one kernel, two that read its result, one that joins them.
+struct Diamond {
+  test::TraceText text;
+  explicit Diamond(bool self_contained = true, int second_stream = 0, bool with_events = false) {
+    text.image(self_contained);
+    text.function("_Z1fPfPKfS1_", "[[0,8],[8,8],[16,8]]");
+    text.stream();
+    text.stream();
+    for (std::uint64_t i = 1; i < 7; ++i) text.alloc(i << 16, 0x100);
+    for (int repeat = 0; repeat < 4; ++repeat) {
+      f(2, 1, 1);
+      if (with_events) {
+        text.record(0);
+        text.wait(0, second_stream);
+      }
+      f(3, 2, 1);
+      f(4, 2, 1, second_stream);
+      if (with_events) {
+        text.record(1, second_stream);
+        text.wait(1);
+      }
+      f(5, 3, 4);
+      text.synchronize();
+      text.synchronize(1);
+    }
+  }
+  void f(std::uint64_t out, std::uint64_t a, std::uint64_t b, int stream = 0) {
+    text.launch(0, hex(out << 16) + hex(a << 16) + hex(b << 16), stream);
+  }
+};
+
+TEST(Analysis, FindsADiamond) {
+  Analysis analysis = Diamond().text.analyze();
+  EXPECT_EQ(analysis.status, kExitOk);
+  EXPECT_EQ(analysis.step.period, 4u);
+  EXPECT_EQ(analysis.reduced.edges(), (std::vector<Dag::Edge>{{0, 1}, {0, 2}, {1, 3}, {2, 3}}));
+  EXPECT_EQ(analysis.critical.nodes, 3u);
+  EXPECT_EQ(analysis.concurrency.nodes, 2u);
+  ASSERT_EQ(analysis.plans.size(), 1u);
+  EXPECT_EQ(analysis.plans[0].assignment.lanes, 2u);
+  EXPECT_EQ(analysis.plans[0].synchronizations, 2u);
+  ASSERT_EQ(analysis.policies.size(), std::size(kPolicyNames));
+  EXPECT_EQ(analysis.policies[1].policy, "single");
+  EXPECT_EQ(analysis.policies[1].synchronizations, 0u);
+  EXPECT_LT(analysis.policies[0].step_us, analysis.policies[1].step_us);
+}
+
+TEST(Analysis, UnknownKernelsOrderEverything) {
+  Analysis analysis = Diamond(false).text.analyze();
+  EXPECT_EQ(analysis.reduced.edges(), (std::vector<Dag::Edge>{{0, 1}, {1, 2}, {2, 3}}));
+  EXPECT_EQ(analysis.concurrency.nodes, 1u);
+  auto assumed = assumed_ops(analysis);
+  ASSERT_EQ(assumed.size(), 1u);
+  EXPECT_EQ(assumed[0].what, "f");
+  EXPECT_EQ(assumed[0].count, 4u);
+  EXPECT_EQ(assumed[0].why, "its image is not self-contained");
+}
+
+TEST(Analysis, ReportsButDoesNotScheduleSeveralStreams) {
+  Analysis analysis = Diamond(true, 1, true).text.analyze();
+  EXPECT_EQ(analysis.status, kExitUnschedulable);
+  EXPECT_NE(analysis.why_no_schedule.find("2 streams"), std::string::npos);
+  EXPECT_EQ(analysis.dependencies.race_count, 0u);
+  EXPECT_EQ(analysis.policies.size(), std::size(kPolicyNames));
+}
+
+TEST(Analysis, ReportsRaces) {
+  Analysis analysis = Diamond(true, 1, false).text.analyze();
+  EXPECT_EQ(analysis.status, kExitUnschedulable);
+  EXPECT_EQ(analysis.dependencies.race_count, 2u);
+  EXPECT_NE(text_report(analysis).find("Possible races"), std::string::npos);
+}
+
+TEST(Analysis, DoesNotTrustATraceThatLostEvents) {
+  std::string text = Diamond().text.str();
+  text.replace(text.find("\"dropped\":0"), 11, "\"dropped\":3");
+  test::TempFile file(text);
+  Analysis analysis = analyze(read_trace(file.path()), {});
+  EXPECT_EQ(analysis.status, kExitFailure);
+  EXPECT_NE(analysis.why_no_schedule.find("dropped 3 events"), std::string::npos);
+}
+
+TEST(Analysis, WithoutAStepSaysSo) {
+  test::TraceText text;
+  text.stream();
+  Analysis analysis = text.analyze();
+  EXPECT_EQ(analysis.status, kExitNoStep);
+  EXPECT_NE(text_report(analysis).find("none"), std::string::npos);
+  auto report = nlohmann::json::parse(json_report(analysis));
+  EXPECT_EQ(report["status"], kExitNoStep);
+}
+
+TEST(Analysis, RulesMakeAnUnknownKernelKnown) {
+  test::TempFile file(R"({"nimble_rules":1,"rules":[{"kernel":"f\\(.*","params":["out","in","in"]}]})");
+  AnalysisOptions options;
+  options.rules.read(file.path());
+  EXPECT_EQ(Diamond(false).text.analyze(options).reduced.edges(), Diamond(true).text.analyze().reduced.edges());
+}
+
+TEST(Report, JsonSaysWhatTheTextSays) {
+  Analysis analysis = Diamond().text.analyze();
+  auto report = nlohmann::json::parse(json_report(analysis));
+  EXPECT_EQ(report["step"]["ops"], 4);
+  EXPECT_EQ(report["step"]["repeats"], 4);
+  EXPECT_EQ(report["dependencies"]["all"], 4);
+  EXPECT_EQ(report["dependencies"]["by_evidence"]["declared"], 4);
+  EXPECT_EQ(report["max_concurrency"]["ops"], 2);
+  EXPECT_EQ(report["policies"].size(), std::size(kPolicyNames));
+  EXPECT_EQ(report["segments"][0]["synchronizations"], 2);
+  EXPECT_NE(text_report(analysis).find("predicted by a simple model"), std::string::npos);
+}
+
+TEST(Dot, HasEveryOpAndEveryNeededDependency) {
+  std::string dot = dot_text(Diamond().text.analyze());
+  for (const char* part : {"n0 [", "n3 [", "n0 -> n1", "n2 -> n3", "cluster_0"})
+    EXPECT_NE(dot.find(part), std::string::npos) << part;
+  EXPECT_EQ(dot.find("n0 -> n3"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace nimble::analyzer

@@ -1,0 +1,126 @@
+#include "analyzer/objects.h"
+
+#include <gtest/gtest.h>
+
+#include "analyzer/step_objects.h"
+#include "tests/unit/analyzer/support.h"
+
+namespace nimble::analyzer {
+namespace {
+
+using test::hex;
+
+struct Found {
+  explicit Found(const test::TraceText& text) : file(text.read()), table(file.trace) {}
+  std::vector<PointerWord> last() const {
+    auto span = table.pointers(static_cast<std::uint32_t>(file.trace.calls.size()) - 1);
+    return {span.begin(), span.end()};
+  }
+  TraceFile file;
+  ObjectTable table;
+};
+
+test::TraceText begin(const std::string& params = "[[0,8],[8,8],[16,4]]") {
+  test::TraceText text;
+  text.image(true);
+  text.function("k", params);
+  text.stream();
+  return text;
+}
+
+TEST(Objects, TheSameAddressAgainIsAnotherObject) {
+  auto text = begin("[[0,8]]");
+  text.alloc_async(0x1000, 256);
+  text.launch(0, hex(0x1000));
+  text.free_async(0x1000);
+  text.alloc_async(0x1000, 256);
+  text.launch(0, hex(0x1010));
+  Found found(text);
+  ASSERT_EQ(found.table.objects().size(), 2u);
+  EXPECT_EQ(found.table.pointers(1)[0].object, 0u);
+  ASSERT_EQ(found.last().size(), 1u);
+  EXPECT_EQ(found.last()[0].object, 1u);
+  EXPECT_EQ(found.last()[0].offset, 0x10u);
+  EXPECT_EQ(found.table.objects()[0].death, 2u);
+}
+
+TEST(Objects, APointerBehindTheEndBelongsToWhoeverIsThere) {
+  auto text = begin("[[0,8],[8,8]]");
+  text.alloc(0x1000, 0x100);
+  text.alloc(0x1100, 0x100);
+  text.launch(0, hex(0x1100) + hex(0x1200));
+  Found found(text);
+  ASSERT_EQ(found.last().size(), 1u);
+  EXPECT_EQ(found.last()[0].object, 1u);
+  EXPECT_EQ(found.last()[0].offset, 0u);
+}
+
+TEST(Objects, WordsInsideStructsCountAndTailsDoNot) {
+  auto text = begin("[[0,4],[8,24],[32,4]]");
+  text.alloc(0x1000, 0x100);
+  text.launch(0, hex(0x1000, 4) + hex(0, 4) + hex(0x1008) + hex(5) + hex(0x1010) + hex(0x1000, 4));
+  Found found(text);
+  ASSERT_EQ(found.last().size(), 2u);
+  EXPECT_EQ(found.last()[0].at, 8u);
+  EXPECT_EQ(found.last()[1].at, 24u);
+}
+
+TEST(Objects, ARegionMustLieInOneObject) {
+  auto text = begin();
+  text.alloc(0x1000, 0x100);
+  text.alloc(0x1100, 0x100);
+  text.copy(0x1000, 0x1100, 0x100);
+  Found inside(text);
+  EXPECT_EQ(inside.last().size(), 2u);
+  text.copy(0x1080, 0x1100, 0x100);
+  Found outside(text);
+  ASSERT_EQ(outside.last().size(), 1u);
+  EXPECT_EQ(outside.last()[0].at, kAtSrc);
+  text.set(0x1000, 0x20, 0, ",\"height\":4,\"dpitch\":64");
+  EXPECT_EQ(Found(text).last().size(), 1u);
+  text.set(0x1000, 0x20, 0, ",\"height\":5,\"dpitch\":64");
+  EXPECT_EQ(Found(text).last().size(), 0u);
+}
+
+TEST(Objects, AnAllocationOverLivingOnesEndsThem) {
+  auto text = begin("[[0,8]]");
+  text.alloc(0x1000, 0x100);
+  text.alloc(0x2000, 0x100);
+  text.alloc(0x1080, 0x2000);
+  text.launch(0, hex(0x1000));
+  Found found(text);
+  EXPECT_EQ(found.table.objects()[0].death, 2u);
+  EXPECT_EQ(found.table.objects()[1].death, 2u);
+  EXPECT_TRUE(found.last().empty());
+}
+
+TEST(Objects, AContextTakesItsMemoryAlong) {
+  auto text = begin("[[0,8]]");
+  text.alloc(0x1000, 0x100);
+  text.call("context_end", "");
+  text.launch(0, hex(0x1000));
+  EXPECT_TRUE(Found(text).last().empty());
+}
+
+TEST(StepObjects, AreLocalOnlyWhenTheStepMakesAndEndsThemOnOneStreamFromTheDefaultPool) {
+  auto text = begin("[[0,8]]");
+  text.stream();
+  text.alloc_async(0x1000, 256);
+  text.free_async(0x1000);        // local
+  text.alloc_async(0x2000, 256);  // outlives the step
+  text.alloc_async(0x3000, 256);
+  text.free_async(0x3000, 1);  // freed on another stream
+  text.call("alloc_async", "\"stream\":0,\"addr\":16384,\"size\":256,\"own_pool\":true");
+  text.free_async(0x4000);
+  Found found(text);
+  std::vector<std::uint32_t> calls{0, 1, 2, 3, 4, 5, 6};
+  StepObjects objects = objects_of_step(found.file.trace, found.table, calls);
+  ASSERT_EQ(objects.objects.size(), 4u);
+  EXPECT_TRUE(objects.objects[0].step_local);
+  EXPECT_FALSE(objects.objects[1].step_local);
+  EXPECT_FALSE(objects.objects[2].step_local);
+  EXPECT_FALSE(objects.objects[3].step_local);
+}
+
+}  // namespace
+}  // namespace nimble::analyzer

@@ -1,0 +1,210 @@
+#include "analyzer/step_finder.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/analyzer/support.h"
+
+namespace nimble::analyzer {
+namespace {
+
+using test::Random;
+
+std::vector<std::uint64_t> sequence(const std::string& text) { return {text.begin(), text.end()}; }
+
+std::string repeated(const std::string& word, int times) {
+  std::string text;
+  for (int i = 0; i < times; ++i) text += word;
+  return text;
+}
+
+// The word that was found, and where.
+struct Found {
+  std::string word;
+  std::vector<std::uint32_t> begins;
+};
+
+Found find(const std::string& text, const SequenceHints& hints = {}) {
+  auto result = find_repetition(sequence(text), hints);
+  if (!result) return {};
+  EXPECT_FALSE(result->begins.empty());
+  return {text.substr(result->begins[0], result->period), result->begins};
+}
+
+TEST(StepFinder, NeedsThreeRepeatsInARow) {
+  EXPECT_EQ(find("abcdabcd").word, "");
+  EXPECT_EQ(find("abcdabcdabcd").word, "abcd");
+  EXPECT_EQ(find("abcdabcdXabcd").word, "");
+  EXPECT_EQ(find("").word, "");
+  EXPECT_EQ(find("aa").word, "");
+  EXPECT_EQ(find("aaa").word, "a");
+}
+
+TEST(StepFinder, LeavesThePrologueOut) {
+  Found found = find("xyzwv" + repeated("abcde", 6));
+  EXPECT_EQ(found.word, "abcde");
+  EXPECT_EQ(found.begins.size(), 6u);
+  EXPECT_EQ(found.begins[0], 5u);
+}
+
+TEST(StepFinder, PutsExtrasBetweenSteps) {
+  // A loss copy in every fourth step; the step must not begin in its middle, whatever the prologue ends with.
+  std::string text = "xyde" + repeated(repeated("abcde", 4) + "L", 5);
+  Found found = find(text);
+  EXPECT_EQ(found.word, "abcde");
+  EXPECT_EQ(found.begins.size(), 20u);
+}
+
+TEST(StepFinder, RotatesToWhereAnotherPhaseInterrupts) {
+  // The program starts with half a step of its own, so the earliest repetition is "cdeab".
+  std::string text = "cde" + repeated(repeated("abcde", 7) + repeated("EVAL", 1), 3);
+  EXPECT_EQ(find(text).word, "abcde");
+}
+
+TEST(StepFinder, RotatesBehindACallThatObserves) {
+  SequenceHints hints;
+  std::string text = repeated("abcd", 5);
+  hints.observed_before.assign(text.size(), 0);
+  for (std::size_t i = 2; i < text.size(); i += 4) hints.observed_before[i] = 1;
+  EXPECT_EQ(find(text, hints).word, "cdab");
+}
+
+TEST(StepFinder, TakesTheOuterOfNestedPeriods) {
+  EXPECT_EQ(find(repeated("ababcde", 5)).word, "ababcde");
+  EXPECT_EQ(find(repeated(repeated("ab", 10) + "cdefg", 5)).word, repeated("ab", 10) + "cdefg");
+}
+
+TEST(StepFinder, TakesTheShortestOfMultiples) {
+  Found found = find(repeated("abc", 24));
+  EXPECT_EQ(found.word, "abc");
+  EXPECT_EQ(found.begins.size(), 24u);
+}
+
+TEST(StepFinder, TellsLayersFromStepsByTheirPointers) {
+  // Forty equal layers and a head: by signatures alone the layer is the step.
+  std::string step = repeated("abcdefgh", 40) + "HI";
+  SequenceHints hints;
+  EXPECT_EQ(find(repeated(step, 4), hints).word, "abcdefgh");
+  hints.same_pointers = [&](std::uint32_t, std::uint32_t, std::uint32_t period) {
+    return period % step.size() == 0 ? 1.0 : 0.3;
+  };
+  EXPECT_EQ(find(repeated(step, 4), hints).word, step);
+}
+
+TEST(StepFinder, FindsRandomStepsInRandomSurroundings) {
+  Random random(15);
+  for (int round = 0; round < 800; ++round) {
+    // The step is a random word in which nothing repeats by chance: its first letter is unique.
+    std::string word = "A";
+    for (std::uint32_t i = test::below(random, 40); i > 0; --i)
+      word += static_cast<char>('b' + static_cast<char>(random() % 8));
+    std::string prologue, text;
+    for (std::uint32_t i = test::below(random, 20); i > 0; --i)
+      prologue += static_cast<char>('N' + static_cast<char>(random() % 12));
+    int runs = 1 + static_cast<int>(random() % 3);
+    std::size_t steps = 0;
+    text = prologue;
+    for (int run = 0; run < runs; ++run) {
+      int times = 4 + static_cast<int>(random() % 5);
+      steps += static_cast<std::size_t>(times);
+      text += repeated(word, times);
+      if (run + 1 < runs) text += "Z" + std::to_string(run);
+    }
+    Found found = find(text);
+    ASSERT_EQ(found.word.size(), word.size()) << text;
+    ASSERT_EQ(found.begins.size(), steps) << text;
+    ASSERT_EQ(found.word, word) << text;
+  }
+}
+
+TEST(StepFinder, IsFastOnLongSequencesOfAnyShape) {
+  Random random(16);
+  std::vector<std::uint64_t> same(200'000, 7), noise, long_step;
+  for (int i = 0; i < 200'000; ++i) noise.push_back(random());
+  for (int i = 0; i < 50'000; ++i) long_step.push_back(random() % 5);
+  for (int i = 0; i < 150'000; ++i) long_step.push_back(long_step[static_cast<std::size_t>(i)]);
+  EXPECT_EQ(find_repetition(same, {})->period, 1u);
+  EXPECT_FALSE(find_repetition(noise, {}));
+  EXPECT_EQ(find_repetition(long_step, {})->period, 50'000u);
+}
+
+// From here on with real traces.
+
+struct Net {
+  test::TraceText text;
+  int function;
+  Net() {
+    text.image(true);
+    function = text.function("_Z3addPfPKf", "[[0,8],[8,8]]");
+    text.stream();
+    for (std::uint64_t i = 0; i < 8; ++i) text.alloc(0x10000 + 0x1000 * i, 0x1000);
+  }
+  void add(std::uint64_t out, std::uint64_t in) {
+    text.launch(function, test::hex(0x10000 + 0x1000 * out) + test::hex(0x10000 + 0x1000 * in));
+  }
+  Step find() {
+    TraceFile file = text.read();
+    return find_step(file.trace, ObjectTable(file.trace));
+  }
+};
+
+TEST(FindStep, ReportsOccurrencesThatUseTheirObjectsInOtherRoles) {
+  Net net;
+  // Ten steps; in every third the last kernel reads another of the two buffers.
+  for (int i = 0; i < 10; ++i) {
+    net.text.set(0x10000, 64);
+    net.add(1, 0);
+    net.add(2, 1);
+    net.add(3, i % 3 == 2 ? 1 : 2);
+    net.add(4, 3);
+    net.add(5, 4);
+    net.add(6, 5);
+    net.add(7, 6);
+  }
+  Step step = net.find();
+  ASSERT_EQ(step.period, 8u);
+  EXPECT_EQ(step.begins.size(), 10u);
+  EXPECT_EQ(step.patterns, 2u);
+  EXPECT_EQ(step.same_pattern, 7u);
+  EXPECT_EQ(step.representative, 9u);
+  EXPECT_TRUE(step.shares_pattern[9]);
+  EXPECT_FALSE(step.shares_pattern[2]);
+}
+
+TEST(FindStep, DoubleBufferingKeepsThePatternWhereRolesAreTheSame) {
+  Net net;
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    net.text.set(0x10000 + 0x1000 * (i % 2), 64);
+    net.add(2, i % 2);
+    for (std::uint64_t k = 2; k < 6; ++k) net.add(k + 1, k);
+  }
+  Step step = net.find();
+  EXPECT_EQ(step.period, 6u);
+  EXPECT_EQ(step.patterns, 1u);
+}
+
+TEST(FindStep, SkipsWhatFailedAndWhatOnlyBuiltAGraph) {
+  Net net;
+  for (int i = 0; i < 4; ++i) {
+    net.add(1, 0);
+    net.add(2, 1);
+    net.text.call("launch", "\"stream\":0,\"result\":1");
+    net.text.call("capture_begin", "\"stream\":0");
+    for (int k = 0; k <= i; ++k) net.add(3, 2);
+    net.text.call("capture_end", "\"stream\":0");
+    net.add(4, 2);
+  }
+  Step step = net.find();
+  EXPECT_EQ(step.period, 3u);
+  EXPECT_EQ(step.ops.size(), 12u);
+}
+
+TEST(FindStep, SaysWhyThereIsNone) {
+  Net net;
+  EXPECT_NE(net.find().why_none.find("no op"), std::string::npos);
+  net.add(1, 0);
+  net.text.set(0x10000, 5);
+  EXPECT_NE(net.find().why_none.find("2 ops"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace nimble::analyzer

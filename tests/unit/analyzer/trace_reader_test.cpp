@@ -1,0 +1,275 @@
+#include "analyzer/trace_reader.h"
+
+#include <gtest/gtest.h>
+
+#include "analyzer/errors.h"
+#include "analyzer/objects.h"
+#include "analyzer/report.h"
+#include "analyzer/schedule_builder.h"
+#include "analyzer/schedule_writer.h"
+#include "tests/unit/analyzer/support.h"
+
+namespace nimble::analyzer {
+namespace {
+
+using test::hex;
+using test::TempFile;
+
+// What is wrong with a file, without its name; "" where nothing is.
+std::string error_of(const std::string& text) {
+  TempFile file(text);
+  try {
+    read_trace(file.path());
+  } catch (const InputError& error) {
+    std::string what = error.what();
+    EXPECT_EQ(what.find(file.path()), 0u);
+    EXPECT_EQ(what.find('\n'), std::string::npos);
+    return what.substr(file.path().size());
+  }
+  return "";
+}
+
+test::TraceText small() {
+  test::TraceText text;
+  text.image(true);
+  text.function("_Z1fPfPKf", "[[0,8],[8,8]]");
+  text.stream();
+  text.alloc(0x1000, 0x100);
+  text.alloc(0x2000, 0x100, "pinned");
+  for (int i = 0; i < 4; ++i) {
+    text.alloc_async(0x3000, 0x100);
+    text.copy(0x3000, 0x2000, 0x100);
+    text.launch(0, hex(0x1000) + hex(0x3000));
+    text.set(0x1000, 64, 0, ",\"value\":1,\"elem\":4");
+    text.record(3);
+    text.free_async(0x3000);
+    text.synchronize();
+  }
+  return text;
+}
+
+// One call in an otherwise good trace; the message without ":LINE: ".
+std::string error_of_call(const std::string& kind, const std::string& args) {
+  test::TraceText text;
+  text.image(true);
+  text.function("f", "[[0,8],[8,4]]");
+  text.function("g", "null");
+  text.stream();
+  text.call(kind, args);
+  std::string error = error_of(text.str());
+  return error.rfind(":7: ", 0) == 0 ? error.substr(4) : error;
+}
+
+TEST(TraceReader, ReadsWhatFormatSays) {
+  TraceFile file = small().read();
+  const Trace& trace = file.trace;
+  EXPECT_TRUE(trace.complete);
+  EXPECT_EQ(trace.dropped, 0u);
+  EXPECT_EQ(trace.program, "test");
+  EXPECT_EQ(trace.calls.size(), 30u);
+  EXPECT_EQ(trace.functions[0].name, "_Z1fPfPKf");
+  EXPECT_EQ(trace.functions[0].params->size(), 2u);
+  EXPECT_EQ(trace.streams[0].kind, StreamKind::non_blocking);
+  EXPECT_EQ(trace.calls[1].memory, MemoryKind::pinned);
+  EXPECT_EQ(trace.calls[2].memory, MemoryKind::stream_ordered);
+  EXPECT_EQ(trace.calls[4].kind, CallKind::launch);
+  EXPECT_EQ(trace.calls[4].grid[0], 8u);
+  EXPECT_EQ(word_at(trace.calls[4].params, 8), 0x3000u);
+  EXPECT_EQ(trace.calls[5].element, 4u);
+  EXPECT_EQ(file.digest.size(), 16u);
+}
+
+TEST(TraceReader, SortsBySeqAndSkipsWhatIsForPeople) {
+  std::string text =
+      "[\n"
+      R"({"ph":"M","pid":1,"tid":0,"name":"nimble.trace","args":{"version":1}},)"
+      "\n"
+      R"({"ph":"M","pid":1,"tid":0,"name":"process_name","args":{"name":"host"}},)"
+      "\n"
+      R"({"ph":"X","pid":1,"tid":1,"ts":1,"dur":1,"name":"","cat":"free","args":{"seq":9,"addr":5}},)"
+      "\n"
+      R"({"ph":"X","pid":2,"tid":1,"ts":1,"dur":1,"name":"","cat":"nonsense","args":7},)"
+      "\n"
+      R"({"pid":2,"ph":"X","args":{}},)"
+      "\n"
+      R"({"ph":"C","pid":1},)"
+      "\n"
+      R"({"ph":"X","pid":1,"tid":1,"ts":1,"dur":1,"name":"","cat":"free","args":{"seq":4,"addr":6}})"
+      "\n"
+      "]\n";
+  TempFile file(text);
+  Trace trace = read_trace(file.path()).trace;
+  ASSERT_EQ(trace.calls.size(), 2u);
+  EXPECT_EQ(trace.calls[0].seq, 4u);
+  EXPECT_FALSE(trace.complete);
+}
+
+TEST(TraceReader, AnythingThatIsNoTraceIsOneClearLine) {
+  EXPECT_EQ(error_of(""), ": is empty");
+  EXPECT_EQ(error_of(std::string("\x7f"
+                                 "ELF\0\1\2\3",
+                                 8)),
+            ":1: is no trace: its first line must be [ alone");
+  EXPECT_EQ(error_of("{}\n"), ":1: is no trace: its first line must be [ alone");
+  EXPECT_EQ(error_of("[\n"), ":1: has no event nimble.trace: it is empty or was cut off at once");
+  EXPECT_EQ(error_of("[\n]\n"), ":2: has no event nimble.trace: it is empty or was cut off at once");
+  EXPECT_EQ(error_of("[\n{\"ph\":\"X\",\"name\":\"other\"},\n"),
+            ":2: name: the first event of a trace must be nimble.trace");
+  EXPECT_EQ(error_of("[\n{\"ph\":\"M\",\"name\":\"nimble.trace\",\"args\":{\"version\":2}},\n"),
+            ":2: args.version: is 2; this nimble-analyze reads version 1");
+  EXPECT_EQ(error_of("[\n7,\n"), ":2: an event must be a JSON object");
+  EXPECT_NE(error_of("[\n{\"ph\":,\n{}\n").find(":2: is no JSON object"), std::string::npos);
+  EXPECT_NE(error_of("[\n{\"name\":\"\xff\xfe\"},\n").find(":2: is no JSON object"), std::string::npos);
+  EXPECT_NE(error_of("[\n" + std::string(3 << 20, ' ') + "\n").find(":2: longer than"), std::string::npos);
+  EXPECT_NE(error_of(small().str() + "{}\n").find("something stands after the closing ]"), std::string::npos);
+  TempFile file("");
+  EXPECT_THROW(read_trace(file.path() + ".gone"), InputError);
+  EXPECT_THROW(read_trace("/tmp"), InputError);
+}
+
+TEST(TraceReader, NamesTheFieldOfEveryHandBrokenCall) {
+  EXPECT_EQ(error_of_call("jump", ""), "cat: no such kind of call: jump");
+  EXPECT_EQ(error_of_call("launch", ""), "args.stream: is missing");
+  EXPECT_EQ(error_of_call("launch", R"("stream":1)"), "args.stream: 1 was not defined before");
+  EXPECT_EQ(error_of_call("launch", R"("stream":-1)"), "args.stream: must be an integer from 0 to 4294967294");
+  EXPECT_EQ(error_of_call("launch", R"("stream":0.5)"), "args.stream: must be an integer from 0 to 4294967294");
+  EXPECT_EQ(error_of_call("launch", R"("stream":0,"fn":2)"), "args.fn: 2 was not defined before");
+  EXPECT_EQ(error_of_call("launch", R"("stream":0,"fn":0)"), "args.grid: is missing");
+  EXPECT_EQ(error_of_call("launch", R"("stream":0,"fn":0,"grid":[1,1])"), "args.grid: must be [x, y, z]");
+  EXPECT_EQ(error_of_call("launch", R"("stream":0,"fn":0,"grid":[1,0,1])"), "args.grid: must not be 0");
+  EXPECT_EQ(error_of_call("launch", R"("stream":0,"fn":0,"grid":[1,70000,1])"),
+            "args.grid: must be an integer from 0 to 65535");
+  std::string shaped = R"("stream":0,"fn":0,"grid":[1,1,1],"block":[32,1,1])";
+  EXPECT_EQ(error_of_call("launch", R"("stream":0,"fn":0,"grid":[1,1,1],"block":[64,64,1])"),
+            "args.block: a block has at most 1024 threads");
+  EXPECT_EQ(error_of_call("launch", shaped), "");
+  EXPECT_EQ(error_of_call("launch", shaped + R"(,"params":"00")"), "args.params: holds 1 bytes, the function takes 12");
+  EXPECT_EQ(error_of_call("launch", shaped + R"(,"params":"0")"),
+            "args.params: has an odd number of hexadecimal digits");
+  EXPECT_EQ(error_of_call("launch", shaped + R"(,"params":"zz")"), "args.params: is not hexadecimal");
+  EXPECT_EQ(error_of_call("launch", shaped + ",\"params\":\"" + std::string(140'000, '0') + "\""),
+            "args.params: is longer than 65536 bytes");
+  EXPECT_EQ(error_of_call("launch", shaped + R"(,"params":5)"), "args.params: must be text");
+  EXPECT_EQ(error_of_call("launch", shaped + R"(,"attrs":5)"), "args.attrs: must be a list");
+  EXPECT_EQ(error_of_call("launch", shaped + R"(,"coop":1)"), "args.coop: must be true or false");
+  EXPECT_EQ(error_of_call("launch", shaped + R"(,"result":4294967296)"),
+            "args.result: must be an integer from -2147483648 to 2147483647");
+  EXPECT_EQ(error_of_call("launch", R"("stream":0,"fn":1,"grid":[1,1,1],"block":[1,1,1],"params":"00")"),
+            "args.params: holds 1 bytes, the function takes 0");
+  EXPECT_EQ(error_of_call("copy", R"("stream":0,"dst":0,"src":0)"), "args.width: is missing");
+  EXPECT_EQ(error_of_call("copy", R"("stream":0,"dst":18446744073709551615,"src":0,"width":2)"),
+            "args.dst: the region reaches past the end of the address space");
+  EXPECT_EQ(error_of_call("copy", R"("stream":0,"dst":0,"src":0,"width":9,"height":2,"dpitch":8,"spitch":9)"),
+            "args.dpitch: is smaller than width");
+  EXPECT_EQ(
+      error_of_call(
+          "copy",
+          R"("stream":0,"dst":0,"src":0,"width":9,"height":18446744073709551615,"dpitch":9223372036854775807,"spitch":9)"),
+      "args.dst: the region reaches past the end of the address space");
+  EXPECT_EQ(error_of_call("copy", R"("stream":0,"dst":0,"src":0,"width":9,"height":0)"), "");
+  EXPECT_EQ(error_of_call("set", R"("stream":0,"dst":0,"width":9,"elem":3)"), "args.elem: must be 1, 2 or 4");
+  EXPECT_EQ(error_of_call("alloc", R"("addr":18446744073709551615,"size":2)"),
+            "args.size: reaches past the end of the address space");
+  EXPECT_EQ(error_of_call("alloc", R"("addr":1,"size":2,"memory":"tape")"),
+            "args.memory: no such kind of memory: tape");
+  EXPECT_EQ(error_of_call("alloc", R"("addr":1,"size":1e300)"),
+            "args.size: must be an integer from 0 to 18446744073709551615");
+  EXPECT_EQ(error_of_call("event_record", R"("stream":0)"), "args.event: is missing");
+  EXPECT_EQ(error_of_call("opaque", R"("stream":0,"result":1)"), "");
+  EXPECT_EQ(error_of_call("launch", R"("result":1)"), "") << "what failed may lack its arguments";
+}
+
+TEST(TraceReader, NamesTheFieldOfEveryHandBrokenDefinition) {
+  auto error = [](const std::string& name, const std::string& args) {
+    test::TraceText text;
+    text.event(name, args);
+    std::string found = error_of(text.str());
+    return found.rfind(":3: ", 0) == 0 ? found.substr(4) : found;
+  };
+  EXPECT_EQ(error("nimble.image", R"("id":1,"self_contained":true)"),
+            "args.id: must be 0: ids count from 0 in the order of definition");
+  EXPECT_EQ(error("nimble.image", R"("id":0)"), "args.self_contained: is missing");
+  EXPECT_EQ(error("nimble.function", R"("id":0,"name":"f","image":0)"), "args.image: 0 was not defined before");
+  EXPECT_EQ(error("nimble.function", R"("id":0,"name":"f","params":[[0]])"),
+            "args.params: must be a list of [offset, size]");
+  EXPECT_EQ(error("nimble.function", R"("id":0,"name":"f","params":[[0,8],[4,8]])"), "args.params: parameters overlap");
+  EXPECT_EQ(error("nimble.function", R"("id":0,"name":"f","params":[[65535,8]])"),
+            "args.params: a parameter must have 1 to 65536 bytes");
+  EXPECT_EQ(error("nimble.stream", R"("id":0,"kind":"wide")"), "args.kind: no such kind of stream: wide");
+  EXPECT_EQ(error("nimble.trace", R"("version":1)"), "args.version: the event nimble.trace stands twice");
+}
+
+TEST(TraceReader, NamesBothLinesOfADoubleSeq) {
+  test::TraceText text;
+  std::string call = R"({"ph":"X","pid":1,"tid":1,"ts":1,"dur":1,"name":"","cat":"free","args":{"seq":5,"addr":1}})";
+  text.call("free", "\"addr\":1");
+  text.line(call);
+  text.line(call);
+  EXPECT_EQ(error_of(text.str()), ":5: args.seq: 5 stands at line 4 too");
+}
+
+// Whatever the bytes: a trace, or one clear line. The whole pipeline follows where it is a trace.
+void read_and_use(const std::string& text) {
+  TempFile file(text);
+  try {
+    Analysis analysis = analyze(read_trace(file.path()), {});
+    text_report(analysis);
+    json_report(analysis);
+    if (analysis.step.period != 0) schedule_text(build_schedule(analysis));
+  } catch (const InputError& error) {
+    std::string what = error.what();
+    ASSERT_EQ(what.find(file.path()), 0u) << what;
+    ASSERT_EQ(what.find('\n'), std::string::npos) << what;
+  }
+}
+
+TEST(TraceReader, TakesATraceThatWasCutOffAnywhere) {
+  std::string text = small().str();
+  std::size_t header_end = text.find('\n', 2) - 1;
+  for (std::size_t length = 0; length <= text.size(); ++length) {
+    read_and_use(text.substr(0, length));
+    if (length >= header_end) {
+      ASSERT_EQ(error_of(text.substr(0, length)), "") << "cut off after " << length;
+    }
+  }
+}
+
+TEST(TraceReader, SurvivesBytesThatFlipped) {
+  test::Random random(17);
+  std::string text = small().str();
+  for (int round = 0; round < 6000; ++round) {
+    std::string broken = text;
+    for (unsigned flips = 1 + random() % 3; flips > 0; --flips) {
+      char& c = broken[random() % broken.size()];
+      c = random() % 3 == 0 ? static_cast<char>(random()) : static_cast<char>('0' + random() % 75);
+    }
+    read_and_use(broken);
+  }
+}
+
+TEST(TraceReader, SurvivesLinesThatMovedOrDoubled) {
+  test::Random random(18);
+  std::vector<std::string> lines;
+  std::string text = small().str();
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t end = text.find('\n', at) + 1;
+    lines.push_back(text.substr(at, end - at));
+    at = end;
+  }
+  for (int round = 0; round < 1500; ++round) {
+    auto mixed = lines;
+    for (unsigned swaps = 1 + random() % 3; swaps > 0; --swaps) {
+      std::size_t a = random() % mixed.size(), b = random() % mixed.size();
+      if (random() % 2)
+        std::swap(mixed[a], mixed[b]);
+      else
+        mixed[a] = mixed[b];
+    }
+    std::string whole;
+    for (const std::string& line : mixed) whole += line;
+    read_and_use(whole);
+  }
+}
+
+}  // namespace
+}  // namespace nimble::analyzer

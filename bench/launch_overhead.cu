@@ -1,0 +1,24 @@
+// The kernels of launch_overhead: next to nothing to compute, so that the calls are what is measured. Their C++ names
+// tell the analyzer what they read and write; one for each layer makes the step the shortest thing that repeats.
+#include "tests/simcuda/image/kernel.h"
+
+template <int kLayer>
+__global__ void layer(float* out, const float* in, float factor) {
+  out[threadIdx.x] = in[threadIdx.x] * factor + kLayer;
+}
+NIMBLE_KERNEL(layer<0>)
+NIMBLE_KERNEL(layer<1>)
+NIMBLE_KERNEL(layer<2>)
+NIMBLE_KERNEL(layer<3>)
+NIMBLE_KERNEL(layer<4>)
+NIMBLE_KERNEL(layer<5>)
+NIMBLE_KERNEL(layer<6>)
+NIMBLE_KERNEL(layer<7>)
+NIMBLE_KERNEL(layer<8>)
+NIMBLE_KERNEL(layer<9>)
+NIMBLE_KERNEL(layer<10>)
+NIMBLE_KERNEL(layer<11>)
+NIMBLE_KERNEL(layer<12>)
+NIMBLE_KERNEL(layer<13>)
+NIMBLE_KERNEL(layer<14>)
+NIMBLE_KERNEL(layer<15>)

@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+"""Runs the benchmarks of a build tree, prints a table, and keeps the figures. scripts/bench builds first and calls this."""
+
+import argparse
+import datetime
+import json
+import math
+import os
+import pathlib
+import platform
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+MODES = ["bare", "off", "record", "replay"]
+SEED = 1
+BRANCHES = 8
+
+
+class Failure(Exception):
+    """A benchmark that could not be run, with the reason."""
+
+
+def run(command, environment=None):
+    """Runs a command to its end and returns (seconds, peak memory in bytes, stdout)."""
+    with tempfile.TemporaryFile(mode="w+") as errors:
+        begin = time.monotonic()
+        process = subprocess.Popen([str(word) for word in command], env=environment, stdout=subprocess.PIPE, stderr=errors,
+                                   text=True)
+        output = process.stdout.read()
+        process.stdout.close()
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.monotonic() - begin
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
+            errors.seek(0)
+            raise Failure(f"exit status {process.returncode} from: {' '.join(map(str, command))}\n{errors.read()[-2000:]}")
+    return seconds, usage.ru_maxrss * 1024, output
+
+
+class Launches:
+    """ns per launch in each mode. Modes take turns, so that a slow spell of the machine hits them all alike."""
+
+    def __init__(self, build, work, repeats):
+        self.build, self.work, self.repeats = build, work, repeats
+        self.environment = {key: value for key, value in os.environ.items() if not key.startswith("NIMBLE_")}
+        self.environment["LD_LIBRARY_PATH"] = str(build / "simcuda")
+
+    def program(self, mode, *arguments):
+        program = [self.build / "bin" / "launch_overhead", *arguments]
+        if mode == "bare":
+            return program
+        options = ["--mode", mode, "--trace", self.work / "launch.trace.json", "--schedule",
+                   self.work / "launch.schedule.json", "--stats", self.work / "launch.stats.json"]
+        return [self.build / "bin" / "nimble", "run", *options, "--", *program]
+
+    def make_schedule(self):
+        run(self.program("record", "--benchmark_filter=launches"), self.environment)
+        run([self.build / "bin" / "nimble-analyze", self.work / "launch.trace.json", "-o",
+             self.work / "launch.schedule.json"])
+
+    def measure_once(self, mode):
+        """{benchmark: [ns per launch of each repetition]}"""
+        _, _, output = run(self.program(mode, "--benchmark_format=json"), self.environment)
+        found = {}
+        for benchmark in json.loads(output)["benchmarks"]:
+            if benchmark["run_type"] == "iteration":
+                name = benchmark["name"].split("/")[0]
+                found.setdefault(name, []).append(benchmark["real_time"] / benchmark["launches_per_step"])
+        if mode == "replay":
+            self.check_replayed()
+        return found
+
+    def check_replayed(self):
+        stats = json.loads((self.work / "launch.stats.json").read_text())
+        if stats["steps_replayed"] < 10 * max(1, stats["steps_passed_through"]):
+            raise Failure(f"the replay benchmark did not replay, so its figure means nothing: {json.dumps(stats)}")
+        self.stats = stats
+
+    def measure(self):
+        self.make_schedule()
+        samples = {mode: [] for mode in MODES}
+        for _ in range(self.repeats):
+            for mode in MODES:
+                samples[mode].append(self.measure_once(mode))
+        rows = []
+        for mode in MODES:
+            row = {"mode": mode}
+            for name in ("launches", "step"):
+                values = [value for sample in samples[mode] for value in sample[name]]
+                quartiles = statistics.quantiles(values, n=4)
+                row[name] = {"median_ns": quartiles[1], "quartiles_ns": [quartiles[0], quartiles[2]], "samples": len(values)}
+            rows.append(row)
+        for row in rows:
+            for name in ("launches", "step"):
+                row[name]["added_ns"] = row[name]["median_ns"] - rows[0][name]["median_ns"]
+        return rows
+
+
+def measure_analyzer(build, work, sizes):
+    rows = []
+    for size in sizes:
+        trace, schedule = work / "synthetic.trace.json", work / "synthetic.schedule.json"
+        run([sys.executable, ROOT / "scripts" / "make_trace", "--ops", size, "--branches", BRANCHES, "--seed", SEED, "-o",
+             trace])
+        seconds, memory, _ = run([build / "bin" / "nimble-analyze", trace, "-o", schedule])
+        rows.append({"ops": size, "trace_bytes": trace.stat().st_size, "seconds": seconds, "peak_bytes": memory})
+        trace.unlink()
+        schedule.unlink()
+    return rows
+
+
+def growth(rows):
+    """The exponent of time in ops, from the second-largest trace to the largest: 1 is linear."""
+    a, b = rows[-2:]
+    return math.log(b["seconds"] / a["seconds"]) / math.log(b["ops"] / a["ops"])
+
+
+def bounds(launches, analyzer):
+    """(what, figure, bound, unit) of each figure that has a bound."""
+    by_mode = {row["mode"]: row["launches"] for row in launches}
+    rows = [("off, added per launch", by_mode["off"]["added_ns"], 20, "ns"),
+            ("record, added per launch", by_mode["record"]["added_ns"], 1500, "ns"),
+            ("replay, whole launch call", by_mode["replay"]["median_ns"], 150, "ns")]
+    for row in analyzer:
+        if row["ops"] == 100_000:
+            rows.append(("analyzer, 100 000 ops", row["seconds"], 5, "s"))
+            rows.append(("analyzer, 100 000 ops", row["peak_bytes"] / 2**20, 1024, "MiB"))
+    rows.append(("analyzer, exponent of growth", growth(analyzer), 1.15, ""))
+    return rows
+
+
+def host():
+    cpu = platform.processor() or platform.machine()
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            cpu = line.split(":", 1)[1].strip()
+            break
+    return {"cpu": cpu, "cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()}
+
+
+def version(build):
+    _, _, text = run([build / "bin" / "nimble", "--version"])
+    return re.findall(r"^(?:nimble|built with) +(.*)", text, re.MULTILINE)
+
+
+def commit():
+    result = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True)
+    return result.stdout.strip() or None
+
+
+def print_table(results):
+    print(f"\nns per launch on the simulated driver, median of {results['launches'][0]['step']['samples']} "
+          "samples of 20 steps\n")
+    print(f"  {'mode':8}{'launch call':>13}{'added':>9}{'with synchronisation':>23}{'added':>9}")
+    for row in results["launches"]:
+        call, step = row["launches"], row["step"]
+        print(f"  {row['mode']:8}{call['median_ns']:13.1f}{call['added_ns']:+9.1f}{step['median_ns']:23.1f}"
+              f"{step['added_ns']:+9.1f}")
+    print(f"\nnimble-analyze, synthetic traces of {BRANCHES} branches\n")
+    print(f"  {'ops':>9}{'trace':>11}{'time':>10}{'per op':>11}{'peak memory':>14}")
+    for row in results["analyzer"]:
+        print(f"  {row['ops']:9}{row['trace_bytes'] / 2**20:7.1f} MiB{row['seconds']:8.2f} s"
+              f"{row['seconds'] / row['ops'] * 1e6:8.2f} us{row['peak_bytes'] / 2**20:10.1f} MiB")
+    print("\nbounds\n")
+    for row in results["bounds"]:
+        print(f"  {row['what']:30}{row['figure']:10.2f} {row['unit']:4}at most {row['bound']:<6g}"
+              f"{'ok' if row['ok'] else 'MISSED'}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", type=pathlib.Path, required=True, help="build tree")
+    parser.add_argument("--results", type=pathlib.Path, required=True, help="folder to keep the figures in")
+    parser.add_argument("--name", default="host", help="what the results are called")
+    parser.add_argument("--quick", action="store_true", help="fewer repeats, smaller traces")
+    parser.add_argument("--check", action="store_true", help="exit with status 1 if a figure misses its bound")
+    options = parser.parse_args()
+    build = options.build.resolve()
+    work = build / "bench-work"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+
+    sizes = [1_000, 10_000, 100_000] + ([] if options.quick else [1_000_000])
+    repeats = 3 if options.quick else 9
+    print(f"bench: launches, {repeats} runs in each mode")
+    launch_bench = Launches(build, work, repeats)
+    launches = launch_bench.measure()
+    print(f"bench: analyzer, {', '.join(map(str, sizes))} ops")
+    analyzer = measure_analyzer(build, work, sizes)
+    today = datetime.date.today().isoformat()
+    results = {
+        "date": today, "commit": commit(), "nimble": version(build), "device": "simulated", "driver": "simulated",
+        "host": host(), "repeats": repeats, "launches": launches, "replay_counters": launch_bench.stats,
+        "analyzer": analyzer,
+        "bounds": [{"what": what, "figure": figure, "bound": bound, "unit": unit, "ok": figure <= bound}
+                   for what, figure, bound, unit in bounds(launches, analyzer)]
+    }
+    print_table(results)
+    options.results.mkdir(parents=True, exist_ok=True)
+    kept = options.results / f"{today}-{options.name}.json"
+    kept.write_text(json.dumps(results, indent=1) + "\n")
+    shutil.rmtree(work)
+    print(f"\nkept in {os.path.relpath(kept)}")
+    missed = [row["what"] for row in results["bounds"] if not row["ok"]]
+    if options.check and missed:
+        print(f"bench: missed: {', '.join(missed)}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except Failure as failure:
+        sys.exit(f"bench: {failure}")

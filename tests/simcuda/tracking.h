@@ -67,7 +67,10 @@ class Tracking {
   bool accesses = false, races = false;
   bool on() const { return accesses || races; }
 
-  std::uint32_t new_chain() { return static_cast<std::uint32_t>(next_tick_.size() + (next_tick_.push_back(0), 0)); }
+  std::uint32_t new_chain() {
+    next_tick_.push_back(0);
+    return static_cast<std::uint32_t>(next_tick_.size() - 1);
+  }
   // A clock that follows `before`, as the next op of this chain.
   VectorClock step(std::uint32_t chain, Ticks before, std::uint32_t& tick);
   static void join(Ticks& into, const VectorClock& other);

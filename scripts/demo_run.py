@@ -16,7 +16,8 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-BUILD = pathlib.Path("build/default")  # relative, so that the commands below can be typed as they are printed
+# Relative to the root, so that the commands can be typed as they are printed; main() may set others.
+BUILD = pathlib.Path("build/default")
 WORK = pathlib.Path("build/demo")
 RULES = pathlib.Path("examples/digits/digits.rules.json")
 
@@ -110,6 +111,13 @@ class Training:
 
 
 
+def must_equal(off, other):
+    if other.steps != off.steps:
+        raise Failure(f"{other.mode} made {other.steps} steps, off made {off.steps}")
+    if other.digest != off.digest:
+        raise Failure(f"the weights differ between off and {other.mode}: {off.weights} and {other.weights}")
+
+
 class Recording:
     """What the trace tells: how much the program submits by itself, and who recorded it."""
 
@@ -171,20 +179,17 @@ def demo(options):
     off = Training("off", epochs, device)
     show("\n2. The same, recorded.")
     record = Training("record", epochs, device, "--trace", trace)
+    must_equal(off, record)
     show("\n3. What depends on what, and how it can run.")
     run([BUILD / "bin/nimble-analyze", trace, "--rules", RULES, "-o", schedule, "--json", report], head=16, tail=12)
     show("\n4. The same program on the schedule.")
     replay = Training("replay", epochs, device, "--schedule", schedule, "--stats", counters_file)
 
+    must_equal(off, replay)
+
     counters = read_json(counters_file)
     if counters["steps_replayed"] == 0:
         raise Failure(f"no step was replayed; the counters say why: {json.dumps(counters)}")
-    for other in (record, replay):
-        if other.digest != off.digest:
-            raise Failure(f"the weights differ between off and {other.mode}: {off.weights} and {other.weights}")
-        if other.steps != off.steps:
-            raise Failure(f"{other.mode} made {other.steps} steps, off made {off.steps}")
-
     plan = Plan(schedule)
     recording = Recording(trace, record.steps)
     own_streams = str(read_json(report)["step"]["streams"])
@@ -253,11 +258,15 @@ def keep(folder, facts, text):
 
 
 def main():
+    global BUILD, WORK
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--simulated", action="store_true", help="the simulated driver, even where there is a GPU")
     parser.add_argument("--epochs", type=int, help="how long to train (default: 4 simulated, 20 on a GPU)")
+    parser.add_argument("--build", type=pathlib.Path, default=BUILD, help="the build tree (default: %(default)s)")
+    parser.add_argument("--work", type=pathlib.Path, default=WORK, help="where files are left (default: %(default)s)")
     parser.add_argument("--results", type=pathlib.Path, help="folder to keep the table in")
     options = parser.parse_args()
+    BUILD, WORK = options.build, options.work
     os.chdir(ROOT)
     try:
         demo(options)

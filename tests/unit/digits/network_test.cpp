@@ -18,20 +18,23 @@
 namespace digits::test {
 namespace {
 
-// One device for the whole process.
-const Device& device() {
-  static const Device instance(DIGITS_HOME);
-  return instance;
-}
+// Every test makes a device first: before that, there is no driver to call.
+class OnDevice : public testing::Test {
+ protected:
+  const Device device_{DIGITS_HOME};
+};
 
-class Steps : public testing::Test {
+using Classify = OnDevice;
+using Rules = OnDevice;
+
+class Steps : public OnDevice {
  protected:
   static constexpr float kRate = 0.03f, kMomentum = 0.9f;
 
   // Each step takes the next `batch` images.
   Parameters train_on_device(int steps, int batch) {
     Stream stream;
-    Network network(device(), stream, initial_parameters(7));
+    Network network(device_, stream, initial_parameters(7));
     const Dataset images = some_images(0, steps * batch);
     const PinnedBuffer<std::uint8_t> pixels(images.pixels.size());
     const PinnedBuffer<std::int32_t> labels(images.labels.size());
@@ -117,10 +120,10 @@ TEST_F(Steps, GiveTheSameWeightsInAnyOrderOfExecution) {
   set_seed(0);
 }
 
-TEST(Classify, GivesTheReferencesLogits) {
+TEST_F(Classify, GivesTheReferencesLogits) {
   const Dataset images = some_images(500, 9);
   Stream stream;
-  Network network(device(), stream, initial_parameters(11));
+  Network network(device_, stream, initial_parameters(11));
   const PinnedBuffer<std::uint8_t> pixels(images.pixels.size());
   std::copy(images.pixels.begin(), images.pixels.end(), pixels.data());
   const PinnedBuffer<float> logits(images.labels.size() * kClasses);
@@ -132,7 +135,7 @@ TEST(Classify, GivesTheReferencesLogits) {
 
 // The rules file has a rule for each kernel whose name tells no types, with a word of the right kind for each
 // parameter. (It uses no regular expression but the names themselves.)
-TEST(Rules, MatchTheKernels) {
+TEST_F(Rules, MatchTheKernels) {
   const nlohmann::json file = nlohmann::json::parse(std::ifstream(DIGITS_RULES));
   EXPECT_EQ(file.at("nimble_rules"), 1);
   std::set<std::string> kernels = {
@@ -155,7 +158,7 @@ TEST(Rules, MatchTheKernels) {
     const auto kernel = rule.at("kernel").get<std::string>();
     const auto words = rule.at("params").get<std::vector<std::string>>();
     EXPECT_EQ(kernels.erase(kernel), 1u) << kernel;
-    const CUfunction function = device().function(kernel);
+    const CUfunction function = device_.function(kernel);
     std::size_t offset = 0, size = 0;
     for (std::size_t i = 0; i < words.size(); ++i) {
       ASSERT_EQ(cuFuncGetParamInfo(function, i, &offset, &size), CUDA_SUCCESS) << kernel << ", parameter " << i;

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 
 namespace digits::test {
@@ -16,8 +17,16 @@ namespace {
 
 struct Outcome {
   int status = -1;
-  std::string output;  // stdout and stderr
+  std::string output;  // stdout and stderr, without the simulated driver's own lines
 };
+
+std::string without_driver_lines(const std::string& text) {
+  std::istringstream in(text);
+  std::string kept;
+  for (std::string line; std::getline(in, line);)
+    if (line.rfind("simcuda: ", 0) != 0) kept += line + '\n';
+  return kept;
+}
 
 class Program : public testing::Test {
  protected:
@@ -41,6 +50,7 @@ class Program : public testing::Test {
       outcome.output.append(buffer, count);
     const int status = pclose(pipe);
     outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    outcome.output = without_driver_lines(outcome.output);
     return outcome;
   }
 

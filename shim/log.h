@@ -2,11 +2,14 @@
 // never touches the GPU says nothing.
 #pragma once
 
-#include <spdlog/logger.h>
+#include <cstdint>
+#include <string>
 
 namespace nimble::shim {
 
-// The logger. Sets its level from NIMBLE_LOG on first use.
-spdlog::logger& log();
+enum class LogLevel : std::uint8_t { error, warning, info };
+
+// Says `text`, where NIMBLE_LOG lets this level through.
+void log(LogLevel level, const std::string& text);
 
 }  // namespace nimble::shim

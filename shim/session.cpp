@@ -37,7 +37,7 @@ CallSink* make_sink(const Options& options) {
       replay.stats_path = options.stats;
       replay.hold = std::chrono::microseconds(options.hold_us);
       replay.log = [](ReplayLog level, const std::string& text) {
-        log().log(level == ReplayLog::info ? spdlog::level::info : spdlog::level::warn, text);
+        log(level == ReplayLog::info ? LogLevel::info : LogLevel::warning, text);
       };
       replay.enter_helper_thread = [] { new Guard; };  // the thread's own driver calls pass through, for its whole life
       return make_replayer(std::move(replay), *context).release();
@@ -50,7 +50,7 @@ CallSink* make_sink(const Options& options) {
 
 __attribute__((constructor)) void start() {
   const Options options = read_options();
-  if (!options.complaint.empty()) log().error("{}", options.complaint);
+  if (!options.complaint.empty()) log(LogLevel::error, options.complaint);
   if (options.mode == Mode::off) return;
   g_intercepting = true;
   // A forked child never writes, flushes or closes what is its parent's. Data-loader workers fork and never use the

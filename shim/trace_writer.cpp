@@ -2,6 +2,7 @@
 
 #include <cxxabi.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -54,8 +55,13 @@ std::string command_line() {
 }
 
 template <class... Args>
-void append(fmt::memory_buffer& out, fmt::format_string<Args...> format, Args&&... args) {
+void append(std::string& out, fmt::format_string<Args...> format, Args&&... args) {
   fmt::format_to(std::back_inserter(out), format, std::forward<Args>(args)...);
+}
+
+template <class... Args>
+void say(LogLevel level, fmt::format_string<Args...> format, Args&&... args) {
+  log(level, fmt::format(format, std::forward<Args>(args)...));
 }
 
 void mark(std::vector<bool>& done, std::uint32_t id) {
@@ -70,20 +76,21 @@ bool marked(const std::vector<bool>& done, std::uint32_t id) { return id < done.
 TraceWriter::TraceWriter(const std::string& path) : path_(path), epoch_ns_(now_ns()) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   if (file < 0) {
-    log().error("cannot write the trace {}: {}. Set NIMBLE_TRACE to a file that can be written. Not recording.", path,
-                std::strerror(errno));
+    say(LogLevel::error,
+        "cannot write the trace {}: {}. Set NIMBLE_TRACE to a file that can be written. Not recording.", path,
+        std::strerror(errno));
     return;
   }
   // A child that inherited the environment must not write over the trace of its parent.
   if (::flock(file, LOCK_EX | LOCK_NB) != 0) {
-    log().warn(
+    say(LogLevel::warning,
         "{} is being written by another process: not recording this one. Put %p into NIMBLE_TRACE for a file each.",
         path);
     ::close(file);
     return;
   }
   if (::ftruncate(file, 0) != 0 && errno != EINVAL) {  // EINVAL: a pipe or a device
-    log().error("cannot write the trace {}: {}. Not recording.", path, std::strerror(errno));
+    say(LogLevel::error, "cannot write the trace {}: {}. Not recording.", path, std::strerror(errno));
     ::close(file);
     return;
   }
@@ -96,8 +103,8 @@ TraceWriter::~TraceWriter() {
 }
 
 void TraceWriter::line(std::string_view event) {
-  out_.append(event);
-  out_.append(std::string_view(",\n"));
+  out_ += event;
+  out_ += ",\n";
 }
 
 void TraceWriter::header() {
@@ -107,7 +114,7 @@ void TraceWriter::header() {
   const auto get_name = reinterpret_cast<decltype(&::cuDeviceGetName)>(driver_symbol("cuDeviceGetName"));
   if (get_version) get_version(&version);
   if (get_name) get_name(device, sizeof device - 1, 0);
-  out_.append(std::string_view("[\n"));
+  out_ += "[\n";
   line(fmt::format(
       R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.trace","args":{{"version":{},"nimble":"{}","program":{},"device":{},"driver":{}}}}})json",
       kTraceVersion, kVersion, json_text(command_line()), json_text(device), version));
@@ -163,7 +170,7 @@ std::uint32_t TraceWriter::define_function(const FunctionInfo& function) {
   if (function.image) define_image(*function.image);
   if (names_.size() <= function.id) names_.resize(function.id + 1);
   names_[function.id] = json_text(spoken(function.name));
-  fmt::memory_buffer params;
+  std::string params;
   if (function.params) {
     const char* separator = "[";
     for (const ParamLayout& p : *function.params) {
@@ -173,12 +180,11 @@ std::uint32_t TraceWriter::define_function(const FunctionInfo& function) {
     if (function.params->empty()) params.push_back('[');
     params.push_back(']');
   } else {
-    params.append(std::string_view("null"));
+    params = "null";
   }
   line(fmt::format(
       R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.function","args":{{"id":{},"name":{},"image":{},"params":{}}}}})json",
-      function.id, json_text(function.name), function.image ? fmt::format("{}", function.image->id) : "null",
-      std::string_view(params.data(), params.size())));
+      function.id, json_text(function.name), function.image ? fmt::format("{}", function.image->id) : "null", params));
   return function.id;
 }
 
@@ -258,8 +264,8 @@ void TraceWriter::write(const Record& record) {
   const double duration_us = static_cast<double>(record.end_ns - record.begin_ns) / 1e3;
   append(out_, R"json({{"ph":"X","pid":1,"tid":{},"ts":{:.3f},"dur":{:.3f},"name":{},"cat":"{}","args":{{)json",
          call.thread, begin_us, duration_us, label.empty() ? std::string_view(plain) : label, name(call.kind));
-  out_.append(args_);
-  out_.append(std::string_view("}},\n"));
+  out_ += args_;
+  out_ += "}},\n";
   if (!is_op(call.kind) || record.result != CUDA_SUCCESS) return;
   // The op on its stream's track. Device times are not known yet, so the bar is the host's, moved right where two
   // threads overlap.
@@ -280,8 +286,8 @@ bool TraceWriter::flush() {
     const ssize_t written = ::write(file_, at, left);
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
-      log().error("cannot write the trace {}: {}. Recording ends here; the file is good up to this point.", path_,
-                  std::strerror(errno));
+      say(LogLevel::error, "cannot write the trace {}: {}. Recording ends here; the file is good up to this point.",
+          path_, std::strerror(errno));
       ::close(file_);
       file_ = -1;
       return false;
@@ -295,11 +301,11 @@ bool TraceWriter::flush() {
 
 bool TraceWriter::close() {
   if (file_ < 0) return false;
-  out_.append(std::string_view(R"json({"ph":"M","pid":1,"tid":0,"name":"nimble.end","args":{"dropped":0}})json"));
-  out_.append(std::string_view("\n]\n"));
+  out_ += R"json({"ph":"M","pid":1,"tid":0,"name":"nimble.end","args":{"dropped":0}})json";
+  out_ += "\n]\n";
   const bool good = flush();
   if (good) {
-    log().info("wrote {}. Next: nimble-analyze {}", path_, path_);
+    say(LogLevel::info, "wrote {}. Next: nimble-analyze {}", path_, path_);
     ::close(file_);
     file_ = -1;
   }

@@ -3,8 +3,6 @@
 // Used by one thread, the record queue's. Gives ids to functions, images, streams and events as they first appear.
 #pragma once
 
-#include <spdlog/fmt/fmt.h>
-
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -44,8 +42,8 @@ class TraceWriter {
   const std::string path_;
   int file_ = -1;
   std::uint64_t epoch_ns_ = 0;
-  fmt::memory_buffer out_;                          // lines not yet written
-  fmt::memory_buffer args_;                         // the arguments of the call at hand
+  std::string out_;                                 // lines not yet written
+  std::string args_;                                // the arguments of the call at hand
   std::vector<bool> threads_, functions_, images_;  // defined already, by id
   std::unordered_map<std::uint64_t, std::uint32_t> streams_;
   std::unordered_map<CUevent, std::uint32_t> events_;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "nimble/version.h"
+#include "shim/launcher/check.h"
 #include "shim/launcher/environment.h"
 #include "shim/launcher/program.h"
 #include "shim/options.h"
@@ -153,6 +154,12 @@ int main(int argc, char** argv) {
   std::string library;
   run->add_option("--library", library, "the libnimble.so to preload [the one beside this program]")->type_name("FILE");
 
+  CLI::App* check = app.add_subcommand("check", "Read a schedule as replay would, and say what is wrong with it");
+  check->formatter(std::make_shared<Help>("nimble check schedule.json"));
+  check->footer("Exit status 0 if the schedule can be replayed, 2 if it is broken.");
+  std::string schedule;
+  check->add_option("schedule", schedule, "the file")->type_name("FILE")->required();
+
   // CLI11 sees only what is ours.
   std::vector<std::string> arguments(argv + 1, argv + argc);
   std::vector<std::string> program;
@@ -170,6 +177,7 @@ int main(int argc, char** argv) {
     if (error.get_exit_code() == 0) return app.exit(error);  // the help or the version was asked for
     return complain(std::string(error.what()) + "; see nimble --help", kUsage);
   }
+  if (check->parsed()) return check_schedule(schedule);
   if (!run->parsed()) return complain("nothing to do; see nimble --help", kUsage);
   if (program.empty()) return complain("no program to run; see nimble run --help", kUsage);
 

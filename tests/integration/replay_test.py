@@ -92,6 +92,10 @@ class Replay(ProgramTest):
                 self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
                 self.assertIn("broken.json", done.stderr)
                 self.assertIn(field, done.stderr)
+                checked = self.run_program(["nimble", "check", self.path("broken.json")], expect=2)
+                self.assertEqual(len(checked.stderr.splitlines()), 1, checked.stderr)
+                self.assertIn(field, checked.stderr)
+        self.assertIn("good", self.run_program(["nimble", "check", self.schedule]).stdout)
 
     def test_another_programs_schedule_does_no_harm(self):
         plain = self.run_program(["ways_in", "linked"])

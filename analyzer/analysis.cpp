@@ -74,11 +74,6 @@ void plan_all(Analysis& analysis, const DeviceModel& device) {
   }
 }
 
-bool is_work(CallKind kind) {
-  return kind != CallKind::event_record && kind != CallKind::event_wait && kind != CallKind::alloc_async &&
-         kind != CallKind::free_async;
-}
-
 void decide(Analysis& analysis) {
   const Trace& trace = analysis.file.trace;
   if (trace.dropped > 0) {
@@ -139,7 +134,7 @@ Analysis analyze(TraceFile file, const AnalysisOptions& options) {
   std::vector<std::uint8_t> work;
   for (std::size_t op = 0; op < calls.size(); ++op) {
     duration.push_back(analysis.costs[op].device_us);
-    work.push_back(is_work(trace.calls[calls[op]].kind));
+    work.push_back(does_work(trace.calls[calls[op]].kind));
   }
   analysis.critical = critical_path(analysis.reduced, duration);
   analysis.concurrency = max_concurrency(analysis.reduced, work);

@@ -19,6 +19,8 @@ constexpr std::size_t kCandidates = 64;
 constexpr double kMinCoverage = 0.8;
 constexpr double kMinSignatures = 0.5;
 constexpr double kMinSamePointers = 0.8;
+// Less than this share of all work, or of that between its first and last run, is no step of the program.
+constexpr double kMinShare = 0.25, kMinDensity = 0.5;
 constexpr std::uint32_t kSampledOps = 4096;  // per run, for the share of pointers
 
 // The nearest earlier position with an equal key, for positions handed over in order.
@@ -85,11 +87,24 @@ struct Run {
 
 struct Candidate {
   std::uint32_t period = 0;
-  std::uint64_t covered = 0;  // ops in runs
+  std::uint64_t covered = 0;  // work in runs
   std::vector<Run> runs;      // at least kMinRepeats periods each
 };
 
-Candidate runs_of(std::span<const std::uint64_t> signatures, std::uint32_t period) {
+// How much work stands before each op, and in all.
+class Work {
+ public:
+  Work(std::size_t ops, const std::vector<std::uint8_t>& work) : before_(ops + 1, 0) {
+    for (std::size_t i = 0; i < ops; ++i) before_[i + 1] = before_[i] + (work.empty() ? 1 : work[i]);
+  }
+  std::uint32_t between(std::size_t begin, std::size_t end) const { return before_[end] - before_[begin]; }
+  std::uint32_t all() const { return before_.back(); }
+
+ private:
+  std::vector<std::uint32_t> before_;
+};
+
+Candidate runs_of(std::span<const std::uint64_t> signatures, const Work& work, std::uint32_t period) {
   Candidate result{period, 0, {}};
   std::uint32_t n = static_cast<std::uint32_t>(signatures.size()), covered_to = 0;
   for (std::uint32_t i = 0; i + period < n;) {
@@ -102,10 +117,18 @@ Candidate runs_of(std::span<const std::uint64_t> signatures, std::uint32_t perio
     std::uint32_t length = i - begin + period;
     if (length / period < kMinRepeats) continue;
     result.runs.push_back({begin, length});
-    result.covered += begin + length - std::max(begin, covered_to);
+    result.covered += work.between(std::max(begin, covered_to), begin + length);
     covered_to = begin + length;
   }
   return result;
+}
+
+bool explains_enough(const Candidate& candidate, const Work& work) {
+  if (candidate.runs.empty()) return false;
+  const Run& last = candidate.runs.back();
+  auto covered = static_cast<double>(candidate.covered);
+  return candidate.covered > 0 && covered >= kMinShare * work.all() &&
+         covered >= kMinDensity * work.between(candidate.runs.front().begin, last.begin + last.length);
 }
 
 double share_of_signatures(std::span<const std::uint64_t> signatures, const Candidate& candidate,
@@ -130,6 +153,7 @@ double share_of_pointers(const Candidate& candidate, const SequenceHints& hints)
 }
 
 std::optional<Candidate> choose(std::span<const std::uint64_t> signatures, const SequenceHints& hints) {
+  Work work(signatures.size(), hints.work);
   std::vector<Candidate> found;
   std::vector<std::uint32_t> periods = candidate_periods(signatures);
   if (!hints.suggestions.empty()) {
@@ -139,8 +163,8 @@ std::optional<Candidate> choose(std::span<const std::uint64_t> signatures, const
     periods.erase(std::unique(periods.begin(), periods.end()), periods.end());
   }
   for (std::uint32_t period : periods) {
-    Candidate candidate = runs_of(signatures, period);
-    if (!candidate.runs.empty()) found.push_back(std::move(candidate));
+    Candidate candidate = runs_of(signatures, work, period);
+    if (explains_enough(candidate, work)) found.push_back(std::move(candidate));
   }
   if (found.empty()) return std::nullopt;
   std::unordered_map<std::uint64_t, std::uint32_t> counts;
@@ -225,6 +249,11 @@ std::optional<Repetition> find_repetition(std::span<const std::uint64_t> signatu
     at += fit ? period : 1;
   }
   return result;
+}
+
+bool does_work(CallKind kind) {
+  return kind != CallKind::event_record && kind != CallKind::event_wait && kind != CallKind::alloc_async &&
+         kind != CallKind::free_async;
 }
 
 bool observes(const TraceCall& call) {
@@ -382,6 +411,7 @@ Step find_step(const Trace& trace, const ObjectTable& objects) {
   for (std::uint32_t call : step.ops) signatures.push_back(op_signature(trace, objects, call));
 
   SequenceHints hints;
+  for (std::uint32_t call : step.ops) hints.work.push_back(does_work(trace.calls[call].kind));
   hints.observed_before = observed_before(trace, step.ops);
   hints.suggestions = suggestions(trace, objects, step.ops, signatures, hints.observed_before);
   hints.same_pointers = [&](std::uint32_t first, std::uint32_t count, std::uint32_t period) {
@@ -398,8 +428,9 @@ Step find_step(const Trace& trace, const ObjectTable& objects) {
   };
   std::optional<Repetition> found = find_repetition(signatures, hints);
   if (!found) {
-    step.why_none = "no sequence of ops repeats at least " + std::to_string(kMinRepeats) + " times in a row among " +
-                    std::to_string(step.ops.size()) + " ops; record more steps";
+    step.why_none = "no sequence of ops that makes up much of the trace repeats at least " +
+                    std::to_string(kMinRepeats) + " times in a row among " + std::to_string(step.ops.size()) +
+                    " ops; record more steps";
     return step;
   }
   step.period = found->period;

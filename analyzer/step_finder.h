@@ -6,6 +6,8 @@
 // arrays, Manber and Myers 1993): in a run of period P, every window of P to 2P ops recurs at a distance of exactly P,
 // so distances between recurrences of equal windows vote for periods, in O(n log n). The best few candidates are then
 // checked op by op.
+// Extras between steps, a prologue and an epilogue are no obstacle, but a period must explain a quarter of the trace's
+// work, and half of the work from its first run to its last.
 //
 // The functions are pure: they keep no state, and any thread may call them. Counts are ops. No errors: a trace without
 // a step gives Step::period 0 and a reason.
@@ -27,6 +29,9 @@ inline constexpr std::uint32_t kMinRepeats = 3;
 
 // What is known about a sequence of ops besides their signatures.
 struct SequenceHints {
+  // Per op: 1 where it does work, 0 where it only manages memory or events. What a period explains is counted in work.
+  // May be empty: all ops do.
+  std::vector<std::uint8_t> work;
   // Per op: whether a call through which the host could notice progress stands between it and the op before. May be
   // empty.
   std::vector<std::uint8_t> observed_before;
@@ -72,6 +77,9 @@ struct Step {
 };
 
 Step find_step(const Trace& trace, const ObjectTable& objects);
+
+// Whether an op of this kind occupies the device, rather than only managing memory or events.
+bool does_work(CallKind kind);
 
 // Whether the host can notice through this call how far the GPU has come.
 bool observes(const TraceCall& call);

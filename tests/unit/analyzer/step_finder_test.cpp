@@ -79,6 +79,15 @@ TEST(StepFinder, TakesTheShortestOfMultiples) {
   EXPECT_EQ(found.begins.size(), 24u);
 }
 
+TEST(StepFinder, DoesNotTakeAnyRepetitionForAStep) {
+  EXPECT_EQ(find("abcaaadefghijklmnopqrstuvw").word, "") << "little of the whole";
+  EXPECT_EQ(find("aaabcdefghijkaaalmnopqrstuvaaa").word, "") << "scattered";
+  SequenceHints hints;
+  std::string text = "xyzmmmmmmmmmmmmxyz";
+  for (char c : text) hints.work.push_back(c != 'm');
+  EXPECT_EQ(find(text, hints).word, "") << "no work";
+}
+
 TEST(StepFinder, TellsLayersFromStepsByTheirPointers) {
   // Forty equal layers and a head: by signatures alone the layer is the step.
   std::string step = repeated("abcdefgh", 40) + "HI";
@@ -95,7 +104,7 @@ TEST(StepFinder, FindsRandomStepsInRandomSurroundings) {
   for (int round = 0; round < 800; ++round) {
     // The step is a random word in which nothing repeats by chance: its first letter is unique.
     std::string word = "A";
-    for (std::uint32_t i = test::below(random, 40); i > 0; --i)
+    for (std::uint32_t i = 4 + test::below(random, 40); i > 0; --i)
       word += static_cast<char>('b' + static_cast<char>(random() % 8));
     std::string prologue, text;
     for (std::uint32_t i = test::below(random, 20); i > 0; --i)

@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""nimble-analyze as a user meets it: options, exit statuses, messages, files. Run by ctest."""
+
+import argparse
+import json
+import pathlib
+import resource
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+GOLDEN = ROOT / "tests/golden/branches/trace.json"
+ANALYZE = None
+
+
+class AnalyzeTest(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = pathlib.Path(holder.name)
+
+    def analyze(self, *arguments):
+        return subprocess.run([ANALYZE, *map(str, arguments)], cwd=self.folder, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, encoding="utf-8", check=False)
+
+    def make_trace(self, *arguments):
+        path = self.folder / "made.json"
+        subprocess.run([ROOT / "scripts/make_trace", "-o", path, *map(str, arguments)], check=True)
+        return path
+
+    def write(self, text, name="bad.json"):
+        path = self.folder / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    def assert_refused(self, result, status, *parts):
+        self.assertEqual(result.returncode, status, result.stderr)
+        self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+        for part in parts:
+            self.assertIn(part, result.stderr)
+
+    def test_writes_a_schedule_and_says_what_to_type_next(self):
+        result = self.analyze(GOLDEN)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stderr, "")
+        self.assertIn("NIMBLE_MODE=replay NIMBLE_SCHEDULE=schedule.json LD_PRELOAD=libnimble.so <program>", result.stdout)
+        self.assertEqual(json.loads((self.folder / "schedule.json").read_text())["nimble_schedule"], 1)
+
+    def test_each_option_does_something(self):
+        self.assertEqual(self.analyze(GOLDEN, "--quiet", "-o", "one.json").stdout, "")
+        self.assertTrue((self.folder / "one.json").exists())
+        self.assertEqual(self.analyze(GOLDEN, "--policy", "single", "-o", "two.json").returncode, 0)
+        single = json.loads((self.folder / "two.json").read_text())
+        self.assertEqual((single["policy"], single["segments"][0]["lanes"]), ("single", 1))
+        self.assertEqual(self.analyze(GOLDEN, "--no-schedule", "--dot", "a.dot", "--json", "r.json").returncode, 0)
+        self.assertFalse((self.folder / "schedule.json").exists())
+        self.assertIn("digraph", (self.folder / "a.dot").read_text())
+        self.assertEqual(json.loads((self.folder / "r.json").read_text())["step"]["ops"], 16)
+        why = self.analyze(GOLDEN, "--why", 6, 7)
+        self.assertIn("Not ordered", why.stdout)
+        self.assertFalse((self.folder / "schedule.json").exists())
+        self.assertIn("nimble-analyze 0", self.analyze("--version").stdout)
+        usage = self.analyze("--help").stdout
+        for option in ("--policy", "--rules", "--why", "--dot", "--json", "--no-schedule", "--quiet", "--output"):
+            self.assertIn(option, usage)
+
+    def test_rules_tell_what_a_kernel_does(self):
+        rules = self.write('{"nimble_rules": 1, "rules": [{"kernel": "normalize.*", "params": ["inout"]}]}', "rules.json")
+        self.assertIn("normalize", self.analyze(GOLDEN).stdout)
+        self.assertNotIn("normalize", self.analyze(GOLDEN, "--rules", rules, "--rules", rules).stdout)
+        self.assert_refused(self.analyze(GOLDEN, "--rules", self.write("{}")), 2, "bad.json: nimble_rules: is missing")
+        self.assert_refused(self.analyze(GOLDEN, "--rules", "gone.json"), 2, "gone.json: cannot be opened")
+
+    def test_usage_errors_are_status_2(self):
+        for arguments in ([], [GOLDEN, "--policy", "best"], [GOLDEN, "--nonsense"], [GOLDEN, "--why", "1"]):
+            self.assertEqual(self.analyze(*arguments).returncode, 2, arguments)
+        self.assert_refused(self.analyze(GOLDEN, "--why", 0, 99), 2, "0 to 15, not 99")
+
+    def test_bad_input_is_one_line_and_status_2(self):
+        good = GOLDEN.read_text()
+        broken = good.replace('"grid":[32,1,1]', '"grid":[0,1,1]', 1)
+        line = next(i for i, text in enumerate(broken.splitlines(), 1) if '"grid":[0,1,1]' in text)
+        for text, parts in (("", ["is empty"]), (b"\x7fELF\x00\x01", [":1: is no trace"]), ("[\n", ["no event nimble.trace"]),
+                            (good.replace('"version":1', '"version":9'), [":2: args.version: is 9"]),
+                            (broken, [f":{line}: args.grid: must not be 0"]),
+                            (good.replace('"fn":2', '"fn":3'), ["args.fn: 3 was not defined before"])):
+            self.assert_refused(self.analyze(self.write(text)), 2, "bad.json", *parts)
+        self.assert_refused(self.analyze("gone.json"), 2, "gone.json: cannot be opened")
+        self.assert_refused(self.analyze(self.folder), 2, "cannot be read")
+
+    def test_a_trace_that_was_cut_off_is_used(self):
+        text = GOLDEN.read_text()
+        result = self.analyze(self.write(text[:int(len(text) * 0.9)]))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("cut off", result.stdout)
+
+    def test_lost_events_and_unwritable_files_are_status_1(self):
+        lost = self.write(GOLDEN.read_text().replace('"dropped":0', '"dropped":5'))
+        self.assert_refused(self.analyze(lost, "--quiet"), 1, "dropped 5 events")
+        self.assert_refused(self.analyze(GOLDEN, "--quiet", "-o", "no/such/folder.json"), 1, "no/such/folder.json")
+        self.assertEqual(self.analyze(GOLDEN, "-o", "/dev/full").returncode, 1)
+
+    def test_no_step_is_status_3(self):
+        text = GOLDEN.read_text()
+        third = [at for at in range(len(text)) if text.startswith('"name":"cuEventSynchronize"', at)][1]
+        result = self.analyze(self.write(text[:third]), "--json", "r.json")
+        self.assert_refused(result, 3, "no step found")
+        self.assertEqual(json.loads((self.folder / "r.json").read_text())["status"], 3)
+
+    def test_several_streams_are_reported_and_status_4(self):
+        result = self.analyze(self.make_trace("--multi-stream"))
+        self.assert_refused(result, 4, "several streams is not supported yet")
+        self.assertIn("policy", result.stdout)
+        self.assertFalse((self.folder / "schedule.json").exists())
+
+    def test_races_are_reported_and_status_4(self):
+        lines = self.make_trace("--multi-stream").read_text().splitlines(keepends=True)
+        unordered = self.write("".join(line for line in lines if '"event_wait"' not in line))
+        result = self.analyze(unordered)
+        self.assert_refused(result, 4, "unordered")
+        self.assertIn("Possible races", result.stdout)
+
+    def test_the_same_trace_gives_the_same_bytes(self):
+        trace = self.make_trace("--ops", 4000, "--branches", 7)
+        schedules = []
+        for name in ("one.json", "two.json"):
+            self.assertEqual(self.analyze(trace, "--quiet", "-o", name).returncode, 0)
+            schedules.append((self.folder / name).read_bytes())
+        self.assertEqual(*schedules)
+
+    def test_a_hundred_thousand_ops_take_five_seconds_and_a_gibibyte(self):
+        trace = self.make_trace("--ops", 100000, "--branches", 16)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.assertEqual(self.analyze(trace, "--quiet").returncode, 0)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        print(f"100 000 ops: {seconds:.2f} s of CPU, at most {after.ru_maxrss // 1024} MiB", file=sys.stderr)
+        self.assertLess(after.ru_maxrss, 1 << 20)
+        if not OPTIONS.sanitized:
+            self.assertLess(seconds, 5)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("analyze", help="the nimble-analyze to test")
+    parser.add_argument("--sanitized", action="store_true", help="it was built with a sanitizer: do not measure its speed")
+    OPTIONS, rest = parser.parse_known_args()
+    ANALYZE = str(pathlib.Path(OPTIONS.analyze).resolve())
+    unittest.main(argv=[sys.argv[0], *rest])

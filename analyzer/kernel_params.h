@@ -17,8 +17,10 @@ std::optional<std::string> why_parameters_do_not_tell(const OpQuestion& op);
 // The pointers among the words of one parameter: a part of op.pointers.
 std::span<const PointerWord> pointers_in(const OpQuestion& op, const ParamLayout& param);
 
-// Whether some word of this parameter looks like an address that lies in no live object: not small, not beyond what
-// user space can map. Two 32-bit numbers side by side look like that too: then we know less than we could.
+// Whether some word of this parameter looks like an address that lies in no live object: one in or near memory that was
+// an object at some time of the trace, or one where Linux puts the memory of the host (2^46 to 2^48). Every allocation
+// from the driver is in the trace, so an address elsewhere is none that a kernel could use; two 32-bit sizes side by
+// side are rarely taken for one.
 bool has_stray_address(const OpQuestion& op, const ParamLayout& param);
 
 // Appends an access to the whole of every object that the parameter points into.

@@ -2,6 +2,7 @@
 // that are plainly right.
 #pragma once
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -17,22 +18,21 @@
 
 namespace nimble::analyzer::test {
 
-// A file in the temporary directory, removed at the end.
+// A file that this process alone can read, by a path like any other. It lies in memory, since some tests make
+// thousands.
 class TempFile {
  public:
-  explicit TempFile(const std::string& text) {
-    char name[] = "/tmp/nimble-analyzer-XXXXXX";
-    int descriptor = ::mkstemp(name);
-    path_ = name;
-    ::close(descriptor);
+  explicit TempFile(const std::string& text)
+      : file_(::memfd_create("test", MFD_CLOEXEC)), path_("/proc/self/fd/" + std::to_string(file_)) {
     std::ofstream(path_, std::ios::binary) << text;
   }
-  ~TempFile() { std::remove(path_.c_str()); }
+  ~TempFile() { ::close(file_); }
   TempFile(const TempFile&) = delete;
   TempFile& operator=(const TempFile&) = delete;
   const std::string& path() const { return path_; }
 
  private:
+  int file_;
   std::string path_;
 };
 

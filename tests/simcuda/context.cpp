@@ -8,7 +8,22 @@
 namespace simcuda {
 namespace {
 
-thread_local std::vector<CUcontext> current;
+// Without a destructor, for programs still call the driver from the destructors of their own globals.
+struct ContextStack {
+  static constexpr std::size_t kMax = 64;
+  CUcontext contexts[kMax];
+  std::size_t size;
+
+  bool empty() const { return size == 0; }
+  CUcontext back() const { return contexts[size - 1]; }
+  bool push(CUcontext context) {
+    if (size == kMax) return false;
+    contexts[size++] = context;
+    return true;
+  }
+  void pop() { --size; }
+};
+thread_local ContextStack current;
 thread_local std::uint64_t this_thread = 0;  // 0: not numbered yet
 std::uint64_t next_thread = 1;               // under the driver's mutex
 
@@ -24,9 +39,8 @@ CUresult create(Call& call, CUcontext* context, unsigned flags, CUdevice device,
   made->flags = flags;
   made->api_version = api_version;
   init_context(made);
-  current.push_back(made);
   *context = made;
-  return CUDA_SUCCESS;
+  return current.push(made) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 }  // namespace
@@ -103,7 +117,7 @@ SIM_CALL(cuCtxCreate_v4, kInit, (CUcontext * context, CUctxCreateParams* params,
 
 SIM_CALL(cuCtxDestroy_v2, kInit, (CUcontext context), (context)) {
   if (!valid(context) || context->primary || !context->alive) return CUDA_ERROR_INVALID_CONTEXT;
-  if (current_context() == context) current.pop_back();
+  if (current_context() == context) current.pop();
   end_context(context);
   // The handle stays what it was, so that other threads that still have it current are told that it is destroyed.
   context->alive = false;
@@ -114,23 +128,22 @@ SIM_ALIAS(cuCtxDetach, cuCtxDestroy_v2, kInit, (CUcontext context), (context))
 
 SIM_CALL(cuCtxPushCurrent_v2, kInit, (CUcontext context), (context)) {
   if (!valid(context)) return CUDA_ERROR_INVALID_CONTEXT;
-  current.push_back(context);
-  return CUDA_SUCCESS;
+  return current.push(context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 SIM_ALIAS(cuCtxPushCurrent, cuCtxPushCurrent_v2, kInit, (CUcontext context), (context))
 
 SIM_CALL(cuCtxPopCurrent_v2, kInit, (CUcontext * context), (context)) {
   if (current.empty()) return CUDA_ERROR_INVALID_CONTEXT;
   if (context != nullptr) *context = current.back();
-  current.pop_back();
+  current.pop();
   return CUDA_SUCCESS;
 }
 SIM_ALIAS(cuCtxPopCurrent, cuCtxPopCurrent_v2, kInit, (CUcontext * context), (context))
 
 SIM_CALL(cuCtxSetCurrent, kInit, (CUcontext context), (context)) {
   if (context != nullptr && !valid(context)) return CUDA_ERROR_INVALID_CONTEXT;
-  if (!current.empty()) current.pop_back();
-  if (context != nullptr) current.push_back(context);
+  if (!current.empty()) current.pop();
+  if (context != nullptr) current.push(context);
   return CUDA_SUCCESS;
 }
 
@@ -185,10 +198,10 @@ SIM_CALL(cuCtxGetApiVersion, kInit, (CUcontext context, unsigned* version), (con
 SIM_CALL(cuCtxGetLimit, kContext, (size_t * value, CUlimit limit), (value, limit)) {
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_UNSUPPORTED_LIMIT;
-  static const std::map<int, std::size_t> defaults{{CU_LIMIT_STACK_SIZE, 1024},
-                                                   {CU_LIMIT_PRINTF_FIFO_SIZE, 7 << 20},
-                                                   {CU_LIMIT_MALLOC_HEAP_SIZE, 8 << 20},
-                                                   {CU_LIMIT_MAX_L2_FETCH_GRANULARITY, 64}};
+  static const auto& defaults = *new std::map<int, std::size_t>{{CU_LIMIT_STACK_SIZE, 1024},
+                                                                {CU_LIMIT_PRINTF_FIFO_SIZE, 7 << 20},
+                                                                {CU_LIMIT_MALLOC_HEAP_SIZE, 8 << 20},
+                                                                {CU_LIMIT_MAX_L2_FETCH_GRANULARITY, 64}};
   const auto set = call.context->limits.find(limit);
   const auto given = defaults.find(limit);
   *value = set != call.context->limits.end() ? set->second : given != defaults.end() ? given->second : 0;

@@ -14,7 +14,7 @@ constexpr char kBusId[] = "0000:01:00.0";
 constexpr int kDriverVersion = 13000;
 
 const std::map<int, int>& attributes() {
-  static const std::map<int, int> values{
+  static const auto& values = *new std::map<int, int>{
       {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
       {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},
       {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, 1024},

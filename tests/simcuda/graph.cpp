@@ -43,7 +43,9 @@ GraphMemory::GraphMemory(std::uint64_t bytes, CUcontext context) {
   if (bytes > Memory::kTotal) return;
   block = driver().memory.allocate(BlockKind::kGraph, bytes, (bytes + kGranularity - 1) / kGranularity * kGranularity,
                                    context);
-  if (block != nullptr) block->live = false;
+  if (block == nullptr) return;
+  block->live = false;
+  block->graph_memory = this;
 }
 
 GraphMemory::~GraphMemory() {

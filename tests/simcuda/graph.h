@@ -17,8 +17,8 @@ struct Edge {
   CUgraphEdgeData data;
 };
 
-// Memory of an allocation node: its addresses belong to the graph, its clones and its executables.
-class GraphMemory {
+// Memory of an allocation node: its addresses belong to all nodes and steps that allocate or free it.
+class GraphMemory : public std::enable_shared_from_this<GraphMemory> {
  public:
   GraphMemory(std::uint64_t bytes, CUcontext context);
   ~GraphMemory();

@@ -210,18 +210,14 @@ CUresult launch_graph(CUgraphExec exec, CUstream stream) {
       d.engine.follow(op, step.work.event.event->tail);
     }
     if (step.memory != nullptr) {
-      op->keeps = step.memory;
-      step.work.memory.block->outstanding = true;
-      d.outstanding[step.work.memory.block] = step.memory;
-    }
-    if (step.work.kind == WorkKind::kFree) {
       Block* block = step.work.memory.block;
-      const auto held = d.outstanding.find(block);
-      if (held != d.outstanding.end()) {
-        op->keeps = held->second;
-        d.outstanding.erase(held);
+      op->keeps = step.memory;
+      block->outstanding = step.work.kind == WorkKind::kAlloc;
+      if (block->outstanding) {
+        d.outstanding[block] = step.memory;
+      } else {
+        d.outstanding.erase(block);
       }
-      block->outstanding = false;
     }
     d.engine.submit_unordered(op, stream->context, exec->chains.empty() ? 0 : exec->chains[i]);
     tails[i] = d.engine.tail_of(op);

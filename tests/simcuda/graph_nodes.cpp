@@ -69,6 +69,7 @@ CUresult set_release(CUgraphNode node, CUdeviceptr pointer) {
   Block* block = driver().memory.find(pointer);
   if (block == nullptr || block->base != pointer || block->kind != BlockKind::kGraph) return CUDA_ERROR_INVALID_VALUE;
   node->work.memory = {block, block->bytes};
+  node->memory = block->graph_memory->shared_from_this();
   return CUDA_SUCCESS;
 }
 
@@ -450,7 +451,7 @@ SIM_CALL(cuGraphMemFreeNodeGetParams, kInit, (CUgraphNode node, CUdeviceptr* poi
 static CUresult add_any(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies, const CUgraphEdgeData* data,
                         std::size_t count, CUgraphNodeParams* params) {
   if (out == nullptr || params == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  static const std::map<CUgraphNodeType, std::pair<WorkKind, const char*>> kinds{
+  static const auto& kinds = *new std::map<CUgraphNodeType, std::pair<WorkKind, const char*>>{
       {CU_GRAPH_NODE_TYPE_KERNEL, {WorkKind::kKernel, ""}},
       {CU_GRAPH_NODE_TYPE_MEMCPY, {WorkKind::kCopy, "cuGraphAddMemcpyNode"}},
       {CU_GRAPH_NODE_TYPE_MEMSET, {WorkKind::kSet, "cuGraphAddMemsetNode"}},

@@ -19,6 +19,8 @@ namespace simcuda {
 
 enum class BlockKind : std::uint8_t { kDevice, kPool, kGraph, kManaged, kPinned, kRegistered, kMapped, kGlobal };
 
+class GraphMemory;
+
 struct Block {
   std::uint64_t base = 0;
   std::uint64_t capacity = 0;    // of the addresses it holds
@@ -32,6 +34,7 @@ struct Block {
   std::uint64_t id = 0;
   CUcontext context = nullptr;
   CUmemoryPool pool = nullptr;
+  GraphMemory* graph_memory = nullptr;  // of a graph: who owns it
   // Where it was freed in stream order.
   OpRef freed;
   CUstream freed_stream = nullptr;

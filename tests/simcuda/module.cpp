@@ -72,8 +72,9 @@ std::shared_ptr<LoadedImage> LoadedImage::load(const void* bytes, CUcontext cont
     const bool real = magic == 0xba55ed50 || magic == 0x466243b1 || std::memcmp(header.magic, ELFMAG, SELFMAG) == 0 ||
                       std::memcmp(header.magic, "//", 2) == 0 || std::memcmp(header.magic, ".version", 8) == 0;
     error = real ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_ERROR_INVALID_IMAGE;
-    std::fprintf(stderr, "simcuda: %s: the simulated GPU loads images made by add_simcuda_image\n",
-                 real ? "this module holds code for a real GPU" : "this is no module image");
+    if (d.options.log)
+      std::fprintf(stderr, "simcuda: %s: the simulated GPU loads images made by add_simcuda_image\n",
+                   real ? "this module holds code for a real GPU" : "this is no module image");
     return nullptr;
   }
   std::memcpy(&header, bytes, sizeof header);

@@ -55,12 +55,12 @@ CUresult attribute(const std::map<int, int>& set, int id, int* value) {
     *value = found->second;
     return CUDA_SUCCESS;
   }
-  static const std::map<int, int> defaults{{CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
-                                           {CU_FUNC_ATTRIBUTE_NUM_REGS, 32},
-                                           {CU_FUNC_ATTRIBUTE_PTX_VERSION, 90},
-                                           {CU_FUNC_ATTRIBUTE_BINARY_VERSION, 90},
-                                           {CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 49152},
-                                           {CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, -1}};
+  static const auto& defaults = *new std::map<int, int>{{CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
+                                                        {CU_FUNC_ATTRIBUTE_NUM_REGS, 32},
+                                                        {CU_FUNC_ATTRIBUTE_PTX_VERSION, 90},
+                                                        {CU_FUNC_ATTRIBUTE_BINARY_VERSION, 90},
+                                                        {CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 49152},
+                                                        {CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, -1}};
   const auto given = defaults.find(id);
   *value = given != defaults.end() ? given->second : 0;
   return CUDA_SUCCESS;

@@ -9,7 +9,7 @@ namespace {
 
 template <typename T>
 void put(void* out, T value) {
-  std::memcpy(out, &value, sizeof value);
+  *static_cast<T*>(out) = value;
 }
 
 // How many bytes an attribute has, so that an unknown pointer can be answered with zeros.

@@ -171,7 +171,10 @@ SIM_CALL_PTSZ(cuMemFreeAsync, kContext, (CUdeviceptr pointer, CUstream handle), 
   work.memory = {block, block->bytes};
   if (capturing(stream)) {
     if (block->kind != BlockKind::kGraph) return CUDA_ERROR_INVALID_VALUE;
-    return capture_node(stream, CU_GRAPH_NODE_TYPE_MEM_FREE, std::move(work));
+    CUgraphNode node = nullptr;
+    const CUresult result = capture_node(stream, CU_GRAPH_NODE_TYPE_MEM_FREE, std::move(work), &node);
+    if (result == CUDA_SUCCESS) node->memory = block->graph_memory->shared_from_this();
+    return result;
   }
   switch (block->kind) {
     case BlockKind::kPool:

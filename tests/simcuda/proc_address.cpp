@@ -62,7 +62,7 @@ CUresult look_up(const char* symbol, void** out, int version, cuuint64_t flags,
       (flags & ~cuuint64_t{CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM}) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  static const Table table = make_table();
+  static const Table& table = *new Table(make_table());
   *out = nullptr;
   const auto found = table.find(symbol);
   if (found == table.end()) return CUDA_ERROR_NOT_FOUND;

@@ -56,6 +56,30 @@ std::string path_for_process(const std::string& pattern) {
   return path;
 }
 
+// One line for each executed op, in the order of execution; `op` counts in program order.
+void write_accesses(std::FILE* file, const Tracking& tracking) {
+  const auto write_ranges = [&](const char* key, const std::vector<SimcudaRange>& ranges) {
+    std::fprintf(file, ", \"%s\": [", key);
+    const char* separator = "";
+    for (const SimcudaRange& range : ranges) {
+      std::fprintf(file, "%s[%" PRIu64 ", %" PRIu64 "]", separator, range.begin, range.end);
+      separator = ", ";
+    }
+    std::fprintf(file, "]");
+  };
+  std::fprintf(file, ",\n  \"accesses\": [");
+  const char* separator = "\n";
+  for (const Tracking::Recorded& one : tracking.recorded) {
+    std::fprintf(file, "%s    {\"op\": %" PRIu64 ", \"name\": %s, \"stream\": %" PRIu64 ", \"exact\": %s", separator,
+                 one.op, quoted(one.name).c_str(), one.stream, one.ranges.exact ? "true" : "false");
+    write_ranges("reads", one.ranges.reads);
+    write_ranges("writes", one.ranges.writes);
+    std::fprintf(file, "}");
+    separator = ",\n";
+  }
+  std::fprintf(file, "%s]", tracking.recorded.empty() ? "" : "\n  ");
+}
+
 void write_report(std::FILE* file, const Driver& d) {
   const Counters& c = d.counters;
   std::fprintf(file, "{\n  \"simulated\": {\"host_us\": %.3f, \"gpu_busy_us\": %.3f, \"gpu_end_us\": %.3f},\n",
@@ -98,7 +122,9 @@ void write_report(std::FILE* file, const Driver& d) {
                  separator, access.op, quoted(access.name).c_str(), access.address, access.write ? "write" : "read");
     separator = ",\n";
   }
-  std::fprintf(file, "%s]\n}\n", d.tracking.illegal_accesses.empty() ? "" : "\n  ");
+  std::fprintf(file, "%s]", d.tracking.illegal_accesses.empty() ? "" : "\n  ");
+  if (d.tracking.accesses) write_accesses(file, d.tracking);
+  std::fprintf(file, "\n}\n");
 }
 
 __attribute__((destructor)) void report_now() {

@@ -8,13 +8,15 @@
 //   SIMCUDA_RACES=1       report conflicting ops that nothing orders (loads instrumented kernels)
 //   SIMCUDA_INJECT=LIST   fail chosen calls: symbol:nth call:CUresult, separated by commas
 //   SIMCUDA_LOG=1         log every call on stderr
-//   SIMCUDA_REPORT=FILE   write a JSON report at exit; %p is the process id
+//   SIMCUDA_REPORT=FILE   write a JSON report at exit, with SIMCUDA_ACCESS=1 also of what each op touched; %p is the
+//                         process id
 //   SIMCUDA_IDLE_MS=N     let work proceed after N ms without a call, for programs that poll memory; 0 (default) never
 //
 // Every function may be called from any thread.
 #ifndef SIMCUDA_H
 #define SIMCUDA_H
 
+// NOLINTBEGIN(modernize-deprecated-headers, modernize-use-using): this is a C header, too.
 #include <stddef.h>
 #include <stdint.h>
 
@@ -83,5 +85,6 @@ size_t simcuda_illegal_access_count(void);
 #ifdef __cplusplus
 }
 #endif
+// NOLINTEND(modernize-deprecated-headers, modernize-use-using)
 
 #endif

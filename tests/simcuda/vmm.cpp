@@ -53,6 +53,12 @@ bool is_reserved(CUdeviceptr pointer, std::size_t bytes) {
 
 void* at(CUdeviceptr pointer) { return reinterpret_cast<void*>(pointer); }
 
+// Puts memory of the region's own kind where something else was mapped.
+bool plain(CUdeviceptr pointer, std::size_t bytes, int protection) {
+  return mmap(at(pointer), bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) !=
+         MAP_FAILED;
+}
+
 bool is_on_device(const CUmemAllocationProp* prop) {
   return prop != nullptr && prop->type == CU_MEM_ALLOCATION_TYPE_PINNED &&
          prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE && prop->location.id == 0;
@@ -91,7 +97,7 @@ SIM_CALL(cuMemAddressFree, kInit, (CUdeviceptr pointer, size_t bytes), (pointer,
   const auto inside = mappings().mapped.lower_bound(pointer);
   if (inside != mappings().mapped.end() && inside->first < pointer + bytes) return CUDA_ERROR_INVALID_VALUE;
   // Back to plain memory of the region.
-  mmap(at(pointer), bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  if (!plain(pointer, bytes, PROT_READ | PROT_WRITE)) return CUDA_ERROR_OPERATING_SYSTEM;
   call.driver.memory.region().give_back(pointer, bytes);
   mappings().reserved.erase(found);
   return CUDA_SUCCESS;
@@ -177,8 +183,7 @@ SIM_CALL(cuMemUnmap, kInit, (CUdeviceptr pointer, size_t bytes), (pointer, bytes
   if (first == mapped.end() || reached != end) return CUDA_ERROR_INVALID_VALUE;
   call.driver.engine.finish_all();
   while (first != mapped.end() && first->first < end) {
-    mmap(at(first->first), first->second.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
-         0);
+    if (!plain(first->first, first->second.bytes, PROT_NONE)) return CUDA_ERROR_OPERATING_SYSTEM;
     if (Block* block = call.driver.memory.find(first->first); block != nullptr) call.driver.memory.release(block);
     first = mapped.erase(first);
   }

@@ -1,0 +1,41 @@
+// Hints about managed memory in stream order. Memory of this device is where it is, so all that such a call does here
+// is to check its arguments and to take its place in the stream.
+#include "tests/simcuda/capture.h"
+#include "tests/simcuda/submit.h"
+
+using namespace simcuda;
+
+static CUresult hint(Call& call, CUdeviceptr pointer, std::size_t bytes, CUstream handle, const char* name) {
+  CUstream stream = call.stream(handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const Block* block = call.driver.memory.find_allocated(pointer);
+  if (block == nullptr || block->kind != BlockKind::kManaged || bytes > block->base + block->bytes - pointer) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (capturing(stream)) {
+    invalidate(stream->capture);
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  return submit(call, stream, CU_GRAPH_NODE_TYPE_EMPTY, make_work(WorkKind::kEmpty, name));
+}
+
+SIM_CALL_PTSZ(cuMemPrefetchAsync, kContext, (CUdeviceptr pointer, size_t bytes, CUdevice device, CUstream stream),
+              (pointer, bytes, device, stream)) {
+  if (device != 0 && device != CU_DEVICE_CPU) return CUDA_ERROR_INVALID_DEVICE;
+  return hint(call, pointer, bytes, stream, "cuMemPrefetchAsync");
+}
+
+SIM_CALL_PTSZ(cuMemPrefetchAsync_v2, kContext,
+              (CUdeviceptr pointer, size_t bytes, CUmemLocation location, unsigned flags, CUstream stream),
+              (pointer, bytes, location, flags, stream)) {
+  if (flags != 0 || location.type == CU_MEM_LOCATION_TYPE_INVALID) return CUDA_ERROR_INVALID_VALUE;
+  return hint(call, pointer, bytes, stream, "cuMemPrefetchAsync");
+}
+
+SIM_CALL_PTSZ(cuStreamAttachMemAsync, kContext, (CUstream stream, CUdeviceptr pointer, size_t bytes, unsigned flags),
+              (stream, pointer, bytes, flags)) {
+  if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST && flags != CU_MEM_ATTACH_SINGLE) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return hint(call, pointer, bytes, stream, "cuStreamAttachMemAsync");
+}

@@ -25,6 +25,8 @@ class Context final : public CallContext {
   void* driver_symbol(const char* name) override { return shim::driver_symbol(name); }
 };
 
+CallSink* g_created = nullptr;  // outlives g_sink, which is taken away at the end
+
 // Everything is allocated once and never destroyed: other threads may still be calling while the process ends.
 CallSink* make_sink(const Options& options) {
   static Context* const context = new Context;
@@ -39,7 +41,8 @@ CallSink* make_sink(const Options& options) {
       replay.log = [](ReplayLog level, const std::string& text) {
         log(level == ReplayLog::info ? LogLevel::info : LogLevel::warning, text);
       };
-      replay.enter_helper_thread = [] { new Guard; };  // the thread's own driver calls pass through, for its whole life
+      // The thread's own driver calls pass through, for its whole life.
+      replay.enter_helper_thread = [] { static thread_local const Guard guard; };
       return make_replayer(std::move(replay), *context).release();
     }
     case Mode::off:
@@ -56,14 +59,14 @@ __attribute__((constructor)) void start() {
   // A forked child never writes, flushes or closes what is its parent's. Data-loader workers fork and never use the
   // GPU.
   pthread_atfork(nullptr, nullptr, [] { g_sink.store(nullptr, std::memory_order_release); });
-  g_sink.store(make_sink(options), std::memory_order_release);
+  g_created = make_sink(options);
+  g_sink.store(g_created, std::memory_order_release);
 }
 
 __attribute__((destructor)) void end() {
-  if (CallSink* const last = g_sink.exchange(nullptr, std::memory_order_acq_rel)) {
-    Guard guard;
-    last->finish();
-  }
+  if (!g_sink.exchange(nullptr, std::memory_order_acq_rel)) return;
+  Guard guard;
+  g_created->finish();
 }
 
 }  // namespace

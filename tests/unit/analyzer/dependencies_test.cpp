@@ -143,7 +143,7 @@ MadeUp random_step(Random& random, int streams, bool rectangles) {
     unsigned what = random() % 16;
     if (what == 0 || (streams > 1 && what == 4)) {
       step.op(OpRole::record, {}, stream, event);
-    } else if (what == 1 || (streams > 1 && what < 8)) {
+    } else if (what == 1 || (streams > 1 && what >= 5 && what < 9)) {
       step.op(OpRole::wait, {}, stream, event);
     } else if (what == 2) {
       step.op(OpRole::barrier, {}, stream);

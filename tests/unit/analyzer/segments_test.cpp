@@ -108,6 +108,32 @@ TEST(Segments, AWaitForAnEventCutsOnlyWhereItsRecordIsHeld) {
   EXPECT_EQ(cuts(repeat([&](Program& p, int i) { step(p, i, false); })), "00000");
 }
 
+TEST(Segments, AWaitForAnEventOfAnEarlierSegmentDoesNotCut) {
+  EXPECT_EQ(cuts(repeat([](Program& p, int) {
+              p.text.set(1 << 16, 64);
+              p.text.record(1);
+              p.text.call("host_function", "\"stream\":0");
+              p.f(2, 1);
+              p.text.call("event_synchronize", "\"event\":1");
+              p.f(3, 2);
+              p.f(4, 3);
+              p.text.synchronize(0);
+            })),
+            "00d111");
+}
+
+TEST(Segments, AQueryOfTheStreamCuts) {
+  EXPECT_EQ(cuts(repeat([](Program& p, int) {
+              p.text.set(1 << 16, 64);
+              p.f(2, 1);
+              p.text.call("stream_synchronize", "\"stream\":0,\"query\":true,\"result\":600");
+              p.f(3, 2);
+              p.f(4, 3);
+              p.text.synchronize(0);
+            })),
+            "0011");
+}
+
 TEST(Segments, WhatNoGraphCanHoldIsDirectAndCuts) {
   EXPECT_EQ(cuts(repeat([](Program& p, int) {
               p.text.set(1 << 16, 64);

@@ -54,6 +54,14 @@ TEST(StepFinder, PutsExtrasBetweenSteps) {
   EXPECT_EQ(found.begins.size(), 20u);
 }
 
+TEST(StepFinder, SeesInterruptionsFromBothSides) {
+  // Most extras end as a step does, so that the run behind them seems to begin early; where runs end shows better.
+  std::string text = "cde" + repeated(repeated("abcde", 4) + "L" + repeated(repeated("abcde", 4) + "Mde", 2), 4);
+  Found found = find(text);
+  EXPECT_EQ(found.word, "abcde");
+  EXPECT_EQ(found.begins.size(), 48u);
+}
+
 TEST(StepFinder, RotatesToWhereAnotherPhaseInterrupts) {
   // The program starts with half a step of its own, so the earliest repetition is "cdeab".
   std::string text = "cde" + repeated(repeated("abcde", 7) + repeated("EVAL", 1), 3);

@@ -156,6 +156,7 @@ TEST_F(Rules, MatchTheKernels) {
   };
   for (const nlohmann::json& rule : file.at("rules")) {
     const auto kernel = rule.at("kernel").get<std::string>();
+    if (kernel.rfind("void ", 0) == 0) continue;
     const auto words = rule.at("params").get<std::vector<std::string>>();
     EXPECT_EQ(kernels.erase(kernel), 1u) << kernel;
     const CUfunction function = device_.function(kernel);

@@ -17,10 +17,9 @@ std::optional<std::string> why_parameters_do_not_tell(const OpQuestion& op);
 // The pointers among the words of one parameter: a part of op.pointers.
 std::span<const PointerWord> pointers_in(const OpQuestion& op, const ParamLayout& param);
 
-// Whether some word of this parameter looks like an address that lies in no live object: one in or near memory that was
-// an object at some time of the trace, or one where Linux puts the memory of the host (2^46 to 2^48). Every allocation
-// from the driver is in the trace, so an address elsewhere is none that a kernel could use; two 32-bit sizes side by
-// side are rarely taken for one.
+// Whether some word of this parameter looks like an address that lies in no live object. Memory can reach a program by
+// ways that no trace shows (imports, other processes), so every number that could be an address counts; two 32-bit
+// sizes side by side look like one, too. A rule says what such a parameter is.
 bool has_stray_address(const OpQuestion& op, const ParamLayout& param);
 
 // Appends an access to the whole of every object that the parameter points into.

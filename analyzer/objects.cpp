@@ -1,6 +1,5 @@
 #include "analyzer/objects.h"
 
-#include <algorithm>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -113,28 +112,6 @@ ObjectTable::ObjectTable(const Trace& trace) {
     }
   }
   first_.push_back(pointers_.size());
-
-  constexpr std::uint64_t kTop = ~std::uint64_t{0};
-  for (const Object& object : objects_) {
-    std::uint64_t end = object.base + object.size;
-    neighbourhoods_.emplace_back(object.base - std::min(object.base, kNeighbourhood),
-                                 end + std::min(kTop - end, kNeighbourhood));
-  }
-  std::sort(neighbourhoods_.begin(), neighbourhoods_.end());
-  std::size_t kept = 0;
-  for (const auto& next : neighbourhoods_) {
-    if (kept > 0 && next.first <= neighbourhoods_[kept - 1].second)
-      neighbourhoods_[kept - 1].second = std::max(neighbourhoods_[kept - 1].second, next.second);
-    else
-      neighbourhoods_[kept++] = next;
-  }
-  neighbourhoods_.resize(kept);
-}
-
-bool ObjectTable::is_near_an_object(std::uint64_t address) const {
-  auto above = std::upper_bound(neighbourhoods_.begin(), neighbourhoods_.end(), address,
-                                [](std::uint64_t wanted, const auto& range) { return wanted < range.first; });
-  return above != neighbourhoods_.begin() && address <= std::prev(above)->second;
 }
 
 }  // namespace nimble::analyzer

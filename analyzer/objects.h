@@ -9,7 +9,6 @@
 
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "nimble/trace.h"
@@ -41,10 +40,6 @@ class ObjectTable {
 
   const std::vector<Object>& objects() const { return objects_; }
 
-  // Whether an address lies in or within kNeighbourhood bytes of memory that was an object at any time of the trace.
-  bool is_near_an_object(std::uint64_t address) const;
-  static constexpr std::uint64_t kNeighbourhood = 16 << 20;
-
   // The pointers in call `index` of the trace, in the order of `at`. For a copy or a set an address counts only where
   // the whole region lies inside the object.
   std::span<const PointerWord> pointers(std::uint32_t index) const {
@@ -55,8 +50,6 @@ class ObjectTable {
   std::vector<Object> objects_;
   std::vector<std::uint64_t> first_;  // per call and one more: where its pointers begin
   std::vector<PointerWord> pointers_;
-  std::vector<std::pair<std::uint64_t, std::uint64_t>>
-      neighbourhoods_;  // [begin, end], ascending, apart from each other
 };
 
 // The 8-byte word at byte `at` of packed parameters. The caller has checked that it is inside.

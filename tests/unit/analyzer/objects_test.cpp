@@ -94,22 +94,6 @@ TEST(Objects, AnAllocationOverLivingOnesEndsThem) {
   EXPECT_TRUE(found.last().empty());
 }
 
-TEST(Objects, KnowWhatIsNearThem) {
-  auto text = begin();
-  text.alloc(0x100000000, 0x1000);
-  text.alloc(0x102000000, 0x1000);
-  text.free(0x102000000);
-  Found found(text);
-  constexpr std::uint64_t kFar = ObjectTable::kNeighbourhood + 1;
-  EXPECT_TRUE(found.table.is_near_an_object(0x100000000));
-  EXPECT_TRUE(found.table.is_near_an_object(0x100000000 - kFar + 1));
-  EXPECT_FALSE(found.table.is_near_an_object(0x100000000 - kFar));
-  EXPECT_TRUE(found.table.is_near_an_object(0x102000010)) << "freed, but an address all the same";
-  EXPECT_TRUE(found.table.is_near_an_object(0x102001000 + kFar - 1));
-  EXPECT_FALSE(found.table.is_near_an_object(0x102001000 + kFar));
-  EXPECT_FALSE(found.table.is_near_an_object(0));
-}
-
 TEST(Objects, AContextTakesItsMemoryAlong) {
   auto text = begin("[[0,8]]");
   text.alloc(0x1000, 0x100);

@@ -66,10 +66,7 @@ OpCost cost_of(const DeviceModel& device, const Trace& trace, const ObjectTable&
     case CallKind::host_function:
       cost.device_us = device.host_function_us;
       break;
-    case CallKind::graph_launch:
-      cost.device_us = device.kernel_base_us;
-      break;
-    default:
+    default:  // what it does is not in the trace
       cost.device_us = device.kernel_base_us;
       break;
   }

@@ -119,7 +119,7 @@ class TraceText {
   Analysis analyze(const AnalysisOptions& options = {}) const { return analyzer::analyze(read(), options); }
 
  private:
-  static std::string fields(std::vector<std::pair<const char*, std::uint64_t>> values) {
+  static std::string fields(const std::vector<std::pair<const char*, std::uint64_t>>& values) {
     std::string text;
     for (const auto& [name, value] : values)
       text += (text.empty() ? "\"" : ",\"") + std::string(name) + "\":" + std::to_string(value);

@@ -1,7 +1,7 @@
 // The one state of the simulated driver, and the lock that guards all of it.
 //
-// It is made at the first call and never destroyed, for programs call the driver until their last breath. A child of
-// fork that makes no call into the driver is not disturbed by it.
+// It is made at the first call and never destroyed, and neither is any table of the driver: programs still call it from
+// the destructors of their globals. A child of fork that makes no call into the driver is not disturbed by it.
 #pragma once
 
 #include <condition_variable>

@@ -56,7 +56,7 @@ void run_kernel(Op& op) {
   const SimDim block{launch.block.x, launch.block.y, launch.block.z};
   const bool record = d.tracking.on() && launch.code->instrumented;
   if (record) d.tracking.recorder.begin();
-  launch.code->kernel->run(op.work.parameters.data(), grid, block, 0, launch.grid.volume());
+  launch.code->kernel.run(op.work.parameters.data(), grid, block, 0, launch.grid.volume());
   if (!d.tracking.on()) return;
   Ranges ranges;
   if (record) {

@@ -225,7 +225,7 @@ static CUresult get_kernel(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS& params) {
   if (!is(node, CU_GRAPH_NODE_TYPE_KERNEL)) return CUDA_ERROR_INVALID_VALUE;
   Work& work = node->work;
   const Launch& launch = work.launch;
-  const SimKernel& kernel = *launch.code->kernel;
+  const SimKernel& kernel = launch.code->kernel;
   node->parameters.clear();
   for (std::uint32_t i = 0; i < kernel.param_count; ++i) {
     node->parameters.push_back(work.parameters.data() + kernel.params[i].offset);

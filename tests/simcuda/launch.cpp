@@ -125,7 +125,7 @@ CUresult fill_launch(Work& work, CUfunction function, CUcontext context, Dim gri
       block.volume() > 1024 || shared_bytes > kMaxShared) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const SimKernel& kernel = *code->kernel;
+  const SimKernel& kernel = code->kernel;
   if (parameters != nullptr && extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (extra != nullptr) {
     if (const CUresult error = fill_from_extra(kernel, extra, work.parameters)) return error;

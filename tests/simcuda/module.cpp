@@ -114,7 +114,7 @@ std::shared_ptr<LoadedImage> LoadedImage::load(const void* bytes, CUcontext cont
       std::fprintf(stderr, "simcuda: a kernel of the image has no symbol: it needs external linkage\n");
       return nullptr;
     }
-    image->kernels.push_back({d.tracking.intern(symbol.dli_sname), &kernel, described->set_hooks != nullptr});
+    image->kernels.push_back({d.tracking.intern(symbol.dli_sname), kernel, described->set_hooks != nullptr});
   }
   image->globals = globals_of(elf, size, image->handle_);
   for (const auto& entry : image->globals) {

@@ -15,7 +15,7 @@ namespace simcuda {
 // One kernel of a loaded image.
 struct KernelCode {
   const char* name;  // lives as long as the driver
-  const SimKernel* kernel;
+  SimKernel kernel;  // a copy: the table of the image is gone before the last program's destructor has launched
   bool instrumented;
 };
 

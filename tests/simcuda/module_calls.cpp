@@ -42,9 +42,9 @@ CUresult global(const LoadedImage& image, CUdeviceptr* pointer, std::size_t* byt
 }
 
 CUresult parameter(const KernelCode& code, std::size_t index, std::size_t* offset, std::size_t* size) {
-  if (offset == nullptr || index >= code.kernel->param_count) return CUDA_ERROR_INVALID_VALUE;
-  *offset = code.kernel->params[index].offset;
-  if (size != nullptr) *size = code.kernel->params[index].size;
+  if (offset == nullptr || index >= code.kernel.param_count) return CUDA_ERROR_INVALID_VALUE;
+  *offset = code.kernel.params[index].offset;
+  if (size != nullptr) *size = code.kernel.params[index].size;
   return CUDA_SUCCESS;
 }
 

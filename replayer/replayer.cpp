@@ -100,8 +100,9 @@ class Replayer final : public CallSink {
     activity_.store(holding ? calls_ : 0, std::memory_order_release);
     if (holding) watchdog_->wake();
     if (player_->stood_aside().empty()) return;
-    counters_.stood_aside = player_->stood_aside();
     phase_.store(Phase::aside, std::memory_order_release);
+    if (player_->ended()) return;
+    counters_.stood_aside = player_->stood_aside();
     options_.log(ReplayLog::warning,
                  "replay stands aside: " + counters_.stood_aside + ". The program goes on as without Nimble.");
   }

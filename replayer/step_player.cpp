@@ -84,6 +84,7 @@ std::optional<CUresult> StepPlayer::before(Call& call) {
     case CallKind::context_end: {
       const auto answer = flush_early();
       for (SegmentGraph& graph : graphs_) graph.abandon();
+      ended_ = aside_.empty();
       stand_aside("a context ended");
       return answer;
     }

@@ -35,6 +35,8 @@ class StepPlayer {
 
   // Non-empty once replay must not go on: why.
   const std::string& stood_aside() const { return aside_; }
+  // Whether that is how programs end, and no cause for concern.
+  bool ended() const { return ended_; }
 
  private:
   enum class State : std::uint8_t { searching, bound };
@@ -85,6 +87,7 @@ class StepPlayer {
   int captures_ = 0;
   std::vector<void*> scratch_;
   std::string aside_;
+  bool ended_ = false;
 };
 
 }  // namespace nimble

@@ -9,6 +9,7 @@ SimClock::SimClock() { free_.push_back({0, model_.multiprocessors}); }
 
 void SimClock::reset() {
   origin_ = host_us_;
+  submit_us_ = 0;
   busy_before_ = 0;
   busy_.clear();
 }

@@ -22,7 +22,13 @@ class SimClock {
   double device_end_us() const { return device_end_us_ > origin_ ? device_end_us_ - origin_ : 0; }
   double busy_us() const;
 
-  void spend(double us) { host_us_ += us; }
+  // What the host spent in calls, waiting left out.
+  double submit_us() const { return submit_us_; }
+
+  void spend(double us) {
+    host_us_ += us;
+    submit_us_ += us;
+  }
   // The host learned that something has ended.
   void see(double us) { host_us_ = us > host_us_ ? us : host_us_; }
   // The host waited for something that ended at this time.
@@ -49,7 +55,7 @@ class SimClock {
   };
 
   nimble::DeviceModel model_;
-  double host_us_ = 0, device_end_us_ = 0, origin_ = 0;
+  double host_us_ = 0, submit_us_ = 0, device_end_us_ = 0, origin_ = 0;
   std::vector<Free> free_;  // sorted by time; counts add up to the device's multiprocessors
   double to_device_free_ = 0, to_host_free_ = 0, within_free_ = 0;
   double busy_before_ = 0;      // of intervals that no later op can touch

@@ -82,8 +82,10 @@ void write_accesses(std::FILE* file, const Tracking& tracking) {
 
 void write_report(std::FILE* file, const Driver& d) {
   const Counters& c = d.counters;
-  std::fprintf(file, "{\n  \"simulated\": {\"host_us\": %.3f, \"gpu_busy_us\": %.3f, \"gpu_end_us\": %.3f},\n",
-               d.clock.host_us(), d.clock.busy_us(), d.clock.device_end_us());
+  std::fprintf(file,
+               "{\n  \"simulated\": {\"host_us\": %.3f, \"host_submit_us\": %.3f, \"gpu_busy_us\": %.3f, "
+               "\"gpu_end_us\": %.3f},\n",
+               d.clock.host_us(), d.clock.submit_us(), d.clock.busy_us(), d.clock.device_end_us());
   std::fprintf(file,
                "  \"submissions\": %" PRIu64 ",\n  \"graph_launches\": %" PRIu64 ",\n  \"graph_nodes\": %" PRIu64
                ",\n  \"kernels\": %" PRIu64 ",\n  \"copies\": %" PRIu64 ",\n  \"sets\": %" PRIu64

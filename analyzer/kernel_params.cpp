@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "nimble/schedule.h"
+
 namespace nimble::analyzer {
 
 std::optional<std::string> why_parameters_do_not_tell(const OpQuestion& op) {
@@ -21,12 +23,10 @@ std::span<const PointerWord> pointers_in(const OpQuestion& op, const ParamLayout
 }
 
 bool has_stray_address(const OpQuestion& op, const ParamLayout& param) {
-  constexpr std::uint64_t kLowestAddress = 1 << 16;                   // below, Linux maps nothing
-  constexpr std::uint64_t kBeyondAddresses = std::uint64_t{1} << 57;  // the most that user space can have
   auto known = pointers_in(op, param);
   for (std::uint32_t at = (param.offset + 7) & ~7u; at + 8 <= param.offset + param.size; at += 8) {
     std::uint64_t word = word_at(op.call.params, at);
-    if (word < kLowestAddress || word >= kBeyondAddresses) continue;
+    if (!could_be_address(word)) continue;
     if (std::none_of(known.begin(), known.end(), [&](const PointerWord& pointer) { return pointer.at == at; }))
       return true;
   }

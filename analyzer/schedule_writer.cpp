@@ -65,6 +65,8 @@ void op(JsonText& out, const ScheduleOp& op) {
         pointer_fields(out, param.pointer);
         out.close('}');
       }
+      out.close(']').key("numbers").open('[');
+      for (std::uint32_t at : op.numbers) out.number(at);
       out.close(']');
       break;
     case CallKind::copy:
@@ -105,7 +107,7 @@ std::string schedule_text(const Schedule& schedule) {
   for (const ScheduleFunction& function : schedule.functions) {
     out.newline().open('{').key("name").text(function.name).key("params").open('[');
     for (const ParamLayout& param : function.params) out.open('[').number(param.offset).number(param.size).close(']');
-    out.close(']').close('}');
+    out.close(']').key("self_contained").boolean(function.self_contained).close('}');
   }
   out.close(']').newline();
   out.key("objects").open('[');

@@ -1,5 +1,6 @@
 #include "replayer/live_step.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "nimble/launch_params.h"
@@ -66,6 +67,8 @@ const char* LiveStep::match_launch(std::uint32_t index, const Call& call) {
   if (mine.live.function != call.function) {
     const FunctionInfo& info = context_.function(call.function);
     if (info.name != function.name || !info.params || *info.params != function.params) return "another kernel";
+    // Its accesses were taken from its parameters: code that reaches more is other code.
+    if (function.self_contained && !(info.image && info.image->self_contained)) return "a kernel of another build";
     mine.live.function = call.function;
     mine.live.is_kernel_handle = info.is_kernel_handle;
     mine.changed = true;
@@ -116,7 +119,11 @@ const char* LiveStep::check_pointers(std::uint32_t index) {
     for (std::uint32_t at = (param.offset + 7) / 8 * 8; at + 8 <= param.offset + param.size; at += 8) {
       while (known != op.pointers.end() && known->at < at) ++known;
       if (known != op.pointers.end() && known->at == at) continue;
-      if (memory_.find(word_at(live + at))) return "a pointer where there was none";
+      const std::uint64_t word = word_at(live + at);
+      if (memory_.find(word)) return "a pointer where there was none";
+      if (!could_be_address(word)) continue;
+      if (!std::binary_search(op.numbers.begin(), op.numbers.end(), at))
+        return "what could be a pointer, where there was none";
     }
   }
   mine.verified = objects_.generation();

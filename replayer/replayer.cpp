@@ -18,15 +18,12 @@ class Replayer final : public CallSink {
 
   std::optional<CUresult> before(Call& call) noexcept override try {
     if (phase_.load(std::memory_order_acquire) == Phase::nothing) return std::nullopt;
+    if (phase_.load(std::memory_order_acquire) == Phase::waiting && (!call.traced || !load())) return std::nullopt;
     std::lock_guard lock(mutex_);
-    if (phase_.load(std::memory_order_relaxed) == Phase::waiting) {
-      if (!call.traced) return std::nullopt;
-      if (!load()) return std::nullopt;
-    }
-    if (phase_.load(std::memory_order_relaxed) == Phase::aside) return player_->before_aside(call);
-    ++calls_;
     if (pending_error_ != CUDA_SUCCESS && is_op(call.kind) && call.traced)
       return std::exchange(pending_error_, CUDA_SUCCESS);
+    if (phase_.load(std::memory_order_relaxed) == Phase::aside) return player_->before_aside(call);
+    if (phase_.load(std::memory_order_relaxed) != Phase::playing) return std::nullopt;
     const auto answer = player_->before(call);
     publish();
     return answer;
@@ -39,19 +36,29 @@ class Replayer final : public CallSink {
     // Most calls that passed change nothing here: no lock for them.
     const bool matters = call.kind == CallKind::alloc || call.kind == CallKind::alloc_async ||
                          call.kind == CallKind::capture_begin || call.kind == CallKind::capture_end ||
-                         (result != CUDA_SUCCESS && is_op(call.kind));
-    if (!call.traced || !matters || phase_.load(std::memory_order_acquire) != Phase::playing) return;
+                         call.kind == CallKind::hidden || (result != CUDA_SUCCESS && is_op(call.kind));
+    if (!call.traced || !matters) return;
+    // Some calls turn out to matter only by what the driver answered: the first of them may be the first of all.
+    if (phase_.load(std::memory_order_acquire) == Phase::waiting) load();
+    if (phase_.load(std::memory_order_acquire) != Phase::playing) return;
     std::lock_guard lock(mutex_);
     player_->after(call, result);
+    publish();
   } catch (const std::exception& error) {
     give_up(error.what());
   }
 
   void finish() noexcept override try {
     std::lock_guard lock(mutex_);
-    // Work that is held now was never waited for: the process ends without anybody seeing whether it ran.
-    const Phase last = phase_.exchange(Phase::nothing);
-    activity_.store(0, std::memory_order_release);
+    // Code that runs later still, such as a library's static destructors, must find everything submitted, and its
+    // step-local memory looked after: so replay stands aside, and stays.
+    const Phase last = phase_.load(std::memory_order_relaxed);
+    if (last == Phase::waiting) phase_ = Phase::nothing;
+    if (last == Phase::playing) {
+      player_->flush();
+      phase_ = Phase::aside;
+    }
+    activity_ = 0;
     if (last == Phase::waiting || last == Phase::nothing) return;
     options_.log(ReplayLog::info, counters_.line());
     if (!options_.stats_path.empty() && !counters_.write(options_.stats_path)) {
@@ -69,36 +76,44 @@ class Replayer final : public CallSink {
     nothing,  // everything passes
   };
 
+  // Reads the schedule. Without the lock: it takes time, and finding the driver's functions takes the dynamic loader's
+  // lock, which another thread may hold while it waits for ours. Threads that come at once do it at once; one wins.
   bool load() {
+    DriverApi driver;
     try {
       Schedule schedule = read_schedule(options_.schedule_path);
-      if (const char* missing = driver_.load(context_)) {
+      const char* const missing = driver.load(context_);
+      std::lock_guard lock(mutex_);
+      if (phase_.load(std::memory_order_relaxed) != Phase::waiting) return phase_ != Phase::nothing;
+      if (missing) {
         phase_ = Phase::nothing;
         options_.log(ReplayLog::warning, std::string("the driver has no ") + missing +
                                              ": replay needs CUDA 12. The program runs untouched.");
         return false;
       }
       const std::size_t ops = schedule.ops.size(), segments = schedule.segments.size();
+      driver_ = driver;
       player_ = std::make_unique<StepPlayer>(std::move(schedule), context_, driver_, counters_);
+      watchdog_ = std::make_unique<Watchdog>(
+          options_.hold, [this] { return activity_.load(); }, [this](std::uint64_t seen) { hold_expired(seen); },
+          options_.enter_helper_thread);
       options_.log(ReplayLog::info, options_.schedule_path + ": a step of " + std::to_string(ops) + " ops in " +
                                         std::to_string(segments) + (segments == 1 ? " graph" : " graphs"));
+      phase_.store(Phase::playing, std::memory_order_release);
+      return true;
     } catch (const ScheduleError& error) {
-      phase_ = Phase::nothing;
+      std::lock_guard lock(mutex_);
+      if (phase_.exchange(Phase::nothing) != Phase::waiting) return false;
       options_.log(ReplayLog::warning, std::string(error.what()) + ". The program runs untouched.");
       return false;
     }
-    watchdog_ = std::make_unique<Watchdog>(
-        options_.hold, [this] { return activity_.load(std::memory_order_acquire); },
-        [this](std::uint64_t seen) { hold_expired(seen); }, options_.enter_helper_thread);
-    phase_.store(Phase::playing, std::memory_order_release);
-    return true;
   }
 
   // After every call: what the watchdog looks at, and whether replay goes on.
   void publish() {
-    const bool holding = player_->holding();
-    activity_.store(holding ? calls_ : 0, std::memory_order_release);
-    if (holding) watchdog_->wake();
+    const std::uint64_t held = player_->holding();
+    activity_.store(held);
+    if (held) watchdog_->wake();
     if (player_->stood_aside().empty()) return;
     phase_.store(Phase::aside, std::memory_order_release);
     if (player_->ended()) return;
@@ -135,13 +150,12 @@ class Replayer final : public CallSink {
   const ReplayOptions options_;
   CallContext& context_;
   std::atomic<Phase> phase_{Phase::waiting};
-  std::atomic<std::uint64_t> activity_{0};  // calls_ while ops are held, else 0
+  std::atomic<std::uint64_t> activity_{0};  // what StepPlayer::holding() said last
   std::mutex mutex_;                        // guards all below
   DriverApi driver_;
   Counters counters_;
   std::unique_ptr<StepPlayer> player_;
   std::unique_ptr<Watchdog> watchdog_;
-  std::uint64_t calls_ = 0;
   CUresult pending_error_ = CUDA_SUCCESS;
 };
 

@@ -19,6 +19,7 @@ using Json = nlohmann::json;
 // Beyond these nothing real lies; a file that says more is broken or hostile.
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 48;
 constexpr std::size_t kMostItems = 50'000'000;
+constexpr std::uint64_t kMostParamsTogether = std::uint64_t{1} << 30;
 constexpr std::uint32_t kMostParamBytes = 32768;  // CUDA's limit on kernel parameters
 constexpr std::uint64_t kMostFileBytes = std::uint64_t{8} << 30;
 
@@ -120,6 +121,7 @@ void check_region(const Field& field, const Schedule& schedule, const SchedulePo
 ScheduleFunction function(const Field& field) {
   ScheduleFunction result;
   result.name = field.at("name").text();
+  result.self_contained = field.at("self_contained").boolean();
   const Field params = field.at("params");
   std::uint32_t end = 0;
   for (std::size_t i = 0; i < params.size(); ++i) {
@@ -153,6 +155,11 @@ void launch(const Field& field, const Schedule& schedule, ScheduleOp& op) {
     if (!op.pointers.empty() && op.pointers.back().at >= param.at) entry.at("at").fail("is out of order");
     param.pointer = pointer(entry, schedule);
     op.pointers.push_back(param);
+  }
+  const Field numbers = field.at("numbers");
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    op.numbers.push_back(numbers[i].number32(kMostParamBytes));
+    if (i > 0 && op.numbers[i - 1] >= op.numbers[i]) numbers[i].fail("is out of order");
   }
 }
 
@@ -225,6 +232,7 @@ void read_segment(const Field& field, Schedule& schedule, std::uint32_t id, std:
     if (schedule.ops[op].segment != id) field.fail(fmt::format("holds op {}, which is of another segment", op));
     ++nodes;
   }
+  if (nodes == 0) field.fail("holds no op");
   const Field order = field.at("order");
   if (order.size() != nodes) order.fail(fmt::format("has {} ops, but the segment has {}", order.size(), nodes));
   const auto member = [&](const Field& f) {
@@ -326,7 +334,14 @@ Schedule parse_schedule(const std::string& text, const std::string& source) {
     schedule.objects.push_back(object);
   }
   if (ops.size() == 0) ops.fail("is empty");
-  for (std::size_t i = 0; i < ops.size(); ++i) schedule.ops.push_back(read_op(ops[i], schedule));
+  std::uint64_t params = 0;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    schedule.ops.push_back(read_op(ops[i], schedule));
+    const ScheduleOp& op = schedule.ops.back();
+    if (op.kind == CallKind::launch && op.submit == Submit::graph)
+      params += param_bytes(schedule.functions[op.function]) + 16;
+    if (params > kMostParamsTogether) ops[i].fail("together with those before it has more than 1 GiB of parameters");
+  }
   std::vector<std::uint32_t> place(schedule.ops.size(), kNone);
   for (std::size_t i = 0; i < segments.size(); ++i) {
     read_segment(segments[i], schedule, static_cast<std::uint32_t>(i), place);

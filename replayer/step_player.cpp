@@ -39,12 +39,19 @@ StepPlayer::StepPlayer(Schedule schedule, CallContext& context, const DriverApi&
       objects_(schedule_, memory_),
       live_(schedule_, context, memory_, objects_),
       last_of_segment_(schedule_.segments.size(), 0),
+      in_graphs_(schedule_.objects.size(), false),
       slot_taken_(schedule_.objects.size(), false) {
   std::size_t longest = 0;
   for (std::size_t i = 0; i < schedule_.segments.size(); ++i) {
     const std::vector<std::uint32_t>& order = schedule_.segments[i].order;
     last_of_segment_[i] = *std::max_element(order.begin(), order.end());
     longest = std::max(longest, order.size());
+  }
+  for (const ScheduleOp& op : schedule_.ops) {
+    for (const ScheduleParam& param : op.pointers) in_graphs_[param.pointer.object] = true;
+    for (const SchedulePointer* pointer : {&op.dst, &op.src}) {
+      if (pointer->object != kNone) in_graphs_[pointer->object] = true;
+    }
   }
   held_.reserve(longest);
   held_events_.reserve(longest);
@@ -65,7 +72,9 @@ std::optional<CUresult> StepPlayer::before(Call& call) {
     case Ends::code: {
       const auto answer = flush_early();
       // Graphs hold functions and are launched on the stream: neither may go on being used.
-      if (call.ends == Ends::code || call.stream == stream_) unbind();
+      const bool ours = call.ends == Ends::stream && call.stream == stream_;
+      if (call.ends == Ends::code || ours) unbind();
+      if (ours) stream_ = {};
       return answer;
     }
   }
@@ -85,6 +94,7 @@ std::optional<CUresult> StepPlayer::before(Call& call) {
       const auto answer = flush_early();
       for (SegmentGraph& graph : graphs_) graph.abandon();
       ended_ = aside_.empty();
+      stream_ = {};
       stand_aside("a context ended");
       return answer;
     }
@@ -172,6 +182,7 @@ std::optional<CUresult> StepPlayer::on_matched(Call& call) {
     answer = CUDA_SUCCESS;
   } else if (op.submit == Submit::graph && state_ == State::bound && passing_segment_ != op.segment) {
     held_.push_back(index);
+    ++holds_;
     if (live_.changed(index)) changed_.push_back(index);
     if (op.kind == CallKind::event_record) held_events_.push_back(call.event);
     answer = CUDA_SUCCESS;
@@ -224,9 +235,9 @@ std::optional<CUresult> StepPlayer::free_in_arena(const Call& call) {
     const ScheduleObject& object = schedule_.objects[i];
     if (!object.step_local || arena_ + object.plan_offset != call.address || !slot_taken_[i]) continue;
     slot_taken_[i] = false;
+    // cuMemFree takes it that all accesses are over. Where our stream is gone, nobody will use the memory again.
+    if (call.kind == CallKind::free || !stream_.key || call.stream == stream_) return CUDA_SUCCESS;
     const CurrentContext current(driver_, cu_context_);
-    if (call.kind == CallKind::free) return driver_.cuStreamSynchronize_(stream_.handle);  // cuMemFree waits
-    if (call.stream == stream_) return CUDA_SUCCESS;
     // The next use of the memory is on our stream: it must come after what the program's stream still does with it.
     CUevent event = nullptr;
     CUresult result = driver_.cuEventCreate_(&event, CU_EVENT_DISABLE_TIMING);
@@ -251,6 +262,8 @@ bool StepPlayer::observes(const Call& call) const {
   if (call.stream == stream_) return true;
   if (call.kind == CallKind::event_wait || call.kind == CallKind::event_record) {
     if (record_is_held(call.event)) return true;
+  } else if (call.kind == CallKind::graph_launch && !held_events_.empty()) {
+    return true;  // the graph may hold a wait for one of these events
   } else if (call.kind != CallKind::stream_synchronize && call.host == HostEffect::observe) {
     return true;
   }
@@ -328,7 +341,7 @@ bool StepPlayer::bind() {
   step_complete_ = false;
   // What the step used may be gone by now; then the next whole step will tell anew.
   for (std::uint32_t i = 0; i < schedule_.objects.size(); ++i) {
-    if (!schedule_.objects[i].step_local && !objects_.base(i)) return false;
+    if (in_graphs_[i] && !schedule_.objects[i].step_local && !objects_.base(i)) return false;
   }
   for (std::uint32_t i = 0; i < schedule_.ops.size(); ++i) {
     if (schedule_.ops[i].kind == CallKind::event_record && schedule_.ops[i].submit == Submit::graph &&
@@ -336,6 +349,14 @@ bool StepPlayer::bind() {
       return false;
   }
   const CurrentContext current(driver_, cu_context_);
+  if (handover_ && driver_.cuStreamWaitEvent_(stream_.handle, handover_, 0) != CUDA_SUCCESS) {
+    stand_aside("the step moved to a stream that cannot wait for the one before");
+    return false;
+  }
+  if (arena_ && arena_context_ != cu_context_) {
+    stand_aside("the step moved to another context");
+    return false;
+  }
   if (schedule_.arena_bytes && !arena_) {
     CUdeviceptr arena = 0;
     const CUresult result = driver_.cuMemAlloc_(&arena, schedule_.arena_bytes);
@@ -345,6 +366,7 @@ bool StepPlayer::bind() {
       return false;
     }
     arena_ = arena;
+    arena_context_ = cu_context_;
     memory_.add({arena_, schedule_.arena_bytes, MemoryKind::stream_ordered, true});
   }
   for (std::uint32_t i = 0; i < schedule_.objects.size(); ++i) {
@@ -367,9 +389,13 @@ bool StepPlayer::bind() {
 void StepPlayer::unbind() {
   if (position_ != 0) diverge("code or a stream went away");
   if (state_ == State::bound) {
-    // The arena may next be used on another stream: what runs on this one must be over. Rare, so simply wait.
+    // The arena may next be used on another stream, which must come after what is on this one. No waiting here: what
+    // this stream does may need this very thread.
     const CurrentContext current(driver_, cu_context_);
-    driver_.cuStreamSynchronize_(stream_.handle);
+    CUresult result = captures_ == 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_PERMITTED;  // a capture would swallow the record
+    if (result == CUDA_SUCCESS && !handover_) result = driver_.cuEventCreate_(&handover_, CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS) result = driver_.cuEventRecord_(handover_, stream_.handle);
+    if (result != CUDA_SUCCESS) stand_aside("code or a stream went away at an unfortunate moment");
   }
   state_ = State::searching;
   step_complete_ = false;
@@ -394,6 +420,9 @@ void StepPlayer::after(const Call& call, CUresult result) {
           placing_ = kNone;
         }
       }
+      break;
+    case CallKind::hidden:
+      if (good) stand_aside(std::string("the program uses ") + call.note);
       break;
     case CallKind::capture_begin:
       if (good) ++captures_;

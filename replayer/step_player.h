@@ -31,7 +31,8 @@ class StepPlayer {
 
   // Submits what is held, in program order. The result of the first call that failed, if any did.
   CUresult flush();
-  bool holding() const { return !held_.empty(); }
+  // 0 while nothing is held; otherwise a number that changes with every op that is held, and with nothing else.
+  std::uint64_t holding() const { return held_.empty() ? 0 : holds_; }
 
   // Non-empty once replay must not go on: why.
   const std::string& stood_aside() const { return aside_; }
@@ -81,6 +82,10 @@ class StepPlayer {
   std::vector<SegmentGraph> graphs_;
   std::vector<std::uint32_t> last_of_segment_;  // the last graph op of each
   std::uint64_t arena_ = 0;
+  CUcontext arena_context_ = nullptr;
+  CUevent handover_ = nullptr;     // after the last use of the arena on a stream that is not ours any more
+  std::uint64_t holds_ = 0;        // ops held so far
+  std::vector<bool> in_graphs_;    // by object: whether a graph touches it
   std::vector<bool> slot_taken_;   // by object
   std::uint32_t placing_ = kNone;  // op whose allocation the driver is making
   std::uint32_t placing_thread_ = 0;

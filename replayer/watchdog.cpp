@@ -1,10 +1,9 @@
 #include "replayer/watchdog.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <thread>
+
+#include "nimble/blocked_signals.h"
 
 namespace nimble {
 
@@ -21,17 +20,13 @@ Watchdog::Watchdog(std::chrono::microseconds bound, std::function<std::uint64_t(
       activity_(std::move(activity)),
       expired_(std::move(expired)),
       enter_thread_(std::move(enter_thread)) {
-  // Signals are the program's: none of its handlers may run on our thread.
-  sigset_t all, old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
+  const BlockedSignals blocked;
   std::thread([this] { run(); }).detach();
-  pthread_sigmask(SIG_SETMASK, &old, nullptr);
 }
 
 void Watchdog::wake_thread() {
   const std::lock_guard lock(mutex_);
-  asleep_.store(false, std::memory_order_release);
+  asleep_.store(false);
   condition_.notify_one();
 }
 
@@ -49,10 +44,10 @@ void Watchdog::run() {
       continue;
     }
     std::unique_lock lock(mutex_);
-    asleep_.store(true, std::memory_order_release);
+    asleep_.store(true);
     // Ops held between the last look and this store would not have woken us: look once more.
-    if (activity_() != 0) asleep_.store(false, std::memory_order_release);
-    condition_.wait(lock, [&] { return !asleep_.load(std::memory_order_acquire); });
+    if (activity_() != 0) asleep_.store(false);
+    condition_.wait(lock, [&] { return !asleep_.load(); });
     idle = 0;
   }
 }

@@ -14,14 +14,16 @@ namespace nimble {
 
 class Watchdog {
  public:
-  // `activity` is a number that changes with every call and is 0 while nothing is held. `expired(activity)` must submit
+  // `activity` is a number that changes whenever an op is held, and is 0 while none is. `expired(activity)` must submit
   // what is held, if the number is still the same. `enter_thread` runs first on the watchdog's thread.
   Watchdog(std::chrono::microseconds bound, std::function<std::uint64_t()> activity,
            std::function<void(std::uint64_t)> expired, std::function<void()> enter_thread);
 
   // Ops are held now. Cheap if the thread is awake already.
   void wake() {
-    if (asleep_.load(std::memory_order_acquire)) wake_thread();
+    // Sequentially consistent, as is the store of the activity before it and both accesses in run(): each side sees the
+    // other's store, or is seen.
+    if (asleep_.load()) wake_thread();
   }
 
  private:

@@ -20,10 +20,11 @@ void* nimble_dlsym_filter(void* handle, const char* name) {
   // "cu" and a capital: cudnnCreate and cublasCreate are not the driver's.
   if (!name || name[0] != 'c' || name[1] != 'u' || name[2] < 'A' || name[2] > 'Z') return nullptr;
   if (!nimble::shim::intercepting()) return nullptr;
-  void* wrapper = nimble::shim::wrapper_for_symbol(name);
-  if (!wrapper) return nullptr;
-  // Only where the real answer exists; where it does not, the real dlsym also sets dlerror.
-  return nimble_real_dlsym(handle, name) ? wrapper : nullptr;
+  // The real answer decides, as with cuGetProcAddress: other libraries may have functions of the same name. Where there
+  // is none, the real dlsym is asked again by the jump, and sets dlerror for its caller.
+  void* const found = nimble_real_dlsym(handle, name);
+  void* const wrapper = nimble::shim::wrapper_for_pointer(found);
+  return wrapper != found ? wrapper : nullptr;
 }
 }
 

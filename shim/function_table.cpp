@@ -11,31 +11,12 @@ namespace nimble::shim {
 namespace {
 
 // The driver's questions about code. Not in the call table: programs may ask them too, and nothing follows from it.
-struct Queries {
-  decltype(&::cuFuncGetName) function_name;
-  decltype(&::cuKernelGetName) kernel_name;
-  decltype(&::cuFuncGetParamInfo) function_param;
-  decltype(&::cuKernelGetParamInfo) kernel_param;
-  decltype(&::cuModuleGetFunctionCount) function_count;
-  decltype(&::cuLibraryGetKernelCount) kernel_count;
-};
-
-const Queries& queries() {
-  static const Queries result = [] {
-    Queries q{};
-    const auto get = [](auto& pointer, const char* name) {
-      pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(driver_symbol(name));
-    };
-    get(q.function_name, "cuFuncGetName");
-    get(q.kernel_name, "cuKernelGetName");
-    get(q.function_param, "cuFuncGetParamInfo");
-    get(q.kernel_param, "cuKernelGetParamInfo");
-    get(q.function_count, "cuModuleGetFunctionCount");
-    get(q.kernel_count, "cuLibraryGetKernelCount");
-    return q;
-  }();
-  return result;
-}
+constinit DriverFunction<decltype(&::cuFuncGetName)> g_function_name("cuFuncGetName");
+constinit DriverFunction<decltype(&::cuKernelGetName)> g_kernel_name("cuKernelGetName");
+constinit DriverFunction<decltype(&::cuFuncGetParamInfo)> g_function_param("cuFuncGetParamInfo");
+constinit DriverFunction<decltype(&::cuKernelGetParamInfo)> g_kernel_param("cuKernelGetParamInfo");
+constinit DriverFunction<decltype(&::cuModuleGetFunctionCount)> g_function_count("cuModuleGetFunctionCount");
+constinit DriverFunction<decltype(&::cuLibraryGetKernelCount)> g_kernel_count("cuLibraryGetKernelCount");
 
 // The parameters' layout, or nothing where the driver is too old (before 12.4) or refuses.
 template <class Query, class Handle>
@@ -100,13 +81,15 @@ void FunctionTable::remember(const void* handle, const void* image, bool is_kern
 
 void FunctionTable::enumerated(const CUfunction* list, unsigned count, CUmodule module) {
   unsigned there = 0;
-  if (!queries().function_count || queries().function_count(&there, module) != CUDA_SUCCESS) return;
+  const auto ask = g_function_count.get();
+  if (!ask || ask(&there, module) != CUDA_SUCCESS) return;
   for (unsigned i = 0; i < std::min(count, there); ++i) got(list[i], module);
 }
 
 void FunctionTable::enumerated(const CUkernel* list, unsigned count, CUlibrary library) {
   unsigned there = 0;
-  if (!queries().kernel_count || queries().kernel_count(&there, library) != CUDA_SUCCESS) return;
+  const auto ask = g_kernel_count.get();
+  if (!ask || ask(&there, library) != CUDA_SUCCESS) return;
   for (unsigned i = 0; i < std::min(count, there); ++i) got(list[i], library);
 }
 
@@ -153,19 +136,20 @@ const FunctionInfo& FunctionTable::describe(CUfunction handle) {
       known = true;
     }
   }
-  const Queries& ask = queries();
   auto info = std::make_unique<FunctionInfo>();
   const auto kernel = reinterpret_cast<CUkernel>(handle);
   const char* name = nullptr;
   // The runtime passes a CUkernel where a CUfunction is asked for. Where we did not see it handed out, try both.
   const auto as_function = [&] {
-    if (!ask.function_name || ask.function_name(&name, handle) != CUDA_SUCCESS || !name) return false;
-    info->params = layout_of(ask.function_param, handle);
+    const auto ask = g_function_name.get();
+    if (!ask || ask(&name, handle) != CUDA_SUCCESS || !name) return false;
+    info->params = layout_of(g_function_param.get(), handle);
     return true;
   };
   const auto as_kernel = [&] {
-    if (!ask.kernel_name || ask.kernel_name(&name, kernel) != CUDA_SUCCESS || !name) return false;
-    info->params = layout_of(ask.kernel_param, kernel);
+    const auto ask = g_kernel_name.get();
+    if (!ask || ask(&name, kernel) != CUDA_SUCCESS || !name) return false;
+    info->params = layout_of(g_kernel_param.get(), kernel);
     info->is_kernel_handle = true;
     return true;
   };

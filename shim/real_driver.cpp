@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
-#include <mutex>
-#include <string_view>
+#include <memory>
 
 #include "shim/dlsym_hook.h"
 #include "shim/wrappers.h"
@@ -17,68 +15,49 @@ std::atomic<void*> g_real[kCallCount];
 
 namespace {
 
+// What resolve_driver() found. Never freed.
 struct Resolved {
   void* library = nullptr;
-  std::array<std::pair<void*, CallId>, kCallCount> by_pointer{};  // sorted; read only once `done`
+  std::array<std::pair<void*, CallId>, kCallCount> by_pointer{};  // sorted
   std::size_t count = 0;
 };
 
-std::mutex g_mutex;
-std::atomic<bool> g_done{false};
-Resolved g_resolved;
-
-void* open_driver() {
-  // The program's own copy if it has one, so that both talk to the same driver.
-  if (void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD)) return library;
-  return dlopen("libcuda.so.1", RTLD_LAZY | RTLD_GLOBAL);
-}
+std::atomic<const Resolved*> g_resolved{nullptr};
 
 }  // namespace
 
+// Without a lock of ours: the dynamic loader has its own, which another thread may hold while it waits for us. Threads
+// that come at once all look, and find the same.
 bool resolve_driver() {
-  if (g_done.load(std::memory_order_acquire)) return true;
-  std::lock_guard lock(g_mutex);
-  if (g_done.load(std::memory_order_relaxed)) return true;
-  void* library = open_driver();
+  if (g_resolved.load(std::memory_order_acquire)) return true;
+  // The program's own copy: whoever calls the driver, or asks for its functions, has loaded it.
+  void* const library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   if (!library) return false;
-  g_resolved.library = library;
+  auto found = std::make_unique<Resolved>();
+  found->library = library;
   for (std::size_t id = 0; id < kCallCount; ++id) {
-    void* pointer = real_dlsym(library, kCallSymbols[id]);
+    void* const pointer = real_dlsym(library, kCallSymbols[id]);
     if (!pointer) continue;
     g_real[id].store(pointer, std::memory_order_release);
-    g_resolved.by_pointer[g_resolved.count++] = {pointer, static_cast<CallId>(id)};
+    found->by_pointer[found->count++] = {pointer, static_cast<CallId>(id)};
   }
-  std::sort(g_resolved.by_pointer.begin(),
-            g_resolved.by_pointer.begin() + static_cast<std::ptrdiff_t>(g_resolved.count));
-  g_done.store(true, std::memory_order_release);
+  std::sort(found->by_pointer.begin(), found->by_pointer.begin() + static_cast<std::ptrdiff_t>(found->count));
+  const Resolved* nobody = nullptr;
+  if (g_resolved.compare_exchange_strong(nobody, found.get(), std::memory_order_acq_rel)) found.release();
   return true;
 }
 
 void* driver_symbol(const char* name) {
   if (!resolve_driver()) return nullptr;
-  return real_dlsym(g_resolved.library, name);
+  return real_dlsym(g_resolved.load(std::memory_order_acquire)->library, name);
 }
 
 void* wrapper_for_pointer(void* real) {
   if (!real || !resolve_driver()) return real;
-  const auto end = g_resolved.by_pointer.begin() + static_cast<std::ptrdiff_t>(g_resolved.count);
-  const auto found = std::lower_bound(g_resolved.by_pointer.begin(), end, std::pair{real, CallId{}});
+  const Resolved& resolved = *g_resolved.load(std::memory_order_acquire);
+  const auto end = resolved.by_pointer.begin() + static_cast<std::ptrdiff_t>(resolved.count);
+  const auto found = std::lower_bound(resolved.by_pointer.begin(), end, std::pair{real, CallId{}});
   return found != end && found->first == real ? wrapper(found->second) : real;
-}
-
-void* wrapper_for_symbol(const char* name) {
-  // A few hundred names, asked for a few hundred times in a process's life.
-  static const auto* sorted = [] {
-    auto* ids = new std::array<CallId, kCallCount>;
-    for (std::size_t id = 0; id < kCallCount; ++id) (*ids)[id] = static_cast<CallId>(id);
-    std::sort(ids->begin(), ids->end(),
-              [](CallId a, CallId b) { return std::strcmp(kCallSymbols[a], kCallSymbols[b]) < 0; });
-    return ids;
-  }();
-  const auto found = std::lower_bound(sorted->begin(), sorted->end(), name, [](CallId id, const char* text) {
-    return std::strcmp(kCallSymbols[id], text) < 0;
-  });
-  return found != sorted->end() && std::strcmp(kCallSymbols[*found], name) == 0 ? wrapper(*found) : nullptr;
 }
 
 }  // namespace nimble::shim

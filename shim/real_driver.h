@@ -1,6 +1,6 @@
 // The real driver: its entry points by call id, and the way back from a real pointer to our wrapper.
 //
-// Process-wide state, filled once under a lock when libcuda.so.1 is first needed, then only read. Nothing here calls
+// Process-wide state, filled when libcuda.so.1 is first needed, then only read. Nothing here calls
 // the driver. Symbols that the loaded driver does not have stay null: an entry point is never invented.
 #pragma once
 
@@ -17,15 +17,33 @@ extern std::atomic<void*> g_real[kCallCount];
 // a driver at all.
 bool resolve_driver();
 
-// A driver function outside the call table (those that the shim itself needs), or null. Loads the driver as above.
+// A driver function outside the call table (those that the shim itself needs), or null.
 void* driver_symbol(const char* name);
 
 // The wrapper for a pointer that the real driver gave out, or the pointer itself where there is none. Keyed on the
 // returned pointer, not on names and versions: see docs/interception in ARCHITECTURE.md.
 void* wrapper_for_pointer(void* real);
 
-// The wrapper for an exported symbol's name, or null.
-void* wrapper_for_symbol(const char* name);
+// A driver function outside the call table, looked up when it is first needed. Not a function-local static: its guard
+// would be a lock that is held while the dynamic loader's is taken.
+template <class Function>
+class DriverFunction {
+ public:
+  constexpr explicit DriverFunction(const char* name) : name_(name) {}
+  // Null where the driver lacks it.
+  Function get() {
+    void* pointer = pointer_.load(std::memory_order_acquire);
+    if (!pointer) {
+      pointer = driver_symbol(name_);
+      pointer_.store(pointer, std::memory_order_release);
+    }
+    return reinterpret_cast<Function>(pointer);
+  }
+
+ private:
+  const char* const name_;
+  std::atomic<void*> pointer_{nullptr};
+};
 
 // The real entry point of `id`.
 template <CallId id>

@@ -1,11 +1,10 @@
 #include "shim/record_queue.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <time.h>
 
 #include <chrono>
 
+#include "nimble/blocked_signals.h"
 #include "shim/guard.h"
 #include "shim/log.h"
 #include "shim/trace_writer.h"
@@ -27,16 +26,12 @@ std::uint64_t now_ns() {
 }
 
 bool RecordQueue::make_room(std::unique_lock<std::mutex>& lock, std::size_t bytes) {
-  if (closing_ || broken_) return false;
+  if (closing_ || broken_ || abandoned_) return false;
   if (!started_) {
-    started_ = true;
     buffer_.reserve(kWakeBytes * 4);
-    // Signals are the program's: none of its handlers may run on our thread.
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
+    const BlockedSignals blocked;
     thread_ = std::thread([this] { run(); });
-    pthread_sigmask(SIG_SETMASK, &old, nullptr);
+    started_ = true;
   }
   if (buffer_.size() + bytes > kLimitBytes) {
     wake_writer_.notify_one();
@@ -58,7 +53,7 @@ void RecordQueue::run() {
     wake_writer_.wait_for(lock, kPeriod, [&] { return closing_ || buffer_.size() > kWakeBytes; });
     taken.clear();
     taken.swap(buffer_);
-    const bool last = closing_;
+    const bool last = closing_, abandoned = abandoned_;
     lock.unlock();
     wake_program_.notify_all();
     for (std::size_t at = 0; at < taken.size();) {
@@ -66,12 +61,17 @@ void RecordQueue::run() {
       writer.write(record);
       at += record.bytes;
     }
-    const bool good = last ? writer.close() : writer.flush();
+    const bool good = last && !abandoned ? writer.close() : writer.flush();
     lock.lock();
     if (!good) broken_ = true;
     if (last) break;
   }
   wake_program_.notify_all();
+}
+
+void RecordQueue::abandon() noexcept {
+  const std::lock_guard lock(mutex_);
+  abandoned_ = true;
 }
 
 void RecordQueue::close() {

@@ -59,6 +59,9 @@ class RecordQueue {
     fill(const_cast<std::uint8_t*>(placed->params()), const_cast<std::uint32_t*>(placed->attributes()));
   }
 
+  // Gives up: what was pushed so far is written, the file is not closed properly, later pushes are dropped.
+  void abandon() noexcept;
+
   // Writes everything out, closes the file and ends the thread. Later pushes are dropped. Idempotent.
   void close();
 
@@ -71,7 +74,7 @@ class RecordQueue {
   std::mutex mutex_;  // guards all below but thread_'s own end
   std::condition_variable wake_writer_, wake_program_;
   std::vector<std::uint8_t> buffer_;
-  bool started_ = false, closing_ = false, broken_ = false;
+  bool started_ = false, closing_ = false, broken_ = false, abandoned_ = false;
   std::thread thread_;
 };
 

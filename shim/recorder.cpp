@@ -2,6 +2,7 @@
 
 #include "nimble/launch_params.h"
 #include "shim/decode/launch.h"
+#include "shim/log.h"
 #include "shim/stream_table.h"
 
 namespace nimble::shim {
@@ -24,11 +25,9 @@ Recorder::Recorder(std::string path, CallContext& context) : path_(std::move(pat
 
 Recorder::~Recorder() = default;
 
-std::optional<CUresult> Recorder::before(Call& call) noexcept {
+std::optional<CUresult> Recorder::before(Call& call) noexcept try {
   t_pending.has_seq = false;
   if (call.ends != Ends::nothing) {
-    // Before the driver sees it: afterwards another thread may be given the same handle for something new.
-    if (call.ends == Ends::stream) streams().ended(call.stream);
     Record record;
     record.call = call;
     queue_.push(record, [](auto...) {});
@@ -43,18 +42,21 @@ std::optional<CUresult> Recorder::before(Call& call) noexcept {
   }
   t_pending.begin_ns = now_ns();
   return std::nullopt;
+} catch (const std::exception& error) {
+  give_up(error.what());
+  return std::nullopt;
 }
 
 bool Recorder::captured(const Call& call) {
   if (captures_.load(std::memory_order_relaxed) == 0 || !call.has_stream) return false;
-  static const auto is_capturing =
+  const auto is_capturing =
       reinterpret_cast<decltype(&::cuStreamIsCapturing)>(context_.driver_symbol("cuStreamIsCapturing"));
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   return is_capturing && is_capturing(call.stream.handle, &status) == CUDA_SUCCESS &&
          status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-void Recorder::after(const Call& call, CUresult result) noexcept {
+void Recorder::after(const Call& call, CUresult result) noexcept try {
   if (!call.traced) return;
   Record record;
   record.end_ns = now_ns();
@@ -84,6 +86,17 @@ void Recorder::after(const Call& call, CUresult result) noexcept {
       if (decode::meaningful(call.attributes[i])) attributes[n++] = call.attributes[i].id;
     }
   });
+} catch (const std::exception& error) {
+  give_up(error.what());
+}
+
+// No memory, or no thread to be had. A trace with a hole would be worth nothing: it ends here.
+void Recorder::give_up(const char* why) noexcept {
+  queue_.abandon();
+  try {
+    log(LogLevel::error, path_ + ": recording ends here: " + why);
+  } catch (...) {
+  }
 }
 
 void Recorder::finish() noexcept { queue_.close(); }

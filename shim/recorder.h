@@ -28,6 +28,7 @@ class Recorder final : public CallSink {
  private:
   // Whether the op goes into a graph that the program is capturing instead of being executed.
   bool captured(const Call& call);
+  void give_up(const char* why) noexcept;
 
   const std::string path_;
   CallContext& context_;

@@ -25,7 +25,7 @@ class Context final : public CallContext {
   void* driver_symbol(const char* name) override { return shim::driver_symbol(name); }
 };
 
-CallSink* g_created = nullptr;  // outlives g_sink, which is taken away at the end
+CallSink* g_created = nullptr;  // outlives g_sink, which forked children take away
 
 // Everything is allocated once and never destroyed: other threads may still be calling while the process ends.
 CallSink* make_sink(const Options& options) {
@@ -63,8 +63,10 @@ __attribute__((constructor)) void start() {
   g_sink.store(g_created, std::memory_order_release);
 }
 
+// Libraries that were loaded at the start have their static destructors run after this, and threads may still be
+// calling: the sink stays, and knows that it has finished.
 __attribute__((destructor)) void end() {
-  if (!g_sink.exchange(nullptr, std::memory_order_acq_rel)) return;
+  if (!sink()) return;
   Guard guard;
   g_created->finish();
 }

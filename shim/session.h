@@ -1,7 +1,7 @@
 // What this process does with the calls it intercepts: nothing (off), record, or replay.
 //
 // Set once when the library is loaded, from the environment (session.cpp); the sink goes back to null in forked
-// children and when the process ends. Reading is one relaxed load, so wrappers may ask at every call.
+// children. Reading is one load, so wrappers may ask at every call.
 #pragma once
 
 #include <atomic>

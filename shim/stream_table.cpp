@@ -31,7 +31,8 @@ StreamKind StreamTable::kind(const StreamRef& stream) {
     }
   }
   if (!known) {
-    static const auto get_flags = reinterpret_cast<decltype(&::cuStreamGetFlags)>(driver_symbol("cuStreamGetFlags"));
+    static constinit DriverFunction<decltype(&::cuStreamGetFlags)> function("cuStreamGetFlags");
+    const auto get_flags = function.get();
     unsigned flags = 0;
     if (get_flags && get_flags(stream.handle, &flags) == CUDA_SUCCESS && (flags & CU_STREAM_NON_BLOCKING)) {
       kind = StreamKind::non_blocking;

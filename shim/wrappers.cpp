@@ -59,7 +59,15 @@ struct Wrapper<id, CUresult(Args...)> {
     }
     const CUresult result = driver(args...);
     if (result == CUDA_SUCCESS) {
-      if constexpr (requires { Decoder::after(call, args...); }) Decoder::after(call, args...);
+      // What a decoder learns of modules and functions takes memory. Without it less is known, and nothing else
+      // happens.
+      if constexpr (requires { Decoder::after(call, args...); }) {
+        try {
+          Decoder::after(call, args...);
+        } catch (...) {
+          call.traced = false;
+        }
+      }
     }
     receiver->after(call, result);
     return result;

@@ -55,6 +55,9 @@ struct ScheduleOp {
   std::uint32_t shared_bytes = 0;
   bool fixed_launch = false;  // the launch shape must match to the letter (its accesses were ranges)
   std::vector<ScheduleParam> pointers;
+  // Bytes in the parameter buffer of 8-byte words that are no pointers though they looked like an address when they
+  // were recorded. Any other word that is no pointer must not look like one in the live step either.
+  std::vector<std::uint32_t> numbers;
 
   SchedulePointer dst, src;  // copy, set
   std::uint64_t dst_pitch = 0, src_pitch = 0;
@@ -79,7 +82,14 @@ struct ScheduleSegment {
 struct ScheduleFunction {
   std::string name;
   std::vector<ParamLayout> params;
+  bool self_contained = false;  // what the recorded image was; the live one must be no less
 };
+
+// Whether an 8-byte word could be an address that user space can have. Linux maps nothing below 2^16; 2^57 is the most
+// that five-level page tables give.
+inline constexpr bool could_be_address(std::uint64_t word) {
+  return word >= std::uint64_t{1} << 16 && word < std::uint64_t{1} << 57;
+}
 
 struct Schedule {
   std::string policy;

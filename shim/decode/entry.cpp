@@ -18,9 +18,9 @@ StreamRef stream_ref(Entry entry, CUstream handle) {
       handle == CU_STREAM_PER_THREAD || (!handle && entry.default_stream == DefaultStream::per_thread);
   if (handle && handle != CU_STREAM_LEGACY && !per_thread) return {handle, reinterpret_cast<std::uint64_t>(handle)};
   // A default stream belongs to the current context. Contexts are aligned objects: their low bits are free.
-  static const auto current = reinterpret_cast<CUresult (*)(CUcontext*)>(driver_symbol("cuCtxGetCurrent"));
+  static constinit DriverFunction<decltype(&::cuCtxGetCurrent)> get_current("cuCtxGetCurrent");
   CUcontext context = nullptr;
-  if (current) current(&context);
+  if (const auto current = get_current.get()) current(&context);
   const auto base = reinterpret_cast<std::uint64_t>(context) & ~std::uint64_t{3};
   if (per_thread) return {CU_STREAM_PER_THREAD, (base ^ (std::uint64_t{thread_index()} << 48)) | 2};
   return {CU_STREAM_LEGACY, base | 1};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "shim/decode/entry.h"
+#include "shim/stream_table.h"
 
 namespace nimble::shim::decode {
 
@@ -23,6 +24,8 @@ struct StreamDestroy {
     call.stream = {stream, reinterpret_cast<std::uint64_t>(stream)};
     call.has_stream = true;
     call.ends = Ends::stream;
+    // Before the driver sees it: afterwards another thread may be given the same handle for another kind of stream.
+    streams().ended(call.stream);
   }
 };
 

@@ -377,8 +377,108 @@ TEST_F(StepPlayerTest, AScalarThatBecomesAPointerIsADivergence) {
     return live.match(4, c);
   };
   EXPECT_EQ(match(1), nullptr);
-  EXPECT_EQ(match(kWeights - 1), nullptr);
-  EXPECT_NE(match(kWeights + 8), nullptr);
+  EXPECT_NE(match(kWeights + 8), nullptr);    // a pointer to memory that we know
+  EXPECT_NE(match(0x7f0000000000), nullptr);  // and one to memory that we do not
+  EXPECT_EQ(match(0x3f8000003f800000), nullptr) << "two floats";
+}
+
+TEST_F(StepPlayerTest, ANumberThatLookedLikeAnAddressWhenRecordedMayGoOnDoingSo) {
+  Schedule s = schedule();
+  s.functions[0].params = {{0, 8}, {8, 8}};
+  s.ops[4].numbers = {8};
+  FunctionInfo info;
+  info.name = "k";
+  info.params = s.functions[0].params;
+  struct Context final : CallContext {
+    const FunctionInfo* info;
+    const FunctionInfo& function(CUfunction) override { return *info; }
+    StreamKind stream_kind(const StreamRef&) override { return StreamKind::non_blocking; }
+    void* driver_symbol(const char*) override { return nullptr; }
+  } context;
+  context.info = &info;
+  MemoryMap memory;
+  memory.add({kWeights, 64, MemoryKind::device});
+  ObjectMap objects(s, memory);
+  LiveStep live(s, context, memory, objects);
+  std::uint64_t pointer = kWeights, scalar = 0x7f0000000000;
+  void* params[] = {&pointer, &scalar};
+  Call c = call(CallKind::launch);
+  c.function = FakeDriver::kKernel;
+  c.grid = c.block = {1, 1, 1};
+  c.kernel_params = params;
+  EXPECT_EQ(live.match(4, c), nullptr);
+}
+
+// What was declared of a kernel holds for the image that was recorded.
+TEST_F(StepPlayerTest, AKernelFromAnotherImageIsADivergence) {
+  Schedule s = schedule();
+  s.functions[0].self_contained = true;
+  Counters counters;
+  StepPlayer player(s, driver_, api_, counters);
+  Call c = call(CallKind::alloc_async);
+  c.size = 64;
+  EXPECT_FALSE(player.before(c));
+  MemoryMap memory;
+  memory.add({kWeights, 64, MemoryKind::device});
+  ObjectMap objects(s, memory);
+  LiveStep live(s, driver_, memory, objects);
+  std::uint64_t pointer = kWeights;
+  std::uint32_t number = 1;
+  void* params[] = {&pointer, &number};
+  Call launched = call(CallKind::launch);
+  launched.function = FakeDriver::kKernel;
+  launched.grid = launched.block = {1, 1, 1};
+  launched.kernel_params = params;
+  EXPECT_STREQ(live.match(4, launched), "a kernel of another build");
+}
+
+// A graph of the program's may wait for an event whose record is held.
+TEST_F(StepPlayerTest, AGraphOnAnotherStreamFlushesHeldRecords) {
+  bind();
+  const std::uint64_t t = alloc();
+  set(t, 5);
+  launch(t, 6);
+  Call graph = call(CallKind::graph_launch, FakeDriver::kOther);
+  make(graph);
+  EXPECT_EQ(submitted(), Log{"passed"});
+  record();
+  make(graph);
+  EXPECT_EQ(submitted(), (Log{"set 5", "launch 6", "record", "passed"}));
+}
+
+// Only ops that are held count as progress: a program that polls must not keep the watchdog quiet.
+TEST_F(StepPlayerTest, PollingIsNoActivity) {
+  bind();
+  const std::uint64_t t = alloc();
+  set(t);
+  const auto before = player_.holding();
+  EXPECT_NE(before, 0u);
+  Call query = call(CallKind::event_synchronize);
+  query.host = HostEffect::observe;
+  query.query = true;
+  query.event = reinterpret_cast<CUevent>(0x99);
+  make(query);
+  launch(kWeights, 1, FakeDriver::kKernel, FakeDriver::kOther);
+  EXPECT_EQ(player_.holding(), before);
+  launch(t, 1);
+  EXPECT_NE(player_.holding(), before);
+}
+
+// The stream's end may be what lets its work go on: nothing may wait there.
+TEST_F(StepPlayerTest, NothingWaitsWhenTheStreamEnds) {
+  bind();
+  step();
+  const std::uint64_t kept = alloc();
+  submitted();
+  Call destroy;
+  destroy.host = HostEffect::observe;
+  destroy.ends = Ends::stream;
+  destroy.stream = {FakeDriver::kStream, reinterpret_cast<std::uint64_t>(FakeDriver::kStream)};
+  make(destroy);
+  EXPECT_EQ(submitted(), (Log{"record", "passed"}));
+  // Memory that was served outlives the stream, and its release needs the stream no more.
+  free(kept, FakeDriver::kOther);
+  EXPECT_EQ(submitted(), Log{});
 }
 
 TEST_F(StepPlayerTest, ErrorsOfTheDriverStandReplayAsideAndLoseNothing) {
@@ -440,7 +540,8 @@ TEST_F(StepPlayerTest, UnloadedCodeIsBoundAnew) {
   step();
   EXPECT_EQ(submitted(), Log(9, "passed"));
   step();
-  EXPECT_EQ(submitted(), (Log{"graph", "passed", "graph"}));
+  // The arena may be used on another stream now: it comes after what was on the old one.
+  EXPECT_EQ(submitted(), (Log{"wait", "graph", "passed", "graph"}));
 }
 
 TEST_F(StepPlayerTest, OtherStreamsDoNotDisturbTheStep) {

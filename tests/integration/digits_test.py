@@ -8,8 +8,8 @@ import harness
 from harness import ProgramTest
 
 RULES = os.path.join(os.path.dirname(__file__), "..", "..", "examples", "digits", "digits.rules.json")
-# The number of adversarial orders; builds with sanitizers, which are many times slower, try fewer.
-SEEDS = int(os.environ.get("NIMBLE_TEST_SEEDS", "200"))
+# The number of adversarial orders.
+SEEDS = 200
 STEPS = 8
 
 
@@ -34,7 +34,7 @@ class Digits(ProgramTest):
         schedule = self.read_json("schedule.json")
         self.assertGreaterEqual(len(schedule["ops"]), 200)
         self.assertGreaterEqual(max(segment["lanes"] for segment in schedule["segments"]), 4, report)
-        for seed in range(SEEDS):
+        for seed in harness.BUILD.seeds(SEEDS):
             weights = self.train(mode="replay", NIMBLE_SCHEDULE=self.path("schedule.json"), SIMCUDA_SEED=seed,
                                  NIMBLE_STATS=self.path("stats.json"))
             self.assertEqual(weights, expected, f"seed {seed}")
@@ -53,7 +53,7 @@ class Digits(ProgramTest):
         with open(self.path("broken.json"), "w", encoding="utf-8") as file:
             json.dump(schedule, file)
         differ = 0
-        for seed in range(1, 31):
+        for seed in harness.BUILD.seeds(30):
             weights = self.train(mode="replay", NIMBLE_SCHEDULE=self.path("broken.json"), SIMCUDA_SEED=seed)
             differ += weights != expected
         self.assertGreater(differ, 0)

@@ -17,6 +17,12 @@ class Build:
         self.simcuda = os.path.join(folder, "simcuda")
         # A sanitizer's runtime must come before everything else, so tests of such builds preload it first.
         self.preload_first = os.environ.get("NIMBLE_TEST_PRELOAD", "")
+        # They are many times slower, and try fewer orders.
+        self.share = 0.1 if self.preload_first else 1.0
+
+    def seeds(self, count):
+        """The seeds 1 to `count`, or a share of them."""
+        return range(1, 1 + max(3, int(count * self.share)))
 
     def program(self, name):
         return os.path.join(self.bin, name)

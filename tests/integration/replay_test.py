@@ -30,14 +30,15 @@ class Replay(ProgramTest):
 
     def test_every_order_that_the_schedule_allows_gives_the_same_result(self):
         plain = self.run_program(["chaos", 60, 0])
-        for seed in range(1, 41):
+        for seed in harness.BUILD.seeds(40):
             done, stats = self.replay(["chaos", 60, 0], SIMCUDA_SEED=seed)
             self.assertEqual(plain.stdout, done.stdout, f"seed {seed}")
             self.assertEqual(stats["steps_replayed"], 59)
 
     def test_a_program_in_disorder_computes_the_same(self):
         replayed, diverged, flushed, reasons = 0, 0, 0, set()
-        for seed in range(1, 61):
+        seeds = harness.BUILD.seeds(200)
+        for seed in seeds:
             plain = self.run_program(["chaos", 80, seed])
             done, stats = self.replay(["chaos", 80, seed], SIMCUDA_SEED=seed)
             self.assertEqual(plain.stdout, done.stdout, f"seed {seed}: {stats}")
@@ -47,9 +48,9 @@ class Replay(ProgramTest):
             flushed += stats["flushes"]
             reasons |= set(stats["reasons"])
         # The test would show nothing if replay had stood aside, or the program had been regular.
-        self.assertGreater(replayed, 60 * 80 * 0.4)
-        self.assertGreater(diverged, 300)
-        self.assertGreater(flushed, 100)
+        self.assertGreater(replayed, len(seeds) * 80 * 0.4)
+        self.assertGreater(diverged, len(seeds) * 5)
+        self.assertGreater(flushed, len(seeds) * 1.5)
         self.assertGreaterEqual(len(reasons), 4, reasons)
 
     def test_the_watchdog_submits_what_is_held_too_long(self):
@@ -118,8 +119,8 @@ class BrokenOnPurpose(ProgramTest):
     """The tests above can fail: without one dependency, some order gives another result."""
 
     def test_a_schedule_without_one_dependency_is_seen(self):
-        path = self.make_schedule(["chaos", 12, 0])
-        plain = self.run_program(["chaos", 60, 0])
+        self.make_schedule(["chaos", 12, 0])
+        plain = self.run_program(["chaos", 30, 0])
         schedule = self.read_json("schedule.json")
         segment = max(range(len(schedule["segments"])), key=lambda i: len(schedule["segments"][i]["edges"]))
         kinds = [op["kind"] for op in schedule["ops"]]
@@ -133,7 +134,7 @@ class BrokenOnPurpose(ProgramTest):
             with open(self.path("broken.json"), "w", encoding="utf-8") as file:
                 json.dump(broken, file)
             for seed in range(1, 31):
-                done = self.run_program(["chaos", 60, 0], mode="replay", NIMBLE_SCHEDULE=self.path("broken.json"), SIMCUDA_SEED=seed)
+                done = self.run_program(["chaos", 30, 0], mode="replay", NIMBLE_SCHEDULE=self.path("broken.json"), SIMCUDA_SEED=seed)
                 if done.stdout != plain.stdout:
                     seen += 1
                     break

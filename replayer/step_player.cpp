@@ -260,13 +260,10 @@ bool StepPlayer::observes(const Call& call) const {
   if (call.kind == CallKind::event_synchronize) return record_is_held(call.event) || record_is_held(call.event2);
   if (!is_op(call.kind) && call.kind != CallKind::stream_synchronize) return true;
   if (call.stream == stream_) return true;
-  if (call.kind == CallKind::event_wait || call.kind == CallKind::event_record) {
-    if (record_is_held(call.event)) return true;
-  } else if (call.kind == CallKind::graph_launch && !held_events_.empty()) {
-    return true;  // the graph may hold a wait for one of these events
-  } else if (call.kind != CallKind::stream_synchronize && call.host == HostEffect::observe) {
-    return true;
-  }
+  if (record_is_held(call.event)) return true;
+  // A graph of the program's may hold a wait for one of these events.
+  if (call.kind == CallKind::graph_launch && !held_events_.empty()) return true;
+  if (call.kind != CallKind::stream_synchronize && call.host == HostEffect::observe) return true;
   // Another stream: it is ordered with ours only where one of them is the legacy default stream and the other blocks.
   if (!call.stream.is_legacy() && !stream_.is_legacy()) return false;
   const StreamRef& other = call.stream.is_legacy() ? stream_ : call.stream;

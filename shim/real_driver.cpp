@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 
 #include "shim/dlsym_hook.h"
 #include "shim/wrappers.h"
@@ -33,7 +32,7 @@ bool resolve_driver() {
   // The program's own copy: whoever calls the driver, or asks for its functions, has loaded it.
   void* const library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   if (!library) return false;
-  auto found = std::make_unique<Resolved>();
+  auto* const found = new Resolved;  // kept for the life of the process, by whoever comes first
   found->library = library;
   for (std::size_t id = 0; id < kCallCount; ++id) {
     void* const pointer = real_dlsym(library, kCallSymbols[id]);
@@ -43,7 +42,7 @@ bool resolve_driver() {
   }
   std::sort(found->by_pointer.begin(), found->by_pointer.begin() + static_cast<std::ptrdiff_t>(found->count));
   const Resolved* nobody = nullptr;
-  if (g_resolved.compare_exchange_strong(nobody, found.get(), std::memory_order_acq_rel)) found.release();
+  if (!g_resolved.compare_exchange_strong(nobody, found, std::memory_order_acq_rel)) delete found;
   return true;
 }
 

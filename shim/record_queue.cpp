@@ -1,6 +1,6 @@
 #include "shim/record_queue.h"
 
-#include <time.h>
+#include <ctime>
 
 #include <chrono>
 

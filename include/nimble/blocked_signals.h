@@ -3,7 +3,7 @@
 #pragma once
 
 #include <pthread.h>
-#include <signal.h>
+#include <csignal>
 
 namespace nimble {
 

@@ -18,9 +18,10 @@ int check_schedule(const std::string& path) try {
     synchronizations += segment.synchronizations;
   }
   std::cout << path << ": good. A step of " << schedule.ops.size() << " ops, " << nodes << " of them in "
-            << schedule.segments.size() << (schedule.segments.size() == 1 ? " graph" : " graphs") << " on up to " << lanes
-            << (lanes == 1 ? " stream" : " streams") << " with " << synchronizations << " synchronisations (policy "
-            << schedule.policy << "); " << schedule.arena_bytes << " bytes of its own memory\n";
+            << schedule.segments.size() << (schedule.segments.size() == 1 ? " graph" : " graphs") << " on up to "
+            << lanes << (lanes == 1 ? " stream" : " streams") << " with " << synchronizations
+            << " synchronisations (policy " << schedule.policy << "); " << schedule.arena_bytes
+            << " bytes of its own memory\n";
   return 0;
 } catch (const ScheduleError& error) {
   std::cerr << "nimble: " << error.what() << "\n";

@@ -82,7 +82,8 @@ int main(int argc, char** argv) {
   CHECK(driver.memset_d32(change, 2, kCount));
   int count = kCount;
   void* arguments[] = {&state, &change, &count};
-  for (int i = 0; i < kLaunches; ++i) CHECK(driver.launch_kernel(update, 1, 1, 1, kCount, 1, 1, 0, nullptr, arguments, nullptr));
+  for (int i = 0; i < kLaunches; ++i)
+    CHECK(driver.launch_kernel(update, 1, 1, 1, kCount, 1, 1, 0, nullptr, arguments, nullptr));
   std::vector<unsigned> result(kCount);
   CHECK(driver.memcpy_dtoh(result.data(), state, kCount * sizeof(unsigned)));
   unsigned sum = 0;

@@ -61,7 +61,6 @@ inline DriverApi FakeDriver::api() {
   DriverApi api;
   api.cuCtxGetCurrent_ = [](CUcontext* out) { return *out = reinterpret_cast<CUcontext>(0x8), CUDA_SUCCESS; };
   api.cuMemAlloc_ = [](CUdeviceptr* out, std::size_t) { return *out = kArena, done("alloc"); };
-  api.cuStreamSynchronize_ = [](CUstream) { return done("synchronize"); };
   api.cuEventCreate_ = [](CUevent* out, unsigned) { return *out = reinterpret_cast<CUevent>(0x9), CUDA_SUCCESS; };
   api.cuEventDestroy_ = [](CUevent) { return CUDA_SUCCESS; };
   api.cuEventRecord_ = [](CUevent, CUstream) { return done("record"); };

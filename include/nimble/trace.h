@@ -18,14 +18,13 @@ inline constexpr int kTraceVersion = 1;
 inline constexpr std::uint32_t kNone = 0xffffffffu;  // "no such id" wherever an id is optional
 
 // Every kind of call that a trace holds, with its name on disk. The first group puts work on a stream: ops.
-#define NIMBLE_CALL_KINDS(X)                                                                                      \
-  X(launch)                                                                                                       \
-  X(copy)                                                                                                         \
-  X(set)                                                                                                          \
-  X(event_record)                                                                                                 \
-  X(event_wait) X(host_function) X(graph_launch) X(alloc_async) X(free_async) X(opaque) X(alloc) X(free)          \
-      X(stream_synchronize) X(event_synchronize) X(context_synchronize) X(capture_begin) X(capture_end) X(hidden) \
-          X(context_end)
+// clang-format off
+#define NIMBLE_CALL_KINDS(X)                                                                     \
+  X(launch) X(copy) X(set) X(event_record) X(event_wait) X(host_function) X(graph_launch)        \
+  X(alloc_async) X(free_async) X(opaque)                                                         \
+  X(alloc) X(free) X(stream_synchronize) X(event_synchronize) X(context_synchronize)             \
+  X(capture_begin) X(capture_end) X(hidden) X(context_end)
+// clang-format on
 
 enum class CallKind : std::uint8_t {
 #define X(name) name,

@@ -21,7 +21,7 @@ bool resolve_driver();
 void* driver_symbol(const char* name);
 
 // The wrapper for a pointer that the real driver gave out, or the pointer itself where there is none. Keyed on the
-// returned pointer, not on names and versions: see docs/interception in ARCHITECTURE.md.
+// returned pointer, not on names and versions: see "The returned pointer decides" in ARCHITECTURE.md.
 void* wrapper_for_pointer(void* real);
 
 // A driver function outside the call table, looked up when it is first needed. Not a function-local static: its guard

@@ -141,6 +141,7 @@ def host():
         if line.startswith("model name"):
             cpu = line.split(":", 1)[1].strip()
             break
+    return {"cpu": cpu, "cores": os.cpu_count(), "python": platform.python_version()}
 
 
 def version(build):

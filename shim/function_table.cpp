@@ -44,7 +44,6 @@ FunctionTable& functions() {
 void FunctionTable::loaded(const void* handle, const ImageFacts& facts) {
   std::lock_guard lock(mutex_);
   auto info = std::make_unique<ImageInfo>();
-  info->id = static_cast<std::uint32_t>(image_records_.size());
   info->self_contained = facts.self_contained;
   info->why = facts.why;
   images_[handle] = info.get();
@@ -162,7 +161,6 @@ const FunctionInfo& FunctionTable::describe(CUfunction handle) {
   std::lock_guard lock(mutex_);
   if (const auto found = described_.find(handle); found != described_.end()) return *found->second;
   if (const auto image = images_.find(origin.image); image != images_.end()) info->image = image->second;
-  info->id = static_cast<std::uint32_t>(function_records_.size());
   // Functions whose origin we never saw must be dropped with their image as well: remember them under no image, which
   // any unload takes along.
   if (!known) origins_[handle] = {nullptr, info->is_kernel_handle};

@@ -156,20 +156,21 @@ std::uint32_t TraceWriter::define_event(CUevent event) {
   return found->second;
 }
 
-void TraceWriter::define_image(const ImageInfo& image) {
-  if (marked(images_, image.id)) return;
-  mark(images_, image.id);
+std::uint32_t TraceWriter::define_image(const ImageInfo& image) {
+  const auto [found, is_new] = images_.try_emplace(&image, static_cast<std::uint32_t>(images_.size()));
+  if (!is_new) return found->second;
   line(fmt::format(
       R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.image","args":{{"id":{},"self_contained":{},"why":{}}}}})json",
-      image.id, image.self_contained, json_text(image.why)));
+      found->second, image.self_contained, json_text(image.why)));
+  return found->second;
 }
 
 std::uint32_t TraceWriter::define_function(const FunctionInfo& function) {
-  if (marked(functions_, function.id)) return function.id;
-  mark(functions_, function.id);
-  if (function.image) define_image(*function.image);
-  if (names_.size() <= function.id) names_.resize(function.id + 1);
-  names_[function.id] = json_text(spoken(function.name));
+  const auto [found, is_new] = functions_.try_emplace(&function, static_cast<std::uint32_t>(functions_.size()));
+  const std::uint32_t id = found->second;
+  if (!is_new) return id;
+  const std::string image = function.image ? fmt::format("{}", define_image(*function.image)) : "null";
+  names_.push_back(json_text(spoken(function.name)));
   std::string params;
   if (function.params) {
     const char* separator = "[";
@@ -184,8 +185,8 @@ std::uint32_t TraceWriter::define_function(const FunctionInfo& function) {
   }
   line(fmt::format(
       R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.function","args":{{"id":{},"name":{},"image":{},"params":{}}}}})json",
-      function.id, json_text(function.name), function.image ? fmt::format("{}", function.image->id) : "null", params));
-  return function.id;
+      id, json_text(function.name), image, params));
+  return id;
 }
 
 void TraceWriter::arguments(const Record& record) {
@@ -198,8 +199,8 @@ void TraceWriter::arguments(const Record& record) {
   if (call.synchronous()) append(args_, R"(,"sync":true)");
   switch (call.kind) {
     case CallKind::launch:
-      append(args_, R"(,"fn":{},"grid":[{},{},{}],"block":[{},{},{}])", record.function->id, call.grid[0], call.grid[1],
-             call.grid[2], call.block[0], call.block[1], call.block[2]);
+      append(args_, R"(,"fn":{},"grid":[{},{},{}],"block":[{},{},{}])", functions_.at(record.function), call.grid[0],
+             call.grid[1], call.grid[2], call.block[0], call.block[1], call.block[2]);
       if (call.shared_bytes) append(args_, R"(,"smem":{})", call.shared_bytes);
       if (record.param_bytes) {
         append(args_, R"(,"params":")");
@@ -256,7 +257,8 @@ void TraceWriter::write(const Record& record) {
   const std::uint32_t stream = call.has_stream ? define_stream(record) : kNone;
   if (call.event) define_event(call.event);
   if (record.function) define_function(*record.function);
-  const std::string_view label = record.function ? std::string_view(names_[record.function->id]) : std::string_view{};
+  const std::string_view label =
+      record.function ? std::string_view(names_[functions_.at(record.function)]) : std::string_view{};
   const std::string plain = label.empty() ? fmt::format("\"{}\"", call.symbol) : std::string{};
   args_.clear();
   arguments(record);

@@ -35,20 +35,23 @@ class TraceWriter {
   std::uint32_t define_stream(const Record& record);
   std::uint32_t define_event(CUevent event);
   std::uint32_t define_function(const FunctionInfo& function);
-  void define_image(const ImageInfo& image);
+  std::uint32_t define_image(const ImageInfo& image);
   void arguments(const Record& record);
   void stream_bar(const Record& record, std::uint32_t stream, std::string_view name);
 
   const std::string path_;
   int file_ = -1;
   std::uint64_t epoch_ns_ = 0;
-  std::string out_;                                 // lines not yet written
-  std::string args_;                                // the arguments of the call at hand
-  std::vector<bool> threads_, functions_, images_;  // defined already, by id
+  std::string out_;            // lines not yet written
+  std::string args_;           // the arguments of the call at hand
+  std::vector<bool> threads_;  // defined already, by id
+  // The file's own ids, in the order of first use: the shim's tables number what the program never launches, too.
+  std::unordered_map<const FunctionInfo*, std::uint32_t> functions_;
+  std::unordered_map<const ImageInfo*, std::uint32_t> images_;
   std::unordered_map<std::uint64_t, std::uint32_t> streams_;
   std::unordered_map<CUevent, std::uint32_t> events_;
   std::unordered_map<std::uint64_t, std::uint32_t> contexts_;
-  std::vector<std::string> names_;     // of functions, for people, escaped
+  std::vector<std::string> names_;     // of functions by the file's id, for people, escaped
   std::vector<double> busy_until_us_;  // per stream: bars of one track must not overlap
   std::uint32_t next_stream_ = 0, next_event_ = 0;
 };

@@ -21,14 +21,12 @@ enum class HostEffect : std::uint8_t { async, observe, neutral };
 
 // What the shim knows of a loaded module or library. Owned by the shim, never freed, immutable once published.
 struct ImageInfo {
-  std::uint32_t id = 0;
   bool self_contained = false;
   std::string why;
 };
 
 // What the shim knows of a kernel. Owned by the shim, never freed, immutable once published.
 struct FunctionInfo {
-  std::uint32_t id = 0;
   std::string name;
   const ImageInfo* image = nullptr;
   bool is_kernel_handle = false;  // a CUkernel that the program passes as a CUfunction

@@ -18,7 +18,6 @@ class FakeDriver final : public CallContext {
     kernel_.name = "k";
     kernel_.params = {{0, 8}, {8, 4}};
     kernel_.param_bytes = 12;
-    other_.id = 1;
     other_.name = "other";
     other_.params = kernel_.params;
     other_.param_bytes = 12;

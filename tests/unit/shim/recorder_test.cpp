@@ -24,7 +24,6 @@ class FakeContext final : public CallContext {
     kernel_.image = &image_;
     kernel_.params = {{0, 8}, {8, 8}, {16, 4}};
     kernel_.param_bytes = 20;
-    unknown_.id = 1;
     unknown_.name = "no\"layout\xff";
   }
   const FunctionInfo& function(CUfunction handle) override { return handle ? kernel_ : unknown_; }
@@ -142,6 +141,24 @@ TEST_F(RecorderTest, NamesThatAreNoTextDoNotBreakTheFile) {
 }
 
 // An address that is freed may be given out by the driver before the free returns: the free must count first.
+// Frameworks load dozens of images that they never launch from: ids are the file's own, in the order of first use.
+TEST_F(RecorderTest, IdsInTheFileCountFromZero) {
+  Call call = op(CallKind::launch);
+  call.function = reinterpret_cast<CUfunction>(1);
+  call.grid = call.block = {1, 1, 1};
+  pass(call);
+  recorder_.finish();
+  for (const Json& event : events()) {
+    if (event["name"] == "nimble.image" || event["name"] == "nimble.function") {
+      EXPECT_EQ(event["args"]["id"], 0);
+    }
+    if (event["name"] == "nimble.function") {
+      EXPECT_EQ(event["args"]["image"], 0);
+    }
+  }
+  EXPECT_EQ(calls().at(0)["args"]["fn"], 0);
+}
+
 TEST_F(RecorderTest, AFreeCountsFromItsEntryAnAllocationFromItsReturn) {
   Call release = op(CallKind::free_async), allocate = op(CallKind::alloc_async);
   release.address = 64;

@@ -74,9 +74,15 @@ void plan_all(Analysis& analysis, const DeviceModel& device) {
   }
 }
 
-void decide(Analysis& analysis) {
+void decide(Analysis& analysis, const AnalysisOptions& options) {
   const Trace& trace = analysis.file.trace;
-  if (trace.dropped > 0) {
+  if (trace.coverage.recorded < trace.coverage.seen && !options.accept_partial) {
+    analysis.status = kExitUnschedulable;
+    analysis.why_no_schedule = "the recorder saw " + std::to_string(trace.coverage.recorded) + " of " +
+                               std::to_string(trace.coverage.seen) +
+                               " launches, copies and sets: what it missed may touch anything (--accept-partial to go "
+                               "on all the same)";
+  } else if (trace.dropped > 0) {
     analysis.status = kExitFailure;
     analysis.why_no_schedule = "the recorder dropped " + std::to_string(trace.dropped) +
                                " events, so the trace does not hold all that the program did; record again";
@@ -128,7 +134,8 @@ Analysis analyze(TraceFile file, const AnalysisOptions& options) {
   analysis.memory = plan_memory(analysis.objects, static_cast<std::uint32_t>(calls.size()));
 
   DeviceModel device;
-  analysis.costs = predict_costs(device, trace, *analysis.table, calls);
+  analysis.measured = measure(trace, analysis.step);
+  analysis.costs = predict_costs(device, trace, *analysis.table, calls, analysis.measured.op_us);
   analysis.program_us = predict_program(device, analysis.segments, analysis.costs);
   std::vector<double> duration;
   std::vector<std::uint8_t> work;
@@ -139,7 +146,7 @@ Analysis analyze(TraceFile file, const AnalysisOptions& options) {
   analysis.critical = critical_path(analysis.reduced, duration);
   analysis.concurrency = max_concurrency(analysis.reduced, work);
   plan_all(analysis, device);
-  decide(analysis);
+  decide(analysis, options);
   return analysis;
 }
 

@@ -17,6 +17,7 @@
 #include "analyzer/dependencies.h"
 #include "analyzer/errors.h"
 #include "analyzer/happens_before.h"
+#include "analyzer/measured.h"
 #include "analyzer/memory_plan.h"
 #include "analyzer/policies/policy.h"
 #include "analyzer/predict.h"
@@ -30,6 +31,7 @@ namespace nimble::analyzer {
 
 struct AnalysisOptions {
   std::string policy = "nimble";
+  bool accept_partial = false;  // make a schedule though the recorder is known to have missed work
   Rules rules;
 };
 
@@ -64,6 +66,7 @@ struct Analysis {
   Dag reduced;  // of the whole step
   Segmentation segments;
   MemoryPlan memory;
+  MeasuredStep measured;
   std::vector<OpCost> costs;
   double program_us = 0;  // predicted: as the program submits it
   CriticalPath critical;

@@ -63,6 +63,13 @@ class Fields {
     return found->get<double>();
   }
 
+  // A time or a duration in microseconds: not negative. 0 where it is missing.
+  double microseconds(const char* name) const {
+    const double value = real_or(name, 0);
+    if (value < 0) fail(name, "must not be negative");
+    return value;
+  }
+
   bool flag(const char* name) const { return flag_of(member(name), name); }
   bool flag_or(const char* name, bool fallback) const {
     auto found = object_.find(name);

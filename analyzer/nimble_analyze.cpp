@@ -28,7 +28,7 @@ struct Arguments {
   std::vector<std::string> rules;
   std::vector<std::uint32_t> why;
   std::string dot, json;
-  bool no_schedule = false, quiet = false;
+  bool no_schedule = false, quiet = false, accept_partial = false;
 };
 
 void write_file(const std::string& path, const std::string& text) {
@@ -53,6 +53,7 @@ int complain(const std::string& message, int status) {
 int run(const Arguments& arguments) {
   AnalysisOptions options;
   options.policy = arguments.policy;
+  options.accept_partial = arguments.accept_partial;
   for (const std::string& path : arguments.rules) options.rules.read(path);
   Analysis analysis = analyze(read_trace(arguments.trace), options);
 
@@ -107,6 +108,8 @@ int main(int argc, char** argv) {
       ->expected(2);
   app.add_option("--dot", arguments.dot, "Write the dependencies as a graph for Graphviz");
   app.add_option("--json", arguments.json, "Write the report as JSON");
+  app.add_flag("--accept-partial", arguments.accept_partial,
+               "Write a schedule though the recorder is known to have missed work");
   app.add_flag("--no-schedule", arguments.no_schedule, "Only report");
   app.add_flag("--quiet", arguments.quiet, "Print no report");
   app.footer("Exit status: 0 done, 1 failed, 2 bad input or usage, 3 no step found, 4 the step cannot be scheduled.");

@@ -86,10 +86,13 @@ struct Clocks {
 }  // namespace
 
 std::vector<OpCost> predict_costs(const DeviceModel& device, const Trace& trace, const ObjectTable& table,
-                                  std::span<const std::uint32_t> calls) {
+                                  std::span<const std::uint32_t> calls, std::span<const double> measured_us) {
   std::vector<OpCost> costs;
   costs.reserve(calls.size());
-  for (std::uint32_t call : calls) costs.push_back(cost_of(device, trace, table, call));
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    costs.push_back(cost_of(device, trace, table, calls[i]));
+    if (measured_us[i] >= 0) costs.back().device_us = measured_us[i];
+  }
   return costs;
 }
 

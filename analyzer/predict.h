@@ -26,8 +26,10 @@ struct OpCost {
   int multiprocessors = 0;  // where the engine is these
 };
 
+// `measured_us` is per call how long the GPU was seen to take, negative where that is not known; the model stands in
+// there.
 std::vector<OpCost> predict_costs(const DeviceModel& device, const Trace& trace, const ObjectTable& table,
-                                  std::span<const std::uint32_t> calls);
+                                  std::span<const std::uint32_t> calls, std::span<const double> measured_us);
 
 // A topological order of `dag` in which, of the nodes that could come next, the one with the longest way to the end
 // comes first; then the one with the smallest number.

@@ -50,6 +50,15 @@ void trace_lines(Text& out, const Analysis& analysis) {
   if (!trace.program.empty()) out.line("program", "%s", shortened(trace.program, 100).c_str());
   if (!trace.device.empty()) out.line("device", "%s", shortened(trace.device, 100).c_str());
   if (!trace.complete) out.line("", "the file was cut off: the program ended without closing it");
+  const TraceCoverage& coverage = trace.coverage;
+  if (!coverage.why_not.empty()) {
+    out.line("coverage", "not measured: %s", shortened(coverage.why_not, 120).c_str());
+  } else {
+    out.line("coverage", "%llu of %llu launches, copies and sets, as CUPTI counted them", Count{coverage.recorded},
+             Count{coverage.seen});
+    for (const auto& [symbol, times] : coverage.missed)
+      out.line("", "missed: %s, %s", shortened(symbol, 60).c_str(), plural(times, "time").c_str());
+  }
   if (trace.dropped > 0) out.line("", "the recorder dropped %llu events", Count{trace.dropped});
 }
 
@@ -139,6 +148,16 @@ void race_lines(Text& out, const Analysis& analysis) {
   }
 }
 
+bool simulated(const Trace& trace) { return trace.device.find("Simulated") != std::string::npos; }
+
+void measured_line(Text& out, const Analysis& analysis) {
+  const MeasuredStep& measured = analysis.measured;
+  if (measured.repeats == 0) return;
+  out.line("measured", "the GPU is busy for %s of %s from a step's first op to its last (median of %s%s)",
+           us_text(measured.busy_us).c_str(), us_text(measured.span_us).c_str(),
+           plural(measured.repeats, "repeat").c_str(), simulated(analysis.file.trace) ? ", simulated time" : "");
+}
+
 void policy_lines(Text& out, const Analysis& analysis) {
   out.blank();
   auto row = [&](const std::string& policy, const std::string& streams, const std::string& syncs,
@@ -160,7 +179,9 @@ void policy_lines(Text& out, const Analysis& analysis) {
         us_text(outcome.device_us), us_text(outcome.step_us), gain,
         outcome.policy == analysis.chosen ? "  <- chosen" : "");
   }
-  out.raw("Times are predicted by a simple model of the device, not measured.");
+  out.raw(analysis.measured.ops == 0
+              ? "Times are predicted by a simple model of the device, not measured."
+              : "Times are predicted by a simple model of the device, from the times that the ops took when recorded.");
 }
 
 }  // namespace
@@ -229,6 +250,7 @@ std::string text_report(const Analysis& analysis) {
            Count{counts.external_objects}, bytes_text(counts.external_bytes).c_str());
   dependency_lines(out, analysis, counts);
   segment_lines(out, analysis, counts);
+  measured_line(out, analysis);
   assumed_lines(out, analysis);
   race_lines(out, analysis);
   policy_lines(out, analysis);

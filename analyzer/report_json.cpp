@@ -25,6 +25,14 @@ void step(JsonText& out, const Analysis& analysis) {
   out.key("streams").number(analysis.order->streams()).close('}').newline();
 }
 
+void coverage(JsonText& out, const TraceCoverage& coverage) {
+  out.key("coverage").open('{').key("measured").boolean(coverage.why_not.empty());
+  out.key("why_not").text(coverage.why_not).key("seen").number(coverage.seen);
+  out.key("recorded").number(coverage.recorded).key("missed").open('{');
+  for (const auto& [symbol, times] : coverage.missed) out.key(symbol).number(times);
+  out.close('}').close('}').newline();
+}
+
 void found(JsonText& out, const Analysis& analysis) {
   Counts counts = count(analysis);
   step(out, analysis);
@@ -50,6 +58,9 @@ void found(JsonText& out, const Analysis& analysis) {
   out.key("predicted_us").real(analysis.critical.us).close('}').newline();
   out.key("max_concurrency").open('{').key("ops").number(analysis.concurrency.nodes);
   out.key("exact").boolean(analysis.concurrency.exact).close('}').newline();
+  out.key("measured").open('{').key("ops").number(analysis.measured.ops);
+  out.key("repeats").number(analysis.measured.repeats).key("busy_us").real(analysis.measured.busy_us);
+  out.key("span_us").real(analysis.measured.span_us).close('}').newline();
   out.key("segments").open('[');
   for (std::size_t s = 0; s < analysis.plans.size(); ++s) {
     const SegmentPlan& plan = analysis.plans[s];
@@ -92,6 +103,7 @@ std::string json_report(const Analysis& analysis) {
   out.key("device").text(trace.device).key("calls").number(trace.calls.size());
   out.key("ops").number(analysis.step.ops.size()).key("complete").boolean(trace.complete);
   out.key("dropped").number(trace.dropped).close('}').newline();
+  coverage(out, trace.coverage);
   if (analysis.step.period != 0) found(out, analysis);
   out.key("policy").text(analysis.chosen).newline();
   out.key("status").number(analysis.status).key("why_no_schedule").text(analysis.why_no_schedule).newline();

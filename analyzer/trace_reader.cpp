@@ -15,6 +15,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::uint64_t kMaxId = kNone - 1;
+constexpr std::uint64_t kCallTrack = 1, kStreamTrack = 2;  // `pid` of the two kinds of tracks
 constexpr std::uint64_t kMaxAddress = std::numeric_limits<std::uint64_t>::max();
 
 template <std::size_t N>
@@ -45,8 +46,14 @@ class Decoder {
     if (phase == "M") {
       const std::string& name = top.text("name");
       if (name.rfind("nimble.", 0) == 0) definition(name, Fields(top.object("args"), "args.", place));
-    } else if (phase == "X" && top.number_or("pid", 1, kMaxId) == 1) {
-      call(top, Fields(top.object("args"), "args.", place), line);
+    } else if (phase == "X") {
+      const std::uint64_t track = top.number_or("pid", kCallTrack, kMaxId);
+      if (track != kCallTrack && track != kStreamTrack) return;
+      const Fields args(top.object("args"), "args.", place);
+      if (track == kCallTrack)
+        call(top, args, line);
+      else if (args.flag_or("device", false))
+        device_time(top, args, line);
     }
   }
 
@@ -65,16 +72,66 @@ class Decoder {
         throw InputError(
             file_, lines_[order[i]], "args.seq",
             std::to_string(calls[order[i]].seq) + " stands at line " + std::to_string(lines_[order[i - 1]]) + " too");
-    if (sorted) return;
-    std::vector<TraceCall> in_order;
-    in_order.reserve(calls.size());
-    for (std::uint32_t i : order) in_order.push_back(std::move(calls[i]));
-    calls = std::move(in_order);
+    if (!sorted) {
+      std::vector<TraceCall> in_order;
+      in_order.reserve(calls.size());
+      for (std::uint32_t i : order) in_order.push_back(std::move(calls[i]));
+      calls = std::move(in_order);
+    }
+    place_times();
   }
 
   bool ended() const { return ended_; }
 
  private:
+  // A bar of the stream tracks that tells when the GPU ran an op.
+  struct DeviceBar {
+    std::uint64_t seq, line;
+    double begin_us, duration_us;
+  };
+
+  void device_time(const Fields& top, const Fields& args, std::uint64_t line) {
+    bars_.push_back({args.number("seq"), line, top.microseconds("ts"), top.microseconds("dur")});
+  }
+
+  // Gives the ops their times. More than one bar for an op are parts of it.
+  void place_times() {
+    for (const DeviceBar& bar : bars_) {
+      auto& calls = trace_.calls;
+      const auto found = std::lower_bound(calls.begin(), calls.end(), bar.seq,
+                                          [](const TraceCall& call, std::uint64_t seq) { return call.seq < seq; });
+      if (found == calls.end() || found->seq != bar.seq)
+        throw InputError(file_, bar.line, "args.seq", "no call has number " + std::to_string(bar.seq));
+      if (found->device_duration_us < 0) {
+        found->device_begin_us = bar.begin_us;
+        found->device_duration_us = bar.duration_us;
+        continue;
+      }
+      const double begin = std::min(found->device_begin_us, bar.begin_us);
+      found->device_duration_us =
+          std::max(found->device_begin_us + found->device_duration_us, bar.begin_us + bar.duration_us) - begin;
+      found->device_begin_us = begin;
+    }
+  }
+
+  void coverage(const Fields& args) {
+    TraceCoverage& coverage = trace_.coverage;
+    coverage = {};
+    if (args.text("source") == "none") {
+      coverage.why_not = args.text_or("why", "");
+      if (coverage.why_not.empty()) coverage.why_not = "nothing counted";
+      return;
+    }
+    coverage.seen = args.number("seen");
+    coverage.recorded = args.number("recorded");
+    if (coverage.recorded > coverage.seen) args.fail("recorded", "is more than was seen");
+    for (const json& pair : args.list("missed")) {
+      if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string())
+        args.fail("missed", "must be a list of [entry point, count]");
+      coverage.missed.emplace_back(pair[0].get<std::string>(), args.number_of(pair[1], "missed", kMaxAddress));
+    }
+  }
+
   void header(const Fields& args) {
     std::uint64_t version = args.number("version");
     if (version != kTraceVersion)
@@ -107,6 +164,8 @@ class Decoder {
       if (args.has("thread") && !args.member("thread").is_null())
         stream.thread = static_cast<std::uint32_t>(args.number("thread", kMaxId));
       trace_.streams.push_back(stream);
+    } else if (name == "nimble.coverage") {
+      coverage(args);
     } else if (name == "nimble.end") {
       trace_.dropped = args.number_or("dropped", 0, kMaxAddress);
       ended_ = true;
@@ -285,6 +344,7 @@ class Decoder {
 
   const std::string& file_;
   Trace& trace_;
+  std::vector<DeviceBar> bars_;
   std::vector<std::uint64_t> lines_;  // of each call, as long as they stand in file order
   bool seen_header_ = false, ended_ = false;
 };
@@ -326,8 +386,8 @@ TraceFile read_trace(const std::string& path) {
       continue;
     }
     if (line.back() == ',') line.remove_suffix(1);
-    // The recorder's own bars on the tracks of the streams; nothing in them is ours to read.
-    if (line.rfind(R"({"ph":"X","pid":2,)", 0) == 0) continue;
+    // The recorder's own bars on the tracks of the streams; without a device time nothing in them is ours to read.
+    if (line.rfind(R"({"ph":"X","pid":2,)", 0) == 0 && !line.ends_with(R"("device":true}})")) continue;
     json event;
     try {
       event = json::parse(line.begin(), line.end());

@@ -14,6 +14,8 @@ class Guard {
   Guard& operator=(const Guard&) = delete;
 
   bool outermost() const { return outermost_; }
+  // Whether this thread is inside one.
+  static bool inside() { return inside_; }
 
  private:
   // A preloaded library is there from the start, so its thread-locals may use the fast, static model.

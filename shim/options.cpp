@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <string_view>
+#include <utility>
 
 namespace nimble::shim {
 
@@ -78,6 +79,23 @@ Options read_options() {
   options.schedule = expand(setting("SCHEDULE"));
   options.stats = expand(setting("STATS"));
   options.log = setting("LOG");
+  // A setting that takes one of a few words.
+  const auto choose = [&](std::string_view name, auto& value, auto... choices) {
+    const std::string_view text = setting(name);
+    std::string expected;
+    const auto try_one = [&](const auto& choice) {
+      if (choice.first == text) value = choice.second;
+      if (!expected.empty()) expected += ", ";
+      expected += choice.first;
+      return choice.first == text;
+    };
+    if (!(try_one(choices) | ...))
+      complain(name, text, "one of " + expected + ": using " + std::string(default_of(name)));
+  };
+  using Word = std::string_view;
+  choose("TIMING", options.timing, std::pair{Word("cupti"), Timing::cupti}, std::pair{Word("events"), Timing::events},
+         std::pair{Word("none"), Timing::none});
+  choose("COVERAGE", options.coverage, std::pair{Word("on"), true}, std::pair{Word("off"), false});
   const auto number = [](std::string_view text, std::int64_t& value) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     return error == std::errc{} && end == text.data() + text.size() && value > 0;

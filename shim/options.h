@@ -8,10 +8,15 @@ namespace nimble::shim {
 
 enum class Mode : std::uint8_t { off, record, replay };
 
+// Where the times at which the GPU ran the ops come from.
+enum class Timing : std::uint8_t { none, cupti, events };
+
 struct Options {
   Mode mode = Mode::off;
   std::string trace, schedule, stats;  // file names, with %p and %r replaced
   std::string log;
+  Timing timing = Timing::cupti;
+  bool coverage = true;
   std::int64_t hold_us = 0;
   std::string complaint;  // one line per setting that could not be understood; such a setting keeps its default
 };

@@ -19,6 +19,12 @@ constexpr std::chrono::milliseconds kPeriod{50};             // otherwise write 
 
 }  // namespace
 
+RecordQueue::~RecordQueue() {
+  Coverage unknown;
+  unknown.why_not = "the recorder ended early";
+  close(unknown);
+}
+
 std::uint64_t now_ns() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -57,11 +63,15 @@ void RecordQueue::run() {
     lock.unlock();
     wake_program_.notify_all();
     for (std::size_t at = 0; at < taken.size();) {
-      const auto& record = *reinterpret_cast<const Record*>(taken.data() + at);
-      writer.write(record);
-      at += record.bytes;
+      const auto& item = *reinterpret_cast<const QueueItem*>(taken.data() + at);
+      if (item.type == QueueItem::Type::call) {
+        writer.write(static_cast<const Record&>(item));
+      } else {
+        writer.write(static_cast<const TimeRecord&>(item).time);
+      }
+      at += item.bytes;
     }
-    const bool good = last && !abandoned ? writer.close() : writer.flush();
+    const bool good = last && !abandoned ? writer.close(coverage_) : writer.flush();
     lock.lock();
     if (!good) broken_ = true;
     if (last) break;
@@ -74,9 +84,22 @@ void RecordQueue::abandon() noexcept {
   abandoned_ = true;
 }
 
-void RecordQueue::close() {
+void RecordQueue::push(std::span<const DeviceTime> times) {
+  const std::lock_guard lock(mutex_);
+  if (!started_ || closing_ || broken_ || abandoned_) return;
+  const std::size_t at = buffer_.size(), bytes = times.size() * sizeof(TimeRecord);
+  if (at + bytes > kLimitBytes) return;
+  buffer_.resize(at + bytes);
+  auto* placed = reinterpret_cast<TimeRecord*>(buffer_.data() + at);
+  for (const DeviceTime& time : times) {
+    new (placed++) TimeRecord{{sizeof(TimeRecord), QueueItem::Type::time}, time};
+  }
+}
+
+void RecordQueue::close(const Coverage& coverage) {
   {
     std::lock_guard lock(mutex_);
+    if (!closing_) coverage_ = coverage;
     closing_ = true;
   }
   wake_writer_.notify_one();

@@ -8,19 +8,30 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <new>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "nimble/call.h"
+#include "shim/profile/coverage.h"
+#include "shim/profile/device_time.h"
 
 namespace nimble::shim {
 
+// What lies in the queue, one after another.
+struct QueueItem {
+  enum class Type : std::uint32_t { call, time };
+  std::uint32_t bytes = 0;  // of the whole item, a multiple of 8
+  Type type = Type::call;
+};
+
 // One call in the queue, followed by its packed parameters and its attribute ids. Pointers of `call` into the program
 // are not valid any more; `function` is.
-struct Record {
-  std::uint32_t bytes = 0;  // of the whole record, a multiple of 8
+struct Record : QueueItem {
   std::uint32_t param_bytes = 0, attribute_count = 0;
+  std::uint64_t ticket = 0;  // of the DeviceTime that will come for it; 0: none will
   CUresult result = CUDA_SUCCESS;
   std::uint64_t seq = 0;
   std::uint64_t begin_ns = 0, end_ns = 0;
@@ -35,13 +46,18 @@ struct Record {
   }
 };
 
+// When the GPU ran the op of an earlier or later record.
+struct TimeRecord : QueueItem {
+  DeviceTime time;
+};
+
 // Monotonic time in nanoseconds.
 std::uint64_t now_ns();
 
 class RecordQueue {
  public:
   explicit RecordQueue(std::string path) : path_(std::move(path)) {}
-  ~RecordQueue() { close(); }
+  ~RecordQueue();
   RecordQueue(const RecordQueue&) = delete;
   RecordQueue& operator=(const RecordQueue&) = delete;
 
@@ -54,16 +70,18 @@ class RecordQueue {
     if (!make_room(lock, record.bytes)) return;
     const std::size_t at = buffer_.size();
     buffer_.resize(at + record.bytes);
-    auto* placed = reinterpret_cast<Record*>(buffer_.data() + at);
-    *placed = record;
+    auto* placed = new (buffer_.data() + at) Record(record);
     fill(const_cast<std::uint8_t*>(placed->params()), const_cast<std::uint32_t*>(placed->attributes()));
   }
+
+  // Appends times. Dropped where the queue is full: what they tell is not worth making CUPTI wait.
+  void push(std::span<const DeviceTime> times);
 
   // Gives up: what was pushed so far is written, the file is not closed properly, later pushes are dropped.
   void abandon() noexcept;
 
   // Writes everything out, closes the file and ends the thread. Later pushes are dropped. Idempotent.
-  void close();
+  void close(const Coverage& coverage);
 
  private:
   // False where the record must be dropped: closed, or the file cannot be written.
@@ -74,6 +92,7 @@ class RecordQueue {
   std::mutex mutex_;  // guards all below but thread_'s own end
   std::condition_variable wake_writer_, wake_program_;
   std::vector<std::uint8_t> buffer_;
+  Coverage coverage_;
   bool started_ = false, closing_ = false, broken_ = false, abandoned_ = false;
   std::thread thread_;
 };

@@ -1,8 +1,12 @@
 #include "shim/recorder.h"
 
+#include <cstdlib>
+#include <utility>
+
 #include "nimble/launch_params.h"
 #include "shim/decode/launch.h"
 #include "shim/log.h"
+#include "shim/profile/current_call.h"
 #include "shim/stream_table.h"
 
 namespace nimble::shim {
@@ -21,12 +25,59 @@ bool is_allocation(CallKind kind) { return kind == CallKind::alloc || kind == Ca
 
 }  // namespace
 
-Recorder::Recorder(std::string path, CallContext& context) : path_(std::move(path)), context_(context), queue_(path_) {}
+Recorder::Recorder(RecorderOptions options, CallContext& context)
+    : options_(std::move(options)), context_(context), queue_(options_.path) {}
 
-Recorder::~Recorder() = default;
+Recorder::~Recorder() { stop_watching(); }
+
+// Recorders are few, and exit handlers take no argument.
+static std::atomic<Recorder*> g_watching{nullptr};
+
+void Recorder::start_watching() {
+  const auto hand_over = [this](std::span<const DeviceTime> times) { queue_.push(times); };
+  if (options_.timing == Timing::events) {
+    auto timer = std::make_unique<EventTimer>(context_, hand_over);
+    if (timer->why_not().empty()) {
+      events_ = std::move(timer);
+      timer_.store(events_.get(), std::memory_order_release);
+    } else {
+      log(LogLevel::warning, "NIMBLE_TIMING=events: the driver has no " + timer->why_not());
+    }
+  }
+  if (!options_.coverage && options_.timing != Timing::cupti) {
+    why_not_ = "NIMBLE_COVERAGE=off";
+    return;
+  }
+  int version = 0;
+  const auto ask = reinterpret_cast<decltype(&::cuDriverGetVersion)>(context_.driver_symbol("cuDriverGetVersion"));
+  if (ask) ask(&version);
+  auto profiler = std::make_unique<CuptiProfiler>(CuptiProfiler::Options{options_.timing == Timing::cupti, hand_over});
+  why_not_ = profiler->start(version);
+  if (!why_not_.empty()) return;
+  cupti_ = std::move(profiler);
+  // Libraries that were loaded later end before we do, and libcupti is one of them: let it go while it is whole. Exit
+  // handlers run in the opposite order of their registration, and libcupti has registered its own by now.
+  g_watching.store(this);
+  std::atexit([] {
+    if (Recorder* const recorder = g_watching.load()) recorder->stop_watching();
+  });
+}
+
+void Recorder::stop_watching() noexcept try {
+  g_watching.store(nullptr);
+  if (EventTimer* const timer = timer_.load(std::memory_order_acquire)) timer->stop();
+  if (cupti_) cupti_->stop();
+} catch (...) {
+}
+
+bool Recorder::takes_time(CallKind kind) {
+  return kind == CallKind::launch || kind == CallKind::copy || kind == CallKind::set ||
+         kind == CallKind::graph_launch || kind == CallKind::opaque;
+}
 
 std::optional<CUresult> Recorder::before(Call& call) noexcept try {
-  t_pending.has_seq = false;
+  t_pending = {};
+  current_call() = {};
   if (call.ends != Ends::nothing) {
     Record record;
     record.call = call;
@@ -34,12 +85,18 @@ std::optional<CUresult> Recorder::before(Call& call) noexcept try {
     return std::nullopt;
   }
   if (!call.traced) return std::nullopt;
+  if (!watching_.exchange(true, std::memory_order_acq_rel)) start_watching();
   // An address that is freed may be given out again at once, and one that is allocated is known only afterwards: so a
   // free counts from its entry, an allocation from its return.
   if (!is_allocation(call.kind)) {
     t_pending.seq = next_seq_.fetch_add(1, std::memory_order_relaxed);
     t_pending.has_seq = true;
   }
+  if (EventTimer* const timer = timer_.load(std::memory_order_acquire)) {
+    if (call.kind == CallKind::context_end) timer->context_ends();
+    if (takes_time(call.kind) && captures_.load(std::memory_order_relaxed) == 0) timer->begin(call, t_pending.seq + 1);
+  }
+  current_call() = {call.symbol, 0};
   t_pending.begin_ns = now_ns();
   return std::nullopt;
 } catch (const std::exception& error) {
@@ -57,9 +114,14 @@ bool Recorder::captured(const Call& call) {
 }
 
 void Recorder::after(const Call& call, CUresult result) noexcept try {
+  const std::uint64_t ticket = std::exchange(current_call(), {}).ticket;
   if (!call.traced) return;
   Record record;
   record.end_ns = now_ns();
+  record.ticket = ticket;
+  if (EventTimer* const timer = timer_.load(std::memory_order_acquire); timer && takes_time(call.kind)) {
+    if (timer->end(call, result == CUDA_SUCCESS)) record.ticket = t_pending.seq + 1;
+  }
   record.begin_ns = t_pending.begin_ns ? t_pending.begin_ns : record.end_ns;
   record.seq = t_pending.has_seq ? t_pending.seq : next_seq_.fetch_add(1, std::memory_order_relaxed);
   record.result = result;
@@ -94,11 +156,19 @@ void Recorder::after(const Call& call, CUresult result) noexcept try {
 void Recorder::give_up(const char* why) noexcept {
   queue_.abandon();
   try {
-    log(LogLevel::error, path_ + ": recording ends here: " + why);
+    log(LogLevel::error, options_.path + ": recording ends here: " + why);
   } catch (...) {
   }
 }
 
-void Recorder::finish() noexcept { queue_.close(); }
+void Recorder::finish() noexcept try {
+  stop_watching();
+  Coverage coverage;
+  if (cupti_ && options_.coverage) coverage = cupti_->coverage();
+  coverage.why_not = cupti_ && !options_.coverage ? "NIMBLE_COVERAGE=off" : why_not_;
+  queue_.close(coverage);
+} catch (const std::exception& error) {
+  give_up(error.what());
+}
 
 }  // namespace nimble::shim

@@ -11,14 +11,23 @@
 #include <string>
 
 #include "nimble/call.h"
+#include "shim/options.h"
+#include "shim/profile/cupti_profiler.h"
+#include "shim/profile/event_timer.h"
 #include "shim/record_queue.h"
 
 namespace nimble::shim {
 
+struct RecorderOptions {
+  std::string path;
+  Timing timing = Timing::none;
+  bool coverage = false;  // let CUPTI count what the driver is called for
+};
+
 class Recorder final : public CallSink {
  public:
-  // Records to `path`. `context` must outlive the recorder.
-  Recorder(std::string path, CallContext& context);
+  // `context` must outlive the recorder.
+  Recorder(RecorderOptions options, CallContext& context);
   ~Recorder() override;
 
   std::optional<CUresult> before(Call& call) noexcept override;
@@ -29,12 +38,22 @@ class Recorder final : public CallSink {
   // Whether the op goes into a graph that the program is capturing instead of being executed.
   bool captured(const Call& call);
   void give_up(const char* why) noexcept;
+  // Starts what watches beside the recorder, at the first call: the driver is loaded and initialised by then.
+  void start_watching();
+  void stop_watching() noexcept;
+  // Whether the GPU takes time for the op, so that its time is worth knowing.
+  static bool takes_time(CallKind kind);
 
-  const std::string path_;
+  const RecorderOptions options_;
   CallContext& context_;
   std::atomic<std::uint64_t> next_seq_{0};
   std::atomic<int> captures_{0};  // streams that capture right now
   RecordQueue queue_;
+  std::atomic<bool> watching_{false};
+  std::unique_ptr<CuptiProfiler> cupti_;
+  std::unique_ptr<EventTimer> events_;
+  std::atomic<EventTimer*> timer_{nullptr};  // events_ once it is ready
+  std::string why_not_;                      // why CUPTI is not at work
 };
 
 }  // namespace nimble::shim

@@ -32,7 +32,7 @@ CallSink* make_sink(const Options& options) {
   static Context* const context = new Context;
   switch (options.mode) {
     case Mode::record:
-      return new Recorder(options.trace, *context);
+      return new Recorder({options.trace, options.timing, options.coverage}, *context);
     case Mode::replay: {
       ReplayOptions replay;
       replay.schedule_path = options.schedule;

@@ -262,15 +262,21 @@ void TraceWriter::write(const Record& record) {
   const std::string plain = label.empty() ? fmt::format("\"{}\"", call.symbol) : std::string{};
   args_.clear();
   arguments(record);
-  const double begin_us = record.begin_ns > epoch_ns_ ? static_cast<double>(record.begin_ns - epoch_ns_) / 1e3 : 0;
+  const double begin_us = microseconds(record.begin_ns);
   const double duration_us = static_cast<double>(record.end_ns - record.begin_ns) / 1e3;
   append(out_, R"json({{"ph":"X","pid":1,"tid":{},"ts":{:.3f},"dur":{:.3f},"name":{},"cat":"{}","args":{{)json",
          call.thread, begin_us, duration_us, label.empty() ? std::string_view(plain) : label, name(call.kind));
   out_ += args_;
   out_ += "}},\n";
   if (!is_op(call.kind) || record.result != CUDA_SUCCESS) return;
-  // The op on its stream's track. Device times are not known yet, so the bar is the host's, moved right where two
-  // threads overlap.
+  if (record.ticket) {
+    const std::uint32_t function = record.function ? functions_.at(record.function) : kNone;
+    awaited_[record.ticket] = {record.seq, stream, function, call.symbol, call.kind, 0, 0};
+    if (const auto early = early_.extract(record.ticket)) write(early.mapped());
+    return;
+  }
+  // The op on its stream's track. No device time will come, so the bar is the host's, moved right where two threads
+  // overlap.
   double& busy_until = busy_until_us_[stream];
   const double begin = std::max(begin_us, busy_until);
   busy_until = begin + duration_us;
@@ -278,6 +284,63 @@ void TraceWriter::write(const Record& record) {
          R"json({{"ph":"X","pid":2,"tid":{},"ts":{:.3f},"dur":{:.3f},"name":{},"cat":"{}","args":{{"seq":{}}}}},)json",
          stream, begin, duration_us, label.empty() ? std::string_view(plain) : label, name(call.kind), record.seq);
   out_.push_back('\n');
+}
+
+double TraceWriter::microseconds(std::uint64_t ns) const {
+  return ns > epoch_ns_ ? static_cast<double>(ns - epoch_ns_) / 1e3 : 0;
+}
+
+void TraceWriter::device_bar(const Awaited& op, std::uint64_t begin_ns, std::uint64_t end_ns) {
+  const std::string plain = op.function == kNone ? fmt::format("\"{}\"", op.symbol) : std::string{};
+  append(
+      out_,
+      R"json({{"ph":"X","pid":2,"tid":{},"ts":{:.3f},"dur":{:.3f},"name":{},"cat":"{}","args":{{"seq":{},"device":true}}}},)json",
+      op.stream, microseconds(begin_ns), static_cast<double>(end_ns - begin_ns) / 1e3,
+      op.function == kNone ? plain : names_[op.function], name(op.kind), op.seq);
+  out_.push_back('\n');
+}
+
+void TraceWriter::write(const DeviceTime& time) {
+  if (file_ < 0) return;
+  const auto found = awaited_.find(time.ticket);
+  if (found == awaited_.end()) {
+    const auto [early, is_new] = early_.try_emplace(time.ticket, time);
+    if (is_new) return;
+    early->second.begin_ns = std::min(early->second.begin_ns, time.begin_ns);
+    early->second.end_ns = std::max(early->second.end_ns, time.end_ns);
+    return;
+  }
+  Awaited& op = found->second;
+  if (op.kind == CallKind::graph_launch) {  // a time for each node, and no word of which is the last
+    op.begin_ns = op.end_ns ? std::min(op.begin_ns, time.begin_ns) : time.begin_ns;
+    op.end_ns = std::max(op.end_ns, time.end_ns);
+    return;
+  }
+  device_bar(op, time.begin_ns, time.end_ns);
+  awaited_.erase(found);
+}
+
+void TraceWriter::write_coverage(const Coverage& coverage) {
+  std::string args, missed;
+  if (!coverage.why_not.empty()) {
+    args = fmt::format(R"json("source":"none","why":{})json", json_text(coverage.why_not));
+    say(LogLevel::info, "coverage: not measured: {}", coverage.why_not);
+  } else {
+    for (const auto& [symbol, count] : coverage.missed) {
+      append(args, R"json({}[{},{}])json", args.empty() ? "" : ",", json_text(symbol), count);
+      append(missed, "{}{} {} times", missed.empty() ? "" : ", ", symbol, count);
+    }
+    args = fmt::format(R"json("source":"cupti","seen":{},"recorded":{},"missed":[{}])json", coverage.seen,
+                       coverage.recorded, args);
+    if (missed.empty()) {
+      say(LogLevel::info, "coverage: {} of {} launches, copies and sets, as CUPTI counted them", coverage.recorded,
+          coverage.seen);
+    } else {
+      say(LogLevel::warning, "coverage: {} of {} launches, copies and sets, as CUPTI counted them; missed: {}",
+          coverage.recorded, coverage.seen, missed);
+    }
+  }
+  line(fmt::format(R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.coverage","args":{{{}}}}})json", args));
 }
 
 bool TraceWriter::flush() {
@@ -301,8 +364,12 @@ bool TraceWriter::flush() {
   return true;
 }
 
-bool TraceWriter::close() {
+bool TraceWriter::close(const Coverage& coverage) {
   if (file_ < 0) return false;
+  for (const auto& [ticket, op] : awaited_) {
+    if (op.end_ns) device_bar(op, op.begin_ns, op.end_ns);
+  }
+  write_coverage(coverage);
   out_ += R"json({"ph":"M","pid":1,"tid":0,"name":"nimble.end","args":{"dropped":0}})json";
   out_ += "\n]\n";
   const bool good = flush();

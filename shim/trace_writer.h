@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "nimble/trace.h"
 #include "shim/record_queue.h"
 
 namespace nimble::shim {
@@ -23,12 +24,23 @@ class TraceWriter {
 
   bool good() const { return file_ >= 0; }
   void write(const Record& record);
+  void write(const DeviceTime& time);
   // Hands what was written to the operating system. False once that has failed.
   bool flush();
   // Ends the file properly.
-  bool close();
+  bool close(const Coverage& coverage);
 
  private:
+  // An op whose time is still to come.
+  struct Awaited {
+    std::uint64_t seq = 0;
+    std::uint32_t stream = 0, function = kNone;
+    const char* symbol = "";
+    CallKind kind = CallKind::opaque;
+    // Of a program's graph: over all of its nodes that were heard of.
+    std::uint64_t begin_ns = 0, end_ns = 0;
+  };
+
   void header();
   void line(std::string_view event);
   void define_thread(std::uint32_t thread);
@@ -37,7 +49,9 @@ class TraceWriter {
   std::uint32_t define_function(const FunctionInfo& function);
   std::uint32_t define_image(const ImageInfo& image);
   void arguments(const Record& record);
-  void stream_bar(const Record& record, std::uint32_t stream, std::string_view name);
+  double microseconds(std::uint64_t ns) const;
+  void device_bar(const Awaited& op, std::uint64_t begin_ns, std::uint64_t end_ns);
+  void write_coverage(const Coverage& coverage);
 
   const std::string path_;
   int file_ = -1;
@@ -51,8 +65,10 @@ class TraceWriter {
   std::unordered_map<std::uint64_t, std::uint32_t> streams_;
   std::unordered_map<CUevent, std::uint32_t> events_;
   std::unordered_map<std::uint64_t, std::uint32_t> contexts_;
-  std::vector<std::string> names_;     // of functions by the file's id, for people, escaped
-  std::vector<double> busy_until_us_;  // per stream: bars of one track must not overlap
+  std::vector<std::string> names_;                       // of functions by the file's id, for people, escaped
+  std::vector<double> busy_until_us_;                    // per stream: bars of one track must not overlap
+  std::unordered_map<std::uint64_t, Awaited> awaited_;   // by ticket
+  std::unordered_map<std::uint64_t, DeviceTime> early_;  // by ticket: times that came before their op
   std::uint32_t next_stream_ = 0, next_event_ = 0;
 };
 

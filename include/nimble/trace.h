@@ -8,12 +8,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace nimble {
 
 // Raised whenever a reader of the previous version would misread a file. Listed with its reason in docs/FORMAT.md.
-inline constexpr int kTraceVersion = 1;
+inline constexpr int kTraceVersion = 2;
 
 inline constexpr std::uint32_t kNone = 0xffffffffu;  // "no such id" wherever an id is optional
 
@@ -123,6 +124,8 @@ struct TraceCall {
   std::int32_t result = 0;       // CUresult; calls that failed have no effect but stay in the trace
   std::uint32_t stream = kNone;  // ops and stream_synchronize
   std::uint32_t event = kNone;   // event_record, event_wait, event_synchronize
+  // When the GPU ran the op, on the clock of host_begin_us. Of a graph: all of its nodes. Negative: not known.
+  double device_begin_us = -1, device_duration_us = -1;
   bool query = false;            // the synchronize kinds: asked without waiting
   bool synchronous = false;      // ops: the host waited for it
 
@@ -145,6 +148,13 @@ struct TraceCall {
   std::string note;  // hidden: what was created; opaque: nothing
 };
 
+// Whether the recorder saw all launches, copies and sets, as an independent witness counted them.
+struct TraceCoverage {
+  std::string why_not;  // why nothing was counted; empty if it was
+  std::uint64_t seen = 0, recorded = 0;
+  std::vector<std::pair<std::string, std::uint64_t>> missed;  // by entry point
+};
+
 struct Trace {
   std::string program;  // its command line, for reports only
   std::string device;   // the name of device 0, for reports only
@@ -155,6 +165,7 @@ struct Trace {
   std::vector<TraceCall> calls;  // in ascending order of seq
   bool complete = false;         // false where the recording process ended without closing the file
   std::uint64_t dropped = 0;     // events that the recorder could not keep
+  TraceCoverage coverage{"the trace was cut off", 0, 0, {}};
 };
 
 }  // namespace nimble

@@ -23,16 +23,16 @@ double SimClock::busy_us() const {
 }
 
 double SimClock::place(const Work& work, double ready, nimble::CopyDirection direction) {
-  double end = ready;
+  double end = ready, length = 0;
   switch (work.kind) {
     case WorkKind::kKernel: {
       const std::uint64_t blocks = work.launch.grid.volume(), threads = work.launch.block.volume();
-      end = place_kernel(ready, nimble::multiprocessors_of(model_, blocks, threads),
-                         nimble::kernel_us(model_, blocks, threads));
+      length = nimble::kernel_us(model_, blocks, threads);
+      end = place_kernel(ready, nimble::multiprocessors_of(model_, blocks, threads), length);
       break;
     }
     case WorkKind::kCopy: {
-      const double length = nimble::copy_us(model_, work.copy.width * work.copy.height * work.copy.depth, direction);
+      length = nimble::copy_us(model_, work.copy.width * work.copy.height * work.copy.depth, direction);
       double& engine =
           direction == nimble::CopyDirection::kHostToDevice || direction == nimble::CopyDirection::kPageable
               ? to_device_free_
@@ -43,8 +43,7 @@ double SimClock::place(const Work& work, double ready, nimble::CopyDirection dir
       break;
     }
     case WorkKind::kSet: {
-      const double length =
-          nimble::set_us(model_, work.set.width * work.set.height * std::uint64_t{work.set.element_bytes});
+      length = nimble::set_us(model_, work.set.width * work.set.height * std::uint64_t{work.set.element_bytes});
       end = place_on(within_free_, ready, length);
       mark_busy(end - length, end);
       break;
@@ -55,6 +54,7 @@ double SimClock::place(const Work& work, double ready, nimble::CopyDirection dir
     default:
       break;  // takes no time: it only orders
   }
+  last_begin_us_ = end - length;
   device_end_us_ = std::max(device_end_us_, end);
   return end;
 }

@@ -37,6 +37,9 @@ class SimClock {
   // Puts work on the device, not before `ready`, and returns when it ends.
   double place(const Work& work, double ready, nimble::CopyDirection direction);
 
+  // When the work that was placed last begins.
+  double last_begin_us() const { return last_begin_us_; }
+
   // Counts from now on. What is on the device stays there.
   void reset();
 
@@ -55,7 +58,7 @@ class SimClock {
   };
 
   nimble::DeviceModel model_;
-  double host_us_ = 0, submit_us_ = 0, device_end_us_ = 0, origin_ = 0;
+  double host_us_ = 0, submit_us_ = 0, device_end_us_ = 0, origin_ = 0, last_begin_us_ = 0;
   std::vector<Free> free_;  // sorted by time; counts add up to the device's multiprocessors
   double to_device_free_ = 0, to_host_free_ = 0, within_free_ = 0;
   double busy_before_ = 0;      // of intervals that no later op can touch

@@ -10,6 +10,7 @@
 
 #include "tests/simcuda/entry.h"
 #include "tests/simcuda/inject.h"
+#include "tests/simcuda/observer.h"
 #include "tests/simcuda/report.h"
 
 namespace simcuda {
@@ -95,8 +96,10 @@ Call::Call(Symbol& symbol, Need need, bool is_per_thread)
     result_ = CUDA_ERROR_NOT_PERMITTED;
     return;
   }
+  const std::uint32_t number = observe_call(symbol.name);
   driver.mutex.lock();
   own_lock_ = true;
+  driver.observed_call = number;
   ++driver.calls;
   driver.clock.spend(driver.clock.model().call_host_us);
   if (++symbol.calls == symbol.fail_at) {

@@ -39,6 +39,7 @@ struct Driver {
   Options options;
   bool initialised = false;
   std::uint64_t calls = 0;
+  std::uint32_t observed_call = 0;  // the one at hand, as observers know it
 
   Engine engine;
   Memory memory;

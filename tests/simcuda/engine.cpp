@@ -6,6 +6,7 @@
 
 #include "tests/simcuda/driver.h"
 #include "tests/simcuda/execute.h"
+#include "tests/simcuda/observer.h"
 
 namespace simcuda {
 namespace {
@@ -120,6 +121,8 @@ void Engine::enqueue(Op* op, CUstream stream) {
     ready += stream != nullptr ? d.clock.model().stream_edge_us : d.clock.model().graph_edge_us;
   }
   op->end_us = d.clock.place(op->work, std::max(ready, d.clock.now()), copy_direction(op->work));
+  op->begin_us = d.clock.last_begin_us();
+  op->call = d.observed_call;
   op->context->all.end_us = std::max(op->context->all.end_us, op->end_us);
 
   if (seed_ == 0) {
@@ -170,6 +173,7 @@ bool Engine::run_one() {
 }
 
 void Engine::complete(Op* op) {
+  if (takes_time(op->work)) observe_run(*op);
   --pending_;
   --op->context->pending;
   for (Op* successor : op->successors) {

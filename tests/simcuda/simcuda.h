@@ -82,6 +82,20 @@ int simcuda_race(size_t index, SimcudaRace* out);  // 0 on success
 // Accesses of kernels, copies and sets to device memory that was not allocated when they ran.
 size_t simcuda_illegal_access_count(void);
 
+// Who is told of every call and of every kernel, copy and set that ran, as a profiler is. One at a time; null: nobody.
+// Called on the calling thread, `ran` with the driver locked: neither may call the driver. Calls are numbered from 1.
+typedef struct SimcudaObserver {
+  void* user;
+  void (*enter)(void* user, const char* symbol, uint32_t call);
+  // `kind`: 0 kernel, 1 copy, 2 set. The call is the one that submitted it; a graph's nodes have the graph's launch.
+  void (*ran)(void* user, uint32_t call, int kind, double begin_us, double end_us);
+} SimcudaObserver;
+
+void simcuda_observe(const SimcudaObserver* observer);
+
+// The names of all entry points, in a fixed order; null past the last.
+const char* simcuda_symbol(size_t index);
+
 #ifdef __cplusplus
 }
 #endif

@@ -51,7 +51,7 @@ inline std::string hex(std::uint64_t value, int bytes = 8) {
 class TraceText {
  public:
   TraceText() {
-    event("nimble.trace", R"("version":1,"nimble":"test","program":"test","device":"none","driver":13000)");
+    event("nimble.trace", R"("version":2,"nimble":"test","program":"test","device":"none","driver":13000)");
   }
 
   void event(const std::string& name, const std::string& args) {

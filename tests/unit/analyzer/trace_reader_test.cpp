@@ -82,7 +82,7 @@ TEST(TraceReader, ReadsWhatFormatSays) {
 TEST(TraceReader, SortsBySeqAndSkipsWhatIsForPeople) {
   std::string text =
       "[\n"
-      R"({"ph":"M","pid":1,"tid":0,"name":"nimble.trace","args":{"version":1}},)"
+      R"({"ph":"M","pid":1,"tid":0,"name":"nimble.trace","args":{"version":2}},)"
       "\n"
       R"({"ph":"M","pid":1,"tid":0,"name":"process_name","args":{"name":"host"}},)"
       "\n"
@@ -196,7 +196,7 @@ TEST(TraceReader, NamesTheFieldOfEveryHandBrokenDefinition) {
   EXPECT_EQ(error("nimble.function", R"("id":0,"name":"f","params":[[65535,8]])"),
             "args.params: a parameter must have 1 to 65536 bytes");
   EXPECT_EQ(error("nimble.stream", R"("id":0,"kind":"wide")"), "args.kind: no such kind of stream: wide");
-  EXPECT_EQ(error("nimble.trace", R"("version":1)"), "args.version: the event nimble.trace stands twice");
+  EXPECT_EQ(error("nimble.trace", R"("version":2)"), "args.version: the event nimble.trace stands twice");
 }
 
 TEST(TraceReader, NamesBothLinesOfADoubleSeq) {

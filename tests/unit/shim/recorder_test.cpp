@@ -75,7 +75,7 @@ class RecorderTest : public testing::Test {
 
   const std::string path_ = testing::TempDir() + "/recorder_test." + std::to_string(getpid()) + ".json";
   FakeContext context_;
-  Recorder recorder_{path_, context_};
+  Recorder recorder_{{.path = path_}, context_};
 };
 
 TEST_F(RecorderTest, LeavesNoFileWhereNothingHappened) {
@@ -248,7 +248,7 @@ TEST_F(RecorderTest, BarsOfOneStreamDoNotOverlap) {
 
 TEST_F(RecorderTest, AnotherProcessesFileIsLeftAlone) {
   pass(op(CallKind::set));
-  Recorder second(path_, context_);
+  Recorder second({.path = path_}, context_);
   Call call = op(CallKind::set);
   EXPECT_FALSE(second.before(call));
   second.after(call, CUDA_SUCCESS);

@@ -1,0 +1,19 @@
+// The recorded call that this thread is in, for those that the driver tells of it meanwhile (CUPTI's callbacks run on
+// the calling thread, inside the driver's call). The thread's own: nothing to synchronise.
+#pragma once
+
+#include <cstdint>
+
+namespace nimble::shim {
+
+struct CurrentCall {
+  const char* symbol = nullptr;  // of the entry point, null outside of recorded calls
+  std::uint64_t ticket = 0;      // what the times that arrive later name this op by; 0: none will come
+};
+
+inline CurrentCall& current_call() {
+  static thread_local CurrentCall call __attribute__((tls_model("initial-exec")));
+  return call;
+}
+
+}  // namespace nimble::shim

@@ -399,6 +399,7 @@ TraceFile read_trace(const std::string& path) {
   }
   decoder.finish(lines.number());
   file.trace.complete = decoder.ended();
+  if (!file.trace.complete) file.trace.coverage = {"the trace was cut off", 0, 0, {}};
   file.lines = lines.number();
   file.digest = lines.digest();
   return file;

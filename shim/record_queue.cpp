@@ -51,7 +51,7 @@ bool RecordQueue::make_room(std::unique_lock<std::mutex>& lock, std::size_t byte
 
 void RecordQueue::run() {
   Guard guard;  // whatever the driver calls from here passes through
-  TraceWriter writer(path_);
+  TraceWriter writer(path_, epoch_ns_.load(std::memory_order_relaxed));
   std::vector<std::uint8_t> taken;
   std::unique_lock lock(mutex_);
   if (!writer.good()) broken_ = true;

@@ -5,6 +5,7 @@
 // holes would be worth nothing. If writing fails, everything is dropped from then on, and the log says so once.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -74,6 +75,9 @@ class RecordQueue {
     fill(const_cast<std::uint8_t*>(placed->params()), const_cast<std::uint32_t*>(placed->attributes()));
   }
 
+  // Times in the file count from now on. Before the first push.
+  void start_clock() { epoch_ns_.store(now_ns(), std::memory_order_relaxed); }
+
   // Appends times. Dropped where the queue is full: what they tell is not worth making CUPTI wait.
   void push(std::span<const DeviceTime> times);
 
@@ -89,6 +93,7 @@ class RecordQueue {
   void run();
 
   const std::string path_;
+  std::atomic<std::uint64_t> epoch_ns_{0};
   std::mutex mutex_;  // guards all below but thread_'s own end
   std::condition_variable wake_writer_, wake_program_;
   std::vector<std::uint8_t> buffer_;

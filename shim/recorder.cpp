@@ -34,6 +34,7 @@ Recorder::~Recorder() { stop_watching(); }
 static std::atomic<Recorder*> g_watching{nullptr};
 
 void Recorder::start_watching() {
+  queue_.start_clock();
   const auto hand_over = [this](std::span<const DeviceTime> times) { queue_.push(times); };
   if (options_.timing == Timing::events) {
     auto timer = std::make_unique<EventTimer>(context_, hand_over);

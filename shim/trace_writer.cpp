@@ -73,7 +73,7 @@ bool marked(const std::vector<bool>& done, std::uint32_t id) { return id < done.
 
 }  // namespace
 
-TraceWriter::TraceWriter(const std::string& path) : path_(path), epoch_ns_(now_ns()) {
+TraceWriter::TraceWriter(const std::string& path, std::uint64_t epoch_ns) : path_(path), epoch_ns_(epoch_ns) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   if (file < 0) {
     say(LogLevel::error,

@@ -16,8 +16,8 @@ namespace nimble::shim {
 
 class TraceWriter {
  public:
-  // Creates the file, or says in the log why it cannot be.
-  explicit TraceWriter(const std::string& path);
+  // Creates the file, or says in the log why it cannot be. Its times count from `epoch_ns`.
+  TraceWriter(const std::string& path, std::uint64_t epoch_ns);
   ~TraceWriter();
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
@@ -55,7 +55,7 @@ class TraceWriter {
 
   const std::string path_;
   int file_ = -1;
-  std::uint64_t epoch_ns_ = 0;
+  const std::uint64_t epoch_ns_;
   std::string out_;            // lines not yet written
   std::string args_;           // the arguments of the call at hand
   std::vector<bool> threads_;  // defined already, by id

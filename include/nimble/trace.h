@@ -165,7 +165,7 @@ struct Trace {
   std::vector<TraceCall> calls;  // in ascending order of seq
   bool complete = false;         // false where the recording process ended without closing the file
   std::uint64_t dropped = 0;     // events that the recorder could not keep
-  TraceCoverage coverage{"the trace was cut off", 0, 0, {}};
+  TraceCoverage coverage{"the trace does not tell", 0, 0, {}};
 };
 
 }  // namespace nimble

@@ -95,6 +95,19 @@ TEST(Analysis, DoesNotTrustATraceThatLostEvents) {
   EXPECT_NE(analysis.why_no_schedule.find("dropped 3 events"), std::string::npos);
 }
 
+TEST(Analysis, ATraceWithHolesMakesNoScheduleUnlessAskedTo) {
+  Diamond diamond;
+  diamond.text.event("nimble.coverage", R"("source":"cupti","seen":20,"recorded":18,"missed":[["cuLaunchKernel",2]])");
+  Analysis analysis = diamond.text.analyze();
+  EXPECT_EQ(analysis.status, kExitUnschedulable);
+  EXPECT_NE(analysis.why_no_schedule.find("saw 18 of 20 launches"), std::string::npos);
+  EXPECT_NE(text_report(analysis).find("missed: cuLaunchKernel, 2 times"), std::string::npos);
+  EXPECT_EQ(nlohmann::json::parse(json_report(analysis))["coverage"]["missed"]["cuLaunchKernel"], 2);
+  AnalysisOptions options;
+  options.accept_partial = true;
+  EXPECT_EQ(diamond.text.analyze(options).status, kExitOk);
+}
+
 TEST(Analysis, WithoutAStepSaysSo) {
   test::TraceText text;
   text.stream();

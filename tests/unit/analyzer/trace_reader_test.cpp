@@ -1,5 +1,6 @@
 #include "analyzer/trace_reader.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "analyzer/errors.h"
@@ -115,8 +116,8 @@ TEST(TraceReader, AnythingThatIsNoTraceIsOneClearLine) {
   EXPECT_EQ(error_of("[\n]\n"), ":2: has no event nimble.trace: it is empty or was cut off at once");
   EXPECT_EQ(error_of("[\n{\"ph\":\"X\",\"name\":\"other\"},\n"),
             ":2: name: the first event of a trace must be nimble.trace");
-  EXPECT_EQ(error_of("[\n{\"ph\":\"M\",\"name\":\"nimble.trace\",\"args\":{\"version\":2}},\n"),
-            ":2: args.version: is 2; this nimble-analyze reads version 1");
+  EXPECT_EQ(error_of("[\n{\"ph\":\"M\",\"name\":\"nimble.trace\",\"args\":{\"version\":1}},\n"),
+            ":2: args.version: is 1; this nimble-analyze reads version 2");
   EXPECT_EQ(error_of("[\n7,\n"), ":2: an event must be a JSON object");
   EXPECT_NE(error_of("[\n{\"ph\":,\n{}\n").find(":2: is no JSON object"), std::string::npos);
   EXPECT_NE(error_of("[\n{\"name\":\"\xff\xfe\"},\n").find(":2: is no JSON object"), std::string::npos);
@@ -125,6 +126,47 @@ TEST(TraceReader, AnythingThatIsNoTraceIsOneClearLine) {
   TempFile file("");
   EXPECT_THROW(read_trace(file.path() + ".gone"), InputError);
   EXPECT_THROW(read_trace("/tmp"), InputError);
+}
+
+std::string bar(std::uint64_t seq, double begin, double duration) {
+  return fmt::format(
+      R"({{"ph":"X","pid":2,"tid":0,"ts":{},"dur":{},"name":"f","cat":"launch","args":{{"seq":{},"device":true}}}})",
+      begin, duration, seq);
+}
+
+TEST(TraceReader, DeviceTimesAndCoverage) {
+  test::TraceText text;
+  text.stream();
+  for (std::uint64_t i = 0; i < 3; ++i) text.set(0x1000, 16);
+  text.line(bar(1, 40, 2));
+  text.line(bar(0, 30.5, 2.5));
+  text.line(bar(1, 44, 3));  // parts of one op
+  text.line(R"({"ph":"X","pid":2,"tid":0,"ts":1,"dur":1,"name":"f","cat":"set","args":{"seq":2}})");
+  text.event("nimble.coverage", R"("source":"cupti","seen":5,"recorded":3,"missed":[["cuLaunchKernel",2]])");
+  const Trace trace = text.read().trace;
+  EXPECT_EQ(trace.calls[0].device_begin_us, 30.5);
+  EXPECT_EQ(trace.calls[0].device_duration_us, 2.5);
+  EXPECT_EQ(trace.calls[1].device_begin_us, 40);
+  EXPECT_EQ(trace.calls[1].device_duration_us, 7);
+  EXPECT_LT(trace.calls[2].device_duration_us, 0);
+  EXPECT_EQ(trace.coverage.why_not, "");
+  EXPECT_EQ(trace.coverage.seen, 5u);
+  EXPECT_EQ(trace.coverage.recorded, 3u);
+  ASSERT_EQ(trace.coverage.missed.size(), 1u);
+  EXPECT_EQ(trace.coverage.missed[0], std::pair(std::string("cuLaunchKernel"), std::uint64_t{2}));
+
+  EXPECT_EQ(small().read().trace.coverage.why_not, "the trace does not tell");
+  test::TempFile cut(small().str(false));
+  EXPECT_EQ(read_trace(cut.path()).trace.coverage.why_not, "the trace was cut off");
+
+  text.line(bar(9, 1, 1));
+  EXPECT_NE(error_of(text.str()).find("args.seq: no call has number 9"), std::string::npos);
+  test::TraceText negative;
+  negative.line(bar(0, -1, 1));
+  EXPECT_NE(error_of(negative.str()).find("ts: must not be negative"), std::string::npos);
+  test::TraceText more;
+  more.event("nimble.coverage", R"("source":"cupti","seen":1,"recorded":3,"missed":[])");
+  EXPECT_NE(error_of(more.str()).find("args.recorded: is more than was seen"), std::string::npos);
 }
 
 TEST(TraceReader, NamesTheFieldOfEveryHandBrokenCall) {

@@ -1,0 +1,222 @@
+"""The suite's command line, and the loop over its parts."""
+
+import argparse
+import concurrent.futures
+import datetime
+import gzip
+import importlib.util
+import os
+import pathlib
+import py_compile
+import re
+import shutil
+import sys
+import tempfile
+import threading
+import time
+
+import machine
+import measure
+import modes
+import pack
+import parts as parts_module
+import process
+import report
+import traces
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+USAGE = """Usage: scripts/gpu_suite [--build DIR] [--results DIR] [--only NAME,...] [--dry-run] [...] [--help]
+
+Runs real programs and frameworks on a GPU: without Nimble, with it doing nothing, and recording. Compares what they
+compute and how long they take, checks with CUPTI that nothing was missed, and says what the analyzer makes of each trace.
+Needs Python 3 and a build; parts whose framework or compiler is not there are reported as such."""
+
+
+def arguments(words):
+    parser = argparse.ArgumentParser(usage=USAGE.split("\n", 1)[0].removeprefix("Usage: "), add_help=False,
+                                     description=USAGE.split("\n\n", 1)[1])
+    add = parser.add_argument
+    add("--build", type=pathlib.Path, default=ROOT / "build/default", help="the build to use (default: build/default)")
+    add("--results", type=pathlib.Path, default=ROOT / "bench/results", help="where DATE-gpu-suite-DEVICE.json and .md are kept")
+    add("--only", help="run only these parts")
+    add("--list", action="store_true", help="list the parts and end")
+    add("--dry-run", action="store_true", help="without a GPU: run on the simulated driver what can, check the rest")
+    add("--rounds", type=int, default=9, help="how often each part changes between the modes (default: %(default)s)")
+    add("--time-limit", type=float, default=60, metavar="S", help="for each part, its start apart (default: %(default)s s)")
+    add("--whole-limit", type=float, default=480, metavar="S", help="after which no part is begun (default: %(default)s s)")
+    add("--keep-traces", type=pathlib.Path, metavar="DIR", help="keep the traces, compressed; else they are deleted")
+    add("--parts", type=pathlib.Path, metavar="FILE", help="a Python file with a list PARTS to run instead of parts.py's")
+    add("--pack", type=pathlib.Path, metavar="DIR", help="gather what the suite needs of the build into a small folder and end")
+    add("-h", "--help", action="store_true", help="this text")
+    options = parser.parse_args(words)
+    if options.help:
+        # As the other scripts begin theirs.
+        print(parser.format_help().replace("usage:", "Usage:", 1), end="")
+        sys.exit(0)
+    if options.rounds < 1 or options.time_limit <= 0:
+        parser.error("--rounds and --time-limit must be positive; see --help")
+    return options
+
+
+class Refused(Exception):
+    """Why the suite cannot begin."""
+
+
+def load_parts(path):
+    if path is None:
+        return parts_module.PARTS
+    spec = importlib.util.spec_from_file_location("other_parts", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.PARTS
+
+
+def chosen(parts, only):
+    if not only:
+        return parts
+    names = [name for name in only.split(",") if name]
+    unknown = set(names) - {part.name for part in parts}
+    if unknown:
+        raise Refused(f"--only: no such part: {', '.join(sorted(unknown))}; see --list")
+    return [part for part in parts if part.name in names]
+
+
+def check_without_gpu(part, place, work):
+    """What can be said of a part without a GPU: that its command, its environment and its source are in order."""
+    work.mkdir(parents=True)
+    for mode in modes.MODES:
+        place.environment(part, mode, work, work / mode.name)
+    checked = []
+    for word in place.fill(part.command, work, work):
+        if word.endswith(".py"):
+            py_compile.compile(word, cfile=str(work / "compiled"), doraise=True)
+            checked.append("source compiles")
+    if part.build and place.nvcc:
+        problem = measure.build(part, place, work, time.monotonic() + 120)
+        if problem:
+            return {"status": "failed", **problem}
+        checked.append("program was built")
+    return {"status": "not run", "why": "no GPU" + (f" ({', '.join(checked)})" if checked else "")}
+
+
+class Suite:
+    """One run of the suite: results in the order of the parts, and traces that are looked at in the background."""
+
+    def __init__(self, options, parts, place, facts, work):
+        self.options, self.parts, self.place, self.facts, self.work = options, parts, place, facts, work
+        self.begin = time.monotonic()
+        self.results = {}
+        # Few, so that what is being measured meanwhile keeps its cores.
+        self.background = concurrent.futures.ThreadPoolExecutor(max(1, min(4, (os.cpu_count() or 1) // 8)))
+        self.pending = {}
+        self.lock = threading.Lock()
+        device = "simulated" if options.dry_run else facts["device"]["device"]
+        self.name = f"{facts['date']}-gpu-suite-" + re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
+        self.replacements = [(str(work), "<work>"), (str(place.build), "<build>"), (str(ROOT), "<tree>"),
+                             (sys.prefix, "<python>"), (sys.base_prefix, "<python>"), (str(pathlib.Path.home()), "<home>")]
+
+    def run_part(self, part):
+        """Never raises: whatever a part does is a result."""
+        work = self.work / part.name
+        try:
+            if time.monotonic() - self.begin > self.options.whole_limit:
+                return {"status": "not run", "why": f"the suite's {self.options.whole_limit:.0f} s were spent"}
+            if self.place.simulated and not part.simulated:
+                return check_without_gpu(part, self.place, work)
+            result, trace = measure.measure(part, self.place, work, self.options.rounds,
+                                            self.options.time_limit + part.start_limit)
+            if trace is not None:
+                self.pending[part.name] = self.background.submit(self.look_at, part, result, trace)
+            return result
+        except Exception as error:  # pylint: disable=broad-except
+            return {"status": "failed", "why": f"the suite itself: {error!r}"}
+
+    def look_at(self, part, result, trace):
+        try:
+            facts = traces.examine(trace, result["modes"]["record"]["steps"], self.place, self.options.time_limit)
+            with self.lock:
+                measure.add_trace(result, facts)
+            if self.options.keep_traces:
+                self.options.keep_traces.mkdir(parents=True, exist_ok=True)
+                with open(trace, "rb") as source, gzip.open(self.options.keep_traces / f"{part.name}.json.gz", "wb", 6) as kept:
+                    shutil.copyfileobj(source, kept)
+        except Exception as error:  # pylint: disable=broad-except
+            with self.lock:
+                result["odd"].append(f"its trace could not be looked at: {error!r}")
+        finally:
+            shutil.rmtree(self.work / part.name, ignore_errors=True)
+
+    def save(self):
+        with self.lock:  # against what the background adds
+            self.facts["parts"] = machine.scrub(list(self.results.values()), self.replacements)
+        self.facts["seconds"] = time.monotonic() - self.begin
+        report.write(self.options.results, self.name, self.facts)
+
+    def run(self):
+        for part in self.parts:
+            begin = time.monotonic()
+            print(f"gpu_suite: {part.name} ...", flush=True)
+            result = self.run_part(part)
+            result.setdefault("part", part.name)
+            result.setdefault("what", part.what)
+            self.results[part.name] = result
+            if part.name not in self.pending:
+                shutil.rmtree(self.work / part.name, ignore_errors=True)
+            print(f"gpu_suite: {part.name}: {result['status']}{': ' + result['why'] if result.get('why') else ''} "
+                  f"({time.monotonic() - begin:.1f} s)", flush=True)
+            self.save()
+        self.background.shutdown()
+        self.save()
+
+
+def prepare(options, work):
+    """(place, facts) of this run; Refused where the suite could not say anything."""
+    build = options.build.resolve()
+    missing = pack.missing_from(build)
+    if missing:
+        raise Refused(f"{options.build} lacks {', '.join(missing)}; build it, or name another with --build")
+    nvcc = machine.find_nvcc()
+    place = modes.Place(ROOT, build, sys.executable, nvcc, arch="sm_90" if options.dry_run else "native",
+                        simulated=options.dry_run, cupti="" if options.dry_run else machine.cupti_folder(work))
+    environment = None
+    if options.dry_run:
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(build / "simcuda")}
+    device = machine.device(environment)
+    if device is None:
+        raise Refused("the simulated driver does not answer" if options.dry_run else
+                      "no GPU answers here; --dry-run runs what the simulated driver can")
+    try:
+        process.run([str(build / "bin/nimble"), "--version"], None, work, 30, work / "nimble.log")
+    except process.Failure as failure:
+        words = process.last_words(work / "nimble.log")
+        raise Refused(f"{options.build}/bin/nimble does not run here: {failure}: {' / '.join(words[-3:])}") from failure
+    return place, {"date": datetime.date.today().isoformat(), "dry_run": options.dry_run, "device": device, "rounds": options.rounds,
+                   "modes": {mode.name: mode.what for mode in modes.MODES}}
+
+
+def main(words):
+    options = arguments(words)
+    try:
+        parts = chosen(load_parts(options.parts), options.only)
+        if options.list:
+            for part in parts:
+                print(f"{part.name:18} {part.what}")
+            return 0
+        if options.pack:
+            missing = pack.missing_from(options.build)
+            if missing:
+                raise Refused(f"{options.build} lacks {', '.join(missing)}")
+            print(f"gpu_suite: {options.pack}: {pack.pack(options.build, options.pack) / 2**20:.1f} MiB")
+            return 0
+        with tempfile.TemporaryDirectory(prefix="gpu_suite-") as folder:
+            work = pathlib.Path(folder)
+            place, facts = prepare(options, work)
+            facts["versions"] = machine.versions(place.build / "bin/nimble", place.nvcc, parts)
+            suite = Suite(options, parts, place, facts, work / "parts")
+            suite.run()
+    except Refused as refused:
+        print(f"gpu_suite: {refused}", file=sys.stderr)
+        return 2
+    print("\n" + report.markdown(suite.facts))
+    print(f"kept in {os.path.relpath(options.results / suite.name)}.json and .md")
+    return 0 if all(result["status"] in ("ok", "not run") for result in suite.results.values()) else 1

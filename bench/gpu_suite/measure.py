@@ -1,0 +1,216 @@
+"""Runs one part in every mode, and finds out what each cost and whether it changed anything."""
+
+import hashlib
+import json
+import pathlib
+import re
+import statistics
+import time
+
+import modes
+import process
+import traces
+
+
+class Run:
+    """One process of a part: in which mode, where, and what came of it."""
+
+    def __init__(self, part, mode, place, work):
+        self.mode = mode
+        self.folder = work / mode.name
+        self.folder.mkdir(parents=True)
+        self.log = self.folder / "log"
+        self.command = place.fill(part.simulated if place.simulated and part.simulated else part.command, work, self.folder)
+        self.environment = place.environment(part, mode, work, self.folder)
+        self.failure = ""
+        self.digest = ""
+        self.blocks = []  # median microseconds per step of each
+        self.steps = 0
+        self.facts = {}
+        self.seconds_to_start = None
+        self.seconds_to_end = None
+        self.pid = None
+        self.program = None
+
+    def attempt(self, what):
+        """Does `what` unless something failed before; keeps the reason where it fails now."""
+        if self.failure:
+            return
+        try:
+            what()
+        except process.Failure as failure:
+            self.failure = str(failure)
+
+    def start(self):
+        self.begin = time.monotonic()
+        self.program = process.Stepped(self.command, self.environment, self.folder, self.log)
+        self.pid = self.program.process.pid
+
+    def wait_until_ready(self, deadline):
+        self.facts = self.program.answer(deadline).get("facts", {})
+        self.seconds_to_start = time.monotonic() - self.begin
+
+    def make_steps(self, count, deadline, timed=True):
+        answer = self.program.run_steps(count, deadline)
+        self.digest = answer["digest"]
+        self.steps += count
+        if timed:
+            self.blocks.append(answer["median_us"])
+
+    def end(self, deadline):
+        begin = time.monotonic()
+        self.program.end(deadline)
+        self.seconds_to_end = time.monotonic() - begin
+
+    def result(self):
+        lines = process.last_words(self.log)
+        result = {"ok": not self.failure, "digest": self.digest, "steps": self.steps,
+                  "median_us": statistics.median(self.blocks) if self.blocks else None, "blocks_us": self.blocks,
+                  "seconds_to_start": self.seconds_to_start, "seconds_to_end": self.seconds_to_end,
+                  "nimble_log": [line for line in lines if line.startswith("nimble:")]}
+        if self.failure:
+            result |= {"failure": self.failure, "last_words": lines[-15:]}
+        return result
+
+
+def run_stepped(part, runs, rounds, deadline):
+    """All processes live side by side; they make their steps by turns, in an order that alternates."""
+    try:
+        for run in runs:
+            run.attempt(run.start)
+        ready = min(deadline, time.monotonic() + part.start_limit)
+        for run in runs:
+            run.attempt(lambda: run.wait_until_ready(ready))
+        for run in runs:
+            run.attempt(lambda: run.make_steps(part.warm_up, deadline, timed=False))
+        made = 0
+        # Keeps a fifth of the time for the ends; a round that was begun is finished, so that all make the same steps.
+        last_round = time.monotonic() + 0.8 * (deadline - time.monotonic())
+        while made < rounds and (made == 0 or time.monotonic() < last_round):
+            for run in (runs if made % 2 == 0 else reversed(runs)):
+                run.attempt(lambda: run.make_steps(part.steps, deadline))
+            made += 1
+        for run in runs:
+            run.attempt(lambda: run.end(deadline))
+    finally:
+        for run in runs:
+            if run.program:
+                run.program.close()
+
+
+def run_whole(part, run, deadline):
+    """A program that makes all its steps by itself, and writes what it measured and computed into files."""
+    begin = time.monotonic()
+    run.pid = process.run(run.command, run.environment, run.folder, deadline - begin, run.log)
+    seconds = time.monotonic() - begin
+    try:
+        stats = json.loads((run.folder / "stats.json").read_text())
+        run.digest = hashlib.sha256((run.folder / "weights").read_bytes()).hexdigest()
+        run.steps = stats["steps"]
+        # Events around whole epochs; what the simulated driver reports for those is a model's.
+        run.blocks.append(stats["host_us_per_step" if stats["simulated"] else "gpu_us_per_step"])
+    except (OSError, ValueError, KeyError) as error:
+        raise process.Failure(f"left no results: {error!r}") from error
+    run.facts = {"host_us_per_step": stats["host_us_per_step"], "seconds": round(seconds, 3)}
+
+
+def run_wholes(part, runs, rounds, deadline):
+    for number in range(rounds):
+        for run in (runs if number % 2 == 0 else reversed(runs)):
+            for trace in run.folder.glob("trace.*.json"):
+                trace.unlink()  # the last round's is kept
+            if number == 0 or time.monotonic() < deadline:
+                run.attempt(lambda: run_whole(part, run, deadline))
+
+
+def ratios(runs):
+    """For each mode against no shim: the median over rounds of the ratio within one round, and how far rounds differ."""
+    by_name = {run.mode.name: run for run in runs}
+    bare = by_name[modes.REFERENCE].blocks
+    result = {}
+    for name, run in by_name.items():
+        pairs = [mine / theirs for mine, theirs in zip(run.blocks, bare) if theirs > 0]
+        if name != modes.REFERENCE and pairs:
+            quartiles = statistics.quantiles(pairs, n=4) if len(pairs) > 1 else [pairs[0]] * 3
+            result[name] = {"ratio": statistics.median(pairs), "quartiles": [quartiles[0], quartiles[2]], "rounds": len(pairs)}
+    return result
+
+
+def build(part, place, work, deadline):
+    """Compiles the part's program; the reason where that fails."""
+    for number, command in enumerate(part.build):
+        log = work / f"build{number}.log"
+        try:
+            process.run(place.fill(command, work, work), None, work, deadline - time.monotonic(), log)
+        except process.Failure as failure:
+            return {"why": f"its program was not built: {failure}", "last_words": process.last_words(log)[-15:]}
+    return None
+
+
+def measure(part, place, work, rounds, limit):
+    """(the result so far, the trace to look at, if any)."""
+    work.mkdir(parents=True)
+    deadline = time.monotonic() + limit
+    result = {"part": part.name, "what": part.what}
+    if not (place.simulated and part.simulated):
+        problem = build(part, place, work, deadline)
+        if problem:
+            return result | {"status": "failed", **problem}, None
+    runs = [Run(part, mode, place, work) for mode in modes.MODES]
+    begin = time.monotonic()
+    (run_wholes if part.whole else run_stepped)(part, runs, rounds, deadline)
+    by_name = {run.mode.name: run for run in runs}
+    result |= {"modes": {run.mode.name: run.result() for run in runs}, "ratios": ratios(runs),
+               "facts": by_name[modes.REFERENCE].facts, "seconds": time.monotonic() - begin}
+    odd = []
+    for run in runs:
+        others = [path for path in run.folder.glob("trace.*.json") if path != trace_of(run)]
+        if others:
+            odd.append(f"{run.mode.name}: {len(others)} other processes of the program recorded, too")
+        odd += oddities(run.mode.name, result["modes"][run.mode.name]["nimble_log"])
+    light = trace_of(by_name["light"])
+    result["light_trace_bytes"] = light.stat().st_size if light else None
+    result["odd"] = odd
+    return judge(result), trace_of(by_name["record"])
+
+
+def trace_of(run):
+    path = run.folder / f"trace.{run.pid}.json"
+    return path if run.mode.records and path.exists() else None
+
+
+def oddities(name, log):
+    """What the shim complained about in one run, each complaint once."""
+    complaints = [line for line in log if re.match(r"nimble: (warning|warn|error|critical)", line)]
+    return [f"{name}: {line}" for line in dict.fromkeys(complaints)]
+
+
+def judge(result):
+    """Adds `status` and `why` by what is known before the trace was read."""
+    failed = [f"{name}: {run['failure']}" for name, run in result["modes"].items() if not run["ok"]]
+    digests = {name: run["digest"] for name, run in result["modes"].items() if run["digest"]}
+    bare = digests.get(modes.REFERENCE)
+    differ = [name for name, digest in digests.items() if bare and digest != bare]
+    result["digests_differ"] = differ
+    result["digests_equal"] = bool(bare) and not differ and not failed
+    missing = [run for run in result["modes"].values() if run.get("failure", "").startswith("not installed")]
+    if len(missing) == len(result["modes"]):
+        result |= {"status": "not run", "why": missing[0]["failure"]}
+    elif failed:
+        result |= {"status": "failed", "why": "; ".join(failed)}
+    elif "again" in differ:
+        result |= {"status": "failed", "why": "the program's output differs from run to run without the shim"}
+    elif differ:
+        result |= {"status": "failed", "why": f"other output than without the shim: {', '.join(differ)}"}
+    else:
+        result |= {"status": "ok", "why": ""}
+    return result
+
+
+def add_trace(result, facts):
+    """Adds what the trace and the analyzer say, once they were read."""
+    result["trace"] = facts
+    result["odd"] += facts.pop("odd")
+    if result["status"] == "ok" and facts["coverage"]["missed_calls"]:
+        result |= {"status": "incomplete", "why": f"coverage: {traces.describe_coverage(facts['coverage'])}"}
+    return result

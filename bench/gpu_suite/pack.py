@@ -1,0 +1,30 @@
+"""Gathers what the suite needs of a build into a small folder, without debugging information."""
+
+import pathlib
+import shutil
+import subprocess
+
+FILES = ("lib/libnimble.so", "bin/nimble", "bin/nimble-analyze", "bin/digits", "bin/digits.fatbin", "bin/optdigits.csv")
+OPTIONAL = ("bin/digits.fatbin",)  # only where nvcc was there at build time; without it the part `digits` fails
+STRIPPED = ("lib/libnimble.so", "bin/nimble", "bin/nimble-analyze", "bin/digits")
+
+
+def missing_from(build):
+    return [name for name in FILES if name not in OPTIONAL and not (build / name).exists()]
+
+
+def pack(build, folder):
+    """Returns the bytes gathered."""
+    whole = 0
+    for name in FILES:
+        source, target = build / name, folder / name
+        if name in OPTIONAL and not source.exists():
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if name in STRIPPED:
+            # Keeps the dynamic symbols, which are all that programs see of the library.
+            subprocess.run(["strip", "--strip-unneeded", "-o", str(target), str(source)], check=True)
+        else:
+            shutil.copyfile(source, target)
+        whole += pathlib.Path(target).stat().st_size
+    return whole

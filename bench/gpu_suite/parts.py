@@ -1,0 +1,77 @@
+"""The parts of the suite: one line each for what runs, and the settings that it runs with.
+
+In commands and settings {python}, {nvcc}, {arch}, {cuda}, {programs}, {bin} (of the build), {work} (a folder of the
+part's own) and {run} (of one process's own) are filled in.
+"""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    name: str
+    what: str
+    command: tuple
+    build: tuple = ()        # commands that make the program, on the machine that runs it
+    settings: dict = dataclasses.field(default_factory=dict)  # environment of all its runs
+    steps: int = 20          # in a block, that is between two changes of mode
+    warm_up: int = 5
+    packages: tuple = ()     # Python packages whose versions belong to the result
+    whole: bool = False      # runs to its end by itself: makes no steps on command (digits)
+    simulated: tuple = ()    # the command on the simulated driver; none: the part needs a GPU
+    start_limit: float = 60  # seconds that it may take until its first step
+
+
+TORCH = ("torch", "torchvision", "triton")
+# cuBLAS is deterministic only with a workspace of its own. Compilers keep what they make within the run's folder, so that
+# every run compiles, and none finds what another left.
+PYTHON_SETTINGS = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "PYTHONHASHSEED": "0", "TRITON_CACHE_DIR": "{run}/triton",
+                   "TORCHINDUCTOR_CACHE_DIR": "{run}/inductor", "CUPY_CACHE_DIR": "{run}/cupy", "HF_HUB_OFFLINE": "1",
+                   "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+                   "XLA_FLAGS": "--xla_gpu_autotune_level=0 --xla_gpu_deterministic_ops=true"}
+
+
+def python_part(name, what, program, *arguments, settings=None, **rest):
+    return Part(name, what, ("{python}", "{programs}/" + program, *arguments), settings={**PYTHON_SETTINGS, **(settings or {})},
+                **rest)
+
+
+def runtime_part(kind):
+    build = ("{nvcc}", "-std=c++17", "-O2", "-arch={arch}", "-cudart", kind, "-Xlinker", "-rpath,{cuda}/lib64",
+             "{programs}/runtime_api.cu", "-o", "{work}/runtime_api")
+    return Part(f"cudart_{kind}", f"CUDA C++, {kind} runtime: copies, sets, events, pools, cooperative, clusters, a graph",
+                ("{work}/runtime_api",), build=(build,), steps=100)
+
+
+PARTS = [
+    Part("digits", "examples/digits: trains a small CNN through the driver API",
+         ("{bin}/digits", "train", "--epochs", "4", "--seed", "1", "--save", "{run}/weights", "--stats", "{run}/stats.json"),
+         whole=True,
+         simulated=("{bin}/digits", "train", "--epochs", "1", "--steps", "20", "--seed", "1", "--save", "{run}/weights", "--stats",
+                    "{run}/stats.json")),
+    Part("driver_api", "C++ on the driver API: two streams, events, pools, a graph", ("{work}/driver_api",),
+         build=(("{nvcc}", "-std=c++17", "-O2", "{programs}/driver_api.cpp", "-lcuda", "-o", "{work}/driver_api"),
+                ("{nvcc}", "-std=c++17", "-O2", "-arch={arch}", "-fatbin", "-I{root}", "{programs}/driver_api.cu", "-o",
+                 "{work}/driver_api.fatbin")),
+         steps=100, simulated=("{bin}/driver_api",)),
+    runtime_part("static"),
+    runtime_part("shared"),
+    python_part("torch_cublas", "torch: matrix products", "torch_libraries.py", "cublas", steps=50, packages=TORCH),
+    python_part("torch_cufft", "torch: Fourier transforms", "torch_libraries.py", "cufft", steps=50, packages=TORCH),
+    python_part("torch_cudnn", "torch: convolutions", "torch_libraries.py", "cudnn", steps=50, packages=TORCH),
+    python_part("resnet50", "torch eager inference, batch 1", "torch_inference.py", "resnet50", packages=TORCH),
+    python_part("inception_v3", "torch eager inference, batch 1", "torch_inference.py", "inception_v3", packages=TORCH),
+    python_part("resnet50_async", "the same as resnet50, with an allocation for each tensor", "torch_inference.py", "resnet50",
+                settings={"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync",
+                          "PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync"}, packages=TORCH),
+    python_part("train_sgd", "torch training step with dropout, SGD", "torch_train.py", "sgd", packages=TORCH),
+    python_part("train_adam", "torch training step with dropout, Adam", "torch_train.py", "adam", packages=TORCH),
+    python_part("torch_graphs", "torch under CUDA graphs: resnet50 replayed", "torch_graphs.py", packages=TORCH),
+    python_part("triton", "kernels written in Triton", "triton_kernels.py", steps=50, packages=TORCH),
+    python_part("jax", "JAX: jitted matrix product, gradient step", "jax_steps.py", steps=50, packages=("jax", "jaxlib")),
+    python_part("cupy", "CuPy: elementwise, reduction, matrix product, RawKernel", "cupy_steps.py", steps=50,
+                packages=("cupy-cuda13x",)),
+    python_part("compile", "torch.compile, default mode", "torch_compiled.py", "default", packages=TORCH, start_limit=120),
+    python_part("compile_graphs", "torch.compile, mode reduce-overhead (CUDA graphs)", "torch_compiled.py", "reduce-overhead",
+                packages=TORCH, start_limit=120),
+]

@@ -1,0 +1,156 @@
+"""Processes that the suite starts: each in a session of its own, with a time limit, and with its last words kept.
+
+A stepped program (see programs/stepped.py) takes commands on its standard input and answers each with a line of JSON.
+Several of them can be alive at the same time while one at a time does work: their start, which takes seconds for a
+framework, overlaps, and what is measured can alternate between them.
+"""
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import time
+
+KEPT_BYTES = 200_000  # of what a program says on standard error
+
+
+class Failure(Exception):
+    """Why a program could not be run, or not to its end."""
+
+
+def describe_exit(code):
+    """An exit status in words: what a signal is called, not its number."""
+    if code >= 0:
+        return f"exit status {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"
+
+
+def end_session(process):
+    """Ends a process and whatever it started (compilers, workers), which share its session."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+    process.wait()
+
+
+def last_words(path):
+    """The end of a file of text, as lines."""
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - KEPT_BYTES))
+            return file.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return []
+
+
+def run(command, environment, folder, limit, log):
+    """Runs a program to its end, with all that it says in the file `log`; Failure unless it ends with status 0."""
+    with open(log, "wb") as output:
+        try:
+            process = subprocess.Popen(command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=output,
+                                       stderr=subprocess.STDOUT, start_new_session=True)
+        except OSError as error:
+            raise Failure(f"cannot be started: {error}") from error
+        try:
+            code = process.wait(timeout=max(0.1, limit))
+        except subprocess.TimeoutExpired:
+            raise Failure(f"timeout: ran longer than {limit:.0f} s") from None
+        finally:
+            end_session(process)
+    if code != 0:
+        raise Failure(describe_exit(code))
+    return process.pid
+
+
+class Stepped:
+    """One running stepped program. Failure from any method means that the program is of no more use."""
+
+    def __init__(self, command, environment, folder, log):
+        self.log = log
+        self.waiting = b""
+        with open(log, "wb") as errors:
+            try:
+                self.process = subprocess.Popen(command, env=environment, cwd=folder, stdin=subprocess.PIPE,
+                                                stdout=subprocess.PIPE, stderr=errors, start_new_session=True)
+            except OSError as error:
+                raise Failure(f"cannot be started: {error}") from error
+        os.set_blocking(self.process.stdout.fileno(), False)
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(self.process.stdout, selectors.EVENT_READ)
+
+    def answer(self, deadline):
+        """The next line of the program, decoded."""
+        while b"\n" not in self.waiting:
+            left = deadline - time.monotonic()
+            if left <= 0 or not self.selector.select(left):
+                raise Failure("timeout: gave no answer in time")
+            piece = self.process.stdout.read(65536)
+            if piece == b"":
+                raise Failure(self.why_gone(deadline))
+            self.waiting += piece or b""
+        line, self.waiting = self.waiting.split(b"\n", 1)
+        try:
+            answer = json.loads(line)
+            if not isinstance(answer, dict):
+                raise ValueError("not an object")
+        except ValueError:
+            raise Failure(f"gave an answer that is not JSON: {line[:200].decode('utf-8', 'replace')!r}") from None
+        if "missing" in answer:
+            raise Failure(f"not installed: {answer['missing']}")
+        if "error" in answer:
+            raise Failure(answer["error"])
+        return answer
+
+    def why_gone(self, deadline):
+        """Why the program closed its standard output."""
+        try:
+            return describe_exit(self.process.wait(timeout=max(0.1, deadline - time.monotonic())))
+        except subprocess.TimeoutExpired:
+            return "timeout: closed its output, and did not end"
+
+    def say(self, text):
+        try:
+            self.process.stdin.write(text.encode() + b"\n")
+            self.process.stdin.flush()
+        except OSError:
+            pass  # it is gone; the answer that does not come says how
+
+    def run_steps(self, count, deadline):
+        self.say(f"run {count}")
+        answer = self.answer(deadline)
+        for field, kind in (("steps", int), ("median_us", (int, float)), ("digest", str)):
+            if not isinstance(answer.get(field), kind):
+                raise Failure(f"gave an answer without {field!r}: {answer}")
+        if answer["steps"] != count:
+            raise Failure(f"made {answer['steps']} steps where it was told to make {count}")
+        return answer
+
+    def end(self, deadline):
+        """Lets the program end as it does by itself."""
+        self.say("end")
+        try:
+            self.process.stdin.close()
+        except OSError:
+            pass
+        try:
+            code = self.process.wait(timeout=max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise Failure("timeout: did not end in time after its last step") from None
+        if code != 0:
+            raise Failure(f"{describe_exit(code)} after its last step")
+
+    def close(self):
+        """Ends it, whatever state it is in."""
+        end_session(self.process)
+        self.selector.close()
+        for pipe in (self.process.stdin, self.process.stdout):
+            try:
+                pipe.close()
+            except OSError:
+                pass

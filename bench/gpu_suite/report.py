@@ -1,0 +1,109 @@
+"""The results as files: everything as JSON, and what matters as a table in Markdown."""
+
+import json
+
+import traces
+
+EVIDENCES = ("exact", "proven", "declared", "observed", "assumed")
+COLUMNS = ("part", "result", "coverage", "us/step", "off", "record", "light", "noise", "step found", "calls", "streams",
+           "segments", "evidence", "output", "trace")
+
+
+def times(ratio):
+    """A ratio with how far its rounds differ: the half distance of the quartiles."""
+    if not ratio:
+        return "-"
+    low, high = ratio["quartiles"]
+    return f"{ratio['ratio']:.3f} ±{(high - low) / 2:.3f}"
+
+
+def shares(evidence):
+    whole = sum(evidence.values())
+    if whole == 0:
+        return "-"
+    return " ".join(f"{name} {100 * evidence[name] / whole:.0f} %" for name in EVIDENCES if evidence.get(name))
+
+
+def size(count):
+    return f"{count / 2**20:.1f} MiB" if count is not None else "-"
+
+
+def row(result):
+    trace = result.get("trace", {})
+    analysis = trace.get("analysis", {})
+    step = analysis.get("step")
+    measured = result.get("modes", {}).get("bare", {}).get("median_us")
+    ratios = result.get("ratios", {})
+    if step:
+        found = f"{step['ops']} ops x {step['repeats']}"
+    else:
+        found = "no" if "why_no_schedule" in analysis else "-"
+    digests = "-"
+    if "digests_equal" in result:
+        digests = "equal" if result["digests_equal"] else "DIFFERS" if result["digests_differ"] else "-"
+    return (result["part"], result["status"], traces.describe_coverage(trace["coverage"]) if trace else "-",
+            f"{measured:.1f}" if measured else "-", times(ratios.get("off")), times(ratios.get("record")),
+            times(ratios.get("light")), times(ratios.get("again")), found, str(step.get("calls", "-")) if step else "-",
+            str(step["streams"]) if step else "-", str(len(analysis["segments"])) if step else "-",
+            shares(analysis["ops_by_evidence"]) if step else "-", digests, size(trace.get("bytes")))
+
+
+def table(results):
+    rows = [row(result) for result in results]
+    widths = [max(len(line[i]) for line in [COLUMNS, *rows]) for i in range(len(COLUMNS))]
+
+    def text(line):
+        return "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |"
+
+    return "\n".join([text(COLUMNS), "|" + "|".join("-" * (width + 2) for width in widths) + "|", *map(text, rows)])
+
+
+LEGEND = """\
+Columns: **coverage**, launches, copies and sets that the trace holds, of those that CUPTI counted. **us/step**, the median
+without the shim, with a synchronisation at the end of each step. **off**, **record**, **light**: the step's time in these
+modes against no shim, the median of the ratios of rounds that alternate between the modes, and half the distance of their
+quartiles; **light** records without times and cross-check. **noise**, the same of a second process without the shim.
+**calls**, calls of a step that the trace holds, ops and others. **evidence**, how it is known what the step's ops touch.
+**output**, whether all modes computed the same bytes."""
+
+
+def remarks(result):
+    """The lines of one part below the table."""
+    lines = []
+    if result.get("why"):
+        lines.append(result["why"])
+    analysis = result.get("trace", {}).get("analysis", {})
+    if analysis.get("why_no_schedule"):
+        lines.append(("no schedule: " if analysis.get("step") else "no step: ") + analysis["why_no_schedule"])
+    lines += result.get("odd", [])
+    for name, run in result.get("modes", {}).items():
+        if run.get("last_words"):
+            lines.append(f"{name}, last words: " + " / ".join(line.strip() for line in run["last_words"][-4:] if line.strip()))
+    if result.get("last_words"):
+        lines.append("last words: " + " / ".join(result["last_words"][-4:]))
+    return [line if len(line) < 600 else line[:600] + " [...]" for line in lines]
+
+
+def markdown(facts):
+    device = facts["device"]
+    lines = [f"# GPU suite, {facts['date']}{', dry run' if facts['dry_run'] else ''}", "",
+             f"- device: {device['device']}" + (" (simulated)" if facts["dry_run"] else ""),
+             f"- driver: {', '.join(device['driver']) or 'version unknown'}, CUDA {device['cuda_of_driver']}",
+             "- versions: " + ", ".join(f"{name} {', '.join(value) if isinstance(value, list) else value or 'not there'}"
+                                        for name, value in facts["versions"].items()),
+             f"- took {facts['seconds']:.0f} s", "", table(facts["parts"]), "", LEGEND, ""]
+    for result in facts["parts"]:
+        said = remarks(result)
+        if said:
+            lines += [f"**{result['part']}** ({result['what']})", "", *(f"- {line}" for line in said), ""]
+    return "\n".join(lines)
+
+
+def write(folder, name, facts):
+    """Replaces both files in one move each, so that an end by force leaves whole ones."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for suffix, text in ((".json", json.dumps(facts, indent=1) + "\n"), (".md", markdown(facts))):
+        path = folder / (name + suffix)
+        draft = path.with_suffix(suffix + ".part")
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)

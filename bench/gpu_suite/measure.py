@@ -50,12 +50,18 @@ class Run:
         self.facts = self.program.answer(deadline).get("facts", {})
         self.seconds_to_start = time.monotonic() - self.begin
 
-    def make_steps(self, count, deadline, timed=True):
-        answer = self.program.run_steps(count, deadline)
+    def begin_steps(self, count):
+        self.program.begin_steps(count)
+
+    def finish_steps(self, count, deadline):
+        answer = self.program.finish_steps(count, deadline)
         self.digest = answer["digest"]
         self.steps += count
-        if timed:
-            self.blocks.append(answer["median_us"])
+        return answer["median_us"]
+
+    def time_steps(self, count, deadline):
+        self.begin_steps(count)
+        self.blocks.append(self.finish_steps(count, deadline))
 
     def end(self, deadline):
         begin = time.monotonic()
@@ -81,14 +87,16 @@ def run_stepped(part, runs, rounds, deadline):
         ready = min(deadline, time.monotonic() + part.start_limit)
         for run in runs:
             run.attempt(lambda: run.wait_until_ready(ready))
+        for run in runs:  # at the same time: the first steps are when libraries are loaded and kernels compiled
+            run.attempt(lambda: run.begin_steps(part.warm_up))
         for run in runs:
-            run.attempt(lambda: run.make_steps(part.warm_up, deadline, timed=False))
+            run.attempt(lambda: run.finish_steps(part.warm_up, deadline))
         made = 0
         # Keeps a fifth of the time for the ends; a round that was begun is finished, so that all make the same steps.
         last_round = time.monotonic() + 0.8 * (deadline - time.monotonic())
         while made < rounds and (made == 0 or time.monotonic() < last_round):
             for run in (runs if made % 2 == 0 else reversed(runs)):
-                run.attempt(lambda: run.make_steps(part.steps, deadline))
+                run.attempt(lambda: run.time_steps(part.steps, deadline))
             made += 1
         for run in runs:
             run.attempt(lambda: run.end(deadline))

@@ -19,21 +19,23 @@ class Part:
     packages: tuple = ()     # Python packages whose versions belong to the result
     whole: bool = False      # runs to its end by itself: makes no steps on command (digits)
     simulated: tuple = ()    # the command on the simulated driver; none: the part needs a GPU
-    start_limit: float = 60  # seconds that it may take until its first step
+    start_limit: float = 30  # seconds that it may take until it is ready for its first step
 
 
 TORCH = ("torch", "torchvision", "triton")
 # cuBLAS is deterministic only with a workspace of its own. Compilers keep what they make within the run's folder, so that
 # every run compiles, and none finds what another left.
 PYTHON_SETTINGS = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "PYTHONHASHSEED": "0", "TRITON_CACHE_DIR": "{run}/triton",
-                   "TORCHINDUCTOR_CACHE_DIR": "{run}/inductor", "CUPY_CACHE_DIR": "{run}/cupy", "HF_HUB_OFFLINE": "1",
+                   "TORCHINDUCTOR_CACHE_DIR": "{run}/inductor", "TORCHINDUCTOR_COMPILE_THREADS": "4",
+                   "CUPY_CACHE_DIR": "{run}/cupy", "HF_HUB_OFFLINE": "1",
                    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
                    "XLA_FLAGS": "--xla_gpu_autotune_level=0 --xla_gpu_deterministic_ops=true"}
 
 
 def python_part(name, what, program, *arguments, settings=None, **rest):
+    # The first import of a framework after the machine's start reads gigabytes.
     return Part(name, what, ("{python}", "{programs}/" + program, *arguments), settings={**PYTHON_SETTINGS, **(settings or {})},
-                **rest)
+                start_limit=120, **rest)
 
 
 def runtime_part(kind):
@@ -71,7 +73,7 @@ PARTS = [
     python_part("jax", "JAX: jitted matrix product, gradient step", "jax_steps.py", steps=50, packages=("jax", "jaxlib")),
     python_part("cupy", "CuPy: elementwise, reduction, matrix product, RawKernel", "cupy_steps.py", steps=50,
                 packages=("cupy-cuda13x",)),
-    python_part("compile", "torch.compile, default mode", "torch_compiled.py", "default", packages=TORCH, start_limit=120),
+    python_part("compile", "torch.compile, default mode", "torch_compiled.py", "default", packages=TORCH),
     python_part("compile_graphs", "torch.compile, mode reduce-overhead (CUDA graphs)", "torch_compiled.py", "reduce-overhead",
-                packages=TORCH, start_limit=120),
+                packages=TORCH),
 ]

@@ -121,8 +121,10 @@ class Stepped:
         except OSError:
             pass  # it is gone; the answer that does not come says how
 
-    def run_steps(self, count, deadline):
+    def begin_steps(self, count):
         self.say(f"run {count}")
+
+    def finish_steps(self, count, deadline):
         answer = self.answer(deadline)
         for field, kind in (("steps", int), ("median_us", (int, float)), ("digest", str)):
             if not isinstance(answer.get(field), kind):

@@ -104,14 +104,8 @@ void segment_lines(Text& out, const Analysis& analysis, const Counts& counts) {
   out.line("segments", "%zu (largest: %zu ops); ops in graphs %llu, planned %llu, direct %llu",
            analysis.segments.segments.size(), largest, Count{counts.ops_by_submit[0]}, Count{counts.ops_by_submit[1]},
            Count{counts.ops_by_submit[2]});
-  std::map<std::string, std::uint32_t> reasons;
-  for (const char* why : analysis.segments.why_direct)
-    if (why != nullptr) ++reasons[why];
-  for (const auto& [why, times] : reasons) out.line("  direct", "%6u  %s", times, why.c_str());
-  std::size_t looks = static_cast<std::size_t>(std::count(analysis.segments.observed.begin(),
-                                                          analysis.segments.observed.end(), std::uint8_t{1})) +
-                      (analysis.segments.observed_at_end ? 1 : 0);
-  out.line("host waits", "%zu places where the host waits for or looks at the GPU", looks);
+  for (const auto& [why, times] : counts.direct) out.line("  direct", "%6llu  %s", Count{times}, why.c_str());
+  out.line("host waits", "%llu places where the host waits for or looks at the GPU", Count{counts.host_waits});
   if (analysis.memory.arena_bytes > 0)
     out.line("memory plan", "%s, against %s at the program's peak", bytes_text(analysis.memory.arena_bytes).c_str(),
              bytes_text(analysis.memory.program_peak_bytes).c_str());
@@ -228,6 +222,16 @@ Counts count(const Analysis& analysis) {
     ++(object.step_local ? counts.step_local_objects : counts.external_objects);
     (object.step_local ? counts.step_local_bytes : counts.external_bytes) += object.size;
   }
+  const Step& step = analysis.step;
+  std::size_t behind = step.begins[step.representative] + std::size_t{step.period};
+  std::size_t end = behind < step.ops.size() ? step.ops[behind] : analysis.file.trace.calls.size();
+  counts.calls = end - calls.front();
+  const Segmentation& segments = analysis.segments;
+  counts.host_waits =
+      static_cast<std::uint64_t>(std::count(segments.observed.begin(), segments.observed.end(), std::uint8_t{1})) +
+      (segments.observed_at_end ? 1 : 0);
+  for (const char* why : segments.why_direct)
+    if (why != nullptr) ++counts.direct[why];
   return counts;
 }
 

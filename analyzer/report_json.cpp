@@ -14,10 +14,10 @@ void named_counts(JsonText& out, std::string_view key, const std::uint64_t* coun
 
 std::string_view evidence_name(std::size_t i) { return name(static_cast<Evidence>(i)); }
 
-void step(JsonText& out, const Analysis& analysis) {
+void step(JsonText& out, const Analysis& analysis, const Counts& counts) {
   const Step& step = analysis.step;
   out.key("step").open('{');
-  out.key("ops").number(step.period).key("repeats").number(step.begins.size());
+  out.key("ops").number(step.period).key("calls").number(counts.calls).key("repeats").number(step.begins.size());
   out.key("prologue").number(step.prologue()).key("extras").number(step.extras());
   out.key("epilogue").number(step.epilogue()).key("patterns").number(step.patterns);
   out.key("same_pattern").number(step.same_pattern).key("shown").number(step.representative);
@@ -35,7 +35,7 @@ void coverage(JsonText& out, const TraceCoverage& coverage) {
 
 void found(JsonText& out, const Analysis& analysis) {
   Counts counts = count(analysis);
-  step(out, analysis);
+  step(out, analysis, counts);
   named_counts(out, "ops_by_kind", counts.ops_by_kind, std::size(counts.ops_by_kind),
                [](std::size_t i) { return name(static_cast<CallKind>(i)); });
   constexpr std::string_view kSubmits[] = {"graph", "plan", "direct"};
@@ -70,6 +70,11 @@ void found(JsonText& out, const Analysis& analysis) {
     out.key("streams").number(plan.assignment.lanes).key("synchronizations").number(plan.synchronizations);
     out.key("predicted_us").real(plan.predicted_us).close('}');
   }
+  out.close(']').newline();
+  out.key("host_waits").number(counts.host_waits).newline();
+  out.key("direct").open('[');
+  for (const auto& [why, times] : counts.direct)
+    out.newline().open('{').key("why").text(why).key("ops").number(times).close('}');
   out.close(']').newline();
   out.key("as_recorded_predicted_us").real(analysis.program_us).newline();
   out.key("policies").open('[');

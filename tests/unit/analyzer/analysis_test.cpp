@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "analyzer/dot.h"
@@ -76,6 +77,10 @@ TEST(Analysis, ReportsButDoesNotScheduleSeveralStreams) {
   EXPECT_EQ(analysis.status, kExitUnschedulable);
   EXPECT_NE(analysis.why_no_schedule.find("2 streams"), std::string::npos);
   EXPECT_EQ(analysis.dependencies.race_count, 0u);
+  auto report = nlohmann::json::parse(json_report(analysis));
+  EXPECT_EQ(report["status"], kExitUnschedulable);
+  EXPECT_EQ(report["step"]["streams"], 2);
+  EXPECT_EQ(report["step"]["calls"], 10);
   EXPECT_EQ(analysis.policies.size(), std::size(kPolicyNames));
 }
 
@@ -129,13 +134,35 @@ TEST(Report, JsonSaysWhatTheTextSays) {
   Analysis analysis = Diamond().text.analyze();
   auto report = nlohmann::json::parse(json_report(analysis));
   EXPECT_EQ(report["step"]["ops"], 4);
+  EXPECT_EQ(report["step"]["calls"], 6);  // two synchronise
   EXPECT_EQ(report["step"]["repeats"], 4);
+  EXPECT_EQ(report["host_waits"], 1);
+  EXPECT_TRUE(report["direct"].empty());
   EXPECT_EQ(report["dependencies"]["all"], 4);
   EXPECT_EQ(report["dependencies"]["by_evidence"]["declared"], 4);
   EXPECT_EQ(report["max_concurrency"]["ops"], 2);
   EXPECT_EQ(report["policies"].size(), std::size(kPolicyNames));
   EXPECT_EQ(report["segments"][0]["synchronizations"], 2);
   EXPECT_NE(text_report(analysis).find("predicted by a simple model"), std::string::npos);
+}
+
+TEST(Report, JsonNamesWhatNoGraphHolds) {
+  test::TraceText text;
+  text.image(true);
+  text.function("_Z1fPfPKf", "[[0,8],[8,8]]");
+  text.stream();
+  for (std::uint64_t i = 1; i < 5; ++i) text.alloc(i << 16, 0x100);
+  for (int repeat = 0; repeat < 4; ++repeat) {
+    text.launch(0, hex(2 << 16) + hex(1 << 16));
+    text.launch(0, hex(3 << 16) + hex(2 << 16), 0, ",\"coop\":true");
+    text.launch(0, hex(4 << 16) + hex(3 << 16), 0, ",\"attrs\":[4]");
+    text.synchronize();
+  }
+  auto report = nlohmann::json::parse(json_report(text.analyze()));
+  std::map<std::string, int> direct;
+  for (const auto& reason : report["direct"]) direct[reason["why"]] = reason["ops"];
+  EXPECT_EQ(direct, (std::map<std::string, int>{
+                        {"alone between two cuts", 1}, {"cooperative launch", 1}, {"launch with attributes", 1}}));
 }
 
 TEST(Dot, HasEveryOpAndEveryNeededDependency) {

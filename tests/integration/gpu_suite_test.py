@@ -1,0 +1,266 @@
+#!/usr/bin/env python3
+"""scripts/gpu_suite without a GPU: the dry run, and that a part that fails is reported as failed and stops nothing.
+
+Usage: gpu_suite_test.py SOURCE_FOLDER BUILD_FOLDER
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+import unittest
+
+ROOT, BUILD = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
+SUITE = ROOT / "bench" / "gpu_suite"
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(SUITE))
+
+import machine  # noqa: E402
+import measure  # noqa: E402
+import modes  # noqa: E402
+import pack  # noqa: E402
+import parts  # noqa: E402
+import process  # noqa: E402
+import report  # noqa: E402
+import traces  # noqa: E402
+
+# A stepped program that needs no driver and does what its first argument says.
+PROGRAM = r"""
+import json, os, signal, sys, time
+kind, recording = sys.argv[1], os.environ.get("NIMBLE_MODE") == "record"
+print(json.dumps({"missing": "no module named nonesuch"} if kind == "missing" else {"ready": True, "facts": {}}), flush=True)
+for line in sys.stdin:
+    words = line.split()
+    if words[0] == "end":
+        if kind == "crash-at-exit" and recording:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        sys.exit(4 if kind == "bad-status" else 0)
+    if kind == "crash" and recording:
+        print("about to crash", file=sys.stderr)
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if kind == "hang" and recording:
+        time.sleep(1000)
+    if kind == "rubbish":
+        print("not an answer", flush=True)
+        continue
+    digest = "fixed"
+    if kind == "wrong" and recording:
+        digest = "other"
+    if kind == "random":
+        digest = str(os.getpid())
+    print(json.dumps({"steps": int(words[1]), "median_us": 1.0, "digest": digest}), flush=True)
+"""
+
+KINDS = ("missing", "crash", "crash-at-exit", "hang", "bad-status", "rubbish", "wrong", "random", "good")
+
+
+def write_parts(folder):
+    """A file of parts, one for each kind of trouble, with the one that has none at the end."""
+    program = folder / "program.py"
+    program.write_text(PROGRAM, encoding="utf-8")
+    file = folder / "parts.py"
+    file.write_text(textwrap.dedent(f"""\
+        from parts import Part
+        PARTS = [Part(kind, kind, ("{{python}}", {str(program)!r}, kind), simulated=("{{python}}", {str(program)!r}, kind),
+                      start_limit=2) for kind in {KINDS!r}]
+        PARTS.insert(0, Part("no-program", "", (), simulated=("/no/such/program",)))
+        """), encoding="utf-8")
+    return file
+
+
+def run_suite(*arguments):
+    return subprocess.run([sys.executable, ROOT / "scripts" / "gpu_suite", *map(str, arguments)], capture_output=True, text=True,
+                          timeout=600)
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def results(self):
+        """The parts of the only results file, by name, and the table beside it."""
+        files = sorted((self.folder / "results").iterdir())
+        self.assertEqual([file.suffix for file in files], [".json", ".md"])
+        facts = json.loads(files[0].read_text(encoding="utf-8"))
+        return facts, {part["part"]: part for part in facts["parts"]}, files[1].read_text(encoding="utf-8")
+
+
+class DryRun(Folder):
+    def test_every_part(self):
+        done = run_suite("--dry-run", "--build", BUILD, "--results", self.folder / "results", "--rounds", 2, "--keep-traces",
+                         self.folder / "traces")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        facts, found, table = self.results()
+        self.assertEqual(list(found), [part.name for part in parts.PARTS])
+        self.assertTrue(facts["dry_run"])
+        self.assertIn("simulated", table.lower())
+        for part in parts.PARTS:
+            with self.subTest(part.name):
+                result = found[part.name]
+                if not part.simulated:
+                    self.assertEqual(result["status"], "not run", result)
+                    self.assertTrue(result["why"].startswith("no GPU"), result["why"])
+                    continue
+                self.assertEqual(result["status"], "ok", result)
+                self.assertTrue(result["digests_equal"])
+                self.assertEqual(list(result["modes"]), [mode.name for mode in modes.MODES])
+                self.assertEqual(len({run["digest"] for run in result["modes"].values()}), 1)
+                self.assertEqual(set(result["ratios"]), {"again", "off", "record", "light"})
+                self.assertTrue(result["trace"]["complete"])
+                self.assertGreater(result["trace"]["analysis"]["step"]["repeats"], 10)
+                self.assertGreater(sum(result["trace"]["analysis"]["ops_by_evidence"].values()), 0)
+                self.assertTrue((self.folder / "traces" / f"{part.name}.json.gz").exists())
+        self.assertEqual(found["driver_api"]["trace"]["analysis"]["step"]["ops"], 14)
+        for text in (json.dumps(facts), table):
+            self.assertNotIn(str(ROOT), text)
+            self.assertNotIn(tempfile.gettempdir() + "/gpu_suite", text)
+
+    def test_without_a_gpu_it_says_so(self):
+        if machine.device() is not None:
+            self.skipTest("there is a GPU here")
+        done = run_suite("--build", BUILD, "--results", self.folder / "results")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("no GPU answers here", done.stderr)
+
+    def test_a_build_that_is_not_there(self):
+        done = run_suite("--dry-run", "--build", self.folder, "--results", self.folder / "results")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("lacks lib/libnimble.so", done.stderr)
+
+    def test_unknown_part(self):
+        done = run_suite("--only", "digits,nonesuch", "--list")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("nonesuch", done.stderr)
+
+
+class Failures(Folder):
+    def test_each_is_reported_and_none_stops_the_suite(self):
+        begin = time.monotonic()
+        done = run_suite("--dry-run", "--build", BUILD, "--results", self.folder / "results", "--rounds", 2, "--time-limit", 3,
+                         "--parts", write_parts(self.folder))
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        _, found, table = self.results()
+        self.assertEqual(list(found), ["no-program", *KINDS])
+        expected = {
+            "no-program": ("failed", "cannot be started"),
+            "missing": ("not run", "not installed: no module named nonesuch"),
+            "crash": ("failed", "record: killed by SIGSEGV; light: killed by SIGSEGV"),
+            "crash-at-exit": ("failed", "record: killed by SIGSEGV after its last step"),
+            "hang": ("failed", "record: timeout"),
+            "bad-status": ("failed", "bare: exit status 4 after its last step"),
+            "rubbish": ("failed", "bare: gave an answer that is not JSON: 'not an answer'"),
+            "wrong": ("failed", "other output than without the shim: record, light"),
+            "random": ("failed", "differs from run to run without the shim"),
+            "good": ("ok", ""),
+        }
+        for name, (status, why) in expected.items():
+            with self.subTest(name):
+                self.assertEqual(found[name]["status"], status, found[name])
+                self.assertIn(why, found[name]["why"])
+                self.assertIn(found[name]["why"], table)
+        self.assertTrue(found["crash"]["modes"]["bare"]["ok"])
+        self.assertIn("about to crash", found["crash"]["modes"]["record"]["last_words"])
+        self.assertFalse(found["wrong"]["digests_equal"])
+        self.assertIn("DIFFERS", next(line for line in table.splitlines() if line.startswith("| wrong")))
+        self.assertLess(time.monotonic() - begin, 120)
+
+    def test_time_spent(self):
+        done = run_suite("--dry-run", "--build", BUILD, "--results", self.folder / "results", "--whole-limit", 0, "--parts",
+                         write_parts(self.folder), "--only", "good")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual(self.results()[1]["good"]["status"], "not run")
+
+    def test_nothing_is_left_running(self):
+        # A program that starts another one, which outlives it, in its session.
+        log = self.folder / "log"
+        command = ["sh", "-c", f"sleep 987 & echo $! > {self.folder}/pid; exit 0"]
+        process.run(command, None, self.folder, 10, log)
+        pid = int((self.folder / "pid").read_text())
+        for _ in range(100):
+            try:
+                state = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+            except OSError:
+                return
+            if state == "Z":  # ended; whoever adopted it has not looked yet
+                return
+            time.sleep(0.05)
+        self.fail("it still runs")
+
+
+class Figures(Folder):
+    def test_ratios_are_of_rounds(self):
+        runs = []
+        for name, blocks in (("bare", [1, 10, 100]), ("off", [2, 10, 300]), ("record", [2, 20])):
+            run = object.__new__(measure.Run)
+            run.mode, run.blocks = modes.Mode(name, ""), blocks
+            runs.append(run)
+        found = measure.ratios(runs)
+        self.assertEqual(found["off"]["ratio"], 2)
+        self.assertEqual(found["record"]["ratio"], 2)
+        self.assertEqual(found["record"]["rounds"], 2)
+
+    def trace(self, *events):
+        path = self.folder / "trace.json"
+        path.write_text("[\n" + ",\n".join(json.dumps(event, separators=(",", ":")) for event in events) + "\n]\n")
+        return traces.read(path)
+
+    def test_coverage(self):
+        call = {"ph": "X", "pid": 1, "tid": 1, "ts": 1, "dur": 1, "name": "k", "cat": "launch", "args": {"seq": 0}}
+        bar = {**call, "pid": 2}
+        facts, metadata = self.trace(call, bar, call, {
+            "ph": "M", "pid": 1, "tid": 0, "name": "nimble.coverage",
+            "args": {"source": "cupti", "seen": 5, "recorded": 2, "missed": [["cuLaunchKernel", 3]]}})
+        self.assertEqual(facts["calls_by_kind"], {"launch": 2})
+        self.assertFalse(facts["complete"])
+        coverage = traces.coverage(metadata)
+        self.assertEqual(coverage["missed_calls"], 3)
+        self.assertEqual(traces.describe_coverage(coverage), "2 of 5, missed cuLaunchKernel x3")
+        result = measure.add_trace({"status": "ok", "odd": []}, {**facts, "coverage": coverage, "odd": []})
+        self.assertEqual(result["status"], "incomplete")
+        self.assertIn("missed cuLaunchKernel x3", result["why"])
+
+    def test_coverage_that_nobody_measured(self):
+        self.assertEqual(traces.describe_coverage(traces.coverage({})), "not measured")
+        none = traces.coverage({"nimble.coverage": {"source": "none", "why": "libcupti not found"}})
+        self.assertEqual(traces.describe_coverage(none), "not measured (libcupti not found)")
+
+    def test_shim_only_where_it_belongs(self):
+        place = modes.Place(ROOT, BUILD, sys.executable)
+        part = parts.Part("name", "what", ("{python}",), settings={"SOME_CACHE": "{run}/cache"})
+        environments = {mode.name: place.environment(part, mode, self.folder, self.folder / mode.name) for mode in modes.MODES}
+        for name in ("bare", "again"):
+            self.assertFalse([key for key in environments[name] if key.startswith(("NIMBLE_", "LD_PRELOAD"))])
+        for name in ("off", "record", "light"):
+            self.assertEqual(environments[name]["LD_PRELOAD"], str(BUILD / "lib" / "libnimble.so"))
+            self.assertEqual(environments[name]["NIMBLE_MODE"], "off" if name == "off" else "record")
+        self.assertEqual(environments["light"]["NIMBLE_COVERAGE"], "off")
+        self.assertEqual(len({environment["SOME_CACHE"] for environment in environments.values()}), len(modes.MODES))
+
+    def test_every_part_has_a_row(self):
+        for part in parts.PARTS:
+            self.assertEqual(len(report.row({"part": part.name, "status": "not run"})), len(report.COLUMNS))
+
+
+class Pack(Folder):
+    def test_packed_build_is_small_and_serves(self):
+        self.assertEqual(run_suite("--build", BUILD, "--pack", self.folder / "packed").returncode, 0)
+        packed = self.folder / "packed"
+        self.assertEqual(pack.missing_from(packed), [])
+        self.assertLess(sum(file.stat().st_size for file in packed.rglob("*") if file.is_file()), 32 << 20)
+        exported = [subprocess.run(["nm", "-D", "--defined-only", "-f", "posix", folder / "lib" / "libnimble.so"], check=True,
+                                   capture_output=True, text=True).stdout.split() for folder in (BUILD, packed)]
+        self.assertEqual([word for word in exported[0] if word[0].isalpha()],
+                         [word for word in exported[1] if word[0].isalpha()])
+        version = subprocess.run([packed / "bin" / "nimble", "--version"], capture_output=True, text=True)
+        self.assertIn("nimble", version.stdout)
+
+
+if __name__ == "__main__":
+    os.environ.pop("LD_PRELOAD", None)
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])

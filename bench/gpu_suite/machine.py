@@ -42,11 +42,23 @@ def device(environment=None):
         return None
     version = int(lines[1])
     return {"device": lines[0], "cuda_of_driver": f"{version // 1000}.{version % 1000 // 10}", "compute_capability": lines[2],
-            "driver": said_by("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader").splitlines()[:1]}
+            "driver": driver_version()}
+
+
+def driver_version():
+    """The kernel driver's version, from whoever tells it."""
+    said = said_by("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+    try:
+        said += pathlib.Path("/proc/driver/nvidia/version").read_text(encoding="utf-8")
+    except OSError:
+        pass
+    found = re.search(r"\b\d{3}\.\d+(\.\d+)?\b", said)
+    return found[0] if found else None
 
 
 def find_nvcc():
-    return shutil.which("nvcc") or next(iter(glob.glob("/usr/local/cuda*/bin/nvcc")), "")
+    found = shutil.which("nvcc") or next(iter(glob.glob("/usr/local/cuda*/bin/nvcc")), "")
+    return str(pathlib.Path(found).resolve()) if found else ""
 
 
 def versions(nimble, nvcc, parts):

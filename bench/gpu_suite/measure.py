@@ -28,7 +28,6 @@ class Run:
         self.steps = 0
         self.facts = {}
         self.seconds_to_start = None
-        self.seconds_to_end = None
         self.pid = None
         self.program = None
 
@@ -63,17 +62,17 @@ class Run:
         self.begin_steps(count)
         self.blocks.append(self.finish_steps(count, deadline))
 
-    def end(self, deadline):
-        begin = time.monotonic()
-        self.program.end(deadline)
-        self.seconds_to_end = time.monotonic() - begin
+    def begin_end(self):
+        self.program.begin_end()
+
+    def finish_end(self, deadline):
+        self.program.finish_end(deadline)
 
     def result(self):
         lines = process.last_words(self.log)
         result = {"ok": not self.failure, "digest": self.digest, "steps": self.steps,
                   "median_us": statistics.median(self.blocks) if self.blocks else None, "blocks_us": self.blocks,
-                  "seconds_to_start": self.seconds_to_start, "seconds_to_end": self.seconds_to_end,
-                  "nimble_log": [line for line in lines if line.startswith("nimble:")]}
+                  "seconds_to_start": self.seconds_to_start, "nimble_log": [line for line in lines if line.startswith("nimble:")]}
         if self.failure:
             result |= {"failure": self.failure, "last_words": lines[-15:]}
         return result
@@ -99,7 +98,9 @@ def run_stepped(part, runs, rounds, deadline):
                 run.attempt(lambda: run.time_steps(part.steps, deadline))
             made += 1
         for run in runs:
-            run.attempt(lambda: run.end(deadline))
+            run.attempt(run.begin_end)
+        for run in runs:
+            run.attempt(lambda: run.finish_end(deadline))
     finally:
         for run in runs:
             if run.program:
@@ -177,6 +178,9 @@ def measure(part, place, work, rounds, limit):
             odd.append(f"{run.mode.name}: {len(others)} other processes of the program recorded, too")
         odd += oddities(run.mode.name, result["modes"][run.mode.name]["nimble_log"])
     light = trace_of(by_name["light"])
+    if not place.simulated:
+        odd += [f"{name} costs {100 * (ratio['ratio'] - 1):.1f} % of a step, the bound is {100 * (modes.BOUNDS[name] - 1):.0f} %"
+                for name, ratio in result["ratios"].items() if ratio["quartiles"][0] > modes.BOUNDS.get(name, float("inf"))]
     result["light_trace_bytes"] = light.stat().st_size if light else None
     result["odd"] = odd
     return judge(result), trace_of(by_name["record"])
@@ -196,7 +200,7 @@ def oddities(name, log):
 def judge(result):
     """Adds `status` and `why` by what is known before the trace was read."""
     failed = [f"{name}: {run['failure']}" for name, run in result["modes"].items() if not run["ok"]]
-    digests = {name: run["digest"] for name, run in result["modes"].items() if run["digest"]}
+    digests = {name: run["digest"] for name, run in result["modes"].items() if run["ok"]}
     bare = digests.get(modes.REFERENCE)
     differ = [name for name, digest in digests.items() if bare and digest != bare]
     result["digests_differ"] = differ

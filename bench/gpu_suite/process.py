@@ -133,13 +133,15 @@ class Stepped:
             raise Failure(f"made {answer['steps']} steps where it was told to make {count}")
         return answer
 
-    def end(self, deadline):
-        """Lets the program end as it does by itself."""
+    def begin_end(self):
+        """Tells the program to end, as it would by itself."""
         self.say("end")
         try:
             self.process.stdin.close()
         except OSError:
             pass
+
+    def finish_end(self, deadline):
         try:
             code = self.process.wait(timeout=max(0.1, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:

@@ -34,16 +34,20 @@ def row(result):
     step = analysis.get("step")
     measured = result.get("modes", {}).get("bare", {}).get("median_us")
     ratios = result.get("ratios", {})
+    calls = "-"
     if step:
+        calls = str(step["calls"])
         found = f"{step['ops']} ops x {step['repeats']}"
     else:
         found = "no" if "why_no_schedule" in analysis else "-"
+        if trace and result["modes"]["record"]["steps"]:
+            calls = f"~{trace['calls'] / result['modes']['record']['steps']:.0f}"
     digests = "-"
     if "digests_equal" in result:
         digests = "equal" if result["digests_equal"] else "DIFFERS" if result["digests_differ"] else "-"
     return (result["part"], result["status"], traces.describe_coverage(trace["coverage"]) if trace else "-",
             f"{measured:.1f}" if measured else "-", times(ratios.get("off")), times(ratios.get("record")),
-            times(ratios.get("light")), times(ratios.get("again")), found, str(step.get("calls", "-")) if step else "-",
+            times(ratios.get("light")), times(ratios.get("again")), found, calls,
             str(step["streams"]) if step else "-", str(len(analysis["segments"])) if step else "-",
             shares(analysis["ops_by_evidence"]) if step else "-", digests, size(trace.get("bytes")))
 
@@ -63,7 +67,8 @@ Columns: **coverage**, launches, copies and sets that the trace holds, of those 
 without the shim, with a synchronisation at the end of each step. **off**, **record**, **light**: the step's time in these
 modes against no shim, the median of the ratios of rounds that alternate between the modes, and half the distance of their
 quartiles; **light** records without times and cross-check. **noise**, the same of a second process without the shim.
-**calls**, calls of a step that the trace holds, ops and others. **evidence**, how it is known what the step's ops touch.
+**calls**, calls of a step that the trace holds, ops and others; with ~, all calls
+by all steps, where no step was found. **evidence**, how it is known what the step's ops touch.
 **output**, whether all modes computed the same bytes."""
 
 
@@ -88,7 +93,7 @@ def markdown(facts):
     device = facts["device"]
     lines = [f"# GPU suite, {facts['date']}{', dry run' if facts['dry_run'] else ''}", "",
              f"- device: {device['device']}" + (" (simulated)" if facts["dry_run"] else ""),
-             f"- driver: {', '.join(device['driver']) or 'version unknown'}, CUDA {device['cuda_of_driver']}",
+             f"- driver: {device['driver'] or 'version unknown'}, CUDA {device['cuda_of_driver']}",
              "- versions: " + ", ".join(f"{name} {', '.join(value) if isinstance(value, list) else value or 'not there'}"
                                         for name, value in facts["versions"].items()),
              f"- took {facts['seconds']:.0f} s", "", table(facts["parts"]), "", LEGEND, ""]

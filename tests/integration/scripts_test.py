@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 ROOT = sys.argv[1]
-SCRIPTS = ["setup", "test", "demo", "bench"]
+SCRIPTS = ["setup", "test", "demo", "bench", "gpu_suite"]
 
 
 def script(name, *arguments):

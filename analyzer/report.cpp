@@ -206,6 +206,20 @@ std::vector<AssumedOps> assumed_ops(const Analysis& analysis) {
   return result;
 }
 
+// Calls of a repeat, up to the op behind it: the median over all repeats.
+static std::uint64_t median_calls(const Analysis& analysis) {
+  const Step& step = analysis.step;
+  std::vector<std::uint64_t> found;
+  for (std::uint32_t begin : step.begins) {
+    std::size_t behind = begin + std::size_t{step.period};
+    std::size_t end = behind < step.ops.size() ? step.ops[behind] : analysis.file.trace.calls.size();
+    found.push_back(end - step.ops[begin]);
+  }
+  auto middle = found.begin() + static_cast<std::ptrdiff_t>(found.size() / 2);
+  std::nth_element(found.begin(), middle, found.end());
+  return *middle;
+}
+
 Counts count(const Analysis& analysis) {
   Counts counts;
   auto calls = analysis.step.calls();
@@ -222,10 +236,7 @@ Counts count(const Analysis& analysis) {
     ++(object.step_local ? counts.step_local_objects : counts.external_objects);
     (object.step_local ? counts.step_local_bytes : counts.external_bytes) += object.size;
   }
-  const Step& step = analysis.step;
-  std::size_t behind = step.begins[step.representative] + std::size_t{step.period};
-  std::size_t end = behind < step.ops.size() ? step.ops[behind] : analysis.file.trace.calls.size();
-  counts.calls = end - calls.front();
+  counts.calls = median_calls(analysis);
   const Segmentation& segments = analysis.segments;
   counts.host_waits =
       static_cast<std::uint64_t>(std::count(segments.observed.begin(), segments.observed.end(), std::uint8_t{1})) +

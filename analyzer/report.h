@@ -33,7 +33,7 @@ struct Counts {
   std::uint64_t dependencies_by_kind[kDependencyKinds] = {};
   std::uint64_t dependencies_by_evidence[kEvidences] = {};
   std::uint64_t step_local_objects = 0, step_local_bytes = 0, external_objects = 0, external_bytes = 0;
-  std::uint64_t calls = 0;                      // of the shown repeat, up to the op behind it: ops and all others
+  std::uint64_t calls = 0;                      // of a repeat, up to the op behind it: ops and all others
   std::uint64_t host_waits = 0;                 // places where the host waits for or looks at the GPU
   std::map<std::string, std::uint64_t> direct;  // ops that no graph holds, by reason
 };

@@ -5,7 +5,7 @@ import json
 import traces
 
 EVIDENCES = ("exact", "proven", "declared", "observed", "assumed")
-COLUMNS = ("part", "result", "coverage", "us/step", "off", "record", "light", "noise", "step found", "calls", "streams",
+COLUMNS = ("part", "result", "coverage", "us/step", "off", "record", "light", "noise", "GPU busy", "step found", "calls", "streams",
            "segments", "evidence", "output", "trace")
 
 
@@ -28,6 +28,12 @@ def size(count):
     return f"{count / 2**20:.1f} MiB" if count is not None else "-"
 
 
+def busy(analysis):
+    """The share of a step in which the GPU runs something, where the trace holds device times."""
+    measured = analysis.get("measured", {})
+    return f"{100 * measured['busy_us'] / measured['span_us']:.0f} %" if measured.get("span_us") else "-"
+
+
 def row(result):
     trace = result.get("trace", {})
     analysis = trace.get("analysis", {})
@@ -47,7 +53,7 @@ def row(result):
         digests = "equal" if result["digests_equal"] else "DIFFERS" if result["digests_differ"] else "-"
     return (result["part"], result["status"], traces.describe_coverage(trace["coverage"]) if trace else "-",
             f"{measured:.1f}" if measured else "-", times(ratios.get("off")), times(ratios.get("record")),
-            times(ratios.get("light")), times(ratios.get("again")), found, calls,
+            times(ratios.get("light")), times(ratios.get("again")), busy(analysis), found, calls,
             str(step["streams"]) if step else "-", str(len(analysis["segments"])) if step else "-",
             shares(analysis["ops_by_evidence"]) if step else "-", digests, size(trace.get("bytes")))
 
@@ -67,9 +73,9 @@ Columns: **coverage**, launches, copies and sets that the trace holds, of those 
 without the shim, with a synchronisation at the end of each step. **off**, **record**, **light**: the step's time in these
 modes against no shim, the median of the ratios of rounds that alternate between the modes, and half the distance of their
 quartiles; **light** records without times and cross-check. **noise**, the same of a second process without the shim.
-**calls**, calls of a step that the trace holds, ops and others; with ~, all calls
-by all steps, where no step was found. **evidence**, how it is known what the step's ops touch.
-**output**, whether all modes computed the same bytes."""
+**GPU busy**, of the time from a step's first op to its last. **calls**, calls of a step that the trace holds, ops and others;
+with ~, all calls by all steps, where no step was found. **evidence**, how it is known what the step's ops touch. **output**,
+whether all modes computed the same bytes."""
 
 
 def remarks(result):

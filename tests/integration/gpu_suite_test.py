@@ -113,6 +113,8 @@ class DryRun(Folder):
                 self.assertEqual(len({run["digest"] for run in result["modes"].values()}), 1)
                 self.assertEqual(set(result["ratios"]), {"again", "off", "record", "light"})
                 self.assertTrue(result["trace"]["complete"])
+                self.assertEqual(result["trace"]["coverage"]["source"], "cupti")
+                self.assertGreater(result["trace"]["coverage"]["seen"], 100)
                 self.assertGreater(result["trace"]["analysis"]["step"]["repeats"], 10)
                 self.assertGreater(sum(result["trace"]["analysis"]["ops_by_evidence"].values()), 0)
                 self.assertTrue((self.folder / "traces" / f"{part.name}.json.gz").exists())

@@ -10,6 +10,7 @@ import pathlib
 import py_compile
 import re
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -112,19 +113,20 @@ class Suite:
         self.lock = threading.Lock()
         device = "simulated" if options.dry_run else facts["device"]["device"]
         self.name = f"{facts['date']}-gpu-suite-" + re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
-        self.replacements = [(str(work), "<work>"), (str(place.build), "<build>"), (str(ROOT), "<tree>"),
+        self.replacements = [(str(work.parent), "<work>"), (str(place.build), "<build>"), (str(ROOT), "<tree>"),
                              (sys.prefix, "<python>"), (sys.base_prefix, "<python>"), (str(pathlib.Path.home()), "<home>")]
 
     def run_part(self, part):
         """Never raises: whatever a part does is a result."""
         work = self.work / part.name
         try:
-            if time.monotonic() - self.begin > self.options.whole_limit:
+            left = self.options.whole_limit - (time.monotonic() - self.begin)
+            if left <= 0:
                 return {"status": "not run", "why": f"the suite's {self.options.whole_limit:.0f} s were spent"}
             if self.place.simulated and not part.simulated:
                 return check_without_gpu(part, self.place, work)
             result, trace = measure.measure(part, self.place, work, self.options.rounds,
-                                            self.options.time_limit + part.start_limit)
+                                            min(self.options.time_limit + part.start_limit, max(left, 20)))
             if trace is not None:
                 self.pending[part.name] = self.background.submit(self.look_at, part, result, trace)
             return result
@@ -195,6 +197,8 @@ def prepare(options, work):
 
 
 def main(words):
+    # So that what runs is ended on the way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     options = arguments(words)
     try:
         parts = chosen(load_parts(options.parts), options.only)

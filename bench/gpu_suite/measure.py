@@ -160,7 +160,7 @@ def measure(part, place, work, rounds, limit):
     """(the result so far, the trace to look at, if any)."""
     work.mkdir(parents=True)
     deadline = time.monotonic() + limit
-    result = {"part": part.name, "what": part.what}
+    result = {"part": part.name, "what": part.what, "settings": part.settings}
     if not (place.simulated and part.simulated):
         problem = build(part, place, work, deadline)
         if problem:
@@ -183,7 +183,11 @@ def measure(part, place, work, rounds, limit):
                 for name, ratio in result["ratios"].items() if ratio["quartiles"][0] > modes.BOUNDS.get(name, float("inf"))]
     result["light_trace_bytes"] = light.stat().st_size if light else None
     result["odd"] = odd
-    return judge(result), trace_of(by_name["record"])
+    judge(result)
+    trace = trace_of(by_name["record"])
+    if result["status"] == "ok" and trace is None:
+        result |= {"status": "incomplete", "why": "recording left no trace"}
+    return result, trace
 
 
 def trace_of(run):

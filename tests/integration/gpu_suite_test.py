@@ -28,10 +28,16 @@ import process  # noqa: E402
 import report  # noqa: E402
 import traces  # noqa: E402
 
-# A stepped program that needs no driver and does what its first argument says.
+# A stepped program that allocates some memory, and does what its first argument says.
 PROGRAM = r"""
-import json, os, signal, sys, time
+import ctypes, json, os, signal, sys, time
 kind, recording = sys.argv[1], os.environ.get("NIMBLE_MODE") == "record"
+if kind != "no-driver":
+    driver, device, context, address = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
+    assert driver.cuInit(0) == 0
+    assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) == 0
+    assert driver.cuCtxSetCurrent(context) == 0
+    assert driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(4096)) == 0
 print(json.dumps({"missing": "no module named nonesuch"} if kind == "missing" else {"ready": True, "facts": {}}), flush=True)
 for line in sys.stdin:
     words = line.split()
@@ -55,7 +61,7 @@ for line in sys.stdin:
     print(json.dumps({"steps": int(words[1]), "median_us": 1.0, "digest": digest}), flush=True)
 """
 
-KINDS = ("missing", "crash", "crash-at-exit", "hang", "bad-status", "rubbish", "wrong", "random", "good")
+KINDS = ("missing", "crash", "crash-at-exit", "hang", "bad-status", "rubbish", "wrong", "random", "no-driver", "good")
 
 
 def write_parts(folder):
@@ -159,6 +165,7 @@ class Failures(Folder):
             "rubbish": ("failed", "bare: gave an answer that is not JSON: 'not an answer'"),
             "wrong": ("failed", "other output than without the shim: record, light"),
             "random": ("failed", "differs from run to run without the shim"),
+            "no-driver": ("incomplete", "recording left no trace"),
             "good": ("ok", ""),
         }
         for name, (status, why) in expected.items():
@@ -168,6 +175,10 @@ class Failures(Folder):
                 self.assertIn(found[name]["why"], table)
         self.assertTrue(found["crash"]["modes"]["bare"]["ok"])
         self.assertIn("about to crash", found["crash"]["modes"]["record"]["last_words"])
+        self.assertEqual(found["good"]["trace"]["calls_by_kind"]["alloc"], 1)
+        self.assertNotIn("step", found["good"]["trace"]["analysis"])
+        self.assertEqual(found["good"]["trace"]["analysis"]["status"], 3)
+        self.assertIn("no step: ", table)
         self.assertFalse(found["wrong"]["digests_equal"])
         self.assertIn("DIFFERS", next(line for line in table.splitlines() if line.startswith("| wrong")))
         self.assertLess(time.monotonic() - begin, 120)

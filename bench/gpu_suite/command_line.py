@@ -37,17 +37,19 @@ def arguments(words):
     parser = argparse.ArgumentParser(usage=USAGE.split("\n", 1)[0].removeprefix("Usage: "), add_help=False,
                                      description=USAGE.split("\n\n", 1)[1])
     add = parser.add_argument
-    add("--build", type=pathlib.Path, default=ROOT / "build/default", help="the build to use (default: build/default)")
-    add("--results", type=pathlib.Path, default=ROOT / "bench/results", help="where DATE-gpu-suite-DEVICE.json and .md are kept")
-    add("--only", help="run only these parts")
+    add("--build", type=pathlib.Path, metavar="DIR", default=ROOT / "build/default", help="the build to use (default: build/default)")
+    add("--results", type=pathlib.Path, metavar="DIR", default=ROOT / "bench/results",
+        help="where DATE-gpu-suite-DEVICE.json and .md are kept (default: bench/results)")
+    add("--only", metavar="NAME,...", help="run only these parts")
     add("--list", action="store_true", help="list the parts and end")
     add("--dry-run", action="store_true", help="without a GPU: run on the simulated driver what can, check the rest")
-    add("--rounds", type=int, default=9, help="how often each part changes between the modes (default: %(default)s)")
+    add("--rounds", type=int, metavar="N", default=9, help="how often each part changes between the modes (default: %(default)s)")
     add("--time-limit", type=float, default=60, metavar="S", help="for each part, its start apart (default: %(default)s s)")
     add("--whole-limit", type=float, default=480, metavar="S", help="after which no part is begun (default: %(default)s s)")
     add("--keep-traces", type=pathlib.Path, metavar="DIR", help="keep the traces, compressed; else they are deleted")
     add("--parts", type=pathlib.Path, metavar="FILE", help="a Python file with a list PARTS to run instead of parts.py's")
-    add("--pack", type=pathlib.Path, metavar="DIR", help="gather what the suite needs of the build into a small folder and end")
+    add("--pack", type=pathlib.Path, metavar="DIR",
+        help="gather what the suite needs of the build into a small folder, for --build on another machine, and end")
     add("-h", "--help", action="store_true", help="this text")
     options = parser.parse_args(words)
     if options.help:
@@ -140,7 +142,8 @@ class Suite:
                 measure.add_trace(result, facts)
             if self.options.keep_traces:
                 self.options.keep_traces.mkdir(parents=True, exist_ok=True)
-                with open(trace, "rb") as source, gzip.open(self.options.keep_traces / f"{part.name}.json.gz", "wb", 6) as kept:
+                path = self.options.keep_traces / f"{part.name}.json.gz"
+                with open(trace, "rb") as source, gzip.open(path, "wb", 6) as kept:
                     shutil.copyfileobj(source, kept)
         except Exception as error:  # pylint: disable=broad-except
             with self.lock:
@@ -192,8 +195,8 @@ def prepare(options, work):
     except process.Failure as failure:
         words = process.last_words(work / "nimble.log")
         raise Refused(f"{options.build}/bin/nimble does not run here: {failure}: {' / '.join(words[-3:])}") from failure
-    return place, {"date": datetime.date.today().isoformat(), "dry_run": options.dry_run, "device": device, "rounds": options.rounds,
-                   "modes": {mode.name: mode.what for mode in modes.MODES}}
+    return place, {"date": datetime.date.today().isoformat(), "dry_run": options.dry_run, "device": device,
+                   "rounds": options.rounds, "modes": {mode.name: mode.what for mode in modes.MODES}}
 
 
 def main(words):

@@ -72,7 +72,8 @@ class Run:
         lines = process.last_words(self.log)
         result = {"ok": not self.failure, "digest": self.digest, "steps": self.steps,
                   "median_us": statistics.median(self.blocks) if self.blocks else None, "blocks_us": self.blocks,
-                  "seconds_to_start": self.seconds_to_start, "nimble_log": [line for line in lines if line.startswith("nimble:")]}
+                  "seconds_to_start": self.seconds_to_start,
+                  "nimble_log": [line for line in lines if line.startswith("nimble:")]}
         if self.failure:
             result |= {"failure": self.failure, "last_words": lines[-15:]}
         return result
@@ -179,8 +180,11 @@ def measure(part, place, work, rounds, limit):
         odd += oddities(run.mode.name, result["modes"][run.mode.name]["nimble_log"])
     light = trace_of(by_name["light"])
     if not place.simulated:
-        odd += [f"{name} costs {100 * (ratio['ratio'] - 1):.1f} % of a step, the bound is {100 * (modes.BOUNDS[name] - 1):.0f} %"
-                for name, ratio in result["ratios"].items() if ratio["quartiles"][0] > modes.BOUNDS.get(name, float("inf"))]
+        for name, bound in modes.BOUNDS.items():
+            ratio = result["ratios"].get(name)
+            if ratio and ratio["quartiles"][0] > bound:
+                odd.append(f"{name} adds {100 * (ratio['ratio'] - 1):.1f} % to a step, where at most {100 * (bound - 1):.0f} % "
+                           "is meant")
     result["light_trace_bytes"] = light.stat().st_size if light else None
     result["odd"] = odd
     judge(result)

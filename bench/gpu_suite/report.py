@@ -5,8 +5,8 @@ import json
 import traces
 
 EVIDENCES = ("exact", "proven", "declared", "observed", "assumed")
-COLUMNS = ("part", "result", "coverage", "us/step", "off", "record", "light", "noise", "GPU busy", "step found", "calls", "streams",
-           "segments", "evidence", "output", "trace")
+COLUMNS = ("part", "result", "coverage", "us/step", "off", "record", "light", "noise", "GPU busy", "step found",
+           "calls", "streams", "segments", "evidence", "output", "trace")
 
 
 def times(ratio):

@@ -9,8 +9,8 @@ for the device, `outputs()` gives what the steps computed, as a list of numpy ar
     run N     N steps, each timed with a synchronisation at its end
     end       the program ends as any program does
 
-The answers are lines of JSON on standard output: {"ready": ..., "facts": {...}} at first, then for each run "steps", "median_us",
-and "digest", which is SHA-256 over all outputs up to then. What libraries print goes to standard error.
+The answers are lines of JSON on standard output: {"ready": ..., "facts": {...}} at first, then for each run "steps",
+"median_us", and "digest", which is SHA-256 over all outputs up to then. What libraries print goes to standard error.
 """
 
 import argparse

@@ -32,13 +32,19 @@ class Run:
         self.program = None
 
     def attempt(self, what):
-        """Does `what` unless something failed before; keeps the reason where it fails now."""
+        """Does `what` unless something failed before; where it fails now, keeps the reason and ends the program."""
         if self.failure:
             return
         try:
             what()
         except process.Failure as failure:
             self.failure = str(failure)
+            self.close()
+
+    def close(self):
+        if self.program:
+            self.program.close()
+            self.program = None
 
     def start(self):
         self.begin = time.monotonic()
@@ -75,8 +81,15 @@ class Run:
                   "seconds_to_start": self.seconds_to_start,
                   "nimble_log": [line for line in lines if line.startswith("nimble:")]}
         if self.failure:
-            result |= {"failure": self.failure, "last_words": lines[-15:]}
+            own = [line for line in lines if not line.startswith("nimble:")]
+            result |= {"failure": self.failure, "last_words": own[-15:]}
         return result
+
+
+def share_of(deadline, most=float("inf")):
+    """When to give up on one wait: one that hangs takes half of the time that is left, and leaves the rest to the others."""
+    now = time.monotonic()
+    return now + min(most, 0.5 * (deadline - now))
 
 
 def run_stepped(part, runs, rounds, deadline):
@@ -84,19 +97,20 @@ def run_stepped(part, runs, rounds, deadline):
     try:
         for run in runs:
             run.attempt(run.start)
-        ready = min(deadline, time.monotonic() + part.start_limit)
+        ready = share_of(deadline, part.start_limit)
         for run in runs:
             run.attempt(lambda: run.wait_until_ready(ready))
         for run in runs:  # at the same time: the first steps are when libraries are loaded and kernels compiled
             run.attempt(lambda: run.begin_steps(part.warm_up))
+        warm = share_of(deadline)
         for run in runs:
-            run.attempt(lambda: run.finish_steps(part.warm_up, deadline))
+            run.attempt(lambda: run.finish_steps(part.warm_up, warm))
         made = 0
         # Keeps a fifth of the time for the ends; a round that was begun is finished, so that all make the same steps.
         last_round = time.monotonic() + 0.8 * (deadline - time.monotonic())
         while made < rounds and (made == 0 or time.monotonic() < last_round):
             for run in (runs if made % 2 == 0 else reversed(runs)):
-                run.attempt(lambda: run.time_steps(part.steps, deadline))
+                run.attempt(lambda: run.time_steps(part.steps, share_of(deadline)))
             made += 1
         for run in runs:
             run.attempt(run.begin_end)
@@ -104,11 +118,10 @@ def run_stepped(part, runs, rounds, deadline):
             run.attempt(lambda: run.finish_end(deadline))
     finally:
         for run in runs:
-            if run.program:
-                run.program.close()
+            run.close()
 
 
-def run_whole(part, run, deadline):
+def run_whole(run, deadline):
     """A program that makes all its steps by itself, and writes what it measured and computed into files."""
     begin = time.monotonic()
     run.pid = process.run(run.command, run.environment, run.folder, deadline - begin, run.log)
@@ -126,11 +139,14 @@ def run_whole(part, run, deadline):
 
 def run_wholes(part, runs, rounds, deadline):
     for number in range(rounds):
+        begin = time.monotonic()
         for run in (runs if number % 2 == 0 else reversed(runs)):
             for trace in run.folder.glob("trace.*.json"):
                 trace.unlink()  # the last round's is kept
-            if number == 0 or time.monotonic() < deadline:
-                run.attempt(lambda: run_whole(part, run, deadline))
+            run.attempt(lambda: run_whole(run, deadline))
+        now = time.monotonic()
+        if deadline - now < 2 * (now - begin):
+            break  # another round might not come to its end
 
 
 def ratios(runs):
@@ -205,9 +221,17 @@ def oddities(name, log):
     return [f"{name}: {line}" for line in dict.fromkeys(complaints)]
 
 
+def together(said):
+    """["bare, off: WHAT", ...]: what several modes say alike is said once."""
+    modes_of = {}
+    for name, text in said.items():
+        modes_of.setdefault(text, []).append(name)
+    return [f"{', '.join(names) if len(names) < len(modes.MODES) else 'all modes'}: {text}" for text, names in modes_of.items()]
+
+
 def judge(result):
     """Adds `status` and `why` by what is known before the trace was read."""
-    failed = [f"{name}: {run['failure']}" for name, run in result["modes"].items() if not run["ok"]]
+    failed = together({name: run["failure"] for name, run in result["modes"].items() if not run["ok"]})
     digests = {name: run["digest"] for name, run in result["modes"].items() if run["ok"]}
     bare = digests.get(modes.REFERENCE)
     differ = [name for name, digest in digests.items() if bare and digest != bare]

@@ -7,6 +7,7 @@ framework, overlaps, and what is measured can alternate between them.
 
 import json
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -101,18 +102,18 @@ class Stepped:
                 raise ValueError("not an object")
         except ValueError:
             raise Failure(f"gave an answer that is not JSON: {line[:200].decode('utf-8', 'replace')!r}") from None
-        if "missing" in answer:
-            raise Failure(f"not installed: {answer['missing']}")
-        if "error" in answer:
-            raise Failure(answer["error"])
         return answer
 
     def why_gone(self, deadline):
         """Why the program closed its standard output."""
         try:
-            return describe_exit(self.process.wait(timeout=max(0.1, deadline - time.monotonic())))
+            code = self.process.wait(timeout=max(0.1, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             return "timeout: closed its output, and did not end"
+        # The shim says its own last words behind the program's.
+        words = [line for line in last_words(self.log) if not line.startswith("nimble: ")]
+        missing = re.match(r"ModuleNotFoundError: (.*)", (words or [""])[-1])
+        return f"not installed: {missing[1]}" if code == 1 and missing else describe_exit(code)
 
     def say(self, text):
         try:

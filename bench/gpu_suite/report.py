@@ -2,6 +2,7 @@
 
 import json
 
+import measure
 import traces
 
 EVIDENCES = ("exact", "proven", "declared", "observed", "assumed")
@@ -14,7 +15,7 @@ def times(ratio):
     if not ratio:
         return "-"
     low, high = ratio["quartiles"]
-    return f"{ratio['ratio']:.3f} ±{(high - low) / 2:.3f}"
+    return f"{ratio['ratio']:.3f}" + (f" ±{(high - low) / 2:.3f}" if ratio["rounds"] > 1 else "")
 
 
 def shares(evidence):
@@ -78,6 +79,10 @@ with ~, all calls by all steps, where no step was found. **evidence**, how it is
 whether all modes computed the same bytes."""
 
 
+def on_one_line(lines):
+    return " / ".join(line.strip() for line in lines[-4:] if line.strip())
+
+
 def remarks(result):
     """The lines of one part below the table."""
     lines = []
@@ -87,11 +92,11 @@ def remarks(result):
     if analysis.get("why_no_schedule"):
         lines.append(("no schedule: " if analysis.get("step") else "no step: ") + analysis["why_no_schedule"])
     lines += result.get("odd", [])
-    for name, run in result.get("modes", {}).items():
-        if run.get("last_words"):
-            lines.append(f"{name}, last words: " + " / ".join(line.strip() for line in run["last_words"][-4:] if line.strip()))
-    if result.get("last_words"):
-        lines.append("last words: " + " / ".join(result["last_words"][-4:]))
+    if result["status"] == "failed":
+        lines += [f"last words of {words}" for words in measure.together(
+            {name: on_one_line(run["last_words"]) for name, run in result.get("modes", {}).items() if run.get("last_words")})]
+        if result.get("last_words"):
+            lines.append(f"last words: {on_one_line(result['last_words'])}")
     return [line if len(line) < 600 else line[:600] + " [...]" for line in lines]
 
 

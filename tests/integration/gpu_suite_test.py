@@ -38,7 +38,9 @@ if kind != "no-driver":
     assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) == 0
     assert driver.cuCtxSetCurrent(context) == 0
     assert driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(4096)) == 0
-print(json.dumps({"missing": "no module named nonesuch"} if kind == "missing" else {"ready": True, "facts": {}}), flush=True)
+if kind == "missing":
+    import nonesuch
+print(json.dumps({"ready": True, "facts": {}}), flush=True)
 for line in sys.stdin:
     words = line.split()
     if words[0] == "end":
@@ -157,12 +159,12 @@ class Failures(Folder):
         self.assertEqual(list(found), ["no-program", *KINDS])
         expected = {
             "no-program": ("failed", "cannot be started"),
-            "missing": ("not run", "not installed: no module named nonesuch"),
-            "crash": ("failed", "record: killed by SIGSEGV; light: killed by SIGSEGV"),
-            "crash-at-exit": ("failed", "record: killed by SIGSEGV after its last step"),
-            "hang": ("failed", "record: timeout"),
-            "bad-status": ("failed", "bare: exit status 4 after its last step"),
-            "rubbish": ("failed", "bare: gave an answer that is not JSON: 'not an answer'"),
+            "missing": ("not run", "not installed: No module named 'nonesuch'"),
+            "crash": ("failed", "record, light: killed by SIGSEGV"),
+            "crash-at-exit": ("failed", "record, light: killed by SIGSEGV after its last step"),
+            "hang": ("failed", "record, light: timeout"),
+            "bad-status": ("failed", "all modes: exit status 4 after its last step"),
+            "rubbish": ("failed", "all modes: gave an answer that is not JSON: 'not an answer'"),
             "wrong": ("failed", "other output than without the shim: record, light"),
             "random": ("failed", "differs from run to run without the shim"),
             "no-driver": ("incomplete", "recording left no trace"),
@@ -173,8 +175,10 @@ class Failures(Folder):
                 self.assertEqual(found[name]["status"], status, found[name])
                 self.assertIn(why, found[name]["why"])
                 self.assertIn(found[name]["why"], table)
-        self.assertTrue(found["crash"]["modes"]["bare"]["ok"])
+        for name in ("crash", "hang"):
+            self.assertEqual([mode for mode, run in found[name]["modes"].items() if run["ok"]], ["bare", "again", "off"])
         self.assertIn("about to crash", found["crash"]["modes"]["record"]["last_words"])
+        self.assertIn("last words of record, light: about to crash", table)
         self.assertEqual(found["good"]["trace"]["calls_by_kind"]["alloc"], 1)
         self.assertNotIn("step", found["good"]["trace"]["analysis"])
         self.assertEqual(found["good"]["trace"]["analysis"]["status"], 3)

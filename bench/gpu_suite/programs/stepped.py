@@ -50,13 +50,8 @@ def serve(make, facts=dict, variants=None):
         answers.write(json.dumps(fields) + "\n")
         answers.flush()
 
-    try:
-        step, outputs, synchronize = make(*variant, options.seed)
-        answer(ready=True, facts=facts(*variant))
-    except ImportError as error:
-        answer(missing=str(error))
-        raise
-
+    step, outputs, synchronize = make(*variant, options.seed)
+    answer(ready=True, facts=facts(*variant))
     digest = ""
     for line in sys.stdin:
         words = line.split()

@@ -76,13 +76,14 @@ def write_parts(folder):
         PARTS = [Part(kind, kind, ("{{python}}", {str(program)!r}, kind), simulated=("{{python}}", {str(program)!r}, kind),
                       start_limit=2) for kind in {KINDS!r}]
         PARTS.insert(0, Part("no-program", "", (), simulated=("/no/such/program",)))
+        PARTS.append(Part("unbuilt", "", ("{{work}}/program",), build=(("sh", "-c", "echo no compiler; exit 7"),)))
         """), encoding="utf-8")
     return file
 
 
-def run_suite(*arguments):
+def run_suite(*arguments, **environment):
     return subprocess.run([sys.executable, ROOT / "scripts" / "gpu_suite", *map(str, arguments)], capture_output=True, text=True,
-                          timeout=600)
+                          env={**os.environ, **environment}, timeout=600)
 
 
 class Folder(unittest.TestCase):
@@ -153,7 +154,7 @@ class Failures(Folder):
     def test_each_is_reported_and_none_stops_the_suite(self):
         begin = time.monotonic()
         done = run_suite("--dry-run", "--build", BUILD, "--results", self.folder / "results", "--rounds", 2, "--time-limit", 3,
-                         "--parts", write_parts(self.folder))
+                         "--parts", write_parts(self.folder), "--only", ",".join(["no-program", *KINDS]))
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         _, found, table = self.results()
         self.assertEqual(list(found), ["no-program", *KINDS])
@@ -186,6 +187,18 @@ class Failures(Folder):
         self.assertFalse(found["wrong"]["digests_equal"])
         self.assertIn("DIFFERS", next(line for line in table.splitlines() if line.startswith("| wrong")))
         self.assertLess(time.monotonic() - begin, 120)
+
+    def test_as_on_a_gpu(self):
+        """What a dry run leaves out: parts are built and run as they are, on whatever driver answers."""
+        done = run_suite("--build", BUILD, "--results", self.folder / "results", "--rounds", 2, "--parts", write_parts(self.folder),
+                         "--only", "good,unbuilt", LD_LIBRARY_PATH=str(BUILD / "simcuda"))
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        facts, found, table = self.results()
+        self.assertFalse(facts["dry_run"])
+        self.assertEqual(found["good"]["status"], "ok", found["good"])
+        self.assertEqual(found["unbuilt"]["status"], "failed")
+        self.assertIn("its program was not built: exit status 7", found["unbuilt"]["why"])
+        self.assertIn("last words: no compiler", table)
 
     def test_time_spent(self):
         done = run_suite("--dry-run", "--build", BUILD, "--results", self.folder / "results", "--whole-limit", 0, "--parts",

@@ -93,6 +93,8 @@ std::optional<CUresult> Recorder::before(Call& call) noexcept try {
     t_pending.seq = next_seq_.fetch_add(1, std::memory_order_relaxed);
     t_pending.has_seq = true;
   }
+  // A stream cannot be asked what it is once it captures.
+  if (call.kind == CallKind::capture_begin) streams().kind(call.stream);
   if (EventTimer* const timer = timer_.load(std::memory_order_acquire)) {
     if (call.kind == CallKind::context_end) timer->context_ends();
     if (takes_time(call.kind) && captures_.load(std::memory_order_relaxed) == 0) timer->begin(call, t_pending.seq + 1);

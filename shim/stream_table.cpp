@@ -11,6 +11,17 @@ StreamTable& streams() {
   return *table;
 }
 
+namespace {
+
+bool is_capturing(CUstream stream) {
+  static constinit DriverFunction<decltype(&::cuStreamIsCapturing)> function("cuStreamIsCapturing");
+  const auto ask = function.get();
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return ask && ask(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+}  // namespace
+
 StreamKind StreamTable::kind(const StreamRef& stream) {
   if (stream.is_legacy()) return StreamKind::legacy;
   if (stream.is_per_thread()) return StreamKind::per_thread;
@@ -31,6 +42,9 @@ StreamKind StreamTable::kind(const StreamRef& stream) {
     }
   }
   if (!known) {
+    // Asking a stream that captures for its flags ends its capture. Until it is done it passes for blocking, which
+    // orders it with more than there may be.
+    if (is_capturing(stream.handle)) return StreamKind::blocking;
     static constinit DriverFunction<decltype(&::cuStreamGetFlags)> function("cuStreamGetFlags");
     const auto get_flags = function.get();
     unsigned flags = 0;

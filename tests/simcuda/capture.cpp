@@ -125,6 +125,12 @@ CUresult forbid_in_context(CUcontext context) {
   return context->captures.empty() ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
+CUresult forbid_question(CUstream stream) {
+  if (!capturing(stream)) return check_stream(stream);
+  invalidate(stream->capture);
+  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
 CUresult forbid_wait_for(Call& call, CUstream stream) {
   if (capturing(stream)) {
     invalidate(stream->capture);

@@ -195,9 +195,6 @@ CUresult submit_copy(Call& call, CUstream handle, const Copy& copy, const char* 
   CUstream stream = call.stream(handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult error = check_stream(stream)) return error;
-  if (synchronous) {
-    if (const CUresult error = forbid_while_capturing(call)) return error;
-  }
   if (copy.width == 0 || copy.height == 0 || copy.depth == 0) return CUDA_SUCCESS;
   Driver& d = call.driver;
   if (nonsense(d, copy.destination, copy.host_destination) || nonsense(d, copy.source, copy.host_source)) {

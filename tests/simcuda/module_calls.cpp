@@ -11,7 +11,6 @@ namespace {
 
 CUresult load_module(Call& call, CUmodule* module, const void* bytes) {
   if (module == nullptr || bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult error = forbid_while_capturing(call)) return error;
   CUresult error = CUDA_SUCCESS;
   std::shared_ptr<LoadedImage> image = LoadedImage::load(bytes, call.context, error);
   if (image == nullptr) return error;

@@ -73,6 +73,7 @@ CUresult allocate(Call& call, CUdeviceptr* pointer, std::uint64_t bytes, CUmemor
   if (!valid(pool)) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult error = check_stream(stream)) return error;
   if (capturing(stream)) return capture_allocation(stream, bytes, pool->props, pointer);
+  if (const CUresult error = forbid_while_capturing(call)) return error;  // as hardware has it (tests/fidelity)
   if (bytes == 0) {
     *pointer = 0;
     return CUDA_SUCCESS;

@@ -15,7 +15,6 @@ CUresult set(Call& call, CUstream handle, const char* name, CUdeviceptr to, std:
   if (height > 1 && (pitch < width * element_bytes || pitch % element_bytes != 0)) return CUDA_ERROR_INVALID_VALUE;
   if (synchronous) {
     if (const CUresult error = check_stream(stream)) return error;
-    if (const CUresult error = forbid_while_capturing(call)) return error;
   }
   if (width == 0 || height == 0) return CUDA_SUCCESS;
   // No memory that a device could touch: a real driver says so at once.

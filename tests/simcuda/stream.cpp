@@ -69,6 +69,7 @@ SIM_CALL_PTSZ(cuStreamGetFlags, kContext, (CUstream handle, unsigned* flags), (h
   CUstream stream = call.stream(handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult error = forbid_question(stream)) return error;
   *flags = stream->flags;
   return CUDA_SUCCESS;
 }
@@ -77,6 +78,7 @@ SIM_CALL_PTSZ(cuStreamGetId, kContext, (CUstream handle, unsigned long long* id)
   CUstream stream = call.stream(handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult error = forbid_question(stream)) return error;
   *id = stream->id;
   return CUDA_SUCCESS;
 }

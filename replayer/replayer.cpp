@@ -19,11 +19,18 @@ class Replayer final : public CallSink {
   std::optional<CUresult> before(Call& call) noexcept override try {
     if (phase_.load(std::memory_order_acquire) == Phase::nothing) return std::nullopt;
     if (phase_.load(std::memory_order_acquire) == Phase::waiting && (!call.traced || !load())) return std::nullopt;
+    const Phase phase = phase_.load(std::memory_order_acquire);
+    if (phase == Phase::nothing) return std::nullopt;
+    if (pending_error_.load(std::memory_order_relaxed) == CUDA_SUCCESS &&
+        (phase == Phase::aside ? bystanders_->passes_aside(call) : bystanders_->passes(call)))
+      return std::nullopt;
     std::lock_guard lock(mutex_);
-    if (pending_error_ != CUDA_SUCCESS && is_op(call.kind) && call.traced)
-      return std::exchange(pending_error_, CUDA_SUCCESS);
+    if (is_op(call.kind) && call.traced) {
+      if (const CUresult error = pending_error_.exchange(CUDA_SUCCESS); error != CUDA_SUCCESS) return error;
+    }
     if (phase_.load(std::memory_order_relaxed) == Phase::aside) return player_->before_aside(call);
     if (phase_.load(std::memory_order_relaxed) != Phase::playing) return std::nullopt;
+    bystanders_->news.drain([this](const MemoryEvent& event) { player_->note(event); });
     const auto answer = player_->before(call);
     publish();
     return answer;
@@ -33,15 +40,12 @@ class Replayer final : public CallSink {
   }
 
   void after(const Call& call, CUresult result) noexcept override try {
-    // Most calls that passed change nothing here: no lock for them.
-    const bool matters = call.kind == CallKind::alloc || call.kind == CallKind::alloc_async ||
-                         call.kind == CallKind::capture_begin || call.kind == CallKind::capture_end ||
-                         call.kind == CallKind::hidden || (result != CUDA_SUCCESS && is_op(call.kind));
-    if (!call.traced || !matters) return;
+    if (!call.traced) return;
     // Some calls turn out to matter only by what the driver answered: the first of them may be the first of all.
     if (phase_.load(std::memory_order_acquire) == Phase::waiting) load();
-    if (phase_.load(std::memory_order_acquire) != Phase::playing) return;
+    if (phase_.load(std::memory_order_acquire) != Phase::playing || bystanders_->passed(call, result)) return;
     std::lock_guard lock(mutex_);
+    bystanders_->news.drain([this](const MemoryEvent& event) { player_->note(event); });
     player_->after(call, result);
     publish();
   } catch (const std::exception& error) {
@@ -56,9 +60,11 @@ class Replayer final : public CallSink {
     if (last == Phase::waiting) phase_ = Phase::nothing;
     if (last == Phase::playing) {
       player_->flush();
+      bystanders_->publish(player_->state());
       phase_ = Phase::aside;
     }
     activity_ = 0;
+    if (bystanders_) counters_.ops_passed_through += bystanders_->ops();
     if (last == Phase::waiting || last == Phase::nothing) return;
     options_.log(ReplayLog::info, counters_.line());
     if (!options_.stats_path.empty() && !counters_.write(options_.stats_path)) {
@@ -94,6 +100,7 @@ class Replayer final : public CallSink {
       const std::size_t ops = schedule.ops.size(), segments = schedule.segments.size();
       driver_ = driver;
       player_ = std::make_unique<StepPlayer>(std::move(schedule), context_, driver_, counters_);
+      bystanders_ = std::make_unique<Bystanders>(player_->schedule(), context_);
       watchdog_ = std::make_unique<Watchdog>(
           options_.hold, [this] { return activity_.load(); }, [this](std::uint64_t seen) { hold_expired(seen); },
           options_.enter_helper_thread);
@@ -113,6 +120,7 @@ class Replayer final : public CallSink {
   void publish() {
     const std::uint64_t held = player_->holding();
     activity_.store(held);
+    bystanders_->publish(player_->state());
     if (held) watchdog_->wake();
     if (player_->stood_aside().empty()) return;
     phase_.store(Phase::aside, std::memory_order_release);
@@ -155,8 +163,9 @@ class Replayer final : public CallSink {
   DriverApi driver_;
   Counters counters_;
   std::unique_ptr<StepPlayer> player_;
+  std::unique_ptr<Bystanders> bystanders_;  // made before `playing`, then constant; needs no lock
   std::unique_ptr<Watchdog> watchdog_;
-  CUresult pending_error_ = CUDA_SUCCESS;
+  std::atomic<CUresult> pending_error_{CUDA_SUCCESS};
 };
 
 }  // namespace

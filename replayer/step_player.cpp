@@ -113,6 +113,21 @@ std::optional<CUresult> StepPlayer::before(Call& call) {
   return on_op(call);
 }
 
+void StepPlayer::note(const MemoryEvent& event) {
+  if (event.born) {
+    memory_.add(event.allocation);
+    objects_.changed();
+  } else {
+    memory_.remove(event.allocation.base);
+    objects_.freed(event.allocation.base);
+  }
+}
+
+Bystanders::State StepPlayer::state() const {
+  const bool follows = position_ != 0 || state_ == State::bound;
+  return {follows ? stream_.key : 0, follows && stream_.is_legacy(), !held_.empty(), arena_, schedule_.arena_bytes};
+}
+
 std::optional<CUresult> StepPlayer::before_aside(Call& call) {
   if (call.address_range) return answer_address_range(call);
   if ((call.kind == CallKind::free || call.kind == CallKind::free_async) && in_arena(call.address))

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "replayer/bystanders.h"
 #include "replayer/counters.h"
 #include "replayer/driver_api.h"
 #include "replayer/live_step.h"
@@ -28,6 +29,12 @@ class StepPlayer {
 
   // The same once replay has stood aside: only memory that the plan served is still looked after.
   std::optional<CUresult> before_aside(Call& call);
+
+  // Memory came or went by a call that did not come through here.
+  void note(const MemoryEvent& event);
+  // What calls of other threads are judged by.
+  Bystanders::State state() const;
+  const Schedule& schedule() const { return schedule_; }
 
   // Submits what is held, in program order. The result of the first call that failed, if any did.
   CUresult flush();

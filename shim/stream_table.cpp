@@ -1,5 +1,6 @@
 #include "shim/stream_table.h"
 
+#include <array>
 #include <mutex>
 
 #include "shim/real_driver.h"
@@ -29,7 +30,9 @@ StreamKind StreamTable::kind(const StreamRef& stream) {
     std::uint64_t key, generation;
     StreamKind kind;
   };
-  static thread_local Last last __attribute__((tls_model("initial-exec"))){0, 0, StreamKind::blocking};
+  // Few programs use more streams than this from one thread at a time.
+  static thread_local std::array<Last, 16> cache __attribute__((tls_model("initial-exec"))){};
+  Last& last = cache[(stream.key >> 4) % cache.size()];
   const std::uint64_t now = generation_.load(std::memory_order_acquire);
   if (last.key == stream.key && last.generation == now) return last.kind;
   StreamKind kind = StreamKind::blocking;

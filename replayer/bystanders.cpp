@@ -1,0 +1,106 @@
+#include "replayer/bystanders.h"
+
+namespace nimble {
+
+void Bystanders::publish(const State& state) {
+  if (state == published_) return;  // a store would cost every other thread a cache miss
+  published_ = state;
+  stream_.store(state.stream, std::memory_order_release);
+  legacy_.store(state.legacy, std::memory_order_release);
+  holding_.store(state.holding, std::memory_order_release);
+  arena_bytes_.store(state.arena_bytes, std::memory_order_release);
+  arena_.store(state.arena, std::memory_order_release);
+}
+
+void Bystanders::count(const Call& call) {
+  if (is_op(call.kind) && call.traced)
+    counters_[call.thread % counters_.size()].ops.fetch_add(1, std::memory_order_relaxed);
+}
+
+std::uint64_t Bystanders::ops() const {
+  std::uint64_t sum = 0;
+  for (const Counter& counter : counters_) sum += counter.ops.load(std::memory_order_relaxed);
+  return sum;
+}
+
+// Whether the op is on the stream that the player follows, or may be the one that makes it follow a stream.
+bool Bystanders::on_followed_stream(const Call& call) const {
+  const std::uint64_t followed = stream_.load(std::memory_order_acquire);
+  return followed ? call.stream.key == followed : could_begin(call);
+}
+
+bool Bystanders::could_begin(const Call& call) const {
+  if (schedule_.ops.empty()) return false;
+  const ScheduleOp& first = schedule_.ops.front();
+  if (call.kind != first.kind) return false;
+  return call.kind != CallKind::launch ||
+         context_.function(call.function).name == schedule_.functions[first.function].name;
+}
+
+// Whether the program cannot notice by the call that ops are held back: StepPlayer::observes() without what needs a
+// look at these ops.
+bool Bystanders::observes_nothing(const Call& call) const {
+  if (!holding_.load(std::memory_order_acquire)) return true;
+  if (!call.has_stream || call.stream.is_legacy() || legacy_.load(std::memory_order_acquire)) return false;
+  switch (call.kind) {
+    case CallKind::launch:
+    case CallKind::copy:
+    case CallKind::set:
+    case CallKind::alloc_async:
+    case CallKind::free_async:
+      return call.host == HostEffect::async;
+    case CallKind::stream_synchronize:
+      return call.stream.key != stream_.load(std::memory_order_acquire);
+    default:
+      return false;
+  }
+}
+
+bool Bystanders::passes(const Call& call) {
+  if (call.address_range) return !in_arena(call.address);
+  if (call.ends != Ends::nothing) return false;
+  if (!call.traced) return call.host != HostEffect::observe || observes_nothing(call);
+  switch (call.kind) {
+    case CallKind::alloc:
+      return true;
+    case CallKind::hidden:
+    case CallKind::context_end:
+    case CallKind::capture_begin:
+    case CallKind::capture_end:
+      return false;
+    default:
+      break;
+  }
+  if (is_op(call.kind) && on_followed_stream(call)) return false;
+  if (!observes_nothing(call)) return false;
+  if (call.kind == CallKind::free || call.kind == CallKind::free_async) {
+    if (in_arena(call.address) || !news.push({false, {.base = call.address}})) return false;
+  }
+  count(call);
+  return true;
+}
+
+bool Bystanders::passed(const Call& call, CUresult result) {
+  if (!call.traced) return true;
+  switch (call.kind) {
+    case CallKind::hidden:
+    case CallKind::capture_begin:
+    case CallKind::capture_end:
+      return false;
+    case CallKind::alloc:
+    case CallKind::alloc_async: {
+      // The player may be waiting for the address of an allocation on its stream.
+      if (call.kind == CallKind::alloc_async && on_followed_stream(call)) return false;
+      return result != CUDA_SUCCESS || news.push({true, {call.address, call.size, call.memory, false}});
+    }
+    default:
+      return result == CUDA_SUCCESS || !is_op(call.kind) || !on_followed_stream(call);
+  }
+}
+
+bool Bystanders::passes_aside(const Call& call) const {
+  const bool names_memory = call.address_range || call.kind == CallKind::free || call.kind == CallKind::free_async;
+  return !names_memory || !in_arena(call.address);
+}
+
+}  // namespace nimble

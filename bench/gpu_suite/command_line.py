@@ -43,7 +43,8 @@ def arguments(words):
     add("--only", metavar="NAME,...", help="run only these parts")
     add("--list", action="store_true", help="list the parts and end")
     add("--dry-run", action="store_true", help="without a GPU: run on the simulated driver what can, check the rest")
-    add("--rounds", type=int, metavar="N", default=9, help="how often each part changes between the modes (default: %(default)s)")
+    add("--rounds", type=int, metavar="N", default=6, help="how often each part changes between the modes (default: %(default)s)")
+    add("--groups", type=int, metavar="N", default=3, help="how often that is done in fresh processes (default: %(default)s)")
     add("--time-limit", type=float, default=60, metavar="S", help="for each part, its start apart (default: %(default)s s)")
     add("--whole-limit", type=float, default=480, metavar="S", help="after which no part is begun (default: %(default)s s)")
     add("--keep-traces", type=pathlib.Path, metavar="DIR", help="keep the traces, compressed; else they are deleted")
@@ -56,8 +57,8 @@ def arguments(words):
         # As the other scripts begin theirs.
         print(parser.format_help().replace("usage:", "Usage:", 1), end="")
         sys.exit(0)
-    if options.rounds < 1 or options.time_limit <= 0:
-        parser.error("--rounds and --time-limit must be positive; see --help")
+    if options.rounds < 1 or options.groups < 1 or options.time_limit <= 0:
+        parser.error("--rounds, --groups and --time-limit must be positive; see --help")
     return options
 
 
@@ -127,7 +128,7 @@ class Suite:
                 return {"status": "not run", "why": f"the suite's {self.options.whole_limit:.0f} s were spent"}
             if self.place.simulated and not part.simulated:
                 return check_without_gpu(part, self.place, work)
-            result, trace = measure.measure(part, self.place, work, self.options.rounds,
+            result, trace = measure.measure(part, self.place, work, self.options.rounds, self.options.groups,
                                             min(self.options.time_limit + part.start_limit, max(left, 20)))
             if trace is not None:
                 self.pending[part.name] = self.background.submit(self.look_at, part, result, trace)
@@ -196,7 +197,7 @@ def prepare(options, work):
         words = process.last_words(work / "nimble.log")
         raise Refused(f"{options.build}/bin/nimble does not run here: {failure}: {' / '.join(words[-3:])}") from failure
     return place, {"date": datetime.date.today().isoformat(), "dry_run": options.dry_run, "device": device,
-                   "rounds": options.rounds, "modes": {mode.name: mode.what for mode in modes.MODES}}
+                   "rounds": options.rounds, "groups": options.groups, "modes": {mode.name: mode.what for mode in modes.MODES}}
 
 
 def main(words):

@@ -11,11 +11,11 @@ COLUMNS = ("part", "result", "coverage", "us/step", "off", "record", "light", "n
 
 
 def times(ratio):
-    """A ratio with how far its rounds differ: the half distance of the quartiles."""
+    """A ratio with how far it goes from one group of processes to the next."""
     if not ratio:
         return "-"
-    low, high = ratio["quartiles"]
-    return f"{ratio['ratio']:.3f}" + (f" ±{(high - low) / 2:.3f}" if ratio["rounds"] > 1 else "")
+    low, high = ratio["range"]
+    return f"{ratio['ratio']:.3f}" + (f" ({low:.2f}-{high:.2f})" if len(ratio["each"]) > 1 else "")
 
 
 def shares(evidence):
@@ -72,8 +72,9 @@ def table(results):
 LEGEND = """\
 Columns: **coverage**, launches, copies and sets that the trace holds, of those that CUPTI counted. **us/step**, the median
 without the shim, with a synchronisation at the end of each step. **off**, **record**, **light**: the step's time in these
-modes against no shim, the median of the ratios of rounds that alternate between the modes, and half the distance of their
-quartiles; **light** records without times and cross-check. **noise**, the same of a second process without the shim.
+modes against no shim, the fastest third of blocks of steps that alternate between the modes; the median, the least and the
+greatest over groups of fresh processes; **light** records without times and cross-check. **noise**, the same of a second
+process without the shim: what processes differ by themselves.
 **GPU busy**, of the time from a step's first op to its last. **calls**, calls of a step that the trace holds, ops and others;
 with ~, all calls by all steps, where no step was found. **evidence**, how it is known what the step's ops touch. **output**,
 whether all modes computed the same bytes."""

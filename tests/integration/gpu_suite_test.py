@@ -102,7 +102,7 @@ class Folder(unittest.TestCase):
 
 class DryRun(Folder):
     def test_every_part(self):
-        done = run_suite("--dry-run", "--build", BUILD, "--results", self.folder / "results", "--rounds", 2, "--keep-traces",
+        done = run_suite("--dry-run", "--build", BUILD, "--results", self.folder / "results", "--rounds", 2, "--groups", 2, "--keep-traces",
                          self.folder / "traces")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         facts, found, table = self.results()
@@ -153,7 +153,7 @@ class DryRun(Folder):
 class Failures(Folder):
     def test_each_is_reported_and_none_stops_the_suite(self):
         begin = time.monotonic()
-        done = run_suite("--dry-run", "--build", BUILD, "--results", self.folder / "results", "--rounds", 2, "--time-limit", 3,
+        done = run_suite("--dry-run", "--build", BUILD, "--results", self.folder / "results", "--rounds", 2, "--groups", 1, "--time-limit", 3,
                          "--parts", write_parts(self.folder), "--only", ",".join(["no-program", *KINDS]))
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         _, found, table = self.results()
@@ -190,7 +190,7 @@ class Failures(Folder):
 
     def test_as_on_a_gpu(self):
         """What a dry run leaves out: parts are built and run as they are, on whatever driver answers."""
-        done = run_suite("--build", BUILD, "--results", self.folder / "results", "--rounds", 2, "--parts", write_parts(self.folder),
+        done = run_suite("--build", BUILD, "--results", self.folder / "results", "--rounds", 2, "--groups", 2, "--parts", write_parts(self.folder),
                          "--only", "good,unbuilt", LD_LIBRARY_PATH=str(BUILD / "simcuda"))
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         facts, found, table = self.results()
@@ -224,16 +224,31 @@ class Failures(Folder):
 
 
 class Figures(Folder):
-    def test_ratios_are_of_rounds(self):
+    def group(self, **blocks):
         runs = []
-        for name, blocks in (("bare", [1, 10, 100]), ("off", [2, 10, 300]), ("record", [2, 20])):
+        for mode in modes.MODES:
             run = object.__new__(measure.Run)
-            run.mode, run.blocks = modes.Mode(name, ""), blocks
+            run.mode, run.blocks = mode, blocks.get(mode.name, [])
             runs.append(run)
-        found = measure.ratios(runs)
-        self.assertEqual(found["off"]["ratio"], 2)
-        self.assertEqual(found["record"]["ratio"], 2)
-        self.assertEqual(found["record"]["rounds"], 2)
+        return runs
+
+    def test_ratios_are_of_fastest_blocks_and_of_groups(self):
+        found = measure.ratios([self.group(bare=[10, 90, 80], off=[300, 11, 70], record=[20, 25]),
+                                self.group(bare=[20, 20, 20], off=[20, 20, 20], record=[30, 30]),
+                                self.group(bare=[10] * 6, off=[13, 11, 12, 50, 50, 50], record=[])])
+        self.assertEqual(found["off"]["each"], [1.1, 1, 1.15])
+        self.assertEqual((found["off"]["ratio"], found["off"]["range"]), (1.1, [1, 1.15]))
+        self.assertEqual(found["record"]["each"], [2, 1.5])
+        self.assertNotIn("light", found)
+
+    def test_a_group_that_fails_is_what_is_told(self):
+        good, bad = self.group(), self.group()
+        for run in good + bad:
+            run.__dict__.update(failure="", digest="a", steps=1, facts={}, seconds_to_start=0, log=self.folder / "log", pid=1)
+        (self.folder / "log").write_text("")
+        bad[2].digest = "b"
+        told = measure.results_of([good, bad])
+        self.assertEqual([run["digest"] for run in told.values()], ["a", "a", "b", "a", "a"])
 
     def trace(self, *events):
         path = self.folder / "trace.json"

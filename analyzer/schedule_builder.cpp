@@ -74,6 +74,8 @@ class Builder {
         result.grid = call.grid;
         result.block = call.block;
         result.shared_bytes = call.shared_bytes;
+        result.barrier = analysis_.accesses.ops[op].role == OpRole::barrier;
+        if (result.barrier) break;
         const auto& skipped = analysis_.accesses.no_pointers[op];
         for (const PointerWord& pointer : pointers)
           if (!std::binary_search(skipped.begin(), skipped.end(), pointer.at))

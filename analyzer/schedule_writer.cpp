@@ -58,7 +58,7 @@ void op(JsonText& out, const ScheduleOp& op) {
       out.key("block");
       numbers(out, op.block);
       out.key("shared_bytes").number(op.shared_bytes);
-      out.key("fixed_launch").boolean(op.fixed_launch);
+      out.key("fixed_launch").boolean(op.fixed_launch).key("barrier").boolean(op.barrier);
       out.key("pointers").open('[');
       for (const ScheduleParam& param : op.pointers) {
         out.open('{').key("at").number(param.at);

@@ -145,6 +145,7 @@ void launch(const Field& field, const Schedule& schedule, ScheduleOp& op) {
   op.block = dimensions(field.at("block"));
   op.shared_bytes = field.at("shared_bytes").number32();
   op.fixed_launch = field.at("fixed_launch").boolean();
+  op.barrier = field.at("barrier").boolean();
   const Field pointers = field.at("pointers");
   const std::uint32_t bytes = param_bytes(schedule.functions[op.function]);
   for (std::size_t i = 0; i < pointers.size(); ++i) {
@@ -156,6 +157,7 @@ void launch(const Field& field, const Schedule& schedule, ScheduleOp& op) {
     param.pointer = pointer(entry, schedule);
     op.pointers.push_back(param);
   }
+  if (op.barrier && !op.pointers.empty()) pointers.fail("must be empty for a barrier");
   const Field numbers = field.at("numbers");
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     op.numbers.push_back(numbers[i].number32(kMostParamBytes));

@@ -13,7 +13,7 @@
 
 namespace nimble {
 
-inline constexpr int kScheduleVersion = 1;
+inline constexpr int kScheduleVersion = 2;
 
 // One allocation that the step touches. `step_local` objects are allocated and freed by ops of the step: the replayer
 // gives them addresses from the memory plan. All others are the program's, found by the pointers that it passes.
@@ -54,6 +54,9 @@ struct ScheduleOp {
   std::array<std::uint32_t, 3> grid{}, block{};
   std::uint32_t shared_bytes = 0;
   bool fixed_launch = false;  // the launch shape must match to the letter (its accesses were ranges)
+  // The op keeps its place among all others, whatever it touches: its parameters may hold anything, and are not looked
+  // into. `pointers` and `numbers` are empty then.
+  bool barrier = false;
   std::vector<ScheduleParam> pointers;
   // Bytes in the parameter buffer of 8-byte words that are no pointers though they looked like an address when they
   // were recorded. Any other word that is no pointer must not look like one in the live step either.

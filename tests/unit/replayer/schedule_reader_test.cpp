@@ -13,7 +13,7 @@ using Json = nlohmann::json;
 // A small schedule with everything in it: an allocation, a copy, two launches, a set, a record, a free, a direct op.
 Json good() {
   return Json::parse(R"json({
-    "nimble_schedule": 1, "policy": "nimble", "trace_digest": "00",
+    "nimble_schedule": 2, "policy": "nimble", "trace_digest": "00",
     "functions": [{"name": "k", "params": [[0, 8], [8, 4]], "self_contained": true}],
     "objects": [{"memory": "pinned", "size": 64, "step_local": false, "plan_offset": 0},
                 {"memory": "stream_ordered", "size": 64, "step_local": true, "plan_offset": 0},
@@ -24,7 +24,7 @@ Json good() {
       {"kind": "copy", "submit": "graph", "segment": 0, "lane": 0, "dst": {"object": 1, "offset": 0, "fixed": false},
        "src": {"object": 0, "offset": 16, "fixed": true}, "dst_pitch": 0, "src_pitch": 0, "width": 48, "height": 1},
       {"kind": "launch", "submit": "graph", "segment": 0, "lane": 0, "function": 0, "grid": [1, 1, 1], "block": [32, 1, 1],
-       "shared_bytes": 0, "fixed_launch": false, "pointers": [{"at": 0, "object": 1, "offset": 0, "fixed": false}], "numbers": []},
+       "shared_bytes": 0, "fixed_launch": false, "barrier": false, "pointers": [{"at": 0, "object": 1, "offset": 0, "fixed": false}], "numbers": []},
       {"kind": "set", "submit": "graph", "segment": 0, "lane": 1, "dst": {"object": 2, "offset": 0, "fixed": false},
        "dst_pitch": 20, "width": 16, "height": 5, "element": 4},
       {"kind": "event_record", "submit": "graph", "segment": 0, "lane": 0},
@@ -64,7 +64,7 @@ TEST(ScheduleReader, NamesTheBrokenField) {
     return error_of(json);
   };
   const std::pair<std::string, const char*> cases[] = {
-      {broken("/nimble_schedule", 2), "nimble_schedule"},
+      {broken("/nimble_schedule", 1), "nimble_schedule"},
       {broken("/nimble_schedule", "1"), "nimble_schedule"},
       {broken("/functions/0/params/1/0", 4), "functions[0].params[1]"},
       {broken("/functions/0/params/1/1", 1u << 30), "functions[0].params[1][1]"},
@@ -87,6 +87,8 @@ TEST(ScheduleReader, NamesTheBrokenField) {
       {broken("/ops/3/pointers/0/at", 4), "ops[3].pointers[0].at"},
       {broken("/ops/3/pointers/0/offset", 64), "ops[3].pointers[0].offset"},
       {broken("/ops/3/pointers/0/object", 2), ""},
+      {broken("/ops/3/barrier", true), "ops[3].pointers"},
+      {broken("/ops/3/barrier", 1), "ops[3].barrier"},
       {broken("/ops/3/numbers", Json::array({8, 8})), "ops[3].numbers[1]"},
       {broken("/ops/3/numbers", nullptr), "ops[3].numbers"},
       {broken("/functions/0/self_contained", 1), "functions[0].self_contained"},

@@ -382,6 +382,40 @@ TEST_F(StepPlayerTest, AScalarThatBecomesAPointerIsADivergence) {
   EXPECT_EQ(match(0x3f8000003f800000), nullptr) << "two floats";
 }
 
+// cuDNN passes structures whose padding holds whatever lay there.
+TEST_F(StepPlayerTest, ABarriersParametersMayHoldAnything) {
+  Schedule s = schedule();
+  s.functions[0].params = {{0, 8}, {8, 8}};
+  s.ops[4].barrier = true;
+  s.ops[4].pointers.clear();
+  FunctionInfo info;
+  info.name = "k";
+  info.params = s.functions[0].params;
+  struct Context final : CallContext {
+    const FunctionInfo* info;
+    const FunctionInfo& function(CUfunction) override { return *info; }
+    StreamKind stream_kind(const StreamRef&) override { return StreamKind::non_blocking; }
+    void* driver_symbol(const char*) override { return nullptr; }
+  } context;
+  context.info = &info;
+  MemoryMap memory;
+  memory.add({kWeights, 64, MemoryKind::device});
+  ObjectMap objects(s, memory);
+  LiveStep live(s, context, memory, objects);
+  for (const std::uint64_t word : {std::uint64_t{0}, kWeights, std::uint64_t{0x7f0000000000}}) {
+    std::uint64_t first = 0x7f1234567890, second = word;
+    void* params[] = {&first, &second};
+    Call c = call(CallKind::launch);
+    c.grid = c.block = {1, 1, 1};
+    c.kernel_params = params;
+    EXPECT_EQ(live.match(4, c), nullptr);
+    EXPECT_TRUE(live.changed(4));
+    live.bound(4);
+    EXPECT_EQ(live.match(4, c), nullptr);
+    EXPECT_FALSE(live.changed(4)) << "the graph holds these bytes by now";
+  }
+}
+
 TEST_F(StepPlayerTest, ANumberThatLookedLikeAnAddressWhenRecordedMayGoOnDoingSo) {
   Schedule s = schedule();
   s.functions[0].params = {{0, 8}, {8, 8}};

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 #include "replayer/schedule_reader.h"
@@ -49,11 +50,18 @@ class Replayer final : public CallSink {
   }
 
   void finish() noexcept override try {
-    std::lock_guard lock(mutex_);
+    // The lock may be this thread's own, which a signal interrupted while it held it, and whose handler ends the
+    // process.
+    std::unique_lock lock(mutex_, std::defer_lock);
+    for (int tries = 0; !lock.try_lock(); ++tries) {
+      if (tries == kFinishTries) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     // Code that runs later still, such as a library's static destructors, must find everything submitted, and its
     // step-local memory looked after: so replay stands aside, and stays.
     const Phase last = phase_.load(std::memory_order_relaxed);
     if (last == Phase::waiting) phase_ = Phase::nothing;
+    if (std::exchange(finished_, true)) return;
     if (last == Phase::playing) {
       player_->flush();
       phase_ = Phase::aside;
@@ -68,7 +76,12 @@ class Replayer final : public CallSink {
   } catch (...) {
   }
 
+  bool forked() noexcept override { return phase_.load(std::memory_order_acquire) == Phase::waiting; }
+
  private:
+  static constexpr int kFinishTries =
+      1000;  // a millisecond each: what is held is lost with a process that ends in a call
+
   enum class Phase : std::uint8_t {
     waiting,  // no call that matters has come yet
     playing,
@@ -157,6 +170,7 @@ class Replayer final : public CallSink {
   std::unique_ptr<StepPlayer> player_;
   std::unique_ptr<Watchdog> watchdog_;
   CUresult pending_error_ = CUDA_SUCCESS;
+  bool finished_ = false;
 };
 
 }  // namespace

@@ -17,6 +17,10 @@ constexpr std::size_t kWakeBytes = std::size_t{256} << 10;   // wake the writer 
 constexpr std::size_t kLimitBytes = std::size_t{256} << 20;  // make the program wait
 constexpr std::chrono::milliseconds kPeriod{50};             // otherwise write this often
 
+// At the end of the process: how long to wait for a writer that gets nowhere.
+constexpr std::chrono::milliseconds kPatience{5000}, kPatienceInside{300};
+constexpr std::chrono::microseconds kLook{200};
+
 }  // namespace
 
 std::uint64_t now_ns() {
@@ -25,9 +29,15 @@ std::uint64_t now_ns() {
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(now.tv_nsec);
 }
 
+RecordQueue::~RecordQueue() {
+  close();
+  delete writer_.load();
+}
+
 bool RecordQueue::make_room(std::unique_lock<std::mutex>& lock, std::size_t bytes) {
-  if (closing_ || broken_ || abandoned_) return false;
-  if (!started_) {
+  if (broken_ || abandoned_) return false;
+  if (closed_.load(std::memory_order_relaxed)) return true;
+  if (!started_.load(std::memory_order_relaxed)) {
     buffer_.reserve(kWakeBytes * 4);
     const BlockedSignals blocked;
     thread_ = std::thread([this] { run(); });
@@ -35,38 +45,63 @@ bool RecordQueue::make_room(std::unique_lock<std::mutex>& lock, std::size_t byte
   }
   if (buffer_.size() + bytes > kLimitBytes) {
     wake_writer_.notify_one();
-    wake_program_.wait(lock, [&] { return buffer_.size() + bytes <= kLimitBytes || broken_ || closing_; });
-    if (closing_ || broken_) return false;
+    wake_program_.wait(lock, [&] { return buffer_.size() + bytes <= kLimitBytes || broken_; });
+    if (broken_) return false;
   } else if (buffer_.size() + bytes > kWakeBytes && buffer_.size() <= kWakeBytes) {
     wake_writer_.notify_one();
   }
   return true;
 }
 
+void RecordQueue::write(const std::vector<std::uint8_t>& records) {
+  TraceWriter& writer = *writer_.load(std::memory_order_relaxed);
+  for (std::size_t at = 0; at < records.size();) {
+    const auto& record = *reinterpret_cast<const Record*>(records.data() + at);
+    writer.write(record);
+    at += record.bytes;
+    progress_.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
 void RecordQueue::run() {
   Guard guard;  // whatever the driver calls from here passes through
-  TraceWriter writer(path_);
+  auto* const writer = new TraceWriter(path_);
+  writer_.store(writer, std::memory_order_release);
   std::vector<std::uint8_t> taken;
   std::unique_lock lock(mutex_);
-  if (!writer.good()) broken_ = true;
+  if (!writer->good()) broken_ = true;
   while (!broken_) {
     wake_writer_.wait_for(lock, kPeriod, [&] { return closing_ || buffer_.size() > kWakeBytes; });
+    const bool last = closing_;
     taken.clear();
     taken.swap(buffer_);
-    const bool last = closing_, abandoned = abandoned_;
     lock.unlock();
     wake_program_.notify_all();
-    for (std::size_t at = 0; at < taken.size();) {
-      const auto& record = *reinterpret_cast<const Record*>(taken.data() + at);
-      writer.write(record);
-      at += record.bytes;
-    }
-    const bool good = last && !abandoned ? writer.close() : writer.flush();
+    write(taken);
+    bool good = writer->flush();
     lock.lock();
+    if (good && last) {
+      // What came meanwhile, with the lock held so that nothing more comes.
+      write(buffer_);
+      buffer_.clear();
+      good = abandoned_ ? writer->flush() : writer->close();
+    }
     if (!good) broken_ = true;
     if (last) break;
   }
+  closed_ = true;
   wake_program_.notify_all();
+}
+
+// The process is ending: nobody looks after what is left in the buffer, unless the writer is still at it.
+void RecordQueue::push_late(std::unique_lock<std::mutex>& lock) {
+  if (!closed_.load(std::memory_order_relaxed)) {
+    lock.unlock();
+    return close();
+  }
+  write(buffer_);
+  buffer_.clear();
+  if (!writer_.load(std::memory_order_relaxed)->close()) broken_ = true;
 }
 
 void RecordQueue::abandon() noexcept {
@@ -74,14 +109,37 @@ void RecordQueue::abandon() noexcept {
   abandoned_ = true;
 }
 
-void RecordQueue::close() {
-  {
-    std::lock_guard lock(mutex_);
-    closing_ = true;
+void RecordQueue::close() noexcept {
+  closing_ = true;
+  if (!started_) return;
+  // Called in the middle of a call of ours? Then a lock may be held that nobody will let go.
+  const bool interrupted = Guard::depth() > 1;
+  // The writer looks once per period anyway. Passing through the lock first makes sure that it is not just about to
+  // wait.
+  if (!interrupted) {
+    std::unique_lock(mutex_, std::try_to_lock);
+    wake_writer_.notify_one();
   }
-  wake_writer_.notify_one();
-  wake_program_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  const std::chrono::milliseconds patience = interrupted ? kPatienceInside : kPatience;
+  std::uint64_t seen = progress_.load(std::memory_order_relaxed);
+  auto since = std::chrono::steady_clock::now();
+  while (!closed_.load(std::memory_order_acquire)) {
+    std::this_thread::sleep_for(kLook);
+    const auto now = std::chrono::steady_clock::now();
+    if (const std::uint64_t progress = progress_.load(std::memory_order_relaxed); progress != seen) {
+      seen = progress;
+      since = now;
+    } else if (now - since > patience) {
+      if (!left_.exchange(true)) thread_.detach();
+      return;
+    }
+  }
+  if (!left_.exchange(true)) thread_.join();
+}
+
+bool RecordQueue::forked() noexcept {
+  if (TraceWriter* const writer = writer_.load(std::memory_order_acquire)) writer->let_go();
+  return !started_;
 }
 
 }  // namespace nimble::shim

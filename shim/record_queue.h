@@ -3,8 +3,12 @@
 // push() may be called from any thread; it takes one short lock and copies. The writer thread takes whole buffers. If
 // the program is faster than the disk for so long that the limit is reached, push() waits for the writer: a trace with
 // holes would be worth nothing. If writing fails, everything is dropped from then on, and the log says so once.
+//
+// After close() the file is whole, and stays so: a record that is pushed later still, by another thread or by what is
+// torn down after us, is written at once, by the thread that pushes it.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -15,6 +19,8 @@
 #include "nimble/call.h"
 
 namespace nimble::shim {
+
+class TraceWriter;
 
 // One call in the queue, followed by its packed parameters and its attribute ids. Pointers of `call` into the program
 // are not valid any more; `function` is.
@@ -41,7 +47,7 @@ std::uint64_t now_ns();
 class RecordQueue {
  public:
   explicit RecordQueue(std::string path) : path_(std::move(path)) {}
-  ~RecordQueue() { close(); }
+  ~RecordQueue();
   RecordQueue(const RecordQueue&) = delete;
   RecordQueue& operator=(const RecordQueue&) = delete;
 
@@ -57,24 +63,35 @@ class RecordQueue {
     auto* placed = reinterpret_cast<Record*>(buffer_.data() + at);
     *placed = record;
     fill(const_cast<std::uint8_t*>(placed->params()), const_cast<std::uint32_t*>(placed->attributes()));
+    if (closing_.load(std::memory_order_relaxed)) [[unlikely]]
+      push_late(lock);
   }
 
   // Gives up: what was pushed so far is written, the file is not closed properly, later pushes are dropped.
   void abandon() noexcept;
 
-  // Writes everything out, closes the file and ends the thread. Later pushes are dropped. Idempotent.
-  void close();
+  // Writes everything out, ends the file and the thread. Idempotent. Takes no lock, since a thread that a signal has
+  // interrupted in push() may be the caller: it then cannot succeed, and gives up as soon as the writer gets nowhere.
+  void close() noexcept;
+
+  // In a forked child: closes the child's copy of the file. Whether nothing was ever pushed.
+  bool forked() noexcept;
 
  private:
-  // False where the record must be dropped: closed, or the file cannot be written.
+  // False where the record must be dropped: the file cannot be written.
   bool make_room(std::unique_lock<std::mutex>& lock, std::size_t bytes);
   void run();
+  void write(const std::vector<std::uint8_t>& records);
+  void push_late(std::unique_lock<std::mutex>& lock);
 
   const std::string path_;
-  std::mutex mutex_;  // guards all below but thread_'s own end
+  std::mutex mutex_;  // guards what is not atomic, but for the writer, which is its thread's until closed_
   std::condition_variable wake_writer_, wake_program_;
   std::vector<std::uint8_t> buffer_;
-  bool started_ = false, closing_ = false, broken_ = false, abandoned_ = false;
+  bool broken_ = false, abandoned_ = false;
+  std::atomic<bool> started_{false}, closing_{false}, closed_{false}, left_{false};
+  std::atomic<std::uint64_t> progress_{0};  // changes as long as the writer gets on
+  std::atomic<TraceWriter*> writer_{nullptr};
   std::thread thread_;
 };
 

@@ -101,4 +101,6 @@ void Recorder::give_up(const char* why) noexcept {
 
 void Recorder::finish() noexcept { queue_.close(); }
 
+bool Recorder::forked() noexcept { return queue_.forked(); }
+
 }  // namespace nimble::shim

@@ -25,8 +25,11 @@ class TraceWriter {
   void write(const Record& record);
   // Hands what was written to the operating system. False once that has failed.
   bool flush();
-  // Ends the file properly.
+  // Ends the file properly. What is written after that goes before the end, once close() is called again: so the file
+  // is whole after each. Stays open, and locked, as long as the writer lives. False where nothing more can be written.
   bool close();
+  // In a forked child: closes its copy of the file, which keeps the file locked.
+  void let_go() noexcept;
 
  private:
   void header();
@@ -41,6 +44,7 @@ class TraceWriter {
 
   const std::string path_;
   int file_ = -1;
+  bool ended_ = false;
   std::uint64_t epoch_ns_ = 0;
   std::string out_;                                 // lines not yet written
   std::string args_;                                // the arguments of the call at hand

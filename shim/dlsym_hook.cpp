@@ -127,26 +127,47 @@ void warn_of_second_driver(const void* pointer, const char* name) {
   }
 }
 
+// What the library that `caller` belongs to, and those that it was linked against, have under that name.
+void* in_library_of(const void* caller, const char* name) {
+  const link_map* const object = object_of(caller);
+  if (!object || !object->l_name || !*object->l_name) return nullptr;
+  void* const handle = nimble_next_dlopen(object->l_name, RTLD_LAZY | RTLD_NOLOAD);
+  if (!handle) return nullptr;
+  void* const found = g_libc_dlsym(handle, name);
+  dlclose(handle);
+  return is_ours(found) ? nullptr : found;
+}
+
+// The search came upon our own export, and `found` is that: RTLD_DEFAULT, RTLD_NEXT, the program's handle. Without us
+// it would have gone on, in the order of the program's libraries, and then in those that the caller was opened with.
+// Where it had found nothing, nothing it is.
+nimble_answer beyond_our_export(void* found, void* handle, const char* name, const void* caller) {
+  void* other = g_libc_dlsym(RTLD_NEXT, name);
+  if (!other && handle == RTLD_DEFAULT) {
+    other = in_library_of(caller, name);
+    // Not all that belongs to a caller can be asked for, but whether the driver is there can.
+    if (!other && ask(reinterpret_cast<void*>(g_libc_dlsym), handle, kNotIntercepted, nullptr, caller))
+      other = driver_symbol(name);
+  }
+  if (!other) return {g_libc_dlsym(RTLD_NEXT, name), 1};  // null, and dlerror says so
+  return {intercepting() ? found : other, 1};
+}
+
 nimble_answer driver_symbol_for(void* next, void* handle, const char* name, const char* version, const void* caller) {
   // The real answer decides, as with cuGetProcAddress: other libraries may have functions of the same name. Where there
   // is none, the jump asks again, and dlerror is set for the caller.
   void* const found = ask(next, handle, name, version, caller);
   if (!found) return {nullptr, 0};
-  void* result = found;
+  nimble_answer answer{found, 1};
   if (is_ours(found)) {
-    // The search came upon our own export: RTLD_DEFAULT, RTLD_NEXT, the program's handle. Without us it would have gone
-    // on. Where it had found nothing, nothing it is.
-    void* const after_us = g_libc_dlsym(RTLD_NEXT, name);
-    if (!after_us && !ask(reinterpret_cast<void*>(g_libc_dlsym), handle, kNotIntercepted, nullptr, caller)) {
-      return {g_libc_dlsym(RTLD_NEXT, name), 1};  // null, and dlerror says so
-    }
-    if (!intercepting()) result = after_us ? after_us : driver_symbol(name);
+    answer = beyond_our_export(found, handle, name, caller);
+    if (!answer.pointer) return answer;
   } else if (intercepting() && /* the driver's lookups are its own */ object_of(caller) != driver_library()) {
-    result = wrapper_for_pointer(found);
-    if (result == found) warn_of_second_driver(found, name);
+    answer.pointer = wrapper_for_pointer(found);
+    if (answer.pointer == found) warn_of_second_driver(found, name);
   }
   dlerror();  // forgets what went wrong in lookups of ours: this one has succeeded
-  return {result, 1};
+  return answer;
 }
 
 }  // namespace

@@ -214,9 +214,10 @@ nimble_answer nimble_dlvsym_filter(void* handle, const char* name, const char* v
     return driver_symbol_for(reinterpret_cast<void*>(nimble_next_dlvsym), handle, name, version, caller);
   }
   // dlvsym passes definitions without a version by, so a library before us that hooks dlsym, and looks for the next one
-  // by version, would find libc's and get around us. By name alone it finds ours, if ours is next.
+  // by version, would find libc's and get around us. By name alone it finds ours, if ours is next. In off mode, too:
+  // whoever looks for these may do so before anything can be decided.
   for (const char* const hook : {"dlsym", "dlvsym", "dlopen"}) {
-    if (!same(name, hook) || !intercepting()) continue;
+    if (!same(name, hook)) continue;
     void* const found = ask(reinterpret_cast<void*>(g_libc_dlsym), handle, name, nullptr, caller);
     if (is_ours(found)) return {found, 1};
   }

@@ -12,64 +12,89 @@
   .type \name, @function
   .p2align 4
 \name:
+  .cfi_startproc
   endbr64
+.endm
+
+.macro end name
+  .cfi_endproc
+  .size \name, .-\name
+.endm
+
+.macro save register
+  pushq \register
+  .cfi_adjust_cfa_offset 8
+.endm
+
+.macro restore register
+  popq \register
+  .cfi_adjust_cfa_offset -8
+.endm
+
+.macro reserve bytes
+  subq $\bytes, %rsp
+  .cfi_adjust_cfa_offset \bytes
+.endm
+
+.macro release bytes
+  addq $\bytes, %rsp
+  .cfi_adjust_cfa_offset -\bytes
 .endm
 
 // A filter takes the arguments and the return address, and gives back two words: an answer, and whether it stands.
 // Otherwise the next definition is asked, as if we were not there.
 begin dlsym
   movq (%rsp), %rdx
-  pushq %rdi
-  pushq %rsi
-  subq $8, %rsp
+  save %rdi
+  save %rsi
+  reserve 8
   call nimble_dlsym_filter
-  addq $8, %rsp
-  popq %rsi
-  popq %rdi
+  release 8
+  restore %rsi
+  restore %rdi
   testq %rdx, %rdx
   jnz 1f
   jmp *nimble_next_dlsym(%rip)
 1:
   ret
-  .size dlsym, .-dlsym
+  end dlsym
 
 begin dlvsym
   movq (%rsp), %rcx
-  pushq %rdi
-  pushq %rsi
-  pushq %rdx
+  save %rdi
+  save %rsi
+  save %rdx
   call nimble_dlvsym_filter
   movq %rdx, %rcx
-  popq %rdx
-  popq %rsi
-  popq %rdi
+  restore %rdx
+  restore %rsi
+  restore %rdi
   testq %rcx, %rcx
   jnz 1f
   jmp *nimble_next_dlvsym(%rip)
 1:
   ret
-  .size dlvsym, .-dlvsym
+  end dlvsym
 
 begin dlopen
-  pushq %rdi
-  subq $16, %rsp
+  save %rdi
+  reserve 16
   call nimble_dlopen_filter
-  addq $16, %rsp
-  popq %rdi
+  release 16
+  restore %rdi
   movl %eax, %esi
   jmp *nimble_next_dlopen(%rip)
-  .size dlopen, .-dlopen
+  end dlopen
 
 begin _exit
-  pushq %rdi
+  save %rdi
   call nimble_before_exit
-  popq %rdi
+  restore %rdi
   jmp *nimble_next_exit(%rip)
-  .size _exit, .-_exit
+  end _exit
 
   .globl _Exit
   .type _Exit, @function
   .set _Exit, _exit
-  .size _Exit, .-_exit
 
   .section .note.GNU-stack,"",@progbits

@@ -181,6 +181,9 @@ class Plugins(WaysInTest):
         output = self.three_ways(["plugin_host", library("libways_plugin.so"), "namespace", "linked"])
         self.assertRegex(output, r"\n\d+\n$")
         self.assertFalse(os.path.exists(self.path("trace.json")))
+        output = self.three_ways(["plugin_host", library("libways_plugin.so"), "namespace", "look"],
+                                 stderr="nimble: warning: a second copy of the driver is in use, from .*libcuda.so.1: .*\n")
+        self.assertIn("by the library's handle: 1\n", output)
 
 
 class Python(WaysInTest):

@@ -42,7 +42,9 @@ int main(int argc, char** argv) {
   look("after");
   const auto finds = reinterpret_cast<bool (*)(const char*)>(dlsym(plugin, "plugin_finds"));
   std::printf("the library finds it: %d\n", finds("cuLaunchKernel"));
-  if (std::string(argv[3]) != "none")
+  const std::string way = argv[3];
+  if (way == "look") std::printf("by the library's handle: %d\n", dlsym(plugin, "cuLaunchKernel") != nullptr);
+  if (way == "linked" || way == "default")
     std::printf("%u\n", reinterpret_cast<unsigned (*)(const char*)>(dlsym(plugin, "plugin_run"))(argv[3]));
   return 0;
 }

@@ -3,6 +3,7 @@
 //   process_life fork HOW           children that never use the GPU end by HOW while the work goes on
 //   process_life fork_threads HOW   the same, forked by threads that launch
 //   process_life fork_first HOW     the parent does nothing, two children do the work each
+//   process_life fork_looked HOW    the same, but the parent has looked a function up
 //   process_life exec PROGRAM...    a child becomes another program, while the work goes on
 //   process_life threads            threads that all launch at once
 //   process_life end HOW            the work, and then the end
@@ -110,7 +111,11 @@ int run_fork_threads(const std::string& how) {
   return 0;
 }
 
-int run_fork_first(const std::string& how) {
+int run_fork_first(const std::string& how, bool looks) {
+  if (looks) {
+    void* found = nullptr;
+    CHECK(cuGetProcAddress("cuLaunchKernel", &found, 12000, 0, nullptr));
+  }
   for (int i = 0; i < 2; ++i) {
     std::fflush(stdout);
     const pid_t pid = fork();
@@ -282,7 +287,7 @@ int main(int argc, char** argv) {
   const std::string what = word(1);
   if (what == "fork") return run_fork(word(2));
   if (what == "fork_threads") return run_fork_threads(word(2));
-  if (what == "fork_first") return run_fork_first(word(2));
+  if (what == "fork_first" || what == "fork_looked") return run_fork_first(word(2), what == "fork_looked");
   if (what == "exec") return run_exec(argv + 2);
   if (what == "threads") return run_threads();
   if (what == "end") return run_end(word(2));

@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "replayer/schedule_reader.h"
@@ -50,13 +49,7 @@ class Replayer final : public CallSink {
   }
 
   void finish() noexcept override try {
-    // The lock may be this thread's own, which a signal interrupted while it held it, and whose handler ends the
-    // process.
-    std::unique_lock lock(mutex_, std::defer_lock);
-    for (int tries = 0; !lock.try_lock(); ++tries) {
-      if (tries == kFinishTries) return;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+    std::lock_guard lock(mutex_);
     // Code that runs later still, such as a library's static destructors, must find everything submitted, and its
     // step-local memory looked after: so replay stands aside, and stays.
     const Phase last = phase_.load(std::memory_order_relaxed);
@@ -79,9 +72,6 @@ class Replayer final : public CallSink {
   bool forked() noexcept override { return phase_.load(std::memory_order_acquire) == Phase::waiting; }
 
  private:
-  static constexpr int kFinishTries =
-      1000;  // a millisecond each: what is held is lost with a process that ends in a call
-
   enum class Phase : std::uint8_t {
     waiting,  // no call that matters has come yet
     playing,

@@ -6,19 +6,18 @@ namespace nimble::shim {
 
 class Guard {
  public:
-  Guard() : outermost_(depth_++ == 0) {}
-  ~Guard() { --depth_; }
+  Guard() : outermost_(!inside_) { inside_ = true; }
+  ~Guard() {
+    if (outermost_) inside_ = false;
+  }
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
 
   bool outermost() const { return outermost_; }
 
-  // How many guards this thread has.
-  static unsigned depth() { return depth_; }
-
  private:
   // A preloaded library is there from the start, so its thread-locals may use the fast, static model.
-  static constinit thread_local unsigned depth_ __attribute__((tls_model("initial-exec")));
+  static constinit thread_local bool inside_ __attribute__((tls_model("initial-exec")));
   bool outermost_;
 };
 

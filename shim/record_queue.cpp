@@ -3,6 +3,7 @@
 #include <ctime>
 
 #include <chrono>
+#include <thread>
 
 #include "nimble/blocked_signals.h"
 #include "shim/guard.h"
@@ -29,8 +30,10 @@ std::uint64_t now_ns() {
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(now.tv_nsec);
 }
 
+// In programs that are under test only: a process's own queue lives as long as the process.
 RecordQueue::~RecordQueue() {
   close();
+  while (started_ && !ended_.load(std::memory_order_acquire)) std::this_thread::sleep_for(kLook);
   delete writer_.load();
 }
 
@@ -40,7 +43,11 @@ bool RecordQueue::make_room(std::unique_lock<std::mutex>& lock, std::size_t byte
   if (!started_.load(std::memory_order_relaxed)) {
     buffer_.reserve(kWakeBytes * 4);
     const BlockedSignals blocked;
-    thread_ = std::thread([this] { run(); });
+    // Never joined: at its end a thread returns memory, for which it may need a lock that an interrupted thread holds.
+    std::thread([this] {
+      run();
+      ended_.store(true, std::memory_order_release);
+    }).detach();
     started_ = true;
   }
   if (buffer_.size() + bytes > kLimitBytes) {
@@ -109,11 +116,9 @@ void RecordQueue::abandon() noexcept {
   abandoned_ = true;
 }
 
-void RecordQueue::close() noexcept {
+void RecordQueue::close(bool interrupted) noexcept {
   closing_ = true;
   if (!started_) return;
-  // Called in the middle of a call of ours? Then a lock may be held that nobody will let go.
-  const bool interrupted = Guard::depth() > 1;
   // The writer looks once per period anyway. Passing through the lock first makes sure that it is not just about to
   // wait.
   if (!interrupted) {
@@ -130,11 +135,9 @@ void RecordQueue::close() noexcept {
       seen = progress;
       since = now;
     } else if (now - since > patience) {
-      if (!left_.exchange(true)) thread_.detach();
       return;
     }
   }
-  if (!left_.exchange(true)) thread_.join();
 }
 
 bool RecordQueue::forked() noexcept {

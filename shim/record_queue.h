@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "nimble/call.h"
@@ -70,9 +69,10 @@ class RecordQueue {
   // Gives up: what was pushed so far is written, the file is not closed properly, later pushes are dropped.
   void abandon() noexcept;
 
-  // Writes everything out, ends the file and the thread. Idempotent. Takes no lock, since a thread that a signal has
-  // interrupted in push() may be the caller: it then cannot succeed, and gives up as soon as the writer gets nowhere.
-  void close() noexcept;
+  // Writes everything out, ends the file and the thread. Idempotent. Does not wait for a writer that gets nowhere. With
+  // `interrupted` it may be this very thread that stands in the writer's way, in the middle of push(): then it gives up
+  // soon, and the file is good up to what was written last.
+  void close(bool interrupted = false) noexcept;
 
   // In a forked child: closes the child's copy of the file. Whether nothing was ever pushed.
   bool forked() noexcept;
@@ -89,10 +89,9 @@ class RecordQueue {
   std::condition_variable wake_writer_, wake_program_;
   std::vector<std::uint8_t> buffer_;
   bool broken_ = false, abandoned_ = false;
-  std::atomic<bool> started_{false}, closing_{false}, closed_{false}, left_{false};
+  std::atomic<bool> started_{false}, closing_{false}, closed_{false}, ended_{false};
   std::atomic<std::uint64_t> progress_{0};  // changes as long as the writer gets on
   std::atomic<TraceWriter*> writer_{nullptr};
-  std::thread thread_;
 };
 
 }  // namespace nimble::shim

@@ -101,6 +101,8 @@ void Recorder::give_up(const char* why) noexcept {
 
 void Recorder::finish() noexcept { queue_.close(); }
 
+void Recorder::finish_interrupted() noexcept { queue_.close(/*interrupted=*/true); }
+
 bool Recorder::forked() noexcept { return queue_.forked(); }
 
 }  // namespace nimble::shim

@@ -24,6 +24,7 @@ class Recorder final : public CallSink {
   std::optional<CUresult> before(Call& call) noexcept override;
   void after(const Call& call, CUresult result) noexcept override;
   void finish() noexcept override;
+  void finish_interrupted() noexcept override;
   bool forked() noexcept override;
 
  private:

@@ -80,7 +80,11 @@ void finish() {
   CallSink* const receiver = started_sink();
   if (!receiver || g_owner.load(std::memory_order_acquire) != getpid()) return;
   Guard guard;
-  receiver->finish();
+  if (guard.outermost()) {
+    receiver->finish();
+  } else {
+    receiver->finish_interrupted();
+  }
 }
 
 // Registers what must be called back, once.

@@ -9,7 +9,7 @@
 
 namespace nimble::shim {
 
-constinit thread_local unsigned Guard::depth_ = 0;
+constinit thread_local bool Guard::inside_ = false;
 
 namespace {
 

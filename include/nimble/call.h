@@ -106,9 +106,12 @@ class CallSink {
   virtual void after(const Call& call, CUresult result) noexcept = 0;
 
   // The program is about to end. Calls may still come after this: from other threads, and from what is torn down later.
-  // Called once or more, also by a thread that a signal has interrupted in before() or after(): so it must not wait for
-  // a lock without bound.
+  // May be called again.
   virtual void finish() noexcept = 0;
+
+  // The same, on a thread that a signal has interrupted in the middle of a call. The sink or the driver may be locked
+  // by that very call: saves what can be saved without either.
+  virtual void finish_interrupted() noexcept {}
 
   // In a child that this process has forked, whose only thread this is: locks may be held by threads that are not here.
   // Lets go of what is the parent's. Whether nothing has happened yet, so that the child may start a sink of its own;

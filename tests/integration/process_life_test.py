@@ -161,15 +161,12 @@ class Ends(LifeTest):
         self.assertEqual(self.calls(), times(WORK, 2))
 
 
-class Signals(LifeTest):
-    def end_by(self, number, words, expect):
-        """Sends a signal to a program that launches without a pause."""
-        trace = self.path("trace.json")
-        if os.path.exists(trace):
-            os.remove(trace)
+class SignalTest(LifeTest):
+    def end_by(self, number, words, expect, mode="record", **settings):
+        """Sends a signal to a program that launches without a pause. Returns how long it took to end."""
         # The leak sanitizer waits for locks that the interrupted thread may hold.
-        env = harness.BUILD.environment("record", NIMBLE_TRACE=trace, **NO_LEAKS)
-        process = subprocess.Popen([harness.BUILD.program("process_life"), "loop", *words], env=env, cwd=self.folder,
+        env = harness.BUILD.environment(mode, **settings, **NO_LEAKS)
+        process = subprocess.Popen([harness.BUILD.program("process_life"), *map(str, words)], env=env, cwd=self.folder,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.assertEqual(process.stdout.readline(), "ready\n")
         time.sleep(random.uniform(0, 0.03))
@@ -182,10 +179,17 @@ class Signals(LifeTest):
         self.assertEqual(process.returncode, expect)
         return time.monotonic() - started
 
+
+class Signals(SignalTest):
+    def record_until(self, number, words, expect):
+        if os.path.exists(self.path("trace.json")):
+            os.remove(self.path("trace.json"))
+        return self.end_by(number, ["loop", *words], expect, NIMBLE_TRACE=self.path("trace.json"))
+
     def test_default_action(self):
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL, signal.SIGUSR1):
             with self.subTest(number):
-                self.end_by(number, [], -number)
+                self.record_until(number, [], -number)
                 # The last 50 ms may be missing.
                 if os.path.exists(self.path("trace.json")):
                     self.calls(whole=False)
@@ -195,7 +199,7 @@ class Signals(LifeTest):
         # more, and the last 50 ms of the trace are lost; never does it hang.
         closed = 0
         for _ in range(30):
-            self.assertLess(self.end_by(signal.SIGTERM, ["exit"], 0), 10)
+            self.assertLess(self.record_until(signal.SIGTERM, ["exit"], 0), 10)
             try:
                 self.assertGreaterEqual(self.calls()["cuLaunchKernel"], 3000)
                 closed += 1
@@ -244,7 +248,7 @@ print("done")
         self.assertEqual(self.calls(), {"cuMemAlloc_v2": 1})
 
 
-class Replay(LifeTest):
+class Replay(SignalTest):
     def setUp(self):
         super().setUp()
         self.schedule = self.make_schedule(["process_life", "steps", 12, "end", "return"])
@@ -267,6 +271,12 @@ class Replay(LifeTest):
                 self.assertEqual(stats["divergences"], 0, stats)
                 if how in ("return", "exit"):  # what was held has run: a library's destructor looks
                     self.assertIn("at the end: ", done.stdout)
+
+    def test_a_signal_ends_the_process_in_the_middle_of_a_call(self):
+        # The driver is locked then, for good: nothing more may be asked of it.
+        for _ in range(20):
+            self.assertLess(self.end_by(signal.SIGTERM, ["steps", 10**9, "end", "handler"], 0, mode="replay",
+                                        NIMBLE_SCHEDULE=self.schedule), 10)
 
     def test_children_while_ops_are_held(self):
         for how in CHILD_ENDS:

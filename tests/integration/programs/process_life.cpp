@@ -14,6 +14,7 @@
 //   process_life preinit            functions that were looked up before any constructor
 //   process_life dlclose LIBRARY    loads a library that does the work, unloads it, and again
 //   process_life steps N end HOW    N steps to replay, a part of one more, and the end
+//   process_life steps N end handler   so many that a signal ends it, whose handler calls exit(0)
 //   process_life steps N fork HOW   the same; children that end by HOW are forked in the middle of the last steps
 //
 // HOW is return, exit, _exit, _Exit, quick_exit, system (the system call), or for children: vfork, raw.
@@ -179,10 +180,12 @@ int run_busy(const std::string& how) {
   std::exit(5);
 }
 
+void exit_on_signals() {
+  for (const int number : {SIGTERM, SIGINT}) signal(number, [](int) { std::exit(0); });
+}
+
 int run_loop(bool handle) {
-  if (handle) {
-    for (const int number : {SIGTERM, SIGINT}) signal(number, [](int) { std::exit(0); });
-  }
+  if (handle) exit_on_signals();
   const Driver driver = linked_driver();
   Work work = start_work(driver);
   for (int i = 0;; ++i) {
@@ -263,7 +266,12 @@ int run_steps(int steps, bool forks, const std::string& how) {
   unsigned* result = nullptr;
   CHECK(cuMemAllocHost(reinterpret_cast<void**>(&result), kWorkCount * sizeof(unsigned)));
   unsigned sum = 0;
+  if (how == "handler") exit_on_signals();
   for (int i = 0; i < steps; ++i) {
+    if (how == "handler" && i == 100) {
+      std::printf("ready\n");
+      std::fflush(stdout);
+    }
     CHECK(cuMemsetD32Async(work.change, 3, kWorkCount, stream));
     launch_work(driver, work, 4, stream);
     if (forks && i > steps - 5) child(how);

@@ -68,7 +68,8 @@ const char* LiveStep::match_launch(std::uint32_t index, const Call& call) {
     const FunctionInfo& info = context_.function(call.function);
     if (info.name != function.name || !info.params || *info.params != function.params) return "another kernel";
     // Its accesses were taken from its parameters: code that reaches more is other code.
-    if (!op.barrier && function.self_contained && !(info.image && info.image->self_contained)) return "a kernel of another build";
+    if (!op.barrier && function.self_contained && !(info.image && info.image->self_contained))
+      return "a kernel of another build";
     mine.live.function = call.function;
     mine.live.is_kernel_handle = info.is_kernel_handle;
     mine.changed = true;

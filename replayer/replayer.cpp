@@ -58,6 +58,7 @@ class Replayer final : public CallSink {
     // step-local memory looked after: so replay stands aside, and stays.
     const Phase last = phase_.load(std::memory_order_relaxed);
     if (last == Phase::waiting) phase_ = Phase::nothing;
+    if (std::exchange(finished_, true)) return;
     if (last == Phase::playing) {
       player_->flush();
       bystanders_->publish(player_->state());
@@ -73,6 +74,8 @@ class Replayer final : public CallSink {
     }
   } catch (...) {
   }
+
+  bool forked() noexcept override { return phase_.load(std::memory_order_acquire) == Phase::waiting; }
 
  private:
   enum class Phase : std::uint8_t {
@@ -166,6 +169,7 @@ class Replayer final : public CallSink {
   std::unique_ptr<Bystanders> bystanders_;  // made before `playing`, then constant; needs no lock
   std::unique_ptr<Watchdog> watchdog_;
   std::atomic<CUresult> pending_error_{CUDA_SUCCESS};
+  bool finished_ = false;
 };
 
 }  // namespace

@@ -1,20 +1,42 @@
-// Our dlsym: programs that look the driver's entry points up by name get our wrappers.
+// Our dlsym, dlvsym and dlopen: programs that look the driver's entry points up by name get our wrappers.
 //
-// exports.S defines the exported `dlsym`. It asks nimble_dlsym_filter() and, for every name that is none of ours,
-// leaves by a jump to the real dlsym, so that the caller is still the caller: RTLD_NEXT depends on it. No memory is
-// allocated for such names, since allocators themselves call dlsym while they start.
+// hooks.S defines the exported functions. Each asks its filter here and, for every name that is none of the driver's,
+// leaves by a jump to the next definition, so that the caller is still the caller: RTLD_NEXT, RTLD_DEFAULT and the
+// search path of dlopen depend on it. No memory is allocated for such names, since allocators themselves call dlsym
+// while they start. "Next" is libc, or another preloaded library that comes after us and hooks the same function.
+// All of it may run on any thread, and before any constructor.
 #pragma once
+
+#include <cstdint>
 
 extern "C" {
 
-// Our wrapper for (handle, name), or null where the real dlsym should answer. On return nimble_real_dlsym is set.
-__attribute__((visibility("hidden"))) void* nimble_dlsym_filter(void* handle, const char* name);
-__attribute__((visibility("hidden"))) extern void* (*nimble_real_dlsym)(void* handle, const char* name);
+// What a filter found, in two registers. Where it is not final, the next definition is to be asked.
+struct nimble_answer {
+  void* pointer;
+  std::uint64_t final;
+};
+
+#define NIMBLE_HIDDEN __attribute__((visibility("hidden")))
+NIMBLE_HIDDEN nimble_answer nimble_dlsym_filter(void* handle, const char* name, const void* caller);
+NIMBLE_HIDDEN nimble_answer nimble_dlvsym_filter(void* handle, const char* name, const char* version,
+                                                 const void* caller);
+// The flags to go on with.
+NIMBLE_HIDDEN int nimble_dlopen_filter(const char* file, int flags);
+
+// The next definitions; set once a filter has run, or find_next_hooks().
+NIMBLE_HIDDEN extern void* (*nimble_next_dlsym)(void* handle, const char* name);
+NIMBLE_HIDDEN extern void* (*nimble_next_dlvsym)(void* handle, const char* name, const char* version);
+NIMBLE_HIDDEN extern void* (*nimble_next_dlopen)(const char* file, int flags);
+NIMBLE_HIDDEN extern void (*nimble_next_exit)(int status);
+#undef NIMBLE_HIDDEN
 }
 
 namespace nimble::shim {
 
-// The real dlsym, found on first use.
+void find_next_hooks();
+
+// libc's dlsym, never another library's.
 void* real_dlsym(void* handle, const char* name);
 
 }  // namespace nimble::shim

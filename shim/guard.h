@@ -19,7 +19,7 @@ class Guard {
 
  private:
   // A preloaded library is there from the start, so its thread-locals may use the fast, static model.
-  static thread_local bool inside_ __attribute__((tls_model("initial-exec")));
+  static constinit thread_local bool inside_ __attribute__((tls_model("initial-exec")));
   bool outermost_;
 };
 

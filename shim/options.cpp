@@ -1,9 +1,12 @@
 #include "shim/options.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <charconv>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -11,12 +14,27 @@ namespace nimble::shim {
 
 namespace {
 
+// Before libc has been set up, the environment is only to be had from the kernel: the program may look up the driver's
+// functions in its .preinit_array.
+const char* variable(const char* name) {
+  if (environ) return std::getenv(name);
+  static const std::string* const initial = [] {
+    std::ifstream file("/proc/self/environ", std::ios::binary);
+    auto* text = new std::string("\0", 1);
+    text->append(std::istreambuf_iterator<char>(file), {});
+    return text;
+  }();
+  const std::string key = fmt::format("{}{}=", '\0', name);
+  const std::size_t at = initial->find(key);
+  return at == std::string::npos ? nullptr : initial->c_str() + at + key.size();
+}
+
 // The variable's value, or its default from the list.
 std::string_view setting(std::string_view name) {
-#define NIMBLE_OPTION(option, fallback, help)                 \
-  if (name == #option) {                                      \
-    const char* const value = std::getenv("NIMBLE_" #option); \
-    return value && *value ? value : fallback;                \
+#define NIMBLE_OPTION(option, fallback, help)              \
+  if (name == #option) {                                   \
+    const char* const value = variable("NIMBLE_" #option); \
+    return value && *value ? value : fallback;             \
   }
 #include "nimble/options.def"
   return {};
@@ -32,7 +50,7 @@ std::string_view default_of(std::string_view name) {
 // The rank, as the usual launchers tell it: torchrun, Open MPI, MPICH and Intel MPI, Slurm. "0" where there is none.
 std::string rank() {
   for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"}) {
-    if (const char* value = std::getenv(name); value && *value) return value;
+    if (const char* value = variable(name); value && *value) return value;
   }
   return "0";
 }

@@ -11,34 +11,58 @@
 namespace nimble::shim {
 
 std::atomic<void*> g_real[kCallCount];
+std::atomic<void*> g_next[kCallCount];
 
 namespace {
+
+struct Known {
+  void* pointer;
+  CallId id;
+  bool is_next;  // of g_next, where that is not the driver's
+  bool operator<(const Known& other) const { return pointer < other.pointer; }
+};
 
 // What resolve_driver() found. Never freed.
 struct Resolved {
   void* library = nullptr;
-  std::array<std::pair<void*, CallId>, kCallCount> by_pointer{};  // sorted
+  std::array<Known, std::size_t{2} * kCallCount> by_pointer{};  // sorted
   std::size_t count = 0;
 };
 
 std::atomic<const Resolved*> g_resolved{nullptr};
 
+// The next definition of `symbol` after ours, other than the driver's own.
+void* other_definition(const char* symbol, const void* drivers) {
+  void* const pointer = real_dlsym(RTLD_NEXT, symbol);
+  if (!pointer || pointer == drivers) return nullptr;
+  // It must stay: calls through us do not keep its library, as a binding by the dynamic loader would.
+  Dl_info info;
+  if (dladdr(pointer, &info) == 0 || !dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD)) return nullptr;
+  return pointer;
+}
+
 }  // namespace
 
 // Without a lock of ours: the dynamic loader has its own, which another thread may hold while it waits for us. Threads
 // that come at once all look, and find the same.
-bool resolve_driver() {
+bool resolve_driver(bool load) {
   if (g_resolved.load(std::memory_order_acquire)) return true;
   // The program's own copy: whoever calls the driver, or asks for its functions, has loaded it.
-  void* const library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  void* const library = dlopen("libcuda.so.1", RTLD_LAZY | (load ? 0 : RTLD_NOLOAD));
   if (!library) return false;
   auto* const found = new Resolved;  // kept for the life of the process, by whoever comes first
   found->library = library;
-  for (std::size_t id = 0; id < kCallCount; ++id) {
-    void* const pointer = real_dlsym(library, kCallSymbols[id]);
-    if (!pointer) continue;
-    g_real[id].store(pointer, std::memory_order_release);
-    found->by_pointer[found->count++] = {pointer, static_cast<CallId>(id)};
+  const auto know = [&](void* pointer, CallId id, bool is_next) {
+    found->by_pointer[found->count++] = {pointer, id, is_next};
+  };
+  for (std::size_t i = 0; i < kCallCount; ++i) {
+    const auto id = static_cast<CallId>(i);
+    void* const drivers = real_dlsym(library, kCallSymbols[id]);
+    void* const others = other_definition(kCallSymbols[id], drivers);
+    if (drivers) know(drivers, id, false);
+    if (others) know(others, id, true);
+    g_real[id].store(drivers, std::memory_order_release);
+    g_next[id].store(others ? others : drivers, std::memory_order_release);
   }
   std::sort(found->by_pointer.begin(), found->by_pointer.begin() + static_cast<std::ptrdiff_t>(found->count));
   const Resolved* nobody = nullptr;
@@ -46,17 +70,20 @@ bool resolve_driver() {
   return true;
 }
 
+void* driver_library() { return resolve_driver() ? g_resolved.load(std::memory_order_acquire)->library : nullptr; }
+
 void* driver_symbol(const char* name) {
-  if (!resolve_driver()) return nullptr;
-  return real_dlsym(g_resolved.load(std::memory_order_acquire)->library, name);
+  void* const library = driver_library();
+  return library ? real_dlsym(library, name) : nullptr;
 }
 
 void* wrapper_for_pointer(void* real) {
   if (!real || !resolve_driver()) return real;
   const Resolved& resolved = *g_resolved.load(std::memory_order_acquire);
   const auto end = resolved.by_pointer.begin() + static_cast<std::ptrdiff_t>(resolved.count);
-  const auto found = std::lower_bound(resolved.by_pointer.begin(), end, std::pair{real, CallId{}});
-  return found != end && found->first == real ? wrapper(found->second) : real;
+  const auto found = std::lower_bound(resolved.by_pointer.begin(), end, Known{real, CallId{}, false});
+  if (found == end || found->pointer != real) return real;
+  return found->is_next ? next_wrapper(found->id) : wrapper(found->id);
 }
 
 }  // namespace nimble::shim

@@ -10,18 +10,27 @@
 
 namespace nimble::shim {
 
-// The real entry points, null until resolve_driver() has run. One cache line of eight at a time; read on every call.
+// The driver's entry points, null until resolve_driver() has run. One cache line of eight at a time; read on every
+// call.
 extern std::atomic<void*> g_real[kCallCount];
 
-// Loads libcuda.so.1 if the program has not yet, and fills the table. Idempotent, thread-safe. Returns whether there is
-// a driver at all.
-bool resolve_driver();
+// What a call by name would have reached without us: the next definition in the program's search order. That is the
+// driver's, unless a preloaded library that comes after us wraps it. Null as above.
+extern std::atomic<void*> g_next[kCallCount];
+
+// Fills both tables if libcuda.so.1 is loaded; loads it with `load`. Idempotent, thread-safe. Returns whether it is
+// there.
+bool resolve_driver(bool load = false);
+
+// The dynamic loader's handle of the driver, or null where it is not loaded.
+void* driver_library();
 
 // A driver function outside the call table (those that the shim itself needs), or null.
 void* driver_symbol(const char* name);
 
-// The wrapper for a pointer that the real driver gave out, or the pointer itself where there is none. Keyed on the
-// returned pointer, not on names and versions: see "The returned pointer decides" in ARCHITECTURE.md.
+// The wrapper for a pointer that the driver gave out (or a library that stands in front of it), or the pointer itself
+// where there is none. Keyed on the returned pointer, not on names and versions: see "The returned pointer decides" in
+// ARCHITECTURE.md.
 void* wrapper_for_pointer(void* real);
 
 // A driver function outside the call table, looked up when it is first needed. Not a function-local static: its guard
@@ -52,6 +61,19 @@ typename CallType<id>::Function* real() {
   if (!pointer) [[unlikely]] {
     resolve_driver();
     pointer = g_real[id].load(std::memory_order_acquire);
+  }
+  return reinterpret_cast<typename CallType<id>::Function*>(pointer);
+}
+
+// What comes after our export of `id`. Whoever calls an entry point by name has a driver, but it may not be loaded yet:
+// some libraries define every one of them, as a stub that loads the driver when it is first called. Our definitions
+// stand in front of those.
+template <CallId id>
+typename CallType<id>::Function* next() {
+  void* pointer = g_next[id].load(std::memory_order_acquire);
+  if (!pointer) [[unlikely]] {
+    resolve_driver(/*load=*/true);
+    pointer = g_next[id].load(std::memory_order_acquire);
   }
   return reinterpret_cast<typename CallType<id>::Function*>(pointer);
 }

@@ -3,6 +3,9 @@
 // push() may be called from any thread; it takes one short lock and copies. The writer thread takes whole buffers. If
 // the program is faster than the disk for so long that the limit is reached, push() waits for the writer: a trace with
 // holes would be worth nothing. If writing fails, everything is dropped from then on, and the log says so once.
+//
+// After close() the file is whole, and stays so: a record that is pushed later still, by another thread or by what is
+// torn down after us, is written at once, by the thread that pushes it.
 #pragma once
 
 #include <atomic>
@@ -12,7 +15,6 @@
 #include <new>
 #include <span>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "nimble/call.h"
@@ -21,6 +23,7 @@
 
 namespace nimble::shim {
 
+class TraceWriter;
 // What lies in the queue, one after another.
 struct QueueItem {
   enum class Type : std::uint32_t { call, time };
@@ -73,6 +76,8 @@ class RecordQueue {
     buffer_.resize(at + record.bytes);
     auto* placed = new (buffer_.data() + at) Record(record);
     fill(const_cast<std::uint8_t*>(placed->params()), const_cast<std::uint32_t*>(placed->attributes()));
+    if (closing_.load(std::memory_order_relaxed)) [[unlikely]]
+      push_late(lock);
   }
 
   // Times in the file count from now on. Before the first push.
@@ -84,22 +89,34 @@ class RecordQueue {
   // Gives up: what was pushed so far is written, the file is not closed properly, later pushes are dropped.
   void abandon() noexcept;
 
-  // Writes everything out, closes the file and ends the thread. Later pushes are dropped. Idempotent.
-  void close(const Coverage& coverage);
+  // What is known by now of what the recorder saw: goes into the file's end.
+  void set_coverage(const Coverage& coverage);
+
+  // Writes everything out, ends the file and the thread. Idempotent. Does not wait for a writer that gets nowhere. With
+  // `interrupted` it may be this very thread that stands in the writer's way, in the middle of push(): then it gives up
+  // soon, and the file is good up to what was written last.
+  void close(bool interrupted = false) noexcept;
+
+  // In a forked child: closes the child's copy of the file. Whether nothing was ever pushed.
+  bool forked() noexcept;
 
  private:
-  // False where the record must be dropped: closed, or the file cannot be written.
+  // False where the record must be dropped: the file cannot be written.
   bool make_room(std::unique_lock<std::mutex>& lock, std::size_t bytes);
   void run();
+  void write(const std::vector<std::uint8_t>& records);
+  void push_late(std::unique_lock<std::mutex>& lock);
 
   const std::string path_;
   std::atomic<std::uint64_t> epoch_ns_{0};
-  std::mutex mutex_;  // guards all below but thread_'s own end
+  std::mutex mutex_;  // guards what is not atomic, but for the writer, which is its thread's until closed_
   std::condition_variable wake_writer_, wake_program_;
   std::vector<std::uint8_t> buffer_;
-  Coverage coverage_;
-  bool started_ = false, closing_ = false, broken_ = false, abandoned_ = false;
-  std::thread thread_;
+  Coverage coverage_{"the process ended in the middle of a call", 0, 0, {}};
+  bool broken_ = false, abandoned_ = false;
+  std::atomic<bool> started_{false}, closing_{false}, closed_{false}, ended_{false};
+  std::atomic<std::uint64_t> progress_{0};  // changes as long as the writer gets on
+  std::atomic<TraceWriter*> writer_{nullptr};
 };
 
 }  // namespace nimble::shim

@@ -1,10 +1,13 @@
 #include "shim/recorder.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <utility>
 
 #include "nimble/launch_params.h"
 #include "shim/decode/launch.h"
+#include "shim/guard.h"
 #include "shim/log.h"
 #include "shim/profile/current_call.h"
 #include "shim/stream_table.h"
@@ -57,10 +60,13 @@ void Recorder::start_watching() {
   if (!why_not_.empty()) return;
   cupti_ = std::move(profiler);
   // Libraries that were loaded later end before we do, and libcupti is one of them: let it go while it is whole. Exit
-  // handlers run in the opposite order of their registration, and libcupti has registered its own by now.
+  // handlers run in the opposite order of their registration, and libcupti has registered its own by now. Not in the
+  // middle of a call that a signal has interrupted, nor in a child that shares our handlers.
   g_watching.store(this);
+  watching_process_ = getpid();
   std::atexit([] {
-    if (Recorder* const recorder = g_watching.load()) recorder->stop_watching();
+    Recorder* const recorder = g_watching.load();
+    if (recorder && recorder->watching_process_ == getpid() && !Guard::inside()) recorder->stop_watching();
   });
 }
 
@@ -166,12 +172,22 @@ void Recorder::give_up(const char* why) noexcept {
 
 void Recorder::finish() noexcept try {
   stop_watching();
-  Coverage coverage;
-  if (cupti_ && options_.coverage) coverage = cupti_->coverage();
-  coverage.why_not = cupti_ && !options_.coverage ? "NIMBLE_COVERAGE=off" : why_not_;
-  queue_.close(coverage);
+  if (!finished_.exchange(true)) {
+    Coverage coverage;
+    if (cupti_ && options_.coverage) coverage = cupti_->coverage();
+    coverage.why_not = cupti_ && !options_.coverage ? "NIMBLE_COVERAGE=off" : why_not_;
+    queue_.set_coverage(coverage);
+  }
+  queue_.close();
 } catch (const std::exception& error) {
   give_up(error.what());
+}
+
+void Recorder::finish_interrupted() noexcept { queue_.close(/*interrupted=*/true); }
+
+bool Recorder::forked() noexcept {
+  g_watching.store(nullptr);
+  return queue_.forked();
 }
 
 }  // namespace nimble::shim

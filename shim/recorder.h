@@ -33,6 +33,8 @@ class Recorder final : public CallSink {
   std::optional<CUresult> before(Call& call) noexcept override;
   void after(const Call& call, CUresult result) noexcept override;
   void finish() noexcept override;
+  void finish_interrupted() noexcept override;
+  bool forked() noexcept override;
 
  private:
   // Whether the op goes into a graph that the program is capturing instead of being executed.
@@ -53,7 +55,9 @@ class Recorder final : public CallSink {
   std::unique_ptr<CuptiProfiler> cupti_;
   std::unique_ptr<EventTimer> events_;
   std::atomic<EventTimer*> timer_{nullptr};  // events_ once it is ready
-  std::string why_not_;                      // why CUPTI is not at work
+  pid_t watching_process_ = 0;
+  std::atomic<bool> finished_{false};
+  std::string why_not_;  // why CUPTI is not at work
 };
 
 }  // namespace nimble::shim

@@ -1,11 +1,15 @@
-// The life of libnimble.so in a process: set up when it is loaded, stepped aside in forked children, finished at exit.
+// The life of libnimble.so in a process: set up when it is first needed, stepped aside in forked children, finished at
+// exit.
 #include "shim/session.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <memory>
 
 #include "replayer/replayer.h"
+#include "shim/dlsym_hook.h"
 #include "shim/function_table.h"
 #include "shim/guard.h"
 #include "shim/log.h"
@@ -25,14 +29,18 @@ class Context final : public CallContext {
   void* driver_symbol(const char* name) override { return shim::driver_symbol(name); }
 };
 
-CallSink* g_created = nullptr;  // outlives g_sink, which forked children take away
+std::atomic<pid_t> g_owner{0};  // the process whose calls g_sink receives
 
 // Everything is allocated once and never destroyed: other threads may still be calling while the process ends.
+Context& context() {
+  static Context* const instance = new Context;
+  return *instance;
+}
+
 CallSink* make_sink(const Options& options) {
-  static Context* const context = new Context;
   switch (options.mode) {
     case Mode::record:
-      return new Recorder({options.trace, options.timing, options.coverage}, *context);
+      return new Recorder({options.trace, options.timing, options.coverage}, context());
     case Mode::replay: {
       ReplayOptions replay;
       replay.schedule_path = options.schedule;
@@ -43,7 +51,7 @@ CallSink* make_sink(const Options& options) {
       };
       // The thread's own driver calls pass through, for its whole life.
       replay.enter_helper_thread = [] { static thread_local const Guard guard; };
-      return make_replayer(std::move(replay), *context).release();
+      return make_replayer(std::move(replay), context()).release();
     }
     case Mode::off:
       break;
@@ -51,26 +59,83 @@ CallSink* make_sink(const Options& options) {
   return nullptr;
 }
 
+// The sink, if there is one already.
+CallSink* started_sink() {
+  const std::uintptr_t current = g_sink.load(std::memory_order_acquire);
+  return current == kUnstarted ? nullptr : reinterpret_cast<CallSink*>(current);
+}
+
+// A forked child never writes, flushes or closes what is its parent's. Data-loader workers fork and never use the GPU.
+// A child whose parent has not used it either may well do so: it is a process like any other, and its own session
+// starts with its first call.
+void in_forked_child() {
+  CallSink* const parents = started_sink();
+  if (!parents) return;
+  g_sink.store(parents->forked() ? kUnstarted : 0, std::memory_order_release);
+}
+
+// Every way out of main leads here, and _exit does. Idempotent. Children made by vfork or by system calls of the
+// program's own run none of the handlers above, and some share our memory: they are told by their number.
+void finish() {
+  CallSink* const receiver = started_sink();
+  if (!receiver || g_owner.load(std::memory_order_acquire) != getpid()) return;
+  Guard guard;
+  if (guard.outermost()) {
+    receiver->finish();
+  } else {
+    receiver->finish_interrupted();
+  }
+}
+
+// Registers what must be called back, once.
+void register_handlers() {
+  static std::atomic<bool> done{false};
+  if (done.exchange(true)) return;
+  pthread_atfork(nullptr, nullptr, in_forked_child);
+  at_quick_exit(finish);
+}
+
 __attribute__((constructor)) void start() {
+  find_next_hooks();
   const Options options = read_options();
   if (!options.complaint.empty()) log(LogLevel::error, options.complaint);
-  if (options.mode == Mode::off) return;
-  g_intercepting = true;
-  // A forked child never writes, flushes or closes what is its parent's. Data-loader workers fork and never use the
-  // GPU.
-  pthread_atfork(nullptr, nullptr, [] { g_sink.store(nullptr, std::memory_order_release); });
-  g_created = make_sink(options);
-  g_sink.store(g_created, std::memory_order_release);
+  decide_interception();
 }
 
 // Libraries that were loaded at the start have their static destructors run after this, and threads may still be
 // calling: the sink stays, and knows that it has finished.
-__attribute__((destructor)) void end() {
-  if (!sink()) return;
-  Guard guard;
-  g_created->finish();
-}
+__attribute__((destructor)) void end() { finish(); }
 
 }  // namespace
 
+constinit std::atomic<Interception> g_interception{Interception::undecided};
+constinit std::atomic<std::uintptr_t> g_sink{kUnstarted};
+
+// Threads that come at once all read the same.
+Interception decide_interception() {
+  const Interception decided = read_options().mode == Mode::off ? Interception::off : Interception::on;
+  if (decided == Interception::on) register_handlers();
+  g_interception.store(decided, std::memory_order_release);
+  return decided;
+}
+
+// Threads that come at once each make one, and one of them stays.
+CallSink* start_session() {
+  std::unique_ptr<CallSink> made;
+  if (intercepting()) {
+    made.reset(make_sink(read_options()));
+    g_owner.store(getpid(), std::memory_order_release);
+  }
+  std::uintptr_t found = kUnstarted;
+  if (!g_sink.compare_exchange_strong(found, reinterpret_cast<std::uintptr_t>(made.get()), std::memory_order_acq_rel))
+    return reinterpret_cast<CallSink*>(found);
+  return made.release();
+}
+
 }  // namespace nimble::shim
+
+// What _exit does before it leaves for libc's: the process has no other moment at which the trace could be closed.
+extern "C" __attribute__((visibility("hidden"))) void nimble_before_exit() {
+  nimble::shim::find_next_hooks();
+  nimble::shim::finish();
+}

@@ -14,6 +14,7 @@
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "nimble/trace.h"
 #include "nimble/version.h"
@@ -365,20 +366,26 @@ bool TraceWriter::flush() {
 }
 
 bool TraceWriter::close(const Coverage& coverage) {
+  constexpr std::string_view kEnd = R"json({"ph":"M","pid":1,"tid":0,"name":"nimble.end","args":{"dropped":0}})json"
+                                    "\n]\n";
   if (file_ < 0) return false;
-  for (const auto& [ticket, op] : awaited_) {
-    if (op.end_ns) device_bar(op, op.begin_ns, op.end_ns);
+  if (ended_) {
+    // Back before the end that was written last, where the file has such a thing as places.
+    if (::lseek(file_, -static_cast<off_t>(kEnd.size()), SEEK_CUR) < 0) return false;
+  } else {
+    for (const auto& [ticket, op] : awaited_) {
+      if (op.end_ns) device_bar(op, op.begin_ns, op.end_ns);
+    }
+    write_coverage(coverage);
   }
-  write_coverage(coverage);
-  out_ += R"json({"ph":"M","pid":1,"tid":0,"name":"nimble.end","args":{"dropped":0}})json";
-  out_ += "\n]\n";
-  const bool good = flush();
-  if (good) {
-    say(LogLevel::info, "wrote {}. Next: nimble-analyze {}", path_, path_);
-    ::close(file_);
-    file_ = -1;
-  }
-  return good;
+  out_ += kEnd;
+  if (!flush()) return false;
+  if (!std::exchange(ended_, true)) say(LogLevel::info, "wrote {}. Next: nimble-analyze {}", path_, path_);
+  return true;
+}
+
+void TraceWriter::let_go() noexcept {
+  if (file_ >= 0) ::close(std::exchange(file_, -1));
 }
 
 }  // namespace nimble::shim

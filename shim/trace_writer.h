@@ -27,8 +27,12 @@ class TraceWriter {
   void write(const DeviceTime& time);
   // Hands what was written to the operating system. False once that has failed.
   bool flush();
-  // Ends the file properly.
+  // Ends the file properly, with what was recorded of how complete it is. What is written after that goes before the
+  // end, once close() is called again: so the file is whole after each. Stays open, and locked, as long as the writer
+  // lives. False where nothing more can be written.
   bool close(const Coverage& coverage);
+  // In a forked child: closes its copy of the file, which keeps the file locked.
+  void let_go() noexcept;
 
  private:
   // An op whose time is still to come.
@@ -55,6 +59,7 @@ class TraceWriter {
 
   const std::string path_;
   int file_ = -1;
+  bool ended_ = false;
   const std::uint64_t epoch_ns_;
   std::string out_;            // lines not yet written
   std::string args_;           // the arguments of the call at hand

@@ -9,9 +9,7 @@
 
 namespace nimble::shim {
 
-thread_local bool Guard::inside_ = false;
-std::atomic<CallSink*> g_sink{nullptr};
-bool g_intercepting = false;
+constinit thread_local bool Guard::inside_ = false;
 
 namespace {
 
@@ -32,8 +30,11 @@ struct Wrapper;
 
 template <CallId id, class... Args>
 struct Wrapper<id, CUresult(Args...)> {
-  static CUresult call(Args... args) {
-    const auto driver = real<id>();
+  static CUresult looked_up(Args... args) { return call(real<id>(), args...); }
+  static CUresult linked(Args... args) { return call(next<id>(), args...); }
+
+ private:
+  static CUresult call(CUresult (*driver)(Args...), Args... args) {
     if (!driver) [[unlikely]]
       return CUDA_ERROR_NOT_SUPPORTED;  // linked against a newer driver than is loaded
     CallSink* const receiver = sink();
@@ -43,7 +44,6 @@ struct Wrapper<id, CUresult(Args...)> {
     return observed(receiver, driver, args...);
   }
 
- private:
   static CUresult observed(CallSink* receiver, CUresult (*driver)(Args...), Args... args) {
     using Decoder = typename Row<id>::Decoder;
     Call call;
@@ -84,7 +84,7 @@ using WrapperOf = Wrapper<id, typename CallType<id>::Function>;
 extern "C" {
 #define NIMBLE_CALL(symbol, default_stream, decoder, host)                                  \
   __attribute__((visibility("hidden"))) extern decltype(&::symbol) nimble_wrapper_##symbol; \
-  decltype(&::symbol) nimble_wrapper_##symbol = &nimble::shim::WrapperOf<nimble::shim::id_##symbol>::call;
+  decltype(&::symbol) nimble_wrapper_##symbol = &nimble::shim::WrapperOf<nimble::shim::id_##symbol>::linked;
 #include "nimble/driver_calls.def"
 }
 
@@ -92,7 +92,15 @@ namespace nimble::shim {
 
 void* wrapper(CallId id) {
   static void* const table[kCallCount] = {
-#define NIMBLE_CALL(symbol, default_stream, decoder, host) reinterpret_cast<void*>(nimble_wrapper_##symbol),
+#define NIMBLE_CALL(symbol, default_stream, decoder, host) reinterpret_cast<void*>(&WrapperOf<id_##symbol>::looked_up),
+#include "nimble/driver_calls.def"
+  };
+  return table[id];
+}
+
+void* next_wrapper(CallId id) {
+  static void* const table[kCallCount] = {
+#define NIMBLE_CALL(symbol, default_stream, decoder, host) reinterpret_cast<void*>(&WrapperOf<id_##symbol>::linked),
 #include "nimble/driver_calls.def"
   };
   return table[id];

@@ -5,7 +5,9 @@
 
 namespace nimble::shim {
 
-// The wrapper for `id`, with the entry point's own signature.
+// The wrapper for `id`, with the entry point's own signature: in front of the driver's own function, and in front of
+// what a call by name would reach (g_next in shim/real_driver.h).
 void* wrapper(CallId id);
+void* next_wrapper(CallId id);
 
 }  // namespace nimble::shim

@@ -103,8 +103,18 @@ class CallSink {
   // The driver has answered. Outputs in `call` are filled in only where `result` is CUDA_SUCCESS.
   virtual void after(const Call& call, CUresult result) noexcept = 0;
 
-  // The program is about to end; nothing more will come.
+  // The program is about to end. Calls may still come after this: from other threads, and from what is torn down later.
+  // May be called again.
   virtual void finish() noexcept = 0;
+
+  // The same, on a thread that a signal has interrupted in the middle of a call. The sink or the driver may be locked
+  // by that very call: saves what can be saved without either.
+  virtual void finish_interrupted() noexcept {}
+
+  // In a child that this process has forked, whose only thread this is: locks may be held by threads that are not here.
+  // Lets go of what is the parent's. Whether nothing has happened yet, so that the child may start a sink of its own;
+  // this one gets no further calls.
+  virtual bool forked() noexcept { return false; }
 };
 
 // What the replayer and the recorder may ask the shim. Thread-safe.

@@ -30,7 +30,7 @@ class Build:
     def environment(self, mode=None, **settings):
         """The environment for a run: `mode` None is a run without the shim. Settings are variables, as text."""
         env = {k: v for k, v in os.environ.items() if not k.startswith(("NIMBLE_", "SIMCUDA_"))}
-        env["LD_LIBRARY_PATH"] = self.simcuda
+        env["LD_LIBRARY_PATH"] = f"{self.simcuda}:{os.path.dirname(self.library)}"
         if mode is not None:
             env["LD_PRELOAD"] = f"{self.preload_first}:{self.library}".strip(":")
             env["NIMBLE_MODE"] = mode

@@ -246,6 +246,25 @@ TEST_F(RecorderTest, BarsOfOneStreamDoNotOverlap) {
   EXPECT_EQ(bars, 1500);
 }
 
+TEST_F(RecorderTest, WhatComesAfterTheEndIsWrittenBeforeIt) {
+  pass(op(CallKind::set));
+  recorder_.finish();
+  for (std::size_t late = 1; late <= 3; ++late) {
+    pass(op(CallKind::opaque));
+    EXPECT_EQ(calls().size(), 1 + late);
+    EXPECT_EQ(events().back()["name"], "nimble.end");
+  }
+  recorder_.finish();
+  EXPECT_EQ(calls().size(), 4u);
+}
+
+TEST_F(RecorderTest, AFirstCallAfterTheEndIsWrittenToo) {
+  recorder_.finish();
+  pass(op(CallKind::set));
+  EXPECT_EQ(calls().size(), 1u);
+  EXPECT_EQ(events().back()["name"], "nimble.end");
+}
+
 TEST_F(RecorderTest, AnotherProcessesFileIsLeftAlone) {
   pass(op(CallKind::set));
   Recorder second({.path = path_}, context_);

@@ -2,10 +2,10 @@
 //
 //   captures STEPS SEED    prints two lines: the digest of all state, and how many ops were executed
 //
-// With seed 0 nothing is captured. With any other, captures begin and end on several streams, fork to others by events
-// and join again, in all modes, some of them invalidated, some ended by calls that fail first, while another thread
-// goes on launching. What is computed depends on STEPS and SEED alone. An op counts as executed where its stream does
-// not capture; the graph counts when it is launched.
+// With seed 0 nothing is captured, and no other thread works. With any other, captures begin and end on several
+// streams, fork to others by events and join again, in all modes, some of them invalidated, some ended by calls that
+// fail first, while another thread goes on launching. What is computed depends on STEPS and SEED alone. An op counts as
+// executed where its stream does not capture; the graph counts when it is launched.
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -45,7 +45,7 @@ class Captures {
       CHECK(cuCtxSetCurrent(context_));
       CUstream stream = nullptr;
       CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-      for (int i = 0; i < steps * 3; ++i, ++others) launch(stream, other_state_, fixed_);
+      for (int i = 0; seed_ != 0 && i < steps * 3; ++i, ++others) launch(stream, other_state_, fixed_);
     });
     for (int i = 0; i < steps; ++i) {
       if (seed_ != 0) disturb();

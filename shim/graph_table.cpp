@@ -196,7 +196,6 @@ GraphInfo* GraphTable::of(CUgraphExec exec) {
   Graph& graph = found->second;
   if (graph.published) return graph.published;
   auto info = std::make_unique<GraphInfo>();
-  info->id = static_cast<std::uint32_t>(published_.size());
   info->known = graph.why.empty();
   info->why = graph.why;
   if (info->known) {

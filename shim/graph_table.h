@@ -24,7 +24,6 @@ struct GraphKernel {
 // A graph as it was when it was launched. Made by the table and never freed; once handed out it belongs to the trace
 // writer, which empties it after writing it down.
 struct GraphInfo {
-  std::uint32_t id = 0;
   bool known = false;
   std::string why;  // where not known
   std::vector<TraceAccess> accesses;

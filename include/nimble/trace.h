@@ -151,8 +151,8 @@ struct TraceCall {
   std::uint32_t event2 = kNone;  // launch: a second one
   // When the GPU ran the op, on the clock of host_begin_us. Of a graph: all of its nodes. Negative: not known.
   double device_begin_us = -1, device_duration_us = -1;
-  bool query = false;            // the synchronize kinds: asked without waiting
-  bool synchronous = false;      // ops: the host waited for it
+  bool query = false;        // the synchronize kinds: asked without waiting
+  bool synchronous = false;  // ops: the host waited for it
 
   std::uint32_t function = kNone;  // launch
   std::array<std::uint32_t, 3> grid{}, block{};

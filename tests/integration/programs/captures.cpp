@@ -109,9 +109,9 @@ class Captures {
   // The regular step, on stream 0: executed, or captured where that stream captures.
   void step() {
     Stream& stream = streams_[0];
-    if (!any_capture()) CHECK(cuStreamSynchronize(stream.handle));  // steps begin where the host has waited
     CUdeviceptr x = 0, y = 0;
-    if (!stream.capturing) {
+    if (!any_capture()) {
+      CHECK(cuStreamSynchronize(stream.handle));  // steps begin where the host has waited
       CHECK(cuMemAllocAsync(&x, kBytes, stream.handle));
       CHECK(cuMemAllocAsync(&y, kBytes, stream.handle));
       executed_ += 2;

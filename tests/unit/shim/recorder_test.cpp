@@ -298,12 +298,9 @@ TEST_F(RecorderTest, WritesWhatAnOpTouches) {
 // A program may load much code and launch little of it, and threads may meet functions in any order.
 TEST_F(RecorderTest, IdsInTheFileCountInTheOrderOfFirstUse) {
   ImageInfo image;
-  image.id = 5;
   FunctionInfo late, early;
-  late.id = 9;
   late.name = "late";
   late.image = &image;
-  early.id = 3;
   early.name = "early";
   context_.more = {{reinterpret_cast<CUfunction>(16), &late}, {reinterpret_cast<CUfunction>(32), &early}};
   for (const std::uintptr_t handle : {16, 32, 16}) {

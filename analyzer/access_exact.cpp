@@ -21,6 +21,28 @@ Access region_of(const PointerWord& pointer, const TraceCall& call, const TraceR
 
 }  // namespace
 
+bool add_listed(std::span<const PointerWord> pointers, const std::vector<TraceAccess>& list,
+                std::vector<Access>& found) {
+  std::size_t before = found.size();
+  auto next = pointers.begin();
+  for (std::uint32_t i = 0; i < list.size(); ++i) {
+    while (next != pointers.end() && next->at < i) ++next;
+    if (next == pointers.end() || next->at != i) {
+      found.resize(before);
+      return false;
+    }
+    Access access;
+    access.object = next->object;
+    access.whole = list[i].bytes == 0;
+    access.region = {next->offset, list[i].bytes, 0, 1};
+    access.reads = list[i].reads;
+    access.writes = list[i].writes;
+    access.at = i;
+    found.push_back(access);
+  }
+  return true;
+}
+
 bool ExactAccess::ask(const OpQuestion& op, std::vector<Access>& found, std::string& why_not) {
   const TraceCall& call = op.call;
   switch (call.kind) {
@@ -56,11 +78,13 @@ bool ExactAccess::ask(const OpQuestion& op, std::vector<Access>& found, std::str
     case CallKind::host_function:
       why_not = "the host's own function may touch anything";
       return false;
-    case CallKind::graph_launch:
-      why_not = "the graph's nodes are not in the trace";
-      return false;
     case CallKind::opaque:
-      why_not = "what this call touches is not recorded";
+      if (!call.accesses) {
+        why_not = "what this call touches is not recorded";
+        return false;
+      }
+      if (add_listed(op.pointers, *call.accesses, found)) return true;
+      why_not = "a part of what it touches lies in no allocation that the trace knows: pageable host memory?";
       return false;
     default:
       return false;

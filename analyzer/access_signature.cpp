@@ -5,12 +5,14 @@
 namespace nimble::analyzer {
 
 SignatureAccess::SignatureAccess(const Trace& trace) : trace_(trace), verdicts_(trace.functions.size()) {
-  for (const TraceCall& call : trace.calls)
-    if (call.kind == CallKind::hidden && call.result == 0) {
+  for (const TraceCall& call : trace.calls) {
+    bool external = call.kind == CallKind::alloc && call.memory == MemoryKind::external;
+    if ((call.kind == CallKind::hidden || external) && call.result == 0) {
       hidden_ = call.note.empty() ? call.symbol : call.note;
       if (hidden_.empty()) hidden_ = "something unnamed";
       break;
     }
+  }
 }
 
 SignatureAccess::Verdict SignatureAccess::judge(const TraceFunction& function) const {

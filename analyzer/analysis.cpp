@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "analyzer/access_exact.h"
+#include "analyzer/access_graph.h"
 #include "analyzer/access_rules.h"
 #include "analyzer/access_signature.h"
 #include "analyzer/describe.h"
@@ -122,12 +123,17 @@ Analysis analyze(TraceFile file, const AnalysisOptions& options) {
   sources.push_back(std::make_unique<ExactAccess>());
   sources.push_back(std::make_unique<RulesAccess>(trace, options.rules));
   sources.push_back(std::make_unique<SignatureAccess>(trace));
+  sources.push_back(std::make_unique<GraphAccess>(std::vector{sources[1].get(), sources[2].get()}));
   analysis.accesses = infer_accesses(trace, *analysis.table, analysis.objects, calls, sources);
 
   analysis.order = std::make_unique<HappensBefore>(trace, calls);
-  std::vector<std::uint32_t> event;
-  for (std::uint32_t call : calls) event.push_back(trace.calls[call].event);
-  analysis.dependencies = find_dependencies({analysis.accesses, *analysis.order, analysis.objects, std::move(event)});
+  std::vector<std::uint32_t> event, event2;
+  for (std::uint32_t call : calls) {
+    event.push_back(trace.calls[call].event);
+    event2.push_back(trace.calls[call].event2);
+  }
+  analysis.dependencies =
+      find_dependencies({analysis.accesses, *analysis.order, analysis.objects, std::move(event), std::move(event2)});
   analysis.reduced =
       transitive_reduction(Dag(static_cast<std::uint32_t>(calls.size()), pairs_of(analysis.dependencies)));
   analysis.segments = cut_into_segments(trace, analysis.step, analysis.accesses);

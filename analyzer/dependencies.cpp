@@ -8,6 +8,9 @@
 namespace nimble::analyzer {
 namespace {
 
+// Whether two allocations of this kind may be two names for the same memory.
+bool may_share_memory(MemoryKind memory) { return memory == MemoryKind::mapped || memory == MemoryKind::external; }
+
 class Finder {
  public:
   explicit Finder(const DependencyInput& input)
@@ -65,7 +68,7 @@ class Finder {
 
   void add_access(std::uint32_t op, const Access& access, std::uint32_t index) {
     std::uint32_t object = alias_[access.object];
-    bool mapped = input_.objects.objects[access.object].memory == MemoryKind::mapped;
+    bool mapped = may_share_memory(input_.objects.objects[access.object].memory);
     Region region = mapped ? Region{0, ~std::uint64_t{0}, 0, 1} : access.region;
     ObjectHistory& history = histories_[object];
     if (epoch_[object] != now_) history.clear();
@@ -100,6 +103,9 @@ class Finder {
     }
     behind_barriers(op);
     std::uint32_t s = order_.stream(op);
+    // An event that a launch records by itself comes true while the kernel runs: a wait for it says little.
+    last_record_.erase(input_.event[op]);
+    if (!input_.event2.empty()) last_record_.erase(input_.event2[op]);
     barriers_[s].push_back(op);
     last_barrier_[s] = collector_[s] = op;
     // On one stream everything later comes after it: what was open before it is closed.
@@ -212,7 +218,7 @@ std::vector<std::uint32_t> aliases(const StepObjects& objects) {
   std::uint32_t mapped = kNone;
   for (std::uint32_t i = 0; i < result.size(); ++i) {
     result[i] = i;
-    if (objects.objects[i].memory != MemoryKind::mapped) continue;
+    if (!may_share_memory(objects.objects[i].memory)) continue;
     if (mapped == kNone) mapped = i;
     result[i] = mapped;
   }

@@ -59,13 +59,14 @@ struct DependencyInput {
   const StepAccesses& accesses;
   const HappensBefore& order;
   const StepObjects& objects;
-  std::vector<std::uint32_t> event;  // per op: the event of a record or wait, else kNone
+  std::vector<std::uint32_t> event;  // per op: the event of a record or wait, or that a launch records, else kNone
+  std::vector<std::uint32_t> event2 = {};  // per op: a second one that a launch records, else kNone; empty: none at all
 };
 
 Dependencies find_dependencies(const DependencyInput& input);
 
-// Two mappings may show the same memory at two addresses, so all objects of kind `mapped` count as one.
-// The object under which accesses to `object` are compared.
+// Two mappings may show the same memory at two addresses, so all objects of the kinds `mapped` and `external` count as
+// one. The object under which accesses to `object` are compared.
 std::vector<std::uint32_t> aliases(const StepObjects& objects);
 
 }  // namespace nimble::analyzer

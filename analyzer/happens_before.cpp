@@ -42,6 +42,11 @@ void HappensBefore::order_across_streams(const Trace& trace, std::span<const std
   std::unordered_map<std::uint32_t, Clock> event, thread;  // what a wait for it establishes; what the host knows done
   auto known_by = [&](std::uint32_t id) -> Clock& { return thread.try_emplace(id, Clock(count, 0)).first->second; };
 
+  // A wait for a context that the trace does not name is one for all streams only where they have the same one.
+  bool one_context = std::all_of(ids_.begin(), ids_.end(), [&](std::uint32_t id) {
+    return trace.streams[id].context == trace.streams[ids_.front()].context;
+  });
+
   std::uint32_t op = 0;
   for (std::uint32_t index = calls.front(); index <= calls.back(); ++index) {
     const TraceCall& call = trace.calls[index];
@@ -70,6 +75,9 @@ void HappensBefore::order_across_streams(const Trace& trace, std::span<const std
         clocks_.insert(clocks_.end(), now.begin(), now.end());
       }
       if (call.kind == CallKind::event_record) event.insert_or_assign(call.event, now);
+      // Recorded by the launch itself, before the kernel is through: a wait for it establishes nothing to count on.
+      if (call.kind == CallKind::launch)
+        for (std::uint32_t id : {call.event, call.event2}) event.erase(id);
       if (call.synchronous) join(known_by(call.thread), now);
       ++op;
       continue;
@@ -83,7 +91,9 @@ void HappensBefore::order_across_streams(const Trace& trace, std::span<const std
         if (auto found = event.find(call.event); found != event.end()) join(known_by(call.thread), found->second);
         break;
       case CallKind::context_synchronize:
-        for (const Clock& now : at) join(known_by(call.thread), now);
+        for (std::uint32_t s = 0; s < count; ++s)
+          if (call.context ? trace.streams[ids_[s]].context == *call.context : one_context)
+            join(known_by(call.thread), at[s]);
         break;
       default:
         break;

@@ -38,8 +38,23 @@ class LiveObjects {
     return id;
   }
 
-  void end_all(std::uint32_t call) {
-    while (!by_base_.empty()) end(by_base_.begin(), call);
+  void end_range(std::uint64_t base, std::uint64_t size, std::uint32_t call) {
+    for (auto at = by_base_.lower_bound(base); at != by_base_.end() && at->first - base < size;
+         at = by_base_.lower_bound(base))
+      end(at, call);
+  }
+
+  // What goes with a context. Pools and mappings are the device's, and outlive it; so does what is another context's.
+  void end_context(const TraceCall& call, std::uint32_t index) {
+    for (auto at = by_base_.begin(); at != by_base_.end();) {
+      auto next = std::next(at);
+      const Object& object = objects_[at->second];
+      bool stays = call.context && (object.memory == MemoryKind::stream_ordered ||
+                                    object.memory == MemoryKind::mapped || object.memory == MemoryKind::external ||
+                                    (object.context != kNone && object.context != *call.context));
+      if (!stays) end(at, index);
+      at = next;
+    }
   }
 
   std::optional<PointerWord> find(std::uint64_t address, std::uint64_t extent) const {
@@ -78,6 +93,15 @@ ObjectTable::ObjectTable(const Trace& trace) {
     pointer->at = at;
     pointers_.push_back(*pointer);
   };
+  auto add_parameters = [&](std::uint32_t function, const std::vector<std::uint8_t>& params, std::uint32_t first) {
+    if (params.empty()) return;
+    for (const ParamLayout& param : *trace.functions[function].params)
+      for (std::uint32_t at = (param.offset + 7) & ~7u; at + 8 <= param.offset + param.size; at += 8)
+        if (std::uint64_t word = word_at(params, at); word != 0) add(live.find(word, 0), first + at);
+  };
+  auto add_list = [&](const std::vector<TraceAccess>& list) {
+    for (std::uint32_t i = 0; i < list.size(); ++i) add(live.find(list[i].address, list[i].bytes), i);
+  };
   for (std::uint32_t index = 0; index < trace.calls.size(); ++index) {
     const TraceCall& call = trace.calls[index];
     first_.push_back(pointers_.size());
@@ -85,14 +109,19 @@ ObjectTable::ObjectTable(const Trace& trace) {
     switch (call.kind) {
       case CallKind::alloc:
       case CallKind::alloc_async:
-        add(PointerWord{0, live.allocate({call.address, call.size, call.memory, call.own_pool, index, kNone}), 0}, 0);
+        add(PointerWord{0,
+                        live.allocate({call.address, call.size, call.memory, call.own_pool,
+                                       call.context.value_or(kNone), index, kNone}),
+                        0},
+            0);
         break;
       case CallKind::free:
       case CallKind::free_async:
         if (std::uint32_t id = live.end_at(call.address, index); id != kNone) add(PointerWord{0, id, 0}, 0);
+        if (call.size > 0) live.end_range(call.address, call.size, index);
         break;
       case CallKind::context_end:
-        live.end_all(index);
+        live.end_context(call, index);
         break;
       case CallKind::copy:
         add(live.find(call.dst.address, extent_of(call.dst, call.width, call.height)), kAtDst);
@@ -102,11 +131,22 @@ ObjectTable::ObjectTable(const Trace& trace) {
         add(live.find(call.dst.address, extent_of(call.dst, call.width, call.height)), kAtDst);
         break;
       case CallKind::launch:
-        if (call.params.empty()) break;
-        for (const ParamLayout& param : *trace.functions[call.function].params)
-          for (std::uint32_t at = (param.offset + 7) & ~7u; at + 8 <= param.offset + param.size; at += 8)
-            if (std::uint64_t word = word_at(call.params, at); word != 0) add(live.find(word, 0), at);
+        add_parameters(call.function, call.params, 0);
         break;
+      case CallKind::opaque:
+        if (call.accesses) add_list(*call.accesses);
+        break;
+      case CallKind::graph_launch: {
+        if (call.graph == kNone) break;
+        const TraceGraph& graph = trace.graphs[call.graph];
+        add_list(graph.accesses);
+        auto first = static_cast<std::uint32_t>(graph.accesses.size());
+        for (const TraceGraph::Kernel& kernel : graph.kernels) {
+          add_parameters(kernel.function, kernel.params, first);
+          first += static_cast<std::uint32_t>(kernel.params.size());
+        }
+        break;
+      }
       default:
         break;
     }

@@ -19,13 +19,15 @@ struct Object {
   std::uint64_t base = 0, size = 0;
   MemoryKind memory = MemoryKind::device;
   bool own_pool = false;
-  std::uint32_t birth = kNone;  // index into Trace::calls
-  std::uint32_t death = kNone;  // likewise; kNone where it outlived the trace
+  std::uint32_t context = kNone;  // whose end ends it, too; kNone where that is not known
+  std::uint32_t birth = kNone;    // index into Trace::calls
+  std::uint32_t death = kNone;    // likewise; kNone where it outlived the trace
 };
 
 // An address in a call that lay inside a live object. `at` says where in the call it stood: for a launch the byte in
 // the packed parameters; kAtDst or kAtSrc for copies and sets; 0 for allocations and frees, which name the object
-// itself.
+// itself; for an op with a list of accesses the place in the list; for a graph launch the place in the graph's list,
+// and behind it the bytes of its kernels' packed parameters, one kernel after another.
 struct PointerWord {
   std::uint32_t at = 0;
   std::uint32_t object = kNone;
@@ -40,8 +42,8 @@ class ObjectTable {
 
   const std::vector<Object>& objects() const { return objects_; }
 
-  // The pointers in call `index` of the trace, in the order of `at`. For a copy or a set an address counts only where
-  // the whole region lies inside the object.
+  // The pointers in call `index` of the trace, in the order of `at`. Where the call says how much it touches, an
+  // address counts only where all of that lies inside the object.
   std::span<const PointerWord> pointers(std::uint32_t index) const {
     return {pointers_.data() + first_[index], pointers_.data() + first_[index + 1]};
   }

@@ -22,6 +22,7 @@ const char* why_not_in_graph(const Trace& trace, const TraceCall& call, OpRole r
       if (call.synchronous) return "copy that the host waits for";
       if (call.width == 0) return "copy of nothing";
       if (role == OpRole::barrier) return "copy from or to memory that the trace does not know";
+      if (!call.plain) return "copy between contexts";
       return nullptr;
     case CallKind::set:
       if (call.synchronous) return "set that the host waits for";
@@ -29,7 +30,7 @@ const char* why_not_in_graph(const Trace& trace, const TraceCall& call, OpRole r
       if (role == OpRole::barrier) return "set of memory that the trace does not know";
       return nullptr;
     case CallKind::event_record:
-      return nullptr;
+      return call.plain ? nullptr : "event record with flags";
     case CallKind::event_wait:
       return "event wait";
     case CallKind::host_function:
@@ -71,6 +72,8 @@ Observations observe(const Trace& trace, const Step& step) {
       const TraceCall& call = trace.calls[index];
       if (op < calls.size() && calls[op] == index) {
         if (call.kind == CallKind::event_record) recorded[call.event] = op;
+        if (call.kind == CallKind::launch)
+          for (std::uint32_t id : {call.event, call.event2}) recorded.erase(id);
         ++op;
         always_here = false;
         seen_here.clear();

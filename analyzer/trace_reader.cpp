@@ -166,11 +166,51 @@ class Decoder {
       trace_.streams.push_back(stream);
     } else if (name == "nimble.coverage") {
       coverage(args);
+    } else if (name == "nimble.graph") {
+      next_id(args, trace_.graphs.size());
+      TraceGraph graph;
+      graph.known = args.flag("known");
+      graph.why = args.text_or("why", "");
+      trace_.graphs.push_back(std::move(graph));
+    } else if (name == "nimble.graph_nodes") {
+      TraceGraph& graph = trace_.graphs[id(args, "graph", trace_.graphs.size())];
+      if (args.has("accesses")) accesses(args, graph.accesses);
+      if (args.has("kernels")) kernels(args, graph.kernels);
     } else if (name == "nimble.end") {
       trace_.dropped = args.number_or("dropped", 0, kMaxAddress);
       ended_ = true;
     } else if (name == "nimble.trace") {
       args.fail("version", "the event nimble.trace stands twice");
+    }
+  }
+
+  void accesses(const Fields& args, std::vector<TraceAccess>& list) {
+    for (const json& item : args.list("accesses")) {
+      if (!item.is_array() || item.size() != 3) args.fail("accesses", "must be a list of [address, bytes, mode]");
+      TraceAccess access;
+      access.address = args.number_of(item[0], "accesses", kMaxAddress);
+      access.bytes = args.number_of(item[1], "accesses", kMaxAddress - access.address);
+      const std::string& mode = args.text_of(item[2], "accesses");
+      access.reads = mode == "r" || mode == "rw";
+      access.writes = mode == "w" || mode == "rw";
+      if (!access.reads && !access.writes) args.fail("accesses", "a mode must be \"r\", \"w\" or \"rw\"");
+      list.push_back(access);
+    }
+  }
+
+  void kernels(const Fields& args, std::vector<TraceGraph::Kernel>& list) {
+    for (const json& item : args.list("kernels")) {
+      if (!item.is_array() || item.size() != 2) args.fail("kernels", "must be a list of [function, parameters]");
+      TraceGraph::Kernel kernel;
+      const std::uint64_t function = args.number_of(item[0], "kernels", kMaxId);
+      if (function >= trace_.functions.size())
+        args.fail("kernels", std::to_string(function) + " was not defined before");
+      kernel.function = static_cast<std::uint32_t>(function);
+      kernel.params = bytes(args, "kernels", args.text_of(item[1], "kernels"));
+      check_params(args, "kernels", kernel.function, kernel.params);
+      // Without a layout nothing would be known of it, and the graph would not be.
+      if (!trace_.functions[kernel.function].params) args.fail("kernels", "holds a kernel without a parameter layout");
+      list.push_back(std::move(kernel));
     }
   }
 
@@ -235,17 +275,21 @@ class Decoder {
       case CallKind::copy:
         rows(call, args);
         call.dst = region(call, args, "dst", "dpitch");
+        call.plain = args.flag_or("plain", true);
         call.src = region(call, args, "src", "spitch");
         break;
       case CallKind::set:
         rows(call, args);
         call.dst = region(call, args, "dst", "dpitch");
+        call.plain = args.flag_or("plain", true);
         call.value = static_cast<std::uint32_t>(args.number_or("value", 0, 0xffffffffu));
         call.element = static_cast<std::uint32_t>(args.number_or("elem", 1, 4));
         if (call.element != 1 && call.element != 2 && call.element != 4) args.fail("elem", "must be 1, 2 or 4");
         break;
       case CallKind::event_record:
       case CallKind::event_wait:
+        call.plain = args.flag_or("plain", true);
+        [[fallthrough]];
       case CallKind::event_synchronize:
         call.event = static_cast<std::uint32_t>(args.number("event", kMaxId));
         break;
@@ -256,14 +300,32 @@ class Decoder {
         if (call.size > kMaxAddress - call.address) args.fail("size", "reaches past the end of the address space");
         call.own_pool = args.flag_or("own_pool", false);
         call.memory = call.kind == CallKind::alloc_async ? MemoryKind::stream_ordered : memory(args);
+        context(call, args);
         break;
       case CallKind::free:
       case CallKind::free_async:
         call.address = args.number("addr");
+        call.size = args.number_or("size", 0, kMaxAddress - call.address);
+        break;
+      case CallKind::context_end:
+      case CallKind::context_synchronize:
+        context(call, args);
+        break;
+      case CallKind::opaque:
+        if (!args.has("accesses")) break;
+        call.accesses.emplace();
+        accesses(args, *call.accesses);
+        break;
+      case CallKind::graph_launch:
+        if (args.has("graph")) call.graph = id(args, "graph", trace_.graphs.size());
         break;
       default:
         break;
     }
+  }
+
+  void context(TraceCall& call, const Fields& args) {
+    if (args.has("context")) call.context = static_cast<std::uint32_t>(args.number("context", kMaxId));
   }
 
   MemoryKind memory(const Fields& args) {
@@ -284,12 +346,20 @@ class Decoder {
     if (args.has("attrs"))
       for (const json& attribute : args.list("attrs"))
         call.attributes.push_back(static_cast<std::uint32_t>(args.number_of(attribute, "attrs", kMaxId)));
-    if (args.has("params")) call.params = bytes(args, "params");
-    const auto& known = trace_.functions[call.function].params;
+    // Events that the launch itself records, by attributes of its own.
+    if (args.has("event")) call.event = static_cast<std::uint32_t>(args.number("event", kMaxId));
+    if (args.has("event2")) call.event2 = static_cast<std::uint32_t>(args.number("event2", kMaxId));
+    if (args.has("params")) call.params = bytes(args, "params", args.text("params"));
+    if (!call.params.empty()) check_params(args, "params", call.function, call.params);
+  }
+
+  void check_params(const Fields& args, const char* name, std::uint32_t function,
+                    const std::vector<std::uint8_t>& params) {
+    const auto& known = trace_.functions[function].params;
     std::uint64_t expected = known && !known->empty() ? std::uint64_t{known->back().offset} + known->back().size : 0;
-    if (!call.params.empty() && call.params.size() != expected)
-      args.fail("params", "holds " + std::to_string(call.params.size()) + " bytes, the function takes " +
-                              std::to_string(expected));
+    if (params.size() != expected)
+      args.fail(name,
+                "holds " + std::to_string(params.size()) + " bytes, the function takes " + std::to_string(expected));
   }
 
   static std::uint8_t digit(char c) {
@@ -299,8 +369,7 @@ class Decoder {
     return 0xff;
   }
 
-  std::vector<std::uint8_t> bytes(const Fields& args, const char* name) {
-    const std::string& text = args.text(name);
+  std::vector<std::uint8_t> bytes(const Fields& args, const char* name, const std::string& text) {
     if (text.size() % 2 != 0) args.fail(name, "has an odd number of hexadecimal digits");
     if (text.size() / 2 > kMaxParamBytes)
       args.fail(name, "is longer than " + std::to_string(kMaxParamBytes) + " bytes");

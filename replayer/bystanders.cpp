@@ -74,7 +74,7 @@ bool Bystanders::passes(const Call& call) {
   if (is_op(call.kind) && on_followed_stream(call)) return false;
   if (!observes_nothing(call)) return false;
   if (call.kind == CallKind::free || call.kind == CallKind::free_async) {
-    if (in_arena(call.address) || !news.push({false, {.base = call.address}})) return false;
+    if (in_arena(call.address) || !news.push({false, {.base = call.address, .size = call.size}})) return false;
   }
   count(call);
   return true;
@@ -84,11 +84,13 @@ bool Bystanders::passed(const Call& call, CUresult result) {
   if (!call.traced) return true;
   switch (call.kind) {
     case CallKind::hidden:
+    case CallKind::context_end:
     case CallKind::capture_begin:
     case CallKind::capture_end:
       return false;
     case CallKind::alloc:
     case CallKind::alloc_async: {
+      if (call.memory == MemoryKind::external) return false;  // replay ends with it
       // The player may be waiting for the address of an allocation on its stream.
       if (call.kind == CallKind::alloc_async && on_followed_stream(call)) return false;
       return result != CUDA_SUCCESS || news.push({true, {call.address, call.size, call.memory, false}});

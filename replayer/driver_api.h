@@ -11,7 +11,7 @@ namespace nimble {
 // clang-format off
 #define NIMBLE_REPLAY_FUNCTIONS(X)                                                                                \
   X(cuCtxGetCurrent) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuMemAlloc)                                         \
-  X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuStreamWaitEvent)                                        \
+  X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuStreamWaitEvent) X(cuStreamIsCapturing)                 \
   X(cuLaunchKernel) X(cuMemcpyAsync) X(cuMemcpy2DAsync)                                                           \
   X(cuMemsetD8Async) X(cuMemsetD16Async) X(cuMemsetD32Async)                                                      \
   X(cuMemsetD2D8Async) X(cuMemsetD2D16Async) X(cuMemsetD2D32Async)                                                \

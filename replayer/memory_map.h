@@ -18,8 +18,11 @@ class MemoryMap {
  public:
   // Allocations that the new one overlaps are gone: the driver would not have given their addresses out again.
   void add(const Allocation& allocation);
-  // Forgets the allocation that starts at `base`, if there is one.
-  void remove(std::uint64_t base) { live_.erase(base); }
+  // Forgets the allocation that starts at `base`, if there is one, and those that start in the `size` bytes from there.
+  void remove(std::uint64_t base, std::uint64_t size = 0) {
+    live_.erase(base);
+    for (auto at = live_.lower_bound(base); at != live_.end() && at->first - base < size;) at = live_.erase(at);
+  }
   // The live allocation that holds `address`, or null. Good until the next add() or remove().
   const Allocation* find(std::uint64_t address) const;
 

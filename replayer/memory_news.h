@@ -17,7 +17,7 @@ namespace nimble {
 
 struct MemoryEvent {
   bool born = false;      // else: released
-  Allocation allocation;  // of a release, only `base` counts
+  Allocation allocation;  // of a release, only `base` and `size` count, as for MemoryMap::remove
 };
 
 class MemoryNews {

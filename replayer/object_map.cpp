@@ -51,12 +51,15 @@ void ObjectMap::place(std::uint32_t index, std::uint64_t base) {
   ++generation_;
 }
 
-void ObjectMap::freed(std::uint64_t base) {
+void ObjectMap::freed(std::uint64_t base, std::uint64_t size) {
   ++generation_;
-  if (const auto owner = owners_.find(base); owner != owners_.end()) {
+  const auto drop = [&](auto owner) {
     bound_[owner->second].base = 0;
-    owners_.erase(owner);
-  }
+    return owners_.erase(owner);
+  };
+  if (const auto owner = owners_.find(base); owner != owners_.end()) drop(owner);
+  for (auto owner = owners_.begin(); size != 0 && owner != owners_.end();)
+    owner = owner->first - base < size ? drop(owner) : std::next(owner);
 }
 
 void ObjectMap::clear() {

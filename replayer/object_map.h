@@ -35,7 +35,7 @@ class ObjectMap {
   std::uint64_t base(std::uint32_t object) const { return bound_[object].base; }
 
   // The program freed the allocation at `base`.
-  void freed(std::uint64_t base);
+  void freed(std::uint64_t base, std::uint64_t size = 0);
   // Memory came or went otherwise.
   void changed() { ++generation_; }
   // Forgets all addresses.

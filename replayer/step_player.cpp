@@ -69,12 +69,15 @@ std::optional<CUresult> StepPlayer::before(Call& call) {
       return answer;
     }
     case Ends::stream:
+    case Ends::green_context:
     case Ends::code: {
       const auto answer = flush_early();
-      // Graphs hold functions and are launched on the stream: neither may go on being used.
-      const bool ours = call.ends == Ends::stream && call.stream == stream_;
+      // Graphs hold functions and are launched on the stream: neither may go on being used. The stream may be one of
+      // the green context's.
+      const bool ours = (call.ends == Ends::stream && call.stream == stream_) || call.ends == Ends::green_context;
       if (call.ends == Ends::code || ours) unbind();
       if (ours) stream_ = {};
+      if (call.ends == Ends::stream) forget_capture(call.stream);
       return answer;
     }
   }
@@ -84,24 +87,19 @@ std::optional<CUresult> StepPlayer::before(Call& call) {
       return std::nullopt;
     case CallKind::free:
       return on_free(call);
-    case CallKind::hidden: {
-      const auto answer = flush_early();
-      stand_aside(std::string("the program uses ") + call.note +
-                  ", by which kernels may reach memory that no parameter names");
-      return answer;
-    }
+    case CallKind::hidden:
+      return flush_early();  // whether it comes to that, the driver's answer tells
     case CallKind::context_end: {
       const auto answer = flush_early();
-      for (SegmentGraph& graph : graphs_) graph.abandon();
-      ended_ = aside_.empty();
-      stream_ = {};
-      stand_aside("a context ended");
+      context_ended(call);
       return answer;
     }
     case CallKind::capture_begin: {
-      // From here on the stream collects a graph of the program's: nothing of ours may come in between.
+      // From here on the stream collects a graph of the program's: nothing of ours may come in between. Counted before
+      // the driver knows, so that no other thread's call makes us do something that a capture forbids.
       const auto answer = flush_early();
       if (position_ != 0) diverge("a capture began");
+      if (!answer) captures_.insert(call.stream.key);
       return answer;
     }
     case CallKind::capture_end:
@@ -118,8 +116,8 @@ void StepPlayer::note(const MemoryEvent& event) {
     memory_.add(event.allocation);
     objects_.changed();
   } else {
-    memory_.remove(event.allocation.base);
-    objects_.freed(event.allocation.base);
+    memory_.remove(event.allocation.base, event.allocation.size);
+    objects_.freed(event.allocation.base, event.allocation.size);
   }
 }
 
@@ -156,7 +154,7 @@ const char* StepPlayer::mismatch(const Call& call) {
 }
 
 std::optional<CUresult> StepPlayer::on_op(Call& call) {
-  if (captures_ > 0) return outside(call);
+  if (!captures_.empty()) return outside(call);
   if (position_ == 0) {
     // A per-thread default stream cannot be named from the watchdog's thread.
     const bool candidate = !call.stream.is_per_thread() && (state_ == State::searching || call.stream == stream_);
@@ -222,8 +220,21 @@ std::optional<CUresult> StepPlayer::on_matched(Call& call) {
   return answer;
 }
 
+// Whether the op goes into a graph that the program is capturing: then it does nothing now.
+bool StepPlayer::is_captured(const Call& call) const {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return !captures_.empty() && call.has_stream &&
+         driver_.cuStreamIsCapturing_(call.stream.handle, &status) == CUDA_SUCCESS &&
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+void StepPlayer::forget_capture(const StreamRef& stream) {
+  if (const auto found = captures_.find(stream.key); found != captures_.end()) captures_.erase(found);
+}
+
 std::optional<CUresult> StepPlayer::outside(Call& call) {
   ++counters_.ops_passed_through;
+  if (is_captured(call)) return std::nullopt;
   std::optional<CUresult> answer;
   if (observes(call)) answer = flush_early();
   if (answer) return answer;
@@ -239,8 +250,8 @@ std::optional<CUresult> StepPlayer::on_free(Call& call) {
   if (call.host == HostEffect::observe) answer = flush_early();
   if (answer) return answer;
   if (in_arena(call.address)) return free_in_arena(call);
-  memory_.remove(call.address);
-  objects_.freed(call.address);
+  memory_.remove(call.address, call.size);
+  objects_.freed(call.address, call.size);
   return std::nullopt;
 }
 
@@ -404,7 +415,8 @@ void StepPlayer::unbind() {
     // The arena may next be used on another stream, which must come after what is on this one. No waiting here: what
     // this stream does may need this very thread.
     const CurrentContext current(driver_, cu_context_);
-    CUresult result = captures_ == 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_PERMITTED;  // a capture would swallow the record
+    CUresult result =
+        captures_.empty() ? CUDA_SUCCESS : CUDA_ERROR_NOT_PERMITTED;  // a capture would swallow the record
     if (result == CUDA_SUCCESS && !handover_) result = driver_.cuEventCreate_(&handover_, CU_EVENT_DISABLE_TIMING);
     if (result == CUDA_SUCCESS) result = driver_.cuEventRecord_(handover_, stream_.handle);
     if (result != CUDA_SUCCESS) stand_aside("code or a stream went away at an unfortunate moment");
@@ -419,11 +431,25 @@ void StepPlayer::stand_aside(std::string why) {
   if (aside_.empty()) aside_ = std::move(why);
 }
 
+void StepPlayer::context_ended(const Call& call) {
+  // Another context's end is no matter of ours.
+  const bool ours = !call.context || call.context == cu_context_ || call.context == arena_context_;
+  if (!ours) return;
+  for (SegmentGraph& graph : graphs_) graph.abandon();
+  ended_ = aside_.empty();
+  stream_ = {};
+  stand_aside("a context ended");
+}
+
 void StepPlayer::after(const Call& call, CUresult result) {
   const bool good = result == CUDA_SUCCESS;
   switch (call.kind) {
     case CallKind::alloc:
     case CallKind::alloc_async:
+      if (good && call.memory == MemoryKind::external) {
+        flush();  // ops may have come from other threads since
+        stand_aside("the program uses memory that something else reaches as well");
+      }
       if (good) {
         memory_.add({call.address, call.size, call.memory});
         objects_.changed();
@@ -434,13 +460,21 @@ void StepPlayer::after(const Call& call, CUresult result) {
       }
       break;
     case CallKind::hidden:
-      if (good) stand_aside(std::string("the program uses ") + call.note);
+      if (!good) break;
+      flush();  // ops may have come from other threads since
+      stand_aside(std::string("the program uses ") + call.note +
+                  ", by which memory may be reached that no parameter names");
+      break;
+    case CallKind::context_end:
+      // Most ends were seen coming; that of a primary context only shows when the driver has answered.
+      if (good && aside_.empty()) context_ended(call);
       break;
     case CallKind::capture_begin:
-      if (good) ++captures_;
+      if (!good) forget_capture(call.stream);
       break;
     case CallKind::capture_end:
-      if (captures_ > 0) --captures_;
+      // A capture may go on after a call that should have ended it, and end in one that failed.
+      if (!is_captured(call)) forget_capture(call.stream);
       break;
     default:
       break;

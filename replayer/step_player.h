@@ -5,6 +5,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,8 @@ class StepPlayer {
   // Why `call` is not the step's next op, or null if it is.
   const char* mismatch(const Call& call);
   bool observes(const Call& call) const;
+  bool is_captured(const Call& call) const;
+  void forget_capture(const StreamRef& stream);
   bool record_is_held(CUevent event) const;
   std::optional<CUresult> flush_early();
   std::optional<CUresult> answer_address_range(Call& call) const;
@@ -67,6 +70,7 @@ class StepPlayer {
   bool bind();
   void unbind();
   void stand_aside(std::string why);
+  void context_ended(const Call& call);
   bool in_arena(std::uint64_t address) const { return address - arena_ < schedule_.arena_bytes && arena_; }
 
   const Schedule schedule_;
@@ -96,7 +100,7 @@ class StepPlayer {
   std::vector<bool> slot_taken_;   // by object
   std::uint32_t placing_ = kNone;  // op whose allocation the driver is making
   std::uint32_t placing_thread_ = 0;
-  int captures_ = 0;
+  std::multiset<std::uint64_t> captures_;  // keys of the streams in which a capture began and has not ended
   std::vector<void*> scratch_;
   std::string aside_;
   bool ended_ = false;

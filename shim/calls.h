@@ -12,6 +12,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "shim/graphics_calls.h"
+
 namespace nimble::shim {
 
 enum CallId : std::uint16_t {

@@ -24,6 +24,8 @@
 namespace nimble::shim {
 
 class TraceWriter;
+struct GraphInfo;
+
 // What lies in the queue, one after another.
 struct QueueItem {
   enum class Type : std::uint32_t { call, time };
@@ -31,19 +33,23 @@ struct QueueItem {
   Type type = Type::call;
 };
 
-// One call in the queue, followed by its packed parameters and its attribute ids. Pointers of `call` into the program
-// are not valid any more; `function` is.
+// One call in the queue, followed by its accesses, its packed parameters and its attribute ids. Pointers of `call` into
+// the program are not valid any more; `function` and `graph` are.
 struct Record : QueueItem {
-  std::uint32_t param_bytes = 0, attribute_count = 0;
+  std::uint32_t param_bytes = 0, attribute_count = 0, access_count = 0;
+  bool accesses_known = false;
   std::uint64_t ticket = 0;  // of the DeviceTime that will come for it; 0: none will
   CUresult result = CUDA_SUCCESS;
   std::uint64_t seq = 0;
   std::uint64_t begin_ns = 0, end_ns = 0;
   const FunctionInfo* function = nullptr;
+  GraphInfo* graph = nullptr;
   StreamKind stream_kind = StreamKind::blocking;
+  CUcontext context = nullptr;  // of the stream or the allocation
   Call call;
 
-  const std::uint8_t* params() const { return reinterpret_cast<const std::uint8_t*>(this + 1); }
+  const TraceAccess* accesses() const { return reinterpret_cast<const TraceAccess*>(this + 1); }
+  const std::uint8_t* params() const { return reinterpret_cast<const std::uint8_t*>(accesses() + access_count); }
   // Aligned: parameters are padded to 4 bytes.
   const std::uint32_t* attributes() const {
     return reinterpret_cast<const std::uint32_t*>(params() + (param_bytes + 3) / 4 * 4);
@@ -65,17 +71,18 @@ class RecordQueue {
   RecordQueue(const RecordQueue&) = delete;
   RecordQueue& operator=(const RecordQueue&) = delete;
 
-  // Appends a record with room for `record.param_bytes` and `record.attribute_count` and lets `fill` write them.
+  // Appends a record with room for what its counts say behind it, and lets `fill` write that into it.
   template <class Fill>
   void push(Record record, Fill fill) {
-    const std::size_t tail = (record.param_bytes + 3) / 4 * 4 + record.attribute_count * 4;
+    const std::size_t tail = record.access_count * sizeof(TraceAccess) + (record.param_bytes + 3) / 4 * 4 +
+                             record.attribute_count * std::size_t{4};
     record.bytes = static_cast<std::uint32_t>((sizeof(Record) + tail + 7) / 8 * 8);
     std::unique_lock lock(mutex_);
     if (!make_room(lock, record.bytes)) return;
     const std::size_t at = buffer_.size();
     buffer_.resize(at + record.bytes);
     auto* placed = new (buffer_.data() + at) Record(record);
-    fill(const_cast<std::uint8_t*>(placed->params()), const_cast<std::uint32_t*>(placed->attributes()));
+    fill(*placed);
     if (closing_.load(std::memory_order_relaxed)) [[unlikely]]
       push_late(lock);
   }

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -26,10 +27,31 @@ thread_local Pending t_pending __attribute__((tls_model("initial-exec")));
 
 bool is_allocation(CallKind kind) { return kind == CallKind::alloc || kind == CallKind::alloc_async; }
 
+// What a call touches that few calls touch: one list per thread, so that most calls allocate nothing.
+thread_local std::vector<TraceAccess>* t_accesses __attribute__((tls_model("initial-exec"))) = nullptr;
+constexpr std::size_t kMostAccesses = 4096;  // of one call; more are not worth their place
+
+// The context that the call is about.
+CUcontext context_of(const Call& call) {
+  // A legacy default stream is told apart by its context alone.
+  if (call.has_stream && call.stream.is_legacy())
+    return reinterpret_cast<CUcontext>(call.stream.key & ~std::uint64_t{3});
+  if (call.has_stream) return streams().context(call.stream);
+  switch (call.kind) {
+    case CallKind::context_end:
+      return call.context;
+    case CallKind::context_synchronize:
+    case CallKind::alloc:
+      return call.context ? call.context : current_context();
+    default:
+      return nullptr;
+  }
+}
+
 }  // namespace
 
 Recorder::Recorder(RecorderOptions options, CallContext& context)
-    : options_(std::move(options)), context_(context), queue_(options_.path) {}
+    : options_(std::move(options)), context_(context), graphs_(context), queue_(options_.path) {}
 
 Recorder::~Recorder() { stop_watching(); }
 
@@ -88,7 +110,8 @@ std::optional<CUresult> Recorder::before(Call& call) noexcept try {
   if (call.ends != Ends::nothing) {
     Record record;
     record.call = call;
-    queue_.push(record, [](auto...) {});
+    if (call.ends == Ends::stream) follow_captures(call, CUDA_SUCCESS);
+    queue_.push(record, [](Record&) {});
     return std::nullopt;
   }
   if (!call.traced) return std::nullopt;
@@ -103,7 +126,7 @@ std::optional<CUresult> Recorder::before(Call& call) noexcept try {
   if (call.kind == CallKind::capture_begin) streams().kind(call.stream);
   if (EventTimer* const timer = timer_.load(std::memory_order_acquire)) {
     if (call.kind == CallKind::context_end) timer->context_ends();
-    if (takes_time(call.kind) && captures_.load(std::memory_order_relaxed) == 0) timer->begin(call, t_pending.seq + 1);
+    if (takes_time(call.kind) && !any_captures_.load(std::memory_order_relaxed)) timer->begin(call, t_pending.seq + 1);
   }
   current_call() = {call.symbol, 0};
   t_pending.begin_ns = now_ns();
@@ -113,17 +136,36 @@ std::optional<CUresult> Recorder::before(Call& call) noexcept try {
   return std::nullopt;
 }
 
-bool Recorder::captured(const Call& call) {
-  if (captures_.load(std::memory_order_relaxed) == 0 || !call.has_stream) return false;
-  const auto is_capturing =
-      reinterpret_cast<decltype(&::cuStreamIsCapturing)>(context_.driver_symbol("cuStreamIsCapturing"));
+bool Recorder::is_capturing(const StreamRef& stream) {
+  const auto ask = reinterpret_cast<decltype(&::cuStreamIsCapturing)>(context_.driver_symbol("cuStreamIsCapturing"));
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return is_capturing && is_capturing(call.stream.handle, &status) == CUDA_SUCCESS &&
-         status != CU_STREAM_CAPTURE_STATUS_NONE;
+  return ask && ask(stream.handle, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+// Streams join a capture by waiting for an event, and leave it when it ends: the driver is asked for each call, as long
+// as any capture goes on.
+bool Recorder::captured(const Call& call) {
+  return any_captures_.load(std::memory_order_relaxed) && call.has_stream && is_capturing(call.stream);
+}
+
+void Recorder::follow_captures(const Call& call, CUresult result) {
+  const bool begins = call.kind == CallKind::capture_begin, ends = call.kind == CallKind::capture_end;
+  if (!begins && !ends && call.ends != Ends::stream) return;
+  if (begins && result != CUDA_SUCCESS) return;
+  // A capture may go on after a call that should have ended it, and end in one that failed.
+  if (ends && is_capturing(call.stream)) return;
+  const std::lock_guard lock(captures_mutex_);
+  if (begins) {
+    captures_.insert(call.stream.key);
+  } else {
+    captures_.erase(call.stream.key);
+  }
+  any_captures_.store(!captures_.empty(), std::memory_order_relaxed);
 }
 
 void Recorder::after(const Call& call, CUresult result) noexcept try {
   const std::uint64_t ticket = std::exchange(current_call(), {}).ticket;
+  if (call.edit != GraphEdit::none) graphs_.edited(call, result == CUDA_SUCCESS);
   if (!call.traced) return;
   Record record;
   record.end_ns = now_ns();
@@ -131,16 +173,28 @@ void Recorder::after(const Call& call, CUresult result) noexcept try {
   if (EventTimer* const timer = timer_.load(std::memory_order_acquire); timer && takes_time(call.kind)) {
     if (timer->end(call, result == CUDA_SUCCESS)) record.ticket = t_pending.seq + 1;
   }
+  record.call = call;
+  follow_captures(call, result);
+  if (is_op(call.kind) && captured(call)) {
+    // The graph's memory has its address from now on.
+    if (call.kind != CallKind::alloc_async || result != CUDA_SUCCESS) return;
+    record.call.kind = CallKind::alloc;
+    record.call.memory = MemoryKind::mapped;
+    record.call.has_stream = false;
+    record.ticket = 0;
+  }
   record.begin_ns = t_pending.begin_ns ? t_pending.begin_ns : record.end_ns;
   record.seq = t_pending.has_seq ? t_pending.seq : next_seq_.fetch_add(1, std::memory_order_relaxed);
   record.result = result;
-  record.call = call;
-  if (result == CUDA_SUCCESS && call.kind == CallKind::capture_begin) captures_.fetch_add(1, std::memory_order_relaxed);
-  if (call.kind == CallKind::capture_end && captures_.load(std::memory_order_relaxed) > 0) {
-    captures_.fetch_sub(1, std::memory_order_relaxed);
-  }
-  if (is_op(call.kind) && captured(call)) return;
+  keep(record);
+} catch (const std::exception& error) {
+  give_up(error.what());
+}
+
+void Recorder::keep(Record& record) {
+  const Call& call = record.call;
   if (call.has_stream) record.stream_kind = streams().kind(call.stream);
+  record.context = context_of(call);
   if (call.kind == CallKind::launch) {
     const FunctionInfo& function = context_.function(call.function);
     record.function = &function;
@@ -148,17 +202,26 @@ void Recorder::after(const Call& call, CUresult result) noexcept try {
     for (std::uint32_t i = 0; i < call.attribute_count; ++i)
       record.attribute_count += decode::meaningful(call.attributes[i]);
   }
-  queue_.push(record, [&](std::uint8_t* params, std::uint32_t* attributes) {
-    if (record.param_bytes && !pack_params(call, *record.function, params)) {
-      auto* placed = reinterpret_cast<Record*>(params) - 1;
-      placed->function = nullptr;  // not reached by callers that respect the driver's rules
+  if (call.kind == CallKind::graph_launch) record.graph = graphs_.of(call.exec);
+  const std::vector<TraceAccess>* accesses = nullptr;
+  if (call.list_accesses && record.result == CUDA_SUCCESS) {
+    if (!t_accesses) t_accesses = new std::vector<TraceAccess>;  // for the thread's life, and longer
+    t_accesses->clear();
+    record.accesses_known = call.list_accesses(call, *t_accesses) && t_accesses->size() <= kMostAccesses;
+    if (record.accesses_known) {
+      accesses = t_accesses;
+      record.access_count = static_cast<std::uint32_t>(accesses->size());
     }
+  }
+  queue_.push(record, [&](Record& placed) {
+    if (accesses) std::copy(accesses->begin(), accesses->end(), const_cast<TraceAccess*>(placed.accesses()));
+    if (record.param_bytes && !pack_params(call, *record.function, const_cast<std::uint8_t*>(placed.params())))
+      placed.function = nullptr;  // not reached by callers that respect the driver's rules
     for (std::uint32_t i = 0, n = 0; i < call.attribute_count; ++i) {
-      if (decode::meaningful(call.attributes[i])) attributes[n++] = call.attributes[i].id;
+      if (decode::meaningful(call.attributes[i]))
+        const_cast<std::uint32_t*>(placed.attributes())[n++] = call.attributes[i].id;
     }
   });
-} catch (const std::exception& error) {
-  give_up(error.what());
 }
 
 // No memory, or no thread to be had. A trace with a hole would be worth nothing: it ends here.

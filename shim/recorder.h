@@ -8,9 +8,12 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 
 #include "nimble/call.h"
+#include "shim/graph_table.h"
 #include "shim/options.h"
 #include "shim/profile/cupti_profiler.h"
 #include "shim/profile/event_timer.h"
@@ -39,6 +42,10 @@ class Recorder final : public CallSink {
  private:
   // Whether the op goes into a graph that the program is capturing instead of being executed.
   bool captured(const Call& call);
+  bool is_capturing(const StreamRef& stream);
+  void follow_captures(const Call& call, CUresult result);
+  // Fills in what the record holds beside the call, and queues it.
+  void keep(Record& record);
   void give_up(const char* why) noexcept;
   // Starts what watches beside the recorder, at the first call: the driver is loaded and initialised by then.
   void start_watching();
@@ -49,7 +56,10 @@ class Recorder final : public CallSink {
   const RecorderOptions options_;
   CallContext& context_;
   std::atomic<std::uint64_t> next_seq_{0};
-  std::atomic<int> captures_{0};  // streams that capture right now
+  std::mutex captures_mutex_;
+  std::set<std::uint64_t> captures_;  // keys of the streams in which a capture began and has not ended
+  std::atomic<bool> any_captures_{false};
+  GraphTable graphs_;
   RecordQueue queue_;
   std::atomic<bool> watching_{false};
   std::unique_ptr<CuptiProfiler> cupti_;

@@ -3,6 +3,7 @@
 #include <array>
 #include <mutex>
 
+#include "shim/decode/entry.h"
 #include "shim/real_driver.h"
 
 namespace nimble::shim {
@@ -26,44 +27,63 @@ bool is_capturing(CUstream stream) {
 StreamKind StreamTable::kind(const StreamRef& stream) {
   if (stream.is_legacy()) return StreamKind::legacy;
   if (stream.is_per_thread()) return StreamKind::per_thread;
+  return facts(stream).kind;
+}
+
+CUcontext StreamTable::context(const StreamRef& stream) {
+  return stream.is_legacy() || stream.is_per_thread() ? current_context() : facts(stream).context;
+}
+
+StreamTable::Facts StreamTable::facts(const StreamRef& stream) {
   struct Last {
     std::uint64_t key, generation;
     StreamKind kind;
+    CUcontext context;
   };
   // Few programs use more streams than this from one thread at a time.
   static thread_local std::array<Last, 16> cache __attribute__((tls_model("initial-exec"))){};
   Last& last = cache[(stream.key >> 4) % cache.size()];
   const std::uint64_t now = generation_.load(std::memory_order_acquire);
-  if (last.key == stream.key && last.generation == now) return last.kind;
-  StreamKind kind = StreamKind::blocking;
+  if (last.key == stream.key && last.generation == now) return {last.kind, last.context};
+  Facts facts;
   bool known = false;
   {
     std::shared_lock lock(mutex_);
-    if (const auto found = kinds_.find(stream.key); found != kinds_.end()) {
-      kind = found->second;
+    if (const auto found = facts_.find(stream.key); found != facts_.end()) {
+      facts = found->second;
       known = true;
     }
   }
   if (!known) {
+    static constinit DriverFunction<decltype(&::cuStreamGetFlags)> flags_function("cuStreamGetFlags");
+    static constinit DriverFunction<decltype(&::cuStreamGetCtx)> context_function("cuStreamGetCtx");
+    const auto get_context = context_function.get();
+    if (!get_context || get_context(stream.handle, &facts.context) != CUDA_SUCCESS) facts.context = nullptr;
     // Asking a stream that captures for its flags ends its capture. Until it is done it passes for blocking, which
     // orders it with more than there may be.
-    if (is_capturing(stream.handle)) return StreamKind::blocking;
-    static constinit DriverFunction<decltype(&::cuStreamGetFlags)> function("cuStreamGetFlags");
-    const auto get_flags = function.get();
+    if (is_capturing(stream.handle)) return facts;
     unsigned flags = 0;
+    const auto get_flags = flags_function.get();
     if (get_flags && get_flags(stream.handle, &flags) == CUDA_SUCCESS && (flags & CU_STREAM_NON_BLOCKING)) {
-      kind = StreamKind::non_blocking;
+      facts.kind = StreamKind::non_blocking;
     }
     std::lock_guard lock(mutex_);
-    kinds_[stream.key] = kind;
+    facts_[stream.key] = facts;
   }
-  last = {stream.key, now, kind};
-  return kind;
+  last = {stream.key, now, facts.kind, facts.context};
+  return facts;
 }
 
 void StreamTable::ended(const StreamRef& stream) {
   std::lock_guard lock(mutex_);
-  kinds_.erase(stream.key);
+  facts_.erase(stream.key);
+  generation_.fetch_add(1, std::memory_order_release);
+}
+
+void StreamTable::context_ended(CUcontext context) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(
+      facts_, [&](const auto& entry) { return !context || !entry.second.context || entry.second.context == context; });
   generation_.fetch_add(1, std::memory_order_release);
 }
 

@@ -18,6 +18,7 @@
 
 #include "nimble/trace.h"
 #include "nimble/version.h"
+#include "shim/graph_table.h"
 #include "shim/log.h"
 #include "shim/real_driver.h"
 
@@ -63,6 +64,24 @@ void append(std::string& out, fmt::format_string<Args...> format, Args&&... args
 template <class... Args>
 void say(LogLevel level, fmt::format_string<Args...> format, Args&&... args) {
   log(level, fmt::format(format, std::forward<Args>(args)...));
+}
+
+void append_hex(std::string& out, const std::uint8_t* bytes, std::size_t count) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  for (std::size_t i = 0; i < count; ++i) {
+    out.push_back(kDigits[bytes[i] >> 4]);
+    out.push_back(kDigits[bytes[i] & 15]);
+  }
+}
+
+// `[[address, bytes, "r"], ...]`
+void append_accesses(std::string& out, const TraceAccess* list, std::size_t count) {
+  out.push_back('[');
+  for (std::size_t i = 0; i < count; ++i) {
+    append(out, R"({}[{},{},"{}{}"])", i ? "," : "", list[i].address, list[i].bytes, list[i].reads ? "r" : "",
+           list[i].writes ? "w" : "");
+  }
+  out.push_back(']');
 }
 
 void mark(std::vector<bool>& done, std::uint32_t id) {
@@ -130,25 +149,31 @@ void TraceWriter::define_thread(std::uint32_t thread) {
                    thread));
 }
 
+std::uint32_t TraceWriter::define_context(CUcontext context) {
+  return contexts_.try_emplace(context, static_cast<std::uint32_t>(contexts_.size())).first->second;
+}
+
 std::uint32_t TraceWriter::define_stream(const Record& record) {
   const StreamRef& stream = record.call.stream;
-  if (const auto found = streams_.find(stream.key); found != streams_.end()) return found->second;
+  if (const auto found = streams_.find(stream.key); found != streams_.end()) return found->second.id;
   const std::uint32_t id = next_stream_++;
-  streams_[stream.key] = id;
+  streams_[stream.key] = {id, record.context};
   busy_until_us_.push_back(0);
-  const bool is_default = stream.is_legacy() || stream.is_per_thread();
-  // Streams that the program created are told apart by their handles; default streams by their context.
-  const std::uint64_t context_key = stream.is_legacy() ? stream.key : 0;
-  const auto context =
-      is_default ? contexts_.try_emplace(context_key, static_cast<std::uint32_t>(contexts_.size())).first->second : 0;
   line(fmt::format(
       R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.stream","args":{{"id":{},"context":{},"kind":"{}"{}}}}})json",
-      id, context, name(record.stream_kind),
+      id, define_context(record.context), name(record.stream_kind),
       stream.is_per_thread() ? fmt::format(R"(,"thread":{})", record.call.thread) : ""));
   line(
       fmt::format(R"json({{"ph":"M","pid":2,"tid":{0},"name":"thread_name","args":{{"name":"stream {0} ({1})"}}}})json",
                   id, name(record.stream_kind)));
   return id;
+}
+
+// The context's streams are gone, and their handles may come back. Events do not tell whose they are; a new id for one
+// that lives on only means that less is known of it.
+void TraceWriter::forget_context(CUcontext context) {
+  std::erase_if(streams_, [&](const auto& entry) { return !context || entry.second.context == context; });
+  events_.clear();
 }
 
 std::uint32_t TraceWriter::define_event(CUevent event) {
@@ -190,12 +215,49 @@ std::uint32_t TraceWriter::define_function(const FunctionInfo& function) {
   return id;
 }
 
+std::uint32_t TraceWriter::define_graph(GraphInfo& graph) {
+  const auto [found, is_new] = graphs_.try_emplace(&graph, static_cast<std::uint32_t>(graphs_.size()));
+  const std::uint32_t id = found->second;
+  if (!is_new) return id;
+  for (const GraphKernel& kernel : graph.kernels) define_function(*kernel.function);
+  line(fmt::format(
+      R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.graph","args":{{"id":{},"known":{},"why":{}}}}})json", id,
+      graph.known, json_text(graph.why)));
+  // In parts, so that no line grows beyond what readers take.
+  constexpr std::size_t kPart = 4096, kPartBytes = std::size_t{128} << 10;
+  for (std::size_t at = 0; at < graph.accesses.size(); at += kPart) {
+    std::string list;
+    const std::size_t count = std::min(kPart, graph.accesses.size() - at);
+    append_accesses(list, graph.accesses.data() + at, count);
+    line(fmt::format(
+        R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.graph_nodes","args":{{"graph":{},"accesses":{}}}}})json", id,
+        list));
+  }
+  for (std::size_t at = 0; at < graph.kernels.size();) {
+    std::string list;
+    for (; at < graph.kernels.size() && list.size() < kPartBytes; ++at) {
+      const GraphKernel& kernel = graph.kernels[at];
+      append(list, R"({}[{},")", list.empty() ? "" : ",", functions_.at(kernel.function));
+      append_hex(list, kernel.params.data(), kernel.params.size());
+      list += "\"]";
+    }
+    line(fmt::format(
+        R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.graph_nodes","args":{{"graph":{},"kernels":[{}]}}}})json", id,
+        list));
+  }
+  graph.accesses = {};
+  graph.kernels = {};
+  return id;
+}
+
 void TraceWriter::arguments(const Record& record) {
   const Call& call = record.call;
   append(args_, R"("seq":{},"call":"{}")", record.seq, call.symbol);
   if (record.result != CUDA_SUCCESS) append(args_, R"(,"result":{})", static_cast<int>(record.result));
-  if (call.has_stream) append(args_, R"(,"stream":{})", streams_.at(call.stream.key));
+  if (const auto stream = streams_.find(call.stream.key); call.has_stream && stream != streams_.end())
+    append(args_, R"(,"stream":{})", stream->second.id);
   if (call.event) append(args_, R"(,"event":{})", events_.at(call.event));
+  if (call.event2 && call.kind == CallKind::launch) append(args_, R"(,"event2":{})", events_.at(call.event2));
   if (call.query) append(args_, R"(,"query":true)");
   if (call.synchronous()) append(args_, R"(,"sync":true)");
   switch (call.kind) {
@@ -205,11 +267,7 @@ void TraceWriter::arguments(const Record& record) {
       if (call.shared_bytes) append(args_, R"(,"smem":{})", call.shared_bytes);
       if (record.param_bytes) {
         append(args_, R"(,"params":")");
-        for (std::uint32_t i = 0; i < record.param_bytes; ++i) {
-          constexpr char kDigits[] = "0123456789abcdef";
-          args_.push_back(kDigits[record.params()[i] >> 4]);
-          args_.push_back(kDigits[record.params()[i] & 15]);
-        }
+        append_hex(args_, record.params(), record.param_bytes);
         args_.push_back('"');
       }
       if (record.attribute_count) {
@@ -227,9 +285,27 @@ void TraceWriter::arguments(const Record& record) {
         if (call.kind == CallKind::copy) append(args_, R"(,"spitch":{})", call.src.pitch);
       }
       if (call.kind == CallKind::set) append(args_, R"(,"value":{},"elem":{})", call.value, call.element);
+      if (!call.plain) append(args_, R"(,"plain":false)");
+      break;
+    case CallKind::opaque:
+      if (!record.accesses_known) break;
+      append(args_, R"(,"accesses":)");
+      append_accesses(args_, record.accesses(), record.access_count);
+      break;
+    case CallKind::graph_launch:
+      if (record.graph) append(args_, R"(,"graph":{})", graphs_.at(record.graph));
+      break;
+    case CallKind::event_record:
+    case CallKind::event_wait:
+      if (!call.plain) append(args_, R"(,"plain":false)");
+      break;
+    case CallKind::context_end:
+    case CallKind::context_synchronize:
+      if (record.context) append(args_, R"(,"context":{})", contexts_.at(record.context));
       break;
     case CallKind::alloc:
       append(args_, R"(,"addr":{},"size":{},"memory":"{}")", call.address, call.size, name(call.memory));
+      if (record.context) append(args_, R"(,"context":{})", contexts_.at(record.context));
       break;
     case CallKind::alloc_async:
       append(args_, R"(,"addr":{},"size":{})", call.address, call.size);
@@ -238,6 +314,7 @@ void TraceWriter::arguments(const Record& record) {
     case CallKind::free:
     case CallKind::free_async:
       append(args_, R"(,"addr":{})", call.address);
+      if (call.size) append(args_, R"(,"size":{})", call.size);
       break;
     case CallKind::hidden:
       append(args_, R"(,"note":{})", json_text(call.note));
@@ -253,11 +330,17 @@ void TraceWriter::write(const Record& record) {
   // The handle may come back as something new.
   if (call.ends == Ends::stream) streams_.erase(call.stream.key);
   if (call.ends == Ends::event) events_.erase(call.event);
+  if (call.ends == Ends::green_context) forget_context(call.context);
   if (call.ends != Ends::nothing || (call.kind == CallKind::launch && !record.function)) return;
   define_thread(call.thread);
-  const std::uint32_t stream = call.has_stream ? define_stream(record) : kNone;
+  // What failed had no effect, and a stream that captures cannot be asked what it is: no stream is defined for that.
+  const bool named = call.has_stream && (record.result == CUDA_SUCCESS || streams_.contains(call.stream.key));
+  const std::uint32_t stream = named ? define_stream(record) : kNone;
   if (call.event) define_event(call.event);
+  if (call.event2) define_event(call.event2);
   if (record.function) define_function(*record.function);
+  if (record.graph) define_graph(*record.graph);
+  if (record.context) define_context(record.context);
   const std::string_view label =
       record.function ? std::string_view(names_[functions_.at(record.function)]) : std::string_view{};
   const std::string plain = label.empty() ? fmt::format("\"{}\"", call.symbol) : std::string{};
@@ -269,6 +352,7 @@ void TraceWriter::write(const Record& record) {
          call.thread, begin_us, duration_us, label.empty() ? std::string_view(plain) : label, name(call.kind));
   out_ += args_;
   out_ += "}},\n";
+  if (call.kind == CallKind::context_end && record.result == CUDA_SUCCESS) forget_context(record.context);
   if (!is_op(call.kind) || record.result != CUDA_SUCCESS) return;
   if (record.ticket) {
     const std::uint32_t function = record.function ? functions_.at(record.function) : kNone;

@@ -52,6 +52,10 @@ class TraceWriter {
   std::uint32_t define_event(CUevent event);
   std::uint32_t define_function(const FunctionInfo& function);
   std::uint32_t define_image(const ImageInfo& image);
+  std::uint32_t define_context(CUcontext context);
+  // Writes the graph down once, and empties it.
+  std::uint32_t define_graph(GraphInfo& graph);
+  void forget_context(CUcontext context);
   void arguments(const Record& record);
   double microseconds(std::uint64_t ns) const;
   void device_bar(const Awaited& op, std::uint64_t begin_ns, std::uint64_t end_ns);
@@ -64,12 +68,17 @@ class TraceWriter {
   std::string out_;            // lines not yet written
   std::string args_;           // the arguments of the call at hand
   std::vector<bool> threads_;  // defined already, by id
+  struct Stream {
+    std::uint32_t id = 0;
+    CUcontext context = nullptr;
+  };
   // The file's own ids, in the order of first use: the shim's tables number what the program never launches, too.
   std::unordered_map<const FunctionInfo*, std::uint32_t> functions_;
   std::unordered_map<const ImageInfo*, std::uint32_t> images_;
-  std::unordered_map<std::uint64_t, std::uint32_t> streams_;
+  std::unordered_map<const GraphInfo*, std::uint32_t> graphs_;
+  std::unordered_map<std::uint64_t, Stream> streams_;
   std::unordered_map<CUevent, std::uint32_t> events_;
-  std::unordered_map<std::uint64_t, std::uint32_t> contexts_;
+  std::unordered_map<CUcontext, std::uint32_t> contexts_;
   std::vector<std::string> names_;                       // of functions by the file's id, for people, escaped
   std::vector<double> busy_until_us_;                    // per stream: bars of one track must not overlap
   std::unordered_map<std::uint64_t, Awaited> awaited_;   // by ticket

@@ -1,6 +1,6 @@
 // One intercepted driver call as the recorder and the replayer see it, and the interface through which they see it.
 //
-// The shim's decoders (shim/decode/) turn the arguments of some 220 entry points into this one shape. A Call lives on
+// The shim's decoders (shim/decode/) turn the arguments of some 340 entry points into this one shape. A Call lives on
 // the stack of the intercepted thread, and what it points to is the program's: valid between before() and after() only.
 #pragma once
 
@@ -47,7 +47,10 @@ struct StreamRef {
 };
 
 // What a call brings to an end, besides what its kind says.
-enum class Ends : std::uint8_t { nothing, stream, event, code };
+enum class Ends : std::uint8_t { nothing, stream, event, code, green_context };
+
+// What a call does to an executable graph of the program's.
+enum class GraphEdit : std::uint8_t { none, instantiate, update, set_kernel, set_copy, set_set, set_other, destroy };
 
 struct Region {
   std::uint64_t address = 0;
@@ -84,7 +87,18 @@ struct Call {
   std::uint32_t value = 0, element = 1;
 
   std::uint64_t address = 0, size = 0;  // allocations: address is known in after() only
+  CUcontext context = nullptr;          // context_end, context_synchronize: which; null where it is the current one
   const char* note = nullptr;
+
+  CUgraphExec exec = nullptr;  // graph_launch, and calls that edit a graph
+  GraphEdit edit = GraphEdit::none;
+
+  // What else the op touches, where dst and src cannot say it: appends all of it, or returns false where the arguments
+  // do not tell. Reads the program's own arguments, which `arguments` points to, as its decoder knows; only the
+  // recorder calls it, so it may allocate.
+  using AccessLister = bool (*)(const Call& call, std::vector<TraceAccess>& list);
+  AccessLister list_accesses = nullptr;
+  std::array<const void*, 4> arguments{};
 
   // Whether the host waits for this op before the call returns.
   bool synchronous() const { return is_op(kind) && host == HostEffect::observe; }

@@ -44,8 +44,12 @@ inline constexpr std::string_view name(CallKind kind) { return kCallKindNames[st
 // Whether calls of this kind put work on a stream.
 inline constexpr bool is_op(CallKind kind) { return kind <= CallKind::opaque; }
 
-// Where an allocation's memory is, and who can touch it. `global` is a variable of a module, `mapped` a VMM mapping.
-#define NIMBLE_MEMORY_KINDS(X) X(device) X(stream_ordered) X(pinned) X(registered) X(managed) X(mapped) X(global)
+// Where an allocation's memory is, and who can touch it. `global` is a variable of a module, `mapped` a VMM mapping or
+// memory of a program's graph, `external` memory that another process or another API reaches, too.
+// clang-format off
+#define NIMBLE_MEMORY_KINDS(X) \
+  X(device) X(stream_ordered) X(pinned) X(registered) X(managed) X(mapped) X(global) X(external)
+// clang-format on
 
 enum class MemoryKind : std::uint8_t {
 #define X(name) name,
@@ -113,6 +117,26 @@ struct TraceRegion {
   std::uint64_t pitch = 0;
 };
 
+// What an op does to a range of bytes. No bytes: to the whole allocation that holds the address.
+struct TraceAccess {
+  std::uint64_t address = 0, bytes = 0;
+  bool reads = false, writes = false;
+  bool operator==(const TraceAccess&) const = default;
+};
+
+// What a graph of the program's does each time that it is launched: what its copies, sets and allocations touch, and
+// the kernels with their packed parameters. Where a node could not be read nothing of it is known, and `why` says so.
+struct TraceGraph {
+  struct Kernel {
+    std::uint32_t function = kNone;
+    std::vector<std::uint8_t> params;
+  };
+  bool known = false;
+  std::string why;
+  std::vector<TraceAccess> accesses;
+  std::vector<Kernel> kernels;
+};
+
 // One call. Which fields mean something follows from `kind`; all others keep their defaults.
 struct TraceCall {
   std::uint64_t seq = 0;  // position in the order of the program's calls, over all threads
@@ -123,7 +147,8 @@ struct TraceCall {
   double host_duration_us = 0;   // how long the call took on the host
   std::int32_t result = 0;       // CUresult; calls that failed have no effect but stay in the trace
   std::uint32_t stream = kNone;  // ops and stream_synchronize
-  std::uint32_t event = kNone;   // event_record, event_wait, event_synchronize
+  std::uint32_t event = kNone;   // event_record, event_wait, event_synchronize; launch: recorded by the launch itself
+  std::uint32_t event2 = kNone;  // launch: a second one
   // When the GPU ran the op, on the clock of host_begin_us. Of a graph: all of its nodes. Negative: not known.
   double device_begin_us = -1, device_duration_us = -1;
   bool query = false;        // the synchronize kinds: asked without waiting
@@ -136,14 +161,19 @@ struct TraceCall {
   std::vector<std::uint32_t>
       attributes;  // CUlaunchAttributeID of attributes that were given and are not at their default
   bool cooperative = false;
+  bool plain = true;  // ops but launches: without flags that another op of its kind would not have
+
+  std::optional<std::vector<TraceAccess>> accesses;  // opaque: all that it touches, where that is known
+  std::uint32_t graph = kNone;                       // graph_launch: index into Trace::graphs, kNone where unknown
 
   TraceRegion dst, src;                  // copy: both; set: dst
   std::uint64_t width = 0, height = 1;   // copy, set: bytes in a row, rows
   std::uint32_t value = 0, element = 1;  // set: the value, and its size in bytes
 
-  std::uint64_t address = 0, size = 0;  // alloc, alloc_async, free, free_async (address only)
+  std::uint64_t address = 0, size = 0;  // alloc, alloc_async, free, free_async (size: of a free that covers more)
   MemoryKind memory = MemoryKind::device;
-  bool own_pool = false;  // alloc_async: from a pool that the program named
+  bool own_pool = false;                 // alloc_async: from a pool that the program named
+  std::optional<std::uint32_t> context;  // alloc: in which; context_end, context_synchronize: which. Absent: unknown
 
   std::string note;  // hidden: what was created; opaque: nothing
 };
@@ -162,6 +192,7 @@ struct Trace {
   std::vector<TraceImage> images;
   std::vector<TraceFunction> functions;
   std::vector<TraceStream> streams;
+  std::vector<TraceGraph> graphs;
   std::vector<TraceCall> calls;  // in ascending order of seq
   bool complete = false;         // false where the recording process ended without closing the file
   std::uint64_t dropped = 0;     // events that the recorder could not keep

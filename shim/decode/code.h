@@ -6,6 +6,7 @@
 
 namespace nimble::shim::decode {
 
+// Code from memory: whether it reaches memory beside its parameters.
 struct ModuleLoadData {
   template <class... Options>
   static void before(Entry, Call&, CUmodule*, const void*, Options...) {}
@@ -15,11 +16,13 @@ struct ModuleLoadData {
   }
 };
 
+// Code from a file: whether it reaches memory beside its parameters.
 struct ModuleLoadFile {
   static void before(Entry, Call&, CUmodule*, const char*) {}
   static void after(Call&, CUmodule* out, const char* path) { functions().loaded(*out, image_facts_of_file(path)); }
 };
 
+// A library from memory: whether its code reaches memory beside its parameters.
 struct LibraryLoadData {
   template <class... Options>
   static void before(Entry, Call&, CUlibrary*, const void*, Options...) {}
@@ -29,6 +32,7 @@ struct LibraryLoadData {
   }
 };
 
+// A library from a file: whether its code reaches memory beside its parameters.
 struct LibraryLoadFile {
   template <class... Options>
   static void before(Entry, Call&, CUlibrary*, const char*, Options...) {}
@@ -38,6 +42,7 @@ struct LibraryLoadFile {
   }
 };
 
+// The end of code: its functions' handles may come back as others, and graphs that hold them are let go.
 struct ModuleUnload {
   template <class Module>
   static void before(Entry, Call& call, Module module) {
@@ -46,6 +51,7 @@ struct ModuleUnload {
   }
 };
 
+// The module of a library: the same code.
 struct ModuleOfLibrary {
   static void before(Entry, Call&, CUmodule*, CUlibrary) {}
   static void after(Call&, CUmodule* out, CUlibrary library) {
@@ -53,6 +59,7 @@ struct ModuleOfLibrary {
   }
 };
 
+// A function, and whose it is.
 struct FunctionOfModule {
   template <class Function, class Module>
   static void before(Entry, Call&, Function*, Module, const char*) {}
@@ -62,6 +69,7 @@ struct FunctionOfModule {
   }
 };
 
+// Many functions, and whose they are.
 struct FunctionsOfModule {
   template <class Function, class Module>
   static void before(Entry, Call&, Function*, unsigned, Module) {}
@@ -72,6 +80,7 @@ struct FunctionsOfModule {
   }
 };
 
+// The function of a kernel: the same code.
 struct FunctionOfKernel {
   static void before(Entry, Call&, CUfunction*, CUkernel) {}
   static void after(Call&, CUfunction* out, CUkernel kernel) {
@@ -79,14 +88,36 @@ struct FunctionOfKernel {
   }
 };
 
+// A variable of a module: memory with an address and a size.
 struct Global {
-  template <class Module>
-  static void before(Entry, Call&, CUdeviceptr*, std::size_t*, Module, const char*) {}
-  template <class Module>
-  static void after(Call& call, CUdeviceptr* out, std::size_t* bytes, Module module, const char*) {
+  template <class Pointer, class Size, class Module>
+  static void before(Entry, Call&, Pointer*, Size*, Module, const char*) {}
+  template <class Pointer, class Size, class Module>
+  static void after(Call& call, Pointer* out, Size* bytes, Module module, const char*) {
     if (!out || !bytes || !functions().first_sight_of_global(*out, module)) return;
     allocation(call, MemoryKind::global, *bytes);
     allocated(call, *out);
+  }
+};
+
+// A tensor map: 128 bytes by which kernels reach memory. Those of today's drivers hold the address as it is, where the
+// analyzer and the replayer find it among the parameters; others hide it.
+struct TensorMap {
+  template <class... Args>
+  static void before(Entry, Call&, Args...) {}
+  template <class... Rest>
+  static void after(Call& call, CUtensorMap* map, CUtensorMapDataType, cuuint32_t, void* address, Rest...) {
+    check(call, map, address);
+  }
+  static void after(Call& call, CUtensorMap* map, void* address) { check(call, map, address); }
+
+ private:
+  static void check(Call& call, const CUtensorMap* map, const void* address) {
+    for (const cuuint64_t word : map->opaque) {
+      if (word == address_of(address)) return;
+    }
+    event(call, CallKind::hidden);
+    call.note = "tensor maps that do not hold their address as it is";
   }
 };
 

@@ -3,6 +3,7 @@
 
 #include "shim/decode/code.h"
 #include "shim/decode/copy.h"
+#include "shim/decode/graph.h"
 #include "shim/decode/launch.h"
 #include "shim/decode/memory.h"
 #include "shim/decode/stream.h"
@@ -10,6 +11,8 @@
 
 namespace nimble::shim::decode {
 
+// Hands out entry points: those that are intercepted come as Nimble's.
+//
 // The real driver decides on names, versions and flags. Where its answer is a pointer whose wrapper we have, the
 // program gets the wrapper.
 struct GetProcAddress {

@@ -2,7 +2,9 @@
 
 #include <atomic>
 
+#include "shim/decode/memory.h"
 #include "shim/real_driver.h"
+#include "shim/stream_table.h"
 
 namespace nimble::shim {
 
@@ -13,17 +15,77 @@ std::uint32_t thread_index() {
   return index;
 }
 
+CUcontext current_context() {
+  static constinit DriverFunction<decltype(&::cuCtxGetCurrent)> get_current("cuCtxGetCurrent");
+  CUcontext context = nullptr;
+  if (const auto current = get_current.get()) current(&context);
+  return context;
+}
+
 StreamRef stream_ref(Entry entry, CUstream handle) {
   const bool per_thread =
       handle == CU_STREAM_PER_THREAD || (!handle && entry.default_stream == DefaultStream::per_thread);
   if (handle && handle != CU_STREAM_LEGACY && !per_thread) return {handle, reinterpret_cast<std::uint64_t>(handle)};
   // A default stream belongs to the current context. Contexts are aligned objects: their low bits are free.
-  static constinit DriverFunction<decltype(&::cuCtxGetCurrent)> get_current("cuCtxGetCurrent");
-  CUcontext context = nullptr;
-  if (const auto current = get_current.get()) current(&context);
-  const auto base = reinterpret_cast<std::uint64_t>(context) & ~std::uint64_t{3};
+  const auto base = reinterpret_cast<std::uint64_t>(current_context()) & ~std::uint64_t{3};
   if (per_thread) return {CU_STREAM_PER_THREAD, (base ^ (std::uint64_t{thread_index()} << 48)) | 2};
   return {CU_STREAM_LEGACY, base | 1};
 }
 
+namespace {
+
+std::atomic<bool> g_default_pool_is_plain{true};
+
+}  // namespace
+
+bool default_pool_is_plain() { return g_default_pool_is_plain.load(std::memory_order_relaxed); }
+void default_pool_changed() { g_default_pool_is_plain.store(false, std::memory_order_relaxed); }
+
+bool primary_context_is_active(CUdevice device) {
+  static constinit DriverFunction<decltype(&::cuDevicePrimaryCtxGetState)> get_state("cuDevicePrimaryCtxGetState");
+  unsigned flags = 0;
+  int active = 0;
+  const auto ask = get_state.get();
+  return !ask || (ask(device, &flags, &active) == CUDA_SUCCESS && active != 0);
+}
+
+// The driver has no question for it, but retaining tells; only done where that does not bring the context to life.
+CUcontext primary_context(CUdevice device) {
+  static constinit DriverFunction<decltype(&::cuDevicePrimaryCtxRetain)> retain("cuDevicePrimaryCtxRetain");
+  static constinit DriverFunction<decltype(&::cuDevicePrimaryCtxRelease_v2)> release("cuDevicePrimaryCtxRelease_v2");
+  CUcontext context = nullptr;
+  if (!retain.get() || !release.get() || !primary_context_is_active(device)) return nullptr;
+  if (retain.get()(&context, device) != CUDA_SUCCESS) return nullptr;
+  release.get()(device);
+  return context;
+}
+
+CUcontext context_of_green(CUgreenCtx green) {
+  static constinit DriverFunction<decltype(&::cuCtxFromGreenCtx)> from_green("cuCtxFromGreenCtx");
+  CUcontext context = nullptr;
+  if (const auto ask = from_green.get()) ask(&context, green);
+  return context;
+}
+
+void context_ending(CUcontext context) { streams().context_ended(context); }
+
+namespace decode {
+
+void External::of_unknown_size(Call& call, CUdeviceptr pointer) {
+  static constinit DriverFunction<decltype(&::cuMemGetAddressRange_v2)> get_range("cuMemGetAddressRange_v2");
+  CUdeviceptr base = pointer;
+  std::size_t bytes = 0;
+  const auto ask = get_range.get();
+  if (ask && ask(&base, &bytes, pointer) == CUDA_SUCCESS) call.size = bytes - (pointer - base);
+  call.address = pointer;
+}
+
+void PointerAttribute::answer(const Call& call, unsigned count, CUpointer_attribute* attributes, void** data,
+                              CUdeviceptr pointer) {
+  const auto ask = real<id_cuPointerGetAttributes>();
+  if (ask) ask(count, attributes, data, pointer);
+  for (unsigned i = 0; i < count; ++i) fill(call, data[i], attributes[i]);
+}
+
+}  // namespace decode
 }  // namespace nimble::shim

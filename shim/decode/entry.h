@@ -23,6 +23,22 @@ std::uint32_t thread_index();
 // The stream that `handle` means in this entry point, for the calling thread and its current context.
 StreamRef stream_ref(Entry entry, CUstream handle);
 
+// Whether allocations of the default pool are like any other: false once the program has put another pool in its place,
+// or has let others reach a pool's memory.
+bool default_pool_is_plain();
+void default_pool_changed();
+
+// The calling thread's context; null where it has none.
+CUcontext current_context();
+
+// The primary context of a device, null where it is not active; whether it is; the context that a green context is.
+CUcontext primary_context(CUdevice device);
+bool primary_context_is_active(CUdevice device);
+CUcontext context_of_green(CUgreenCtx context);
+
+// A context ends: the handles of its streams may come back.
+void context_ending(CUcontext context);
+
 namespace decode {
 
 inline void on_stream(Entry entry, Call& call, CUstream handle) {

@@ -1,10 +1,11 @@
 // Launches: kernels in all their forms, host functions, program graphs.
 #pragma once
 
-#include "shim/decode/entry.h"
+#include "shim/decode/touch.h"
 
 namespace nimble::shim::decode {
 
+// A kernel: function, shape, shared memory, parameters.
 struct LaunchKernel {
   static void before(Entry entry, Call& call, CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                      unsigned by, unsigned bz, unsigned shared_bytes, CUstream stream, void** params, void** extra) {
@@ -18,6 +19,7 @@ struct LaunchKernel {
   }
 };
 
+// A cooperative kernel: as any, and ordered with everything.
 struct LaunchCooperative {
   static void before(Entry entry, Call& call, CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                      unsigned by, unsigned bz, unsigned shared_bytes, CUstream stream, void** params) {
@@ -41,6 +43,15 @@ inline bool meaningful(const CUlaunchAttribute& attribute) {
   }
 }
 
+// The event that a launch records by an attribute of its own, if any.
+inline CUevent launch_event(const CUlaunchAttribute& attribute) {
+  if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) return attribute.value.programmaticEvent.event;
+  if (attribute.id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT) return attribute.value.launchCompletionEvent.event;
+  return nullptr;
+}
+
+// A kernel: function, shape, shared memory, parameters, attributes, and the event that an attribute records. With
+// attributes that are not at their default it is ordered with everything.
 struct LaunchKernelEx {
   static void before(Entry entry, Call& call, const CUlaunchConfig* config, CUfunction function, void** params,
                      void** extra) {
@@ -53,10 +64,13 @@ struct LaunchKernelEx {
       if (!meaningful(call.attributes[i])) continue;
       call.plain = false;
       if (call.attributes[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) call.cooperative = true;
+      // There are two such attributes, and a launch may have both.
+      if (const CUevent event = launch_event(call.attributes[i])) (call.event ? call.event2 : call.event) = event;
     }
   }
 };
 
+// A function of the host in stream order, which may touch anything.
 struct HostFunction {
   template <class... Rest>
   static void before(Entry entry, Call& call, CUstream stream, Rest...) {
@@ -64,26 +78,18 @@ struct HostFunction {
   }
 };
 
+// A graph of the program's: what its nodes touch, where all of them could be read.
 struct GraphLaunch {
-  static void before(Entry entry, Call& call, CUgraphExec, CUstream stream) {
+  static void before(Entry entry, Call& call, CUgraphExec exec, CUstream stream) {
     op(entry, call, CallKind::graph_launch, stream);
+    call.exec = exec;
   }
 };
 
-// Work whose accesses are not read. The stream is the one argument that is a stream, else the default stream.
-struct Opaque {
-  template <class... Args>
-  static void before(Entry entry, Call& call, Args... args) {
-    CUstream stream = nullptr;
-    ((take(stream, args)), ...);
-    op(entry, call, CallKind::opaque, stream);
-    call.plain = false;
-  }
-
- private:
-  template <class T>
-  static void take(CUstream&, T) {}
-  static void take(CUstream& stream, CUstream argument) { stream = argument; }
+// Brings a graph to the device ahead of its launch. It touches nothing of the program's, but is ordered with
+// everything.
+struct GraphUpload {
+  static void before(Entry entry, Call& call, CUgraphExec, CUstream stream) { Opaque::before(entry, call, stream); }
 };
 
 }  // namespace nimble::shim::decode

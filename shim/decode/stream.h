@@ -6,12 +6,14 @@
 
 namespace nimble::shim::decode {
 
+// The host waits for a stream.
 struct StreamSynchronize {
   static void before(Entry entry, Call& call, CUstream stream) {
     op(entry, call, CallKind::stream_synchronize, stream);
   }
 };
 
+// The host asks whether a stream is done.
 struct StreamQuery {
   static void before(Entry entry, Call& call, CUstream stream) {
     StreamSynchronize::before(entry, call, stream);
@@ -19,6 +21,7 @@ struct StreamQuery {
   }
 };
 
+// The end of a stream: its handle may come back as another.
 struct StreamDestroy {
   static void before(Entry, Call& call, CUstream stream) {
     call.stream = {stream, reinterpret_cast<std::uint64_t>(stream)};
@@ -29,6 +32,7 @@ struct StreamDestroy {
   }
 };
 
+// An event recorded on a stream.
 struct EventRecord {
   static void before(Entry entry, Call& call, CUevent handle, CUstream stream, unsigned flags = 0) {
     op(entry, call, CallKind::event_record, stream);
@@ -37,6 +41,7 @@ struct EventRecord {
   }
 };
 
+// A stream that waits for an event.
 struct EventWait {
   static void before(Entry entry, Call& call, CUstream stream, CUevent handle, unsigned flags) {
     op(entry, call, CallKind::event_wait, stream);
@@ -45,6 +50,7 @@ struct EventWait {
   }
 };
 
+// The host waits for an event.
 struct EventSynchronize {
   static void before(Entry, Call& call, CUevent handle) {
     event(call, CallKind::event_synchronize);
@@ -52,6 +58,7 @@ struct EventSynchronize {
   }
 };
 
+// The host asks whether an event has happened.
 struct EventQuery {
   static void before(Entry entry, Call& call, CUevent handle) {
     EventSynchronize::before(entry, call, handle);
@@ -59,7 +66,7 @@ struct EventQuery {
   }
 };
 
-// Says whether both events have happened, so it observes both.
+// The time between two events. Says whether both have happened, so it observes both.
 struct EventElapsed {
   static void before(Entry entry, Call& call, float*, CUevent begin, CUevent end) {
     EventQuery::before(entry, call, end);
@@ -67,6 +74,7 @@ struct EventElapsed {
   }
 };
 
+// The end of an event: its handle may come back as another.
 struct EventDestroy {
   static void before(Entry, Call& call, CUevent handle) {
     call.event = handle;
@@ -74,20 +82,45 @@ struct EventDestroy {
   }
 };
 
+// The host waits for a context.
 struct ContextSynchronize {
-  template <class... Context>
-  static void before(Entry, Call& call, Context...) {
+  static void before(Entry, Call& call) { event(call, CallKind::context_synchronize); }
+  static void before(Entry, Call& call, CUcontext context) {
     event(call, CallKind::context_synchronize);
+    call.context = context;
   }
 };
 
+// The end of a context, with its streams and its memory.
 struct ContextEnd {
-  template <class... Args>
-  static void before(Entry, Call& call, Args...) {
+  static void before(Entry, Call& call, CUcontext context) {
     event(call, CallKind::context_end);
+    call.context = context;
+    context_ending(context);
+  }
+  static void before(Entry entry, Call& call, CUdevice device) { before(entry, call, primary_context(device)); }
+};
+
+// One user of a primary context less: only the last one ends it, which the driver tells afterwards.
+struct PrimaryContextRelease {
+  static void before(Entry, Call& call, CUdevice device) { call.context = primary_context(device); }
+  static void after(Call& call, CUdevice device) {
+    if (primary_context_is_active(device)) return;
+    event(call, CallKind::context_end);
+    context_ending(call.context);
   }
 };
 
+// The end of a green context, with its streams. Its memory is the primary context's.
+struct GreenContextEnd {
+  static void before(Entry, Call& call, CUgreenCtx context) {
+    call.context = context_of_green(context);
+    call.ends = Ends::green_context;
+    context_ending(call.context);
+  }
+};
+
+// From here on the stream collects a graph: what is put on it is not executed.
 struct CaptureBegin {
   template <class... Rest>
   static void before(Entry entry, Call& call, CUstream stream, Rest...) {
@@ -95,18 +128,29 @@ struct CaptureBegin {
   }
 };
 
+// The stream executes again.
 struct CaptureEnd {
   static void before(Entry entry, Call& call, CUstream stream, CUgraph*) {
     op(entry, call, CallKind::capture_end, stream);
   }
 };
 
+// A way by which kernels reach memory that none of their parameters points to, or by which something else reaches the
+// program's memory or sees its progress. From then on no kernel is taken to reach memory through its parameters alone,
+// and replay stands aside.
 struct Hidden {
   template <class... Args>
   static void before(Entry, Call& call, Args...) {
     event(call, CallKind::hidden);
     call.note = call.symbol;
   }
+};
+
+// Changes how later work runs, or what earlier work may reach. Nothing is recorded; the replayer submits what it holds
+// first.
+struct Setting {
+  template <class... Args>
+  static void before(Entry, Call&, Args...) {}
 };
 
 }  // namespace nimble::shim::decode

@@ -155,6 +155,54 @@ CUresult batch(Call& call, CUstream handle, const CUdeviceptr* to, const CUdevic
   return CUDA_SUCCESS;
 }
 
+// A pointer of a batch of boxes: lengths of 0 mean no gaps.
+bool operand_of(const CUmemcpy3DOperand& operand, const CUextent3D& extent, Side& side) {
+  if (operand.type != CU_MEMCPY_OPERAND_TYPE_POINTER) return false;
+  const auto& pointer = operand.op.ptr;
+  side.pitch = pointer.rowLength != 0 ? pointer.rowLength : extent.width;
+  const std::size_t rows = pointer.layerHeight != 0 ? pointer.layerHeight : extent.height;
+  if (side.pitch < extent.width || rows < extent.height) return false;
+  side.slice = side.pitch * rows;
+  side.address = pointer.ptr;
+  side.host = true;
+  return true;
+}
+
+CUresult box_batch(Call& call, CUstream handle, std::size_t count, const CUDA_MEMCPY3D_BATCH_OP* ops,
+                   std::size_t* failed, unsigned long long flags) {
+  if (failed != nullptr) *failed = SIZE_MAX;
+  if (count == 0 || ops == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  for (std::size_t i = 0; i < count; ++i) {
+    const CUextent3D& extent = ops[i].extent;
+    Side to, from;
+    CUresult error = CUDA_SUCCESS;
+    if (ops[i].src.type == CU_MEMCPY_OPERAND_TYPE_ARRAY || ops[i].dst.type == CU_MEMCPY_OPERAND_TYPE_ARRAY) {
+      error = not_supported("a copy of an array");
+    } else if (extent.width == 0 || extent.height == 0 || extent.depth == 0 ||
+               ops[i].srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_INVALID || !operand_of(ops[i].dst, extent, to) ||
+               !operand_of(ops[i].src, extent, from)) {
+      error = CUDA_ERROR_INVALID_VALUE;
+    } else {
+      Copy copy{};
+      copy.destination = to.address;
+      copy.source = from.address;
+      copy.width = extent.width;
+      copy.height = extent.height;
+      copy.depth = extent.depth;
+      copy.destination_pitch = to.pitch;
+      copy.source_pitch = from.pitch;
+      copy.destination_slice = to.slice;
+      copy.source_slice = from.slice;
+      copy.host_destination = copy.host_source = true;
+      error = submit_copy(call, handle, copy, "cuMemcpy3DBatchAsync", false);
+    }
+    if (error == CUDA_SUCCESS) continue;
+    if (failed != nullptr) *failed = i;
+    return error;
+  }
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 
 Copy linear_copy(std::uint64_t to, std::uint64_t from, std::size_t bytes) {
@@ -313,4 +361,14 @@ SIM_CALL_PTSZ(cuMemcpyBatchAsync_v2, kContext,
                size_t* first_with, size_t attribute_count, CUstream stream),
               (to, from, sizes, count, attributes, first_with, attribute_count, stream)) {
   return batch(call, stream, to, from, sizes, count, attributes, first_with, attribute_count, nullptr);
+}
+SIM_CALL_PTSZ(cuMemcpy3DBatchAsync, kContext,
+              (size_t count, CUDA_MEMCPY3D_BATCH_OP* ops, size_t* failed, unsigned long long flags, CUstream stream),
+              (count, ops, failed, flags, stream)) {
+  return box_batch(call, stream, count, ops, failed, flags);
+}
+SIM_CALL_PTSZ(cuMemcpy3DBatchAsync_v2, kContext,
+              (size_t count, CUDA_MEMCPY3D_BATCH_OP* ops, unsigned long long flags, CUstream stream),
+              (count, ops, flags, stream)) {
+  return box_batch(call, stream, count, ops, nullptr, flags);
 }

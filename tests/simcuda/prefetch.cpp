@@ -39,3 +39,33 @@ SIM_CALL_PTSZ(cuStreamAttachMemAsync, kContext, (CUstream stream, CUdeviceptr po
   }
   return hint(call, pointer, bytes, stream, "cuStreamAttachMemAsync");
 }
+
+static CUresult hints(Call& call, const CUdeviceptr* pointers, const std::size_t* sizes, std::size_t count,
+                      unsigned long long flags, CUstream stream, const char* name) {
+  if (pointers == nullptr || sizes == nullptr || count == 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (const CUresult error = hint(call, pointers[i], sizes[i], stream, name)) return error;
+  }
+  return CUDA_SUCCESS;
+}
+
+SIM_CALL_PTSZ(cuMemPrefetchBatchAsync, kContext,
+              (CUdeviceptr * pointers, size_t* sizes, size_t count, CUmemLocation* locations, size_t* first_at,
+               size_t location_count, unsigned long long flags, CUstream stream),
+              (pointers, sizes, count, locations, first_at, location_count, flags, stream)) {
+  if (locations == nullptr || first_at == nullptr || location_count == 0) return CUDA_ERROR_INVALID_VALUE;
+  return hints(call, pointers, sizes, count, flags, stream, "cuMemPrefetchBatchAsync");
+}
+// What is discarded may be anything afterwards; here it stays.
+SIM_CALL_PTSZ(cuMemDiscardBatchAsync, kContext,
+              (CUdeviceptr * pointers, size_t* sizes, size_t count, unsigned long long flags, CUstream stream),
+              (pointers, sizes, count, flags, stream)) {
+  return hints(call, pointers, sizes, count, flags, stream, "cuMemDiscardBatchAsync");
+}
+SIM_CALL_PTSZ(cuMemDiscardAndPrefetchBatchAsync, kContext,
+              (CUdeviceptr * pointers, size_t* sizes, size_t count, CUmemLocation* locations, size_t* first_at,
+               size_t location_count, unsigned long long flags, CUstream stream),
+              (pointers, sizes, count, locations, first_at, location_count, flags, stream)) {
+  if (locations == nullptr || first_at == nullptr || location_count == 0) return CUDA_ERROR_INVALID_VALUE;
+  return hints(call, pointers, sizes, count, flags, stream, "cuMemDiscardAndPrefetchBatchAsync");
+}

@@ -1,6 +1,7 @@
 // Memory in two parts: ranges of addresses, and physical memory to be mapped there. Physical memory is an anonymous
 // file, so that mapping it twice shows the same bytes twice.
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <map>
@@ -110,7 +111,10 @@ SIM_CALL(cuMemCreate, kInit,
   if (handle == nullptr || bytes == 0 || bytes % kGranularity != 0 || flags != 0 || !is_on_device(prop)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) return not_supported("memory that can be exported");
+  if (prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE &&
+      prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+    return not_supported("memory that can be exported other than as a file");
+  }
   if (bytes > Memory::kTotal) return CUDA_ERROR_OUT_OF_MEMORY;
   auto physical = std::make_shared<Physical>();
   physical->bytes = bytes;
@@ -218,5 +222,41 @@ SIM_CALL(cuMemGetAccess, kInit, (unsigned long long* flags, const CUmemLocation*
   --after;
   if (pointer >= after->first + after->second.bytes) return CUDA_ERROR_INVALID_VALUE;
   *flags = after->second.access;
+  return CUDA_SUCCESS;
+}
+
+// Memory of another process, or of this one, comes and goes as a file.
+SIM_CALL(cuMemExportToShareableHandle, kInit,
+         (void* out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type, unsigned long long flags),
+         (out, handle, type, flags)) {
+  const auto found = mappings().handles.find(handle);
+  if (out == nullptr || found == mappings().handles.end() || flags != 0 ||
+      type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+      found->second->prop.requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const int file = dup(found->second->file);
+  if (file < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+  *static_cast<int*>(out) = file;
+  return CUDA_SUCCESS;
+}
+
+SIM_CALL(cuMemImportFromShareableHandle, kInit,
+         (CUmemGenericAllocationHandle * handle, void* file, CUmemAllocationHandleType type), (handle, file, type)) {
+  struct stat facts {};
+  const int given = static_cast<int>(reinterpret_cast<std::intptr_t>(file));
+  if (handle == nullptr || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || fstat(given, &facts) != 0 ||
+      facts.st_size == 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  auto physical = std::make_shared<Physical>();
+  physical->bytes = static_cast<std::uint64_t>(facts.st_size);
+  physical->prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  physical->prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  physical->prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  physical->file = dup(given);
+  if (physical->file < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+  *handle = mappings().next++;
+  mappings().handles[*handle] = std::move(physical);
   return CUDA_SUCCESS;
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "analyzer/access_exact.h"
+#include "analyzer/access_graph.h"
 #include "analyzer/access_rules.h"
 #include "analyzer/access_signature.h"
 #include "tests/unit/analyzer/support.h"
@@ -46,6 +47,7 @@ Asked ask(const test::TraceText& text, const std::string& rules_text = "") {
   sources.push_back(std::make_unique<ExactAccess>());
   sources.push_back(std::make_unique<RulesAccess>(file.trace, rules));
   sources.push_back(std::make_unique<SignatureAccess>(file.trace));
+  sources.push_back(std::make_unique<GraphAccess>(std::vector{sources[1].get(), sources[2].get()}));
   result.accesses = infer_accesses(file.trace, table, result.objects, calls, sources);
   return result;
 }
@@ -181,6 +183,83 @@ TEST(ExactAccess, UnknownMemoryOrdersEverything) {
     text.call(kind, "\"stream\":0");
     EXPECT_EQ(ask(text).op().role, OpRole::barrier) << kind;
   }
+}
+
+std::string listed(std::uint64_t address, std::uint64_t bytes, const std::string& mode) {
+  return "[" + std::to_string(address) + "," + std::to_string(bytes) + ",\"" + mode + "\"]";
+}
+
+TEST(ExactAccess, AListSaysWhatAnOpTouches) {
+  auto text = begin("f", "[]");
+  text.call("opaque", "\"stream\":0,\"accesses\":[" + listed(kA + 16, 32, "w") + "," + listed(kB + 8, 8, "r") + "," +
+                          listed(kA, 16, "r") + "]");
+  Asked asked = ask(text);
+  EXPECT_EQ(asked.text(), "0w 1r 0r");
+  EXPECT_EQ(asked.op().evidence, Evidence::exact);
+  EXPECT_EQ(asked.accesses.of(0)[0].region, (Region{16, 32, 0, 1}));
+  EXPECT_EQ(asked.accesses.of(0)[1].region, (Region{8, 8, 0, 1}));
+  // Without a size it is the whole allocation, wherever in it the address lies.
+  text.call("opaque", "\"stream\":0,\"accesses\":[" + listed(kA + 100, 0, "rw") + "]");
+  asked = ask(text);
+  EXPECT_EQ(asked.text(), "0rw");
+  EXPECT_EQ(asked.accesses.of(0)[0].region, (Region{0, kSize, 0, 1}));
+  // An empty list is a list: it touches nothing.
+  text.call("opaque", "\"stream\":0,\"accesses\":[]");
+  EXPECT_EQ(ask(text).op().role, OpRole::accesses);
+}
+
+TEST(ExactAccess, AListThatIsNotWhollyKnownOrdersEverything) {
+  auto text = begin("f", "[]");
+  for (const std::string& stray :
+       {listed(0x900000, 8, "r"), listed(kA + kSize - 8, 16, "w"), listed(0x900000, 0, "rw")}) {
+    text.call("opaque", "\"stream\":0,\"accesses\":[" + listed(kA, 8, "r") + "," + stray + "]");
+    Asked asked = ask(text);
+    EXPECT_EQ(asked.op().role, OpRole::barrier) << stray;
+    EXPECT_EQ(asked.text(), "") << stray;
+    EXPECT_NE(asked.why().find("no allocation that the trace knows"), std::string::npos);
+  }
+}
+
+TEST(GraphAccess, AGraphTouchesWhatItsNodesTouch) {
+  auto text = begin("_Z1fPfPKfi", "[[0,8],[8,8],[16,4]]");
+  text.alloc(0x300000, kSize);
+  text.graph("[" + listed(0x300000, 64, "w") + "]");
+  text.call("graph_launch", "\"stream\":0,\"graph\":0");
+  Asked asked = ask(text);
+  EXPECT_EQ(asked.text(), "0w");
+  EXPECT_EQ(asked.op().evidence, Evidence::exact);
+
+  // Two kernels: what their signatures declare.
+  const std::string params = hex(kA) + hex(kB) + hex(7, 4), other = hex(0x300000 + 64) + hex(kA) + hex(7, 4);
+  text.graph("[" + listed(0x300000, 64, "w") + "]", "[[0,\"" + params + "\"],[0,\"" + other + "\"]]");
+  text.call("graph_launch", "\"stream\":0,\"graph\":1");
+  asked = ask(text);
+  EXPECT_EQ(asked.op().evidence, Evidence::declared);
+  EXPECT_EQ(asked.text(), "0w 1rw 2r 0rw");
+  EXPECT_EQ(asked.objects.objects.size(), 3u);
+}
+
+TEST(GraphAccess, OneNodeThatIsNotKnownOrdersEverything) {
+  auto text = begin("_Z1fPfPKfi", "[[0,8],[8,8],[16,4]]");
+  const std::string list = "[" + listed(kA, 64, "w") + "]";
+  text.graph(list, "[[0,\"" + hex(kA) + hex(0x900000) + hex(7, 4) + "\"]]");
+  text.call("graph_launch", "\"stream\":0,\"graph\":0");
+  Asked asked = ask(text);
+  EXPECT_EQ(asked.op().role, OpRole::barrier);
+  EXPECT_EQ(asked.text(), "");
+  EXPECT_NE(asked.why().find("one of its kernels: parameter 1 points into no allocation"), std::string::npos);
+  text.graph("[]", "[]", "it holds a host function");
+  text.call("graph_launch", "\"stream\":0,\"graph\":1");
+  EXPECT_EQ(ask(text).why(), "it holds a host function");
+  text.call("graph_launch", "\"stream\":0");
+  EXPECT_EQ(ask(text).why(), "the graph's nodes are not in the trace");
+  // Its kernels are judged as any: not where the program has hidden something.
+  text.graph(list, "[[0,\"" + hex(kA) + hex(kB) + hex(7, 4) + "\"]]");
+  text.call("graph_launch", "\"stream\":0,\"graph\":2");
+  EXPECT_EQ(ask(text).op().evidence, Evidence::declared);
+  text.alloc(0x900000, kSize, "external");
+  text.call("graph_launch", "\"stream\":0,\"graph\":2");
+  EXPECT_EQ(ask(text).op().role, OpRole::barrier);
 }
 
 }  // namespace

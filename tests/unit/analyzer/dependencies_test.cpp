@@ -248,5 +248,27 @@ TEST(Dependencies, AreFewWhenManyRectanglesAreWritten) {
   EXPECT_EQ(found.race_count, 0u);
 }
 
+TEST(Dependencies, MemoryThatOthersReachMayBeAnything) {
+  MadeUp step(1, 2);
+  step.objects.objects[0].memory = MemoryKind::mapped;
+  step.objects.objects[1].memory = MemoryKind::external;
+  step.op(OpRole::accesses, {touch(0, {0, 8, 0, 1}, false, true)});
+  step.op(OpRole::accesses, {touch(1, {32, 8, 0, 1}, true, false)});
+  EXPECT_EQ(step.find().all.size(), 1u);
+}
+
+TEST(Dependencies, AWaitDoesNotLeadToARecordThatALaunchHasReplaced) {
+  for (bool replaced : {false, true}) {
+    MadeUp step;
+    step.op(OpRole::record, {}, 0, 7);
+    step.op(OpRole::barrier, {}, 0, replaced ? 7 : kNone);
+    step.op(OpRole::wait, {}, 0, 7);
+    bool from_record = false;
+    for (const Dependency& dependency : step.find().all)
+      from_record = from_record || (dependency.from == 0 && dependency.to == 2);
+    EXPECT_EQ(from_record, !replaced);
+  }
+}
+
 }  // namespace
 }  // namespace nimble::analyzer

@@ -159,5 +159,38 @@ TEST(HappensBefore, MatchesTheReferenceOnRandomPrograms) {
   }
 }
 
+TEST(HappensBefore, AWaitForAContextIsOneForItsOwnStreams) {
+  for (int waited_for : {0, 1, -1}) {
+    Program program;
+    int one = program.stream(StreamKind::non_blocking, 0), two = program.stream(StreamKind::non_blocking, 1);
+    int three = program.stream(StreamKind::non_blocking, 1);
+    auto a = program.launch(one, 1), b = program.launch(two, 1);
+    program.call(CallKind::context_synchronize, -1, -1, 1);
+    if (waited_for >= 0) program.trace.calls.back().context = static_cast<std::uint32_t>(waited_for);
+    auto c = program.launch(three, 1);
+    HappensBefore order = program.order();
+    EXPECT_EQ(order.ordered(a, c), waited_for == 0) << waited_for;
+    EXPECT_EQ(order.ordered(b, c), waited_for == 1) << waited_for;
+  }
+}
+
+// It comes true while the kernel runs, or before it begins.
+TEST(HappensBefore, AnEventThatALaunchRecordsOrdersNothing) {
+  for (bool second : {false, true}) {
+    Program program;
+    int one = program.stream(StreamKind::non_blocking), two = program.stream(StreamKind::non_blocking);
+    int three = program.stream(StreamKind::non_blocking);
+    auto a = program.launch(one);
+    program.call(CallKind::event_record, one, 7);
+    auto b = program.launch(two);
+    (second ? program.trace.calls.back().event2 : program.trace.calls.back().event) = 7;
+    program.call(CallKind::event_wait, three, 7);
+    auto c = program.launch(three);
+    HappensBefore order = program.order();
+    EXPECT_FALSE(order.ordered(b, c));
+    EXPECT_FALSE(order.ordered(a, c)) << "the record is not the event's last one any more";
+  }
+}
+
 }  // namespace
 }  // namespace nimble::analyzer

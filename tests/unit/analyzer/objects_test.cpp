@@ -122,5 +122,38 @@ TEST(StepObjects, AreLocalOnlyWhenTheStepMakesAndEndsThemOnOneStreamFromTheDefau
   EXPECT_FALSE(objects.objects[3].step_local);
 }
 
+TEST(Objects, AContextTakesOnlyItsOwnMemoryAlong) {
+  const std::uint64_t bases[] = {0x1000, 0x2000, 0x3000, 0x4000};
+  auto alive = [&](const std::string& end) {
+    auto text = begin("[[0,8],[8,8],[16,8],[24,8]]");
+    text.call("alloc", R"("addr":4096,"size":256,"memory":"device","context":0)");
+    text.call("alloc", R"("addr":8192,"size":256,"memory":"pinned","context":1)");
+    text.call("alloc", R"("addr":12288,"size":256,"memory":"mapped","context":0)");
+    text.alloc_async(0x4000, 0x100);
+    text.call("context_end", end);
+    std::string params;
+    for (std::uint64_t base : bases) params += hex(base);
+    text.launch(0, params);
+    std::string found;
+    Found table(text);
+    for (const PointerWord& pointer : table.last()) found += std::to_string(pointer.at / 8);
+    return found;
+  };
+  EXPECT_EQ(alive("\"context\":0"), "123");
+  EXPECT_EQ(alive("\"context\":1"), "023");
+  EXPECT_EQ(alive("\"context\":2"), "0123");
+  EXPECT_EQ(alive(""), "") << "which one ends is not known";
+}
+
+TEST(Objects, OneFreeMayEndSeveralMappings) {
+  auto text = begin("[[0,8],[8,8],[16,8]]");
+  for (std::uint64_t base : {0x1000, 0x2000, 0x3000}) text.alloc(base, 0x1000, "mapped");
+  text.call("free", R"("addr":4096,"size":8192)");
+  text.launch(0, hex(0x1000) + hex(0x2000) + hex(0x3000));
+  Found found(text);
+  ASSERT_EQ(found.last().size(), 1u);
+  EXPECT_EQ(found.last()[0].at, 16u);
+}
+
 }  // namespace
 }  // namespace nimble::analyzer

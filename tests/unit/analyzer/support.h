@@ -68,8 +68,9 @@ class TraceText {
                                  "\",\"image\":" + std::to_string(image) + ",\"params\":" + params);
     return functions_++;
   }
-  int stream(const std::string& kind = "non_blocking") {
-    event("nimble.stream", "\"id\":" + std::to_string(streams_) + ",\"context\":0,\"kind\":\"" + kind + "\"");
+  int stream(const std::string& kind = "non_blocking", int context = 0) {
+    event("nimble.stream", "\"id\":" + std::to_string(streams_) + ",\"context\":" + std::to_string(context) +
+                               ",\"kind\":\"" + kind + "\"");
     return streams_++;
   }
   void call(const std::string& kind, const std::string& args, int thread = 1) {
@@ -79,6 +80,14 @@ class TraceText {
     ++seq_;
   }
 
+  // A graph of the program's, by its lists as in the file; `why` not empty: its nodes could not be read.
+  int graph(const std::string& accesses, const std::string& kernels = "[]", const std::string& why = "") {
+    event("nimble.graph", "\"id\":" + std::to_string(graphs_) + ",\"known\":" + (why.empty() ? "true" : "false") +
+                              ",\"why\":\"" + why + "\"");
+    event("nimble.graph_nodes", "\"graph\":" + std::to_string(graphs_) + ",\"accesses\":" + accesses);
+    event("nimble.graph_nodes", "\"graph\":" + std::to_string(graphs_) + ",\"kernels\":" + kernels);
+    return graphs_++;
+  }
   void alloc(std::uint64_t address, std::uint64_t size, const std::string& memory = "device") {
     call("alloc", fields({{"addr", address}, {"size", size}}) + ",\"memory\":\"" + memory + "\"");
   }
@@ -127,7 +136,7 @@ class TraceText {
   }
 
   std::vector<std::string> lines_;
-  int images_ = 0, functions_ = 0, streams_ = 0;
+  int images_ = 0, functions_ = 0, streams_ = 0, graphs_ = 0;
   std::uint64_t seq_ = 0;
 };
 

@@ -218,6 +218,16 @@ TEST(TraceReader, NamesTheFieldOfEveryHandBrokenCall) {
             "args.size: must be an integer from 0 to 18446744073709551615");
   EXPECT_EQ(error_of_call("event_record", R"("stream":0)"), "args.event: is missing");
   EXPECT_EQ(error_of_call("opaque", R"("stream":0,"result":1)"), "");
+  EXPECT_EQ(error_of_call("opaque", R"("stream":0,"accesses":[[1,2,"r"],[1,0,"rw"]])"), "");
+  EXPECT_EQ(error_of_call("opaque", R"("stream":0,"accesses":[[1,2]])"),
+            "args.accesses: must be a list of [address, bytes, mode]");
+  EXPECT_EQ(error_of_call("opaque", R"("stream":0,"accesses":[[1,2,"x"]])"),
+            "args.accesses: a mode must be \"r\", \"w\" or \"rw\"");
+  EXPECT_EQ(error_of_call("opaque", R"("stream":0,"accesses":[[18446744073709551615,2,"r"]])"),
+            "args.accesses: must be an integer from 0 to 0");
+  EXPECT_EQ(error_of_call("graph_launch", R"("stream":0,"graph":0)"), "args.graph: 0 was not defined before");
+  EXPECT_EQ(error_of_call("free", R"("addr":18446744073709551615,"size":2)"),
+            "args.size: must be an integer from 0 to 0");
   EXPECT_EQ(error_of_call("launch", R"("result":1)"), "") << "what failed may lack its arguments";
 }
 
@@ -238,6 +248,8 @@ TEST(TraceReader, NamesTheFieldOfEveryHandBrokenDefinition) {
   EXPECT_EQ(error("nimble.function", R"("id":0,"name":"f","params":[[65535,8]])"),
             "args.params: a parameter must have 1 to 65536 bytes");
   EXPECT_EQ(error("nimble.stream", R"("id":0,"kind":"wide")"), "args.kind: no such kind of stream: wide");
+  EXPECT_EQ(error("nimble.graph", R"("id":0)"), "args.known: is missing");
+  EXPECT_EQ(error("nimble.graph_nodes", R"("graph":0,"accesses":[])"), "args.graph: 0 was not defined before");
   EXPECT_EQ(error("nimble.trace", R"("version":2)"), "args.version: the event nimble.trace stands twice");
 }
 
@@ -311,6 +323,37 @@ TEST(TraceReader, SurvivesLinesThatMovedOrDoubled) {
     for (const std::string& line : mixed) whole += line;
     read_and_use(whole);
   }
+}
+
+TEST(TraceReader, ReadsGraphsInParts) {
+  test::TraceText text;
+  text.image(true);
+  text.function("f", "[[0,8]]");
+  text.stream();
+  text.event("nimble.graph", R"("id":0,"known":true,"why":"")");
+  text.event("nimble.graph_nodes", R"("graph":0,"accesses":[[16,8,"r"]])");
+  text.event("nimble.graph_nodes", R"("graph":0,"accesses":[[32,0,"w"]])");
+  text.event("nimble.graph_nodes", R"("graph":0,"kernels":[[0,"1000000000000000"]])");
+  text.call("graph_launch", "\"stream\":0,\"graph\":0");
+  Trace trace = text.read().trace;
+  ASSERT_EQ(trace.graphs.size(), 1u);
+  EXPECT_EQ(trace.graphs[0].accesses, (std::vector<TraceAccess>{{16, 8, true, false}, {32, 0, false, true}}));
+  ASSERT_EQ(trace.graphs[0].kernels.size(), 1u);
+  EXPECT_EQ(trace.graphs[0].kernels[0].params[0], 16);
+  EXPECT_EQ(trace.calls[0].graph, 0u);
+  auto broken = [&](const std::string& args) {
+    test::TraceText more;
+    more.image(true);
+    more.function("f", "[[0,8]]");
+    more.function("g", "null");
+    more.event("nimble.graph", R"("id":0,"known":true,"why":"")");
+    more.event("nimble.graph_nodes", args);
+    std::string found = error_of(more.str());
+    return found.substr(std::min<std::size_t>(found.size(), 4));
+  };
+  EXPECT_EQ(broken(R"("graph":0,"kernels":[[2,""]])"), "args.kernels: 2 was not defined before");
+  EXPECT_EQ(broken(R"("graph":0,"kernels":[[0,"00"]])"), "args.kernels: holds 1 bytes, the function takes 8");
+  EXPECT_EQ(broken(R"("graph":0,"kernels":[[1,""]])"), "args.kernels: holds a kernel without a parameter layout");
 }
 
 }  // namespace

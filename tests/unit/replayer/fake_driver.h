@@ -2,6 +2,7 @@
 // submitted work computes is tested on simcuda, with real processes (tests/integration).
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -42,6 +43,7 @@ class FakeDriver final : public CallContext {
   static constexpr std::uint64_t kArena = 0x700000;
 
   std::vector<std::string> log;            // what was submitted, in order
+  std::vector<CUstream> capturing;         // streams that collect a graph of the program's
   std::map<std::string, CUresult> refuse;  // by log entry's first word: what to answer instead
 
  private:
@@ -64,6 +66,11 @@ inline DriverApi FakeDriver::api() {
   api.cuEventDestroy_ = [](CUevent) { return CUDA_SUCCESS; };
   api.cuEventRecord_ = [](CUevent, CUstream) { return done("record"); };
   api.cuStreamWaitEvent_ = [](CUstream, CUevent, unsigned) { return done("wait"); };
+  api.cuStreamIsCapturing_ = [](CUstream stream, CUstreamCaptureStatus* out) {
+    const std::vector<CUstream>& all = instance_->capturing;
+    const bool captures = std::find(all.begin(), all.end(), stream) != all.end();
+    return *out = captures ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE, CUDA_SUCCESS;
+  };
   api.cuLaunchKernel_ = [](CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
                            void** params, void**) {
     return done("launch " + std::to_string(*static_cast<std::uint32_t*>(params[1])));

@@ -563,6 +563,114 @@ TEST_F(StepPlayerTest, CapturesAreLeftAlone) {
   EXPECT_EQ(submitted(), (Log{"graph", "passed", "graph"}));
 }
 
+// A second stream's call that ends no capture must not end the first one's, nor one that fails.
+TEST_F(StepPlayerTest, ACaptureThatGoesOnIsStillLeftAlone) {
+  bind();
+  driver_.capturing = {FakeDriver::kOther};
+  Call begin = call(CallKind::capture_begin, FakeDriver::kOther);
+  begin.host = HostEffect::observe;
+  make(begin);
+  Call end = call(CallKind::capture_end, FakeDriver::kOther);
+  EXPECT_FALSE(player_.before(end));
+  player_.after(end, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+  Call elsewhere = call(CallKind::capture_end, FakeDriver::kStream);
+  EXPECT_FALSE(player_.before(elsewhere));
+  player_.after(elsewhere, CUDA_ERROR_ILLEGAL_STATE);
+  Call again = call(CallKind::capture_begin, FakeDriver::kOther);
+  EXPECT_FALSE(player_.before(again));
+  player_.after(again, CUDA_ERROR_ILLEGAL_STATE);
+  submitted();
+  step();
+  EXPECT_EQ(submitted(), Log(9, "passed"));
+  // One that was invalidated ends in an error, and is over.
+  driver_.capturing = {};
+  EXPECT_FALSE(player_.before(end));
+  player_.after(end, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  submitted();
+  step();
+  EXPECT_EQ(submitted(), (Log{"graph", "passed", "graph"}));
+}
+
+// From the moment that the program asks for a capture, before the driver has answered: a capture forbids what binding
+// does.
+TEST_F(StepPlayerTest, NothingIsBoundWhileACaptureBegins) {
+  step();
+  submitted();
+  Call begin = call(CallKind::capture_begin, FakeDriver::kOther);
+  EXPECT_FALSE(player_.before(begin));
+  step();
+  EXPECT_EQ(submitted(), Log(9, "passed"));
+  player_.after(begin, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  step();
+  EXPECT_NE(submitted(), Log(9, "passed"));
+}
+
+// What a stream that captures frees is freed when the graph runs.
+TEST_F(StepPlayerTest, ACapturedFreeIsNotAnswered) {
+  bind();
+  const std::uint64_t t = alloc();
+  driver_.capturing = {FakeDriver::kOther};
+  Call begin = call(CallKind::capture_begin, FakeDriver::kOther);
+  begin.host = HostEffect::observe;
+  make(begin);
+  Call release = call(CallKind::free_async, FakeDriver::kOther);
+  release.address = t;
+  EXPECT_FALSE(player_.before(release));
+}
+
+// Some calls show only by their result that something is hidden: what is held must not be lost.
+TEST_F(StepPlayerTest, WhatIsHeldGoesOutBeforeReplayStandsAside) {
+  bind();
+  set(alloc());
+  submitted();
+  Call late;
+  late.traced = true;
+  late.kind = CallKind::hidden;
+  late.note = "something";
+  player_.after(late, CUDA_SUCCESS);
+  EXPECT_EQ(submitted(), Log{"set 1"});
+  EXPECT_NE(player_.stood_aside(), "");
+  EXPECT_EQ(player_.holding(), 0u);
+}
+
+TEST_F(StepPlayerTest, MemoryThatOthersReachEndsReplay) {
+  bind();
+  set(alloc());
+  submitted();
+  allocated(0xa000, 64, MemoryKind::external);
+  EXPECT_EQ(submitted(), Log{"set 1"});
+  EXPECT_NE(player_.stood_aside(), "");
+}
+
+TEST_F(StepPlayerTest, AFailedCallHidesNothing) {
+  bind();
+  Call failed;
+  failed.traced = true;
+  failed.kind = CallKind::hidden;
+  failed.note = "something";
+  EXPECT_FALSE(player_.before(failed));
+  player_.after(failed, CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(player_.stood_aside(), "");
+}
+
+TEST_F(StepPlayerTest, AnotherContextsEndChangesNothing) {
+  bind();
+  Call end;
+  end.traced = true;
+  end.kind = CallKind::context_end;
+  end.context = reinterpret_cast<CUcontext>(0x80);
+  EXPECT_FALSE(player_.before(end));
+  player_.after(end, CUDA_SUCCESS);
+  EXPECT_EQ(player_.stood_aside(), "");
+  submitted();
+  step();
+  EXPECT_EQ(submitted(), (Log{"graph", "passed", "graph"}));
+  // A primary context's end shows only afterwards.
+  end.context = reinterpret_cast<CUcontext>(0x8);
+  player_.after(end, CUDA_SUCCESS);
+  EXPECT_NE(player_.stood_aside(), "");
+}
+
 TEST_F(StepPlayerTest, UnloadedCodeIsBoundAnew) {
   bind();
   step();

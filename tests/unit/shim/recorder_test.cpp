@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
@@ -26,9 +27,20 @@ class FakeContext final : public CallContext {
     kernel_.param_bytes = 20;
     unknown_.name = "no\"layout\xff";
   }
-  const FunctionInfo& function(CUfunction handle) override { return handle ? kernel_ : unknown_; }
+  const FunctionInfo& function(CUfunction handle) override {
+    if (const auto found = more.find(handle); found != more.end()) return *found->second;
+    return handle ? kernel_ : unknown_;
+  }
   StreamKind stream_kind(const StreamRef&) override { return StreamKind::non_blocking; }
-  void* driver_symbol(const char*) override { return nullptr; }
+  void* driver_symbol(const char* name) override {
+    if (std::string_view(name) != "cuStreamIsCapturing") return nullptr;
+    return reinterpret_cast<void*>(+[](CUstream, CUstreamCaptureStatus* out) {
+      return *out = capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE, CUDA_SUCCESS;
+    });
+  }
+
+  std::map<CUfunction, const FunctionInfo*> more;
+  static inline bool capturing = false;
 
  private:
   ImageInfo image_;
@@ -37,7 +49,10 @@ class FakeContext final : public CallContext {
 
 class RecorderTest : public testing::Test {
  protected:
-  void TearDown() override { std::filesystem::remove(path_); }
+  void TearDown() override {
+    std::filesystem::remove(path_);
+    FakeContext::capturing = false;
+  }
 
   // The file's events; checks that the whole is JSON, a line each.
   std::vector<Json> events() {
@@ -275,6 +290,123 @@ TEST_F(RecorderTest, AnotherProcessesFileIsLeftAlone) {
   second.finish();
   recorder_.finish();
   EXPECT_EQ(calls().size(), 1u);
+}
+
+TEST_F(RecorderTest, WritesWhatAnOpTouches) {
+  Call call = op(CallKind::opaque);
+  call.list_accesses = [](const Call&, std::vector<TraceAccess>& list) {
+    list = {{16, 8, true, false}, {32, 0, true, true}};
+    return true;
+  };
+  pass(call);
+  call.list_accesses = [](const Call&, std::vector<TraceAccess>& list) {
+    list = {{16, 8, true, false}};
+    return false;
+  };
+  pass(call);
+  call.list_accesses = [](const Call&, std::vector<TraceAccess>&) { return true; };
+  pass(call);
+  pass(op(CallKind::opaque));
+  recorder_.finish();
+  EXPECT_EQ(calls().at(0)["args"]["accesses"], Json::parse(R"([[16,8,"r"],[32,0,"rw"]])"));
+  EXPECT_FALSE(calls().at(1)["args"].contains("accesses")) << "a list that is not whole is none";
+  EXPECT_EQ(calls().at(2)["args"]["accesses"], Json::array());
+  EXPECT_FALSE(calls().at(3)["args"].contains("accesses"));
+}
+
+// A program may load much code and launch little of it, and threads may meet functions in any order.
+TEST_F(RecorderTest, IdsInTheFileCountInTheOrderOfFirstUse) {
+  ImageInfo image;
+  FunctionInfo late, early;
+  late.name = "late";
+  late.image = &image;
+  early.name = "early";
+  context_.more = {{reinterpret_cast<CUfunction>(16), &late}, {reinterpret_cast<CUfunction>(32), &early}};
+  for (const std::uintptr_t handle : {16, 32, 16}) {
+    Call call = op(CallKind::launch);
+    call.function = reinterpret_cast<CUfunction>(handle);
+    call.grid = call.block = {1, 1, 1};
+    pass(call);
+  }
+  recorder_.finish();
+  std::vector<Json> defined;
+  for (const Json& event : events()) {
+    if (event["name"] == "nimble.function" || event["name"] == "nimble.image") defined.push_back(event["args"]);
+  }
+  ASSERT_EQ(defined.size(), 3u);
+  EXPECT_EQ(defined[0]["id"], 0) << "the image";
+  EXPECT_EQ(defined[1]["id"], 0);
+  EXPECT_EQ(defined[1]["name"], "late");
+  EXPECT_EQ(defined[1]["image"], 0);
+  EXPECT_EQ(defined[2]["id"], 1);
+  EXPECT_EQ(calls().at(0)["args"]["fn"], 0);
+  EXPECT_EQ(calls().at(1)["args"]["fn"], 1);
+  EXPECT_EQ(calls().at(2)["args"]["fn"], 0);
+}
+
+TEST_F(RecorderTest, AContextsEndTakesItsStreamsAlong) {
+  const auto streams_seen = [&] {
+    pass(op(CallKind::set, 0x1000));
+    pass(op(CallKind::set, 0x2000));
+  };
+  streams_seen();
+  Call end;
+  end.symbol = "cuCtxDestroy_v2";
+  end.kind = CallKind::context_end;
+  end.traced = true;
+  end.context = reinterpret_cast<CUcontext>(0x1000);
+  pass(end);
+  streams_seen();
+  recorder_.finish();
+  const std::vector<Json> all = calls();
+  ASSERT_EQ(all.size(), 5u);
+  EXPECT_EQ(all[2]["args"]["context"], 0) << "that of the first stream";
+  EXPECT_NE(all[0]["args"]["stream"], all[3]["args"]["stream"]) << "its handle has come back as another stream";
+  EXPECT_EQ(all[1]["args"]["stream"], all[4]["args"]["stream"]);
+  std::map<int, int> context_of;
+  for (const Json& event : events()) {
+    if (event["name"] == "nimble.stream") context_of[event["args"]["id"]] = event["args"]["context"];
+  }
+  EXPECT_EQ(context_of, (std::map<int, int>{{0, 0}, {1, 1}, {2, 0}}));
+}
+
+TEST_F(RecorderTest, EventsThatALaunchRecords) {
+  Call call = op(CallKind::launch);
+  call.function = reinterpret_cast<CUfunction>(1);
+  call.grid = call.block = {1, 1, 1};
+  call.event = reinterpret_cast<CUevent>(0x42);
+  call.event2 = reinterpret_cast<CUevent>(0x43);
+  pass(call);
+  Call record = op(CallKind::event_record);
+  record.event = reinterpret_cast<CUevent>(0x43);
+  pass(record);
+  recorder_.finish();
+  EXPECT_NE(calls().at(0)["args"]["event"], calls().at(0)["args"]["event2"]);
+  EXPECT_EQ(calls().at(0)["args"]["event2"], calls().at(1)["args"]["event"]);
+}
+
+TEST_F(RecorderTest, WhatAStreamCollectsForAGraphIsNotExecuted) {
+  context_.capturing = true;
+  pass(op(CallKind::capture_begin));
+  pass(op(CallKind::set));
+  pass(op(CallKind::set, 0x2000));  // all streams capture, says this driver
+  Call alloc = op(CallKind::alloc_async);
+  alloc.address = 64;
+  alloc.size = 8;
+  pass(alloc);
+  // A call that should end the capture and does not.
+  pass(op(CallKind::capture_end), CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+  pass(op(CallKind::set));
+  // One that was invalidated: it fails, and the capture is over.
+  context_.capturing = false;
+  pass(op(CallKind::capture_end), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  context_.capturing = true;  // as any other thread's may be; this recorder knows of none
+  pass(op(CallKind::set));
+  recorder_.finish();
+  std::vector<std::string> kinds;
+  for (const Json& call : calls()) kinds.push_back(call["cat"]);
+  EXPECT_EQ(kinds, (std::vector<std::string>{"capture_begin", "alloc", "capture_end", "capture_end", "set"}));
+  EXPECT_EQ(calls().at(1)["args"]["memory"], "mapped") << "memory of the graph's has its address from now on";
 }
 
 }  // namespace

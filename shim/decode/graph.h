@@ -1,0 +1,93 @@
+// The program's own graphs: what changes what an executable graph does. Read by the recorder (shim/graph_table.h); the
+// replayer needs none of it, since such graphs are launched by the program alone.
+#pragma once
+
+#include "shim/decode/memory.h"
+
+namespace nimble::shim::decode {
+
+inline void edits(Call& call, GraphEdit edit, CUgraphExec exec, const void* first = nullptr,
+                  const void* second = nullptr) {
+  call.edit = edit;
+  call.exec = exec;
+  call.arguments = {first, second};
+}
+
+// A graph becomes executable: its nodes are read when recording.
+struct GraphInstantiate {
+  template <class... Rest>
+  static void before(Entry, Call& call, CUgraphExec*, CUgraph graph, Rest...) {
+    edits(call, GraphEdit::instantiate, nullptr, graph);
+  }
+  template <class... Rest>
+  static void after(Call& call, CUgraphExec* exec, CUgraph, Rest...) {
+    call.exec = *exec;
+  }
+};
+
+// A graph becomes executable, and may be brought to the device in stream order: its nodes are read when recording.
+struct GraphInstantiateParams {
+  static void before(Entry entry, Call& call, CUgraphExec* exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS*) {
+    GraphInstantiate::before(entry, call, exec, graph);
+  }
+  static void after(Call& call, CUgraphExec* exec, CUgraph, CUDA_GRAPH_INSTANTIATE_PARAMS*) { call.exec = *exec; }
+};
+
+// An executable graph is made to do what another graph says: its nodes are read again when recording.
+struct GraphUpdate {
+  template <class... Rest>
+  static void before(Entry, Call& call, CUgraphExec exec, CUgraph graph, Rest...) {
+    edits(call, GraphEdit::update, exec, graph);
+  }
+};
+
+// An executable graph is changed or ends. Kernels, copies and sets that change are read again when recording; after any
+// other change its launches are ordered with everything.
+struct GraphChange {
+  template <class... Rest>
+  static void before(Entry, Call& call, CUgraphExec exec, Rest...) {
+    edits(call, sizeof...(Rest) == 0 ? GraphEdit::destroy : GraphEdit::set_other, exec);
+  }
+  static void before(Entry, Call& call, CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS* params) {
+    edits(call, GraphEdit::set_kernel, exec, node, params);
+  }
+  static void before(Entry, Call& call, CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D* params, CUcontext) {
+    edits(call, GraphEdit::set_copy, exec, node, params);
+  }
+  static void before(Entry, Call& call, CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS* params,
+                     CUcontext) {
+    edits(call, GraphEdit::set_set, exec, node, params);
+  }
+  // A node that is switched off touches less than is known of it.
+  static void before(Entry, Call& call, CUgraphExec exec, CUgraphNode, unsigned) { edits(call, GraphEdit::none, exec); }
+};
+
+// A node that allocates: from here on its memory has an address.
+struct GraphAlloc {
+  template <class... Args>
+  static void before(Entry, Call&, Args...) {}
+
+  static void after(Call& call, CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t,
+                    CUDA_MEM_ALLOC_NODE_PARAMS* params) {
+    known(call, params->dptr, params->bytesize);
+  }
+  static void after(Call& call, CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t, CUgraphNodeParams* params) {
+    of_any(call, *params);
+  }
+  static void after(Call& call, CUgraphNode*, CUgraph, const CUgraphNode*, const CUgraphEdgeData*, std::size_t,
+                    CUgraphNodeParams* params) {
+    of_any(call, *params);
+  }
+
+ private:
+  // Graphs may share memory that they hold at different times: it counts as mapped memory does.
+  static void known(Call& call, CUdeviceptr pointer, std::size_t bytes) {
+    allocation(call, MemoryKind::mapped, bytes);
+    allocated(call, pointer);
+  }
+  static void of_any(Call& call, const CUgraphNodeParams& params) {
+    if (params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) known(call, params.alloc.dptr, params.alloc.bytesize);
+  }
+};
+
+}  // namespace nimble::shim::decode

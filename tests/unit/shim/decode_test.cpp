@@ -1,0 +1,260 @@
+// What decoders make of arguments. No driver is loaded: what they would ask it stays unknown.
+#include "shim/decode/decode.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+namespace nimble::shim::decode {
+namespace {
+
+constexpr Entry kEntry{DefaultStream::legacy};
+const CUstream kStream = reinterpret_cast<CUstream>(0x1000);
+
+// "16+8r 32+0w": what the op touches, or "?" where that is not known.
+std::string listed(const Call& call) {
+  std::vector<TraceAccess> list;
+  if (!call.list_accesses || !call.list_accesses(call, list)) return "?";
+  std::string text;
+  for (const TraceAccess& access : list) {
+    if (!text.empty()) text += ' ';
+    text += std::to_string(access.address);
+    text += '+';
+    text += std::to_string(access.bytes);
+    if (access.reads) text += 'r';
+    if (access.writes) text += 'w';
+  }
+  return text;
+}
+
+template <class Decoder, class... Args>
+Call decode(Args... args) {
+  Call call;
+  call.symbol = "cuSomething";
+  Decoder::before(kEntry, call, args...);
+  return call;
+}
+
+template <class Copy>
+Copy box() {
+  Copy copy{};
+  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = 1000;
+  copy.srcXInBytes = 4;
+  copy.srcY = 2;
+  copy.srcZ = 1;
+  copy.srcPitch = 100;
+  copy.srcHeight = 10;
+  copy.dstDevice = 50000;
+  copy.dstPitch = 16;
+  copy.dstHeight = 4;
+  copy.WidthInBytes = 8;
+  copy.Height = 3;
+  copy.Depth = 2;
+  return copy;
+}
+
+TEST(DecodeCopy3D, LayersAreOneRangeOnEachSide) {
+  const auto copy = box<CUDA_MEMCPY3D>();
+  const Call call = decode<Copy3D>(&copy, kStream);
+  EXPECT_EQ(call.kind, CallKind::opaque);
+  EXPECT_EQ(call.stream.handle, kStream);
+  // 1000 + one layer of 10 rows + two rows + 4; one layer and two rows further, and 8.
+  EXPECT_EQ(listed(call), "2204+1208r 50000+104w");
+}
+
+TEST(DecodeCopy3D, OneLayerIsACopyOfRows) {
+  auto copy = box<CUDA_MEMCPY3D>();
+  copy.Depth = 1;
+  const Call call = decode<Copy3D>(&copy, kStream);
+  EXPECT_EQ(call.kind, CallKind::copy);
+  EXPECT_EQ(call.src.address, 2204u);
+  EXPECT_EQ(call.src.pitch, 100u);
+  EXPECT_EQ(call.dst.address, 50000u);
+  EXPECT_EQ(call.dst.pitch, 16u);
+  EXPECT_EQ(call.width, 8u);
+  EXPECT_EQ(call.height, 3u);
+  EXPECT_TRUE(call.plain);
+}
+
+TEST(DecodeCopy3D, ThirtyTwoBitAddressesAndPeers) {
+  const auto old = box<CUDA_MEMCPY3D_v1>();
+  EXPECT_EQ(listed(decode<Copy3D>(&old, kStream)), "2204+1208r 50000+104w");
+  auto peer = box<CUDA_MEMCPY3D_PEER>();
+  peer.srcContext = reinterpret_cast<CUcontext>(8);
+  peer.dstContext = reinterpret_cast<CUcontext>(16);
+  EXPECT_EQ(listed(decode<Copy3D>(&peer, kStream)), "2204+1208r 50000+104w");
+  peer.Depth = 1;
+  EXPECT_FALSE(decode<Copy3D>(&peer, kStream).plain) << "no graph may hold it";
+  peer.dstContext = peer.srcContext;
+  EXPECT_TRUE(decode<Copy3D>(&peer, kStream).plain);
+}
+
+TEST(DecodeCopy3D, LengthsOfZeroMeanNoGaps) {
+  auto copy = box<CUDA_MEMCPY3D>();
+  copy.srcXInBytes = copy.srcY = copy.srcZ = copy.srcPitch = copy.srcHeight = 0;
+  copy.dstPitch = copy.dstHeight = 0;
+  EXPECT_EQ(listed(decode<Copy3D>(&copy, kStream)), "1000+48r 50000+48w");
+}
+
+TEST(DecodeCopy3D, AnArrayOrNothingIsOrderedWithEverything) {
+  auto copy = box<CUDA_MEMCPY3D>();
+  copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+  EXPECT_EQ(listed(decode<Copy3D>(&copy, kStream)), "?");
+  copy.Depth = 1;
+  EXPECT_EQ(decode<Copy3D>(&copy, kStream).kind, CallKind::opaque);
+  EXPECT_EQ(listed(decode<Copy3D>(static_cast<const CUDA_MEMCPY3D*>(nullptr), kStream)), "?");
+}
+
+TEST(DecodeCopyBatch, AllRangesWhereSourcesAreReadInStreamOrder) {
+  CUdeviceptr dst[] = {100, 200}, src[] = {300, 400};
+  std::size_t bytes[] = {8, 16}, first[] = {0, 1};
+  CUmemcpyAttributes attributes[2]{};
+  for (CUmemcpyAttributes& one : attributes) one.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+  const auto now = [&] {
+    return decode<CopyBatch>(dst, src, bytes, std::size_t{2}, attributes, first, std::size_t{2}, kStream);
+  };
+  EXPECT_EQ(listed(now()), "300+8r 100+8w 400+16r 200+16w");
+  for (const auto order : {CU_MEMCPY_SRC_ACCESS_ORDER_ANY, CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL}) {
+    attributes[1].srcAccessOrder = order;
+    EXPECT_EQ(listed(now()), "?");
+    EXPECT_EQ(now().kind, CallKind::opaque);
+  }
+}
+
+TEST(DecodeCopyBatch, BoxesOfPointers) {
+  CUDA_MEMCPY3D_BATCH_OP op{};
+  op.src.type = op.dst.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+  op.src.op.ptr = {1000, 20, 5, {}};
+  op.dst.op.ptr = {5000, 0, 0, {}};
+  op.extent = {8, 3, 2};
+  op.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+  const auto now = [&] { return decode<CopyBatch3D>(std::size_t{1}, &op, 0ull, kStream); };
+  EXPECT_EQ(listed(now()), "1000+148r 5000+48w");
+  op.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_ANY;
+  EXPECT_EQ(listed(now()), "?");
+  op.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+  op.dst.type = CU_MEMCPY_OPERAND_TYPE_ARRAY;
+  EXPECT_EQ(listed(now()), "?");
+}
+
+TEST(DecodeMemory, HintsAndBatchesAndDecompression) {
+  CUmemLocation where{};
+  EXPECT_EQ(listed(decode<Prefetch>(CUdeviceptr{64}, std::size_t{32}, where, 0u, kStream)), "64+32rw");
+  EXPECT_EQ(listed(decode<Prefetch>(CUdeviceptr{64}, std::size_t{32}, CUdevice{0}, kStream)), "64+32rw");
+  CUdeviceptr pointers[] = {64, 128};
+  std::size_t sizes[] = {32, 0};
+  EXPECT_EQ(listed(decode<RangeBatch>(pointers, sizes, std::size_t{2}, 0ull, kStream)), "64+32rw");
+  EXPECT_EQ(listed(decode<Attach>(kStream, CUdeviceptr{64}, std::size_t{0}, 1u)), "64+0rw");
+  CUmemDecompressParams one{};
+  one.src = reinterpret_cast<const void*>(64);
+  one.srcNumBytes = 16;
+  one.dst = reinterpret_cast<void*>(256);
+  one.dstNumBytes = 64;
+  one.dstActBytes = reinterpret_cast<cuuint32_t*>(512);
+  std::size_t wrong = 0;
+  EXPECT_EQ(listed(decode<Decompress>(&one, std::size_t{1}, 0u, &wrong, kStream)), "64+16r 256+0rw 512+4w");
+}
+
+TEST(DecodeMemory, SeveralMappingsEndAtOnce) {
+  const Call call = decode<Unmap>(CUdeviceptr{4096}, std::size_t{8192});
+  EXPECT_EQ(call.address, 4096u);
+  EXPECT_EQ(call.size, 8192u);
+}
+
+TEST(DecodeMemory, AllocationsOfAPoolThatTheProgramPutInPlaceAreItsOwn) {
+  CUdeviceptr out = 0;
+  EXPECT_FALSE(decode<AllocAsync>(&out, std::size_t{64}, kStream).own_pool);
+  Call call;
+  DefaultPool::after(call, CUdevice{0}, static_cast<CUmemoryPool>(nullptr));
+  EXPECT_TRUE(decode<AllocAsync>(&out, std::size_t{64}, kStream).own_pool);
+}
+
+TEST(DecodeMemory, RangesOfPointersAreAskedFor) {
+  CUdeviceptr base = 0;
+  std::size_t size = 0;
+  Call call = decode<PointerAttribute>(static_cast<void*>(&size), CU_POINTER_ATTRIBUTE_RANGE_SIZE, CUdeviceptr{100});
+  EXPECT_TRUE(call.address_range);
+  call.address = 96;
+  call.size = 64;
+  PointerAttribute::answer(call, &size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, CUdeviceptr{100});
+  PointerAttribute::answer(call, &base, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CUdeviceptr{100});
+  EXPECT_EQ(size, 64u);
+  EXPECT_EQ(base, 96u);
+  EXPECT_FALSE(decode<PointerAttribute>(static_cast<void*>(&size), CU_POINTER_ATTRIBUTE_CONTEXT, CUdeviceptr{100})
+                   .address_range);
+  CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+  void* data[] = {nullptr, &size};
+  size = 0;
+  call = decode<PointerAttribute>(2u, attributes, data, CUdeviceptr{100});
+  EXPECT_TRUE(call.address_range);
+  call.size = 64;
+  PointerAttribute::answer(call, 2u, attributes, data, CUdeviceptr{100});
+  EXPECT_EQ(size, 64u);
+}
+
+TEST(DecodeCode, ATensorMapHidesAnAddressThatItDoesNotHold) {
+  CUtensorMap map;
+  std::memset(&map, 0, sizeof map);
+  void* const address = reinterpret_cast<void*>(0x7f0000001000);
+  Call call;
+  TensorMap::after(call, &map, address);
+  EXPECT_EQ(call.kind, CallKind::hidden);
+  EXPECT_TRUE(call.traced);
+  map.opaque[0] = 0x7f0000001000;
+  Call plain;
+  TensorMap::after(plain, &map, address);
+  EXPECT_FALSE(plain.traced);
+}
+
+TEST(DecodeLaunch, AttributesThatRecordEvents) {
+  const auto event = reinterpret_cast<CUevent>(0x50), other = reinterpret_cast<CUevent>(0x60);
+  CUlaunchAttribute attributes[4]{};
+  attributes[0].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  attributes[1].id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT;
+  attributes[1].value.launchCompletionEvent.event = event;
+  attributes[2].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
+  attributes[2].value.programmaticEvent.event = other;
+  attributes[3].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+  attributes[3].value.cooperative = 1;
+  CUlaunchConfig config{};
+  config.attrs = attributes;
+  config.hStream = kStream;
+  const auto launched = [&](unsigned count) {
+    config.numAttrs = count;
+    return decode<LaunchKernelEx>(&config, static_cast<CUfunction>(nullptr), static_cast<void**>(nullptr),
+                                  static_cast<void**>(nullptr));
+  };
+  EXPECT_TRUE(launched(1).plain) << "at its default";
+  EXPECT_FALSE(launched(2).plain);
+  EXPECT_EQ(launched(2).event, event);
+  EXPECT_EQ(launched(2).event2, nullptr);
+  EXPECT_EQ(launched(3).event2, other);
+  EXPECT_FALSE(launched(3).cooperative);
+  EXPECT_TRUE(launched(4).cooperative);
+}
+
+TEST(DecodeGraph, EditsSayWhatTheyChange) {
+  const auto exec = reinterpret_cast<CUgraphExec>(0x40);
+  const auto node = reinterpret_cast<CUgraphNode>(0x30);
+  CUDA_KERNEL_NODE_PARAMS kernel{};
+  CUDA_KERNEL_NODE_PARAMS_v1 old{};
+  CUDA_MEMCPY3D copy{};
+  CUDA_MEMSET_NODE_PARAMS set{};
+  CUgraphNodeParams any{};
+  const CUcontext context = nullptr;
+  EXPECT_EQ(decode<GraphChange>(exec, node, static_cast<const CUDA_KERNEL_NODE_PARAMS*>(&kernel)).edit,
+            GraphEdit::set_kernel);
+  EXPECT_EQ(decode<GraphChange>(exec, node, static_cast<const CUDA_KERNEL_NODE_PARAMS_v1*>(&old)).edit,
+            GraphEdit::set_other);
+  EXPECT_EQ(decode<GraphChange>(exec, node, static_cast<const CUDA_MEMCPY3D*>(&copy), context).edit,
+            GraphEdit::set_copy);
+  EXPECT_EQ(decode<GraphChange>(exec, node, static_cast<const CUDA_MEMSET_NODE_PARAMS*>(&set), context).edit,
+            GraphEdit::set_set);
+  EXPECT_EQ(decode<GraphChange>(exec, node, &any).edit, GraphEdit::set_other);
+  EXPECT_EQ(decode<GraphChange>(exec, node, 0u).edit, GraphEdit::none);
+  EXPECT_EQ(decode<GraphChange>(exec).edit, GraphEdit::destroy);
+}
+
+}  // namespace
+}  // namespace nimble::shim::decode

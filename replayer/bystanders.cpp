@@ -33,8 +33,9 @@ bool Bystanders::could_begin(const Call& call) const {
   if (schedule_.ops.empty()) return false;
   const ScheduleOp& first = schedule_.ops.front();
   if (call.kind != first.kind) return false;
-  return call.kind != CallKind::launch ||
-         context_.function(call.function).name == schedule_.functions[first.function].name;
+  // A launch that no graph holds names no function in the schedule: any may be it.
+  if (call.kind != CallKind::launch || first.submit != Submit::graph) return true;
+  return context_.function(call.function).name == schedule_.functions[first.function].name;
 }
 
 // Whether the program cannot notice by the call that ops are held back: StepPlayer::observes() without what needs a

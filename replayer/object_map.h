@@ -34,7 +34,7 @@ class ObjectMap {
   // The object's address in this step; 0 where it has none.
   std::uint64_t base(std::uint32_t object) const { return bound_[object].base; }
 
-  // The program freed the allocation at `base`.
+  // The program freed the allocation at `base`, and those that begin in the `size` bytes from there.
   void freed(std::uint64_t base, std::uint64_t size = 0);
   // Memory came or went otherwise.
   void changed() { ++generation_; }

@@ -84,5 +84,20 @@ TEST_F(ObjectMapTest, TheReplayersOwnMemoryStandsForNoObject) {
   EXPECT_FALSE(map_.accept({0, 0, false}, 7000));
 }
 
+// One call may end several mappings: what is allocated there later is another object.
+TEST_F(ObjectMapTest, AFreeOfARangeEndsAllThatBeginsInIt) {
+  EXPECT_TRUE(map_.accept({0, 0, false}, 1000));
+  EXPECT_TRUE(map_.accept({1, 0, false}, 2000));
+  EXPECT_TRUE(map_.accept({2, 0, false}, 3000));
+  memory_.remove(900, 1200);
+  map_.freed(900, 1200);
+  EXPECT_EQ(map_.base(0), 0u);
+  EXPECT_EQ(map_.base(1), 0u);
+  EXPECT_EQ(map_.base(2), 3000u);
+  EXPECT_EQ(memory_.find(1000), nullptr);
+  EXPECT_EQ(memory_.find(2000), nullptr);
+  EXPECT_NE(memory_.find(3000), nullptr);
+}
+
 }  // namespace
 }  // namespace nimble

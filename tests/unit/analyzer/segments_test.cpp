@@ -154,6 +154,15 @@ TEST(Segments, WhatNoGraphCanHoldIsDirectAndCuts) {
               p.text.launch(0, hex(7 << 16) + hex(6 << 16), 0, ",\"attrs\":[4]");
             })),
             "d00d11d");
+  // A copy between contexts is no node that replay would know how to make.
+  EXPECT_EQ(cuts(repeat([](Program& p, int) {
+              p.f(2, 1);
+              p.f(3, 2);
+              p.text.copy(1 << 16, 3 << 16, 64, 0, ",\"plain\":false");
+              p.f(5, 4);
+              p.f(6, 5);
+            })),
+            "00d11");
 }
 
 TEST(Segments, AnOpAloneIsDirect) {

@@ -89,7 +89,7 @@ const link_map* object_of(const void* address) {
 // processor checks return addresses.
 const void* return_instruction_near(const void* caller) {
   std::uint64_t shadow_stack = 0;
-  asm volatile("rdsspq %0" : "+r"(shadow_stack));  // leaves 0 where there is none
+  asm volatile(".byte 0xf3, 0x48, 0x0f, 0x1e, 0xc8" : "+a"(shadow_stack));  // rdsspq: leaves 0 where there is none
   if (shadow_stack != 0 || !object_of(caller)) return nullptr;
   constexpr std::uintptr_t kPage = 4096;
   constexpr unsigned char kReturn = 0xc3;
@@ -116,15 +116,14 @@ void* ask(void* function, void* handle, const char* name, const char* version, c
 void warn_of_second_driver(const void* pointer, const char* name) {
   static std::atomic<bool> said{false};
   const link_map* const object = object_of(pointer);
-  if (!object || !object->l_name) return;
+  if (!object || !object->l_name || said.load(std::memory_order_relaxed)) return;
   const char* const slash = std::strrchr(object->l_name, '/');
-  if (std::strncmp(slash ? slash + 1 : object->l_name, "libcuda.so", 10) != 0 || said.exchange(true)) return;
+  const bool is_driver = std::strncmp(slash ? slash + 1 : object->l_name, "libcuda.so", 10) == 0;
   const bool known = std::any_of(std::begin(kCallSymbols), std::end(kCallSymbols),
                                  [&](const char* symbol) { return std::strcmp(symbol, name) == 0; });
-  if (known) {
-    log(LogLevel::warning, std::string("a second copy of the driver is in use, from ") + object->l_name +
-                               ": calls through it are not seen");
-  }
+  if (!is_driver || !known || said.exchange(true)) return;
+  log(LogLevel::warning,
+      std::string("a second copy of the driver is in use, from ") + object->l_name + ": calls through it are not seen");
 }
 
 // What the library that `caller` belongs to, and those that it was linked against, have under that name.

@@ -143,7 +143,7 @@ void RecordQueue::close(bool interrupted) noexcept {
   // The writer looks once per period anyway. Passing through the lock first makes sure that it is not just about to
   // wait.
   if (!interrupted) {
-    std::unique_lock(mutex_, std::try_to_lock);
+    if (mutex_.try_lock()) mutex_.unlock();
     wake_writer_.notify_one();
   }
   const std::chrono::milliseconds patience = interrupted ? kPatienceInside : kPatience;

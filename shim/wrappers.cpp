@@ -34,7 +34,8 @@ struct Wrapper<id, CUresult(Args...)> {
   static CUresult linked(Args... args) { return call(next<id>(), args...); }
 
  private:
-  static CUresult call(CUresult (*driver)(Args...), Args... args) {
+  // Inlined, so that calls that pass straight through stay a jump with their arguments where they are.
+  [[gnu::always_inline]] static CUresult call(CUresult (*driver)(Args...), Args... args) {
     if (!driver) [[unlikely]]
       return CUDA_ERROR_NOT_SUPPORTED;  // linked against a newer driver than is loaded
     CallSink* const receiver = sink();
@@ -44,7 +45,7 @@ struct Wrapper<id, CUresult(Args...)> {
     return observed(receiver, driver, args...);
   }
 
-  static CUresult observed(CallSink* receiver, CUresult (*driver)(Args...), Args... args) {
+  [[gnu::noinline]] static CUresult observed(CallSink* receiver, CUresult (*driver)(Args...), Args... args) {
     using Decoder = typename Row<id>::Decoder;
     Call call;
     call.symbol = kCallSymbols[id];

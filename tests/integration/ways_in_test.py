@@ -4,6 +4,7 @@ import collections
 import json
 import os
 import re
+import struct
 import subprocess
 import sys
 import unittest
@@ -20,6 +21,10 @@ def library(name):
     return os.path.join(os.path.dirname(harness.BUILD.library), name)
 
 
+def readelf(option, path):
+    return subprocess.run(["readelf", "-W", option, path], text=True, capture_output=True, check=True).stdout
+
+
 class WaysInTest(ProgramTest):
     def seen(self):
         """The calls of the trace, in the order of their seq."""
@@ -27,16 +32,18 @@ class WaysInTest(ProgramTest):
         calls = [e["args"] for e in events if e["ph"] == "X" and e["pid"] == 1]
         return [call["call"] for call in sorted(calls, key=lambda call: call["seq"])]
 
-    def three_ways(self, args, stderr="", **settings):
+    def three_ways(self, args, stderr="", plain=None, **settings):
         """Runs a program without the shim, in off mode and in record mode: its output must be the same, and the driver
-        must get the same calls. Returns the output."""
+        must get the same calls. Returns the output. Settings are for all three,
+        those of `plain` for the first alone."""
         runs = {}
         for name in ("trace.json", "report.json"):
             if os.path.exists(self.path(name)):
                 os.remove(self.path(name))
         for mode in (None, "off", "record"):
             done = self.run_program(args, mode=mode, NIMBLE_TRACE=self.path("trace.json"),
-                                    SIMCUDA_REPORT=self.path("report.json"), **settings)
+                                    SIMCUDA_REPORT=self.path("report.json"), **settings,
+                                    **(plain if plain and mode is None else {}))
             report = self.read_json("report.json") if os.path.exists(self.path("report.json")) else None
             runs[mode] = done.stdout, self.work_of(report)
             self.assertRegex(done.stderr, f"^({stderr})?$" if mode == "record" else "^$")
@@ -100,23 +107,40 @@ class Programs(WaysInTest):
         start = ["cuMemAlloc_v2"] * 2 + ["cuMemsetD32_v2"] * 2
         self.assertEqual(self.seen(), start + expected)
 
-    def test_a_driver_that_lacks_entry_points(self):
-        # As an older driver: the name is gone from its symbol table.
-        folder = self.path("older")
-        os.mkdir(folder)
+    def other_driver(self, change):
+        """The search path to a copy of the driver, of which change(image, sections) has changed the bytes. `sections` is
+        where each section of the file begins."""
         driver = os.path.join(harness.BUILD.simcuda, "libcuda.so.1")
         with open(driver, "rb") as file:
             image = bytearray(file.read())
-        sections = subprocess.run(["readelf", "-SW", driver], text=True, capture_output=True, check=True).stdout
-        begin, size = (int(x, 16) for x in re.search(r"\.dynstr +STRTAB +\w+ (\w+) (\w+)", sections).groups())
-        for name in (b"cuGetProcAddress_v2", b"cuLaunchKernelEx_ptsz", b"cuMemBatchDecompressAsync"):
-            at = image.index(b"\0" + name + b"\0", begin, begin + size)
-            image[at + len(name)] = ord("#")
-        with open(os.path.join(folder, "libcuda.so.1"), "wb") as file:
+        listing = readelf("-S", driver)
+        change(image, {name: int(begin, 16) for name, begin in re.findall(r"\] (\.\S+) +\w+ +\w+ (\w+)", listing)})
+        os.mkdir(self.path("driver"))
+        with open(os.path.join(self.path("driver"), "libcuda.so.1"), "wb") as file:
             file.write(image)
-        path = f"{folder}:{os.path.dirname(harness.BUILD.library)}"
-        output = self.check(["mini_runtime", "legacy"], LD_LIBRARY_PATH=path)
+        return f"{self.path('driver')}:{os.path.dirname(harness.BUILD.library)}"
+
+    def test_a_driver_that_lacks_entry_points(self):
+        def change(image, sections):  # the names are gone from its symbol table
+            for name in (b"cuGetProcAddress_v2", b"cuLaunchKernelEx_ptsz", b"cuMemBatchDecompressAsync"):
+                at = image.index(b"\0" + name + b"\0", sections[".dynstr"])
+                image[at + len(name)] = ord("#")
+
+        output = self.check(["mini_runtime", "legacy"], LD_LIBRARY_PATH=self.other_driver(change))
         self.assertIn("fallback: ", output)
+
+    def test_dlvsym(self):
+        def change(image, sections):  # its symbols have a version, which dlvsym can ask for
+            driver = os.path.join(harness.BUILD.simcuda, "libcuda.so.1")
+            version = int(re.search(r"Name: GLIBC_2\.2\.5 .*Version: (\d+)", readelf("-V", driver))[1])
+            symbols = re.findall(r"^ *(\d+): .* (cu[A-Z]\w*)$", readelf("--dyn-syms", driver), re.MULTILINE)
+            self.assertGreater(len(symbols), 400)
+            for index, _ in symbols:
+                struct.pack_into("<H", image, sections[".gnu.version"] + 2 * int(index), version)
+
+        path = self.other_driver(change)
+        self.check(["ways_in", "dlvsym"], LD_LIBRARY_PATH=path)
+        self.assertIn("dlvsym of an entry point: found, no error\n", self.three_ways(["ways_in", "facts"], LD_LIBRARY_PATH=path))
 
 
 class Runtime(WaysInTest):
@@ -214,8 +238,9 @@ print(sum(result) & 0xffffffff)
     def test_ctypes(self):
         script = self.SCRIPT.format(image=os.path.join(harness.BUILD.bin, "programs.simcuda").encode())
         same = self.run_program(["ways_in", "linked"]).stdout
-        output = self.check([sys.executable, "-c", script], ASAN_OPTIONS="detect_leaks=0:verify_asan_link_order=0",
-                            TSAN_OPTIONS="report_bugs=0")
+        # The interpreter is built without sanitizers, the driver perhaps with them: then their runtime comes first.
+        settings = {"ASAN_OPTIONS": "detect_leaks=0:verify_asan_link_order=0", "TSAN_OPTIONS": "report_bugs=0"}
+        output = self.check([sys.executable, "-c", script], plain={"LD_PRELOAD": harness.BUILD.preload_first}, **settings)
         self.assertEqual(output, same)
 
 
@@ -279,7 +304,7 @@ class Library(ProgramTest):
 
     @unittest.skipIf(os.environ.get("NIMBLE_TEST_PRELOAD"), "sanitizers need what they need")
     def test_needs_no_new_glibc_and_no_other_libraries(self):
-        needs = subprocess.run(["readelf", "-dV", harness.BUILD.library], text=True, capture_output=True, check=True).stdout
+        needs = readelf("-dV", harness.BUILD.library)
         versions = {tuple(map(int, v.split("."))) for v in re.findall(r"Name: GLIBC_([\d.]+)", needs)}
         self.assertGreater(len(versions), 3)
         self.assertLessEqual(max(versions), (2, 28))

@@ -19,12 +19,12 @@
 //
 // HOW is return, exit, _exit, _Exit, quick_exit, system (the system call), or for children: vfork, raw.
 #include <dlfcn.h>
-#include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <thread>
 
 #include "tests/integration/programs/life_library.h"

@@ -3,6 +3,7 @@
 //   dlsym            dlsym on the library's handle
 //   dlsym_default    dlsym on RTLD_DEFAULT
 //   dlsym_program    dlsym on the program's own handle
+//   dlvsym           dlvsym on the library's handle, of a driver whose symbols have the version GLIBC_2.2.5
 //   dlsym_next       dlsym on RTLD_NEXT, called from a library that comes before the driver
 //   default_library  dlsym on RTLD_DEFAULT, called from that library
 //   proc_address     cuGetProcAddress, version 1
@@ -22,6 +23,8 @@ Driver find_way(const std::string& way) {
   };
   if (way == "linked") return linked_driver();
   if (way == "dlsym") return find_driver(exported_in(library));
+  if (way == "dlvsym")
+    return find_driver([=](const char*, const char* name) { return dlvsym(library, name, "GLIBC_2.2.5"); });
   if (way == "dlsym_default") return find_driver(exported_in(RTLD_DEFAULT));
   if (way == "dlsym_program") return find_driver(exported_in(dlopen(nullptr, RTLD_NOW)));
   if (way == "dlsym_next")
@@ -65,7 +68,8 @@ void print_facts() {
   say("dlsym of one that is not there", dlsym(library, "cuNoSuchFunction"));
   say("the same by default", dlsym(RTLD_DEFAULT, "cuNoSuchFunction"));
   say("no name of the driver's", dlsym(RTLD_DEFAULT, "cudnnNoSuchFunction"));
-  say("dlvsym of an entry point", dlvsym(library, "cuLaunchKernel", "NONE_1.0"));
+  say("dlvsym of an entry point", dlvsym(library, "cuLaunchKernel", "GLIBC_2.2.5"));
+  say("dlvsym of one, no such version", dlvsym(library, "cuLaunchKernel", "NONE_1.0"));
   say("dlvsym of libc", dlvsym(RTLD_DEFAULT, "memcpy", "GLIBC_2.2.5"));
   say("dlvsym of libc, no such version", dlvsym(RTLD_DEFAULT, "memcpy", "NONE_1.0"));
   say("dlvsym of dlsym", dlvsym(RTLD_DEFAULT, "dlsym", "GLIBC_2.2.5"));

@@ -2,6 +2,14 @@
 
 namespace nimble {
 
+bool could_begin(const Schedule& schedule, CallContext& context, const Call& call) {
+  if (schedule.ops.empty()) return false;
+  const ScheduleOp& first = schedule.ops.front();
+  if (call.kind != first.kind) return false;
+  return call.kind != CallKind::launch ||
+         context.function(call.function).name == schedule.functions[first.function].name;
+}
+
 void Bystanders::publish(const State& state) {
   if (state == published_) return;  // a store would cost every other thread a cache miss
   published_ = state;
@@ -26,15 +34,7 @@ std::uint64_t Bystanders::ops() const {
 // Whether the op is on the stream that the player follows, or may be the one that makes it follow a stream.
 bool Bystanders::on_followed_stream(const Call& call) const {
   const std::uint64_t followed = stream_.load(std::memory_order_acquire);
-  return followed ? call.stream.key == followed : could_begin(call);
-}
-
-bool Bystanders::could_begin(const Call& call) const {
-  if (schedule_.ops.empty()) return false;
-  const ScheduleOp& first = schedule_.ops.front();
-  if (call.kind != first.kind) return false;
-  return call.kind != CallKind::launch ||
-         context_.function(call.function).name == schedule_.functions[first.function].name;
+  return followed ? call.stream.key == followed : could_begin(schedule_, context_, call);
 }
 
 // Whether the program cannot notice by the call that ops are held back: StepPlayer::observes() without what needs a

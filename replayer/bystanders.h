@@ -15,6 +15,9 @@
 
 namespace nimble {
 
+// Whether the op may be the step's first, as far as its kind and its function tell.
+bool could_begin(const Schedule& schedule, CallContext& context, const Call& call);
+
 class Bystanders {
  public:
   // Both must outlive this.
@@ -44,7 +47,6 @@ class Bystanders {
 
  private:
   bool observes_nothing(const Call& call) const;
-  bool could_begin(const Call& call) const;
   bool on_followed_stream(const Call& call) const;
   bool in_arena(std::uint64_t address) const {
     const std::uint64_t arena = arena_.load(std::memory_order_acquire);

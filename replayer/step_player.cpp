@@ -159,7 +159,10 @@ std::optional<CUresult> StepPlayer::on_op(Call& call) {
     // A per-thread default stream cannot be named from the watchdog's thread.
     const bool candidate = !call.stream.is_per_thread() && (state_ == State::searching || call.stream == stream_);
     if (!candidate) return outside(call);
-    if (state_ == State::searching && step_complete_ && call.stream == stream_) bind();
+    // Not earlier: other ops between two steps may pass without coming here (replayer/bystanders.h).
+    if (state_ == State::searching && step_complete_ && call.stream == stream_ &&
+        could_begin(schedule_, context_, call))
+      bind();
     if (!aside_.empty()) return outside(call);
     objects_.begin_step();
     if (mismatch(call)) return outside(call);

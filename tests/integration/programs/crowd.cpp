@@ -37,7 +37,7 @@ enum What : unsigned {
   kPollEvent,     // it asks for the event until it has happened
   kSyncStream,    // it waits for the giver's stream
   kSyncContext,   // it waits for everything
-  kLegacyCopy,    // it reads the giver's tensor by a synchronous copy, which is ordered with blocking streams
+  kImplicit,      // it reads the giver's tensor where the legacy stream's order with blocking streams allows it
   kRecordAgain,   // it records the giver's event on its own stream
   kDestroyEvent,  // it destroys the giver's event and makes another
   kFree,          // it frees the giver's tensor on its own stream
@@ -46,9 +46,9 @@ enum What : unsigned {
   kMoveState,     // it moves a buffer of the giver's to memory that it allocates
   kWhats
 };
-constexpr std::array<std::string_view, kWhats> kNames = {"wait_event",   "sync_event",  "poll_event",   "sync_stream",
-                                                         "sync_context", "legacy_copy", "record_again", "destroy_event",
-                                                         "free",         "free_now",    "range",        "move_state"};
+constexpr std::array<std::string_view, kWhats> kNames = {"wait_event",   "sync_event", "poll_event",   "sync_stream",
+                                                         "sync_context", "implicit",   "record_again", "destroy_event",
+                                                         "free",         "free_now",   "range",        "move_state"};
 
 struct Settings {
   int threads = 1, steps = 0;
@@ -284,9 +284,12 @@ class Member {
       case kSyncContext:
         CHECK(cuCtxSynchronize());
         break;
-      case kLegacyCopy:
+      case kImplicit:
+        // Where the giver's stream is the legacy one, this thread's own stream comes after it if it blocks.
+        if (shared_.settings.stream == "legacy" && waits_for_legacy_) break;
         if (shared_.settings.stream == "nonblocking") CHECK(cuStreamSynchronize(offer.stream));
-        CHECK(cuMemcpyDtoH(result_, offer.tensor, kBytes));
+        CHECK(cuMemcpyDtoHAsync(result_, offer.tensor, kBytes, CU_STREAM_LEGACY));
+        CHECK(cuStreamSynchronize(CU_STREAM_LEGACY));
         note_result();
         meeting.done(offer);
         return;

@@ -25,7 +25,8 @@ class Replayer final : public CallSink {
         (phase == Phase::aside ? bystanders_->passes_aside(call) : bystanders_->passes(call)))
       return std::nullopt;
     std::lock_guard lock(mutex_);
-    if (is_op(call.kind) && call.traced) {
+    // Looked at first: all threads read it at every call, and a store would cost each of them a cache miss.
+    if (pending_error_.load(std::memory_order_relaxed) != CUDA_SUCCESS && is_op(call.kind) && call.traced) {
       if (const CUresult error = pending_error_.exchange(CUDA_SUCCESS); error != CUDA_SUCCESS) return error;
     }
     if (phase_.load(std::memory_order_relaxed) == Phase::aside) return player_->before_aside(call);
@@ -125,9 +126,13 @@ class Replayer final : public CallSink {
   // After every call: what the watchdog looks at, and whether replay goes on.
   void publish() {
     const std::uint64_t held = player_->holding();
-    activity_.store(held);
+    if (held && activity_.load(std::memory_order_relaxed) == 0) {
+      activity_.store(held);
+      watchdog_->wake();
+    } else {
+      activity_.store(held, std::memory_order_release);  // the watchdog does not sleep while it is not 0
+    }
     bystanders_->publish(player_->state());
-    if (held) watchdog_->wake();
     if (player_->stood_aside().empty()) return;
     phase_.store(Phase::aside, std::memory_order_release);
     if (player_->ended()) return;

@@ -19,6 +19,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODES = ["bare", "off", "record", "replay"]
 THREADS = [1, 2, 4]
+ROLES = {"all": "", "replayed": "the replayed thread", "others": "the other threads"}
 SEED = 1
 BRANCHES = 8
 
@@ -116,6 +117,8 @@ class Threads:
         self.environment["LD_LIBRARY_PATH"] = str(build / "null_driver")
         # What watches beside the recorder is no part of a call's cost in Nimble.
         self.environment.update(NIMBLE_COVERAGE="off", NIMBLE_TIMING="none")
+        # Threads that share a core wait longer for each other than a program without work for the GPU should.
+        self.environment["NIMBLE_HOLD_US"] = "10000000"
 
     def run(self, mode, threads, samples, steps, trace="/dev/null"):
         program = [self.build / "bin" / "thread_overhead", threads, samples, steps]
@@ -182,12 +185,17 @@ def growth(rows):
     return math.log(b["seconds"] / a["seconds"]) / math.log(b["ops"] / a["ops"])
 
 
-def bounds(launches, analyzer):
+def bounds(launches, threads, analyzer):
     """(what, figure, bound, unit) of each figure that has a bound."""
     by_mode = {row["mode"]: row["launches"] for row in launches}
     rows = [("off, added per launch", by_mode["off"]["added_ns"], 20, "ns"),
             ("record, added per launch", by_mode["record"]["added_ns"], 1500, "ns"),
             ("replay, whole launch call", by_mode["replay"]["median_ns"], 150, "ns")]
+    # A lock that threads contend for, or a cache line that they take from each other, shows here as two and more.
+    for row in threads:
+        if row["mode"] in ("off", "replay"):
+            what = " ".join(filter(None, (row["mode"], ROLES[row["role"]])))
+            rows.append((f"{what}, {THREADS[-1]} threads : fewest", row["growth"], 1.4, ""))
     for row in analyzer:
         if row["ops"] == 100_000:
             rows.append(("analyzer, 100 000 ops", row["seconds"], 5, "s"))
@@ -215,22 +223,19 @@ def commit():
     return result.stdout.strip() or None
 
 
-ROLES = {"all": "", "replayed": "the replayed thread", "others": "the other threads"}
-
-
 def print_threads(results):
     cores = results["host"]["cores"]
     print(f"\nns of CPU time per launch and thread on a driver that does nothing, with its share of a synchronisation;\n"
           f"{cores} cores; in brackets what it is more than bare\n")
-    print(f"  {'mode':8}{'':20}" + "".join(f"{count:>10} thread{'s' if count > 1 else ' '}" for count in THREADS) +
-          f"{'last : first':>16}")
+    print(f"  {'mode':8}{'':20}" + "".join(f"{count:>11} thread{'s' if count > 1 else ' '}" for count in THREADS) +
+          f"{'most : fewest':>15}")
     for row in results["threads"]:
         line = f"  {row['mode']:8}{ROLES[row['role']]:20}"
         for count in THREADS:
             figures = row["threads"].get(str(count))
             added = f"({figures['added_cpu_ns']:+.1f})" if figures and row["mode"] != "bare" else ""
-            line += f"{figures['cpu_ns']:8.1f}{added:>10}" if figures else " " * 18
-        print(line + f"{row['growth']:15.2f}")
+            line += f"{figures['cpu_ns']:9.1f}{added:>10}" if figures else " " * 19
+        print(line + f"{row['growth']:14.2f}")
 
 
 def print_table(results):
@@ -249,7 +254,7 @@ def print_table(results):
               f"{row['seconds'] / row['ops'] * 1e6:8.2f} us{row['peak_bytes'] / 2**20:10.1f} MiB")
     print("\nbounds\n")
     for row in results["bounds"]:
-        print(f"  {row['what']:30}{row['figure']:10.2f} {row['unit']:4}at most {row['bound']:<6g}"
+        print(f"  {row['what']:46}{row['figure']:10.2f} {row['unit']:4}at most {row['bound']:<6g}"
               f"{'ok' if row['ok'] else 'MISSED'}")
 
 
@@ -281,7 +286,7 @@ def main():
         "host": host(), "repeats": repeats, "launches": launches, "replay_counters": launch_bench.stats,
         "threads": threads, "analyzer": analyzer,
         "bounds": [{"what": what, "figure": figure, "bound": bound, "unit": unit, "ok": figure <= bound}
-                   for what, figure, bound, unit in bounds(launches, analyzer)]
+                   for what, figure, bound, unit in bounds(launches, threads, analyzer)]
     }
     print_table(results)
     options.results.mkdir(parents=True, exist_ok=True)

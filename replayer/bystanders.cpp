@@ -16,6 +16,7 @@ void Bystanders::publish(const State& state) {
   stream_.store(state.stream, std::memory_order_release);
   legacy_.store(state.legacy, std::memory_order_release);
   holding_.store(state.holding, std::memory_order_release);
+  capturing_.store(state.capturing, std::memory_order_release);
   arena_bytes_.store(state.arena_bytes, std::memory_order_release);
   arena_.store(state.arena, std::memory_order_release);
 }
@@ -73,6 +74,8 @@ bool Bystanders::passes(const Call& call) {
   }
   if (is_op(call.kind) && on_followed_stream(call)) return false;
   if (!observes_nothing(call)) return false;
+  // It may become part of a graph: then it releases nothing now.
+  if (call.kind == CallKind::free_async && capturing_.load(std::memory_order_acquire)) return false;
   if (call.kind == CallKind::free || call.kind == CallKind::free_async) {
     if (in_arena(call.address) || !news.push({false, {.base = call.address, .size = call.size}})) return false;
   }

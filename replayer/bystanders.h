@@ -28,6 +28,7 @@ class Bystanders {
     std::uint64_t stream = 0;  // StreamRef::key of the one stream whose ops it follows; 0: of any that begins the step
     bool legacy = false;       // that stream is the legacy default stream
     bool holding = false;      // ops are held back
+    bool capturing = false;    // some stream of the program's captures
     std::uint64_t arena = 0, arena_bytes = 0;
     bool operator==(const State&) const = default;
   };
@@ -58,7 +59,7 @@ class Bystanders {
   CallContext& context_;
   State published_;  // under the replayer's lock
   std::atomic<std::uint64_t> stream_{0}, arena_{0}, arena_bytes_{0};
-  std::atomic<bool> legacy_{false}, holding_{false};
+  std::atomic<bool> legacy_{false}, holding_{false}, capturing_{false};
 
   // Spread over cache lines by thread, so that counting does not make threads wait for each other.
   struct alignas(64) Counter {

@@ -123,7 +123,12 @@ void StepPlayer::note(const MemoryEvent& event) {
 
 Bystanders::State StepPlayer::state() const {
   const bool follows = position_ != 0 || state_ == State::bound;
-  return {follows ? stream_.key : 0, follows && stream_.is_legacy(), !held_.empty(), arena_, schedule_.arena_bytes};
+  return {.stream = follows ? stream_.key : 0,
+          .legacy = follows && stream_.is_legacy(),
+          .holding = !held_.empty(),
+          .capturing = captures_ > 0,
+          .arena = arena_,
+          .arena_bytes = schedule_.arena_bytes};
 }
 
 std::optional<CUresult> StepPlayer::before_aside(Call& call) {

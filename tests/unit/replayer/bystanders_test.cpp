@@ -98,7 +98,7 @@ class BystandersTest : public testing::Test {
   }
   void follow(StreamRef on, bool holding) { searching_.publish(state(on, holding)); }
   static Bystanders::State state(StreamRef on, bool holding) {
-    return {on.key, on.is_legacy(), holding, FakeDriver::kArena, kArenaBytes};
+    return {on.key, on.is_legacy(), holding, false, FakeDriver::kArena, kArenaBytes};
   }
 
   FakeDriver driver_;
@@ -260,6 +260,19 @@ TEST_F(BystandersTest, MemoryThatComesAndGoesIsNoted) {
   EXPECT_TRUE(events[3].born);
   EXPECT_EQ(events[3].allocation.base, 0x9000u);
   EXPECT_EQ(events[3].allocation.memory, MemoryKind::stream_ordered);
+}
+
+// A release that a capture swallows releases nothing: the player asks the driver which stream captures.
+TEST_F(BystandersTest, WhileAStreamCapturesReleasesGoToThePlayer) {
+  const Call release = with_address(op(CallKind::free_async, other_), 0x6000);
+  for (const bool capturing : {true, false}) {
+    Bystanders::State now = state(mine_, false);
+    now.capturing = capturing;
+    searching_.publish(now);
+    EXPECT_EQ(searching_.passes(release), !capturing);
+    EXPECT_TRUE(searching_.passes(launch(other_)));
+  }
+  EXPECT_EQ(noted(searching_).size(), 1u);
 }
 
 // What cannot be noted goes to the player.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -57,9 +58,41 @@ TEST_F(MemoryNewsTest, AFullQueueSaysSoAndLosesNothing) {
   }
 }
 
-// Many threads push while one reads: each event comes out once, those of a thread in its order. And what was pushed
-// before a reading began, as the reader knows by other means, comes out by it: the slot of a thread that was
-// interrupted in the middle of its push must not hide the events behind it.
+// A thread that is interrupted in the middle of its push must not hide the events behind it: they were pushed before
+// the reading began, as the reader may know.
+TEST(News, AHalfWrittenEventIsWaitedFor) {
+  static std::atomic<bool> writing{false}, go_on{false};
+  struct Slow {
+    int number = 0;
+    Slow() = default;
+    explicit Slow(int n) : number(n) {}
+    Slow(const Slow&) = default;
+    Slow& operator=(const Slow& other) {
+      number = other.number;
+      if (number == 1) {
+        writing.store(true);
+        while (!go_on.load()) std::this_thread::yield();
+      }
+      return *this;
+    }
+  };
+  const auto news = std::make_unique<News<Slow>>();
+  std::thread first([&] { news->push(Slow(1)); });
+  while (!writing.load()) std::this_thread::yield();
+  news->push(Slow(2));
+  std::thread later([] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    go_on.store(true);
+  });
+  std::vector<int> read;
+  news->drain([&](const Slow& event) { read.push_back(event.number); });
+  first.join();
+  later.join();
+  EXPECT_EQ(read, (std::vector<int>{1, 2}));
+}
+
+// Many threads push while one reads: each event comes out once, those of a thread in its order, and by the first
+// reading that began after its push.
 TEST_F(MemoryNewsTest, ManyThreadsPushWhileOneReads) {
   constexpr std::uint64_t kThreads = 4, kEach = 20'000;
   struct alignas(64) Pushed {

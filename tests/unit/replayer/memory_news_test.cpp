@@ -68,11 +68,11 @@ TEST(News, AHalfWrittenEventIsWaitedFor) {
     explicit Slow(int n) : number(n) {}
     Slow(const Slow&) = default;
     Slow& operator=(const Slow& other) {
-      number = other.number;
-      if (number == 1) {
+      if (other.number == 1) {
         writing.store(true);
         while (!go_on.load()) std::this_thread::yield();
       }
+      number = other.number;
       return *this;
     }
   };

@@ -126,7 +126,7 @@ Bystanders::State StepPlayer::state() const {
   return {.stream = follows ? stream_.key : 0,
           .legacy = follows && stream_.is_legacy(),
           .holding = !held_.empty(),
-          .capturing = captures_ > 0,
+          .capturing = !captures_.empty(),
           .arena = arena_,
           .arena_bytes = schedule_.arena_bytes};
 }

@@ -347,6 +347,7 @@ class Pair {
   bool after(const Call& call, CUresult result) {
     if (!call.traced) return true;
     reference_.after(call, result);
+    const Log expected = take_log();
     if (!bystanders_->passed(call, result)) {
       drain();
       subject_.after(call, result);
@@ -354,7 +355,7 @@ class Pair {
     } else {
       ++passes;
     }
-    return take_log().empty() && agree();
+    return take_log() == expected && agree();
   }
 
   bool stood_aside() const { return !reference_.stood_aside().empty(); }
@@ -397,7 +398,8 @@ class Pair {
 // now and then on the first one's stream.
 class Walk {
  public:
-  Walk(unsigned seed, Pair& pair, bool step_local) : random_(seed), pair_(pair), step_local_(step_local) {
+  Walk(unsigned seed, FakeDriver& driver, Pair& pair, bool step_local)
+      : random_(seed), driver_(driver), pair_(pair), step_local_(step_local) {
     const StreamRef choices[] = {stream(FakeDriver::kStream), stream(FakeDriver::kBlocking), kLegacy};
     stream_ = choices[seed % 3];
     weights_ = allocate(64, MemoryKind::device);
@@ -533,7 +535,7 @@ class Walk {
       if (c.has_stream) c.stream = on;
       if (c.kind == CallKind::capture_begin || c.kind == CallKind::capture_end) {
         // Most calls would be made while a stream captures, otherwise.
-        if (capturing_ ? c.kind == CallKind::capture_begin : draw(4) != 0) return any_call();
+        if (c.kind == CallKind::capture_end || capturing_.key || draw(4) != 0) return any_call();
       }
       if (c.kind == CallKind::launch) return launch(on, address, kStranger);
       if (c.kind == CallKind::event_record || c.kind == CallKind::event_wait || c.kind == CallKind::event_synchronize)
@@ -559,12 +561,7 @@ class Walk {
 
   bool issue(Call& call) {
     const bool is_tensor = std::exchange(awaits_tensor_, false);
-    if (capturing_ && draw(3) == 0) {  // a short one
-      Call end = op(CallKind::capture_end, stream(FakeDriver::kOther));
-      std::optional<CUresult> ignored;
-      capturing_ = false;
-      if (!pair_.before(end, ignored) || !pair_.after(end, CUDA_SUCCESS)) return false;
-    }
+    if (capturing_.key && draw(4) == 0 && !end_capture()) return false;
     std::optional<CUresult> answer;
     if (!pair_.before(call, answer)) return false;
     if (answer) {
@@ -572,10 +569,25 @@ class Walk {
       return true;
     }
     const CUresult result = draw(40) == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-    if (call.kind == CallKind::capture_begin && result == CUDA_SUCCESS) capturing_ = true;
-    if (call.kind == CallKind::capture_end) capturing_ = false;
+    if (call.kind == CallKind::capture_begin && result == CUDA_SUCCESS) {
+      capturing_ = call.stream;
+      driver_.capturing = {call.stream.handle};
+    }
     flying_.push_back({call, result, is_tensor});
     return draw(3) == 0 || land();
+  }
+
+  // A stream's capture ends: mostly it does.
+  bool end_capture() {
+    Call end = op(CallKind::capture_end, capturing_);
+    std::optional<CUresult> ignored;
+    if (!pair_.before(end, ignored)) return false;
+    const bool goes_on = draw(4) == 0;
+    if (!goes_on) {
+      driver_.capturing.clear();
+      capturing_ = {};
+    }
+    return pair_.after(end, goes_on ? CUDA_ERROR_STREAM_CAPTURE_UNJOINED : CUDA_SUCCESS);
   }
 
   // The driver answers one of the calls that are under way.
@@ -593,12 +605,14 @@ class Walk {
   static inline const CUfunction kStranger = reinterpret_cast<CUfunction>(0x11);
 
   std::mt19937 random_;
+  FakeDriver& driver_;
   Pair& pair_;
   const bool step_local_;
   StreamRef stream_;
   unsigned position_ = 0, steps_ = 0;
   std::uint64_t fresh_ = 0x10000, weights_ = 0, tensor_ = 0x20;
-  bool awaits_tensor_ = false, capturing_ = false;
+  bool awaits_tensor_ = false;
+  StreamRef capturing_;
   std::uint64_t pointer_ = 0;
   std::uint32_t number_ = 0;
   void* params_[2] = {&pointer_, &number_};
@@ -613,7 +627,7 @@ TEST(Bystanders, WhatPassesIsNothingThatThePlayerWouldHaveActedOn) {
     const DriverApi api = driver.api();
     const bool step_local = seed % 2 == 0;
     Pair pair(schedule(step_local), driver, api);
-    Walk walk(seed, pair, step_local);
+    Walk walk(seed, driver, pair, step_local);
     std::string what;
     ASSERT_TRUE(walk.run(500, what)) << "seed " << seed << ": " << what << "; " << pair.difference();
     ASSERT_TRUE(pair.counted_alike()) << "seed " << seed;

@@ -198,6 +198,10 @@ TEST_F(BystandersTest, WhatEndsOrHidesSomethingDoesNotPass) {
     EXPECT_FALSE(searching_.passed(op(kind, other_), CUDA_SUCCESS)) << name(kind);
   }
   EXPECT_FALSE(searching_.passed(event(CallKind::hidden, HostEffect::neutral), CUDA_SUCCESS));
+  EXPECT_FALSE(searching_.passed(event(CallKind::context_end, HostEffect::neutral), CUDA_SUCCESS));
+  Call shared = event(CallKind::alloc, HostEffect::neutral);
+  shared.memory = MemoryKind::external;
+  EXPECT_FALSE(searching_.passed(shared, CUDA_SUCCESS));
 }
 
 TEST_F(BystandersTest, CallsThatNameTheArenaDoNotPass) {
@@ -231,7 +235,9 @@ TEST_F(BystandersTest, CallsThatNameTheArenaDoNotPass) {
 TEST_F(BystandersTest, MemoryThatComesAndGoesIsNoted) {
   follow(mine_, false);
   EXPECT_TRUE(searching_.passes(with_address(op(CallKind::free_async, other_), 0x6000)));
-  EXPECT_TRUE(searching_.passes(with_address(event(CallKind::free, HostEffect::observe), 0x7000)));
+  Call unmap = with_address(event(CallKind::free, HostEffect::observe), 0x7000);
+  unmap.size = 0x2000;  // all that begins there
+  EXPECT_TRUE(searching_.passes(unmap));
   Call alloc = event(CallKind::alloc, HostEffect::neutral);
   EXPECT_TRUE(searching_.passes(alloc));
   alloc.address = 0x8000;
@@ -252,6 +258,7 @@ TEST_F(BystandersTest, MemoryThatComesAndGoesIsNoted) {
   EXPECT_EQ(events[0].allocation.base, 0x6000u);
   EXPECT_FALSE(events[1].born);
   EXPECT_EQ(events[1].allocation.base, 0x7000u);
+  EXPECT_EQ(events[1].allocation.size, 0x2000u);
   EXPECT_TRUE(events[2].born);
   EXPECT_EQ(events[2].allocation.base, 0x8000u);
   EXPECT_EQ(events[2].allocation.size, 96u);

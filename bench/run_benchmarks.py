@@ -18,6 +18,8 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODES = ["bare", "off", "record", "replay"]
+THREADS = [1, 2, 4]
+ROLES = {"all": "", "replayed": "the replayed thread", "others": "the other threads"}
 SEED = 1
 BRANCHES = 8
 
@@ -102,6 +104,68 @@ class Launches:
         return rows
 
 
+class Threads:
+    """ns per launch and thread, for each mode and number of threads, on a driver that does nothing."""
+
+    # Steps of a sample: a millisecond or two, so that the threads run side by side. A recording gets fewer: its queue
+    # must hold what the writer has not yet written.
+    STEPS = {"bare": 5000, "off": 5000, "record": 20, "replay": 300}
+
+    def __init__(self, build, work, repeats):
+        self.build, self.work, self.repeats = build, work, repeats
+        self.environment = {key: value for key, value in os.environ.items() if not key.startswith("NIMBLE_")}
+        self.environment["LD_LIBRARY_PATH"] = str(build / "null_driver")
+        # What watches beside the recorder is no part of a call's cost in Nimble.
+        self.environment.update(NIMBLE_COVERAGE="off", NIMBLE_TIMING="none")
+        # Threads that share a core wait longer for each other than a program without work for the GPU should.
+        self.environment["NIMBLE_HOLD_US"] = "10000000"
+
+    def run(self, mode, threads, samples, steps, trace="/dev/null"):
+        program = [self.build / "bin" / "thread_overhead", threads, samples, steps]
+        if mode != "bare":
+            options = ["--mode", mode, "--trace", trace, "--schedule", self.work / "threads.schedule.json", "--stats",
+                       self.work / "threads.stats.json"]
+            program = [self.build / "bin" / "nimble", "run", *options, "--", *program]
+        _, _, output = run(program, self.environment)
+        if mode == "replay":
+            stats = json.loads((self.work / "threads.stats.json").read_text())
+            # The first thread's step must have been replayed while it was measured, whatever the others did.
+            if stats["steps_replayed"] < samples * steps or stats["divergences"]:
+                raise Failure(f"the thread benchmark did not replay, so its figure means nothing: {json.dumps(stats)}")
+        return json.loads(output)
+
+    def measure(self):
+        """Rows of a mode, a role and figures by the number of threads. The first thread's step is the schedule's; in
+        replay mode the others' calls pass, so they are told apart."""
+        trace = self.work / "threads.trace.json"
+        self.run("record", 1, 1, 1, trace)
+        run([self.build / "bin" / "nimble-analyze", trace, "-o", self.work / "threads.schedule.json"])
+        found = {}
+        for _ in range(self.repeats):
+            for threads in THREADS:
+                for mode in MODES:
+                    result = self.run(mode, threads, 50, self.STEPS[mode])
+                    for thread in range(threads):
+                        role = "all" if mode != "replay" else "others" if thread else "replayed"
+                        values = found.setdefault((mode, role), {}).setdefault(threads, {"cpu": [], "elapsed": []})
+                        for clock, samples in values.items():
+                            samples.extend(result[f"{clock}_ns"][thread])
+        rows = []
+        for (mode, role), by_threads in found.items():
+            row = {"mode": mode, "role": role, "threads": {}}
+            for threads, values in by_threads.items():
+                row["threads"][str(threads)] = {
+                    f"{clock}_ns": statistics.median(samples) for clock, samples in values.items()}
+            rows.append(row)
+        bare = rows[0]["threads"]
+        for row in rows:
+            for threads, figures in row["threads"].items():
+                figures["added_cpu_ns"] = figures["cpu_ns"] - bare[threads]["cpu_ns"]
+            first, last = list(row["threads"].values())[0], list(row["threads"].values())[-1]
+            row["growth"] = last["cpu_ns"] / first["cpu_ns"]
+        return rows
+
+
 def measure_analyzer(build, work, sizes):
     rows = []
     for size in sizes:
@@ -121,12 +185,17 @@ def growth(rows):
     return math.log(b["seconds"] / a["seconds"]) / math.log(b["ops"] / a["ops"])
 
 
-def bounds(launches, analyzer):
+def bounds(launches, threads, analyzer):
     """(what, figure, bound, unit) of each figure that has a bound."""
     by_mode = {row["mode"]: row["launches"] for row in launches}
     rows = [("off, added per launch", by_mode["off"]["added_ns"], 20, "ns"),
             ("record, added per launch", by_mode["record"]["added_ns"], 1500, "ns"),
             ("replay, whole launch call", by_mode["replay"]["median_ns"], 150, "ns")]
+    # A lock that threads contend for, or a cache line that they take from each other, shows here as two and more.
+    for row in threads:
+        if row["mode"] in ("off", "replay"):
+            what = " ".join(filter(None, (row["mode"], ROLES[row["role"]])))
+            rows.append((f"{what}, {THREADS[-1]} threads : fewest", row["growth"], 1.4, ""))
     for row in analyzer:
         if row["ops"] == 100_000:
             rows.append(("analyzer, 100 000 ops", row["seconds"], 5, "s"))
@@ -154,6 +223,21 @@ def commit():
     return result.stdout.strip() or None
 
 
+def print_threads(results):
+    cores = results["host"]["cores"]
+    print(f"\nns of CPU time per launch and thread on a driver that does nothing, with its share of a synchronisation;\n"
+          f"{cores} cores; in brackets what it is more than bare\n")
+    print(f"  {'mode':8}{'':20}" + "".join(f"{count:>11} thread{'s' if count > 1 else ' '}" for count in THREADS) +
+          f"{'most : fewest':>15}")
+    for row in results["threads"]:
+        line = f"  {row['mode']:8}{ROLES[row['role']]:20}"
+        for count in THREADS:
+            figures = row["threads"].get(str(count))
+            added = f"({figures['added_cpu_ns']:+.1f})" if figures and row["mode"] != "bare" else ""
+            line += f"{figures['cpu_ns']:9.1f}{added:>10}" if figures else " " * 19
+        print(line + f"{row['growth']:14.2f}")
+
+
 def print_table(results):
     print(f"\nns per launch on the simulated driver, median of {results['launches'][0]['step']['samples']} "
           "samples of 20 steps\n")
@@ -162,6 +246,7 @@ def print_table(results):
         call, step = row["launches"], row["step"]
         print(f"  {row['mode']:8}{call['median_ns']:13.1f}{call['added_ns']:+9.1f}{step['median_ns']:23.1f}"
               f"{step['added_ns']:+9.1f}")
+    print_threads(results)
     print(f"\nnimble-analyze, synthetic traces of {BRANCHES} branches\n")
     print(f"  {'ops':>9}{'trace':>11}{'time':>10}{'per op':>11}{'peak memory':>14}")
     for row in results["analyzer"]:
@@ -169,7 +254,7 @@ def print_table(results):
               f"{row['seconds'] / row['ops'] * 1e6:8.2f} us{row['peak_bytes'] / 2**20:10.1f} MiB")
     print("\nbounds\n")
     for row in results["bounds"]:
-        print(f"  {row['what']:30}{row['figure']:10.2f} {row['unit']:4}at most {row['bound']:<6g}"
+        print(f"  {row['what']:46}{row['figure']:10.2f} {row['unit']:4}at most {row['bound']:<6g}"
               f"{'ok' if row['ok'] else 'MISSED'}")
 
 
@@ -191,15 +276,17 @@ def main():
     print(f"bench: launches, {repeats} runs in each mode")
     launch_bench = Launches(build, work, repeats)
     launches = launch_bench.measure()
+    print(f"bench: {', '.join(map(str, THREADS))} threads, {repeats} runs in each mode")
+    threads = Threads(build, work, repeats).measure()
     print(f"bench: analyzer, {', '.join(map(str, sizes))} ops")
     analyzer = measure_analyzer(build, work, sizes)
     today = datetime.date.today().isoformat()
     results = {
         "date": today, "commit": commit(), "nimble": version(build), "device": "simulated", "driver": "simulated",
         "host": host(), "repeats": repeats, "launches": launches, "replay_counters": launch_bench.stats,
-        "analyzer": analyzer,
+        "threads": threads, "analyzer": analyzer,
         "bounds": [{"what": what, "figure": figure, "bound": bound, "unit": unit, "ok": figure <= bound}
-                   for what, figure, bound, unit in bounds(launches, analyzer)]
+                   for what, figure, bound, unit in bounds(launches, threads, analyzer)]
     }
     print_table(results)
     options.results.mkdir(parents=True, exist_ok=True)

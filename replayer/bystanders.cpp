@@ -2,12 +2,22 @@
 
 namespace nimble {
 
+bool could_begin(const Schedule& schedule, CallContext& context, const Call& call) {
+  if (schedule.ops.empty()) return false;
+  const ScheduleOp& first = schedule.ops.front();
+  if (call.kind != first.kind) return false;
+  // A launch that no graph holds names no function in the schedule: any may be it.
+  if (call.kind != CallKind::launch || first.submit != Submit::graph) return true;
+  return context.function(call.function).name == schedule.functions[first.function].name;
+}
+
 void Bystanders::publish(const State& state) {
   if (state == published_) return;  // a store would cost every other thread a cache miss
   published_ = state;
   stream_.store(state.stream, std::memory_order_release);
   legacy_.store(state.legacy, std::memory_order_release);
   holding_.store(state.holding, std::memory_order_release);
+  capturing_.store(state.capturing, std::memory_order_release);
   arena_bytes_.store(state.arena_bytes, std::memory_order_release);
   arena_.store(state.arena, std::memory_order_release);
 }
@@ -26,16 +36,7 @@ std::uint64_t Bystanders::ops() const {
 // Whether the op is on the stream that the player follows, or may be the one that makes it follow a stream.
 bool Bystanders::on_followed_stream(const Call& call) const {
   const std::uint64_t followed = stream_.load(std::memory_order_acquire);
-  return followed ? call.stream.key == followed : could_begin(call);
-}
-
-bool Bystanders::could_begin(const Call& call) const {
-  if (schedule_.ops.empty()) return false;
-  const ScheduleOp& first = schedule_.ops.front();
-  if (call.kind != first.kind) return false;
-  // A launch that no graph holds names no function in the schedule: any may be it.
-  if (call.kind != CallKind::launch || first.submit != Submit::graph) return true;
-  return context_.function(call.function).name == schedule_.functions[first.function].name;
+  return followed ? call.stream.key == followed : could_begin(schedule_, context_, call);
 }
 
 // Whether the program cannot notice by the call that ops are held back: StepPlayer::observes() without what needs a
@@ -74,6 +75,8 @@ bool Bystanders::passes(const Call& call) {
   }
   if (is_op(call.kind) && on_followed_stream(call)) return false;
   if (!observes_nothing(call)) return false;
+  // It may become part of a graph: then it releases nothing now.
+  if (call.kind == CallKind::free_async && capturing_.load(std::memory_order_acquire)) return false;
   if (call.kind == CallKind::free || call.kind == CallKind::free_async) {
     if (in_arena(call.address) || !news.push({false, {.base = call.address, .size = call.size}})) return false;
   }

@@ -15,6 +15,9 @@
 
 namespace nimble {
 
+// Whether the op may be the step's first, as far as its kind and its function tell.
+bool could_begin(const Schedule& schedule, CallContext& context, const Call& call);
+
 class Bystanders {
  public:
   // Both must outlive this.
@@ -25,6 +28,7 @@ class Bystanders {
     std::uint64_t stream = 0;  // StreamRef::key of the one stream whose ops it follows; 0: of any that begins the step
     bool legacy = false;       // that stream is the legacy default stream
     bool holding = false;      // ops are held back
+    bool capturing = false;    // some stream of the program's captures
     std::uint64_t arena = 0, arena_bytes = 0;
     bool operator==(const State&) const = default;
   };
@@ -44,7 +48,6 @@ class Bystanders {
 
  private:
   bool observes_nothing(const Call& call) const;
-  bool could_begin(const Call& call) const;
   bool on_followed_stream(const Call& call) const;
   bool in_arena(std::uint64_t address) const {
     const std::uint64_t arena = arena_.load(std::memory_order_acquire);
@@ -56,7 +59,7 @@ class Bystanders {
   CallContext& context_;
   State published_;  // under the replayer's lock
   std::atomic<std::uint64_t> stream_{0}, arena_{0}, arena_bytes_{0};
-  std::atomic<bool> legacy_{false}, holding_{false};
+  std::atomic<bool> legacy_{false}, holding_{false}, capturing_{false};
 
   // Spread over cache lines by thread, so that counting does not make threads wait for each other.
   struct alignas(64) Counter {

@@ -20,14 +20,16 @@ struct MemoryEvent {
   Allocation allocation;  // of a release, only `base` and `size` count, as for MemoryMap::remove
 };
 
-class MemoryNews {
+// A template for its test, which needs events whose copying takes long.
+template <class Event>
+class News {
  public:
-  MemoryNews() {
+  News() {
     for (std::size_t i = 0; i < kSlots; ++i) slots_[i].turn.store(i, std::memory_order_relaxed);
   }
 
   // False where there is no room.
-  bool push(const MemoryEvent& event) {
+  bool push(const Event& event) {
     std::size_t at = tail_.load(std::memory_order_relaxed);
     for (;;) {
       Slot& slot = slots_[at % kSlots];
@@ -60,12 +62,14 @@ class MemoryNews {
 
   struct Slot {
     std::atomic<std::size_t> turn;  // the position that may write it, or, one more, that may be read from it
-    MemoryEvent event;
+    Event event;
   };
 
   std::array<Slot, kSlots> slots_;
   alignas(64) std::atomic<std::size_t> tail_{0};
   alignas(64) std::size_t head_ = 0;
 };
+
+using MemoryNews = News<MemoryEvent>;
 
 }  // namespace nimble

@@ -25,7 +25,8 @@ class Replayer final : public CallSink {
         (phase == Phase::aside ? bystanders_->passes_aside(call) : bystanders_->passes(call)))
       return std::nullopt;
     std::lock_guard lock(mutex_);
-    if (is_op(call.kind) && call.traced) {
+    // Looked at first: all threads read it at every call, and a store would cost each of them a cache miss.
+    if (pending_error_.load(std::memory_order_relaxed) != CUDA_SUCCESS && is_op(call.kind) && call.traced) {
       if (const CUresult error = pending_error_.exchange(CUDA_SUCCESS); error != CUDA_SUCCESS) return error;
     }
     if (phase_.load(std::memory_order_relaxed) == Phase::aside) return player_->before_aside(call);
@@ -102,11 +103,14 @@ class Replayer final : public CallSink {
       }
       const std::size_t ops = schedule.ops.size(), segments = schedule.segments.size();
       driver_ = driver;
-      player_ = std::make_unique<StepPlayer>(std::move(schedule), context_, driver_, counters_);
-      bystanders_ = std::make_unique<Bystanders>(player_->schedule(), context_);
+      auto player = std::make_unique<StepPlayer>(std::move(schedule), context_, driver_, counters_);
+      auto bystanders = std::make_unique<Bystanders>(player->schedule(), context_);
       watchdog_ = std::make_unique<Watchdog>(
           options_.hold, [this] { return activity_.load(); }, [this](std::uint64_t seen) { hold_expired(seen); },
           options_.enter_helper_thread);
+      // All or nothing: whoever finds a player finds the rest as well.
+      player_ = std::move(player);
+      bystanders_ = std::move(bystanders);
       options_.log(ReplayLog::info, options_.schedule_path + ": a step of " + std::to_string(ops) + " ops in " +
                                         std::to_string(segments) + (segments == 1 ? " graph" : " graphs"));
       phase_.store(Phase::playing, std::memory_order_release);
@@ -122,9 +126,13 @@ class Replayer final : public CallSink {
   // After every call: what the watchdog looks at, and whether replay goes on.
   void publish() {
     const std::uint64_t held = player_->holding();
-    activity_.store(held);
+    if (held && activity_.load(std::memory_order_relaxed) == 0) {
+      activity_.store(held);
+      watchdog_->wake();
+    } else {
+      activity_.store(held, std::memory_order_release);  // the watchdog does not sleep while it is not 0
+    }
     bystanders_->publish(player_->state());
-    if (held) watchdog_->wake();
     if (player_->stood_aside().empty()) return;
     phase_.store(Phase::aside, std::memory_order_release);
     if (player_->ended()) return;
@@ -160,15 +168,19 @@ class Replayer final : public CallSink {
 
   const ReplayOptions options_;
   CallContext& context_;
-  std::atomic<Phase> phase_{Phase::waiting};
-  std::atomic<std::uint64_t> activity_{0};  // what StepPlayer::holding() said last
-  std::mutex mutex_;                        // guards all below
+
+  // What every call of every thread reads, and next to nothing writes: on a cache line apart from what the thread that
+  // replays writes with each op.
+  alignas(64) std::atomic<Phase> phase_{Phase::waiting};
+  std::atomic<CUresult> pending_error_{CUDA_SUCCESS};
+  std::unique_ptr<Bystanders> bystanders_;  // made before `playing`, then constant; needs no lock
+
+  alignas(64) std::atomic<std::uint64_t> activity_{0};  // what StepPlayer::holding() said last
+  std::mutex mutex_;                                    // guards all below
   DriverApi driver_;
   Counters counters_;
   std::unique_ptr<StepPlayer> player_;
-  std::unique_ptr<Bystanders> bystanders_;  // made before `playing`, then constant; needs no lock
   std::unique_ptr<Watchdog> watchdog_;
-  std::atomic<CUresult> pending_error_{CUDA_SUCCESS};
   bool finished_ = false;
 };
 

@@ -123,7 +123,12 @@ void StepPlayer::note(const MemoryEvent& event) {
 
 Bystanders::State StepPlayer::state() const {
   const bool follows = position_ != 0 || state_ == State::bound;
-  return {follows ? stream_.key : 0, follows && stream_.is_legacy(), !held_.empty(), arena_, schedule_.arena_bytes};
+  return {.stream = follows ? stream_.key : 0,
+          .legacy = follows && stream_.is_legacy(),
+          .holding = !held_.empty(),
+          .capturing = !captures_.empty(),
+          .arena = arena_,
+          .arena_bytes = schedule_.arena_bytes};
 }
 
 std::optional<CUresult> StepPlayer::before_aside(Call& call) {
@@ -159,7 +164,10 @@ std::optional<CUresult> StepPlayer::on_op(Call& call) {
     // A per-thread default stream cannot be named from the watchdog's thread.
     const bool candidate = !call.stream.is_per_thread() && (state_ == State::searching || call.stream == stream_);
     if (!candidate) return outside(call);
-    if (state_ == State::searching && step_complete_ && call.stream == stream_) bind();
+    // Not earlier: other ops between two steps may pass without coming here (replayer/bystanders.h).
+    if (state_ == State::searching && step_complete_ && call.stream == stream_ &&
+        could_begin(schedule_, context_, call))
+      bind();
     if (!aside_.empty()) return outside(call);
     objects_.begin_step();
     if (mismatch(call)) return outside(call);

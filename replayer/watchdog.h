@@ -19,7 +19,7 @@ class Watchdog {
   Watchdog(std::chrono::microseconds bound, std::function<std::uint64_t()> activity,
            std::function<void(std::uint64_t)> expired, std::function<void()> enter_thread);
 
-  // Ops are held now. Cheap if the thread is awake already.
+  // Ops are held now, and none were before. Cheap if the thread is awake already.
   void wake() {
     // Sequentially consistent, as is the store of the activity before it and both accesses in run(): each side sees the
     // other's store, or is seen.

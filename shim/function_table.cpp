@@ -4,6 +4,7 @@
 #include <array>
 #include <mutex>
 
+#include "shim/handle_slot.h"
 #include "shim/real_driver.h"
 
 namespace nimble::shim {
@@ -112,7 +113,7 @@ const FunctionInfo& FunctionTable::find(CUfunction handle) {
     const FunctionInfo* info = nullptr;
   };
   static thread_local std::array<Cached, 256> cache __attribute__((tls_model("initial-exec")));
-  Cached& slot = cache[(reinterpret_cast<std::uintptr_t>(handle) >> 4) % cache.size()];
+  Cached& slot = cache[handle_slot(reinterpret_cast<std::uintptr_t>(handle), cache.size())];
   const std::uint64_t now = generation_.load(std::memory_order_acquire);
   if (slot.handle == handle && slot.generation == now) return *slot.info;
   const FunctionInfo* info = nullptr;

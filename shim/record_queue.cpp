@@ -41,7 +41,6 @@ bool RecordQueue::make_room(std::unique_lock<std::mutex>& lock, std::size_t byte
   if (broken_ || abandoned_) return false;
   if (closed_.load(std::memory_order_relaxed)) return true;
   if (!started_.load(std::memory_order_relaxed)) {
-    buffer_.reserve(kWakeBytes * 4);
     const BlockedSignals blocked;
     // Never joined: at its end a thread returns memory, for which it may need a lock that an interrupted thread holds.
     std::thread([this] {
@@ -60,35 +59,37 @@ bool RecordQueue::make_room(std::unique_lock<std::mutex>& lock, std::size_t byte
   return true;
 }
 
-void RecordQueue::write(const std::vector<std::uint8_t>& records) {
+void RecordQueue::write(const RecordBuffer& records) {
   TraceWriter& writer = *writer_.load(std::memory_order_relaxed);
-  for (std::size_t at = 0; at < records.size();) {
-    const auto& item = *reinterpret_cast<const QueueItem*>(records.data() + at);
-    if (item.type == QueueItem::Type::call) {
-      writer.write(static_cast<const Record&>(item));
-    } else {
-      writer.write(static_cast<const TimeRecord&>(item).time);
+  records.read([&](const std::uint8_t* begin, std::size_t bytes) {
+    for (const std::uint8_t* at = begin; at != begin + bytes;) {
+      const auto& item = *reinterpret_cast<const QueueItem*>(at);
+      if (item.type == QueueItem::Type::call) {
+        writer.write(static_cast<const Record&>(item));
+      } else {
+        writer.write(static_cast<const TimeRecord&>(item).time);
+      }
+      at += item.bytes;
+      progress_.fetch_add(1, std::memory_order_relaxed);
     }
-    at += item.bytes;
-    progress_.fetch_add(1, std::memory_order_relaxed);
-  }
+  });
 }
 
 void RecordQueue::run() {
   Guard guard;  // whatever the driver calls from here passes through
   auto* const writer = new TraceWriter(path_, epoch_ns_.load(std::memory_order_relaxed));
   writer_.store(writer, std::memory_order_release);
-  std::vector<std::uint8_t> taken;
+  RecordBuffer taken;
   std::unique_lock lock(mutex_);
   if (!writer->good()) broken_ = true;
   while (!broken_) {
     wake_writer_.wait_for(lock, kPeriod, [&] { return closing_ || buffer_.size() > kWakeBytes; });
     const bool last = closing_;
-    taken.clear();
     taken.swap(buffer_);
     lock.unlock();
     wake_program_.notify_all();
     write(taken);
+    taken.clear();
     bool good = writer->flush();
     lock.lock();
     if (good && last) {
@@ -123,12 +124,9 @@ void RecordQueue::abandon() noexcept {
 void RecordQueue::push(std::span<const DeviceTime> times) {
   const std::lock_guard lock(mutex_);
   if (!started_ || closing_ || broken_ || abandoned_) return;
-  const std::size_t at = buffer_.size(), bytes = times.size() * sizeof(TimeRecord);
-  if (at + bytes > kLimitBytes) return;
-  buffer_.resize(at + bytes);
-  auto* placed = reinterpret_cast<TimeRecord*>(buffer_.data() + at);
+  if (buffer_.size() + times.size() * sizeof(TimeRecord) > kLimitBytes) return;
   for (const DeviceTime& time : times) {
-    new (placed++) TimeRecord{{sizeof(TimeRecord), QueueItem::Type::time}, time};
+    new (buffer_.append(sizeof(TimeRecord))) TimeRecord{{sizeof(TimeRecord), QueueItem::Type::time}, time};
   }
 }
 

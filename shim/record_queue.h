@@ -15,11 +15,11 @@
 #include <new>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "nimble/call.h"
 #include "shim/profile/coverage.h"
 #include "shim/profile/device_time.h"
+#include "shim/record_buffer.h"
 
 namespace nimble::shim {
 
@@ -73,15 +73,13 @@ class RecordQueue {
 
   // Appends a record with room for what its counts say behind it, and lets `fill` write that into it.
   template <class Fill>
-  void push(Record record, Fill fill) {
+  void push(Record& record, Fill fill) {
     const std::size_t tail = record.access_count * sizeof(TraceAccess) + (record.param_bytes + 3) / 4 * 4 +
                              record.attribute_count * std::size_t{4};
     record.bytes = static_cast<std::uint32_t>((sizeof(Record) + tail + 7) / 8 * 8);
     std::unique_lock lock(mutex_);
     if (!make_room(lock, record.bytes)) return;
-    const std::size_t at = buffer_.size();
-    buffer_.resize(at + record.bytes);
-    auto* placed = new (buffer_.data() + at) Record(record);
+    auto* placed = new (buffer_.append(record.bytes)) Record(record);
     fill(*placed);
     if (closing_.load(std::memory_order_relaxed)) [[unlikely]]
       push_late(lock);
@@ -111,14 +109,14 @@ class RecordQueue {
   // False where the record must be dropped: the file cannot be written.
   bool make_room(std::unique_lock<std::mutex>& lock, std::size_t bytes);
   void run();
-  void write(const std::vector<std::uint8_t>& records);
+  void write(const RecordBuffer& records);
   void push_late(std::unique_lock<std::mutex>& lock);
 
   const std::string path_;
   std::atomic<std::uint64_t> epoch_ns_{0};
   std::mutex mutex_;  // guards what is not atomic, but for the writer, which is its thread's until closed_
   std::condition_variable wake_writer_, wake_program_;
-  std::vector<std::uint8_t> buffer_;
+  RecordBuffer buffer_;
   Coverage coverage_{"the process ended in the middle of a call", 0, 0, {}};
   bool broken_ = false, abandoned_ = false;
   std::atomic<bool> started_{false}, closing_{false}, closed_{false}, ended_{false};

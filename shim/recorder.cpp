@@ -115,7 +115,9 @@ std::optional<CUresult> Recorder::before(Call& call) noexcept try {
     return std::nullopt;
   }
   if (!call.traced) return std::nullopt;
-  if (!watching_.exchange(true, std::memory_order_acq_rel)) start_watching();
+  // Looked at first: a store would cost every other thread a cache miss.
+  if (!watching_.load(std::memory_order_acquire) && !watching_.exchange(true, std::memory_order_acq_rel))
+    start_watching();
   // An address that is freed may be given out again at once, and one that is allocated is known only afterwards: so a
   // free counts from its entry, an allocation from its return.
   if (!is_allocation(call.kind)) {

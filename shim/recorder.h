@@ -55,8 +55,8 @@ class Recorder final : public CallSink {
 
   const RecorderOptions options_;
   CallContext& context_;
-  std::atomic<std::uint64_t> next_seq_{0};
-  std::mutex captures_mutex_;
+  alignas(64) std::atomic<std::uint64_t> next_seq_{0};  // written by every call, so on a cache line of its own
+  alignas(64) std::mutex captures_mutex_;
   std::set<std::uint64_t> captures_;  // keys of the streams in which a capture began and has not ended
   std::atomic<bool> any_captures_{false};
   GraphTable graphs_;

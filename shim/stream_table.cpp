@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "shim/decode/entry.h"
+#include "shim/handle_slot.h"
 #include "shim/real_driver.h"
 
 namespace nimble::shim {
@@ -42,7 +43,7 @@ StreamTable::Facts StreamTable::facts(const StreamRef& stream) {
   };
   // Few programs use more streams than this from one thread at a time.
   static thread_local std::array<Last, 16> cache __attribute__((tls_model("initial-exec"))){};
-  Last& last = cache[(stream.key >> 4) % cache.size()];
+  Last& last = cache[handle_slot(stream.key, cache.size())];
   const std::uint64_t now = generation_.load(std::memory_order_acquire);
   if (last.key == stream.key && last.generation == now) return {last.kind, last.context};
   Facts facts;

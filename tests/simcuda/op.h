@@ -21,7 +21,7 @@ struct Op {
   CUcontext context = nullptr;
   std::uint64_t stream_id = 0;
   std::vector<std::byte> staging;
-  std::shared_ptr<void> keeps;      // what must not go before it has run
+  std::shared_ptr<void> keeps;                    // what must not go before it has run
   double ready_us = 0, begin_us = 0, end_us = 0;  // simulated
   std::uint32_t call = 0;                         // that submitted it, for observers
   // For races.

@@ -2,85 +2,652 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <memory>
+#include <random>
+
+#include "replayer/step_player.h"
 #include "tests/unit/replayer/fake_driver.h"
 
 namespace nimble {
 namespace {
 
-Schedule beginning_with(CallKind kind, Submit submit) {
-  Schedule schedule;
-  ScheduleOp& first = schedule.ops.emplace_back();
-  first.kind = kind;
-  first.submit = submit;
-  if (kind == CallKind::launch && submit == Submit::graph) {
-    schedule.functions = {{"k", {{0, 8}, {8, 4}}}};
-    first.function = 0;
+using Log = std::vector<std::string>;
+
+constexpr std::uint64_t kWeights = 0x5000, kArenaBytes = 256;
+const CUevent kRecorded = reinterpret_cast<CUevent>(0x50), kOlder = reinterpret_cast<CUevent>(0x51);
+// The default stream of FakeDriver's context, and that of a thread.
+const StreamRef kLegacy{CU_STREAM_LEGACY, 0x8 | 1}, kPerThread{CU_STREAM_PER_THREAD, 0x8 | 2};
+
+StreamRef stream(CUstream handle) { return {handle, reinterpret_cast<std::uint64_t>(handle)}; }
+
+// [alloc T;] launch T; set T; record; launch W | host function | launch W, launch T[; free T]. Without step-local
+// memory T is a buffer of the program's, and the step begins with a launch.
+Schedule schedule(bool step_local) {
+  Schedule s;
+  s.functions = {{"k", {{0, 8}, {8, 4}}}};
+  s.objects = {{MemoryKind::device, 64}, {MemoryKind::device, 128}};
+  if (step_local) s.objects[1] = {MemoryKind::stream_ordered, 128, true, 0};
+  if (step_local) s.arena_bytes = kArenaBytes;
+  const auto op = [&](CallKind kind, Submit submit, std::uint32_t segment = kNone) -> ScheduleOp& {
+    ScheduleOp& added = s.ops.emplace_back();
+    added.kind = kind;
+    added.submit = submit;
+    added.segment = segment;
+    return added;
+  };
+  const auto launch = [&](std::uint32_t segment, std::uint32_t object) {
+    ScheduleOp& added = op(CallKind::launch, Submit::graph, segment);
+    added.function = 0;
+    added.grid = added.block = {1, 1, 1};
+    added.pointers = {{0, {object, 0, false}}};
+  };
+  if (step_local) {
+    ScheduleOp& alloc = op(CallKind::alloc_async, Submit::plan);
+    alloc.object = 1;
+    alloc.size = 128;
   }
-  return schedule;
+  launch(0, 1);
+  ScheduleOp& set = op(CallKind::set, Submit::graph, 0);
+  set.dst = {1, 0, false};
+  set.width = 64;
+  set.element = 4;
+  op(CallKind::event_record, Submit::graph, 0);
+  launch(0, 0);
+  op(CallKind::host_function, Submit::direct);
+  launch(1, 0);
+  launch(1, 1);
+  if (step_local) op(CallKind::free_async, Submit::plan).object = 1;
+  const std::uint32_t a = step_local ? 1 : 0, b = a + 5;
+  s.segments = {{a, a + 3, 1, 0, {{a, a + 1}, {a + 1, a + 2}}, {a, a + 1, a + 2, a + 3}},
+                {b, b + 1, 1, 0, {{b, b + 1}}, {b, b + 1}}};
+  return s;
 }
 
-Call call(CallKind kind) {
+Call op(CallKind kind, StreamRef on, HostEffect host = HostEffect::async) {
   Call c;
   c.kind = kind;
   c.traced = true;
-  c.host = HostEffect::async;
-  c.has_stream = is_op(kind);
-  c.stream = {FakeDriver::kStream, reinterpret_cast<std::uint64_t>(FakeDriver::kStream)};
-  c.function = FakeDriver::kKernel;
+  c.host = host;
+  c.has_stream = true;
+  c.stream = on;
   return c;
 }
 
-TEST(Bystanders, ALaunchThatMayBeginTheStepIsThePlayersBusiness) {
-  FakeDriver driver;
-  const Schedule in_graph = beginning_with(CallKind::launch, Submit::graph);
-  Bystanders named(in_graph, driver);
-  Call launch = call(CallKind::launch);
-  EXPECT_FALSE(named.passes(launch));
-  launch.function = reinterpret_cast<CUfunction>(0x11);
-  EXPECT_TRUE(named.passes(launch)) << "another kernel";
-  // Where the step begins with a launch that goes to the driver as it is, the schedule does not say of what.
-  const Schedule direct = beginning_with(CallKind::launch, Submit::direct);
-  Bystanders unnamed(direct, driver);
-  EXPECT_FALSE(unnamed.passes(launch));
-  EXPECT_TRUE(unnamed.passes(call(CallKind::set)));
+class BystandersTest : public testing::Test {
+ protected:
+  // A call of a traced kind that names no stream.
+  static Call event(CallKind kind, HostEffect host) {
+    Call c = op(kind, {}, host);
+    c.has_stream = false;
+    return c;
+  }
+  static Call with_address(Call c, std::uint64_t address) {
+    c.address = address;
+    return c;
+  }
+  static Call launch(StreamRef on, CUfunction function = FakeDriver::kKernel) {
+    Call c = op(CallKind::launch, on);
+    c.function = function;
+    return c;
+  }
+  std::vector<MemoryEvent> noted(Bystanders& bystanders) {
+    std::vector<MemoryEvent> events;
+    bystanders.news.drain([&](const MemoryEvent& e) { events.push_back(e); });
+    return events;
+  }
+  void follow(StreamRef on, bool holding) { searching_.publish(state(on, holding)); }
+  static Bystanders::State state(StreamRef on, bool holding) {
+    return {on.key, on.is_legacy(), holding, false, FakeDriver::kArena, kArenaBytes};
+  }
+
+  FakeDriver driver_;
+  const Schedule begins_with_alloc_ = schedule(true), begins_with_launch_ = schedule(false);
+  Bystanders searching_{begins_with_launch_, driver_};
+  const StreamRef mine_ = stream(FakeDriver::kStream), other_ = stream(FakeDriver::kOther);
+};
+
+TEST_F(BystandersTest, OpsOnTheFollowedStreamDoNotPass) {
+  for (const bool holding : {false, true}) {
+    follow(mine_, holding);
+    EXPECT_FALSE(searching_.passes(launch(mine_)));
+    EXPECT_FALSE(searching_.passes(launch(mine_, reinterpret_cast<CUfunction>(0x11))));
+    EXPECT_TRUE(searching_.passes(launch(other_)));
+    EXPECT_TRUE(searching_.passes(launch(other_, reinterpret_cast<CUfunction>(0x11))));
+  }
 }
 
-TEST(Bystanders, WhatEndsReplayIsThePlayersBusiness) {
-  FakeDriver driver;
-  const Schedule schedule = beginning_with(CallKind::set, Submit::graph);
-  Bystanders bystanders(schedule, driver);
-  for (const CallKind kind :
-       {CallKind::hidden, CallKind::context_end, CallKind::capture_begin, CallKind::capture_end}) {
-    EXPECT_FALSE(bystanders.passes(call(kind))) << name(kind);
-    EXPECT_FALSE(bystanders.passed(call(kind), CUDA_SUCCESS)) << name(kind);
+TEST_F(BystandersTest, WhereNoStreamIsFollowedOpsThatCouldBeginTheStepDoNotPass) {
+  EXPECT_FALSE(searching_.passes(launch(mine_)));
+  EXPECT_FALSE(searching_.passes(launch(other_)));
+  EXPECT_TRUE(searching_.passes(launch(other_, reinterpret_cast<CUfunction>(0x11)))) << "another kernel";
+  EXPECT_TRUE(searching_.passes(op(CallKind::set, mine_)));
+  Bystanders allocs{begins_with_alloc_, driver_};
+  EXPECT_FALSE(allocs.passes(op(CallKind::alloc_async, other_)));
+  EXPECT_TRUE(allocs.passes(launch(other_)));
+}
+
+// While ops are held, whatever could observe them must be looked at by the player.
+TEST_F(BystandersTest, WhileOpsAreHeldOnlyWhatCannotObserveThemPasses) {
+  const auto passes = [&](const Call& call, StreamRef followed, bool holding) {
+    follow(followed, holding);
+    return searching_.passes(call);
+  };
+  const auto observe = HostEffect::observe;
+  const std::vector<Call> observers = {
+      op(CallKind::stream_synchronize, mine_, observe),
+      event(CallKind::event_synchronize, observe),
+      event(CallKind::context_synchronize, observe),
+      op(CallKind::copy, other_, observe),  // synchronous
+      op(CallKind::set, other_, observe),
+      op(CallKind::event_wait, other_),
+      op(CallKind::event_record, other_),
+      op(CallKind::graph_launch, other_),
+      op(CallKind::host_function, other_),
+      op(CallKind::opaque, other_),
+      with_address(event(CallKind::free, observe), 0x6000),
+  };
+  for (const Call& call : observers) {
+    EXPECT_FALSE(passes(call, mine_, true)) << name(call.kind);
+    EXPECT_TRUE(passes(call, mine_, false)) << name(call.kind);
   }
-  Call alloc = call(CallKind::alloc);
-  EXPECT_TRUE(bystanders.passed(alloc, CUDA_SUCCESS));
-  alloc.memory = MemoryKind::external;
-  EXPECT_FALSE(bystanders.passed(alloc, CUDA_SUCCESS));
-  for (const Ends ends : {Ends::stream, Ends::event, Ends::code, Ends::green_context}) {
-    Call end;
-    end.ends = ends;
-    EXPECT_FALSE(bystanders.passes(end));
+  const std::vector<Call> others = {
+      launch(other_),
+      op(CallKind::copy, other_),
+      op(CallKind::set, other_),
+      op(CallKind::alloc_async, other_),
+      with_address(op(CallKind::free_async, other_), 0x6000),
+      op(CallKind::stream_synchronize, other_, observe),
+  };
+  for (const Call& call : others) EXPECT_TRUE(passes(call, mine_, true)) << name(call.kind);
+  // The legacy stream waits for others, and others for it.
+  for (Call call : others) {
+    EXPECT_FALSE(passes(call, kLegacy, true)) << name(call.kind);
+    EXPECT_TRUE(passes(call, kLegacy, false)) << name(call.kind);
+    call.stream = kLegacy;
+    EXPECT_FALSE(passes(call, mine_, true)) << name(call.kind);
+    EXPECT_TRUE(passes(call, mine_, false)) << name(call.kind);
   }
 }
 
-TEST(Bystanders, AReleaseSaysHowFarItReaches) {
-  FakeDriver driver;
-  const Schedule schedule = beginning_with(CallKind::set, Submit::graph);
-  Bystanders bystanders(schedule, driver);
-  Call unmap = call(CallKind::free);
-  unmap.address = 4096;
-  unmap.size = 8192;
-  EXPECT_TRUE(bystanders.passes(unmap));
-  int events = 0;
-  bystanders.news.drain([&](const MemoryEvent& event) {
-    ++events;
-    EXPECT_FALSE(event.born);
-    EXPECT_EQ(event.allocation.base, 4096u);
-    EXPECT_EQ(event.allocation.size, 8192u);
-  });
-  EXPECT_EQ(events, 1);
+TEST_F(BystandersTest, CallsOfNoTracedKindPassUnlessTheyCouldObserve) {
+  Call c;
+  for (const bool holding : {false, true}) {
+    follow(mine_, holding);
+    for (const HostEffect host : {HostEffect::async, HostEffect::neutral}) {
+      c.host = host;
+      EXPECT_TRUE(searching_.passes(c));
+    }
+    c.host = HostEffect::observe;
+    EXPECT_EQ(searching_.passes(c), !holding);
+  }
+}
+
+TEST_F(BystandersTest, WhatEndsOrHidesSomethingDoesNotPass) {
+  follow(mine_, false);
+  for (const Ends ends : {Ends::stream, Ends::event, Ends::code}) {
+    Call c;
+    c.ends = ends;
+    EXPECT_FALSE(searching_.passes(c));
+  }
+  for (const CallKind kind : {CallKind::hidden, CallKind::context_end}) {
+    EXPECT_FALSE(searching_.passes(event(kind, HostEffect::neutral))) << name(kind);
+  }
+  for (const CallKind kind : {CallKind::capture_begin, CallKind::capture_end}) {
+    EXPECT_FALSE(searching_.passes(op(kind, other_, HostEffect::observe))) << name(kind);
+    EXPECT_FALSE(searching_.passed(op(kind, other_), CUDA_SUCCESS)) << name(kind);
+  }
+  EXPECT_FALSE(searching_.passed(event(CallKind::hidden, HostEffect::neutral), CUDA_SUCCESS));
+  EXPECT_FALSE(searching_.passed(event(CallKind::context_end, HostEffect::neutral), CUDA_SUCCESS));
+  Call shared = event(CallKind::alloc, HostEffect::neutral);
+  shared.memory = MemoryKind::external;
+  EXPECT_FALSE(searching_.passed(shared, CUDA_SUCCESS));
+}
+
+TEST_F(BystandersTest, CallsThatNameTheArenaDoNotPass) {
+  for (const bool holding : {false, true}) {
+    follow(mine_, holding);
+    for (const std::uint64_t address : {FakeDriver::kArena, FakeDriver::kArena + kArenaBytes - 1}) {
+      Call range;
+      range.address_range = true;
+      range.address = address;
+      EXPECT_FALSE(searching_.passes(range));
+      EXPECT_FALSE(searching_.passes_aside(range));
+      const Call release = with_address(op(CallKind::free_async, other_), address);
+      EXPECT_FALSE(searching_.passes(release));
+      EXPECT_FALSE(searching_.passes_aside(release));
+      EXPECT_FALSE(searching_.passes(with_address(event(CallKind::free, HostEffect::observe), address)));
+      EXPECT_FALSE(searching_.passes_aside(with_address(event(CallKind::free, HostEffect::observe), address)));
+    }
+    for (const std::uint64_t address : {std::uint64_t{0}, FakeDriver::kArena - 1, FakeDriver::kArena + kArenaBytes}) {
+      Call range;
+      range.address_range = true;
+      range.address = address;
+      EXPECT_TRUE(searching_.passes(range));
+      EXPECT_TRUE(searching_.passes_aside(range));
+      EXPECT_TRUE(searching_.passes(with_address(op(CallKind::free_async, other_), address)));
+    }
+  }
+  EXPECT_TRUE(searching_.passes_aside(launch(mine_)));
+  EXPECT_EQ(noted(searching_).size(), 6u) << "releases of other memory, and nothing else";
+}
+
+TEST_F(BystandersTest, MemoryThatComesAndGoesIsNoted) {
+  follow(mine_, false);
+  EXPECT_TRUE(searching_.passes(with_address(op(CallKind::free_async, other_), 0x6000)));
+  Call unmap = with_address(event(CallKind::free, HostEffect::observe), 0x7000);
+  unmap.size = 0x2000;  // all that begins there
+  EXPECT_TRUE(searching_.passes(unmap));
+  Call alloc = event(CallKind::alloc, HostEffect::neutral);
+  EXPECT_TRUE(searching_.passes(alloc));
+  alloc.address = 0x8000;
+  alloc.size = 96;
+  alloc.memory = MemoryKind::pinned;
+  EXPECT_TRUE(searching_.passed(alloc, CUDA_SUCCESS));
+  EXPECT_TRUE(searching_.passed(alloc, CUDA_ERROR_OUT_OF_MEMORY));
+  alloc.traced = false;
+  EXPECT_TRUE(searching_.passed(alloc, CUDA_SUCCESS));
+  Call on_stream = op(CallKind::alloc_async, other_);
+  on_stream.address = 0x9000;
+  on_stream.size = 32;
+  on_stream.memory = MemoryKind::stream_ordered;
+  EXPECT_TRUE(searching_.passed(on_stream, CUDA_SUCCESS));
+  const std::vector<MemoryEvent> events = noted(searching_);
+  ASSERT_EQ(events.size(), 4u);
+  EXPECT_FALSE(events[0].born);
+  EXPECT_EQ(events[0].allocation.base, 0x6000u);
+  EXPECT_FALSE(events[1].born);
+  EXPECT_EQ(events[1].allocation.base, 0x7000u);
+  EXPECT_EQ(events[1].allocation.size, 0x2000u);
+  EXPECT_TRUE(events[2].born);
+  EXPECT_EQ(events[2].allocation.base, 0x8000u);
+  EXPECT_EQ(events[2].allocation.size, 96u);
+  EXPECT_EQ(events[2].allocation.memory, MemoryKind::pinned);
+  EXPECT_FALSE(events[2].allocation.arena);
+  EXPECT_TRUE(events[3].born);
+  EXPECT_EQ(events[3].allocation.base, 0x9000u);
+  EXPECT_EQ(events[3].allocation.memory, MemoryKind::stream_ordered);
+}
+
+// A release that a capture swallows releases nothing: the player asks the driver which stream captures.
+TEST_F(BystandersTest, WhileAStreamCapturesReleasesGoToThePlayer) {
+  const Call release = with_address(op(CallKind::free_async, other_), 0x6000);
+  for (const bool capturing : {true, false}) {
+    Bystanders::State now = state(mine_, false);
+    now.capturing = capturing;
+    searching_.publish(now);
+    EXPECT_EQ(searching_.passes(release), !capturing);
+    EXPECT_TRUE(searching_.passes(launch(other_)));
+  }
+  EXPECT_EQ(noted(searching_).size(), 1u);
+}
+
+// What cannot be noted goes to the player.
+TEST_F(BystandersTest, NothingIsNotedTwiceOrLostWhereThereIsNoRoom) {
+  follow(mine_, false);
+  const Call release = with_address(op(CallKind::free_async, other_), 0x6000);
+  std::size_t room = 0;
+  while (room < 1'000'000 && searching_.passes(release)) ++room;
+  ASSERT_LT(room, 1'000'000u);
+  EXPECT_FALSE(searching_.passed(with_address(op(CallKind::alloc_async, other_), 0x9000), CUDA_SUCCESS));
+  EXPECT_FALSE(searching_.passed(with_address(event(CallKind::alloc, HostEffect::neutral), 0x9000), CUDA_SUCCESS));
+  EXPECT_TRUE(searching_.passes(launch(other_)));
+  EXPECT_EQ(noted(searching_).size(), room);
+  EXPECT_EQ(searching_.ops(), room + 1);
+}
+
+// The player waits for the address of an allocation on its stream, and for the failure of an op on it.
+TEST_F(BystandersTest, OutcomesOnTheFollowedStreamGoToThePlayer) {
+  follow(mine_, false);
+  EXPECT_FALSE(searching_.passed(op(CallKind::alloc_async, mine_), CUDA_SUCCESS));
+  EXPECT_FALSE(searching_.passed(launch(mine_), CUDA_ERROR_LAUNCH_FAILED));
+  EXPECT_TRUE(searching_.passed(launch(mine_), CUDA_SUCCESS));
+  EXPECT_TRUE(searching_.passed(launch(other_), CUDA_ERROR_LAUNCH_FAILED));
+  EXPECT_TRUE(searching_.passed(op(CallKind::stream_synchronize, mine_), CUDA_ERROR_LAUNCH_FAILED));
+  EXPECT_EQ(noted(searching_).size(), 0u);
+}
+
+TEST_F(BystandersTest, OpsThatPassAreCounted) {
+  follow(mine_, false);
+  for (std::uint32_t thread = 0; thread < 40; ++thread) {
+    Call c = launch(other_);
+    c.thread = thread;
+    EXPECT_TRUE(searching_.passes(c));
+  }
+  EXPECT_TRUE(searching_.passes(op(CallKind::stream_synchronize, other_, HostEffect::observe)));  // no op
+  EXPECT_FALSE(searching_.passes(launch(mine_)));  // the player counts it
+  EXPECT_EQ(searching_.ops(), 40u);
+}
+
+// What the replayer does with each call, and what it would do if every call went to the player: both must answer and
+// submit the same, whatever comes, in whatever order.
+class Pair {
+ public:
+  Pair(const Schedule& s, FakeDriver& driver, const DriverApi& api)
+      : driver_(driver),
+        reference_(s, driver, api, reference_counters_),
+        subject_(s, driver, api, subject_counters_),
+        bystanders_(std::make_unique<Bystanders>(subject_.schedule(), driver)) {}
+
+  // Before the driver sees the call: the answer. False if the two disagree.
+  bool before(Call& call, std::optional<CUresult>& answer) {
+    Call mine = call;
+    answer = reference_.before(call);
+    const Log expected = take_log();
+    std::optional<CUresult> subjects;
+    const bool passed = bystanders_->passes(mine);
+    if (!passed) {
+      drain();
+      subjects = subject_.before(mine);
+      bystanders_->publish(subject_.state());
+    } else {
+      ++passes;
+      passes_while_holding += reference_.holding() != 0;
+    }
+    const Log submitted = take_log();
+    graphs += static_cast<std::size_t>(std::count(expected.begin(), expected.end(), "graph"));
+    return subjects == answer && submitted == expected && mine.address == call.address && mine.size == call.size &&
+           agree();
+  }
+
+  // The driver has answered.
+  bool after(const Call& call, CUresult result) {
+    if (!call.traced) return true;
+    reference_.after(call, result);
+    const Log expected = take_log();
+    if (!bystanders_->passed(call, result)) {
+      drain();
+      subject_.after(call, result);
+      bystanders_->publish(subject_.state());
+    } else {
+      ++passes;
+    }
+    return take_log() == expected && agree();
+  }
+
+  bool stood_aside() const { return !reference_.stood_aside().empty(); }
+  bool holding() const { return reference_.holding() != 0; }
+  // At the end: whether all was counted alike.
+  bool counted_alike() {
+    return reference_counters_.ops_passed_through == subject_counters_.ops_passed_through + bystanders_->ops() &&
+           reference_counters_.steps_replayed == subject_counters_.steps_replayed &&
+           reference_counters_.divergences == subject_counters_.divergences &&
+           reference_counters_.flushes == subject_counters_.flushes;
+  }
+  std::string difference() const {
+    const auto text = [](const StepPlayer& player) {
+      const Bystanders::State s = player.state();
+      return std::to_string(s.stream) + (s.holding ? " holding " : " ") + std::to_string(player.holding()) + " " +
+             player.stood_aside();
+    };
+    return "player alone: " + text(reference_) + "; beside bystanders: " + text(subject_);
+  }
+
+  std::size_t passes = 0, passes_while_holding = 0, graphs = 0;
+
+ private:
+  bool agree() const {
+    return reference_.state() == subject_.state() && reference_.holding() == subject_.holding() &&
+           reference_.stood_aside() == subject_.stood_aside();
+  }
+  void drain() {
+    bystanders_->news.drain([this](const MemoryEvent& event) { subject_.note(event); });
+  }
+  Log take_log() { return std::exchange(driver_.log, {}); }
+
+  FakeDriver& driver_;
+  Counters reference_counters_, subject_counters_;
+  StepPlayer reference_, subject_;
+  const std::unique_ptr<Bystanders> bystanders_;
+};
+
+// A program of four threads. The first issues the step, and now and then something else; the others make any call,
+// now and then on the first one's stream.
+class Walk {
+ public:
+  Walk(unsigned seed, FakeDriver& driver, Pair& pair, bool step_local)
+      : random_(seed), driver_(driver), pair_(pair), step_local_(step_local) {
+    const StreamRef choices[] = {stream(FakeDriver::kStream), stream(FakeDriver::kBlocking), kLegacy};
+    stream_ = choices[seed % 3];
+    weights_ = allocate(64, MemoryKind::device);
+    if (!step_local) tensor_ = allocate(128, MemoryKind::device);
+    steps_ = step_local ? 9 : 7;
+  }
+
+  // False where the pair disagrees; `what` then says at which call.
+  bool run(int calls, std::string& what) {
+    for (int i = 0; i < calls && !pair_.stood_aside(); ++i) {
+      if (draw(3) == 0 && !land()) return what = "an outcome", false;
+      const std::uint32_t thread = draw(10) < 7 ? 0 : draw(4);
+      const bool busy = std::any_of(flying_.begin(), flying_.end(), [&](auto& f) { return f.call.thread == thread; });
+      if (busy) continue;
+      Call call = thread == 0 && draw(12) != 0 ? step_op() : any_call();
+      call.thread = thread;
+      what = std::string(call.traced ? name(call.kind) : "untraced") + " on " + std::to_string(call.stream.key);
+      if (!issue(call)) return false;
+    }
+    while (!flying_.empty()) {
+      if (!land()) return what = "an outcome", false;
+    }
+    return true;
+  }
+
+ private:
+  struct Flight {
+    Call call;
+    CUresult result;
+    bool is_tensor;
+  };
+
+  unsigned draw(unsigned below) { return static_cast<unsigned>(random_() % below); }
+
+  std::uint64_t allocate(std::uint64_t size, MemoryKind memory) {
+    Call c;
+    c.kind = CallKind::alloc;
+    c.traced = true;
+    c.address = fresh_ += 0x1000;
+    c.size = size;
+    c.memory = memory;
+    EXPECT_TRUE(pair_.after(c, CUDA_SUCCESS));
+    return c.address;
+  }
+
+  Call launch(StreamRef on, std::uint64_t pointer, CUfunction function = FakeDriver::kKernel) {
+    pointer_ = pointer;
+    number_ = draw(4) == 0 ? draw(3) : 1;
+    Call c = op(CallKind::launch, on);
+    c.function = function;
+    c.grid = c.block = {1, 1, 1};
+    c.kernel_params = params_;
+    return c;
+  }
+
+  // The step's next op. A step without its own allocation is a step of another program: it is left out then.
+  Call step_op() {
+    const unsigned index = (step_local_ ? 0 : 1) + position_++ % steps_;
+    switch (index) {
+      case 0: {
+        Call c = op(CallKind::alloc_async, stream_);
+        c.size = 128;
+        c.memory = MemoryKind::stream_ordered;
+        awaits_tensor_ = true;
+        return c;
+      }
+      case 1:
+      case 7:
+        return launch(stream_, tensor_);
+      case 2: {
+        Call c = op(CallKind::set, stream_);
+        c.dst.address = tensor_;
+        c.width = 64;
+        c.element = 4;
+        c.value = draw(2);
+        return c;
+      }
+      case 3: {
+        Call c = op(CallKind::event_record, stream_);
+        c.event = kRecorded;
+        return c;
+      }
+      case 5:
+        return op(CallKind::host_function, stream_);
+      case 8: {
+        Call c = op(CallKind::free_async, stream_);
+        c.address = tensor_;
+        return c;
+      }
+      default:
+        return launch(stream_, weights_);
+    }
+  }
+
+  // Any call that a program may make.
+  Call any_call() {
+    const StreamRef choices[] = {stream(FakeDriver::kOther), stream(FakeDriver::kBlocking), stream(FakeDriver::kStream),
+                                 kLegacy, kPerThread};
+    const StreamRef on = draw(3) == 0 ? choices[draw(5)] : choices[0];
+    const std::uint64_t addresses[] = {tensor_, FakeDriver::kArena + draw(300), fresh_, 0x5, fresh_ - 0x1000};
+    const std::uint64_t address = addresses[draw(5)];
+    const auto host = static_cast<HostEffect>(draw(3));
+    const unsigned which = draw(100);
+    Call c;
+    c.host = host;
+    if (which < 4) {  // something that no trace holds
+      c.has_stream = draw(2) == 0;
+      if (c.has_stream) c.stream = on;
+    } else if (which < 8) {
+      c.address_range = true;
+      c.address = address;
+    } else if (which < 12) {
+      c.ends = static_cast<Ends>(1 + draw(3));
+      c.host = HostEffect::observe;
+      c.event = draw(2) == 0 ? kRecorded : kOlder;
+      c.stream = on;
+      c.has_stream = c.ends == Ends::stream;
+    } else if (which < 13 && draw(10) == 0) {
+      c.kind = draw(2) == 0 ? CallKind::hidden : CallKind::context_end;
+      c.traced = true;
+      c.note = "something";
+    } else if (which < 30) {
+      c = launch(on, draw(2) == 0 ? weights_ : address, draw(2) == 0 ? FakeDriver::kKernel : kStranger);
+      c.plain = draw(8) != 0;
+    } else if (which < 36) {  // buffers move
+      if (draw(2) == 0 && !step_local_) return c = released(tensor_), tensor_ = allocate(128, MemoryKind::device), c;
+      return c = released(weights_), weights_ = allocate(64, MemoryKind::device), c;
+    } else {
+      c.kind = static_cast<CallKind>(draw(static_cast<unsigned>(CallKind::capture_end) + 1));
+      c.traced = true;
+      c.has_stream = is_op(c.kind) || c.kind == CallKind::stream_synchronize || c.kind == CallKind::capture_begin ||
+                     c.kind == CallKind::capture_end;
+      if (c.has_stream) c.stream = on;
+      if (c.kind == CallKind::capture_begin || c.kind == CallKind::capture_end) {
+        // Most calls would be made while a stream captures, otherwise.
+        if (c.kind == CallKind::capture_end || capturing_.key || draw(4) != 0) return any_call();
+      }
+      if (c.kind == CallKind::launch) return launch(on, address, kStranger);
+      if (c.kind == CallKind::event_record || c.kind == CallKind::event_wait || c.kind == CallKind::event_synchronize)
+        c.event = draw(2) == 0 ? kRecorded : kOlder;
+      c.address = address;
+      c.dst.address = c.src.address = address;
+      c.size = draw(2) == 0 ? 64 : 128;
+      c.width = 64;
+      c.element = 4;
+      c.memory = c.kind == CallKind::alloc_async ? MemoryKind::stream_ordered : MemoryKind::device;
+    }
+    return c;
+  }
+
+  Call released(std::uint64_t address) {
+    Call c;
+    c.kind = CallKind::free;
+    c.traced = true;
+    c.host = HostEffect::observe;
+    c.address = address;
+    return c;
+  }
+
+  bool issue(Call& call) {
+    const bool is_tensor = std::exchange(awaits_tensor_, false);
+    if (capturing_.key && draw(4) == 0 && !end_capture()) return false;
+    std::optional<CUresult> answer;
+    if (!pair_.before(call, answer)) return false;
+    if (answer) {
+      if (is_tensor && *answer == CUDA_SUCCESS) tensor_ = call.address;
+      return true;
+    }
+    const CUresult result = draw(40) == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    if (call.kind == CallKind::capture_begin && result == CUDA_SUCCESS) {
+      capturing_ = call.stream;
+      driver_.capturing = {call.stream.handle};
+    }
+    flying_.push_back({call, result, is_tensor});
+    return draw(3) == 0 || land();
+  }
+
+  // A stream's capture ends: mostly it does.
+  bool end_capture() {
+    Call end = op(CallKind::capture_end, capturing_);
+    std::optional<CUresult> ignored;
+    if (!pair_.before(end, ignored)) return false;
+    const bool goes_on = draw(4) == 0;
+    if (!goes_on) {
+      driver_.capturing.clear();
+      capturing_ = {};
+    }
+    return pair_.after(end, goes_on ? CUDA_ERROR_STREAM_CAPTURE_UNJOINED : CUDA_SUCCESS);
+  }
+
+  // The driver answers one of the calls that are under way.
+  bool land() {
+    if (flying_.empty()) return true;
+    const std::size_t index = draw(static_cast<unsigned>(flying_.size()));
+    Flight flight = flying_[index];
+    flying_.erase(flying_.begin() + static_cast<std::ptrdiff_t>(index));
+    Call& call = flight.call;
+    if (call.kind == CallKind::alloc || call.kind == CallKind::alloc_async) call.address = fresh_ += 0x1000;
+    if (flight.is_tensor && flight.result == CUDA_SUCCESS) tensor_ = call.address;
+    return pair_.after(call, flight.result);
+  }
+
+  static inline const CUfunction kStranger = reinterpret_cast<CUfunction>(0x11);
+
+  std::mt19937 random_;
+  FakeDriver& driver_;
+  Pair& pair_;
+  const bool step_local_;
+  StreamRef stream_;
+  unsigned position_ = 0, steps_ = 0;
+  std::uint64_t fresh_ = 0x10000, weights_ = 0, tensor_ = 0x20;
+  bool awaits_tensor_ = false;
+  StreamRef capturing_;
+  std::uint64_t pointer_ = 0;
+  std::uint32_t number_ = 0;
+  void* params_[2] = {&pointer_, &number_};
+  std::vector<Flight> flying_;
+};
+
+TEST(Bystanders, WhatPassesIsNothingThatThePlayerWouldHaveActedOn) {
+  std::size_t passes = 0, passes_while_holding = 0, graphs = 0, aside = 0;
+  constexpr unsigned kWalks = 400;
+  for (unsigned seed = 1; seed <= kWalks; ++seed) {
+    FakeDriver driver;
+    const DriverApi api = driver.api();
+    const bool step_local = seed % 2 == 0;
+    Pair pair(schedule(step_local), driver, api);
+    Walk walk(seed, driver, pair, step_local);
+    std::string what;
+    ASSERT_TRUE(walk.run(500, what)) << "seed " << seed << ": " << what << "; " << pair.difference();
+    ASSERT_TRUE(pair.counted_alike()) << "seed " << seed;
+    passes += pair.passes;
+    passes_while_holding += pair.passes_while_holding;
+    graphs += pair.graphs;
+    aside += pair.stood_aside();
+  }
+  // The walks would show nothing if little passed, little was held, or replay stood aside.
+  EXPECT_GT(passes, kWalks * 50);
+  EXPECT_GT(passes_while_holding, kWalks * 5);
+  EXPECT_GT(graphs, kWalks * 20);
+  EXPECT_LT(aside, kWalks);
 }
 
 }  // namespace

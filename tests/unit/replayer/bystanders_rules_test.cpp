@@ -1,0 +1,87 @@
+#include "replayer/bystanders.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/replayer/fake_driver.h"
+
+namespace nimble {
+namespace {
+
+Schedule beginning_with(CallKind kind, Submit submit) {
+  Schedule schedule;
+  ScheduleOp& first = schedule.ops.emplace_back();
+  first.kind = kind;
+  first.submit = submit;
+  if (kind == CallKind::launch && submit == Submit::graph) {
+    schedule.functions = {{"k", {{0, 8}, {8, 4}}}};
+    first.function = 0;
+  }
+  return schedule;
+}
+
+Call call(CallKind kind) {
+  Call c;
+  c.kind = kind;
+  c.traced = true;
+  c.host = HostEffect::async;
+  c.has_stream = is_op(kind);
+  c.stream = {FakeDriver::kStream, reinterpret_cast<std::uint64_t>(FakeDriver::kStream)};
+  c.function = FakeDriver::kKernel;
+  return c;
+}
+
+TEST(BystandersRules, ALaunchThatMayBeginTheStepIsThePlayersBusiness) {
+  FakeDriver driver;
+  const Schedule in_graph = beginning_with(CallKind::launch, Submit::graph);
+  Bystanders named(in_graph, driver);
+  Call launch = call(CallKind::launch);
+  EXPECT_FALSE(named.passes(launch));
+  launch.function = reinterpret_cast<CUfunction>(0x11);
+  EXPECT_TRUE(named.passes(launch)) << "another kernel";
+  // Where the step begins with a launch that goes to the driver as it is, the schedule does not say of what.
+  const Schedule direct = beginning_with(CallKind::launch, Submit::direct);
+  Bystanders unnamed(direct, driver);
+  EXPECT_FALSE(unnamed.passes(launch));
+  EXPECT_TRUE(unnamed.passes(call(CallKind::set)));
+}
+
+TEST(BystandersRules, WhatEndsReplayIsThePlayersBusiness) {
+  FakeDriver driver;
+  const Schedule schedule = beginning_with(CallKind::set, Submit::graph);
+  Bystanders bystanders(schedule, driver);
+  for (const CallKind kind :
+       {CallKind::hidden, CallKind::context_end, CallKind::capture_begin, CallKind::capture_end}) {
+    EXPECT_FALSE(bystanders.passes(call(kind))) << name(kind);
+    EXPECT_FALSE(bystanders.passed(call(kind), CUDA_SUCCESS)) << name(kind);
+  }
+  Call alloc = call(CallKind::alloc);
+  EXPECT_TRUE(bystanders.passed(alloc, CUDA_SUCCESS));
+  alloc.memory = MemoryKind::external;
+  EXPECT_FALSE(bystanders.passed(alloc, CUDA_SUCCESS));
+  for (const Ends ends : {Ends::stream, Ends::event, Ends::code, Ends::green_context}) {
+    Call end;
+    end.ends = ends;
+    EXPECT_FALSE(bystanders.passes(end));
+  }
+}
+
+TEST(BystandersRules, AReleaseSaysHowFarItReaches) {
+  FakeDriver driver;
+  const Schedule schedule = beginning_with(CallKind::set, Submit::graph);
+  Bystanders bystanders(schedule, driver);
+  Call unmap = call(CallKind::free);
+  unmap.address = 4096;
+  unmap.size = 8192;
+  EXPECT_TRUE(bystanders.passes(unmap));
+  int events = 0;
+  bystanders.news.drain([&](const MemoryEvent& event) {
+    ++events;
+    EXPECT_FALSE(event.born);
+    EXPECT_EQ(event.allocation.base, 4096u);
+    EXPECT_EQ(event.allocation.size, 8192u);
+  });
+  EXPECT_EQ(events, 1);
+}
+
+}  // namespace
+}  // namespace nimble

@@ -15,9 +15,9 @@ import traces
 class Run:
     """One process of a part: in which mode, where, and what came of it."""
 
-    def __init__(self, part, mode, place, work):
+    def __init__(self, part, mode, place, work, group):
         self.mode = mode
-        self.folder = work / mode.name
+        self.folder = work / f"group{group}" / mode.name
         self.folder.mkdir(parents=True)
         self.log = self.folder / "log"
         self.command = place.fill(part.simulated if place.simulated and part.simulated else part.command, work, self.folder)
@@ -188,7 +188,7 @@ def measure_groups(part, place, work, rounds, most_groups, deadline):
     groups = []
     while len(groups) < most_groups:
         begin = time.monotonic()
-        runs = [Run(part, mode, place, work / f"group{len(groups)}") for mode in modes.MODES]
+        runs = [Run(part, mode, place, work, len(groups)) for mode in modes.MODES]
         (run_wholes if part.whole else run_stepped)(part, runs, rounds, deadline)
         groups.append(runs)
         now = time.monotonic()

@@ -77,10 +77,9 @@ void Recorder::start_watching() {
   int version = 0;
   const auto ask = reinterpret_cast<decltype(&::cuDriverGetVersion)>(context_.driver_symbol("cuDriverGetVersion"));
   if (ask) ask(&version);
-  auto profiler = std::make_unique<CuptiProfiler>(CuptiProfiler::Options{options_.timing == Timing::cupti, hand_over});
-  why_not_ = profiler->start(version);
+  cupti_ = std::make_unique<CuptiProfiler>(CuptiProfiler::Options{options_.timing == Timing::cupti, hand_over});
+  why_not_ = cupti_->start(version);
   if (!why_not_.empty()) return;
-  cupti_ = std::move(profiler);
   // Libraries that were loaded later end before we do, and libcupti is one of them: let it go while it is whole. Exit
   // handlers run in the opposite order of their registration, and libcupti has registered its own by now. Not in the
   // middle of a call that a signal has interrupted, nor in a child that shares our handlers.
@@ -239,8 +238,8 @@ void Recorder::finish() noexcept try {
   stop_watching();
   if (!finished_.exchange(true)) {
     Coverage coverage;
-    if (cupti_ && options_.coverage) coverage = cupti_->coverage();
-    coverage.why_not = cupti_ && !options_.coverage ? "NIMBLE_COVERAGE=off" : why_not_;
+    coverage.why_not = why_not_.empty() && !options_.coverage ? "NIMBLE_COVERAGE=off" : why_not_;
+    if (cupti_ && coverage.why_not.empty()) coverage = cupti_->coverage();
     queue_.set_coverage(coverage);
   }
   queue_.close();

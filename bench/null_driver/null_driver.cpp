@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <deque>
+#include <mutex>
 #include <string>
 
 // The functions that only succeed, by the names that cuda.h maps to their newest versions.
@@ -58,7 +60,11 @@ CUresult cuCtxGetCurrent(CUcontext* context) { return *context = kContext, CUDA_
 CUresult cuCtxPopCurrent(CUcontext* context) { return *context = kContext, CUDA_SUCCESS; }
 CUresult cuModuleLoad(CUmodule* module, const char*) { return make(module); }
 CUresult cuModuleGetFunction(CUfunction* function, CUmodule, const char* name) {
-  return *function = new CUfunc_st{name}, CUDA_SUCCESS;  // lives as long as the process
+  // Live as long as the process; not a call whose time is taken.
+  static std::mutex mutex;
+  static auto& functions = *new std::deque<CUfunc_st>;
+  const std::lock_guard lock(mutex);
+  return *function = &functions.emplace_back(CUfunc_st{name}), CUDA_SUCCESS;
 }
 CUresult cuFuncGetName(const char** name, CUfunction function) { return *name = function->name.c_str(), CUDA_SUCCESS; }
 CUresult cuFuncGetParamInfo(CUfunction, std::size_t index, std::size_t* offset, std::size_t* size) {

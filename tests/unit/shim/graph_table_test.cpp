@@ -208,7 +208,7 @@ TEST_F(GraphTableTest, WhateverCannotBeReadMakesAllUnknown) {
   for (const CUgraphNodeType type :
        {CU_GRAPH_NODE_TYPE_HOST, CU_GRAPH_NODE_TYPE_WAIT_EVENT, CU_GRAPH_NODE_TYPE_EVENT_RECORD,
         CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL, CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
-        CU_GRAPH_NODE_TYPE_CONDITIONAL, static_cast<CUgraphNodeType>(99)}) {
+        CU_GRAPH_NODE_TYPE_CONDITIONAL, static_cast<CUgraphNodeType>(15)}) {
     launch_.type = type;
     EXPECT_EQ(why().substr(0, 2), "? ") << type;
   }

@@ -22,7 +22,7 @@ class Build:
 
     def seeds(self, count):
         """The seeds 1 to `count`, or a share of them."""
-        return range(1, 1 + max(3, int(count * self.share)))
+        return range(1, 1 + max(2, int(count * self.share)))
 
     def program(self, name):
         return os.path.join(self.bin, name)

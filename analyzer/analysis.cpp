@@ -104,7 +104,7 @@ void decide(Analysis& analysis, const AnalysisOptions& options) {
 
 }  // namespace
 
-Analysis analyze(TraceFile file, const AnalysisOptions& options) {
+Analysis read_step(TraceFile file, const AnalysisOptions& options) {
   Analysis analysis;
   analysis.file = std::move(file);
   analysis.chosen = options.policy;
@@ -125,7 +125,14 @@ Analysis analyze(TraceFile file, const AnalysisOptions& options) {
   sources.push_back(std::make_unique<SignatureAccess>(trace));
   sources.push_back(std::make_unique<GraphAccess>(std::vector{sources[1].get(), sources[2].get()}));
   analysis.accesses = infer_accesses(trace, *analysis.table, analysis.objects, calls, sources);
+  return analysis;
+}
 
+Analysis analyze(TraceFile file, const AnalysisOptions& options) {
+  Analysis analysis = read_step(std::move(file), options);
+  if (analysis.step.period == 0) return analysis;
+  const Trace& trace = analysis.file.trace;
+  auto calls = analysis.step.calls();
   analysis.order = std::make_unique<HappensBefore>(trace, calls);
   std::vector<std::uint32_t> event, event2;
   for (std::uint32_t call : calls) {

@@ -81,4 +81,7 @@ struct Analysis {
 
 Analysis analyze(TraceFile file, const AnalysisOptions& options);
 
+// The beginning of that: the step, its objects and its accesses, and nothing behind.
+Analysis read_step(TraceFile file, const AnalysisOptions& options);
+
 }  // namespace nimble::analyzer

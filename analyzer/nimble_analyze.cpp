@@ -6,9 +6,14 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <fstream>
+#include <iterator>
+#include <string_view>
 #include <system_error>
 
 #include "analyzer/analysis.h"
+#include "analyzer/checker.h"
+#include "analyzer/describe.h"
 #include "analyzer/dot.h"
 #include "analyzer/errors.h"
 #include "analyzer/report.h"
@@ -50,6 +55,41 @@ int complain(const std::string& message, int status) {
   return status;
 }
 
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw InputError(path, 0, "", std::string("cannot be opened: ") + std::strerror(errno));
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  if (file.bad()) throw InputError(path, 0, "", "cannot be read");
+  return text;
+}
+
+std::string unordered_text(const Analysis& analysis, const Unordered& pair) {
+  return "op " + std::to_string(pair.first) + " (" + describe_op(analysis, pair.first, 40) + ") and op " +
+         std::to_string(pair.second) + " (" + describe_op(analysis, pair.second, 40) +
+         ") are not ordered by the schedule: " + pair.why;
+}
+
+struct CheckArguments {
+  std::string trace, schedule;
+  std::vector<std::string> rules;
+  bool quiet = false;
+};
+
+int check(const CheckArguments& arguments) {
+  AnalysisOptions options;
+  for (const std::string& path : arguments.rules) options.rules.read(path);
+  Analysis step = read_step(read_trace(arguments.trace), options);
+  if (step.step.period == 0) return complain(arguments.trace + ": no step found: " + step.why_no_schedule, step.status);
+  CheckResult result = check_schedule(step, read_file(arguments.schedule), arguments.schedule);
+  if (result.unordered)
+    return complain(arguments.schedule + ": " + unordered_text(step, *result.unordered), kExitFailure);
+  if (!arguments.quiet)
+    print(arguments.schedule + ": every two of its " + plural(step.step.period, "op") +
+          " that conflict are ordered; looked up: " + plural(result.pairs, "pair") + " in " +
+          plural(result.segments, "segment") + "\n");
+  return kExitOk;
+}
+
 int run(const Arguments& arguments) {
   AnalysisOptions options;
   options.policy = arguments.policy;
@@ -77,7 +117,13 @@ int run(const Arguments& arguments) {
   if (analysis.status != kExitOk)
     return complain(arguments.trace + ": no schedule: " + analysis.why_no_schedule, analysis.status);
 
-  write_file(arguments.output, schedule_text(build_schedule(analysis)));
+  std::string text = schedule_text(build_schedule(analysis));
+  CheckResult checked = check_schedule(analysis, text, arguments.output);
+  if (checked.unordered)
+    return complain(arguments.trace + ": a defect of nimble-analyze, so no schedule is written: " +
+                        unordered_text(analysis, *checked.unordered),
+                    kExitFailure);
+  write_file(arguments.output, text);
   if (arguments.quiet) return kExitOk;
   print("\nWritten: " + arguments.output + "\n");
   if (analysis.segments.segments.empty())
@@ -90,9 +136,32 @@ int run(const Arguments& arguments) {
   return kExitOk;
 }
 
-}  // namespace
+// Reads the command line into what the options were bound to. False, with the exit status, where there is nothing to
+// do.
+bool parse(CLI::App& app, int argc, char** argv, int& status) {
+  try {
+    app.parse(argc, argv);
+    return true;
+  } catch (const CLI::ParseError& error) {
+    status = app.exit(error) == 0 ? kExitOk : kExitInput;
+    return false;
+  }
+}
 
-int main(int argc, char** argv) {
+int main_of_check(int argc, char** argv) {
+  CheckArguments arguments;
+  CLI::App app("Checks that a schedule orders every two ops of the step that touch the same memory.");
+  app.name("nimble-analyze check");
+  app.add_option("trace", arguments.trace, "The trace that the schedule was made from")->required();
+  app.add_option("schedule", arguments.schedule, "The schedule")->required();
+  app.add_option("--rules", arguments.rules, "The rules that it was made with; may be given again")->expected(1);
+  app.add_flag("--quiet", arguments.quiet, "Print nothing where all is well");
+  app.footer("Exit status: 0 all ordered, 1 two ops are not or it failed, 2 bad input or usage, 3 no step found.");
+  int status = kExitOk;
+  return parse(app, argc, argv, status) ? check(arguments) : status;
+}
+
+int main_of_analyze(int argc, char** argv) {
   Arguments arguments;
   CLI::App app("Finds the step that a traced program repeats, reports on it, and writes a schedule for replay.");
   app.name("nimble-analyze");
@@ -112,14 +181,19 @@ int main(int argc, char** argv) {
                "Write a schedule though the recorder is known to have missed work");
   app.add_flag("--no-schedule", arguments.no_schedule, "Only report");
   app.add_flag("--quiet", arguments.quiet, "Print no report");
-  app.footer("Exit status: 0 done, 1 failed, 2 bad input or usage, 3 no step found, 4 the step cannot be scheduled.");
+  app.footer(
+      "Exit status: 0 done, 1 failed, 2 bad input or usage, 3 no step found, 4 the step cannot be scheduled.\n\n"
+      "nimble-analyze check TRACE SCHEDULE checks a schedule against its trace; see nimble-analyze check --help.");
+  int status = kExitOk;
+  return parse(app, argc, argv, status) ? run(arguments) : status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
   try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitOk : kExitInput;
-  }
-  try {
-    return run(arguments);
+    if (argc > 1 && std::string_view(argv[1]) == "check") return main_of_check(argc - 1, argv + 1);
+    return main_of_analyze(argc, argv);
   } catch (const InputError& error) {
     return complain(error.what(), kExitInput);
   } catch (const std::bad_alloc&) {

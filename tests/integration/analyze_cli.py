@@ -122,6 +122,39 @@ class AnalyzeTest(unittest.TestCase):
         self.assert_refused(result, 4, "unordered")
         self.assertIn("Possible races", result.stdout)
 
+    def test_a_schedule_that_lacks_a_dependency_is_found_out(self):
+        self.assertEqual(self.analyze(GOLDEN, "--quiet").returncode, 0)
+        good = self.analyze("check", GOLDEN, "schedule.json")
+        self.assertEqual(good.returncode, 0, good.stderr)
+        self.assertIn("every two of its 16 ops that conflict are ordered", good.stdout)
+        self.assertEqual(self.analyze("check", "--quiet", GOLDEN, "schedule.json").stdout, "")
+        schedule = json.loads((self.folder / "schedule.json").read_text())
+        for segment in schedule["segments"]:
+            for edge in list(segment["edges"]):
+                segment["edges"].remove(edge)
+                less = self.write(json.dumps(schedule), "less.json")
+                self.assert_refused(self.analyze("check", GOLDEN, less), 1, "less.json", "not ordered by the schedule",
+                                    *(f"op {op} (" for op in edge))
+                segment["edges"].append(edge)
+        self.assertEqual(self.analyze("check", GOLDEN, self.write(json.dumps(schedule))).returncode, 0)
+
+    def test_a_schedule_is_checked_with_the_rules_and_the_trace_that_it_came_from(self):
+        rules = self.write('{"nimble_rules": 1, "rules": [{"kernel": "bias", "params": ["out", "in", "in", "value"]}]}',
+                           "rules.json")
+        made = self.write(self.make_trace().read_text().replace("_Z4biasPfPKfS1_i", "bias"), "unknown.json")
+        self.assertEqual(self.analyze(made, "--quiet", "--rules", rules).returncode, 0)
+        self.assertEqual(self.analyze("check", made, "schedule.json", "--rules", rules).returncode, 0)
+        self.assert_refused(self.analyze("check", made, "schedule.json"), 1, "may touch anything")
+        self.assertEqual(self.analyze(GOLDEN, "--quiet").returncode, 0)
+        other = self.write(GOLDEN.read_text() + "\n", "other.json")
+        self.assert_refused(self.analyze("check", other, "schedule.json"), 2, "schedule.json: trace_digest", "another trace")
+        self.assert_refused(self.analyze("check", GOLDEN, self.write("{}")), 2, "bad.json: nimble_schedule: is missing")
+        self.assert_refused(self.analyze("check", GOLDEN, "gone.json"), 2, "gone.json: cannot be opened")
+        self.assert_refused(self.analyze("check", self.write("["), "schedule.json"), 2, "bad.json")
+        for arguments in ([], [GOLDEN], [GOLDEN, "schedule.json", "--nonsense"]):
+            self.assertEqual(self.analyze("check", *arguments).returncode, 2, arguments)
+        self.assertIn("--rules", self.analyze("check", "--help").stdout)
+
     def test_the_same_trace_gives_the_same_bytes(self):
         trace = self.make_trace("--ops", 4000, "--branches", 7)
         schedules = []

@@ -1,0 +1,35 @@
+// What a schedule file says about order and place, and nothing else of it: what the checker needs.
+//
+// Read anew from the file's text, not from what wrote it, so that a mistake of the writer does not vouch for itself.
+// Pure; any thread. The result owns what it holds. Errors: InputError, naming the field, for what is no schedule of
+// version kScheduleVersion, or contradicts itself; an index out of its list is found here.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "nimble/schedule.h"
+
+namespace nimble::analyzer {
+
+struct ScheduleOrder {
+  struct Op {
+    CallKind kind = CallKind::opaque;
+    Submit submit = Submit::direct;
+    std::uint32_t segment = kNone;
+  };
+
+  std::string trace_digest;
+  std::uint64_t arena_bytes = 0;
+  std::vector<ScheduleObject> objects;
+  std::vector<Op> ops;
+  // Per segment the edges of its graph. They join ops of this segment, the earlier op first.
+  std::vector<std::vector<std::array<std::uint32_t, 2>>> edges;
+};
+
+// `file` names the text in errors.
+ScheduleOrder read_schedule_order(const std::string& text, const std::string& file);
+
+}  // namespace nimble::analyzer

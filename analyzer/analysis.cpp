@@ -37,20 +37,7 @@ std::vector<Dag> graphs_of(const Segmentation& segments, const Dependencies& dep
   return graphs;
 }
 
-SegmentPlan plan_segment(const DeviceModel& device, const Policy& policy, const Dag& reduced,
-                         const std::vector<OpCost>& costs) {
-  SegmentPlan plan;
-  plan.assignment = policy.assign(reduced);
-  plan.enforced = enforced_order(reduced, plan.assignment);
-  plan.synchronizations = count_synchronizations(plan.enforced, plan.assignment);
-  std::vector<double> duration;
-  for (const OpCost& cost : costs) duration.push_back(cost.device_us);
-  plan.order = critical_first(plan.enforced, duration);
-  plan.predicted_us = predict_makespan(device, plan.enforced, costs, plan.order);
-  return plan;
-}
-
-void plan_all(Analysis& analysis, const DeviceModel& device) {
+void plan_all(Analysis& analysis, const DeviceModel& device, std::uint32_t max_lanes) {
   std::vector<Dag> graphs = graphs_of(analysis.segments, analysis.dependencies);
   std::vector<std::vector<OpCost>> costs;
   for (const Segment& segment : analysis.segments.segments) {
@@ -63,7 +50,8 @@ void plan_all(Analysis& analysis, const DeviceModel& device) {
     outcome.policy = name;
     std::vector<double> segment_us;
     for (std::size_t s = 0; s < graphs.size(); ++s) {
-      SegmentPlan plan = plan_segment(device, *policy, graphs[s], costs[s]);
+      SegmentPlan plan =
+          make_plan(device, graphs[s], costs[s], policy->assign(graphs[s], {costs[s], device, max_lanes}));
       outcome.lanes = std::max(outcome.lanes, plan.assignment.lanes);
       outcome.synchronizations += plan.synchronizations;
       outcome.device_us += plan.predicted_us;
@@ -148,7 +136,8 @@ Analysis analyze(TraceFile file, const AnalysisOptions& options) {
 
   DeviceModel device;
   analysis.measured = measure(trace, analysis.step);
-  analysis.costs = predict_costs(device, trace, *analysis.table, calls, analysis.measured.op_us);
+  analysis.costs = predict_costs(device, trace, *analysis.table, calls, analysis.objects, analysis.accesses,
+                                 analysis.measured.op_us);
   analysis.program_us = predict_program(device, analysis.segments, analysis.costs);
   std::vector<double> duration;
   std::vector<std::uint8_t> work;
@@ -158,7 +147,7 @@ Analysis analyze(TraceFile file, const AnalysisOptions& options) {
   }
   analysis.critical = critical_path(analysis.reduced, duration);
   analysis.concurrency = max_concurrency(analysis.reduced, work);
-  plan_all(analysis, device);
+  plan_all(analysis, device, options.max_lanes);
   decide(analysis, options);
   return analysis;
 }

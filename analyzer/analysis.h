@@ -22,6 +22,7 @@
 #include "analyzer/policies/policy.h"
 #include "analyzer/predict.h"
 #include "analyzer/rules.h"
+#include "analyzer/segment_plan.h"
 #include "analyzer/segments.h"
 #include "analyzer/step_finder.h"
 #include "analyzer/step_objects.h"
@@ -30,18 +31,10 @@
 namespace nimble::analyzer {
 
 struct AnalysisOptions {
-  std::string policy = "nimble";
-  bool accept_partial = false;  // make a schedule though the recorder is known to have missed work
+  std::string policy = std::string(kPolicyNames[0]);
+  std::uint32_t max_lanes = kDefaultMaxLanes;  // for policies that keep to a number of lanes
+  bool accept_partial = false;                 // make a schedule though the recorder is known to have missed work
   Rules rules;
-};
-
-// What one policy makes of one segment. Nodes are indices into Segment::ops.
-struct SegmentPlan {
-  Assignment assignment;
-  Dag enforced;
-  std::vector<std::uint32_t> order;
-  std::uint32_t synchronizations = 0;
-  double predicted_us = 0;
 };
 
 // What one policy makes of the step.

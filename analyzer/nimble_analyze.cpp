@@ -29,7 +29,8 @@ using namespace nimble::analyzer;
 struct Arguments {
   std::string trace;
   std::string output = "schedule.json";
-  std::string policy = "nimble";
+  std::string policy = std::string(kPolicyNames[0]);
+  std::uint32_t max_streams = kDefaultMaxLanes;
   std::vector<std::string> rules;
   std::vector<std::uint32_t> why;
   std::string dot, json;
@@ -93,6 +94,7 @@ int check(const CheckArguments& arguments) {
 int run(const Arguments& arguments) {
   AnalysisOptions options;
   options.policy = arguments.policy;
+  options.max_lanes = arguments.max_streams;
   options.accept_partial = arguments.accept_partial;
   for (const std::string& path : arguments.rules) options.rules.read(path);
   Analysis analysis = analyze(read_trace(arguments.trace), options);
@@ -170,6 +172,9 @@ int main_of_analyze(int argc, char** argv) {
   app.add_option("-o,--output", arguments.output, "Where to write the schedule")->capture_default_str();
   app.add_option("--policy", arguments.policy, "How ops are spread over streams")
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(kPolicyNames), std::end(kPolicyNames))))
+      ->capture_default_str();
+  app.add_option("--max-streams", arguments.max_streams, "The most streams that the policy cost uses")
+      ->check(CLI::Range(1u, 1024u))
       ->capture_default_str();
   app.add_option("--rules", arguments.rules, "A file that tells what kernels read and write; may be given again")
       ->expected(1);

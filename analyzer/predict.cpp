@@ -1,10 +1,7 @@
 #include "analyzer/predict.h"
 
 #include <algorithm>
-#include <array>
-#include <functional>
 #include <queue>
-#include <tuple>
 
 namespace nimble::analyzer {
 namespace {
@@ -32,6 +29,7 @@ OpCost cost_of(const DeviceModel& device, const Trace& trace, const ObjectTable&
       cost.device_us = kernel_us(device, blocks, threads);
       cost.engine = Engine::multiprocessors;
       cost.multiprocessors = multiprocessors_of(device, blocks, threads);
+      cost.waves = static_cast<int>(std::min<std::uint64_t>(waves_of(device, blocks, threads), 1 << 20));
       break;
     }
     case CallKind::copy: {
@@ -85,13 +83,37 @@ struct Clocks {
 
 }  // namespace
 
+double bandwidth_share(const DeviceModel& device, const OpCost& cost, std::uint64_t bytes, bool exact) {
+  if (cost.device_us <= 0) return 0;
+  double share = static_cast<double>(bytes) / (device.memory_gb_s * 1e3 * cost.device_us);
+  if (share > 1 && !exact) return 0;  // it names more than it touches, and nothing tells how much
+  // A few multiprocessors cannot draw all that the memory could give.
+  double most = cost.engine == Engine::multiprocessors
+                    ? cost.multiprocessors * device.multiprocessor_gb_s / device.memory_gb_s
+                    : 1;
+  return std::min({share, most, 1.0});
+}
+
 std::vector<OpCost> predict_costs(const DeviceModel& device, const Trace& trace, const ObjectTable& table,
-                                  std::span<const std::uint32_t> calls, std::span<const double> measured_us) {
+                                  std::span<const std::uint32_t> calls, const StepObjects& objects,
+                                  const StepAccesses& accesses, std::span<const double> measured_us) {
   std::vector<OpCost> costs;
   costs.reserve(calls.size());
-  for (std::size_t i = 0; i < calls.size(); ++i) {
-    costs.push_back(cost_of(device, trace, table, calls[i]));
-    if (measured_us[i] >= 0) costs.back().device_us = measured_us[i];
+  for (std::uint32_t op = 0; op < calls.size(); ++op) {
+    OpCost cost = cost_of(device, trace, table, calls[op]);
+    if (measured_us[op] >= 0) cost.device_us = measured_us[op];
+    std::uint64_t bytes = 0;
+    bool exact = true;
+    for (const Access& access : accesses.of(op)) {
+      // Host memory passes over another bus.
+      MemoryKind memory = objects.objects[access.object].memory;
+      if (memory == MemoryKind::pinned || memory == MemoryKind::registered) continue;
+      std::uint64_t touched = access.region.width * access.region.height;
+      bytes += touched * ((access.reads ? 1 : 0) + (access.writes ? 1 : 0));
+      exact = exact && !access.whole;
+    }
+    cost.bandwidth = bandwidth_share(device, cost, bytes, exact);
+    costs.push_back(cost);
   }
   return costs;
 }
@@ -122,60 +144,6 @@ std::vector<std::uint32_t> critical_first(const Dag& dag, std::span<const double
       if (--missing[to] == 0) ready.push(to);
   }
   return order;
-}
-
-double predict_makespan(const DeviceModel& device, const Dag& dag, std::span<const OpCost> costs,
-                        std::span<const std::uint32_t> order) {
-  constexpr std::size_t kEngines = 5;
-  std::uint32_t n = dag.nodes();
-  std::vector<std::uint32_t> rank(n), missing(n);
-  for (std::uint32_t i = 0; i < n; ++i) rank[order[i]] = i;
-  using ByRank = std::priority_queue<std::uint32_t, std::vector<std::uint32_t>, std::greater<>>;
-  std::array<ByRank, kEngines> waiting;
-  std::array<int, kEngines> free{};
-  free.fill(1);
-  free[static_cast<std::size_t>(Engine::none)] = static_cast<int>(n) + 1;
-  free[static_cast<std::size_t>(Engine::multiprocessors)] = device.multiprocessors;
-
-  struct Event {
-    double time;
-    bool ends;  // else: becomes ready
-    std::uint32_t rank;
-    bool operator>(const Event& other) const {
-      return std::tuple(time, !ends, rank) > std::tuple(other.time, !other.ends, other.rank);
-    }
-  };
-  std::priority_queue<Event, std::vector<Event>, std::greater<>> events;
-  for (std::uint32_t node = 0; node < n; ++node) {
-    missing[node] = static_cast<std::uint32_t>(dag.predecessors(node).size());
-    if (missing[node] == 0) events.push({0, false, rank[node]});
-  }
-  auto needs = [&](std::uint32_t node) { return std::max(costs[node].multiprocessors, 1); };
-  double now = 0;
-  while (!events.empty()) {
-    now = events.top().time;
-    while (!events.empty() && events.top().time <= now) {
-      Event event = events.top();
-      events.pop();
-      std::uint32_t node = order[event.rank];
-      auto engine = static_cast<std::size_t>(costs[node].engine);
-      if (!event.ends) {
-        waiting[engine].push(event.rank);
-        continue;
-      }
-      free[engine] += needs(node);
-      for (std::uint32_t to : dag.successors(node))
-        if (--missing[to] == 0) events.push({now + device.graph_edge_us, false, rank[to]});
-    }
-    for (std::size_t engine = 0; engine < kEngines; ++engine)
-      while (!waiting[engine].empty() && needs(order[waiting[engine].top()]) <= free[engine]) {
-        std::uint32_t next = waiting[engine].top();
-        waiting[engine].pop();
-        free[engine] -= needs(order[next]);
-        events.push({now + costs[order[next]].device_us, true, next});
-      }
-  }
-  return now;
 }
 
 double predict_replay(const DeviceModel& device, const Segmentation& segments, std::span<const OpCost> costs,

@@ -144,7 +144,10 @@ class Builder {
     segment.synchronizations = plan.synchronizations;
     for (const auto& [from, to] : plan.enforced.edges()) segment.edges.push_back({ops[from], ops[to]});
     for (std::uint32_t node : plan.order) segment.order.push_back(ops[node]);
-    for (std::size_t node = 0; node < ops.size(); ++node) schedule_.ops[ops[node]].lane = plan.assignment.lane[node];
+    for (std::size_t node = 0; node < ops.size(); ++node) {
+      schedule_.ops[ops[node]].lane = plan.assignment.lane[node];
+      if (!plan.assignment.priority.empty()) schedule_.ops[ops[node]].priority = plan.assignment.priority[node];
+    }
     schedule_.segments.push_back(std::move(segment));
   }
 

@@ -59,6 +59,7 @@ void op(JsonText& out, const ScheduleOp& op) {
       numbers(out, op.block);
       out.key("shared_bytes").number(op.shared_bytes);
       out.key("fixed_launch").boolean(op.fixed_launch).key("barrier").boolean(op.barrier);
+      if (op.priority != 0) out.key("priority").number(op.priority);
       out.key("pointers").open('[');
       for (const ScheduleParam& param : op.pointers) {
         out.open('{').key("at").number(param.at);

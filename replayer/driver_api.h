@@ -10,8 +10,9 @@ namespace nimble {
 // cuda.h maps each of these names to its newest version; the member keeps the plain name.
 // clang-format off
 #define NIMBLE_REPLAY_FUNCTIONS(X)                                                                                \
-  X(cuCtxGetCurrent) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuMemAlloc)                                         \
+  X(cuCtxGetCurrent) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxGetStreamPriorityRange) X(cuMemAlloc)          \
   X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuStreamWaitEvent) X(cuStreamIsCapturing)                 \
+  X(cuStreamGetPriority) X(cuGraphKernelNodeSetAttribute)                                                         \
   X(cuLaunchKernel) X(cuMemcpyAsync) X(cuMemcpy2DAsync)                                                           \
   X(cuMemsetD8Async) X(cuMemsetD16Async) X(cuMemsetD32Async)                                                      \
   X(cuMemsetD2D8Async) X(cuMemsetD2D16Async) X(cuMemsetD2D32Async)                                                \

@@ -39,6 +39,7 @@ class Field {
     if (found == value_.end()) fail(fmt::format("has no \"{}\"", key));
     return {*found, path_.empty() ? key : path_ + "." + key, source_};
   }
+  bool has(const char* key) const { return value_.is_object() && value_.contains(key); }
   bool is_null() const { return value_.is_null(); }
 
   std::uint64_t number(std::uint64_t most) const {
@@ -146,6 +147,7 @@ void launch(const Field& field, const Schedule& schedule, ScheduleOp& op) {
   op.shared_bytes = field.at("shared_bytes").number32();
   op.fixed_launch = field.at("fixed_launch").boolean();
   op.barrier = field.at("barrier").boolean();
+  if (field.has("priority")) op.priority = field.at("priority").number32(kMaxPriority);
   const Field pointers = field.at("pointers");
   const std::uint32_t bytes = param_bytes(schedule.functions[op.function]);
   for (std::size_t i = 0; i < pointers.size(); ++i) {

@@ -1,5 +1,7 @@
 #include "replayer/segment_graph.h"
 
+#include <algorithm>
+
 #include "replayer/submit.h"
 
 namespace nimble {
@@ -43,8 +45,26 @@ CUresult SegmentGraph::add_node(const Schedule& schedule, const LiveStep& live, 
   }
 }
 
+// Whether the nodes have priorities of their own now. Where the driver refuses any of it they do without.
+bool SegmentGraph::set_priorities(const Schedule& schedule, const ScheduleSegment& segment, CUstream stream) const {
+  const auto has_one = [&](std::uint32_t index) { return schedule.ops[index].priority != 0; };
+  if (std::none_of(segment.order.begin(), segment.order.end(), has_one)) return false;
+  int least = 0, greatest = 0, base = 0;
+  if (driver_->cuCtxGetStreamPriorityRange_(&least, &greatest) != CUDA_SUCCESS) return false;
+  if (driver_->cuStreamGetPriority_(stream, &base) != CUDA_SUCCESS) return false;
+  for (const std::uint32_t index : segment.order) {
+    if (schedule.ops[index].kind != CallKind::launch) continue;
+    CUkernelNodeAttrValue value{};
+    value.priority = std::max(greatest, base - static_cast<int>(schedule.ops[index].priority));  // less is more urgent
+    const CUgraphNode node = nodes_[index - first_];
+    if (driver_->cuGraphKernelNodeSetAttribute_(node, CU_KERNEL_NODE_ATTRIBUTE_PRIORITY, &value) != CUDA_SUCCESS)
+      return false;
+  }
+  return true;
+}
+
 CUresult SegmentGraph::build(const Schedule& schedule, const ScheduleSegment& segment, LiveStep& live,
-                             CUcontext context) {
+                             CUcontext context, CUstream stream) {
   context_ = context;
   first_ = segment.first;
   nodes_.assign(segment.last - segment.first + 1, nullptr);
@@ -58,7 +78,12 @@ CUresult SegmentGraph::build(const Schedule& schedule, const ScheduleSegment& se
     for (const std::uint32_t op : before[index - first_]) after.push_back(nodes_[op - first_]);
     result = add_node(schedule, live, index, after);
   }
-  if (result == CUDA_SUCCESS) result = driver_->cuGraphInstantiateWithFlags_(&exec_, graph_, 0);
+  if (result != CUDA_SUCCESS) return result;
+  // Drivers before 11.7 do not know the flag.
+  if (!set_priorities(schedule, segment, stream) ||
+      driver_->cuGraphInstantiateWithFlags_(&exec_, graph_, CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY) !=
+          CUDA_SUCCESS)
+    result = driver_->cuGraphInstantiateWithFlags_(&exec_, graph_, 0);
   if (result != CUDA_SUCCESS) return result;
   for (const std::uint32_t index : segment.order) live.bound(index);
   return CUDA_SUCCESS;

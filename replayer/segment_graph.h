@@ -18,8 +18,10 @@ class SegmentGraph {
   SegmentGraph(SegmentGraph&& other) noexcept;
   SegmentGraph& operator=(SegmentGraph&&) = delete;
 
-  // Nodes in the segment's order, edges as the schedule says, all values live in `live`.
-  CUresult build(const Schedule& schedule, const ScheduleSegment& segment, LiveStep& live, CUcontext context);
+  // Nodes in the segment's order, edges as the schedule says, all values live in `live`; priorities above that of the
+  // stream that the graph will be launched on, as far as the device has any.
+  CUresult build(const Schedule& schedule, const ScheduleSegment& segment, LiveStep& live, CUcontext context,
+                 CUstream stream);
 
   // Brings the op's node up to its live values. Launches that were made before are not affected.
   CUresult patch(const Schedule& schedule, LiveStep& live, std::uint32_t index);
@@ -31,6 +33,7 @@ class SegmentGraph {
  private:
   CUresult add_node(const Schedule& schedule, const LiveStep& live, std::uint32_t index,
                     const std::vector<CUgraphNode>& after);
+  bool set_priorities(const Schedule& schedule, const ScheduleSegment& segment, CUstream stream) const;
 
   const DriverApi* driver_;
   CUcontext context_ = nullptr;

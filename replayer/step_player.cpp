@@ -407,7 +407,7 @@ bool StepPlayer::bind() {
   graphs_.clear();
   for (const ScheduleSegment& segment : schedule_.segments) {
     graphs_.emplace_back(driver_);
-    const CUresult result = graphs_.back().build(schedule_, segment, live_, cu_context_);
+    const CUresult result = graphs_.back().build(schedule_, segment, live_, cu_context_, stream_.handle);
     if (result != CUDA_SUCCESS) {
       stand_aside("a graph could not be built (error " + std::to_string(result) + ")");
       return false;

@@ -2,7 +2,7 @@
 
 namespace nimble::analyzer {
 
-Assignment GreedyPolicy::assign(const Dag& reduced) const {
+Assignment GreedyPolicy::spread(const Dag& reduced, const Workload&) const {
   Assignment result{std::vector<std::uint32_t>(reduced.nodes()), 0};
   std::vector<bool> taken(reduced.nodes(), false);
   for (std::uint32_t node = 0; node < reduced.nodes(); ++node) {

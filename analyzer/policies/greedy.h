@@ -9,7 +9,9 @@ namespace nimble::analyzer {
 class GreedyPolicy : public Policy {
  public:
   std::string_view name() const override { return "greedy"; }
-  Assignment assign(const Dag& reduced) const override;
+
+ private:
+  Assignment spread(const Dag& reduced, const Workload& work) const override;
 };
 
 }  // namespace nimble::analyzer

@@ -11,7 +11,7 @@ std::vector<std::uint32_t> levels_of(const Dag& dag) {
   return level;
 }
 
-Assignment LevelsPolicy::assign(const Dag& reduced) const {
+Assignment LevelsPolicy::spread(const Dag& reduced, const Workload&) const {
   std::vector<std::uint32_t> level = levels_of(reduced), used(reduced.nodes(), 0);
   Assignment result{std::vector<std::uint32_t>(reduced.nodes()), 0};
   for (std::uint32_t node = 0; node < reduced.nodes(); ++node) {

@@ -11,9 +11,10 @@ class LevelsPolicy : public Policy {
  public:
   explicit LevelsPolicy(std::uint32_t lanes = 4) : lanes_(lanes) {}
   std::string_view name() const override { return "levels"; }
-  Assignment assign(const Dag& reduced) const override;
 
  private:
+  Assignment spread(const Dag& reduced, const Workload& work) const override;
+
   std::uint32_t lanes_;
 };
 

@@ -5,7 +5,7 @@
 
 namespace nimble::analyzer {
 
-Assignment NimblePolicy::assign(const Dag& reduced) const {
+Assignment NimblePolicy::spread(const Dag& reduced, const Workload&) const {
   std::uint32_t n = reduced.nodes();
   Matching matching = maximum_matching(n, n, [&](std::uint32_t node) { return reduced.successors(node); });
   Assignment result{std::vector<std::uint32_t>(n), 0};

@@ -13,7 +13,9 @@ namespace nimble::analyzer {
 class NimblePolicy : public Policy {
  public:
   std::string_view name() const override { return "nimble"; }
-  Assignment assign(const Dag& reduced) const override;
+
+ private:
+  Assignment spread(const Dag& reduced, const Workload& work) const override;
 };
 
 }  // namespace nimble::analyzer

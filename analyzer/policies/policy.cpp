@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "analyzer/policies/cost.h"
 #include "analyzer/policies/greedy.h"
 #include "analyzer/policies/levels.h"
 #include "analyzer/policies/nimble.h"
@@ -13,6 +14,7 @@ namespace nimble::analyzer {
 
 std::unique_ptr<Policy> make_policy(std::string_view name) {
   if (name == "nimble") return std::make_unique<NimblePolicy>();
+  if (name == "cost") return std::make_unique<CostPolicy>();
   if (name == "single") return std::make_unique<SinglePolicy>();
   if (name == "levels") return std::make_unique<LevelsPolicy>();
   if (name == "greedy") return std::make_unique<GreedyPolicy>();

@@ -1,32 +1,52 @@
 // How the ops of a segment are spread over lanes (streams): one class per policy behind one interface.
 //
-// A Policy has no state; any thread may use it. It is given the minimum equivalent graph of the segment's dependencies.
-// The nodes of one lane run in the order of their numbers. No errors, but for an unknown name.
+// A Policy has no state; any thread may use it. It is given the minimum equivalent graph of the segment's dependencies,
+// and what is known of the ops. The nodes of one lane run in the order of their numbers. No errors, but for an unknown
+// name.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <vector>
 
 #include "analyzer/dag.h"
+#include "analyzer/predict.h"
 
 namespace nimble::analyzer {
+
+inline constexpr std::uint32_t kDefaultMaxLanes = 8;
 
 struct Assignment {
   std::vector<std::uint32_t> lane;  // per node
   std::uint32_t lanes = 0;
+  // Per node: who takes the multiprocessors first, from 0 to kMaxPriority. Empty where the policy has no opinion.
+  std::vector<std::uint8_t> priority = {};
+  // The order in which the nodes are to be made, topological and with every lane in its own order. Empty where the
+  // policy has no opinion: then the critical ones come first.
+  std::vector<std::uint32_t> order = {};
+};
+
+// What a policy may look at besides the graph. Most look at nothing.
+struct Workload {
+  std::span<const OpCost> costs;  // per node; empty where nothing is known
+  DeviceModel device;
+  std::uint32_t max_lanes = kDefaultMaxLanes;  // for policies that keep to a number of lanes
 };
 
 class Policy {
  public:
   virtual ~Policy() = default;
   virtual std::string_view name() const = 0;
-  virtual Assignment assign(const Dag& reduced) const = 0;
+  Assignment assign(const Dag& reduced, const Workload& work = {}) const { return spread(reduced, work); }
+
+ private:
+  virtual Assignment spread(const Dag& reduced, const Workload& work) const = 0;
 };
 
-// Every policy's name, the default first.
-inline constexpr std::string_view kPolicyNames[] = {"nimble", "single", "levels", "greedy"};
+// Every policy's name, the default first. What the command takes, and what its report compares.
+inline constexpr std::string_view kPolicyNames[] = {"nimble", "cost", "single", "levels", "greedy"};
 
 // Null for a name that is none of them.
 std::unique_ptr<Policy> make_policy(std::string_view name);

@@ -2,7 +2,7 @@
 
 namespace nimble::analyzer {
 
-Assignment SinglePolicy::assign(const Dag& reduced) const {
+Assignment SinglePolicy::spread(const Dag& reduced, const Workload&) const {
   return {std::vector<std::uint32_t>(reduced.nodes(), 0), reduced.nodes() > 0 ? 1u : 0u};
 }
 

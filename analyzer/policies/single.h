@@ -8,7 +8,9 @@ namespace nimble::analyzer {
 class SinglePolicy : public Policy {
  public:
   std::string_view name() const override { return "single"; }
-  Assignment assign(const Dag& reduced) const override;
+
+ private:
+  Assignment spread(const Dag& reduced, const Workload& work) const override;
 };
 
 }  // namespace nimble::analyzer

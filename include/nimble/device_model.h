@@ -38,6 +38,8 @@ struct DeviceModel {
   double pageable_gb_s = 12.0;  // either way, where the host memory is not pinned
   double device_to_device_gb_s = 1800.0;
   double set_gb_s = 3000.0;
+  double memory_gb_s = 4000.0;         // what kernels can draw from the device's memory together ...
+  double multiprocessor_gb_s = 110.0;  // ... and one multiprocessor alone: 64 bytes in a clock of 1.75 GHz
   double host_function_us = 3.0;
 };
 
@@ -59,11 +61,16 @@ inline int multiprocessors_of(const DeviceModel& device, std::uint64_t blocks, s
   return static_cast<int>(std::clamp<std::uint64_t>(wanted, 1, static_cast<std::uint64_t>(device.multiprocessors)));
 }
 
-inline double kernel_us(const DeviceModel& device, std::uint64_t blocks, std::uint64_t threads_per_block) {
+// How often all multiprocessors are filled with the blocks of a launch, the last time perhaps in part.
+inline std::uint64_t waves_of(const DeviceModel& device, std::uint64_t blocks, std::uint64_t threads_per_block) {
   const std::uint64_t at_once = static_cast<std::uint64_t>(blocks_at_once(device, threads_per_block)) *
                                 static_cast<std::uint64_t>(device.multiprocessors);
-  const std::uint64_t waves = std::max<std::uint64_t>(blocks / at_once + (blocks % at_once != 0 ? 1 : 0), 1);
-  return device.kernel_base_us + device.kernel_wave_us * static_cast<double>(waves - 1);
+  return std::max<std::uint64_t>(blocks / at_once + (blocks % at_once != 0 ? 1 : 0), 1);
+}
+
+inline double kernel_us(const DeviceModel& device, std::uint64_t blocks, std::uint64_t threads_per_block) {
+  return device.kernel_base_us +
+         device.kernel_wave_us * static_cast<double>(waves_of(device, blocks, threads_per_block) - 1);
 }
 
 inline double copy_us(const DeviceModel& device, std::uint64_t bytes, CopyDirection direction) {

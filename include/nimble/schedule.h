@@ -15,6 +15,9 @@ namespace nimble {
 
 inline constexpr int kScheduleVersion = 2;
 
+// The highest priority of a node. Devices have as many levels or fewer.
+inline constexpr std::uint32_t kMaxPriority = 5;
+
 // One allocation that the step touches. `step_local` objects are allocated and freed by ops of the step: the replayer
 // gives them addresses from the memory plan. All others are the program's, found by the pointers that it passes.
 struct ScheduleObject {
@@ -49,6 +52,7 @@ struct ScheduleOp {
   Submit submit = Submit::direct;
   std::uint32_t segment = kNone;  // graph ops: which
   std::uint32_t lane = 0;         // graph ops: the stream that the policy assigned, within the segment
+  std::uint32_t priority = 0;     // launches of a graph: who gets multiprocessors first, 0 to kMaxPriority
 
   std::uint32_t function = kNone;  // launch
   std::array<std::uint32_t, 3> grid{}, block{};

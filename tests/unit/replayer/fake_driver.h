@@ -90,8 +90,14 @@ inline DriverApi FakeDriver::api() {
   api.cuGraphAddEventRecordNode_ = [](CUgraphNode* out, CUgraph, const CUgraphNode*, std::size_t, CUevent) {
     return *out = reinterpret_cast<CUgraphNode>(0x32), done("node");
   };
-  api.cuGraphInstantiateWithFlags_ = [](CUgraphExec* out, CUgraph, unsigned long long) {
-    return *out = reinterpret_cast<CUgraphExec>(0x40), done("instantiate");
+  api.cuCtxGetStreamPriorityRange_ = [](int* least, int* greatest) { return *least = 0, *greatest = -5, CUDA_SUCCESS; };
+  api.cuStreamGetPriority_ = [](CUstream, int* priority) { return *priority = -2, CUDA_SUCCESS; };
+  api.cuGraphKernelNodeSetAttribute_ = [](CUgraphNode, CUkernelNodeAttrID, const CUkernelNodeAttrValue* value) {
+    return done("priority " + std::to_string(value->priority));
+  };
+  api.cuGraphInstantiateWithFlags_ = [](CUgraphExec* out, CUgraph, unsigned long long flags) {
+    *out = reinterpret_cast<CUgraphExec>(0x40);
+    return done(flags == CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY ? "instantiate_with_priorities" : "instantiate");
   };
   api.cuGraphExecDestroy_ = [](CUgraphExec) { return CUDA_SUCCESS; };
   api.cuGraphExecKernelNodeSetParams_ = [](CUgraphExec, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS* node) {

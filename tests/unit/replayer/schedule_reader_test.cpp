@@ -24,7 +24,7 @@ Json good() {
       {"kind": "copy", "submit": "graph", "segment": 0, "lane": 0, "dst": {"object": 1, "offset": 0, "fixed": false},
        "src": {"object": 0, "offset": 16, "fixed": true}, "dst_pitch": 0, "src_pitch": 0, "width": 48, "height": 1},
       {"kind": "launch", "submit": "graph", "segment": 0, "lane": 0, "function": 0, "grid": [1, 1, 1], "block": [32, 1, 1],
-       "shared_bytes": 0, "fixed_launch": false, "barrier": false, "pointers": [{"at": 0, "object": 1, "offset": 0, "fixed": false}], "numbers": []},
+       "shared_bytes": 0, "fixed_launch": false, "barrier": false, "priority": 3, "pointers": [{"at": 0, "object": 1, "offset": 0, "fixed": false}], "numbers": []},
       {"kind": "set", "submit": "graph", "segment": 0, "lane": 1, "dst": {"object": 2, "offset": 0, "fixed": false},
        "dst_pitch": 20, "width": 16, "height": 5, "element": 4},
       {"kind": "event_record", "submit": "graph", "segment": 0, "lane": 0},
@@ -50,6 +50,7 @@ TEST(ScheduleReader, ReadsEverything) {
   EXPECT_EQ(schedule.ops.size(), 9u);
   EXPECT_EQ(schedule.ops[2].src.offset, 16u);
   EXPECT_TRUE(schedule.ops[2].src.fixed);
+  EXPECT_EQ(schedule.ops[3].priority, 3u);
   EXPECT_EQ(schedule.ops[4].element, 4u);
   EXPECT_EQ(schedule.segments[0].edges.size(), 3u);
   EXPECT_EQ(schedule.objects[2].plan_offset, 256u);
@@ -77,6 +78,8 @@ TEST(ScheduleReader, NamesTheBrokenField) {
       {broken("/ops", Json::array()), "ops"},
       {broken("/ops/0/object", 7), "ops[0].object"},
       {broken("/ops/0/size", 65), "ops[0].size"},
+      {broken("/ops/3/priority", 6), "ops[3].priority"},
+      {broken("/ops/3/priority", -1), "ops[3].priority"},
       {broken("/ops/0/object", 2), "ops[0].size"},
       {broken("/ops/2/width", 49), "ops[2].src"},
       {broken("/ops/2/submit", "later"), "ops[2].submit"},

@@ -49,6 +49,8 @@ Schedule schedule() {
 
 class StepPlayerTest : public testing::Test {
  protected:
+  explicit StepPlayerTest(Schedule s = schedule()) : player_(std::move(s), driver_, api_, counters_) {}
+
   static constexpr std::uint64_t kWeights = 0x5000, kPool = 0x9000;
 
   void SetUp() override { allocated(kWeights, 64, MemoryKind::device); }
@@ -155,7 +157,7 @@ class StepPlayerTest : public testing::Test {
   FakeDriver driver_;
   DriverApi api_ = driver_.api();
   Counters counters_;
-  StepPlayer player_{schedule(), driver_, api_, counters_};
+  StepPlayer player_;
 };
 
 TEST_F(StepPlayerTest, TheFirstStepPassesTheNextOnesAreGraphs) {
@@ -540,6 +542,44 @@ TEST_F(StepPlayerTest, ARefusedOpReachesTheProgram) {
   c.host = HostEffect::observe;
   EXPECT_EQ(make(c), CUDA_ERROR_ILLEGAL_ADDRESS);
   EXPECT_NE(player_.stood_aside(), "");
+}
+
+class PrioritiesTest : public StepPlayerTest {
+ protected:
+  PrioritiesTest() : StepPlayerTest(with_priorities()) {}
+
+  static Schedule with_priorities() {
+    Schedule s = schedule();
+    s.ops[2].priority = 2;
+    s.ops[6].priority = kMaxPriority;
+    return s;
+  }
+  // What building the graphs of a step comes to.
+  Log built() {
+    step();
+    driver_.log.clear();
+    step();
+    Log result;
+    for (const std::string& entry : driver_.log)
+      if (entry.starts_with("priority") || entry.starts_with("instantiate")) result.push_back(entry);
+    return result;
+  }
+};
+
+// Above the stream's own priority, -2, as far as the device goes; of kernels alone.
+TEST_F(PrioritiesTest, KernelsGetThoseOfTheSchedule) {
+  EXPECT_EQ(built(), (Log{"priority -4", "priority -2", "instantiate_with_priorities", "priority -5", "priority -2",
+                          "instantiate_with_priorities"}));
+}
+
+TEST_F(PrioritiesTest, WhereTheDriverHasNoneTheGraphsDoWithout) {
+  driver_.refuse["instantiate_with_priorities"] = CUDA_ERROR_INVALID_VALUE;
+  EXPECT_EQ(built(), (Log{"priority -4", "priority -2", "instantiate", "priority -5", "priority -2", "instantiate"}));
+}
+
+TEST_F(PrioritiesTest, WhereANodeTakesNoneTheGraphDoesWithout) {
+  driver_.refuse["priority"] = CUDA_ERROR_NOT_SUPPORTED;
+  EXPECT_EQ(built(), (Log{"instantiate", "instantiate"}));
 }
 
 TEST_F(StepPlayerTest, NoGraphsNoReplay) {

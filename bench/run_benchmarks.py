@@ -16,6 +16,8 @@ import sys
 import tempfile
 import time
 
+import policy_bench
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODES = ["bare", "off", "record", "replay"]
 THREADS = [1, 2, 4]
@@ -170,8 +172,8 @@ def measure_analyzer(build, work, sizes):
     rows = []
     for size in sizes:
         trace, schedule = work / "synthetic.trace.json", work / "synthetic.schedule.json"
-        run([sys.executable, ROOT / "scripts" / "make_trace", "--ops", size, "--branches", BRANCHES, "--seed", SEED, "-o",
-             trace])
+        run([sys.executable, ROOT / "scripts" / "make_trace", "--ops", size, "--branches", BRANCHES, "--seed", SEED,
+             "--device-times", "-o", trace])
         seconds, memory, _ = run([build / "bin" / "nimble-analyze", trace, "-o", schedule])
         rows.append({"ops": size, "trace_bytes": trace.stat().st_size, "seconds": seconds, "peak_bytes": memory})
         trace.unlink()
@@ -180,12 +182,13 @@ def measure_analyzer(build, work, sizes):
 
 
 def growth(rows):
-    """The exponent of time in ops, from the second-largest trace to the largest: 1 is linear."""
-    a, b = rows[-2:]
+    """The exponent of time in ops, over the last factor of ten: 1 is linear."""
+    b = rows[-1]
+    a = next(row for row in rows if row["ops"] * 10 == b["ops"])
     return math.log(b["seconds"] / a["seconds"]) / math.log(b["ops"] / a["ops"])
 
 
-def bounds(launches, threads, analyzer):
+def launch_bounds(launches, threads):
     """(what, figure, bound, unit) of each figure that has a bound."""
     by_mode = {row["mode"]: row["launches"] for row in launches}
     rows = [("off, added per launch", by_mode["off"]["added_ns"], 20, "ns"),
@@ -196,10 +199,18 @@ def bounds(launches, threads, analyzer):
         if row["mode"] in ("off", "replay"):
             what = " ".join(filter(None, (row["mode"], ROLES[row["role"]])))
             rows.append((f"{what}, {THREADS[-1]} threads : fewest", row["growth"], 1.4, ""))
+    return rows
+
+
+def analyzer_bounds(analyzer):
+    rows = []
     for row in analyzer:
         if row["ops"] == 100_000:
             rows.append(("analyzer, 100 000 ops", row["seconds"], 5, "s"))
             rows.append(("analyzer, 100 000 ops", row["peak_bytes"] / 2**20, 1024, "MiB"))
+        if row["ops"] == 1_000_000:
+            rows.append(("analyzer, 1 000 000 ops", row["seconds"], 20, "s"))
+            rows.append(("analyzer, 1 000 000 ops", row["peak_bytes"] / 2**20, 4096, "MiB"))
     rows.append(("analyzer, exponent of growth", growth(analyzer), 1.15, ""))
     return rows
 
@@ -213,9 +224,9 @@ def host():
     return {"cpu": cpu, "cores": os.cpu_count(), "python": platform.python_version()}
 
 
-def version(build):
-    _, _, text = run([build / "bin" / "nimble", "--version"])
-    return re.findall(r"^(?:nimble|built with) +(.*)", text, re.MULTILINE)
+def version(build, tool):
+    _, _, text = run([build / "bin" / tool, "--version"])
+    return re.findall(r"^(?:nimble(?:-analyze)?|built with) +(.*)", text, re.MULTILINE)
 
 
 def commit():
@@ -238,7 +249,7 @@ def print_threads(results):
         print(line + f"{row['growth']:14.2f}")
 
 
-def print_table(results):
+def print_launches(results):
     print(f"\nns per launch on the simulated driver, median of {results['launches'][0]['step']['samples']} "
           "samples of 20 steps\n")
     print(f"  {'mode':8}{'launch call':>13}{'added':>9}{'with synchronisation':>23}{'added':>9}")
@@ -247,11 +258,18 @@ def print_table(results):
         print(f"  {row['mode']:8}{call['median_ns']:13.1f}{call['added_ns']:+9.1f}{step['median_ns']:23.1f}"
               f"{step['added_ns']:+9.1f}")
     print_threads(results)
+
+
+def print_analyzer(results):
     print(f"\nnimble-analyze, synthetic traces of {BRANCHES} branches\n")
     print(f"  {'ops':>9}{'trace':>11}{'time':>10}{'per op':>11}{'peak memory':>14}")
     for row in results["analyzer"]:
         print(f"  {row['ops']:9}{row['trace_bytes'] / 2**20:7.1f} MiB{row['seconds']:8.2f} s"
               f"{row['seconds'] / row['ops'] * 1e6:8.2f} us{row['peak_bytes'] / 2**20:10.1f} MiB")
+    print("\n" + policy_bench.text_plot(results["analyzer"]))
+
+
+def print_bounds(results):
     print("\nbounds\n")
     for row in results["bounds"]:
         print(f"  {row['what']:46}{row['figure']:10.2f} {row['unit']:4}at most {row['bound']:<6g}"
@@ -264,6 +282,7 @@ def main():
     parser.add_argument("--results", type=pathlib.Path, required=True, help="folder to keep the figures in")
     parser.add_argument("--name", default="host", help="what the results are called")
     parser.add_argument("--quick", action="store_true", help="fewer repeats, smaller traces")
+    parser.add_argument("--policies", action="store_true", help="leave out what launches cost")
     parser.add_argument("--check", action="store_true", help="exit with status 1 if a figure misses its bound")
     options = parser.parse_args()
     build = options.build.resolve()
@@ -271,29 +290,39 @@ def main():
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
 
-    sizes = [1_000, 10_000, 100_000] + ([] if options.quick else [1_000_000])
-    repeats = 3 if options.quick else 9
-    print(f"bench: launches, {repeats} runs in each mode")
-    launch_bench = Launches(build, work, repeats)
-    launches = launch_bench.measure()
-    print(f"bench: {', '.join(map(str, THREADS))} threads, {repeats} runs in each mode")
-    threads = Threads(build, work, repeats).measure()
-    print(f"bench: analyzer, {', '.join(map(str, sizes))} ops")
-    analyzer = measure_analyzer(build, work, sizes)
     today = datetime.date.today().isoformat()
-    results = {
-        "date": today, "commit": commit(), "nimble": version(build), "device": "simulated", "driver": "simulated",
-        "host": host(), "repeats": repeats, "launches": launches, "replay_counters": launch_bench.stats,
-        "threads": threads, "analyzer": analyzer,
-        "bounds": [{"what": what, "figure": figure, "bound": bound, "unit": unit, "ok": figure <= bound}
-                   for what, figure, bound, unit in bounds(launches, threads, analyzer)]
-    }
-    print_table(results)
+    results = {"date": today, "commit": commit(), "nimble": version(build, "nimble-analyze" if options.policies else "nimble"),
+               "device": "simulated", "driver": "simulated", "host": host()}
+    rows = []
+    if not options.policies:
+        repeats = 3 if options.quick else 9
+        print(f"bench: launches, {repeats} runs in each mode")
+        launch_bench = Launches(build, work, repeats)
+        results.update(repeats=repeats, launches=launch_bench.measure(), replay_counters=launch_bench.stats)
+        print(f"bench: {', '.join(map(str, THREADS))} threads, {repeats} runs in each mode")
+        results["threads"] = Threads(build, work, repeats).measure()
+        rows += launch_bounds(results["launches"], results["threads"])
+    sizes = [1_000, 3_000, 10_000, 30_000, 100_000] + ([] if options.quick else [300_000, 1_000_000])
+    print(f"bench: analyzer, {', '.join(map(str, sizes))} ops")
+    results["analyzer"] = measure_analyzer(build, work, sizes)
+    rows += analyzer_bounds(results["analyzer"])
+    print("bench: policies")
+    results["policies"] = policy_bench.measure(build)
+    rows += policy_bench.bounds(results["policies"])
+    results["bounds"] = [{"what": what, "figure": figure, "bound": bound, "unit": unit, "ok": figure <= bound}
+                         for what, figure, bound, unit in rows]
+    if not options.policies:
+        print_launches(results)
+    print_analyzer(results)
+    policy_bench.print_tables(results["policies"])
+    print_bounds(results)
     options.results.mkdir(parents=True, exist_ok=True)
     kept = options.results / f"{today}-{options.name}.json"
     kept.write_text(json.dumps(results, indent=1) + "\n")
+    title = f"nimble-analyze: time for a trace, {results['host']['cpu']}"
+    kept.with_suffix(".svg").write_text(policy_bench.svg_plot(results["analyzer"], title))
     shutil.rmtree(work)
-    print(f"\nkept in {os.path.relpath(kept)}")
+    print(f"\nkept in {os.path.relpath(kept)}, and beside it, as a picture, how nimble-analyze grows")
     missed = [row["what"] for row in results["bounds"] if not row["ok"]]
     if options.check and missed:
         print(f"bench: missed: {', '.join(missed)}")

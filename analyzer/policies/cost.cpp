@@ -1,7 +1,9 @@
 #include "analyzer/policies/cost.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "analyzer/makespan.h"
 #include "analyzer/segment_plan.h"
@@ -203,8 +205,12 @@ class Choice {
  private:
   void keep(const SegmentPlan& plan) {
     double equal = 1e-9 * plan.predicted_us;
+    auto rank = [](std::uint32_t synchronizations, const Assignment& assignment) {
+      return std::tuple(synchronizations, assignment.lanes, !assignment.priority.empty());
+    };
     bool better = best_us_ < 0 || plan.predicted_us < best_us_ - equal ||
-                  (plan.predicted_us <= best_us_ && plan.synchronizations < synchronizations_);
+                  (plan.predicted_us <= best_us_ &&
+                   rank(plan.synchronizations, plan.assignment) < rank(synchronizations_, best_));
     if (!better) return;
     best_ = plan.assignment;
     best_us_ = plan.predicted_us;
@@ -238,9 +244,10 @@ Assignment CostPolicy::spread(const Dag& reduced, const Workload& work) const {
   Choice choice(reduced, costs, work.device);
   std::uint32_t max_lanes = std::max(work.max_lanes, 1u);
   bool large = reduced.nodes() > kLarge;
-  for (std::string_view other : kPolicyNames)
-    if (other != name()) choice.consider(make_policy(other)->assign(reduced, work), max_lanes);
-  for (std::uint32_t lanes = max_lanes; lanes > 1; lanes = large ? 1 : lanes / 2) {
+  // With fewer lanes, too: more are not always better.
+  for (std::uint32_t lanes = max_lanes; lanes > 0; lanes = large ? 0 : lanes / 2) {
+    for (std::string_view other : kPolicyNames)
+      if (other != name()) choice.consider(make_policy(other)->assign(reduced, work), lanes);
     ListScheduler lists(reduced, costs, work.device.graph_edge_us, lanes, times.end_us);
     for (bool by_device : {false, true})
       for (bool one_bandwidth : {false, true}) choice.consider(lists.run({by_device, one_bandwidth}), lanes);

@@ -16,7 +16,9 @@
 
 namespace nimble::analyzer {
 
-inline constexpr std::uint32_t kDefaultMaxLanes = 8;
+// Branches of one graph that a large GPU runs side by side at next to no cost (bench/results/*-graph-branches.json). The
+// eight work queues that a process has by default do not bound the branches of a graph.
+inline constexpr std::uint32_t kDefaultMaxLanes = 64;
 
 struct Assignment {
   std::vector<std::uint32_t> lane;  // per node
@@ -46,7 +48,7 @@ class Policy {
 };
 
 // Every policy's name, the default first. What the command takes, and what its report compares.
-inline constexpr std::string_view kPolicyNames[] = {"nimble", "cost", "single", "levels", "greedy"};
+inline constexpr std::string_view kPolicyNames[] = {"cost", "nimble", "single", "levels", "greedy"};
 
 // Null for a name that is none of them.
 std::unique_ptr<Policy> make_policy(std::string_view name);

@@ -1,0 +1,516 @@
+#include "code/ptx_steps.h"
+
+#include <algorithm>
+#include <deque>
+#include <unordered_map>
+
+#include "code/ptx_opcodes.h"
+
+namespace nimble::code {
+namespace {
+
+using Op = PtxStep::Op;
+using Operand = PtxOperand;
+
+constexpr std::size_t kMostFunctions = 256, kMostSteps = 1 << 21;
+
+// Functions that the driver brings and that let no other kernel see anything. A failing assertion ends the program.
+bool harmless(std::string_view name) { return name == "__assertfail"; }
+
+class Builder {
+ public:
+  Builder(const PtxModule& module, const PtxFunction& kernel) : module_(module), kernel_(kernel) {
+    for (const PtxParam& param : kernel.params)
+      result_.words = std::max(result_.words, (param.offset + param.size + 7) / 8);
+  }
+
+  PtxSteps build() {
+    first_word_ = new_cells(result_.words);
+    for (std::uint32_t word = 0; word < result_.words; ++word) result_.given.emplace_back(first_word_ + word, word);
+    const std::uint32_t fixed = new_cells(kRootFixed);
+    for (std::uint32_t which = 0; which < kRootFixed; ++which) {
+      fixed_[which] = fixed + which;
+      result_.given.emplace_back(fixed + which, result_.words + which);
+    }
+    result_.shared_wide = new_cells(2);
+    result_.shared_narrow = result_.shared_wide + 1;
+    reach(kernel_);
+    for (std::size_t i = 0; i < reached_.size() && result_.error.empty(); ++i) {
+      current_ = i;
+      for (const PtxInstruction& instruction : body().instructions) {
+        decode(instruction);
+        if (result_.steps.size() > kMostSteps) fail("it is too large");
+        if (!result_.error.empty()) break;
+      }
+    }
+    return std::move(result_);
+  }
+
+ private:
+  struct Reached {
+    const PtxFunction* function;
+    PtxBody body;
+    std::uint32_t first_cell;                                  // two for each symbol: wide, narrow
+    std::unordered_map<std::uint32_t, std::uint32_t> address;  // of symbols that are memory: cells of their addresses
+  };
+
+  void fail(std::string_view why, std::string_view what = {}) {
+    if (result_.error.empty()) result_.error.append(why).append(what.substr(0, 80));
+  }
+  void hides(std::string_view why, std::string_view what) {
+    if (result_.hidden.empty()) result_.hidden.append(why).append(what.substr(0, 200));
+  }
+
+  std::uint32_t new_cells(std::uint32_t count) {
+    const std::uint32_t first = result_.cells;
+    result_.cells += count;
+    return first;
+  }
+
+  const PtxBody& body() const { return reached_[current_].body; }
+  const PtxSymbol& symbol(const Operand& operand) const { return body().symbols[operand.symbol]; }
+  // The first of a symbol's two cells; also of functions other than the current one.
+  static std::uint32_t cell(const Reached& in, std::uint32_t symbol) { return in.first_cell + 2 * symbol; }
+  std::uint32_t cell(std::uint32_t symbol) const { return cell(reached_[current_], symbol); }
+
+  std::size_t reach(const PtxFunction& function) {
+    for (std::size_t i = 0; i < reached_.size(); ++i)
+      if (reached_[i].function == &function) return i;
+    if (reached_.size() >= kMostFunctions) fail("it calls too many functions");
+    Reached reached{&function, read_ptx_body(function), 0, {}};
+    if (!reached.body.error.empty()) fail(reached.body.error);
+    reached.first_cell = new_cells(static_cast<std::uint32_t>(2 * reached.body.symbols.size()));
+    reached_.push_back(std::move(reached));
+    return reached_.size() - 1;
+  }
+
+  // ---- steps ----
+
+  void step(Op op, std::uint32_t dst, std::uint32_t src) {
+    if (dst == kNoCell || src == kNoCell) return;
+    PtxStep result;
+    result.op = op;
+    result.dst = dst;
+    result.src = src;
+    result_.steps.push_back(result);
+  }
+
+  void load(std::uint32_t dst, std::uint32_t address, PtxSpace space, bool wide) {
+    PtxStep result;
+    result.op = dst == kNoCell ? Op::touch : Op::load;
+    result.reads = true;
+    result.dst = dst;
+    result.address = address;
+    result.space = space;
+    result.wide = wide;
+    result_.steps.push_back(result);
+  }
+
+  void store(std::uint32_t src, std::uint32_t address, PtxSpace space, bool wide) {
+    PtxStep result;
+    result.op = src == kNoCell ? Op::touch : Op::store;
+    result.writes = true;
+    result.src = src;
+    result.address = address;
+    result.space = space;
+    result.wide = wide;
+    result_.steps.push_back(result);
+  }
+
+  void touch(std::uint32_t address, PtxSpace space, bool reads, bool writes) {
+    PtxStep result;
+    result.op = Op::touch;
+    result.reads = reads;
+    result.writes = writes;
+    result.address = address;
+    result.space = space;
+    result_.steps.push_back(result);
+  }
+
+  // ---- operands ----
+
+  std::uint32_t extra_root(PtxExtraRoot root) {
+    const std::uint32_t address = new_cells(1);
+    result_.given.emplace_back(address, result_.extra_root(result_.extra.size()));
+    result_.extra.push_back(root);
+    return address;
+  }
+
+  // The cell with the address of something in memory.
+  std::uint32_t address_of(std::uint32_t index) {
+    auto& known = reached_[current_].address;
+    if (const auto found = known.find(index); found != known.end()) return found->second;
+    const PtxSymbol& named = body().symbols[index];
+    std::uint32_t result = kNoCell;
+    if (named.kind == PtxSymbol::Kind::local) {
+      result = extra_root({PtxSpace::local, named.name, cell(index), cell(index) + 1, 0, 0});
+    } else if (named.kind == PtxSymbol::Kind::shared) {
+      result = fixed_[kRootShared];
+    } else if (named.kind == PtxSymbol::Kind::param) {
+      if (current_ == 0 && index < kernel_.params.size()) {
+        const PtxParam& param = kernel_.params[index];
+        const std::uint32_t first = param.offset / 8, end = (param.offset + param.size + 7) / 8;
+        result = extra_root({PtxSpace::param, named.name, kNoCell, kNoCell, first, end - first});
+      } else {
+        fail("it takes the address of a function's parameter");
+      }
+    } else if (named.kind == PtxSymbol::Kind::outside) {
+      result = outside(named.name);
+    }
+    known.emplace(index, result);
+    return result;
+  }
+
+  std::uint32_t outside(std::string_view name) {
+    if (const auto found = module_.variable_of.find(name); found != module_.variable_of.end()) {
+      const PtxVariable& variable = module_.variables[found->second];
+      if (variable.space == PtxSpace::shared) return fixed_[kRootShared];
+      if (const auto known = variables_.find(name); known != variables_.end()) return known->second;
+      if (variable.space == PtxSpace::texture)
+        hides("it uses the texture ", name);
+      else if (!is_constant_table(name))
+        hides(variable.space == PtxSpace::constant ? "it reads the constant variable "
+                                                   : "it reaches the global variable ",
+              name);
+      return variables_.emplace(name, extra_root({variable.space, name, kNoCell, kNoCell, 0, 0})).first->second;
+    }
+    if (module_.function_of.contains(name)) return fixed_[kRootCode];
+    if (is_special_register(name)) return kNoCell;
+    fail("an unknown name: ", name);
+    return kNoCell;
+  }
+
+  // What an operand's value is computed from; kNoCell where no address can come from it.
+  std::uint32_t value(const Operand& operand) {
+    if (operand.kind == Operand::Kind::number) return kNoCell;
+    if (operand.kind != Operand::Kind::symbol) {
+      fail("an operand that is not understood");
+      return kNoCell;
+    }
+    const PtxSymbol& named = symbol(operand);
+    if (named.kind == PtxSymbol::Kind::reg) return cell(operand.symbol);
+    if (named.kind == PtxSymbol::Kind::predicate || named.kind == PtxSymbol::Kind::label || named.name == "_")
+      return kNoCell;
+    return address_of(operand.symbol);
+  }
+
+  // All that a vector or a single operand holds.
+  std::vector<std::uint32_t> values(const Operand& operand) {
+    if (operand.kind != Operand::Kind::vector) return {value(operand)};
+    std::vector<std::uint32_t> result;
+    for (const Operand& part : operand.parts) result.push_back(value(part));
+    return result;
+  }
+
+  // Registers that an instruction writes.
+  std::vector<std::uint32_t> targets(const Operand& operand) {
+    std::vector<std::uint32_t> result;
+    const auto add = [&](const Operand& each) {
+      if (each.kind != Operand::Kind::symbol) return fail("a result that is no register");
+      const PtxSymbol& named = symbol(each);
+      if (named.kind == PtxSymbol::Kind::reg)
+        result.push_back(cell(each.symbol));
+      else if (named.kind == PtxSymbol::Kind::predicate || named.name == "_")
+        result.push_back(kNoCell);
+      else
+        fail("a result that is no register: ", named.name);
+    };
+    if (operand.kind == Operand::Kind::vector)
+      for (const Operand& part : operand.parts) add(part);
+    else
+      add(operand);
+    return result;
+  }
+
+  // The cell with the address of [a+4]; kNoCell, and an error, where it holds more than that.
+  std::uint32_t address(const Operand& operand) {
+    if (operand.kind != Operand::Kind::address || operand.odd) {
+      fail("an address that is not understood");
+      return kNoCell;
+    }
+    if (operand.symbol == kNoSymbol) return fixed_[kRootUnknown];
+    const std::uint32_t result = value({Operand::Kind::symbol, operand.symbol, 0, false, {}});
+    return result == kNoCell ? fixed_[kRootUnknown] : result;
+  }
+
+  // ---- instructions ----
+
+  void decode(const PtxInstruction& instruction) {
+    const PtxOpcode opcode(instruction.opcode);
+    const PtxClass what = ptx_class(opcode);
+    const auto& operands = instruction.operands;
+    if (what == PtxClass::nothing) return;
+    if (what == PtxClass::unknown) {
+      for (const std::string_view part : {"tex", "tld4", "suld", "sust", "sured", "txq", "suq"})
+        if (opcode.base == part) hides("it uses textures or surfaces: ", instruction.opcode);
+      return fail("an instruction that is not understood: ", instruction.opcode);
+    }
+    if (what == PtxClass::call) return call(operands);
+    if (what == PtxClass::async_copy) return async_copy(opcode, operands);
+    if (what == PtxClass::barrier_object) return barrier(opcode, operands);
+    if (operands.empty()) {
+      if (what != PtxClass::wgmma) fail("an instruction without operands: ", instruction.opcode);
+      return;
+    }
+    switch (what) {
+      case PtxClass::load:
+      case PtxClass::matrix_load:
+        return decode_load(opcode, operands);
+      case PtxClass::store:
+      case PtxClass::matrix_store:
+        return decode_store(opcode, operands);
+      case PtxClass::atomic:
+        return decode_atomic(opcode, operands);
+      case PtxClass::wmma:
+        if (opcode.has("load")) return decode_load(opcode, operands);
+        if (opcode.has("store")) return decode_store(opcode, operands);
+        return compute(Op::weaken, operands);
+      case PtxClass::wgmma:
+        if (opcode.count == 0 || opcode.parts[0] != "mma_async") return;
+        // Matrices in shared memory, by descriptors that hold nothing else.
+        for (const std::uint32_t dst : targets(operands[0])) load(dst, fixed_[kRootShared], PtxSpace::shared, false);
+        return compute(Op::weaken, operands);
+      case PtxClass::discard:
+        return touch(address(operands[0]), opcode.space(), false, true);
+      default:
+        return arithmetic(what, opcode, operands);
+    }
+  }
+
+  // dst, and everything that is computed from.
+  void compute(Op op, const std::vector<Operand>& operands) {
+    const auto dsts = targets(operands[0]);
+    for (std::size_t i = 1; i < operands.size(); ++i) {
+      if (operands[i].kind == Operand::Kind::list) return fail("an operand that is not understood");
+      for (const std::uint32_t src : values(operands[i]))
+        for (const std::uint32_t dst : dsts) step(op, dst, src);
+    }
+    if (op == Op::keep)
+      for (const std::uint32_t dst : dsts) step(Op::settle, dst, dst);
+  }
+
+  static bool is_wide(std::string_view type) { return ptx_type_bits(type) == 64; }
+  static bool is_wide_integer(std::string_view type) { return is_wide(type) && type[0] != 'f'; }
+
+  void arithmetic(PtxClass what, const PtxOpcode& opcode, const std::vector<Operand>& operands) {
+    if (ptx_type_bits(opcode.last_type()) == 128) return fail("it computes with 128 bits");
+    const std::string_view first = opcode.type(0);
+    switch (what) {
+      case PtxClass::number:
+        return compute(Op::weaken, operands);
+      case PtxClass::integer:
+        return compute(is_wide_integer(first) ? Op::keep : Op::weaken, operands);
+      case PtxClass::chooses:
+        return compute(is_wide(first) ? Op::keep : Op::weaken, operands);
+      case PtxClass::insert:
+        return compute(is_wide(first) ? Op::restore : Op::weaken, operands);
+      case PtxClass::convert:
+        return compute(is_wide_integer(first) && is_wide_integer(opcode.type(1)) ? Op::keep : Op::weaken, operands);
+      case PtxClass::move:
+        return move(first, operands);
+      case PtxClass::to_generic:
+        compute(opcode.has("to") || opcode.space() == PtxSpace::shared || opcode.space() == PtxSpace::global
+                    ? Op::keep
+                    : Op::restore,
+                operands);
+        if (!opcode.has("to") && opcode.space() == PtxSpace::shared)
+          for (const std::uint32_t dst : targets(operands[0])) step(Op::keep, dst, fixed_[kRootShared]);
+        return;
+      default:
+        break;
+    }
+    if (operands.size() < 3) return fail("an instruction with too few operands");
+    const auto dsts = targets(operands[0]);
+    const Operand &a = operands[1], &b = operands[2];
+    const bool b_known = b.kind == Operand::Kind::number && !b.odd;
+    const bool wide = is_wide_integer(first);
+    Op of_a = Op::weaken;
+    if (what == PtxClass::shift_right) {
+      if (wide) of_a = Op::lower;
+    } else if (what == PtxClass::shift_left) {
+      if (wide) of_a = !b_known ? Op::restore : b.value == 0 ? Op::keep : b.value > 16 ? Op::raise : Op::weaken;
+    } else if (wide && opcode.has("lo")) {
+      // A product is a number, unless a factor only moves or negates.
+      for (const Operand& factor : {a, b}) {
+        if (factor.kind != Operand::Kind::number) continue;
+        if (factor.value == 1 || factor.value == -1 || factor.odd) of_a = Op::keep;
+        if (factor.value > 0xffff || factor.value < -0xffff) of_a = Op::raise;
+      }
+    }
+    const bool product = what == PtxClass::multiply || what == PtxClass::multiply_add;
+    for (const std::uint32_t dst : dsts) {
+      step(of_a, dst, value(a));
+      step(product ? of_a : Op::weaken, dst, value(b));
+      if (what != PtxClass::multiply_add) continue;
+      if (operands.size() < 4) return fail("an instruction with too few operands");
+      const bool addend_whole = wide || (opcode.has("wide") && ptx_type_bits(first) == 32 && first[0] != 'f');
+      step(addend_whole && !opcode.has("hi") ? Op::keep : Op::weaken, dst, value(operands[3]));
+      step(Op::settle, dst, dst);
+    }
+  }
+
+  void move(std::string_view type, const std::vector<Operand>& operands) {
+    if (operands.size() != 2) return fail("a move with other than two operands");
+    const bool wide = is_wide(type);
+    const bool packs = operands[1].kind == Operand::Kind::vector, splits = operands[0].kind == Operand::Kind::vector;
+    const Op op = !wide || splits ? Op::weaken : packs ? Op::restore : Op::keep;
+    for (const std::uint32_t dst : targets(operands[0]))
+      for (const std::uint32_t src : values(operands[1])) step(op, dst, src);
+  }
+
+  // ---- memory ----
+
+  // A function's parameter as its own name: no memory, but cells.
+  bool names_parameter(const Operand& operand) const {
+    return operand.kind == Operand::Kind::address && operand.symbol != kNoSymbol &&
+           symbol(operand).kind == PtxSymbol::Kind::param;
+  }
+
+  void decode_load(const PtxOpcode& opcode, const std::vector<Operand>& operands) {
+    if (operands.size() < 2) return fail("a load with too few operands");
+    const unsigned bits = ptx_type_bits(opcode.base == "ld" || opcode.base == "ldu" ? opcode.last_type() : "b32");
+    if (bits == 0 || bits == 128) return fail("a load of an unknown width");
+    const auto dsts = targets(operands[0]);
+    if (opcode.space() == PtxSpace::param && names_parameter(operands[1])) {
+      std::int64_t offset = operands[1].value;
+      for (const std::uint32_t dst : dsts) {
+        load_parameter(dst, operands[1].symbol, offset, bits);
+        offset += bits / 8;
+      }
+      return;
+    }
+    const std::uint32_t from = address(operands[1]);
+    for (const std::uint32_t dst : dsts) load(dst, from, opcode.space(), bits == 64);
+  }
+
+  void load_parameter(std::uint32_t dst, std::uint32_t index, std::int64_t offset, unsigned bits) {
+    if (current_ != 0 || index >= kernel_.params.size()) {
+      step(bits == 64 ? Op::keep : Op::weaken, dst, cell(index));
+      step(bits == 64 ? Op::restore : Op::weaken, dst, cell(index) + 1);
+      return;
+    }
+    const PtxParam& param = kernel_.params[index];
+    if (offset < 0 || offset + bits / 8 > param.size) return fail("a load past the end of a parameter");
+    const std::uint32_t at = param.offset + static_cast<std::uint32_t>(offset);
+    if (bits == 64)
+      step(Op::keep, dst, at % 8 == 0 ? first_word_ + at / 8 : fixed_[kRootUnknown]);
+    else
+      step(Op::weaken, dst, first_word_ + at / 8);
+  }
+
+  void decode_store(const PtxOpcode& opcode, const std::vector<Operand>& operands) {
+    if (operands.size() < 2) return fail("a store with too few operands");
+    const unsigned bits = ptx_type_bits(opcode.base == "st" ? opcode.last_type() : "b32");
+    if (bits == 0 || bits == 128) return fail("a store of an unknown width");
+    const auto srcs = values(operands[1]);
+    if (opcode.space() == PtxSpace::param && names_parameter(operands[0])) {
+      if (current_ == 0 && operands[0].symbol < kernel_.params.size()) return fail("a store to a kernel's parameter");
+      const std::uint32_t to = cell(operands[0].symbol);
+      for (const std::uint32_t src : srcs) step(bits == 64 ? Op::keep : Op::weaken, bits == 64 ? to : to + 1, src);
+      return;
+    }
+    const std::uint32_t to = address(operands[0]);
+    for (const std::uint32_t src : srcs) store(src, to, opcode.space(), bits == 64);
+  }
+
+  void decode_atomic(const PtxOpcode& opcode, const std::vector<Operand>& operands) {
+    const bool result = opcode.base == "atom";
+    const std::size_t place = result ? 1 : 0;
+    const unsigned bits = ptx_type_bits(opcode.last_type());
+    if (operands.size() <= place || bits == 0 || bits == 128) return fail("an atomic operation that is not understood");
+    const std::uint32_t at = address(operands[place]);
+    touch(at, opcode.space(), true, true);
+    for (std::size_t i = place + 1; i < operands.size(); ++i)
+      for (const std::uint32_t src : values(operands[i])) store(src, at, opcode.space(), bits == 64);
+    if (!result) return;
+    for (const std::uint32_t dst : targets(operands[0])) load(dst, at, opcode.space(), bits == 64);
+  }
+
+  // cp.async and the bulk copies that take no tensor map: from global memory to shared memory, or back.
+  void async_copy(const PtxOpcode& opcode, const std::vector<Operand>& operands) {
+    for (const std::string_view part : {"commit_group", "wait_group", "wait_all", "mbarrier", "prefetch"})
+      if (opcode.has(part) && !opcode.has("tensor")) return;
+    if (opcode.count == 0 || opcode.parts[0] != "async" || opcode.has("tensor") || opcode.has("reduce") ||
+        operands.size() < 2)
+      return fail("an instruction that is not understood: cp.", opcode.count != 0 ? opcode.parts[0] : "");
+    const PtxSpace to = opcode.space();
+    const bool out = to == PtxSpace::global;
+    if (!out && !opcode.has("global")) return fail("a copy between blocks");
+    if (out && !opcode.has_prefix("shared")) return fail("a copy that is not understood");
+    const std::uint32_t dst = address(operands[0]), src = address(operands[1]);
+    const std::uint32_t moved = new_cells(1);
+    load(moved, src, out ? PtxSpace::shared : PtxSpace::global, true);
+    store(moved, dst, to, true);
+  }
+
+  // Objects in shared memory by which threads wait for each other.
+  void barrier(const PtxOpcode& opcode, const std::vector<Operand>& operands) {
+    if (opcode.space() == PtxSpace::shared) return;
+    for (const Operand& operand : operands)
+      if (operand.kind == Operand::Kind::address) touch(address(operand), opcode.space(), true, true);
+  }
+
+  // ---- calls ----
+
+  // call (results), name, (arguments), prototype;
+  void call(const std::vector<Operand>& operands) {
+    static const Operand kNone{Operand::Kind::list, kNoSymbol, 0, false, {}};
+    std::size_t at = 0;
+    const bool has_results = !operands.empty() && operands[0].kind == Operand::Kind::list;
+    const Operand& results = has_results ? operands[at++] : kNone;
+    if (at >= operands.size() || operands[at].kind != Operand::Kind::symbol)
+      return fail("a call that is not understood");
+    const PtxSymbol& named = symbol(operands[at++]);
+    const Operand& arguments = at < operands.size() && operands[at].kind == Operand::Kind::list ? operands[at] : kNone;
+    if (named.kind != PtxSymbol::Kind::outside) {
+      hides("it calls through a pointer", "");
+      return fail("it calls through a pointer");
+    }
+    const PtxFunction* callee = module_.find(named.name);
+    if (callee == nullptr || !callee->defined) {
+      if (harmless(named.name)) return;
+      hides("it calls ", named.name);
+      return fail("it calls ", named.name);
+    }
+    if (callee->entry) return fail("it calls a kernel");
+    if (callee->params.size() != arguments.parts.size() || callee->results.size() != results.parts.size())
+      return fail("a call with other parameters than ", named.name);
+    const std::size_t other = reach(*callee);
+    if (!result_.error.empty()) return;
+    const auto first = static_cast<std::uint32_t>(callee->results.size());
+    for (std::uint32_t i = 0; i < arguments.parts.size(); ++i) pass(arguments.parts[i], other, first + i, true);
+    for (std::uint32_t i = 0; i < results.parts.size(); ++i) pass(results.parts[i], other, i, false);
+  }
+
+  // Between what the caller names and a parameter of the callee. Either may be a register: its second cell is empty.
+  void pass(const Operand& operand, std::size_t other, std::uint32_t formal, bool into) {
+    if (operand.kind == Operand::Kind::number) return;
+    if (operand.kind != Operand::Kind::symbol) return fail("an argument that is not understood");
+    const PtxSymbol& named = symbol(operand);
+    if (named.kind != PtxSymbol::Kind::reg && named.kind != PtxSymbol::Kind::param)
+      return fail("an argument that is not understood");
+    const std::uint32_t own = cell(operand.symbol), its = cell(reached_[other], formal);
+    const std::uint32_t from = into ? own : its, to = into ? its : own;
+    const PtxSymbol& target = into ? reached_[other].body.symbols[formal] : named;
+    step(Op::keep, to, from);
+    if (target.kind == PtxSymbol::Kind::reg)
+      step(Op::restore, to, from + 1);
+    else
+      step(Op::keep, to + 1, from + 1);
+  }
+
+  const PtxModule& module_;
+  const PtxFunction& kernel_;
+  PtxSteps result_;
+  std::uint32_t first_word_ = 0;
+  std::uint32_t fixed_[kRootFixed] = {};
+  std::deque<Reached> reached_;  // which does not move what it holds
+  std::size_t current_ = 0;
+  std::unordered_map<std::string_view, std::uint32_t> variables_;
+};
+
+}  // namespace
+
+PtxSteps ptx_steps(const PtxModule& module, const PtxFunction& kernel) { return Builder(module, kernel).build(); }
+
+}  // namespace nimble::code

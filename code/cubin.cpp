@@ -151,7 +151,9 @@ class Reader {
       if (table.type != SHT_REL && table.type != SHT_RELA) continue;
       if (table.name.starts_with(".rel.debug") || table.name.starts_with(".rela.debug")) continue;
       const std::uint64_t step = table.type == SHT_REL ? sizeof(Elf64_Rel) : sizeof(Elf64_Rela);
-      const std::string_view into = table.name.substr(table.type == SHT_REL ? 4 : 5);
+      std::string_view into = table.name;
+      for (const std::string_view prefix : {".rela", ".rel"})
+        if (into.starts_with(prefix) && into.size() == table.name.size()) into.remove_prefix(prefix.size());
       const auto kernel = kernel_of_section_.find(table.info);
       const bool own = kernel != kernel_of_section_.end() && sections_[table.info].name == into;
       for (std::uint64_t at = 0; at + step <= table.bytes.size(); at += step) {

@@ -111,16 +111,20 @@ class Reader {
       if (!lexer_.skip_past(";")) fail("damaged PTX");
       return;
     }
-    if (word == ".reg") return variables(PtxSymbol::Kind::reg);
-    if (word == ".param") return variables(PtxSymbol::Kind::param);
-    if (word == ".local") return variables(PtxSymbol::Kind::local);
-    if (word == ".shared") return variables(PtxSymbol::Kind::shared);
+    // Hand-written PTX may leave out the space before the type: .reg.b32
+    const std::size_t dot = std::min(word.find('.', 1), word.size());
+    const std::string_view space = word.substr(0, dot), type = word.substr(dot);
+    const unsigned bits = type.empty() ? 0 : ptx_type_bits(type.substr(1));
+    if (!type.empty() && bits == 0) return fail("a directive that is not known: ", word);
+    if (space == ".reg") return variables(PtxSymbol::Kind::reg, bits);
+    if (space == ".param") return variables(PtxSymbol::Kind::param, bits);
+    if (space == ".local") return variables(PtxSymbol::Kind::local, bits);
+    if (space == ".shared") return variables(PtxSymbol::Kind::shared, bits);
     fail("a directive that is not known: ", word);
   }
 
   // `.reg .b32 %r<5>, %q;`, `.local .align 8 .b8 depot[16];`
-  void variables(PtxSymbol::Kind kind) {
-    unsigned bits = 0;
+  void variables(PtxSymbol::Kind kind, unsigned bits) {
     while (lexer_.peek()) {
       const PtxToken token = lexer_.take();
       if (token.is(".align")) {
@@ -225,7 +229,9 @@ class Reader {
   }
 
   static bool read_number(std::string_view text, bool minus, PtxOperand& operand) {
-    if (text.size() > 2 && text[0] == '0' && (text[1] == 'f' || text[1] == 'F' || text[1] == 'd' || text[1] == 'D')) {
+    const bool as_bits =
+        text.size() > 2 && text[0] == '0' && std::string_view("fFdD").find(text[1]) != std::string_view::npos;
+    if (as_bits || text.find('.') != std::string_view::npos) {
       operand.odd = true;
       return true;
     }

@@ -118,8 +118,19 @@ class Flow {
       if (extra.space == PtxSpace::local) load_cells(step, extra.wide, extra.narrow);
       for (std::uint32_t word = 0; word < extra.words; ++word) put(step.dst, part, extra.first_word + word);
     }
-    if (step.space == PtxSpace::generic || step.space == PtxSpace::global || step.space == PtxSpace::constant)
-      put(step.dst, part, steps_.root(kRootMemory));
+    const bool global = step.space == PtxSpace::global || step.space == PtxSpace::constant;
+    if (global || (step.space == PtxSpace::generic && may_be_global(at))) put(step.dst, part, steps_.root(kRootMemory));
+  }
+
+  // Whether an address may be of memory that is neither the thread's nor the block's own.
+  bool may_be_global(std::uint32_t at) const {
+    for (std::uint32_t root = 0; root < steps_.roots(); ++root) {
+      if (root == steps_.root(kRootShared) || !may_be(at, root)) continue;
+      if (root < steps_.extra_root(0)) return true;
+      const PtxSpace space = steps_.extra[root - steps_.extra_root(0)].space;
+      if (space != PtxSpace::local && space != PtxSpace::param) return true;
+    }
+    return false;
   }
 
   void store_cells(const PtxStep& step, std::uint32_t wide, std::uint32_t narrow) {

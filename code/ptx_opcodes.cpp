@@ -111,6 +111,7 @@ PtxClass ptx_class(const PtxOpcode& opcode) {
 }
 
 bool is_special_register(std::string_view name) {
+  if (name == "WARP_SZ") return true;
   if (!name.starts_with('%')) return false;
   name.remove_prefix(1);
   if (name.size() > 2 && name[name.size() - 2] == '.' && name.back() >= 'w' && name.back() <= 'z')
@@ -144,6 +145,11 @@ bool is_special_register(std::string_view name) {
                                                 "globaltimer_lo",
                                                 "globaltimer_hi",
                                                 "total_smem_size",
+                                                "reserved_smem_offset_begin",
+                                                "reserved_smem_offset_end",
+                                                "reserved_smem_offset_cap",
+                                                "reserved_smem_offset_0",
+                                                "reserved_smem_offset_1",
                                                 "aggr_smem_size",
                                                 "dynamic_smem_size"};
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);

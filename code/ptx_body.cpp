@@ -10,7 +10,8 @@
 namespace nimble::code {
 namespace {
 
-constexpr std::size_t kMostInstructions = 1 << 19, kMostSymbols = 1 << 20, kMostOperands = 1 << 10;
+constexpr std::size_t kMostInstructions = 1 << 19, kMostSymbols = 1 << 20, kMostOperands = 1 << 10,
+                      kMostElements = 1 << 30;
 constexpr int kDeepest = 32;
 
 class Reader {
@@ -18,8 +19,10 @@ class Reader {
   explicit Reader(const PtxFunction& function) : lexer_(function.body) {
     scopes_.emplace_back();
     for (const auto* list : {&function.results, &function.params})
-      for (const PtxParam& param : *list)
+      for (const PtxParam& param : *list) {
         declare(param.name, param.in_register ? PtxSymbol::Kind::reg : PtxSymbol::Kind::param, 64);
+        body_.symbols.back().bytes = param.size;
+      }
   }
 
   PtxBody read() {
@@ -142,8 +145,14 @@ class Reader {
           scopes_.back().ranges.push_back({token.spelled, value, own, bits});
         } else {
           declare(token.spelled, own, bits);
-          while (lexer_.take("["))
-            if (!lexer_.skip_past("]")) return fail("damaged PTX");
+          std::uint64_t count = 1;
+          while (lexer_.take("[")) {
+            PtxOperand elements;
+            if (!read_number(lexer_.take().spelled, false, elements) || !lexer_.take("]")) return fail("damaged PTX");
+            count *= std::min<std::uint64_t>(static_cast<std::uint64_t>(elements.value), kMostElements);
+            count = std::min<std::uint64_t>(count, kMostElements);
+          }
+          body_.symbols.back().bytes = count * ((bits + 7) / 8);
         }
         if (lexer_.take(";")) return;
         if (!lexer_.take(",")) return fail("damaged PTX");

@@ -21,7 +21,8 @@ struct PtxSymbol {
   enum class Kind : std::uint8_t { reg, predicate, param, local, shared, label, outside };
   std::string_view name;
   Kind kind = Kind::outside;
-  unsigned bits = 0;  // of registers
+  unsigned bits = 0;        // of registers
+  std::uint64_t bytes = 0;  // of parameters and local variables; 0 where that is not told
 };
 
 struct PtxOperand {

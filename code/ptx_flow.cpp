@@ -115,8 +115,12 @@ class Flow {
       const PtxExtraRoot& extra = steps_.extra[i];
       if ((extra.space != PtxSpace::local && extra.space != PtxSpace::param) || !may_be(at, steps_.extra_root(i)))
         continue;
-      if (extra.space == PtxSpace::local) load_cells(step, extra.wide, extra.narrow);
-      for (std::uint32_t word = 0; word < extra.words; ++word) put(step.dst, part, extra.first_word + word);
+      for (std::uint32_t word = 0; word < extra.words; ++word) {
+        if (extra.space == PtxSpace::local)
+          load_cells(step, extra.first + 2 * word, extra.first + 2 * word + 1);
+        else
+          put(step.dst, part, extra.first + word);
+      }
     }
     const bool global = step.space == PtxSpace::global || step.space == PtxSpace::constant;
     if (global || (step.space == PtxSpace::generic && may_be_global(at))) put(step.dst, part, steps_.root(kRootMemory));
@@ -143,9 +147,12 @@ class Flow {
   void store(const PtxStep& step) {
     if (step.space == PtxSpace::shared || may_be(step.address, steps_.root(kRootShared)))
       store_cells(step, steps_.shared_wide, steps_.shared_narrow);
-    for (std::size_t i = 0; i < steps_.extra.size(); ++i)
-      if (steps_.extra[i].space == PtxSpace::local && may_be(step.address, steps_.extra_root(i)))
-        store_cells(step, steps_.extra[i].wide, steps_.extra[i].narrow);
+    for (std::size_t i = 0; i < steps_.extra.size(); ++i) {
+      const PtxExtraRoot& extra = steps_.extra[i];
+      if (extra.space != PtxSpace::local || !may_be(step.address, steps_.extra_root(i))) continue;
+      for (std::uint32_t word = 0; word < extra.words; ++word)
+        store_cells(step, extra.first + 2 * word, extra.first + 2 * word + 1);
+    }
   }
 
   const PtxSteps& steps_;

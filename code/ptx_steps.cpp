@@ -13,6 +13,8 @@ using Op = PtxStep::Op;
 using Operand = PtxOperand;
 
 constexpr std::size_t kMostFunctions = 256, kMostSteps = 1 << 21;
+constexpr std::uint64_t kMostWords = 512;  // of a local variable that are told apart
+constexpr int kLongestChain = 64;          // of instructions that move an address
 
 // Functions that the driver brings and that let no other kernel see anything. A failing assertion ends the program.
 bool harmless(std::string_view name) { return name == "__assertfail"; }
@@ -37,6 +39,7 @@ class Builder {
     reach(kernel_);
     for (std::size_t i = 0; i < reached_.size() && result_.error.empty(); ++i) {
       current_ = i;
+      count_definitions();
       for (const PtxInstruction& instruction : body().instructions) {
         decode(instruction);
         if (result_.steps.size() > kMostSteps) fail("it is too large");
@@ -50,8 +53,16 @@ class Builder {
   struct Reached {
     const PtxFunction* function;
     PtxBody body;
-    std::uint32_t first_cell;                                  // two for each symbol: wide, narrow
+    std::vector<std::uint32_t> cells;                          // by symbol: the first
     std::unordered_map<std::uint32_t, std::uint32_t> address;  // of symbols that are memory: cells of their addresses
+    std::unordered_map<std::uint32_t, const PtxInstruction*> definition;  // of registers that have just one
+  };
+
+  // A place in a parameter or a local variable.
+  struct Place {
+    std::uint32_t symbol = kNoSymbol;
+    std::int64_t offset = 0;
+    explicit operator bool() const { return symbol != kNoSymbol; }
   };
 
   void fail(std::string_view why, std::string_view what = {}) {
@@ -69,19 +80,82 @@ class Builder {
 
   const PtxBody& body() const { return reached_[current_].body; }
   const PtxSymbol& symbol(const Operand& operand) const { return body().symbols[operand.symbol]; }
-  // The first of a symbol's two cells; also of functions other than the current one.
-  static std::uint32_t cell(const Reached& in, std::uint32_t symbol) { return in.first_cell + 2 * symbol; }
-  std::uint32_t cell(std::uint32_t symbol) const { return cell(reached_[current_], symbol); }
+  // A symbol's first cell.
+  std::uint32_t cell(std::uint32_t symbol) const { return reached_[current_].cells[symbol]; }
+
+  // Of a parameter or a local variable.
+  static std::uint32_t words_of(const PtxSymbol& symbol) {
+    const std::uint64_t words = (symbol.bytes + 7) / 8;
+    return words > kMostWords ? 1 : static_cast<std::uint32_t>(std::max<std::uint64_t>(words, 1));
+  }
+  static bool is_memory(const PtxSymbol& symbol) {
+    return symbol.kind == PtxSymbol::Kind::param || symbol.kind == PtxSymbol::Kind::local;
+  }
+  bool is_kernel_parameter(std::uint32_t symbol) const { return current_ == 0 && symbol < kernel_.params.size(); }
 
   std::size_t reach(const PtxFunction& function) {
     for (std::size_t i = 0; i < reached_.size(); ++i)
       if (reached_[i].function == &function) return i;
     if (reached_.size() >= kMostFunctions) fail("it calls too many functions");
-    Reached reached{&function, read_ptx_body(function), 0, {}};
+    Reached reached{&function, read_ptx_body(function), {}, {}, {}};
     if (!reached.body.error.empty()) fail(reached.body.error);
-    reached.first_cell = new_cells(static_cast<std::uint32_t>(2 * reached.body.symbols.size()));
+    for (const PtxSymbol& symbol : reached.body.symbols)
+      reached.cells.push_back(new_cells(is_memory(symbol) ? 2 * words_of(symbol) : 1));
     reached_.push_back(std::move(reached));
     return reached_.size() - 1;
+  }
+
+  // ---- addresses that do not change ----
+
+  void count_definitions() {
+    Reached& reached = reached_[current_];
+    std::vector<std::uint8_t> count(reached.body.symbols.size(), 0);
+    const auto defines = [&](const auto& self, const Operand& operand, const PtxInstruction& instruction) -> void {
+      for (const Operand& part : operand.parts) self(self, part, instruction);
+      if (operand.kind != Operand::Kind::symbol) return;
+      if (count[operand.symbol]++ == 0)
+        reached.definition[operand.symbol] = &instruction;
+      else
+        reached.definition.erase(operand.symbol), count[operand.symbol] = 2;
+    };
+    // Parameters in registers are given by callers.
+    for (std::size_t i = 0; i < reached.function->results.size() + reached.function->params.size(); ++i) count[i] = 2;
+    for (const PtxInstruction& instruction : reached.body.instructions)
+      if (!instruction.operands.empty()) defines(defines, instruction.operands[0], instruction);
+  }
+
+  // Where an operand points to, if that is always the same place in a parameter or a local variable.
+  Place place(const Operand& operand) const {
+    Place result{operand.symbol, operand.value};
+    for (int step = 0; step < kLongestChain && result; ++step) {
+      const PtxSymbol& named = body().symbols[result.symbol];
+      if (is_memory(named)) return result;
+      const auto found = reached_[current_].definition.find(result.symbol);
+      if (named.kind != PtxSymbol::Kind::reg || found == reached_[current_].definition.end()) return {};
+      const PtxOpcode opcode(found->second->opcode);
+      const auto& operands = found->second->operands;
+      const bool moves = operands.size() == 2 && (opcode.base == "mov" || opcode.base == "cvta"),
+                 adds = operands.size() == 3 && opcode.base == "add" && operands[2].kind == Operand::Kind::number &&
+                        !operands[2].odd;
+      if ((!moves && !adds) || !is_wide_integer(opcode.last_type()) || operands[1].kind != Operand::Kind::symbol)
+        return {};
+      constexpr std::int64_t kFarthest = 1 << 30;
+      const std::int64_t more = adds ? operands[2].value : 0;
+      for (const std::int64_t part : {result.offset, operands[1].value, more})
+        if (part > kFarthest || part < -kFarthest) return {};
+      result = {operands[1].symbol, result.offset + operands[1].value + more};
+    }
+    return {};
+  }
+
+  // The cells of a word that lies at a place; the second is the next one. kNoCell where it is not known or not inside.
+  std::uint32_t cell_at(const Place& at, unsigned bits) const {
+    const PtxSymbol& named = body().symbols[at.symbol];
+    const std::uint32_t words = words_of(named);
+    const auto word = static_cast<std::uint64_t>(at.offset) / 8;
+    if (at.offset < 0 || word >= words || words != (named.bytes + 7) / 8) return kNoCell;
+    if (bits == 64 && at.offset % 8 != 0) return kNoCell;
+    return cell(at.symbol) + 2 * static_cast<std::uint32_t>(word);
   }
 
   // ---- steps ----
@@ -143,14 +217,14 @@ class Builder {
     const PtxSymbol& named = body().symbols[index];
     std::uint32_t result = kNoCell;
     if (named.kind == PtxSymbol::Kind::local) {
-      result = extra_root({PtxSpace::local, named.name, cell(index), cell(index) + 1, 0, 0});
+      result = extra_root({PtxSpace::local, named.name, cell(index), words_of(named)});
     } else if (named.kind == PtxSymbol::Kind::shared) {
       result = fixed_[kRootShared];
     } else if (named.kind == PtxSymbol::Kind::param) {
-      if (current_ == 0 && index < kernel_.params.size()) {
+      if (is_kernel_parameter(index)) {
         const PtxParam& param = kernel_.params[index];
         const std::uint32_t first = param.offset / 8, end = (param.offset + param.size + 7) / 8;
-        result = extra_root({PtxSpace::param, named.name, kNoCell, kNoCell, first, end - first});
+        result = extra_root({PtxSpace::param, named.name, first, end - first});
       } else {
         fail("it takes the address of a function's parameter");
       }
@@ -172,7 +246,7 @@ class Builder {
         hides(variable.space == PtxSpace::constant ? "it reads the constant variable "
                                                    : "it reaches the global variable ",
               name);
-      return variables_.emplace(name, extra_root({variable.space, name, kNoCell, kNoCell, 0, 0})).first->second;
+      return variables_.emplace(name, extra_root({variable.space, name, 0, 0})).first->second;
     }
     if (module_.function_of.contains(name)) return fixed_[kRootCode];
     if (is_special_register(name)) return kNoCell;
@@ -360,42 +434,48 @@ class Builder {
 
   // ---- memory ----
 
-  // A function's parameter as its own name: no memory, but cells.
-  bool names_parameter(const Operand& operand) const {
-    return operand.kind == Operand::Kind::address && operand.symbol != kNoSymbol &&
-           symbol(operand).kind == PtxSymbol::Kind::param;
-  }
-
   void decode_load(const PtxOpcode& opcode, const std::vector<Operand>& operands) {
     if (operands.size() < 2) return fail("a load with too few operands");
     const unsigned bits = ptx_type_bits(opcode.base == "ld" || opcode.base == "ldu" ? opcode.last_type() : "b32");
     if (bits == 0 || bits == 128) return fail("a load of an unknown width");
     const auto dsts = targets(operands[0]);
-    if (opcode.space() == PtxSpace::param && names_parameter(operands[1])) {
-      std::int64_t offset = operands[1].value;
-      for (const std::uint32_t dst : dsts) {
-        load_parameter(dst, operands[1].symbol, offset, bits);
-        offset += bits / 8;
+    Place at = known_place(opcode, operands[1]);
+    std::uint32_t from = kNoCell;
+    for (const std::uint32_t dst : dsts) {
+      if (!at || !load_place(dst, at, bits)) {
+        if (from == kNoCell) from = address(operands[1]);
+        load(dst, from, opcode.space(), bits == 64);
       }
-      return;
+      at.offset += bits / 8;
     }
-    const std::uint32_t from = address(operands[1]);
-    for (const std::uint32_t dst : dsts) load(dst, from, opcode.space(), bits == 64);
   }
 
-  void load_parameter(std::uint32_t dst, std::uint32_t index, std::int64_t offset, unsigned bits) {
-    if (current_ != 0 || index >= kernel_.params.size()) {
-      step(bits == 64 ? Op::keep : Op::weaken, dst, cell(index));
-      step(bits == 64 ? Op::restore : Op::weaken, dst, cell(index) + 1);
-      return;
+  Place known_place(const PtxOpcode& opcode, const Operand& operand) const {
+    const PtxSpace space = opcode.space();
+    if (operand.kind != Operand::Kind::address || operand.odd || operand.symbol == kNoSymbol) return {};
+    if (space != PtxSpace::param && space != PtxSpace::local && space != PtxSpace::generic) return {};
+    return place(operand);
+  }
+
+  bool load_place(std::uint32_t dst, const Place& at, unsigned bits) {
+    if (is_kernel_parameter(at.symbol)) {
+      const PtxParam& param = kernel_.params[at.symbol];
+      if (at.offset < 0 || at.offset + bits / 8 > param.size) {
+        fail("a load past the end of a parameter");
+        return true;
+      }
+      const std::uint32_t byte = param.offset + static_cast<std::uint32_t>(at.offset);
+      if (bits == 64)
+        step(Op::keep, dst, byte % 8 == 0 ? first_word_ + byte / 8 : fixed_[kRootUnknown]);
+      else
+        step(Op::weaken, dst, first_word_ + byte / 8);
+      return true;
     }
-    const PtxParam& param = kernel_.params[index];
-    if (offset < 0 || offset + bits / 8 > param.size) return fail("a load past the end of a parameter");
-    const std::uint32_t at = param.offset + static_cast<std::uint32_t>(offset);
-    if (bits == 64)
-      step(Op::keep, dst, at % 8 == 0 ? first_word_ + at / 8 : fixed_[kRootUnknown]);
-    else
-      step(Op::weaken, dst, first_word_ + at / 8);
+    const std::uint32_t from = cell_at(at, bits);
+    if (from == kNoCell) return false;
+    step(bits == 64 ? Op::keep : Op::weaken, dst, from);
+    step(bits == 64 ? Op::restore : Op::weaken, dst, from + 1);
+    return true;
   }
 
   void decode_store(const PtxOpcode& opcode, const std::vector<Operand>& operands) {
@@ -403,14 +483,18 @@ class Builder {
     const unsigned bits = ptx_type_bits(opcode.base == "st" ? opcode.last_type() : "b32");
     if (bits == 0 || bits == 128) return fail("a store of an unknown width");
     const auto srcs = values(operands[1]);
-    if (opcode.space() == PtxSpace::param && names_parameter(operands[0])) {
-      if (current_ == 0 && operands[0].symbol < kernel_.params.size()) return fail("a store to a kernel's parameter");
-      const std::uint32_t to = cell(operands[0].symbol);
-      for (const std::uint32_t src : srcs) step(bits == 64 ? Op::keep : Op::weaken, bits == 64 ? to : to + 1, src);
-      return;
+    Place at = known_place(opcode, operands[0]);
+    std::uint32_t to = kNoCell;
+    for (const std::uint32_t src : srcs) {
+      const std::uint32_t known = at && !is_kernel_parameter(at.symbol) ? cell_at(at, bits) : kNoCell;
+      if (known != kNoCell) {
+        step(bits == 64 ? Op::keep : Op::weaken, bits == 64 ? known : known + 1, src);
+      } else {
+        if (to == kNoCell) to = address(operands[0]);
+        store(src, to, opcode.space(), bits == 64);
+      }
+      at.offset += bits / 8;
     }
-    const std::uint32_t to = address(operands[0]);
-    for (const std::uint32_t src : srcs) store(src, to, opcode.space(), bits == 64);
   }
 
   void decode_atomic(const PtxOpcode& opcode, const std::vector<Operand>& operands) {
@@ -482,21 +566,25 @@ class Builder {
     for (std::uint32_t i = 0; i < results.parts.size(); ++i) pass(results.parts[i], other, i, false);
   }
 
-  // Between what the caller names and a parameter of the callee. Either may be a register: its second cell is empty.
+  // Between what the caller names and a parameter of the callee. Either may be a register.
   void pass(const Operand& operand, std::size_t other, std::uint32_t formal, bool into) {
     if (operand.kind == Operand::Kind::number) return;
     if (operand.kind != Operand::Kind::symbol) return fail("an argument that is not understood");
-    const PtxSymbol& named = symbol(operand);
+    const PtxSymbol &named = symbol(operand), &its = reached_[other].body.symbols[formal];
     if (named.kind != PtxSymbol::Kind::reg && named.kind != PtxSymbol::Kind::param)
       return fail("an argument that is not understood");
-    const std::uint32_t own = cell(operand.symbol), its = cell(reached_[other], formal);
-    const std::uint32_t from = into ? own : its, to = into ? its : own;
-    const PtxSymbol& target = into ? reached_[other].body.symbols[formal] : named;
-    step(Op::keep, to, from);
-    if (target.kind == PtxSymbol::Kind::reg)
-      step(Op::restore, to, from + 1);
-    else
-      step(Op::keep, to + 1, from + 1);
+    if (is_kernel_parameter(operand.symbol)) return fail("a kernel's parameter as an argument");
+    const std::uint32_t own_cell = cell(operand.symbol), its_cell = reached_[other].cells[formal];
+    const PtxSymbol &source = into ? named : its, &target = into ? its : named;
+    const std::uint32_t from = into ? own_cell : its_cell, to = into ? its_cell : own_cell;
+    if (!is_memory(source) || !is_memory(target)) {
+      step(Op::keep, to, from);
+      if (is_memory(source)) step(Op::restore, to, from + 1);
+      if (words_of(source) != 1 || words_of(target) != 1) fail("an argument of another size");
+      return;
+    }
+    if (words_of(source) != words_of(target)) return fail("an argument of another size");
+    for (std::uint32_t i = 0; i < 2 * words_of(source); ++i) step(Op::keep, to + i, from + i);
   }
 
   const PtxModule& module_;

@@ -1,8 +1,8 @@
 // A kernel, and the functions that it calls, as steps in which values move: what the data-flow of code/ptx_flow.h runs
 // over. What computes nothing that an address could come from is gone; so are control flow and predicates.
 //
-// A value is kept in a cell. Registers and parameters of functions have one, and so has everything that can be read and
-// written as memory of one thread or block. An instruction that is not known makes the whole an error.
+// A value is kept in a cell. Registers have one; parameters of functions and local variables have two for each of their
+// words, and accesses at known places go to these directly. An instruction that is not known makes the whole an error.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,9 @@ enum PtxRoot : std::uint32_t {
 struct PtxExtraRoot {
   PtxSpace space = PtxSpace::global;
   std::string_view name;
-  std::uint32_t wide = kNoCell, narrow = kNoCell;  // local: its contents
-  std::uint32_t first_word = 0, words = 0;         // param
+  // param: its words among those of the packed parameters. local: its words, whose contents are in two cells each, what
+  // was stored as 64 bits and what was stored as less.
+  std::uint32_t first = 0, words = 0;
 };
 
 struct PtxStep {

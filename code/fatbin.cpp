@@ -108,8 +108,8 @@ bool expand(const FatbinEntry& entry, std::string& out, std::string& why) {
     return false;
   }
   const std::uint64_t limit = std::min(kMostExpandedBytes, (entry.payload.size() + 16) * kMostExpansion);
-  if (entry.expanded_bytes > limit) {
-    why = "too large";
+  if (entry.expanded_bytes > limit || entry.expanded_bytes == 0) {
+    why = entry.expanded_bytes == 0 ? "an empty entry in its fatbin" : "too large";
     return false;
   }
   if (entry.packing == FatbinEntry::Packing::plain) {

@@ -188,6 +188,7 @@ KernelFacts Image::whole() {
   if (const std::string error = question.open(); !error.empty()) return nothing_known(error);
   KernelFacts facts;
   facts.self_contained = true;
+  bool any = false;
   const auto no = [&](std::string_view why) {
     if (facts.self_contained) facts.why = why;
     facts.self_contained = false;
@@ -197,17 +198,21 @@ KernelFacts Image::whole() {
     if (question.is(i, FatbinEntry::Kind::elf)) {
       const Cubin& cubin = question.cubin(i);
       if (!cubin.error.empty()) no(cubin.error);
+      any |= !cubin.kernels.empty();
       for (const CubinKernel& kernel : cubin.kernels)
         if (!kernel.self_contained) no(kernel.why);
     } else if (question.is(i, FatbinEntry::Kind::ptx)) {
       const PtxModule& module = question.ptx(i);
       if (!module.error.empty()) no(module.error);
-      for (const PtxFunction& function : module.functions)
-        if (function.entry && function.defined && facts.self_contained)
-          if (const PtxProof proof = prove_kernel(module, function); !proof.self_contained)
-            no(proof.why_not_self_contained);
+      for (const PtxFunction& function : module.functions) {
+        if (!function.entry || !function.defined || !facts.self_contained) continue;
+        any = true;
+        if (const PtxProof proof = prove_kernel(module, function); !proof.self_contained)
+          no(proof.why_not_self_contained);
+      }
     }
   }
+  if (!any) no("it holds no kernel");
   return facts;
 }
 

@@ -39,6 +39,7 @@ class Field {
     if (found == value_.end()) fail(fmt::format("has no \"{}\"", key));
     return {*found, path_.empty() ? key : path_ + "." + key, source_};
   }
+  bool has(const char* key) const { return value_.is_object() && value_.contains(key); }
   bool is_null() const { return value_.is_null(); }
 
   std::uint64_t number(std::uint64_t most) const {
@@ -131,6 +132,24 @@ ScheduleFunction function(const Field& field) {
     end = layout.offset + layout.size;
     if (end > kMostParamBytes) params[i].fail("ends beyond 32 KiB");
     result.params.push_back(layout);
+  }
+  if (!field.has("proven")) return result;
+  const Field proven = field.at("proven");
+  result.proven.emplace();
+  for (std::size_t i = 0; i < proven.size(); ++i) {
+    if (proven[i].size() != 2) proven[i].fail("is not [words, mode]");
+    ProvenAccess access;
+    const Field words = proven[i][0];
+    for (std::size_t word = 0; word < words.size(); ++word) {
+      access.at.push_back(words[word].index(end));
+      if (access.at.back() % 8 != 0) words[word].fail("is no place of a word");
+    }
+    if (access.at.empty()) words.fail("is empty");
+    const std::string mode = proven[i][1].text();
+    access.reads = mode == "r" || mode == "rw";
+    access.writes = mode == "w" || mode == "rw";
+    if (!access.reads && !access.writes) proven[i][1].fail("is not \"r\", \"w\" or \"rw\"");
+    result.proven->push_back(std::move(access));
   }
   return result;
 }

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,7 @@
 
 namespace nimble {
 
-inline constexpr int kScheduleVersion = 2;
+inline constexpr int kScheduleVersion = 3;
 
 // One allocation that the step touches. `step_local` objects are allocated and freed by ops of the step: the replayer
 // gives them addresses from the memory plan. All others are the program's, found by the pointers that it passes.
@@ -85,7 +86,9 @@ struct ScheduleSegment {
 struct ScheduleFunction {
   std::string name;
   std::vector<ParamLayout> params;
-  bool self_contained = false;  // what the recorded image was; the live one must be no less
+  bool self_contained = false;  // what the recorded code was; the live one must be no less
+  // What its code proved, where dependencies rest on that: the live code must prove the same.
+  std::optional<std::vector<ProvenAccess>> proven = std::nullopt;
 };
 
 // Whether an 8-byte word could be an address that user space can have. Linux maps nothing below 2^16; 2^57 is the most

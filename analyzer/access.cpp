@@ -75,6 +75,7 @@ StepAccesses infer_accesses(const Trace& trace, const ObjectTable& table, const 
       continue;
     }
     entry.evidence = speaker->evidence();
+    entry.from_code = speaker->from_code();
     for (std::size_t i = entry.first; i < result.all.size(); ++i) {
       Access& access = result.all[i];
       access.evidence = entry.evidence;

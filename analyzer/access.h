@@ -47,6 +47,9 @@ class AccessSource {
   // op.objects; `evidence` is filled in by the caller. A source may cache per function; it is asked by one thread.
   virtual bool ask(const OpQuestion& op, std::vector<Access>& found, std::string& why_not) = 0;
 
+  // Whether what it says follows from the kernel's code: it holds only for the code that it was read from.
+  virtual bool from_code() const { return false; }
+
   // Whether the 8-byte word at byte `at` of a launch's parameters may be an address, for a launch that this source
   // spoke for.
   virtual bool is_pointer(const OpQuestion& op, std::uint32_t at) { return true; }
@@ -64,6 +67,7 @@ enum class OpRole : std::uint8_t {
 struct OpAccesses {
   OpRole role = OpRole::accesses;
   Evidence evidence = Evidence::assumed;
+  bool from_code = false;              // as its source says
   std::uint32_t first = 0, count = 0;  // accesses in StepAccesses::all
   std::uint32_t why = kNone;           // barrier: index into StepAccesses::reasons
 };

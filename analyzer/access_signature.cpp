@@ -4,16 +4,8 @@
 
 namespace nimble::analyzer {
 
-SignatureAccess::SignatureAccess(const Trace& trace) : trace_(trace), verdicts_(trace.functions.size()) {
-  for (const TraceCall& call : trace.calls) {
-    bool external = call.kind == CallKind::alloc && call.memory == MemoryKind::external;
-    if ((call.kind == CallKind::hidden || external) && call.result == 0) {
-      hidden_ = call.note.empty() ? call.symbol : call.note;
-      if (hidden_.empty()) hidden_ = "something unnamed";
-      break;
-    }
-  }
-}
+SignatureAccess::SignatureAccess(const Trace& trace)
+    : trace_(trace), hidden_(hidden_memory(trace)), verdicts_(trace.functions.size()) {}
 
 SignatureAccess::Verdict SignatureAccess::judge(const TraceFunction& function) const {
   Verdict verdict;
@@ -24,9 +16,8 @@ SignatureAccess::Verdict SignatureAccess::judge(const TraceFunction& function) c
   };
   if (!hidden_.empty()) return no("the program created " + hidden_ + ", by which kernels may reach unnamed memory");
   if (function.image == kNone) return no("its image is unknown");
-  const TraceImage& image = trace_.images[function.image];
-  if (!image.self_contained)
-    return no("its image is not self-contained" + (image.why.empty() ? "" : " (" + image.why + ")"));
+  if (!function.self_contained)
+    return no("its image is not self-contained" + (function.why.empty() ? "" : " (" + function.why + ")"));
   auto types = parameter_types(demangle(function.name));
   if (!types) return no("its name tells no parameter types");
   if (types->size() != function.params->size())

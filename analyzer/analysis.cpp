@@ -4,6 +4,7 @@
 
 #include "analyzer/access_exact.h"
 #include "analyzer/access_graph.h"
+#include "analyzer/access_proven.h"
 #include "analyzer/access_rules.h"
 #include "analyzer/access_signature.h"
 #include "analyzer/describe.h"
@@ -109,9 +110,16 @@ Analysis read_step(TraceFile file, const AnalysisOptions& options) {
 
   std::vector<std::unique_ptr<AccessSource>> sources;
   sources.push_back(std::make_unique<ExactAccess>());
-  sources.push_back(std::make_unique<RulesAccess>(trace, options.rules));
-  sources.push_back(std::make_unique<SignatureAccess>(trace));
-  sources.push_back(std::make_unique<GraphAccess>(std::vector{sources[1].get(), sources[2].get()}));
+  std::vector<AccessSource*> for_kernels;
+  auto for_kernel = [&](std::unique_ptr<AccessSource> source) {
+    for_kernels.push_back(source.get());
+    sources.push_back(std::move(source));
+  };
+  for_kernel(std::make_unique<ProvenAccessSource>(trace, true));
+  for_kernel(std::make_unique<RulesAccess>(trace, options.rules));
+  for_kernel(std::make_unique<ProvenAccessSource>(trace, false));
+  for_kernel(std::make_unique<SignatureAccess>(trace));
+  sources.push_back(std::make_unique<GraphAccess>(for_kernels));
   analysis.accesses = infer_accesses(trace, *analysis.table, analysis.objects, calls, sources);
   return analysis;
 }

@@ -15,6 +15,16 @@ std::optional<std::string> why_parameters_do_not_tell(const OpQuestion& op) {
   return std::nullopt;
 }
 
+std::string hidden_memory(const Trace& trace) {
+  for (const TraceCall& call : trace.calls) {
+    bool external = call.kind == CallKind::alloc && call.memory == MemoryKind::external;
+    if ((call.kind != CallKind::hidden && !external) || call.result != 0) continue;
+    if (!call.note.empty()) return call.note;
+    return call.symbol.empty() ? "something unnamed" : call.symbol;
+  }
+  return {};
+}
+
 std::span<const PointerWord> pointers_in(const OpQuestion& op, const ParamLayout& param) {
   auto before = [](const PointerWord& pointer, std::uint32_t at) { return pointer.at < at; };
   auto first = std::lower_bound(op.pointers.begin(), op.pointers.end(), param.offset, before);

@@ -14,6 +14,10 @@ namespace nimble::analyzer {
 // nothing beside them changes what it touches or when.
 std::optional<std::string> why_parameters_do_not_tell(const OpQuestion& op);
 
+// What the program created by which kernels may reach memory that no parameter names, or by which memory has a second
+// address; empty where it created nothing of the kind.
+std::string hidden_memory(const Trace& trace);
+
 // The pointers among the words of one parameter: a part of op.pointers.
 std::span<const PointerWord> pointers_in(const OpQuestion& op, const ParamLayout& param);
 

@@ -70,7 +70,7 @@ class Builder {
     auto pointers = analysis_.table->pointers(calls_[op]);
     switch (call.kind) {
       case CallKind::launch: {
-        result.function = function(call.function);
+        result.function = function(call.function, analysis_.accesses.ops[op].from_code);
         result.grid = call.grid;
         result.block = call.block;
         result.shared_bytes = call.shared_bytes;
@@ -124,13 +124,14 @@ class Builder {
       }
   }
 
-  std::uint32_t function(std::uint32_t id) {
+  std::uint32_t function(std::uint32_t id, bool from_code) {
     auto [entry, is_new] = functions_.emplace(id, static_cast<std::uint32_t>(schedule_.functions.size()));
     if (is_new) {
       const TraceFunction& known = trace_.functions[id];
-      bool self_contained = known.image != kNone && trace_.images[known.image].self_contained;
-      schedule_.functions.push_back({known.name, known.params.value_or(std::vector<ParamLayout>{}), self_contained});
+      schedule_.functions.push_back(
+          {known.name, known.params.value_or(std::vector<ParamLayout>{}), known.self_contained, std::nullopt});
     }
+    if (from_code) schedule_.functions[entry->second].proven = trace_.functions[id].proof->accesses;
     return entry->second;
   }
 

@@ -108,7 +108,17 @@ std::string schedule_text(const Schedule& schedule) {
   for (const ScheduleFunction& function : schedule.functions) {
     out.newline().open('{').key("name").text(function.name).key("params").open('[');
     for (const ParamLayout& param : function.params) out.open('[').number(param.offset).number(param.size).close(']');
-    out.close(']').key("self_contained").boolean(function.self_contained).close('}');
+    out.close(']').key("self_contained").boolean(function.self_contained);
+    if (function.proven) {
+      out.key("proven").open('[');
+      for (const ProvenAccess& access : *function.proven) {
+        out.open('[').open('[');
+        for (const std::uint32_t at : access.at) out.number(at);
+        out.close(']').text(access.reads ? access.writes ? "rw" : "r" : "w").close(']');
+      }
+      out.close(']');
+    }
+    out.close('}');
   }
   out.close(']').newline();
   out.key("objects").open('[');

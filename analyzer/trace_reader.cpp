@@ -153,6 +153,7 @@ class Decoder {
       if (args.has("image") && !args.member("image").is_null())
         function.image = id(args, "image", trace_.images.size());
       if (args.has("params") && !args.member("params").is_null()) function.params = layout(args);
+      code(args, function);
       trace_.functions.push_back(std::move(function));
     } else if (name == "nimble.stream") {
       next_id(args, trace_.streams.size());
@@ -182,6 +183,44 @@ class Decoder {
     } else if (name == "nimble.trace") {
       args.fail("version", "the event nimble.trace stands twice");
     }
+  }
+
+  // What is known of a kernel's code: where the trace does not tell, what it tells of the whole image.
+  void code(const Fields& args, TraceFunction& function) {
+    if (function.image != kNone) {
+      function.self_contained = trace_.images[function.image].self_contained;
+      function.why = trace_.images[function.image].why;
+    }
+    if (args.has("self_contained")) {
+      function.self_contained = args.flag("self_contained");
+      function.why = args.text_or("why", "");
+    }
+    function.why_not_proven = args.text_or("why_not_proven", "");
+    if (!args.has("proven")) return;
+    if (!function.params) args.fail("proven", "speaks of parameters whose layout is not known");
+    const std::uint32_t end =
+        function.params->empty() ? 0 : function.params->back().offset + function.params->back().size;
+    KernelProof& proof = function.proof.emplace();
+    proof.same_code = args.flag_or("same_code", false);
+    for (const json& item : args.list("proven")) {
+      if (!item.is_array() || item.size() != 2 || !item[0].is_array() || item[0].empty())
+        args.fail("proven", "must be a list of [[words], mode]");
+      ProvenAccess access;
+      for (const json& word : item[0]) access.at.push_back(word_of(args, "proven", word, end));
+      const std::string& mode = args.text_of(item[1], "proven");
+      access.reads = mode == "r" || mode == "rw";
+      access.writes = mode == "w" || mode == "rw";
+      if (!access.reads && !access.writes) args.fail("proven", "a mode must be \"r\", \"w\" or \"rw\"");
+      proof.accesses.push_back(std::move(access));
+    }
+    if (args.has("stored"))
+      for (const json& word : args.list("stored")) proof.stored.push_back(word_of(args, "stored", word, end));
+  }
+
+  static std::uint32_t word_of(const Fields& args, const char* name, const json& word, std::uint32_t end) {
+    const std::uint64_t at = args.number_of(word, name, kMaxId);
+    if (at % 8 != 0 || at >= end) args.fail(name, std::to_string(at) + " is no word of the parameters");
+    return static_cast<std::uint32_t>(at);
   }
 
   void accesses(const Fields& args, std::vector<TraceAccess>& list) {

@@ -20,6 +20,17 @@ add_library(nimble_xxhash INTERFACE)
 target_include_directories(nimble_xxhash SYSTEM INTERFACE ${XXHASH_INCLUDE_DIR})
 target_compile_definitions(nimble_xxhash INTERFACE XXH_INLINE_ALL)
 
+# LZ4 and Zstandard, in which fatbins are compressed: as archives, since libnimble.so must not ask for libraries that a
+# program's machine may not have. Its version script keeps their names inside.
+foreach(library lz4 zstd)
+  string(TOUPPER ${library} upper)
+  find_path(${upper}_INCLUDE_DIR ${library}.h REQUIRED)
+  find_library(${upper}_ARCHIVE lib${library}.a REQUIRED)
+  add_library(nimble_${library} INTERFACE)
+  target_include_directories(nimble_${library} SYSTEM INTERFACE ${${upper}_INCLUDE_DIR})
+  target_link_libraries(nimble_${library} INTERFACE ${${upper}_ARCHIVE})
+endforeach()
+
 # cuda.h of CUDA 13.0 or later, and cupti.h: headers only, nothing is linked. The header wheels that scripts/setup
 # fetches lie in ${CMAKE_SOURCE_DIR}/build/cuda-headers.
 find_program(NIMBLE_NVCC nvcc HINTS ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES bin)

@@ -133,6 +133,24 @@ ScheduleFunction function(const Field& field) {
     if (end > kMostParamBytes) params[i].fail("ends beyond 32 KiB");
     result.params.push_back(layout);
   }
+  if (!field.has("proven")) return result;
+  const Field proven = field.at("proven");
+  result.proven.emplace();
+  for (std::size_t i = 0; i < proven.size(); ++i) {
+    if (proven[i].size() != 2) proven[i].fail("is not [words, mode]");
+    ProvenAccess access;
+    const Field words = proven[i][0];
+    for (std::size_t word = 0; word < words.size(); ++word) {
+      access.at.push_back(words[word].index(end));
+      if (access.at.back() % 8 != 0) words[word].fail("is no place of a word");
+    }
+    if (access.at.empty()) words.fail("is empty");
+    const std::string mode = proven[i][1].text();
+    access.reads = mode == "r" || mode == "rw";
+    access.writes = mode == "w" || mode == "rw";
+    if (!access.reads && !access.writes) proven[i][1].fail("is not \"r\", \"w\" or \"rw\"");
+    result.proven->push_back(std::move(access));
+  }
   return result;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <mutex>
 
 #include "shim/handle_slot.h"
@@ -18,6 +19,8 @@ constinit DriverFunction<decltype(&::cuFuncGetParamInfo)> g_function_param("cuFu
 constinit DriverFunction<decltype(&::cuKernelGetParamInfo)> g_kernel_param("cuKernelGetParamInfo");
 constinit DriverFunction<decltype(&::cuModuleGetFunctionCount)> g_function_count("cuModuleGetFunctionCount");
 constinit DriverFunction<decltype(&::cuLibraryGetKernelCount)> g_kernel_count("cuLibraryGetKernelCount");
+constinit DriverFunction<decltype(&::cuDeviceGetCount)> g_device_count("cuDeviceGetCount");
+constinit DriverFunction<decltype(&::cuDeviceGetAttribute)> g_device_attribute("cuDeviceGetAttribute");
 
 // The parameters' layout, or nothing where the driver is too old (before 12.4) or refuses.
 template <class Query, class Handle>
@@ -35,6 +38,34 @@ std::optional<std::vector<ParamLayout>> layout_of(Query query, Handle handle) {
   return std::nullopt;
 }
 
+std::vector<unsigned> ask_architectures() {
+  std::vector<unsigned> list;
+  const auto count = g_device_count.get();
+  const auto attribute = g_device_attribute.get();
+  int devices = 0;
+  if (!count || !attribute || count(&devices) != CUDA_SUCCESS) return list;
+  for (CUdevice device = 0; device < devices; ++device) {
+    int major = 0, minor = 0;
+    if (attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) != CUDA_SUCCESS ||
+        attribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device) != CUDA_SUCCESS)
+      return {};  // what holds on all devices cannot be told
+    const auto arch = static_cast<unsigned>(10 * major + minor);
+    if (std::find(list.begin(), list.end(), arch) == list.end()) list.push_back(arch);
+  }
+  return list;
+}
+
+// The compute capabilities of the devices that there are, as 90 for 9.0. The driver is asked once, and under no lock.
+const std::vector<unsigned>& architectures() {
+  static std::atomic<const std::vector<unsigned>*> known{nullptr};
+  if (const auto* list = known.load(std::memory_order_acquire)) return *list;
+  const auto* mine = new std::vector<unsigned>(ask_architectures());
+  const std::vector<unsigned>* first = nullptr;
+  if (known.compare_exchange_strong(first, mine, std::memory_order_acq_rel)) return *mine;
+  delete mine;
+  return *first;
+}
+
 }  // namespace
 
 FunctionTable& functions() {
@@ -42,11 +73,12 @@ FunctionTable& functions() {
   return *table;
 }
 
-void FunctionTable::loaded(const void* handle, const ImageFacts& facts) {
+void FunctionTable::loaded(const void* handle, LoadedImage image) {
   std::lock_guard lock(mutex_);
   auto info = std::make_unique<ImageInfo>();
-  info->self_contained = facts.self_contained;
-  info->why = facts.why;
+  info->self_contained = image.facts.self_contained;
+  info->why = image.facts.why;
+  code_[info.get()] = std::move(image);
   images_[handle] = info.get();
   image_records_.push_back(std::move(info));
 }
@@ -69,6 +101,7 @@ void FunctionTable::unloading(const void* handle) {
     return goes;
   });
   if (image) std::erase_if(images_, [&](const auto& entry) { return entry.second == image; });
+  code_.erase(image);
   for (const std::uint64_t address : globals_of_[handle]) globals_.erase(address);
   globals_of_.erase(handle);
   generation_.fetch_add(1, std::memory_order_release);
@@ -126,15 +159,52 @@ const FunctionInfo& FunctionTable::find(CUfunction handle) {
   return *info;
 }
 
+void FunctionTable::read_code(FunctionInfo& info, const LoadedImage* image) {
+  if (!image) {
+    info.why = info.why_not_proven = "its image is unknown";
+    return;
+  }
+  info.self_contained = image->facts.self_contained;
+  info.why = image->facts.why;
+  if (!image->code) {
+    info.why_not_proven = info.why.empty() ? "its image holds no PTX" : info.why;
+    return;
+  }
+  const code::KernelFacts facts = image->code->kernel(info.name, architectures());
+  if (image->by_kernel) {
+    info.self_contained = facts.self_contained;
+    info.why = facts.why;
+  }
+  info.why_not_proven = facts.why_not_proven;
+  if (!facts.accesses) return;
+  // The driver's layout and the PTX's must be one: the words of the one are those of the other.
+  const auto same = [](const ParamLayout& a, const std::pair<std::uint32_t, std::uint32_t>& b) {
+    return a.offset == b.first && a.size == b.second;
+  };
+  if (!info.params ||
+      !std::equal(info.params->begin(), info.params->end(), facts.params.begin(), facts.params.end(), same)) {
+    info.why_not_proven = "its PTX has other parameters than the driver tells";
+    return;
+  }
+  KernelProof& proof = info.proof.emplace();
+  proof.same_code = facts.origin == code::Origin::same;
+  proof.stored = facts.stored;
+  for (const code::PtxAccess& access : *facts.accesses)
+    proof.accesses.push_back({access.at, access.reads, access.writes});
+}
+
 const FunctionInfo& FunctionTable::describe(CUfunction handle) {
   Origin origin;
   bool known = false;
+  std::optional<LoadedImage> code;
   {
     std::shared_lock lock(mutex_);
     if (const auto found = origins_.find(handle); found != origins_.end()) {
       origin = found->second;
       known = true;
     }
+    const auto image = images_.find(origin.image);
+    if (known && image != images_.end()) code = code_.at(image->second);
   }
   auto info = std::make_unique<FunctionInfo>();
   const auto kernel = reinterpret_cast<CUkernel>(handle);
@@ -159,6 +229,7 @@ const FunctionInfo& FunctionTable::describe(CUfunction handle) {
     for (const ParamLayout& param : *info->params)
       info->param_bytes = std::max(info->param_bytes, param.offset + param.size);
   }
+  read_code(*info, named && code ? &*code : nullptr);
   std::lock_guard lock(mutex_);
   if (const auto found = described_.find(handle); found != described_.end()) return *found->second;
   if (const auto image = images_.find(origin.image); image != images_.end()) info->image = image->second;

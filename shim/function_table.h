@@ -20,7 +20,7 @@ namespace nimble::shim {
 class FunctionTable {
  public:
   // An image was loaded; `handle` is a CUmodule or a CUlibrary.
-  void loaded(const void* handle, const ImageFacts& facts);
+  void loaded(const void* handle, LoadedImage image);
   // `module` is the module of the library `library`.
   void same_image(const void* module, const void* library);
   void unloading(const void* handle);
@@ -46,6 +46,8 @@ class FunctionTable {
 
   void remember(const void* handle, const void* image, bool is_kernel_handle);
   const FunctionInfo& describe(CUfunction handle);
+  // What the code says of a kernel whose name and parameters are known.
+  static void read_code(FunctionInfo& info, const LoadedImage* image);
 
   std::shared_mutex mutex_;  // guards everything below; never held while the driver is called
   std::unordered_map<const void*, const ImageInfo*> images_;        // by module or library handle
@@ -53,6 +55,7 @@ class FunctionTable {
   std::unordered_map<const void*, const FunctionInfo*> described_;  // by launched handle
   std::set<std::uint64_t> globals_;
   std::unordered_map<const void*, std::vector<std::uint64_t>> globals_of_;
+  std::unordered_map<const ImageInfo*, LoadedImage> code_;  // of images that are loaded
   std::vector<std::unique_ptr<ImageInfo>> image_records_;
   std::vector<std::unique_ptr<FunctionInfo>> function_records_;
   std::atomic<std::uint64_t> generation_{1};  // raised by unloads; stale caches see it

@@ -1,21 +1,72 @@
 #include "shim/image_facts.h"
 
 #include <elf.h>
+#include <link.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
-#include <array>
+#include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <string_view>
-#include <vector>
 
 namespace nimble::shim {
 
 namespace {
 
+using code::Bytes;
+
+constexpr std::size_t kAlwaysCopied = std::size_t{64} << 10, kMostCopied = std::size_t{64} << 20;
+constexpr std::size_t kMostRead = std::size_t{1} << 30, kFingerprint = 4096;
+
 ImageFacts no(std::string why) { return {false, std::move(why)}; }
 ImageFacts yes() { return {true, {}}; }
+
+// Whether the driver was told to compile PTX although there is machine code: then what we read of an image is not what
+// runs.
+bool forces_ptx() {
+  const char* value = std::getenv("CUDA_FORCE_PTX_JIT");
+  return value && *value && std::string_view(value) != "0";
+}
+
+// Whether these bytes are part of a library or program that is loaded, in memory that is not written.
+bool is_loaded_code(Bytes bytes) {
+  struct Search {
+    std::uintptr_t begin, end;
+    bool found = false;
+  } search{reinterpret_cast<std::uintptr_t>(bytes.data()),
+           reinterpret_cast<std::uintptr_t>(bytes.data()) + bytes.size()};
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* data) {
+        auto& wanted = *static_cast<Search*>(data);
+        for (int i = 0; i < info->dlpi_phnum; ++i) {
+          const auto& segment = info->dlpi_phdr[i];
+          const std::uintptr_t begin = info->dlpi_addr + segment.p_vaddr;
+          if (segment.p_type != PT_LOAD || (segment.p_flags & PF_W) != 0) continue;
+          if (wanted.begin >= begin && wanted.end <= begin + segment.p_filesz) wanted.found = true;
+        }
+        return wanted.found ? 1 : 0;
+      },
+      &search);
+  return search.found;
+}
+
+// A copy of memory that may be gone by now; nothing where it is. Takes no lock.
+std::optional<std::string> copy_of(const char* at, std::size_t size) {
+  std::string copy(size, '\0');
+  for (std::size_t done = 0; done < size;) {
+    const iovec local{copy.data() + done, size - done};
+    const iovec remote{const_cast<char*>(at) + done, size - done};
+    const ssize_t moved = ::process_vm_readv(::getpid(), &local, 1, &remote, 1, 0);
+    if (moved <= 0) return std::nullopt;
+    done += static_cast<std::size_t>(moved);
+  }
+  return copy;
+}
 
 template <class T>
 T read_at(const char* at) {
@@ -24,111 +75,10 @@ T read_at(const char* at) {
   return value;
 }
 
-// Calls that a kernel makes out of its image. A failing assertion ends the program, so its order means nothing.
-bool harmless_call(std::string_view name) { return name.empty() || name == "__assertfail"; }
-
-// A cubin: variables live in .nv.global[.init] and .nv.constant3; calls out of it are undefined symbols. Constant bank
-// 3 is for __constant__ variables, the others are for parameters and the compiler. (CUDA Binary Utilities, ELF section
-// names.)
-ImageFacts cubin_facts(const char* elf, std::uint64_t limit) {
-  const auto header = read_at<Elf64_Ehdr>(elf);
-  if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_shentsize != sizeof(Elf64_Shdr))
-    return no("unknown ELF layout");
-  const std::uint64_t table_end = header.e_shoff + std::uint64_t{header.e_shnum} * sizeof(Elf64_Shdr);
-  if (table_end > limit || header.e_shoff > table_end || header.e_shstrndx >= header.e_shnum) return no("damaged ELF");
-  const auto section = [&](unsigned i) { return read_at<Elf64_Shdr>(elf + header.e_shoff + i * sizeof(Elf64_Shdr)); };
-  const auto inside = [&](const Elf64_Shdr& s) { return s.sh_offset <= limit && s.sh_size <= limit - s.sh_offset; };
-  const auto text = [&](const Elf64_Shdr& strings, std::uint64_t offset) -> std::string_view {
-    if (!inside(strings) || offset >= strings.sh_size) return {};
-    const char* begin = elf + strings.sh_offset + offset;
-    return {begin, strnlen(begin, strings.sh_size - offset)};
-  };
-  const Elf64_Shdr names = section(header.e_shstrndx);
-  for (unsigned i = 0; i < header.e_shnum; ++i) {
-    const Elf64_Shdr s = section(i);
-    const std::string_view name = text(names, s.sh_name);
-    if ((name.starts_with(".nv.global") || name.starts_with(".nv.constant3")) && s.sh_size) {
-      return no("it has global variables (" + std::string(name) + ")");
-    }
-    if (s.sh_type != SHT_SYMTAB || !inside(s) || s.sh_link >= header.e_shnum) continue;
-    const Elf64_Shdr strings = section(s.sh_link);
-    for (std::uint64_t at = sizeof(Elf64_Sym); at + sizeof(Elf64_Sym) <= s.sh_size; at += sizeof(Elf64_Sym)) {
-      const auto symbol = read_at<Elf64_Sym>(elf + s.sh_offset + at);
-      if (symbol.st_shndx != SHN_UNDEF || ELF64_ST_TYPE(symbol.st_info) == STT_SECTION) continue;
-      const std::string_view called = text(strings, symbol.st_name);
-      // Names that start with a dot are the assembler's own.
-      if (!harmless_call(called) && called[0] != '.') return no("it calls " + std::string(called));
-    }
-  }
-  return yes();
-}
-
-// PTX: module-scope variables and external functions, by their directives at the start of a line.
-ImageFacts ptx_facts(std::string_view ptx) {
-  while (!ptx.empty()) {
-    const std::size_t end = ptx.find('\n');
-    std::string_view line = ptx.substr(0, end);
-    ptx.remove_prefix(end == std::string_view::npos ? ptx.size() : end + 1);
-    line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
-    for (const std::string_view linkage : {".visible ", ".weak ", ".common ", ".extern "}) {
-      if (line.starts_with(linkage)) line.remove_prefix(linkage.size());
-    }
-    for (const std::string_view space : {".global ", ".const ", ".tex ", ".surfref ", ".texref ", ".samplerref "}) {
-      if (line.starts_with(space)) return no("its PTX has global variables");
-    }
-    for (const std::string_view name : {"vprintf", "malloc", "free", "cudaLaunchDevice", "cudaGetParameterBuffer"}) {
-      if (line.starts_with("call") && line.find(name) != std::string_view::npos)
-        return no("its PTX calls " + std::string(name));
-      if (line.starts_with(name)) return no("its PTX calls " + std::string(name));
-    }
-  }
-  return yes();
-}
-
-// A fatbin: a header and entries, each with PTX or a cubin. Layout as nvcc 13 writes it and cuobjdump reads it.
-constexpr std::uint32_t kFatbinMagic = 0xBA55ED50, kFatbinWrapperMagic = 0x466243B1;
-constexpr std::uint64_t kCompressedLz4 = 0x2000, kCompressedZstd = 0x8000;
-constexpr std::uint16_t kEntryPtx = 1, kEntryElf = 2;
-
-struct FatbinHeader {
-  std::uint32_t magic;
-  std::uint16_t version, header_bytes;
-  std::uint64_t bytes;
-};
-
-struct FatbinEntry {
-  std::uint16_t kind, version;
-  std::uint32_t header_bytes;
-  std::uint64_t bytes;
-  std::uint32_t compressed_bytes, options_offset;
-  std::uint16_t minor, major;
-  std::uint32_t arch, name_offset, name_bytes;
-  std::uint64_t flags;
-};
-
-ImageFacts fatbin_facts(const char* fatbin) {
-  const auto header = read_at<FatbinHeader>(fatbin);
-  const char* at = fatbin + header.header_bytes;
-  const char* const end = at + header.bytes;
-  bool any = false;
-  while (at + sizeof(FatbinEntry) <= end) {
-    const auto entry = read_at<FatbinEntry>(at);
-    if (entry.header_bytes < sizeof(FatbinEntry) || entry.bytes > static_cast<std::uint64_t>(end - at))
-      return no("damaged fatbin");
-    if (entry.flags & (kCompressedLz4 | kCompressedZstd)) return no("its fatbin is compressed (nvcc --no-compress)");
-    const char* const payload = at + entry.header_bytes;
-    ImageFacts facts = no("an entry of unknown kind in its fatbin");
-    if (entry.kind == kEntryElf) facts = cubin_facts(payload, entry.bytes);
-    if (entry.kind == kEntryPtx) facts = ptx_facts({payload, strnlen(payload, entry.bytes)});
-    if (!facts.self_contained) return facts;
-    any = true;
-    at = payload + entry.bytes;
-  }
-  return any ? yes() : no("empty fatbin");
-}
-
 // An image of the simulated driver (tests/simcuda/image/image_abi.h): a shared object per build, which exports its
 // kernels, its variables, and simcuda_image. It cannot call out: the simulator offers it nothing to call.
+bool is_simulated(const char* image) { return std::memcmp(image, "SIMCUDA1", 8) == 0; }
+
 ImageFacts simulated_facts(const char* image) {
   const auto offset = read_at<std::uint64_t>(image + 8), size = read_at<std::uint64_t>(image + 16);
   const char* elf = image + offset;
@@ -146,38 +96,68 @@ ImageFacts simulated_facts(const char* image) {
   return yes();
 }
 
+LoadedImage simulated_image(const char* image) {
+  LoadedImage result{simulated_facts(image), nullptr, false};
+  const auto offset = read_at<std::uint64_t>(image + 40), size = read_at<std::uint64_t>(image + 48);
+  if (size) result.code = std::make_shared<code::Image>(std::string(image + offset, size));
+  return result;
+}
+
+LoadedImage unknown(const char* why) { return {no(why), nullptr, false}; }
+
+LoadedImage by_kernel(std::shared_ptr<code::Image> code) {
+  return {no("its code is read kernel by kernel"), std::move(code), true};
+}
+
+std::string read_file(const char* path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  const std::streamoff size = file ? static_cast<std::streamoff>(file.tellg()) : -1;
+  if (size <= 0 || static_cast<std::uint64_t>(size) > kMostRead) return {};
+  std::string bytes(static_cast<std::size_t>(size), '\0');
+  file.seekg(0);
+  return file.read(bytes.data(), size) ? bytes : std::string();
+}
+
+ImageFacts facts_of_whole(const LoadedImage& image) {
+  if (!image.by_kernel) return image.facts;
+  const code::KernelFacts facts = image.code->whole();
+  return {facts.self_contained, facts.why};
+}
+
 }  // namespace
 
-ImageFacts image_facts(const void* image) {
-  const char* bytes = static_cast<const char*>(image);
-  if (!bytes) return no("no image");
-  if (std::memcmp(bytes, ELFMAG, SELFMAG) == 0) {
-    // The driver's callers pass no size: an ELF file's section table stands at its end.
-    const auto header = read_at<Elf64_Ehdr>(bytes);
-    return cubin_facts(bytes, header.e_shoff + std::uint64_t{header.e_shnum} * header.e_shentsize);
-  }
-  const auto magic = read_at<std::uint32_t>(bytes);
-  if (magic == kFatbinMagic) return fatbin_facts(bytes);
-  if (magic == kFatbinWrapperMagic) {
-    struct Wrapper {
-      std::uint32_t magic, version;
-      const char* data;
-    };
-    return image_facts(read_at<Wrapper>(bytes).data);
-  }
-  if (std::memcmp(bytes, "SIMCUDA1", 8) == 0) return simulated_facts(bytes);
-  const std::string_view text(bytes, strnlen(bytes, 4096));
-  if (text.find(".version") != std::string_view::npos) return ptx_facts({bytes, std::strlen(bytes)});
-  return no("unknown image format");
+code::Image::Source read_in_place(Bytes bytes) {
+  const std::size_t edge = std::min(kFingerprint, bytes.size());
+  std::string first(bytes.substr(0, edge)), last(bytes.substr(bytes.size() - edge));
+  return [bytes, first = std::move(first), last = std::move(last)]() -> std::optional<std::string> {
+    auto copy = copy_of(bytes.data(), bytes.size());
+    if (!copy || !copy->starts_with(first) || !copy->ends_with(last)) return std::nullopt;
+    return copy;
+  };
 }
 
-ImageFacts image_facts_of_file(const char* path) {
-  std::ifstream file(path, std::ios::binary);
-  std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
-  if (bytes.size() < sizeof(Elf64_Ehdr)) return no("the image file could not be read");
-  bytes.insert(bytes.end(), 64, '\0');  // ends PTX text
-  const bool elf = std::memcmp(bytes.data(), ELFMAG, SELFMAG) == 0;
-  return elf ? cubin_facts(bytes.data(), bytes.size() - 64) : image_facts(bytes.data());
+LoadedImage load_image(const void* image) {
+  if (!image) return unknown("no image");
+  if (is_simulated(static_cast<const char*>(image))) return simulated_image(static_cast<const char*>(image));
+  if (forces_ptx()) return unknown("CUDA_FORCE_PTX_JIT is set");
+  const auto bytes = code::image_in_memory(image);
+  if (!bytes) return unknown("unknown image format");
+  if (bytes->size() > kAlwaysCopied && is_loaded_code(*bytes))
+    return by_kernel(std::make_shared<code::Image>(read_in_place(*bytes)));
+  if (bytes->size() > kMostCopied) return unknown("it is too large to be copied");
+  return by_kernel(std::make_shared<code::Image>(std::string(*bytes)));
 }
+
+LoadedImage load_image_file(const char* path) {
+  std::string bytes = path ? read_file(path) : std::string();
+  if (bytes.empty()) return unknown("the image file could not be read");
+  constexpr std::size_t kSimulatedHeader = 56;
+  if (bytes.size() >= kSimulatedHeader && is_simulated(bytes.data())) return simulated_image(bytes.data());
+  if (forces_ptx()) return unknown("CUDA_FORCE_PTX_JIT is set");
+  return by_kernel(std::make_shared<code::Image>(std::move(bytes)));
+}
+
+ImageFacts image_facts(const void* image) { return facts_of_whole(load_image(image)); }
+ImageFacts image_facts_of_file(const char* path) { return facts_of_whole(load_image_file(path)); }
 
 }  // namespace nimble::shim

@@ -3,6 +3,7 @@
 #include <cxxabi.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -72,6 +73,24 @@ void append_hex(std::string& out, const std::uint8_t* bytes, std::size_t count) 
     out.push_back(kDigits[bytes[i] >> 4]);
     out.push_back(kDigits[bytes[i] & 15]);
   }
+}
+
+// What is known of a kernel's code: `,"self_contained":...` and so on.
+void append_code(std::string& out, const FunctionInfo& function) {
+  append(out, R"(,"self_contained":{})", function.self_contained);
+  if (!function.why.empty()) append(out, R"(,"why":{})", json_text(function.why));
+  if (!function.proof) {
+    if (!function.why_not_proven.empty()) append(out, R"(,"why_not_proven":{})", json_text(function.why_not_proven));
+    return;
+  }
+  out += R"(,"proven":[)";
+  const char* separator = "";
+  for (const ProvenAccess& access : function.proof->accesses) {
+    append(out, R"({}[[{}],"{}{}"])", separator, fmt::join(access.at, ","), access.reads ? "r" : "",
+           access.writes ? "w" : "");
+    separator = ",";
+  }
+  append(out, R"(],"stored":[{}],"same_code":{})", fmt::join(function.proof->stored, ","), function.proof->same_code);
 }
 
 // `[[address, bytes, "r"], ...]`
@@ -209,9 +228,11 @@ std::uint32_t TraceWriter::define_function(const FunctionInfo& function) {
   } else {
     params = "null";
   }
+  std::string code;
+  if (function.image) append_code(code, function);
   line(fmt::format(
-      R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.function","args":{{"id":{},"name":{},"image":{},"params":{}}}}})json",
-      id, json_text(function.name), image, params));
+      R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.function","args":{{"id":{},"name":{},"image":{},"params":{}{}}}}})json",
+      id, json_text(function.name), image, params, code));
   return id;
 }
 

@@ -32,6 +32,10 @@ struct FunctionInfo {
   bool is_kernel_handle = false;  // a CUkernel that the program passes as a CUfunction
   std::optional<std::vector<ParamLayout>> params;
   std::uint32_t param_bytes = 0;  // size of the packed parameter buffer
+  bool self_contained = false;    // of this kernel alone: its image may say less
+  std::string why;
+  std::optional<KernelProof> proof;
+  std::string why_not_proven;
 };
 
 // A stream as the program named it. `key` tells streams apart: it is the handle, or for a default stream a number made

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,7 @@
 
 namespace nimble {
 
-inline constexpr int kScheduleVersion = 2;
+inline constexpr int kScheduleVersion = 3;
 
 // The highest priority of a node. Devices have as many levels or fewer.
 inline constexpr std::uint32_t kMaxPriority = 5;
@@ -89,7 +90,9 @@ struct ScheduleSegment {
 struct ScheduleFunction {
   std::string name;
   std::vector<ParamLayout> params;
-  bool self_contained = false;  // what the recorded image was; the live one must be no less
+  bool self_contained = false;  // what the recorded code was; the live one must be no less
+  // What its code proved, where dependencies rest on that: the live code must prove the same.
+  std::optional<std::vector<ProvenAccess>> proven = std::nullopt;
 };
 
 // Whether an 8-byte word could be an address that user space can have. Linux maps nothing below 2^16; 2^57 is the most

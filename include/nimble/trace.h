@@ -98,11 +98,32 @@ struct TraceImage {
   std::string why;
 };
 
+// Memory that a kernel may touch, by its code: what a pointer leads to that is in one of these 8-byte words of the
+// packed parameters (byte offsets, ascending). Nearly always there is one word; several where it chooses, or adds.
+struct ProvenAccess {
+  std::vector<std::uint32_t> at;
+  bool reads = false, writes = false;
+  bool operator==(const ProvenAccess&) const = default;
+};
+
+// All that a kernel may touch, by the data-flow of its PTX. Where the machine code was made for another architecture,
+// the same source may have said something else there: `same_code` is false.
+struct KernelProof {
+  std::vector<ProvenAccess> accesses;
+  std::vector<std::uint32_t> stored;  // words that it may store to memory as they are: pointers for others to follow
+  bool same_code = false;
+};
+
 // A kernel. `params` is absent where the driver could not tell the layout; then launches carry no parameter bytes.
 struct TraceFunction {
   std::string name;             // as the driver gives it: mangled for C++ kernels
   std::uint32_t image = kNone;  // index into Trace::images, kNone where unknown
   std::optional<std::vector<ParamLayout>> params;
+  // As of TraceImage, but of this kernel alone: what its image says of all where the trace does not tell.
+  bool self_contained = false;
+  std::string why;
+  std::optional<KernelProof> proof;
+  std::string why_not_proven;
 };
 
 struct TraceStream {

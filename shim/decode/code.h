@@ -12,14 +12,14 @@ struct ModuleLoadData {
   static void before(Entry, Call&, CUmodule*, const void*, Options...) {}
   template <class... Options>
   static void after(Call&, CUmodule* out, const void* image, Options...) {
-    functions().loaded(*out, image_facts(image));
+    functions().loaded(*out, load_image(image));
   }
 };
 
 // Code from a file: whether it reaches memory beside its parameters.
 struct ModuleLoadFile {
   static void before(Entry, Call&, CUmodule*, const char*) {}
-  static void after(Call&, CUmodule* out, const char* path) { functions().loaded(*out, image_facts_of_file(path)); }
+  static void after(Call&, CUmodule* out, const char* path) { functions().loaded(*out, load_image_file(path)); }
 };
 
 // A library from memory: whether its code reaches memory beside its parameters.
@@ -28,7 +28,7 @@ struct LibraryLoadData {
   static void before(Entry, Call&, CUlibrary*, const void*, Options...) {}
   template <class... Options>
   static void after(Call&, CUlibrary* out, const void* image, Options...) {
-    functions().loaded(*out, image_facts(image));
+    functions().loaded(*out, load_image(image));
   }
 };
 
@@ -38,7 +38,7 @@ struct LibraryLoadFile {
   static void before(Entry, Call&, CUlibrary*, const char*, Options...) {}
   template <class... Options>
   static void after(Call&, CUlibrary* out, const char* path, Options...) {
-    functions().loaded(*out, image_facts_of_file(path));
+    functions().loaded(*out, load_image_file(path));
   }
 };
 

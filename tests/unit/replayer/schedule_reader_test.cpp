@@ -13,7 +13,7 @@ using Json = nlohmann::json;
 // A small schedule with everything in it: an allocation, a copy, two launches, a set, a record, a free, a direct op.
 Json good() {
   return Json::parse(R"json({
-    "nimble_schedule": 2, "policy": "nimble", "trace_digest": "00",
+    "nimble_schedule": 3, "policy": "nimble", "trace_digest": "00",
     "functions": [{"name": "k", "params": [[0, 8], [8, 4]], "self_contained": true}],
     "objects": [{"memory": "pinned", "size": 64, "step_local": false, "plan_offset": 0},
                 {"memory": "stream_ordered", "size": 64, "step_local": true, "plan_offset": 0},

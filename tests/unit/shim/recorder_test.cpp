@@ -20,7 +20,7 @@ using Json = nlohmann::json;
 class FakeContext final : public CallContext {
  public:
   FakeContext() {
-    image_.self_contained = true;
+    image_.self_contained = kernel_.self_contained = true;
     kernel_.name = "_Z3addPKfPf";
     kernel_.image = &image_;
     kernel_.params = {{0, 8}, {8, 8}, {16, 4}};

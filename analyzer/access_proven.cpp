@@ -1,0 +1,64 @@
+#include "analyzer/access_proven.h"
+
+#include <algorithm>
+
+#include "analyzer/kernel_params.h"
+#include "nimble/schedule.h"
+
+namespace nimble::analyzer {
+namespace {
+
+const PointerWord* pointer_at(const OpQuestion& op, std::uint32_t at) {
+  auto before = [](const PointerWord& pointer, std::uint32_t place) { return pointer.at < place; };
+  auto found = std::lower_bound(op.pointers.begin(), op.pointers.end(), at, before);
+  return found != op.pointers.end() && found->at == at ? &*found : nullptr;
+}
+
+}  // namespace
+
+ProvenAccessSource::ProvenAccessSource(const Trace& trace, bool same_code)
+    : hidden_(hidden_memory(trace)), same_code_(same_code) {}
+
+bool ProvenAccessSource::ask(const OpQuestion& op, std::vector<Access>& found, std::string& why_not) {
+  if (op.call.kind != CallKind::launch) return false;
+  const TraceFunction& function = op.trace.functions[op.call.function];
+  if (!function.proof) {
+    if (same_code_ && !function.why_not_proven.empty()) why_not = "its code proves nothing: " + function.why_not_proven;
+    return false;
+  }
+  if (function.proof->same_code != same_code_) return false;
+  if (!hidden_.empty()) {
+    why_not = "the program created " + hidden_ + ", by which two addresses may be of one memory";
+    return false;
+  }
+  if (auto why = why_parameters_do_not_tell(op)) {
+    why_not = *why;
+    return false;
+  }
+  std::vector<std::uint32_t> told;  // words of which the code says what is done with them
+  for (const ProvenAccess& access : function.proof->accesses)
+    for (std::uint32_t at : access.at) {
+      told.push_back(at);
+      if (pointer_at(op, at) != nullptr || !could_be_address(word_at(op.call.params, at))) continue;
+      why_not = "the word at byte " + std::to_string(at) +
+                " of its parameters points into no allocation that the trace knows";
+      return false;
+    }
+  if (!same_code_)
+    for (const ParamLayout& param : *function.params)
+      if (has_stray_address(op, param)) {
+        why_not =
+            "its parameters may hold addresses of unknown memory, and the code that ran is not the code that was read";
+        return false;
+      }
+  // What is written is written in part, as far as the code tells: the rest of it stays, as if it were read.
+  for (const ProvenAccess& access : function.proof->accesses)
+    for (std::uint32_t at : access.at)
+      if (const PointerWord* pointer = pointer_at(op, at)) add_whole({pointer, 1}, access.writes, found);
+  if (same_code_) return true;
+  for (const PointerWord& pointer : op.pointers)
+    if (std::find(told.begin(), told.end(), pointer.at) == told.end()) add_whole({&pointer, 1}, true, found);
+  return true;
+}
+
+}  // namespace nimble::analyzer

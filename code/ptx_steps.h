@@ -1,0 +1,73 @@
+// A kernel, and the functions that it calls, as steps in which values move: what the data-flow of code/ptx_flow.h runs
+// over. What computes nothing that an address could come from is gone; so are control flow and predicates.
+//
+// A value is kept in a cell. Registers have one; parameters of functions and local variables have two for each of their
+// words, and accesses at known places go to these directly. An instruction that is not known makes the whole an error.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "code/ptx_body.h"
+#include "code/ptx_module.h"
+
+namespace nimble::code {
+
+inline constexpr std::uint32_t kNoCell = 0xffffffffu;
+
+// Where an address can come from. First come the 8-byte words of the packed parameters, then these, then `extra` roots.
+enum PtxRoot : std::uint32_t {
+  kRootMemory,   // it was loaded from global memory
+  kRootUnknown,  // from a parameter that is not aligned, or from nowhere
+  kRootCode,     // it is the address of a function
+  kRootShared,   // it points into shared memory
+  kRootFixed,    // how many there are
+};
+
+// A root of one kernel's own: a variable of the module, a local variable, or the space of a parameter.
+struct PtxExtraRoot {
+  PtxSpace space = PtxSpace::global;
+  std::string_view name;
+  // param: its words among those of the packed parameters. local: its words, whose contents are in two cells each, what
+  // was stored as 64 bits and what was stored as less.
+  std::uint32_t first = 0, words = 0;
+};
+
+struct PtxStep {
+  enum class Op : std::uint8_t {
+    keep,     // dst may be src
+    weaken,   // dst is computed from src, and no address itself: scaled, cut, converted
+    restore,  // dst may be put together from parts that src holds
+    raise,    // dst holds src as its upper part
+    lower,    // shifts down: an upper part becomes a number, all else is kept
+    settle,   // dst was combined: an upper part in it makes it something that is put together
+    load,     // dst, from the memory at the address in `address`
+    store,    // src, to the memory there
+    touch,    // the memory there is read or written, and nothing comes of it
+  };
+  Op op = Op::keep;
+  PtxSpace space = PtxSpace::generic;
+  bool wide = false;                   // load, store: 64 bits
+  bool reads = false, writes = false;  // touch
+  std::uint32_t dst = kNoCell, src = kNoCell, address = kNoCell;
+};
+
+struct PtxSteps {
+  std::string error;        // what is not understood
+  std::string hidden;       // the first thing found that the kernel may reach without its parameters
+  std::uint32_t words = 0;  // of the packed parameters
+  std::uint32_t cells = 0;
+  std::vector<PtxStep> steps;
+  std::vector<PtxExtraRoot> extra;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> given;  // cells that hold a root from the start: (cell, root)
+  std::uint32_t shared_wide = 0, shared_narrow = 0;            // shared memory: what was stored as 64 bits, or as less
+
+  std::uint32_t root(PtxRoot which) const { return words + which; }
+  std::uint32_t extra_root(std::size_t which) const { return static_cast<std::uint32_t>(words + kRootFixed + which); }
+  std::uint32_t roots() const { return extra_root(extra.size()); }
+};
+
+PtxSteps ptx_steps(const PtxModule& module, const PtxFunction& kernel);
+
+}  // namespace nimble::code

@@ -1,0 +1,77 @@
+// Cubins as nvcc makes them, and damaged ones.
+#include "code/cubin.h"
+
+#include <random>
+
+#include "tests/unit/code/ptx_support.h"
+
+namespace nimble::code {
+namespace {
+
+class CubinTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::string_view(NIMBLE_TEST_CUBINS).empty())
+      GTEST_SKIP() << "no nvcc on this machine: machine code is not covered here";
+  }
+
+  static std::string file(const std::string& name) { return test::read_file(NIMBLE_TEST_CUBINS "/" + name + ".cubin"); }
+
+  static std::string why(const Cubin& cubin, std::string_view kernel) {
+    const CubinKernel* found = cubin.find(kernel);
+    return found == nullptr ? "not there" : found->self_contained ? "" : found->why;
+  }
+};
+
+TEST_F(CubinTest, CallsOutOfTheImageAreTheirCallersOwn) {
+  const Cubin cubin = read_cubin(file("all"));
+  ASSERT_EQ(cubin.error, "");
+  EXPECT_EQ(cubin.kernels.size(), 6u);
+  // The pointer leads nowhere: no function of this image has its address taken.
+  for (const char* kernel : {"plain", "calls", "asserts", "calls_pointer"}) EXPECT_EQ(why(cubin, kernel), "") << kernel;
+  for (const char* kernel : {"prints", "prints_deep_inside"})
+    EXPECT_EQ(why(cubin, kernel), "it calls vprintf") << kernel;
+  EXPECT_EQ(cubin.find("twice"), nullptr);
+}
+
+TEST_F(CubinTest, VariablesConcernAllKernels) {
+  // Any kernel may take their addresses from a constant bank; nothing outside of the instructions tells which does.
+  const Cubin variable = read_cubin(file("variable")), constant = read_cubin(file("constant"));
+  for (const char* kernel : {"plain", "calls", "asserts", "writes_variable"})
+    EXPECT_NE(why(variable, kernel).find(".nv.global"), std::string::npos) << kernel;
+  for (const char* kernel : {"plain", "calls", "asserts", "reads_constant"})
+    EXPECT_NE(why(constant, kernel).find(".nv.constant3"), std::string::npos) << kernel;
+}
+
+TEST_F(CubinTest, TellsTheVirtualArchitecture) {
+  EXPECT_EQ(read_cubin(file("all")).virtual_arch, 90u);
+  EXPECT_EQ(read_cubin(file("older")).virtual_arch, 80u);
+}
+
+TEST_F(CubinTest, ItsSizeFollowsFromItsHeader) {
+  const std::string bytes = file("all");
+  EXPECT_EQ(elf_bytes(bytes), bytes.size());
+  EXPECT_EQ(elf_bytes("\x7f"
+                      "ELF"),
+            0u);
+}
+
+TEST_F(CubinTest, DamageIsNoTrouble) {
+  const std::string good = file("variable");
+  const std::size_t program_headers = 1024;  // which nobody reads
+  for (std::size_t size = 0; size < good.size() - program_headers; size += 97)
+    EXPECT_NE(read_cubin(good.substr(0, size)).error, "") << size;
+  std::mt19937 random(2020);
+  for (int round = 0; round < 3000; ++round) {
+    std::string bytes = good;
+    for (int times = 0; times < 4; ++times) {
+      const std::size_t at = random() % 3 == 0 ? random() % 64 : random() % (bytes.size() - 8);
+      const std::uint64_t value = random() % 2 == 0 ? UINT64_MAX >> (random() % 64) : random();
+      std::memcpy(bytes.data() + at, &value, 1 + random() % 8);
+    }
+    read_cubin(bytes);
+  }
+}
+
+}  // namespace
+}  // namespace nimble::code

@@ -1,0 +1,36 @@
+// Code for the tests of cubins and fatbins. WITH_CONSTANT and WITH_VARIABLE add variables, which change what is known of
+// the other kernels as well.
+#include <cassert>
+#include <cstdio>
+
+extern "C" __global__ void plain(float* w, const float* r) { w[threadIdx.x] = r[threadIdx.x]; }
+
+__device__ __noinline__ float twice(float value) { return value * 2.0f; }
+__device__ __noinline__ float loud(float value) {
+  printf("%f\n", value);
+  return value;
+}
+
+extern "C" __global__ void calls(float* w) { w[0] = twice(w[1]); }
+
+extern "C" __global__ void asserts(int* w, const int* r) {
+  assert(r[0] > 3);
+  w[0] = r[1];
+}
+
+extern "C" __global__ void prints(float* w) { printf("%f\n", w[0]); }
+
+extern "C" __global__ void prints_deep_inside(float* w) { w[0] = loud(w[1]); }
+
+using Function = float (*)(float);
+extern "C" __global__ void calls_pointer(float* w, Function function) { w[0] = function(w[1]); }
+
+#ifdef WITH_CONSTANT
+__constant__ float a_constant[4];
+extern "C" __global__ void reads_constant(float* w, int i) { w[0] = a_constant[i]; }
+#endif
+
+#ifdef WITH_VARIABLE
+__device__ float a_variable[4];
+extern "C" __global__ void writes_variable(const float* r, int i) { a_variable[i] = r[0]; }
+#endif

@@ -2,6 +2,8 @@
 
 #include <unordered_map>
 
+#include "analyzer/held_pointers.h"
+
 namespace nimble::analyzer {
 namespace {
 
@@ -41,7 +43,7 @@ OpRole role_of(const Trace& trace, const ObjectTable& table, const StepObjects& 
 
 StepAccesses infer_accesses(const Trace& trace, const ObjectTable& table, const StepObjects& objects,
                             std::span<const std::uint32_t> calls,
-                            std::span<const std::unique_ptr<AccessSource>> sources) {
+                            std::span<const std::unique_ptr<AccessSource>> sources, HeldPointers* held) {
   StepAccesses result;
   result.ops.resize(calls.size());
   result.no_pointers.resize(calls.size());
@@ -49,6 +51,7 @@ StepAccesses infer_accesses(const Trace& trace, const ObjectTable& table, const 
   std::string why, why_not;
   for (std::uint32_t op = 0; op < calls.size(); ++op) {
     const TraceCall& call = trace.calls[calls[op]];
+    if (held != nullptr) held->reach(op);
     OpAccesses& entry = result.ops[op];
     entry.first = static_cast<std::uint32_t>(result.all.size());
     entry.role = role_of(trace, table, objects, calls[op]);
@@ -74,6 +77,7 @@ StepAccesses infer_accesses(const Trace& trace, const ObjectTable& table, const 
       if (entry.why == result.reasons.size()) result.reasons.push_back(why);
       continue;
     }
+    if (held != nullptr) held->did(op, true);
     entry.evidence = speaker->evidence();
     entry.from_code = speaker->from_code();
     for (std::size_t i = entry.first; i < result.all.size(); ++i) {
@@ -87,6 +91,10 @@ StepAccesses infer_accesses(const Trace& trace, const ObjectTable& table, const 
         if (!speaker->is_pointer(question, pointer.at)) result.no_pointers[op].push_back(pointer.at);
     merge_whole(result.all, entry.first);
     entry.count = static_cast<std::uint32_t>(result.all.size()) - entry.first;
+  }
+  if (held != nullptr && held->asked()) {
+    held->reach(static_cast<std::uint32_t>(calls.size()));
+    result.compared = held->compared();
   }
   return result;
 }

@@ -20,6 +20,8 @@
 
 namespace nimble::analyzer {
 
+class HeldPointers;
+
 struct Access {
   std::uint32_t object = kNone;  // index into StepObjects::objects
   Region region;
@@ -35,6 +37,7 @@ struct OpQuestion {
   const TraceCall& call;
   std::span<const PointerWord> pointers;  // objects by their index in the trace's ObjectTable
   const ObjectTable& objects;
+  bool in_graph = false;  // a kernel of a graph of the program's, whose other nodes may fill memory before it
 };
 
 class AccessSource {
@@ -78,13 +81,16 @@ struct StepAccesses {
   std::vector<std::string> reasons;
   // Per op: bytes of the packed parameters that hit an object by chance only, as a source knows; ascending.
   std::vector<std::vector<std::uint32_t>> no_pointers;
+  // Per op: 1 for a copy or a set on whose content accesses of other ops rest: it must stay in its place and, from the
+  // host, carry the same pointers. May be empty: there is none.
+  std::vector<std::uint8_t> compared;
 
   std::span<const Access> of(std::uint32_t op) const { return {all.data() + ops[op].first, ops[op].count}; }
 };
 
-// `sources` in order of strength.
+// `sources` in order of strength. `held` is what those of them have that ask for pointers in memory; it may be null.
 StepAccesses infer_accesses(const Trace& trace, const ObjectTable& table, const StepObjects& objects,
                             std::span<const std::uint32_t> calls,
-                            std::span<const std::unique_ptr<AccessSource>> sources);
+                            std::span<const std::unique_ptr<AccessSource>> sources, HeldPointers* held = nullptr);
 
 }  // namespace nimble::analyzer

@@ -17,7 +17,7 @@ const PointerWord* pointer_at(const OpQuestion& op, std::uint32_t at) {
 }  // namespace
 
 ProvenAccessSource::ProvenAccessSource(const Trace& trace, bool same_code)
-    : hidden_(hidden_memory(trace)), same_code_(same_code) {}
+    : hidden_(hidden_memory(trace, !same_code)), same_code_(same_code) {}
 
 bool ProvenAccessSource::ask(const OpQuestion& op, std::vector<Access>& found, std::string& why_not) {
   if (op.call.kind != CallKind::launch) return false;
@@ -44,6 +44,13 @@ bool ProvenAccessSource::ask(const OpQuestion& op, std::vector<Access>& found, s
                 " of its parameters points into no allocation that the trace knows";
       return false;
     }
+  const auto& globals = function.proof->globals;
+  for (std::uint32_t i = 0; i < globals.size(); ++i) {
+    told.push_back(kAtGlobals + i);
+    if (pointer_at(op, kAtGlobals + i) != nullptr) continue;
+    why_not = "where its variable " + globals[i].name + " lies is not known for kernels of graphs";
+    return false;
+  }
   if (!same_code_)
     for (const ParamLayout& param : *function.params)
       if (has_stray_address(op, param)) {
@@ -55,6 +62,8 @@ bool ProvenAccessSource::ask(const OpQuestion& op, std::vector<Access>& found, s
   for (const ProvenAccess& access : function.proof->accesses)
     for (std::uint32_t at : access.at)
       if (const PointerWord* pointer = pointer_at(op, at)) add_whole({pointer, 1}, access.writes, found);
+  for (std::uint32_t i = 0; i < globals.size(); ++i)
+    add_whole({pointer_at(op, kAtGlobals + i), 1}, globals[i].writes, found);
   if (same_code_) return true;
   for (const PointerWord& pointer : op.pointers)
     if (std::find(told.begin(), told.end(), pointer.at) == told.end()) add_whole({&pointer, 1}, true, found);

@@ -5,8 +5,8 @@
 
 namespace nimble::analyzer {
 
-RulesAccess::RulesAccess(const Trace& trace, const Rules& rules)
-    : trace_(trace), rules_(rules), cached_(trace.functions.size()) {}
+RulesAccess::RulesAccess(const Trace& trace, const Rules& rules, HeldPointers& held)
+    : trace_(trace), rules_(rules), held_(held), cached_(trace.functions.size()) {}
 
 const Rule* RulesAccess::rule_of(std::uint32_t function) {
   Cached& cached = cached_[function];
@@ -35,9 +35,25 @@ bool RulesAccess::ask(const OpQuestion& op, std::vector<Access>& found, std::str
       return false;
     }
   }
-  for (std::size_t i = 0; i < params.size(); ++i)
-    if (rule->params[i] != RuleParam::value)
-      add_whole(pointers_in(op, params[i]), rule->params[i] != RuleParam::in, found);
+  const std::size_t before = found.size();
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    const RuleParam word = rule->params[i];
+    if (word == RuleParam::value) continue;
+    const bool is_table = word == RuleParam::table || word == RuleParam::table_in;
+    add_whole(pointers_in(op, params[i]), word != RuleParam::in && !is_table, found);
+    if (!is_table) continue;
+    for (const PointerWord& pointer : pointers_in(op, params[i])) {
+      std::vector<std::uint32_t> reached;
+      std::string why = "other nodes of its graph may fill it";
+      if (op.in_graph || !held_.table(pointer.object, Pointee::anything, reached, why)) {
+        why_not = "rule \"" + rule->text + "\": what lies in the table of parameter " + std::to_string(i) +
+                  " is not known: " + why;
+        found.resize(before);
+        return false;
+      }
+      for (const std::uint32_t object : reached) add_whole_object(object, pointer.at, word == RuleParam::table, found);
+    }
+  }
   return true;
 }
 

@@ -1,4 +1,5 @@
-// Evidence `declared`, from the user's rules. A rule speaks for the whole kernel, self-contained or not.
+// Evidence `declared`, from the user's rules. A rule speaks for the whole kernel, self-contained or not. What a table
+// of pointers leads to has to be known (analyzer/held_pointers.h).
 //
 // Refers to the trace and the rules, which must outlive it; caches one rule per function. One thread.
 #pragma once
@@ -6,13 +7,14 @@
 #include <vector>
 
 #include "analyzer/access.h"
+#include "analyzer/held_pointers.h"
 #include "analyzer/rules.h"
 
 namespace nimble::analyzer {
 
 class RulesAccess : public AccessSource {
  public:
-  RulesAccess(const Trace& trace, const Rules& rules);
+  RulesAccess(const Trace& trace, const Rules& rules, HeldPointers& held);
 
   Evidence evidence() const override { return Evidence::declared; }
   bool ask(const OpQuestion& op, std::vector<Access>& found, std::string& why_not) override;
@@ -27,6 +29,7 @@ class RulesAccess : public AccessSource {
   };
   const Trace& trace_;
   const Rules& rules_;
+  HeldPointers& held_;
   std::vector<Cached> cached_;
 };
 

@@ -4,8 +4,15 @@
 
 namespace nimble::analyzer {
 
-SignatureAccess::SignatureAccess(const Trace& trace)
-    : trace_(trace), hidden_(hidden_memory(trace)), verdicts_(trace.functions.size()) {}
+namespace {
+
+// Whether it points to what may be pointers.
+bool is_indirect(const ParamType& type) { return type.kind == ParamKind::table || type.kind == ParamKind::any; }
+
+}  // namespace
+
+SignatureAccess::SignatureAccess(const Trace& trace, HeldPointers& held)
+    : trace_(trace), held_(held), hidden_(hidden_memory(trace)), verdicts_(trace.functions.size()) {}
 
 SignatureAccess::Verdict SignatureAccess::judge(const TraceFunction& function) const {
   Verdict verdict;
@@ -49,7 +56,7 @@ bool SignatureAccess::ask(const OpQuestion& op, std::vector<Access>& found, std:
   const auto& params = *function.params;
   for (std::size_t i = 0; i < params.size() && why_not.empty(); ++i) {
     ParamKind kind = verdict.types[i].kind;
-    bool is_pointer = kind == ParamKind::reads || kind == ParamKind::writes;
+    bool is_pointer = kind != ParamKind::value && kind != ParamKind::aggregate;
     if (is_pointer && params[i].offset % 8 != 0)
       why_not = "parameter " + std::to_string(i) + " is a pointer at an odd place";
     else if (is_pointer && pointers_in(op, params[i]).empty() && word_at(op.call.params, params[i].offset) != 0)
@@ -58,8 +65,43 @@ bool SignatureAccess::ask(const OpQuestion& op, std::vector<Access>& found, std:
       why_not = "parameter " + std::to_string(i) + " is a class by value that may hold addresses of unknown memory";
   }
   if (!why_not.empty()) return false;
-  for (std::size_t i = 0; i < params.size(); ++i)
-    add_whole(pointers_in(op, params[i]), verdict.types[i].kind != ParamKind::reads, found);
+  const std::size_t before = found.size();
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    const ParamType& type = verdict.types[i];
+    const bool only_read = type.kind == ParamKind::reads || (is_indirect(type) && type.is_const);
+    add_whole(pointers_in(op, params[i]), !only_read, found);
+    if (follow(op, i, type, found, why_not)) continue;
+    found.resize(before);
+    return false;
+  }
+  return true;
+}
+
+bool SignatureAccess::follow(const OpQuestion& op, std::size_t param, const ParamType& type, std::vector<Access>& found,
+                             std::string& why_not) {
+  const bool leads_on = type.kind == ParamKind::aggregate && !type.array_of_numbers;
+  if (!is_indirect(type) && !leads_on) return true;
+  for (const PointerWord& pointer : pointers_in(op, (*trace_.functions[op.call.function].params)[param])) {
+    std::string why;
+    std::vector<std::uint32_t> reached;
+    bool known = false;
+    if (op.in_graph)
+      why = "other nodes of its graph may fill it";
+    else if (leads_on)
+      known = held_.reachable(pointer.object, reached, why);
+    else if (type.kind == ParamKind::table)
+      known = held_.table(pointer.object, type.pointee, reached, why);
+    else
+      known = held_.plain(pointer.object, why);
+    if (!known) {
+      why_not = std::string("it ") +
+                (leads_on ? "takes a class by value that may lead to pointers in memory" : type.why) + " (parameter " +
+                std::to_string(param) + "), and what lies there is not known: " + why;
+      return false;
+    }
+    for (const std::uint32_t object : reached)
+      add_whole_object(object, pointer.at, type.kind != ParamKind::table || !type.reads_pointees, found);
+  }
   return true;
 }
 

@@ -1,5 +1,9 @@
 // Evidence `declared`, from the kernel's own signature: `T const*` is only read, any other pointer is read and written.
 //
+// Where a parameter leads to pointers in memory, what these lead to counts as well, and the signature speaks only where
+// it is known what they are (analyzer/held_pointers.h): `T* const*` is a table of them, a class by value may lead to
+// some, and `void*`, pointers to classes and to 8-byte integers must not.
+//
 // Speaks only for kernels whose code was read and is self-contained, in a trace in which nothing was created through
 // which a kernel reaches memory that no parameter names, and whose parameter types account for every byte of the
 // parameters. Caches one verdict per function; refers to the trace, which must outlive it. One thread.
@@ -9,13 +13,14 @@
 #include <vector>
 
 #include "analyzer/access.h"
+#include "analyzer/held_pointers.h"
 #include "analyzer/signature.h"
 
 namespace nimble::analyzer {
 
 class SignatureAccess : public AccessSource {
  public:
-  explicit SignatureAccess(const Trace& trace);
+  SignatureAccess(const Trace& trace, HeldPointers& held);
 
   Evidence evidence() const override { return Evidence::declared; }
   bool ask(const OpQuestion& op, std::vector<Access>& found, std::string& why_not) override;
@@ -27,8 +32,12 @@ class SignatureAccess : public AccessSource {
     std::vector<ParamType> types;
   };
   Verdict judge(const TraceFunction& function) const;
+  // Adds what a parameter leads to over pointers in memory.
+  bool follow(const OpQuestion& op, std::size_t param, const ParamType& type, std::vector<Access>& found,
+              std::string& why_not);
 
   const Trace& trace_;
+  HeldPointers& held_;
   std::string hidden_;  // what was created, by which kernels may reach unnamed memory
   std::vector<Verdict> verdicts_;
 };

@@ -8,6 +8,7 @@
 #include "analyzer/access_rules.h"
 #include "analyzer/access_signature.h"
 #include "analyzer/describe.h"
+#include "analyzer/held_pointers.h"
 #include "analyzer/reduce.h"
 
 namespace nimble::analyzer {
@@ -91,6 +92,26 @@ void decide(Analysis& analysis, const AnalysisOptions& options) {
   }
 }
 
+// What the ops of the step touch. `uncompared`: as HeldPointers takes it.
+void infer(Analysis& analysis, const AnalysisOptions& options, std::vector<std::uint8_t> uncompared) {
+  const Trace& trace = analysis.file.trace;
+  auto calls = analysis.step.calls();
+  HeldPointers held(trace, *analysis.table, calls, options.rules, std::move(uncompared));
+  std::vector<std::unique_ptr<AccessSource>> sources;
+  sources.push_back(std::make_unique<ExactAccess>());
+  std::vector<AccessSource*> for_kernels;
+  auto for_kernel = [&](std::unique_ptr<AccessSource> source) {
+    for_kernels.push_back(source.get());
+    sources.push_back(std::move(source));
+  };
+  for_kernel(std::make_unique<ProvenAccessSource>(trace, true));
+  for_kernel(std::make_unique<RulesAccess>(trace, options.rules, held));
+  for_kernel(std::make_unique<ProvenAccessSource>(trace, false));
+  for_kernel(std::make_unique<SignatureAccess>(trace, held));
+  sources.push_back(std::make_unique<GraphAccess>(for_kernels));
+  analysis.accesses = infer_accesses(trace, *analysis.table, analysis.objects, calls, sources, &held);
+}
+
 }  // namespace
 
 Analysis read_step(TraceFile file, const AnalysisOptions& options) {
@@ -108,19 +129,13 @@ Analysis read_step(TraceFile file, const AnalysisOptions& options) {
   auto calls = analysis.step.calls();
   analysis.objects = objects_of_step(trace, *analysis.table, calls);
 
-  std::vector<std::unique_ptr<AccessSource>> sources;
-  sources.push_back(std::make_unique<ExactAccess>());
-  std::vector<AccessSource*> for_kernels;
-  auto for_kernel = [&](std::unique_ptr<AccessSource> source) {
-    for_kernels.push_back(source.get());
-    sources.push_back(std::move(source));
-  };
-  for_kernel(std::make_unique<ProvenAccessSource>(trace, true));
-  for_kernel(std::make_unique<RulesAccess>(trace, options.rules));
-  for_kernel(std::make_unique<ProvenAccessSource>(trace, false));
-  for_kernel(std::make_unique<SignatureAccess>(trace));
-  sources.push_back(std::make_unique<GraphAccess>(for_kernels));
-  analysis.accesses = infer_accesses(trace, *analysis.table, analysis.objects, calls, sources);
+  infer(analysis, options, {});
+  if (analysis.accesses.compared.empty()) return analysis;
+  // Accesses rest on pointers in memory: once more, now that it is known which ops replay will look at.
+  const Segmentation segments = cut_into_segments(trace, analysis.step, analysis.accesses);
+  std::vector<std::uint8_t> uncompared;
+  for (const Submit submit : segments.submit) uncompared.push_back(submit == Submit::direct);
+  infer(analysis, options, std::move(uncompared));
   return analysis;
 }
 

@@ -15,10 +15,11 @@ std::optional<std::string> why_parameters_do_not_tell(const OpQuestion& op) {
   return std::nullopt;
 }
 
-std::string hidden_memory(const Trace& trace) {
+std::string hidden_memory(const Trace& trace, bool textures) {
   for (const TraceCall& call : trace.calls) {
     bool external = call.kind == CallKind::alloc && call.memory == MemoryKind::external;
     if ((call.kind != CallKind::hidden && !external) || call.result != 0) continue;
+    if (call.texture && !textures) continue;
     if (!call.note.empty()) return call.note;
     return call.symbol.empty() ? "something unnamed" : call.symbol;
   }
@@ -43,16 +44,18 @@ bool has_stray_address(const OpQuestion& op, const ParamLayout& param) {
   return false;
 }
 
+void add_whole_object(std::uint32_t object, std::uint32_t at, bool writes, std::vector<Access>& found) {
+  Access access;
+  access.object = object;
+  access.whole = true;
+  access.reads = true;
+  access.writes = writes;
+  access.at = at;
+  found.push_back(access);
+}
+
 void add_whole(std::span<const PointerWord> pointers, bool writes, std::vector<Access>& found) {
-  for (const PointerWord& pointer : pointers) {
-    Access access;
-    access.object = pointer.object;
-    access.whole = true;
-    access.reads = true;
-    access.writes = writes;
-    access.at = pointer.at;
-    found.push_back(access);
-  }
+  for (const PointerWord& pointer : pointers) add_whole_object(pointer.object, pointer.at, writes, found);
 }
 
 }  // namespace nimble::analyzer

@@ -15,8 +15,9 @@ namespace nimble::analyzer {
 std::optional<std::string> why_parameters_do_not_tell(const OpQuestion& op);
 
 // What the program created by which kernels may reach memory that no parameter names, or by which memory has a second
-// address; empty where it created nothing of the kind.
-std::string hidden_memory(const Trace& trace);
+// address; empty where it created nothing of the kind. Textures and surfaces count only where `textures` is true: who
+// knows the code knows whether it uses them.
+std::string hidden_memory(const Trace& trace, bool textures = true);
 
 // The pointers among the words of one parameter: a part of op.pointers.
 std::span<const PointerWord> pointers_in(const OpQuestion& op, const ParamLayout& param);
@@ -25,6 +26,9 @@ std::span<const PointerWord> pointers_in(const OpQuestion& op, const ParamLayout
 // ways that no trace shows (imports, other processes), so every number that could be an address counts; two 32-bit
 // sizes side by side look like one, too. A rule says what such a parameter is.
 bool has_stray_address(const OpQuestion& op, const ParamLayout& param);
+
+// Appends an access to the whole of an object, which is read in any case.
+void add_whole_object(std::uint32_t object, std::uint32_t at, bool writes, std::vector<Access>& found);
 
 // Appends an access to the whole of every object that the parameter points into.
 void add_whole(std::span<const PointerWord> pointers, bool writes, std::vector<Access>& found);

@@ -12,6 +12,14 @@ class LiveObjects {
  public:
   explicit LiveObjects(std::vector<Object>& objects) : objects_(objects) {}
 
+  // A variable is there from when its image was loaded; the trace tells of it later, and may do so again.
+  std::uint32_t global(const Object& object) {
+    const auto known = by_base_.find(object.base);
+    const bool same = known != by_base_.end() && objects_[known->second].memory == MemoryKind::global &&
+                      objects_[known->second].size == object.size;
+    return same ? known->second : allocate(object);
+  }
+
   std::uint32_t allocate(const Object& object) {
     // What still lives in this range has lost its memory without a free that the trace saw.
     auto next = by_base_.lower_bound(object.base);
@@ -99,6 +107,18 @@ ObjectTable::ObjectTable(const Trace& trace) {
       for (std::uint32_t at = (param.offset + 7) & ~7u; at + 8 <= param.offset + param.size; at += 8)
         if (std::uint64_t word = word_at(params, at); word != 0) add(live.find(word, 0), first + at);
   };
+  auto add_globals = [&](std::uint32_t function, std::uint32_t index) {
+    const auto& proof = trace.functions[function].proof;
+    if (!proof) return;
+    for (std::uint32_t i = 0; i < proof->globals.size(); ++i) {
+      const ProvenGlobal& global = proof->globals[i];
+      auto pointer = live.find(global.address, global.bytes);
+      if (!pointer)
+        pointer = PointerWord{
+            0, live.global({global.address, global.bytes, MemoryKind::global, false, kNone, index, kNone}), 0};
+      add(pointer, kAtGlobals + i);
+    }
+  };
   auto add_list = [&](const std::vector<TraceAccess>& list) {
     for (std::uint32_t i = 0; i < list.size(); ++i) add(live.find(list[i].address, list[i].bytes), i);
   };
@@ -108,13 +128,12 @@ ObjectTable::ObjectTable(const Trace& trace) {
     if (call.result != 0) continue;
     switch (call.kind) {
       case CallKind::alloc:
-      case CallKind::alloc_async:
-        add(PointerWord{0,
-                        live.allocate({call.address, call.size, call.memory, call.own_pool,
-                                       call.context.value_or(kNone), index, kNone}),
-                        0},
-            0);
+      case CallKind::alloc_async: {
+        const Object object{call.address, call.size, call.memory, call.own_pool, call.context.value_or(kNone),
+                            index,        kNone};
+        add(PointerWord{0, call.memory == MemoryKind::global ? live.global(object) : live.allocate(object), 0}, 0);
         break;
+      }
       case CallKind::free:
       case CallKind::free_async:
         if (std::uint32_t id = live.end_at(call.address, index); id != kNone) add(PointerWord{0, id, 0}, 0);
@@ -126,12 +145,15 @@ ObjectTable::ObjectTable(const Trace& trace) {
       case CallKind::copy:
         add(live.find(call.dst.address, extent_of(call.dst, call.width, call.height)), kAtDst);
         add(live.find(call.src.address, extent_of(call.src, call.width, call.height)), kAtSrc);
+        if (!call.words) break;
+        for (std::uint32_t i = 0; i < call.words->size(); ++i) add(live.find((*call.words)[i].value, 0), kAtWords + i);
         break;
       case CallKind::set:
         add(live.find(call.dst.address, extent_of(call.dst, call.width, call.height)), kAtDst);
         break;
       case CallKind::launch:
         add_parameters(call.function, call.params, 0);
+        add_globals(call.function, index);
         break;
       case CallKind::opaque:
         if (call.accesses) add_list(*call.accesses);

@@ -27,14 +27,16 @@ struct Object {
 // An address in a call that lay inside a live object. `at` says where in the call it stood: for a launch the byte in
 // the packed parameters; kAtDst or kAtSrc for copies and sets; 0 for allocations and frees, which name the object
 // itself; for an op with a list of accesses the place in the list; for a graph launch the place in the graph's list,
-// and behind it the bytes of its kernels' packed parameters, one kernel after another.
+// and behind it the bytes of its kernels' packed parameters, one kernel after another. From kAtWords on: the words that
+// a copy carries (TraceCall::words), by their place in the list. From kAtGlobals on: the variables that a launched
+// kernel touches by its code (KernelProof::globals), by their place in that list.
 struct PointerWord {
   std::uint32_t at = 0;
   std::uint32_t object = kNone;
   std::uint64_t offset = 0;
 };
 
-inline constexpr std::uint32_t kAtDst = 0, kAtSrc = 1;
+inline constexpr std::uint32_t kAtDst = 0, kAtSrc = 1, kAtWords = 2, kAtGlobals = 1u << 30;
 
 class ObjectTable {
  public:

@@ -13,7 +13,7 @@ namespace {
 
 // std::regex recurses for every character that it matches; no real name comes near this.
 constexpr std::size_t kMaxName = 8 * 1024;
-constexpr std::string_view kWords[] = {"in", "out", "inout", "value"};
+constexpr std::string_view kWords[] = {"in", "out", "inout", "value", "table", "table-in", "table-out"};
 
 bool matches(const std::regex& pattern, const std::string& name) {
   return name.size() <= kMaxName && std::regex_match(name, pattern);
@@ -53,7 +53,8 @@ void Rules::read(const std::string& path) {
     }
     for (const nlohmann::json& word : fields.list("params")) {
       auto found = std::find(std::begin(kWords), std::end(kWords), fields.text_of(word, "params"));
-      if (found == std::end(kWords)) fields.fail("params", "must hold only in, out, inout and value");
+      if (found == std::end(kWords))
+        fields.fail("params", "must hold only in, out, inout, value, table, table-in and table-out");
       rule.params.push_back(static_cast<RuleParam>(found - std::begin(kWords)));
     }
     fields.text_or("comment", "");

@@ -15,7 +15,7 @@ namespace nimble::analyzer {
 inline constexpr int kRulesVersion = 1;
 inline constexpr std::size_t kMaxRulesBytes = 4 << 20;
 
-enum class RuleParam : std::uint8_t { in, out, inout, value };
+enum class RuleParam : std::uint8_t { in, out, inout, value, table, table_in, table_out };
 
 struct Rule {
   std::string text;  // the expression, as written

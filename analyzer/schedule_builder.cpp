@@ -55,6 +55,10 @@ class Builder {
       schedule_.objects.push_back({object.memory, object.size, object.step_local, analysis_.memory.offset[i]});
     }
     schedule_.arena_bytes = analysis_.memory.arena_bytes;
+    // Where the program had textures, all that is not ordered with everything is known by code or by rules.
+    schedule_.textures = std::any_of(trace_.calls.begin(), trace_.calls.end(), [](const TraceCall& call) {
+      return call.kind == CallKind::hidden && call.result == 0 && call.texture;
+    });
     for (std::uint32_t op = 0; op < calls_.size(); ++op) add_op(op);
     for (std::size_t s = 0; s < analysis_.plans.size(); ++s) add_segment(s);
     return std::move(schedule_);
@@ -71,6 +75,7 @@ class Builder {
     switch (call.kind) {
       case CallKind::launch: {
         result.function = function(call.function, analysis_.accesses.ops[op].from_code);
+        if (analysis_.accesses.ops[op].from_code) add_globals(call.function, result.function, pointers);
         result.grid = call.grid;
         result.block = call.block;
         result.shared_bytes = call.shared_bytes;
@@ -78,7 +83,7 @@ class Builder {
         if (result.barrier) break;
         const auto& skipped = analysis_.accesses.no_pointers[op];
         for (const PointerWord& pointer : pointers)
-          if (!std::binary_search(skipped.begin(), skipped.end(), pointer.at))
+          if (pointer.at < kAtGlobals && !std::binary_search(skipped.begin(), skipped.end(), pointer.at))
             result.pointers.push_back({pointer.at, {analysis_.objects.find(pointer.object), pointer.offset, false}});
         add_numbers(call, result);
         break;
@@ -86,6 +91,7 @@ class Builder {
       case CallKind::copy:
       case CallKind::set:
         for (const PointerWord& pointer : pointers) {
+          if (pointer.at >= kAtWords) break;
           SchedulePointer& side = pointer.at == kAtDst ? result.dst : result.src;
           side.object = analysis_.objects.find(pointer.object);
           side.offset = pointer.offset;
@@ -95,6 +101,7 @@ class Builder {
           SchedulePointer& side = analysis_.accesses.all[access].at == kAtDst ? result.dst : result.src;
           side.fixed = fixed_[access] != 0;
         }
+        if (!analysis_.accesses.compared.empty() && analysis_.accesses.compared[op] != 0) add_payload(call, op, result);
         result.dst_pitch = call.dst.pitch;
         result.src_pitch = call.src.pitch;
         result.width = call.width;
@@ -110,6 +117,19 @@ class Builder {
         break;
     }
     schedule_.ops.push_back(std::move(result));
+  }
+
+  // Accesses of other ops rest on what the copy or set puts there.
+  void add_payload(const TraceCall& call, std::uint32_t op, ScheduleOp& result) const {
+    result.dst.fixed = true;
+    if (result.src.object != kNone) result.src.fixed = true;
+    if (!call.words) return;
+    result.src.fixed = false;  // of the host's memory only the content counts
+    result.payload.emplace();
+    for (const PointerWord& pointer : analysis_.table->pointers(calls_[op]))
+      if (pointer.at >= kAtWords)
+        result.payload->push_back({(*call.words)[pointer.at - kAtWords].offset,
+                                   {analysis_.objects.find(pointer.object), pointer.offset, false}});
   }
 
   // The words that look like an address and are none.
@@ -131,8 +151,21 @@ class Builder {
       schedule_.functions.push_back(
           {known.name, known.params.value_or(std::vector<ParamLayout>{}), known.self_contained, std::nullopt});
     }
-    if (from_code) schedule_.functions[entry->second].proven = trace_.functions[id].proof->accesses;
+    if (from_code) {
+      schedule_.functions[entry->second].proven = trace_.functions[id].proof->accesses;
+      schedule_.functions[entry->second].stored = trace_.functions[id].proof->stored;
+    }
     return entry->second;
+  }
+
+  void add_globals(std::uint32_t id, std::uint32_t function, std::span<const PointerWord> pointers) {
+    std::vector<ScheduleGlobal>& globals = schedule_.functions[function].globals;
+    if (!globals.empty()) return;
+    for (const PointerWord& pointer : pointers) {
+      if (pointer.at < kAtGlobals) continue;
+      const ProvenGlobal& global = trace_.functions[id].proof->globals[pointer.at - kAtGlobals];
+      globals.push_back({global.name, analysis_.objects.find(pointer.object), global.reads, global.writes});
+    }
   }
 
   void add_segment(std::size_t s) {

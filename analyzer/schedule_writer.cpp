@@ -32,6 +32,8 @@ void numbers(JsonText& out, const Values& values) {
   out.close(']');
 }
 
+std::string_view mode(bool reads, bool writes) { return reads ? writes ? "rw" : "r" : "w"; }
+
 void pointer_fields(JsonText& out, const SchedulePointer& pointer) {
   id(out, "object", pointer.object);
   out.key("offset").number(pointer.offset);
@@ -77,6 +79,12 @@ void op(JsonText& out, const ScheduleOp& op) {
       out.key("src_pitch").number(op.src_pitch);
       out.key("width").number(op.width);
       out.key("height").number(op.height);
+      if (op.payload) {
+        out.key("payload").open('[');
+        for (const SchedulePayload& word : *op.payload)
+          out.open('[').number(word.at).number(word.pointer.object).number(word.pointer.offset).close(']');
+        out.close(']');
+      }
       break;
     case CallKind::set:
       pointer(out, "dst", op.dst);
@@ -114,8 +122,18 @@ std::string schedule_text(const Schedule& schedule) {
       for (const ProvenAccess& access : *function.proven) {
         out.open('[').open('[');
         for (const std::uint32_t at : access.at) out.number(at);
-        out.close(']').text(access.reads ? access.writes ? "rw" : "r" : "w").close(']');
+        out.close(']').text(mode(access.reads, access.writes)).close(']');
       }
+      out.close(']');
+    }
+    if (!function.stored.empty()) {
+      out.key("stored");
+      numbers(out, function.stored);
+    }
+    if (!function.globals.empty()) {
+      out.key("globals").open('[');
+      for (const ScheduleGlobal& global : function.globals)
+        out.open('[').text(global.name).number(global.object).text(mode(global.reads, global.writes)).close(']');
       out.close(']');
     }
     out.close('}');
@@ -149,7 +167,9 @@ std::string schedule_text(const Schedule& schedule) {
     out.close('}');
   }
   out.close(']').newline();
-  out.key("arena_bytes").number(schedule.arena_bytes).close('}');
+  out.key("arena_bytes").number(schedule.arena_bytes);
+  if (schedule.textures) out.key("textures").boolean(true);
+  out.close('}');
   return out.take() + "\n";
 }
 

@@ -14,6 +14,7 @@ struct Builtin {
   std::string_view name;
   std::uint32_t size;
   bool may_hold_address;  // wide enough, and an integer
+  bool has_fraction = false;
 };
 
 // Builtin types as the Itanium demangler spells them, and classes that are numbers by another name.
@@ -32,25 +33,25 @@ constexpr Builtin kNumbers[] = {
     {"unsigned long long", 8, true},
     {"__int128", 16, true},
     {"unsigned __int128", 16, true},
-    {"float", 4, false},
-    {"double", 8, false},
+    {"float", 4, false, true},
+    {"double", 8, false, true},
     {"wchar_t", 4, false},
     {"char8_t", 1, false},
     {"char16_t", 2, false},
     {"char32_t", 4, false},
-    {"_Float16", 2, false},
-    {"__half", 2, false},
-    {"__half2", 4, false},
-    {"__nv_bfloat16", 2, false},
-    {"__nv_bfloat162", 4, false},
-    {"__nv_fp8_e4m3", 1, false},
-    {"__nv_fp8_e5m2", 1, false},
-    {"c10::Half", 2, false},
-    {"c10::BFloat16", 2, false},
-    {"c10::Float8_e4m3fn", 1, false},
-    {"c10::Float8_e5m2", 1, false},
-    {"c10::complex<float>", 8, false},
-    {"c10::complex<double>", 16, false},
+    {"_Float16", 2, false, true},
+    {"__half", 2, false, true},
+    {"__half2", 4, false, true},
+    {"__nv_bfloat16", 2, false, true},
+    {"__nv_bfloat162", 4, false, true},
+    {"__nv_fp8_e4m3", 1, false, true},
+    {"__nv_fp8_e5m2", 1, false, true},
+    {"c10::Half", 2, false, true},
+    {"c10::BFloat16", 2, false, true},
+    {"c10::Float8_e4m3fn", 1, false, true},
+    {"c10::Float8_e5m2", 1, false, true},
+    {"c10::complex<float>", 8, false, true},
+    {"c10::complex<double>", 16, false, true},
     {"char2", 2, false},
     {"char4", 4, false},
     {"uchar2", 2, false},
@@ -66,11 +67,11 @@ constexpr Builtin kNumbers[] = {
     {"uint3", 12, false},
     {"uint4", 16, false},
     {"dim3", 12, false},
-    {"float2", 8, false},
-    {"float3", 12, false},
-    {"float4", 16, false},
-    {"double2", 16, false},
-    {"double4", 32, false},
+    {"float2", 8, false, true},
+    {"float3", 12, false, true},
+    {"float4", 16, false, true},
+    {"double2", 16, false, true},
+    {"double4", 32, false, true},
 };
 
 const Builtin* number(std::string_view type) {
@@ -138,6 +139,31 @@ std::optional<std::vector<std::string>> parameter_types(std::string_view name) {
   return types;
 }
 
+namespace {
+
+// "std::array<char*, 3ul>" and PyTorch's like of it: the pointers that stand in it.
+std::string_view element_of_array(std::string_view type) {
+  for (const std::string_view name : {"std::array<", "at::detail::Array<"}) {
+    if (type.substr(0, name.size()) != name || type.back() != '>') continue;
+    const std::string_view inside = type.substr(name.size(), type.size() - name.size() - 1);
+    const std::size_t comma = inside.rfind(',');
+    return comma == std::string_view::npos ? std::string_view{} : trimmed(inside.substr(0, comma));
+  }
+  return {};
+}
+
+ParamType classify_class(std::string_view type) {
+  ParamType result{ParamKind::aggregate, 0, ""};
+  const std::string_view element = element_of_array(type);
+  if (element.empty() || element.back() != '*') return result;
+  const ParamType pointer = classify(element);
+  result.array_of_numbers = pointer.kind == ParamKind::reads || pointer.kind == ParamKind::writes;
+  if (result.array_of_numbers) result.pointee = pointer.pointee;
+  return result;
+}
+
+}  // namespace
+
 ParamType classify(std::string_view type) {
   type = trimmed(type);
   while (drop_suffix(type, " const") || drop_suffix(type, "__restrict__") || drop_suffix(type, "__restrict") ||
@@ -150,9 +176,10 @@ ParamType classify(std::string_view type) {
   if (type.back() != '*') {
     const Builtin* builtin = number(type);
     if (builtin != nullptr) return {ParamKind::value, builtin->size, ""};
-    return {ParamKind::aggregate, 0, ""};
+    return classify_class(type);
   }
   drop_suffix(type, "*");
+  if (!type.empty() && type.back() == ':') return {ParamKind::unknown, 0, "takes a pointer to a member"};
   bool is_const = false, is_volatile = false;
   for (bool more = true; more;) {
     more = false;
@@ -160,14 +187,30 @@ ParamType classify(std::string_view type) {
     if (drop_suffix(type, " volatile")) more = is_volatile = true;
   }
   if (is_volatile) return {ParamKind::unknown, 8, "takes a pointer to volatile memory"};
-  if (type == "void") return {ParamKind::unknown, 8, "takes a pointer to void, which may lead to more pointers"};
-  if (!type.empty() && (type.back() == '*' || type.back() == '&'))
+  auto any = [&](const char* why) {
+    ParamType result{ParamKind::any, 8, why};
+    result.is_const = is_const;
+    return result;
+  };
+  if (type == "void") return any("takes a pointer to void, which may lead to more pointers");
+  if (!type.empty() && type.back() == '*') {
+    const ParamType inner = classify(type);
+    if (inner.kind != ParamKind::reads && inner.kind != ParamKind::writes)
+      return any("takes a pointer to pointers, which may lead to more pointers");
+    ParamType result{ParamKind::table, 8, "takes a pointer to pointers"};
+    result.is_const = is_const;
+    result.reads_pointees = inner.kind == ParamKind::reads;
+    result.pointee = inner.pointee;
+    return result;
+  }
+  if (!type.empty() && (type.back() == '&' || type.back() == ')' || type.back() == ']'))
     return {ParamKind::unknown, 8, "takes a pointer to pointers"};
   const Builtin* builtin = number(type);
-  if (builtin == nullptr) return {ParamKind::unknown, 8, "takes a pointer to a class, which may hold more pointers"};
-  if (builtin->may_hold_address)
-    return {ParamKind::unknown, 8, "takes a pointer to 8-byte integers, which may be addresses"};
-  return {is_const ? ParamKind::reads : ParamKind::writes, 8, ""};
+  if (builtin == nullptr) return any("takes a pointer to a class, which may hold more pointers");
+  if (builtin->may_hold_address) return any("takes a pointer to 8-byte integers, which may be addresses");
+  ParamType result{is_const ? ParamKind::reads : ParamKind::writes, 8, ""};
+  result.pointee = builtin->has_fraction ? Pointee::fractions : Pointee::integers;
+  return result;
 }
 
 }  // namespace nimble::analyzer

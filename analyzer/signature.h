@@ -20,16 +20,27 @@ std::optional<std::vector<std::string>> parameter_types(std::string_view demangl
 
 enum class ParamKind : std::uint8_t {
   value,      // a builtin type, no pointer
-  reads,      // pointer to const
-  writes,     // any other pointer
+  reads,      // pointer to const numbers
+  writes,     // pointer to numbers
+  table,      // pointer to pointers to numbers: leads to whatever they point to
+  any,        // pointer to what may be pointers, or hold them: `why`
   aggregate,  // a class by value: may hold anything
   unknown,    // may lead to memory that the parameters do not name: `why`
 };
+
+// What may lie where a pointer points. Bytes of integers are copied as what they are not, numbers with a fraction are
+// computed with: only these are never taken to be a part of an address.
+enum class Pointee : std::uint8_t { anything, integers, fractions };
 
 struct ParamType {
   ParamKind kind = ParamKind::unknown;
   std::uint32_t size = 0;  // bytes; 0 where the type does not tell
   const char* why = "";
+  // Of reads, writes and table, and of a class that is an array of such pointers: of what the pointers lead to at last.
+  Pointee pointee = Pointee::anything;
+  bool is_const = false;          // table, any: what the pointer points to directly
+  bool reads_pointees = false;    // table: only reads what its pointers point to
+  bool array_of_numbers = false;  // aggregate: an array of pointers to numbers, and nothing else
 };
 
 // What a type, as a demangled name spells it, lets a kernel reach.

@@ -213,8 +213,24 @@ class Decoder {
       if (!access.reads && !access.writes) args.fail("proven", "a mode must be \"r\", \"w\" or \"rw\"");
       proof.accesses.push_back(std::move(access));
     }
+    if (args.has("globals"))
+      for (const json& item : args.list("globals")) proof.globals.push_back(global(args, item));
     if (args.has("stored"))
       for (const json& word : args.list("stored")) proof.stored.push_back(word_of(args, "stored", word, end));
+  }
+
+  static ProvenGlobal global(const Fields& args, const json& item) {
+    if (!item.is_array() || item.size() != 4) args.fail("globals", "must be a list of [name, address, bytes, mode]");
+    ProvenGlobal result;
+    result.name = args.text_of(item[0], "globals");
+    result.address = args.number_of(item[1], "globals", kMaxAddress);
+    result.bytes = args.number_of(item[2], "globals", kMaxAddress - result.address);
+    const std::string& mode = args.text_of(item[3], "globals");
+    result.reads = mode == "r" || mode == "rw";
+    result.writes = mode == "w" || mode == "rw";
+    if (!result.reads && !result.writes) args.fail("globals", "a mode must be \"r\", \"w\" or \"rw\"");
+    if (result.bytes == 0) args.fail("globals", "a variable must have bytes");
+    return result;
   }
 
   static std::uint32_t word_of(const Fields& args, const char* name, const json& word, std::uint32_t end) {
@@ -297,6 +313,7 @@ class Decoder {
     call.query = args.flag_or("query", false);
     call.synchronous = args.flag_or("sync", false);
     call.note = args.text_or("note", "");
+    call.texture = args.flag_or("texture", false);
     // A call that failed had no effect, and may have had no sensible arguments either.
     if (call.result == 0 || args.has("stream"))
       if (args.has("stream") || is_op(call.kind) || call.kind == CallKind::stream_synchronize)
@@ -316,6 +333,7 @@ class Decoder {
         call.dst = region(call, args, "dst", "dpitch");
         call.plain = args.flag_or("plain", true);
         call.src = region(call, args, "src", "spitch");
+        if (args.has("words")) words(args, call);
         break;
       case CallKind::set:
         rows(call, args);
@@ -360,6 +378,22 @@ class Decoder {
         break;
       default:
         break;
+    }
+  }
+
+  static void words(const Fields& args, TraceCall& call) {
+    if (call.height != 1) args.fail("words", "are of copies of one row");
+    std::uint64_t next = 0;
+    call.words.emplace();
+    for (const json& item : args.list("words")) {
+      if (!item.is_array() || item.size() != 2) args.fail("words", "must be a list of [offset, value]");
+      TraceWord word;
+      word.offset = args.number_of(item[0], "words", kMaxAddress);
+      word.value = args.number_of(item[1], "words", kMaxAddress);
+      if (word.offset < next || call.width < 8 || word.offset > call.width - 8)
+        args.fail("words", std::to_string(word.offset) + " is out of order, or outside of the copy");
+      next = word.offset + 8;
+      call.words->push_back(word);
     }
   }
 

@@ -89,7 +89,8 @@ KernelFacts Image::kernel(std::string_view name, std::span<const unsigned> archs
         facts = std::move(here);
         continue;
       }
-      if (here.accesses != facts.accesses || here.params != facts.params) {
+      if (here.accesses != facts.accesses || here.params != facts.params || here.globals != facts.globals ||
+          here.stored != facts.stored) {
         facts.accesses.reset();
         facts.why_not_proven = "it differs from device to device";
       }
@@ -160,6 +161,7 @@ KernelFacts Image::on(Question& question, std::string_view name, unsigned arch) 
       facts.origin = matches(*source) ? Origin::same : Origin::other;
       facts.why_not_proven = proof.why;
       if (proof.understood) facts.accesses = proof.accesses;
+      facts.globals = proof.globals;
       facts.stored = proof.stored;
       for (const PtxParam& param : proof.params) facts.params.emplace_back(param.offset, param.size);
     }

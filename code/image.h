@@ -37,6 +37,7 @@ struct KernelFacts {
   std::optional<std::vector<PtxAccess>> accesses;
   std::string why_not_proven;
   Origin origin = Origin::none;
+  std::vector<PtxGlobal> globals;                               // variables of its image that it may touch
   std::vector<std::uint32_t> stored;                            // words that it may store to memory as they are
   std::vector<std::pair<std::uint32_t, std::uint32_t>> params;  // as the PTX has them: offset, size
 };

@@ -188,10 +188,13 @@ std::uint32_t PtxCells::outside(std::string_view name) {
     if (const auto known = variables_.find(name); known != variables_.end()) return known->second;
     if (variable.space == PtxSpace::texture)
       hides("it uses the texture ", name);
-    else if (!is_constant_table(name))
-      hides(
-          variable.space == PtxSpace::constant ? "it reads the constant variable " : "it reaches the global variable ",
-          name);
+    else if (variable.managed)
+      hides("it reaches the managed variable ", name);
+    else if (!is_constant_table(name) && result_.variable.empty())
+      result_.variable
+          .append(variable.space == PtxSpace::constant ? "it reads the constant variable "
+                                                       : "it reaches the global variable ")
+          .append(name.substr(0, 200));
     return variables_.emplace(name, extra_root({variable.space, name, 0, 0})).first->second;
   }
   if (module_.function_of.contains(name)) return fixed_[kRootCode];

@@ -177,6 +177,7 @@ class Judge {
       }
     }
     for (const auto& [at, mode] : accesses_) proof.accesses.push_back({at, mode.first, mode.second});
+    for (const auto& [name, mode] : globals_) proof.globals.push_back({std::string(name), mode.first, mode.second});
     proof.stored.assign(stored_.begin(), stored_.end());
     return true;
   }
@@ -193,7 +194,7 @@ class Judge {
     std::vector<std::uint32_t> words;
     for (std::uint32_t word = 0; word < steps_.words; ++word)
       if (flow_.may_be(at, word)) words.push_back(8 * word);
-    bool own = flow_.may_be(at, steps_.root(kRootShared)), local = false, param = false, table = false;
+    bool own = flow_.may_be(at, steps_.root(kRootShared)), local = false, param = false, variable = false;
     for (std::size_t i = 0; i < steps_.extra.size(); ++i) {
       if (!flow_.may_be(at, steps_.extra_root(i))) continue;
       const PtxExtraRoot& extra = steps_.extra[i];
@@ -201,24 +202,38 @@ class Judge {
       param |= extra.space == PtxSpace::param;
       if (extra.space == PtxSpace::local || extra.space == PtxSpace::param) continue;
       if (step.space == PtxSpace::local || step.space == PtxSpace::param) continue;
-      if (!is_constant_table(extra.name) || extra.space == PtxSpace::texture)
-        return no("it reaches the variable ", extra.name);
-      if (writes) return no("it writes the table ", extra.name);
-      table = true;
+      if (extra.space == PtxSpace::texture) return no("it reaches the texture ", extra.name);
+      const bool table = is_constant_table(extra.name);
+      if (writes && table) return no("it writes the table ", extra.name);
+      if (writes && extra.space == PtxSpace::constant) return no("it writes the constant variable ", extra.name);
+      variable = true;
+      if (table) continue;
+      auto& mode = globals_[extra.name];
+      mode.first |= reads;
+      mode.second |= writes;
     }
     if (param && writes) return no("it writes its parameters");
     if (step.space == PtxSpace::local) return local || no("local memory at an unknown address");
     if (step.space == PtxSpace::param) return param || no("parameters at an unknown address");
-    if (step.space == PtxSpace::constant) return table || no("constant memory at an unknown address");
+    if (step.space == PtxSpace::constant)
+      return (variable && words.empty()) || no("constant memory at an unknown address");
     if (flow_.may_be(at, steps_.root(kRootMemory))) return no("it may follow an address that it loads from memory");
     if (flow_.may_be(at, steps_.root(kRootUnknown))) return no("an address that is not understood");
     if (flow_.may_be(at, steps_.root(kRootCode))) return no("it reads code");
     own |= local || param;
-    if (words.empty())
-      return table || (step.space == PtxSpace::generic && own) || no("an address that comes from nowhere");
-    if (step.op == PtxStep::Op::store && step.wide)
+    if (words.empty() && !variable)
+      return (step.space == PtxSpace::generic && own) || no("an address that comes from nowhere");
+    if (step.op == PtxStep::Op::store && step.wide) {
       for (std::uint32_t word = 0; word < steps_.words; ++word)
         if (flow_.may_be(step.src, word)) stored_.emplace(8 * word);
+      for (std::size_t i = 0; i < steps_.extra.size(); ++i) {
+        const PtxExtraRoot& extra = steps_.extra[i];
+        const bool others = extra.space != PtxSpace::local && extra.space != PtxSpace::param;
+        if (others && !is_constant_table(extra.name) && flow_.may_be(step.src, steps_.extra_root(i)))
+          return no("it stores the address of the variable ", extra.name);
+      }
+    }
+    if (words.empty()) return true;
     auto& mode = accesses_[words];
     mode.first |= reads;
     mode.second |= writes;
@@ -229,6 +244,7 @@ class Judge {
   const Flow& flow_;
   std::string why_;
   std::map<std::vector<std::uint32_t>, std::pair<bool, bool>> accesses_;
+  std::map<std::string_view, std::pair<bool, bool>> globals_;
   std::set<std::uint32_t> stored_;
 };
 
@@ -245,10 +261,10 @@ PtxProof prove_kernel(const PtxModule& module, const PtxFunction& kernel) {
   if (!module.error.empty()) return no(module.error);
   if (!kernel.entry || !kernel.defined) return no("it is no kernel");
   const PtxSteps steps = ptx_steps(module, kernel);
-  proof.why_not_self_contained = steps.hidden;
+  proof.why_not_self_contained = steps.hidden.empty() ? steps.variable : steps.hidden;
   if (!steps.error.empty()) return no(steps.error);
-  proof.self_contained = steps.hidden.empty();
-  if (!proof.self_contained) return no(steps.hidden);
+  proof.self_contained = proof.why_not_self_contained.empty();
+  if (!steps.hidden.empty()) return no(steps.hidden);
   Flow flow(steps);
   if (!flow.run()) return no("it is too large");
   proof.understood = Judge(steps, flow).judge(proof);

@@ -28,10 +28,18 @@ struct PtxAccess {
   bool operator==(const PtxAccess&) const = default;
 };
 
+// A variable of the module that it may touch.
+struct PtxGlobal {
+  std::string name;
+  bool reads = false, writes = false;
+  bool operator==(const PtxGlobal&) const = default;
+};
+
 struct PtxProof {
   bool understood = false;
   std::string why;                    // where it is not
   std::vector<PtxAccess> accesses;    // ascending, one for each list of words
+  std::vector<PtxGlobal> globals;     // ascending by name
   std::vector<std::uint32_t> stored;  // words that it may store to memory as they are: pointers for others to follow
 
   // Whether the kernel reaches memory by its parameters alone: through them or through tables that they point to. This

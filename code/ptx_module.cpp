@@ -94,11 +94,12 @@ class Reader {
   // Behind the space: everything up to the name, which stands before a bracket, an equals sign, a comma or the end.
   void variable(PtxSpace space) {
     std::string_view name;
+    bool managed = false;
     while (lexer_.peek()) {
       const PtxToken token = lexer_.take();
       if (token.is(";")) {
         if (name.empty()) return fail("damaged PTX");
-        module_.variables.push_back({name, space});
+        module_.variables.push_back({name, space, managed});
         return;
       }
       std::string_view ignored;
@@ -106,10 +107,11 @@ class Reader {
       if (token.is("=") || token.is(",")) {
         if (name.empty()) return fail("damaged PTX");
         if (token.is(",")) return fail("its PTX declares several variables at once");
-        module_.variables.push_back({name, space});
+        module_.variables.push_back({name, space, managed});
         if (!skip_initial_value()) fail("damaged PTX");
         return;
       }
+      managed |= token.kind == PtxToken::Kind::word && token.spelled == ".attribute";
       // `.attribute(.managed)` and `[4]` hold no name of their own.
       if ((token.is("(") && !lexer_.skip_past(")")) || (token.is("[") && !lexer_.skip_past("]")))
         return fail("damaged PTX");

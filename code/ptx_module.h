@@ -17,6 +17,7 @@ enum class PtxSpace : std::uint8_t { generic, global, constant, shared, local, p
 struct PtxVariable {
   std::string_view name;
   PtxSpace space = PtxSpace::global;
+  bool managed = false;  // the host reaches it as well, by no call
 };
 
 // A parameter. Of a kernel: `offset` is its place in the packed parameter buffer.

@@ -55,7 +55,8 @@ struct PtxStep {
 
 struct PtxSteps {
   std::string error;        // what is not understood
-  std::string hidden;       // the first thing found that the kernel may reach without its parameters
+  std::string hidden;       // the first thing found by which the kernel may reach what neither it nor a name leads to
+  std::string variable;     // the first variable of the module that it may reach
   std::uint32_t words = 0;  // of the packed parameters
   std::uint32_t cells = 0;
   std::vector<PtxStep> steps;

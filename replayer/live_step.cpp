@@ -15,9 +15,19 @@ std::uint64_t word_at(const std::uint8_t* bytes) {
   return word;
 }
 
+// Whether the code of a live kernel proves what the schedule rests on.
+bool proves_the_same(const ScheduleFunction& function, const FunctionInfo& info) {
+  if (!info.proof || info.proof->accesses != *function.proven || info.proof->stored != function.stored) return false;
+  const auto same = [](const ScheduleGlobal& a, const ProvenGlobal& b) {
+    return a.name == b.name && a.reads == b.reads && a.writes == b.writes;
+  };
+  return std::equal(function.globals.begin(), function.globals.end(), info.proof->globals.begin(),
+                    info.proof->globals.end(), same);
+}
+
 }  // namespace
 
-LiveStep::LiveStep(const Schedule& schedule, CallContext& context, const MemoryMap& memory, ObjectMap& objects)
+LiveStep::LiveStep(const Schedule& schedule, CallContext& context, MemoryMap& memory, ObjectMap& objects)
     : schedule_(schedule), context_(context), memory_(memory), objects_(objects), ops_(schedule.ops.size()) {
   std::uint32_t bytes = 0;
   for (std::size_t i = 0; i < ops_.size(); ++i) {
@@ -35,7 +45,7 @@ LiveStep::LiveStep(const Schedule& schedule, CallContext& context, const MemoryM
 const char* LiveStep::match(std::uint32_t index, const Call& call) {
   const ScheduleOp& op = schedule_.ops[index];
   if (op.kind != call.kind) return "another kind of op";
-  if (op.submit == Submit::direct) return nullptr;
+  if (op.submit == Submit::direct) return op.payload ? check_payload(op, call) : nullptr;
   if (!call.plain || call.synchronous()) return "an op with flags or attributes";
   switch (op.kind) {
     case CallKind::launch:
@@ -69,9 +79,10 @@ const char* LiveStep::match_launch(std::uint32_t index, const Call& call) {
     if (info.name != function.name || !info.params || *info.params != function.params) return "another kernel";
     // Its accesses were taken from its parameters: code that reaches more is other code.
     if (!op.barrier && function.self_contained && !info.self_contained) return "a kernel of another build";
-    if (!op.barrier && function.proven && !(info.proof && info.proof->accesses == *function.proven))
+    if (!op.barrier && function.proven && !proves_the_same(function, info))
       return "a kernel of which something else is proven";
     mine.live.function = call.function;
+    mine.info = &info;
     mine.live.is_kernel_handle = info.is_kernel_handle;
     mine.changed = true;
   }
@@ -87,6 +98,8 @@ const char* LiveStep::match_launch(std::uint32_t index, const Call& call) {
     mine.live.shared_bytes = call.shared_bytes;
     mine.changed = true;
   }
+  if (!op.barrier && !function.globals.empty())
+    if (const char* reason = check_globals(index)) return reason;
   if (mine.param_bytes == 0) return nullptr;
   std::uint8_t* const live = live_bytes_.data() + mine.params;
   // The schedule's layout is the function's own: checked when the handle was first seen.
@@ -132,6 +145,42 @@ const char* LiveStep::check_pointers(std::uint32_t index) {
   return nullptr;
 }
 
+const char* LiveStep::check_globals(std::uint32_t index) {
+  const ScheduleFunction& function = schedule_.functions[schedule_.ops[index].function];
+  for (std::size_t i = 0; i < function.globals.size(); ++i) {
+    const ProvenGlobal& live = ops_[index].info->proof->globals[i];
+    if (!memory_.find(live.address)) {
+      // The program has never asked where it is.
+      memory_.add({live.address, live.bytes, MemoryKind::global});
+      objects_.changed();
+    }
+    if (!objects_.accept({function.globals[i].object, 0, true}, live.address)) return "a variable at another place";
+  }
+  return nullptr;
+}
+
+// The content of a copy from the host, as the host has it now: the recorded pointers, and no others.
+const char* LiveStep::check_payload(const ScheduleOp& op, const Call& call) {
+  if (call.width != op.width || call.height != 1) return "a copy of another size";
+  if (!objects_.accept(op.dst, call.dst.address)) return "a pointer to another object";
+  const Allocation* const source = memory_.find(call.src.address);
+  const bool host = source ? source->memory == MemoryKind::pinned || source->memory == MemoryKind::registered
+                           : call.host_source && !call.device_source;
+  if (!host) return "a copy from other memory";
+  const auto* const bytes = reinterpret_cast<const std::uint8_t*>(call.src.address);
+  auto known = op.payload->begin();
+  for (std::uint64_t at = (8 - call.dst.address % 8) % 8; at + 8 <= call.width; at += 8) {
+    const std::uint64_t word = word_at(bytes + at);
+    if (known != op.payload->end() && known->at == at) {
+      if (!objects_.accept(known->pointer, word)) return "a table that leads to another object";
+      ++known;
+    } else if (memory_.may_hold(word) && memory_.find(word)) {
+      return "a table with a pointer where there was none";
+    }
+  }
+  return known == op.payload->end() ? nullptr : "a table at another place";
+}
+
 const char* LiveStep::match_copy(std::uint32_t index, const Call& call) {
   const ScheduleOp& op = schedule_.ops[index];
   Op& mine = ops_[index];
@@ -141,6 +190,8 @@ const char* LiveStep::match_copy(std::uint32_t index, const Call& call) {
   if (!objects_.accept(op.dst, call.dst.address) || !objects_.accept(op.src, call.src.address))
     return "a pointer to another object";
   if (!fits(op.dst, call.dst, op) || !fits(op.src, call.src, op)) return "a copy beyond its object";
+  if (op.payload)
+    if (const char* reason = check_payload(op, call)) return reason;
   if (mine.live.dst.address != call.dst.address || mine.live.src.address != call.src.address) mine.changed = true;
   mine.live.dst = call.dst;
   mine.live.src = call.src;
@@ -204,7 +255,10 @@ void LiveStep::forget_event(CUevent event) {
 }
 
 void LiveStep::forget_functions() {
-  for (Op& op : ops_) op.live.function = nullptr;
+  for (Op& op : ops_) {
+    op.live.function = nullptr;
+    op.info = nullptr;
+  }
 }
 
 }  // namespace nimble

@@ -28,7 +28,8 @@ struct OpValues {
 
 class LiveStep {
  public:
-  LiveStep(const Schedule& schedule, CallContext& context, const MemoryMap& memory, ObjectMap& objects);
+  // Variables of images are added to `memory` where a kernel that touches them is first seen.
+  LiveStep(const Schedule& schedule, CallContext& context, MemoryMap& memory, ObjectMap& objects);
 
   // Whether `call` is what the schedule's op `index` says. Null if it is; its values are then live. Otherwise the
   // reason, a text that lives forever.
@@ -52,6 +53,7 @@ class LiveStep {
  private:
   struct Op {
     OpValues live;
+    const FunctionInfo* info = nullptr;         // of the live function
     std::uint32_t params = 0, param_bytes = 0;  // place in the byte buffers
     std::uint64_t verified = 0;                 // ObjectMap::generation() when the pointers were last checked
     bool changed = true;
@@ -61,11 +63,13 @@ class LiveStep {
   const char* match_copy(std::uint32_t index, const Call& call);
   const char* match_set(std::uint32_t index, const Call& call);
   const char* check_pointers(std::uint32_t index);
+  const char* check_globals(std::uint32_t index);
+  const char* check_payload(const ScheduleOp& op, const Call& call);
   bool fits(const SchedulePointer& pointer, const Region& region, const ScheduleOp& op) const;
 
   const Schedule& schedule_;
   CallContext& context_;
-  const MemoryMap& memory_;
+  MemoryMap& memory_;
   ObjectMap& objects_;
   std::vector<Op> ops_;
   std::vector<std::uint8_t> live_bytes_, bound_bytes_;

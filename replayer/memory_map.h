@@ -25,6 +25,12 @@ class MemoryMap {
   }
   // The live allocation that holds `address`, or null. Good until the next add() or remove().
   const Allocation* find(std::uint64_t address) const;
+  // Whether an allocation may hold it: cheap, and nearly always no for what is no address.
+  bool may_hold(std::uint64_t address) const {
+    if (live_.empty() || address < live_.begin()->first) return false;
+    const Allocation& last = live_.rbegin()->second;
+    return address < last.base + last.size;
+  }
 
  private:
   std::map<std::uint64_t, Allocation> live_;

@@ -154,6 +154,50 @@ ScheduleFunction function(const Field& field) {
   return result;
 }
 
+// What a function's code proves beside its accesses. Objects must be known.
+void code_of(const Field& field, const Schedule& schedule, ScheduleFunction& result) {
+  if (field.has("stored")) {
+    const Field stored = field.at("stored");
+    for (std::size_t i = 0; i < stored.size(); ++i) result.stored.push_back(stored[i].number32(kMostParamBytes));
+  }
+  if (!field.has("globals")) return;
+  if (!result.proven) field.at("globals").fail("is there without \"proven\"");
+  const Field globals = field.at("globals");
+  for (std::size_t i = 0; i < globals.size(); ++i) {
+    if (globals[i].size() != 3) globals[i].fail("is not [name, object, mode]");
+    ScheduleGlobal global;
+    global.name = globals[i][0].text();
+    global.object = globals[i][1].index(schedule.objects.size());
+    if (schedule.objects[global.object].step_local) globals[i][1].fail("is local to the step");
+    const std::string mode = globals[i][2].text();
+    global.reads = mode == "r" || mode == "rw";
+    global.writes = mode == "w" || mode == "rw";
+    if (!global.reads && !global.writes) globals[i][2].fail("is not \"r\", \"w\" or \"rw\"");
+    result.globals.push_back(std::move(global));
+  }
+}
+
+// The pointers that a copy from the host must carry.
+void payload(const Field& field, const Schedule& schedule, ScheduleOp& op) {
+  if (!field.has("payload")) return;
+  const Field list = field.at("payload");
+  if (op.height != 1) list.fail("is there for a copy of more than one row");
+  op.payload.emplace();
+  std::uint64_t next = 0;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (list[i].size() != 3) list[i].fail("is not [byte, object, offset]");
+    SchedulePayload word;
+    word.at = list[i][0].number(kMostBytes);
+    if (word.at < next || op.width < 8 || word.at > op.width - 8)
+      list[i][0].fail("is out of order, or outside of the copy");
+    next = word.at + 8;
+    word.pointer.object = list[i][1].index(schedule.objects.size());
+    word.pointer.offset = list[i][2].number(kMostBytes);
+    if (word.pointer.offset >= schedule.objects[word.pointer.object].size) list[i][2].fail("lies outside its object");
+    op.payload->push_back(word);
+  }
+}
+
 std::uint32_t param_bytes(const ScheduleFunction& function) {
   return function.params.empty() ? 0 : function.params.back().offset + function.params.back().size;
 }
@@ -201,7 +245,7 @@ ScheduleOp read_op(const Field& field, const Schedule& schedule) {
       break;
     case CallKind::copy:
     case CallKind::set:
-      if (!in_graph) break;
+      if (!in_graph && !field.has("payload")) break;
       op.dst = pointer(field.at("dst"), schedule);
       op.dst_pitch = field.at("dst_pitch").number(kMostBytes);
       op.width = field.at("width").number(kMostBytes);
@@ -211,6 +255,8 @@ ScheduleOp read_op(const Field& field, const Schedule& schedule) {
         op.element = field.at("element").number32(4);
         if (op.element != 1 && op.element != 2 && op.element != 4) field.at("element").fail("is not 1, 2 or 4");
       } else {
+        payload(field, schedule, op);
+        if (!in_graph) break;  // its source may be no object at all
         op.src = pointer(field.at("src"), schedule);
         op.src_pitch = field.at("src_pitch").number(kMostBytes);
         check_region(field.at("src"), schedule, op.src, op.src_pitch, op.width, op.height);
@@ -302,6 +348,8 @@ void check_plan(const Schedule& schedule, const std::string& source) {
     for (const ScheduleParam& param : op.pointers) use(param.pointer);
     use(op.dst);
     use(op.src);
+    if (op.payload)
+      for (const SchedulePayload& word : *op.payload) use(word.pointer);
   }
   std::vector<std::pair<std::uint64_t, std::uint32_t>> ranges;
   for (std::uint32_t i = 0; i < schedule.objects.size(); ++i) {
@@ -355,6 +403,8 @@ Schedule parse_schedule(const std::string& text, const std::string& source) {
     object.plan_offset = objects[i].at("plan_offset").number(kMostBytes);
     schedule.objects.push_back(object);
   }
+  for (std::size_t i = 0; i < functions.size(); ++i) code_of(functions[i], schedule, schedule.functions[i]);
+  if (top.has("textures")) schedule.textures = top.at("textures").boolean();
   if (ops.size() == 0) ops.fail("is empty");
   std::uint64_t params = 0;
   for (std::size_t i = 0; i < ops.size(); ++i) {

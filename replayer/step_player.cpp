@@ -49,6 +49,8 @@ StepPlayer::StepPlayer(Schedule schedule, CallContext& context, const DriverApi&
   }
   for (const ScheduleOp& op : schedule_.ops) {
     for (const ScheduleParam& param : op.pointers) in_graphs_[param.pointer.object] = true;
+    if (op.kind == CallKind::launch && op.submit == Submit::graph && !op.barrier)
+      for (const ScheduleGlobal& global : schedule_.functions[op.function].globals) in_graphs_[global.object] = true;
     for (const SchedulePointer* pointer : {&op.dst, &op.src}) {
       if (pointer->object != kNone) in_graphs_[pointer->object] = true;
     }
@@ -468,7 +470,7 @@ void StepPlayer::after(const Call& call, CUresult result) {
       }
       break;
     case CallKind::hidden:
-      if (!good) break;
+      if (!good || (call.texture && schedule_.textures)) break;
       flush();  // ops may have come from other threads since
       stand_aside(std::string("the program uses ") + call.note +
                   ", by which memory may be reached that no parameter names");

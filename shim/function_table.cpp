@@ -19,8 +19,32 @@ constinit DriverFunction<decltype(&::cuFuncGetParamInfo)> g_function_param("cuFu
 constinit DriverFunction<decltype(&::cuKernelGetParamInfo)> g_kernel_param("cuKernelGetParamInfo");
 constinit DriverFunction<decltype(&::cuModuleGetFunctionCount)> g_function_count("cuModuleGetFunctionCount");
 constinit DriverFunction<decltype(&::cuLibraryGetKernelCount)> g_kernel_count("cuLibraryGetKernelCount");
+constinit DriverFunction<decltype(&::cuModuleGetGlobal_v2)> g_module_global("cuModuleGetGlobal_v2");
+constinit DriverFunction<decltype(&::cuLibraryGetGlobal)> g_library_global("cuLibraryGetGlobal");
 constinit DriverFunction<decltype(&::cuDeviceGetCount)> g_device_count("cuDeviceGetCount");
 constinit DriverFunction<decltype(&::cuDeviceGetAttribute)> g_device_attribute("cuDeviceGetAttribute");
+
+// Where a variable lies; false where the driver does not tell.
+bool find_global(const void* image, bool of_library, ProvenGlobal& global) {
+  CUdeviceptr address = 0;
+  std::size_t bytes = 0;
+  if (of_library) {
+    // A variable of a library is another one in each context, and what is known of a kernel is known for all of them.
+    int devices = 0;
+    const auto count = g_device_count.get();
+    const auto ask = g_library_global.get();
+    if (!ask || !count || count(&devices) != CUDA_SUCCESS || devices != 1) return false;
+    const auto library = reinterpret_cast<CUlibrary>(const_cast<void*>(image));
+    if (ask(&address, &bytes, library, global.name.c_str()) != CUDA_SUCCESS) return false;
+  } else {
+    const auto ask = g_module_global.get();
+    const auto module = reinterpret_cast<CUmodule>(const_cast<void*>(image));
+    if (!ask || ask(&address, &bytes, module, global.name.c_str()) != CUDA_SUCCESS) return false;
+  }
+  global.address = address;
+  global.bytes = bytes;
+  return address != 0 && bytes != 0;
+}
 
 // The parameters' layout, or nothing where the driver is too old (before 12.4) or refuses.
 template <class Query, class Handle>
@@ -107,9 +131,9 @@ void FunctionTable::unloading(const void* handle) {
   generation_.fetch_add(1, std::memory_order_release);
 }
 
-void FunctionTable::remember(const void* handle, const void* image, bool is_kernel_handle) {
+void FunctionTable::remember(const void* handle, const Origin& origin) {
   std::lock_guard lock(mutex_);
-  origins_[handle] = {image, is_kernel_handle};
+  origins_[handle] = origin;
 }
 
 void FunctionTable::enumerated(const CUfunction* list, unsigned count, CUmodule module) {
@@ -129,7 +153,9 @@ void FunctionTable::enumerated(const CUkernel* list, unsigned count, CUlibrary l
 void FunctionTable::same_function(CUfunction function, CUkernel kernel) {
   std::lock_guard lock(mutex_);
   const auto found = origins_.find(kernel);
-  origins_[function] = {found == origins_.end() ? nullptr : found->second.image, false};
+  Origin origin = found == origins_.end() ? Origin{} : found->second;
+  origin.is_kernel_handle = false;
+  origins_[function] = origin;
 }
 
 bool FunctionTable::first_sight_of_global(std::uint64_t address, const void* image) {
@@ -159,7 +185,7 @@ const FunctionInfo& FunctionTable::find(CUfunction handle) {
   return *info;
 }
 
-void FunctionTable::read_code(FunctionInfo& info, const LoadedImage* image) {
+void FunctionTable::read_code(FunctionInfo& info, const LoadedImage* image, const Origin& origin) {
   if (!image) {
     info.why = info.why_not_proven = "its image is unknown";
     return;
@@ -186,7 +212,15 @@ void FunctionTable::read_code(FunctionInfo& info, const LoadedImage* image) {
     info.why_not_proven = "its PTX has other parameters than the driver tells";
     return;
   }
+  std::vector<ProvenGlobal> globals;
+  for (const code::PtxGlobal& used : facts.globals) {
+    ProvenGlobal& global = globals.emplace_back(ProvenGlobal{used.name, 0, 0, used.reads, used.writes});
+    if (find_global(origin.image, origin.of_library, global)) continue;
+    info.why_not_proven = "where its variable " + used.name + " lies is not known";
+    return;
+  }
   KernelProof& proof = info.proof.emplace();
+  proof.globals = std::move(globals);
   proof.same_code = facts.origin == code::Origin::same;
   proof.stored = facts.stored;
   for (const code::PtxAccess& access : *facts.accesses)
@@ -229,13 +263,13 @@ const FunctionInfo& FunctionTable::describe(CUfunction handle) {
     for (const ParamLayout& param : *info->params)
       info->param_bytes = std::max(info->param_bytes, param.offset + param.size);
   }
-  read_code(*info, named && code ? &*code : nullptr);
+  read_code(*info, named && code ? &*code : nullptr, origin);
   std::lock_guard lock(mutex_);
   if (const auto found = described_.find(handle); found != described_.end()) return *found->second;
   if (const auto image = images_.find(origin.image); image != images_.end()) info->image = image->second;
   // Functions whose origin we never saw must be dropped with their image as well: remember them under no image, which
   // any unload takes along.
-  if (!known) origins_[handle] = {nullptr, info->is_kernel_handle};
+  if (!known) origins_[handle] = {nullptr, info->is_kernel_handle, false};
   described_[handle] = info.get();
   function_records_.push_back(std::move(info));
   return *function_records_.back();

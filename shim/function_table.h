@@ -26,8 +26,8 @@ class FunctionTable {
   void unloading(const void* handle);
 
   // The program was given a function of an image.
-  void got(CUfunction function, const void* image) { remember(function, image, false); }
-  void got(CUkernel kernel, const void* image) { remember(kernel, image, true); }
+  void got(CUfunction function, const void* image) { remember(function, {image, false, false}); }
+  void got(CUkernel kernel, const void* image) { remember(kernel, {image, true, true}); }
   void enumerated(const CUfunction* functions, unsigned count, CUmodule module);
   void enumerated(const CUkernel* kernels, unsigned count, CUlibrary library);
   void same_function(CUfunction function, CUkernel kernel);
@@ -42,12 +42,13 @@ class FunctionTable {
   struct Origin {
     const void* image = nullptr;
     bool is_kernel_handle = false;
+    bool of_library = false;  // `image` is a CUlibrary, not a CUmodule
   };
 
-  void remember(const void* handle, const void* image, bool is_kernel_handle);
+  void remember(const void* handle, const Origin& origin);
   const FunctionInfo& describe(CUfunction handle);
   // What the code says of a kernel whose name and parameters are known.
-  static void read_code(FunctionInfo& info, const LoadedImage* image);
+  static void read_code(FunctionInfo& info, const LoadedImage* image, const Origin& origin);
 
   std::shared_mutex mutex_;  // guards everything below; never held while the driver is called
   std::unordered_map<const void*, const ImageInfo*> images_;        // by module or library handle

@@ -33,11 +33,11 @@ struct QueueItem {
   Type type = Type::call;
 };
 
-// One call in the queue, followed by its accesses, its packed parameters and its attribute ids. Pointers of `call` into
-// the program are not valid any more; `function` and `graph` are.
+// One call in the queue, followed by its accesses, its words, its packed parameters and its attribute ids. Pointers of
+// `call` into the program are not valid any more; `function` and `graph` are.
 struct Record : QueueItem {
-  std::uint32_t param_bytes = 0, attribute_count = 0, access_count = 0;
-  bool accesses_known = false;
+  std::uint32_t param_bytes = 0, attribute_count = 0, access_count = 0, word_count = 0;
+  bool accesses_known = false, words_known = false;
   std::uint64_t ticket = 0;  // of the DeviceTime that will come for it; 0: none will
   CUresult result = CUDA_SUCCESS;
   std::uint64_t seq = 0;
@@ -49,7 +49,8 @@ struct Record : QueueItem {
   Call call;
 
   const TraceAccess* accesses() const { return reinterpret_cast<const TraceAccess*>(this + 1); }
-  const std::uint8_t* params() const { return reinterpret_cast<const std::uint8_t*>(accesses() + access_count); }
+  const TraceWord* words() const { return reinterpret_cast<const TraceWord*>(accesses() + access_count); }
+  const std::uint8_t* params() const { return reinterpret_cast<const std::uint8_t*>(words() + word_count); }
   // Aligned: parameters are padded to 4 bytes.
   const std::uint32_t* attributes() const {
     return reinterpret_cast<const std::uint32_t*>(params() + (param_bytes + 3) / 4 * 4);
@@ -74,8 +75,8 @@ class RecordQueue {
   // Appends a record with room for what its counts say behind it, and lets `fill` write that into it.
   template <class Fill>
   void push(Record& record, Fill fill) {
-    const std::size_t tail = record.access_count * sizeof(TraceAccess) + (record.param_bytes + 3) / 4 * 4 +
-                             record.attribute_count * std::size_t{4};
+    const std::size_t tail = record.access_count * sizeof(TraceAccess) + record.word_count * sizeof(TraceWord) +
+                             (record.param_bytes + 3) / 4 * 4 + record.attribute_count * std::size_t{4};
     record.bytes = static_cast<std::uint32_t>((sizeof(Record) + tail + 7) / 8 * 8);
     std::unique_lock lock(mutex_);
     if (!make_room(lock, record.bytes)) return;

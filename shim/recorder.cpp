@@ -31,6 +31,9 @@ bool is_allocation(CallKind kind) { return kind == CallKind::alloc || kind == Ca
 thread_local std::vector<TraceAccess>* t_accesses __attribute__((tls_model("initial-exec"))) = nullptr;
 constexpr std::size_t kMostAccesses = 4096;  // of one call; more are not worth their place
 
+// The same for the words that a copy carries.
+thread_local std::vector<TraceWord>* t_words __attribute__((tls_model("initial-exec"))) = nullptr;
+
 // The context that the call is about.
 CUcontext context_of(const Call& call) {
   // A legacy default stream is told apart by its context alone.
@@ -192,6 +195,20 @@ void Recorder::after(const Call& call, CUresult result) noexcept try {
   give_up(error.what());
 }
 
+bool Recorder::look_at_payload(const Call& call, std::vector<TraceWord>& words) {
+  if (call.height != 1 || call.width == 0 || call.device_source) return false;
+  if (!call.host_source) {
+    static const auto ask =
+        reinterpret_cast<decltype(&::cuPointerGetAttribute)>(context_.driver_symbol("cuPointerGetAttribute"));
+    unsigned type = 0, managed = 0;
+    if (!ask || ask(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, call.src.address) != CUDA_SUCCESS ||
+        type != CU_MEMORYTYPE_HOST ||
+        ask(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, call.src.address) != CUDA_SUCCESS || managed)
+      return false;
+  }
+  return find_words(reinterpret_cast<const void*>(call.src.address), call.width, call.dst.address, allocated_, words);
+}
+
 void Recorder::keep(Record& record) {
   const Call& call = record.call;
   if (call.has_stream) record.stream_kind = streams().kind(call.stream);
@@ -202,7 +219,10 @@ void Recorder::keep(Record& record) {
     if (function.params && (call.kernel_params || call.extra)) record.param_bytes = function.param_bytes;
     for (std::uint32_t i = 0; i < call.attribute_count; ++i)
       record.attribute_count += decode::meaningful(call.attributes[i]);
+    if (function.proof)
+      for (const ProvenGlobal& global : function.proof->globals) allocated_.add(global.address, global.bytes);
   }
+  if (is_allocation(call.kind) && record.result == CUDA_SUCCESS) allocated_.add(call.address, call.size);
   if (call.kind == CallKind::graph_launch) record.graph = graphs_.of(call.exec);
   const std::vector<TraceAccess>* accesses = nullptr;
   if (call.list_accesses && record.result == CUDA_SUCCESS) {
@@ -214,7 +234,14 @@ void Recorder::keep(Record& record) {
       record.access_count = static_cast<std::uint32_t>(accesses->size());
     }
   }
+  if (call.kind == CallKind::copy && record.result == CUDA_SUCCESS) {
+    if (!t_words) t_words = new std::vector<TraceWord>;
+    t_words->clear();
+    record.words_known = look_at_payload(call, *t_words);
+    if (record.words_known) record.word_count = static_cast<std::uint32_t>(t_words->size());
+  }
   queue_.push(record, [&](Record& placed) {
+    if (placed.word_count) std::copy(t_words->begin(), t_words->end(), const_cast<TraceWord*>(placed.words()));
     if (accesses) std::copy(accesses->begin(), accesses->end(), const_cast<TraceAccess*>(placed.accesses()));
     if (record.param_bytes && !pack_params(call, *record.function, const_cast<std::uint8_t*>(placed.params())))
       placed.function = nullptr;  // not reached by callers that respect the driver's rules

@@ -15,6 +15,7 @@
 #include "nimble/call.h"
 #include "shim/graph_table.h"
 #include "shim/options.h"
+#include "shim/payload.h"
 #include "shim/profile/cupti_profiler.h"
 #include "shim/profile/event_timer.h"
 #include "shim/record_queue.h"
@@ -44,6 +45,8 @@ class Recorder final : public CallSink {
   bool captured(const Call& call);
   bool is_capturing(const StreamRef& stream);
   void follow_captures(const Call& call, CUresult result);
+  // Finds what a copy carries that may be pointers. False where its source is not the host's memory, or is too large.
+  bool look_at_payload(const Call& call, std::vector<TraceWord>& words);
   // Fills in what the record holds beside the call, and queues it.
   void keep(Record& record);
   void give_up(const char* why) noexcept;
@@ -59,6 +62,7 @@ class Recorder final : public CallSink {
   alignas(64) std::mutex captures_mutex_;
   std::set<std::uint64_t> captures_;  // keys of the streams in which a capture began and has not ended
   std::atomic<bool> any_captures_{false};
+  AddressRange allocated_;
   GraphTable graphs_;
   RecordQueue queue_;
   std::atomic<bool> watching_{false};

@@ -90,6 +90,15 @@ void append_code(std::string& out, const FunctionInfo& function) {
            access.writes ? "w" : "");
     separator = ",";
   }
+  if (!function.proof->globals.empty()) {
+    out += R"(],"globals":[)";
+    separator = "";
+    for (const ProvenGlobal& global : function.proof->globals) {
+      append(out, R"({}[{},{},{},"{}{}"])", separator, json_text(global.name), global.address, global.bytes,
+             global.reads ? "r" : "", global.writes ? "w" : "");
+      separator = ",";
+    }
+  }
   append(out, R"(],"stored":[{}],"same_code":{})", fmt::join(function.proof->stored, ","), function.proof->same_code);
 }
 
@@ -100,6 +109,14 @@ void append_accesses(std::string& out, const TraceAccess* list, std::size_t coun
     append(out, R"({}[{},{},"{}{}"])", i ? "," : "", list[i].address, list[i].bytes, list[i].reads ? "r" : "",
            list[i].writes ? "w" : "");
   }
+  out.push_back(']');
+}
+
+// `,"words":[[offset, value], ...]`
+void append_words(std::string& out, const Record& record) {
+  out += R"(,"words":[)";
+  for (std::uint32_t i = 0; i < record.word_count; ++i)
+    append(out, "{}[{},{}]", i ? "," : "", record.words()[i].offset, record.words()[i].value);
   out.push_back(']');
 }
 
@@ -307,6 +324,7 @@ void TraceWriter::arguments(const Record& record) {
       }
       if (call.kind == CallKind::set) append(args_, R"(,"value":{},"elem":{})", call.value, call.element);
       if (!call.plain) append(args_, R"(,"plain":false)");
+      if (record.words_known) append_words(args_, record);
       break;
     case CallKind::opaque:
       if (!record.accesses_known) break;
@@ -339,6 +357,7 @@ void TraceWriter::arguments(const Record& record) {
       break;
     case CallKind::hidden:
       append(args_, R"(,"note":{})", json_text(call.note));
+      if (call.texture) append(args_, R"(,"texture":true)");
       break;
     default:
       break;

@@ -71,6 +71,9 @@ struct Call {
   bool own_pool = false;    // alloc_async: from a pool that the program named
   bool cooperative = false;
   bool plain = true;           // an op with no flags or attributes beyond what this record holds
+  bool texture = false;        // hidden: a texture or a surface
+  bool host_source = false;    // copy: the entry point says that the source is the host's memory
+  bool device_source = false;  // copy: that it is the device's
   bool address_range = false;  // cuMemGetAddressRange: asks for the allocation that holds `address`
   Ends ends = Ends::nothing;
   MemoryKind memory = MemoryKind::device;

@@ -42,6 +42,12 @@ struct ScheduleParam {
   SchedulePointer pointer;
 };
 
+// A word of what a copy from the host carries that is a pointer for kernels to follow.
+struct SchedulePayload {
+  std::uint64_t at = 0;  // byte of the payload
+  SchedulePointer pointer;
+};
+
 // How the replayer submits an op:
 //   graph    a node of its segment's graph
 //   plan     an async alloc or free of a step_local object: answered from the memory plan, nothing is submitted
@@ -71,6 +77,8 @@ struct ScheduleOp {
   std::uint64_t dst_pitch = 0, src_pitch = 0;
   std::uint64_t width = 0, height = 1;  // bytes, rows
   std::uint32_t element = 1;            // set
+  // copy, direct ones as well: other ops' accesses rest on its content, which must hold these pointers and no others.
+  std::optional<std::vector<SchedulePayload>> payload;
 
   std::uint32_t object = kNone;  // alloc_async, free_async: the object, where it is one of the schedule's
   std::uint64_t size = 0;        // alloc_async: bytes asked for
@@ -87,12 +95,21 @@ struct ScheduleSegment {
   std::vector<std::uint32_t> order;
 };
 
+// A variable of the function's image that it touches by its code.
+struct ScheduleGlobal {
+  std::string name;
+  std::uint32_t object = kNone;
+  bool reads = false, writes = false;
+};
+
 struct ScheduleFunction {
   std::string name;
   std::vector<ParamLayout> params;
   bool self_contained = false;  // what the recorded code was; the live one must be no less
   // What its code proved, where dependencies rest on that: the live code must prove the same.
   std::optional<std::vector<ProvenAccess>> proven = std::nullopt;
+  std::vector<std::uint32_t> stored = {};    // of what is proven: as of KernelProof
+  std::vector<ScheduleGlobal> globals = {};  // the same; by name, ascending
 };
 
 // Whether an 8-byte word could be an address that user space can have. Linux maps nothing below 2^16; 2^57 is the most
@@ -109,6 +126,7 @@ struct Schedule {
   std::vector<ScheduleOp> ops;  // the step, in program order; all on one stream of the program
   std::vector<ScheduleSegment> segments;
   std::uint64_t arena_bytes = 0;  // what the memory plan needs
+  bool textures = false;  // it holds although the program has textures or surfaces: no access rests on their absence
 };
 
 }  // namespace nimble

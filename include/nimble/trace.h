@@ -106,10 +106,19 @@ struct ProvenAccess {
   bool operator==(const ProvenAccess&) const = default;
 };
 
+// A variable of its image that a kernel may touch, by its code, and where it lies.
+struct ProvenGlobal {
+  std::string name;
+  std::uint64_t address = 0, bytes = 0;
+  bool reads = false, writes = false;
+  bool operator==(const ProvenGlobal&) const = default;
+};
+
 // All that a kernel may touch, by the data-flow of its PTX. Where the machine code was made for another architecture,
 // the same source may have said something else there: `same_code` is false.
 struct KernelProof {
   std::vector<ProvenAccess> accesses;
+  std::vector<ProvenGlobal> globals;  // by name, ascending
   std::vector<std::uint32_t> stored;  // words that it may store to memory as they are: pointers for others to follow
   bool same_code = false;
 };
@@ -143,6 +152,12 @@ struct TraceAccess {
   std::uint64_t address = 0, bytes = 0;
   bool reads = false, writes = false;
   bool operator==(const TraceAccess&) const = default;
+};
+
+// A word of what a copy carries: 8 bytes that lie at a multiple of 8 in the copy's destination and may be an address.
+struct TraceWord {
+  std::uint64_t offset = 0;  // from where the copy begins
+  std::uint64_t value = 0;
 };
 
 // What a graph of the program's does each time that it is launched: what its copies, sets and allocations touch, and
@@ -187,8 +202,10 @@ struct TraceCall {
   std::optional<std::vector<TraceAccess>> accesses;  // opaque: all that it touches, where that is known
   std::uint32_t graph = kNone;                       // graph_launch: index into Trace::graphs, kNone where unknown
 
-  TraceRegion dst, src;                  // copy: both; set: dst
-  std::uint64_t width = 0, height = 1;   // copy, set: bytes in a row, rows
+  TraceRegion dst, src;                 // copy: both; set: dst
+  std::uint64_t width = 0, height = 1;  // copy, set: bytes in a row, rows
+  // copy from the host, of one row: all its words that lie where memory was allocated. Absent: nobody looked.
+  std::optional<std::vector<TraceWord>> words;
   std::uint32_t value = 0, element = 1;  // set: the value, and its size in bytes
 
   std::uint64_t address = 0, size = 0;  // alloc, alloc_async, free, free_async (size: of a free that covers more)
@@ -196,7 +213,8 @@ struct TraceCall {
   bool own_pool = false;                 // alloc_async: from a pool that the program named
   std::optional<std::uint32_t> context;  // alloc: in which; context_end, context_synchronize: which. Absent: unknown
 
-  std::string note;  // hidden: what was created; opaque: nothing
+  std::string note;      // hidden: what was created; opaque: nothing
+  bool texture = false;  // hidden: a texture or a surface, which only instructions of their own can read or write
 };
 
 // Whether the recorder saw all launches, copies and sets, as an independent witness counted them.

@@ -101,24 +101,70 @@ struct Global {
 };
 
 // A tensor map: 128 bytes by which kernels reach memory. Those of today's drivers hold the address as it is, where the
-// analyzer and the replayer find it among the parameters; others hide it.
+// analyzer and the replayer find it among the parameters; others hide it. One that reaches beyond the allocation that
+// the address is in hides what is there.
 struct TensorMap {
   template <class... Args>
   static void before(Entry, Call&, Args...) {}
   template <class... Rest>
-  static void after(Call& call, CUtensorMap* map, CUtensorMapDataType, cuuint32_t, void* address, Rest...) {
+  static void after(Call& call, CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* address,
+                    const cuuint64_t* dims, const cuuint64_t* strides, Rest... rest) {
     check(call, map, address);
+    bool sliced = false;
+    ((sliced |= slices(rest)), ...);
+    if (call.kind != CallKind::hidden && !inside_one(address_of(address), extent(type, rank, dims, strides), sliced))
+      hidden(call, "tensor maps that reach beyond one allocation");
   }
   static void after(Call& call, CUtensorMap* map, void* address) { check(call, map, address); }
 
+  // The bytes from a tensor's first element to behind its last. Elements of less than a byte count as one.
+  static std::uint64_t extent(CUtensorMapDataType type, cuuint32_t rank, const cuuint64_t* dims,
+                              const cuuint64_t* strides) {
+    std::uint64_t bytes = rank == 0 ? 0 : dims[0] * bytes_of(type);
+    for (cuuint32_t i = 1; i < rank; ++i) bytes += (dims[i] - 1) * strides[i - 1];
+    return bytes;
+  }
+
  private:
+  static void hidden(Call& call, const char* note) {
+    event(call, CallKind::hidden);
+    call.note = note;
+  }
   static void check(Call& call, const CUtensorMap* map, const void* address) {
     for (const cuuint64_t word : map->opaque) {
       if (word == address_of(address)) return;
     }
-    event(call, CallKind::hidden);
-    call.note = "tensor maps that do not hold their address as it is";
+    hidden(call, "tensor maps that do not hold their address as it is");
   }
+  // Whether a layout is in slices of channels, whose strides say something else.
+  template <class T>
+  static bool slices(const T&) {
+    return false;
+  }
+  static bool slices(CUtensorMapInterleave layout) { return layout != CU_TENSOR_MAP_INTERLEAVE_NONE; }
+  static std::uint64_t bytes_of(CUtensorMapDataType type) {
+    switch (type) {
+      case CU_TENSOR_MAP_DATA_TYPE_UINT16:
+      case CU_TENSOR_MAP_DATA_TYPE_FLOAT16:
+      case CU_TENSOR_MAP_DATA_TYPE_BFLOAT16:
+        return 2;
+      case CU_TENSOR_MAP_DATA_TYPE_UINT32:
+      case CU_TENSOR_MAP_DATA_TYPE_INT32:
+      case CU_TENSOR_MAP_DATA_TYPE_FLOAT32:
+      case CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ:
+      case CU_TENSOR_MAP_DATA_TYPE_TFLOAT32:
+      case CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ:
+        return 4;
+      case CU_TENSOR_MAP_DATA_TYPE_UINT64:
+      case CU_TENSOR_MAP_DATA_TYPE_INT64:
+      case CU_TENSOR_MAP_DATA_TYPE_FLOAT64:
+        return 8;
+      default:
+        return 1;
+    }
+  }
+  // Whether the allocation at `address` holds so many bytes from there. Of sliced layouts nobody can say.
+  static bool inside_one(std::uint64_t address, std::uint64_t bytes, bool sliced);
 };
 
 }  // namespace nimble::shim::decode

@@ -1,6 +1,8 @@
 // Copies and sets. Host and device pointers share one address space (unified addressing), so one shape holds them all.
 #pragma once
 
+#include <type_traits>
+
 #include "shim/decode/launch.h"
 
 namespace nimble::shim::decode {
@@ -13,6 +15,8 @@ struct Copy {
     call.dst.address = address_of(dst);
     call.src.address = address_of(src);
     call.width = bytes;
+    call.host_source = std::is_pointer_v<Src>;
+    call.device_source = std::is_pointer_v<Dst>;  // from the device to the host
   }
 };
 

@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-#include "shim/decode/memory.h"
+#include "shim/decode/code.h"
 #include "shim/real_driver.h"
 #include "shim/stream_table.h"
 
@@ -78,6 +78,15 @@ void External::of_unknown_size(Call& call, CUdeviceptr pointer) {
   const auto ask = get_range.get();
   if (ask && ask(&base, &bytes, pointer) == CUDA_SUCCESS) call.size = bytes - (pointer - base);
   call.address = pointer;
+}
+
+bool TensorMap::inside_one(std::uint64_t address, std::uint64_t bytes, bool sliced) {
+  static constinit DriverFunction<decltype(&::cuMemGetAddressRange_v2)> get_range("cuMemGetAddressRange_v2");
+  CUdeviceptr base = 0;
+  std::size_t size = 0;
+  const auto ask = get_range.get();
+  if (sliced || !ask || ask(&base, &size, address) != CUDA_SUCCESS) return false;
+  return bytes <= size - (address - base);
 }
 
 void PointerAttribute::answer(const Call& call, unsigned count, CUpointer_attribute* attributes, void** data,

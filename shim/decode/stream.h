@@ -146,6 +146,17 @@ struct Hidden {
   }
 };
 
+// A texture or a surface: kernels reach its memory by instructions of their own. What a kernel's code proves holds all
+// the same, since code with such instructions proves nothing; no other kernel is taken to reach memory through its
+// parameters alone.
+struct Texture {
+  template <class... Args>
+  static void before(Entry entry, Call& call, Args... args) {
+    Hidden::before(entry, call, args...);
+    call.texture = true;
+  }
+};
+
 // Changes how later work runs, or what earlier work may reach. Nothing is recorded; the replayer submits what it holds
 // first.
 struct Setting {

@@ -93,6 +93,9 @@ typedef struct SimcudaObserver {
 
 void simcuda_observe(const SimcudaObserver* observer);
 
+// The linear memory of a texture object, null where there is none. For kernels, while they run.
+const void* simcuda_texture_memory(unsigned long long texture);
+
 // The names of all entry points, in a fixed order; null past the last.
 const char* simcuda_symbol(size_t index);
 

@@ -1,5 +1,5 @@
-// Texture and surface objects. They can be made over linear memory and asked what they are; kernels of images have no
-// way to read them.
+// Texture and surface objects, and tensor maps. Textures can be made over linear memory and asked what they are;
+// kernels of images read them through texture_memory() (image/kernel.h).
 #include <map>
 
 #include "tests/simcuda/copy.h"
@@ -66,6 +66,34 @@ SIM_CALL(cuTexObjectGetTextureDesc, kContext, (CUDA_TEXTURE_DESC * texture, CUte
   const Texture* found = find(object);
   if (texture == nullptr || found == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *texture = found->texture;
+  return CUDA_SUCCESS;
+}
+
+// Called by kernels, which run with the driver's mutex held.
+extern "C" SIM_EXPORT const void* simcuda_texture_memory(unsigned long long texture) {
+  const Texture* found = find(texture);
+  if (found == nullptr) return nullptr;
+  const auto& resource = found->resource;
+  const CUdeviceptr pointer =
+      resource.resType == CU_RESOURCE_TYPE_LINEAR ? resource.res.linear.devPtr : resource.res.pitch2D.devPtr;
+  return reinterpret_cast<const void*>(pointer);
+}
+
+// The address as it is, where today's drivers have it, and the extents behind it.
+SIM_CALL(cuTensorMapEncodeTiled, kInit,
+         (CUtensorMap * map, CUtensorMapDataType type, cuuint32_t rank, void* address, const cuuint64_t* dims,
+          const cuuint64_t* strides, const cuuint32_t* box, const cuuint32_t* element_strides,
+          CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
+          CUtensorMapFloatOOBfill fill),
+         (map, type, rank, address, dims, strides, box, element_strides, interleave, swizzle, promotion, fill)) {
+  if (map == nullptr || address == nullptr || dims == nullptr || rank == 0 || rank > 5 ||
+      (rank > 1 && strides == nullptr) || reinterpret_cast<std::uintptr_t>(address) % 16 != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  *map = {};
+  map->opaque[0] = reinterpret_cast<std::uintptr_t>(address);
+  for (cuuint32_t i = 0; i < rank; ++i) map->opaque[1 + i] = dims[i];
+  for (cuuint32_t i = 1; i < rank; ++i) map->opaque[8 + i] = strides[i - 1];
   return CUDA_SUCCESS;
 }
 

@@ -34,6 +34,8 @@
 
 #else
 
+#include <dlfcn.h>
+
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -79,6 +81,14 @@ inline T atomicAdd(T* address, std::type_identity_t<T> value) {
 }
 
 namespace nimble_simcuda {
+
+// The linear memory of a texture object: for kernels that under nvcc would fetch from it. What they read there they
+// read as any memory.
+inline const void* texture_memory(unsigned long long texture) {
+  using Find = const void* (*)(unsigned long long);
+  static const auto find = reinterpret_cast<Find>(dlsym(RTLD_DEFAULT, "simcuda_texture_memory"));
+  return find(texture);
+}
 
 // Defined in image_runtime.cpp, which every image links.
 __attribute__((visibility("hidden"))) void register_kernel(const SimKernel& kernel);

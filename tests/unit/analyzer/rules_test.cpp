@@ -52,7 +52,7 @@ TEST(Rules, SayWhatIsWrong) {
                 .find(": rules[0].kernel: is no regular expression"),
             std::string::npos);
   EXPECT_EQ(error_of(R"({"nimble_rules": 1, "rules": [{"kernel": "a", "params": ["in", "both"]}]})"),
-            ": rules[0].params: must hold only in, out, inout and value");
+            ": rules[0].params: must hold only in, out, inout, value, table, table-in and table-out");
   EXPECT_EQ(error_of(R"({"nimble_rules": 1, "rules": [{"kernel": "a", "params": [1]}]})"),
             ": rules[0].params: must be text");
   Rules rules;

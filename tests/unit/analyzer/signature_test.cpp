@@ -43,13 +43,34 @@ TEST(Signature, ClassifiesTypes) {
   EXPECT_EQ(kind("int"), ParamKind::value);
   EXPECT_EQ(kind("unsigned long"), ParamKind::value);
   EXPECT_EQ(kind("std::array<char*, 3ul>"), ParamKind::aggregate);
-  for (const char* type : {"void*", "void const*", "float**", "float const* const*", "float&", "float const&",
-                           "unsigned long*", "long long const*", "Node*", "Node const*", "float volatile*",
-                           "float const volatile*", "void (*)(int)", "float (*) [4]", "int Node::*", "", "..."})
+  EXPECT_EQ(kind("float**"), ParamKind::table);
+  EXPECT_EQ(kind("float const* const*"), ParamKind::table);
+  for (const char* type : {"void*", "void const*", "unsigned long*", "long long const*", "Node*", "Node const*",
+                           "void**", "float***", "long* const*"})
+    EXPECT_EQ(kind(type), ParamKind::any) << type;
+  for (const char* type : {"float&", "float const&", "float volatile*", "float const volatile*", "void (*)(int)",
+                           "float (*) [4]", "int Node::*", "", "..."})
     EXPECT_EQ(kind(type), ParamKind::unknown) << type;
   EXPECT_EQ(classify("double").size, 8u);
   EXPECT_EQ(classify("float const*").size, 8u);
   EXPECT_EQ(classify("Node").size, 0u);
+}
+
+TEST(Signature, TellsWhatPointersLeadTo) {
+  EXPECT_EQ(classify("float*").pointee, Pointee::fractions);
+  EXPECT_EQ(classify("c10::Half const*").pointee, Pointee::fractions);
+  EXPECT_EQ(classify("char const*").pointee, Pointee::integers);
+  EXPECT_EQ(classify("uint4*").pointee, Pointee::integers);
+  const ParamType inputs = classify("float const* const*"), outputs = classify("double**");
+  EXPECT_TRUE(inputs.is_const && inputs.reads_pointees && inputs.pointee == Pointee::fractions);
+  EXPECT_FALSE(outputs.is_const || outputs.reads_pointees);
+  EXPECT_TRUE(classify("void const*").is_const);
+  EXPECT_FALSE(classify("long*").is_const);
+  for (const char* type : {"std::array<char*, 3ul>", "at::detail::Array<char const*, 2>"})
+    EXPECT_TRUE(classify(type).array_of_numbers) << type;
+  for (const char* type : {"std::array<void*, 3ul>", "std::array<int, 3ul>", "std::array<float**, 2ul>",
+                           "std::array<Node, 1ul>", "my::Array<char*, 3ul>", "std::array<>"})
+    EXPECT_FALSE(classify(type).array_of_numbers) << type;
 }
 
 }  // namespace

@@ -54,9 +54,9 @@ TEST(PtxFlow, KernelsOfOrdinaryCode) {
                         {"pointer_table_written", kFollows},
                         {"linked_list", kFollows},
                         {"publishes", "0:w"},
-                        {"reads_global", "? it reaches the global variable a_global"},
-                        {"writes_global", "? it reaches the global variable a_global"},
-                        {"global_pointer", "? it reaches the global variable a_global_pointer"},
+                        {"reads_global", "0:w a_global:r"},
+                        {"writes_global", "0:r a_global:w"},
+                        {"global_pointer", kFollows},
                     });
 }
 
@@ -84,8 +84,8 @@ TEST(PtxFlow, KernelsOfGpuCode) {
                             {"allocates", "? it calls malloc"},
                             {"texture", "? an instruction that is not understood: tex.1d.v4.f32.s32"},
                             {"surface", "? an instruction that is not understood: sust.b.1d.b32.trap"},
-                            {"reads_constant", "? it reads the constant variable a_constant"},
-                            {"reads_managed", "? it reaches the global variable a_managed"},
+                            {"reads_constant", "0:w a_constant:r"},
+                            {"reads_managed", "? it reaches the managed variable a_managed"},
                             {"calls_pointer", "? it calls through a pointer"},
                             {"syncs_grid", "? an unknown name: %envreg2"},
                             {"other_blocks_memory", "? an instruction that is not understood: mapa.u64"},

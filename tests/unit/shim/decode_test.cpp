@@ -207,6 +207,40 @@ TEST(DecodeCode, ATensorMapHidesAnAddressThatItDoesNotHold) {
   EXPECT_FALSE(plain.traced);
 }
 
+TEST(DecodeCode, HowFarATensorMapReaches) {
+  const cuuint64_t dims[] = {64, 32, 4}, strides[] = {256, 16384};
+  EXPECT_EQ(TensorMap::extent(CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3, dims, strides), 64 * 2 + 31 * 256 + 3 * 16384);
+  EXPECT_EQ(TensorMap::extent(CU_TENSOR_MAP_DATA_TYPE_UINT8, 1, dims, strides), 64);
+  EXPECT_EQ(TensorMap::extent(CU_TENSOR_MAP_DATA_TYPE_FLOAT64, 1, dims, strides), 512);
+  // Here is no driver that knows an allocation of that size.
+  CUtensorMap map;
+  std::memset(&map, 0, sizeof map);
+  map.opaque[0] = 0x7f0000001000;
+  Call call;
+  TensorMap::after(call, &map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3u, reinterpret_cast<void*>(0x7f0000001000), dims,
+                   strides, CU_TENSOR_MAP_INTERLEAVE_NONE);
+  EXPECT_EQ(call.kind, CallKind::hidden);
+  EXPECT_STREQ(call.note, "tensor maps that reach beyond one allocation");
+}
+
+TEST(DecodeCode, TexturesAreHiddenMemoryOfTheirOwnKind) {
+  const Call call = decode<Texture>(nullptr, nullptr);
+  EXPECT_EQ(call.kind, CallKind::hidden);
+  EXPECT_TRUE(call.texture);
+  EXPECT_STREQ(call.note, "cuSomething");
+  EXPECT_FALSE(decode<Hidden>(nullptr).texture);
+}
+
+TEST(DecodeCopy, SaysWhoseMemoryTheSourceIs) {
+  const void* const host = &kEntry;
+  void* const to_host = nullptr;
+  const CUdeviceptr device = 0x1000;
+  EXPECT_TRUE(decode<Copy>(device, host, std::size_t{8}).host_source);
+  EXPECT_FALSE(decode<Copy>(device, device, std::size_t{8}).host_source);
+  EXPECT_TRUE(decode<Copy>(to_host, device, std::size_t{8}).device_source);
+  EXPECT_FALSE(decode<Copy>(device, device, std::size_t{8}).device_source);
+}
+
 TEST(DecodeLaunch, AttributesThatRecordEvents) {
   const auto event = reinterpret_cast<CUevent>(0x50), other = reinterpret_cast<CUevent>(0x60);
   CUlaunchAttribute attributes[4]{};

@@ -1,0 +1,409 @@
+#include "analyzer/held_pointers.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace nimble::analyzer {
+namespace {
+
+constexpr std::string_view kByHost = "the host may fill it without a call";
+constexpr std::string_view kUnlooked = "a copy filled it whose content the trace does not hold";
+constexpr std::string_view kBefore = "pointers were put into it outside of the step";
+constexpr std::string_view kByKernel = "a kernel of which too little is known may have put pointers into it";
+constexpr std::string_view kByOther = "an op of which too little is known may have put pointers into it";
+constexpr std::string_view kNotFilled = "the step itself does not fill all of it";
+constexpr std::string_view kPointers = "there are pointers in it, and its type does not tell what to";
+
+// More pointers in one object are as good as anything.
+constexpr std::size_t kMostHeld = 1 << 16;
+
+bool host_fills(MemoryKind memory) {
+  return memory == MemoryKind::pinned || memory == MemoryKind::registered || memory == MemoryKind::managed ||
+         memory == MemoryKind::external;
+}
+
+void fill(std::map<std::uint64_t, std::uint64_t>& filled, std::uint64_t begin, std::uint64_t end) {
+  if (begin >= end) return;
+  auto at = filled.upper_bound(begin);
+  if (at != filled.begin() && std::prev(at)->second >= begin) --at;
+  while (at != filled.end() && at->first <= end) {
+    begin = std::min(begin, at->first);
+    end = std::max(end, at->second);
+    at = filled.erase(at);
+  }
+  filled[begin] = end;
+}
+
+}  // namespace
+
+HeldPointers::HeldPointers(const Trace& trace, const ObjectTable& table, std::span<const std::uint32_t> calls,
+                           const Rules& rules, std::vector<std::uint8_t> uncompared)
+    : trace_(trace),
+      table_(table),
+      calls_(calls),
+      flows_(trace, rules),
+      uncompared_(std::move(uncompared)),
+      known_(calls.size(), 0),
+      compared_(calls.size(), 0),
+      followed_(calls.size()) {
+  uncompared_.resize(calls.size(), 0);
+}
+
+std::uint32_t HeldPointers::slot(std::uint32_t object) const {
+  return table_.objects()[object].memory == MemoryKind::mapped ? mapped_ : object;
+}
+
+const PointerWord* HeldPointers::pointer_at(std::uint32_t call, std::uint32_t at) const {
+  for (const PointerWord& pointer : table_.pointers(call)) {
+    if (pointer.at == at) return &pointer;
+    if (pointer.at > at) break;
+  }
+  return nullptr;
+}
+
+bool HeldPointers::covers(std::uint32_t call, const PointerWord& pointer) const {
+  const TraceCall& made = trace_.calls[call];
+  return made.height == 1 && pointer.offset == 0 && made.width == table_.objects()[pointer.object].size &&
+         table_.objects()[pointer.object].memory != MemoryKind::mapped;
+}
+
+bool HeldPointers::payload_is_known(std::uint32_t call) const {
+  const TraceCall& copy = trace_.calls[call];
+  if (!copy.words || copy.height != 1) return false;
+  const PointerWord* source = pointer_at(call, kAtSrc);
+  if (source == nullptr || copy.synchronous) return true;  // the driver takes the host's own memory at once
+  return !host_functions_ && device_writes_[source->object] == 0;
+}
+
+// ---- before the step, and between ----
+
+void HeldPointers::taint(std::uint32_t object, std::string_view why) { tainted_[slot(object)] = why; }
+
+void HeldPointers::taint_all(std::uint32_t call, std::string_view why) {
+  all_tainted_ = call + 1;
+  all_why_ = why;
+}
+
+void HeldPointers::clear(std::uint32_t object, std::uint32_t call) {
+  if (!may_clear_) return;
+  tainted_[object] = {};
+  cleared_[object] = call + 1;
+}
+
+std::string_view HeldPointers::doubt(std::uint32_t object) {
+  const Object& known = table_.objects()[object];
+  if (host_fills(known.memory)) return kByHost;
+  const std::uint32_t own = slot(object);
+  if (const auto found = held_.find(own); found != held_.end() && found->second.unknown) return found->second.why;
+  if (all_tainted_ > cleared_[own] && all_tainted_ > known.birth + 1) return all_why_;
+  return tainted_[own];
+}
+
+void HeldPointers::copy_outside(std::uint32_t call) {
+  const PointerWord* to = pointer_at(call, kAtDst);
+  const PointerWord* from = pointer_at(call, kAtSrc);
+  if (to == nullptr) return;
+  const bool from_host = from == nullptr || host_fills(table_.objects()[from->object].memory);
+  std::string_view why;
+  if (from_host) {
+    const auto pointers = table_.pointers(call);
+    if (!payload_is_known(call))
+      why = kUnlooked;
+    else if (!pointers.empty() && pointers.back().at >= kAtWords)
+      why = kBefore;
+  } else if (!doubt(from->object).empty() || (held_.contains(slot(from->object)) && !held(from->object).empty())) {
+    why = kBefore;
+  }
+  if (!why.empty())
+    taint(to->object, why);
+  else if (covers(call, *to))
+    clear(to->object, call);
+}
+
+void HeldPointers::kernel_outside(std::uint32_t call) {
+  const TraceCall& launch = trace_.calls[call];
+  const TraceFunction& function = trace_.functions[launch.function];
+  const auto pointers = table_.pointers(call);
+  if (!function.params || (launch.params.empty() && !function.params->empty())) return taint_all(call, kByKernel);
+  bool moves = flows_.leaks(launch.function) && !pointers.empty();
+  std::set<std::uint32_t> stored;
+  for (const PointerWord& pointer : pointers) {
+    const PointerFlow flow = flows_.of(launch.function, pointer.at);
+    if (flow.is_stored) stored.insert(slot(pointer.object));
+    const bool holds =
+        !doubt(pointer.object).empty() || (held_.contains(slot(pointer.object)) && !held(pointer.object).empty());
+    moves |= flow.from && holds;
+  }
+  for (const PointerWord& pointer : pointers) {
+    const PointerFlow flow = flows_.of(launch.function, pointer.at);
+    // What leads back to where it lies leads nowhere else.
+    const bool keeps = flow.keeps && !(stored.empty() || (stored.size() == 1 && stored.contains(slot(pointer.object))));
+    if (keeps || ((flow.to || flow.keeps) && moves)) taint(pointer.object, kByKernel);
+  }
+}
+
+void HeldPointers::outside(std::uint32_t index) {
+  const TraceCall& call = trace_.calls[index];
+  if (call.result != 0) return;
+  switch (call.kind) {
+    case CallKind::copy:
+      return copy_outside(index);
+    case CallKind::set:
+      if (const PointerWord* to = pointer_at(index, kAtDst); to != nullptr && covers(index, *to))
+        clear(to->object, index);
+      return;
+    case CallKind::launch:
+      return kernel_outside(index);
+    case CallKind::graph_launch:
+      if (call.graph == kNone || !trace_.graphs[call.graph].known) return taint_all(index, kByOther);
+      for (const PointerWord& pointer : table_.pointers(index)) {
+        const auto& list = trace_.graphs[call.graph].accesses;
+        if (pointer.at >= list.size() || list[pointer.at].writes) taint(pointer.object, kByOther);
+      }
+      return;
+    case CallKind::opaque:
+      if (!call.accesses) return taint_all(index, kByOther);
+      for (const PointerWord& pointer : table_.pointers(index))
+        if ((*call.accesses)[pointer.at].writes) taint(pointer.object, kByOther);
+      return;
+    default:
+      return;
+  }
+}
+
+void HeldPointers::before_the_step() {
+  const auto& objects = table_.objects();
+  for (std::uint32_t i = 0; i < objects.size() && mapped_ == kNone; ++i)
+    if (objects[i].memory == MemoryKind::mapped) mapped_ = i;
+  tainted_.resize(objects.size());
+  device_writes_.assign(objects.size(), 0);
+  cleared_.assign(objects.size(), 0);
+  for (std::uint32_t index = 0; index < trace_.calls.size(); ++index) {
+    const TraceCall& call = trace_.calls[index];
+    if (call.kind == CallKind::host_function) host_functions_ = true;
+    if (!is_op(call.kind)) continue;
+    const bool copies = call.kind == CallKind::copy || call.kind == CallKind::set;
+    for (const PointerWord& pointer : table_.pointers(index))
+      if (!copies || pointer.at == kAtDst) device_writes_[pointer.object] = 1;
+  }
+  for (std::uint32_t index = 0; index < calls_.front(); ++index) outside(index);
+  // What the step leaves behind is there when it comes again; not so in memory that it allocates itself.
+  for (const std::uint32_t call : calls_) outside(call);
+  for (std::uint32_t i = 0; i < objects.size(); ++i) {
+    if (all_tainted_ > cleared_[i] && all_tainted_ > objects[i].birth + 1) taint(i, all_why_);
+    if (objects[i].birth >= calls_.front() && objects[i].memory != MemoryKind::mapped) tainted_[i] = {};
+  }
+  all_tainted_ = 0;
+  std::fill(cleared_.begin(), cleared_.end(), 0);
+}
+
+// ---- in the step ----
+
+void HeldPointers::copy_inside(std::uint32_t op) {
+  const std::uint32_t index = calls_[op];
+  const TraceCall& copy = trace_.calls[index];
+  const PointerWord* to = pointer_at(index, kAtDst);
+  const PointerWord* from = pointer_at(index, kAtSrc);
+  if (to == nullptr) return;
+  Held& there = held(to->object);
+  const bool all = covers(index, *to);
+  const auto no = [&](std::string_view why) {
+    there.unknown = true;
+    there.why = why;
+  };
+  const bool from_host = from == nullptr || host_fills(table_.objects()[from->object].memory);
+  if (from_host && !payload_is_known(index)) return no(kUnlooked);
+  if (copy.height != 1) return no(kUnlooked);
+  const std::uint64_t begin = to->offset, end = begin + copy.width;
+  Held arriving;
+  if (from_host) {
+    for (const PointerWord& pointer : table_.pointers(index))
+      if (pointer.at >= kAtWords) arriving.places[begin + (*copy.words)[pointer.at - kAtWords].offset] = pointer.object;
+    arriving.filled[begin] = end;
+  } else {
+    if (const std::string_view why = doubt(from->object); !why.empty()) return no(why);
+    const Held& here = held(from->object);
+    if (!here.places.empty() && (to->offset - from->offset) % 8 != 0) return no(kByOther);
+    for (const auto& [at, object] : here.places)
+      if (at >= from->offset && at + 8 <= from->offset + copy.width)
+        arriving.places[at - from->offset + begin] = object;
+    arriving.somewhere = here.somewhere;
+    arriving.fillers = here.fillers;
+    for (const auto& [first, last] : here.filled) {
+      const std::uint64_t lower = std::max(first, from->offset), upper = std::min(last, from->offset + copy.width);
+      if (lower < upper) arriving.filled[lower - from->offset + begin] = upper - from->offset + begin;
+    }
+  }
+  arriving.fillers.push_back(op);
+  if (all) {
+    there = std::move(arriving);
+    clear(to->object, index);
+  } else {
+    there.places.erase(there.places.lower_bound(begin), there.places.lower_bound(end));
+    there.places.insert(arriving.places.begin(), arriving.places.end());
+    there.somewhere.insert(arriving.somewhere.begin(), arriving.somewhere.end());
+    there.fillers.insert(there.fillers.end(), arriving.fillers.begin(), arriving.fillers.end());
+    for (const auto& [first, last] : arriving.filled) fill(there.filled, first, last);
+    if (there.places.size() > kMostHeld || there.somewhere.size() > kMostHeld || there.fillers.size() > kMostHeld)
+      no(kByOther);
+  }
+  if (visited_.contains(slot(to->object)))
+    for (const std::uint32_t filler : held(to->object).fillers) compared_[filler] = 1;
+}
+
+void HeldPointers::kernel_inside(std::uint32_t op) {
+  const std::uint32_t index = calls_[op];
+  const TraceCall& launch = trace_.calls[index];
+  // The parameters of what keeps its place among all others are compared with nothing.
+  if (known_[op] == 0) return kernel_outside(index);
+  struct Use {
+    std::uint32_t object;
+    PointerFlow flow;
+  };
+  std::vector<Use> uses;
+  for (const PointerWord& pointer : table_.pointers(index))
+    uses.push_back({pointer.object, flows_.of(launch.function, pointer.at)});
+  std::set<std::uint32_t> own, moved;
+  std::vector<std::uint32_t> fillers;
+  std::string_view why;
+  for (const Use& use : uses)
+    if (use.flow.is_stored) own.insert(use.object);
+  for (const Followed& followed : followed_[op]) uses.push_back({followed.object, followed.flow});
+  for (const Use& use : uses) {
+    if (!use.flow.from) continue;
+    if (why.empty()) why = doubt(use.object);
+    const auto found = held_.find(slot(use.object));
+    if (found == held_.end()) continue;
+    for (const auto& [at, object] : found->second.places) moved.insert(object);
+    moved.insert(found->second.somewhere.begin(), found->second.somewhere.end());
+    fillers.insert(fillers.end(), found->second.fillers.begin(), found->second.fillers.end());
+  }
+  if (flows_.leaks(launch.function) && !uses.empty()) why = kByKernel;
+  for (const Use& use : uses) {
+    const bool keeps = use.flow.keeps && !own.empty();
+    const bool gets = (use.flow.to || use.flow.keeps) && (!why.empty() || !moved.empty() || !fillers.empty());
+    if (!keeps && !gets) continue;
+    Held& there = held(use.object);
+    if (keeps) there.somewhere.insert(own.begin(), own.end());
+    if (!gets) continue;
+    there.somewhere.insert(moved.begin(), moved.end());
+    there.fillers.insert(there.fillers.end(), fillers.begin(), fillers.end());
+    if (!why.empty() || there.somewhere.size() > kMostHeld || there.fillers.size() > kMostHeld) {
+      there.unknown = true;
+      there.why = why.empty() ? kByKernel : why;
+    }
+  }
+}
+
+void HeldPointers::inside(std::uint32_t op) {
+  const std::uint32_t index = calls_[op];
+  const TraceCall& call = trace_.calls[index];
+  if (call.result != 0) return;
+  if (uncompared_[op] != 0 && !(call.kind == CallKind::copy && call.words)) {
+    may_clear_ = false;
+    outside(index);
+    may_clear_ = true;
+    return;
+  }
+  switch (call.kind) {
+    case CallKind::copy:
+      return copy_inside(op);
+    case CallKind::set: {
+      const PointerWord* to = pointer_at(index, kAtDst);
+      if (to == nullptr) return;
+      Held& there = held(to->object);
+      if (covers(index, *to)) {
+        there = {};
+        clear(to->object, index);
+      }
+      if (call.height != 1) return;
+      const std::uint64_t begin = to->offset, end = begin + call.width;
+      there.places.erase(there.places.lower_bound(begin), there.places.lower_bound(end));
+      fill(there.filled, begin, end);
+      there.fillers.push_back(op);
+      if (visited_.contains(slot(to->object))) compared_[op] = 1;
+      return;
+    }
+    case CallKind::launch:
+      return kernel_inside(op);
+    default:
+      return outside(index);
+  }
+}
+
+void HeldPointers::catch_up() {
+  if (!started_) before_the_step();
+  started_ = true;
+  for (; done_ < now_; ++done_) inside(done_);
+}
+
+// ---- questions ----
+
+bool HeldPointers::visit(std::uint32_t object, std::string& why) {
+  catch_up();
+  visited_.insert(slot(object));
+  if (const std::string_view unclear = doubt(object); !unclear.empty()) {
+    why = unclear;
+    return false;
+  }
+  const auto found = held_.find(slot(object));
+  if (found == held_.end()) return true;
+  for (const std::uint32_t filler : found->second.fillers) compared_[filler] = 1;
+  return true;
+}
+
+bool HeldPointers::filled_by_step(std::uint32_t object, std::string& why) {
+  const Object& known = table_.objects()[object];
+  const auto& filled = held(object).filled;
+  // What the step has allocated itself nobody has filled before.
+  const bool own = known.birth != kNone && known.birth >= calls_.front();
+  const bool all = filled.size() == 1 && filled.begin()->first == 0 && filled.begin()->second >= known.size;
+  if ((own || all) && known.memory != MemoryKind::mapped) return true;
+  why = kNotFilled;
+  return false;
+}
+
+bool HeldPointers::plain(std::uint32_t object, std::string& why) {
+  if (!visit(object, why) || !filled_by_step(object, why)) return false;
+  const Held& there = held(object);
+  if (there.places.empty() && there.somewhere.empty()) return true;
+  why = kPointers;
+  return false;
+}
+
+bool HeldPointers::table(std::uint32_t object, Pointee pointee, std::vector<std::uint32_t>& found, std::string& why) {
+  if (!visit(object, why) || !filled_by_step(object, why)) return false;
+  const Held& there = held(object);
+  std::set<std::uint32_t> targets(there.somewhere);
+  for (const auto& [at, target] : there.places) targets.insert(target);
+  PointerFlow flow;
+  flow.from = flow.to = pointee != Pointee::fractions;
+  for (const std::uint32_t target : targets) {
+    found.push_back(target);
+    followed_[now_].push_back({target, flow});
+  }
+  return true;
+}
+
+bool HeldPointers::reachable(std::uint32_t object, std::vector<std::uint32_t>& found, std::string& why) {
+  std::vector<std::uint32_t> open{object};
+  std::set<std::uint32_t> seen{object};
+  while (!open.empty()) {
+    const std::uint32_t next = open.back();
+    open.pop_back();
+    if (!visit(next, why)) return false;
+    const auto known = held_.find(slot(next));
+    if (known == held_.end()) continue;
+    std::set<std::uint32_t> targets(known->second.somewhere);
+    for (const auto& [at, target] : known->second.places) targets.insert(target);
+    for (const std::uint32_t target : targets) {
+      if (!seen.insert(target).second) continue;
+      open.push_back(target);
+      found.push_back(target);
+      followed_[now_].push_back({target, {true, true, true, true}});
+    }
+  }
+  return true;
+}
+
+}  // namespace nimble::analyzer

@@ -1,0 +1,133 @@
+// Which pointers lie in the memory that a step uses: what a kernel may reach that reads addresses from memory, and what
+// a schedule has to compare before it may rest on that.
+//
+// Pointers get into memory by copies from the host, of which the trace holds the words that may be addresses, and by
+// kernels that store what they were given (analyzer/kernel_flow.h); copies on the device and kernels move them. Two
+// things are told apart:
+//   - What the step itself puts there. Replay sees that as well: the payload of a copy can be compared with the
+//   recorded
+//     one, and a kernel's parameters are. These pointers are known one by one.
+//   - What was put there before the step, or by ops of which too little is known, or may be put there by the host
+//   without
+//     a call. Of these it is only known that there may be some: whoever would follow them is not known to touch
+//     anything in particular.
+//
+// The program itself has to come to the same state before each step, so what the step leaves behind counts as put there
+// before it, too.
+//
+// Refers to its arguments, which must outlive it. One thread; ops are asked about in their order.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "analyzer/kernel_flow.h"
+#include "analyzer/objects.h"
+#include "analyzer/signature.h"
+#include "nimble/trace.h"
+
+namespace nimble::analyzer {
+
+class HeldPointers {
+ public:
+  // `calls` are the step's ops; `uncompared` says of each whether replay lets it pass without a look at it (where it is
+  // shorter: no). Nothing is computed before somebody asks.
+  HeldPointers(const Trace& trace, const ObjectTable& table, std::span<const std::uint32_t> calls, const Rules& rules,
+               std::vector<std::uint8_t> uncompared = {});
+
+  // Op `op` is being asked about; did() was called for all before it.
+  void reach(std::uint32_t op) { now_ = op; }
+  // What was made of it: `known` where replay compares its parameters with what was recorded.
+  void did(std::uint32_t op, bool known) { known_[op] = known; }
+
+  // Objects are indices into the ObjectTable. Each appends what is found to `found`, or returns false and says why it
+  // cannot be told. The op at hand is taken to depend on that.
+
+  // All that the pointers in `object` lead to. Only where the step itself has put them there, all of them.
+  bool table(std::uint32_t object, Pointee pointee, std::vector<std::uint32_t>& found, std::string& why);
+  // Whether `object` was filled by the step itself, and not with pointers.
+  bool plain(std::uint32_t object, std::string& why);
+  // All that can be reached from `object`, over any number of pointers. Where the step has put nothing, and nothing is
+  // known to have been put before, there is taken to be nothing.
+  bool reachable(std::uint32_t object, std::vector<std::uint32_t>& found, std::string& why);
+
+  // Per op of the step, once all were asked about: whether it is a copy or a set that must be as recorded: in the same
+  // place, and what comes from the host pointer by pointer.
+  const std::vector<std::uint8_t>& compared() {
+    catch_up();
+    return compared_;
+  }
+  // Whether anybody has asked.
+  bool asked() const { return started_; }
+
+ private:
+  // What lies in one object since the step began. `places` are exact; `somewhere` may be anywhere in it.
+  struct Held {
+    std::map<std::uint64_t, std::uint32_t> places;  // by offset: the object that is pointed to
+    std::set<std::uint32_t> somewhere;
+    std::map<std::uint64_t, std::uint64_t> filled;  // by the step: begin to end, apart from each other
+    std::vector<std::uint32_t> fillers;             // copies and sets of the step that brought any of this
+    bool unknown = false;                           // something else may be there: `why`
+    std::string_view why;
+    bool empty() const { return places.empty() && somewhere.empty() && !unknown; }
+  };
+  // What a kernel that followed pointers has touched, of this op.
+  struct Followed {
+    std::uint32_t object;
+    PointerFlow flow;
+  };
+
+  void catch_up();
+  void before_the_step();
+  void outside(std::uint32_t call);
+  void inside(std::uint32_t op);
+  void copy_outside(std::uint32_t call);
+  void copy_inside(std::uint32_t op);
+  void kernel_outside(std::uint32_t call);
+  void kernel_inside(std::uint32_t op);
+  void taint(std::uint32_t object, std::string_view why);
+  void taint_all(std::uint32_t call, std::string_view why);
+  void clear(std::uint32_t object, std::uint32_t call);
+  // Why nobody can tell what lies there; empty where it can be told.
+  std::string_view doubt(std::uint32_t object);
+  bool visit(std::uint32_t object, std::string& why);
+  bool filled_by_step(std::uint32_t object, std::string& why);
+
+  // Whether the payload that was looked at when the copy was called is what it carried later.
+  bool payload_is_known(std::uint32_t call) const;
+  const PointerWord* pointer_at(std::uint32_t call, std::uint32_t at) const;
+  bool covers(std::uint32_t call, const PointerWord& pointer) const;
+  // All mapped memory may be the same memory.
+  std::uint32_t slot(std::uint32_t object) const;
+  Held& held(std::uint32_t object) { return held_[slot(object)]; }
+
+  const Trace& trace_;
+  const ObjectTable& table_;
+  std::span<const std::uint32_t> calls_;
+  KernelFlows flows_;
+  std::uint32_t mapped_ = kNone;  // the first object that is mapped
+
+  std::uint32_t now_ = 0, done_ = 0;  // the op that is asked about; how many have had their effect
+  bool started_ = false;
+  bool host_functions_ = false;
+  bool may_clear_ = true;
+  std::vector<std::uint8_t> uncompared_;         // per op
+  std::vector<std::uint8_t> known_;              // per op
+  std::vector<std::uint8_t> compared_;           // per op
+  std::vector<std::vector<Followed>> followed_;  // per op
+
+  // Per object, of what happened outside of the step: may hold pointers, and why.
+  std::vector<std::string_view> tainted_;
+  std::vector<std::uint8_t> device_writes_;  // per object of the host's memory: something on the device writes it
+  std::vector<std::uint32_t> cleared_;       // per object: the call that last overwrote all of it, plus one
+  std::uint32_t all_tainted_ = 0;            // the last call, plus one, that may have put anything anywhere
+  std::string_view all_why_;
+  std::map<std::uint32_t, Held> held_;  // by slot
+  std::set<std::uint32_t> visited_;     // slots that somebody has asked about
+};
+
+}  // namespace nimble::analyzer

@@ -95,6 +95,7 @@ StepAccesses infer_accesses(const Trace& trace, const ObjectTable& table, const 
   if (held != nullptr && held->asked()) {
     held->reach(static_cast<std::uint32_t>(calls.size()));
     result.compared = held->compared();
+    result.carries = held->carries();
   }
   return result;
 }

@@ -84,6 +84,7 @@ struct StepAccesses {
   // Per op: 1 for a copy or a set on whose content accesses of other ops rest: it must stay in its place and, from the
   // host, carry the same pointers. May be empty: there is none.
   std::vector<std::uint8_t> compared;
+  bool carries = false;  // accesses rest on pointers that the step before has left in memory
 
   std::span<const Access> of(std::uint32_t op) const { return {all.data() + ops[op].first, ops[op].count}; }
 };

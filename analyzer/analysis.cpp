@@ -92,11 +92,13 @@ void decide(Analysis& analysis, const AnalysisOptions& options) {
   }
 }
 
-// What the ops of the step touch. `uncompared`: as HeldPointers takes it.
-void infer(Analysis& analysis, const AnalysisOptions& options, std::vector<std::uint8_t> uncompared) {
+// What the ops of the step touch. Returns what became of them, where accesses rest on pointers in memory.
+std::optional<HeldPointers::Outcome> infer(Analysis& analysis, const AnalysisOptions& options,
+                                           HeldPointers::Step step) {
   const Trace& trace = analysis.file.trace;
   auto calls = analysis.step.calls();
-  HeldPointers held(trace, *analysis.table, calls, options.rules, std::move(uncompared));
+  step.calls = calls;
+  HeldPointers held(trace, *analysis.table, std::move(step), options.rules);
   std::vector<std::unique_ptr<AccessSource>> sources;
   sources.push_back(std::make_unique<ExactAccess>());
   std::vector<AccessSource*> for_kernels;
@@ -110,6 +112,32 @@ void infer(Analysis& analysis, const AnalysisOptions& options, std::vector<std::
   for_kernel(std::make_unique<SignatureAccess>(trace, held));
   sources.push_back(std::make_unique<GraphAccess>(for_kernels));
   analysis.accesses = infer_accesses(trace, *analysis.table, analysis.objects, calls, sources, &held);
+  return held.asked() ? std::optional(held.outcome()) : std::nullopt;
+}
+
+void infer(Analysis& analysis, const AnalysisOptions& options) {
+  HeldPointers::Step step;
+  for (std::uint32_t i = 0; i < analysis.step.begins.size(); ++i) {
+    if (analysis.step.shares_pattern[i] == 0) continue;
+    for (const std::uint32_t call : analysis.step.calls_of(i)) {
+      if (step.repeats.size() <= call) step.repeats.resize(call + std::size_t{1}, 0);
+      step.repeats[call] = 1;
+    }
+  }
+  auto outcome = infer(analysis, options, step);
+  if (!outcome) return;
+  // Once more, now that it is known which ops replay looks at, until the step before is taken to be what the step is.
+  const Segmentation segments = cut_into_segments(analysis.file.trace, analysis.step, analysis.accesses);
+  for (const Submit submit : segments.submit) step.uncompared.push_back(submit == Submit::direct);
+  constexpr int kMostRounds = 8;
+  for (int round = 0; round < kMostRounds; ++round) {
+    step.before = *outcome;
+    outcome = infer(analysis, options, step);
+    if (!outcome || *outcome == step.before) return;
+  }
+  // Nothing of the step before is known.
+  std::fill(step.before.known.begin(), step.before.known.end(), 0);
+  infer(analysis, options, step);
 }
 
 }  // namespace
@@ -129,13 +157,7 @@ Analysis read_step(TraceFile file, const AnalysisOptions& options) {
   auto calls = analysis.step.calls();
   analysis.objects = objects_of_step(trace, *analysis.table, calls);
 
-  infer(analysis, options, {});
-  if (analysis.accesses.compared.empty()) return analysis;
-  // Accesses rest on pointers in memory: once more, now that it is known which ops replay will look at.
-  const Segmentation segments = cut_into_segments(trace, analysis.step, analysis.accesses);
-  std::vector<std::uint8_t> uncompared;
-  for (const Submit submit : segments.submit) uncompared.push_back(submit == Submit::direct);
-  infer(analysis, options, std::move(uncompared));
+  infer(analysis, options);
   return analysis;
 }
 

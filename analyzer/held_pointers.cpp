@@ -36,17 +36,18 @@ void fill(std::map<std::uint64_t, std::uint64_t>& filled, std::uint64_t begin, s
 
 }  // namespace
 
-HeldPointers::HeldPointers(const Trace& trace, const ObjectTable& table, std::span<const std::uint32_t> calls,
-                           const Rules& rules, std::vector<std::uint8_t> uncompared)
+HeldPointers::HeldPointers(const Trace& trace, const ObjectTable& table, Step step, const Rules& rules)
     : trace_(trace),
       table_(table),
-      calls_(calls),
+      step_(std::move(step)),
+      calls_(step_.calls),
       flows_(trace, rules),
-      uncompared_(std::move(uncompared)),
-      known_(calls.size(), 0),
-      compared_(calls.size(), 0),
-      followed_(calls.size()) {
-  uncompared_.resize(calls.size(), 0);
+      now_is_{std::vector<std::uint8_t>(calls_.size(), 0), std::vector<std::vector<Followed>>(calls_.size())},
+      compared_(calls_.size(), 0) {}
+
+bool HeldPointers::born_in_step(std::uint32_t object) const {
+  const Object& known = table_.objects()[object];
+  return known.birth != kNone && known.birth >= calls_.front() && known.memory != MemoryKind::mapped;
 }
 
 std::uint32_t HeldPointers::slot(std::uint32_t object) const {
@@ -186,15 +187,44 @@ void HeldPointers::before_the_step() {
     for (const PointerWord& pointer : table_.pointers(index))
       if (!copies || pointer.at == kAtDst) device_writes_[pointer.object] = 1;
   }
-  for (std::uint32_t index = 0; index < calls_.front(); ++index) outside(index);
-  // What the step leaves behind is there when it comes again; not so in memory that it allocates itself.
-  for (const std::uint32_t call : calls_) outside(call);
-  for (std::uint32_t i = 0; i < objects.size(); ++i) {
-    if (all_tainted_ > cleared_[i] && all_tainted_ > objects[i].birth + 1) taint(i, all_why_);
-    if (objects[i].birth >= calls_.front() && objects[i].memory != MemoryKind::mapped) tainted_[i] = {};
+  for (std::uint32_t index = 0; index < calls_.front(); ++index)
+    if (index >= step_.repeats.size() || step_.repeats[index] == 0) outside(index);
+  repeat_before();
+}
+
+// Goes through the step as if it were the one before, until it leaves behind what it found.
+void HeldPointers::repeat_before() {
+  Outcome all_known{std::vector<std::uint8_t>(calls_.size(), 1), std::vector<std::vector<Followed>>(calls_.size())};
+  outcome_ = step_.before.known.empty() ? &all_known : &step_.before;
+  constexpr int kMostRounds = 8;
+  for (int round = 0;; ++round) {
+    const std::map<std::uint32_t, Held> found = held_;
+    for (std::uint32_t op = 0; op < calls_.size(); ++op) inside(op);
+    for (auto at = held_.begin(); at != held_.end();) {
+      Held& left = at->second;
+      left.filled.clear();
+      std::erase_if(left.places, [&](const auto& place) { return born_in_step(place.second); });
+      std::erase_if(left.somewhere, [&](std::uint32_t object) { return born_in_step(object); });
+      left.carried = !left.places.empty() || !left.somewhere.empty();
+      std::sort(left.fillers.begin(), left.fillers.end());
+      left.fillers.erase(std::unique(left.fillers.begin(), left.fillers.end()), left.fillers.end());
+      at = born_in_step(at->first) || (left.empty() && left.fillers.empty()) ? held_.erase(at) : std::next(at);
+    }
+    // From here on only what is there when the step begins counts, and not when it came there.
+    const auto& objects = table_.objects();
+    for (std::uint32_t i = 0; i < objects.size(); ++i) {
+      if (all_tainted_ > cleared_[i] && all_tainted_ > objects[i].birth + 1) taint(i, all_why_);
+      if (born_in_step(i)) tainted_[i] = {};
+    }
+    all_tainted_ = 0;
+    std::fill(cleared_.begin(), cleared_.end(), 0);
+    if (held_ == found) break;
+    if (round < kMostRounds) continue;
+    for (const auto& [object, held] : held_) taint(object, kByKernel);
+    held_.clear();
+    break;
   }
-  all_tainted_ = 0;
-  std::fill(cleared_.begin(), cleared_.end(), 0);
+  outcome_ = &now_is_;
 }
 
 // ---- in the step ----
@@ -228,6 +258,7 @@ void HeldPointers::copy_inside(std::uint32_t op) {
       if (at >= from->offset && at + 8 <= from->offset + copy.width)
         arriving.places[at - from->offset + begin] = object;
     arriving.somewhere = here.somewhere;
+    arriving.carried = here.carried;
     arriving.fillers = here.fillers;
     for (const auto& [first, last] : here.filled) {
       const std::uint64_t lower = std::max(first, from->offset), upper = std::min(last, from->offset + copy.width);
@@ -242,6 +273,7 @@ void HeldPointers::copy_inside(std::uint32_t op) {
     there.places.erase(there.places.lower_bound(begin), there.places.lower_bound(end));
     there.places.insert(arriving.places.begin(), arriving.places.end());
     there.somewhere.insert(arriving.somewhere.begin(), arriving.somewhere.end());
+    there.carried |= arriving.carried;
     there.fillers.insert(there.fillers.end(), arriving.fillers.begin(), arriving.fillers.end());
     for (const auto& [first, last] : arriving.filled) fill(there.filled, first, last);
     if (there.places.size() > kMostHeld || there.somewhere.size() > kMostHeld || there.fillers.size() > kMostHeld)
@@ -255,7 +287,7 @@ void HeldPointers::kernel_inside(std::uint32_t op) {
   const std::uint32_t index = calls_[op];
   const TraceCall& launch = trace_.calls[index];
   // The parameters of what keeps its place among all others are compared with nothing.
-  if (known_[op] == 0) return kernel_outside(index);
+  if (outcome_->known[op] == 0) return kernel_outside(index);
   struct Use {
     std::uint32_t object;
     PointerFlow flow;
@@ -265,10 +297,11 @@ void HeldPointers::kernel_inside(std::uint32_t op) {
     uses.push_back({pointer.object, flows_.of(launch.function, pointer.at)});
   std::set<std::uint32_t> own, moved;
   std::vector<std::uint32_t> fillers;
+  bool carried = false;
   std::string_view why;
   for (const Use& use : uses)
     if (use.flow.is_stored) own.insert(use.object);
-  for (const Followed& followed : followed_[op]) uses.push_back({followed.object, followed.flow});
+  for (const Followed& followed : outcome_->followed[op]) uses.push_back({followed.object, followed.flow});
   for (const Use& use : uses) {
     if (!use.flow.from) continue;
     if (why.empty()) why = doubt(use.object);
@@ -276,6 +309,7 @@ void HeldPointers::kernel_inside(std::uint32_t op) {
     if (found == held_.end()) continue;
     for (const auto& [at, object] : found->second.places) moved.insert(object);
     moved.insert(found->second.somewhere.begin(), found->second.somewhere.end());
+    carried |= found->second.carried;
     fillers.insert(fillers.end(), found->second.fillers.begin(), found->second.fillers.end());
   }
   if (flows_.leaks(launch.function) && !uses.empty()) why = kByKernel;
@@ -287,6 +321,7 @@ void HeldPointers::kernel_inside(std::uint32_t op) {
     if (keeps) there.somewhere.insert(own.begin(), own.end());
     if (!gets) continue;
     there.somewhere.insert(moved.begin(), moved.end());
+    there.carried |= carried;
     there.fillers.insert(there.fillers.end(), fillers.begin(), fillers.end());
     if (!why.empty() || there.somewhere.size() > kMostHeld || there.fillers.size() > kMostHeld) {
       there.unknown = true;
@@ -299,7 +334,7 @@ void HeldPointers::inside(std::uint32_t op) {
   const std::uint32_t index = calls_[op];
   const TraceCall& call = trace_.calls[index];
   if (call.result != 0) return;
-  if (uncompared_[op] != 0 && !(call.kind == CallKind::copy && call.words)) {
+  if (op < step_.uncompared.size() && step_.uncompared[op] != 0 && !(call.kind == CallKind::copy && call.words)) {
     may_clear_ = false;
     outside(index);
     may_clear_ = true;
@@ -349,6 +384,7 @@ bool HeldPointers::visit(std::uint32_t object, std::string& why) {
   const auto found = held_.find(slot(object));
   if (found == held_.end()) return true;
   for (const std::uint32_t filler : found->second.fillers) compared_[filler] = 1;
+  carries_ |= found->second.carried;
   return true;
 }
 
@@ -356,15 +392,20 @@ bool HeldPointers::filled_by_step(std::uint32_t object, std::string& why) {
   const Object& known = table_.objects()[object];
   const auto& filled = held(object).filled;
   // What the step has allocated itself nobody has filled before.
-  const bool own = known.birth != kNone && known.birth >= calls_.front();
   const bool all = filled.size() == 1 && filled.begin()->first == 0 && filled.begin()->second >= known.size;
-  if ((own || all) && known.memory != MemoryKind::mapped) return true;
+  if (born_in_step(object) || (all && known.memory != MemoryKind::mapped && !held(object).carried)) return true;
   why = kNotFilled;
   return false;
 }
 
+bool HeldPointers::fresh(std::uint32_t object, std::string& why) {
+  catch_up();
+  if (doubt(object).empty() && !filled_by_step(object, why)) return false;
+  return visit(object, why);
+}
+
 bool HeldPointers::plain(std::uint32_t object, std::string& why) {
-  if (!visit(object, why) || !filled_by_step(object, why)) return false;
+  if (!fresh(object, why)) return false;
   const Held& there = held(object);
   if (there.places.empty() && there.somewhere.empty()) return true;
   why = kPointers;
@@ -372,7 +413,7 @@ bool HeldPointers::plain(std::uint32_t object, std::string& why) {
 }
 
 bool HeldPointers::table(std::uint32_t object, Pointee pointee, std::vector<std::uint32_t>& found, std::string& why) {
-  if (!visit(object, why) || !filled_by_step(object, why)) return false;
+  if (!fresh(object, why)) return false;
   const Held& there = held(object);
   std::set<std::uint32_t> targets(there.somewhere);
   for (const auto& [at, target] : there.places) targets.insert(target);
@@ -380,7 +421,7 @@ bool HeldPointers::table(std::uint32_t object, Pointee pointee, std::vector<std:
   flow.from = flow.to = pointee != Pointee::fractions;
   for (const std::uint32_t target : targets) {
     found.push_back(target);
-    followed_[now_].push_back({target, flow});
+    now_is_.followed[now_].push_back({target, flow});
   }
   return true;
 }
@@ -400,7 +441,7 @@ bool HeldPointers::reachable(std::uint32_t object, std::vector<std::uint32_t>& f
       if (!seen.insert(target).second) continue;
       open.push_back(target);
       found.push_back(target);
-      followed_[now_].push_back({target, {true, true, true, true}});
+      now_is_.followed[now_].push_back({target, {true, true, true, true}});
     }
   }
   return true;

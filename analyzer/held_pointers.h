@@ -12,8 +12,8 @@
 //     a call. Of these it is only known that there may be some: whoever would follow them is not known to touch
 //     anything in particular.
 //
-// The program itself has to come to the same state before each step, so what the step leaves behind counts as put there
-// before it, too.
+// What the step leaves behind lies there when it comes again. Where somebody follows such pointers, replay has to see
+// to it that the step before was as recorded as well: carries().
 //
 // Refers to its arguments, which must outlive it. One thread; ops are asked about in their order.
 #pragma once
@@ -34,15 +34,35 @@ namespace nimble::analyzer {
 
 class HeldPointers {
  public:
-  // `calls` are the step's ops; `uncompared` says of each whether replay lets it pass without a look at it (where it is
-  // shorter: no). Nothing is computed before somebody asks.
-  HeldPointers(const Trace& trace, const ObjectTable& table, std::span<const std::uint32_t> calls, const Rules& rules,
-               std::vector<std::uint8_t> uncompared = {});
+  // What a kernel has touched by following pointers.
+  struct Followed {
+    std::uint32_t object;
+    PointerFlow flow;
+    bool operator==(const Followed&) const = default;
+  };
+  // What became of the step's ops, each by its place.
+  struct Outcome {
+    std::vector<std::uint8_t> known;  // replay compares the op's parameters with what was recorded
+    std::vector<std::vector<Followed>> followed;
+    bool operator==(const Outcome&) const = default;
+  };
+  struct Step {
+    std::span<const std::uint32_t> calls;  // its ops
+    // Per call of the trace: 1 for ops of other repeats of it, which did the same. May be shorter.
+    std::vector<std::uint8_t> repeats;
+    // Per op: whether replay lets it pass without a look at it. May be shorter.
+    std::vector<std::uint8_t> uncompared;
+    // What is taken to have become of the repeat before; nothing: that every op is known.
+    Outcome before;
+  };
+
+  // Nothing is computed before somebody asks.
+  HeldPointers(const Trace& trace, const ObjectTable& table, Step step, const Rules& rules);
 
   // Op `op` is being asked about; did() was called for all before it.
   void reach(std::uint32_t op) { now_ = op; }
   // What was made of it: `known` where replay compares its parameters with what was recorded.
-  void did(std::uint32_t op, bool known) { known_[op] = known; }
+  void did(std::uint32_t op, bool known) { now_is_.known[op] = known; }
 
   // Objects are indices into the ObjectTable. Each appends what is found to `found`, or returns false and says why it
   // cannot be told. The op at hand is taken to depend on that.
@@ -61,8 +81,11 @@ class HeldPointers {
     catch_up();
     return compared_;
   }
+  // Whether anybody follows pointers that an earlier step has left.
+  bool carries() const { return carries_; }
   // Whether anybody has asked.
   bool asked() const { return started_; }
+  const Outcome& outcome() const { return now_is_; }
 
  private:
   // What lies in one object since the step began. `places` are exact; `somewhere` may be anywhere in it.
@@ -70,19 +93,18 @@ class HeldPointers {
     std::map<std::uint64_t, std::uint32_t> places;  // by offset: the object that is pointed to
     std::set<std::uint32_t> somewhere;
     std::map<std::uint64_t, std::uint64_t> filled;  // by the step: begin to end, apart from each other
+    bool carried = false;                           // some of it is from the repeat before
     std::vector<std::uint32_t> fillers;             // copies and sets of the step that brought any of this
     bool unknown = false;                           // something else may be there: `why`
     std::string_view why;
     bool empty() const { return places.empty() && somewhere.empty() && !unknown; }
-  };
-  // What a kernel that followed pointers has touched, of this op.
-  struct Followed {
-    std::uint32_t object;
-    PointerFlow flow;
+    bool operator==(const Held&) const = default;
   };
 
   void catch_up();
   void before_the_step();
+  void repeat_before();
+  bool born_in_step(std::uint32_t object) const;
   void outside(std::uint32_t call);
   void inside(std::uint32_t op);
   void copy_outside(std::uint32_t call);
@@ -96,6 +118,7 @@ class HeldPointers {
   std::string_view doubt(std::uint32_t object);
   bool visit(std::uint32_t object, std::string& why);
   bool filled_by_step(std::uint32_t object, std::string& why);
+  bool fresh(std::uint32_t object, std::string& why);
 
   // Whether the payload that was looked at when the copy was called is what it carried later.
   bool payload_is_known(std::uint32_t call) const;
@@ -107,7 +130,8 @@ class HeldPointers {
 
   const Trace& trace_;
   const ObjectTable& table_;
-  std::span<const std::uint32_t> calls_;
+  const Step step_;
+  const std::span<const std::uint32_t> calls_;
   KernelFlows flows_;
   std::uint32_t mapped_ = kNone;  // the first object that is mapped
 
@@ -115,10 +139,10 @@ class HeldPointers {
   bool started_ = false;
   bool host_functions_ = false;
   bool may_clear_ = true;
-  std::vector<std::uint8_t> uncompared_;         // per op
-  std::vector<std::uint8_t> known_;              // per op
-  std::vector<std::uint8_t> compared_;           // per op
-  std::vector<std::vector<Followed>> followed_;  // per op
+  bool carries_ = false;
+  Outcome now_is_;                      // of the ops up to the one at hand
+  const Outcome* outcome_ = nullptr;    // of the repeat that is gone through
+  std::vector<std::uint8_t> compared_;  // per op
 
   // Per object, of what happened outside of the step: may hold pointers, and why.
   std::vector<std::string_view> tainted_;

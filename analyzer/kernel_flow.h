@@ -22,6 +22,7 @@ struct PointerFlow {
   bool keeps = false;      // it stores pointers of its parameters where this one points
   bool from = false;       // it moves addresses that it loads from there
   bool to = false;         // it moves addresses that it has loaded to there
+  bool operator==(const PointerFlow&) const = default;
 };
 
 class KernelFlows {

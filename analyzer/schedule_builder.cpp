@@ -55,6 +55,7 @@ class Builder {
       schedule_.objects.push_back({object.memory, object.size, object.step_local, analysis_.memory.offset[i]});
     }
     schedule_.arena_bytes = analysis_.memory.arena_bytes;
+    schedule_.carries = analysis_.accesses.carries;
     // Where the program had textures, all that is not ordered with everything is known by code or by rules.
     schedule_.textures = std::any_of(trace_.calls.begin(), trace_.calls.end(), [](const TraceCall& call) {
       return call.kind == CallKind::hidden && call.result == 0 && call.texture;

@@ -168,6 +168,7 @@ std::string schedule_text(const Schedule& schedule) {
   }
   out.close(']').newline();
   out.key("arena_bytes").number(schedule.arena_bytes);
+  if (schedule.carries) out.key("carries").boolean(true);
   if (schedule.textures) out.key("textures").boolean(true);
   out.close('}');
   return out.take() + "\n";

@@ -154,6 +154,12 @@ std::string_view element_of_array(std::string_view type) {
 
 ParamType classify_class(std::string_view type) {
   ParamType result{ParamKind::aggregate, 0, ""};
+  // A tensor map leads to the tensor alone, of which kernels move whole boxes.
+  if (type == "CUtensorMap_st" || type == "CUtensorMap") {
+    result.array_of_numbers = true;
+    result.pointee = Pointee::integers;
+    return result;
+  }
   const std::string_view element = element_of_array(type);
   if (element.empty() || element.back() != '*') return result;
   const ParamType pointer = classify(element);

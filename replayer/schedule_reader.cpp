@@ -404,6 +404,7 @@ Schedule parse_schedule(const std::string& text, const std::string& source) {
     schedule.objects.push_back(object);
   }
   for (std::size_t i = 0; i < functions.size(); ++i) code_of(functions[i], schedule, schedule.functions[i]);
+  if (top.has("carries")) schedule.carries = top.at("carries").boolean();
   if (top.has("textures")) schedule.textures = top.at("textures").boolean();
   if (ops.size() == 0) ops.fail("is empty");
   std::uint64_t params = 0;

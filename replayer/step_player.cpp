@@ -174,6 +174,8 @@ std::optional<CUresult> StepPlayer::on_op(Call& call) {
     objects_.begin_step();
     if (mismatch(call)) return outside(call);
     by_graphs_ = true;
+    pass_step_ = schedule_.carries && !as_recorded_;
+    as_recorded_ = false;
     passing_segment_ = kNone;
     if (state_ == State::searching) {
       stream_ = call.stream;
@@ -203,7 +205,7 @@ std::optional<CUresult> StepPlayer::on_matched(Call& call) {
       ++counters_.allocations_served;
     }
     answer = CUDA_SUCCESS;
-  } else if (op.submit == Submit::graph && state_ == State::bound && passing_segment_ != op.segment) {
+  } else if (op.submit == Submit::graph && state_ == State::bound && passing_segment_ != op.segment && !pass_step_) {
     held_.push_back(index);
     ++holds_;
     if (live_.changed(index)) changed_.push_back(index);
@@ -356,6 +358,8 @@ std::optional<CUresult> StepPlayer::submit_segment(std::uint32_t segment) {
 
 void StepPlayer::end_step() {
   position_ = 0;
+  as_recorded_ = true;
+  if (pass_step_) by_graphs_ = false;
   if (state_ == State::bound && by_graphs_) {
     ++counters_.steps_replayed;
   } else {

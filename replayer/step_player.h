@@ -84,6 +84,8 @@ class StepPlayer {
   State state_ = State::searching;
   std::uint32_t position_ = 0;             // the op that should come next; 0 between steps
   bool step_complete_ = false;             // a whole step has matched since the last unbind: bind before the next one
+  bool as_recorded_ = false;               // the last step was, from its first op to its last
+  bool pass_step_ = false;                 // this step passes, since the schedule rests on the one before
   bool by_graphs_ = true;                  // no segment of this step was submitted call by call
   std::uint32_t passing_segment_ = kNone;  // the segment whose rest passes, since its first part was flushed
   StreamRef stream_;                       // of the step at hand; of all steps once bound

@@ -126,6 +126,7 @@ struct Schedule {
   std::vector<ScheduleOp> ops;  // the step, in program order; all on one stream of the program
   std::vector<ScheduleSegment> segments;
   std::uint64_t arena_bytes = 0;  // what the memory plan needs
+  bool carries = false;   // it rests on what the step before has left in memory: that one must have been as recorded
   bool textures = false;  // it holds although the program has textures or surfaces: no access rests on their absence
 };
 

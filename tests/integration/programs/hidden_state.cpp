@@ -37,6 +37,7 @@ class Program {
     CHECK(cuMemAllocHost(reinterpret_cast<void**>(&input_), kBytes));
     CHECK(cuMemAllocHost(reinterpret_cast<void**>(&entries_), kTables * sizeof(CUdeviceptr)));
     prepare();
+    CHECK(cuCtxSynchronize());
   }
 
   void run(int steps) {
@@ -132,13 +133,12 @@ class Program {
         CHECK(cuMemcpyHtoDAsync(table, entries_, kTables * sizeof(CUdeviceptr), stream_));
         struct {
           CUdeviceptr tables, out;
-          int entries, count;
-        } batch{table, out_, kTables, kCount};
-        launch(function("_Z9sum_batchILi7EEv5Batch"), batch);
+        } batch{table, out_};
+        launch(function("_Z9sum_batchILi7EEv5Batchii"), batch, tables, count);
       }
       CHECK(cuMemFreeAsync(table, stream_));
     } else if (mode_ == "tensor_map") {
-      launch(function("_Z7sum_mapILi11EEv3MapPji"), odd ? other_map_ : map_, out_, count);
+      launch(function("_Z7sum_mapILi11EEv14CUtensorMap_stPji"), odd ? other_map_ : map_, out_, count);
     } else if (mode_ == "global") {
       launch(function("to_scratch"), a_, count);
       launch(function("plain_add"), other_, b_, count);

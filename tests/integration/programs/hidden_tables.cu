@@ -49,26 +49,25 @@ NIMBLE_KERNEL(prepare<2>)
 struct Batch {
   const unsigned* const* tables;
   unsigned* out;
-  int tables_count, count;
 };
 
 template <int kFactor>
-__global__ void sum_batch(Batch batch) {
+__global__ void sum_batch(Batch batch, int tables_count, int count) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   unsigned sum = 0;
-  if (i >= batch.count) return;
-  for (int k = 0; k < batch.tables_count; ++k) sum = sum * kFactor + batch.tables[k][i];
+  if (i >= count) return;
+  for (int k = 0; k < tables_count; ++k) sum = sum * kFactor + batch.tables[k][i];
   batch.out[i] = sum;
 }
 NIMBLE_KERNEL(sum_batch<7>)
 
-// Reads a tensor by a map, whose first word is the address.
-struct Map {
+// Reads a tensor by a map, whose first word is the address. The class is named as in cuda.h.
+struct CUtensorMap_st {
   unsigned long long words[16];
 };
 
 template <int kFactor>
-__global__ void sum_map(Map map, unsigned* out, int count) {
+__global__ void sum_map(CUtensorMap_st map, unsigned* out, int count) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < count) out[i] = reinterpret_cast<const unsigned*>(map.words[0])[i] * kFactor;
 }

@@ -66,7 +66,7 @@ TEST(Signature, TellsWhatPointersLeadTo) {
   EXPECT_FALSE(outputs.is_const || outputs.reads_pointees);
   EXPECT_TRUE(classify("void const*").is_const);
   EXPECT_FALSE(classify("long*").is_const);
-  for (const char* type : {"std::array<char*, 3ul>", "at::detail::Array<char const*, 2>"})
+  for (const char* type : {"std::array<char*, 3ul>", "at::detail::Array<char const*, 2>", "CUtensorMap_st"})
     EXPECT_TRUE(classify(type).array_of_numbers) << type;
   for (const char* type : {"std::array<void*, 3ul>", "std::array<int, 3ul>", "std::array<float**, 2ul>",
                            "std::array<Node, 1ul>", "my::Array<char*, 3ul>", "std::array<>"})

@@ -50,6 +50,10 @@ bool HeldPointers::born_in_step(std::uint32_t object) const {
   return known.birth != kNone && known.birth >= calls_.front() && known.memory != MemoryKind::mapped;
 }
 
+bool HeldPointers::Held::carried() const {
+  return old || std::any_of(places.begin(), places.end(), [](const auto& place) { return place.second.old; });
+}
+
 std::uint32_t HeldPointers::slot(std::uint32_t object) const {
   return table_.objects()[object].memory == MemoryKind::mapped ? mapped_ : object;
 }
@@ -203,9 +207,10 @@ void HeldPointers::repeat_before() {
     for (auto at = held_.begin(); at != held_.end();) {
       Held& left = at->second;
       left.filled.clear();
-      std::erase_if(left.places, [&](const auto& place) { return born_in_step(place.second); });
+      std::erase_if(left.places, [&](const auto& place) { return born_in_step(place.second.object); });
+      for (auto& [offset, place] : left.places) place.old = true;
       std::erase_if(left.somewhere, [&](std::uint32_t object) { return born_in_step(object); });
-      left.carried = !left.places.empty() || !left.somewhere.empty();
+      left.old = !left.somewhere.empty();
       std::sort(left.fillers.begin(), left.fillers.end());
       left.fillers.erase(std::unique(left.fillers.begin(), left.fillers.end()), left.fillers.end());
       at = born_in_step(at->first) || (left.empty() && left.fillers.empty()) ? held_.erase(at) : std::next(at);
@@ -248,17 +253,17 @@ void HeldPointers::copy_inside(std::uint32_t op) {
   Held arriving;
   if (from_host) {
     for (const PointerWord& pointer : table_.pointers(index))
-      if (pointer.at >= kAtWords) arriving.places[begin + (*copy.words)[pointer.at - kAtWords].offset] = pointer.object;
+      if (pointer.at >= kAtWords)
+        arriving.places[begin + (*copy.words)[pointer.at - kAtWords].offset] = {pointer.object};
     arriving.filled[begin] = end;
   } else {
     if (const std::string_view why = doubt(from->object); !why.empty()) return no(why);
     const Held& here = held(from->object);
     if (!here.places.empty() && (to->offset - from->offset) % 8 != 0) return no(kByOther);
-    for (const auto& [at, object] : here.places)
-      if (at >= from->offset && at + 8 <= from->offset + copy.width)
-        arriving.places[at - from->offset + begin] = object;
+    for (const auto& [at, place] : here.places)
+      if (at >= from->offset && at + 8 <= from->offset + copy.width) arriving.places[at - from->offset + begin] = place;
     arriving.somewhere = here.somewhere;
-    arriving.carried = here.carried;
+    arriving.old = here.old;
     arriving.fillers = here.fillers;
     for (const auto& [first, last] : here.filled) {
       const std::uint64_t lower = std::max(first, from->offset), upper = std::min(last, from->offset + copy.width);
@@ -273,7 +278,7 @@ void HeldPointers::copy_inside(std::uint32_t op) {
     there.places.erase(there.places.lower_bound(begin), there.places.lower_bound(end));
     there.places.insert(arriving.places.begin(), arriving.places.end());
     there.somewhere.insert(arriving.somewhere.begin(), arriving.somewhere.end());
-    there.carried |= arriving.carried;
+    there.old |= arriving.old;
     there.fillers.insert(there.fillers.end(), arriving.fillers.begin(), arriving.fillers.end());
     for (const auto& [first, last] : arriving.filled) fill(there.filled, first, last);
     if (there.places.size() > kMostHeld || there.somewhere.size() > kMostHeld || there.fillers.size() > kMostHeld)
@@ -307,9 +312,9 @@ void HeldPointers::kernel_inside(std::uint32_t op) {
     if (why.empty()) why = doubt(use.object);
     const auto found = held_.find(slot(use.object));
     if (found == held_.end()) continue;
-    for (const auto& [at, object] : found->second.places) moved.insert(object);
+    for (const auto& [at, place] : found->second.places) moved.insert(place.object);
     moved.insert(found->second.somewhere.begin(), found->second.somewhere.end());
-    carried |= found->second.carried;
+    carried |= found->second.carried();
     fillers.insert(fillers.end(), found->second.fillers.begin(), found->second.fillers.end());
   }
   if (flows_.leaks(launch.function) && !uses.empty()) why = kByKernel;
@@ -321,7 +326,7 @@ void HeldPointers::kernel_inside(std::uint32_t op) {
     if (keeps) there.somewhere.insert(own.begin(), own.end());
     if (!gets) continue;
     there.somewhere.insert(moved.begin(), moved.end());
-    there.carried |= carried;
+    there.old |= carried;
     there.fillers.insert(there.fillers.end(), fillers.begin(), fillers.end());
     if (!why.empty() || there.somewhere.size() > kMostHeld || there.fillers.size() > kMostHeld) {
       there.unknown = true;
@@ -384,7 +389,7 @@ bool HeldPointers::visit(std::uint32_t object, std::string& why) {
   const auto found = held_.find(slot(object));
   if (found == held_.end()) return true;
   for (const std::uint32_t filler : found->second.fillers) compared_[filler] = 1;
-  carries_ |= found->second.carried;
+  carries_ |= found->second.carried();
   return true;
 }
 
@@ -393,7 +398,7 @@ bool HeldPointers::filled_by_step(std::uint32_t object, std::string& why) {
   const auto& filled = held(object).filled;
   // What the step has allocated itself nobody has filled before.
   const bool all = filled.size() == 1 && filled.begin()->first == 0 && filled.begin()->second >= known.size;
-  if (born_in_step(object) || (all && known.memory != MemoryKind::mapped && !held(object).carried)) return true;
+  if (born_in_step(object) || (all && known.memory != MemoryKind::mapped && !held(object).carried())) return true;
   why = kNotFilled;
   return false;
 }
@@ -416,7 +421,7 @@ bool HeldPointers::table(std::uint32_t object, Pointee pointee, std::vector<std:
   if (!fresh(object, why)) return false;
   const Held& there = held(object);
   std::set<std::uint32_t> targets(there.somewhere);
-  for (const auto& [at, target] : there.places) targets.insert(target);
+  for (const auto& [at, place] : there.places) targets.insert(place.object);
   PointerFlow flow;
   flow.from = flow.to = pointee != Pointee::fractions;
   for (const std::uint32_t target : targets) {
@@ -436,7 +441,7 @@ bool HeldPointers::reachable(std::uint32_t object, std::vector<std::uint32_t>& f
     const auto known = held_.find(slot(next));
     if (known == held_.end()) continue;
     std::set<std::uint32_t> targets(known->second.somewhere);
-    for (const auto& [at, target] : known->second.places) targets.insert(target);
+    for (const auto& [at, place] : known->second.places) targets.insert(place.object);
     for (const std::uint32_t target : targets) {
       if (!seen.insert(target).second) continue;
       open.push_back(target);

@@ -88,15 +88,21 @@ class HeldPointers {
   const Outcome& outcome() const { return now_is_; }
 
  private:
+  struct Place {
+    std::uint32_t object;  // that is pointed to
+    bool old = false;      // from the repeat before
+    bool operator==(const Place&) const = default;
+  };
   // What lies in one object since the step began. `places` are exact; `somewhere` may be anywhere in it.
   struct Held {
-    std::map<std::uint64_t, std::uint32_t> places;  // by offset: the object that is pointed to
+    std::map<std::uint64_t, Place> places;  // by offset
     std::set<std::uint32_t> somewhere;
     std::map<std::uint64_t, std::uint64_t> filled;  // by the step: begin to end, apart from each other
-    bool carried = false;                           // some of it is from the repeat before
+    bool old = false;                               // of `somewhere`: some are from the repeat before
     std::vector<std::uint32_t> fillers;             // copies and sets of the step that brought any of this
     bool unknown = false;                           // something else may be there: `why`
     std::string_view why;
+    bool carried() const;
     bool empty() const { return places.empty() && somewhere.empty() && !unknown; }
     bool operator==(const Held&) const = default;
   };

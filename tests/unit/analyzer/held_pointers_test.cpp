@@ -1,0 +1,314 @@
+// What kernels reach over pointers in memory, over the whole pipeline: a step of a few ops, repeated.
+#include "analyzer/held_pointers.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <set>
+
+#include "analyzer/schedule_builder.h"
+#include "tests/unit/analyzer/support.h"
+
+namespace nimble::analyzer {
+namespace {
+
+using test::hex;
+
+constexpr std::uint64_t kA = 0x100000, kB = 0x200000, kC = 0x300000, kTable = 0x400000, kStaging = 0x500000,
+                        kPinned = 0x7f0000000000, kPool = 0x600000, kSize = 0x1000, kTableBytes = 16;
+constexpr const char* kTwo = "[[0,8],[8,8]]";
+
+class Program {
+ public:
+  Program() {
+    text.image(true);
+    text.image(false);
+    reads_ = text.function("_Z5readsPKPKfPf", kTwo);    // a table, and what it writes itself
+    writes_ = text.function("_Z6writesPKPfPKf", kTwo);  // a table that it writes through
+    fills_ = text.function("_Z5fillsPPfS_S_", "[[0,8],[8,8],[16,8]]");
+    by_class_ = text.function("_Z8by_class5Batch", "[[0,16]]");
+    anything_ = text.function("_Z8anythingPvPf", kTwo);
+    unknown_ = text.function("unknown", kTwo, 1);
+    plain_ = text.function("_Z5plainPfPKf", kTwo);
+    text.stream();
+    for (const std::uint64_t address : {kA, kB, kC}) text.alloc(address, kSize);
+    for (const std::uint64_t address : {kTable, kStaging}) text.alloc(address, kTableBytes);
+    text.alloc(kPinned, kSize, "pinned");
+  }
+
+  // A copy of a table from the host: these pointers, one behind the other.
+  void upload(std::uint64_t to, const std::vector<std::uint64_t>& pointers, const std::string& more = "",
+              std::uint64_t from = kPinned) {
+    std::string words;
+    for (std::size_t i = 0; i < pointers.size(); ++i)
+      words += (i ? ",[" : "[") + std::to_string(8 * i) + "," + std::to_string(pointers[i]) + "]";
+    text.copy(to, from, kTableBytes, 0, ",\"words\":[" + words + "]" + more);
+  }
+  void reads(std::uint64_t table, std::uint64_t out = kC) { text.launch(reads_, hex(table) + hex(out)); }
+  void writes(std::uint64_t table, std::uint64_t in = kC) { text.launch(writes_, hex(table) + hex(in)); }
+  void fills(std::uint64_t table, std::uint64_t a, std::uint64_t b) {
+    text.launch(fills_, hex(table) + hex(a) + hex(b));
+  }
+  void by_class(std::uint64_t first, std::uint64_t second) { text.launch(by_class_, hex(first) + hex(second)); }
+  void anything(std::uint64_t data, std::uint64_t out = kC) { text.launch(anything_, hex(data) + hex(out)); }
+  void unknown(std::uint64_t a, std::uint64_t b) { text.launch(unknown_, hex(a) + hex(b)); }
+  void plain(std::uint64_t out, std::uint64_t in) { text.launch(plain_, hex(out) + hex(in)); }
+
+  test::TraceText text;
+
+ private:
+  int reads_, writes_, fills_, by_class_, anything_, unknown_, plain_;
+};
+
+struct Result {
+  Analysis analysis;
+
+  // What op `op` touches: "A:r C:rw", in the order of letters; or "?" and why.
+  std::string text(std::uint32_t op) const {
+    const OpAccesses& entry = analysis.accesses.ops[op];
+    if (entry.role == OpRole::barrier) return "? " + analysis.accesses.reasons[entry.why];
+    std::set<std::string> each;
+    for (const Access& access : analysis.accesses.of(op)) {
+      const Object& object = analysis.table->objects()[analysis.objects.objects[access.object].id];
+      const char* name = "?";
+      for (const auto& [base, letter] :
+           {std::pair{kA, "A"}, {kB, "B"}, {kC, "C"}, {kTable, "T"}, {kStaging, "S"}, {kPinned, "P"}, {kPool, "L"}})
+        if (object.base == base) name = letter;
+      each.insert(std::string(name).append(access.reads ? ":r" : ":").append(access.writes ? "w" : ""));
+    }
+    std::string result;
+    for (const std::string& one : each) result.append(result.empty() ? "" : " ").append(one);
+    return result;
+  }
+  bool unknown(std::uint32_t op, const std::string& why) const {
+    return text(op).rfind("? ", 0) == 0 && text(op).find(why) != std::string::npos;
+  }
+  Schedule schedule() const { return build_schedule(analysis); }
+};
+
+Result repeated(const std::function<void(Program&)>& step, const std::function<void(Program&)>& before = nullptr,
+                const std::string& rules_text = "") {
+  Program program;
+  if (before) before(program);
+  for (int i = 0; i < 5; ++i) {
+    step(program);
+    program.text.synchronize();
+  }
+  AnalysisOptions options;
+  if (!rules_text.empty()) {
+    test::TempFile file("{\"nimble_rules\":1,\"rules\":[" + rules_text + "]}");
+    options.rules.read(file.path());
+  }
+  return {program.text.analyze(options)};
+}
+
+TEST(HeldPointers, ATableFromTheHostLeadsToWhatItHolds) {
+  const Result result = repeated([](Program& p) {
+    p.upload(kTable, {kA, kB});
+    p.reads(kTable);
+    p.plain(kA, kB);
+    p.writes(kTable);
+  });
+  EXPECT_EQ(result.text(1), "A:r B:r C:rw T:r");
+  EXPECT_EQ(result.text(3), "A:rw B:rw C:r T:r");
+  const Schedule schedule = result.schedule();
+  ASSERT_TRUE(schedule.ops[0].payload);
+  ASSERT_EQ(schedule.ops[0].payload->size(), 2u);
+  EXPECT_EQ((*schedule.ops[0].payload)[1].at, 8u);
+  EXPECT_EQ(schedule.objects[(*schedule.ops[0].payload)[1].pointer.object].size, kSize);
+  EXPECT_TRUE(schedule.ops[0].dst.fixed);
+  EXPECT_FALSE(schedule.carries);
+}
+
+TEST(HeldPointers, FromTheHostsOwnMemoryToo) {
+  const Result result = repeated([](Program& p) {
+    p.upload(kTable, {kA, kB}, ",\"sync\":true", 0x7ffc00000000);
+    p.reads(kTable);
+    p.plain(kA, kB);
+  });
+  EXPECT_EQ(result.text(1), "A:r B:r C:rw T:r");
+  EXPECT_EQ(result.schedule().ops[0].submit, Submit::direct);
+  EXPECT_TRUE(result.schedule().ops[0].payload);
+}
+
+TEST(HeldPointers, CopiesOnTheDeviceMoveThem) {
+  const Result result = repeated([](Program& p) {
+    p.upload(kStaging, {kA, kB});
+    p.text.copy(kTable, kStaging + 8, 8);
+    p.text.copy(kTable + 8, kStaging, 8);
+    p.reads(kTable);
+  });
+  EXPECT_EQ(result.text(3), "A:r B:r C:rw T:r");
+  // A half of it is no pointer, and nothing is left of what was overwritten.
+  const Result other = repeated([](Program& p) {
+    p.upload(kTable, {kA, kB});
+    p.text.set(kTable + 8, 8);
+    p.reads(kTable);
+  });
+  EXPECT_EQ(other.text(2), "A:r C:rw T:r");
+}
+
+TEST(HeldPointers, WhatTheStepDoesNotPutThereIsNotKnown) {
+  const auto reads = [](Program& p) {
+    p.reads(kTable);
+    p.plain(kA, kB);
+  };
+  EXPECT_TRUE(repeated(reads).unknown(0, "does not fill"));
+  EXPECT_TRUE(repeated(reads, [](Program& p) { p.upload(kTable, {kA, kB}); }).unknown(0, "outside of the step"));
+  // Only a part of it, and the rest from before.
+  EXPECT_TRUE(repeated([](Program& p) {
+                p.text.copy(kTable, kPinned, 8, 0, ",\"words\":[[0," + std::to_string(kA) + "]]");
+                p.reads(kTable);
+              }).unknown(1, "does not fill"));
+  // Behind the kernel is before it, the next time.
+  EXPECT_TRUE(repeated([](Program& p) {
+                p.reads(kTable);
+                p.upload(kTable, {kA, kB});
+              }).unknown(0, "does not fill"));
+}
+
+TEST(HeldPointers, ContentThatNobodyLookedAtIsNotKnown) {
+  EXPECT_TRUE(repeated([](Program& p) {
+                p.text.copy(kTable, kPinned, kTableBytes);
+                p.reads(kTable);
+              }).unknown(1, "content the trace does not hold"));
+  // Pinned memory that the device has written, or that a function of the host may have: it was looked at too early.
+  EXPECT_TRUE(repeated([](Program& p) {
+                p.text.copy(kPinned, kStaging, kTableBytes);
+                p.upload(kTable, {kA, kB});
+                p.reads(kTable);
+              }).unknown(2, "content the trace does not hold"));
+  EXPECT_TRUE(repeated([](Program& p) {
+                p.text.call("host_function", "\"stream\":0");
+                p.upload(kTable, {kA, kB});
+                p.reads(kTable);
+              }).unknown(2, "content the trace does not hold"));
+  EXPECT_TRUE(repeated([](Program& p) {
+                p.upload(kTable, {kA, kB});
+                p.text.call("opaque", "\"stream\":0");
+                p.reads(kTable);
+              }).unknown(2, "too little is known"));
+  // The host's memory itself.
+  EXPECT_TRUE(repeated([](Program& p) {
+                p.reads(kPinned);
+                p.plain(kA, kB);
+              }).unknown(0, "the host may fill it"));
+}
+
+TEST(HeldPointers, AKernelMayFillATable) {
+  const auto local = [](Program& p) {
+    p.text.alloc_async(kPool, kTableBytes);
+    p.fills(kPool, kA, kB);
+    p.reads(kPool);
+    p.text.free_async(kPool);
+  };
+  const Result result = repeated(local);
+  EXPECT_EQ(result.text(1), "A:rw B:rw L:rw");
+  EXPECT_EQ(result.text(2), "A:r B:r C:rw L:r");
+  // A table that is older than the step may hold others.
+  EXPECT_TRUE(repeated([](Program& p) {
+                p.fills(kTable, kA, kB);
+                p.reads(kTable);
+              }).unknown(1, "not known"));
+  // Nor does anybody know what a kernel without types has put there.
+  EXPECT_TRUE(repeated([](Program& p) {
+                p.text.alloc_async(kPool, kTableBytes);
+                p.unknown(kPool, kA);
+                p.reads(kPool);
+                p.text.free_async(kPool);
+              }).unknown(2, "a kernel of which too little is known"));
+}
+
+TEST(HeldPointers, AClassByValueLeadsAnywhere) {
+  const Result result = repeated([](Program& p) {
+    p.text.alloc_async(kPool, kTableBytes);
+    p.upload(kPool, {kA, kB});
+    p.by_class(kPool, 0);
+    p.text.free_async(kPool);
+  });
+  EXPECT_EQ(result.text(2), "A:rw B:rw L:rw");
+  EXPECT_TRUE(result.schedule().ops[1].payload);
+  // Over two tables.
+  const Result deep = repeated([](Program& p) {
+    p.text.alloc_async(kPool, kTableBytes);
+    p.upload(kPool, {kTable, 0});
+    p.upload(kTable, {kA, kB});
+    p.by_class(kPool, 0);
+    p.text.free_async(kPool);
+  });
+  EXPECT_EQ(deep.text(3), "A:rw B:rw L:rw T:rw");
+  EXPECT_TRUE(repeated([](Program& p) { p.by_class(kTable, 0); },
+                       [](Program& p) {
+                         p.upload(kTable, {kA, kB});
+                       })
+                  .unknown(0, "class by value"));
+}
+
+TEST(HeldPointers, WhatTheStepBeforeLeftIsThere) {
+  // It may leave a pointer to B in A, and follow it the next time: B is touched where no parameter shows it.
+  const Result result = repeated([](Program& p) {
+    p.by_class(kA, 0);
+    p.plain(kC, kB);
+    p.by_class(kA, kB);
+  });
+  EXPECT_EQ(result.text(0), "A:rw B:rw");
+  EXPECT_TRUE(result.schedule().carries);
+  // Where it begins by overwriting both, nothing is left.
+  const Result cleared = repeated([](Program& p) {
+    p.text.set(kA, kSize);
+    p.text.set(kB, kSize);
+    p.by_class(kA, 0);
+    p.plain(kC, kB);
+    p.by_class(kA, kB);
+  });
+  EXPECT_EQ(cleared.text(2), "A:rw");
+  EXPECT_FALSE(cleared.schedule().carries);
+}
+
+TEST(HeldPointers, WhatMayBePointersMustNotBe) {
+  const Result result = repeated([](Program& p) {
+    p.upload(kTable, {});
+    p.anything(kTable);
+  });
+  EXPECT_EQ(result.text(1), "C:rw T:rw");
+  ASSERT_TRUE(result.schedule().ops[0].payload);
+  EXPECT_TRUE(result.schedule().ops[0].payload->empty());
+  EXPECT_TRUE(repeated([](Program& p) {
+                p.upload(kTable, {kA});
+                p.anything(kTable);
+              }).unknown(1, "there are pointers in it"));
+}
+
+TEST(HeldPointers, ARuleNamesTables) {
+  const std::string rule = R"({"kernel":"unknown","params":["table-in","out"]})";
+  const auto step = [](Program& p) {
+    p.upload(kTable, {kA, kB});
+    p.unknown(kTable, kC);
+  };
+  EXPECT_EQ(repeated(step, nullptr, rule).text(1), "A:r B:r C:rw T:r");
+  EXPECT_EQ(repeated(step, nullptr, R"({"kernel":"unknown","params":["table","out"]})").text(1), "A:rw B:rw C:rw T:r");
+  EXPECT_TRUE(repeated([](Program& p) { p.unknown(kTable, kC); }, nullptr, rule).unknown(0, "what lies in the table"));
+  // And who fills them.
+  EXPECT_EQ(repeated(
+                [](Program& p) {
+                  p.text.alloc_async(kPool, kTableBytes);
+                  p.unknown(kPool, kA);
+                  p.reads(kPool);
+                  p.text.free_async(kPool);
+                },
+                nullptr, R"({"kernel":"unknown","params":["table-out","in"]})")
+                .text(2),
+            "A:r C:rw L:r");
+}
+
+TEST(HeldPointers, NothingIsLookedForWhereNobodyFollows) {
+  const Result result = repeated([](Program& p) {
+    p.upload(kTable, {kA, kB});
+    p.plain(kA, kB);
+  });
+  EXPECT_TRUE(result.analysis.accesses.compared.empty());
+  EXPECT_FALSE(result.schedule().ops[0].payload);
+}
+
+}  // namespace
+}  // namespace nimble::analyzer

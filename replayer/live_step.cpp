@@ -98,7 +98,7 @@ const char* LiveStep::match_launch(std::uint32_t index, const Call& call) {
     mine.live.shared_bytes = call.shared_bytes;
     mine.changed = true;
   }
-  if (!op.barrier && !function.globals.empty())
+  if (!op.barrier && !function.globals.empty() && mine.info)
     if (const char* reason = check_globals(index)) return reason;
   if (mine.param_bytes == 0) return nullptr;
   std::uint8_t* const live = live_bytes_.data() + mine.params;

@@ -55,6 +55,40 @@ TEST(Objects, APointerBehindTheEndBelongsToWhoeverIsThere) {
   EXPECT_EQ(found.last()[0].offset, 0u);
 }
 
+TEST(Objects, WhatACopyCarriesCounts) {
+  auto text = begin("[]");
+  text.alloc(0x1000, 0x100);
+  text.alloc(0x2000, 0x100);
+  text.copy(0x1000, 0x7fff00000000, 32, 0, ",\"words\":[[0,8192],[8,8448],[24,4097]]");
+  Found found(text);
+  ASSERT_EQ(found.last().size(), 3u) << "the destination, and two words";
+  EXPECT_EQ(found.last()[1].at, kAtWords);
+  EXPECT_EQ(found.last()[1].object, 1u);
+  EXPECT_EQ(found.last()[2].at, kAtWords + 2);
+  EXPECT_EQ(found.last()[2].object, 0u);
+  EXPECT_EQ(found.last()[2].offset, 1u);
+}
+
+TEST(Objects, AVariableIsOneObjectWhoeverTellsOfIt) {
+  test::TraceText text;
+  text.image(false);
+  text.event("nimble.function",
+             R"("id":0,"name":"f","image":0,"params":[],"proven":[],"globals":[["v",4096,16,"rw"]],"same_code":true)");
+  text.stream();
+  text.launch(0, "");
+  text.alloc(4096, 16, "global");
+  text.set(4096, 16);
+  text.launch(0, "");
+  Found found(text);
+  ASSERT_EQ(found.table.objects().size(), 1u);
+  EXPECT_EQ(found.table.objects()[0].memory, MemoryKind::global);
+  for (std::uint32_t call = 0; call < 4; ++call) {
+    ASSERT_EQ(found.table.pointers(call).size(), 1u) << call;
+    EXPECT_EQ(found.table.pointers(call)[0].object, 0u);
+  }
+  EXPECT_EQ(found.last()[0].at, kAtGlobals);
+}
+
 TEST(Objects, WordsInsideStructsCountAndTailsDoNot) {
   auto text = begin("[[0,4],[8,24],[32,4]]");
   text.alloc(0x1000, 0x100);

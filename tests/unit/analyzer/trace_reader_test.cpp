@@ -209,6 +209,17 @@ TEST(TraceReader, NamesTheFieldOfEveryHandBrokenCall) {
           R"("stream":0,"dst":0,"src":0,"width":9,"height":18446744073709551615,"dpitch":9223372036854775807,"spitch":9)"),
       "args.dst: the region reaches past the end of the address space");
   EXPECT_EQ(error_of_call("copy", R"("stream":0,"dst":0,"src":0,"width":9,"height":0)"), "");
+  const std::string row = R"("stream":0,"dst":0,"src":0,"width":16)";
+  EXPECT_EQ(error_of_call("copy", row + R"(,"words":[[0,5],[8,6]])"), "");
+  EXPECT_EQ(error_of_call("copy", row + R"(,"words":[[0]])"), "args.words: must be a list of [offset, value]");
+  EXPECT_EQ(error_of_call("copy", row + R"(,"words":[[9,5]])"),
+            "args.words: 9 is out of order, or outside of the copy");
+  EXPECT_EQ(error_of_call("copy", row + R"(,"words":[[8,5],[0,5]])"),
+            "args.words: 0 is out of order, or outside of the copy");
+  EXPECT_EQ(error_of_call("copy", R"("stream":0,"dst":0,"src":0,"width":4,"words":[[0,5]])"),
+            "args.words: 0 is out of order, or outside of the copy");
+  EXPECT_EQ(error_of_call("copy", row + R"(,"height":2,"dpitch":16,"spitch":16,"words":[])"),
+            "args.words: are of copies of one row");
   EXPECT_EQ(error_of_call("set", R"("stream":0,"dst":0,"width":9,"elem":3)"), "args.elem: must be 1, 2 or 4");
   EXPECT_EQ(error_of_call("alloc", R"("addr":18446744073709551615,"size":2)"),
             "args.size: reaches past the end of the address space");
@@ -247,6 +258,12 @@ TEST(TraceReader, NamesTheFieldOfEveryHandBrokenDefinition) {
   EXPECT_EQ(error("nimble.function", R"("id":0,"name":"f","params":[[0,8],[4,8]])"), "args.params: parameters overlap");
   EXPECT_EQ(error("nimble.function", R"("id":0,"name":"f","params":[[65535,8]])"),
             "args.params: a parameter must have 1 to 65536 bytes");
+  const std::string proven = R"("id":0,"name":"f","params":[],"proven":[],"globals":)";
+  EXPECT_EQ(error("nimble.function", proven + "[[\"v\",4096,4]]"),
+            "args.globals: must be a list of [name, address, bytes, mode]");
+  EXPECT_EQ(error("nimble.function", proven + "[[\"v\",4096,4,\"x\"]]"),
+            "args.globals: a mode must be \"r\", \"w\" or \"rw\"");
+  EXPECT_EQ(error("nimble.function", proven + "[[\"v\",4096,0,\"r\"]]"), "args.globals: a variable must have bytes");
   EXPECT_EQ(error("nimble.stream", R"("id":0,"kind":"wide")"), "args.kind: no such kind of stream: wide");
   EXPECT_EQ(error("nimble.graph", R"("id":0)"), "args.known: is missing");
   EXPECT_EQ(error("nimble.graph_nodes", R"("graph":0,"accesses":[])"), "args.graph: 0 was not defined before");

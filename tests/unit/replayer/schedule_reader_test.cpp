@@ -57,6 +57,68 @@ TEST(ScheduleReader, ReadsEverything) {
   EXPECT_EQ(schedule.arena_bytes, 512u);
 }
 
+Json with_hidden_state() {
+  Json json = good();
+  json["functions"][0]["proven"] = Json::parse(R"([[[0],"w"]])");
+  json["functions"][0]["stored"] = {8};
+  json["functions"][0]["globals"] = Json::parse(R"([["v",0,"rw"]])");
+  json["ops"][2]["payload"] = Json::parse("[[0,1,8],[40,0,0]]");
+  json["carries"] = json["textures"] = true;
+  return json;
+}
+
+TEST(ScheduleReader, ReadsWhatIsReachedByNoParameter) {
+  const Schedule plain = parse_schedule(good().dump(), "s.json");
+  EXPECT_FALSE(plain.carries || plain.textures || plain.ops[2].payload);
+  const Schedule schedule = parse_schedule(with_hidden_state().dump(), "s.json");
+  EXPECT_TRUE(schedule.carries && schedule.textures);
+  ASSERT_EQ(schedule.functions[0].globals.size(), 1u);
+  EXPECT_EQ(schedule.functions[0].globals[0].name, "v");
+  EXPECT_TRUE(schedule.functions[0].globals[0].reads && schedule.functions[0].globals[0].writes);
+  EXPECT_EQ(schedule.functions[0].stored, std::vector<std::uint32_t>{8});
+  ASSERT_EQ(schedule.ops[2].payload->size(), 2u);
+  EXPECT_EQ((*schedule.ops[2].payload)[1].at, 40u);
+  EXPECT_EQ((*schedule.ops[2].payload)[0].pointer.offset, 8u);
+  // A copy that the program makes itself may carry a table, too: its source need not be any object.
+  Json direct = with_hidden_state();
+  direct["ops"][8] = direct["ops"][2];
+  direct["ops"][8]["submit"] = "direct";
+  direct["ops"][8]["segment"] = nullptr;
+  direct["ops"][8]["dst"]["object"] = 0;
+  direct["ops"][8]["src"]["object"] = nullptr;
+  direct["ops"][8]["payload"] = Json::array();
+  EXPECT_TRUE(parse_schedule(direct.dump(), "s.json").ops[8].payload);
+}
+
+TEST(ScheduleReader, NamesTheBrokenFieldOfWhatIsReachedByNoParameter) {
+  const auto broken = [](const char* pointer, Json value) {
+    Json json = with_hidden_state();
+    json[Json::json_pointer(pointer)] = std::move(value);
+    return error_of(json);
+  };
+  const std::pair<std::string, const char*> cases[] = {
+      {broken("/ops/2/payload/0/0", 41), "ops[2].payload[0][0]"},
+      {broken("/ops/2/payload/1/0", 4), "ops[2].payload[1][0]"},
+      {broken("/ops/2/payload/0/1", 3), "ops[2].payload[0][1]"},
+      {broken("/ops/2/payload/0/1", 2), ""},
+      {broken("/ops/2/payload/0/2", 64), "ops[2].payload[0][2]"},
+      {broken("/ops/2/payload/0", 5), "ops[2].payload[0]"},
+      {broken("/functions/0/globals/0/1", 1), "functions[0].globals[0][1]"},
+      {broken("/functions/0/globals/0/1", 9), "functions[0].globals[0][1]"},
+      {broken("/functions/0/globals/0/2", "x"), "functions[0].globals[0][2]"},
+      {broken("/functions/0/globals/0", "x"), "functions[0].globals[0]"},
+      {broken("/functions/0/stored", -1), "functions[0].stored"},
+      {broken("/carries", 1), "carries"},
+      {broken("/textures", "yes"), "textures"},
+  };
+  for (const auto& [error, field] : cases) {
+    if (*field)
+      EXPECT_NE(error.find(std::string("s.json: ") + field), std::string::npos) << error;
+    else
+      EXPECT_EQ(error, "");
+  }
+}
+
 // Each broken schedule, and the field that the one line of error must name.
 TEST(ScheduleReader, NamesTheBrokenField) {
   const auto broken = [](const char* pointer, Json value) {

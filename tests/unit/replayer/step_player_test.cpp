@@ -468,6 +468,108 @@ TEST_F(StepPlayerTest, AKernelFromAnotherImageIsADivergence) {
   EXPECT_STREQ(live.match(4, launched), "a kernel of another build");
 }
 
+// Accesses rest on what a copy from the host carries: the same pointers, and no others.
+TEST_F(StepPlayerTest, ATableMustLeadWhereItLed) {
+  constexpr std::uint64_t kOther = 0x6000, kHost = 0x10;
+  alignas(8) std::uint64_t table[4] = {};
+  Schedule s = schedule();
+  s.objects.push_back({MemoryKind::device, 32});
+  s.objects.push_back({MemoryKind::device, 64});
+  ScheduleOp& copy = s.ops[5];
+  copy.kind = CallKind::copy;
+  copy.dst = {2, 0, true};
+  copy.width = sizeof table;
+  copy.payload = {{8, {0, 0, false}}, {24, {3, 0, false}}};
+  MemoryMap memory;
+  memory.add({kWeights, 64, MemoryKind::device});
+  memory.add({kOther, 64, MemoryKind::device});
+  memory.add({0x7000, 32, MemoryKind::device});
+  ObjectMap objects(s, memory);
+  LiveStep live(s, driver_, memory, objects);
+  const auto match = [&](std::vector<std::uint64_t> words, bool host = true) {
+    objects.begin_step();
+    std::copy(words.begin(), words.end(), table);
+    Call c = call(CallKind::copy);
+    c.dst.address = 0x7000;
+    c.src.address = reinterpret_cast<std::uint64_t>(table);
+    c.width = sizeof table;
+    c.host_source = host;
+    const char* const reason = live.match(5, c);
+    return std::string(reason ? reason : "");
+  };
+  EXPECT_EQ(match({1, kWeights, kHost, kOther}), "");
+  EXPECT_EQ(match({2, kWeights + 8, 0, kOther + 63}), "") << "elsewhere in the same objects";
+  EXPECT_EQ(match({0, kOther, 0, kWeights}), "") << "two objects that swap their places";
+  EXPECT_EQ(match({0, kWeights, 0, kOther}), "");
+  EXPECT_EQ(match({0, kWeights, 0, kWeights}), "a table that leads to another object");
+  EXPECT_EQ(match({0, kWeights, 0, 0}), "a table that leads to another object");
+  EXPECT_EQ(match({kOther, kWeights, 0, kOther}), "a table with a pointer where there was none");
+  EXPECT_EQ(match({0, kWeights, 0, kOther}, false), "a copy from other memory");
+  // Pinned memory is the host's, whatever the entry point says.
+  memory.add({reinterpret_cast<std::uint64_t>(table), sizeof table, MemoryKind::pinned});
+  EXPECT_EQ(match({0, kWeights, 0, kOther}, false), "");
+}
+
+// Kernels may reach variables of their image that the program never asks for.
+TEST_F(StepPlayerTest, AVariableIsFoundByTheKernelThatTouchesIt) {
+  Schedule s = schedule();
+  s.objects.push_back({MemoryKind::global, 16});
+  s.functions[0].proven.emplace();
+  s.functions[0].globals = {{"counter", 2, true, true}};
+  FunctionInfo info;
+  info.name = "k";
+  info.params = s.functions[0].params;
+  info.proof.emplace().globals = {{"counter", 0x8000, 16, true, true}};
+  struct Context final : CallContext {
+    const FunctionInfo* info;
+    const FunctionInfo& function(CUfunction) override { return *info; }
+    StreamKind stream_kind(const StreamRef&) override { return StreamKind::non_blocking; }
+    void* driver_symbol(const char*) override { return nullptr; }
+  } context;
+  context.info = &info;
+  const auto match = [&] {
+    MemoryMap memory;
+    memory.add({kWeights, 64, MemoryKind::device});
+    ObjectMap objects(s, memory);
+    LiveStep live(s, context, memory, objects);
+    std::uint64_t pointer = kWeights;
+    std::uint32_t number = 1;
+    void* params[] = {&pointer, &number};
+    Call c = call(CallKind::launch);
+    c.function = FakeDriver::kKernel;
+    c.grid = c.block = {1, 1, 1};
+    c.kernel_params = params;
+    const char* const reason = live.match(4, c);
+    EXPECT_EQ(objects.base(2), reason ? 0u : 0x8000u);
+    return std::string(reason ? reason : "");
+  };
+  EXPECT_EQ(match(), "");
+  info.proof->globals[0].bytes = 8;
+  EXPECT_EQ(match(), "a variable at another place");
+  info.proof->globals[0] = {"counter", 0x8000, 16, true, false};
+  EXPECT_EQ(match(), "a kernel of which something else is proven");
+  info.proof->globals.clear();
+  EXPECT_EQ(match(), "a kernel of which something else is proven");
+  info.proof->globals = {{"counter", 0x8000, 16, true, true}};
+  info.proof->stored = {0};
+  EXPECT_EQ(match(), "a kernel of which something else is proven");
+}
+
+TEST_F(StepPlayerTest, TexturesEndReplayWhereAccessesRestOnTheirAbsence) {
+  for (const bool textures : {false, true}) {
+    Schedule s = schedule();
+    s.textures = textures;
+    Counters counters;
+    StepPlayer player(s, driver_, api_, counters);
+    Call texture;
+    texture.traced = texture.texture = true;
+    texture.kind = CallKind::hidden;
+    texture.note = "cuTexObjectCreate";
+    player.after(texture, CUDA_SUCCESS);
+    EXPECT_EQ(player.stood_aside().empty(), textures);
+  }
+}
+
 // A graph of the program's may wait for an event whose record is held.
 TEST_F(StepPlayerTest, AGraphOnAnotherStreamFlushesHeldRecords) {
   bind();

@@ -125,6 +125,60 @@ TEST_F(RecorderTest, WritesALaunchWithItsPackedParameters) {
   EXPECT_EQ((*function)["args"]["name"], "_Z3addPKfPf");
 }
 
+TEST_F(RecorderTest, WritesWhatACopyCarriesThatMayBePointers) {
+  Call alloc;
+  alloc.symbol = "cuMemAlloc_v2";
+  alloc.kind = CallKind::alloc;
+  alloc.traced = true;
+  alloc.address = 0x10000;
+  alloc.size = 0x1000;
+  pass(alloc);
+  const std::uint64_t table[] = {7, 0x10010, 0x20000, 0x10fff, 0x11000};
+  const auto copy = [&](std::uint64_t to, bool host, std::uint64_t rows = 1) {
+    Call call = op(CallKind::copy);
+    call.dst.address = to;
+    call.src.address = reinterpret_cast<std::uint64_t>(table);
+    call.width = sizeof table / rows;
+    call.height = rows;
+    call.host_source = host;
+    return call;
+  };
+  pass(copy(0x10000, true));
+  pass(copy(0x10004, true));  // what lies at no multiple of 8 is no pointer
+  pass(copy(0x10000, false));
+  pass(copy(0x10000, true, 5));
+  pass(copy(0x10000, true), CUDA_ERROR_INVALID_VALUE);
+  recorder_.finish();
+  const std::vector<Json> all = calls();
+  EXPECT_EQ(all.at(1)["args"]["words"], Json::parse("[[8,65552],[24,69631]]"));
+  EXPECT_EQ(all.at(2)["args"]["words"], Json::array());
+  for (int i = 3; i < 6; ++i) EXPECT_FALSE(all.at(i)["args"].contains("words")) << i;
+}
+
+TEST_F(RecorderTest, WritesTexturesAndVariables) {
+  Call texture;
+  texture.symbol = texture.note = "cuTexObjectCreate";
+  texture.kind = CallKind::hidden;
+  texture.traced = texture.texture = true;
+  pass(texture);
+  ImageInfo image;
+  FunctionInfo touches;
+  touches.name = "touches";
+  touches.image = &image;
+  touches.params.emplace();
+  touches.proof.emplace().globals = {{"counter", 0x9000, 16, true, true}};
+  context_.more[reinterpret_cast<CUfunction>(2)] = &touches;
+  Call call = op(CallKind::launch);
+  call.function = reinterpret_cast<CUfunction>(2);
+  call.grid = call.block = {1, 1, 1};
+  pass(call);
+  recorder_.finish();
+  EXPECT_EQ(calls().at(0)["args"]["texture"], true);
+  for (const Json& event : events())
+    if (event["name"] == "nimble.function")
+      EXPECT_EQ(event["args"]["globals"], Json::parse(R"([["counter",36864,16,"rw"]])"));
+}
+
 TEST_F(RecorderTest, BothWaysOfPassingParametersGiveTheSameBytes) {
   std::uint64_t a = 5, b = 6;
   std::uint32_t n = 7;

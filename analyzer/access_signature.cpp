@@ -81,27 +81,23 @@ bool SignatureAccess::follow(const OpQuestion& op, std::size_t param, const Para
                              std::string& why_not) {
   const bool leads_on = type.kind == ParamKind::aggregate && !type.array_of_numbers;
   if (!is_indirect(type) && !leads_on) return true;
-  for (const PointerWord& pointer : pointers_in(op, (*trace_.functions[op.call.function].params)[param])) {
-    std::string why;
-    std::vector<std::uint32_t> reached;
-    bool known = false;
-    if (op.in_graph)
-      why = "other nodes of its graph may fill it";
-    else if (leads_on)
-      known = held_.reachable(pointer.object, reached, why);
-    else if (type.kind == ParamKind::table)
-      known = held_.table(pointer.object, type.pointee, reached, why);
-    else
-      known = held_.plain(pointer.object, why);
-    if (!known) {
-      why_not = std::string("it ") +
-                (leads_on ? "takes a class by value that may lead to pointers in memory" : type.why) + " (parameter " +
-                std::to_string(param) + "), and what lies there is not known: " + why;
-      return false;
-    }
-    for (const std::uint32_t object : reached)
-      add_whole_object(object, pointer.at, type.kind != ParamKind::table || !type.reads_pointees, found);
+  const auto pointers = pointers_in(op, (*trace_.functions[op.call.function].params)[param]);
+  if (pointers.empty()) return true;
+  std::string why = "other nodes of its graph may fill it";
+  std::vector<std::uint32_t> from, reached;
+  for (const PointerWord& pointer : pointers) from.push_back(pointer.object);
+  bool known = !op.in_graph;
+  if (known && leads_on) known = held_.reachable(from, reached, why);
+  if (known && type.kind == ParamKind::table) known = held_.table(from.front(), type.pointee, reached, why);
+  if (known && type.kind == ParamKind::any) known = held_.plain(from.front(), why);
+  if (!known) {
+    why_not = std::string("it ") +
+              (leads_on ? "takes a class by value that may lead to pointers in memory" : type.why) + " (parameter " +
+              std::to_string(param) + "), and what lies there is not known: " + why;
+    return false;
   }
+  for (const std::uint32_t object : reached)
+    add_whole_object(object, pointers.front().at, type.kind != ParamKind::table || !type.reads_pointees, found);
   return true;
 }
 

@@ -129,7 +129,7 @@ void infer(Analysis& analysis, const AnalysisOptions& options) {
   // Once more, now that it is known which ops replay looks at, until the step before is taken to be what the step is.
   const Segmentation segments = cut_into_segments(analysis.file.trace, analysis.step, analysis.accesses);
   for (const Submit submit : segments.submit) step.uncompared.push_back(submit == Submit::direct);
-  constexpr int kMostRounds = 8;
+  constexpr int kMostRounds = 4;
   for (int round = 0; round < kMostRounds; ++round) {
     step.before = *outcome;
     outcome = infer(analysis, options, step);

@@ -14,8 +14,10 @@ constexpr std::string_view kByOther = "an op of which too little is known may ha
 constexpr std::string_view kNotFilled = "the step itself does not fill all of it";
 constexpr std::string_view kPointers = "there are pointers in it, and its type does not tell what to";
 
-// More pointers in one object are as good as anything.
-constexpr std::size_t kMostHeld = 1 << 16;
+constexpr std::string_view kTooMuch = "it may lead to too much to be told apart";
+
+// More in one object, or on the way from one, is as good as anything.
+constexpr std::size_t kMostPlaces = 1 << 16, kMostBundles = 16, kMostFillers = 256, kMostReached = 128;
 
 bool host_fills(MemoryKind memory) {
   return memory == MemoryKind::pinned || memory == MemoryKind::registered || memory == MemoryKind::managed ||
@@ -48,6 +50,30 @@ HeldPointers::HeldPointers(const Trace& trace, const ObjectTable& table, Step st
 bool HeldPointers::born_in_step(std::uint32_t object) const {
   const Object& known = table_.objects()[object];
   return known.birth != kNone && known.birth >= calls_.front() && known.memory != MemoryKind::mapped;
+}
+
+std::vector<std::uint32_t> HeldPointers::Held::placed() const {
+  std::set<std::uint32_t> objects;
+  for (const auto& [at, place] : places) objects.insert(place.object);
+  return {objects.begin(), objects.end()};
+}
+
+void HeldPointers::Held::become_unknown(std::string_view reason) {
+  *this = {};
+  unknown = true;
+  why = reason;
+}
+
+bool HeldPointers::overflows(const Held& held) {
+  return held.places.size() > kMostPlaces || held.somewhere.size() > kMostBundles || held.fillers.size() > kMostFillers;
+}
+
+std::uint32_t HeldPointers::bundle(std::vector<std::uint32_t> objects) {
+  std::sort(objects.begin(), objects.end());
+  objects.erase(std::unique(objects.begin(), objects.end()), objects.end());
+  const auto [at, is_new] = bundle_of_.emplace(std::move(objects), static_cast<std::uint32_t>(bundles_.size()));
+  if (is_new) bundles_.push_back(at->first);
+  return at->second;
 }
 
 bool HeldPointers::Held::carried() const {
@@ -200,7 +226,7 @@ void HeldPointers::before_the_step() {
 void HeldPointers::repeat_before() {
   Outcome all_known{std::vector<std::uint8_t>(calls_.size(), 1), std::vector<std::vector<Followed>>(calls_.size())};
   outcome_ = step_.before.known.empty() ? &all_known : &step_.before;
-  constexpr int kMostRounds = 8;
+  constexpr int kMostRounds = 4;
   for (int round = 0;; ++round) {
     const std::map<std::uint32_t, Held> found = held_;
     for (std::uint32_t op = 0; op < calls_.size(); ++op) inside(op);
@@ -209,10 +235,14 @@ void HeldPointers::repeat_before() {
       left.filled.clear();
       std::erase_if(left.places, [&](const auto& place) { return born_in_step(place.second.object); });
       for (auto& [offset, place] : left.places) place.old = true;
-      std::erase_if(left.somewhere, [&](std::uint32_t object) { return born_in_step(object); });
+      std::set<std::uint32_t> lasting;
+      for (const std::uint32_t id : left.somewhere) {
+        std::vector<std::uint32_t> objects = bundles_[id];
+        std::erase_if(objects, [&](std::uint32_t object) { return born_in_step(object); });
+        if (!objects.empty()) lasting.insert(bundle(std::move(objects)));
+      }
+      left.somewhere = std::move(lasting);
       left.old = !left.somewhere.empty();
-      std::sort(left.fillers.begin(), left.fillers.end());
-      left.fillers.erase(std::unique(left.fillers.begin(), left.fillers.end()), left.fillers.end());
       at = born_in_step(at->first) || (left.empty() && left.fillers.empty()) ? held_.erase(at) : std::next(at);
     }
     // From here on only what is there when the step begins counts, and not when it came there.
@@ -242,10 +272,7 @@ void HeldPointers::copy_inside(std::uint32_t op) {
   if (to == nullptr) return;
   Held& there = held(to->object);
   const bool all = covers(index, *to);
-  const auto no = [&](std::string_view why) {
-    there.unknown = true;
-    there.why = why;
-  };
+  const auto no = [&](std::string_view why) { there.become_unknown(why); };
   const bool from_host = from == nullptr || host_fills(table_.objects()[from->object].memory);
   if (from_host && !payload_is_known(index)) return no(kUnlooked);
   if (copy.height != 1) return no(kUnlooked);
@@ -270,7 +297,7 @@ void HeldPointers::copy_inside(std::uint32_t op) {
       if (lower < upper) arriving.filled[lower - from->offset + begin] = upper - from->offset + begin;
     }
   }
-  arriving.fillers.push_back(op);
+  arriving.fillers.insert(op);
   if (all) {
     there = std::move(arriving);
     clear(to->object, index);
@@ -279,10 +306,9 @@ void HeldPointers::copy_inside(std::uint32_t op) {
     there.places.insert(arriving.places.begin(), arriving.places.end());
     there.somewhere.insert(arriving.somewhere.begin(), arriving.somewhere.end());
     there.old |= arriving.old;
-    there.fillers.insert(there.fillers.end(), arriving.fillers.begin(), arriving.fillers.end());
+    there.fillers.insert(arriving.fillers.begin(), arriving.fillers.end());
     for (const auto& [first, last] : arriving.filled) fill(there.filled, first, last);
-    if (there.places.size() > kMostHeld || there.somewhere.size() > kMostHeld || there.fillers.size() > kMostHeld)
-      no(kByOther);
+    if (overflows(there)) no(kByOther);
   }
   if (visited_.contains(slot(to->object)))
     for (const std::uint32_t filler : held(to->object).fillers) compared_[filler] = 1;
@@ -300,38 +326,43 @@ void HeldPointers::kernel_inside(std::uint32_t op) {
   std::vector<Use> uses;
   for (const PointerWord& pointer : table_.pointers(index))
     uses.push_back({pointer.object, flows_.of(launch.function, pointer.at)});
-  std::set<std::uint32_t> own, moved;
-  std::vector<std::uint32_t> fillers;
+  std::vector<std::uint32_t> own;
+  std::set<std::uint32_t> moved, fillers;
   bool carried = false;
   std::string_view why;
   for (const Use& use : uses)
-    if (use.flow.is_stored) own.insert(use.object);
+    if (use.flow.is_stored) own.push_back(use.object);
   for (const Followed& followed : outcome_->followed[op]) uses.push_back({followed.object, followed.flow});
   for (const Use& use : uses) {
     if (!use.flow.from) continue;
     if (why.empty()) why = doubt(use.object);
     const auto found = held_.find(slot(use.object));
     if (found == held_.end()) continue;
-    for (const auto& [at, place] : found->second.places) moved.insert(place.object);
+    const std::vector<std::uint32_t> placed = found->second.placed();
+    if (!placed.empty()) moved.insert(bundle(placed));
     moved.insert(found->second.somewhere.begin(), found->second.somewhere.end());
     carried |= found->second.carried();
-    fillers.insert(fillers.end(), found->second.fillers.begin(), found->second.fillers.end());
+    fillers.insert(found->second.fillers.begin(), found->second.fillers.end());
   }
   if (flows_.leaks(launch.function) && !uses.empty()) why = kByKernel;
+  const std::uint32_t given = own.empty() ? kNone : bundle(own);
   for (const Use& use : uses) {
     const bool keeps = use.flow.keeps && !own.empty();
     const bool gets = (use.flow.to || use.flow.keeps) && (!why.empty() || !moved.empty() || !fillers.empty());
     if (!keeps && !gets) continue;
     Held& there = held(use.object);
-    if (keeps) there.somewhere.insert(own.begin(), own.end());
-    if (!gets) continue;
-    there.somewhere.insert(moved.begin(), moved.end());
-    there.old |= carried;
-    there.fillers.insert(there.fillers.end(), fillers.begin(), fillers.end());
-    if (!why.empty() || there.somewhere.size() > kMostHeld || there.fillers.size() > kMostHeld) {
-      there.unknown = true;
-      there.why = why.empty() ? kByKernel : why;
+    if (there.unknown) continue;
+    if (gets && !why.empty()) {
+      there.become_unknown(why);
+      continue;
     }
+    if (keeps) there.somewhere.insert(given);
+    if (gets) {
+      there.somewhere.insert(moved.begin(), moved.end());
+      there.old |= carried;
+      there.fillers.insert(fillers.begin(), fillers.end());
+    }
+    if (overflows(there)) there.become_unknown(kTooMuch);
   }
 }
 
@@ -360,7 +391,7 @@ void HeldPointers::inside(std::uint32_t op) {
       const std::uint64_t begin = to->offset, end = begin + call.width;
       there.places.erase(there.places.lower_bound(begin), there.places.lower_bound(end));
       fill(there.filled, begin, end);
-      there.fillers.push_back(op);
+      there.fillers.insert(op);
       if (visited_.contains(slot(to->object))) compared_[op] = 1;
       return;
     }
@@ -420,8 +451,9 @@ bool HeldPointers::plain(std::uint32_t object, std::string& why) {
 bool HeldPointers::table(std::uint32_t object, Pointee pointee, std::vector<std::uint32_t>& found, std::string& why) {
   if (!fresh(object, why)) return false;
   const Held& there = held(object);
-  std::set<std::uint32_t> targets(there.somewhere);
-  for (const auto& [at, place] : there.places) targets.insert(place.object);
+  const std::vector<std::uint32_t> placed = there.placed();
+  std::set<std::uint32_t> targets(placed.begin(), placed.end());
+  for (const std::uint32_t id : there.somewhere) targets.insert(bundles_[id].begin(), bundles_[id].end());
   PointerFlow flow;
   flow.from = flow.to = pointee != Pointee::fractions;
   for (const std::uint32_t target : targets) {
@@ -431,23 +463,29 @@ bool HeldPointers::table(std::uint32_t object, Pointee pointee, std::vector<std:
   return true;
 }
 
-bool HeldPointers::reachable(std::uint32_t object, std::vector<std::uint32_t>& found, std::string& why) {
-  std::vector<std::uint32_t> open{object};
-  std::set<std::uint32_t> seen{object};
+bool HeldPointers::reachable(std::span<const std::uint32_t> from, std::vector<std::uint32_t>& found, std::string& why) {
+  std::vector<std::uint32_t> open(from.begin(), from.end());
+  std::set<std::uint32_t> seen(from.begin(), from.end()), unpacked;
+  const std::size_t most = found.size() + kMostReached;
+  const auto reach = [&](std::uint32_t target) {
+    if (!seen.insert(target).second) return;
+    open.push_back(target);
+    found.push_back(target);
+    now_is_.followed[now_].push_back({target, {true, true, true, true}});
+  };
   while (!open.empty()) {
     const std::uint32_t next = open.back();
     open.pop_back();
     if (!visit(next, why)) return false;
     const auto known = held_.find(slot(next));
     if (known == held_.end()) continue;
-    std::set<std::uint32_t> targets(known->second.somewhere);
-    for (const auto& [at, place] : known->second.places) targets.insert(place.object);
-    for (const std::uint32_t target : targets) {
-      if (!seen.insert(target).second) continue;
-      open.push_back(target);
-      found.push_back(target);
-      now_is_.followed[now_].push_back({target, {true, true, true, true}});
-    }
+    for (const auto& [at, place] : known->second.places) reach(place.object);
+    for (const std::uint32_t id : known->second.somewhere)
+      if (unpacked.insert(id).second)
+        for (const std::uint32_t target : bundles_[id]) reach(target);
+    if (found.size() <= most) continue;
+    why = kTooMuch;
+    return false;
   }
   return true;
 }

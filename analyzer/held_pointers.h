@@ -2,15 +2,12 @@
 // a schedule has to compare before it may rest on that.
 //
 // Pointers get into memory by copies from the host, of which the trace holds the words that may be addresses, and by
-// kernels that store what they were given (analyzer/kernel_flow.h); copies on the device and kernels move them. Two
-// things are told apart:
-//   - What the step itself puts there. Replay sees that as well: the payload of a copy can be compared with the
-//   recorded
-//     one, and a kernel's parameters are. These pointers are known one by one.
-//   - What was put there before the step, or by ops of which too little is known, or may be put there by the host
-//   without
-//     a call. Of these it is only known that there may be some: whoever would follow them is not known to touch
-//     anything in particular.
+// kernels that store what they were given (analyzer/kernel_flow.h); copies on the device and kernels move them.
+//
+// What the step itself puts there replay sees as well: the payload of a copy can be compared with the recorded one, and
+// a kernel's parameters are. These pointers are known one by one. Of what was put there before the step, or by ops of
+// which too little is known, or may be put there by the host without a call, it is only known that there may be some:
+// whoever would follow them is not known to touch anything in particular.
 //
 // What the step leaves behind lies there when it comes again. Where somebody follows such pointers, replay has to see
 // to it that the step before was as recorded as well: carries().
@@ -71,9 +68,9 @@ class HeldPointers {
   bool table(std::uint32_t object, Pointee pointee, std::vector<std::uint32_t>& found, std::string& why);
   // Whether `object` was filled by the step itself, and not with pointers.
   bool plain(std::uint32_t object, std::string& why);
-  // All that can be reached from `object`, over any number of pointers. Where the step has put nothing, and nothing is
-  // known to have been put before, there is taken to be nothing.
-  bool reachable(std::uint32_t object, std::vector<std::uint32_t>& found, std::string& why);
+  // All that can be reached from these objects, over any number of pointers, beside themselves. Where the step has put
+  // nothing, and nothing is known to have been put before, there is taken to be nothing.
+  bool reachable(std::span<const std::uint32_t> from, std::vector<std::uint32_t>& found, std::string& why);
 
   // Per op of the step, once all were asked about: whether it is a copy or a set that must be as recorded: in the same
   // place, and what comes from the host pointer by pointer.
@@ -93,16 +90,21 @@ class HeldPointers {
     bool old = false;      // from the repeat before
     bool operator==(const Place&) const = default;
   };
+  // What a kernel has been given, or has moved, is kept once: a bundle of objects, by its number.
+  std::uint32_t bundle(std::vector<std::uint32_t> objects);
+
   // What lies in one object since the step began. `places` are exact; `somewhere` may be anywhere in it.
   struct Held {
-    std::map<std::uint64_t, Place> places;  // by offset
-    std::set<std::uint32_t> somewhere;
+    std::map<std::uint64_t, Place> places;          // by offset
+    std::set<std::uint32_t> somewhere;              // bundles
     std::map<std::uint64_t, std::uint64_t> filled;  // by the step: begin to end, apart from each other
     bool old = false;                               // of `somewhere`: some are from the repeat before
-    std::vector<std::uint32_t> fillers;             // copies and sets of the step that brought any of this
+    std::set<std::uint32_t> fillers;                // copies and sets of the step that brought any of this
     bool unknown = false;                           // something else may be there: `why`
     std::string_view why;
+    void become_unknown(std::string_view reason);
     bool carried() const;
+    std::vector<std::uint32_t> placed() const;  // all objects that `places` lead to
     bool empty() const { return places.empty() && somewhere.empty() && !unknown; }
     bool operator==(const Held&) const = default;
   };
@@ -110,6 +112,7 @@ class HeldPointers {
   void catch_up();
   void before_the_step();
   void repeat_before();
+  static bool overflows(const Held& held);
   bool born_in_step(std::uint32_t object) const;
   void outside(std::uint32_t call);
   void inside(std::uint32_t op);
@@ -156,6 +159,8 @@ class HeldPointers {
   std::vector<std::uint32_t> cleared_;       // per object: the call that last overwrote all of it, plus one
   std::uint32_t all_tainted_ = 0;            // the last call, plus one, that may have put anything anywhere
   std::string_view all_why_;
+  std::vector<std::vector<std::uint32_t>> bundles_;
+  std::map<std::vector<std::uint32_t>, std::uint32_t> bundle_of_;
   std::map<std::uint32_t, Held> held_;  // by slot
   std::set<std::uint32_t> visited_;     // slots that somebody has asked about
 };

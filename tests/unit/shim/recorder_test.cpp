@@ -174,9 +174,11 @@ TEST_F(RecorderTest, WritesTexturesAndVariables) {
   pass(call);
   recorder_.finish();
   EXPECT_EQ(calls().at(0)["args"]["texture"], true);
-  for (const Json& event : events())
-    if (event["name"] == "nimble.function")
-      EXPECT_EQ(event["args"]["globals"], Json::parse(R"([["counter",36864,16,"rw"]])"));
+  const std::vector<Json> all = events();
+  const auto function =
+      std::find_if(all.begin(), all.end(), [](const Json& e) { return e["name"] == "nimble.function"; });
+  ASSERT_NE(function, all.end());
+  EXPECT_EQ((*function)["args"]["globals"], Json::parse(R"([["counter",36864,16,"rw"]])"));
 }
 
 TEST_F(RecorderTest, BothWaysOfPassingParametersGiveTheSameBytes) {

@@ -68,7 +68,7 @@ TEST(Coverage, TheRestIsNeverASuccess) {
     ++stubs;
   }
   EXPECT_GT(stubs, 0);
-  EXPECT_FALSE(simcuda_implements("cuTensorMapEncodeTiled"));
+  EXPECT_FALSE(simcuda_implements("cuTensorMapEncodeIm2col"));
   EXPECT_FALSE(simcuda_implements("no such call"));
 }
 

@@ -172,6 +172,33 @@ TEST_F(StepPlayerTest, TheFirstStepPassesTheNextOnesAreGraphs) {
   EXPECT_EQ(counters_.steps_passed_through, 1u);
 }
 
+// A schedule may rest on what the step before has left in memory.
+class CarryingTest : public StepPlayerTest {
+ protected:
+  static Schedule carrying() {
+    Schedule s = schedule();
+    s.carries = true;
+    return s;
+  }
+  CarryingTest() : StepPlayerTest(carrying()) {}
+};
+
+TEST_F(CarryingTest, AStepBehindOneThatDivergedPasses) {
+  bind();
+  step();
+  EXPECT_EQ(submitted(), (Log{"graph", "passed", "graph"}));
+  const std::uint64_t t = alloc();
+  set(t);
+  launch(t, 1, FakeDriver::kKernel, FakeDriver::kStream, 0);  // an empty launch is no part of any step
+  free(t);
+  submitted();
+  step();
+  EXPECT_EQ(submitted(), Log(7, "passed")) << "memory from the plan, and nothing held";
+  step();
+  EXPECT_EQ(submitted(), (Log{"graph", "passed", "graph"}));
+  EXPECT_EQ(counters_.steps_replayed, 2u);
+}
+
 TEST_F(StepPlayerTest, StepLocalMemoryComesFromThePlan) {
   bind();
   EXPECT_EQ(alloc(), FakeDriver::kArena);

@@ -82,9 +82,10 @@ StepAccesses infer_accesses(const Trace& trace, const ObjectTable& table, const 
       access.object = objects.find(access.object);
       if (access.whole) access.region = {0, objects.objects[access.object].size, 0, 1};
     }
-    if (call.kind == CallKind::launch)
-      for (const PointerWord& pointer : question.pointers)
-        if (!speaker->is_pointer(question, pointer.at)) result.no_pointers[op].push_back(pointer.at);
+    if (call.kind == CallKind::launch && !call.params.empty())
+      for (const ParamLayout& param : *trace.functions[call.function].params)
+        for (std::uint32_t at = (param.offset + 7) & ~7u; at + 8 <= param.offset + param.size; at += 8)
+          if (!speaker->is_pointer(question, at)) result.no_pointers[op].push_back(at);
     merge_whole(result.all, entry.first);
     entry.count = static_cast<std::uint32_t>(result.all.size()) - entry.first;
   }

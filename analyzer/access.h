@@ -76,7 +76,8 @@ struct StepAccesses {
   std::vector<OpAccesses> ops;
   std::vector<Access> all;
   std::vector<std::string> reasons;
-  // Per op: bytes of the packed parameters that hit an object by chance only, as a source knows; ascending.
+  // Per op: words of the packed parameters of which the source knows that they are no addresses, whatever they look
+  // like; byte offsets, ascending.
   std::vector<std::vector<std::uint32_t>> no_pointers;
 
   std::span<const Access> of(std::uint32_t op) const { return {all.data() + ops[op].first, ops[op].count}; }

@@ -27,7 +27,7 @@ bool RulesAccess::ask(const OpQuestion& op, std::vector<Access>& found, std::str
   for (std::size_t i = 0; i < params.size(); ++i) {
     if (rule->params[i] == RuleParam::value) continue;
     bool stray = params[i].size == 8 && params[i].offset % 8 == 0
-                     ? pointers_in(op, params[i]).empty() && word_at(op.call.params, params[i].offset) != 0
+                     ? pointers_in(op, params[i]).empty() && leads_somewhere(op, params[i].offset)
                      : has_stray_address(op, params[i]);
     if (stray) {
       why_not = "rule \"" + rule->text + "\": parameter " + std::to_string(i) +

@@ -52,7 +52,7 @@ bool SignatureAccess::ask(const OpQuestion& op, std::vector<Access>& found, std:
     bool is_pointer = kind == ParamKind::reads || kind == ParamKind::writes;
     if (is_pointer && params[i].offset % 8 != 0)
       why_not = "parameter " + std::to_string(i) + " is a pointer at an odd place";
-    else if (is_pointer && pointers_in(op, params[i]).empty() && word_at(op.call.params, params[i].offset) != 0)
+    else if (is_pointer && pointers_in(op, params[i]).empty() && leads_somewhere(op, params[i].offset))
       why_not = "parameter " + std::to_string(i) + " points into no allocation that the trace knows";
     else if (kind == ParamKind::aggregate && has_stray_address(op, params[i]))
       why_not = "parameter " + std::to_string(i) + " is a class by value that may hold addresses of unknown memory";

@@ -80,7 +80,7 @@ class Builder {
         for (const PointerWord& pointer : pointers)
           if (!std::binary_search(skipped.begin(), skipped.end(), pointer.at))
             result.pointers.push_back({pointer.at, {analysis_.objects.find(pointer.object), pointer.offset, false}});
-        add_numbers(call, result);
+        result.numbers = skipped;
         break;
       }
       case CallKind::copy:
@@ -110,18 +110,6 @@ class Builder {
         break;
     }
     schedule_.ops.push_back(std::move(result));
-  }
-
-  // The words that look like an address and are none.
-  void add_numbers(const TraceCall& call, ScheduleOp& op) const {
-    const auto& params = trace_.functions[call.function].params;
-    if (!params || call.params.empty()) return;
-    for (const ParamLayout& param : *params)
-      for (std::uint32_t at = (param.offset + 7) & ~7u; at + 8 <= param.offset + param.size; at += 8) {
-        bool is_pointer = std::any_of(op.pointers.begin(), op.pointers.end(),
-                                      [&](const ScheduleParam& pointer) { return pointer.at == at; });
-        if (!is_pointer && could_be_address(word_at(call.params, at))) op.numbers.push_back(at);
-      }
   }
 
   std::uint32_t function(std::uint32_t id, bool from_code) {

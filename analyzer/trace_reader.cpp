@@ -390,6 +390,13 @@ class Decoder {
     if (args.has("event2")) call.event2 = static_cast<std::uint32_t>(args.number("event2", kMaxId));
     if (args.has("params")) call.params = bytes(args, "params", args.text("params"));
     if (!call.params.empty()) check_params(args, "params", call.function, call.params);
+    if (args.has("nowhere"))
+      for (const json& word : args.list("nowhere")) {
+        const std::uint64_t at = args.number_of(word, "nowhere", kMaxId);
+        if (at % 8 != 0 || at + 8 > call.params.size()) args.fail("nowhere", "is no place of a word in the parameters");
+        if (!call.nowhere.empty() && at <= call.nowhere.back()) args.fail("nowhere", "must ascend");
+        call.nowhere.push_back(static_cast<std::uint32_t>(at));
+      }
   }
 
   void check_params(const Fields& args, const char* name, std::uint32_t function,

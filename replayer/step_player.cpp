@@ -37,7 +37,8 @@ StepPlayer::StepPlayer(Schedule schedule, CallContext& context, const DriverApi&
       driver_(driver),
       counters_(counters),
       objects_(schedule_, memory_),
-      live_(schedule_, context, memory_, objects_),
+      live_(schedule_, context, memory_, objects_,
+            Reach(driver.cuPointerGetAttribute_, driver.cuDeviceGetCount_, driver.cuDeviceGetAttribute_)),
       last_of_segment_(schedule_.segments.size(), 0),
       in_graphs_(schedule_.objects.size(), false),
       slot_taken_(schedule_.objects.size(), false) {

@@ -33,10 +33,10 @@ struct QueueItem {
   Type type = Type::call;
 };
 
-// One call in the queue, followed by its accesses, its packed parameters and its attribute ids. Pointers of `call` into
-// the program are not valid any more; `function` and `graph` are.
+// One call in the queue, followed by its accesses, its packed parameters, the places of stray words in these, and its
+// attribute ids. Pointers of `call` into the program are not valid any more; `function` and `graph` are.
 struct Record : QueueItem {
-  std::uint32_t param_bytes = 0, attribute_count = 0, access_count = 0;
+  std::uint32_t param_bytes = 0, stray_count = 0, attribute_count = 0, access_count = 0;
   bool accesses_known = false;
   std::uint64_t ticket = 0;  // of the DeviceTime that will come for it; 0: none will
   CUresult result = CUDA_SUCCESS;
@@ -51,9 +51,10 @@ struct Record : QueueItem {
   const TraceAccess* accesses() const { return reinterpret_cast<const TraceAccess*>(this + 1); }
   const std::uint8_t* params() const { return reinterpret_cast<const std::uint8_t*>(accesses() + access_count); }
   // Aligned: parameters are padded to 4 bytes.
-  const std::uint32_t* attributes() const {
+  const std::uint32_t* strays() const {
     return reinterpret_cast<const std::uint32_t*>(params() + (param_bytes + 3) / 4 * 4);
   }
+  const std::uint32_t* attributes() const { return strays() + stray_count; }
 };
 
 // When the GPU ran the op of an earlier or later record.
@@ -75,7 +76,7 @@ class RecordQueue {
   template <class Fill>
   void push(Record& record, Fill fill) {
     const std::size_t tail = record.access_count * sizeof(TraceAccess) + (record.param_bytes + 3) / 4 * 4 +
-                             record.attribute_count * std::size_t{4};
+                             (record.stray_count + record.attribute_count) * std::size_t{4};
     record.bytes = static_cast<std::uint32_t>((sizeof(Record) + tail + 7) / 8 * 8);
     std::unique_lock lock(mutex_);
     if (!make_room(lock, record.bytes)) return;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <utility>
 
 #include "nimble/launch_params.h"
@@ -29,6 +30,7 @@ bool is_allocation(CallKind kind) { return kind == CallKind::alloc || kind == Ca
 
 // What a call touches that few calls touch: one list per thread, so that most calls allocate nothing.
 thread_local std::vector<TraceAccess>* t_accesses __attribute__((tls_model("initial-exec"))) = nullptr;
+thread_local std::vector<std::uint8_t>* t_params __attribute__((tls_model("initial-exec"))) = nullptr;
 constexpr std::size_t kMostAccesses = 4096;  // of one call; more are not worth their place
 
 // The context that the call is about.
@@ -60,6 +62,7 @@ static std::atomic<Recorder*> g_watching{nullptr};
 
 void Recorder::start_watching() {
   queue_.start_clock();
+  strays_.start(context_);
   const auto hand_over = [this](std::span<const DeviceTime> times) { queue_.push(times); };
   if (options_.timing == Timing::events) {
     auto timer = std::make_unique<EventTimer>(context_, hand_over);
@@ -167,6 +170,7 @@ void Recorder::follow_captures(const Call& call, CUresult result) {
 void Recorder::after(const Call& call, CUresult result) noexcept try {
   const std::uint64_t ticket = std::exchange(current_call(), {}).ticket;
   if (call.edit != GraphEdit::none) graphs_.edited(call, result == CUDA_SUCCESS);
+  if (!is_op(call.kind) || call.kind == CallKind::alloc_async) strays_.memory_may_have_come();
   if (!call.traced) return;
   Record record;
   record.end_ns = now_ns();
@@ -196,10 +200,22 @@ void Recorder::keep(Record& record) {
   const Call& call = record.call;
   if (call.has_stream) record.stream_kind = streams().kind(call.stream);
   record.context = context_of(call);
+  const std::vector<std::uint32_t>* strays = nullptr;
   if (call.kind == CallKind::launch) {
     const FunctionInfo& function = context_.function(call.function);
     record.function = &function;
     if (function.params && (call.kernel_params || call.extra)) record.param_bytes = function.param_bytes;
+    if (record.param_bytes) {
+      if (!t_params) t_params = new std::vector<std::uint8_t>;  // for the thread's life, and longer
+      t_params->resize(record.param_bytes);
+      if (pack_params(call, function, t_params->data())) {
+        strays = &strays_.of(function, t_params->data());
+        record.stray_count = static_cast<std::uint32_t>(strays->size());
+      } else {
+        record.function = nullptr;  // not reached by callers that respect the driver's rules
+        record.param_bytes = 0;
+      }
+    }
     for (std::uint32_t i = 0; i < call.attribute_count; ++i)
       record.attribute_count += decode::meaningful(call.attributes[i]);
   }
@@ -216,8 +232,9 @@ void Recorder::keep(Record& record) {
   }
   queue_.push(record, [&](Record& placed) {
     if (accesses) std::copy(accesses->begin(), accesses->end(), const_cast<TraceAccess*>(placed.accesses()));
-    if (record.param_bytes && !pack_params(call, *record.function, const_cast<std::uint8_t*>(placed.params())))
-      placed.function = nullptr;  // not reached by callers that respect the driver's rules
+    if (record.param_bytes)
+      std::memcpy(const_cast<std::uint8_t*>(placed.params()), t_params->data(), record.param_bytes);
+    if (strays) std::copy(strays->begin(), strays->end(), const_cast<std::uint32_t*>(placed.strays()));
     for (std::uint32_t i = 0, n = 0; i < call.attribute_count; ++i) {
       if (decode::meaningful(call.attributes[i]))
         const_cast<std::uint32_t*>(placed.attributes())[n++] = call.attributes[i].id;

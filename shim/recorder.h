@@ -18,6 +18,7 @@
 #include "shim/profile/cupti_profiler.h"
 #include "shim/profile/event_timer.h"
 #include "shim/record_queue.h"
+#include "shim/stray_words.h"
 
 namespace nimble::shim {
 
@@ -61,6 +62,7 @@ class Recorder final : public CallSink {
   std::atomic<bool> any_captures_{false};
   GraphTable graphs_;
   RecordQueue queue_;
+  StrayWords strays_;
   std::atomic<bool> watching_{false};
   std::unique_ptr<CuptiProfiler> cupti_;
   std::unique_ptr<EventTimer> events_;

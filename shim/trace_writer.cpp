@@ -291,6 +291,9 @@ void TraceWriter::arguments(const Record& record) {
         append_hex(args_, record.params(), record.param_bytes);
         args_.push_back('"');
       }
+      if (record.stray_count) {
+        append(args_, R"(,"nowhere":[{}])", fmt::join(record.strays(), record.strays() + record.stray_count, ","));
+      }
       if (record.attribute_count) {
         append(args_, R"(,"attrs":[{}])",
                fmt::join(record.attributes(), record.attributes() + record.attribute_count, ","));

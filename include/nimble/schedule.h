@@ -63,8 +63,8 @@ struct ScheduleOp {
   // into. `pointers` and `numbers` are empty then.
   bool barrier = false;
   std::vector<ScheduleParam> pointers;
-  // Bytes in the parameter buffer of 8-byte words that are no pointers though they looked like an address when they
-  // were recorded. Any other word that is no pointer must not look like one in the live step either.
+  // Bytes in the parameter buffer of 8-byte words that are no pointers, whatever they look like: a rule or the code says
+  // so. Any other word that is not in `pointers` must lead nowhere (nimble/reach.h) in the live step.
   std::vector<std::uint32_t> numbers;
 
   SchedulePointer dst, src;  // copy, set

@@ -179,6 +179,9 @@ struct TraceCall {
   std::array<std::uint32_t, 3> grid{}, block{};
   std::uint32_t shared_bytes = 0;    // dynamic shared memory
   std::vector<std::uint8_t> params;  // packed parameter buffer, empty where the layout is unknown
+  // Words of it that look like addresses, and at which there is no memory that a kernel could reach; byte offsets,
+  // ascending.
+  std::vector<std::uint32_t> nowhere;
   std::vector<std::uint32_t>
       attributes;  // CUlaunchAttributeID of attributes that were given and are not at their default
   bool cooperative = false;

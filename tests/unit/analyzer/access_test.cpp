@@ -132,6 +132,22 @@ TEST(SignatureAccess, WhatCouldBeAnAddressInAStructCountsAsOne) {
     EXPECT_EQ(role(hex(word) + hex(0)), OpRole::barrier) << word;
 }
 
+TEST(SignatureAccess, WordsThatLeadNowhereAreNoAddresses) {
+  const auto role = [](const char* name, const std::string& nowhere) {
+    const std::string words = hex(0x4000000010) + hex(0x7ffc12345678);
+    return launch(name, "[[0,8],[8,16]]", hex(kA) + words, "", true, ",\"nowhere\":" + nowhere).op().role;
+  };
+  EXPECT_EQ(role("_Z1fPKf5Sizes", "[8,16]"), OpRole::accesses);
+  EXPECT_EQ(role("_Z1fPKf5Sizes", "[8]"), OpRole::barrier) << "the other one may lead somewhere";
+  EXPECT_EQ(role("_Z1fPKf5Sizes", "[]"), OpRole::barrier);
+  // A pointer to the host's own memory, which the kernel cannot follow.
+  const auto pointer = [](const std::string& nowhere) {
+    return launch("_Z1fPfPKf", kTwo, hex(kA) + hex(0x7ffc12345678), "", true, ",\"nowhere\":" + nowhere);
+  };
+  EXPECT_EQ(pointer("[8]").text(), "0rw");
+  EXPECT_EQ(pointer("[]").op().role, OpRole::barrier);
+}
+
 TEST(SignatureAccess, DoesNotSpeakInATraceWithHiddenWaysToMemory) {
   auto text = begin("_Z1fPfPKf", kTwo);
   text.call("hidden", "\"note\":\"a texture object\"");

@@ -193,6 +193,8 @@ TEST(TraceReader, NamesTheFieldOfEveryHandBrokenCall) {
             "args.params: is longer than 65536 bytes");
   EXPECT_EQ(error_of_call("launch", shaped + R"(,"params":5)"), "args.params: must be text");
   EXPECT_EQ(error_of_call("launch", shaped + R"(,"attrs":5)"), "args.attrs: must be a list");
+  EXPECT_EQ(error_of_call("launch", shaped + R"(,"nowhere":[8])"),
+            "args.nowhere: is no place of a word in the parameters");
   EXPECT_EQ(error_of_call("launch", shaped + R"(,"coop":1)"), "args.coop: must be true or false");
   EXPECT_EQ(error_of_call("launch", shaped + R"(,"result":4294967296)"),
             "args.result: must be an integer from -2147483648 to 2147483647");

@@ -368,7 +368,7 @@ TEST_F(StepPlayerTest, AScalarThatBecomesAPointerIsADivergence) {
   MemoryMap memory;
   memory.add({kWeights, 64, MemoryKind::device});
   ObjectMap objects(s, memory);
-  LiveStep live(s, context, memory, objects);
+  LiveStep live(s, context, memory, objects, Reach());
   const auto match = [&](std::uint64_t scalar) {
     std::uint64_t pointer = kWeights;
     void* params[] = {&pointer, &scalar};
@@ -382,6 +382,41 @@ TEST_F(StepPlayerTest, AScalarThatBecomesAPointerIsADivergence) {
   EXPECT_NE(match(kWeights + 8), nullptr);    // a pointer to memory that we know
   EXPECT_NE(match(0x7f0000000000), nullptr);  // and one to memory that we do not
   EXPECT_EQ(match(0x3f8000003f800000), nullptr) << "two floats";
+}
+
+// Two sizes side by side, or what padding was left with: the driver knows of no memory there.
+TEST_F(StepPlayerTest, AWordThatLeadsNowhereMayLookLikeAnAddress) {
+  Schedule s = schedule();
+  s.functions[0].params = {{0, 8}, {8, 8}};
+  struct Context final : CallContext {
+    FunctionInfo info;
+    const FunctionInfo& function(CUfunction) override { return info; }
+    StreamKind stream_kind(const StreamRef&) override { return StreamKind::non_blocking; }
+    void* driver_symbol(const char*) override { return nullptr; }
+  } context;
+  context.info.name = "k";
+  context.info.params = s.functions[0].params;
+  MemoryMap memory;
+  memory.add({kWeights, 64, MemoryKind::device});
+  ObjectMap objects(s, memory);
+  const Reach reach([](void*, CUpointer_attribute,
+                       CUdeviceptr at) { return at >= 0x7f0000000000 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; },
+                    [](int* count) { return *count = 1, CUDA_SUCCESS; },
+                    [](int* value, CUdevice_attribute, CUdevice) { return *value = 0, CUDA_SUCCESS; });
+  LiveStep live(s, context, memory, objects, reach);
+  const auto match = [&](std::uint64_t scalar) {
+    std::uint64_t pointer = kWeights;
+    void* params[] = {&pointer, &scalar};
+    Call c = call(CallKind::launch);
+    c.function = FakeDriver::kKernel;
+    c.grid = c.block = {1, 1, 1};
+    c.kernel_params = params;
+    return live.match(4, c);
+  };
+  EXPECT_EQ(match(0x9500000095), nullptr);
+  EXPECT_STREQ(match(0x7f0000000008), "what could be a pointer, where there was none");
+  EXPECT_STREQ(match(kWeights + 8), "a pointer where there was none") << "whatever the driver says";
+  EXPECT_EQ(match(0x9400000094), nullptr);
 }
 
 // cuDNN passes structures whose padding holds whatever lay there.
@@ -403,7 +438,7 @@ TEST_F(StepPlayerTest, ABarriersParametersMayHoldAnything) {
   MemoryMap memory;
   memory.add({kWeights, 64, MemoryKind::device});
   ObjectMap objects(s, memory);
-  LiveStep live(s, context, memory, objects);
+  LiveStep live(s, context, memory, objects, Reach());
   for (const std::uint64_t word : {std::uint64_t{0}, kWeights, std::uint64_t{0x7f0000000000}}) {
     std::uint64_t first = 0x7f1234567890, second = word;
     void* params[] = {&first, &second};
@@ -418,7 +453,7 @@ TEST_F(StepPlayerTest, ABarriersParametersMayHoldAnything) {
   }
 }
 
-TEST_F(StepPlayerTest, ANumberThatLookedLikeAnAddressWhenRecordedMayGoOnDoingSo) {
+TEST_F(StepPlayerTest, AWordThatIsKnownToBeANumberMayLookLikeAnything) {
   Schedule s = schedule();
   s.functions[0].params = {{0, 8}, {8, 8}};
   s.ops[4].numbers = {8};
@@ -435,14 +470,16 @@ TEST_F(StepPlayerTest, ANumberThatLookedLikeAnAddressWhenRecordedMayGoOnDoingSo)
   MemoryMap memory;
   memory.add({kWeights, 64, MemoryKind::device});
   ObjectMap objects(s, memory);
-  LiveStep live(s, context, memory, objects);
-  std::uint64_t pointer = kWeights, scalar = 0x7f0000000000;
-  void* params[] = {&pointer, &scalar};
-  Call c = call(CallKind::launch);
-  c.function = FakeDriver::kKernel;
-  c.grid = c.block = {1, 1, 1};
-  c.kernel_params = params;
-  EXPECT_EQ(live.match(4, c), nullptr);
+  LiveStep live(s, context, memory, objects, Reach());
+  for (std::uint64_t scalar : {std::uint64_t{0x7f0000000000}, kWeights + 8}) {
+    std::uint64_t pointer = kWeights;
+    void* params[] = {&pointer, &scalar};
+    Call c = call(CallKind::launch);
+    c.function = FakeDriver::kKernel;
+    c.grid = c.block = {1, 1, 1};
+    c.kernel_params = params;
+    EXPECT_EQ(live.match(4, c), nullptr);
+  }
 }
 
 // What was declared of a kernel holds for the image that was recorded.
@@ -457,7 +494,7 @@ TEST_F(StepPlayerTest, AKernelFromAnotherImageIsADivergence) {
   MemoryMap memory;
   memory.add({kWeights, 64, MemoryKind::device});
   ObjectMap objects(s, memory);
-  LiveStep live(s, driver_, memory, objects);
+  LiveStep live(s, driver_, memory, objects, Reach());
   std::uint64_t pointer = kWeights;
   std::uint32_t number = 1;
   void* params[] = {&pointer, &number};

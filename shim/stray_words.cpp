@@ -1,0 +1,68 @@
+#include "shim/stray_words.h"
+
+#include <array>
+#include <cstring>
+
+#include "nimble/schedule.h"
+
+namespace nimble::shim {
+
+namespace {
+
+constexpr std::uint64_t kForGood = ~std::uint64_t{0};
+
+// What a thread was told: a word, and up to which state of memory it leads nowhere, or that it leads somewhere.
+struct Told {
+  std::uint64_t word = 0, until = 0;
+};
+
+struct Memory {
+  static constexpr std::size_t kWords = 1024;
+  std::array<Told, kWords> told;
+  std::vector<std::uint32_t> list;
+
+  Told& at(std::uint64_t word) { return told[(word * 0x9E3779B97F4A7C15u) >> 54]; }
+};
+
+// For the thread's life, and longer: threads that end may still launch.
+thread_local Memory* t_memory __attribute__((tls_model("initial-exec"))) = nullptr;
+
+}  // namespace
+
+void StrayWords::start(CallContext& context) {
+  const auto find = [&]<class Function>(const char* name, Function*& function) {
+    function = reinterpret_cast<Function*>(context.driver_symbol(name));
+  };
+  decltype(&::cuPointerGetAttribute) pointer_attribute = nullptr;
+  decltype(&::cuDeviceGetCount) device_count = nullptr;
+  decltype(&::cuDeviceGetAttribute) device_attribute = nullptr;
+  find("cuPointerGetAttribute", pointer_attribute);
+  find("cuDeviceGetCount", device_count);
+  find("cuDeviceGetAttribute", device_attribute);
+  reach_ = Reach(pointer_attribute, device_count, device_attribute);
+}
+
+bool StrayWords::nowhere(std::uint64_t word) {
+  Told& told = t_memory->at(word);
+  const std::uint64_t now = memory_.load(std::memory_order_relaxed);
+  if (told.word == word && (told.until == kForGood || told.until == now)) return told.until != kForGood;
+  const bool nowhere = reach_.nowhere(word);
+  told = {word, nowhere ? now : kForGood};
+  return nowhere;
+}
+
+const std::vector<std::uint32_t>& StrayWords::of(const FunctionInfo& function, const std::uint8_t* params) {
+  if (!t_memory) t_memory = new Memory;
+  std::vector<std::uint32_t>& list = t_memory->list;
+  list.clear();
+  for (const ParamLayout& param : *function.params) {
+    for (std::uint32_t at = (param.offset + 7) & ~7u; at + 8 <= param.offset + param.size; at += 8) {
+      std::uint64_t word;
+      std::memcpy(&word, params + at, sizeof word);
+      if (could_be_address(word) && nowhere(word)) list.push_back(at);
+    }
+  }
+  return list;
+}
+
+}  // namespace nimble::shim

@@ -45,6 +45,7 @@ StepAccesses infer_accesses(const Trace& trace, const ObjectTable& table, const 
   StepAccesses result;
   result.ops.resize(calls.size());
   result.no_pointers.resize(calls.size());
+  result.pinned.resize(calls.size());
   std::unordered_map<std::string, std::uint32_t> reasons;
   std::string why, why_not;
   for (std::uint32_t op = 0; op < calls.size(); ++op) {
@@ -82,6 +83,7 @@ StepAccesses infer_accesses(const Trace& trace, const ObjectTable& table, const 
       access.object = objects.find(access.object);
       if (access.whole) access.region = {0, objects.objects[access.object].size, 0, 1};
     }
+    speaker->pin(question, result.pinned[op]);
     if (call.kind == CallKind::launch && !call.params.empty())
       for (const ParamLayout& param : *trace.functions[call.function].params)
         for (std::uint32_t at = (param.offset + 7) & ~7u; at + 8 <= param.offset + param.size; at += 8)

@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "analyzer/evidence.h"
@@ -37,6 +38,12 @@ struct OpQuestion {
   const ObjectTable& objects;
 };
 
+// What of a launch must be in every step as it was recorded.
+struct Pinned {
+  bool shape = false;                                           // grid, block and shared memory
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> params;  // bytes of its packed parameters: first, count
+};
+
 class AccessSource {
  public:
   virtual ~AccessSource() = default;
@@ -53,6 +60,9 @@ class AccessSource {
   // Whether the 8-byte word at byte `at` of a launch's parameters may be an address, for a launch that this source
   // spoke for.
   virtual bool is_pointer(const OpQuestion& op, std::uint32_t at) { return true; }
+
+  // What of such a launch must be the same in every step, for what this source said to hold: adds to it.
+  virtual void pin(const OpQuestion& op, Pinned& pinned) {}
 };
 
 // How an op stands to the others.
@@ -79,6 +89,7 @@ struct StepAccesses {
   // Per op: words of the packed parameters of which the source knows that they are no addresses, whatever they look
   // like; byte offsets, ascending.
   std::vector<std::vector<std::uint32_t>> no_pointers;
+  std::vector<Pinned> pinned;  // per op
 
   std::span<const Access> of(std::uint32_t op) const { return {all.data() + ops[op].first, ops[op].count}; }
 };

@@ -1,12 +1,14 @@
-// Evidence `declared`, from the user's rules. A rule speaks for the whole kernel, self-contained or not.
+// Evidence `declared`, from rules: a user's, and those that come with the tool. A rule speaks for the whole kernel,
+// self-contained or not, unless it says that the code must be so.
 //
 // Refers to the trace and the rules, which must outlive it; caches one rule per function. One thread.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "analyzer/access.h"
-#include "analyzer/rules.h"
+#include "analyzer/rules/rules.h"
 
 namespace nimble::analyzer {
 
@@ -17,9 +19,12 @@ class RulesAccess : public AccessSource {
   Evidence evidence() const override { return Evidence::declared; }
   bool ask(const OpQuestion& op, std::vector<Access>& found, std::string& why_not) override;
   bool is_pointer(const OpQuestion& op, std::uint32_t at) override;
+  void pin(const OpQuestion& op, Pinned& pinned) override;
 
  private:
   const Rule* rule_of(std::uint32_t function);
+  void ask_param(const OpQuestion& op, const Rule& rule, std::size_t index, std::vector<Access>& found,
+                 std::string& why_not) const;
 
   struct Cached {
     bool asked = false;
@@ -27,6 +32,7 @@ class RulesAccess : public AccessSource {
   };
   const Trace& trace_;
   const Rules& rules_;
+  std::string hidden_;  // what was created, by which kernels may reach unnamed memory
   std::vector<Cached> cached_;
 };
 

@@ -21,7 +21,7 @@
 #include "analyzer/memory_plan.h"
 #include "analyzer/policies/policy.h"
 #include "analyzer/predict.h"
-#include "analyzer/rules.h"
+#include "analyzer/rules/rules.h"
 #include "analyzer/segment_plan.h"
 #include "analyzer/segments.h"
 #include "analyzer/step_finder.h"

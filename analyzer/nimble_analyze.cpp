@@ -17,6 +17,7 @@
 #include "analyzer/dot.h"
 #include "analyzer/errors.h"
 #include "analyzer/report.h"
+#include "analyzer/rules/shipped_rules.h"
 #include "analyzer/schedule_builder.h"
 #include "analyzer/schedule_writer.h"
 #include "analyzer/why.h"
@@ -26,12 +27,27 @@ namespace {
 
 using namespace nimble::analyzer;
 
+// Which rules to go by.
+struct RulesArguments {
+  std::vector<std::string> files;
+  bool no_shipped = false;
+
+  void add_to(CLI::App& app) {
+    app.add_option("--rules", files, "A file that tells what kernels read and write; may be given again")->expected(1);
+    app.add_flag("--no-shipped-rules", no_shipped, "Leave out the rules that come with nimble-analyze");
+  }
+  void read(Rules& rules) const {
+    for (const std::string& path : files) rules.read(path);
+    if (!no_shipped) add_shipped_rules(rules);
+  }
+};
+
 struct Arguments {
   std::string trace;
   std::string output = "schedule.json";
   std::string policy = std::string(kPolicyNames[0]);
   std::uint32_t max_streams = kDefaultMaxLanes;
-  std::vector<std::string> rules;
+  RulesArguments rules;
   std::vector<std::uint32_t> why;
   std::string dot, json;
   bool no_schedule = false, quiet = false, accept_partial = false;
@@ -72,13 +88,13 @@ std::string unordered_text(const Analysis& analysis, const Unordered& pair) {
 
 struct CheckArguments {
   std::string trace, schedule;
-  std::vector<std::string> rules;
+  RulesArguments rules;
   bool quiet = false;
 };
 
 int check(const CheckArguments& arguments) {
   AnalysisOptions options;
-  for (const std::string& path : arguments.rules) options.rules.read(path);
+  arguments.rules.read(options.rules);
   Analysis step = read_step(read_trace(arguments.trace), options);
   if (step.step.period == 0) return complain(arguments.trace + ": no step found: " + step.why_no_schedule, step.status);
   CheckResult result = check_schedule(step, read_file(arguments.schedule), arguments.schedule);
@@ -96,7 +112,7 @@ int run(const Arguments& arguments) {
   options.policy = arguments.policy;
   options.max_lanes = arguments.max_streams;
   options.accept_partial = arguments.accept_partial;
-  for (const std::string& path : arguments.rules) options.rules.read(path);
+  arguments.rules.read(options.rules);
   Analysis analysis = analyze(read_trace(arguments.trace), options);
 
   if (!arguments.json.empty()) write_file(arguments.json, json_report(analysis));
@@ -156,7 +172,7 @@ int main_of_check(int argc, char** argv) {
   app.name("nimble-analyze check");
   app.add_option("trace", arguments.trace, "The trace that the schedule was made from")->required();
   app.add_option("schedule", arguments.schedule, "The schedule")->required();
-  app.add_option("--rules", arguments.rules, "The rules that it was made with; may be given again")->expected(1);
+  arguments.rules.add_to(app);
   app.add_flag("--quiet", arguments.quiet, "Print nothing where all is well");
   app.footer("Exit status: 0 all ordered, 1 two ops are not or it failed, 2 bad input or usage, 3 no step found.");
   int status = kExitOk;
@@ -176,8 +192,14 @@ int main_of_analyze(int argc, char** argv) {
   app.add_option("--max-streams", arguments.max_streams, "The most streams that the policy cost uses")
       ->check(CLI::Range(1u, 1024u))
       ->capture_default_str();
-  app.add_option("--rules", arguments.rules, "A file that tells what kernels read and write; may be given again")
-      ->expected(1);
+  arguments.rules.add_to(app);
+  app.add_flag_callback(
+      "--print-rules",
+      [] {
+        print(shipped_rules_text());
+        throw CLI::Success();
+      },
+      "Print the rules that come with nimble-analyze, and exit");
   app.add_option("--why", arguments.why, "Explain why two ops of the step are ordered or not, and write no schedule")
       ->expected(2);
   app.add_option("--dot", arguments.dot, "Write the dependencies as a graph for Graphviz");

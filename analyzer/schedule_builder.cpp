@@ -81,6 +81,11 @@ class Builder {
           if (!std::binary_search(skipped.begin(), skipped.end(), pointer.at))
             result.pointers.push_back({pointer.at, {analysis_.objects.find(pointer.object), pointer.offset, false}});
         result.numbers = skipped;
+        result.fixed_launch = analysis_.accesses.pinned[op].shape;
+        for (const auto& [first, count] : analysis_.accesses.pinned[op].params) {
+          const auto begin = call.params.begin() + first;
+          result.equal.push_back({first, {begin, begin + count}});
+        }
         break;
       }
       case CallKind::copy:

@@ -32,6 +32,16 @@ void numbers(JsonText& out, const Values& values) {
   out.close(']');
 }
 
+std::string hex(const std::vector<std::uint8_t>& bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  for (const std::uint8_t byte : bytes) {
+    text.push_back(kDigits[byte >> 4]);
+    text.push_back(kDigits[byte & 15]);
+  }
+  return text;
+}
+
 void pointer_fields(JsonText& out, const SchedulePointer& pointer) {
   id(out, "object", pointer.object);
   out.key("offset").number(pointer.offset);
@@ -69,6 +79,11 @@ void op(JsonText& out, const ScheduleOp& op) {
       out.close(']').key("numbers").open('[');
       for (std::uint32_t at : op.numbers) out.number(at);
       out.close(']');
+      if (!op.equal.empty()) {
+        out.key("equal").open('[');
+        for (const ScheduleBytes& part : op.equal) out.open('[').number(part.at).text(hex(part.bytes)).close(']');
+        out.close(']');
+      }
       break;
     case CallKind::copy:
       pointer(out, "dst", op.dst);

@@ -111,6 +111,9 @@ const char* LiveStep::match_launch(std::uint32_t index, const Call& call) {
   } else {
     mine.changed = true;
   }
+  for (const ScheduleBytes& part : op.equal)
+    if (std::memcmp(live + part.at, part.bytes.data(), part.bytes.size()) != 0)
+      return "parameters that must not change";
   return op.barrier ? nullptr : check_pointers(index);
 }
 

@@ -1,6 +1,7 @@
 #include "replayer/schedule_reader.h"
 
 #include <fmt/format.h>
+#include <charconv>
 
 #include <algorithm>
 #include <fstream>
@@ -62,6 +63,20 @@ class Field {
     if (!value_.is_boolean()) fail("is not true or false");
     return value_.get<bool>();
   }
+  // Text of two hexadecimal digits for each byte.
+  std::vector<std::uint8_t> bytes() const {
+    const std::string digits = text();
+    if (digits.size() % 2 != 0 || digits.size() > 2 * std::size_t{kMostParamBytes})
+      fail("is no text of two hexadecimal digits for each byte");
+    std::vector<std::uint8_t> result(digits.size() / 2);
+    for (std::size_t i = 0; i < result.size(); ++i) {
+      const char* const end = digits.data() + 2 * i + 2;
+      const auto read = std::from_chars(digits.data() + 2 * i, end, result[i], 16);
+      if (read.ec != std::errc() || read.ptr != end) fail("is no text of two hexadecimal digits for each byte");
+    }
+    return result;
+  }
+
   std::string text() const {
     if (!value_.is_string()) fail("is not a text");
     return value_.get<std::string>();
@@ -182,6 +197,14 @@ void launch(const Field& field, const Schedule& schedule, ScheduleOp& op) {
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     op.numbers.push_back(numbers[i].number32(kMostParamBytes));
     if (i > 0 && op.numbers[i - 1] >= op.numbers[i]) numbers[i].fail("is out of order");
+  }
+  if (!field.has("equal")) return;
+  const Field equal = field.at("equal");
+  for (std::size_t i = 0; i < equal.size(); ++i) {
+    if (equal[i].size() != 2) equal[i].fail("is not [place, bytes]");
+    ScheduleBytes part{equal[i][0].number32(kMostParamBytes), equal[i][1].bytes()};
+    if (part.at + part.bytes.size() > bytes) equal[i].fail("lies outside the parameters");
+    op.equal.push_back(std::move(part));
   }
 }
 

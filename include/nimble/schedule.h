@@ -42,6 +42,12 @@ struct ScheduleParam {
   SchedulePointer pointer;
 };
 
+// Bytes of a launch's packed parameters.
+struct ScheduleBytes {
+  std::uint32_t at = 0;
+  std::vector<std::uint8_t> bytes;
+};
+
 // How the replayer submits an op:
 //   graph    a node of its segment's graph
 //   plan     an async alloc or free of a step_local object: answered from the memory plan, nothing is submitted
@@ -63,9 +69,10 @@ struct ScheduleOp {
   // into. `pointers` and `numbers` are empty then.
   bool barrier = false;
   std::vector<ScheduleParam> pointers;
-  // Bytes in the parameter buffer of 8-byte words that are no pointers, whatever they look like: a rule or the code says
-  // so. Any other word that is not in `pointers` must lead nowhere (nimble/reach.h) in the live step.
+  // Bytes in the parameter buffer of 8-byte words that are no pointers, whatever they look like: a rule or the code
+  // says so. Any other word that is not in `pointers` must lead nowhere (nimble/reach.h) in the live step.
   std::vector<std::uint32_t> numbers;
+  std::vector<ScheduleBytes> equal;  // bytes of the parameters that must be as recorded
 
   SchedulePointer dst, src;  // copy, set
   std::uint64_t dst_pitch = 0, src_pitch = 0;

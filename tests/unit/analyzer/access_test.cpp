@@ -40,7 +40,7 @@ Asked ask(const test::TraceText& text, const std::string& rules_text = "") {
   result.objects = objects_of_step(file.trace, table, calls);
   Rules rules;
   if (!rules_text.empty()) {
-    test::TempFile rules_file("{\"nimble_rules\":1,\"rules\":[" + rules_text + "]}");
+    test::TempFile rules_file("{\"nimble_rules\":2,\"rules\":[" + rules_text + "]}");
     rules.read(rules_file.path());
   }
   std::vector<std::unique_ptr<AccessSource>> sources;
@@ -173,6 +173,37 @@ TEST(RulesAccess, DoesNotSpeakForUnknownMemoryOrOddLaunches) {
 TEST(RulesAccess, AValueIsNoPointer) {
   Asked asked = launch("f", kTwo, hex(kA) + hex(kB), R"({"kernel":"f","params":["out","value"]})");
   EXPECT_EQ(asked.accesses.no_pointers[0], (std::vector<std::uint32_t>{8}));
+}
+
+// PyTorch's lists of tensors: pointers, of which a table of blocks says how many are in use; behind them rubbish.
+TEST(RulesAccess, AListOfPointersIsAsLongAsTheLaunchSays) {
+  const std::string rule = R"({"kernel": "f", "params": [{"words": [[0, {"largest": [24, 1]}, "in"]]}, "out"]})";
+  const char* layout = "[[0,32],[32,8]]";
+  const auto ask = [&](const std::string& list, const std::string& table, const std::string& more = "") {
+    return launch("f", layout, list + table + hex(kA), rule, true, more);
+  };
+  const std::string one_block = hex(0), three_blocks = hex(1 << 8);  // blocks 0 to 7 work on tensors 0, 1, 0, 0 ...
+  Asked one = ask(hex(kA) + hex(kB) + hex(0x7ffc00001234), one_block);
+  EXPECT_EQ(one.text(), "0rw");
+  EXPECT_TRUE(one.accesses.pinned[0].shape);
+  ASSERT_EQ(one.accesses.pinned[0].params.size(), 1u);
+  EXPECT_EQ(one.accesses.pinned[0].params[0], (std::pair<std::uint32_t, std::uint32_t>{24, 8}));
+  EXPECT_EQ(one.accesses.no_pointers[0], (std::vector<std::uint32_t>{8, 16, 24}));
+  EXPECT_EQ(ask(hex(kA) + hex(kB) + hex(0x7ffc00001234), three_blocks).text(), "0rw 1r");
+  EXPECT_EQ(ask(hex(kB) + hex(0x7ffc00001234) + hex(0), three_blocks).op().role, OpRole::barrier);
+  EXPECT_NE(ask(hex(kB) + hex(0) + hex(0), hex(200)).why().find("has no room"), std::string::npos);
+}
+
+TEST(RulesAccess, ARuleMayLeaveItToTheCodeThatThereIsNothingElse) {
+  const std::string rule = R"({"kernel": "f", "params": ["out", "in"], "self_contained": true})";
+  EXPECT_EQ(launch("f", kTwo, hex(kA) + hex(kB), rule).text(), "0rw 1r");
+  EXPECT_EQ(launch("f", kTwo, hex(kA) + hex(kB), rule, false).op().role, OpRole::barrier);
+}
+
+TEST(RulesAccess, AScannedStructureIsReadAndWrittenWhereItPoints) {
+  const std::string rule = R"({"kernel": "f", "params": ["in"], "more": "scan"})";
+  EXPECT_EQ(launch("f", "[[0,8],[8,16]]", hex(kA) + hex(7) + hex(kB), rule).text(), "0r 1rw");
+  EXPECT_EQ(launch("f", "[[0,8],[8,16]]", hex(kA) + hex(0x7ffc00001234) + hex(kB), rule).op().role, OpRole::barrier);
 }
 
 TEST(ExactAccess, CopiesAndSetsTouchTheirRegions) {

@@ -419,6 +419,39 @@ TEST_F(StepPlayerTest, AWordThatLeadsNowhereMayLookLikeAnAddress) {
   EXPECT_EQ(match(0x9400000094), nullptr);
 }
 
+// Where a count of pointers rests on other bytes of the parameters, these must stay.
+TEST_F(StepPlayerTest, PinnedParametersMustNotChange) {
+  Schedule s = schedule();
+  s.functions[0].params = {{0, 8}, {8, 8}};
+  s.ops[4].equal = {{10, {7, 0}}};
+  s.ops[4].numbers = {8};
+  struct Context final : CallContext {
+    FunctionInfo info;
+    const FunctionInfo& function(CUfunction) override { return info; }
+    StreamKind stream_kind(const StreamRef&) override { return StreamKind::non_blocking; }
+    void* driver_symbol(const char*) override { return nullptr; }
+  } context;
+  context.info.name = "k";
+  context.info.params = s.functions[0].params;
+  MemoryMap memory;
+  memory.add({kWeights, 64, MemoryKind::device});
+  ObjectMap objects(s, memory);
+  LiveStep live(s, context, memory, objects, Reach());
+  const auto match = [&](std::uint64_t scalar) {
+    std::uint64_t pointer = kWeights;
+    void* params[] = {&pointer, &scalar};
+    Call c = call(CallKind::launch);
+    c.function = FakeDriver::kKernel;
+    c.grid = c.block = {1, 1, 1};
+    c.kernel_params = params;
+    return live.match(4, c);
+  };
+  EXPECT_EQ(match(0x70001), nullptr);
+  EXPECT_EQ(match(0x70002), nullptr);
+  EXPECT_STREQ(match(0x80002), "parameters that must not change");
+  EXPECT_STREQ(match(0x80002), "parameters that must not change") << "a second time, too";
+}
+
 // cuDNN passes structures whose padding holds whatever lay there.
 TEST_F(StepPlayerTest, ABarriersParametersMayHoldAnything) {
   Schedule s = schedule();

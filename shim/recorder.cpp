@@ -170,7 +170,11 @@ void Recorder::follow_captures(const Call& call, CUresult result) {
 void Recorder::after(const Call& call, CUresult result) noexcept try {
   const std::uint64_t ticket = std::exchange(current_call(), {}).ticket;
   if (call.edit != GraphEdit::none) graphs_.edited(call, result == CUDA_SUCCESS);
-  if (!is_op(call.kind) || call.kind == CallKind::alloc_async) strays_.memory_may_have_come();
+  if (is_allocation(call.kind)) {
+    if (result == CUDA_SUCCESS) strays_.memory_has_come(call.address, call.size);
+  } else if (call.kind == CallKind::hidden || call.brings_code) {
+    strays_.memory_may_have_come();
+  }
   if (!call.traced) return;
   Record record;
   record.end_ns = now_ns();

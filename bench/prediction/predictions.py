@@ -37,7 +37,7 @@ class Program:
 
     def command(self, work):
         if self.name == "digits":
-            return [self.build / "bin/digits", "train", "--epochs", 4, "--seed", 1, "--save", work / "weights", "--stats",
+            return [self.build / "bin/digits", "train", "--epochs", 20 if self.steps > 50 else 2, "--seed", 1, "--save", work / "weights", "--stats",
                     work / "stats.json"]
         return [self.build / "bin/op_graph", self.name, self.steps]
 

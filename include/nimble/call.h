@@ -71,6 +71,7 @@ struct Call {
   bool own_pool = false;    // alloc_async: from a pool that the program named
   bool cooperative = false;
   bool plain = true;           // an op with no flags or attributes beyond what this record holds
+  bool brings_code = false;    // a module or library was loaded, or a kernel of one was asked for
   bool address_range = false;  // cuMemGetAddressRange: asks for the allocation that holds `address`
   Ends ends = Ends::nothing;
   MemoryKind memory = MemoryKind::device;

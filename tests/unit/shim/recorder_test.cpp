@@ -126,6 +126,13 @@ TEST_F(RecorderTest, TellsWhichWordsLeadNowhere) {
   launch(0x7f5500000100, 0x9500000095);
   launch(0x7f5500000100, 0x9500000095);
   EXPECT_EQ(FakeContext::pointer_questions, 2) << "what is known is not asked again";
+  // Memory elsewhere changes nothing.
+  Call elsewhere = op(CallKind::alloc_async);
+  elsewhere.address = 0x7f5600000000;
+  elsewhere.size = 4096;
+  pass(elsewhere);
+  launch(0x7f5500000100, 0x9500000095);
+  EXPECT_EQ(FakeContext::pointer_questions, 2);
   // Now there is memory at what was a number.
   FakeContext::known_memory = 0x9500000000;
   Call made = op(CallKind::alloc_async);
@@ -134,13 +141,18 @@ TEST_F(RecorderTest, TellsWhichWordsLeadNowhere) {
   pass(made);
   launch(1, 0x9500000095);
   launch(0x4000000040, 0x3f8000003f800000);
+  FakeContext::known_memory = 0x4000000000;
+  Call code;
+  code.brings_code = true;
+  pass(code);
+  launch(0x4000000040, 0x3f8000003f800000);
   recorder_.finish();
   const auto all = calls();
-  ASSERT_EQ(all.size(), 5u);
-  EXPECT_EQ(all[0]["args"]["nowhere"], Json::parse("[8]"));
-  EXPECT_EQ(all[1]["args"]["nowhere"], Json::parse("[8]"));
-  EXPECT_FALSE(all[3]["args"].contains("nowhere"));
-  EXPECT_EQ(all[4]["args"]["nowhere"], Json::parse("[0]"));
+  ASSERT_EQ(all.size(), 8u);
+  for (const int i : {0, 1, 3}) EXPECT_EQ(all[i]["args"]["nowhere"], Json::parse("[8]")) << i;
+  EXPECT_FALSE(all[5]["args"].contains("nowhere"));
+  EXPECT_EQ(all[6]["args"]["nowhere"], Json::parse("[0]"));
+  EXPECT_FALSE(all[7]["args"].contains("nowhere")) << "code that was loaded may bring memory";
 }
 
 TEST_F(RecorderTest, WritesALaunchWithItsPackedParameters) {

@@ -141,9 +141,10 @@ std::optional<CUresult> StepPlayer::before_aside(Call& call) {
 // The arena is one allocation to the driver, but many to the program.
 std::optional<CUresult> StepPlayer::answer_address_range(Call& call) const {
   if (!in_arena(call.address)) return std::nullopt;
-  for (const ScheduleObject& object : schedule_.objects) {
+  for (std::size_t i = 0; i < schedule_.objects.size(); ++i) {
+    const ScheduleObject& object = schedule_.objects[i];
     const std::uint64_t base = arena_ + object.plan_offset;
-    if (!object.step_local || call.address - base >= object.size) continue;
+    if (!slot_taken_[i] || call.address - base >= object.size) continue;
     call.address = base;
     call.size = object.size;
     return CUDA_SUCCESS;
@@ -155,7 +156,31 @@ const char* StepPlayer::mismatch(const Call& call) {
   if (const char* reason = live_.match(position_, call)) return reason;
   const ScheduleOp& op = schedule_.ops[position_];
   const bool serve = state_ == State::bound && op.submit == Submit::plan && op.kind == CallKind::alloc_async;
-  return serve && slot_taken_[op.object] ? "memory of an earlier step is still in use" : nullptr;
+  return serve && is_left_over(op.object) ? "memory of an earlier step is still in use" : nullptr;
+}
+
+void StepPlayer::note_leftovers() {
+  leftovers_.clear();
+  for (std::uint32_t i = 0; slots_taken_ != 0 && i < slot_taken_.size(); ++i) {
+    if (slot_taken_[i]) leftovers_.push_back(i);
+  }
+}
+
+void StepPlayer::take_slot(std::uint32_t object, bool taken) {
+  if (slot_taken_[object] == taken) return;
+  slot_taken_[object] = taken;
+  taken ? ++slots_taken_ : --slots_taken_;
+}
+
+// Within a step the plan lets no two objects meet that the program has at the same time.
+bool StepPlayer::is_left_over(std::uint32_t object) const {
+  const ScheduleObject& mine = schedule_.objects[object];
+  return std::any_of(leftovers_.begin(), leftovers_.end(), [&](std::uint32_t other) {
+    const ScheduleObject& its = schedule_.objects[other];
+    const bool apart =
+        mine.plan_offset + mine.size <= its.plan_offset || its.plan_offset + its.size <= mine.plan_offset;
+    return slot_taken_[other] && (other == object || !apart);
+  });
 }
 
 std::optional<CUresult> StepPlayer::on_op(Call& call) {
@@ -170,6 +195,7 @@ std::optional<CUresult> StepPlayer::on_op(Call& call) {
       bind();
     if (!aside_.empty()) return outside(call);
     objects_.begin_step();
+    note_leftovers();
     if (mismatch(call)) return outside(call);
     by_graphs_ = true;
     passing_segment_ = kNone;
@@ -194,7 +220,7 @@ std::optional<CUresult> StepPlayer::on_matched(Call& call) {
   const ScheduleOp& op = schedule_.ops[index];
   std::optional<CUresult> answer;
   if (op.submit == Submit::plan && state_ == State::bound) {
-    slot_taken_[op.object] = op.kind == CallKind::alloc_async;
+    take_slot(op.object, op.kind == CallKind::alloc_async);
     if (op.kind == CallKind::alloc_async) {
       call.address = arena_ + schedule_.objects[op.object].plan_offset;
       objects_.use(op.object);
@@ -268,7 +294,7 @@ std::optional<CUresult> StepPlayer::free_in_arena(const Call& call) {
   for (std::size_t i = 0; i < schedule_.objects.size(); ++i) {
     const ScheduleObject& object = schedule_.objects[i];
     if (!object.step_local || arena_ + object.plan_offset != call.address || !slot_taken_[i]) continue;
-    slot_taken_[i] = false;
+    take_slot(static_cast<std::uint32_t>(i), false);
     // cuMemFree takes it that all accesses are over. Where our stream is gone, nobody will use the memory again.
     if (call.kind == CallKind::free || !stream_.key || call.stream == stream_) return CUDA_SUCCESS;
     const CurrentContext current(driver_, cu_context_);
@@ -401,7 +427,7 @@ bool StepPlayer::bind() {
     memory_.add({arena_, schedule_.arena_bytes, MemoryKind::stream_ordered, true});
   }
   for (std::uint32_t i = 0; i < schedule_.objects.size(); ++i) {
-    if (schedule_.objects[i].step_local) objects_.place(i, arena_ + schedule_.objects[i].plan_offset);
+    if (schedule_.objects[i].step_local) objects_.place_by_plan(i, arena_ + schedule_.objects[i].plan_offset);
   }
   live_.rebase();
   graphs_.clear();

@@ -71,6 +71,10 @@ class StepPlayer {
   void unbind();
   void stand_aside(std::string why);
   void context_ended(const Call& call);
+  // Looks which step-local memory of earlier steps the program still has, as a step may begin.
+  void note_leftovers();
+  void take_slot(std::uint32_t object, bool taken);
+  bool is_left_over(std::uint32_t object) const;
   bool in_arena(std::uint64_t address) const { return address - arena_ < schedule_.arena_bytes && arena_; }
 
   const Schedule schedule_;
@@ -94,11 +98,13 @@ class StepPlayer {
   std::vector<std::uint32_t> last_of_segment_;  // the last graph op of each
   std::uint64_t arena_ = 0;
   CUcontext arena_context_ = nullptr;
-  CUevent handover_ = nullptr;     // after the last use of the arena on a stream that is not ours any more
-  std::uint64_t holds_ = 0;        // ops held so far
-  std::vector<bool> in_graphs_;    // by object: whether a graph touches it
-  std::vector<bool> slot_taken_;   // by object
-  std::uint32_t placing_ = kNone;  // op whose allocation the driver is making
+  CUevent handover_ = nullptr;    // after the last use of the arena on a stream that is not ours any more
+  std::uint64_t holds_ = 0;       // ops held so far
+  std::vector<bool> in_graphs_;   // by object: whether a graph touches it
+  std::vector<bool> slot_taken_;  // by object: the program has it
+  std::uint32_t slots_taken_ = 0;
+  std::vector<std::uint32_t> leftovers_;  // objects that the program had when the step began
+  std::uint32_t placing_ = kNone;         // op whose allocation the driver is making
   std::uint32_t placing_thread_ = 0;
   std::multiset<std::uint64_t> captures_;  // keys of the streams in which a capture began and has not ended
   std::vector<void*> scratch_;

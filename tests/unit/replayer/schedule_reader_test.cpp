@@ -128,6 +128,45 @@ TEST(ScheduleReader, NamesTheBrokenField) {
   }
 }
 
+// Ops 2 and 3 use object 1, which is freed before object 2 is allocated, which op 6 sets.
+Json sharing() {
+  Json json = good();
+  Json& ops = json["ops"];
+  const Json alloc = ops[1], free = ops[6], set = ops[4];
+  ops[1] = ops[5];  // a record, beside
+  ops[4] = free;
+  ops[5] = alloc;
+  ops[6] = set;
+  json["segments"][0] = {
+      {"first", 1},           {"last", 6}, {"lanes", 1}, {"synchronizations", 0}, {"edges", {{2, 3}, {3, 6}}},
+      {"order", {1, 2, 3, 6}}};
+  json["objects"][2]["plan_offset"] = 0;
+  json["arena_bytes"] = 256;
+  return json;
+}
+
+TEST(ScheduleReader, ObjectsMayShareBytesOneAfterTheOther) {
+  EXPECT_EQ(error_of(sharing()), "");
+  Json unordered = sharing();
+  unordered["segments"][0]["edges"] = {{2, 3}};
+  EXPECT_NE(error_of(unordered).find("objects[2]: overlaps another in the memory plan whose uses are not ordered"),
+            std::string::npos)
+      << error_of(unordered);
+  unordered["segments"][0]["edges"] = {{2, 3}, {2, 6}};  // not behind the last use
+  EXPECT_NE(error_of(unordered), "");
+  unordered["segments"][0]["edges"] = {{2, 3}, {1, 6}};
+  EXPECT_NE(error_of(unordered), "");
+  Json apart = unordered;
+  apart["objects"][2]["plan_offset"] = 256;
+  apart["arena_bytes"] = 512;
+  EXPECT_EQ(error_of(apart), "");
+  Json alive = sharing();
+  std::swap(alive["ops"][4], alive["ops"][5]);
+  EXPECT_NE(error_of(alive).find("objects[2]: overlaps another in the memory plan that the program has"),
+            std::string::npos)
+      << error_of(alive);
+}
+
 TEST(ScheduleReader, NamesTheMissingField) {
   const Json whole = good();
   for (const auto& [key, value] : whole.items()) {

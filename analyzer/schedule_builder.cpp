@@ -1,6 +1,7 @@
 #include "analyzer/schedule_builder.h"
 
 #include <algorithm>
+#include <iterator>
 #include <unordered_map>
 
 namespace nimble::analyzer {
@@ -81,6 +82,7 @@ class Builder {
           if (!std::binary_search(skipped.begin(), skipped.end(), pointer.at))
             result.pointers.push_back({pointer.at, {analysis_.objects.find(pointer.object), pointer.offset, false}});
         add_numbers(call, result);
+        add_writes(op, result);
         break;
       }
       case CallKind::copy:
@@ -110,6 +112,25 @@ class Builder {
         break;
     }
     schedule_.ops.push_back(std::move(result));
+  }
+
+  // What it may write, and what it reads for all that is known.
+  void add_writes(std::uint32_t op, ScheduleOp& result) const {
+    std::vector<std::uint32_t>& writes = result.writes.emplace();
+    std::vector<std::uint32_t> reads;
+    for (const Access& access : analysis_.accesses.of(op)) (access.writes ? writes : reads).push_back(access.object);
+    // Where no proof speaks, a pointer of which nothing was said counts as read.
+    bool believed = analysis_.accesses.ops[op].evidence > Evidence::proven;
+    for (const ScheduleParam& param : result.pointers) reads.push_back(param.pointer.object);
+    auto tidy = [](std::vector<std::uint32_t>& objects) {
+      std::sort(objects.begin(), objects.end());
+      objects.erase(std::unique(objects.begin(), objects.end()), objects.end());
+    };
+    tidy(writes);
+    tidy(reads);
+    if (believed)
+      std::set_difference(reads.begin(), reads.end(), writes.begin(), writes.end(),
+                          std::back_inserter(result.believed_reads));
   }
 
   // The words that look like an address and are none.

@@ -69,6 +69,14 @@ void op(JsonText& out, const ScheduleOp& op) {
       out.close(']').key("numbers").open('[');
       for (std::uint32_t at : op.numbers) out.number(at);
       out.close(']');
+      if (op.writes) {
+        out.key("writes");
+        numbers(out, *op.writes);
+      }
+      if (!op.believed_reads.empty()) {
+        out.key("believed_reads");
+        numbers(out, op.believed_reads);
+      }
       break;
     case CallKind::copy:
       pointer(out, "dst", op.dst);

@@ -186,6 +186,14 @@ void launch(const Field& field, const Schedule& schedule, ScheduleOp& op) {
     op.numbers.push_back(numbers[i].number32(kMostParamBytes));
     if (i > 0 && op.numbers[i - 1] >= op.numbers[i]) numbers[i].fail("is out of order");
   }
+  const auto list = [&](const char* key) {
+    std::vector<std::uint32_t> result;
+    const Field entries = field.at(key);
+    for (std::size_t i = 0; i < entries.size(); ++i) result.push_back(entries[i].index(schedule.objects.size()));
+    return result;
+  };
+  if (field.has("writes")) op.writes = list("writes");
+  if (field.has("believed_reads")) op.believed_reads = list("believed_reads");
 }
 
 ScheduleOp read_op(const Field& field, const Schedule& schedule) {

@@ -66,6 +66,10 @@ struct ScheduleOp {
   // Bytes in the parameter buffer of 8-byte words that are no pointers though they looked like an address when they
   // were recorded. Any other word that is no pointer must not look like one in the live step either.
   std::vector<std::uint32_t> numbers;
+  // Launches, for audits: the objects that it may write, where that is known; and those that it reads only if a name, a
+  // rule or an observation tells the truth.
+  std::optional<std::vector<std::uint32_t>> writes = std::nullopt;
+  std::vector<std::uint32_t> believed_reads = {};
 
   SchedulePointer dst, src;  // copy, set
   std::uint64_t dst_pitch = 0, src_pitch = 0;

@@ -10,7 +10,7 @@ namespace nimble {
 namespace {
 
 constexpr std::uint64_t kChunk = std::uint64_t{4} << 20;
-// Differences that the line names.
+// So many differences are named.
 constexpr std::size_t kNamed = 3;
 constexpr const char* kOthersAtWork = "other streams have work";
 
@@ -188,31 +188,39 @@ std::string Audit::judge() {
   if (pending_.empty()) return "";
   const CUresult result = driver_.cuEventQuery_(done_);
   if (result == CUDA_ERROR_NOT_READY) return "";
-  std::string text;
+  std::vector<Difference> found;
   bool read = result == CUDA_SUCCESS;
   if (read && !reading_) read = driver_.cuStreamCreate_(&reading_, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
-  for (const Audited& audited : pending_) read = read && compare(audited, text);
+  for (const Audited& audited : pending_) read = read && compare(audited, found);
+  std::string text;
+  if (read && !found.empty()) {
+    // What was written first is nearest to the cause.
+    for (Difference& difference : found) blame(difference);
+    std::stable_sort(found.begin(), found.end(),
+                     [](const Difference& a, const Difference& b) { return a.writers < b.writers; });
+    text = "an audit found that the schedule's order changes what the program computes: ";
+    for (std::size_t i = 0; i < std::min(found.size(), kNamed); ++i) text += (i ? "; " : "") + describe(found[i]);
+    if (found.size() > kNamed) text += fmt::format("; and {} more", found.size() - kNamed);
+  }
   pending_.clear();
   if (!read) {
     ++counters_.audits_skipped["the copies could not be read"];
     return "";
   }
   ++counters_.steps_audited;
-  if (text.empty()) return "";
-  ++counters_.audits_failed;
-  return "an audit found that the schedule's order changes what the program computes: " + text;
+  counters_.audits_failed += !text.empty();
+  return text;
 }
 
-bool Audit::compare(const Audited& audited, std::string& text) {
+bool Audit::compare(const Audited& audited, std::vector<Difference>& found) {
   one_.resize(kChunk);
   other_.resize(kChunk);
+  const Copies& copies = copies_[audited.segment];
   std::uint64_t offset = 0;
-  std::size_t named = 0;
   for (const Range& range : audited.ranges) {
     std::uint64_t first = 0, last = 0, count = 0;
     for (std::uint64_t at = 0; at < range.bytes; at += kChunk) {
       const std::uint64_t bytes = std::min(kChunk, range.bytes - at);
-      const Copies& copies = copies_[audited.segment];
       CUresult result = driver_.cuMemcpyDtoHAsync_(one_.data(), copies.before + offset + at, bytes, reading_);
       if (result == CUDA_SUCCESS)
         result = driver_.cuMemcpyDtoHAsync_(other_.data(), copies.by_graph + offset + at, bytes, reading_);
@@ -226,37 +234,41 @@ bool Audit::compare(const Audited& audited, std::string& text) {
       }
     }
     offset += aligned(range.bytes);
-    if (count == 0) continue;
-    if (named++ < kNamed) text += (text.empty() ? "" : "; ") + blame(audited, range, first, last, count);
+    if (count > 0)
+      found.push_back({&audited, {range.address + first, last + 1 - first, range.object}, count, {}, false});
   }
-  if (named > kNamed) text += fmt::format("; and {} more", named - kNamed);
   return true;
 }
 
-std::string Audit::blame(const Audited& audited, const Range& range, std::uint64_t first, std::uint64_t last,
-                         std::uint64_t count) const {
-  const ScheduleObject& object = schedule_.objects[range.object];
-  std::string text =
-      fmt::format("{} bytes of object {} ({}, {} bytes) differ", count, range.object, name(object.memory), object.size);
-  std::vector<std::uint32_t> writers, believed;
-  for (const Touch& touch : audited.touches) {
-    const std::uint64_t begin = range.address + first, end = range.address + last + 1;
-    if (touch.address < end && begin < touch.address + touch.bytes)
-      (touch.believed ? believed : writers).push_back(touch.op);
-  }
-  const auto list = [&](std::vector<std::uint32_t>& ops) {
-    std::sort(ops.begin(), ops.end());
-    ops.erase(std::unique(ops.begin(), ops.end()), ops.end());
-    const char* separator = " ";
-    for (const std::uint32_t index : ops) {
-      const ScheduleOp& op = schedule_.ops[index];
-      text += fmt::format("{}op {} ({}{}{})", separator, index, name(op.kind), op.kind == CallKind::launch ? " " : "",
-                          op.kind == CallKind::launch ? schedule_.functions[op.function].name : "");
-      separator = ", ";
+void Audit::blame(Difference& difference) const {
+  const Range& range = difference.range;
+  for (const bool believed : {false, true}) {
+    if (!difference.writers.empty()) break;
+    difference.believed = believed;
+    for (const Touch& touch : difference.audited->touches) {
+      if (touch.believed == believed && touch.address < range.address + range.bytes &&
+          range.address < touch.address + touch.bytes)
+        difference.writers.push_back(touch.op);
     }
-  };
-  text += writers.empty() ? ", which nothing should have written; it is named by" : ", written by";
-  list(writers.empty() ? believed : writers);
+  }
+  std::vector<std::uint32_t>& ops = difference.writers;
+  std::sort(ops.begin(), ops.end());
+  ops.erase(std::unique(ops.begin(), ops.end()), ops.end());
+}
+
+std::string Audit::describe(const Difference& difference) const {
+  const ScheduleObject& object = schedule_.objects[difference.range.object];
+  std::string text = fmt::format(
+      "{} bytes of object {} ({}, {} bytes) differ, {}", difference.count, difference.range.object, name(object.memory),
+      object.size, difference.believed ? "which nothing should have written; it is named by" : "written by");
+  const char* separator = " ";
+  for (const std::uint32_t index : difference.writers) {
+    const ScheduleOp& op = schedule_.ops[index];
+    const bool launch = op.kind == CallKind::launch;
+    text += fmt::format("{}op {} ({}{}{})", separator, index, name(op.kind), launch ? " " : "",
+                        launch ? schedule_.functions[op.function].name : "");
+    separator = ", ";
+  }
   return text;
 }
 

@@ -92,10 +92,18 @@ class Audit {
   const char* why_not(std::uint32_t segment) const;
   bool provide(Copies& copies, std::uint64_t bytes);
   CUresult copy_out(const Audited& audited, CUdeviceptr to, CUstream stream) const;
-  // Appends to `text` where the range differs. False where the copies could not be read.
-  bool compare(const Audited& audited, std::string& text);
-  std::string blame(const Audited& audited, const Range& range, std::uint64_t first, std::uint64_t last,
-                    std::uint64_t count) const;
+  // Bytes that came out differently, from the first to the last, and how many of them did.
+  struct Difference {
+    const Audited* audited = nullptr;
+    Range range;
+    std::uint64_t count = 0;
+    std::vector<std::uint32_t> writers;  // ascending; those that are believed to read where there are no others
+    bool believed = false;
+  };
+  // False where the copies could not be read.
+  bool compare(const Audited& audited, std::vector<Difference>& found);
+  void blame(Difference& difference) const;
+  std::string describe(const Difference& difference) const;
 
   const Schedule& schedule_;
   const LiveStep& live_;

@@ -81,8 +81,8 @@ class Audit(ProgramTest):
                 self.assertIn("replay stands aside: an audit found", done.stderr)
                 self.assertRegex(done.stderr, r"differ, written by op \d+ \((launch \w+|copy|set)\)")
         # Most orders that harm the program harm an audited step as well.
-        self.assertGreater(harmful, 20)
-        self.assertGreater(found, harmful * 0.7, f"{harmful} runs went wrong, {found} were found")
+        self.assertGreater(harmful, 20 * harness.BUILD.share)
+        self.assertGreater(found, harmful * 0.5, f"{harmful} runs went wrong, {found} were found")
 
     def test_the_ops_are_named(self):
         """Without its dependencies on whatever writes what it reads, a kernel shows up by its number and its name."""

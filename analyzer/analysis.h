@@ -8,6 +8,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,9 @@ namespace nimble::analyzer {
 struct AnalysisOptions {
   std::string policy = std::string(kPolicyNames[0]);
   std::uint32_t max_lanes = kDefaultMaxLanes;  // for policies that keep to a number of lanes
-  bool accept_partial = false;                 // make a schedule though the recorder is known to have missed work
+  // The most that the memory plan may take: where the policy's needs more, its schedule is made more sequential.
+  std::optional<std::uint64_t> memory_limit;
+  bool accept_partial = false;  // make a schedule though the recorder is known to have missed work
   Rules rules;
 };
 
@@ -58,7 +61,6 @@ struct Analysis {
   Dependencies dependencies;
   Dag reduced;  // of the whole step
   Segmentation segments;
-  MemoryPlan memory;
   MeasuredStep measured;
   std::vector<OpCost> costs;
   double program_us = 0;  // predicted: as the program submits it
@@ -67,6 +69,9 @@ struct Analysis {
   std::vector<PolicyOutcome> policies;  // in the order of kPolicyNames
   std::string chosen;                   // the policy of `plans`
   std::vector<SegmentPlan> plans;       // per segment
+  MemoryPlan memory;                    // under the order that `plans` enforce
+  // What the policy's own plan would take, where `chosen` stands in for it because of the memory limit; else 0.
+  std::uint64_t memory_without_limit = 0;
 
   ExitStatus status = kExitOk;
   std::string why_no_schedule;  // where status is not kExitOk

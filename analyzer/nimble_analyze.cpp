@@ -3,11 +3,13 @@
 #include <CLI/CLI.hpp>
 
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <string_view>
 #include <system_error>
 
@@ -47,6 +49,7 @@ struct Arguments {
   std::string output = "schedule.json";
   std::string policy = std::string(kPolicyNames[0]);
   std::uint32_t max_streams = kDefaultMaxLanes;
+  std::string memory_limit;
   RulesArguments rules;
   std::vector<std::uint32_t> why;
   std::string dot, json;
@@ -78,6 +81,21 @@ std::string read_file(const std::string& path) {
   std::string text(std::istreambuf_iterator<char>(file), {});
   if (file.bad()) throw InputError(path, 0, "", "cannot be read");
   return text;
+}
+
+// A number of bytes, with or without one of K, M, G, T behind it; nothing where the text is none.
+std::optional<std::uint64_t> bytes_of(std::string_view text) {
+  std::uint64_t bytes = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bytes);
+  if (error != std::errc() || text.empty()) return std::nullopt;
+  std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  if (unit.empty()) return bytes;
+  constexpr std::string_view kUnits = "KMGT";
+  std::size_t power = kUnits.find(unit.front());
+  if (unit.size() != 1 || power == kUnits.npos) return std::nullopt;
+  auto shift = static_cast<unsigned>(10 * (power + 1));
+  if (bytes > ~std::uint64_t{0} >> shift) return std::nullopt;
+  return bytes << shift;
 }
 
 std::string unordered_text(const Analysis& analysis, const Unordered& pair) {
@@ -113,6 +131,12 @@ int run(const Arguments& arguments) {
   options.max_lanes = arguments.max_streams;
   options.accept_partial = arguments.accept_partial;
   arguments.rules.read(options.rules);
+  if (!arguments.memory_limit.empty()) {
+    options.memory_limit = bytes_of(arguments.memory_limit);
+    if (!options.memory_limit)
+      return complain("--memory-limit: " + arguments.memory_limit + " is no number of bytes, such as 4096, 512K or 2G",
+                      kExitInput);
+  }
   Analysis analysis = analyze(read_trace(arguments.trace), options);
 
   if (!arguments.json.empty()) write_file(arguments.json, json_report(analysis));
@@ -192,6 +216,8 @@ int main_of_analyze(int argc, char** argv) {
   app.add_option("--max-streams", arguments.max_streams, "The most streams that the policy cost uses")
       ->check(CLI::Range(1u, 1024u))
       ->capture_default_str();
+  app.add_option("--memory-limit", arguments.memory_limit,
+                 "The most memory that the step's own objects may take, in bytes or with K, M, G, T behind the number");
   arguments.rules.add_to(app);
   app.add_flag_callback(
       "--print-rules",

@@ -107,8 +107,16 @@ void segment_lines(Text& out, const Analysis& analysis, const Counts& counts) {
   for (const auto& [why, times] : counts.direct) out.line("  direct", "%6llu  %s", Count{times}, why.c_str());
   out.line("host waits", "%llu places where the host waits for or looks at the GPU", Count{counts.host_waits});
   if (analysis.memory.arena_bytes > 0)
-    out.line("memory plan", "%s, against %s at the program's peak", bytes_text(analysis.memory.arena_bytes).c_str(),
-             bytes_text(analysis.memory.program_peak_bytes).c_str());
+    out.line("memory plan", "%s, against %s at the program's peak; %s if no two objects shared a byte",
+             bytes_text(analysis.memory.arena_bytes).c_str(), bytes_text(analysis.memory.program_peak_bytes).c_str(),
+             bytes_text(analysis.memory.unpacked_bytes).c_str());
+  if (analysis.memory_without_limit > 0) {
+    std::uint32_t lanes = 0;
+    for (const SegmentPlan& plan : analysis.plans) lanes = std::max(lanes, plan.assignment.lanes);
+    out.line("", "the policy's own plan takes %s, more than --memory-limit allows: instead of it %s, on at most %s",
+             bytes_text(analysis.memory_without_limit).c_str(), analysis.chosen.c_str(),
+             plural(lanes, "stream").c_str());
+  }
 }
 
 void assumed_lines(Text& out, const Analysis& analysis) {

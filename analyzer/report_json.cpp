@@ -45,7 +45,14 @@ void found(JsonText& out, const Analysis& analysis) {
   out.key("step_local").number(counts.step_local_objects).key("step_local_bytes").number(counts.step_local_bytes);
   out.key("external").number(counts.external_objects).key("external_bytes").number(counts.external_bytes);
   out.key("plan_bytes").number(analysis.memory.arena_bytes);
-  out.key("peak_bytes").number(analysis.memory.program_peak_bytes).close('}').newline();
+  out.key("peak_bytes").number(analysis.memory.program_peak_bytes);
+  out.key("unpacked_bytes").number(analysis.memory.unpacked_bytes);
+  out.key("plan_bytes_without_limit");
+  if (analysis.memory_without_limit > 0)
+    out.number(analysis.memory_without_limit);
+  else
+    out.null();
+  out.close('}').newline();
   out.key("dependencies").open('{');
   out.key("all").number(analysis.dependencies.all.size());
   out.key("reduced").number(analysis.reduced.edges().size()).newline();

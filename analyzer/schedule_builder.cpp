@@ -1,6 +1,7 @@
 #include "analyzer/schedule_builder.h"
 
 #include <algorithm>
+#include <iterator>
 #include <unordered_map>
 
 namespace nimble::analyzer {
@@ -86,6 +87,7 @@ class Builder {
           const auto begin = call.params.begin() + first;
           result.equal.push_back({first, {begin, begin + count}});
         }
+        add_writes(op, result);
         break;
       }
       case CallKind::copy:
@@ -115,6 +117,25 @@ class Builder {
         break;
     }
     schedule_.ops.push_back(std::move(result));
+  }
+
+  // What it may write, and what it reads for all that is known.
+  void add_writes(std::uint32_t op, ScheduleOp& result) const {
+    std::vector<std::uint32_t>& writes = result.writes.emplace();
+    std::vector<std::uint32_t> reads;
+    for (const Access& access : analysis_.accesses.of(op)) (access.writes ? writes : reads).push_back(access.object);
+    // Where no proof speaks, a pointer of which nothing was said counts as read.
+    bool believed = analysis_.accesses.ops[op].evidence > Evidence::proven;
+    for (const ScheduleParam& param : result.pointers) reads.push_back(param.pointer.object);
+    auto tidy = [](std::vector<std::uint32_t>& objects) {
+      std::sort(objects.begin(), objects.end());
+      objects.erase(std::unique(objects.begin(), objects.end()), objects.end());
+    };
+    tidy(writes);
+    tidy(reads);
+    if (believed)
+      std::set_difference(reads.begin(), reads.end(), writes.begin(), writes.end(),
+                          std::back_inserter(result.believed_reads));
   }
 
   std::uint32_t function(std::uint32_t id, bool from_code) {

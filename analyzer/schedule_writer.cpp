@@ -84,6 +84,14 @@ void op(JsonText& out, const ScheduleOp& op) {
         for (const ScheduleBytes& part : op.equal) out.open('[').number(part.at).text(hex(part.bytes)).close(']');
         out.close(']');
       }
+      if (op.writes) {
+        out.key("writes");
+        numbers(out, *op.writes);
+      }
+      if (!op.believed_reads.empty()) {
+        out.key("believed_reads");
+        numbers(out, op.believed_reads);
+      }
       break;
     case CallKind::copy:
       pointer(out, "dst", op.dst);

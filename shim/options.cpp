@@ -123,6 +123,12 @@ Options read_options() {
     number(default_of("HOLD_US"), options.hold_us);
     complain("HOLD_US", hold, "a positive number of microseconds: using " + std::string(default_of("HOLD_US")));
   }
+  const std::string_view audit = setting("AUDIT");
+  if (const auto [end, error] = std::from_chars(audit.data(), audit.data() + audit.size(), options.audit);
+      error != std::errc{} || end != audit.data() + audit.size()) {
+    options.audit = 0;
+    complain("AUDIT", audit, "a number of steps: auditing none");
+  }
   return options;
 }
 

@@ -18,6 +18,7 @@ struct Options {
   Timing timing = Timing::cupti;
   bool coverage = true;
   std::int64_t hold_us = 0;
+  std::uint32_t audit = 0;
   std::string complaint;  // one line per setting that could not be understood; such a setting keeps its default
 };
 

@@ -46,6 +46,7 @@ CallSink* make_sink(const Options& options) {
       replay.schedule_path = options.schedule;
       replay.stats_path = options.stats;
       replay.hold = std::chrono::microseconds(options.hold_us);
+      replay.audit = options.audit;
       replay.log = [](ReplayLog level, const std::string& text) {
         log(level == ReplayLog::info ? LogLevel::info : LogLevel::warning, text);
       };

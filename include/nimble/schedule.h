@@ -73,6 +73,10 @@ struct ScheduleOp {
   // says so. Any other word that is not in `pointers` must lead nowhere (nimble/reach.h) in the live step.
   std::vector<std::uint32_t> numbers;
   std::vector<ScheduleBytes> equal;  // bytes of the parameters that must be as recorded
+  // Launches, for audits: the objects that it may write, where that is known; and those that it reads only if a name, a
+  // rule or an observation tells the truth.
+  std::optional<std::vector<std::uint32_t>> writes = std::nullopt;
+  std::vector<std::uint32_t> believed_reads = {};
 
   SchedulePointer dst, src;  // copy, set
   std::uint64_t dst_pitch = 0, src_pitch = 0;

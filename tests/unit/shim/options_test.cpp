@@ -52,5 +52,17 @@ TEST_F(OptionsTest, NumbersThatAreNoneKeepTheDefault) {
   EXPECT_EQ(read_options().hold_us, 250);
 }
 
+TEST_F(OptionsTest, AuditsAreOffUnlessANumberIsGiven) {
+  EXPECT_EQ(read_options().audit, 0u);
+  setenv("NIMBLE_AUDIT", "25", 1);
+  EXPECT_EQ(read_options().audit, 25u);
+  EXPECT_EQ(read_options().complaint, "");
+  for (const char* text : {"-1", "often", "3x", "5000000000"}) {
+    setenv("NIMBLE_AUDIT", text, 1);
+    EXPECT_EQ(read_options().audit, 0u) << text;
+    EXPECT_NE(read_options().complaint.find("NIMBLE_AUDIT"), std::string::npos) << text;
+  }
+}
+
 }  // namespace
 }  // namespace nimble::shim

@@ -19,6 +19,9 @@ class ProvenAccessSource : public AccessSource {
 
   Evidence evidence() const override { return same_code_ ? Evidence::proven : Evidence::declared; }
   bool from_code() const override { return true; }
+  std::string basis(const OpQuestion&) override {
+    return same_code_ ? "its code" : "its code for another architecture";
+  }
   bool ask(const OpQuestion& op, std::vector<Access>& found, std::string& why_not) override;
 
  private:

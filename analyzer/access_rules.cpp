@@ -41,6 +41,11 @@ bool RulesAccess::ask(const OpQuestion& op, std::vector<Access>& found, std::str
   return true;
 }
 
+std::string RulesAccess::basis(const OpQuestion& op) {
+  std::string text = "the rule \"";
+  return text.append(rule_of(op.call.function)->text).append("\"");
+}
+
 bool RulesAccess::is_pointer(const OpQuestion& op, std::uint32_t at) {
   const auto& params = *trace_.functions[op.call.function].params;
   for (std::size_t i = 0; i < params.size(); ++i)

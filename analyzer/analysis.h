@@ -13,12 +13,14 @@
 
 #include "analyzer/access.h"
 #include "analyzer/concurrency.h"
+#include "analyzer/conflicts.h"
 #include "analyzer/dag.h"
 #include "analyzer/dependencies.h"
 #include "analyzer/errors.h"
 #include "analyzer/happens_before.h"
 #include "analyzer/measured.h"
 #include "analyzer/memory_plan.h"
+#include "analyzer/parallelism.h"
 #include "analyzer/policies/policy.h"
 #include "analyzer/predict.h"
 #include "analyzer/rules.h"
@@ -27,6 +29,7 @@
 #include "analyzer/step_finder.h"
 #include "analyzer/step_objects.h"
 #include "analyzer/trace_reader.h"
+#include "analyzer/trust.h"
 
 namespace nimble::analyzer {
 
@@ -34,6 +37,7 @@ struct AnalysisOptions {
   std::string policy = std::string(kPolicyNames[0]);
   std::uint32_t max_lanes = kDefaultMaxLanes;  // for policies that keep to a number of lanes
   bool accept_partial = false;                 // make a schedule though the recorder is known to have missed work
+  Evidence trust = kDefaultTrust;              // the weakest evidence that is believed
   Rules rules;
 };
 
@@ -54,6 +58,8 @@ struct Analysis {
   // All below only where a step was found.
   StepObjects objects;
   StepAccesses accesses;
+  Evidence trust = kDefaultTrust;
+  std::vector<Conflict> conflicts;
   std::unique_ptr<HappensBefore> order;
   Dependencies dependencies;
   Dag reduced;  // of the whole step
@@ -67,6 +73,7 @@ struct Analysis {
   std::vector<PolicyOutcome> policies;  // in the order of kPolicyNames
   std::string chosen;                   // the policy of `plans`
   std::vector<SegmentPlan> plans;       // per segment
+  Parallelism parallelism;              // of `plans`
 
   ExitStatus status = kExitOk;
   std::string why_no_schedule;  // where status is not kExitOk

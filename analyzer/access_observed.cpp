@@ -40,13 +40,12 @@ bool ObservedAccess::ask(const OpQuestion& op, std::vector<Access>& found, std::
     std::uint32_t index = step_.calls_of(k)[op.op];
     if (op.trace.calls[index].function != op.call.function || !seen_.compared(index)) continue;
     Sight sight = seen_.look(index);
-    if (!sight.whole) continue;
-    ++whole;
+    whole += sight.whole;
     auto there = table_.pointers(index);
     for (std::size_t i = 0, j = 0; i < op.pointers.size(); ++i) {
       while (j < there.size() && there[j].at < op.pointers[i].at) ++j;
       if (j == there.size() || there[j].at != op.pointers[i].at) continue;
-      ++words[i].steps;
+      words[i].steps += sight.whole;
       words[i].written = words[i].written || sight.written[j];
     }
   }

@@ -32,7 +32,7 @@ struct Parallelism {
 class ParallelismCounter {
  public:
   // `budget`: steps of work after which segments are sampled. A step is an edge or a node, for 64 ops at once.
-  explicit ParallelismCounter(std::uint64_t budget = std::uint64_t{1} << 27) : budget_(budget) {}
+  explicit ParallelismCounter(std::uint64_t budget = std::uint64_t{1} << 26) : budget_(budget) {}
 
   // Counts the pairs of one segment: what its graph enforces, and how well each of its ops is known.
   void add(const Dag& enforced, std::span<const Evidence> evidence);

@@ -171,7 +171,7 @@ void race_lines(Text& out, const Analysis& analysis) {
 void parallelism_line(Text& out, const Analysis& analysis) {
   const Parallelism& parallelism = analysis.parallelism;
   if (parallelism.all() == 0) {
-    out.line("freedom", "none: no two ops of one graph are left unordered");
+    out.line("unordered pairs", "none: no two ops of one graph may run side by side");
     return;
   }
   std::string shares;
@@ -182,8 +182,8 @@ void parallelism_line(Text& out, const Analysis& analysis) {
     std::snprintf(share, sizeof share, " %.3g %%", 100 * parallelism.share(evidence));
     shares.append(shares.empty() ? "" : ", ").append(name(evidence)).append(share);
   }
-  out.line("freedom", "%s%s of ops of one graph left unordered; by evidence: %s", parallelism.exact ? "" : "about ",
-           plural(parallelism.all(), "pair").c_str(), shares.c_str());
+  out.line("unordered pairs", "%s%llu, by evidence: %s", parallelism.exact ? "" : "about ", Count{parallelism.all()},
+           shares.c_str());
 }
 
 bool simulated(const Trace& trace) { return trace.device.find("Simulated") != std::string::npos; }

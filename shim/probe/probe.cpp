@@ -24,6 +24,19 @@ thread_local bool t_comparing __attribute__((tls_model("initial-exec"))) = false
 // What it saw: one list per thread, for its life.
 thread_local std::vector<TraceAccess>* t_seen __attribute__((tls_model("initial-exec"))) = nullptr;
 
+// Made once per thread, and never freed: threads end when they like.
+std::vector<TraceAccess>& seen_list() {
+  if (!t_seen) {
+    static std::mutex mutex;
+    static auto* const all = new std::vector<std::vector<TraceAccess>*>;
+    const std::lock_guard lock(mutex);
+    all->push_back(new std::vector<TraceAccess>);
+    t_seen = all->back();
+  }
+  t_seen->clear();
+  return *t_seen;
+}
+
 bool submits(CallKind kind) {
   return is_op(kind) || kind == CallKind::free || kind == CallKind::capture_begin || kind == CallKind::context_end;
 }
@@ -143,8 +156,7 @@ const std::vector<TraceAccess>* Probe::after(const Call& call, CUresult result) 
   if (call.kind == CallKind::capture_begin) --captures_beginning_;
   if (!t_comparing) return nullptr;
   const std::uint64_t begin_ns = now_ns();
-  if (!t_seen) t_seen = new std::vector<TraceAccess>;
-  t_seen->clear();
+  std::vector<TraceAccess>& seen = seen_list();
   bool compared = result == CUDA_SUCCESS;
   if (compared && !targets_.empty()) {
     const RelaxedCaptures relaxed(context_);
@@ -153,7 +165,7 @@ const std::vector<TraceAccess>* Probe::after(const Call& call, CUresult result) 
   }
   if (compared) {
     failures_ = 0;
-    compare(*t_seen);
+    compare(seen);
   }
   {
     const std::lock_guard lock(totals_mutex_);
@@ -163,7 +175,7 @@ const std::vector<TraceAccess>* Probe::after(const Call& call, CUresult result) 
     totals_.time_ns += now_ns() - begin_ns;
   }
   close_window();
-  return compared ? t_seen : nullptr;
+  return compared ? &seen : nullptr;
 } catch (const std::exception& error) {
   if (t_comparing) close_window();
   give_up(error.what());

@@ -127,7 +127,9 @@ class Opaque {
     CUdeviceptr gone = 0, more = 0;
     CHECK(cuMemAlloc(&gone, kBytes));
     CHECK(cuMemFree(gone));
-    CHECK(cuMemsetD32Async(gone, 1, kCount, stream_));
+    // A driver that refuses this at once has kernels that fault.
+    if (cuMemsetD32Async(gone, 1, kCount, stream_) != CUDA_SUCCESS)
+      launch(advance_, CUdeviceptr{4096}, buffers_[0], kCount);
     static_cast<void>(try_launch(advance_, buffers_[0], buffers_[1], kCount));  // may tell already, or not yet
     const CUresult first = cuStreamSynchronize(stream_), second = cuMemAlloc(&more, 64),
                    third = try_launch(advance_, buffers_[0], buffers_[1], kCount), last = cuCtxSynchronize();

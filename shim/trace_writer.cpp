@@ -429,6 +429,9 @@ void TraceWriter::write(const DeviceTime& time) {
   if (file_ < 0) return;
   const auto found = awaited_.find(time.ticket);
   if (found == awaited_.end()) {
+    // Most wait for an op that is about to come. What belongs to none, such as copies of a probe, must not pile up.
+    constexpr std::size_t kMostEarly = std::size_t{1} << 20;
+    if (early_.size() >= kMostEarly) early_.clear();
     const auto [early, is_new] = early_.try_emplace(time.ticket, time);
     if (is_new) return;
     early->second.begin_ns = std::min(early->second.begin_ns, time.begin_ns);

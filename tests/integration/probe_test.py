@@ -186,8 +186,8 @@ class Harmless(Probe):
         self.assertGreater(self.probing()["compared"], 0)
 
     def test_other_threads_go_on(self):
-        plain = self.run_program(["opaque", 30, "threads"])
-        recorded = self.record(["opaque", 30, "threads"])
+        plain = self.run_program(["opaque", 300, "threads"])
+        recorded = self.record(["opaque", 300, "threads"])
         self.assertEqual(plain.stdout, recorded.stdout)
         self.assertEqual(recorded.stderr, "")
         self.assertGreater(self.probing()["compared"], 0)

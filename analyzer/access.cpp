@@ -2,6 +2,8 @@
 
 #include <unordered_map>
 
+#include "analyzer/conflicts.h"
+
 namespace nimble::analyzer {
 namespace {
 
@@ -41,7 +43,7 @@ OpRole role_of(const Trace& trace, const ObjectTable& table, const StepObjects& 
 
 StepAccesses infer_accesses(const Trace& trace, const ObjectTable& table, const StepObjects& objects,
                             std::span<const std::uint32_t> calls,
-                            std::span<const std::unique_ptr<AccessSource>> sources) {
+                            std::span<const std::unique_ptr<AccessSource>> sources, ConflictFinder* conflicts) {
   StepAccesses result;
   result.ops.resize(calls.size());
   result.no_pointers.resize(calls.size());
@@ -57,7 +59,7 @@ StepAccesses infer_accesses(const Trace& trace, const ObjectTable& table, const 
       entry.evidence = Evidence::exact;
       continue;
     }
-    OpQuestion question{trace, call, table.pointers(calls[op]), table};
+    OpQuestion question{trace, call, table.pointers(calls[op]), table, op};
     AccessSource* speaker = nullptr;
     why.clear();
     for (const auto& source : sources) {
@@ -75,6 +77,7 @@ StepAccesses infer_accesses(const Trace& trace, const ObjectTable& table, const 
       if (entry.why == result.reasons.size()) result.reasons.push_back(why);
       continue;
     }
+    if (conflicts != nullptr) conflicts->correct(question, *speaker, result.all, entry.first);
     entry.evidence = speaker->evidence();
     entry.from_code = speaker->from_code();
     for (std::size_t i = entry.first; i < result.all.size(); ++i) {
@@ -87,7 +90,8 @@ StepAccesses infer_accesses(const Trace& trace, const ObjectTable& table, const 
     if (call.kind == CallKind::launch && !call.params.empty())
       for (const ParamLayout& param : *trace.functions[call.function].params)
         for (std::uint32_t at = (param.offset + 7) & ~7u; at + 8 <= param.offset + param.size; at += 8)
-          if (!speaker->is_pointer(question, at)) result.no_pointers[op].push_back(at);
+          if (!speaker->is_pointer(question, at) && !(conflicts != nullptr && conflicts->added(at)))
+            result.no_pointers[op].push_back(at);
     merge_whole(result.all, entry.first);
     entry.count = static_cast<std::uint32_t>(result.all.size()) - entry.first;
   }

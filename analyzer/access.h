@@ -36,6 +36,7 @@ struct OpQuestion {
   const TraceCall& call;
   std::span<const PointerWord> pointers;  // objects by their index in the trace's ObjectTable
   const ObjectTable& objects;
+  std::uint32_t op = kNone;  // its place in the step; kNone for a part of an op
 };
 
 // What of a launch must be in every step as it was recorded.
@@ -56,6 +57,9 @@ class AccessSource {
 
   // Whether what it says follows from the kernel's code: it holds only for the code that it was read from.
   virtual bool from_code() const { return false; }
+
+  // What it goes by for an op that it spoke for, for people: "its signature".
+  virtual std::string basis(const OpQuestion&) { return "what is known of it"; }
 
   // Whether the 8-byte word at byte `at` of a launch's parameters may be an address, for a launch that this source
   // spoke for.
@@ -94,9 +98,12 @@ struct StepAccesses {
   std::span<const Access> of(std::uint32_t op) const { return {all.data() + ops[op].first, ops[op].count}; }
 };
 
-// `sources` in order of strength.
+class ConflictFinder;
+
+// `sources` in order of strength. `conflicts` may correct what they say.
 StepAccesses infer_accesses(const Trace& trace, const ObjectTable& table, const StepObjects& objects,
                             std::span<const std::uint32_t> calls,
-                            std::span<const std::unique_ptr<AccessSource>> sources);
+                            std::span<const std::unique_ptr<AccessSource>> sources,
+                            ConflictFinder* conflicts = nullptr);
 
 }  // namespace nimble::analyzer

@@ -116,6 +116,11 @@ void RulesAccess::ask_param(const OpQuestion& op, const Rule& rule, std::size_t 
   }
 }
 
+std::string RulesAccess::basis(const OpQuestion& op) {
+  std::string text = "the rule \"";
+  return text.append(rule_of(op.call.function)->text).append("\"");
+}
+
 bool RulesAccess::is_pointer(const OpQuestion& op, std::uint32_t at) {
   const auto& params = *trace_.functions[op.call.function].params;
   const Rule& rule = *rule_of(op.call.function);

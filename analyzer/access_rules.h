@@ -17,6 +17,7 @@ class RulesAccess : public AccessSource {
   RulesAccess(const Trace& trace, const Rules& rules);
 
   Evidence evidence() const override { return Evidence::declared; }
+  std::string basis(const OpQuestion& op) override;
   bool ask(const OpQuestion& op, std::vector<Access>& found, std::string& why_not) override;
   bool is_pointer(const OpQuestion& op, std::uint32_t at) override;
   void pin(const OpQuestion& op, Pinned& pinned) override;

@@ -18,6 +18,7 @@ class SignatureAccess : public AccessSource {
   explicit SignatureAccess(const Trace& trace);
 
   Evidence evidence() const override { return Evidence::declared; }
+  std::string basis(const OpQuestion&) override { return "its signature"; }
   bool ask(const OpQuestion& op, std::vector<Access>& found, std::string& why_not) override;
 
  private:

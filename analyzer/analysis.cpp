@@ -4,6 +4,7 @@
 
 #include "analyzer/access_exact.h"
 #include "analyzer/access_graph.h"
+#include "analyzer/access_observed.h"
 #include "analyzer/access_proven.h"
 #include "analyzer/access_rules.h"
 #include "analyzer/access_signature.h"
@@ -114,6 +115,17 @@ void keep_to_limit(Analysis& analysis, const Planner& planner, const StepUses& u
     if (other.policy == outcome.policy) other = outcome;
 }
 
+// How much the chosen plans leave unordered, and how well that is known.
+Parallelism parallelism_of(const Analysis& analysis) {
+  ParallelismCounter counter;
+  for (std::size_t s = 0; s < analysis.plans.size(); ++s) {
+    std::vector<Evidence> evidence;
+    for (std::uint32_t op : analysis.segments.segments[s].ops) evidence.push_back(analysis.accesses.ops[op].evidence);
+    counter.add(analysis.plans[s].enforced, evidence);
+  }
+  return counter.result();
+}
+
 void decide(Analysis& analysis, const AnalysisOptions& options) {
   const Trace& trace = analysis.file.trace;
   if (trace.coverage.recorded < trace.coverage.seen && !options.accept_partial) {
@@ -152,6 +164,7 @@ Analysis read_step(TraceFile file, const AnalysisOptions& options) {
   Analysis analysis;
   analysis.file = std::move(file);
   analysis.chosen = options.policy;
+  analysis.trust = options.trust;
   const Trace& trace = analysis.file.trace;
   analysis.table = std::make_unique<ObjectTable>(trace);
   analysis.step = find_step(trace, *analysis.table);
@@ -167,6 +180,7 @@ Analysis read_step(TraceFile file, const AnalysisOptions& options) {
   sources.push_back(std::make_unique<ExactAccess>());
   std::vector<AccessSource*> for_kernels;
   auto for_kernel = [&](std::unique_ptr<AccessSource> source) {
+    source = within_trust(std::move(source), options.trust);
     for_kernels.push_back(source.get());
     sources.push_back(std::move(source));
   };
@@ -174,8 +188,12 @@ Analysis read_step(TraceFile file, const AnalysisOptions& options) {
   for_kernel(std::make_unique<RulesAccess>(trace, options.rules));
   for_kernel(std::make_unique<ProvenAccessSource>(trace, false));
   for_kernel(std::make_unique<SignatureAccess>(trace));
+  Observations seen(trace, *analysis.table);
+  for_kernel(std::make_unique<ObservedAccess>(trace, *analysis.table, analysis.step, seen));
   sources.push_back(std::make_unique<GraphAccess>(for_kernels));
-  analysis.accesses = infer_accesses(trace, *analysis.table, analysis.objects, calls, sources);
+  ConflictFinder conflicts(trace, seen);
+  analysis.accesses = infer_accesses(trace, *analysis.table, analysis.objects, calls, sources, &conflicts);
+  analysis.conflicts = conflicts.take();
   return analysis;
 }
 
@@ -214,6 +232,7 @@ Analysis analyze(TraceFile file, const AnalysisOptions& options) {
   StepUses uses = uses_of_step(*analysis.table, calls, analysis.objects, analysis.accesses);
   analysis.memory = plan_memory(analysis.objects, uses, analysis.segments, analysis.plans);
   if (options.memory_limit) keep_to_limit(analysis, planner, uses, options);
+  analysis.parallelism = parallelism_of(analysis);
   decide(analysis, options);
   return analysis;
 }

@@ -14,12 +14,14 @@
 
 #include "analyzer/access.h"
 #include "analyzer/concurrency.h"
+#include "analyzer/conflicts.h"
 #include "analyzer/dag.h"
 #include "analyzer/dependencies.h"
 #include "analyzer/errors.h"
 #include "analyzer/happens_before.h"
 #include "analyzer/measured.h"
 #include "analyzer/memory_plan.h"
+#include "analyzer/parallelism.h"
 #include "analyzer/policies/policy.h"
 #include "analyzer/predict.h"
 #include "analyzer/rules/rules.h"
@@ -28,6 +30,7 @@
 #include "analyzer/step_finder.h"
 #include "analyzer/step_objects.h"
 #include "analyzer/trace_reader.h"
+#include "analyzer/trust.h"
 
 namespace nimble::analyzer {
 
@@ -36,7 +39,8 @@ struct AnalysisOptions {
   std::uint32_t max_lanes = kDefaultMaxLanes;  // for policies that keep to a number of lanes
   // The most that the memory plan may take: where the policy's needs more, its schedule is made more sequential.
   std::optional<std::uint64_t> memory_limit;
-  bool accept_partial = false;  // make a schedule though the recorder is known to have missed work
+  bool accept_partial = false;     // make a schedule though the recorder is known to have missed work
+  Evidence trust = kDefaultTrust;  // the weakest evidence that is believed
   Rules rules;
 };
 
@@ -57,6 +61,8 @@ struct Analysis {
   // All below only where a step was found.
   StepObjects objects;
   StepAccesses accesses;
+  Evidence trust = kDefaultTrust;
+  std::vector<Conflict> conflicts;
   std::unique_ptr<HappensBefore> order;
   Dependencies dependencies;
   Dag reduced;  // of the whole step
@@ -72,6 +78,7 @@ struct Analysis {
   MemoryPlan memory;                    // under the order that `plans` enforce
   // What the policy's own plan would take, where `chosen` stands in for it because of the memory limit; else 0.
   std::uint64_t memory_without_limit = 0;
+  Parallelism parallelism;  // of `plans`
 
   ExitStatus status = kExitOk;
   std::string why_no_schedule;  // where status is not kExitOk

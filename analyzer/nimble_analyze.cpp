@@ -48,6 +48,7 @@ struct Arguments {
   std::string trace;
   std::string output = "schedule.json";
   std::string policy = std::string(kPolicyNames[0]);
+  std::string trust = std::string(name(kDefaultTrust));
   std::uint32_t max_streams = kDefaultMaxLanes;
   std::string memory_limit;
   RulesArguments rules;
@@ -105,7 +106,7 @@ std::string unordered_text(const Analysis& analysis, const Unordered& pair) {
 }
 
 struct CheckArguments {
-  std::string trace, schedule;
+  std::string trace, schedule, trust;
   RulesArguments rules;
   bool quiet = false;
 };
@@ -113,9 +114,11 @@ struct CheckArguments {
 int check(const CheckArguments& arguments) {
   AnalysisOptions options;
   arguments.rules.read(options.rules);
+  const ScheduleOrder schedule = read_schedule_order(read_file(arguments.schedule), arguments.schedule);
+  options.trust = arguments.trust.empty() ? schedule.trust : *trust_of(arguments.trust);
   Analysis step = read_step(read_trace(arguments.trace), options);
   if (step.step.period == 0) return complain(arguments.trace + ": no step found: " + step.why_no_schedule, step.status);
-  CheckResult result = check_schedule(step, read_file(arguments.schedule), arguments.schedule);
+  CheckResult result = check_schedule(step, schedule, arguments.schedule);
   if (result.unordered)
     return complain(arguments.schedule + ": " + unordered_text(step, *result.unordered), kExitFailure);
   if (!arguments.quiet)
@@ -130,6 +133,7 @@ int run(const Arguments& arguments) {
   options.policy = arguments.policy;
   options.max_lanes = arguments.max_streams;
   options.accept_partial = arguments.accept_partial;
+  options.trust = *trust_of(arguments.trust);
   arguments.rules.read(options.rules);
   if (!arguments.memory_limit.empty()) {
     options.memory_limit = bytes_of(arguments.memory_limit);
@@ -155,7 +159,10 @@ int run(const Arguments& arguments) {
     return kExitOk;
   }
   if (!arguments.quiet) print(text_report(analysis));
-  if (arguments.no_schedule) return kExitOk;
+  for (const Conflict& conflict : analysis.conflicts)
+    complain(arguments.trace + ": " + conflict_text(analysis, conflict), kExitConflict);
+  const int done = analysis.conflicts.empty() ? kExitOk : kExitConflict;
+  if (arguments.no_schedule) return done;
   if (analysis.status != kExitOk)
     return complain(arguments.trace + ": no schedule: " + analysis.why_no_schedule, analysis.status);
 
@@ -166,7 +173,7 @@ int run(const Arguments& arguments) {
                         unordered_text(analysis, *checked.unordered),
                     kExitFailure);
   write_file(arguments.output, text);
-  if (arguments.quiet) return kExitOk;
+  if (arguments.quiet) return done;
   print("\nWritten: " + arguments.output + "\n");
   if (analysis.segments.segments.empty())
     print("No two ops of this step can be put into one graph, so the schedule gains nothing.\n");
@@ -175,7 +182,7 @@ int run(const Arguments& arguments) {
           " LD_PRELOAD=libnimble.so <program>\n"
           "or:      nimble run --mode replay --schedule " +
           arguments.output + " -- <program>\n");
-  return kExitOk;
+  return done;
 }
 
 // Reads the command line into what the options were bound to. False, with the exit status, where there is nothing to
@@ -197,6 +204,9 @@ int main_of_check(int argc, char** argv) {
   app.add_option("trace", arguments.trace, "The trace that the schedule was made from")->required();
   app.add_option("schedule", arguments.schedule, "The schedule")->required();
   arguments.rules.add_to(app);
+  app.add_option("--trust", arguments.trust,
+                 "The weakest evidence to believe; by default what the schedule was made with")
+      ->check(CLI::IsMember(std::vector<std::string>(std::begin(kTrustNames), std::end(kTrustNames))));
   app.add_flag("--quiet", arguments.quiet, "Print nothing where all is well");
   app.footer("Exit status: 0 all ordered, 1 two ops are not or it failed, 2 bad input or usage, 3 no step found.");
   int status = kExitOk;
@@ -226,6 +236,9 @@ int main_of_analyze(int argc, char** argv) {
         throw CLI::Success();
       },
       "Print the rules that come with nimble-analyze, and exit");
+  app.add_option("--trust", arguments.trust, "The weakest evidence to believe of what ops read and write")
+      ->check(CLI::IsMember(std::vector<std::string>(std::begin(kTrustNames), std::end(kTrustNames))))
+      ->capture_default_str();
   app.add_option("--why", arguments.why, "Explain why two ops of the step are ordered or not, and write no schedule")
       ->expected(2);
   app.add_option("--dot", arguments.dot, "Write the dependencies as a graph for Graphviz");
@@ -235,7 +248,9 @@ int main_of_analyze(int argc, char** argv) {
   app.add_flag("--no-schedule", arguments.no_schedule, "Only report");
   app.add_flag("--quiet", arguments.quiet, "Print no report");
   app.footer(
-      "Exit status: 0 done, 1 failed, 2 bad input or usage, 3 no step found, 4 the step cannot be scheduled.\n\n"
+      "Exit status: 0 done, 1 failed, 2 bad input or usage, 3 no step found, 4 the step cannot be scheduled, 5 done, "
+      "but "
+      "evidence contradicts itself.\n\n"
       "nimble-analyze check TRACE SCHEDULE checks a schedule against its trace; see nimble-analyze check --help.");
   int status = kExitOk;
   return parse(app, argc, argv, status) ? run(arguments) : status;

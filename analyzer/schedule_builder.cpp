@@ -51,6 +51,10 @@ class Builder {
   Schedule build() {
     schedule_.policy = analysis_.chosen;
     schedule_.trace_digest = analysis_.file.digest;
+    schedule_.trust = name(analysis_.trust);
+    auto pairs = [&](Evidence evidence) { return analysis_.parallelism.pairs[static_cast<int>(evidence)]; };
+    schedule_.freedom = {pairs(Evidence::exact), pairs(Evidence::proven), pairs(Evidence::declared),
+                         pairs(Evidence::observed), !analysis_.parallelism.exact};
     for (std::size_t i = 0; i < analysis_.objects.objects.size(); ++i) {
       const StepObject& object = analysis_.objects.objects[i];
       schedule_.objects.push_back({object.memory, object.size, object.step_local, analysis_.memory.offset[i]});
@@ -71,11 +75,14 @@ class Builder {
     auto pointers = analysis_.table->pointers(calls_[op]);
     switch (call.kind) {
       case CallKind::launch: {
-        result.function = function(call.function, analysis_.accesses.ops[op].from_code);
+        const OpAccesses& known = analysis_.accesses.ops[op];
+        bool observed = known.evidence == Evidence::observed;
+        result.function = function(call.function, known.from_code, observed);
+        result.fixed_launch = observed;  // of other shapes nothing was seen
         result.grid = call.grid;
         result.block = call.block;
         result.shared_bytes = call.shared_bytes;
-        result.barrier = analysis_.accesses.ops[op].role == OpRole::barrier;
+        result.barrier = known.role == OpRole::barrier;
         if (result.barrier) break;
         const auto& skipped = analysis_.accesses.no_pointers[op];
         for (const PointerWord& pointer : pointers)
@@ -138,14 +145,15 @@ class Builder {
                           std::back_inserter(result.believed_reads));
   }
 
-  std::uint32_t function(std::uint32_t id, bool from_code) {
+  std::uint32_t function(std::uint32_t id, bool from_code, bool observed) {
     auto [entry, is_new] = functions_.emplace(id, static_cast<std::uint32_t>(schedule_.functions.size()));
     if (is_new) {
       const TraceFunction& known = trace_.functions[id];
       schedule_.functions.push_back(
-          {known.name, known.params.value_or(std::vector<ParamLayout>{}), known.self_contained, std::nullopt});
+          {known.name, known.params.value_or(std::vector<ParamLayout>{}), known.self_contained, std::nullopt, 0});
     }
     if (from_code) schedule_.functions[entry->second].proven = trace_.functions[id].proof->accesses;
+    if (observed) schedule_.functions[entry->second].code = trace_.functions[id].code;
     return entry->second;
   }
 

@@ -1,5 +1,7 @@
 #include "analyzer/schedule_writer.h"
 
+#include <cstdio>
+
 #include "analyzer/json_text.h"
 
 namespace nimble::analyzer {
@@ -127,6 +129,11 @@ std::string schedule_text(const Schedule& schedule) {
   JsonText out;
   out.open('{').key("nimble_schedule").number(kScheduleVersion).newline();
   out.key("policy").text(schedule.policy).key("trace_digest").text(schedule.trace_digest).newline();
+  const ScheduleFreedom& freedom = schedule.freedom;
+  out.key("trust").text(schedule.trust).key("unordered_pairs").open('{');
+  out.key("exact").number(freedom.exact).key("proven").number(freedom.proven);
+  out.key("declared").number(freedom.declared).key("observed").number(freedom.observed);
+  out.key("estimated").boolean(freedom.estimated).close('}').newline();
   out.key("functions").open('[');
   for (const ScheduleFunction& function : schedule.functions) {
     out.newline().open('{').key("name").text(function.name).key("params").open('[');
@@ -140,6 +147,11 @@ std::string schedule_text(const Schedule& schedule) {
         out.close(']').text(access.reads ? access.writes ? "rw" : "r" : "w").close(']');
       }
       out.close(']');
+    }
+    if (function.code != 0) {
+      char code[17];
+      std::snprintf(code, sizeof code, "%016llx", static_cast<unsigned long long>(function.code));
+      out.key("code").text(code);
     }
     out.close('}');
   }

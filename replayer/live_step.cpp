@@ -75,6 +75,7 @@ const char* LiveStep::match_launch(std::uint32_t index, const Call& call) {
     if (info.name != function.name || !info.params || *info.params != function.params) return "another kernel";
     // Its accesses were taken from its parameters: code that reaches more is other code.
     if (!op.barrier && function.self_contained && !info.self_contained) return "a kernel of another build";
+    if (!op.barrier && function.code != 0 && info.code != function.code) return "a kernel of another build";
     if (!op.barrier && function.proven && !(info.proof && info.proof->accesses == *function.proven))
       return "a kernel of which something else is proven";
     mine.live.function = call.function;

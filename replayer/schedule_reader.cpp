@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
 #include <iterator>
 #include <limits>
@@ -137,6 +138,16 @@ void check_region(const Field& field, const Schedule& schedule, const SchedulePo
   if (at.offset + rows * pitch + width > size) field.fail("lies outside its object");
 }
 
+// 64 bits in hexadecimal.
+std::uint64_t code(const Field& field) {
+  const std::string text = field.text();
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  if (error != std::errc{} || end != text.data() + text.size() || text.size() != 16 || value == 0)
+    field.fail("is no digest of 16 hexadecimal digits");
+  return value;
+}
+
 ScheduleFunction function(const Field& field) {
   ScheduleFunction result;
   result.name = field.at("name").text();
@@ -151,6 +162,7 @@ ScheduleFunction function(const Field& field) {
     if (end > kMostParamBytes) params[i].fail("ends beyond 32 KiB");
     result.params.push_back(layout);
   }
+  if (field.has("code")) result.code = code(field.at("code"));
   if (!field.has("proven")) return result;
   const Field proven = field.at("proven");
   result.proven.emplace();

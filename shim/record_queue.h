@@ -13,10 +13,12 @@
 #include <cstdint>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "nimble/call.h"
+#include "shim/probe/probe_totals.h"
 #include "shim/profile/coverage.h"
 #include "shim/profile/device_time.h"
 #include "shim/record_buffer.h"
@@ -38,6 +40,7 @@ struct QueueItem {
 struct Record : QueueItem {
   std::uint32_t param_bytes = 0, stray_count = 0, attribute_count = 0, access_count = 0;
   bool accesses_known = false;
+  bool probed = false;       // a launch whose accesses are what a probe saw
   std::uint64_t ticket = 0;  // of the DeviceTime that will come for it; 0: none will
   CUresult result = CUDA_SUCCESS;
   std::uint64_t seq = 0;
@@ -97,6 +100,7 @@ class RecordQueue {
 
   // What is known by now of what the recorder saw: goes into the file's end.
   void set_coverage(const Coverage& coverage);
+  void set_probe(const ProbeTotals& totals);
 
   // Writes everything out, ends the file and the thread. Idempotent. Does not wait for a writer that gets nowhere. With
   // `interrupted` it may be this very thread that stands in the writer's way, in the middle of push(): then it gives up
@@ -119,6 +123,7 @@ class RecordQueue {
   std::condition_variable wake_writer_, wake_program_;
   RecordBuffer buffer_;
   Coverage coverage_{"the process ended in the middle of a call", 0, 0, {}};
+  std::optional<ProbeTotals> probe_;
   bool broken_ = false, abandoned_ = false;
   std::atomic<bool> started_{false}, closing_{false}, closed_{false}, ended_{false};
   std::atomic<std::uint64_t> progress_{0};  // changes as long as the writer gets on

@@ -63,6 +63,12 @@ static std::atomic<Recorder*> g_watching{nullptr};
 void Recorder::start_watching() {
   queue_.start_clock();
   strays_.start(context_);
+  if (options_.probe) {
+    ProbeOptions probe;
+    probe.limit_bytes = options_.probe_limit_bytes;
+    probing_ = std::make_unique<Probe>(probe, context_);
+    probe_.store(probing_.get(), std::memory_order_release);
+  }
   const auto hand_over = [this](std::span<const DeviceTime> times) { queue_.push(times); };
   if (options_.timing == Timing::events) {
     auto timer = std::make_unique<EventTimer>(context_, hand_over);
@@ -126,6 +132,8 @@ std::optional<CUresult> Recorder::before(Call& call) noexcept try {
     t_pending.seq = next_seq_.fetch_add(1, std::memory_order_relaxed);
     t_pending.has_seq = true;
   }
+  // Reading memory is no part of the call, nor of the times that are kept of it.
+  if (Probe* const probe = probe_.load(std::memory_order_acquire)) probe->before(call, any_captures_);
   // A stream cannot be asked what it is once it captures.
   if (call.kind == CallKind::capture_begin) streams().kind(call.stream);
   if (EventTimer* const timer = timer_.load(std::memory_order_acquire)) {
@@ -184,6 +192,8 @@ void Recorder::after(const Call& call, CUresult result) noexcept try {
   }
   record.call = call;
   follow_captures(call, result);
+  Probe* const probe = probe_.load(std::memory_order_acquire);
+  const std::vector<TraceAccess>* const seen = probe ? probe->after(call, result) : nullptr;
   if (is_op(call.kind) && captured(call)) {
     // The graph's memory has its address from now on.
     if (call.kind != CallKind::alloc_async || result != CUDA_SUCCESS) return;
@@ -195,12 +205,13 @@ void Recorder::after(const Call& call, CUresult result) noexcept try {
   record.begin_ns = t_pending.begin_ns ? t_pending.begin_ns : record.end_ns;
   record.seq = t_pending.has_seq ? t_pending.seq : next_seq_.fetch_add(1, std::memory_order_relaxed);
   record.result = result;
-  keep(record);
+  if (probe && result == CUDA_SUCCESS && is_allocation(record.call.kind)) probe->allocated(record.call);
+  keep(record, seen);
 } catch (const std::exception& error) {
   give_up(error.what());
 }
 
-void Recorder::keep(Record& record) {
+void Recorder::keep(Record& record, const std::vector<TraceAccess>* seen) {
   const Call& call = record.call;
   if (call.has_stream) record.stream_kind = streams().kind(call.stream);
   record.context = context_of(call);
@@ -224,7 +235,11 @@ void Recorder::keep(Record& record) {
       record.attribute_count += decode::meaningful(call.attributes[i]);
   }
   if (call.kind == CallKind::graph_launch) record.graph = graphs_.of(call.exec);
-  const std::vector<TraceAccess>* accesses = nullptr;
+  const std::vector<TraceAccess>* accesses = seen;
+  if (seen) {
+    record.probed = true;
+    record.access_count = static_cast<std::uint32_t>(seen->size());
+  }
   if (call.list_accesses && record.result == CUDA_SUCCESS) {
     if (!t_accesses) t_accesses = new std::vector<TraceAccess>;  // for the thread's life, and longer
     t_accesses->clear();
@@ -262,6 +277,7 @@ void Recorder::finish() noexcept try {
     coverage.why_not = why_not_.empty() && !options_.coverage ? "NIMBLE_COVERAGE=off" : why_not_;
     if (cupti_ && coverage.why_not.empty()) coverage = cupti_->coverage();
     queue_.set_coverage(coverage);
+    if (const Probe* const probe = probe_.load(std::memory_order_acquire)) queue_.set_probe(probe->totals());
   }
   queue_.close();
 } catch (const std::exception& error) {

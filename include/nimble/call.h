@@ -36,6 +36,7 @@ struct FunctionInfo {
   std::string why;
   std::optional<KernelProof> proof;
   std::string why_not_proven;
+  std::uint64_t code = 0;  // a digest of the image that it came from; 0 where that is not known
 };
 
 // A stream as the program named it. `key` tells streams apart: it is the handle, or for a default stream a number made

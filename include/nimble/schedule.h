@@ -104,6 +104,16 @@ struct ScheduleFunction {
   bool self_contained = false;  // what the recorded code was; the live one must be no less
   // What its code proved, where dependencies rest on that: the live code must prove the same.
   std::optional<std::vector<ProvenAccess>> proven = std::nullopt;
+  // A digest of the image that it came from, where dependencies rest on what its launches were seen to do: the live
+  // code must be the same. 0: any may be.
+  std::uint64_t code = 0;
+};
+
+// What the schedule's freedom rests on: pairs of ops of one graph that nothing orders, by the weaker evidence of the
+// two.
+struct ScheduleFreedom {
+  std::uint64_t exact = 0, proven = 0, declared = 0, observed = 0;
+  bool estimated = false;
 };
 
 // Whether an 8-byte word could be an address that user space can have. Linux maps nothing below 2^16; 2^57 is the most
@@ -115,6 +125,8 @@ inline constexpr bool could_be_address(std::uint64_t word) {
 struct Schedule {
   std::string policy;
   std::string trace_digest;  // XXH3-64 of the trace file, hex: for reports
+  std::string trust;         // the weakest evidence that was believed: for checks and reports
+  ScheduleFreedom freedom;   // for reports
   std::vector<ScheduleFunction> functions;
   std::vector<ScheduleObject> objects;
   std::vector<ScheduleOp> ops;  // the step, in program order; all on one stream of the program

@@ -519,6 +519,8 @@ TEST_F(StepPlayerTest, AWordThatIsKnownToBeANumberMayLookLikeAnything) {
 TEST_F(StepPlayerTest, AKernelFromAnotherImageIsADivergence) {
   Schedule s = schedule();
   s.functions[0].self_contained = true;
+  Schedule seen = schedule();  // what it was seen to do holds for just its code
+  seen.functions[0].code = 5;
   Counters counters;
   StepPlayer player(s, driver_, api_, counters);
   Call c = call(CallKind::alloc_async);
@@ -536,6 +538,11 @@ TEST_F(StepPlayerTest, AKernelFromAnotherImageIsADivergence) {
   launched.grid = launched.block = {1, 1, 1};
   launched.kernel_params = params;
   EXPECT_STREQ(live.match(4, launched), "a kernel of another build");
+  ObjectMap more_objects(seen, memory);
+  LiveStep other(seen, driver_, memory, more_objects, Reach());
+  EXPECT_STREQ(other.match(4, launched), "a kernel of another build");
+  seen.functions[0].code = 0;
+  EXPECT_STRNE(other.match(4, launched), "a kernel of another build");
 }
 
 // A graph of the program's may wait for an event whose record is held.

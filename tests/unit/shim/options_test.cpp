@@ -64,5 +64,22 @@ TEST_F(OptionsTest, AuditsAreOffUnlessANumberIsGiven) {
   }
 }
 
+TEST_F(OptionsTest, AProbeIsAskedForByName) {
+  EXPECT_FALSE(read_options().probe_writes);
+  EXPECT_EQ(read_options().probe_limit_mib, 64);
+  setenv("NIMBLE_PROBE", "writes", 1);
+  setenv("NIMBLE_PROBE_LIMIT", "0", 1);
+  EXPECT_TRUE(read_options().probe_writes);
+  EXPECT_EQ(read_options().probe_limit_mib, 0);
+  EXPECT_EQ(read_options().complaint, "");
+  for (const char* text : {"-1", "all", "9999999999999999"}) {
+    setenv("NIMBLE_PROBE_LIMIT", text, 1);
+    EXPECT_EQ(read_options().probe_limit_mib, 64) << text;
+    EXPECT_NE(read_options().complaint, "") << text;
+  }
+  setenv("NIMBLE_PROBE", "reads", 1);
+  EXPECT_FALSE(read_options().probe_writes);
+}
+
 }  // namespace
 }  // namespace nimble::shim

@@ -2,6 +2,7 @@
 
 #include <unordered_map>
 
+#include "analyzer/conflicts.h"
 #include "analyzer/held_pointers.h"
 
 namespace nimble::analyzer {
@@ -43,10 +44,12 @@ OpRole role_of(const Trace& trace, const ObjectTable& table, const StepObjects& 
 
 StepAccesses infer_accesses(const Trace& trace, const ObjectTable& table, const StepObjects& objects,
                             std::span<const std::uint32_t> calls,
-                            std::span<const std::unique_ptr<AccessSource>> sources, HeldPointers* held) {
+                            std::span<const std::unique_ptr<AccessSource>> sources, HeldPointers* held,
+                            ConflictFinder* conflicts) {
   StepAccesses result;
   result.ops.resize(calls.size());
   result.no_pointers.resize(calls.size());
+  result.pinned.resize(calls.size());
   std::unordered_map<std::string, std::uint32_t> reasons;
   std::string why, why_not;
   for (std::uint32_t op = 0; op < calls.size(); ++op) {
@@ -59,7 +62,7 @@ StepAccesses infer_accesses(const Trace& trace, const ObjectTable& table, const 
       entry.evidence = Evidence::exact;
       continue;
     }
-    OpQuestion question{trace, call, table.pointers(calls[op]), table};
+    OpQuestion question{trace, call, table.pointers(calls[op]), table, op};
     AccessSource* speaker = nullptr;
     why.clear();
     for (const auto& source : sources) {
@@ -78,6 +81,7 @@ StepAccesses infer_accesses(const Trace& trace, const ObjectTable& table, const 
       continue;
     }
     if (held != nullptr) held->did(op, true);
+    if (conflicts != nullptr) conflicts->correct(question, *speaker, result.all, entry.first);
     entry.evidence = speaker->evidence();
     entry.from_code = speaker->from_code();
     for (std::size_t i = entry.first; i < result.all.size(); ++i) {
@@ -86,9 +90,12 @@ StepAccesses infer_accesses(const Trace& trace, const ObjectTable& table, const 
       access.object = objects.find(access.object);
       if (access.whole) access.region = {0, objects.objects[access.object].size, 0, 1};
     }
-    if (call.kind == CallKind::launch)
-      for (const PointerWord& pointer : question.pointers)
-        if (!speaker->is_pointer(question, pointer.at)) result.no_pointers[op].push_back(pointer.at);
+    speaker->pin(question, result.pinned[op]);
+    if (call.kind == CallKind::launch && !call.params.empty())
+      for (const ParamLayout& param : *trace.functions[call.function].params)
+        for (std::uint32_t at = (param.offset + 7) & ~7u; at + 8 <= param.offset + param.size; at += 8)
+          if (!speaker->is_pointer(question, at) && !(conflicts != nullptr && conflicts->added(at)))
+            result.no_pointers[op].push_back(at);
     merge_whole(result.all, entry.first);
     entry.count = static_cast<std::uint32_t>(result.all.size()) - entry.first;
   }

@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "analyzer/evidence.h"
@@ -37,7 +38,16 @@ struct OpQuestion {
   const TraceCall& call;
   std::span<const PointerWord> pointers;  // objects by their index in the trace's ObjectTable
   const ObjectTable& objects;
-  bool in_graph = false;  // a kernel of a graph of the program's, whose other nodes may fill memory before it
+  std::uint32_t op = kNone;  // its place in the step; kNone for a kernel of a graph of the program's
+
+  // Other nodes of the graph may fill memory before it.
+  bool in_graph() const { return op == kNone; }
+};
+
+// What of a launch must be in every step as it was recorded.
+struct Pinned {
+  bool shape = false;                                           // grid, block and shared memory
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> params;  // bytes of its packed parameters: first, count
 };
 
 class AccessSource {
@@ -53,9 +63,15 @@ class AccessSource {
   // Whether what it says follows from the kernel's code: it holds only for the code that it was read from.
   virtual bool from_code() const { return false; }
 
+  // What it goes by for an op that it spoke for, for people: "its signature".
+  virtual std::string basis(const OpQuestion&) { return "what is known of it"; }
+
   // Whether the 8-byte word at byte `at` of a launch's parameters may be an address, for a launch that this source
   // spoke for.
   virtual bool is_pointer(const OpQuestion& op, std::uint32_t at) { return true; }
+
+  // What of such a launch must be the same in every step, for what this source said to hold: adds to it.
+  virtual void pin(const OpQuestion& op, Pinned& pinned) {}
 };
 
 // How an op stands to the others.
@@ -79,8 +95,10 @@ struct StepAccesses {
   std::vector<OpAccesses> ops;
   std::vector<Access> all;
   std::vector<std::string> reasons;
-  // Per op: bytes of the packed parameters that hit an object by chance only, as a source knows; ascending.
+  // Per op: words of the packed parameters of which the source knows that they are no addresses, whatever they look
+  // like; byte offsets, ascending.
   std::vector<std::vector<std::uint32_t>> no_pointers;
+  std::vector<Pinned> pinned;  // per op
   // Per op: 1 for a copy or a set on whose content accesses of other ops rest: it must stay in its place and, from the
   // host, carry the same pointers. May be empty: there is none.
   std::vector<std::uint8_t> compared;
@@ -89,9 +107,13 @@ struct StepAccesses {
   std::span<const Access> of(std::uint32_t op) const { return {all.data() + ops[op].first, ops[op].count}; }
 };
 
+class ConflictFinder;
+
 // `sources` in order of strength. `held` is what those of them have that ask for pointers in memory; it may be null.
+// `conflicts` may correct what they say; it may be null.
 StepAccesses infer_accesses(const Trace& trace, const ObjectTable& table, const StepObjects& objects,
                             std::span<const std::uint32_t> calls,
-                            std::span<const std::unique_ptr<AccessSource>> sources, HeldPointers* held = nullptr);
+                            std::span<const std::unique_ptr<AccessSource>> sources, HeldPointers* held = nullptr,
+                            ConflictFinder* conflicts = nullptr);
 
 }  // namespace nimble::analyzer

@@ -17,6 +17,7 @@ bool add_listed(std::span<const PointerWord> pointers, const std::vector<TraceAc
 class ExactAccess : public AccessSource {
  public:
   Evidence evidence() const override { return Evidence::exact; }
+  std::string basis(const OpQuestion&) override { return "the API"; }
   bool ask(const OpQuestion& op, std::vector<Access>& found, std::string& why_not) override;
 };
 

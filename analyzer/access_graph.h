@@ -17,6 +17,7 @@ class GraphAccess : public AccessSource {
 
   // Of the graph that was answered for last: that of its least known kernel.
   Evidence evidence() const override { return evidence_; }
+  std::string basis(const OpQuestion&) override { return "its nodes"; }
   bool ask(const OpQuestion& op, std::vector<Access>& found, std::string& why_not) override;
 
  private:

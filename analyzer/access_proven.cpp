@@ -39,7 +39,7 @@ bool ProvenAccessSource::ask(const OpQuestion& op, std::vector<Access>& found, s
   for (const ProvenAccess& access : function.proof->accesses)
     for (std::uint32_t at : access.at) {
       told.push_back(at);
-      if (pointer_at(op, at) != nullptr || !could_be_address(word_at(op.call.params, at))) continue;
+      if (pointer_at(op, at) != nullptr || !may_lead_elsewhere(op, at)) continue;
       why_not = "the word at byte " + std::to_string(at) +
                 " of its parameters points into no allocation that the trace knows";
       return false;
@@ -68,6 +68,14 @@ bool ProvenAccessSource::ask(const OpQuestion& op, std::vector<Access>& found, s
   for (const PointerWord& pointer : op.pointers)
     if (std::find(told.begin(), told.end(), pointer.at) == told.end()) add_whole({&pointer, 1}, true, found);
   return true;
+}
+
+bool ProvenAccessSource::is_pointer(const OpQuestion& op, std::uint32_t at) {
+  if (!same_code_ || pointer_at(op, at) != nullptr) return true;
+  const auto& accesses = op.trace.functions[op.call.function].proof->accesses;
+  return std::any_of(accesses.begin(), accesses.end(), [&](const ProvenAccess& access) {
+    return std::find(access.at.begin(), access.at.end(), at) != access.at.end();
+  });
 }
 
 }  // namespace nimble::analyzer

@@ -19,7 +19,12 @@ class ProvenAccessSource : public AccessSource {
 
   Evidence evidence() const override { return same_code_ ? Evidence::proven : Evidence::declared; }
   bool from_code() const override { return true; }
+  std::string basis(const OpQuestion&) override {
+    return same_code_ ? "its code" : "its code for another architecture";
+  }
   bool ask(const OpQuestion& op, std::vector<Access>& found, std::string& why_not) override;
+  // Words that the code that ran follows, and whatever points to memory: it may be handed on.
+  bool is_pointer(const OpQuestion& op, std::uint32_t at) override;
 
  private:
   std::string hidden_;  // what was created, by which kernels may reach unnamed memory

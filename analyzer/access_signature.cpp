@@ -59,7 +59,7 @@ bool SignatureAccess::ask(const OpQuestion& op, std::vector<Access>& found, std:
     bool is_pointer = kind != ParamKind::value && kind != ParamKind::aggregate;
     if (is_pointer && params[i].offset % 8 != 0)
       why_not = "parameter " + std::to_string(i) + " is a pointer at an odd place";
-    else if (is_pointer && pointers_in(op, params[i]).empty() && word_at(op.call.params, params[i].offset) != 0)
+    else if (is_pointer && pointers_in(op, params[i]).empty() && leads_somewhere(op, params[i].offset))
       why_not = "parameter " + std::to_string(i) + " points into no allocation that the trace knows";
     else if (kind == ParamKind::aggregate && has_stray_address(op, params[i]))
       why_not = "parameter " + std::to_string(i) + " is a class by value that may hold addresses of unknown memory";
@@ -86,7 +86,7 @@ bool SignatureAccess::follow(const OpQuestion& op, std::size_t param, const Para
   std::string why = "other nodes of its graph may fill it";
   std::vector<std::uint32_t> from, reached;
   for (const PointerWord& pointer : pointers) from.push_back(pointer.object);
-  bool known = !op.in_graph;
+  bool known = !op.in_graph();
   if (known && leads_on) known = held_.reachable(from, reached, why);
   if (known && type.kind == ParamKind::table) known = held_.table(from.front(), type.pointee, reached, why);
   if (known && type.kind == ParamKind::any) known = held_.plain(from.front(), why);

@@ -23,6 +23,7 @@ class SignatureAccess : public AccessSource {
   SignatureAccess(const Trace& trace, HeldPointers& held);
 
   Evidence evidence() const override { return Evidence::declared; }
+  std::string basis(const OpQuestion&) override { return "its signature"; }
   bool ask(const OpQuestion& op, std::vector<Access>& found, std::string& why_not) override;
 
  private:

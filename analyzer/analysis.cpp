@@ -4,6 +4,7 @@
 
 #include "analyzer/access_exact.h"
 #include "analyzer/access_graph.h"
+#include "analyzer/access_observed.h"
 #include "analyzer/access_proven.h"
 #include "analyzer/access_rules.h"
 #include "analyzer/access_signature.h"
@@ -39,30 +40,91 @@ std::vector<Dag> graphs_of(const Segmentation& segments, const Dependencies& dep
   return graphs;
 }
 
-void plan_all(Analysis& analysis, const DeviceModel& device, std::uint32_t max_lanes) {
-  std::vector<Dag> graphs = graphs_of(analysis.segments, analysis.dependencies);
-  std::vector<std::vector<OpCost>> costs;
-  for (const Segment& segment : analysis.segments.segments) {
-    costs.emplace_back();
-    for (std::uint32_t op : segment.ops) costs.back().push_back(analysis.costs[op]);
+// Makes plans for the segments of one step.
+class Planner {
+ public:
+  Planner(const Analysis& analysis, const DeviceModel& device)
+      : analysis_(analysis), device_(device), graphs_(graphs_of(analysis.segments, analysis.dependencies)) {
+    for (const Segment& segment : analysis.segments.segments) {
+      costs_.emplace_back();
+      for (std::uint32_t op : segment.ops) costs_.back().push_back(analysis.costs[op]);
+    }
   }
-  for (std::string_view name : kPolicyNames) {
+
+  PolicyOutcome plan(std::string_view name, std::uint32_t max_lanes, std::vector<SegmentPlan>& plans) const {
     auto policy = make_policy(name);
     PolicyOutcome outcome;
     outcome.policy = name;
     std::vector<double> segment_us;
-    for (std::size_t s = 0; s < graphs.size(); ++s) {
-      SegmentPlan plan =
-          make_plan(device, graphs[s], costs[s], policy->assign(graphs[s], {costs[s], device, max_lanes}));
+    plans.clear();
+    for (std::size_t s = 0; s < graphs_.size(); ++s) {
+      plans.push_back(
+          make_plan(device_, graphs_[s], costs_[s], policy->assign(graphs_[s], {costs_[s], device_, max_lanes})));
+      const SegmentPlan& plan = plans.back();
       outcome.lanes = std::max(outcome.lanes, plan.assignment.lanes);
       outcome.synchronizations += plan.synchronizations;
       outcome.device_us += plan.predicted_us;
       segment_us.push_back(plan.predicted_us);
-      if (name == analysis.chosen) analysis.plans.push_back(std::move(plan));
     }
-    outcome.step_us = predict_replay(device, analysis.segments, analysis.costs, segment_us);
-    analysis.policies.push_back(outcome);
+    outcome.step_us = predict_replay(device_, analysis_.segments, analysis_.costs, segment_us);
+    return outcome;
   }
+
+ private:
+  const Analysis& analysis_;
+  const DeviceModel& device_;
+  std::vector<Dag> graphs_;
+  std::vector<std::vector<OpCost>> costs_;
+};
+
+void plan_all(Analysis& analysis, const Planner& planner, std::uint32_t max_lanes) {
+  std::vector<SegmentPlan> plans;
+  for (std::string_view name : kPolicyNames) {
+    analysis.policies.push_back(planner.plan(name, max_lanes, plans));
+    if (name == analysis.chosen) analysis.plans = std::move(plans);
+  }
+}
+
+// Replaces plans whose memory does not fit by more sequential ones: `cost` with fewer and fewer lanes, at last
+// `single`. If not even that fits nothing does, and it is what stays: the program's own order needs the least.
+void keep_to_limit(Analysis& analysis, const Planner& planner, const StepUses& uses, const AnalysisOptions& options) {
+  const std::uint64_t limit = *options.memory_limit;
+  if (!analysis.memory.possible || analysis.memory.arena_bytes <= limit) return;
+  analysis.memory_without_limit = analysis.memory.arena_bytes;
+  std::vector<SegmentPlan> plans;
+  PolicyOutcome outcome = planner.plan("single", 1, plans);
+  MemoryPlan memory = plan_memory(analysis.objects, uses, analysis.segments, plans);
+  std::uint32_t lanes = 0;
+  for (const SegmentPlan& plan : analysis.plans) lanes = std::max(lanes, plan.assignment.lanes);
+  lanes = std::min(lanes, options.max_lanes);
+  if (analysis.chosen == "cost") lanes /= 2;  // with all of them it has been tried
+  bool found = memory.arena_bytes > limit;    // then there is nothing to look for
+  for (; !found && lanes > 1; lanes /= 2) {
+    std::vector<SegmentPlan> wider;
+    PolicyOutcome of_wider = planner.plan("cost", lanes, wider);
+    MemoryPlan needs = plan_memory(analysis.objects, uses, analysis.segments, wider);
+    found = needs.arena_bytes <= limit;
+    if (!found) continue;
+    plans = std::move(wider);
+    outcome = of_wider;
+    memory = std::move(needs);
+  }
+  analysis.plans = std::move(plans);
+  analysis.memory = std::move(memory);
+  analysis.chosen = outcome.policy;
+  for (PolicyOutcome& other : analysis.policies)
+    if (other.policy == outcome.policy) other = outcome;
+}
+
+// How much the chosen plans leave unordered, and how well that is known.
+Parallelism parallelism_of(const Analysis& analysis) {
+  ParallelismCounter counter;
+  for (std::size_t s = 0; s < analysis.plans.size(); ++s) {
+    std::vector<Evidence> evidence;
+    for (std::uint32_t op : analysis.segments.segments[s].ops) evidence.push_back(analysis.accesses.ops[op].evidence);
+    counter.add(analysis.plans[s].enforced, evidence);
+  }
+  return counter.result();
 }
 
 void decide(Analysis& analysis, const AnalysisOptions& options) {
@@ -89,6 +151,11 @@ void decide(Analysis& analysis, const AnalysisOptions& options) {
   } else if (!analysis.memory.possible) {
     analysis.status = kExitUnschedulable;
     analysis.why_no_schedule = "the objects of one step take more address space than a memory plan may have";
+  } else if (options.memory_limit && analysis.memory.arena_bytes > *options.memory_limit) {
+    analysis.status = kExitUnschedulable;
+    analysis.why_no_schedule = "the step's own objects take " + bytes_text(analysis.memory.arena_bytes) +
+                               " even one op after another, more than the " + bytes_text(*options.memory_limit) +
+                               " of --memory-limit";
   }
 }
 
@@ -98,11 +165,15 @@ std::optional<HeldPointers::Outcome> infer(Analysis& analysis, const AnalysisOpt
   const Trace& trace = analysis.file.trace;
   auto calls = analysis.step.calls();
   step.calls = calls;
-  HeldPointers held(trace, *analysis.table, std::move(step), options.rules);
+  const Observations seen(trace, *analysis.table);
+  ConflictFinder conflicts(trace, seen);
+  const bool believes_sight = options.trust == Evidence::observed;
+  HeldPointers held(trace, *analysis.table, std::move(step), options.rules, believes_sight ? &seen : nullptr);
   std::vector<std::unique_ptr<AccessSource>> sources;
   sources.push_back(std::make_unique<ExactAccess>());
   std::vector<AccessSource*> for_kernels;
   auto for_kernel = [&](std::unique_ptr<AccessSource> source) {
+    source = within_trust(std::move(source), options.trust);
     for_kernels.push_back(source.get());
     sources.push_back(std::move(source));
   };
@@ -110,8 +181,11 @@ std::optional<HeldPointers::Outcome> infer(Analysis& analysis, const AnalysisOpt
   for_kernel(std::make_unique<RulesAccess>(trace, options.rules, held));
   for_kernel(std::make_unique<ProvenAccessSource>(trace, false));
   for_kernel(std::make_unique<SignatureAccess>(trace, held));
+  for_kernel(
+      std::make_unique<ObservedAccess>(trace, *analysis.table, analysis.step, seen, believes_sight ? &held : nullptr));
   sources.push_back(std::make_unique<GraphAccess>(for_kernels));
-  analysis.accesses = infer_accesses(trace, *analysis.table, analysis.objects, calls, sources, &held);
+  analysis.accesses = infer_accesses(trace, *analysis.table, analysis.objects, calls, sources, &held, &conflicts);
+  analysis.conflicts = conflicts.take();
   return held.asked() ? std::optional(held.outcome()) : std::nullopt;
 }
 
@@ -146,6 +220,7 @@ Analysis read_step(TraceFile file, const AnalysisOptions& options) {
   Analysis analysis;
   analysis.file = std::move(file);
   analysis.chosen = options.policy;
+  analysis.trust = options.trust;
   const Trace& trace = analysis.file.trace;
   analysis.table = std::make_unique<ObjectTable>(trace);
   analysis.step = find_step(trace, *analysis.table);
@@ -177,7 +252,6 @@ Analysis analyze(TraceFile file, const AnalysisOptions& options) {
   analysis.reduced =
       transitive_reduction(Dag(static_cast<std::uint32_t>(calls.size()), pairs_of(analysis.dependencies)));
   analysis.segments = cut_into_segments(trace, analysis.step, analysis.accesses);
-  analysis.memory = plan_memory(analysis.objects, static_cast<std::uint32_t>(calls.size()));
 
   DeviceModel device;
   analysis.measured = measure(trace, analysis.step);
@@ -192,7 +266,12 @@ Analysis analyze(TraceFile file, const AnalysisOptions& options) {
   }
   analysis.critical = critical_path(analysis.reduced, duration);
   analysis.concurrency = max_concurrency(analysis.reduced, work);
-  plan_all(analysis, device, options.max_lanes);
+  Planner planner(analysis, device);
+  plan_all(analysis, planner, options.max_lanes);
+  StepUses uses = uses_of_step(*analysis.table, calls, analysis.objects, analysis.accesses);
+  analysis.memory = plan_memory(analysis.objects, uses, analysis.segments, analysis.plans);
+  if (options.memory_limit) keep_to_limit(analysis, planner, uses, options);
+  analysis.parallelism = parallelism_of(analysis);
   decide(analysis, options);
   return analysis;
 }

@@ -8,32 +8,39 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "analyzer/access.h"
 #include "analyzer/concurrency.h"
+#include "analyzer/conflicts.h"
 #include "analyzer/dag.h"
 #include "analyzer/dependencies.h"
 #include "analyzer/errors.h"
 #include "analyzer/happens_before.h"
 #include "analyzer/measured.h"
 #include "analyzer/memory_plan.h"
+#include "analyzer/parallelism.h"
 #include "analyzer/policies/policy.h"
 #include "analyzer/predict.h"
-#include "analyzer/rules.h"
+#include "analyzer/rules/rules.h"
 #include "analyzer/segment_plan.h"
 #include "analyzer/segments.h"
 #include "analyzer/step_finder.h"
 #include "analyzer/step_objects.h"
 #include "analyzer/trace_reader.h"
+#include "analyzer/trust.h"
 
 namespace nimble::analyzer {
 
 struct AnalysisOptions {
   std::string policy = std::string(kPolicyNames[0]);
   std::uint32_t max_lanes = kDefaultMaxLanes;  // for policies that keep to a number of lanes
-  bool accept_partial = false;                 // make a schedule though the recorder is known to have missed work
+  // The most that the memory plan may take: where the policy's needs more, its schedule is made more sequential.
+  std::optional<std::uint64_t> memory_limit;
+  bool accept_partial = false;     // make a schedule though the recorder is known to have missed work
+  Evidence trust = kDefaultTrust;  // the weakest evidence that is believed
   Rules rules;
 };
 
@@ -54,11 +61,12 @@ struct Analysis {
   // All below only where a step was found.
   StepObjects objects;
   StepAccesses accesses;
+  Evidence trust = kDefaultTrust;
+  std::vector<Conflict> conflicts;
   std::unique_ptr<HappensBefore> order;
   Dependencies dependencies;
   Dag reduced;  // of the whole step
   Segmentation segments;
-  MemoryPlan memory;
   MeasuredStep measured;
   std::vector<OpCost> costs;
   double program_us = 0;  // predicted: as the program submits it
@@ -67,6 +75,10 @@ struct Analysis {
   std::vector<PolicyOutcome> policies;  // in the order of kPolicyNames
   std::string chosen;                   // the policy of `plans`
   std::vector<SegmentPlan> plans;       // per segment
+  MemoryPlan memory;                    // under the order that `plans` enforce
+  // What the policy's own plan would take, where `chosen` stands in for it because of the memory limit; else 0.
+  std::uint64_t memory_without_limit = 0;
+  Parallelism parallelism;  // of `plans`
 
   ExitStatus status = kExitOk;
   std::string why_no_schedule;  // where status is not kExitOk

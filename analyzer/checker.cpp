@@ -8,7 +8,6 @@
 
 #include "analyzer/describe.h"
 #include "analyzer/errors.h"
-#include "analyzer/schedule_order.h"
 
 namespace nimble::analyzer {
 namespace {
@@ -327,7 +326,11 @@ class Checker {
 }  // namespace
 
 CheckResult check_schedule(const Analysis& step, const std::string& text, const std::string& file) {
-  return Checker(step, read_schedule_order(text, file), file).run();
+  return check_schedule(step, read_schedule_order(text, file), file);
+}
+
+CheckResult check_schedule(const Analysis& step, const ScheduleOrder& schedule, const std::string& file) {
+  return Checker(step, schedule, file).run();
 }
 
 }  // namespace nimble::analyzer

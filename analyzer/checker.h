@@ -18,6 +18,7 @@
 #include <string>
 
 #include "analyzer/analysis.h"
+#include "analyzer/schedule_order.h"
 
 namespace nimble::analyzer {
 
@@ -38,5 +39,6 @@ struct CheckResult {
 
 // `step` needs no more than read_step() finds out. `file` names the text in errors.
 CheckResult check_schedule(const Analysis& step, const std::string& text, const std::string& file);
+CheckResult check_schedule(const Analysis& step, const ScheduleOrder& schedule, const std::string& file);
 
 }  // namespace nimble::analyzer

@@ -19,6 +19,7 @@ enum ExitStatus : int {
   kExitInput = 2,          // bad input or usage
   kExitNoStep = 3,         // the trace holds no step that repeats
   kExitUnschedulable = 4,  // a step was found, but no schedule can serve it
+  kExitConflict = 5,       // done, but evidence contradicts itself: the conservative one was taken
 };
 
 class InputError : public std::runtime_error {

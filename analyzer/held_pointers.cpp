@@ -38,12 +38,13 @@ void fill(std::map<std::uint64_t, std::uint64_t>& filled, std::uint64_t begin, s
 
 }  // namespace
 
-HeldPointers::HeldPointers(const Trace& trace, const ObjectTable& table, Step step, const Rules& rules)
+HeldPointers::HeldPointers(const Trace& trace, const ObjectTable& table, Step step, const Rules& rules,
+                           const Observations* seen)
     : trace_(trace),
       table_(table),
       step_(std::move(step)),
       calls_(step_.calls),
-      flows_(trace, rules),
+      flows_(trace, rules, seen),
       now_is_{std::vector<std::uint8_t>(calls_.size(), 0), std::vector<std::vector<Followed>>(calls_.size())},
       compared_(calls_.size(), 0) {}
 

@@ -54,7 +54,8 @@ class HeldPointers {
   };
 
   // Nothing is computed before somebody asks.
-  HeldPointers(const Trace& trace, const ObjectTable& table, Step step, const Rules& rules);
+  HeldPointers(const Trace& trace, const ObjectTable& table, Step step, const Rules& rules,
+               const Observations* seen = nullptr);
 
   // Op `op` is being asked about; did() was called for all before it.
   void reach(std::uint32_t op) { now_ = op; }

@@ -49,7 +49,8 @@ bool KernelFlows::judge_types(const TraceFunction& function, Known& result) cons
   return true;
 }
 
-void KernelFlows::judge(const TraceFunction& function, Known& result) const {
+void KernelFlows::judge(std::uint32_t index, Known& result) const {
+  const TraceFunction& function = trace_.functions[index];
   if (function.proof && function.proof->same_code) {
     Known typed;
     const bool has_types = judge_types(function, typed);
@@ -73,24 +74,38 @@ void KernelFlows::judge(const TraceFunction& function, Known& result) const {
     }
     return;
   }
-  const Rule* rule =
-      function.params ? rules_.find(function.name, demangle(function.name), function.params->size()) : nullptr;
-  if (rule != nullptr) {
+  const Rule* rule = function.params ? rules_.find(function.name, demangle(function.name), *function.params) : nullptr;
+  if (rule != nullptr && (!rule->self_contained || function.self_contained)) {
     // It stores pointers only where it says that it fills a table.
-    const bool fills = std::find(rule->params.begin(), rule->params.end(), RuleParam::table_out) != rule->params.end();
-    for (std::size_t i = 0; i < function.params->size(); ++i) {
-      const RuleParam word = rule->params[i];
+    const bool fills = std::any_of(rule->params.begin(), rule->params.end(),
+                                   [](const RuleParam& param) { return param.mode == RuleMode::table_out; });
+    const auto flow_of = [&](RuleMode mode) {
       PointerFlow flow;
-      flow.keeps = word == RuleParam::table_out;
-      flow.is_stored = fills && word != RuleParam::value && !flow.keeps;
-      flow.from = word != RuleParam::value && word != RuleParam::out && !flow.keeps;
-      flow.to = word == RuleParam::out || word == RuleParam::inout || flow.keeps;
-      const ParamLayout& param = (*function.params)[i];
-      result.parts.push_back({param.offset, param.offset + param.size, flow});
+      flow.keeps = mode == RuleMode::table_out;
+      flow.is_stored = fills && mode != RuleMode::value && !flow.keeps;
+      flow.from = mode != RuleMode::value && mode != RuleMode::out && !flow.keeps;
+      flow.to = mode == RuleMode::out || mode == RuleMode::inout || mode == RuleMode::scan || flow.keeps;
+      return flow;
+    };
+    for (std::size_t i = 0; i < function.params->size(); ++i) {
+      const RuleParam& param = rule->param(i);
+      const ParamLayout& layout = (*function.params)[i];
+      if (param.mode != RuleMode::words) {
+        result.parts.push_back({layout.offset, layout.offset + layout.size, flow_of(param.mode)});
+        continue;
+      }
+      // How many words of a list are in use follows from the launch: up to the next list, or the end.
+      for (const RuleWords& words : param.words) {
+        std::uint32_t end = layout.offset + layout.size;
+        for (const RuleWords& other : param.words)
+          if (other.at > words.at) end = std::min(end, layout.offset + other.at);
+        result.parts.push_back({layout.offset + words.at, end, flow_of(words.mode)});
+      }
     }
     return;
   }
   result.leaks = !function.self_contained;
+  if (seen_ != nullptr && seen_->keeps_no_addresses(index)) return;
   if (!judge_types(function, result)) result.otherwise = kAnything;
 }
 
@@ -98,7 +113,7 @@ const KernelFlows::Known& KernelFlows::known(std::uint32_t function) {
   Known& result = known_[function];
   if (!result.asked) {
     result.asked = true;
-    judge(trace_.functions[function], result);
+    judge(function, result);
   }
   return result;
 }

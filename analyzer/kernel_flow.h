@@ -3,7 +3,8 @@
 //
 // What a kernel's code proves tells it; else a rule, which speaks for the whole kernel; else the types in its name: an
 // address is stored where pointers, classes or 8-byte integers may lie, and copied as bytes where integers may lie. Of
-// numbers with a fraction neither is taken to be done. Of a kernel with none of these, anything may happen.
+// numbers with a fraction neither is taken to be done. A kernel that was watched and never wrote what looks like an
+// address does none of that. Of a kernel with none of these, anything may happen.
 //
 // Refers to the trace and the rules, which must outlive it; caches one answer per function. One thread.
 #pragma once
@@ -11,7 +12,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "analyzer/rules.h"
+#include "analyzer/observations.h"
+#include "analyzer/rules/rules.h"
 #include "nimble/trace.h"
 
 namespace nimble::analyzer {
@@ -27,7 +29,9 @@ struct PointerFlow {
 
 class KernelFlows {
  public:
-  KernelFlows(const Trace& trace, const Rules& rules) : trace_(trace), rules_(rules), known_(trace.functions.size()) {}
+  // `seen` may be null: then nothing that was seen is believed.
+  KernelFlows(const Trace& trace, const Rules& rules, const Observations* seen)
+      : trace_(trace), rules_(rules), seen_(seen), known_(trace.functions.size()) {}
 
   // Of the word at byte `at` of the function's packed parameters; from kAtGlobals on, of a variable.
   PointerFlow of(std::uint32_t function, std::uint32_t at);
@@ -48,11 +52,12 @@ class KernelFlows {
   };
 
   const Known& known(std::uint32_t function);
-  void judge(const TraceFunction& function, Known& result) const;
+  void judge(std::uint32_t index, Known& result) const;
   bool judge_types(const TraceFunction& function, Known& result) const;
 
   const Trace& trace_;
   const Rules& rules_;
+  const Observations* seen_;
   std::vector<Known> known_;
 };
 

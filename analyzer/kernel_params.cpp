@@ -33,11 +33,19 @@ std::span<const PointerWord> pointers_in(const OpQuestion& op, const ParamLayout
   return {first, last};
 }
 
+bool may_lead_elsewhere(const OpQuestion& op, std::uint32_t at) {
+  return could_be_address(word_at(op.call.params, at)) &&
+         !std::binary_search(op.call.nowhere.begin(), op.call.nowhere.end(), at);
+}
+
+bool leads_somewhere(const OpQuestion& op, std::uint32_t at) {
+  return word_at(op.call.params, at) != 0 && !std::binary_search(op.call.nowhere.begin(), op.call.nowhere.end(), at);
+}
+
 bool has_stray_address(const OpQuestion& op, const ParamLayout& param) {
   auto known = pointers_in(op, param);
   for (std::uint32_t at = (param.offset + 7) & ~7u; at + 8 <= param.offset + param.size; at += 8) {
-    std::uint64_t word = word_at(op.call.params, at);
-    if (!could_be_address(word)) continue;
+    if (!may_lead_elsewhere(op, at)) continue;
     if (std::none_of(known.begin(), known.end(), [&](const PointerWord& pointer) { return pointer.at == at; }))
       return true;
   }

@@ -22,9 +22,15 @@ std::string hidden_memory(const Trace& trace, bool textures = true);
 // The pointers among the words of one parameter: a part of op.pointers.
 std::span<const PointerWord> pointers_in(const OpQuestion& op, const ParamLayout& param);
 
-// Whether some word of this parameter looks like an address that lies in no live object. Memory can reach a program by
-// ways that no trace shows (imports, other processes), so every number that could be an address counts; two 32-bit
-// sizes side by side look like one, too. A rule says what such a parameter is.
+// Whether the word at this place looks like an address that may be of memory of which the trace does not know: by ways
+// that no trace shows (imports, other processes). Two 32-bit sizes side by side look like one, too, so the recorder
+// asks the driver which words lead nowhere. The caller has seen that it is no pointer into a live object.
+bool may_lead_elsewhere(const OpQuestion& op, std::uint32_t at);
+
+// The same of a word that is a pointer by its type, of which any value but null counts.
+bool leads_somewhere(const OpQuestion& op, std::uint32_t at);
+
+// Whether may_lead_elsewhere() is so of some word of the parameter.
 bool has_stray_address(const OpQuestion& op, const ParamLayout& param);
 
 // Appends an access to the whole of an object, which is read in any case.

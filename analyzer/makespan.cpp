@@ -51,6 +51,7 @@ class Simulation {
   struct Ready {
     double ready_us;
     std::uint32_t rank, node;
+    bool dispatched = false;
     bool operator<(const Ready& other) const {
       return std::tuple(other.ready_us, other.rank) < std::tuple(ready_us, rank);
     }
@@ -81,9 +82,20 @@ class Simulation {
 
   void begin_parts() {
     while (!coming_.empty() && coming_.top().ready_us <= now_) {
-      std::uint32_t node = coming_.top().node;
-      ops_[node].ready_us = coming_.top().ready_us;
+      Ready next = coming_.top();
+      std::uint32_t node = next.node;
       coming_.pop();
+      if (!next.dispatched) {
+        next.dispatched = true;
+        double turn_us = std::max(next.ready_us, dispatcher_free_us_);
+        dispatcher_free_us_ = turn_us + device_.graph_dispatch_us;
+        if (turn_us > now_) {
+          next.ready_us = turn_us;
+          coming_.push(next);
+          continue;
+        }
+      }
+      ops_[node].ready_us = next.ready_us;
       ops_[node].waiting = width(node) * waves(node);
       waiting_[engine(node)].push({ops_[node].priority, ops_[node].ready_us, rank_[node], node});
     }
@@ -169,7 +181,7 @@ class Simulation {
   std::array<int, kEngines> free_{};
   std::vector<Part> parts_;
   std::vector<double> wanted_;
-  double now_ = 0;
+  double now_ = 0, dispatcher_free_us_ = 0;
 };
 
 }  // namespace

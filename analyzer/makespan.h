@@ -1,10 +1,11 @@
 // How long a graph would take on the device: a prediction by a simulation of it, never a measurement.
 //
-// A kernel is so many waves of blocks on so many multiprocessors: a wave on one multiprocessor starts when it is free,
-// and runs to its end. Free multiprocessors go to the op of the highest priority; then to the one that has been ready
-// for longest, as the hardware's own queue does; then to the first in the given order. Copy engines take one op at a
-// time, in the same way. Ops that together want more than the memory can give share it evenly, and those that want more
-// than their share slow down. Times in microseconds.
+// The nodes that are ready are dispatched one after another. A kernel is so many waves of blocks on so many
+// multiprocessors: a wave on one multiprocessor starts when it is free, and runs to its end. Free multiprocessors go to
+// the op of the highest priority; then to the one that has been ready for longest, as the hardware's own queue does;
+// then to the first in the given order. Copy engines take one op at a time, in the same way. Ops that together want
+// more than the memory can give share it evenly, and those that want more than their share slow down. Times in
+// microseconds.
 //
 // Pure; any thread. Time is near linear in nodes and edges. No errors.
 #pragma once

@@ -3,11 +3,13 @@
 #include <CLI/CLI.hpp>
 
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <string_view>
 #include <system_error>
 
@@ -17,6 +19,7 @@
 #include "analyzer/dot.h"
 #include "analyzer/errors.h"
 #include "analyzer/report.h"
+#include "analyzer/rules/shipped_rules.h"
 #include "analyzer/schedule_builder.h"
 #include "analyzer/schedule_writer.h"
 #include "analyzer/why.h"
@@ -26,12 +29,29 @@ namespace {
 
 using namespace nimble::analyzer;
 
+// Which rules to go by.
+struct RulesArguments {
+  std::vector<std::string> files;
+  bool no_shipped = false;
+
+  void add_to(CLI::App& app) {
+    app.add_option("--rules", files, "A file that tells what kernels read and write; may be given again")->expected(1);
+    app.add_flag("--no-shipped-rules", no_shipped, "Leave out the rules that come with nimble-analyze");
+  }
+  void read(Rules& rules) const {
+    for (const std::string& path : files) rules.read(path);
+    if (!no_shipped) add_shipped_rules(rules);
+  }
+};
+
 struct Arguments {
   std::string trace;
   std::string output = "schedule.json";
   std::string policy = std::string(kPolicyNames[0]);
+  std::string trust = std::string(name(kDefaultTrust));
   std::uint32_t max_streams = kDefaultMaxLanes;
-  std::vector<std::string> rules;
+  std::string memory_limit;
+  RulesArguments rules;
   std::vector<std::uint32_t> why;
   std::string dot, json;
   bool no_schedule = false, quiet = false, accept_partial = false;
@@ -64,6 +84,21 @@ std::string read_file(const std::string& path) {
   return text;
 }
 
+// A number of bytes, with or without one of K, M, G, T behind it; nothing where the text is none.
+std::optional<std::uint64_t> bytes_of(std::string_view text) {
+  std::uint64_t bytes = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bytes);
+  if (error != std::errc() || text.empty()) return std::nullopt;
+  std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  if (unit.empty()) return bytes;
+  constexpr std::string_view kUnits = "KMGT";
+  std::size_t power = kUnits.find(unit.front());
+  if (unit.size() != 1 || power == kUnits.npos) return std::nullopt;
+  auto shift = static_cast<unsigned>(10 * (power + 1));
+  if (bytes > ~std::uint64_t{0} >> shift) return std::nullopt;
+  return bytes << shift;
+}
+
 std::string unordered_text(const Analysis& analysis, const Unordered& pair) {
   return "op " + std::to_string(pair.first) + " (" + describe_op(analysis, pair.first, 40) + ") and op " +
          std::to_string(pair.second) + " (" + describe_op(analysis, pair.second, 40) +
@@ -71,17 +106,19 @@ std::string unordered_text(const Analysis& analysis, const Unordered& pair) {
 }
 
 struct CheckArguments {
-  std::string trace, schedule;
-  std::vector<std::string> rules;
+  std::string trace, schedule, trust;
+  RulesArguments rules;
   bool quiet = false;
 };
 
 int check(const CheckArguments& arguments) {
   AnalysisOptions options;
-  for (const std::string& path : arguments.rules) options.rules.read(path);
+  arguments.rules.read(options.rules);
+  const ScheduleOrder schedule = read_schedule_order(read_file(arguments.schedule), arguments.schedule);
+  options.trust = arguments.trust.empty() ? schedule.trust : *trust_of(arguments.trust);
   Analysis step = read_step(read_trace(arguments.trace), options);
   if (step.step.period == 0) return complain(arguments.trace + ": no step found: " + step.why_no_schedule, step.status);
-  CheckResult result = check_schedule(step, read_file(arguments.schedule), arguments.schedule);
+  CheckResult result = check_schedule(step, schedule, arguments.schedule);
   if (result.unordered)
     return complain(arguments.schedule + ": " + unordered_text(step, *result.unordered), kExitFailure);
   if (!arguments.quiet)
@@ -96,7 +133,14 @@ int run(const Arguments& arguments) {
   options.policy = arguments.policy;
   options.max_lanes = arguments.max_streams;
   options.accept_partial = arguments.accept_partial;
-  for (const std::string& path : arguments.rules) options.rules.read(path);
+  options.trust = *trust_of(arguments.trust);
+  arguments.rules.read(options.rules);
+  if (!arguments.memory_limit.empty()) {
+    options.memory_limit = bytes_of(arguments.memory_limit);
+    if (!options.memory_limit)
+      return complain("--memory-limit: " + arguments.memory_limit + " is no number of bytes, such as 4096, 512K or 2G",
+                      kExitInput);
+  }
   Analysis analysis = analyze(read_trace(arguments.trace), options);
 
   if (!arguments.json.empty()) write_file(arguments.json, json_report(analysis));
@@ -115,7 +159,10 @@ int run(const Arguments& arguments) {
     return kExitOk;
   }
   if (!arguments.quiet) print(text_report(analysis));
-  if (arguments.no_schedule) return kExitOk;
+  for (const Conflict& conflict : analysis.conflicts)
+    complain(arguments.trace + ": " + conflict_text(analysis, conflict), kExitConflict);
+  const int done = analysis.conflicts.empty() ? kExitOk : kExitConflict;
+  if (arguments.no_schedule) return done;
   if (analysis.status != kExitOk)
     return complain(arguments.trace + ": no schedule: " + analysis.why_no_schedule, analysis.status);
 
@@ -126,7 +173,7 @@ int run(const Arguments& arguments) {
                         unordered_text(analysis, *checked.unordered),
                     kExitFailure);
   write_file(arguments.output, text);
-  if (arguments.quiet) return kExitOk;
+  if (arguments.quiet) return done;
   print("\nWritten: " + arguments.output + "\n");
   if (analysis.segments.segments.empty())
     print("No two ops of this step can be put into one graph, so the schedule gains nothing.\n");
@@ -135,7 +182,7 @@ int run(const Arguments& arguments) {
           " LD_PRELOAD=libnimble.so <program>\n"
           "or:      nimble run --mode replay --schedule " +
           arguments.output + " -- <program>\n");
-  return kExitOk;
+  return done;
 }
 
 // Reads the command line into what the options were bound to. False, with the exit status, where there is nothing to
@@ -156,7 +203,10 @@ int main_of_check(int argc, char** argv) {
   app.name("nimble-analyze check");
   app.add_option("trace", arguments.trace, "The trace that the schedule was made from")->required();
   app.add_option("schedule", arguments.schedule, "The schedule")->required();
-  app.add_option("--rules", arguments.rules, "The rules that it was made with; may be given again")->expected(1);
+  arguments.rules.add_to(app);
+  app.add_option("--trust", arguments.trust,
+                 "The weakest evidence to believe; by default what the schedule was made with")
+      ->check(CLI::IsMember(std::vector<std::string>(std::begin(kTrustNames), std::end(kTrustNames))));
   app.add_flag("--quiet", arguments.quiet, "Print nothing where all is well");
   app.footer("Exit status: 0 all ordered, 1 two ops are not or it failed, 2 bad input or usage, 3 no step found.");
   int status = kExitOk;
@@ -176,8 +226,19 @@ int main_of_analyze(int argc, char** argv) {
   app.add_option("--max-streams", arguments.max_streams, "The most streams that the policy cost uses")
       ->check(CLI::Range(1u, 1024u))
       ->capture_default_str();
-  app.add_option("--rules", arguments.rules, "A file that tells what kernels read and write; may be given again")
-      ->expected(1);
+  app.add_option("--memory-limit", arguments.memory_limit,
+                 "The most memory that the step's own objects may take, in bytes or with K, M, G, T behind the number");
+  arguments.rules.add_to(app);
+  app.add_flag_callback(
+      "--print-rules",
+      [] {
+        print(shipped_rules_text());
+        throw CLI::Success();
+      },
+      "Print the rules that come with nimble-analyze, and exit");
+  app.add_option("--trust", arguments.trust, "The weakest evidence to believe of what ops read and write")
+      ->check(CLI::IsMember(std::vector<std::string>(std::begin(kTrustNames), std::end(kTrustNames))))
+      ->capture_default_str();
   app.add_option("--why", arguments.why, "Explain why two ops of the step are ordered or not, and write no schedule")
       ->expected(2);
   app.add_option("--dot", arguments.dot, "Write the dependencies as a graph for Graphviz");
@@ -187,7 +248,9 @@ int main_of_analyze(int argc, char** argv) {
   app.add_flag("--no-schedule", arguments.no_schedule, "Only report");
   app.add_flag("--quiet", arguments.quiet, "Print no report");
   app.footer(
-      "Exit status: 0 done, 1 failed, 2 bad input or usage, 3 no step found, 4 the step cannot be scheduled.\n\n"
+      "Exit status: 0 done, 1 failed, 2 bad input or usage, 3 no step found, 4 the step cannot be scheduled, 5 done, "
+      "but "
+      "evidence contradicts itself.\n\n"
       "nimble-analyze check TRACE SCHEDULE checks a schedule against its trace; see nimble-analyze check --help.");
   int status = kExitOk;
   return parse(app, argc, argv, status) ? run(arguments) : status;

@@ -43,6 +43,17 @@ std::string listed(const Names& names, const Counts& counts, std::size_t n) {
   return text;
 }
 
+void probe_lines(Text& out, const Trace& trace) {
+  if (!trace.probing) return;
+  const TraceProbing& probing = *trace.probing;
+  out.line("probe", "%llu of %llu launches compared, %s copied in %s", Count{probing.compared}, Count{probing.launches},
+           bytes_text(probing.bytes).c_str(), us_text(probing.ms * 1000).c_str());
+  if (probing.too_large > 0)
+    out.line("", "%s above %s left out (NIMBLE_PROBE_LIMIT)", plural(probing.too_large, "object").c_str(),
+             bytes_text(probing.limit_bytes).c_str());
+  if (!probing.why_ended.empty()) out.line("", "it ended early: %s", shortened(probing.why_ended, 200).c_str());
+}
+
 void trace_lines(Text& out, const Analysis& analysis) {
   const Trace& trace = analysis.file.trace;
   out.line("trace", "%s (%s, %s)", shortened(analysis.file.path, 120).c_str(),
@@ -59,6 +70,7 @@ void trace_lines(Text& out, const Analysis& analysis) {
     for (const auto& [symbol, times] : coverage.missed)
       out.line("", "missed: %s, %s", shortened(symbol, 60).c_str(), plural(times, "time").c_str());
   }
+  probe_lines(out, trace);
   if (trace.dropped > 0) out.line("", "the recorder dropped %llu events", Count{trace.dropped});
 }
 
@@ -77,9 +89,11 @@ void step_lines(Text& out, const Analysis& analysis) {
 }
 
 void dependency_lines(Text& out, const Analysis& analysis, const Counts& counts) {
+  std::string believed = analysis.trust == kDefaultTrust ? "" : ", --trust " + std::string(name(analysis.trust));
   out.line(
-      "accesses", "%s (ops)",
-      listed([](std::size_t i) { return name(static_cast<Evidence>(i)); }, counts.ops_by_evidence, kEvidences).c_str());
+      "accesses", "%s (ops%s)",
+      listed([](std::size_t i) { return name(static_cast<Evidence>(i)); }, counts.ops_by_evidence, kEvidences).c_str(),
+      believed.c_str());
   out.line("dependencies", "%zu, of which %zu are needed to imply the others", analysis.dependencies.all.size(),
            analysis.reduced.edges().size());
   if (!analysis.dependencies.all.empty()) {
@@ -107,8 +121,16 @@ void segment_lines(Text& out, const Analysis& analysis, const Counts& counts) {
   for (const auto& [why, times] : counts.direct) out.line("  direct", "%6llu  %s", Count{times}, why.c_str());
   out.line("host waits", "%llu places where the host waits for or looks at the GPU", Count{counts.host_waits});
   if (analysis.memory.arena_bytes > 0)
-    out.line("memory plan", "%s, against %s at the program's peak", bytes_text(analysis.memory.arena_bytes).c_str(),
-             bytes_text(analysis.memory.program_peak_bytes).c_str());
+    out.line("memory plan", "%s, against %s at the program's peak; %s if no two objects shared a byte",
+             bytes_text(analysis.memory.arena_bytes).c_str(), bytes_text(analysis.memory.program_peak_bytes).c_str(),
+             bytes_text(analysis.memory.unpacked_bytes).c_str());
+  if (analysis.memory_without_limit > 0) {
+    std::uint32_t lanes = 0;
+    for (const SegmentPlan& plan : analysis.plans) lanes = std::max(lanes, plan.assignment.lanes);
+    out.line("", "the policy's own plan takes %s, more than --memory-limit allows: instead of it %s, on at most %s",
+             bytes_text(analysis.memory_without_limit).c_str(), analysis.chosen.c_str(),
+             plural(lanes, "stream").c_str());
+  }
 }
 
 void assumed_lines(Text& out, const Analysis& analysis) {
@@ -127,6 +149,17 @@ void assumed_lines(Text& out, const Analysis& analysis) {
   out.raw("  A rules file can tell what a kernel reads and writes: --rules FILE, docs/FORMAT.md.");
 }
 
+void conflict_lines(Text& out, const Analysis& analysis) {
+  if (analysis.conflicts.empty()) return;
+  out.blank();
+  out.raw("Conflicts of evidence; what is said to be read is taken to be written, too:");
+  constexpr std::size_t kShown = 20;
+  for (std::size_t i = 0; i < std::min(analysis.conflicts.size(), kShown); ++i)
+    out.raw("  " + conflict_text(analysis, analysis.conflicts[i]));
+  if (analysis.conflicts.size() > kShown)
+    out.raw("  and " + std::to_string(analysis.conflicts.size() - kShown) + " more; --json lists all");
+}
+
 void race_lines(Text& out, const Analysis& analysis) {
   if (analysis.dependencies.race_count == 0) return;
   out.blank();
@@ -140,6 +173,25 @@ void race_lines(Text& out, const Analysis& analysis) {
             (race.object == kNone ? ", of which one touches everything"
                                   : ", in " + describe_object(analysis, race.object)));
   }
+}
+
+// What the freedom of the schedule rests on.
+void parallelism_line(Text& out, const Analysis& analysis) {
+  const Parallelism& parallelism = analysis.parallelism;
+  if (parallelism.all() == 0) {
+    out.line("unordered pairs", "none: no two ops of one graph may run side by side");
+    return;
+  }
+  std::string shares;
+  for (int i = 0; i < kEvidences; ++i) {
+    auto evidence = static_cast<Evidence>(i);
+    if (parallelism.pairs[i] == 0) continue;
+    char share[32];
+    std::snprintf(share, sizeof share, " %.3g %%", 100 * parallelism.share(evidence));
+    shares.append(shares.empty() ? "" : ", ").append(name(evidence)).append(share);
+  }
+  out.line("unordered pairs", "%s%llu, by evidence: %s", parallelism.exact ? "" : "about ", Count{parallelism.all()},
+           shares.c_str());
 }
 
 bool simulated(const Trace& trace) { return trace.device.find("Simulated") != std::string::npos; }
@@ -179,6 +231,19 @@ void policy_lines(Text& out, const Analysis& analysis) {
 }
 
 }  // namespace
+
+std::string conflict_text(const Analysis& analysis, const Conflict& conflict) {
+  const TraceFunction& function = analysis.file.trace.functions[conflict.function];
+  std::string text = "kernel ";
+  text.append(shortened(kernel_name(function), 100)).append(", parameter ").append(std::to_string(conflict.parameter));
+  if (const ParamLayout& param = (*function.params)[conflict.parameter]; param.size > 8)
+    text.append(" (byte ").append(std::to_string(conflict.at - param.offset)).append(")");
+  text.append(": ").append(conflict.basis).append(" (").append(name(conflict.evidence)).append(")");
+  text.append(conflict.touched ? " says that it is only read" : " does not say that it is touched");
+  text.append(", but it was seen to be written in ").append(std::to_string(conflict.launches)).append(" of ");
+  text.append(std::to_string(conflict.compared)).append(" launches, first at seq ");
+  return text.append(std::to_string(conflict.first_seq));
+}
 
 std::vector<AssumedOps> assumed_ops(const Analysis& analysis) {
   std::map<std::pair<std::string, std::string>, std::uint32_t> counted;
@@ -265,8 +330,10 @@ std::string text_report(const Analysis& analysis) {
            Count{counts.external_objects}, bytes_text(counts.external_bytes).c_str());
   dependency_lines(out, analysis, counts);
   segment_lines(out, analysis, counts);
+  parallelism_line(out, analysis);
   measured_line(out, analysis);
   assumed_lines(out, analysis);
+  conflict_lines(out, analysis);
   race_lines(out, analysis);
   policy_lines(out, analysis);
   return out.take();

@@ -25,6 +25,9 @@ struct AssumedOps {
 };
 std::vector<AssumedOps> assumed_ops(const Analysis& analysis);
 
+// One line about a conflict of evidence: kernel, parameter, what said what.
+std::string conflict_text(const Analysis& analysis, const Conflict& conflict);
+
 // Figures that both reports show.
 struct Counts {
   std::uint64_t ops_by_kind[static_cast<int>(CallKind::opaque) + 1] = {};

@@ -33,6 +33,14 @@ void coverage(JsonText& out, const TraceCoverage& coverage) {
   out.close('}').close('}').newline();
 }
 
+void probe(JsonText& out, const Trace& trace) {
+  if (!trace.probing) return;
+  const TraceProbing& probing = *trace.probing;
+  out.key("probe").open('{').key("launches").number(probing.launches).key("compared").number(probing.compared);
+  out.key("bytes").number(probing.bytes).key("ms").real(probing.ms).key("limit_bytes").number(probing.limit_bytes);
+  out.key("too_large").number(probing.too_large).key("why_ended").text(probing.why_ended).close('}').newline();
+}
+
 void found(JsonText& out, const Analysis& analysis) {
   Counts counts = count(analysis);
   step(out, analysis, counts);
@@ -45,7 +53,14 @@ void found(JsonText& out, const Analysis& analysis) {
   out.key("step_local").number(counts.step_local_objects).key("step_local_bytes").number(counts.step_local_bytes);
   out.key("external").number(counts.external_objects).key("external_bytes").number(counts.external_bytes);
   out.key("plan_bytes").number(analysis.memory.arena_bytes);
-  out.key("peak_bytes").number(analysis.memory.program_peak_bytes).close('}').newline();
+  out.key("peak_bytes").number(analysis.memory.program_peak_bytes);
+  out.key("unpacked_bytes").number(analysis.memory.unpacked_bytes);
+  out.key("plan_bytes_without_limit");
+  if (analysis.memory_without_limit > 0)
+    out.number(analysis.memory_without_limit);
+  else
+    out.null();
+  out.close('}').newline();
   out.key("dependencies").open('{');
   out.key("all").number(analysis.dependencies.all.size());
   out.key("reduced").number(analysis.reduced.edges().size()).newline();
@@ -84,6 +99,21 @@ void found(JsonText& out, const Analysis& analysis) {
     out.key("predicted_graphs_us").real(outcome.device_us).key("predicted_step_us").real(outcome.step_us).close('}');
   }
   out.close(']').newline();
+  out.key("trust").text(name(analysis.trust)).newline();
+  out.key("unordered_pairs").open('{').key("all").number(analysis.parallelism.all());
+  out.key("estimated").boolean(!analysis.parallelism.exact).newline();
+  named_counts(out, "by_evidence", analysis.parallelism.pairs, kEvidences, evidence_name);
+  out.close('}').newline();
+  out.key("conflicts").open('[');
+  for (const Conflict& conflict : analysis.conflicts) {
+    out.newline().open('{').key("kernel").text(analysis.file.trace.functions[conflict.function].name);
+    out.key("parameter").number(conflict.parameter).key("byte").number(conflict.at);
+    out.key("evidence").text(name(conflict.evidence)).key("said_by").text(conflict.basis);
+    out.key("said_read").boolean(conflict.touched).key("seen_written").number(conflict.launches);
+    out.key("compared").number(conflict.compared).key("first_seq").number(conflict.first_seq);
+    out.key("text").text(conflict_text(analysis, conflict)).close('}');
+  }
+  out.close(']').newline();
   out.key("assumed").open('[');
   for (const AssumedOps& assumed : assumed_ops(analysis))
     out.newline()
@@ -109,6 +139,7 @@ std::string json_report(const Analysis& analysis) {
   out.key("ops").number(analysis.step.ops.size()).key("complete").boolean(trace.complete);
   out.key("dropped").number(trace.dropped).close('}').newline();
   coverage(out, trace.coverage);
+  probe(out, trace);
   if (analysis.step.period != 0) found(out, analysis);
   out.key("policy").text(analysis.chosen).newline();
   out.key("status").number(analysis.status).key("why_no_schedule").text(analysis.why_no_schedule).newline();

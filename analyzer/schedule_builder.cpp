@@ -1,6 +1,7 @@
 #include "analyzer/schedule_builder.h"
 
 #include <algorithm>
+#include <iterator>
 #include <unordered_map>
 
 namespace nimble::analyzer {
@@ -50,6 +51,10 @@ class Builder {
   Schedule build() {
     schedule_.policy = analysis_.chosen;
     schedule_.trace_digest = analysis_.file.digest;
+    schedule_.trust = name(analysis_.trust);
+    auto pairs = [&](Evidence evidence) { return analysis_.parallelism.pairs[static_cast<int>(evidence)]; };
+    schedule_.freedom = {pairs(Evidence::exact), pairs(Evidence::proven), pairs(Evidence::declared),
+                         pairs(Evidence::observed), !analysis_.parallelism.exact};
     for (std::size_t i = 0; i < analysis_.objects.objects.size(); ++i) {
       const StepObject& object = analysis_.objects.objects[i];
       schedule_.objects.push_back({object.memory, object.size, object.step_local, analysis_.memory.offset[i]});
@@ -75,18 +80,27 @@ class Builder {
     auto pointers = analysis_.table->pointers(calls_[op]);
     switch (call.kind) {
       case CallKind::launch: {
-        result.function = function(call.function, analysis_.accesses.ops[op].from_code);
-        if (analysis_.accesses.ops[op].from_code) add_globals(call.function, result.function, pointers);
+        const OpAccesses& known = analysis_.accesses.ops[op];
+        bool observed = known.evidence == Evidence::observed;
+        result.function = function(call.function, known.from_code, observed);
+        result.fixed_launch = observed;  // of other shapes nothing was seen
+        if (known.from_code) add_globals(call.function, result.function, pointers);
         result.grid = call.grid;
         result.block = call.block;
         result.shared_bytes = call.shared_bytes;
-        result.barrier = analysis_.accesses.ops[op].role == OpRole::barrier;
+        result.barrier = known.role == OpRole::barrier;
         if (result.barrier) break;
         const auto& skipped = analysis_.accesses.no_pointers[op];
         for (const PointerWord& pointer : pointers)
           if (pointer.at < kAtGlobals && !std::binary_search(skipped.begin(), skipped.end(), pointer.at))
             result.pointers.push_back({pointer.at, {analysis_.objects.find(pointer.object), pointer.offset, false}});
-        add_numbers(call, result);
+        result.numbers = skipped;
+        result.fixed_launch |= analysis_.accesses.pinned[op].shape;
+        for (const auto& [first, count] : analysis_.accesses.pinned[op].params) {
+          const auto begin = call.params.begin() + first;
+          result.equal.push_back({first, {begin, begin + count}});
+        }
+        add_writes(op, result);
         break;
       }
       case CallKind::copy:
@@ -133,29 +147,39 @@ class Builder {
                                    {analysis_.objects.find(pointer.object), pointer.offset, false}});
   }
 
-  // The words that look like an address and are none.
-  void add_numbers(const TraceCall& call, ScheduleOp& op) const {
-    const auto& params = trace_.functions[call.function].params;
-    if (!params || call.params.empty()) return;
-    for (const ParamLayout& param : *params)
-      for (std::uint32_t at = (param.offset + 7) & ~7u; at + 8 <= param.offset + param.size; at += 8) {
-        bool is_pointer = std::any_of(op.pointers.begin(), op.pointers.end(),
-                                      [&](const ScheduleParam& pointer) { return pointer.at == at; });
-        if (!is_pointer && could_be_address(word_at(call.params, at))) op.numbers.push_back(at);
-      }
+  // What it may write, and what it reads for all that is known.
+  void add_writes(std::uint32_t op, ScheduleOp& result) const {
+    std::vector<std::uint32_t>& writes = result.writes.emplace();
+    std::vector<std::uint32_t> reads;
+    for (const Access& access : analysis_.accesses.of(op)) (access.writes ? writes : reads).push_back(access.object);
+    // Where no proof speaks, a pointer of which nothing was said counts as read.
+    bool believed = analysis_.accesses.ops[op].evidence > Evidence::proven;
+    for (const ScheduleParam& param : result.pointers) reads.push_back(param.pointer.object);
+    auto tidy = [](std::vector<std::uint32_t>& objects) {
+      std::sort(objects.begin(), objects.end());
+      objects.erase(std::unique(objects.begin(), objects.end()), objects.end());
+    };
+    tidy(writes);
+    tidy(reads);
+    if (believed)
+      std::set_difference(reads.begin(), reads.end(), writes.begin(), writes.end(),
+                          std::back_inserter(result.believed_reads));
   }
 
-  std::uint32_t function(std::uint32_t id, bool from_code) {
+  std::uint32_t function(std::uint32_t id, bool from_code, bool observed) {
     auto [entry, is_new] = functions_.emplace(id, static_cast<std::uint32_t>(schedule_.functions.size()));
     if (is_new) {
       const TraceFunction& known = trace_.functions[id];
-      schedule_.functions.push_back(
-          {known.name, known.params.value_or(std::vector<ParamLayout>{}), known.self_contained, std::nullopt});
+      ScheduleFunction& added = schedule_.functions.emplace_back();
+      added.name = known.name;
+      added.params = known.params.value_or(std::vector<ParamLayout>{});
+      added.self_contained = known.self_contained;
     }
     if (from_code) {
       schedule_.functions[entry->second].proven = trace_.functions[id].proof->accesses;
       schedule_.functions[entry->second].stored = trace_.functions[id].proof->stored;
     }
+    if (observed) schedule_.functions[entry->second].code = trace_.functions[id].code;
     return entry->second;
   }
 

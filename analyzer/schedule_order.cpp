@@ -17,7 +17,7 @@ constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
 // Keys whose values are kept while the text is parsed; the rest, which is most of it, is dropped at once.
 constexpr std::string_view kKept[] = {"nimble_schedule", "trace_digest", "arena_bytes", "objects", "ops",
                                       "segments",        "memory",       "size",        "edges",   "step_local",
-                                      "plan_offset",     "kind",         "submit",      "segment"};
+                                      "plan_offset",     "kind",         "submit",      "segment", "trust"};
 
 // Builds a JSON value without what stands under other keys. (The parser's own filter takes quadratic time in the length
 // of a list.)
@@ -141,6 +141,11 @@ ScheduleOrder read_schedule_order(const std::string& text, const std::string& fi
                                     std::to_string(kScheduleVersion));
   ScheduleOrder order;
   order.trace_digest = top.text("trace_digest");
+  std::string trust = top.text_or("trust", std::string(name(kDefaultTrust)).c_str());
+  if (auto level = trust_of(trust))
+    order.trust = *level;
+  else
+    top.fail("trust", "is unknown: " + trust);
   order.arena_bytes = top.number("arena_bytes");
   each(top, "objects", place,
        [&](const Fields& fields) { order.objects.push_back(read_object(fields, order.arena_bytes)); });

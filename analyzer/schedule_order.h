@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/trust.h"
 #include "nimble/schedule.h"
 
 namespace nimble::analyzer {
@@ -22,6 +23,7 @@ struct ScheduleOrder {
   };
 
   std::string trace_digest;
+  Evidence trust = kDefaultTrust;  // the weakest evidence that was believed when it was made
   std::uint64_t arena_bytes = 0;
   std::vector<ScheduleObject> objects;
   std::vector<Op> ops;

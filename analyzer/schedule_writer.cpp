@@ -1,5 +1,7 @@
 #include "analyzer/schedule_writer.h"
 
+#include <cstdio>
+
 #include "analyzer/json_text.h"
 
 namespace nimble::analyzer {
@@ -33,6 +35,16 @@ void numbers(JsonText& out, const Values& values) {
 }
 
 std::string_view mode(bool reads, bool writes) { return reads ? writes ? "rw" : "r" : "w"; }
+
+std::string hex(const std::vector<std::uint8_t>& bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  for (const std::uint8_t byte : bytes) {
+    text.push_back(kDigits[byte >> 4]);
+    text.push_back(kDigits[byte & 15]);
+  }
+  return text;
+}
 
 void pointer_fields(JsonText& out, const SchedulePointer& pointer) {
   id(out, "object", pointer.object);
@@ -71,6 +83,19 @@ void op(JsonText& out, const ScheduleOp& op) {
       out.close(']').key("numbers").open('[');
       for (std::uint32_t at : op.numbers) out.number(at);
       out.close(']');
+      if (!op.equal.empty()) {
+        out.key("equal").open('[');
+        for (const ScheduleBytes& part : op.equal) out.open('[').number(part.at).text(hex(part.bytes)).close(']');
+        out.close(']');
+      }
+      if (op.writes) {
+        out.key("writes");
+        numbers(out, *op.writes);
+      }
+      if (!op.believed_reads.empty()) {
+        out.key("believed_reads");
+        numbers(out, op.believed_reads);
+      }
       break;
     case CallKind::copy:
       pointer(out, "dst", op.dst);
@@ -112,6 +137,11 @@ std::string schedule_text(const Schedule& schedule) {
   JsonText out;
   out.open('{').key("nimble_schedule").number(kScheduleVersion).newline();
   out.key("policy").text(schedule.policy).key("trace_digest").text(schedule.trace_digest).newline();
+  const ScheduleFreedom& freedom = schedule.freedom;
+  out.key("trust").text(schedule.trust).key("unordered_pairs").open('{');
+  out.key("exact").number(freedom.exact).key("proven").number(freedom.proven);
+  out.key("declared").number(freedom.declared).key("observed").number(freedom.observed);
+  out.key("estimated").boolean(freedom.estimated).close('}').newline();
   out.key("functions").open('[');
   for (const ScheduleFunction& function : schedule.functions) {
     out.newline().open('{').key("name").text(function.name).key("params").open('[');
@@ -135,6 +165,11 @@ std::string schedule_text(const Schedule& schedule) {
       for (const ScheduleGlobal& global : function.globals)
         out.open('[').text(global.name).number(global.object).text(mode(global.reads, global.writes)).close(']');
       out.close(']');
+    }
+    if (function.code != 0) {
+      char code[17];
+      std::snprintf(code, sizeof code, "%016llx", static_cast<unsigned long long>(function.code));
+      out.key("code").text(code);
     }
     out.close('}');
   }

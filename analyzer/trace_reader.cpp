@@ -167,6 +167,8 @@ class Decoder {
       trace_.streams.push_back(stream);
     } else if (name == "nimble.coverage") {
       coverage(args);
+    } else if (name == "nimble.probe") {
+      probing(args);
     } else if (name == "nimble.graph") {
       next_id(args, trace_.graphs.size());
       TraceGraph graph;
@@ -196,6 +198,7 @@ class Decoder {
       function.why = args.text_or("why", "");
     }
     function.why_not_proven = args.text_or("why_not_proven", "");
+    if (args.has("code")) function.code = digest(args, "code");
     if (!args.has("proven")) return;
     if (!function.params) args.fail("proven", "speaks of parameters whose layout is not known");
     const std::uint32_t end =
@@ -231,6 +234,61 @@ class Decoder {
     if (!result.reads && !result.writes) args.fail("globals", "a mode must be \"r\", \"w\" or \"rw\"");
     if (result.bytes == 0) args.fail("globals", "a variable must have bytes");
     return result;
+  }
+
+  static std::uint64_t digest(const Fields& args, const char* name) {
+    const std::string& text = args.text(name);
+    std::uint64_t value = 0;
+    if (text.size() != 16) args.fail(name, "must be 16 hexadecimal digits");
+    for (char c : text) {
+      if (digit(c) == 0xff) args.fail(name, "must be 16 hexadecimal digits");
+      value = value << 4 | digit(c);
+    }
+    return value;
+  }
+
+  // Ranges that ascend and do not overlap.
+  std::vector<TraceProbe::Range> ranges(const Fields& args, const char* name) {
+    std::vector<TraceProbe::Range> list;
+    std::uint64_t end = 0;
+    for (const json& item : args.list(name)) {
+      if (!item.is_array() || item.size() != 2) args.fail(name, "must be a list of [address, bytes]");
+      TraceProbe::Range range;
+      range.address = args.number_of(item[0], name, kMaxAddress);
+      range.bytes = args.number_of(item[1], name, kMaxAddress - range.address);
+      if (range.bytes == 0) args.fail(name, "holds a range of no bytes");
+      if (range.address < end) args.fail(name, "must ascend without overlap");
+      end = range.address + range.bytes;
+      list.push_back(range);
+    }
+    return list;
+  }
+
+  void probe(const Fields& args, TraceCall& call) {
+    TraceProbe probe;
+    probe.compared = ranges(args, "compared");
+    probe.written = ranges(args, "written");
+    probe.addresses = args.flag_or("addresses", false);
+    auto object = probe.compared.begin();
+    for (const TraceProbe::Range& range : probe.written) {
+      while (object != probe.compared.end() && object->address + object->bytes <= range.address) ++object;
+      if (object == probe.compared.end() || range.address < object->address ||
+          range.address + range.bytes > object->address + object->bytes)
+        args.fail("written", "holds a range that lies in no object that was compared");
+    }
+    call.probe = static_cast<std::uint32_t>(trace_.probes.size());
+    trace_.probes.push_back(std::move(probe));
+  }
+
+  void probing(const Fields& args) {
+    TraceProbing& probing = trace_.probing.emplace();
+    probing.limit_bytes = args.number_or("limit", 0, kMaxAddress);
+    probing.launches = args.number_or("launches", 0, kMaxAddress);
+    probing.compared = args.number_or("compared", 0, kMaxAddress);
+    probing.bytes = args.number_or("bytes", 0, kMaxAddress);
+    probing.ms = args.real_or("ms", 0);
+    probing.too_large = args.number_or("too_large", 0, kMaxAddress);
+    probing.why_ended = args.text_or("why_ended", "");
   }
 
   static std::uint32_t word_of(const Fields& args, const char* name, const json& word, std::uint32_t end) {
@@ -424,6 +482,14 @@ class Decoder {
     if (args.has("event2")) call.event2 = static_cast<std::uint32_t>(args.number("event2", kMaxId));
     if (args.has("params")) call.params = bytes(args, "params", args.text("params"));
     if (!call.params.empty()) check_params(args, "params", call.function, call.params);
+    if (args.has("nowhere"))
+      for (const json& word : args.list("nowhere")) {
+        const std::uint64_t at = args.number_of(word, "nowhere", kMaxId);
+        if (at % 8 != 0 || at + 8 > call.params.size()) args.fail("nowhere", "is no place of a word in the parameters");
+        if (!call.nowhere.empty() && at <= call.nowhere.back()) args.fail("nowhere", "must ascend");
+        call.nowhere.push_back(static_cast<std::uint32_t>(at));
+      }
+    if (args.has("compared")) probe(args, call);
   }
 
   void check_params(const Fields& args, const char* name, std::uint32_t function,

@@ -54,6 +54,13 @@ class Graph {
   }
 
   // `patched`: a kernel node whose parameters are set once more in the executable graph, or null.
+  cudaGraphNode_t add_copy(void* to, void* from, std::size_t bytes, const Nodes& after) {
+    cudaGraphNode_t node;
+    check(
+        cudaGraphAddMemcpyNode1D(&node, graph_, after.data(), after.size(), to, from, bytes, cudaMemcpyDeviceToDevice));
+    return node;
+  }
+
   double least_us(unsigned long long flags = 0, cudaGraphNode_t patched = nullptr, long long cycles = 0) {
     cudaGraphExec_t exec;
     check(cudaGraphInstantiate(&exec, graph_, flags));
@@ -112,6 +119,55 @@ double chain(int count) {
   return graph.least_us();
 }
 
+// Levels of short kernels, `width` of them side by side. Each comes behind the one before it on its own lane and behind
+// its neighbour there; microseconds a level.
+double crossing(int width, int levels, bool neighbour) {
+  Graph graph;
+  Nodes ends(width, graph.add_spin(1, {}));
+  for (int level = 0; level < levels; ++level) {
+    Nodes next;
+    for (int i = 0; i < width; ++i)
+      next.push_back(graph.add_spin(
+          1, neighbour && width > 1 && level > 0 ? Nodes{ends[i], ends[(i + 1) % width]} : Nodes{ends[i]}));
+    ends = next;
+  }
+  graph.add_spin(1, ends);
+  return graph.least_us() / levels;
+}
+
+// A short kernel, so many behind it side by side, and again one behind these; microseconds from one to the next.
+double forks(int width, int times) {
+  Graph graph;
+  cudaGraphNode_t end = graph.add_spin(1, {});
+  for (int i = 0; i < times; ++i) {
+    Nodes side;
+    for (int j = 0; j < width; ++j) side.push_back(graph.add_spin(1, {end}));
+    end = graph.add_spin(1, side);
+  }
+  return graph.least_us() / times;
+}
+
+// Kernel and copy of 32 KiB by turns, with or without something beside them; microseconds for the two.
+double kernels_and_copies(int times, bool beside, bool copy) {
+  char *from, *to;
+  check(cudaMalloc(&from, 32768));
+  check(cudaMalloc(&to, 32768));
+  double us;
+  {
+    Graph graph;
+    cudaGraphNode_t end = graph.add_spin(1, {}), other = end;
+    for (int i = 0; i < times; ++i) {
+      end = graph.add_spin(1, {end});
+      end = copy ? graph.add_copy(to, from, 32768, {end}) : graph.add_spin(1, {end});
+      if (beside) other = graph.add_spin(1, {other});
+    }
+    us = graph.least_us() / times;
+  }
+  check(cudaFree(from));
+  check(cudaFree(to));
+  return us;
+}
+
 // A kernel of twenty waves on the whole device, and a chain of twelve kernels of one block beside it.
 double beside_a_large_one(int multiprocessors, int priority, bool chain_first, bool patch = false) {
   Graph graph;
@@ -165,6 +221,14 @@ int main() {
       "\"with_and_patched_us\": %.1f},\n",
       beside_a_large_one(sm, 0, false), beside_a_large_one(sm, 0, true), beside_a_large_one(sm, greatest, false),
       beside_a_large_one(sm, greatest, true), beside_a_large_one(sm, greatest, false, true));
+  std::printf(" \"levels\": [");
+  for (int width : {1, 2, 4, 8, 16, 32, 64})
+    std::printf(
+        "%s\n  {\"width\": %d, \"us_a_level\": %.2f, \"us_a_level_behind_neighbours\": %.2f, \"us_a_fork\": %.2f}",
+        width > 1 ? "," : "", width, crossing(width, 40, false), crossing(width, 40, true), forks(width, 20));
+  std::printf("],\n \"kernel_and_kernel_us\": [%.2f, %.2f], \"kernel_and_copy_us\": [%.2f, %.2f],\n",
+              kernels_and_copies(40, false, false), kernels_and_copies(40, true, false),
+              kernels_and_copies(40, false, true), kernels_and_copies(40, true, true));
   std::printf(" \"copies\": {\"one_us\": %.1f, \"two_side_by_side_us\": %.1f, \"two_in_order_us\": %.1f}}\n",
               copies(sm, 1, true), copies(sm, 2, true), copies(sm, 2, false));
   return 0;

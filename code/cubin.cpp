@@ -31,6 +31,22 @@ bool literal(std::string_view name) {
   return name == "$str";
 }
 
+// Tags of NVIDIA's header libraries: thrust::placeholders::_1, cuda::std::ranges::begin, cute::_ and so on. nvcc gives
+// every file that includes these headers a private copy of them all: objects of empty classes, in which nothing can be
+// kept.
+bool tag(std::string_view name) {
+  if (!name.starts_with("_ZN")) return false;
+  name.remove_prefix(3);
+  std::size_t size = 0, at = 0;
+  for (; at < name.size() && at < 4 && std::isdigit(static_cast<unsigned char>(name[at])) != 0; ++at)
+    size = 10 * size + static_cast<std::size_t>(name[at] - '0');
+  if (at == 0 || size > name.size() - at || !name.substr(at).starts_with("_INTERNAL_")) return false;
+  name.remove_prefix(at + size);
+  for (const std::string_view library : {"6thrust", "3cub", "4cuda3std", "4cute"})
+    if (name.starts_with(library)) return true;
+  return false;
+}
+
 struct Section {
   std::string_view name;
   std::uint32_t type = 0, info = 0;
@@ -43,7 +59,11 @@ struct Section {
 struct Symbol {
   std::string_view name;
   unsigned type = 0, section = 0;
+  std::uint64_t size = 0;
   bool local = false, kernel = false;
+
+  // A variable that nobody writes, or in which there is nothing to be written.
+  bool is_constant() const { return local && (literal(name) || (size == 1 && tag(name))); }
 };
 
 class Reader {
@@ -113,6 +133,7 @@ class Reader {
       symbol.type = ELF64_ST_TYPE(each.st_info);
       symbol.local = ELF64_ST_BIND(each.st_info) == STB_LOCAL;
       symbol.section = each.st_shndx;
+      symbol.size = each.st_size;
       symbol.kernel = symbol.type == STT_FUNC && (each.st_other & kEntryPoint) != 0 && each.st_shndx != SHN_UNDEF;
       symbols_.push_back(symbol);
     }
@@ -163,8 +184,7 @@ class Reader {
         const Symbol& symbol = symbols_[index];
         std::string why;
         if (symbol.section < sections_.size() && sections_[symbol.section].holds_variables()) {
-          if (symbol.type == STT_SECTION ? only_literals(static_cast<unsigned>(symbol.section))
-                                         : literal(symbol.name) && symbol.local)
+          if (symbol.type == STT_SECTION ? only_constants(static_cast<unsigned>(symbol.section)) : symbol.is_constant())
             continue;
           why = "it reaches the global variable ";
           why.append(symbol.name.empty() ? "?" : symbol.name).append(" (");
@@ -182,9 +202,9 @@ class Reader {
     }
   }
 
-  bool only_literals(unsigned section) const {
+  bool only_constants(unsigned section) const {
     return std::all_of(symbols_.begin(), symbols_.end(), [&](const Symbol& symbol) {
-      return symbol.section != section || symbol.type == STT_SECTION || (symbol.local && literal(symbol.name));
+      return symbol.section != section || symbol.type == STT_SECTION || symbol.is_constant();
     });
   }
 

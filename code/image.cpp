@@ -2,6 +2,8 @@
 
 #include <elf.h>
 
+#include <xxhash.h>
+
 #include <algorithm>
 
 #include "code/ptx_module.h"
@@ -99,6 +101,8 @@ KernelFacts Image::kernel(std::string_view name, std::span<const unsigned> archs
       facts.self_contained &= here.self_contained;
     }
   }
+  if (digest_ == 0 && !question.bytes.empty()) digest_ = digest_of(question.bytes);
+  facts.image_digest = digest_;
   if (known_.size() < kMostKnown) known_.emplace(name, facts);
   return facts;
 }
@@ -217,6 +221,8 @@ KernelFacts Image::whole() {
   if (!any) no("it holds no kernel");
   return facts;
 }
+
+std::uint64_t digest_of(Bytes bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 
 std::optional<Bytes> image_in_memory(const void* image) {
   const char* bytes = static_cast<const char*>(image);

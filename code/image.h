@@ -40,6 +40,7 @@ struct KernelFacts {
   std::vector<PtxGlobal> globals;                               // variables of its image that it may touch
   std::vector<std::uint32_t> stored;                            // words that it may store to memory as they are
   std::vector<std::pair<std::uint32_t, std::uint32_t>> params;  // as the PTX has them: offset, size
+  std::uint64_t image_digest = 0;  // XXH3-64 of the whole image; 0 where it could not be read
 };
 
 class Image {
@@ -66,7 +67,11 @@ class Image {
   Source source_;
   std::map<std::size_t, Cubin> cubins_;  // that were read, by their place among the image's parts
   std::map<std::string, KernelFacts, std::less<>> known_;
+  std::uint64_t digest_ = 0;
 };
+
+// By which an image is known again.
+std::uint64_t digest_of(Bytes bytes);
 
 // The bytes of an image in memory, as far as its own headers announce; a wrapper's are elsewhere. Nothing where it is
 // of no known kind. Reads what the driver has read.

@@ -18,6 +18,7 @@ void Bystanders::publish(const State& state) {
   legacy_.store(state.legacy, std::memory_order_release);
   holding_.store(state.holding, std::memory_order_release);
   capturing_.store(state.capturing, std::memory_order_release);
+  auditing_.store(state.auditing, std::memory_order_release);
   arena_bytes_.store(state.arena_bytes, std::memory_order_release);
   arena_.store(state.arena, std::memory_order_release);
 }
@@ -75,6 +76,7 @@ bool Bystanders::passes(const Call& call) {
   }
   if (is_op(call.kind) && on_followed_stream(call)) return false;
   if (!observes_nothing(call)) return false;
+  if (is_op(call.kind) && auditing_.load(std::memory_order_acquire)) return false;
   // It may become part of a graph: then it releases nothing now.
   if (call.kind == CallKind::free_async && capturing_.load(std::memory_order_acquire)) return false;
   if (call.kind == CallKind::free || call.kind == CallKind::free_async) {

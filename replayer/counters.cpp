@@ -29,6 +29,10 @@ std::string Counters::line() const {
     separator = ", ";
   }
   if (!divergences.empty()) text += ")";
+  if (steps_audited + total(audits_skipped) > 0) {
+    text += fmt::format("; {} steps audited, {} differed", steps_audited, audits_failed);
+    for (const auto& [reason, count] : audits_skipped) text += fmt::format(", not audited: {}: {}", reason, count);
+  }
   if (!stood_aside.empty()) text += "; stood aside: " + stood_aside;
   return text;
 }
@@ -46,6 +50,9 @@ bool Counters::write(const std::string& path) const {
   json["watchdog_flushes"] = watchdog_flushes;
   json["divergences"] = total(divergences);
   json["reasons"] = divergences;
+  json["steps_audited"] = steps_audited;
+  json["audits_failed"] = audits_failed;
+  json["audits_skipped"] = audits_skipped;
   json["stood_aside"] = stood_aside;
   std::ofstream file(path);
   file << json.dump(2) << "\n";

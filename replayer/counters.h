@@ -18,7 +18,10 @@ struct Counters {
   std::uint64_t flushes = 0;                         // held ops submitted early, since a call could have observed them
   std::uint64_t watchdog_flushes = 0;                // the same, since no call came
   std::map<std::string, std::uint64_t> divergences;  // by reason
-  std::string stood_aside;                           // why replay gave up for good; empty if it did not
+  std::uint64_t steps_audited = 0, audits_failed = 0;
+  std::map<std::string, std::uint64_t>
+      audits_skipped;       // segments, and steps, that were not audited though they were due
+  std::string stood_aside;  // why replay gave up for good; empty if it did not
 
   // One line for people.
   std::string line() const;

@@ -10,11 +10,13 @@ namespace {
 
 }  // namespace
 
-const char* DriverApi::load(CallContext& context) {
+const char* DriverApi::load(CallContext& context, bool audits) {
 #define X(function)                                                                                    \
   function##_ = reinterpret_cast<decltype(function##_)>(context.driver_symbol(NIMBLE_TEXT(function))); \
   if (!function##_) return NIMBLE_TEXT(function);
   NIMBLE_REPLAY_FUNCTIONS(X)
+  if (!audits) return nullptr;
+  NIMBLE_AUDIT_FUNCTIONS(X)
 #undef X
   return nullptr;
 }

@@ -11,6 +11,7 @@ namespace nimble {
 // clang-format off
 #define NIMBLE_REPLAY_FUNCTIONS(X)                                                                                \
   X(cuCtxGetCurrent) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxGetStreamPriorityRange) X(cuMemAlloc)          \
+  X(cuPointerGetAttribute) X(cuDeviceGetCount) X(cuDeviceGetAttribute)                                            \
   X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuStreamWaitEvent) X(cuStreamIsCapturing)                 \
   X(cuStreamGetPriority) X(cuGraphKernelNodeSetAttribute)                                                         \
   X(cuLaunchKernel) X(cuMemcpyAsync) X(cuMemcpy2DAsync)                                                           \
@@ -20,15 +21,18 @@ namespace nimble {
   X(cuGraphAddEventRecordNode) X(cuGraphInstantiateWithFlags) X(cuGraphExecDestroy)                               \
   X(cuGraphExecKernelNodeSetParams) X(cuGraphExecMemcpyNodeSetParams) X(cuGraphExecMemsetNodeSetParams)           \
   X(cuGraphExecEventRecordNodeSetEvent) X(cuGraphLaunch)
+// What audits need besides (replayer/audit.h).
+#define NIMBLE_AUDIT_FUNCTIONS(X) X(cuEventQuery) X(cuMemGetInfo) X(cuMemcpyDtoHAsync) X(cuStreamCreate) X(cuStreamSynchronize)
 // clang-format on
 
 struct DriverApi {
 #define X(function) decltype(&::function) function##_ = nullptr;
   NIMBLE_REPLAY_FUNCTIONS(X)
+  NIMBLE_AUDIT_FUNCTIONS(X)
 #undef X
 
-  // Looks all of them up. Returns the first missing one's name, or null.
-  const char* load(CallContext& context);
+  // Looks them up, those for audits on request. Returns the first missing one's name, or null.
+  const char* load(CallContext& context, bool audits);
 };
 
 }  // namespace nimble

@@ -27,8 +27,13 @@ bool proves_the_same(const ScheduleFunction& function, const FunctionInfo& info)
 
 }  // namespace
 
-LiveStep::LiveStep(const Schedule& schedule, CallContext& context, MemoryMap& memory, ObjectMap& objects)
-    : schedule_(schedule), context_(context), memory_(memory), objects_(objects), ops_(schedule.ops.size()) {
+LiveStep::LiveStep(const Schedule& schedule, CallContext& context, MemoryMap& memory, ObjectMap& objects, Reach reach)
+    : schedule_(schedule),
+      context_(context),
+      memory_(memory),
+      objects_(objects),
+      reach_(reach),
+      ops_(schedule.ops.size()) {
   std::uint32_t bytes = 0;
   for (std::size_t i = 0; i < ops_.size(); ++i) {
     const ScheduleOp& op = schedule.ops[i];
@@ -79,6 +84,7 @@ const char* LiveStep::match_launch(std::uint32_t index, const Call& call) {
     if (info.name != function.name || !info.params || *info.params != function.params) return "another kernel";
     // Its accesses were taken from its parameters: code that reaches more is other code.
     if (!op.barrier && function.self_contained && !info.self_contained) return "a kernel of another build";
+    if (!op.barrier && function.code != 0 && info.code != function.code) return "a kernel of another build";
     if (!op.barrier && function.proven && !proves_the_same(function, info))
       return "a kernel of which something else is proven";
     mine.live.function = call.function;
@@ -118,6 +124,9 @@ const char* LiveStep::match_launch(std::uint32_t index, const Call& call) {
   } else {
     mine.changed = true;
   }
+  for (const ScheduleBytes& part : op.equal)
+    if (std::memcmp(live + part.at, part.bytes.data(), part.bytes.size()) != 0)
+      return "parameters that must not change";
   return op.barrier ? nullptr : check_pointers(index);
 }
 
@@ -128,17 +137,16 @@ const char* LiveStep::check_pointers(std::uint32_t index) {
   for (const ScheduleParam& param : op.pointers) {
     if (!objects_.accept(param.pointer, word_at(live + param.at))) return "a pointer to another object";
   }
-  // Every other word that could be a pointer must not be one.
+  // No other word may be a pointer, whatever the recorded one was.
   auto known = op.pointers.begin();
   for (const ParamLayout& param : schedule_.functions[op.function].params) {
     for (std::uint32_t at = (param.offset + 7) / 8 * 8; at + 8 <= param.offset + param.size; at += 8) {
       while (known != op.pointers.end() && known->at < at) ++known;
       if (known != op.pointers.end() && known->at == at) continue;
       const std::uint64_t word = word_at(live + at);
+      if (std::binary_search(op.numbers.begin(), op.numbers.end(), at)) continue;
       if (memory_.find(word)) return "a pointer where there was none";
-      if (!could_be_address(word)) continue;
-      if (!std::binary_search(op.numbers.begin(), op.numbers.end(), at))
-        return "what could be a pointer, where there was none";
+      if (could_be_address(word) && !reach_.nowhere(word)) return "what could be a pointer, where there was none";
     }
   }
   mine.verified = objects_.generation();

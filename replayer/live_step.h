@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "nimble/call.h"
+#include "nimble/reach.h"
 #include "nimble/schedule.h"
 #include "replayer/memory_map.h"
 #include "replayer/object_map.h"
@@ -29,7 +30,7 @@ struct OpValues {
 class LiveStep {
  public:
   // Variables of images are added to `memory` where a kernel that touches them is first seen.
-  LiveStep(const Schedule& schedule, CallContext& context, MemoryMap& memory, ObjectMap& objects);
+  LiveStep(const Schedule& schedule, CallContext& context, MemoryMap& memory, ObjectMap& objects, Reach reach);
 
   // Whether `call` is what the schedule's op `index` says. Null if it is; its values are then live. Otherwise the
   // reason, a text that lives forever.
@@ -71,6 +72,7 @@ class LiveStep {
   CallContext& context_;
   MemoryMap& memory_;
   ObjectMap& objects_;
+  const Reach reach_;
   std::vector<Op> ops_;
   std::vector<std::uint8_t> live_bytes_, bound_bytes_;
 };

@@ -45,9 +45,18 @@ void ObjectMap::place(std::uint32_t index, std::uint64_t base) {
     bound_[owner->second].base = 0;
     owners_.erase(owner);
   }
-  if (bound.base) owners_.erase(bound.base);
+  if (const auto owner = owners_.find(bound.base); owner != owners_.end() && owner->second == index)
+    owners_.erase(owner);
   bound.base = base;
   owners_[base] = index;
+  ++generation_;
+}
+
+void ObjectMap::place_by_plan(std::uint32_t index, std::uint64_t base) {
+  Bound& bound = bound_[index];
+  if (const auto owner = owners_.find(bound.base); owner != owners_.end() && owner->second == index)
+    owners_.erase(owner);
+  bound.base = base;
   ++generation_;
 }
 

@@ -31,6 +31,10 @@ class ObjectMap {
   // Gives a step-local object its address, at its allocation.
   void place(std::uint32_t object, std::uint64_t base);
 
+  // Gives a step-local object the address that the memory plan has for it, for good. Objects of which one is freed
+  // before the other is allocated may have the same.
+  void place_by_plan(std::uint32_t object, std::uint64_t base);
+
   // The object's address in this step; 0 where it has none.
   std::uint64_t base(std::uint32_t object) const { return bound_[object].base; }
 
@@ -54,7 +58,7 @@ class ObjectMap {
   const Schedule& schedule_;
   const MemoryMap& memory_;
   std::vector<Bound> bound_;                                 // by object
-  std::unordered_map<std::uint64_t, std::uint32_t> owners_;  // by base address
+  std::unordered_map<std::uint64_t, std::uint32_t> owners_;  // by base address; not of what is placed by the plan
   std::uint64_t step_ = 1, generation_ = 1;
 };
 

@@ -62,7 +62,8 @@ class Replayer final : public CallSink {
     if (std::exchange(finished_, true)) return;
     if (last == Phase::playing) {
       player_->flush();
-      bystanders_->publish(player_->state());
+      player_->finish_audits();
+      publish();
       phase_ = Phase::aside;
     }
     activity_ = 0;
@@ -92,7 +93,7 @@ class Replayer final : public CallSink {
     DriverApi driver;
     try {
       Schedule schedule = read_schedule(options_.schedule_path);
-      const char* const missing = driver.load(context_);
+      const char* const missing = driver.load(context_, options_.audit > 0);
       std::lock_guard lock(mutex_);
       if (phase_.load(std::memory_order_relaxed) != Phase::waiting) return phase_ != Phase::nothing;
       if (missing) {
@@ -108,6 +109,7 @@ class Replayer final : public CallSink {
       watchdog_ = std::make_unique<Watchdog>(
           options_.hold, [this] { return activity_.load(); }, [this](std::uint64_t seen) { hold_expired(seen); },
           options_.enter_helper_thread);
+      if (options_.audit > 0) player->audit(options_.audit, [all = bystanders.get()] { return all->ops(); });
       // All or nothing: whoever finds a player finds the rest as well.
       player_ = std::move(player);
       bystanders_ = std::move(bystanders);

@@ -1,14 +1,19 @@
 #include "replayer/schedule_reader.h"
 
 #include <fmt/format.h>
+#include <charconv>
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
+
+#include "nimble/use_order.h"
 
 namespace nimble {
 
@@ -62,6 +67,20 @@ class Field {
     if (!value_.is_boolean()) fail("is not true or false");
     return value_.get<bool>();
   }
+  // Text of two hexadecimal digits for each byte.
+  std::vector<std::uint8_t> bytes() const {
+    const std::string digits = text();
+    if (digits.size() % 2 != 0 || digits.size() > 2 * std::size_t{kMostParamBytes})
+      fail("is no text of two hexadecimal digits for each byte");
+    std::vector<std::uint8_t> result(digits.size() / 2);
+    for (std::size_t i = 0; i < result.size(); ++i) {
+      const char* const end = digits.data() + 2 * i + 2;
+      const auto read = std::from_chars(digits.data() + 2 * i, end, result[i], 16);
+      if (read.ec != std::errc() || read.ptr != end) fail("is no text of two hexadecimal digits for each byte");
+    }
+    return result;
+  }
+
   std::string text() const {
     if (!value_.is_string()) fail("is not a text");
     return value_.get<std::string>();
@@ -119,6 +138,16 @@ void check_region(const Field& field, const Schedule& schedule, const SchedulePo
   if (at.offset + rows * pitch + width > size) field.fail("lies outside its object");
 }
 
+// 64 bits in hexadecimal.
+std::uint64_t code(const Field& field) {
+  const std::string text = field.text();
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  if (error != std::errc{} || end != text.data() + text.size() || text.size() != 16 || value == 0)
+    field.fail("is no digest of 16 hexadecimal digits");
+  return value;
+}
+
 ScheduleFunction function(const Field& field) {
   ScheduleFunction result;
   result.name = field.at("name").text();
@@ -133,6 +162,7 @@ ScheduleFunction function(const Field& field) {
     if (end > kMostParamBytes) params[i].fail("ends beyond 32 KiB");
     result.params.push_back(layout);
   }
+  if (field.has("code")) result.code = code(field.at("code"));
   if (!field.has("proven")) return result;
   const Field proven = field.at("proven");
   result.proven.emplace();
@@ -226,6 +256,22 @@ void launch(const Field& field, const Schedule& schedule, ScheduleOp& op) {
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     op.numbers.push_back(numbers[i].number32(kMostParamBytes));
     if (i > 0 && op.numbers[i - 1] >= op.numbers[i]) numbers[i].fail("is out of order");
+  }
+  const auto list = [&](const char* key) {
+    std::vector<std::uint32_t> result;
+    const Field entries = field.at(key);
+    for (std::size_t i = 0; i < entries.size(); ++i) result.push_back(entries[i].index(schedule.objects.size()));
+    return result;
+  };
+  if (field.has("writes")) op.writes = list("writes");
+  if (field.has("believed_reads")) op.believed_reads = list("believed_reads");
+  const std::size_t equals = field.has("equal") ? field.at("equal").size() : 0;
+  for (std::size_t i = 0; i < equals; ++i) {
+    const Field equal = field.at("equal");
+    if (equal[i].size() != 2) equal[i].fail("is not [place, bytes]");
+    ScheduleBytes part{equal[i][0].number32(kMostParamBytes), equal[i][1].bytes()};
+    if (part.at + part.bytes.size() > bytes) equal[i].fail("lies outside the parameters");
+    op.equal.push_back(std::move(part));
   }
 }
 
@@ -326,7 +372,50 @@ void read_segment(const Field& field, Schedule& schedule, std::uint32_t id, std:
   schedule.segments.push_back(std::move(segment));
 }
 
-// Step-local objects: one alloc, then one free, and no use outside; ranges in the arena apart from each other.
+// The objects that the op names.
+template <typename Function>
+void each_object(const ScheduleOp& op, Function function) {
+  for (const ScheduleParam& param : op.pointers) function(param.pointer.object);
+  if (op.dst.object != kNone) function(op.dst.object);
+  if (op.src.object != kNone) function(op.src.object);
+}
+
+// Objects that share bytes of the arena: the program must have freed the one before it allocates the other, and the
+// order that the graphs keep must let every use of the one come before every use of the other.
+void check_sharing(const Schedule& schedule, const std::string& source) {
+  const auto fail = [&](std::uint32_t object, const char* problem) {
+    throw ScheduleError(fmt::format("{}: objects[{}]: {}", source, object, problem));
+  };
+  std::vector<std::uint32_t> segment;
+  for (const ScheduleOp& op : schedule.ops) segment.push_back(op.segment);
+  std::vector<std::vector<SegmentPaths::Edge>> edges;
+  for (const ScheduleSegment& each : schedule.segments) edges.push_back(each.edges);
+  const SegmentPaths paths(segment, std::move(edges));
+  UseOrder order(paths, schedule.objects.size());
+  for (std::uint32_t op = 0; op < schedule.ops.size(); ++op)
+    each_object(schedule.ops[op], [&](std::uint32_t object) { order.use(object, op); });
+  std::map<std::uint64_t, std::uint64_t> live;  // begin and end
+  LastUsers last;
+  for (const ScheduleOp& op : schedule.ops) {
+    if (op.submit != Submit::plan) continue;
+    const ScheduleObject& object = schedule.objects[op.object];
+    const std::uint64_t begin = object.plan_offset, end = begin + object.size;
+    if (object.size == 0) continue;
+    if (op.kind == CallKind::free_async) {
+      live.erase(begin);
+      continue;
+    }
+    const auto behind = live.lower_bound(begin);
+    if ((behind != live.end() && behind->first < end) || (behind != live.begin() && std::prev(behind)->second > begin))
+      fail(op.object, "overlaps another in the memory plan that the program has at the same time");
+    if (!last.free_for(order, op.object, begin, end))
+      fail(op.object, "overlaps another in the memory plan whose uses are not ordered before its own");
+    live[begin] = end;
+    last.take(order, op.object, begin, end);
+  }
+}
+
+// Step-local objects: one alloc, then one free, and no use outside; each inside the arena.
 void check_plan(const Schedule& schedule, const std::string& source) {
   const auto fail = [&](std::uint32_t object, const char* problem) {
     throw ScheduleError(fmt::format("{}: objects[{}]: {}", source, object, problem));
@@ -351,7 +440,7 @@ void check_plan(const Schedule& schedule, const std::string& source) {
     if (op.payload)
       for (const SchedulePayload& word : *op.payload) use(word.pointer);
   }
-  std::vector<std::pair<std::uint64_t, std::uint32_t>> ranges;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;  // begin and end
   for (std::uint32_t i = 0; i < schedule.objects.size(); ++i) {
     const ScheduleObject& object = schedule.objects[i];
     if (!object.step_local) continue;
@@ -360,13 +449,11 @@ void check_plan(const Schedule& schedule, const std::string& source) {
     if (object.plan_offset > schedule.arena_bytes || object.size > schedule.arena_bytes - object.plan_offset) {
       fail(i, "does not fit into arena_bytes");
     }
-    ranges.emplace_back(object.plan_offset, i);
+    ranges.emplace_back(object.plan_offset, object.plan_offset + object.size);
   }
   std::sort(ranges.begin(), ranges.end());
   for (std::size_t i = 1; i < ranges.size(); ++i) {
-    const ScheduleObject& before = schedule.objects[ranges[i - 1].second];
-    if (before.plan_offset + before.size > ranges[i].first)
-      fail(ranges[i].second, "overlaps another in the memory plan");
+    if (ranges[i - 1].second > ranges[i].first) return check_sharing(schedule, source);
   }
 }
 

@@ -26,6 +26,11 @@ class SegmentGraph {
   // Brings the op's node up to its live values. Launches that were made before are not affected.
   CUresult patch(const Schedule& schedule, LiveStep& live, std::uint32_t index);
 
+  // The op, an event record, records this event in later launches, until it is patched.
+  CUresult record_instead(std::uint32_t index, CUevent event) const {
+    return driver_->cuGraphExecEventRecordNodeSetEvent_(exec_, nodes_[index - first_], event);
+  }
+
   CUresult launch(CUstream stream) const { return driver_->cuGraphLaunch_(exec_, stream); }
 
   void abandon() { graph_ = nullptr, exec_ = nullptr; }

@@ -1,6 +1,8 @@
 #include "replayer/step_player.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "replayer/submit.h"
 
@@ -37,7 +39,8 @@ StepPlayer::StepPlayer(Schedule schedule, CallContext& context, const DriverApi&
       driver_(driver),
       counters_(counters),
       objects_(schedule_, memory_),
-      live_(schedule_, context, memory_, objects_),
+      live_(schedule_, context, memory_, objects_,
+            Reach(driver.cuPointerGetAttribute_, driver.cuDeviceGetCount_, driver.cuDeviceGetAttribute_)),
       last_of_segment_(schedule_.segments.size(), 0),
       in_graphs_(schedule_.objects.size(), false),
       slot_taken_(schedule_.objects.size(), false) {
@@ -130,7 +133,8 @@ Bystanders::State StepPlayer::state() const {
           .holding = !held_.empty(),
           .capturing = !captures_.empty(),
           .arena = arena_,
-          .arena_bytes = schedule_.arena_bytes};
+          .arena_bytes = schedule_.arena_bytes,
+          .auditing = audit_ && audit_->pending()};
 }
 
 std::optional<CUresult> StepPlayer::before_aside(Call& call) {
@@ -143,9 +147,10 @@ std::optional<CUresult> StepPlayer::before_aside(Call& call) {
 // The arena is one allocation to the driver, but many to the program.
 std::optional<CUresult> StepPlayer::answer_address_range(Call& call) const {
   if (!in_arena(call.address)) return std::nullopt;
-  for (const ScheduleObject& object : schedule_.objects) {
+  for (std::size_t i = 0; i < schedule_.objects.size(); ++i) {
+    const ScheduleObject& object = schedule_.objects[i];
     const std::uint64_t base = arena_ + object.plan_offset;
-    if (!object.step_local || call.address - base >= object.size) continue;
+    if (!slot_taken_[i] || call.address - base >= object.size) continue;
     call.address = base;
     call.size = object.size;
     return CUDA_SUCCESS;
@@ -157,7 +162,31 @@ const char* StepPlayer::mismatch(const Call& call) {
   if (const char* reason = live_.match(position_, call)) return reason;
   const ScheduleOp& op = schedule_.ops[position_];
   const bool serve = state_ == State::bound && op.submit == Submit::plan && op.kind == CallKind::alloc_async;
-  return serve && slot_taken_[op.object] ? "memory of an earlier step is still in use" : nullptr;
+  return serve && is_left_over(op.object) ? "memory of an earlier step is still in use" : nullptr;
+}
+
+void StepPlayer::note_leftovers() {
+  leftovers_.clear();
+  for (std::uint32_t i = 0; slots_taken_ != 0 && i < slot_taken_.size(); ++i) {
+    if (slot_taken_[i]) leftovers_.push_back(i);
+  }
+}
+
+void StepPlayer::take_slot(std::uint32_t object, bool taken) {
+  if (slot_taken_[object] == taken) return;
+  slot_taken_[object] = taken;
+  taken ? ++slots_taken_ : --slots_taken_;
+}
+
+// Within a step the plan lets no two objects meet that the program has at the same time.
+bool StepPlayer::is_left_over(std::uint32_t object) const {
+  const ScheduleObject& mine = schedule_.objects[object];
+  return std::any_of(leftovers_.begin(), leftovers_.end(), [&](std::uint32_t other) {
+    const ScheduleObject& its = schedule_.objects[other];
+    const bool apart =
+        mine.plan_offset + mine.size <= its.plan_offset || its.plan_offset + its.size <= mine.plan_offset;
+    return slot_taken_[other] && (other == object || !apart);
+  });
 }
 
 std::optional<CUresult> StepPlayer::on_op(Call& call) {
@@ -170,13 +199,16 @@ std::optional<CUresult> StepPlayer::on_op(Call& call) {
     if (state_ == State::searching && step_complete_ && call.stream == stream_ &&
         could_begin(schedule_, context_, call))
       bind();
+    judge_audit();
     if (!aside_.empty()) return outside(call);
     objects_.begin_step();
+    note_leftovers();
     if (mismatch(call)) return outside(call);
     by_graphs_ = true;
     pass_step_ = schedule_.carries && !as_recorded_;
     as_recorded_ = false;
     passing_segment_ = kNone;
+    if (audit_) run_ = audit_->begin_step(ops_elsewhere(), state_ == State::bound);
     if (state_ == State::searching) {
       stream_ = call.stream;
       driver_.cuCtxGetCurrent_(&cu_context_);
@@ -198,7 +230,7 @@ std::optional<CUresult> StepPlayer::on_matched(Call& call) {
   const ScheduleOp& op = schedule_.ops[index];
   std::optional<CUresult> answer;
   if (op.submit == Submit::plan && state_ == State::bound) {
-    slot_taken_[op.object] = op.kind == CallKind::alloc_async;
+    take_slot(op.object, op.kind == CallKind::alloc_async);
     if (op.kind == CallKind::alloc_async) {
       call.address = arena_ + schedule_.objects[op.object].plan_offset;
       objects_.use(op.object);
@@ -249,6 +281,12 @@ std::optional<CUresult> StepPlayer::outside(Call& call) {
   if (is_captured(call)) return std::nullopt;
   std::optional<CUresult> answer;
   if (observes(call)) answer = flush_early();
+  if (audit_ && call.has_stream && !(call.stream == stream_)) {
+    ++ops_elsewhere_;
+    if (audit_->pending() && !answer &&
+        driver_.cuStreamWaitEvent_(call.stream.handle, audit_->done(), 0) != CUDA_SUCCESS)
+      stand_aside("a stream cannot wait for an audit");
+  }
   if (answer) return answer;
   if (call.kind != CallKind::free_async) return std::nullopt;
   if (in_arena(call.address)) return free_in_arena(call);
@@ -272,7 +310,7 @@ std::optional<CUresult> StepPlayer::free_in_arena(const Call& call) {
   for (std::size_t i = 0; i < schedule_.objects.size(); ++i) {
     const ScheduleObject& object = schedule_.objects[i];
     if (!object.step_local || arena_ + object.plan_offset != call.address || !slot_taken_[i]) continue;
-    slot_taken_[i] = false;
+    take_slot(static_cast<std::uint32_t>(i), false);
     // cuMemFree takes it that all accesses are over. Where our stream is gone, nobody will use the memory again.
     if (call.kind == CallKind::free || !stream_.key || call.stream == stream_) return CUDA_SUCCESS;
     const CurrentContext current(driver_, cu_context_);
@@ -333,13 +371,22 @@ CUresult StepPlayer::flush() {
   return first;
 }
 
-std::optional<CUresult> StepPlayer::submit_segment(std::uint32_t segment) {
-  const CurrentContext current(driver_, cu_context_);
+CUresult StepPlayer::patch_changed(std::uint32_t segment) {
   CUresult result = CUDA_SUCCESS;
   for (const std::uint32_t index : changed_) {
     if (result == CUDA_SUCCESS) result = graphs_[segment].patch(schedule_, live_, index);
   }
-  const std::size_t patched = changed_.size();
+  counters_.node_updates += result == CUDA_SUCCESS ? changed_.size() : 0;
+  changed_.clear();
+  return result;
+}
+
+std::optional<CUresult> StepPlayer::submit_segment(std::uint32_t segment) {
+  const CurrentContext current(driver_, cu_context_);
+  if (run_ == Audit::Run::in_order) return flush();
+  if (run_ == Audit::Run::audited && audit_->save(segment, stream_.handle, ops_elsewhere()))
+    return submit_audited(segment);
+  CUresult result = patch_changed(segment);
   if (result == CUDA_SUCCESS) result = graphs_[segment].launch(stream_.handle);
   if (result != CUDA_SUCCESS) {
     // Nothing of the segment was submitted: do it the program's way, so that it sees the errors that are its own.
@@ -348,12 +395,73 @@ std::optional<CUresult> StepPlayer::submit_segment(std::uint32_t segment) {
     return individually;
   }
   ++counters_.graph_launches;
-  counters_.node_updates += patched;
   counters_.ops_replayed += held_.size();
   held_.clear();
   held_events_.clear();
-  changed_.clear();
   return CUDA_SUCCESS;
+}
+
+// The graph, and then the same ops once more in the program's order, whose results stay.
+CUresult StepPlayer::submit_audited(std::uint32_t segment) {
+  const auto each_record = [&](auto function) {
+    CUresult result = CUDA_SUCCESS;
+    for (const std::uint32_t index : held_) {
+      if (result == CUDA_SUCCESS && schedule_.ops[index].kind == CallKind::event_record) result = function(index);
+    }
+    return result;
+  };
+  SegmentGraph& graph = graphs_[segment];
+  CUresult result = patch_changed(segment);
+  if (result == CUDA_SUCCESS)
+    result = each_record([&](auto index) { return graph.record_instead(index, audit_->stand_in()); });
+  if (result == CUDA_SUCCESS) result = graph.launch(stream_.handle);
+  const bool launched = result == CUDA_SUCCESS;
+  counters_.graph_launches += launched;
+  const CUresult mended = each_record([&](auto index) { return graph.patch(schedule_, live_, index); });
+  bool undone = false;
+  if (launched) result = audit_->undo(stream_.handle, undone);
+  CUresult answer = CUDA_SUCCESS;
+  if (!launched || result == CUDA_SUCCESS) {
+    answer = flush();
+  } else {
+    // What the graph did stays, as far as it is still there; what it did not do is record the program's events.
+    answer = undone ? result : each_record([&](auto index) {
+      return submit_call(driver_, schedule_, live_, index, stream_.handle, scratch_);
+    });
+    by_graphs_ = false;
+    held_.clear();
+    held_events_.clear();
+  }
+  if (result == CUDA_SUCCESS) result = mended;
+  if (result == CUDA_SUCCESS && answer == CUDA_SUCCESS) result = audit_->keep(stream_.handle);
+  if (result == CUDA_SUCCESS && answer == CUDA_SUCCESS) return CUDA_SUCCESS;
+  audit_->drop();
+  stand_aside("the driver refused a part of an audit (error " + std::to_string(result) + ")");
+  return answer;
+}
+
+void StepPlayer::audit(std::uint32_t every, std::function<std::uint64_t()> elsewhere) {
+  elsewhere_ = std::move(elsewhere);
+  audit_.emplace(schedule_, live_, objects_, driver_, counters_, every);
+}
+
+void StepPlayer::judge_audit() {
+  // A capture forbids looking.
+  if (!audit_ || !audit_->pending() || !captures_.empty()) return;
+  const CurrentContext current(driver_, cu_context_);
+  std::string text = audit_->judge();
+  if (text.empty()) return;
+  flush();
+  stand_aside(std::move(text));
+}
+
+void StepPlayer::finish_audits() {
+  constexpr int kMostMilliseconds = 2000;
+  for (int i = 0; i < kMostMilliseconds && audit_ && audit_->pending() && aside_.empty(); ++i) {
+    judge_audit();
+    if (audit_->pending()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  if (audit_ && audit_->pending()) ++counters_.audits_skipped["the program ended before it was over"];
 }
 
 void StepPlayer::end_step() {
@@ -407,7 +515,7 @@ bool StepPlayer::bind() {
     memory_.add({arena_, schedule_.arena_bytes, MemoryKind::stream_ordered, true});
   }
   for (std::uint32_t i = 0; i < schedule_.objects.size(); ++i) {
-    if (schedule_.objects[i].step_local) objects_.place(i, arena_ + schedule_.objects[i].plan_offset);
+    if (schedule_.objects[i].step_local) objects_.place_by_plan(i, arena_ + schedule_.objects[i].plan_offset);
   }
   live_.rebase();
   graphs_.clear();
@@ -450,6 +558,7 @@ void StepPlayer::context_ended(const Call& call) {
   const bool ours = !call.context || call.context == cu_context_ || call.context == arena_context_;
   if (!ours) return;
   for (SegmentGraph& graph : graphs_) graph.abandon();
+  if (audit_) audit_->abandon();
   ended_ = aside_.empty();
   stream_ = {};
   stand_aside("a context ended");
@@ -493,6 +602,7 @@ void StepPlayer::after(const Call& call, CUresult result) {
     default:
       break;
   }
+  if (good && call.host == HostEffect::observe) judge_audit();
   // What the driver refused is not part of a step. Ops that are held have not been seen by it.
   if (!good && is_op(call.kind) && call.stream == stream_ && position_ != 0 && held_.empty())
     diverge("a call that failed");

@@ -4,11 +4,13 @@
 // step's context is made current around those that may come from other threads.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "replayer/audit.h"
 #include "replayer/bystanders.h"
 #include "replayer/counters.h"
 #include "replayer/driver_api.h"
@@ -30,6 +32,12 @@ class StepPlayer {
 
   // The same once replay has stood aside: only memory that the plan served is still looked after.
   std::optional<CUresult> before_aside(Call& call);
+
+  // Audits every `every`th step from now on. `elsewhere` tells how many ops passed that were none of the player's
+  // business.
+  void audit(std::uint32_t every, std::function<std::uint64_t()> elsewhere);
+  // The program ends: judges what is still to be judged, waiting for it for a while at most.
+  void finish_audits();
 
   // Memory came or went by a call that did not come through here.
   void note(const MemoryEvent& event);
@@ -64,6 +72,10 @@ class StepPlayer {
   std::optional<CUresult> flush_early();
   std::optional<CUresult> answer_address_range(Call& call) const;
   std::optional<CUresult> submit_segment(std::uint32_t segment);
+  CUresult submit_audited(std::uint32_t segment);
+  CUresult patch_changed(std::uint32_t segment);
+  std::uint64_t ops_elsewhere() const { return elsewhere_() + ops_elsewhere_; }
+  void judge_audit();
   void end_step();
   void diverge(const char* reason);
   // Builds graphs and arena from a step that matched as a whole. False if that cannot be done (yet).
@@ -71,6 +83,10 @@ class StepPlayer {
   void unbind();
   void stand_aside(std::string why);
   void context_ended(const Call& call);
+  // Looks which step-local memory of earlier steps the program still has, as a step may begin.
+  void note_leftovers();
+  void take_slot(std::uint32_t object, bool taken);
+  bool is_left_over(std::uint32_t object) const;
   bool in_arena(std::uint64_t address) const { return address - arena_ < schedule_.arena_bytes && arena_; }
 
   const Schedule schedule_;
@@ -96,13 +112,19 @@ class StepPlayer {
   std::vector<std::uint32_t> last_of_segment_;  // the last graph op of each
   std::uint64_t arena_ = 0;
   CUcontext arena_context_ = nullptr;
-  CUevent handover_ = nullptr;     // after the last use of the arena on a stream that is not ours any more
-  std::uint64_t holds_ = 0;        // ops held so far
-  std::vector<bool> in_graphs_;    // by object: whether a graph touches it
-  std::vector<bool> slot_taken_;   // by object
-  std::uint32_t placing_ = kNone;  // op whose allocation the driver is making
+  CUevent handover_ = nullptr;    // after the last use of the arena on a stream that is not ours any more
+  std::uint64_t holds_ = 0;       // ops held so far
+  std::vector<bool> in_graphs_;   // by object: whether a graph touches it
+  std::vector<bool> slot_taken_;  // by object: the program has it
+  std::uint32_t slots_taken_ = 0;
+  std::vector<std::uint32_t> leftovers_;  // objects that the program had when the step began
+  std::uint32_t placing_ = kNone;         // op whose allocation the driver is making
   std::uint32_t placing_thread_ = 0;
   std::multiset<std::uint64_t> captures_;  // keys of the streams in which a capture began and has not ended
+  std::optional<Audit> audit_;
+  Audit::Run run_ = Audit::Run::graphs;  // of the step at hand
+  std::function<std::uint64_t()> elsewhere_;
+  std::uint64_t ops_elsewhere_ = 0;  // ops of other streams that came through here
   std::vector<void*> scratch_;
   std::string aside_;
   bool ended_ = false;

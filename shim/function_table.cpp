@@ -192,11 +192,13 @@ void FunctionTable::read_code(FunctionInfo& info, const LoadedImage* image, cons
   }
   info.self_contained = image->facts.self_contained;
   info.why = image->facts.why;
+  info.code = image->digest;
   if (!image->code) {
     info.why_not_proven = info.why.empty() ? "its image holds no PTX" : info.why;
     return;
   }
   const code::KernelFacts facts = image->code->kernel(info.name, architectures());
+  if (info.code == 0) info.code = facts.image_digest;
   if (image->by_kernel) {
     info.self_contained = facts.self_contained;
     info.why = facts.why;

@@ -97,16 +97,17 @@ ImageFacts simulated_facts(const char* image) {
 }
 
 LoadedImage simulated_image(const char* image) {
-  LoadedImage result{simulated_facts(image), nullptr, false};
+  LoadedImage result{simulated_facts(image), nullptr, 0, false};
+  result.digest = code::digest_of({image + read_at<std::uint64_t>(image + 8), read_at<std::uint64_t>(image + 16)});
   const auto offset = read_at<std::uint64_t>(image + 40), size = read_at<std::uint64_t>(image + 48);
   if (size) result.code = std::make_shared<code::Image>(std::string(image + offset, size));
   return result;
 }
 
-LoadedImage unknown(const char* why) { return {no(why), nullptr, false}; }
+LoadedImage unknown(const char* why) { return {no(why), nullptr, 0, false}; }
 
 LoadedImage by_kernel(std::shared_ptr<code::Image> code) {
-  return {no("its code is read kernel by kernel"), std::move(code), true};
+  return {no("its code is read kernel by kernel"), std::move(code), 0, true};
 }
 
 std::string read_file(const char* path) {

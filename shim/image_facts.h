@@ -20,6 +20,7 @@ struct ImageFacts {
 struct LoadedImage {
   ImageFacts facts;                   // of all its kernels at once
   std::shared_ptr<code::Image> code;  // what tells of each of them; null where there is no such thing
+  std::uint64_t digest = 0;           // of all that it holds, where `code` does not tell
   bool by_kernel = false;             // whether `code` knows of self-containedness, too, and better
 };
 

@@ -114,14 +114,27 @@ Options read_options() {
   choose("TIMING", options.timing, std::pair{Word("cupti"), Timing::cupti}, std::pair{Word("events"), Timing::events},
          std::pair{Word("none"), Timing::none});
   choose("COVERAGE", options.coverage, std::pair{Word("on"), true}, std::pair{Word("off"), false});
-  const auto number = [](std::string_view text, std::int64_t& value) {
+  choose("PROBE", options.probe_writes, std::pair{Word("off"), false}, std::pair{Word("writes"), true});
+  const auto number = [](std::string_view text, std::int64_t& value, std::int64_t least = 1) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    return error == std::errc{} && end == text.data() + text.size() && value > 0;
+    return error == std::errc{} && end == text.data() + text.size() && value >= least;
   };
   const std::string_view hold = setting("HOLD_US");
   if (!number(hold, options.hold_us)) {
     number(default_of("HOLD_US"), options.hold_us);
     complain("HOLD_US", hold, "a positive number of microseconds: using " + std::string(default_of("HOLD_US")));
+  }
+  const std::string_view audit = setting("AUDIT");
+  if (const auto [end, error] = std::from_chars(audit.data(), audit.data() + audit.size(), options.audit);
+      error != std::errc{} || end != audit.data() + audit.size()) {
+    options.audit = 0;
+    complain("AUDIT", audit, "a number of steps: auditing none");
+  }
+  constexpr std::int64_t kMostMebibytes = std::int64_t{1} << 40;
+  const std::string_view limit = setting("PROBE_LIMIT");
+  if (!number(limit, options.probe_limit_mib, 0) || options.probe_limit_mib > kMostMebibytes) {
+    number(default_of("PROBE_LIMIT"), options.probe_limit_mib);
+    complain("PROBE_LIMIT", limit, "a number of MiB, or 0: using " + std::string(default_of("PROBE_LIMIT")));
   }
   return options;
 }

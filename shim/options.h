@@ -18,6 +18,9 @@ struct Options {
   Timing timing = Timing::cupti;
   bool coverage = true;
   std::int64_t hold_us = 0;
+  std::uint32_t audit = 0;
+  bool probe_writes = false;
+  std::int64_t probe_limit_mib = 0;  // 0: none
   std::string complaint;  // one line per setting that could not be understood; such a setting keeps its default
 };
 

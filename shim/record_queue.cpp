@@ -96,7 +96,7 @@ void RecordQueue::run() {
       // What came meanwhile, with the lock held so that nothing more comes.
       write(buffer_);
       buffer_.clear();
-      good = abandoned_ ? writer->flush() : writer->close(coverage_);
+      good = abandoned_ ? writer->flush() : writer->close(coverage_, probe_);
     }
     if (!good) broken_ = true;
     if (last) break;
@@ -113,7 +113,7 @@ void RecordQueue::push_late(std::unique_lock<std::mutex>& lock) {
   }
   write(buffer_);
   buffer_.clear();
-  if (!writer_.load(std::memory_order_relaxed)->close(coverage_)) broken_ = true;
+  if (!writer_.load(std::memory_order_relaxed)->close(coverage_, probe_)) broken_ = true;
 }
 
 void RecordQueue::abandon() noexcept {
@@ -133,6 +133,11 @@ void RecordQueue::push(std::span<const DeviceTime> times) {
 void RecordQueue::set_coverage(const Coverage& coverage) {
   const std::lock_guard lock(mutex_);
   coverage_ = coverage;
+}
+
+void RecordQueue::set_probe(const ProbeTotals& totals) {
+  const std::lock_guard lock(mutex_);
+  probe_ = totals;
 }
 
 void RecordQueue::close(bool interrupted) noexcept {

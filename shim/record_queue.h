@@ -13,10 +13,12 @@
 #include <cstdint>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "nimble/call.h"
+#include "shim/probe/probe_totals.h"
 #include "shim/profile/coverage.h"
 #include "shim/profile/device_time.h"
 #include "shim/record_buffer.h"
@@ -33,11 +35,12 @@ struct QueueItem {
   Type type = Type::call;
 };
 
-// One call in the queue, followed by its accesses, its words, its packed parameters and its attribute ids. Pointers of
-// `call` into the program are not valid any more; `function` and `graph` are.
+// One call in the queue, followed by its accesses, its words, its packed parameters, the places of stray words in
+// these, and its attribute ids. Pointers of `call` into the program are not valid any more; `function` and `graph` are.
 struct Record : QueueItem {
-  std::uint32_t param_bytes = 0, attribute_count = 0, access_count = 0, word_count = 0;
+  std::uint32_t param_bytes = 0, stray_count = 0, attribute_count = 0, access_count = 0, word_count = 0;
   bool accesses_known = false, words_known = false;
+  bool probed = false;       // a launch whose accesses are what a probe saw
   std::uint64_t ticket = 0;  // of the DeviceTime that will come for it; 0: none will
   CUresult result = CUDA_SUCCESS;
   std::uint64_t seq = 0;
@@ -52,9 +55,10 @@ struct Record : QueueItem {
   const TraceWord* words() const { return reinterpret_cast<const TraceWord*>(accesses() + access_count); }
   const std::uint8_t* params() const { return reinterpret_cast<const std::uint8_t*>(words() + word_count); }
   // Aligned: parameters are padded to 4 bytes.
-  const std::uint32_t* attributes() const {
+  const std::uint32_t* strays() const {
     return reinterpret_cast<const std::uint32_t*>(params() + (param_bytes + 3) / 4 * 4);
   }
+  const std::uint32_t* attributes() const { return strays() + stray_count; }
 };
 
 // When the GPU ran the op of an earlier or later record.
@@ -76,7 +80,8 @@ class RecordQueue {
   template <class Fill>
   void push(Record& record, Fill fill) {
     const std::size_t tail = record.access_count * sizeof(TraceAccess) + record.word_count * sizeof(TraceWord) +
-                             (record.param_bytes + 3) / 4 * 4 + record.attribute_count * std::size_t{4};
+                             (record.param_bytes + 3) / 4 * 4 +
+                             (record.stray_count + record.attribute_count) * std::size_t{4};
     record.bytes = static_cast<std::uint32_t>((sizeof(Record) + tail + 7) / 8 * 8);
     std::unique_lock lock(mutex_);
     if (!make_room(lock, record.bytes)) return;
@@ -97,6 +102,7 @@ class RecordQueue {
 
   // What is known by now of what the recorder saw: goes into the file's end.
   void set_coverage(const Coverage& coverage);
+  void set_probe(const ProbeTotals& totals);
 
   // Writes everything out, ends the file and the thread. Idempotent. Does not wait for a writer that gets nowhere. With
   // `interrupted` it may be this very thread that stands in the writer's way, in the middle of push(): then it gives up
@@ -119,6 +125,7 @@ class RecordQueue {
   std::condition_variable wake_writer_, wake_program_;
   RecordBuffer buffer_;
   Coverage coverage_{"the process ended in the middle of a call", 0, 0, {}};
+  std::optional<ProbeTotals> probe_;
   bool broken_ = false, abandoned_ = false;
   std::atomic<bool> started_{false}, closing_{false}, closed_{false}, ended_{false};
   std::atomic<std::uint64_t> progress_{0};  // changes as long as the writer gets on

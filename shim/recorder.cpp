@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <utility>
 
 #include "nimble/launch_params.h"
@@ -29,6 +30,7 @@ bool is_allocation(CallKind kind) { return kind == CallKind::alloc || kind == Ca
 
 // What a call touches that few calls touch: one list per thread, so that most calls allocate nothing.
 thread_local std::vector<TraceAccess>* t_accesses __attribute__((tls_model("initial-exec"))) = nullptr;
+thread_local std::vector<std::uint8_t>* t_params __attribute__((tls_model("initial-exec"))) = nullptr;
 constexpr std::size_t kMostAccesses = 4096;  // of one call; more are not worth their place
 
 // The same for the words that a copy carries.
@@ -63,6 +65,13 @@ static std::atomic<Recorder*> g_watching{nullptr};
 
 void Recorder::start_watching() {
   queue_.start_clock();
+  strays_.start(context_);
+  if (options_.probe) {
+    ProbeOptions probe;
+    probe.limit_bytes = options_.probe_limit_bytes;
+    probing_ = std::make_unique<Probe>(probe, context_);
+    probe_.store(probing_.get(), std::memory_order_release);
+  }
   const auto hand_over = [this](std::span<const DeviceTime> times) { queue_.push(times); };
   if (options_.timing == Timing::events) {
     auto timer = std::make_unique<EventTimer>(context_, hand_over);
@@ -126,6 +135,8 @@ std::optional<CUresult> Recorder::before(Call& call) noexcept try {
     t_pending.seq = next_seq_.fetch_add(1, std::memory_order_relaxed);
     t_pending.has_seq = true;
   }
+  // Reading memory is no part of the call, nor of the times that are kept of it.
+  if (Probe* const probe = probe_.load(std::memory_order_acquire)) probe->before(call, any_captures_);
   // A stream cannot be asked what it is once it captures.
   if (call.kind == CallKind::capture_begin) streams().kind(call.stream);
   if (EventTimer* const timer = timer_.load(std::memory_order_acquire)) {
@@ -170,6 +181,11 @@ void Recorder::follow_captures(const Call& call, CUresult result) {
 void Recorder::after(const Call& call, CUresult result) noexcept try {
   const std::uint64_t ticket = std::exchange(current_call(), {}).ticket;
   if (call.edit != GraphEdit::none) graphs_.edited(call, result == CUDA_SUCCESS);
+  if (is_allocation(call.kind)) {
+    if (result == CUDA_SUCCESS) strays_.memory_has_come(call.address, call.size);
+  } else if (call.kind == CallKind::hidden || call.brings_code) {
+    strays_.memory_may_have_come();
+  }
   if (!call.traced) return;
   Record record;
   record.end_ns = now_ns();
@@ -179,6 +195,8 @@ void Recorder::after(const Call& call, CUresult result) noexcept try {
   }
   record.call = call;
   follow_captures(call, result);
+  Probe* const probe = probe_.load(std::memory_order_acquire);
+  const std::vector<TraceAccess>* const seen = probe ? probe->after(call, result) : nullptr;
   if (is_op(call.kind) && captured(call)) {
     // The graph's memory has its address from now on.
     if (call.kind != CallKind::alloc_async || result != CUDA_SUCCESS) return;
@@ -190,7 +208,8 @@ void Recorder::after(const Call& call, CUresult result) noexcept try {
   record.begin_ns = t_pending.begin_ns ? t_pending.begin_ns : record.end_ns;
   record.seq = t_pending.has_seq ? t_pending.seq : next_seq_.fetch_add(1, std::memory_order_relaxed);
   record.result = result;
-  keep(record);
+  if (probe && result == CUDA_SUCCESS && is_allocation(record.call.kind)) probe->allocated(record.call);
+  keep(record, seen);
 } catch (const std::exception& error) {
   give_up(error.what());
 }
@@ -209,14 +228,26 @@ bool Recorder::look_at_payload(const Call& call, std::vector<TraceWord>& words) 
   return find_words(reinterpret_cast<const void*>(call.src.address), call.width, call.dst.address, allocated_, words);
 }
 
-void Recorder::keep(Record& record) {
+void Recorder::keep(Record& record, const std::vector<TraceAccess>* seen) {
   const Call& call = record.call;
   if (call.has_stream) record.stream_kind = streams().kind(call.stream);
   record.context = context_of(call);
+  const std::vector<std::uint32_t>* strays = nullptr;
   if (call.kind == CallKind::launch) {
     const FunctionInfo& function = context_.function(call.function);
     record.function = &function;
     if (function.params && (call.kernel_params || call.extra)) record.param_bytes = function.param_bytes;
+    if (record.param_bytes) {
+      if (!t_params) t_params = new std::vector<std::uint8_t>;  // for the thread's life, and longer
+      t_params->resize(record.param_bytes);
+      if (pack_params(call, function, t_params->data())) {
+        strays = &strays_.of(function, t_params->data());
+        record.stray_count = static_cast<std::uint32_t>(strays->size());
+      } else {
+        record.function = nullptr;  // not reached by callers that respect the driver's rules
+        record.param_bytes = 0;
+      }
+    }
     for (std::uint32_t i = 0; i < call.attribute_count; ++i)
       record.attribute_count += decode::meaningful(call.attributes[i]);
     if (function.proof)
@@ -224,7 +255,11 @@ void Recorder::keep(Record& record) {
   }
   if (is_allocation(call.kind) && record.result == CUDA_SUCCESS) allocated_.add(call.address, call.size);
   if (call.kind == CallKind::graph_launch) record.graph = graphs_.of(call.exec);
-  const std::vector<TraceAccess>* accesses = nullptr;
+  const std::vector<TraceAccess>* accesses = seen;
+  if (seen) {
+    record.probed = true;
+    record.access_count = static_cast<std::uint32_t>(seen->size());
+  }
   if (call.list_accesses && record.result == CUDA_SUCCESS) {
     if (!t_accesses) t_accesses = new std::vector<TraceAccess>;  // for the thread's life, and longer
     t_accesses->clear();
@@ -243,8 +278,9 @@ void Recorder::keep(Record& record) {
   queue_.push(record, [&](Record& placed) {
     if (placed.word_count) std::copy(t_words->begin(), t_words->end(), const_cast<TraceWord*>(placed.words()));
     if (accesses) std::copy(accesses->begin(), accesses->end(), const_cast<TraceAccess*>(placed.accesses()));
-    if (record.param_bytes && !pack_params(call, *record.function, const_cast<std::uint8_t*>(placed.params())))
-      placed.function = nullptr;  // not reached by callers that respect the driver's rules
+    if (record.param_bytes)
+      std::memcpy(const_cast<std::uint8_t*>(placed.params()), t_params->data(), record.param_bytes);
+    if (strays) std::copy(strays->begin(), strays->end(), const_cast<std::uint32_t*>(placed.strays()));
     for (std::uint32_t i = 0, n = 0; i < call.attribute_count; ++i) {
       if (decode::meaningful(call.attributes[i]))
         const_cast<std::uint32_t*>(placed.attributes())[n++] = call.attributes[i].id;
@@ -268,6 +304,7 @@ void Recorder::finish() noexcept try {
     coverage.why_not = why_not_.empty() && !options_.coverage ? "NIMBLE_COVERAGE=off" : why_not_;
     if (cupti_ && coverage.why_not.empty()) coverage = cupti_->coverage();
     queue_.set_coverage(coverage);
+    if (const Probe* const probe = probe_.load(std::memory_order_acquire)) queue_.set_probe(probe->totals());
   }
   queue_.close();
 } catch (const std::exception& error) {

@@ -11,14 +11,17 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "nimble/call.h"
 #include "shim/graph_table.h"
 #include "shim/options.h"
 #include "shim/payload.h"
+#include "shim/probe/probe.h"
 #include "shim/profile/cupti_profiler.h"
 #include "shim/profile/event_timer.h"
 #include "shim/record_queue.h"
+#include "shim/stray_words.h"
 
 namespace nimble::shim {
 
@@ -26,6 +29,8 @@ struct RecorderOptions {
   std::string path;
   Timing timing = Timing::none;
   bool coverage = false;  // let CUPTI count what the driver is called for
+  bool probe = false;     // see what kernels write
+  std::uint64_t probe_limit_bytes = 0;
 };
 
 class Recorder final : public CallSink {
@@ -48,7 +53,7 @@ class Recorder final : public CallSink {
   // Finds what a copy carries that may be pointers. False where its source is not the host's memory, or is too large.
   bool look_at_payload(const Call& call, std::vector<TraceWord>& words);
   // Fills in what the record holds beside the call, and queues it.
-  void keep(Record& record);
+  void keep(Record& record, const std::vector<TraceAccess>* seen);
   void give_up(const char* why) noexcept;
   // Starts what watches beside the recorder, at the first call: the driver is loaded and initialised by then.
   void start_watching();
@@ -65,10 +70,13 @@ class Recorder final : public CallSink {
   AddressRange allocated_;
   GraphTable graphs_;
   RecordQueue queue_;
+  StrayWords strays_;
   std::atomic<bool> watching_{false};
   std::unique_ptr<CuptiProfiler> cupti_;
   std::unique_ptr<EventTimer> events_;
   std::atomic<EventTimer*> timer_{nullptr};  // events_ once it is ready
+  std::unique_ptr<Probe> probing_;
+  std::atomic<Probe*> probe_{nullptr};  // probing_ once it is ready
   pid_t watching_process_ = 0;
   std::atomic<bool> finished_{false};
   std::string why_not_;  // why CUPTI is not at work

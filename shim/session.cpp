@@ -40,12 +40,15 @@ Context& context() {
 CallSink* make_sink(const Options& options) {
   switch (options.mode) {
     case Mode::record:
-      return new Recorder({options.trace, options.timing, options.coverage}, context());
+      return new Recorder({options.trace, options.timing, options.coverage, options.probe_writes,
+                           static_cast<std::uint64_t>(options.probe_limit_mib) << 20},
+                          context());
     case Mode::replay: {
       ReplayOptions replay;
       replay.schedule_path = options.schedule;
       replay.stats_path = options.stats;
       replay.hold = std::chrono::microseconds(options.hold_us);
+      replay.audit = options.audit;
       replay.log = [](ReplayLog level, const std::string& text) {
         log(level == ReplayLog::info ? LogLevel::info : LogLevel::warning, text);
       };

@@ -21,6 +21,7 @@
 #include "nimble/version.h"
 #include "shim/graph_table.h"
 #include "shim/log.h"
+#include "shim/probe/digest.h"
 #include "shim/real_driver.h"
 
 namespace nimble::shim {
@@ -79,6 +80,7 @@ void append_hex(std::string& out, const std::uint8_t* bytes, std::size_t count) 
 void append_code(std::string& out, const FunctionInfo& function) {
   append(out, R"(,"self_contained":{})", function.self_contained);
   if (!function.why.empty()) append(out, R"(,"why":{})", json_text(function.why));
+  if (function.code) append(out, R"(,"code":"{:016x}")", function.code);
   if (!function.proof) {
     if (!function.why_not_proven.empty()) append(out, R"(,"why_not_proven":{})", json_text(function.why_not_proven));
     return;
@@ -118,6 +120,23 @@ void append_words(std::string& out, const Record& record) {
   for (std::uint32_t i = 0; i < record.word_count; ++i)
     append(out, "{}[{},{}]", i ? "," : "", record.words()[i].offset, record.words()[i].value);
   out.push_back(']');
+}
+
+// What a probe compared, and what it saw change: both as `[[address, bytes], ...]`.
+void append_probe(std::string& out, const TraceAccess* list, std::size_t count) {
+  const auto ranges = [&](const char* key, bool writes) {
+    append(out, R"(,"{}":[)", key);
+    const char* separator = "";
+    for (std::size_t i = 0; i < count; ++i) {
+      if (list[i].writes != writes || list[i] == kProbeSawAddresses) continue;
+      append(out, "{}[{},{}]", separator, list[i].address, list[i].bytes);
+      separator = ",";
+    }
+    out.push_back(']');
+  };
+  ranges("compared", false);
+  ranges("written", true);
+  if (std::find(list, list + count, kProbeSawAddresses) != list + count) out += R"(,"addresses":true)";
 }
 
 void mark(std::vector<bool>& done, std::uint32_t id) {
@@ -308,11 +327,15 @@ void TraceWriter::arguments(const Record& record) {
         append_hex(args_, record.params(), record.param_bytes);
         args_.push_back('"');
       }
+      if (record.stray_count) {
+        append(args_, R"(,"nowhere":[{}])", fmt::join(record.strays(), record.strays() + record.stray_count, ","));
+      }
       if (record.attribute_count) {
         append(args_, R"(,"attrs":[{}])",
                fmt::join(record.attributes(), record.attributes() + record.attribute_count, ","));
       }
       if (call.cooperative) append(args_, R"(,"coop":true)");
+      if (record.probed) append_probe(args_, record.accesses(), record.access_count);
       break;
     case CallKind::copy:
     case CallKind::set:
@@ -429,6 +452,9 @@ void TraceWriter::write(const DeviceTime& time) {
   if (file_ < 0) return;
   const auto found = awaited_.find(time.ticket);
   if (found == awaited_.end()) {
+    // Most wait for an op that is about to come. What belongs to none, such as copies of a probe, must not pile up.
+    constexpr std::size_t kMostEarly = std::size_t{1} << 20;
+    if (early_.size() >= kMostEarly) early_.clear();
     const auto [early, is_new] = early_.try_emplace(time.ticket, time);
     if (is_new) return;
     early->second.begin_ns = std::min(early->second.begin_ns, time.begin_ns);
@@ -468,6 +494,19 @@ void TraceWriter::write_coverage(const Coverage& coverage) {
   line(fmt::format(R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.coverage","args":{{{}}}}})json", args));
 }
 
+void TraceWriter::write_probe(const ProbeTotals& totals) {
+  const double ms = static_cast<double>(totals.time_ns) / 1e6;
+  line(fmt::format(
+      R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.probe","args":{{"chunk":{},"limit":{},"launches":{},"compared":{},"bytes":{},"ms":{:.3f},"too_large":{},"why_ended":{}}}}})json",
+      kProbeChunk, totals.limit_bytes, totals.launches, totals.compared, totals.bytes, ms, totals.too_large,
+      json_text(totals.why_ended)));
+  say(LogLevel::info, "probe: {} of {} launches compared, {:.1f} MiB copied in {:.1f} ms{}", totals.compared,
+      totals.launches, static_cast<double>(totals.bytes) / (1 << 20), ms,
+      totals.too_large ? fmt::format("; {} objects above {} MiB left out (NIMBLE_PROBE_LIMIT)", totals.too_large,
+                                     totals.limit_bytes >> 20)
+                       : std::string());
+}
+
 bool TraceWriter::flush() {
   if (file_ < 0) return false;
   const char* at = out_.data();
@@ -489,7 +528,7 @@ bool TraceWriter::flush() {
   return true;
 }
 
-bool TraceWriter::close(const Coverage& coverage) {
+bool TraceWriter::close(const Coverage& coverage, const std::optional<ProbeTotals>& probe) {
   constexpr std::string_view kEnd = R"json({"ph":"M","pid":1,"tid":0,"name":"nimble.end","args":{"dropped":0}})json"
                                     "\n]\n";
   if (file_ < 0) return false;
@@ -501,6 +540,7 @@ bool TraceWriter::close(const Coverage& coverage) {
       if (op.end_ns) device_bar(op, op.begin_ns, op.end_ns);
     }
     write_coverage(coverage);
+    if (probe) write_probe(*probe);
   }
   out_ += kEnd;
   if (!flush()) return false;

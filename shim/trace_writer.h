@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -30,7 +31,7 @@ class TraceWriter {
   // Ends the file properly, with what was recorded of how complete it is. What is written after that goes before the
   // end, once close() is called again: so the file is whole after each. Stays open, and locked, as long as the writer
   // lives. False where nothing more can be written.
-  bool close(const Coverage& coverage);
+  bool close(const Coverage& coverage, const std::optional<ProbeTotals>& probe);
   // In a forked child: closes its copy of the file, which keeps the file locked.
   void let_go() noexcept;
 
@@ -60,6 +61,7 @@ class TraceWriter {
   double microseconds(std::uint64_t ns) const;
   void device_bar(const Awaited& op, std::uint64_t begin_ns, std::uint64_t end_ns);
   void write_coverage(const Coverage& coverage);
+  void write_probe(const ProbeTotals& totals);
 
   const std::string path_;
   int file_ = -1;

@@ -36,6 +36,7 @@ struct FunctionInfo {
   std::string why;
   std::optional<KernelProof> proof;
   std::string why_not_proven;
+  std::uint64_t code = 0;  // a digest of the image that it came from; 0 where that is not known
 };
 
 // A stream as the program named it. `key` tells streams apart: it is the handle, or for a default stream a number made
@@ -71,6 +72,7 @@ struct Call {
   bool own_pool = false;    // alloc_async: from a pool that the program named
   bool cooperative = false;
   bool plain = true;           // an op with no flags or attributes beyond what this record holds
+  bool brings_code = false;    // a module or library was loaded, or a kernel of one was asked for
   bool texture = false;        // hidden: a texture or a surface
   bool host_source = false;    // copy: the entry point says that the source is the host's memory
   bool device_source = false;  // copy: that it is the device's

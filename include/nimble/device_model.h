@@ -28,11 +28,12 @@ struct DeviceModel {
   double synchronize_host_us = 4.0;   // from the end of the work to the return of the call that waited for it
 
   // What work costs the GPU.
-  double kernel_base_us = 2.0;  // the shortest kernel
-  double kernel_wave_us = 1.5;  // each further wave of blocks, once every multiprocessor is full
-  double graph_edge_us = 0.7;   // from the end of a graph node to the start of one that depends on it
-  double stream_edge_us = 1.0;  // the same between two ops of one stream
-  double copy_base_us = 1.5;    // the shortest copy or set
+  double kernel_base_us = 2.0;      // the shortest kernel
+  double kernel_wave_us = 1.5;      // each further wave of blocks, once every multiprocessor is full
+  double graph_edge_us = 0.7;       // from the end of a graph node to the start of one that depends on it
+  double graph_dispatch_us = 0.18;  // between the starts of two nodes of a graph that are ready at the same time
+  double stream_edge_us = 1.0;      // the same between two ops of one stream
+  double copy_base_us = 1.5;        // the shortest copy or set
   double host_to_device_gb_s = 50.0;
   double device_to_host_gb_s = 50.0;
   double pageable_gb_s = 12.0;  // either way, where the host memory is not pinned

@@ -48,6 +48,12 @@ struct SchedulePayload {
   SchedulePointer pointer;
 };
 
+// Bytes of a launch's packed parameters.
+struct ScheduleBytes {
+  std::uint32_t at = 0;
+  std::vector<std::uint8_t> bytes;
+};
+
 // How the replayer submits an op:
 //   graph    a node of its segment's graph
 //   plan     an async alloc or free of a step_local object: answered from the memory plan, nothing is submitted
@@ -69,9 +75,14 @@ struct ScheduleOp {
   // into. `pointers` and `numbers` are empty then.
   bool barrier = false;
   std::vector<ScheduleParam> pointers;
-  // Bytes in the parameter buffer of 8-byte words that are no pointers though they looked like an address when they
-  // were recorded. Any other word that is no pointer must not look like one in the live step either.
+  // Bytes in the parameter buffer of 8-byte words that are no pointers, whatever they look like: a rule or the code
+  // says so. Any other word that is not in `pointers` must lead nowhere (nimble/reach.h) in the live step.
   std::vector<std::uint32_t> numbers;
+  std::vector<ScheduleBytes> equal;  // bytes of the parameters that must be as recorded
+  // Launches, for audits: the objects that it may write, where that is known; and those that it reads only if a name, a
+  // rule or an observation tells the truth.
+  std::optional<std::vector<std::uint32_t>> writes = std::nullopt;
+  std::vector<std::uint32_t> believed_reads = {};
 
   SchedulePointer dst, src;  // copy, set
   std::uint64_t dst_pitch = 0, src_pitch = 0;
@@ -110,6 +121,16 @@ struct ScheduleFunction {
   std::optional<std::vector<ProvenAccess>> proven = std::nullopt;
   std::vector<std::uint32_t> stored = {};    // of what is proven: as of KernelProof
   std::vector<ScheduleGlobal> globals = {};  // the same; by name, ascending
+  // A digest of the image that it came from, where dependencies rest on what its launches were seen to do: the live
+  // code must be the same. 0: any may be.
+  std::uint64_t code = 0;
+};
+
+// What the schedule's freedom rests on: pairs of ops of one graph that nothing orders, by the weaker evidence of the
+// two.
+struct ScheduleFreedom {
+  std::uint64_t exact = 0, proven = 0, declared = 0, observed = 0;
+  bool estimated = false;
 };
 
 // Whether an 8-byte word could be an address that user space can have. Linux maps nothing below 2^16; 2^57 is the most
@@ -121,6 +142,8 @@ inline constexpr bool could_be_address(std::uint64_t word) {
 struct Schedule {
   std::string policy;
   std::string trace_digest;  // XXH3-64 of the trace file, hex: for reports
+  std::string trust;         // the weakest evidence that was believed: for checks and reports
+  ScheduleFreedom freedom;   // for reports
   std::vector<ScheduleFunction> functions;
   std::vector<ScheduleObject> objects;
   std::vector<ScheduleOp> ops;  // the step, in program order; all on one stream of the program

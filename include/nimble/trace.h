@@ -133,6 +133,28 @@ struct TraceFunction {
   std::string why;
   std::optional<KernelProof> proof;
   std::string why_not_proven;
+  std::uint64_t code = 0;  // a digest of the image that it came from; 0 where that is not known
+};
+
+// What was seen of a launch: memory was compared before and after it (NIMBLE_PROBE). Both ascending, without overlap.
+struct TraceProbe {
+  struct Range {
+    std::uint64_t address = 0, bytes = 0;
+    bool operator==(const Range&) const = default;
+  };
+  std::vector<Range> compared;  // objects, each from its first byte to its last
+  std::vector<Range> written;   // what changed in them, in whole chunks
+  bool addresses = false;       // what was written there looks like addresses of the program's memory
+};
+
+// What all of that cost.
+struct TraceProbing {
+  std::uint64_t limit_bytes = 0;          // larger objects were left out; 0: none
+  std::uint64_t launches = 0;             // that ran meanwhile
+  std::uint64_t compared = 0, bytes = 0;  // launches that were compared, at least in part; bytes copied to the host
+  double ms = 0;                          // in which the program waited
+  std::uint64_t too_large = 0;            // objects that were left out
+  std::string why_ended;                  // where it ended before the program did
 };
 
 struct TraceStream {
@@ -194,10 +216,14 @@ struct TraceCall {
   std::array<std::uint32_t, 3> grid{}, block{};
   std::uint32_t shared_bytes = 0;    // dynamic shared memory
   std::vector<std::uint8_t> params;  // packed parameter buffer, empty where the layout is unknown
+  // Words of it that look like addresses, and at which there is no memory that a kernel could reach; byte offsets,
+  // ascending.
+  std::vector<std::uint32_t> nowhere;
   std::vector<std::uint32_t>
       attributes;  // CUlaunchAttributeID of attributes that were given and are not at their default
   bool cooperative = false;
-  bool plain = true;  // ops but launches: without flags that another op of its kind would not have
+  std::uint32_t probe = kNone;  // index into Trace::probes, where it was compared
+  bool plain = true;            // ops but launches: without flags that another op of its kind would not have
 
   std::optional<std::vector<TraceAccess>> accesses;  // opaque: all that it touches, where that is known
   std::uint32_t graph = kNone;                       // graph_launch: index into Trace::graphs, kNone where unknown
@@ -233,8 +259,10 @@ struct Trace {
   std::vector<TraceStream> streams;
   std::vector<TraceGraph> graphs;
   std::vector<TraceCall> calls;  // in ascending order of seq
-  bool complete = false;         // false where the recording process ended without closing the file
-  std::uint64_t dropped = 0;     // events that the recorder could not keep
+  std::vector<TraceProbe> probes;
+  std::optional<TraceProbing> probing;
+  bool complete = false;      // false where the recording process ended without closing the file
+  std::uint64_t dropped = 0;  // events that the recorder could not keep
   TraceCoverage coverage{"the trace does not tell", 0, 0, {}};
 };
 

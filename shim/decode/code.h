@@ -11,7 +11,8 @@ struct ModuleLoadData {
   template <class... Options>
   static void before(Entry, Call&, CUmodule*, const void*, Options...) {}
   template <class... Options>
-  static void after(Call&, CUmodule* out, const void* image, Options...) {
+  static void after(Call& call, CUmodule* out, const void* image, Options...) {
+    call.brings_code = true;
     functions().loaded(*out, load_image(image));
   }
 };
@@ -19,7 +20,7 @@ struct ModuleLoadData {
 // Code from a file: whether it reaches memory beside its parameters.
 struct ModuleLoadFile {
   static void before(Entry, Call&, CUmodule*, const char*) {}
-  static void after(Call&, CUmodule* out, const char* path) { functions().loaded(*out, load_image_file(path)); }
+  static void after(Call& call, CUmodule* out, const char* path) { functions().loaded(*out, load_image_file(path)); }
 };
 
 // A library from memory: whether its code reaches memory beside its parameters.
@@ -27,7 +28,8 @@ struct LibraryLoadData {
   template <class... Options>
   static void before(Entry, Call&, CUlibrary*, const void*, Options...) {}
   template <class... Options>
-  static void after(Call&, CUlibrary* out, const void* image, Options...) {
+  static void after(Call& call, CUlibrary* out, const void* image, Options...) {
+    call.brings_code = true;
     functions().loaded(*out, load_image(image));
   }
 };
@@ -37,7 +39,8 @@ struct LibraryLoadFile {
   template <class... Options>
   static void before(Entry, Call&, CUlibrary*, const char*, Options...) {}
   template <class... Options>
-  static void after(Call&, CUlibrary* out, const char* path, Options...) {
+  static void after(Call& call, CUlibrary* out, const char* path, Options...) {
+    call.brings_code = true;
     functions().loaded(*out, load_image_file(path));
   }
 };
@@ -54,7 +57,8 @@ struct ModuleUnload {
 // The module of a library: the same code.
 struct ModuleOfLibrary {
   static void before(Entry, Call&, CUmodule*, CUlibrary) {}
-  static void after(Call&, CUmodule* out, CUlibrary library) {
+  static void after(Call& call, CUmodule* out, CUlibrary library) {
+    call.brings_code = true;
     if (out) functions().same_image(*out, library);
   }
 };
@@ -64,7 +68,8 @@ struct FunctionOfModule {
   template <class Function, class Module>
   static void before(Entry, Call&, Function*, Module, const char*) {}
   template <class Function, class Module>
-  static void after(Call&, Function* out, Module module, const char*) {
+  static void after(Call& call, Function* out, Module module, const char*) {
+    call.brings_code = true;
     if (out) functions().got(*out, module);
   }
 };
@@ -83,7 +88,8 @@ struct FunctionsOfModule {
 // The function of a kernel: the same code.
 struct FunctionOfKernel {
   static void before(Entry, Call&, CUfunction*, CUkernel) {}
-  static void after(Call&, CUfunction* out, CUkernel kernel) {
+  static void after(Call& call, CUfunction* out, CUkernel kernel) {
+    call.brings_code = true;
     if (out) functions().same_function(*out, kernel);
   }
 };

@@ -15,6 +15,42 @@ GOLDEN = ROOT / "tests/golden/branches/trace.json"
 ANALYZE = None
 
 
+def branches_one_by_one(branches):
+    """A trace whose program goes through the branches of its step one by one, each with two tensors one after the other
+    from a pool that always hands out the same address."""
+    lines, seq = [], 0
+
+    def meta(event, **args):
+        lines.append({"ph": "M", "pid": 1, "tid": 0, "name": event, "args": args})
+
+    def call(kind, **args):
+        nonlocal seq
+        lines.append({"ph": "X", "pid": 1, "tid": 1, "ts": seq, "dur": 1, "name": kind, "cat": kind,
+                      "args": {"seq": seq, "call": kind, **args}})
+        seq += 1
+
+    def launch(*pointers):
+        call("launch", stream=0, fn=0, grid=[8, 1, 1], block=[128, 1, 1],
+             params="".join(pointer.to_bytes(8, "little").hex() for pointer in pointers))
+
+    meta("nimble.trace", version=2, nimble="test", program="test", device="none", driver=13000)
+    meta("nimble.image", id=0, self_contained=True)
+    meta("nimble.function", id=0, name="_Z1fPfPKf", image=0, params=[[0, 8], [8, 8]])
+    meta("nimble.stream", id=0, context=0, kind="non_blocking")
+    for i in range(branches + 1):
+        call("alloc", addr=(i + 1) << 16, size=4096, memory="device")
+    for _ in range(4):
+        for i in range(branches):
+            for source in (0, i + 1):
+                call("alloc_async", stream=0, addr=1 << 30, size=4096)
+                launch(1 << 30, (source + 1) << 16)
+                launch((i + 2) << 16, 1 << 30)
+                call("free_async", stream=0, addr=1 << 30)
+        call("stream_synchronize", stream=0)
+    meta("nimble.end", dropped=0)
+    return "[\n" + ",\n".join(json.dumps(line, separators=(",", ":")) for line in lines) + "\n]\n"
+
+
 class AnalyzeTest(unittest.TestCase):
     def setUp(self):
         holder = tempfile.TemporaryDirectory()
@@ -63,7 +99,8 @@ class AnalyzeTest(unittest.TestCase):
         self.assertFalse((self.folder / "schedule.json").exists())
         self.assertIn("nimble-analyze 0", self.analyze("--version").stdout)
         usage = self.analyze("--help").stdout
-        for option in ("--policy", "--rules", "--why", "--dot", "--json", "--no-schedule", "--quiet", "--output"):
+        for option in ("--policy", "--rules", "--why", "--dot", "--json", "--no-schedule", "--quiet", "--output",
+                       "--memory-limit"):
             self.assertIn(option, usage)
 
     def test_rules_tell_what_a_kernel_does(self):
@@ -137,6 +174,39 @@ class AnalyzeTest(unittest.TestCase):
                                     *(f"op {op} (" for op in edge))
                 segment["edges"].append(edge)
         self.assertEqual(self.analyze("check", GOLDEN, self.write(json.dumps(schedule))).returncode, 0)
+
+    def test_a_plan_that_lays_two_live_objects_on_each_other_is_found_out(self):
+        made = self.make_trace("--ops", 400, "--branches", 4)
+        self.assertEqual(self.analyze(made, "--quiet").returncode, 0)
+        schedule = json.loads((self.folder / "schedule.json").read_text())
+        kernels = [op for op in schedule["ops"] if op["kind"] == "launch"]
+        # Two that the first kernels of two branches write.
+        first, second = (op["pointers"][0]["object"] for op in kernels[:2])
+        self.assertNotEqual(first, second)
+        schedule["objects"][second]["plan_offset"] = schedule["objects"][first]["plan_offset"]
+        self.assert_refused(self.analyze("check", made, self.write(json.dumps(schedule), "laid.json")), 1, "laid.json",
+                            "not ordered by the schedule", "the memory plan gives the same bytes")
+
+    def test_a_memory_limit_is_kept_or_refused(self):
+        made = self.write(branches_one_by_one(8), "branches.json")
+        self.assertEqual(self.analyze(made, "--quiet", "--json", "free.json").returncode, 0)
+        free = json.loads((self.folder / "free.json").read_text())["objects"]
+        self.assertEqual((free["peak_bytes"], free["plan_bytes"], free["unpacked_bytes"]), (4096, 8 * 4096, 16 * 4096))
+        self.assertIsNone(free["plan_bytes_without_limit"])
+        between = (free["plan_bytes"] + free["peak_bytes"]) // 2
+        limited = self.analyze(made, "--memory-limit", between, "--json", "limited.json")
+        self.assertEqual(limited.returncode, 0, limited.stderr)
+        self.assertIn("more than --memory-limit allows", limited.stdout)
+        objects = json.loads((self.folder / "limited.json").read_text())["objects"]
+        self.assertLessEqual(objects["plan_bytes"], between)
+        self.assertEqual(objects["plan_bytes_without_limit"], free["plan_bytes"])
+        self.assertLessEqual(json.loads((self.folder / "schedule.json").read_text())["arena_bytes"], between)
+        self.assertEqual(self.analyze("check", made, "schedule.json").returncode, 0)
+        self.assertEqual(self.analyze(made, "--quiet", "--memory-limit", "1T").returncode, 0)
+        self.assert_refused(self.analyze(made, "--quiet", "--memory-limit", "1K"), 4, "no schedule", "1.0 KiB of --memory-limit")
+        for limit in ("", "K", "1.5G", "-1", "1Q", "1GB", "99999999999T"):
+            if limit:
+                self.assert_refused(self.analyze(made, "--memory-limit", limit), 2, "--memory-limit", limit)
 
     def test_a_schedule_is_checked_with_the_rules_and_the_trace_that_it_came_from(self):
         rules = self.write('{"nimble_rules": 1, "rules": [{"kernel": "bias", "params": ["out", "in", "in", "value"]}]}',

@@ -53,6 +53,19 @@ class Replay(ProgramTest):
         self.assertGreater(flushed, len(seeds) * 1.5)
         self.assertGreaterEqual(len(reasons), 4, reasons)
 
+    def test_a_program_in_disorder_computes_the_same_where_objects_share_memory(self):
+        self.analyze(self.path("trace.json"), "-o", self.path("packed.json"), "--quiet", "--policy", "single")
+        packed = self.read_json("packed.json")
+        places = sorted((o["plan_offset"], o["size"]) for o in packed["objects"] if o["step_local"])
+        self.assertTrue(any(a[0] + a[1] > b[0] for a, b in zip(places, places[1:])), places)
+        replayed = 0
+        for seed in harness.BUILD.seeds(60):
+            plain = self.run_program(["chaos", 80, seed])
+            done, stats = self.replay(["chaos", 80, seed], SIMCUDA_SEED=seed, NIMBLE_SCHEDULE=self.path("packed.json"))
+            self.assertEqual(plain.stdout, done.stdout, f"seed {seed}: {stats}")
+            replayed += stats["steps_replayed"]
+        self.assertGreater(replayed, 60 * harness.BUILD.share * 80 * 0.3)
+
     def test_the_watchdog_submits_what_is_held_too_long(self):
         plain = self.run_program(["chaos", 120, 4])
         done, stats = self.replay(["chaos", 120, 4], NIMBLE_HOLD_US="1000")

@@ -150,6 +150,7 @@ class Chaos {
     const CUdeviceptr both = allocate(2 * kBytes);
     CHECK(cuMemcpyDtoDAsync(both, a2, kBytes, stream_));
     CHECK(cuMemcpyDtoDAsync(both + kBytes, b2, kBytes, stream_));
+    for (const CUdeviceptr tensor : {a2, b2}) CHECK(cuMemFreeAsync(tensor, stream_));  // `sum` may lie there
     const CUdeviceptr sum = allocate(kBytes);
     CHECK(cuMemsetD32Async(sum, 3, kCount, stream_));
     update(sum, both, stream_);
@@ -160,7 +161,7 @@ class Chaos {
     update(states_[2], c1, stream_);
     update(states_[3], a1, stream_);
     release(what, x, a1);
-    for (const CUdeviceptr tensor : {b1, c1, a2, b2, both, sum}) CHECK(cuMemFreeAsync(tensor, stream_));
+    for (const CUdeviceptr tensor : {b1, c1, both, sum}) CHECK(cuMemFreeAsync(tensor, stream_));
   }
 
   // x and a1, freed in one of many ways.

@@ -40,7 +40,7 @@ Asked ask(const test::TraceText& text, const std::string& rules_text = "") {
   result.objects = objects_of_step(file.trace, table, calls);
   Rules rules;
   if (!rules_text.empty()) {
-    test::TempFile rules_file("{\"nimble_rules\":1,\"rules\":[" + rules_text + "]}");
+    test::TempFile rules_file("{\"nimble_rules\":2,\"rules\":[" + rules_text + "]}");
     rules.read(rules_file.path());
   }
   HeldPointers held(file.trace, table, {calls, {}, {}, {}}, rules);
@@ -138,6 +138,22 @@ TEST(SignatureAccess, WhatCouldBeAnAddressInAStructCountsAsOne) {
     EXPECT_EQ(role(hex(word) + hex(0)), OpRole::barrier) << word;
 }
 
+TEST(SignatureAccess, WordsThatLeadNowhereAreNoAddresses) {
+  const auto role = [](const char* name, const std::string& nowhere) {
+    const std::string words = hex(0x4000000010) + hex(0x7ffc12345678);
+    return launch(name, "[[0,8],[8,16]]", hex(kA) + words, "", true, ",\"nowhere\":" + nowhere).op().role;
+  };
+  EXPECT_EQ(role("_Z1fPKf5Sizes", "[8,16]"), OpRole::accesses);
+  EXPECT_EQ(role("_Z1fPKf5Sizes", "[8]"), OpRole::barrier) << "the other one may lead somewhere";
+  EXPECT_EQ(role("_Z1fPKf5Sizes", "[]"), OpRole::barrier);
+  // A pointer to the host's own memory, which the kernel cannot follow.
+  const auto pointer = [](const std::string& nowhere) {
+    return launch("_Z1fPfPKf", kTwo, hex(kA) + hex(0x7ffc12345678), "", true, ",\"nowhere\":" + nowhere);
+  };
+  EXPECT_EQ(pointer("[8]").text(), "0rw");
+  EXPECT_EQ(pointer("[]").op().role, OpRole::barrier);
+}
+
 TEST(SignatureAccess, DoesNotSpeakInATraceWithHiddenWaysToMemory) {
   auto text = begin("_Z1fPfPKf", kTwo);
   text.call("hidden", "\"note\":\"a texture object\"");
@@ -163,6 +179,37 @@ TEST(RulesAccess, DoesNotSpeakForUnknownMemoryOrOddLaunches) {
 TEST(RulesAccess, AValueIsNoPointer) {
   Asked asked = launch("f", kTwo, hex(kA) + hex(kB), R"({"kernel":"f","params":["out","value"]})");
   EXPECT_EQ(asked.accesses.no_pointers[0], (std::vector<std::uint32_t>{8}));
+}
+
+// PyTorch's lists of tensors: pointers, of which a table of blocks says how many are in use; behind them rubbish.
+TEST(RulesAccess, AListOfPointersIsAsLongAsTheLaunchSays) {
+  const std::string rule = R"({"kernel": "f", "params": [{"words": [[0, {"largest": [24, 1]}, "in"]]}, "out"]})";
+  const char* layout = "[[0,32],[32,8]]";
+  const auto ask = [&](const std::string& list, const std::string& table, const std::string& more = "") {
+    return launch("f", layout, list + table + hex(kA), rule, true, more);
+  };
+  const std::string one_block = hex(0), three_blocks = hex(1 << 8);  // blocks 0 to 7 work on tensors 0, 1, 0, 0 ...
+  Asked one = ask(hex(kA) + hex(kB) + hex(0x7ffc00001234), one_block);
+  EXPECT_EQ(one.text(), "0rw");
+  EXPECT_TRUE(one.accesses.pinned[0].shape);
+  ASSERT_EQ(one.accesses.pinned[0].params.size(), 1u);
+  EXPECT_EQ(one.accesses.pinned[0].params[0], (std::pair<std::uint32_t, std::uint32_t>{24, 8}));
+  EXPECT_EQ(one.accesses.no_pointers[0], (std::vector<std::uint32_t>{8, 16, 24}));
+  EXPECT_EQ(ask(hex(kA) + hex(kB) + hex(0x7ffc00001234), three_blocks).text(), "0rw 1r");
+  EXPECT_EQ(ask(hex(kB) + hex(0x7ffc00001234) + hex(0), three_blocks).op().role, OpRole::barrier);
+  EXPECT_NE(ask(hex(kB) + hex(0) + hex(0), hex(200)).why().find("has no room"), std::string::npos);
+}
+
+TEST(RulesAccess, ARuleMayLeaveItToTheCodeThatThereIsNothingElse) {
+  const std::string rule = R"({"kernel": "f", "params": ["out", "in"], "self_contained": true})";
+  EXPECT_EQ(launch("f", kTwo, hex(kA) + hex(kB), rule).text(), "0rw 1r");
+  EXPECT_EQ(launch("f", kTwo, hex(kA) + hex(kB), rule, false).op().role, OpRole::barrier);
+}
+
+TEST(RulesAccess, AScannedStructureIsReadAndWrittenWhereItPoints) {
+  const std::string rule = R"({"kernel": "f", "params": ["in"], "more": "scan"})";
+  EXPECT_EQ(launch("f", "[[0,8],[8,16]]", hex(kA) + hex(7) + hex(kB), rule).text(), "0r 1rw");
+  EXPECT_EQ(launch("f", "[[0,8],[8,16]]", hex(kA) + hex(0x7ffc00001234) + hex(kB), rule).op().role, OpRole::barrier);
 }
 
 TEST(ExactAccess, CopiesAndSetsTouchTheirRegions) {

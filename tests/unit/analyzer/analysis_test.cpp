@@ -5,8 +5,11 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "analyzer/checker.h"
 #include "analyzer/dot.h"
 #include "analyzer/report.h"
+#include "analyzer/schedule_builder.h"
+#include "analyzer/schedule_writer.h"
 #include "tests/unit/analyzer/support.h"
 
 namespace nimble::analyzer {
@@ -172,6 +175,78 @@ TEST(Dot, HasEveryOpAndEveryNeededDependency) {
   for (const char* part : {"n0 [", "n3 [", "n0 -> n1", "n2 -> n3", "cluster_0"})
     EXPECT_NE(dot.find(part), std::string::npos) << part;
   EXPECT_EQ(dot.find("n0 -> n3"), std::string::npos);
+}
+
+// Branches whose tensors the program's pool lays on one another, or each at an address of its own.
+struct Branches {
+  test::TraceText text;
+  explicit Branches(bool pool_reuses) {
+    text.image(true);
+    text.function("_Z1fPfPKf", "[[0,8],[8,8]]");
+    text.stream();
+    text.alloc(0x10000, 0x100);
+    for (std::uint64_t i = 0; i < 4; ++i) text.alloc(0x20000 + i * 0x1000, 0x100);
+    for (std::uint64_t repeat = 0; repeat < 4; ++repeat) {
+      for (std::uint64_t i = 0; i < 4; ++i) {
+        std::uint64_t tensor = pool_reuses ? 0x100000 : 0x100000 + (repeat * 4 + i) * 0x10000;
+        text.alloc_async(tensor, 0x800);
+        text.launch(0, hex(tensor) + hex(0x10000));
+        text.launch(0, hex(0x20000 + i * 0x1000) + hex(tensor));
+        text.free_async(tensor);
+      }
+      text.synchronize();
+    }
+  }
+};
+
+// While it records, the program's pool hands the same address out again within a step. Objects are told apart by birth
+// and death, so that orders nothing.
+TEST(Analysis, APoolThatReusesAddressesWhileRecordingMakesNoDependency) {
+  Analysis reused = Branches(true).text.analyze(), apart = Branches(false).text.analyze();
+  ASSERT_EQ(reused.status, kExitOk);
+  EXPECT_EQ(reused.reduced.edges(), (std::vector<Dag::Edge>{{1, 2}, {5, 6}, {9, 10}, {13, 14}}));
+  EXPECT_EQ(reused.concurrency.nodes, 4u);
+  Schedule one = build_schedule(reused), other = build_schedule(apart);
+  one.trace_digest = other.trace_digest;
+  EXPECT_EQ(schedule_text(one), schedule_text(other));
+}
+
+TEST(Analysis, TheMemoryPlanCostsNoConcurrency) {
+  Analysis analysis = Branches(true).text.analyze();
+  EXPECT_EQ(analysis.plans[0].assignment.lanes, 4u);
+  EXPECT_EQ(analysis.memory.arena_bytes, 4 * 0x800u) << "all four may be alive at one time now";
+  EXPECT_EQ(analysis.memory.program_peak_bytes, 0x800u);
+  AnalysisOptions options;
+  options.policy = "single";
+  analysis = Branches(true).text.analyze(options);
+  EXPECT_EQ(analysis.memory.arena_bytes, 0x800u);
+  EXPECT_EQ(analysis.memory.unpacked_bytes, 4 * 0x800u);
+}
+
+TEST(Analysis, AMemoryLimitMakesTheScheduleMoreSequential) {
+  AnalysisOptions options;
+  for (std::string_view policy : {"cost", "nimble"}) {
+    options.policy = policy;
+    options.memory_limit = 4 * 0x800;
+    Analysis enough = Branches(true).text.analyze(options);
+    EXPECT_EQ(enough.chosen, policy);
+    EXPECT_EQ(enough.memory_without_limit, 0u);
+    options.memory_limit = 4 * 0x800 - 1;
+    Analysis half = Branches(true).text.analyze(options);
+    EXPECT_EQ(half.status, kExitOk);
+    EXPECT_EQ(half.chosen, "cost");
+    EXPECT_EQ(half.plans[0].assignment.lanes, 2u);
+    EXPECT_EQ(half.memory.arena_bytes, 2 * 0x800u);
+    EXPECT_EQ(half.memory_without_limit, 4 * 0x800u);
+    EXPECT_FALSE(check_schedule(half, schedule_text(build_schedule(half)), "schedule").unordered);
+    options.memory_limit = 0x800;
+    Analysis one = Branches(true).text.analyze(options);
+    EXPECT_EQ(one.status, kExitOk);
+    EXPECT_EQ(one.chosen, "single");
+    EXPECT_EQ(one.memory.arena_bytes, 0x800u);
+    options.memory_limit = 0x7ff;
+    EXPECT_EQ(Branches(true).text.analyze(options).status, kExitUnschedulable);
+  }
 }
 
 }  // namespace

@@ -104,7 +104,7 @@ Found found(const Analysis& analysis, const Schedule& schedule, std::string* why
 TEST(Checker, NamesThePairThatAMissingEdgeLeavesUnordered) {
   Random random(31);
   int removed = 0, unordered = 0, named_the_edge = 0;
-  for (int round = 0; round < 400; ++round) {
+  for (int round = 0; round < 60; ++round) {
     auto text = random_program(random);
     for (std::string_view policy : kPolicyNames) {
       AnalysisOptions options;
@@ -132,15 +132,15 @@ TEST(Checker, NamesThePairThatAMissingEdgeLeavesUnordered) {
         }
     }
   }
-  EXPECT_GT(named_the_edge, 3000);
-  EXPECT_GT(removed - unordered, 100) << "of single's edges, many carry nothing";
+  EXPECT_GT(named_the_edge, 400);
+  EXPECT_GT(removed - unordered, 15) << "of single's edges, many carry nothing";
 }
 
 // Graphs without most of their edges, so that little is implied by anything.
 TEST(Checker, FindsTheFirstOfManyUnorderedPairs) {
   Random random(32);
   int without = 0;
-  for (int round = 0; round < 1500; ++round) {
+  for (int round = 0; round < 250; ++round) {
     Analysis analysis = random_program(random).analyze({});
     Schedule schedule = build_schedule(analysis);
     for (ScheduleSegment& segment : schedule.segments)
@@ -148,7 +148,7 @@ TEST(Checker, FindsTheFirstOfManyUnorderedPairs) {
     ASSERT_EQ(found(analysis, schedule), expected(analysis, schedule)) << "round " << round;
     without += found(analysis, schedule).has_value();
   }
-  EXPECT_GT(without, 800);
+  EXPECT_GT(without, 130);
 }
 
 struct Branches {

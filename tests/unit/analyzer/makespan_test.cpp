@@ -19,7 +19,7 @@ OpCost kernel(double us, int multiprocessors) {
 struct Device : DeviceModel {
   Device() {
     multiprocessors = 10;
-    graph_edge_us = 0;
+    graph_edge_us = graph_dispatch_us = 0;
   }
 };
 
@@ -42,6 +42,16 @@ TEST(Makespan, AnEdgeCostsTimeOfItsOwn) {
   std::vector<OpCost> costs{kernel(1, 1), kernel(1, 1)};
   std::vector<std::uint32_t> order{0, 1};
   EXPECT_DOUBLE_EQ(predict_makespan(device, Dag(2, {{0, 1}}), costs, order), 2.5);
+}
+
+TEST(Makespan, NodesThatAreReadyAtOnceAreDispatchedOneAfterAnother) {
+  Device device;
+  device.graph_dispatch_us = 0.25;
+  std::vector<OpCost> costs(5, kernel(2, 1));
+  std::vector<std::uint32_t> order{0, 1, 2, 3, 4};
+  EXPECT_DOUBLE_EQ(predict_makespan(device, Dag(5, {}), costs, order), 3);
+  EXPECT_DOUBLE_EQ(predict_makespan(device, Dag(5, {{0, 1}, {1, 2}, {2, 3}, {3, 4}}), costs, order), 10)
+      << "in a chain nothing waits for it";
 }
 
 TEST(Makespan, CopiesOfOneEngineQueueUp) {

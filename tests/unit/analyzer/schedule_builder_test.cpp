@@ -57,6 +57,26 @@ TEST(ScheduleBuilder, NamesObjectsInsteadOfAddresses) {
   EXPECT_EQ(schedule_text(schedule).find("262144"), std::string::npos) << "an address of the recording";
 }
 
+TEST(ScheduleBuilder, SaysWhatLaunchesWriteAndWhatTheyAreBelievedToRead) {
+  auto text = begin();
+  text.function("unknown", "[[0,8]]");
+  for (int i = 0; i < 4; ++i) {
+    text.launch(0, hex(0x10010) + hex(0x20000));
+    text.launch(0, hex(0x10010) + hex(0x10020));
+    text.launch(1, hex(0x10000));
+    text.synchronize();
+  }
+  Schedule schedule = schedule_of(text);
+  ASSERT_EQ(schedule.ops.size(), 3u);
+  EXPECT_EQ(schedule.ops[0].writes, std::vector<std::uint32_t>{0});
+  EXPECT_EQ(schedule.ops[0].believed_reads, std::vector<std::uint32_t>{1}) << "the kernel's name says so";
+  EXPECT_EQ(schedule.ops[1].writes, std::vector<std::uint32_t>{0});
+  EXPECT_EQ(schedule.ops[1].believed_reads, std::vector<std::uint32_t>());
+  EXPECT_FALSE(schedule.ops[2].writes);
+  EXPECT_NE(schedule_text(schedule).find("\"writes\": [0], \"believed_reads\": [1]"), std::string::npos)
+      << schedule_text(schedule);
+}
+
 TEST(ScheduleBuilder, FixesRangesOnWhichParallelismRests) {
   auto text = begin();
   text.alloc(0x30000, 0x1000);

@@ -63,9 +63,9 @@ class TraceText {
     return images_++;
   }
   // `params` as in the file: "[[0,8],[8,8]]" or "null".
-  int function(const std::string& name, const std::string& params, int image = 0) {
+  int function(const std::string& name, const std::string& params, int image = 0, const std::string& more = "") {
     event("nimble.function", "\"id\":" + std::to_string(functions_) + ",\"name\":\"" + name +
-                                 "\",\"image\":" + std::to_string(image) + ",\"params\":" + params);
+                                 "\",\"image\":" + std::to_string(image) + ",\"params\":" + params + more);
     return functions_++;
   }
   int stream(const std::string& kind = "non_blocking", int context = 0) {

@@ -33,14 +33,16 @@ std::string error_of(const std::string& text) {
 test::TraceText small() {
   test::TraceText text;
   text.image(true);
-  text.function("_Z1fPfPKf", "[[0,8],[8,8]]");
+  text.function("_Z1fPfPKf", "[[0,8],[8,8]]", 0, R"(,"code":"00000000000000aB")");
   text.stream();
   text.alloc(0x1000, 0x100);
   text.alloc(0x2000, 0x100, "pinned");
+  text.event("nimble.probe",
+             R"("chunk":4096,"limit":7,"launches":5,"compared":4,"bytes":99,"ms":1.5,"too_large":2,"why_ended":"x")");
   for (int i = 0; i < 4; ++i) {
     text.alloc_async(0x3000, 0x100);
     text.copy(0x3000, 0x2000, 0x100);
-    text.launch(0, hex(0x1000) + hex(0x3000));
+    text.launch(0, hex(0x1000) + hex(0x3000), 0, R"(,"compared":[[4096,256],[12288,256]],"written":[[4096,64]])");
     text.set(0x1000, 64, 0, ",\"value\":1,\"elem\":4");
     text.record(3);
     text.free_async(0x3000);
@@ -78,6 +80,18 @@ TEST(TraceReader, ReadsWhatFormatSays) {
   EXPECT_EQ(word_at(trace.calls[4].params, 8), 0x3000u);
   EXPECT_EQ(trace.calls[5].element, 4u);
   EXPECT_EQ(file.digest.size(), 16u);
+  EXPECT_EQ(trace.functions[0].code, 0xabu);
+  ASSERT_EQ(trace.probes.size(), 4u);
+  ASSERT_EQ(trace.calls[4].probe, 0u);
+  EXPECT_EQ(trace.calls[3].probe, kNone);
+  EXPECT_EQ(trace.probes[0].compared, (std::vector<TraceProbe::Range>{{0x1000, 256}, {0x3000, 256}}));
+  EXPECT_EQ(trace.probes[0].written, (std::vector<TraceProbe::Range>{{0x1000, 64}}));
+  ASSERT_TRUE(trace.probing);
+  EXPECT_EQ(trace.probing->limit_bytes, 7u);
+  EXPECT_EQ(trace.probing->launches + trace.probing->compared + trace.probing->bytes, 108u);
+  EXPECT_EQ(trace.probing->ms, 1.5);
+  EXPECT_EQ(trace.probing->too_large, 2u);
+  EXPECT_EQ(trace.probing->why_ended, "x");
 }
 
 TEST(TraceReader, SortsBySeqAndSkipsWhatIsForPeople) {
@@ -193,9 +207,26 @@ TEST(TraceReader, NamesTheFieldOfEveryHandBrokenCall) {
             "args.params: is longer than 65536 bytes");
   EXPECT_EQ(error_of_call("launch", shaped + R"(,"params":5)"), "args.params: must be text");
   EXPECT_EQ(error_of_call("launch", shaped + R"(,"attrs":5)"), "args.attrs: must be a list");
+  EXPECT_EQ(error_of_call("launch", shaped + R"(,"nowhere":[8])"),
+            "args.nowhere: is no place of a word in the parameters");
   EXPECT_EQ(error_of_call("launch", shaped + R"(,"coop":1)"), "args.coop: must be true or false");
   EXPECT_EQ(error_of_call("launch", shaped + R"(,"result":4294967296)"),
             "args.result: must be an integer from -2147483648 to 2147483647");
+  EXPECT_EQ(error_of_call("launch", shaped + R"(,"compared":[],"written":[])"), "");
+  EXPECT_EQ(error_of_call("launch", shaped + R"(,"compared":[[0,9],[9,1]],"written":[[2,3],[5,4],[9,1]])"), "");
+  EXPECT_EQ(error_of_call("launch", shaped + R"(,"compared":[])"), "args.written: is missing");
+  EXPECT_EQ(error_of_call("launch", shaped + R"(,"compared":[[1]],"written":[])"),
+            "args.compared: must be a list of [address, bytes]");
+  EXPECT_EQ(error_of_call("launch", shaped + R"(,"compared":[[1,0]],"written":[])"),
+            "args.compared: holds a range of no bytes");
+  EXPECT_EQ(error_of_call("launch", shaped + R"(,"compared":[[18446744073709551615,1]],"written":[])"),
+            "args.compared: must be an integer from 0 to 0");
+  EXPECT_EQ(error_of_call("launch", shaped + R"(,"compared":[[4,4],[7,1]],"written":[])"),
+            "args.compared: must ascend without overlap");
+  for (const char* range : {"[3,1]", "[7,2]", "[8,1]"}) {
+    EXPECT_EQ(error_of_call("launch", fmt::format(R"({},"compared":[[4,4],[9,1]],"written":[{}])", shaped, range)),
+              "args.written: holds a range that lies in no object that was compared");
+  }
   EXPECT_EQ(error_of_call("launch", R"("stream":0,"fn":1,"grid":[1,1,1],"block":[1,1,1],"params":"00")"),
             "args.params: holds 1 bytes, the function takes 0");
   EXPECT_EQ(error_of_call("copy", R"("stream":0,"dst":0,"src":0)"), "args.width: is missing");
@@ -264,6 +295,11 @@ TEST(TraceReader, NamesTheFieldOfEveryHandBrokenDefinition) {
   EXPECT_EQ(error("nimble.function", proven + "[[\"v\",4096,4,\"x\"]]"),
             "args.globals: a mode must be \"r\", \"w\" or \"rw\"");
   EXPECT_EQ(error("nimble.function", proven + "[[\"v\",4096,0,\"r\"]]"), "args.globals: a variable must have bytes");
+  for (const char* code : {"", "12", "000000000000000g"}) {
+    EXPECT_EQ(error("nimble.function", fmt::format(R"("id":0,"name":"f","code":"{}")", code)),
+              "args.code: must be 16 hexadecimal digits");
+  }
+  EXPECT_EQ(error("nimble.probe", R"("ms":"long")"), "args.ms: must be a number");
   EXPECT_EQ(error("nimble.stream", R"("id":0,"kind":"wide")"), "args.kind: no such kind of stream: wide");
   EXPECT_EQ(error("nimble.graph", R"("id":0)"), "args.known: is missing");
   EXPECT_EQ(error("nimble.graph_nodes", R"("graph":0,"accesses":[])"), "args.graph: 0 was not defined before");

@@ -43,6 +43,16 @@ TEST_F(CubinTest, VariablesConcernAllKernels) {
     EXPECT_NE(why(constant, kernel).find(".nv.constant3"), std::string::npos) << kernel;
 }
 
+TEST_F(CubinTest, TagsOfHeaderLibrariesConcernNobody) {
+  const Cubin tags = read_cubin(file("tags")), flag = read_cubin(file("flag"));
+  ASSERT_NE(file("tags").find("placeholders"), std::string::npos) << "the headers bring no tags any more";
+  for (const char* kernel : {"plain", "_Z9transformI5TwiceEvPfPKfT_"}) {
+    EXPECT_EQ(why(tags, kernel), "") << kernel;
+    // A variable of one byte that a kernel writes, and of which the name begins as theirs do.
+    EXPECT_NE(why(flag, kernel).find("4flagE (.nv.global)"), std::string::npos) << kernel << ": " << why(flag, kernel);
+  }
+}
+
 TEST_F(CubinTest, TellsTheVirtualArchitecture) {
   EXPECT_EQ(read_cubin(file("all")).virtual_arch, 90u);
   EXPECT_EQ(read_cubin(file("older")).virtual_arch, 80u);

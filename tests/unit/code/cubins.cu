@@ -1,5 +1,5 @@
-// Code for the tests of cubins and fatbins. WITH_CONSTANT and WITH_VARIABLE add variables, which change what is known of
-// the other kernels as well.
+// Code for the tests of cubins and fatbins. WITH_CONSTANT, WITH_VARIABLE and WITH_FLAG add variables, which change what
+// is known of the other kernels as well; WITH_TAGS adds those of NVIDIA's header libraries, which do not.
 #include <cassert>
 #include <cstdio>
 
@@ -33,4 +33,28 @@ extern "C" __global__ void reads_constant(float* w, int i) { w[0] = a_constant[i
 #ifdef WITH_VARIABLE
 __device__ float a_variable[4];
 extern "C" __global__ void writes_variable(const float* r, int i) { a_variable[i] = r[0]; }
+#endif
+
+#ifdef WITH_TAGS
+#include <thrust/execution_policy.h>
+#include <thrust/functional.h>
+#include <cuda/std/tuple>
+template <class Function>
+__global__ void transform(float* w, const float* r, Function function) {
+  w[threadIdx.x] = function(r[threadIdx.x]);
+}
+struct Twice {
+  __device__ float operator()(float value) const { return 2.0f * value; }
+};
+template __global__ void transform(float*, const float*, Twice);
+#endif
+
+#ifdef WITH_FLAG
+namespace {
+__device__ bool flag;
+}
+extern "C" __global__ void raises_flag(int* w) {
+  w[0] = flag;
+  flag = true;
+}
 #endif

@@ -295,6 +295,18 @@ TEST_F(BystandersTest, WhileAStreamCapturesReleasesGoToThePlayer) {
 }
 
 // What cannot be noted goes to the player.
+// Memory may yet be copied back on the followed stream: the player makes others wait for that.
+TEST_F(BystandersTest, WhileAnAuditIsUnderWayOpsGoToThePlayer) {
+  for (const bool auditing : {false, true}) {
+    Bystanders::State now = state(mine_, false);
+    now.auditing = auditing;
+    searching_.publish(now);
+    for (const Call& call : {launch(other_), op(CallKind::copy, other_), op(CallKind::free_async, other_)})
+      EXPECT_EQ(searching_.passes(call), !auditing);
+    EXPECT_TRUE(searching_.passes(op(CallKind::alloc, {}))) << "works on nothing";
+  }
+}
+
 TEST_F(BystandersTest, NothingIsNotedTwiceOrLostWhereThereIsNoRoom) {
   follow(mine_, false);
   const Call release = with_address(op(CallKind::free_async, other_), 0x6000);

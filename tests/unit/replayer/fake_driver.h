@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <string>
 #include <vector>
@@ -42,8 +43,11 @@ class FakeDriver final : public CallContext {
                                kBlocking = reinterpret_cast<CUstream>(0x3000);
   static constexpr std::uint64_t kArena = 0x700000;
 
-  std::vector<std::string> log;            // what was submitted, in order
-  std::vector<CUstream> capturing;         // streams that collect a graph of the program's
+  std::vector<std::string> log;     // what was submitted, in order
+  std::vector<CUstream> capturing;  // streams that collect a graph of the program's
+  bool busy = false;                // no event has happened yet
+  std::size_t free_memory = 1 << 20;
+  std::uint64_t odd_bytes = 0;             // what is copied to the host from here is ones, else zeros
   std::map<std::string, CUresult> refuse;  // by log entry's first word: what to answer instead
 
  private:
@@ -107,6 +111,19 @@ inline DriverApi FakeDriver::api() {
     return done("patch " + std::to_string(node->value));
   };
   api.cuGraphExecEventRecordNodeSetEvent_ = [](CUgraphExec, CUgraphNode, CUevent) { return done("patch event"); };
+  api.cuMemcpyAsync_ = [](CUdeviceptr, CUdeviceptr, std::size_t bytes, CUstream) {
+    return done("copy " + std::to_string(bytes));
+  };
+  api.cuMemcpyDtoHAsync_ = [](void* to, CUdeviceptr from, std::size_t bytes, CUstream) {
+    std::memset(to, from == instance_->odd_bytes ? 1 : 0, bytes);
+    return CUDA_SUCCESS;
+  };
+  api.cuMemGetInfo_ = [](std::size_t* free, std::size_t* total) {
+    return *free = instance_->free_memory, *total = instance_->free_memory, CUDA_SUCCESS;
+  };
+  api.cuEventQuery_ = [](CUevent) { return instance_->busy ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS; };
+  api.cuStreamCreate_ = [](CUstream* out, unsigned) { return *out = reinterpret_cast<CUstream>(0x60), CUDA_SUCCESS; };
+  api.cuStreamSynchronize_ = [](CUstream) { return CUDA_SUCCESS; };
   api.cuGraphLaunch_ = [](CUgraphExec, CUstream) { return done("graph"); };
   return api;
 }

@@ -24,7 +24,8 @@ Json good() {
       {"kind": "copy", "submit": "graph", "segment": 0, "lane": 0, "dst": {"object": 1, "offset": 0, "fixed": false},
        "src": {"object": 0, "offset": 16, "fixed": true}, "dst_pitch": 0, "src_pitch": 0, "width": 48, "height": 1},
       {"kind": "launch", "submit": "graph", "segment": 0, "lane": 0, "function": 0, "grid": [1, 1, 1], "block": [32, 1, 1],
-       "shared_bytes": 0, "fixed_launch": false, "barrier": false, "priority": 3, "pointers": [{"at": 0, "object": 1, "offset": 0, "fixed": false}], "numbers": []},
+       "shared_bytes": 0, "fixed_launch": false, "barrier": false, "priority": 3, "pointers": [{"at": 0, "object": 1, "offset": 0, "fixed": false}], "numbers": [],
+       "writes": [1], "believed_reads": [0, 2]},
       {"kind": "set", "submit": "graph", "segment": 0, "lane": 1, "dst": {"object": 2, "offset": 0, "fixed": false},
        "dst_pitch": 20, "width": 16, "height": 5, "element": 4},
       {"kind": "event_record", "submit": "graph", "segment": 0, "lane": 0},
@@ -51,6 +52,8 @@ TEST(ScheduleReader, ReadsEverything) {
   EXPECT_EQ(schedule.ops[2].src.offset, 16u);
   EXPECT_TRUE(schedule.ops[2].src.fixed);
   EXPECT_EQ(schedule.ops[3].priority, 3u);
+  EXPECT_EQ(schedule.ops[3].writes, std::vector<std::uint32_t>{1});
+  EXPECT_EQ(schedule.ops[3].believed_reads, (std::vector<std::uint32_t>{0, 2}));
   EXPECT_EQ(schedule.ops[4].element, 4u);
   EXPECT_EQ(schedule.segments[0].edges.size(), 3u);
   EXPECT_EQ(schedule.objects[2].plan_offset, 256u);
@@ -156,7 +159,18 @@ TEST(ScheduleReader, NamesTheBrokenField) {
       {broken("/ops/3/barrier", 1), "ops[3].barrier"},
       {broken("/ops/3/numbers", Json::array({8, 8})), "ops[3].numbers[1]"},
       {broken("/ops/3/numbers", nullptr), "ops[3].numbers"},
+      {broken("/ops/3/writes", nullptr), "ops[3].writes"},
+      {broken("/ops/3/writes/0", 3), "ops[3].writes[0]"},
+      {broken("/ops/3/believed_reads/1", -1), "ops[3].believed_reads[1]"},
+      {broken("/ops/3/equal", Json::array({Json::array({0, "0g"})})), "ops[3].equal[0][1]"},
+      {broken("/ops/3/equal", Json::array({Json::array({0, "000"})})), "ops[3].equal[0][1]"},
+      {broken("/ops/3/equal", Json::array({Json::array({4000, "00"})})), "ops[3].equal[0]"},
       {broken("/functions/0/self_contained", 1), "functions[0].self_contained"},
+      {broken("/functions/0/code", 1), "functions[0].code"},
+      {broken("/functions/0/code", "0123456789abcde"), "functions[0].code"},
+      {broken("/functions/0/code", "0123456789abcdeg"), "functions[0].code"},
+      {broken("/functions/0/code", "0000000000000000"), "functions[0].code"},
+      {broken("/functions/0/code", "0123456789abcdef"), ""},
       {broken("/segments/0",
               Json::parse(R"({"first": 0, "last": 0, "lanes": 1, "synchronizations": 0, "edges": [], "order": []})")),
        "segments[0]"},
@@ -188,6 +202,45 @@ TEST(ScheduleReader, NamesTheBrokenField) {
         << "expected " << field << ", got: " << error;
     EXPECT_EQ(error.find('\n'), std::string::npos) << error;
   }
+}
+
+// Ops 2 and 3 use object 1, which is freed before object 2 is allocated, which op 6 sets.
+Json sharing() {
+  Json json = good();
+  Json& ops = json["ops"];
+  const Json alloc = ops[1], free = ops[6], set = ops[4];
+  ops[1] = ops[5];  // a record, beside
+  ops[4] = free;
+  ops[5] = alloc;
+  ops[6] = set;
+  json["segments"][0] = {
+      {"first", 1},           {"last", 6}, {"lanes", 1}, {"synchronizations", 0}, {"edges", {{2, 3}, {3, 6}}},
+      {"order", {1, 2, 3, 6}}};
+  json["objects"][2]["plan_offset"] = 0;
+  json["arena_bytes"] = 256;
+  return json;
+}
+
+TEST(ScheduleReader, ObjectsMayShareBytesOneAfterTheOther) {
+  EXPECT_EQ(error_of(sharing()), "");
+  Json unordered = sharing();
+  unordered["segments"][0]["edges"] = {{2, 3}};
+  EXPECT_NE(error_of(unordered).find("objects[2]: overlaps another in the memory plan whose uses are not ordered"),
+            std::string::npos)
+      << error_of(unordered);
+  unordered["segments"][0]["edges"] = {{2, 3}, {2, 6}};  // not behind the last use
+  EXPECT_NE(error_of(unordered), "");
+  unordered["segments"][0]["edges"] = {{2, 3}, {1, 6}};
+  EXPECT_NE(error_of(unordered), "");
+  Json apart = unordered;
+  apart["objects"][2]["plan_offset"] = 256;
+  apart["arena_bytes"] = 512;
+  EXPECT_EQ(error_of(apart), "");
+  Json alive = sharing();
+  std::swap(alive["ops"][4], alive["ops"][5]);
+  EXPECT_NE(error_of(alive).find("objects[2]: overlaps another in the memory plan that the program has"),
+            std::string::npos)
+      << error_of(alive);
 }
 
 TEST(ScheduleReader, NamesTheMissingField) {

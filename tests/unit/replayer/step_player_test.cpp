@@ -395,7 +395,7 @@ TEST_F(StepPlayerTest, AScalarThatBecomesAPointerIsADivergence) {
   MemoryMap memory;
   memory.add({kWeights, 64, MemoryKind::device});
   ObjectMap objects(s, memory);
-  LiveStep live(s, context, memory, objects);
+  LiveStep live(s, context, memory, objects, Reach());
   const auto match = [&](std::uint64_t scalar) {
     std::uint64_t pointer = kWeights;
     void* params[] = {&pointer, &scalar};
@@ -409,6 +409,74 @@ TEST_F(StepPlayerTest, AScalarThatBecomesAPointerIsADivergence) {
   EXPECT_NE(match(kWeights + 8), nullptr);    // a pointer to memory that we know
   EXPECT_NE(match(0x7f0000000000), nullptr);  // and one to memory that we do not
   EXPECT_EQ(match(0x3f8000003f800000), nullptr) << "two floats";
+}
+
+// Two sizes side by side, or what padding was left with: the driver knows of no memory there.
+TEST_F(StepPlayerTest, AWordThatLeadsNowhereMayLookLikeAnAddress) {
+  Schedule s = schedule();
+  s.functions[0].params = {{0, 8}, {8, 8}};
+  struct Context final : CallContext {
+    FunctionInfo info;
+    const FunctionInfo& function(CUfunction) override { return info; }
+    StreamKind stream_kind(const StreamRef&) override { return StreamKind::non_blocking; }
+    void* driver_symbol(const char*) override { return nullptr; }
+  } context;
+  context.info.name = "k";
+  context.info.params = s.functions[0].params;
+  MemoryMap memory;
+  memory.add({kWeights, 64, MemoryKind::device});
+  ObjectMap objects(s, memory);
+  const Reach reach([](void*, CUpointer_attribute,
+                       CUdeviceptr at) { return at >= 0x7f0000000000 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; },
+                    [](int* count) { return *count = 1, CUDA_SUCCESS; },
+                    [](int* value, CUdevice_attribute, CUdevice) { return *value = 0, CUDA_SUCCESS; });
+  LiveStep live(s, context, memory, objects, reach);
+  const auto match = [&](std::uint64_t scalar) {
+    std::uint64_t pointer = kWeights;
+    void* params[] = {&pointer, &scalar};
+    Call c = call(CallKind::launch);
+    c.function = FakeDriver::kKernel;
+    c.grid = c.block = {1, 1, 1};
+    c.kernel_params = params;
+    return live.match(4, c);
+  };
+  EXPECT_EQ(match(0x9500000095), nullptr);
+  EXPECT_STREQ(match(0x7f0000000008), "what could be a pointer, where there was none");
+  EXPECT_STREQ(match(kWeights + 8), "a pointer where there was none") << "whatever the driver says";
+  EXPECT_EQ(match(0x9400000094), nullptr);
+}
+
+// Where a count of pointers rests on other bytes of the parameters, these must stay.
+TEST_F(StepPlayerTest, PinnedParametersMustNotChange) {
+  Schedule s = schedule();
+  s.functions[0].params = {{0, 8}, {8, 8}};
+  s.ops[4].equal = {{10, {7, 0}}};
+  s.ops[4].numbers = {8};
+  struct Context final : CallContext {
+    FunctionInfo info;
+    const FunctionInfo& function(CUfunction) override { return info; }
+    StreamKind stream_kind(const StreamRef&) override { return StreamKind::non_blocking; }
+    void* driver_symbol(const char*) override { return nullptr; }
+  } context;
+  context.info.name = "k";
+  context.info.params = s.functions[0].params;
+  MemoryMap memory;
+  memory.add({kWeights, 64, MemoryKind::device});
+  ObjectMap objects(s, memory);
+  LiveStep live(s, context, memory, objects, Reach());
+  const auto match = [&](std::uint64_t scalar) {
+    std::uint64_t pointer = kWeights;
+    void* params[] = {&pointer, &scalar};
+    Call c = call(CallKind::launch);
+    c.function = FakeDriver::kKernel;
+    c.grid = c.block = {1, 1, 1};
+    c.kernel_params = params;
+    return live.match(4, c);
+  };
+  EXPECT_EQ(match(0x70001), nullptr);
+  EXPECT_EQ(match(0x70002), nullptr);
+  EXPECT_STREQ(match(0x80002), "parameters that must not change");
+  EXPECT_STREQ(match(0x80002), "parameters that must not change") << "a second time, too";
 }
 
 // cuDNN passes structures whose padding holds whatever lay there.
@@ -430,7 +498,7 @@ TEST_F(StepPlayerTest, ABarriersParametersMayHoldAnything) {
   MemoryMap memory;
   memory.add({kWeights, 64, MemoryKind::device});
   ObjectMap objects(s, memory);
-  LiveStep live(s, context, memory, objects);
+  LiveStep live(s, context, memory, objects, Reach());
   for (const std::uint64_t word : {std::uint64_t{0}, kWeights, std::uint64_t{0x7f0000000000}}) {
     std::uint64_t first = 0x7f1234567890, second = word;
     void* params[] = {&first, &second};
@@ -445,7 +513,7 @@ TEST_F(StepPlayerTest, ABarriersParametersMayHoldAnything) {
   }
 }
 
-TEST_F(StepPlayerTest, ANumberThatLookedLikeAnAddressWhenRecordedMayGoOnDoingSo) {
+TEST_F(StepPlayerTest, AWordThatIsKnownToBeANumberMayLookLikeAnything) {
   Schedule s = schedule();
   s.functions[0].params = {{0, 8}, {8, 8}};
   s.ops[4].numbers = {8};
@@ -462,20 +530,24 @@ TEST_F(StepPlayerTest, ANumberThatLookedLikeAnAddressWhenRecordedMayGoOnDoingSo)
   MemoryMap memory;
   memory.add({kWeights, 64, MemoryKind::device});
   ObjectMap objects(s, memory);
-  LiveStep live(s, context, memory, objects);
-  std::uint64_t pointer = kWeights, scalar = 0x7f0000000000;
-  void* params[] = {&pointer, &scalar};
-  Call c = call(CallKind::launch);
-  c.function = FakeDriver::kKernel;
-  c.grid = c.block = {1, 1, 1};
-  c.kernel_params = params;
-  EXPECT_EQ(live.match(4, c), nullptr);
+  LiveStep live(s, context, memory, objects, Reach());
+  for (std::uint64_t scalar : {std::uint64_t{0x7f0000000000}, kWeights + 8}) {
+    std::uint64_t pointer = kWeights;
+    void* params[] = {&pointer, &scalar};
+    Call c = call(CallKind::launch);
+    c.function = FakeDriver::kKernel;
+    c.grid = c.block = {1, 1, 1};
+    c.kernel_params = params;
+    EXPECT_EQ(live.match(4, c), nullptr);
+  }
 }
 
 // What was declared of a kernel holds for the image that was recorded.
 TEST_F(StepPlayerTest, AKernelFromAnotherImageIsADivergence) {
   Schedule s = schedule();
   s.functions[0].self_contained = true;
+  Schedule seen = schedule();  // what it was seen to do holds for just its code
+  seen.functions[0].code = 5;
   Counters counters;
   StepPlayer player(s, driver_, api_, counters);
   Call c = call(CallKind::alloc_async);
@@ -484,7 +556,7 @@ TEST_F(StepPlayerTest, AKernelFromAnotherImageIsADivergence) {
   MemoryMap memory;
   memory.add({kWeights, 64, MemoryKind::device});
   ObjectMap objects(s, memory);
-  LiveStep live(s, driver_, memory, objects);
+  LiveStep live(s, driver_, memory, objects, Reach());
   std::uint64_t pointer = kWeights;
   std::uint32_t number = 1;
   void* params[] = {&pointer, &number};
@@ -493,6 +565,11 @@ TEST_F(StepPlayerTest, AKernelFromAnotherImageIsADivergence) {
   launched.grid = launched.block = {1, 1, 1};
   launched.kernel_params = params;
   EXPECT_STREQ(live.match(4, launched), "a kernel of another build");
+  ObjectMap more_objects(seen, memory);
+  LiveStep other(seen, driver_, memory, more_objects, Reach());
+  EXPECT_STREQ(other.match(4, launched), "a kernel of another build");
+  seen.functions[0].code = 0;
+  EXPECT_STRNE(other.match(4, launched), "a kernel of another build");
 }
 
 // Accesses rest on what a copy from the host carries: the same pointers, and no others.
@@ -512,7 +589,7 @@ TEST_F(StepPlayerTest, ATableMustLeadWhereItLed) {
   memory.add({kOther, 64, MemoryKind::device});
   memory.add({0x7000, 32, MemoryKind::device});
   ObjectMap objects(s, memory);
-  LiveStep live(s, driver_, memory, objects);
+  LiveStep live(s, driver_, memory, objects, Reach());
   const auto match = [&](std::vector<std::uint64_t> words, bool host = true) {
     objects.begin_step();
     std::copy(words.begin(), words.end(), table);
@@ -558,7 +635,7 @@ TEST_F(StepPlayerTest, AVariableIsFoundByTheKernelThatTouchesIt) {
     MemoryMap memory;
     memory.add({kWeights, 64, MemoryKind::device});
     ObjectMap objects(s, memory);
-    LiveStep live(s, context, memory, objects);
+    LiveStep live(s, context, memory, objects, Reach());
     std::uint64_t pointer = kWeights;
     std::uint32_t number = 1;
     void* params[] = {&pointer, &number};
@@ -886,6 +963,85 @@ TEST_F(StepPlayerTest, AddressRangesAreTheProgramsAllocations) {
   EXPECT_EQ(c.size, 64u);
   c.address = kWeights;
   EXPECT_FALSE(player_.before(c).has_value());
+}
+
+// alloc A; set A; free A; alloc B; set B; free B, where A and B have the same bytes, B beyond those of A as well.
+class PackedPlanTest : public StepPlayerTest {
+ protected:
+  PackedPlanTest() : StepPlayerTest(packed()) {}
+
+  static Schedule packed() {
+    Schedule s;
+    s.objects = {{MemoryKind::stream_ordered, 64, true, 0}, {MemoryKind::stream_ordered, 512, true, 0}};
+    s.arena_bytes = 512;
+    for (const std::uint32_t object : {0u, 1u}) {
+      for (const CallKind kind : {CallKind::alloc_async, CallKind::set, CallKind::free_async}) {
+        ScheduleOp& op = s.ops.emplace_back();
+        op.kind = kind;
+        op.submit = kind == CallKind::set ? Submit::graph : Submit::plan;
+        if (kind == CallKind::set) {
+          op.segment = 0;
+          op.dst = {object, 0, false};
+          op.width = 64;
+          op.element = 4;
+        } else {
+          op.object = object;
+          op.size = kind == CallKind::alloc_async ? s.objects[object].size : 0;
+        }
+      }
+    }
+    s.segments = {{1, 4, 1, 0, {{1, 4}}, {1, 4}}};
+    return s;
+  }
+  void step() {
+    const std::uint64_t a = alloc(64);
+    set(a);
+    free(a);
+    const std::uint64_t b = alloc(512);
+    set(b);
+    free(b);
+  }
+};
+
+TEST_F(PackedPlanTest, ObjectsThatShareBytesAreServedOneAfterTheOther) {
+  step();
+  submitted();
+  for (int i = 0; i < 3; ++i) {
+    const std::uint64_t a = alloc(64);
+    EXPECT_EQ(a, FakeDriver::kArena);
+    set(a);
+    free(a);
+    const std::uint64_t b = alloc(512);
+    EXPECT_EQ(b, FakeDriver::kArena);
+    Call range;
+    range.address_range = true;
+    range.address = b + 8;
+    EXPECT_EQ(player_.before(range), CUDA_SUCCESS);
+    EXPECT_EQ(range.size, 512u) << "of the one that the program has at the moment";
+    set(b);
+    free(b);
+    range.address = b + 8;
+    EXPECT_EQ(player_.before(range), CUDA_ERROR_NOT_FOUND);
+    EXPECT_EQ(submitted(), Log{"graph"});
+  }
+  EXPECT_EQ(counters_.steps_replayed, 3u);
+  EXPECT_EQ(counters_.divergences.size(), 0u);
+}
+
+// A step keeps B beyond its end: the next one must not put A where it lies.
+TEST_F(PackedPlanTest, MemoryThatIsKeptIsNotServedUnderAnotherName) {
+  step();
+  const std::uint64_t a = alloc(64);
+  set(a);
+  free(a);
+  const std::uint64_t kept = alloc(512);
+  set(kept);
+  EXPECT_EQ(kept, FakeDriver::kArena);
+  submitted();
+  EXPECT_EQ(alloc(64), kPool);
+  free(kPool);
+  free(kept);
+  EXPECT_EQ(alloc(64), FakeDriver::kArena);
 }
 
 }  // namespace

@@ -52,5 +52,34 @@ TEST_F(OptionsTest, NumbersThatAreNoneKeepTheDefault) {
   EXPECT_EQ(read_options().hold_us, 250);
 }
 
+TEST_F(OptionsTest, AuditsAreOffUnlessANumberIsGiven) {
+  EXPECT_EQ(read_options().audit, 0u);
+  setenv("NIMBLE_AUDIT", "25", 1);
+  EXPECT_EQ(read_options().audit, 25u);
+  EXPECT_EQ(read_options().complaint, "");
+  for (const char* text : {"-1", "often", "3x", "5000000000"}) {
+    setenv("NIMBLE_AUDIT", text, 1);
+    EXPECT_EQ(read_options().audit, 0u) << text;
+    EXPECT_NE(read_options().complaint.find("NIMBLE_AUDIT"), std::string::npos) << text;
+  }
+}
+
+TEST_F(OptionsTest, AProbeIsAskedForByName) {
+  EXPECT_FALSE(read_options().probe_writes);
+  EXPECT_EQ(read_options().probe_limit_mib, 64);
+  setenv("NIMBLE_PROBE", "writes", 1);
+  setenv("NIMBLE_PROBE_LIMIT", "0", 1);
+  EXPECT_TRUE(read_options().probe_writes);
+  EXPECT_EQ(read_options().probe_limit_mib, 0);
+  EXPECT_EQ(read_options().complaint, "");
+  for (const char* text : {"-1", "all", "9999999999999999"}) {
+    setenv("NIMBLE_PROBE_LIMIT", text, 1);
+    EXPECT_EQ(read_options().probe_limit_mib, 64) << text;
+    EXPECT_NE(read_options().complaint, "") << text;
+  }
+  setenv("NIMBLE_PROBE", "reads", 1);
+  EXPECT_FALSE(read_options().probe_writes);
+}
+
 }  // namespace
 }  // namespace nimble::shim

@@ -33,7 +33,18 @@ class FakeContext final : public CallContext {
   }
   StreamKind stream_kind(const StreamRef&) override { return StreamKind::non_blocking; }
   void* driver_symbol(const char* name) override {
-    if (std::string_view(name) != "cuStreamIsCapturing") return nullptr;
+    const std::string_view asked(name);
+    if (asked == "cuPointerGetAttribute")
+      return reinterpret_cast<void*>(+[](void*, CUpointer_attribute, CUdeviceptr at) {
+        ++pointer_questions;
+        return at / 0x100000 == known_memory / 0x100000 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+      });
+    if (asked == "cuDeviceGetCount")
+      return reinterpret_cast<void*>(+[](int* count) { return *count = 1, CUDA_SUCCESS; });
+    if (asked == "cuDeviceGetAttribute")
+      return reinterpret_cast<void*>(
+          +[](int* value, CUdevice_attribute, CUdevice) { return *value = 0, CUDA_SUCCESS; });
+    if (asked != "cuStreamIsCapturing") return nullptr;
     return reinterpret_cast<void*>(+[](CUstream, CUstreamCaptureStatus* out) {
       return *out = capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE, CUDA_SUCCESS;
     });
@@ -41,6 +52,8 @@ class FakeContext final : public CallContext {
 
   std::map<CUfunction, const FunctionInfo*> more;
   static inline bool capturing = false;
+  static inline std::uint64_t known_memory = 0;
+  static inline int pointer_questions = 0;
 
  private:
   ImageInfo image_;
@@ -96,6 +109,50 @@ class RecorderTest : public testing::Test {
 TEST_F(RecorderTest, LeavesNoFileWhereNothingHappened) {
   recorder_.finish();
   EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+TEST_F(RecorderTest, TellsWhichWordsLeadNowhere) {
+  FakeContext::known_memory = 0x7f5500000000;
+  FakeContext::pointer_questions = 0;
+  const auto launch = [&](std::uint64_t first, std::uint64_t second) {
+    Call call = op(CallKind::launch);
+    call.function = reinterpret_cast<CUfunction>(1);
+    call.grid = call.block = {1, 1, 1};
+    std::uint32_t n = 7;
+    void* params[] = {&first, &second, &n};
+    call.kernel_params = params;
+    pass(call);
+  };
+  launch(0x7f5500000100, 0x9500000095);
+  launch(0x7f5500000100, 0x9500000095);
+  EXPECT_EQ(FakeContext::pointer_questions, 2) << "what is known is not asked again";
+  // Memory elsewhere changes nothing.
+  Call elsewhere = op(CallKind::alloc_async);
+  elsewhere.address = 0x7f5600000000;
+  elsewhere.size = 4096;
+  pass(elsewhere);
+  launch(0x7f5500000100, 0x9500000095);
+  EXPECT_EQ(FakeContext::pointer_questions, 2);
+  // Now there is memory at what was a number.
+  FakeContext::known_memory = 0x9500000000;
+  Call made = op(CallKind::alloc_async);
+  made.address = 0x9500000000;
+  made.size = 4096;
+  pass(made);
+  launch(1, 0x9500000095);
+  launch(0x4000000040, 0x3f8000003f800000);
+  FakeContext::known_memory = 0x4000000000;
+  Call code;
+  code.brings_code = true;
+  pass(code);
+  launch(0x4000000040, 0x3f8000003f800000);
+  recorder_.finish();
+  const auto all = calls();
+  ASSERT_EQ(all.size(), 8u);
+  for (const int i : {0, 1, 3}) EXPECT_EQ(all[i]["args"]["nowhere"], Json::parse("[8]")) << i;
+  EXPECT_FALSE(all[5]["args"].contains("nowhere"));
+  EXPECT_EQ(all[6]["args"]["nowhere"], Json::parse("[0]"));
+  EXPECT_FALSE(all[7]["args"].contains("nowhere")) << "code that was loaded may bring memory";
 }
 
 TEST_F(RecorderTest, WritesALaunchWithItsPackedParameters) {

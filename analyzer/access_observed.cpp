@@ -1,0 +1,78 @@
+#include "analyzer/access_observed.h"
+
+#include <algorithm>
+
+#include "analyzer/kernel_params.h"
+
+namespace nimble::analyzer {
+namespace {
+
+// What the steps tell of one word of the parameters.
+struct Word {
+  std::uint32_t steps = 0;  // in which it was a pointer
+  bool written = false;
+};
+
+}  // namespace
+
+ObservedAccess::ObservedAccess(const Trace& trace, const ObjectTable& table, const Step& step, const Observations& seen,
+                               HeldPointers* held)
+    : table_(table), step_(step), seen_(seen), held_(held), hidden_(hidden_memory(trace)) {}
+
+bool ObservedAccess::ask(const OpQuestion& op, std::vector<Access>& found, std::string& why_not) {
+  if (op.call.kind != CallKind::launch || op.op == kNone || !seen_.any()) return false;
+  const TraceFunction& function = op.trace.functions[op.call.function];
+  // Sources before this one have said why.
+  if (why_parameters_do_not_tell(op) || !hidden_.empty() || function.image == kNone || !function.self_contained)
+    return false;
+  if (function.code == 0) {
+    why_not = "its code could not be read, so that it cannot be known again";
+    return false;
+  }
+  for (const ParamLayout& param : *function.params)
+    if (has_stray_address(op, param)) {
+      why_not = "its parameters may hold addresses of unknown memory, which was not seen";
+      return false;
+    }
+
+  std::vector<Word> words(op.pointers.size());
+  std::uint32_t whole = 0;
+  for (std::uint32_t k = 0; k < step_.begins.size(); ++k) {
+    std::uint32_t index = step_.calls_of(k)[op.op];
+    if (op.trace.calls[index].function != op.call.function || !seen_.compared(index)) continue;
+    Sight sight = seen_.look(index);
+    whole += sight.whole;
+    auto there = table_.pointers(index);
+    for (std::size_t i = 0, j = 0; i < op.pointers.size(); ++i) {
+      while (j < there.size() && there[j].at < op.pointers[i].at) ++j;
+      if (j == there.size() || there[j].at != op.pointers[i].at) continue;
+      words[i].steps += sight.whole;
+      words[i].written = words[i].written || sight.written[j];
+    }
+  }
+  bool enough = whole >= kLeastObservations;
+  for (const Word& word : words) enough = enough && word.steps >= kLeastObservations;
+  if (!enough) {
+    why_not = "what it writes was seen in " + std::to_string(whole) + " of " + std::to_string(step_.begins.size()) +
+              " steps" + (whole >= kLeastObservations ? ", and not for all of its pointers" : "");
+    return false;
+  }
+  std::vector<std::uint32_t> from, reached;
+  for (const PointerWord& pointer : op.pointers) from.push_back(pointer.object);
+  std::string why;
+  if (held_ != nullptr && !from.empty() && !held_->reachable(from, reached, why)) {
+    why_not = "it may follow pointers in memory, and what lies there is not known: " + why;
+    return false;
+  }
+  for (const std::uint32_t object : reached) add_whole_object(object, op.pointers.front().at, true, found);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    std::uint32_t at = op.pointers[i].at;
+    auto elsewhere = [&](const WrittenWords& written) { return written.at.size() == 1 && written.at[0] == at; };
+    auto others = seen_.of(op.call.function);
+    bool writes = words[i].written || std::any_of(others.begin(), others.end(), elsewhere);
+    add_whole({&op.pointers[i], 1}, writes, found);
+  }
+  return true;
+}
+
+}  // namespace nimble::analyzer

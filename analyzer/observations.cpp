@@ -1,0 +1,72 @@
+#include "analyzer/observations.h"
+
+#include <algorithm>
+#include <map>
+
+namespace nimble::analyzer {
+namespace {
+
+using Ranges = std::vector<TraceProbe::Range>;
+
+bool holds(const Ranges& compared, const Object& object) {
+  auto found =
+      std::lower_bound(compared.begin(), compared.end(), object.base,
+                       [](const TraceProbe::Range& range, std::uint64_t base) { return range.address < base; });
+  return found != compared.end() && *found == TraceProbe::Range{object.base, object.size};
+}
+
+bool meets(const Ranges& written, const Object& object) {
+  auto found = std::partition_point(written.begin(), written.end(), [&](const TraceProbe::Range& range) {
+    return range.address + range.bytes <= object.base;
+  });
+  return found != written.end() && found->address - object.base < object.size;
+}
+
+}  // namespace
+
+Observations::Observations(const Trace& trace, const ObjectTable& objects)
+    : trace_(trace),
+      objects_(objects),
+      by_function_(trace.functions.size()),
+      launches_(trace.functions.size()),
+      whole_(trace.functions.size()),
+      addresses_(trace.functions.size()) {
+  if (trace.probes.empty()) return;
+  for (std::uint32_t call = 0; call < trace.calls.size(); ++call)
+    if (trace.calls[call].kind == CallKind::launch && compared(call)) gather(call);
+}
+
+Sight Observations::look(std::uint32_t call) const {
+  const TraceProbe& probe = trace_.probes[trace_.calls[call].probe];
+  Sight sight;
+  sight.whole = true;
+  for (const PointerWord& pointer : objects_.pointers(call)) {
+    const Object& object = objects_.objects()[pointer.object];
+    bool known = holds(probe.compared, object);
+    sight.whole = sight.whole && known;
+    sight.written.push_back(known && meets(probe.written, object));
+  }
+  return sight;
+}
+
+void Observations::gather(std::uint32_t call) {
+  any_ = true;
+  std::uint32_t function = trace_.calls[call].function;
+  ++launches_[function];
+  whole_[function] += look(call).whole;
+  addresses_[function] += trace_.probes[trace_.calls[call].probe].addresses;
+  if (trace_.probes[trace_.calls[call].probe].written.empty()) return;
+  Sight sight = look(call);
+  auto pointers = objects_.pointers(call);
+  std::map<std::uint32_t, std::vector<std::uint32_t>> words;  // by object
+  for (std::size_t i = 0; i < pointers.size(); ++i)
+    if (sight.written[i]) words[pointers[i].object].push_back(pointers[i].at);
+  std::vector<WrittenWords>& known = by_function_[function];
+  for (auto& [object, at] : words) {
+    auto same = std::find_if(known.begin(), known.end(), [&](const WrittenWords& each) { return each.at == at; });
+    if (same == known.end()) same = known.insert(known.end(), {std::move(at), 0, trace_.calls[call].seq});
+    ++same->launches;
+  }
+}
+
+}  // namespace nimble::analyzer

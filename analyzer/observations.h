@@ -1,0 +1,65 @@
+// What the trace's probes saw: for each launch that was compared, which of the objects that it names it wrote.
+//
+// An object is known by its allocation, not by its address alone: what was compared counts only where it is just the
+// object that was alive at that call. Refers to the trace and its objects, which must outlive it; immutable once built.
+// Any thread. No errors.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "analyzer/objects.h"
+#include "nimble/trace.h"
+
+namespace nimble::analyzer {
+
+// Fewer say nothing.
+inline constexpr std::uint32_t kLeastObservations = 2;
+
+// Words of a kernel's parameters that pointed into one object when that was written: through one of them, at least.
+struct WrittenWords {
+  std::vector<std::uint32_t> at;  // bytes of the packed parameters, ascending
+  std::uint32_t launches = 0;     // in which that was seen
+  std::uint64_t first_seq = 0;    // the first of these
+};
+
+// One launch.
+struct Sight {
+  bool whole = false;                 // all objects that it names were compared
+  std::vector<std::uint8_t> written;  // per pointer of the call: whether its object was
+};
+
+class Observations {
+ public:
+  Observations(const Trace& trace, const ObjectTable& objects);
+
+  // Whether any launch was compared.
+  bool any() const { return any_; }
+  // Whether this launch was, at least in part.
+  bool compared(std::uint32_t call) const { return trace_.calls[call].probe != kNone; }
+  // Of a launch that was compared.
+  Sight look(std::uint32_t call) const;
+
+  // What was seen of all launches of a kernel together, each set of words once, in the order in which it was first
+  // seen.
+  std::span<const WrittenWords> of(std::uint32_t function) const { return by_function_[function]; }
+  // Whether nothing that the kernel was seen to write looks like addresses, in enough launches of which all was
+  // compared.
+  bool keeps_no_addresses(std::uint32_t function) const {
+    return whole_[function] >= kLeastObservations && addresses_[function] == 0;
+  }
+  // Launches of the kernel that were compared.
+  std::uint32_t launches(std::uint32_t function) const { return launches_[function]; }
+
+ private:
+  void gather(std::uint32_t call);
+
+  const Trace& trace_;
+  const ObjectTable& objects_;
+  bool any_ = false;
+  std::vector<std::vector<WrittenWords>> by_function_;
+  std::vector<std::uint32_t> launches_, whole_, addresses_;
+};
+
+}  // namespace nimble::analyzer

@@ -1,0 +1,156 @@
+#include "analyzer/rules/rules.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include "analyzer/json_fields.h"
+
+namespace nimble::analyzer {
+namespace {
+
+// std::regex recurses for every character that it matches; no real name comes near this.
+constexpr std::size_t kMaxName = 8 * 1024;
+constexpr std::uint32_t kMostBytes = 32 * 1024;  // of a launch's parameters
+constexpr std::string_view kRuleModes[] = {"in", "out", "inout", "value", "scan", "table", "table-in", "table-out"};
+
+bool matches(const std::regex& pattern, const std::string& name) {
+  return name.size() <= kMaxName && std::regex_match(name, pattern);
+}
+
+// One rule's object in the file.
+class RuleReader {
+ public:
+  RuleReader(const nlohmann::json& entry, const char* prefix, const FilePlace& place) : fields_(entry, prefix, place) {}
+
+  Rule read() {
+    Rule rule;
+    rule.text = fields_.text("kernel");
+    try {
+      rule.kernel = std::regex(rule.text, std::regex::ECMAScript | std::regex::optimize);
+    } catch (const std::regex_error& error) {
+      fields_.fail("kernel", std::string("is no regular expression: ") + error.what());
+    }
+    for (const nlohmann::json& param : fields_.list("params")) rule.params.push_back(read_param(param));
+    if (fields_.has("more")) rule.more = mode(fields_.member("more"), "more");
+    if (fields_.has("sizes"))
+      for (const nlohmann::json& size : fields_.list("sizes"))
+        rule.sizes.push_back(size.is_null() ? 0 : number(size, "sizes"));
+    if (rule.sizes.size() > rule.params.size()) fields_.fail("sizes", "has more entries than params");
+    rule.self_contained = fields_.flag_or("self_contained", false);
+    rule.from = fields_.text_or("from", "");
+    fields_.text_or("comment", "");
+    return rule;
+  }
+
+ private:
+  std::uint32_t number(const nlohmann::json& value, const char* name) const {
+    return static_cast<std::uint32_t>(fields_.number_of(value, name, kMostBytes));
+  }
+
+  RuleMode mode(const nlohmann::json& word, const char* name) const {
+    const auto found = std::find(std::begin(kRuleModes), std::end(kRuleModes), fields_.text_of(word, name));
+    if (found == std::end(kRuleModes))
+      fields_.fail(name, "must hold only in, out, inout, value, scan, table, table-in and table-out");
+    return static_cast<RuleMode>(found - std::begin(kRuleModes));
+  }
+
+  RuleParam read_param(const nlohmann::json& param) const {
+    if (!param.is_object()) return {mode(param, "params"), {}};
+    const auto words = param.find("words");
+    if (words == param.end() || !words->is_array() || param.size() != 1)
+      fields_.fail("params", "an object in it must be {\"words\": [[byte, count, mode], ...]}");
+    RuleParam result{RuleMode::words, {}};
+    for (const nlohmann::json& entry : *words) {
+      if (!entry.is_array() || entry.size() != 3) fields_.fail("params", "words must hold [byte, count, mode]");
+      RuleWords list{number(entry[0], "params"), count(entry[1]), mode(entry[2], "params")};
+      if (list.at % 8 != 0) fields_.fail("params", "words must begin at a multiple of 8 bytes");
+      if (list.mode > RuleMode::inout) fields_.fail("params", "the mode of words must be in, out or inout");
+      result.words.push_back(list);
+    }
+    return result;
+  }
+
+  RuleCount count(const nlohmann::json& value) const {
+    RuleCount result;
+    if (value.is_number()) {
+      result.number = number(value, "params");
+      return result;
+    }
+    if (value.is_object() && value.size() == 1 && value.contains("largest")) {
+      const nlohmann::json& table = value["largest"];
+      if (!table.is_array() || table.size() != 2) fields_.fail("params", "largest must be [byte, bytes of each]");
+      result.kind = RuleCount::Kind::largest;
+      result.at = number(table[0], "params");
+      result.bytes = number(table[1], "params");
+      if (result.bytes != 1 && result.bytes != 2 && result.bytes != 4)
+        fields_.fail("params", "the numbers of largest have 1, 2 or 4 bytes");
+      return result;
+    }
+    constexpr std::string_view kCounts[] = {"grid.x", "grid.y", "grid.z", "rest"};
+    const std::string text = value.is_string() ? value.get<std::string>() : std::string();
+    const auto found = std::find(std::begin(kCounts), std::end(kCounts), text);
+    if (found == std::end(kCounts))
+      fields_.fail("params", "a count is a number, rest, grid.x, grid.y, grid.z or {\"largest\": [byte, bytes]}");
+    result.axis = static_cast<std::uint32_t>(found - std::begin(kCounts));
+    result.kind = result.axis < 3 ? RuleCount::Kind::grid : RuleCount::Kind::rest;
+    return result;
+  }
+
+  Fields fields_;
+};
+
+}  // namespace
+
+const RuleParam& Rule::param(std::size_t i) const {
+  static const std::vector<RuleParam> kModes = [] {
+    std::vector<RuleParam> all;
+    for (std::size_t mode = 0; mode < std::size(kRuleModes); ++mode) all.push_back({static_cast<RuleMode>(mode), {}});
+    return all;
+  }();
+  return i < params.size() ? params[i] : kModes[static_cast<std::size_t>(*more)];
+}
+
+void Rules::read(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw InputError(path, 0, "", std::string("cannot be opened: ") + std::strerror(errno));
+  std::string text(kMaxRulesBytes + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (in.bad()) throw InputError(path, 0, "", "cannot be read");
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  if (text.size() > kMaxRulesBytes)
+    throw InputError(path, 0, "", "longer than " + std::to_string(kMaxRulesBytes) + " bytes");
+  read_text(text, path);
+}
+
+void Rules::read_text(const std::string& text, const std::string& name) {
+  nlohmann::json file = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (file.is_discarded() || !file.is_object()) throw InputError(name, 0, "", "is no JSON object");
+  FilePlace place{name, 0};
+  Fields top(file, "", place);
+  std::uint64_t version = top.number("nimble_rules");
+  if (version < 1 || version > kRulesVersion)
+    top.fail("nimble_rules", "is " + std::to_string(version) + "; this nimble-analyze reads versions 1 to " +
+                                 std::to_string(kRulesVersion));
+  std::size_t index = 0;
+  for (const nlohmann::json& entry : top.list("rules")) {
+    std::string prefix = "rules[" + std::to_string(index++) + "]";
+    if (!entry.is_object()) top.fail(prefix.c_str(), "must be an object");
+    prefix += ".";
+    rules_.push_back(RuleReader(entry, prefix.c_str(), place).read());
+  }
+}
+
+const Rule* Rules::find(const std::string& name, const std::string& demangled,
+                        const std::vector<ParamLayout>& params) const {
+  for (const Rule& rule : rules_) {
+    if (rule.more ? params.size() < rule.params.size() : params.size() != rule.params.size()) continue;
+    bool fits = true;
+    for (std::size_t i = 0; i < rule.sizes.size(); ++i) fits &= rule.sizes[i] == 0 || rule.sizes[i] == params[i].size;
+    if (fits && (matches(rule.kernel, name) || matches(rule.kernel, demangled))) return &rule;
+  }
+  return nullptr;
+}
+
+}  // namespace nimble::analyzer

@@ -1,0 +1,87 @@
+// Declared accesses that somebody wrote down: rules files, as docs/FORMAT.md has them, of a user's or shipped with the
+// tool (analyzer/rules/shipped_rules.h).
+//
+// Rules owns its compiled expressions; it is immutable once read, so threads may share it. Errors: InputError, naming
+// file and field.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <regex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "nimble/trace.h"
+
+namespace nimble::analyzer {
+
+inline constexpr int kRulesVersion = 2;
+inline constexpr std::size_t kMaxRulesBytes = 4 << 20;
+
+// What a kernel does with a parameter, or with the memory that some words of it point to. In the order of kRuleModes.
+enum class RuleMode : std::uint8_t {
+  in,         // reads what it points to
+  out,        // writes
+  inout,      // both
+  value,      // is no pointer
+  scan,       // whatever in it points to memory is read and written
+  table,      // reads pointers there, and reads and writes what they lead to
+  table_in,   // reads pointers there, and reads what they lead to
+  table_out,  // stores pointers of its other parameters there
+  words,      // RuleParam::words say it
+};
+
+// How many words of a list are in use. Structures are filled in for each launch, and often not cleared before: what
+// stands behind the last word in use is rubbish.
+struct RuleCount {
+  enum class Kind : std::uint8_t { number, rest, grid, largest };
+  Kind kind = Kind::number;
+  std::uint32_t number = 1;  // number: so many. rest: as many as there are
+  std::uint32_t axis = 0;    // grid: as many as the grid has blocks along this axis
+  std::uint32_t at = 0,
+                bytes = 0;  // largest: one more than the largest of the grid's first numbers (one for each block
+                            // along x), which stand at byte `at` of the parameter and have so many bytes each
+};
+
+// Words of a parameter from byte `at` on.
+struct RuleWords {
+  std::uint32_t at = 0;
+  RuleCount count;
+  RuleMode mode = RuleMode::in;
+};
+
+struct RuleParam {
+  RuleMode mode = RuleMode::value;
+  std::vector<RuleWords> words;  // other words are no pointers
+};
+
+struct Rule {
+  std::string text;  // the expression, as written
+  std::regex kernel;
+  std::vector<RuleParam> params;
+  std::optional<RuleMode> more;      // of further parameters, where there may be any number of them
+  std::vector<std::uint32_t> sizes;  // bytes of the first parameters, 0 where any will do: the layout that was read
+  bool self_contained = false;       // speaks only where the code reaches no memory beside its parameters
+  std::string from;                  // where a shipped rule was read: framework, version, source
+
+  const RuleParam& param(std::size_t i) const;
+};
+
+class Rules {
+ public:
+  // Appends the rules of one file; the first rule that matches speaks, over all files in the order of reading.
+  void read(const std::string& path);
+  // The same of a text. `name` is what messages call it.
+  void read_text(const std::string& text, const std::string& name);
+
+  // The first rule for a kernel of that name, mangled or demangled, with these parameters; null where none is.
+  const Rule* find(const std::string& name, const std::string& demangled, const std::vector<ParamLayout>& params) const;
+
+  std::size_t size() const { return rules_.size(); }
+
+ private:
+  std::vector<Rule> rules_;
+};
+
+}  // namespace nimble::analyzer

@@ -1,0 +1,59 @@
+// Whether an address leads anywhere that a kernel could reach.
+//
+// Parameters hold many words that look like addresses and are none: sizes side by side, what a structure's padding was
+// left with, pointers to the host's own memory. The driver knows all memory that devices can reach, but for one kind:
+// where a device can access pageable memory, it is all that the process has mapped.
+//
+// Immutable; thread-safe. Nothing it asks disturbs a capture (tests/fidelity/capture_rules.txt). An answer holds until
+// memory is allocated.
+#pragma once
+
+#include <cuda.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+
+namespace nimble {
+
+class Reach {
+ public:
+  // Knows no driver: every address may lead somewhere.
+  Reach() = default;
+
+  // The driver must be initialised. Any of its functions may be null.
+  Reach(decltype(&::cuPointerGetAttribute) pointer_attribute, decltype(&::cuDeviceGetCount) device_count,
+        decltype(&::cuDeviceGetAttribute) device_attribute) {
+    int devices = 0;
+    if (!pointer_attribute || !device_count || !device_attribute || device_count(&devices) != CUDA_SUCCESS) return;
+    for (CUdevice device = 0; device < devices; ++device) {
+      int pageable = 1;
+      if (device_attribute(&pageable, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, device) != CUDA_SUCCESS) return;
+      pageable_ |= pageable != 0;
+    }
+    pointer_attribute_ = pointer_attribute;
+  }
+
+  // Whether there is no memory at this address that a kernel could reach. False where that is not known.
+  bool nowhere(std::uint64_t address) const {
+    if (!pointer_attribute_) return false;
+    unsigned type = 0;
+    // Anything but this refusal, such as a context that is gone, tells nothing of the address.
+    if (pointer_attribute_(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) != CUDA_ERROR_INVALID_VALUE) return false;
+    return !pageable_ || !mapped(address);
+  }
+
+ private:
+  // Whether the process has memory there. Where the system does not let us look it counts as mapped.
+  static bool mapped(std::uint64_t address) {
+    char byte = 0;
+    const iovec local{&byte, 1}, remote{reinterpret_cast<void*>(address), 1};
+    return ::process_vm_readv(::getpid(), &local, 1, &remote, 1, 0) == 1 || errno != EFAULT;
+  }
+
+  decltype(&::cuPointerGetAttribute) pointer_attribute_ = nullptr;
+  bool pageable_ = false;
+};
+
+}  // namespace nimble

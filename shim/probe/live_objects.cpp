@@ -1,0 +1,42 @@
+#include "shim/probe/live_objects.h"
+
+namespace nimble::shim {
+
+bool can_be_copied(MemoryKind memory) {
+  switch (memory) {
+    case MemoryKind::device:
+    case MemoryKind::stream_ordered:
+    case MemoryKind::pinned:
+    case MemoryKind::managed:
+    case MemoryKind::global:
+      return true;
+    case MemoryKind::registered:
+    case MemoryKind::mapped:
+    case MemoryKind::external:
+      break;
+  }
+  return false;
+}
+
+void LiveObjects::allocated(const Call& call) {
+  const std::lock_guard lock(mutex_);
+  map_.add({call.address, call.size, call.memory, false});
+}
+
+void LiveObjects::freed(const Call& call) {
+  const std::lock_guard lock(mutex_);
+  map_.remove(call.address, call.kind == CallKind::free ? call.size : 0);
+}
+
+void LiveObjects::clear() {
+  const std::lock_guard lock(mutex_);
+  map_ = {};
+}
+
+std::optional<Allocation> LiveObjects::find(std::uint64_t address) const {
+  const std::lock_guard lock(mutex_);
+  const Allocation* const found = map_.find(address);
+  return found ? std::optional(*found) : std::nullopt;
+}
+
+}  // namespace nimble::shim

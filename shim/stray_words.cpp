@@ -1,0 +1,80 @@
+#include "shim/stray_words.h"
+
+#include <array>
+#include <cstring>
+
+#include "nimble/schedule.h"
+
+namespace nimble::shim {
+
+namespace {
+
+constexpr std::uint64_t kForGood = ~std::uint64_t{0};
+
+// What a thread was told: a word, and in which state of memory it leads nowhere, or that it leads somewhere.
+struct Told {
+  std::uint64_t word = 0, state = 0;
+};
+
+struct Memory {
+  static constexpr std::size_t kWords = 4096;
+  std::array<Told, kWords> told;
+  std::vector<std::uint32_t> list;
+
+  Told& at(std::uint64_t word) { return told[(word * 0x9E3779B97F4A7C15u) >> 52]; }
+};
+
+// For the thread's life, and longer: threads that end may still launch.
+thread_local Memory* t_memory __attribute__((tls_model("initial-exec"))) = nullptr;
+
+}  // namespace
+
+void StrayWords::start(CallContext& context) {
+  const auto find = [&]<class Function>(const char* name, Function*& function) {
+    function = reinterpret_cast<Function*>(context.driver_symbol(name));
+  };
+  decltype(&::cuPointerGetAttribute) pointer_attribute = nullptr;
+  decltype(&::cuDeviceGetCount) device_count = nullptr;
+  decltype(&::cuDeviceGetAttribute) device_attribute = nullptr;
+  find("cuPointerGetAttribute", pointer_attribute);
+  find("cuDeviceGetCount", device_count);
+  find("cuDeviceGetAttribute", device_attribute);
+  reach_ = Reach(pointer_attribute, device_count, device_attribute);
+}
+
+void StrayWords::memory_has_come(std::uint64_t address, std::uint64_t size) {
+  const std::uint64_t first = address >> kNear, last = (address + (size ? size - 1 : 0)) >> kNear;
+  if (last - first >= kRegions) return memory_may_have_come();
+  for (std::uint64_t region = first; region <= last; ++region)
+    near_[region % kRegions].fetch_add(1, std::memory_order_release);
+}
+
+std::uint64_t StrayWords::state_at(std::uint64_t address) const {
+  return anywhere_.load(std::memory_order_acquire) << 32 |
+         near_[(address >> kNear) % kRegions].load(std::memory_order_acquire);
+}
+
+bool StrayWords::nowhere(std::uint64_t word) {
+  Told& told = t_memory->at(word);
+  const std::uint64_t state = state_at(word);  // before the driver is asked: what comes meanwhile is seen next time
+  if (told.word == word && (told.state == kForGood || told.state == state)) return told.state != kForGood;
+  const bool nowhere = reach_.nowhere(word);
+  told = {word, nowhere ? state : kForGood};
+  return nowhere;
+}
+
+const std::vector<std::uint32_t>& StrayWords::of(const FunctionInfo& function, const std::uint8_t* params) {
+  if (!t_memory) t_memory = new Memory;
+  std::vector<std::uint32_t>& list = t_memory->list;
+  list.clear();
+  for (const ParamLayout& param : *function.params) {
+    for (std::uint32_t at = (param.offset + 7) & ~7u; at + 8 <= param.offset + param.size; at += 8) {
+      std::uint64_t word;
+      std::memcpy(&word, params + at, sizeof word);
+      if (could_be_address(word) && nowhere(word)) list.push_back(at);
+    }
+  }
+  return list;
+}
+
+}  // namespace nimble::shim

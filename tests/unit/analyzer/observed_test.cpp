@@ -1,0 +1,324 @@
+// Evidence from watching: observations, the source that speaks from them, conflicts with other sources, and --trust.
+#include "analyzer/access_observed.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "analyzer/checker.h"
+#include "analyzer/conflicts.h"
+#include "analyzer/report.h"
+#include "analyzer/schedule_builder.h"
+#include "analyzer/schedule_writer.h"
+#include "analyzer/why.h"
+#include "tests/unit/analyzer/support.h"
+
+namespace nimble::analyzer {
+namespace {
+
+using test::hex;
+
+constexpr std::uint64_t kSize = 0x1000;
+constexpr std::uint64_t object(int i) { return static_cast<std::uint64_t>(i + 1) << 16; }
+constexpr const char* kCode = R"(,"code":"00000000000000ab")";
+constexpr const char* kTwo = "[[0,8],[8,8]]";
+
+// What a probe tells of a launch: the objects that were compared, and those that were written.
+std::string probed(const std::vector<int>& compared, const std::vector<int>& written) {
+  std::string text;
+  for (const auto& [key, list] : {std::pair{"compared", &compared}, std::pair{"written", &written}}) {
+    text.append(",\"").append(key).append("\":[");
+    for (std::size_t i = 0; i < list->size(); ++i) {
+      text.append(i ? ",[" : "[").append(std::to_string(object((*list)[i]))).append(",");
+      text.append(std::to_string(kSize)).append("]");
+    }
+    text.append("]");
+  }
+  return text;
+}
+
+// A step of two launches of one kernel, four times over. What is told of the first launch is up to the test.
+struct Case {
+  std::string name = "opaque";
+  std::string params = kTwo;
+  std::string more = kCode;
+  bool self_contained = true;
+  std::string first_words = hex(object(0)) + hex(object(1));
+  std::function<std::string(int step)> first = [](int) { return probed({0, 1}, {1}); };
+  std::function<std::string(int step)> words = [this](int) { return first_words; };
+  std::function<void(test::TraceText&)> before = [](test::TraceText&) {};
+
+  test::TraceText text() const {
+    test::TraceText text;
+    text.image(self_contained);
+    text.function(name, params, 0, more);
+    text.function("_Z5otherPfPKf", kTwo);
+    text.stream();
+    for (int i = 0; i < 6; ++i) text.alloc(object(i), kSize);
+    before(text);
+    for (int step = 0; step < 4; ++step) {
+      text.launch(0, words(step), 0, first(step));
+      text.launch(1, hex(object(4)) + hex(object(5)));
+      text.synchronize();
+    }
+    return text;
+  }
+  Analysis analyze(Evidence trust = kDefaultTrust) const {
+    AnalysisOptions options;
+    options.trust = trust;
+    return text().analyze(options);
+  }
+};
+
+// "0r 1rw": what the first launch of the step does, by the places of the objects in memory.
+std::string accesses(const Analysis& analysis) {
+  std::string result;
+  for (const Access& access : analysis.accesses.of(0)) {
+    const std::uint32_t id = analysis.objects.objects[access.object].id;
+    result.append(result.empty() ? "" : " ");
+    result.append(std::to_string((analysis.table->objects()[id].base >> 16) - 1));
+    result.append(access.reads ? "r" : "").append(access.writes ? "w" : "");
+    EXPECT_TRUE(access.whole);
+  }
+  return result;
+}
+
+std::string reason(const Analysis& analysis) {
+  const OpAccesses& op = analysis.accesses.ops[0];
+  EXPECT_EQ(op.role, OpRole::barrier);
+  return op.role == OpRole::barrier ? analysis.accesses.reasons[op.why] : "";
+}
+
+TEST(ObservedAccess, WhatWasNeverWrittenIsRead) {
+  Analysis analysis = Case().analyze();
+  EXPECT_EQ(analysis.accesses.ops[0].evidence, Evidence::observed);
+  EXPECT_EQ(accesses(analysis), "0r 1rw");
+  EXPECT_TRUE(analysis.conflicts.empty());
+}
+
+TEST(ObservedAccess, OnceWrittenIsWritten) {
+  Case once;
+  once.first = [](int step) { return probed({0, 1}, step == 1 ? std::vector{0, 1} : std::vector{1}); };
+  EXPECT_EQ(accesses(once.analyze()), "0rw 1rw");
+}
+
+TEST(ObservedAccess, TwoWholeStepsAreNeeded) {
+  Case two;
+  two.first = [](int step) { return step < 2 ? probed({0, 1}, {1}) : std::string(); };
+  EXPECT_EQ(accesses(two.analyze()), "0r 1rw");
+  Case one;
+  one.first = [](int step) { return step < 1 ? probed({0, 1}, {1}) : probed({1}, {1}); };
+  EXPECT_NE(reason(one.analyze()).find("was seen in 1 of 4 steps"), std::string::npos);
+  Case none;
+  none.first = [](int) { return std::string(); };
+  EXPECT_EQ(reason(none.analyze()), "its name tells no parameter types");
+}
+
+TEST(ObservedAccess, AWriteInAStepThatWasSeenInPartCountsToo) {
+  Case part;
+  part.first = [](int step) { return step == 3 ? probed({0}, {0}) : probed({0, 1}, {1}); };
+  EXPECT_EQ(accesses(part.analyze()), "0rw 1rw");
+  // Where both words lead to what was written, through either.
+  part.words = [](int step) { return hex(object(0)) + hex(object(step == 3 ? 0 : 1)) + hex(object(2)); };
+  part.params = "[[0,8],[8,8],[16,8]]";
+  part.first = [](int step) { return step == 3 ? probed({0}, {0}) : probed({0, 1, 2}, {}); };
+  EXPECT_EQ(accesses(part.analyze()), "0rw 1rw 2r");
+}
+
+TEST(ObservedAccess, PointersMayLeadElsewhereInEveryStep) {
+  // The buffers swap roles: neither is read in one step and written in another through the same word.
+  Case swapping;
+  swapping.words = [](int step) { return hex(object(step % 2)) + hex(object(1 - step % 2)); };
+  swapping.first = [](int step) { return probed({0, 1}, {1 - step % 2}); };
+  Analysis analysis = swapping.analyze();
+  EXPECT_EQ(accesses(analysis), "1r 0rw");
+}
+
+TEST(ObservedAccess, AnObjectIsAnAllocationNotAnAddress) {
+  // Memory of another size stood there when it was compared.
+  Case other;
+  other.before = [](test::TraceText& text) {
+    text.free(object(1));
+    text.alloc(object(1), kSize / 2);
+  };
+  EXPECT_NE(reason(other.analyze()).find("was seen in 0 of 4 steps"), std::string::npos);
+}
+
+TEST(ObservedAccess, TwoWordsThatLeadToOneObjectAreOne) {
+  Case alias;
+  alias.words = [](int step) { return hex(object(0) + (step == 0 ? 0 : 64)) + hex(object(0)); };
+  alias.first = [](int) { return probed({0}, {0}); };
+  EXPECT_EQ(accesses(alias.analyze()), "0rw");
+}
+
+TEST(ObservedAccess, WhatAnotherLaunchOfTheKernelWroteItMayWriteToo) {
+  Case prologue;
+  prologue.before = [](test::TraceText& text) {
+    text.launch(0, hex(object(2)) + hex(object(3)), 0, probed({2, 3}, {2}));
+    text.set(object(0), 16);
+  };
+  EXPECT_EQ(accesses(prologue.analyze()), "0rw 1rw");
+}
+
+TEST(ObservedAccess, APointerThatIsMostlyNullWasNotSeenOftenEnough) {
+  Case rare;
+  rare.words = [](int step) { return hex(object(0)) + hex(step == 3 ? object(1) : 0); };
+  rare.first = [](int step) { return step == 3 ? probed({0, 1}, {1}) : probed({0}, {}); };
+  Analysis analysis = rare.analyze();
+  // Steps in which it is null are of another pattern, and one of those is shown.
+  EXPECT_EQ(accesses(analysis), "0r");
+  EXPECT_EQ(analysis.step.patterns, 2u);
+}
+
+TEST(ObservedAccess, DoesNotSpeakWhereMemoryMayBeReachedOtherwise) {
+  Case global;
+  global.self_contained = false;
+  EXPECT_EQ(reason(global.analyze()), "its image is not self-contained");
+  Case texture;
+  texture.before = [](test::TraceText& text) { text.call("hidden", "\"note\":\"a texture object\""); };
+  EXPECT_NE(reason(texture.analyze()).find("a texture object"), std::string::npos);
+  Case stray;
+  stray.first_words = hex(object(0)) + hex(0x7f0000000000);
+  EXPECT_NE(reason(stray.analyze()).find("addresses of unknown memory"), std::string::npos);
+  Case nameless;
+  nameless.more = "";
+  EXPECT_NE(reason(nameless.analyze()).find("cannot be known again"), std::string::npos);
+  Case attributes;
+  attributes.first = [](int) { return probed({0, 1}, {1}) + ",\"attrs\":[6]"; };
+  EXPECT_NE(reason(attributes.analyze()).find("attributes"), std::string::npos);
+}
+
+TEST(ObservedAccess, TiesTheScheduleToTheCodeAndTheLaunch) {
+  Analysis analysis = Case().analyze();
+  Schedule schedule = build_schedule(analysis);
+  EXPECT_EQ(schedule.functions[0].code, 0xabu);
+  EXPECT_TRUE(schedule.ops[0].fixed_launch);
+  EXPECT_EQ(schedule.functions[1].code, 0u);
+  EXPECT_FALSE(schedule.ops[1].fixed_launch);
+  EXPECT_NE(schedule_text(schedule).find(R"("code": "00000000000000ab")"), std::string::npos);
+}
+
+// The same, by a kernel whose signature says that its first parameter is read.
+Case declared() {
+  Case result;
+  result.name = "_Z1fPKfPf";
+  return result;
+}
+
+TEST(Conflict, ADeclaredReadThatWasWrittenIsAWrite) {
+  Case lie = declared();
+  EXPECT_EQ(accesses(lie.analyze()), "0r 1rw");
+  lie.first = [](int step) { return step == 2 ? probed({0}, {0}) : std::string(); };
+  Analysis analysis = lie.analyze();
+  EXPECT_EQ(analysis.accesses.ops[0].evidence, Evidence::declared);
+  EXPECT_EQ(accesses(analysis), "0rw 1rw");
+  ASSERT_EQ(analysis.conflicts.size(), 1u);
+  EXPECT_EQ(conflict_text(analysis, analysis.conflicts[0]),
+            "kernel f, parameter 0: its signature (declared) says that it is only read, but it was seen to be written "
+            "in 1 of 1 launches, first at seq 12");
+  EXPECT_EQ(analysis.status, kExitOk) << "the schedule is made all the same";
+  EXPECT_NE(text_report(analysis).find("Conflicts of evidence"), std::string::npos);
+  EXPECT_NE(json_report(analysis).find(R"("said_by": "its signature")"), std::string::npos);
+}
+
+TEST(Conflict, ItHoldsForAllLaunchesOfTheKernel) {
+  Case lie = declared();
+  lie.first = [](int) { return std::string(); };
+  lie.before = [](test::TraceText& text) {
+    text.launch(0, hex(object(2)) + hex(object(3)), 0, probed({2, 3}, {2, 3}));
+    text.set(object(0), 16);
+  };
+  Analysis analysis = lie.analyze();
+  EXPECT_EQ(accesses(analysis), "0rw 1rw");
+  EXPECT_EQ(analysis.conflicts.size(), 1u);
+}
+
+TEST(Conflict, WhatIsWrittenThroughAnotherPointerIsNone) {
+  Case in_place = declared();
+  in_place.first = [](int step) { return step == 0 ? probed({0}, {0}) : std::string(); };
+  in_place.words = [](int step) { return hex(object(0)) + hex(object(step == 0 ? 0 : 1)); };
+  Analysis analysis = in_place.analyze();
+  EXPECT_TRUE(analysis.conflicts.empty());
+  EXPECT_EQ(accesses(analysis), "0r 1rw");
+}
+
+TEST(Conflict, AProvenReadIsNoExceptionAndWhatWasNotProvenToBeTouchedNeither) {
+  Case proof;
+  proof.more = std::string(kCode) + R"(,"proven":[[[0],"r"]],"same_code":true)";
+  proof.first = [](int) { return std::string(); };
+  EXPECT_EQ(accesses(proof.analyze()), "0r");
+  proof.first = [](int) { return probed({0, 1}, {0, 1}); };
+  Analysis analysis = proof.analyze();
+  EXPECT_EQ(analysis.accesses.ops[0].evidence, Evidence::proven);
+  EXPECT_EQ(accesses(analysis), "0rw 1rw");
+  ASSERT_EQ(analysis.conflicts.size(), 2u);
+  EXPECT_NE(conflict_text(analysis, analysis.conflicts[0]).find("its code (proven) says that it is only read"),
+            std::string::npos);
+  EXPECT_NE(conflict_text(analysis, analysis.conflicts[1]).find("does not say that it is touched"), std::string::npos);
+}
+
+TEST(Conflict, AValueThatWasWrittenThroughIsAPointer) {
+  test::TempFile file(R"({"nimble_rules":1,"rules":[{"kernel":".*opaque.*","params":["value","out"]}]})");
+  AnalysisOptions options;
+  options.rules.read(file.path());
+  Case value;
+  value.first = [](int) { return std::string(); };
+  Analysis before = value.text().analyze(options);
+  EXPECT_EQ(accesses(before), "1rw");
+  EXPECT_EQ(before.accesses.no_pointers[0], std::vector<std::uint32_t>{0});
+  value.first = [](int) { return probed({0, 1}, {0, 1}); };
+  Analysis after = value.text().analyze(options);
+  EXPECT_EQ(accesses(after), "1rw 0rw");
+  EXPECT_TRUE(after.accesses.no_pointers[0].empty());
+  ASSERT_EQ(after.conflicts.size(), 1u);
+  EXPECT_EQ(after.conflicts[0].basis, "the rule \".*opaque.*\"");
+}
+
+TEST(Conflict, IsFoundWhateverIsTrusted) {
+  Case lie = declared();
+  lie.first = [](int) { return probed({0, 1}, {0, 1}); };
+  Analysis analysis = lie.analyze(Evidence::declared);
+  EXPECT_EQ(accesses(analysis), "0rw 1rw");
+  EXPECT_EQ(analysis.conflicts.size(), 1u);
+  EXPECT_TRUE(lie.analyze(Evidence::proven).conflicts.empty()) << "nobody spoke";
+}
+
+TEST(Trust, WeakerSourcesAreNotBelieved) {
+  EXPECT_EQ(accesses(Case().analyze(Evidence::observed)), "0r 1rw");
+  EXPECT_EQ(reason(Case().analyze(Evidence::declared)),
+            "its name tells no parameter types; known only from what it was seen to write (observed); --trust declared "
+            "leaves it out");
+  EXPECT_EQ(accesses(declared().analyze(Evidence::declared)), "0r 1rw");
+  EXPECT_NE(reason(declared().analyze(Evidence::proven))
+                .find("known only from its signature (declared); --trust proven leaves it out"),
+            std::string::npos);
+  Case proof;
+  proof.more = R"(,"proven":[[[0],"r"],[[8],"w"]],"same_code":true)";
+  EXPECT_EQ(accesses(proof.analyze(Evidence::proven)), "0r 1rw");
+  EXPECT_NE(reason(proof.analyze(Evidence::exact)).find("its code (proven); --trust exact"), std::string::npos);
+}
+
+TEST(Trust, NamesAreTheirOwn) {
+  for (std::string_view word : kTrustNames) EXPECT_EQ(name(*trust_of(word)), word);
+  EXPECT_FALSE(trust_of("assumed"));
+  EXPECT_FALSE(trust_of(""));
+}
+
+TEST(Trust, TheScheduleSaysWhatItWasMadeWith) {
+  Analysis analysis = Case().analyze(Evidence::declared);
+  std::string text = schedule_text(build_schedule(analysis));
+  EXPECT_EQ(read_schedule_order(text, "s").trust, Evidence::declared);
+  EXPECT_FALSE(check_schedule(analysis, text, "s").unordered);
+  std::string changed = text;
+  changed.replace(changed.find("\"declared\""), 10, "\"everyone\"");
+  EXPECT_THROW(read_schedule_order(changed, "s"), InputError);
+}
+
+TEST(Trust, AScheduleThatBelievesMoreIsFoundOut) {
+  std::string text = schedule_text(build_schedule(Case().analyze()));
+  EXPECT_FALSE(check_schedule(Case().analyze(), text, "s").unordered);
+  EXPECT_TRUE(check_schedule(Case().analyze(Evidence::declared), text, "s").unordered);
+}
+
+}  // namespace
+}  // namespace nimble::analyzer

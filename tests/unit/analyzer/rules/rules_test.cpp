@@ -1,0 +1,146 @@
+#include "analyzer/rules/rules.h"
+
+#include <gtest/gtest.h>
+
+#include "analyzer/errors.h"
+#include "analyzer/rules/shipped_rules.h"
+#include "tests/unit/analyzer/support.h"
+
+namespace nimble::analyzer {
+namespace {
+
+// The layout of so many words.
+std::vector<ParamLayout> words(std::uint32_t count) {
+  std::vector<ParamLayout> result;
+  for (std::uint32_t i = 0; i < count; ++i) result.push_back({8 * i, 8});
+  return result;
+}
+
+std::string error_of(const std::string& text) {
+  test::TempFile file(text);
+  Rules rules;
+  try {
+    rules.read(file.path());
+  } catch (const InputError& error) {
+    EXPECT_EQ(error.file(), file.path());
+    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
+    return std::string(error.what()).substr(file.path().size());
+  }
+  return "no error";
+}
+
+TEST(Rules, TheFirstThatMatchesWithAsManyParametersSpeaks) {
+  test::TempFile file(R"rules({"nimble_rules": 1, "rules": [
+      {"kernel": "gemm.*", "params": ["in", "out"]},
+      {"kernel": "gemm.*", "params": ["in", "in", "inout"], "comment": "C += A * B"},
+      {"kernel": "add\\(.*\\)", "params": ["value"]}]})rules");
+  Rules rules;
+  rules.read(file.path());
+  ASSERT_EQ(rules.size(), 3u);
+  EXPECT_EQ(rules.find("gemm_f32", "gemm_f32", words(3))->params[2].mode, RuleMode::inout);
+  EXPECT_EQ(rules.find("gemm_f32", "gemm_f32", words(2))->params[1].mode, RuleMode::out);
+  EXPECT_EQ(rules.find("gemm_f32", "gemm_f32", words(4)), nullptr);
+  EXPECT_EQ(rules.find("my_gemm", "my_gemm", words(2)), nullptr) << "must match the whole name";
+  EXPECT_NE(rules.find("_Z3addPf", "add(float*)", words(1)), nullptr);
+  EXPECT_EQ(rules.find("gemm" + std::string(100'000, 'x'), "", words(2)), nullptr);
+}
+
+TEST(Rules, ALayoutMayBeAskedFor) {
+  Rules rules;
+  rules.read_text(R"rules({"nimble_rules": 2, "rules": [
+      {"kernel": "f", "params": ["in", "scan"], "sizes": [null, 24], "more": "value"},
+      {"kernel": "f", "params": ["in", {"words": [[16, "grid.y", "out"]]}], "sizes": [8], "self_contained": true,
+       "from": "somewhere 1.0"}]})rules",
+                  "text");
+  const auto find = [&](std::vector<ParamLayout> params) { return rules.find("f", "f", params); };
+  EXPECT_EQ(find({{0, 8}, {8, 16}})->from, "somewhere 1.0");
+  EXPECT_EQ(find({{0, 4}, {8, 16}}), nullptr);
+  const Rule* more = find({{0, 4}, {8, 24}, {32, 4}, {36, 4}});
+  ASSERT_NE(more, nullptr);
+  EXPECT_EQ(more->param(1).mode, RuleMode::scan);
+  EXPECT_EQ(more->param(3).mode, RuleMode::value);
+  EXPECT_EQ(find({{0, 8}}), nullptr);
+  const RuleWords& list = find({{0, 8}, {8, 16}})->params[1].words.at(0);
+  EXPECT_EQ(list.at, 16u);
+  EXPECT_EQ(list.mode, RuleMode::out);
+  EXPECT_EQ(list.count.kind, RuleCount::Kind::grid);
+  EXPECT_EQ(list.count.axis, 1u);
+}
+
+// The names are what an H200 was given by PyTorch 2.11, the sizes those of its kernels.
+TEST(Rules, ThoseThatComeWithTheToolKnowPyTorch) {
+  Rules rules;
+  add_shipped_rules(rules);
+  const auto from = [&](const char* name, std::vector<ParamLayout> params) -> std::string {
+    const Rule* rule = rules.find("", name, params);
+    return rule == nullptr ? "" : rule->from;
+  };
+  const std::string space = "void at::native::(anonymous namespace)::";
+  EXPECT_NE(from("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, "
+                 "std::array<char*, 3ul> >(int, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul>)",
+                 {{0, 4}, {4, 4}, {8, 24}}),
+            "");
+  const std::string cat = space +
+                          "CatArrayBatchedCopy_vectorized<at::native::(anonymous namespace)::OpaqueType<4u>, unsigned "
+                          "int, 2, 128, 1, 16, 4>(char*, at::native::(anonymous namespace)::CatArrInputTensorMetadata<"
+                          "at::native::(anonymous namespace)::OpaqueType<4u>, unsigned int, 128, 1>, at::native::("
+                          "anonymous namespace)::TensorSizeStride<unsigned int, 4u>, int, unsigned int)";
+  EXPECT_NE(from(cat.c_str(), {{0, 8}, {8, 2720}, {2728, 32}, {2760, 4}, {2764, 4}}), "");
+  EXPECT_EQ(from(cat.c_str(), {{0, 8}, {8, 2728}, {2736, 32}, {2768, 4}, {2772, 4}}), "") << "another layout";
+  const auto multi = [&](const std::string& list, std::uint32_t size, std::uint32_t more) {
+    const std::string name = space + "multi_tensor_apply_kernel<at::native::(anonymous namespace)::" + list +
+                             ", at::native::(anonymous namespace)::UnaryOpFunctor<float, 2, 1, 1>, at::native::Sqrt<"
+                             "float> >(at::native::(anonymous namespace)::" +
+                             list + ", ...)";
+    std::vector<ParamLayout> params{{0, size}};
+    for (std::uint32_t i = 0; i < more; ++i) params.push_back({size + i, 1});
+    return from(name.c_str(), params);
+  };
+  EXPECT_NE(multi("TensorListMetadata<1>", 3368, 3), "");
+  EXPECT_NE(multi("TensorListMetadata<2>", 3144, 2), "");
+  EXPECT_NE(multi("TensorListMetadata<3>", 3144, 3), "");
+  EXPECT_NE(multi("TensorListScalarListMetadata<float, 1>", 3520, 2), "");
+  EXPECT_NE(multi("TensorListScalarListMetadata<float, 3>", 3328, 2), "");
+  EXPECT_EQ(multi("TensorListMetadata<2>", 3152, 2), "") << "another layout";
+  EXPECT_NE(shipped_rules_text().find("PyTorch 2.11"), std::string::npos);
+}
+
+TEST(Rules, SayWhatIsWrong) {
+  EXPECT_EQ(error_of(""), ": is no JSON object");
+  EXPECT_EQ(error_of("[]"), ": is no JSON object");
+  EXPECT_EQ(error_of("{"), ": is no JSON object");
+  EXPECT_EQ(error_of("{}"), ": nimble_rules: is missing");
+  EXPECT_EQ(error_of(R"({"nimble_rules": 3, "rules": []})"),
+            ": nimble_rules: is 3; this nimble-analyze reads versions 1 to 2");
+  EXPECT_EQ(error_of(R"({"nimble_rules": 1})"), ": rules: is missing");
+  EXPECT_EQ(error_of(R"({"nimble_rules": 1, "rules": {}})"), ": rules: must be a list");
+  EXPECT_EQ(error_of(R"({"nimble_rules": 1, "rules": [5]})"), ": rules[0]: must be an object");
+  EXPECT_EQ(error_of(R"({"nimble_rules": 1, "rules": [{"params": []}]})"), ": rules[0].kernel: is missing");
+  EXPECT_NE(error_of(R"({"nimble_rules": 1, "rules": [{"kernel": "(", "params": []}]})")
+                .find(": rules[0].kernel: is no regular expression"),
+            std::string::npos);
+  EXPECT_EQ(error_of(R"({"nimble_rules": 1, "rules": [{"kernel": "a", "params": ["in", "both"]}]})"),
+            ": rules[0].params: must hold only in, out, inout, value, scan, table, table-in and table-out");
+  EXPECT_EQ(error_of(R"({"nimble_rules": 1, "rules": [{"kernel": "a", "params": [1]}]})"),
+            ": rules[0].params: must be text");
+  const auto error_of_rule = [](const std::string& rest) {
+    return error_of(R"({"nimble_rules": 2, "rules": [{"kernel": "a", "params": [)" + rest + "}]}");
+  };
+  const auto error_of_words = [&](const std::string& words) { return error_of_rule("{\"words\": " + words + "}]"); };
+  EXPECT_EQ(error_of_words("5"), ": rules[0].params: an object in it must be {\"words\": [[byte, count, mode], ...]}");
+  EXPECT_EQ(error_of_words("[[0, 1]]"), ": rules[0].params: words must hold [byte, count, mode]");
+  EXPECT_EQ(error_of_words("[[4, 1, \"in\"]]"), ": rules[0].params: words must begin at a multiple of 8 bytes");
+  EXPECT_EQ(error_of_words("[[0, 1, \"value\"]]"), ": rules[0].params: the mode of words must be in, out or inout");
+  EXPECT_EQ(error_of_words("[[0, \"all\", \"in\"]]"),
+            ": rules[0].params: a count is a number, rest, grid.x, grid.y, grid.z or {\"largest\": [byte, bytes]}");
+  EXPECT_EQ(error_of_words("[[0, {\"largest\": [0, 3]}, \"in\"]]"),
+            ": rules[0].params: the numbers of largest have 1, 2 or 4 bytes");
+  EXPECT_EQ(error_of_words("[[0, 99999999, \"in\"]]"), ": rules[0].params: must be an integer from 0 to 32768");
+  EXPECT_EQ(error_of_rule(R"("in"], "sizes": [8, 8])"), ": rules[0].sizes: has more entries than params");
+  EXPECT_EQ(error_of_rule(R"("in"], "more": "all")"), ": rules[0].more: must hold only in, out, inout, value, scan, table, table-in and table-out");
+  Rules rules;
+  EXPECT_THROW(rules.read("/nowhere/rules.json"), InputError);
+}
+
+}  // namespace
+}  // namespace nimble::analyzer

@@ -60,6 +60,12 @@ class LiveStep {
     bool changed = true;
   };
 
+  // A word that was found to lead nowhere, and in which state of memory near it.
+  struct Nowhere {
+    std::uint64_t word = 0, state = 0;
+  };
+  bool leads_nowhere(std::uint64_t word);
+
   const char* match_launch(std::uint32_t index, const Call& call);
   const char* match_copy(std::uint32_t index, const Call& call);
   const char* match_set(std::uint32_t index, const Call& call);
@@ -73,6 +79,7 @@ class LiveStep {
   MemoryMap& memory_;
   ObjectMap& objects_;
   const Reach reach_;
+  std::vector<Nowhere> nowhere_;  // by a hash of the word
   std::vector<Op> ops_;
   std::vector<std::uint8_t> live_bytes_, bound_bytes_;
 };

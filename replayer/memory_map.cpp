@@ -11,6 +11,7 @@ void MemoryMap::add(const Allocation& allocation) {
   }
   while (at != live_.end() && at->first - allocation.base < allocation.size) at = live_.erase(at);
   live_[allocation.base] = allocation;
+  nearby_.came(allocation.base, allocation.size);
 }
 
 const Allocation* MemoryMap::find(std::uint64_t address) const {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 
+#include "nimble/nearby.h"
 #include "nimble/trace.h"
 
 namespace nimble {
@@ -23,8 +24,13 @@ class MemoryMap {
     live_.erase(base);
     for (auto at = live_.lower_bound(base); at != live_.end() && at->first - base < size;) at = live_.erase(at);
   }
+  void clear() { live_.clear(); }
   // The live allocation that holds `address`, or null. Good until the next add() or remove().
   const Allocation* find(std::uint64_t address) const;
+  // Whether memory has come near an address. Code that is loaded may bring some, too: who hears of that says so here,
+  // with or without the lock.
+  Nearby& nearby() { return nearby_; }
+  const Nearby& nearby() const { return nearby_; }
   // Whether an allocation may hold it: cheap, and nearly always no for what is no address.
   bool may_hold(std::uint64_t address) const {
     if (live_.empty() || address < live_.begin()->first) return false;
@@ -34,6 +40,7 @@ class MemoryMap {
 
  private:
   std::map<std::uint64_t, Allocation> live_;
+  Nearby nearby_;
 };
 
 }  // namespace nimble

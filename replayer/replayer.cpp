@@ -41,6 +41,7 @@ class Replayer final : public CallSink {
   }
 
   void after(const Call& call, CUresult result) noexcept override try {
+    if (call.brings_code && phase_.load(std::memory_order_acquire) == Phase::playing) player_->code_has_come();
     if (!call.traced) return;
     // Some calls turn out to matter only by what the driver answered: the first of them may be the first of all.
     if (phase_.load(std::memory_order_acquire) == Phase::waiting) load();

@@ -42,21 +42,10 @@ void StrayWords::start(CallContext& context) {
   reach_ = Reach(pointer_attribute, device_count, device_attribute);
 }
 
-void StrayWords::memory_has_come(std::uint64_t address, std::uint64_t size) {
-  const std::uint64_t first = address >> kNear, last = (address + (size ? size - 1 : 0)) >> kNear;
-  if (last - first >= kRegions) return memory_may_have_come();
-  for (std::uint64_t region = first; region <= last; ++region)
-    near_[region % kRegions].fetch_add(1, std::memory_order_release);
-}
-
-std::uint64_t StrayWords::state_at(std::uint64_t address) const {
-  return anywhere_.load(std::memory_order_acquire) << 32 |
-         near_[(address >> kNear) % kRegions].load(std::memory_order_acquire);
-}
-
 bool StrayWords::nowhere(std::uint64_t word) {
   Told& told = t_memory->at(word);
-  const std::uint64_t state = state_at(word);  // before the driver is asked: what comes meanwhile is seen next time
+  const std::uint64_t state =
+      nearby_.state(word);  // before the driver is asked: what comes meanwhile is seen next time
   if (told.word == word && (told.state == kForGood || told.state == state)) return told.state != kForGood;
   const bool nowhere = reach_.nowhere(word);
   told = {word, nowhere ? state : kForGood};

@@ -7,12 +7,11 @@
 // bring variables along anywhere.
 #pragma once
 
-#include <array>
-#include <atomic>
 #include <cstdint>
 #include <vector>
 
 #include "nimble/call.h"
+#include "nimble/nearby.h"
 #include "nimble/reach.h"
 
 namespace nimble::shim {
@@ -27,20 +26,14 @@ class StrayWords {
   const std::vector<std::uint32_t>& of(const FunctionInfo& function, const std::uint8_t* params);
 
   // The program has new memory there, or may have new memory anywhere.
-  void memory_has_come(std::uint64_t address, std::uint64_t size);
-  void memory_may_have_come() { anywhere_.fetch_add(1, std::memory_order_release); }
+  void memory_has_come(std::uint64_t address, std::uint64_t size) { nearby_.came(address, size); }
+  void memory_may_have_come() { nearby_.may_have_come(); }
 
  private:
-  static constexpr unsigned kNear = 28;               // 256 MiB: memory that is nearer is near
-  static constexpr std::uint64_t kRegions = 1 << 12;  // counters; regions of the same number share one
-
   bool nowhere(std::uint64_t word);
-  // Changes whenever memory comes near the address.
-  std::uint64_t state_at(std::uint64_t address) const;
 
   Reach reach_;
-  std::atomic<std::uint64_t> anywhere_{1};
-  std::array<std::atomic<std::uint32_t>, kRegions> near_{};
+  Nearby nearby_;
 };
 
 }  // namespace nimble::shim

@@ -30,7 +30,7 @@ void LiveObjects::freed(const Call& call) {
 
 void LiveObjects::clear() {
   const std::lock_guard lock(mutex_);
-  map_ = {};
+  map_.clear();
 }
 
 std::optional<Allocation> LiveObjects::find(std::uint64_t address) const {

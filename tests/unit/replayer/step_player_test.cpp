@@ -426,10 +426,15 @@ TEST_F(StepPlayerTest, AWordThatLeadsNowhereMayLookLikeAnAddress) {
   MemoryMap memory;
   memory.add({kWeights, 64, MemoryKind::device});
   ObjectMap objects(s, memory);
-  const Reach reach([](void*, CUpointer_attribute,
-                       CUdeviceptr at) { return at >= 0x7f0000000000 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; },
-                    [](int* count) { return *count = 1, CUDA_SUCCESS; },
-                    [](int* value, CUdevice_attribute, CUdevice) { return *value = 0, CUDA_SUCCESS; });
+  static int questions = 0;
+  static CUdeviceptr known = 0;
+  const Reach reach(
+      [](void*, CUpointer_attribute, CUdeviceptr at) {
+        ++questions;
+        return at == known || at >= 0x7f0000000000 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+      },
+      [](int* count) { return *count = 1, CUDA_SUCCESS; },
+      [](int* value, CUdevice_attribute, CUdevice) { return *value = 0, CUDA_SUCCESS; });
   LiveStep live(s, context, memory, objects, reach);
   const auto match = [&](std::uint64_t scalar) {
     std::uint64_t pointer = kWeights;
@@ -444,6 +449,19 @@ TEST_F(StepPlayerTest, AWordThatLeadsNowhereMayLookLikeAnAddress) {
   EXPECT_STREQ(match(0x7f0000000008), "what could be a pointer, where there was none");
   EXPECT_STREQ(match(kWeights + 8), "a pointer where there was none") << "whatever the driver says";
   EXPECT_EQ(match(0x9400000094), nullptr);
+  // What the driver said holds until memory comes near, or code.
+  const int before = questions;
+  objects.changed();
+  EXPECT_EQ(match(0x9500000095), nullptr);
+  EXPECT_EQ(questions, before);
+  known = 0x9500000095;
+  memory.add({0x9500001000, 64, MemoryKind::device});
+  objects.changed();
+  EXPECT_STREQ(match(0x9500000095), "what could be a pointer, where there was none");
+  known = 0x9400000094;
+  memory.nearby().may_have_come();
+  objects.changed();
+  EXPECT_STREQ(match(0x9400000094), "what could be a pointer, where there was none");
 }
 
 // Where a count of pointers rests on other bytes of the parameters, these must stay.

@@ -107,7 +107,12 @@ Analysis read_step(TraceFile file, const AnalysisOptions& options) {
   }
   auto calls = analysis.step.calls();
   analysis.objects = objects_of_step(trace, *analysis.table, calls);
+  analysis.accesses = accesses_of(trace, *analysis.table, analysis.objects, calls, options);
+  return analysis;
+}
 
+StepAccesses accesses_of(const Trace& trace, const ObjectTable& table, const StepObjects& objects,
+                         std::span<const std::uint32_t> calls, const AnalysisOptions& options) {
   std::vector<std::unique_ptr<AccessSource>> sources;
   sources.push_back(std::make_unique<ExactAccess>());
   std::vector<AccessSource*> for_kernels;
@@ -120,8 +125,7 @@ Analysis read_step(TraceFile file, const AnalysisOptions& options) {
   for_kernel(std::make_unique<ProvenAccessSource>(trace, false));
   for_kernel(std::make_unique<SignatureAccess>(trace));
   sources.push_back(std::make_unique<GraphAccess>(for_kernels));
-  analysis.accesses = infer_accesses(trace, *analysis.table, analysis.objects, calls, sources);
-  return analysis;
+  return infer_accesses(trace, table, objects, calls, sources);
 }
 
 Analysis analyze(TraceFile file, const AnalysisOptions& options) {

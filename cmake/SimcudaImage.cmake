@@ -1,8 +1,9 @@
-# add_simcuda_image(<target> SOURCE <file.cu> OUTPUT <path>)
+# add_simcuda_image(<target> SOURCE <file.cu> OUTPUT <path> [PTX <file.ptx>])
 #
 # Builds a kernel source with the host compiler into a module image for the simulated driver, and adds a target for it.
 # The source includes tests/simcuda/image/kernel.h; the layout of an image is in tests/simcuda/image/image_abi.h. Relative
-# paths are relative to the current source folder (SOURCE) and the current binary folder (OUTPUT).
+# paths are relative to the current source folder (SOURCE, PTX) and the current binary folder (OUTPUT). PTX is what nvcc made
+# of the same source: it is packed beside the code.
 #
 # The compiler is called directly, with none of the build's own flags: an image must compute the same in every preset, and
 # the build's sanitizers must not get into it (the instrumented object borrows the thread sanitizer's instrumentation, and
@@ -20,9 +21,13 @@ set(SIMCUDA_IMAGE_FLAGS ${SIMCUDA_IMAGE_FLAGS} CACHE INTERNAL "")
 set(SIMCUDA_IMAGE_DIR ${SIMCUDA_IMAGE_DIR} CACHE INTERNAL "")
 
 function(add_simcuda_image target)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "SOURCE;OUTPUT" "")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "SOURCE;OUTPUT;PTX" "")
   if(NOT arg_SOURCE OR NOT arg_OUTPUT OR arg_UNPARSED_ARGUMENTS)
-    message(FATAL_ERROR "add_simcuda_image(<target> SOURCE <file> OUTPUT <path>)")
+    message(FATAL_ERROR "add_simcuda_image(<target> SOURCE <file> OUTPUT <path> [PTX <file>])")
+  endif()
+  set(ptx)
+  if(arg_PTX)
+    get_filename_component(ptx ${arg_PTX} ABSOLUTE)
   endif()
   get_filename_component(source ${arg_SOURCE} ABSOLUTE)
   get_filename_component(output ${arg_OUTPUT} ABSOLUTE BASE_DIR ${CMAKE_CURRENT_BINARY_DIR})
@@ -61,8 +66,8 @@ function(add_simcuda_image target)
 
   add_custom_command(
     OUTPUT ${output}
-    COMMAND simcuda_pack_image ${output} ${work}/plain.so ${work}/instrumented.so
-    DEPENDS ${work}/plain.so ${work}/instrumented.so simcuda_pack_image
+    COMMAND simcuda_pack_image ${output} ${work}/plain.so ${work}/instrumented.so ${ptx}
+    DEPENDS ${work}/plain.so ${work}/instrumented.so ${ptx} simcuda_pack_image
     COMMENT "Packing ${arg_OUTPUT}"
     VERBATIM)
   add_custom_target(${target} ALL DEPENDS ${output})

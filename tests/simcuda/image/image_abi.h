@@ -4,7 +4,8 @@
 // An image file is a container: a header, then one or two ELF shared objects of the same kernels: `plain`, and
 // `instrumented`, built with -fsanitize=thread and image_runtime.cpp's own __tsan_* callbacks, which report every load
 // and store of a kernel. The simulated driver loads the one it needs. Kernels stand under their own symbols, mangled
-// just as nvcc mangles them.
+// just as nvcc mangles them. There may also be the PTX that nvcc makes of the same kernels: no simulated driver looks
+// at it, but who asks what the kernels do may.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,7 @@ struct SimImageHeader {
   char magic[8];
   std::uint64_t plain_offset, plain_size;                // from the start of the file
   std::uint64_t instrumented_offset, instrumented_size;  // size 0 where there is none
+  std::uint64_t ptx_offset, ptx_size;                    // the same
 };
 
 struct SimParam {

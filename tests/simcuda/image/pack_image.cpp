@@ -1,6 +1,6 @@
 // Packs the shared objects of one set of kernels into an image file that the simulated driver loads (image_abi.h).
 //
-//   simcuda_pack_image OUTPUT PLAIN [INSTRUMENTED]
+//   simcuda_pack_image OUTPUT PLAIN [INSTRUMENTED [PTX]]
 //
 // Writes to a file beside OUTPUT and renames it, so that a broken build leaves no half image behind.
 #include <cstdio>
@@ -30,13 +30,13 @@ std::size_t aligned(std::size_t offset) { return (offset + kAlignment - 1) / kAl
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3 && argc != 4) {
-    std::cerr << "usage: simcuda_pack_image OUTPUT PLAIN [INSTRUMENTED]\n";
+  if (argc < 3 || argc > 5) {
+    std::cerr << "usage: simcuda_pack_image OUTPUT PLAIN [INSTRUMENTED [PTX]]\n";
     return 2;
   }
-  std::string plain, instrumented;
+  std::string parts[3];
   for (int i = 2; i < argc; ++i) {
-    if (!read_file(argv[i], i == 2 ? plain : instrumented)) {
+    if (!read_file(argv[i], parts[i - 2])) {
       std::cerr << "simcuda_pack_image: cannot read " << argv[i] << "\n";
       return 1;
     }
@@ -44,20 +44,18 @@ int main(int argc, char** argv) {
 
   SimImageHeader header{};
   std::memcpy(header.magic, SIMCUDA_IMAGE_MAGIC, sizeof header.magic);
-  header.plain_offset = aligned(sizeof header);
-  header.plain_size = plain.size();
-  if (!instrumented.empty()) {
-    header.instrumented_offset = aligned(header.plain_offset + header.plain_size);
-    header.instrumented_size = instrumented.size();
-  }
-
-  std::string image(reinterpret_cast<const char*>(&header), sizeof header);
-  image.resize(header.plain_offset);
-  image += plain;
-  if (!instrumented.empty()) {
-    image.resize(header.instrumented_offset);
-    image += instrumented;
-  }
+  std::string image(sizeof header, '\0');
+  const auto add = [&](const std::string& part, std::uint64_t& offset, std::uint64_t& size) {
+    if (part.empty()) return;
+    image.resize(aligned(image.size()));
+    offset = image.size();
+    size = part.size();
+    image += part;
+  };
+  add(parts[0], header.plain_offset, header.plain_size);
+  add(parts[1], header.instrumented_offset, header.instrumented_size);
+  add(parts[2], header.ptx_offset, header.ptx_size);
+  std::memcpy(image.data(), &header, sizeof header);
 
   const std::filesystem::path output = argv[1], partial = output.string() + ".partial";
   std::ofstream(partial, std::ios::binary) << image << std::flush;

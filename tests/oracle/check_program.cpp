@@ -97,6 +97,7 @@ class Check {
     Analysis analysis = analyzer::analyze(std::move(file), options);
     outcome_.accesses = compare(analysis, exact_, options);
     for (const std::string& failure : outcome_.accesses.failures) fail("accesses", failure);
+    if (outcome_.accesses.unrecorded != 0) fail("run", "the trace does not hold " + outcome_.accesses.first_unrecorded);
     outcome_.step = analysis.step.period != 0;
     outcome_.step_ops = analysis.step.period;
     outcome_.why_no_schedule = analysis.why_no_schedule;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace nimble::oracle {
 namespace {
@@ -247,6 +248,12 @@ Comparison compare(const analyzer::Analysis& step, const std::vector<ExactOp>& e
   Comparison result;
   const Trace& trace = step.file.trace;
   const auto matched = match(trace, exact, result.failures);
+  std::set<const ExactOp*> recorded;
+  for (const auto& ops : matched) recorded.insert(ops.begin(), ops.end());
+  for (const ExactOp& op : exact) {
+    if (recorded.count(&op) != 0) continue;
+    if (result.unrecorded++ == 0) result.first_unrecorded = op.symbol + " of " + op.name;
+  }
   Comparer comparer(step, matched, result);
   const std::span<const std::uint32_t> all(step.step.ops);
   const StepObjects objects = analyzer::objects_of_step(trace, *step.table, all);
@@ -333,6 +340,9 @@ std::string text_of(const Comparison& comparison) {
   line("all", all);
   text += fmt::format("pairs of ops that conflict: {} of {} that are taken to\n", comparison.pairs_exact,
                       comparison.pairs_inferred);
+  if (comparison.unrecorded != 0)
+    text += fmt::format("ops that the trace does not hold: {}, the first is {}\n", comparison.unrecorded,
+                        comparison.first_unrecorded);
   if (!comparison.widest_op.empty())
     text += fmt::format("widest op: {:.2f} times what it touches: {}\n", comparison.widest, comparison.widest_op);
   return text;

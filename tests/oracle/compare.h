@@ -26,6 +26,9 @@ struct Comparison {
   std::array<Width, analyzer::kEvidences> width;
   double widest = 1;  // of one op that is not assumed: inferred bytes over touched ones
   std::string widest_op;
+  // Ops that ran and that no call of the trace submitted: the recorder missed them, or the shim made them by itself.
+  std::uint64_t unrecorded = 0;
+  std::string first_unrecorded;
   // Of the step that the schedule is made from: pairs of ops that conflict, as inferred and in truth.
   std::uint64_t pairs_inferred = 0, pairs_exact = 0;
 };

@@ -11,9 +11,15 @@ namespace {
 bool may_conflict(const Op& a, const Op& b) {
   if (a.ranges.empty() || b.ranges.empty()) return false;
   if (a.opaque || b.opaque) return true;
+  // Of pointers in structures nothing tells that they are only read.
+  const auto hides = [](const Op& op) {
+    return op.kind == OpKind::graph ||
+           (op.kind == OpKind::launch && (op.kernel == Kernel::by_struct || op.kernel == Kernel::by_array));
+  };
+  const bool any = hides(a) || hides(b);
   for (const Range& x : a.ranges)
     for (const Range& y : b.ranges)
-      if (x.buffer == y.buffer && (x.writes || y.writes)) return true;
+      if (x.buffer == y.buffer && (any || x.writes || y.writes)) return true;
   return false;
 }
 

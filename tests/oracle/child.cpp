@@ -136,7 +136,7 @@ PlainRuns::~PlainRuns() {
 }
 
 std::string PlainRuns::digest(std::uint64_t seed, const Limits& limits) {
-  std::string line = std::to_string(seed) + " " + std::to_string(limits.ops);
+  std::string line = std::to_string(seed) + " " + std::to_string(limits.ops) + " " + std::to_string(limits.repeats);
   for (std::uint32_t op : limits.without) line.append(" ").append(std::to_string(op));
   std::fprintf(ask_, "%s\n", line.c_str());
   std::fflush(ask_);

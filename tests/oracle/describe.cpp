@@ -6,9 +6,10 @@
 namespace nimble::oracle {
 namespace {
 
-constexpr const char* kMemory[] = {"device", "managed", "pooled", "pinned", "pageable", "local", "plain"};
-constexpr const char* kOps[] = {"launch", "copy",   "set",  "alloc",          "free",
-                                "graph",  "record", "wait", "host waits for", "synchronize"};
+constexpr const char* kMemory[] = {"device", "managed",  "pooled", "pinned", "pageable",
+                                   "local",  "own pool", "plain",  "carried"};
+constexpr const char* kOps[] = {"launch", "copy",           "set",  "alloc",      "free", "graph", "record",
+                                "wait",   "host waits for", "poll", "synchronize"};
 constexpr const char* kStreams[] = {"legacy", "blocking", "non-blocking"};
 constexpr const char* kEndings[] = {"without a wait", "with a wait for all", "with an event per input"};
 
@@ -28,13 +29,22 @@ std::string line_of(const Op& op) {
     case OpKind::record:
     case OpKind::wait:
     case OpKind::host_wait:
+    case OpKind::poll:
       text += fmt::format(" event {}", op.event);
       break;
     default:
       break;
   }
   if (!op.places.empty()) text += "; at";
-  for (const Place& place : op.places) text += fmt::format(" {}+{}", place.buffer, place.offset);
+  for (const Place& place : op.places) {
+    text += fmt::format(" {}+{}", place.buffer, place.offset);
+    if (place.period > 1) text += fmt::format("(+{} for {} steps)", place.stride, place.period);
+    if (place.other_odd) text += fmt::format("(or {})", place.other);
+    if (place.other_from != Place().other_from)
+      text += fmt::format("(from step {}: {})", place.other_from, place.other);
+  }
+  if (op.skip != 0) text += fmt::format("; not in each {}. step", op.skip);
+  if (op.shrinks) text += "; shrinks";
   if (!op.ranges.empty()) text += "; touches";
   for (const Range& range : op.ranges)
     text += fmt::format(" {}{}[{},{})", range.writes ? "w" : "r", range.buffer, range.begin, range.end);
@@ -44,10 +54,11 @@ std::string line_of(const Op& op) {
 }  // namespace
 
 std::string describe(const Program& program) {
-  std::string text = fmt::format(
-      "seed {}: {} repeats on {} {} streams, steps end {}{}{}\n", program.seed, program.repeats, program.streams,
-      kStreams[static_cast<int>(program.stream_kind)], kEndings[static_cast<int>(program.ending)],
-      program.swaps ? "; buffers 0 and 1 change places" : "", program.extra_every != 0 ? "; with extras" : "");
+  std::string text =
+      fmt::format("seed {}: {} repeats, {} of them calm, on {} {} streams, steps end {}{}{}\n", program.seed,
+                  program.repeats, program.calm, program.streams, kStreams[static_cast<int>(program.stream_kind)],
+                  kEndings[static_cast<int>(program.ending)], program.swaps ? "; buffers 0 and 1 change places" : "",
+                  program.extra_every != 0 ? "; with extras" : "");
   for (std::size_t i = 0; i < program.buffers.size(); ++i) {
     const Buffer& buffer = program.buffers[i];
     text += fmt::format("buffer {}: {}, {} bytes{}{}\n", i, kMemory[static_cast<int>(buffer.memory)], buffer.bytes,

@@ -11,12 +11,11 @@ namespace {
 bool may_conflict(const Op& a, const Op& b) {
   if (a.ranges.empty() || b.ranges.empty()) return false;
   if (a.opaque || b.opaque) return true;
-  // Of pointers in structures nothing tells that they are only read.
-  const auto hides = [](const Op& op) {
-    return op.kind == OpKind::graph ||
-           (op.kind == OpKind::launch && (op.kernel == Kernel::by_struct || op.kernel == Kernel::by_array));
-  };
-  const bool any = hides(a) || hides(b);
+  // Of pointers in structures nothing tells that they are only read; nor that two numbers side by side are no address.
+  const auto is = [](const Op& op, Kernel kernel) { return op.kind == OpKind::launch && op.kernel == kernel; };
+  if (is(a, Kernel::by_struct) || is(b, Kernel::by_struct)) return true;
+  const bool any =
+      is(a, Kernel::by_array) || is(b, Kernel::by_array) || a.kind == OpKind::graph || b.kind == OpKind::graph;
   for (const Range& x : a.ranges)
     for (const Range& y : b.ranges)
       if (x.buffer == y.buffer && (any || x.writes || y.writes)) return true;

@@ -20,7 +20,9 @@ enum class Memory : std::uint8_t {
   pinned,    // cuMemAllocHost, likewise
   pageable,  // the host's own
   local,     // cuMemAllocAsync and cuMemFreeAsync in the step
+  own_pool,  // the same, from a pool of the program's
   plain,     // cuMemAlloc and cuMemFree in the step
+  carried,   // cuMemAllocAsync in the step, cuMemFreeAsync before that in the next one
 };
 
 struct Buffer {
@@ -36,8 +38,14 @@ struct Range {
   bool writes = false;
 };
 
+// Where a pointer points to. It may be somewhere else from step to step; in memory that stays only. Here and below
+// steps are counted from the first that is not calm, and in what is calm all is as in step 0.
 struct Place {
   std::uint32_t buffer = 0, offset = 0;
+  std::uint32_t stride = 0, period = 1;   // so many bytes further in every step, and back to the beginning
+  std::uint32_t other = 0;                // the buffer in other steps:
+  std::uint32_t other_from = 0xffffffff;  // from this one on
+  bool other_odd = false;                 // every second one
 };
 
 // See kernels.cu.
@@ -61,6 +69,12 @@ enum class Kernel : std::uint8_t {
 
 const char* name_of(Kernel kernel);
 
+// Whether memory comes and goes with the step.
+inline bool of_step(Memory memory) {
+  return memory == Memory::local || memory == Memory::own_pool || memory == Memory::plain || memory == Memory::carried;
+}
+inline bool on_device(Memory memory) { return memory != Memory::pinned && memory != Memory::pageable; }
+
 enum class OpKind : std::uint8_t {
   launch,
   copy,   // `height` rows
@@ -71,6 +85,7 @@ enum class OpKind : std::uint8_t {
   record,
   wait,         // `event`: between streams, or for the host
   host_wait,    // for `event`
+  poll,         // the host asks for `event`, and does not mind the answer
   synchronize,  // the host waits for all, and reads `places`
 };
 
@@ -87,9 +102,13 @@ struct Op {
   std::uint32_t width = 0, height = 1, to_pitch = 0, from_pitch = 0;  // bytes
   std::uint32_t element = 1;                                          // set: 1, 2, 4
   bool blocking = false;                                              // by the call that returns when it is done
+  bool packed = false;                                                // launch: parameters in one buffer
+
+  std::uint32_t skip = 0;  // left out in each that many'th step; 0: never
+  bool shrinks = false;    // launch: of half as many elements in every second step
 
   std::uint32_t buffer = 0, event = 0;
-  std::vector<Range> ranges;  // just what it touches
+  std::vector<Range> ranges;  // just what it touches, in all steps together
   bool opaque = false;        // whatever looks at it from outside must take it to touch anything
 };
 
@@ -101,6 +120,7 @@ enum class Ending : std::uint8_t { none, synchronize, events };
 struct Program {
   std::uint64_t seed = 0;
   std::uint32_t repeats = 0;
+  std::uint32_t calm = 0;  // so many steps at the beginning are all alike; what varies does so behind them
   std::uint32_t streams = 1;
   StreamKind stream_kind = StreamKind::blocking;
   bool ordered_widely =

@@ -9,7 +9,8 @@ namespace nimble::oracle {
 
 class Random {
  public:
-  explicit Random(std::uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15u + 0x1234567) {}
+  // Neighbouring seeds must not give parts of one sequence.
+  explicit Random(std::uint64_t seed) : state_(seed) { state_ = next() ^ (seed << 32); }
 
   std::uint64_t next() {
     std::uint64_t x = (state_ += 0x9e3779b97f4a7c15u);

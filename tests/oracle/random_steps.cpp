@@ -1,9 +1,9 @@
 // Runs one random program as a program of its own.
 //
-//   random_steps [--describe] SEED [OPS [WITHOUT...]]
+//   random_steps [--describe] SEED [OPS [REPEATS [WITHOUT...]]]
 //
-// prints its digest, or what it does. OPS: no more than so many of the drawn ops; WITHOUT: the numbers of ops to leave
-// out.
+// prints its digest, or what it does. OPS: no more than so many of the drawn ops; REPEATS of the step, 0: as drawn;
+// WITHOUT: the numbers of ops to leave out.
 //
 //   random_steps --serve
 //
@@ -30,6 +30,7 @@ namespace {
 bool parse(std::istringstream words, std::uint64_t& seed, Limits& limits) {
   if (!(words >> seed)) return false;
   if (std::uint32_t ops = 0; words >> ops) limits.ops = ops;
+  if (std::uint32_t repeats = 0; words >> repeats) limits.repeats = repeats;
   for (std::uint32_t without = 0; words >> without;) limits.without.push_back(without);
   return words.eof();
 }
@@ -70,7 +71,7 @@ int main(int argc, char** argv) {
   std::uint64_t seed = 0;
   Limits limits;
   if (!parse(std::istringstream(line), seed, limits)) {
-    std::fprintf(stderr, "usage: random_steps [--describe] SEED [OPS [WITHOUT...]] | random_steps --serve\n");
+    std::fprintf(stderr, "usage: random_steps [--describe] SEED [OPS [REPEATS [WITHOUT...]]] | random_steps --serve\n");
     return 2;
   }
   const Program program = make_program(seed, limits);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tests/integration/programs/driver.h"
+#include "tests/oracle/ranges.h"
 
 namespace nimble::oracle {
 namespace {
@@ -29,8 +30,10 @@ class Runner {
 
   std::uint64_t run() {
     for (step_ = 0; step_ < program_.repeats; ++step_) {
+      phase_ = step_ < program_.calm ? 0 : step_ - program_.calm;
       write_inputs();
-      for (const Op& op : program_.ops) issue(op);
+      for (const Op& op : program_.ops)
+        if (in_step(op, phase_)) issue(op);
       end_step();
     }
     return finish();
@@ -89,8 +92,12 @@ class Runner {
         pageable_.emplace_back(buffer.bytes);
         host = pageable_.back().data();
         break;
+      case Memory::own_pool:
+        if (pool_ == nullptr) make_pool();
+        return;
       case Memory::local:
       case Memory::plain:
+      case Memory::carried:
         return;
     }
     if (host == nullptr) {
@@ -99,6 +106,13 @@ class Runner {
       std::memcpy(host, contents.data(), std::size_t{buffer.bytes} * (buffer.memory == Memory::pinned ? kHalves : 1));
       address = reinterpret_cast<CUdeviceptr>(host);
     }
+  }
+
+  void make_pool() {
+    CUmemPoolProps props{};
+    props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    CHECK(cuMemPoolCreate(&pool_, &props));
   }
 
   void capture() {
@@ -111,7 +125,8 @@ class Runner {
     CHECK(cuGraphInstantiate(&graph_, graph, 0));
   }
 
-  CUdeviceptr at(const Place& place) const {
+  CUdeviceptr at(const Place& drawn) const {
+    const Place place = at_step(drawn, phase_);
     const Buffer& buffer = program_.buffers[place.buffer];
     return address_[place.buffer] + place.offset + (buffer.input ? half_ * buffer.bytes : 0);
   }
@@ -160,19 +175,9 @@ class Runner {
       case OpKind::set:
         return set(op, stream);
       case OpKind::alloc:
-        if (program_.buffers[op.buffer].memory == Memory::plain) {
-          CHECK(cuMemAlloc(&address_[op.buffer], program_.buffers[op.buffer].bytes));
-        } else {
-          CHECK(cuMemAllocAsync(&address_[op.buffer], program_.buffers[op.buffer].bytes, stream));
-        }
-        return;
+        return allocate(op.buffer, stream);
       case OpKind::free:
-        if (program_.buffers[op.buffer].memory == Memory::plain) {
-          CHECK(cuMemFree(address_[op.buffer]));
-        } else {
-          CHECK(cuMemFreeAsync(address_[op.buffer], stream));
-        }
-        return;
+        return release(op, stream);
       case OpKind::graph:
         CHECK(cuGraphLaunch(graph_, stream));
         return;
@@ -185,12 +190,37 @@ class Runner {
       case OpKind::host_wait:
         CHECK(cuEventSynchronize(events_[op.event]));
         return;
+      case OpKind::poll:
+        if (const CUresult result = cuEventQuery(events_[op.event]); result != CUDA_ERROR_NOT_READY) CHECK(result);
+        return;
       case OpKind::synchronize:
         wait_for_all();
         for (const Place& place : op.places)
           note(host(at(place)), std::min(64u, program_.buffers[place.buffer].bytes - place.offset));
         return;
     }
+  }
+
+  void allocate(std::uint32_t index, CUstream stream) {
+    const Buffer& buffer = program_.buffers[index];
+    if (buffer.memory == Memory::plain) {
+      CHECK(cuMemAlloc(&address_[index], buffer.bytes));
+    } else if (buffer.memory == Memory::own_pool) {
+      CHECK(cuMemAllocFromPoolAsync(&address_[index], buffer.bytes, pool_, stream));
+    } else {
+      CHECK(cuMemAllocAsync(&address_[index], buffer.bytes, stream));
+    }
+  }
+
+  void release(const Op& op, CUstream stream) {
+    CUdeviceptr& address = address_[op.buffer];
+    if (address == 0) return;  // what the step before the first one would have left
+    if (op.blocking || program_.buffers[op.buffer].memory == Memory::plain) {
+      CHECK(cuMemFree(address));
+    } else {
+      CHECK(cuMemFreeAsync(address, stream));
+    }
+    address = 0;
   }
 
   CUfunction function(Kernel kernel, bool proven) {
@@ -202,7 +232,8 @@ class Runner {
   void launch(const Op& op, CUstream stream) {
     std::array<CUdeviceptr, 3> p{};
     for (std::size_t i = 0; i < op.places.size(); ++i) p[i] = at(op.places[i]);
-    auto count = static_cast<int>(op.count), stride = static_cast<int>(op.stride);
+    const std::uint32_t elements = count_at(op, phase_);
+    auto count = static_cast<int>(elements), stride = static_cast<int>(op.stride);
     // What the host has read so far decides on what follows, as in real programs.
     unsigned salt = op.salt ^ step_ * 0x9e3779b9u ^ static_cast<unsigned>(digest_);
     Job job{};
@@ -210,8 +241,19 @@ class Runner {
     long to = 0, from = 0;
     const auto go = [&](auto*... parameters) {
       void* arguments[] = {static_cast<void*>(parameters)...};
-      CHECK(cuLaunchKernel(function(op.kernel, op.proven), (op.count + 31) / 32, 1, 1, 32, 1, 1, 0, stream, arguments,
-                           nullptr));
+      // The same as one buffer, by the rules of a C structure.
+      alignas(16) char buffer[128] = {};
+      std::size_t size = 0;
+      const auto put = [&](const auto* parameter) {
+        size =
+            (size + alignof(decltype(*parameter)) - 1) / alignof(decltype(*parameter)) * alignof(decltype(*parameter));
+        std::memcpy(buffer + size, parameter, sizeof *parameter);
+        size += sizeof *parameter;
+      };
+      (put(parameters), ...);
+      void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
+      CHECK(cuLaunchKernel(function(op.kernel, op.proven), (elements + 31) / 32, 1, 1, 32, 1, 1, 0, stream,
+                           op.packed ? nullptr : arguments, op.packed ? extra : nullptr));
     };
     switch (op.kernel) {
       case Kernel::map1:
@@ -310,7 +352,8 @@ class Runner {
     CHECK(cuCtxSynchronize());
     for (std::uint32_t i = 0; i < address_.size(); ++i) {
       const Buffer& buffer = program_.buffers[i];
-      if (buffer.addresses || buffer.memory == Memory::local || buffer.memory == Memory::plain) continue;
+      if (buffer.memory == Memory::carried && address_[i] != 0) CHECK(cuMemFreeAsync(address_[i], streams_[0]));
+      if (buffer.addresses || of_step(buffer.memory)) continue;
       std::vector<unsigned char> contents(buffer.bytes);
       if (on_host({i, 0})) {
         std::memcpy(contents.data(), host(address_[i]), contents.size());
@@ -334,7 +377,8 @@ class Runner {
   std::vector<CUdeviceptr> address_;  // by buffer
   std::vector<std::vector<unsigned char>> pageable_;
   CUgraphExec graph_ = nullptr;
-  std::uint32_t step_ = 0, half_ = 0;
+  CUmemoryPool pool_ = nullptr;
+  std::uint32_t step_ = 0, phase_ = 0, half_ = 0;
   std::uint64_t digest_ = 14695981039346656037u;
 };
 

@@ -157,7 +157,10 @@ int check_all(const Arguments& arguments) {
     std::string without;
     for (std::uint32_t op : limits.without) without.append(without.empty() ? "" : ",").append(std::to_string(op));
     const CheckOutcome small = check_program(seed, limits, arguments.check, plain, folder);
-    std::printf("smaller: check_programs %s--without %s %llu\n",
+    const char* broken = arguments.check.what == Break::nothing      ? ""
+                         : arguments.check.what == Break::dependency ? "--break dependency "
+                                                                     : "--break access ";
+    std::printf("smaller: check_programs %s%s--without %s %llu\n", broken,
                 limits.ops == Limits().ops ? "" : fmt::format("--ops {} ", limits.ops).c_str(), without.c_str(),
                 static_cast<unsigned long long>(seed));
     tell(seed, small);

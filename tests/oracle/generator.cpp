@@ -384,6 +384,10 @@ class Generator {
     const std::uint32_t count = random_.between(1, op.kernel == Kernel::through_table ? kTableCount
                                                    : random_.percent(80)              ? 96
                                                                                       : 12);
+    if (op.kernel == Kernel::by_struct && random_.percent(40)) {
+      op.stale = true;
+      op.buffer = random_.below(static_cast<std::uint32_t>(program_.buffers.size()));
+    }
     if (find_places(op, count)) op.count = count;
     return op;
   }

@@ -75,12 +75,13 @@ __global__ void bytes(const unsigned char* in, unsigned char* out, int count) {
 }
 NIMBLE_KERNEL(bytes)
 
-// Its pointers are inside a structure.
+// Its pointers are inside a structure. One of them is of no use, and may be stale.
 struct Job {
   const unsigned* in;
   int count;
   unsigned salt;
   unsigned* out;
+  const unsigned* unused;
 };
 
 __global__ void by_struct(Job job) {

@@ -106,6 +106,7 @@ struct Op {
 
   std::uint32_t skip = 0;  // left out in each that many'th step; 0: never
   bool shrinks = false;    // launch: of half as many elements in every second step
+  bool stale = false;      // launch: passes where `buffer` is or was, and does not touch it
 
   std::uint32_t buffer = 0, event = 0;
   std::vector<Range> ranges;  // just what it touches, in all steps together

@@ -18,7 +18,7 @@ struct Job {
   CUdeviceptr in;
   int count;
   unsigned salt;
-  CUdeviceptr out;
+  CUdeviceptr out, unused;
 };
 struct Pointers {
   CUdeviceptr data[3];
@@ -26,7 +26,10 @@ struct Pointers {
 
 class Runner {
  public:
-  explicit Runner(const Program& program) : program_(program), address_(program.buffers.size()) { set_up(); }
+  explicit Runner(const Program& program)
+      : program_(program), address_(program.buffers.size()), last_address_(program.buffers.size()) {
+    set_up();
+  }
 
   std::uint64_t run() {
     for (step_ = 0; step_ < program_.repeats; ++step_) {
@@ -106,6 +109,7 @@ class Runner {
       std::memcpy(host, contents.data(), std::size_t{buffer.bytes} * (buffer.memory == Memory::pinned ? kHalves : 1));
       address = reinterpret_cast<CUdeviceptr>(host);
     }
+    last_address_[index] = address;
   }
 
   void make_pool() {
@@ -210,6 +214,7 @@ class Runner {
     } else {
       CHECK(cuMemAllocAsync(&address_[index], buffer.bytes, stream));
     }
+    last_address_[index] = address_[index];
   }
 
   void release(const Op& op, CUstream stream) {
@@ -220,7 +225,7 @@ class Runner {
     } else {
       CHECK(cuMemFreeAsync(address, stream));
     }
-    address = 0;
+    address = 0;  // but last_address_ stays: what is stale leads there
   }
 
   CUfunction function(Kernel kernel, bool proven) {
@@ -278,7 +283,7 @@ class Runner {
         return go(&p[0], &p[1], &count, &stride);
       case Kernel::by_struct:
         std::memset(&job, 0, sizeof job);
-        job = {p[0], count, salt, p[1]};
+        job = {p[0], count, salt, p[1], op.stale ? last_address_[op.buffer] : 0};
         return go(&job);
       case Kernel::by_array:
         pointers = {{p[0], p[1], p[2]}};
@@ -374,7 +379,7 @@ class Runner {
   std::array<std::array<CUfunction, static_cast<std::size_t>(Kernel::count)>, 2> functions_{};
   std::vector<CUstream> streams_;
   std::vector<CUevent> events_;
-  std::vector<CUdeviceptr> address_;  // by buffer
+  std::vector<CUdeviceptr> address_, last_address_;  // by buffer
   std::vector<std::vector<unsigned char>> pageable_;
   CUgraphExec graph_ = nullptr;
   CUmemoryPool pool_ = nullptr;

@@ -33,7 +33,7 @@ class Generator {
       program_.calm = 5;
       program_.repeats += program_.calm;
     }
-    program_.streams = random_.percent(78) ? 1 : random_.between(2, 3);
+    program_.streams = random_.percent(84) ? 1 : random_.between(2, 3);
     program_.stream_kind = random_.one_of({StreamKind::blocking, StreamKind::non_blocking, StreamKind::non_blocking});
     if (program_.streams == 1 && random_.percent(25)) program_.stream_kind = StreamKind::legacy;
     program_.ordered_widely = random_.percent(50);
@@ -48,7 +48,7 @@ class Generator {
     pageable_ = random_.percent(6);
     plain_ = random_.percent(5);
     own_pool_ = random_.percent(8);
-    carried_ = random_.percent(10);
+    carried_ = random_.percent(6);
     if (random_.percent(65)) {
       variation_ = random_.one_of({Variation::moves, Variation::moves, Variation::swaps, Variation::swaps,
                                    Variation::skips, Variation::shrinks, Variation::any});

@@ -159,16 +159,9 @@ void decide(Analysis& analysis, const AnalysisOptions& options) {
   }
 }
 
-// What the ops of the step touch. Returns what became of them, where accesses rest on pointers in memory.
-std::optional<HeldPointers::Outcome> infer(Analysis& analysis, const AnalysisOptions& options,
-                                           HeldPointers::Step step) {
-  const Trace& trace = analysis.file.trace;
-  auto calls = analysis.step.calls();
-  step.calls = calls;
-  const Observations seen(trace, *analysis.table);
-  ConflictFinder conflicts(trace, seen);
-  const bool believes_sight = options.trust == Evidence::observed;
-  HeldPointers held(trace, *analysis.table, std::move(step), options.rules, believes_sight ? &seen : nullptr);
+// All sources of evidence, in order of strength. `observed` may be null.
+std::vector<std::unique_ptr<AccessSource>> sources_of(const Trace& trace, const AnalysisOptions& options,
+                                                      HeldPointers& held, std::unique_ptr<AccessSource> observed) {
   std::vector<std::unique_ptr<AccessSource>> sources;
   sources.push_back(std::make_unique<ExactAccess>());
   std::vector<AccessSource*> for_kernels;
@@ -181,9 +174,24 @@ std::optional<HeldPointers::Outcome> infer(Analysis& analysis, const AnalysisOpt
   for_kernel(std::make_unique<RulesAccess>(trace, options.rules, held));
   for_kernel(std::make_unique<ProvenAccessSource>(trace, false));
   for_kernel(std::make_unique<SignatureAccess>(trace, held));
-  for_kernel(
-      std::make_unique<ObservedAccess>(trace, *analysis.table, analysis.step, seen, believes_sight ? &held : nullptr));
+  if (observed) for_kernel(std::move(observed));
   sources.push_back(std::make_unique<GraphAccess>(for_kernels));
+  return sources;
+}
+
+// What the ops of the step touch. Returns what became of them, where accesses rest on pointers in memory.
+std::optional<HeldPointers::Outcome> infer(Analysis& analysis, const AnalysisOptions& options,
+                                           HeldPointers::Step step) {
+  const Trace& trace = analysis.file.trace;
+  auto calls = analysis.step.calls();
+  step.calls = calls;
+  const Observations seen(trace, *analysis.table);
+  ConflictFinder conflicts(trace, seen);
+  const bool believes_sight = options.trust == Evidence::observed;
+  HeldPointers held(trace, *analysis.table, std::move(step), options.rules, believes_sight ? &seen : nullptr);
+  const auto sources = sources_of(
+      trace, options, held,
+      std::make_unique<ObservedAccess>(trace, *analysis.table, analysis.step, seen, believes_sight ? &held : nullptr));
   analysis.accesses = infer_accesses(trace, *analysis.table, analysis.objects, calls, sources, &held, &conflicts);
   analysis.conflicts = conflicts.take();
   return held.asked() ? std::optional(held.outcome()) : std::nullopt;
@@ -231,9 +239,17 @@ Analysis read_step(TraceFile file, const AnalysisOptions& options) {
   }
   auto calls = analysis.step.calls();
   analysis.objects = objects_of_step(trace, *analysis.table, calls);
-
   infer(analysis, options);
   return analysis;
+}
+
+StepAccesses accesses_of(const Trace& trace, const ObjectTable& table, const StepObjects& objects,
+                         std::span<const std::uint32_t> calls, const AnalysisOptions& options) {
+  HeldPointers::Step step;
+  step.calls = calls;
+  HeldPointers held(trace, table, std::move(step), options.rules);
+  const auto sources = sources_of(trace, options, held, nullptr);
+  return infer_accesses(trace, table, objects, calls, sources, &held);
 }
 
 Analysis analyze(TraceFile file, const AnalysisOptions& options) {

@@ -89,4 +89,9 @@ Analysis analyze(TraceFile file, const AnalysisOptions& options);
 // The beginning of that: the step, its objects and its accesses, and nothing behind.
 Analysis read_step(TraceFile file, const AnalysisOptions& options);
 
+// What any ops of a trace touch: a step's, or those of the whole trace. `objects` are theirs. By all evidence but what
+// was observed, which is of steps that repeat.
+StepAccesses accesses_of(const Trace& trace, const ObjectTable& table, const StepObjects& objects,
+                         std::span<const std::uint32_t> calls, const AnalysisOptions& options);
+
 }  // namespace nimble::analyzer

@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 ROOT = sys.argv[1]
-SCRIPTS = ["setup", "test", "demo", "bench", "gpu_suite"]
+SCRIPTS = ["setup", "test", "demo", "bench", "gpu_suite", "soak"]
 
 
 def script(name, *arguments):
@@ -38,7 +38,7 @@ class Scripts(unittest.TestCase):
                 self.assertIn("--help", result.stderr)
 
     def test_options_need_their_values(self):
-        for name, option in (("test", "--preset"), ("test", "-R"), ("demo", "--results"), ("bench", "--results")):
+        for name, option in (("test", "--preset"), ("test", "-R"), ("demo", "--results"), ("bench", "--results"), ("soak", "--seed")):
             with self.subTest(f"{name} {option}"):
                 result = script(name, option)
                 self.assertNotEqual(result.returncode, 0)

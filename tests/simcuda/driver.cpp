@@ -100,7 +100,7 @@ Call::Call(Symbol& symbol, Need need, bool is_per_thread)
   driver.mutex.lock();
   own_lock_ = true;
   driver.observed_call = number;
-  ++driver.calls;
+  driver.caller = {++driver.calls, symbol.name, thread_number()};
   driver.clock.spend(driver.clock.model().call_host_us);
   if (++symbol.calls == symbol.fail_at) {
     result_ = symbol.failure;

@@ -40,6 +40,7 @@ struct Driver {
   bool initialised = false;
   std::uint64_t calls = 0;
   std::uint32_t observed_call = 0;  // the one at hand, as observers know it
+  Caller caller;                    // the same, for what is tracked
 
   Engine engine;
   Memory memory;

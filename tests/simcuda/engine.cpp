@@ -123,6 +123,7 @@ void Engine::enqueue(Op* op, CUstream stream) {
   op->end_us = d.clock.place(op->work, std::max(ready, d.clock.now()), copy_direction(op->work));
   op->begin_us = d.clock.last_begin_us();
   op->call = d.observed_call;
+  op->caller = d.caller;
   op->context->all.end_us = std::max(op->context->all.end_us, op->end_us);
 
   if (seed_ == 0) {

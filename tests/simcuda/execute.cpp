@@ -12,7 +12,9 @@ namespace {
 // Freed memory of up to this size is overwritten in an adversarial order, so that a late use shows.
 constexpr std::uint64_t kPoisonBytes = 1 << 20;
 
-Tracking::Actor actor_of(const Op& op) { return {op.number, op.work.name, op.stream_id, op.chain, op.tick, op.clock}; }
+Tracking::Actor actor_of(const Op& op) {
+  return {op.number, op.work.name, op.stream_id, op.chain, op.tick, op.clock, op.caller};
+}
 
 std::byte* at(std::uint64_t address) { return reinterpret_cast<std::byte*>(address); }
 

@@ -24,6 +24,7 @@ struct Op {
   std::shared_ptr<void> keeps;                    // what must not go before it has run
   double ready_us = 0, begin_us = 0, end_us = 0;  // simulated
   std::uint32_t call = 0;                         // that submitted it, for observers
+  Caller caller;
   // For races.
   Ticks before;
   VectorClock clock;

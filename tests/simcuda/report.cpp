@@ -56,7 +56,7 @@ std::string path_for_process(const std::string& pattern) {
   return path;
 }
 
-// One line for each executed op, in the order of execution; `op` counts in program order.
+// One line for each executed op, in the order of execution; `op` counts in program order, `call` is the driver call.
 void write_accesses(std::FILE* file, const Tracking& tracking) {
   const auto write_ranges = [&](const char* key, const std::vector<SimcudaRange>& ranges) {
     std::fprintf(file, ", \"%s\": [", key);
@@ -70,8 +70,11 @@ void write_accesses(std::FILE* file, const Tracking& tracking) {
   std::fprintf(file, ",\n  \"accesses\": [");
   const char* separator = "\n";
   for (const Tracking::Recorded& one : tracking.recorded) {
-    std::fprintf(file, "%s    {\"op\": %" PRIu64 ", \"name\": %s, \"stream\": %" PRIu64 ", \"exact\": %s", separator,
-                 one.op, quoted(one.name).c_str(), one.stream, one.ranges.exact ? "true" : "false");
+    std::fprintf(file,
+                 "%s    {\"op\": %" PRIu64 ", \"name\": %s, \"stream\": %" PRIu64 ", \"exact\": %s, \"call\": %" PRIu64
+                 ", \"symbol\": \"%s\", \"thread\": %" PRIu64,
+                 separator, one.op, quoted(one.name).c_str(), one.stream, one.ranges.exact ? "true" : "false",
+                 one.caller.call, one.caller.symbol, one.caller.thread);
     write_ranges("reads", one.ranges.reads);
     write_ranges("writes", one.ranges.writes);
     std::fprintf(file, "}");
@@ -245,7 +248,10 @@ SIM_EXPORT int simcuda_access(size_t index, SimcudaAccess* out) {
           one.ranges.reads.data(),
           one.ranges.reads.size(),
           one.ranges.writes.data(),
-          one.ranges.writes.size()};
+          one.ranges.writes.size(),
+          one.caller.call,
+          one.caller.symbol,
+          one.caller.thread};
   return 0;
 }
 SIM_EXPORT size_t simcuda_race_count(void) {

@@ -63,6 +63,10 @@ typedef struct SimcudaAccess {
   size_t read_count;
   const SimcudaRange* writes;
   size_t write_count;
+  // The call that submitted it: calls are counted from 1, and so are threads. A graph's nodes have the graph's launch.
+  uint64_t call;
+  const char* symbol;
+  uint64_t thread;
 } SimcudaAccess;
 
 size_t simcuda_access_count(void);

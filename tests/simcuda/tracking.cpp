@@ -134,7 +134,7 @@ void Tracking::executed(const Actor& actor, Ranges&& ranges) {
       recorded.pop_front();
       if (++recorded_dropped == 1) std::fprintf(stderr, "simcuda: too many recorded ops, dropping the oldest\n");
     }
-    recorded.push_back({actor.op, actor.stream, actor.name, std::move(ranges)});
+    recorded.push_back({actor.op, actor.stream, actor.name, std::move(ranges), actor.caller});
   }
 }
 

@@ -28,6 +28,13 @@ class Memory;
 using Ticks = std::vector<std::uint32_t>;          // by chain: a stream, or a path through a graph
 using VectorClock = std::shared_ptr<const Ticks>;  // null: nothing precedes
 
+// The driver call that submitted an op.
+struct Caller {
+  std::uint64_t call = 0;  // all calls are counted from 1, over all threads
+  const char* symbol = "";
+  std::uint64_t thread = 0;
+};
+
 struct Ranges {
   std::vector<SimcudaRange> reads, writes;
   bool exact = true;
@@ -83,6 +90,7 @@ class Tracking {
     std::uint64_t stream = 0;
     std::uint32_t chain = 0, tick = 0;
     VectorClock clock;
+    Caller caller;
   };
   // An op ran. Ranges are within live memory already.
   void executed(const Actor& actor, Ranges&& ranges);
@@ -100,6 +108,7 @@ class Tracking {
     std::uint64_t op, stream;
     const char* name;
     Ranges ranges;
+    Caller caller;
   };
   std::deque<Recorded> recorded;
   std::uint64_t recorded_dropped = 0;

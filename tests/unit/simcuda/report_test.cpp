@@ -84,6 +84,9 @@ TEST(Report, TellsWhatHappened) {
   ASSERT_EQ(report["accesses"].size(), 2u);
   EXPECT_EQ(report["accesses"][0]["writes"].size(), 1u);
   EXPECT_TRUE(report["accesses"][0]["exact"]);
+  EXPECT_EQ(report["accesses"][0]["symbol"], "cuLaunchKernel");
+  EXPECT_NE(report["accesses"][0]["call"], report["accesses"][1]["call"]) << "in whatever order they ran";
+  EXPECT_EQ(report["accesses"][0]["thread"], report["accesses"][1]["thread"]);
   EXPECT_GT(report["simulated"]["gpu_busy_us"], 0);
 }
 

@@ -1,0 +1,148 @@
+"""What the analyzer infers, against what the simulated driver saw; and random programs, checked in every way there is."""
+
+import collections
+import json
+import os
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
+
+import harness  # noqa: E402
+from harness import ProgramTest  # noqa: E402
+
+SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+DIGITS_RULES = os.path.join(SOURCE, "examples", "digits", "digits.rules.json")
+# Random programs. Each takes about 20 ms.
+PROGRAMS = 2000
+
+
+def check_programs(first, count, *options):
+    """The outcomes of random programs, by seed."""
+    done = subprocess.run([harness.BUILD.program("check_programs"), "--json", *options, str(first), str(count)],
+                          env=harness.BUILD.environment(NIMBLE_TEST_PRELOAD=harness.BUILD.preload_first),
+                          capture_output=True, text=True, timeout=1700)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    if len(rows) != count:
+        raise AssertionError(f"seed {first + len(rows)} ended the check: {done.stderr}")
+    return rows
+
+
+class TestPrograms(ProgramTest):
+    """Of the test programs, every op: no inferred access is narrower than the truth."""
+
+    def record(self, *args):
+        self.run_program(args, mode="record", NIMBLE_TRACE=self.path("trace.json"), SIMCUDA_ACCESS=1,
+                         SIMCUDA_REPORT=self.path("report.json"))
+
+    def compare(self, *options, expect=0):
+        done = self.run_program(["compare_accesses", *options, self.path("trace.json"), self.path("report.json")],
+                                expect=expect)
+        return done.stdout
+
+    def check(self, *args, rules=()):
+        """Records and compares; the table's rows by evidence: ops, bytes touched, bytes inferred."""
+        self.record(*args)
+        text = self.compare(*[word for file in rules for word in ("--rules", file)])
+        print(f"{' '.join(map(str, args))}:\n{text}")
+        self.assertNotIn("the trace does not hold", text)
+        rows = {}
+        for line in text.splitlines():
+            words = line.split()
+            if words and words[0] in ("exact", "proven", "declared", "observed", "assumed", "all") and len(words) == 8:
+                rows[words[0]] = (int(words[1]), int(words[2]), int(words[3]))
+        self.assertGreater(rows["all"][0], 0, text)
+        return rows
+
+    def test_digits(self):
+        rows = self.check("digits", "train", "--epochs", 1, "--steps", 8, "--quiet", "--save", self.path("weights"),
+                          rules=[DIGITS_RULES])
+        self.assertGreater(rows["all"][0], 1000)
+        self.assertNotIn("assumed", rows)
+        self.assertLess(rows["all"][2], 1.2 * rows["all"][1])
+        self.check("digits", "infer", "--weights", self.path("weights"), "--batch", 1, "--repeat", 8)
+
+    def test_programs_with_a_step(self):
+        for args in (("chaos", 12, 0), ("crowd", 1, 12, 0)):
+            rows = self.check(*args)
+            self.assertLess(rows["all"][2], 1.2 * rows["all"][1])
+
+    def test_a_program_in_disorder(self):
+        for seed in harness.BUILD.seeds(10):
+            self.check("chaos", 60, seed)
+
+    def test_every_part_of_the_driver(self):
+        for part in ("copies", "graphs", "attributes", "managed", "pointers", "settings", "mappings", "contexts"):
+            self.check("surface", part, 8)
+        for seed in range(4):
+            self.check("captures", 12, seed)
+
+    def test_a_lie_is_seen(self):
+        self.record("chaos", 12, 0)
+        with open(self.path("rules.json"), "w", encoding="utf-8") as file:
+            json.dump({"nimble_rules": 1, "rules": [{"kernel": ".*update.*", "params": ["in", "in", "value"]}]}, file)
+        text = self.compare("--rules", self.path("rules.json"), expect=1)
+        self.assertRegex(text, r"missed: .*update.*wrote \[0x")
+
+
+class RandomPrograms(ProgramTest):
+    def test_all_is_well(self):
+        count = int(PROGRAMS * harness.BUILD.share)
+        rows = check_programs(1, count)
+        self.assertEqual([(row["seed"], row["failures"]) for row in rows if row["failures"]], [])
+        # Nothing would be shown by programs that were not replayed.
+        self.assertGreater(sum(row["steps_replayed"] > 0 for row in rows), 0.5 * count)
+        self.assertGreater(sum(row["steps_replayed"] for row in rows), 5 * count)
+        self.assertEqual([row["seed"] for row in rows if row["stood_aside"]], [])
+        for evidence in ("exact", "proven", "declared", "assumed"):
+            self.assertGreater(sum(row["width"][evidence][0] for row in rows), count, evidence)
+
+    def seen(self, what):
+        """Programs that were broken, and how many of them each check saw."""
+        rows = [row for row in check_programs(1, max(40, int(200 * harness.BUILD.share)), "--break", what)
+                if row["broken"]]
+        seen = collections.Counter()
+        for row in rows:
+            checks = {failure.split(":")[0] for failure in row["failures"]}
+            seen.update(checks)
+            seen["race or digest"] += bool(checks & {"race", "digest"})
+        return len(rows), seen
+
+    def test_what_fails_can_be_made_smaller(self):
+        tool = harness.BUILD.program("check_programs")
+        environment = harness.BUILD.environment(NIMBLE_TEST_PRELOAD=harness.BUILD.preload_first)
+
+        def run(*options):
+            done = subprocess.run([tool, *options], env=environment, capture_output=True, text=True, timeout=600)
+            self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+            return done.stdout
+
+        whole = next(row for row in check_programs(1, 60, "--break", "access")
+                     if row["ops"] > 12 and row["failures"] and row["failures"][0].startswith("accesses"))
+        text = run("--break", "access", "--shrink", str(whole["seed"]))
+        command = next(line for line in text.splitlines() if line.startswith("smaller: check_programs ")).split()[2:]
+        self.assertIn("accesses: ", run(*command))
+        # A kernel that writes is all it takes.
+        self.assertRegex(text, r"(?m)^  0  stream \d  launch")
+        self.assertNotRegex(text, r"(?m)^  4 ")
+
+    def test_a_missing_dependency_is_seen(self):
+        broken, seen = self.seen("dependency")
+        # An edge between two ops of one lane may order nothing that conflicts, and where accesses are wider than the
+        # truth not everything that conflicts does so in truth.
+        self.assertGreater(seen["checker"], 0.9 * broken, seen)
+        self.assertGreater(seen["truth"], 0.6 * broken, seen)
+        self.assertGreater(seen["race"], 0.35 * broken, seen)
+        self.assertGreater(seen["digest"], 0.2 * broken, seen)
+
+    def test_an_access_that_is_too_narrow_is_seen(self):
+        broken, seen = self.seen("access")
+        # Kernels whose code proves what they do are not what the rule says.
+        self.assertGreater(seen["accesses"], 0.5 * broken, seen)
+        self.assertGreater(seen["truth"], 0.25 * broken, seen)
+        self.assertGreater(seen["race or digest"], 0.2 * broken, seen)
+        self.assertEqual(seen["checker"], 0, seen)  # it knows no better
+
+
+if __name__ == "__main__":
+    harness.main()

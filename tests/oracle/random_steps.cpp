@@ -1,0 +1,84 @@
+// Runs one random program as a program of its own.
+//
+//   random_steps [--describe] SEED [OPS [REPEATS [WITHOUT...]]]
+//
+// prints its digest, or what it does. OPS: no more than so many of the drawn ops; REPEATS of the step, 0: as drawn;
+// WITHOUT: the numbers of ops to leave out.
+//
+//   random_steps --serve
+//
+// reads such arguments from lines of standard input, runs each in a child of its own, and writes one digest per line.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <sstream>
+#include <string>
+
+#include "tests/oracle/program.h"
+#include "tests/oracle/runner.h"
+
+using nimble::oracle::Limits;
+using nimble::oracle::Program;
+
+namespace {
+
+bool parse(std::istringstream words, std::uint64_t& seed, Limits& limits) {
+  if (!(words >> seed)) return false;
+  if (std::uint32_t ops = 0; words >> ops) limits.ops = ops;
+  if (std::uint32_t repeats = 0; words >> repeats) limits.repeats = repeats;
+  for (std::uint32_t without = 0; words >> without;) limits.without.push_back(without);
+  return words.eof();
+}
+
+int serve() {
+  for (std::string line; std::getline(std::cin, line);) {
+    std::uint64_t seed = 0;
+    Limits limits;
+    if (!parse(std::istringstream(line), seed, limits)) return 2;
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(120);
+      std::printf("%016" PRIx64 "\n", run_program(make_program(seed, limits)));
+      std::exit(0);
+    }
+    int status = 0;
+    if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+      std::printf("failed\n");
+      std::fflush(stdout);
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  bool describe = false;
+  std::string line;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--serve") == 0) return serve();
+    if (std::strcmp(argv[i], "--describe") == 0) {
+      describe = true;
+    } else {
+      line.append(line.empty() ? "" : " ").append(argv[i]);
+    }
+  }
+  std::uint64_t seed = 0;
+  Limits limits;
+  if (!parse(std::istringstream(line), seed, limits)) {
+    std::fprintf(stderr, "usage: random_steps [--describe] SEED [OPS [REPEATS [WITHOUT...]]] | random_steps --serve\n");
+    return 2;
+  }
+  const Program program = make_program(seed, limits);
+  if (describe) {
+    std::fputs(nimble::oracle::describe(program).c_str(), stdout);
+  } else {
+    std::printf("%016" PRIx64 "\n", run_program(program));
+  }
+  return 0;
+}

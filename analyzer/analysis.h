@@ -62,7 +62,7 @@ struct Analysis {
   StepObjects objects;
   StepAccesses accesses;
   Evidence trust = kDefaultTrust;
-  std::vector<Conflict> conflicts;
+  std::vector<EvidenceConflict> conflicts;
   std::unique_ptr<HappensBefore> order;
   Dependencies dependencies;
   Dag reduced;  // of the whole step

@@ -42,7 +42,7 @@ void ConflictFinder::correct(const OpQuestion& op, AccessSource& speaker, std::v
 void ConflictFinder::note(const OpQuestion& op, AccessSource& speaker, const WrittenWords& written, std::uint32_t at,
                           bool touched) {
   if (!known_.emplace(op.call.function, at).second) return;
-  Conflict conflict;
+  EvidenceConflict conflict;
   conflict.function = op.call.function;
   conflict.at = at;
   const auto& params = *trace_.functions[op.call.function].params;

@@ -15,7 +15,7 @@
 
 namespace nimble::analyzer {
 
-struct Conflict {
+struct EvidenceConflict {
   std::uint32_t function = kNone;
   std::uint32_t at = 0;         // byte of the packed parameters where the pointer stands
   std::uint32_t parameter = 0;  // that this byte belongs to
@@ -39,7 +39,7 @@ class ConflictFinder {
   bool added(std::uint32_t at) const { return added_.count(at) != 0; }
 
   // In the order in which they were found.
-  std::vector<Conflict> take() { return std::move(conflicts_); }
+  std::vector<EvidenceConflict> take() { return std::move(conflicts_); }
 
  private:
   void note(const OpQuestion& op, AccessSource& speaker, const WrittenWords& written, std::uint32_t at, bool touched);
@@ -48,7 +48,7 @@ class ConflictFinder {
   const Observations& seen_;
   std::set<std::uint32_t> added_;
   std::set<std::pair<std::uint32_t, std::uint32_t>> known_;  // function and byte
-  std::vector<Conflict> conflicts_;
+  std::vector<EvidenceConflict> conflicts_;
 };
 
 }  // namespace nimble::analyzer

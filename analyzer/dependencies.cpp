@@ -75,7 +75,7 @@ class Finder {
     epoch_[object] = now_;
     conflicts_.clear();
     history.add(op, index, region, access.reads, access.writes, order_, conflicts_);
-    for (const Conflict& conflict : conflicts_) {
+    for (const AccessConflict& conflict : conflicts_) {
       if (!order_.ordered(conflict.op, op)) {
         race(conflict.op, op, access.object);
         continue;
@@ -206,7 +206,7 @@ class Finder {
   std::vector<std::vector<std::uint32_t>> barriers_, accessing_;     // per stream, in order
   std::vector<std::uint32_t> collector_, record_on_, last_barrier_;  // per stream: last barrier or record; last of each
   std::unordered_map<std::uint32_t, std::uint32_t> last_record_;     // by event
-  std::vector<Conflict> conflicts_;
+  std::vector<AccessConflict> conflicts_;
   std::size_t first_new_ = 0;
   Dependencies result_;
 };

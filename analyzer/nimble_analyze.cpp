@@ -159,7 +159,7 @@ int run(const Arguments& arguments) {
     return kExitOk;
   }
   if (!arguments.quiet) print(text_report(analysis));
-  for (const Conflict& conflict : analysis.conflicts)
+  for (const EvidenceConflict& conflict : analysis.conflicts)
     complain(arguments.trace + ": " + conflict_text(analysis, conflict), kExitConflict);
   const int done = analysis.conflicts.empty() ? kExitOk : kExitConflict;
   if (arguments.no_schedule) return done;

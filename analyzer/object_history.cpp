@@ -27,7 +27,8 @@ void ObjectHistory::split(std::uint64_t at) {
 }
 
 void ObjectHistory::add_range(std::uint32_t op, std::uint32_t access, std::uint64_t begin, std::uint64_t end,
-                              bool reads, bool writes, const HappensBefore& order, std::vector<Conflict>& conflicts) {
+                              bool reads, bool writes, const HappensBefore& order,
+                              std::vector<AccessConflict>& conflicts) {
   split(begin);
   split(end);
   bool all_forgotten = true;
@@ -62,7 +63,7 @@ void ObjectHistory::add_range(std::uint32_t op, std::uint32_t access, std::uint6
 }
 
 void ObjectHistory::add(std::uint32_t op, std::uint32_t access, const Region& region, bool reads, bool writes,
-                        const HappensBefore& order, std::vector<Conflict>& conflicts) {
+                        const HappensBefore& order, std::vector<AccessConflict>& conflicts) {
   if (region.empty()) return;
   Region hull{region.begin, region.end() - region.begin, 0, 1};
   bool as_rectangle = !region.is_range() && rectangles_.size() < kMaxRectangles;

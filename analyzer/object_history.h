@@ -14,7 +14,7 @@
 namespace nimble::analyzer {
 
 // Another access that the new one meets. `wrote`, `read`: what that one did.
-struct Conflict {
+struct AccessConflict {
   std::uint32_t op = 0;
   bool wrote = false, read = false;
   std::uint32_t access = 0;
@@ -26,7 +26,7 @@ class ObjectHistory {
   // this one. Earlier accesses that a write covers and that the program had ordered before it are forgotten: whoever
   // comes after the write comes after them. An op's own accesses are no conflict.
   void add(std::uint32_t op, std::uint32_t access, const Region& region, bool reads, bool writes,
-           const HappensBefore& order, std::vector<Conflict>& conflicts);
+           const HappensBefore& order, std::vector<AccessConflict>& conflicts);
 
   void clear() {
     pieces_.clear();
@@ -48,7 +48,7 @@ class ObjectHistory {
   };
 
   void add_range(std::uint32_t op, std::uint32_t access, std::uint64_t begin, std::uint64_t end, bool reads,
-                 bool writes, const HappensBefore& order, std::vector<Conflict>& conflicts);
+                 bool writes, const HappensBefore& order, std::vector<AccessConflict>& conflicts);
   void split(std::uint64_t at);
 
   std::map<std::uint64_t, Piece> pieces_;  // by begin; without overlap

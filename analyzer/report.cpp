@@ -232,7 +232,7 @@ void policy_lines(Text& out, const Analysis& analysis) {
 
 }  // namespace
 
-std::string conflict_text(const Analysis& analysis, const Conflict& conflict) {
+std::string conflict_text(const Analysis& analysis, const EvidenceConflict& conflict) {
   const TraceFunction& function = analysis.file.trace.functions[conflict.function];
   std::string text = "kernel ";
   text.append(shortened(kernel_name(function), 100)).append(", parameter ").append(std::to_string(conflict.parameter));

@@ -26,7 +26,7 @@ struct AssumedOps {
 std::vector<AssumedOps> assumed_ops(const Analysis& analysis);
 
 // One line about a conflict of evidence: kernel, parameter, what said what.
-std::string conflict_text(const Analysis& analysis, const Conflict& conflict);
+std::string conflict_text(const Analysis& analysis, const EvidenceConflict& conflict);
 
 // Figures that both reports show.
 struct Counts {

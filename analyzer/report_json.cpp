@@ -105,7 +105,7 @@ void found(JsonText& out, const Analysis& analysis) {
   named_counts(out, "by_evidence", analysis.parallelism.pairs, kEvidences, evidence_name);
   out.close('}').newline();
   out.key("conflicts").open('[');
-  for (const Conflict& conflict : analysis.conflicts) {
+  for (const EvidenceConflict& conflict : analysis.conflicts) {
     out.newline().open('{').key("kernel").text(analysis.file.trace.functions[conflict.function].name);
     out.key("parameter").number(conflict.parameter).key("byte").number(conflict.at);
     out.key("evidence").text(name(conflict.evidence)).key("said_by").text(conflict.basis);

@@ -26,7 +26,8 @@ TEST(Fatbin, EntriesComeBackAsTheyWere) {
   const std::string bytes =
       write_fatbin({{1, 90, a, Packing::zstd, 0x100000}, {2, 80, b, Packing::plain, 0}, {2, 120, c, Packing::lz4, 0}});
   EXPECT_EQ(fatbin_bytes(bytes), bytes.size());
-  const Fatbin fatbin = read_fatbin(bytes + "what follows is not its own");
+  const std::string more = bytes + "what follows is not its own";
+  const Fatbin fatbin = read_fatbin(more);
   ASSERT_EQ(fatbin.error, "");
   ASSERT_EQ(fatbin.entries.size(), 3u);
   EXPECT_EQ(fatbin.entries[0].kind, FatbinEntry::Kind::ptx);

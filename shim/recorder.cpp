@@ -11,6 +11,7 @@
 #include "shim/decode/launch.h"
 #include "shim/guard.h"
 #include "shim/log.h"
+#include "shim/per_thread.h"
 #include "shim/profile/current_call.h"
 #include "shim/stream_table.h"
 
@@ -28,13 +29,13 @@ thread_local Pending t_pending __attribute__((tls_model("initial-exec")));
 
 bool is_allocation(CallKind kind) { return kind == CallKind::alloc || kind == CallKind::alloc_async; }
 
-// What a call touches that few calls touch: one list per thread, so that most calls allocate nothing.
-thread_local std::vector<TraceAccess>* t_accesses __attribute__((tls_model("initial-exec"))) = nullptr;
-thread_local std::vector<std::uint8_t>* t_params __attribute__((tls_model("initial-exec"))) = nullptr;
+// What is put together before the queue is locked: one for each thread, so that most calls allocate nothing.
+struct Gathered {
+  std::vector<TraceAccess> accesses;  // that few calls have
+  std::vector<std::uint8_t> params;
+  std::vector<TraceWord> words;  // that a copy carries
+};
 constexpr std::size_t kMostAccesses = 4096;  // of one call; more are not worth their place
-
-// The same for the words that a copy carries.
-thread_local std::vector<TraceWord>* t_words __attribute__((tls_model("initial-exec"))) = nullptr;
 
 // The context that the call is about.
 CUcontext context_of(const Call& call) {
@@ -230,6 +231,7 @@ bool Recorder::look_at_payload(const Call& call, std::vector<TraceWord>& words) 
 
 void Recorder::keep(Record& record, const std::vector<TraceAccess>* seen) {
   const Call& call = record.call;
+  Gathered& gathered = PerThread<Gathered>::get();
   if (call.has_stream) record.stream_kind = streams().kind(call.stream);
   record.context = context_of(call);
   const std::vector<std::uint32_t>* strays = nullptr;
@@ -238,10 +240,9 @@ void Recorder::keep(Record& record, const std::vector<TraceAccess>* seen) {
     record.function = &function;
     if (function.params && (call.kernel_params || call.extra)) record.param_bytes = function.param_bytes;
     if (record.param_bytes) {
-      if (!t_params) t_params = new std::vector<std::uint8_t>;  // for the thread's life, and longer
-      t_params->resize(record.param_bytes);
-      if (pack_params(call, function, t_params->data())) {
-        strays = &strays_.of(function, t_params->data());
+      gathered.params.resize(record.param_bytes);
+      if (pack_params(call, function, gathered.params.data())) {
+        strays = &strays_.of(function, gathered.params.data());
         record.stray_count = static_cast<std::uint32_t>(strays->size());
       } else {
         record.function = nullptr;  // not reached by callers that respect the driver's rules
@@ -261,25 +262,24 @@ void Recorder::keep(Record& record, const std::vector<TraceAccess>* seen) {
     record.access_count = static_cast<std::uint32_t>(seen->size());
   }
   if (call.list_accesses && record.result == CUDA_SUCCESS) {
-    if (!t_accesses) t_accesses = new std::vector<TraceAccess>;  // for the thread's life, and longer
-    t_accesses->clear();
-    record.accesses_known = call.list_accesses(call, *t_accesses) && t_accesses->size() <= kMostAccesses;
+    gathered.accesses.clear();
+    record.accesses_known = call.list_accesses(call, gathered.accesses) && gathered.accesses.size() <= kMostAccesses;
     if (record.accesses_known) {
-      accesses = t_accesses;
+      accesses = &gathered.accesses;
       record.access_count = static_cast<std::uint32_t>(accesses->size());
     }
   }
   if (call.kind == CallKind::copy && record.result == CUDA_SUCCESS) {
-    if (!t_words) t_words = new std::vector<TraceWord>;
-    t_words->clear();
-    record.words_known = look_at_payload(call, *t_words);
-    if (record.words_known) record.word_count = static_cast<std::uint32_t>(t_words->size());
+    gathered.words.clear();
+    record.words_known = look_at_payload(call, gathered.words);
+    if (record.words_known) record.word_count = static_cast<std::uint32_t>(gathered.words.size());
   }
   queue_.push(record, [&](Record& placed) {
-    if (placed.word_count) std::copy(t_words->begin(), t_words->end(), const_cast<TraceWord*>(placed.words()));
+    if (placed.word_count)
+      std::copy(gathered.words.begin(), gathered.words.end(), const_cast<TraceWord*>(placed.words()));
     if (accesses) std::copy(accesses->begin(), accesses->end(), const_cast<TraceAccess*>(placed.accesses()));
     if (record.param_bytes)
-      std::memcpy(const_cast<std::uint8_t*>(placed.params()), t_params->data(), record.param_bytes);
+      std::memcpy(const_cast<std::uint8_t*>(placed.params()), gathered.params.data(), record.param_bytes);
     if (strays) std::copy(strays->begin(), strays->end(), const_cast<std::uint32_t*>(placed.strays()));
     for (std::uint32_t i = 0, n = 0; i < call.attribute_count; ++i) {
       if (decode::meaningful(call.attributes[i]))

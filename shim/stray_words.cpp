@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "nimble/schedule.h"
+#include "shim/per_thread.h"
 
 namespace nimble::shim {
 
@@ -24,9 +25,6 @@ struct Memory {
   Told& at(std::uint64_t word) { return told[(word * 0x9E3779B97F4A7C15u) >> 52]; }
 };
 
-// For the thread's life, and longer: threads that end may still launch.
-thread_local Memory* t_memory __attribute__((tls_model("initial-exec"))) = nullptr;
-
 }  // namespace
 
 void StrayWords::start(CallContext& context) {
@@ -43,7 +41,7 @@ void StrayWords::start(CallContext& context) {
 }
 
 bool StrayWords::nowhere(std::uint64_t word) {
-  Told& told = t_memory->at(word);
+  Told& told = PerThread<Memory>::get().at(word);
   const std::uint64_t state =
       nearby_.state(word);  // before the driver is asked: what comes meanwhile is seen next time
   if (told.word == word && (told.state == kForGood || told.state == state)) return told.state != kForGood;
@@ -53,8 +51,7 @@ bool StrayWords::nowhere(std::uint64_t word) {
 }
 
 const std::vector<std::uint32_t>& StrayWords::of(const FunctionInfo& function, const std::uint8_t* params) {
-  if (!t_memory) t_memory = new Memory;
-  std::vector<std::uint32_t>& list = t_memory->list;
+  std::vector<std::uint32_t>& list = PerThread<Memory>::get().list;
   list.clear();
   for (const ParamLayout& param : *function.params) {
     for (std::uint32_t at = (param.offset + 7) & ~7u; at + 8 <= param.offset + param.size; at += 8) {

@@ -8,6 +8,7 @@
 #include "nimble/schedule.h"
 #include "shim/decode/launch.h"
 #include "shim/log.h"
+#include "shim/per_thread.h"
 #include "shim/record_queue.h"
 
 namespace nimble::shim {
@@ -22,20 +23,14 @@ constexpr std::size_t kMostRanges = 4096;  // of one launch; beyond that, from a
 
 // This thread is comparing a launch, and is inside the gate.
 thread_local bool t_comparing __attribute__((tls_model("initial-exec"))) = false;
-// What it saw: one list per thread, for its life.
-thread_local std::vector<TraceAccess>* t_seen __attribute__((tls_model("initial-exec"))) = nullptr;
+struct Seen {
+  std::vector<TraceAccess> list;
+};
 
-// Made once per thread, and never freed: threads end when they like.
 std::vector<TraceAccess>& seen_list() {
-  if (!t_seen) {
-    static std::mutex mutex;
-    static auto* const all = new std::vector<std::vector<TraceAccess>*>;
-    const std::lock_guard lock(mutex);
-    all->push_back(new std::vector<TraceAccess>);
-    t_seen = all->back();
-  }
-  t_seen->clear();
-  return *t_seen;
+  std::vector<TraceAccess>& list = PerThread<Seen>::get().list;
+  list.clear();
+  return list;
 }
 
 bool submits(CallKind kind) {

@@ -1,5 +1,5 @@
-// Kernels that reach memory by names, by textures, and by calls (programs/hidden_state.cpp). Their image comes with PTX,
-// which proves what most of them touch.
+// Kernels that reach memory by names, by textures, and by calls (programs/hidden_state.cpp). Their image comes with
+// PTX, which proves what most of them touch.
 #include "tests/simcuda/image/kernel.h"
 
 __device__ unsigned scratch[256];

@@ -1,5 +1,5 @@
-// Kernels that reach memory by pointers that none of their parameters shows (programs/hidden_state.cpp). Their names tell
-// types, and the image holds no variables: what they touch is declared.
+// Kernels that reach memory by pointers that none of their parameters shows (programs/hidden_state.cpp). Their names
+// tell types, and the image holds no variables: what they touch is declared.
 #include "tests/simcuda/image/kernel.h"
 
 // Plain work beside: a buffer that others read, and the sum of what they made.

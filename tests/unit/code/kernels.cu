@@ -1,5 +1,5 @@
-// Kernels whose accesses are known: for the analysis of their PTX, and as a simulated image, in which each access is seen.
-// The pointers that a kernel's name does not explain are named after what is done with them.
+// Kernels whose accesses are known: for the analysis of their PTX, and as a simulated image, in which each access is
+// seen. The pointers that a kernel's name does not explain are named after what is done with them.
 #include "tests/simcuda/image/kernel.h"
 
 __device__ inline int thread() { return static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x); }

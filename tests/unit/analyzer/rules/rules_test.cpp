@@ -137,7 +137,8 @@ TEST(Rules, SayWhatIsWrong) {
             ": rules[0].params: the numbers of largest have 1, 2 or 4 bytes");
   EXPECT_EQ(error_of_words("[[0, 99999999, \"in\"]]"), ": rules[0].params: must be an integer from 0 to 32768");
   EXPECT_EQ(error_of_rule(R"("in"], "sizes": [8, 8])"), ": rules[0].sizes: has more entries than params");
-  EXPECT_EQ(error_of_rule(R"("in"], "more": "all")"), ": rules[0].more: must hold only in, out, inout, value, scan, table, table-in and table-out");
+  EXPECT_EQ(error_of_rule(R"("in"], "more": "all")"),
+            ": rules[0].more: must hold only in, out, inout, value, scan, table, table-in and table-out");
   Rules rules;
   EXPECT_THROW(rules.read("/nowhere/rules.json"), InputError);
 }

@@ -6,15 +6,6 @@
 #include "nimble/schedule.h"
 
 namespace nimble::analyzer {
-namespace {
-
-const PointerWord* pointer_at(const OpQuestion& op, std::uint32_t at) {
-  auto before = [](const PointerWord& pointer, std::uint32_t place) { return pointer.at < place; };
-  auto found = std::lower_bound(op.pointers.begin(), op.pointers.end(), at, before);
-  return found != op.pointers.end() && found->at == at ? &*found : nullptr;
-}
-
-}  // namespace
 
 ProvenAccessSource::ProvenAccessSource(const Trace& trace, bool same_code)
     : hidden_(hidden_memory(trace, !same_code)), same_code_(same_code) {}

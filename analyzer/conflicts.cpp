@@ -2,7 +2,17 @@
 
 #include <algorithm>
 
+#include "analyzer/kernel_params.h"
+
 namespace nimble::analyzer {
+namespace {
+
+// Whether the access is to the object that the pointer names, and not to one that a table behind it leads to.
+bool is_of(const Access& access, const PointerWord* pointer) {
+  return pointer != nullptr && access.at == pointer->at && access.object == pointer->object;
+}
+
+}  // namespace
 
 void ConflictFinder::correct(const OpQuestion& op, AccessSource& speaker, std::vector<Access>& found,
                              std::size_t first) {
@@ -12,25 +22,23 @@ void ConflictFinder::correct(const OpQuestion& op, AccessSource& speaker, std::v
     // It was written through one of these words. Where the source has one of them written, that will have been it.
     bool all_here = true, explained = false;
     for (std::uint32_t at : written.at) {
-      auto is_it = [&](const PointerWord& pointer) { return pointer.at == at; };
-      all_here = all_here && std::any_of(op.pointers.begin(), op.pointers.end(), is_it);
+      const PointerWord* named = pointer_at(op, at);
+      all_here = all_here && named != nullptr;
       explained = explained || std::any_of(found.begin() + static_cast<std::ptrdiff_t>(first), found.end(),
-                                           [&](const Access& access) { return access.at == at && access.writes; });
+                                           [&](const Access& each) { return is_of(each, named) && each.writes; });
     }
     // Where a pointer of then is none now, it may have been that one.
     if (!all_here || explained) continue;
     for (std::uint32_t at : written.at) {
       bool touched = false;
       for (std::size_t i = first; i < found.size(); ++i) {
-        if (found[i].at != at) continue;
+        if (!is_of(found[i], pointer_at(op, at))) continue;
         found[i].reads = found[i].writes = touched = true;
       }
       note(op, speaker, written, at, touched);
       if (touched) continue;
-      auto pointer =
-          std::find_if(op.pointers.begin(), op.pointers.end(), [&](const PointerWord& each) { return each.at == at; });
       Access access;
-      access.object = pointer->object;
+      access.object = pointer_at(op, at)->object;
       access.whole = access.reads = access.writes = true;
       access.at = at;
       found.push_back(access);

@@ -26,6 +26,12 @@ std::string hidden_memory(const Trace& trace, bool textures) {
   return {};
 }
 
+const PointerWord* pointer_at(const OpQuestion& op, std::uint32_t at) {
+  auto before = [](const PointerWord& pointer, std::uint32_t place) { return pointer.at < place; };
+  auto found = std::lower_bound(op.pointers.begin(), op.pointers.end(), at, before);
+  return found != op.pointers.end() && found->at == at ? &*found : nullptr;
+}
+
 std::span<const PointerWord> pointers_in(const OpQuestion& op, const ParamLayout& param) {
   auto before = [](const PointerWord& pointer, std::uint32_t at) { return pointer.at < at; };
   auto first = std::lower_bound(op.pointers.begin(), op.pointers.end(), param.offset, before);

@@ -19,6 +19,9 @@ std::optional<std::string> why_parameters_do_not_tell(const OpQuestion& op);
 // knows the code knows whether it uses them.
 std::string hidden_memory(const Trace& trace, bool textures = true);
 
+// The pointer at this place, or null.
+const PointerWord* pointer_at(const OpQuestion& op, std::uint32_t at);
+
 // The pointers among the words of one parameter: a part of op.pointers.
 std::span<const PointerWord> pointers_in(const OpQuestion& op, const ParamLayout& param);
 

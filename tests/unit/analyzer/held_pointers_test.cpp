@@ -45,7 +45,9 @@ class Program {
     text.copy(to, from, kTableBytes, 0, ",\"words\":[" + words + "]" + more);
   }
   void reads(std::uint64_t table, std::uint64_t out = kC) { text.launch(reads_, hex(table) + hex(out)); }
-  void writes(std::uint64_t table, std::uint64_t in = kC) { text.launch(writes_, hex(table) + hex(in)); }
+  void writes(std::uint64_t table, std::uint64_t in = kC, const std::string& more = "") {
+    text.launch(writes_, hex(table) + hex(in), 0, more);
+  }
   void fills(std::uint64_t table, std::uint64_t a, std::uint64_t b) {
     text.launch(fills_, hex(table) + hex(a) + hex(b));
   }
@@ -299,6 +301,17 @@ TEST(HeldPointers, ARuleNamesTables) {
                 nullptr, R"({"kernel":"unknown","params":["table-out","in"]})")
                 .text(2),
             "A:r C:rw L:r");
+}
+
+TEST(HeldPointers, ATableThatWasSeenWrittenIsNoReadOnlyOne) {
+  // What is written over the table's pointers must not pass for the write that was seen to the table.
+  const std::string seen = "[[" + std::to_string(kTable) + "," + std::to_string(kTableBytes) + "]]";
+  const Result result = repeated([&](Program& p) {
+    p.upload(kTable, {kA, kB});
+    p.writes(kTable, kC, ",\"compared\":" + seen + ",\"written\":" + seen);
+  });
+  ASSERT_EQ(result.analysis.conflicts.size(), 1u);
+  EXPECT_EQ(result.text(1), "A:rw B:rw C:r T:rw");
 }
 
 TEST(HeldPointers, NothingIsLookedForWhereNobodyFollows) {

@@ -82,7 +82,7 @@ class Builder {
       case CallKind::launch: {
         const OpAccesses& known = analysis_.accesses.ops[op];
         bool observed = known.evidence == Evidence::observed;
-        result.function = function(call.function, known.from_code, observed);
+        result.function = function(call.function, known.from_code);
         result.fixed_launch = observed;  // of other shapes nothing was seen
         if (known.from_code) add_globals(call.function, result.function, pointers);
         result.grid = call.grid;
@@ -166,7 +166,7 @@ class Builder {
                           std::back_inserter(result.believed_reads));
   }
 
-  std::uint32_t function(std::uint32_t id, bool from_code, bool observed) {
+  std::uint32_t function(std::uint32_t id, bool from_code) {
     auto [entry, is_new] = functions_.emplace(id, static_cast<std::uint32_t>(schedule_.functions.size()));
     if (is_new) {
       const TraceFunction& known = trace_.functions[id];
@@ -174,12 +174,13 @@ class Builder {
       added.name = known.name;
       added.params = known.params.value_or(std::vector<ParamLayout>{});
       added.self_contained = known.self_contained;
+      // Whatever a kernel was never seen to write, others may rest on: it has to be the same code.
+      if (analysis_.trust == Evidence::observed && !trace_.probes.empty()) added.code = known.code;
     }
     if (from_code) {
       schedule_.functions[entry->second].proven = trace_.functions[id].proof->accesses;
       schedule_.functions[entry->second].stored = trace_.functions[id].proof->stored;
     }
-    if (observed) schedule_.functions[entry->second].code = trace_.functions[id].code;
     return entry->second;
   }
 

@@ -87,7 +87,8 @@ const char* LiveStep::match_launch(std::uint32_t index, const Call& call) {
     if (info.name != function.name || !info.params || *info.params != function.params) return "another kernel";
     // Its accesses were taken from its parameters: code that reaches more is other code.
     if (!op.barrier && function.self_contained && !info.self_contained) return "a kernel of another build";
-    if (!op.barrier && function.code != 0 && info.code != function.code) return "a kernel of another build";
+    // What it was seen to do, or never to do, other ops may rest on, even where it keeps its own place.
+    if (function.code != 0 && info.code != function.code) return "a kernel of another build";
     if (!op.barrier && function.proven && !proves_the_same(function, info))
       return "a kernel of which something else is proven";
     mine.live.function = call.function;
@@ -139,7 +140,7 @@ bool LiveStep::leads_nowhere(std::uint64_t word) {
   const std::uint64_t state = memory_.nearby().state(word);
   if (known.word == word && known.state == state) return true;
   if (!reach_.nowhere(word)) return false;
-  known = {word, state};
+  if (reach_.lasts()) known = {word, state};
   return true;
 }
 

@@ -39,9 +39,9 @@ class StepPlayer {
   // The program ends: judges what is still to be judged, waiting for it for a while at most.
   void finish_audits();
 
-  // Memory came or went by a call that did not come through here.
   // Code was loaded, which may have brought memory along. Any thread, without the lock.
   void code_has_come() { memory_.nearby().may_have_come(); }
+  // Memory came or went by a call that did not come through here.
   void note(const MemoryEvent& event);
   // What calls of other threads are judged by.
   Bystanders::State state() const;

@@ -37,16 +37,22 @@ void StrayWords::start(CallContext& context) {
   find("cuPointerGetAttribute", pointer_attribute);
   find("cuDeviceGetCount", device_count);
   find("cuDeviceGetAttribute", device_attribute);
-  reach_ = Reach(pointer_attribute, device_count, device_attribute);
+  known_reach_ = Reach(pointer_attribute, device_count, device_attribute);
+  reach_.store(&known_reach_, std::memory_order_release);
 }
 
 bool StrayWords::nowhere(std::uint64_t word) {
+  const Reach* const reach = reach_.load(std::memory_order_acquire);
+  if (!reach) return false;
   Told& told = PerThread<Memory>::get().at(word);
   const std::uint64_t state =
       nearby_.state(word);  // before the driver is asked: what comes meanwhile is seen next time
   if (told.word == word && (told.state == kForGood || told.state == state)) return told.state != kForGood;
-  const bool nowhere = reach_.nowhere(word);
-  told = {word, nowhere ? state : kForGood};
+  const bool nowhere = reach->nowhere(word);
+  if (!nowhere)
+    told = {word, kForGood};
+  else if (reach->lasts())
+    told = {word, state};
   return nowhere;
 }
 

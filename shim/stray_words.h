@@ -7,6 +7,7 @@
 // bring variables along anywhere.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -18,7 +19,7 @@ namespace nimble::shim {
 
 class StrayWords {
  public:
-  // Once, before the first question, when the driver is initialised.
+  // Once, when the driver is initialised. Until it has returned, other threads learn nothing.
   void start(CallContext& context);
 
   // The byte offsets of such words in the packed parameters, ascending. `params` is the packed buffer. The list is the
@@ -32,7 +33,8 @@ class StrayWords {
  private:
   bool nowhere(std::uint64_t word);
 
-  Reach reach_;
+  Reach known_reach_;
+  std::atomic<const Reach*> reach_{nullptr};  // known_reach_ once it is ready
   Nearby nearby_;
 };
 

@@ -4,8 +4,7 @@
 // left with, pointers to the host's own memory. The driver knows all memory that devices can reach, but for one kind:
 // where a device can access pageable memory, it is all that the process has mapped.
 //
-// Immutable; thread-safe. Nothing it asks disturbs a capture (tests/fidelity/capture_rules.txt). An answer holds until
-// memory is allocated.
+// Immutable; thread-safe. Nothing it asks disturbs a capture (tests/fidelity/capture_rules.txt).
 #pragma once
 
 #include <cuda.h>
@@ -34,6 +33,10 @@ class Reach {
     }
     pointer_attribute_ = pointer_attribute;
   }
+
+  // Whether an answer holds until the driver is asked for memory. Where devices reach pageable memory it does not: the
+  // process may map some at any time.
+  bool lasts() const { return !pageable_; }
 
   // Whether there is no memory at this address that a kernel could reach. False where that is not known.
   bool nowhere(std::uint64_t address) const {

@@ -53,7 +53,9 @@ TEST_F(ReachTest, HostMemoryCountsWhereADeviceReachesIt) {
   int here = 0;
   const auto on_stack = reinterpret_cast<std::uint64_t>(&here);
   EXPECT_TRUE(reach().nowhere(on_stack));
+  EXPECT_TRUE(reach().lasts());
   g_pageable = 1;
+  EXPECT_FALSE(reach().lasts()) << "the process may map memory unseen";
   EXPECT_FALSE(reach().nowhere(on_stack));
   EXPECT_TRUE(reach().nowhere(0x9500000095)) << "nothing is mapped there";
   void* const page = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

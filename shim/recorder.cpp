@@ -218,7 +218,7 @@ void Recorder::after(const Call& call, CUresult result) noexcept try {
 bool Recorder::look_at_payload(const Call& call, std::vector<TraceWord>& words) {
   if (call.height != 1 || call.width == 0 || call.device_source) return false;
   if (!call.host_source) {
-    static const auto ask =
+    const auto ask =
         reinterpret_cast<decltype(&::cuPointerGetAttribute)>(context_.driver_symbol("cuPointerGetAttribute"));
     unsigned type = 0, managed = 0;
     if (!ask || ask(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, call.src.address) != CUDA_SUCCESS ||

@@ -20,7 +20,10 @@ struct ModuleLoadData {
 // Code from a file: whether it reaches memory beside its parameters.
 struct ModuleLoadFile {
   static void before(Entry, Call&, CUmodule*, const char*) {}
-  static void after(Call& call, CUmodule* out, const char* path) { functions().loaded(*out, load_image_file(path)); }
+  static void after(Call& call, CUmodule* out, const char* path) {
+    call.brings_code = true;
+    functions().loaded(*out, load_image_file(path));
+  }
 };
 
 // A library from memory: whether its code reaches memory beside its parameters.

@@ -231,6 +231,14 @@ TEST(DecodeCode, TexturesAreHiddenMemoryOfTheirOwnKind) {
   EXPECT_FALSE(decode<Hidden>(nullptr).texture);
 }
 
+TEST(DecodeCode, AFileOfCodeMayBringMemoryAlong) {
+  CUmodule module = reinterpret_cast<CUmodule>(8);
+  Call call = decode<ModuleLoadFile>(&module, "/nowhere/code.cubin");
+  EXPECT_FALSE(call.brings_code) << "not before it has come";
+  ModuleLoadFile::after(call, &module, "/nowhere/code.cubin");
+  EXPECT_TRUE(call.brings_code);
+}
+
 TEST(DecodeCopy, SaysWhoseMemoryTheSourceIs) {
   const void* const host = &kEntry;
   void* const to_host = nullptr;

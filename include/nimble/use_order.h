@@ -109,7 +109,11 @@ class UseOrder {
   void use(std::uint32_t object, std::uint32_t op) {
     Uses& uses = uses_[object];
     const std::uint32_t segment = paths_.segment(op);
-    if (!uses.any) uses.first_segment = uses.last_segment = segment;
+    if (!uses.any) {
+      uses.first_segment = uses.last_segment = segment;
+      uses.first_op = op;
+    }
+    uses.last_op = op;
     if (uses.last_segment != segment) uses.last.clear();
     uses.last_segment = segment;
     if (segment != kNone) {
@@ -124,10 +128,14 @@ class UseOrder {
 
   bool used(std::uint32_t object) const { return uses_[object].any; }
 
-  // Whether all uses of the one come before all uses of the other. They do so in program order.
+  // Whether all uses of the one come before all uses of the other, or are the same op. That the one is released before
+  // the other is allocated does not say so: an op may be taken to use what is released by then, from a pointer left
+  // over.
   bool before(std::uint32_t one, std::uint32_t other) const {
     const Uses &a = uses_[one], &b = uses_[other];
-    if (!a.any || !b.any || a.last_segment == kNone || a.last_segment != b.first_segment) return true;
+    if (!a.any || !b.any) return true;
+    if (a.last_op > b.first_op) return false;
+    if (a.last_segment == kNone || a.last_segment != b.first_segment) return true;
     return std::all_of(a.last.begin(), a.last.end(), [&](std::uint32_t from) {
       return std::all_of(b.first.begin(), b.first.end(), [&](std::uint32_t to) { return paths_.before(from, to); });
     });
@@ -136,6 +144,7 @@ class UseOrder {
  private:
   struct Uses {
     bool any = false;
+    std::uint32_t first_op = kNone, last_op = kNone;
     // Of each chain the first op in the segment of the first use, and the last in that of the last.
     std::uint32_t first_segment = kNone, last_segment = kNone;
     std::vector<std::uint32_t> first, last;

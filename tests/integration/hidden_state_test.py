@@ -14,7 +14,7 @@ from harness import ProgramTest
 TABLES = ["table_copy", "table_pageable", "table_struct", "table_device", "table_kernel", "table_out"]
 DECLARED = TABLES + ["tensor_map"]
 NAMED = ["global", "constant"]
-BARRIERS = ["table_prologue", "texture", "print"]
+BARRIERS = ["table_prologue", "texture", "surface", "print", "heap", "child"]
 # Where other steps may reach other memory.
 CHANGING = DECLARED
 
@@ -78,11 +78,12 @@ class HiddenState(ProgramTest):
     def hidden_pairs(self, mode, schedule):
         """Pairs of ops that conflict by the hidden way alone, the earlier first."""
         fills = self.kernels(schedule, "fill")
-        named = {"table_out": "spread", "table_struct": "sum_batch", "tensor_map": "sum_map", "global": "from_scratch",
-                 "constant": "weigh", "texture": "sum_texture", "print": "speak"}
+        named = {"table_out": "spread", "table_struct": "sum_batch", "tensor_map": "sum_map", "constant": "weigh",
+                 "texture": "sum_texture", "print": "speak", "child": "parent"}
         reached = self.kernels(schedule, named.get(mode, "sum_tables"))
-        if mode == "global":
-            return [(self.kernels(schedule, "to_scratch")[0], reached[0])]
+        if mode in ("global", "surface", "heap"):
+            place = "scratch" if mode == "global" else mode
+            return [(self.kernels(schedule, "to_" + place)[0], self.kernels(schedule, "from_" + place)[0])]
         if mode == "constant":
             copies = [i for i, op in enumerate(schedule["ops"]) if op["kind"] == "copy"]
             return [(copies[1], reached[0])]
@@ -91,7 +92,9 @@ class HiddenState(ProgramTest):
         if mode == "table_kernel":  # what comes before is also read by the kernel that fills the table
             return [(reached[0], fills[3]), (reached[0], fills[4])]
         pairs = [(fills[0], reached[0]), (reached[0], fills[3])]  # `a`
-        return pairs if mode in ("tensor_map", "texture") else pairs + [(fills[1], reached[0]), (reached[0], fills[4])]
+        if mode in ("tensor_map", "texture", "child"):
+            return pairs
+        return pairs + [(fills[1], reached[0]), (reached[0], fills[4])]
 
     def test_without_these_dependencies_some_order_gives_another_result(self):
         for mode in DECLARED + NAMED + BARRIERS:

@@ -1,4 +1,4 @@
-// Texture and surface objects, and tensor maps. Textures can be made over linear memory and asked what they are;
+// Texture objects and tensor maps. Textures can be made over linear memory and asked what they are;
 // kernels of images read them through texture_memory() (image/kernel.h).
 #include <map>
 
@@ -95,13 +95,4 @@ SIM_CALL(cuTensorMapEncodeTiled, kInit,
   for (cuuint32_t i = 0; i < rank; ++i) map->opaque[1 + i] = dims[i];
   for (cuuint32_t i = 1; i < rank; ++i) map->opaque[8 + i] = strides[i - 1];
   return CUDA_SUCCESS;
-}
-
-// A surface is of an array, and this device has none.
-SIM_CALL(cuSurfObjectCreate, kContext, (CUsurfObject * object, const CUDA_RESOURCE_DESC* resource),
-         (object, resource)) {
-  if (object == nullptr || resource == nullptr || resource->resType != CU_RESOURCE_TYPE_ARRAY) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  return not_supported("a surface of an array");
 }

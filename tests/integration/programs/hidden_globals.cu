@@ -1,21 +1,9 @@
-// Kernels that reach memory by names, by textures, and by calls (programs/hidden_state.cpp). Their image comes with
-// PTX, which proves what most of them touch.
-#include "tests/simcuda/image/kernel.h"
+// Kernels that reach memory by names, by textures and surfaces, and by what they print (programs/hidden_state.cpp).
+// Their image comes with PTX, which proves what most of them touch.
+#include "tests/integration/programs/plain_kernels.h"
 
 __device__ unsigned scratch[256];
 __constant__ unsigned coefficients[256];
-
-extern "C" __global__ void plain_fill(unsigned* out, const unsigned* in, unsigned salt, int count) {
-  const int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < count) out[i] = in[i] * 3 + salt * 2654435761u;
-}
-NIMBLE_KERNEL(plain_fill)
-
-extern "C" __global__ void plain_add(unsigned* sum, const unsigned* in, int count) {
-  const int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < count) sum[i] = sum[i] * 5 + in[i];
-}
-NIMBLE_KERNEL(plain_add)
 
 extern "C" __global__ void to_scratch(const unsigned* in, int count) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -37,12 +25,22 @@ NIMBLE_KERNEL(weigh)
 
 #if defined(__CUDACC__)
 using Texture = unsigned long long;
+using Surface = unsigned long long;
 __device__ unsigned fetch(Texture texture, int i) { return tex1Dfetch<unsigned>(texture, i); }
+__device__ void put(Surface surface, int i, unsigned value) { surf1Dwrite(value, surface, i * 4); }
+__device__ unsigned get(Surface surface, int i) { return surf1Dread<unsigned>(surface, i * 4); }
 
 #include <cstdio>
 __device__ void say(unsigned value) { printf("%u\n", value); }
 #else
 using Texture = unsigned long long;
+using Surface = unsigned long long;
+static void put(Surface surface, int i, unsigned value) {
+  static_cast<unsigned*>(nimble_simcuda::surface_memory(surface))[i] = value;
+}
+static unsigned get(Surface surface, int i) {
+  return static_cast<const unsigned*>(nimble_simcuda::surface_memory(surface))[i];
+}
 static unsigned fetch(Texture texture, int i) {
   return static_cast<const unsigned*>(nimble_simcuda::texture_memory(texture))[i];
 }
@@ -57,6 +55,18 @@ extern "C" __global__ void sum_texture(Texture texture, unsigned* out, int count
   if (i < count) out[i] = fetch(texture, i) * 13;
 }
 NIMBLE_KERNEL(sum_texture)
+
+extern "C" __global__ void to_surface(Surface surface, const unsigned* in, int count) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < count) put(surface, i, in[i] ^ 0xa5a5a5a5u);
+}
+NIMBLE_KERNEL(to_surface)
+
+extern "C" __global__ void from_surface(Surface surface, unsigned* out, int count) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < count) out[i] = get(surface, i) * 17;
+}
+NIMBLE_KERNEL(from_surface)
 
 extern "C" __global__ void speak(const unsigned* in, int count) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -25,8 +25,11 @@ class Program {
  public:
   Program(const std::string& mode, unsigned seed) : mode_(mode), seed_(seed), random_(seed) {
     start_driver();
-    const bool named = mode == "global" || mode == "constant" || mode == "texture" || mode == "print";
-    CHECK(cuModuleLoad(&module_, image_path(named ? "hidden_globals.simcuda" : "hidden_tables.simcuda").c_str()));
+    const bool calls = mode == "child" || mode == "heap";
+    const bool named =
+        calls || mode == "global" || mode == "constant" || mode == "texture" || mode == "surface" || mode == "print";
+    const char* image = calls ? "hidden_calls.simcuda" : named ? "hidden_globals.simcuda" : "hidden_tables.simcuda";
+    CHECK(cuModuleLoad(&module_, image_path(image).c_str()));
     fill_ = function(named ? "plain_fill" : "_Z4fillILi3EEvPjPKjji");
     add_ = function(named ? "plain_add" : "_Z3addILi5EEvPjPKji");
     CHECK(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
@@ -99,6 +102,22 @@ class Program {
       resource.res.linear.sizeInBytes = kBytes;
       CHECK(cuTexObjectCreate(&texture_, &resource, &texture, nullptr));
     }
+    if (mode_ == "surface") {
+      CUDA_ARRAY3D_DESCRIPTOR description{};
+      description.Width = kCount;
+      description.Format = CU_AD_FORMAT_UNSIGNED_INT32;
+      description.NumChannels = 1;
+      description.Flags = CUDA_ARRAY3D_SURFACE_LDST;
+      CUDA_RESOURCE_DESC resource{};
+      resource.resType = CU_RESOURCE_TYPE_ARRAY;
+      CHECK(cuArray3DCreate(&resource.res.array.hArray, &description));
+      CHECK(cuSurfObjectCreate(&surface_, &resource));
+    }
+    if (mode_ == "heap") {
+      int count = kCount;
+      CHECK(cuMemAlloc(&table_, sizeof(CUdeviceptr)));
+      launch(function("take"), table_, count);
+    }
     // `scratch` is found by its kernels alone; the program never asks for it.
     if (mode_ == "constant") CHECK(cuModuleGetGlobal(&extra_, &extra_bytes_, module_, "coefficients"));
   }
@@ -148,6 +167,16 @@ class Program {
       launch(function("weigh"), out_, a_, count);
     } else if (mode_ == "texture") {
       launch(function("sum_texture"), texture_, out_, count);
+    } else if (mode_ == "surface") {
+      launch(function("to_surface"), surface_, a_, count);
+      launch(function("plain_add"), other_, b_, count);
+      launch(function("from_surface"), surface_, out_, count);
+    } else if (mode_ == "heap") {
+      launch(function("to_heap"), table_, a_, count);
+      launch(function("plain_add"), other_, b_, count);
+      launch(function("from_heap"), table_, out_, count);
+    } else if (mode_ == "child") {
+      launch(function("parent"), out_, a_, count);
     } else if (mode_ == "print") {
       launch(function("speak"), a_, count);
       launch(function("plain_add"), other_, d_, count);
@@ -191,6 +220,7 @@ class Program {
   std::size_t extra_bytes_ = 0;
   CUtensorMap map_{}, other_map_{};
   CUtexObject texture_ = 0;
+  CUsurfObject surface_ = 0;
   unsigned* input_ = nullptr;
   CUdeviceptr* entries_ = nullptr;
 };

@@ -90,6 +90,13 @@ inline const void* texture_memory(unsigned long long texture) {
   return find(texture);
 }
 
+// The same for a surface object, which kernels may write to as well.
+inline void* surface_memory(unsigned long long surface) {
+  using Find = void* (*)(unsigned long long);
+  static const auto find = reinterpret_cast<Find>(dlsym(RTLD_DEFAULT, "simcuda_surface_memory"));
+  return find(surface);
+}
+
 // Defined in image_runtime.cpp, which every image links.
 __attribute__((visibility("hidden"))) void register_kernel(const SimKernel& kernel);
 

@@ -1,0 +1,218 @@
+// Which calls are what the schedule says: parameters, kernels, tables and variables, one op at a time.
+#include "replayer/live_step.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "replayer/step_player.h"
+#include "tests/unit/replayer/fake_driver.h"
+#include "tests/unit/replayer/player_support.h"
+
+namespace nimble {
+namespace {
+
+// A test changes the schedule or what is known of the kernel, starts, and makes calls.
+class LiveStepTest : public testing::Test {
+ protected:
+  // Knows one kernel, whatever its handle.
+  struct Context final : CallContext {
+    FunctionInfo info;
+    const FunctionInfo& function(CUfunction) override { return info; }
+    StreamKind stream_kind(const StreamRef&) override { return StreamKind::non_blocking; }
+    void* driver_symbol(const char*) override { return nullptr; }
+  };
+
+  // The op that match() compares with, the launch of W; and the one behind it, which is in no graph.
+  static constexpr std::uint32_t kLaunch = 4, kDirect = 5;
+
+  // The second parameter has room for a pointer: the word at byte 8 was none when it was recorded.
+  LiveStepTest() {
+    schedule_.functions[0].params = {{0, 8}, {8, 8}};
+    context_.info.name = "k";
+    context_.info.params = schedule_.functions[0].params;
+  }
+
+  // Begins with what the schedule says by now, and with W as the program's only memory.
+  void start(const Reach& reach = Reach()) {
+    memory_.emplace().add({kWeights, 64, MemoryKind::device});
+    objects_.emplace(schedule_, *memory_);
+    live_.emplace(schedule_, context_, *memory_, *objects_, reach);
+  }
+  // Launches the kernel with W, or another pointer, and a word. Null, or why that is not what the schedule says.
+  const char* match(std::uint64_t word, std::uint64_t pointer = kWeights) {
+    void* params[] = {&pointer, &word};
+    Call c = call(CallKind::launch);
+    c.function = FakeDriver::kKernel;
+    c.grid = c.block = {1, 1, 1};
+    c.kernel_params = params;
+    return live_->match(kLaunch, c);
+  }
+  static std::string text(const char* reason) { return reason ? reason : ""; }
+
+  Schedule schedule_ = schedule();
+  Context context_;
+  std::optional<MemoryMap> memory_;
+  std::optional<ObjectMap> objects_;
+  std::optional<LiveStep> live_;
+};
+
+TEST_F(LiveStepTest, AScalarThatBecomesAPointerIsADivergence) {
+  start();
+  EXPECT_EQ(match(1), nullptr);
+  EXPECT_NE(match(kWeights + 8), nullptr);    // a pointer to memory that we know
+  EXPECT_NE(match(0x7f0000000000), nullptr);  // and one to memory that we do not
+  EXPECT_EQ(match(0x3f8000003f800000), nullptr) << "two floats";
+}
+
+// Two sizes side by side, or what padding was left with: the driver knows of no memory there.
+TEST_F(LiveStepTest, AWordThatLeadsNowhereMayLookLikeAnAddress) {
+  static int questions = 0;
+  static CUdeviceptr known = 0;
+  start(Reach(
+      [](void*, CUpointer_attribute, CUdeviceptr at) {
+        ++questions;
+        return at == known || at >= 0x7f0000000000 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+      },
+      [](int* count) { return *count = 1, CUDA_SUCCESS; },
+      [](int* value, CUdevice_attribute, CUdevice) { return *value = 0, CUDA_SUCCESS; }));
+  EXPECT_EQ(match(0x9500000095), nullptr);
+  EXPECT_STREQ(match(0x7f0000000008), "what could be a pointer, where there was none");
+  EXPECT_STREQ(match(kWeights + 8), "a pointer where there was none") << "whatever the driver says";
+  EXPECT_EQ(match(0x9400000094), nullptr);
+  // What the driver said holds until memory comes near, or code.
+  const int before = questions;
+  objects_->changed();
+  EXPECT_EQ(match(0x9500000095), nullptr);
+  EXPECT_EQ(questions, before);
+  known = 0x9500000095;
+  memory_->add({0x9500001000, 64, MemoryKind::device});
+  objects_->changed();
+  EXPECT_STREQ(match(0x9500000095), "what could be a pointer, where there was none");
+  known = 0x9400000094;
+  memory_->nearby().may_have_come();
+  objects_->changed();
+  EXPECT_STREQ(match(0x9400000094), "what could be a pointer, where there was none");
+}
+
+// Where a count of pointers rests on other bytes of the parameters, these must stay.
+TEST_F(LiveStepTest, PinnedParametersMustNotChange) {
+  schedule_.ops[kLaunch].equal = {{10, {7, 0}}};
+  schedule_.ops[kLaunch].numbers = {8};
+  start();
+  EXPECT_EQ(match(0x70001), nullptr);
+  EXPECT_EQ(match(0x70002), nullptr);
+  EXPECT_STREQ(match(0x80002), "parameters that must not change");
+  EXPECT_STREQ(match(0x80002), "parameters that must not change") << "a second time, too";
+}
+
+// cuDNN passes structures whose padding holds whatever lay there.
+TEST_F(LiveStepTest, ABarriersParametersMayHoldAnything) {
+  schedule_.ops[kLaunch].barrier = true;
+  schedule_.ops[kLaunch].pointers.clear();
+  start();
+  for (const std::uint64_t word : {std::uint64_t{0}, kWeights, std::uint64_t{0x7f0000000000}}) {
+    EXPECT_EQ(match(word, 0x7f1234567890), nullptr);
+    EXPECT_TRUE(live_->changed(kLaunch));
+    live_->bound(kLaunch);
+    EXPECT_EQ(match(word, 0x7f1234567890), nullptr);
+    EXPECT_FALSE(live_->changed(kLaunch)) << "the graph holds these bytes by now";
+  }
+}
+
+TEST_F(LiveStepTest, AWordThatIsKnownToBeANumberMayLookLikeAnything) {
+  schedule_.ops[kLaunch].numbers = {8};
+  start();
+  for (const std::uint64_t word : {std::uint64_t{0x7f0000000000}, kWeights + 8}) EXPECT_EQ(match(word), nullptr);
+}
+
+// What was declared of a kernel holds for the image that was recorded.
+TEST_F(LiveStepTest, AKernelFromAnotherImageIsADivergence) {
+  ScheduleFunction& kernel = schedule_.functions[0];
+  kernel.self_contained = true;
+  FakeDriver driver;
+  const DriverApi api = driver.api();
+  Counters counters;
+  StepPlayer player(schedule_, driver, api, counters);
+  Call c = call(CallKind::alloc_async);
+  c.size = 64;
+  EXPECT_FALSE(player.before(c));
+  start();
+  EXPECT_STREQ(match(1), "a kernel of another build");
+  kernel.self_contained = false;
+  kernel.code = 5;  // what it was seen to do holds for just its code
+  start();
+  EXPECT_STREQ(match(1), "a kernel of another build");
+  kernel.code = 0;
+  EXPECT_STRNE(match(1), "a kernel of another build");
+}
+
+// Accesses rest on what a copy from the host carries: the same pointers, and no others.
+TEST_F(LiveStepTest, ATableMustLeadWhereItLed) {
+  constexpr std::uint64_t kOther = 0x6000, kHost = 0x10, kTable = 0x7000;
+  alignas(8) std::uint64_t table[4] = {};
+  schedule_.objects.push_back({MemoryKind::device, 32});
+  schedule_.objects.push_back({MemoryKind::device, 64});
+  ScheduleOp& copy = schedule_.ops[kDirect];
+  copy.kind = CallKind::copy;
+  copy.dst = {2, 0, true};
+  copy.width = sizeof table;
+  copy.payload = {{8, {0, 0, false}}, {24, {3, 0, false}}};
+  start();
+  memory_->add({kOther, 64, MemoryKind::device});
+  memory_->add({kTable, 32, MemoryKind::device});
+  const auto copied = [&](const std::vector<std::uint64_t>& words, bool host = true) {
+    objects_->begin_step();
+    std::copy(words.begin(), words.end(), table);
+    Call c = call(CallKind::copy);
+    c.dst.address = kTable;
+    c.src.address = reinterpret_cast<std::uint64_t>(table);
+    c.width = sizeof table;
+    c.host_source = host;
+    return text(live_->match(kDirect, c));
+  };
+  EXPECT_EQ(copied({1, kWeights, kHost, kOther}), "");
+  EXPECT_EQ(copied({2, kWeights + 8, 0, kOther + 63}), "") << "elsewhere in the same objects";
+  EXPECT_EQ(copied({0, kOther, 0, kWeights}), "") << "two objects that swap their places";
+  EXPECT_EQ(copied({0, kWeights, 0, kOther}), "");
+  EXPECT_EQ(copied({0, kWeights, 0, kWeights}), "a table that leads to another object");
+  EXPECT_EQ(copied({0, kWeights, 0, 0}), "a table that leads to another object");
+  EXPECT_EQ(copied({kOther, kWeights, 0, kOther}), "a table with a pointer where there was none");
+  EXPECT_EQ(copied({0, kWeights, 0, kOther}, false), "a copy from other memory");
+  // Pinned memory is the host's, whatever the entry point says.
+  memory_->add({reinterpret_cast<std::uint64_t>(table), sizeof table, MemoryKind::pinned});
+  EXPECT_EQ(copied({0, kWeights, 0, kOther}, false), "");
+}
+
+// Kernels may reach variables of their image that the program never asks for.
+TEST_F(LiveStepTest, AVariableIsFoundByTheKernelThatTouchesIt) {
+  schedule_.objects.push_back({MemoryKind::global, 16});
+  schedule_.functions[0].proven.emplace();
+  schedule_.functions[0].globals = {{"counter", 2, true, true}};
+  KernelProof& proof = context_.info.proof.emplace();
+  proof.globals = {{"counter", 0x8000, 16, true, true}};
+  // The kernel is seen for the first time.
+  const auto first_seen = [&] {
+    start();
+    const char* const reason = match(1);
+    EXPECT_EQ(objects_->base(2), reason ? 0u : 0x8000u);
+    return text(reason);
+  };
+  EXPECT_EQ(first_seen(), "");
+  proof.globals[0].bytes = 8;
+  EXPECT_EQ(first_seen(), "a variable at another place");
+  proof.globals[0] = {"counter", 0x8000, 16, true, false};
+  EXPECT_EQ(first_seen(), "a kernel of which something else is proven");
+  proof.globals.clear();
+  EXPECT_EQ(first_seen(), "a kernel of which something else is proven");
+  proof.globals = {{"counter", 0x8000, 16, true, true}};
+  proof.stored = {0};
+  EXPECT_EQ(first_seen(), "a kernel of which something else is proven");
+}
+
+}  // namespace
+}  // namespace nimble

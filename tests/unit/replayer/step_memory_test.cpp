@@ -1,0 +1,143 @@
+// What the player does with a step's own memory: it serves it from the memory plan, and looks after what is kept.
+#include <gtest/gtest.h>
+
+#include "replayer/step_player.h"
+#include "tests/unit/replayer/player_support.h"
+
+namespace nimble {
+namespace {
+
+TEST_F(StepPlayerTest, StepLocalMemoryComesFromThePlan) {
+  bind();
+  EXPECT_EQ(alloc(), FakeDriver::kArena);
+}
+
+TEST_F(StepPlayerTest, MemoryThatIsStillInUseIsNotServedTwice) {
+  bind();
+  const std::uint64_t kept = alloc();
+  first_part(kept);
+  host_function();
+  launch(kWeights, 3);
+  launch(kept, 4);
+  // No free; a new step begins.
+  EXPECT_EQ(alloc(), kPool);
+  free(kept);
+  EXPECT_EQ(alloc(), kept);
+}
+
+TEST_F(StepPlayerTest, MemoryFreedOnAnotherStreamIsOrderedBeforeItsNextUse) {
+  bind();
+  const std::uint64_t t = alloc();
+  first_part(t);
+  submitted();
+  free(t, FakeDriver::kOther);
+  EXPECT_EQ(submitted(), (Log{"record", "wait"}));
+}
+
+// What a stream that captures frees is freed when the graph runs.
+TEST_F(StepPlayerTest, ACapturedFreeIsNotAnswered) {
+  bind();
+  const std::uint64_t t = alloc();
+  driver_.capturing = {FakeDriver::kOther};
+  Call begin = call(CallKind::capture_begin, FakeDriver::kOther);
+  begin.host = HostEffect::observe;
+  make(begin);
+  Call release = call(CallKind::free_async, FakeDriver::kOther);
+  release.address = t;
+  EXPECT_FALSE(player_.before(release));
+}
+
+TEST_F(StepPlayerTest, AddressRangesAreTheProgramsAllocations) {
+  bind();
+  const std::uint64_t t = alloc();
+  Call c;
+  c.address_range = true;
+  c.address = t + 10;
+  EXPECT_EQ(player_.before(c), CUDA_SUCCESS);
+  EXPECT_EQ(c.address, t);
+  EXPECT_EQ(c.size, 64u);
+  c.address = kWeights;
+  EXPECT_FALSE(player_.before(c).has_value());
+}
+
+// alloc A; set A; free A; alloc B; set B; free B, where A and B have the same bytes, B beyond those of A as well.
+class PackedPlanTest : public StepPlayerTest {
+ protected:
+  PackedPlanTest() : StepPlayerTest(packed()) {}
+
+  static Schedule packed() {
+    Schedule s;
+    s.objects = {{MemoryKind::stream_ordered, 64, true, 0}, {MemoryKind::stream_ordered, 512, true, 0}};
+    s.arena_bytes = 512;
+    for (const std::uint32_t object : {0u, 1u}) {
+      for (const CallKind kind : {CallKind::alloc_async, CallKind::set, CallKind::free_async}) {
+        ScheduleOp& op = s.ops.emplace_back();
+        op.kind = kind;
+        op.submit = kind == CallKind::set ? Submit::graph : Submit::plan;
+        if (kind == CallKind::set) {
+          op.segment = 0;
+          op.dst = {object, 0, false};
+          op.width = 64;
+          op.element = 4;
+        } else {
+          op.object = object;
+          op.size = kind == CallKind::alloc_async ? s.objects[object].size : 0;
+        }
+      }
+    }
+    s.segments = {{1, 4, 1, 0, {{1, 4}}, {1, 4}}};
+    return s;
+  }
+  void step() {
+    const std::uint64_t a = alloc(64);
+    set(a);
+    free(a);
+    const std::uint64_t b = alloc(512);
+    set(b);
+    free(b);
+  }
+};
+
+TEST_F(PackedPlanTest, ObjectsThatShareBytesAreServedOneAfterTheOther) {
+  step();
+  submitted();
+  for (int i = 0; i < 3; ++i) {
+    const std::uint64_t a = alloc(64);
+    EXPECT_EQ(a, FakeDriver::kArena);
+    set(a);
+    free(a);
+    const std::uint64_t b = alloc(512);
+    EXPECT_EQ(b, FakeDriver::kArena);
+    Call range;
+    range.address_range = true;
+    range.address = b + 8;
+    EXPECT_EQ(player_.before(range), CUDA_SUCCESS);
+    EXPECT_EQ(range.size, 512u) << "of the one that the program has at the moment";
+    set(b);
+    free(b);
+    range.address = b + 8;
+    EXPECT_EQ(player_.before(range), CUDA_ERROR_NOT_FOUND);
+    EXPECT_EQ(submitted(), Log{"graph"});
+  }
+  EXPECT_EQ(counters_.steps_replayed, 3u);
+  EXPECT_EQ(counters_.divergences.size(), 0u);
+}
+
+// A step keeps B beyond its end: the next one must not put A where it lies.
+TEST_F(PackedPlanTest, MemoryThatIsKeptIsNotServedUnderAnotherName) {
+  step();
+  const std::uint64_t a = alloc(64);
+  set(a);
+  free(a);
+  const std::uint64_t kept = alloc(512);
+  set(kept);
+  EXPECT_EQ(kept, FakeDriver::kArena);
+  submitted();
+  EXPECT_EQ(alloc(64), kPool);
+  free(kPool);
+  free(kept);
+  EXPECT_EQ(alloc(64), FakeDriver::kArena);
+}
+
+}  // namespace
+}  // namespace nimble

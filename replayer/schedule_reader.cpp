@@ -1,19 +1,16 @@
 #include "replayer/schedule_reader.h"
 
 #include <fmt/format.h>
-#include <charconv>
 
-#include <algorithm>
+#include <array>
 #include <charconv>
 #include <fstream>
-#include <iterator>
-#include <limits>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string_view>
+#include <utility>
 
-#include "nimble/use_order.h"
+#include "replayer/schedule_check.h"
+#include "replayer/schedule_field.h"
 
 namespace nimble {
 
@@ -23,90 +20,8 @@ using Json = nlohmann::json;
 
 // Beyond these nothing real lies; a file that says more is broken or hostile.
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 48;
-constexpr std::size_t kMostItems = 50'000'000;
 constexpr std::uint64_t kMostParamsTogether = std::uint64_t{1} << 30;
-constexpr std::uint32_t kMostParamBytes = 32768;  // CUDA's limit on kernel parameters
 constexpr std::uint64_t kMostFileBytes = std::uint64_t{8} << 30;
-
-// A value in the file and the path to it, for errors.
-class Field {
- public:
-  Field(const Json& value, std::string path, const std::string& source)
-      : value_(value), path_(std::move(path)), source_(source) {}
-
-  [[noreturn]] void fail(const std::string& problem) const {
-    throw ScheduleError(fmt::format("{}: {}: {}", source_, path_.empty() ? "top level" : path_, problem));
-  }
-
-  Field at(const char* key) const {
-    if (!value_.is_object()) fail("is not an object");
-    const auto found = value_.find(key);
-    if (found == value_.end()) fail(fmt::format("has no \"{}\"", key));
-    return {*found, path_.empty() ? key : path_ + "." + key, source_};
-  }
-  bool has(const char* key) const { return value_.is_object() && value_.contains(key); }
-  bool is_null() const { return value_.is_null(); }
-
-  std::uint64_t number(std::uint64_t most) const {
-    if (!value_.is_number_unsigned()) fail("is not a whole number");
-    const auto number = value_.get<std::uint64_t>();
-    if (number > most) fail(fmt::format("is {}, more than {}", number, most));
-    return number;
-  }
-  std::uint32_t number32(std::uint64_t most = std::numeric_limits<std::uint32_t>::max()) const {
-    return static_cast<std::uint32_t>(number(most));
-  }
-  // An index into a list of `count`.
-  std::uint32_t index(std::size_t count) const {
-    if (!value_.is_number_unsigned()) fail("is not an index");
-    const auto number = value_.get<std::uint64_t>();
-    if (number >= count) fail(fmt::format("is {}, but there are only {}", number, count));
-    return static_cast<std::uint32_t>(number);
-  }
-  bool boolean() const {
-    if (!value_.is_boolean()) fail("is not true or false");
-    return value_.get<bool>();
-  }
-  // Text of two hexadecimal digits for each byte.
-  std::vector<std::uint8_t> bytes() const {
-    const std::string digits = text();
-    if (digits.size() % 2 != 0 || digits.size() > 2 * std::size_t{kMostParamBytes})
-      fail("is no text of two hexadecimal digits for each byte");
-    std::vector<std::uint8_t> result(digits.size() / 2);
-    for (std::size_t i = 0; i < result.size(); ++i) {
-      const char* const end = digits.data() + 2 * i + 2;
-      const auto read = std::from_chars(digits.data() + 2 * i, end, result[i], 16);
-      if (read.ec != std::errc() || read.ptr != end) fail("is no text of two hexadecimal digits for each byte");
-    }
-    return result;
-  }
-
-  std::string text() const {
-    if (!value_.is_string()) fail("is not a text");
-    return value_.get<std::string>();
-  }
-  std::size_t size() const {
-    if (!value_.is_array()) fail("is not a list");
-    if (value_.size() > kMostItems) fail("is too long");
-    return value_.size();
-  }
-  Field operator[](std::size_t i) const { return {value_[i], fmt::format("{}[{}]", path_, i), source_}; }
-
-  // The position of the text in a list of names.
-  template <std::size_t n>
-  std::size_t one_of(const std::string_view (&names)[n]) const {
-    const std::string word = text();
-    for (std::size_t i = 0; i < n; ++i) {
-      if (names[i] == word) return i;
-    }
-    fail(fmt::format("is \"{}\", which is unknown", word));
-  }
-
- private:
-  const Json& value_;
-  std::string path_;
-  const std::string& source_;
-};
 
 std::array<std::uint32_t, 3> dimensions(const Field& field) {
   if (field.size() != 3) field.fail("does not have three numbers");
@@ -370,91 +285,6 @@ void read_segment(const Field& field, Schedule& schedule, std::uint32_t id, std:
     segment.edges.push_back({from, to});
   }
   schedule.segments.push_back(std::move(segment));
-}
-
-// The objects that the op names.
-template <typename Function>
-void each_object(const ScheduleOp& op, Function function) {
-  for (const ScheduleParam& param : op.pointers) function(param.pointer.object);
-  if (op.dst.object != kNone) function(op.dst.object);
-  if (op.src.object != kNone) function(op.src.object);
-}
-
-// Objects that share bytes of the arena: the program must have freed the one before it allocates the other, and the
-// order that the graphs keep must let every use of the one come before every use of the other.
-void check_sharing(const Schedule& schedule, const std::string& source) {
-  const auto fail = [&](std::uint32_t object, const char* problem) {
-    throw ScheduleError(fmt::format("{}: objects[{}]: {}", source, object, problem));
-  };
-  std::vector<std::uint32_t> segment;
-  for (const ScheduleOp& op : schedule.ops) segment.push_back(op.segment);
-  std::vector<std::vector<SegmentPaths::Edge>> edges;
-  for (const ScheduleSegment& each : schedule.segments) edges.push_back(each.edges);
-  const SegmentPaths paths(segment, std::move(edges));
-  UseOrder order(paths, schedule.objects.size());
-  for (std::uint32_t op = 0; op < schedule.ops.size(); ++op)
-    each_object(schedule.ops[op], [&](std::uint32_t object) { order.use(object, op); });
-  std::map<std::uint64_t, std::uint64_t> live;  // begin and end
-  LastUsers last;
-  for (const ScheduleOp& op : schedule.ops) {
-    if (op.submit != Submit::plan) continue;
-    const ScheduleObject& object = schedule.objects[op.object];
-    const std::uint64_t begin = object.plan_offset, end = begin + object.size;
-    if (object.size == 0) continue;
-    if (op.kind == CallKind::free_async) {
-      live.erase(begin);
-      continue;
-    }
-    const auto behind = live.lower_bound(begin);
-    if ((behind != live.end() && behind->first < end) || (behind != live.begin() && std::prev(behind)->second > begin))
-      fail(op.object, "overlaps another in the memory plan that the program has at the same time");
-    if (!last.free_for(order, op.object, begin, end))
-      fail(op.object, "overlaps another in the memory plan whose uses are not ordered before its own");
-    live[begin] = end;
-    last.take(order, op.object, begin, end);
-  }
-}
-
-// Step-local objects: one alloc, then one free, and no use outside; each inside the arena.
-void check_plan(const Schedule& schedule, const std::string& source) {
-  const auto fail = [&](std::uint32_t object, const char* problem) {
-    throw ScheduleError(fmt::format("{}: objects[{}]: {}", source, object, problem));
-  };
-  enum class Life : std::uint8_t { unborn, live, freed };
-  std::vector<Life> life(schedule.objects.size(), Life::unborn);
-  const auto use = [&](const SchedulePointer& p) {
-    if (p.object != kNone && schedule.objects[p.object].step_local && life[p.object] != Life::live) {
-      fail(p.object, "is used before it is allocated or after it is freed");
-    }
-  };
-  for (const ScheduleOp& op : schedule.ops) {
-    if (op.submit == Submit::plan) {
-      const bool alloc = op.kind == CallKind::alloc_async;
-      if (life[op.object] != (alloc ? Life::unborn : Life::live))
-        fail(op.object, "is not allocated once and then freed once");
-      life[op.object] = alloc ? Life::live : Life::freed;
-    }
-    for (const ScheduleParam& param : op.pointers) use(param.pointer);
-    use(op.dst);
-    use(op.src);
-    if (op.payload)
-      for (const SchedulePayload& word : *op.payload) use(word.pointer);
-  }
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;  // begin and end
-  for (std::uint32_t i = 0; i < schedule.objects.size(); ++i) {
-    const ScheduleObject& object = schedule.objects[i];
-    if (!object.step_local) continue;
-    if (life[i] != Life::freed) fail(i, "is not allocated once and then freed once");
-    if (object.plan_offset % 256) fail(i, "has a plan_offset that is no multiple of 256");
-    if (object.plan_offset > schedule.arena_bytes || object.size > schedule.arena_bytes - object.plan_offset) {
-      fail(i, "does not fit into arena_bytes");
-    }
-    ranges.emplace_back(object.plan_offset, object.plan_offset + object.size);
-  }
-  std::sort(ranges.begin(), ranges.end());
-  for (std::size_t i = 1; i < ranges.size(); ++i) {
-    if (ranges[i - 1].second > ranges[i].first) return check_sharing(schedule, source);
-  }
 }
 
 }  // namespace

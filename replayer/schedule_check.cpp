@@ -1,0 +1,105 @@
+#include "replayer/schedule_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "nimble/use_order.h"
+#include "replayer/schedule_reader.h"
+
+namespace nimble {
+
+namespace {
+
+// The objects that the op names.
+template <typename Function>
+void each_object(const ScheduleOp& op, Function function) {
+  for (const ScheduleParam& param : op.pointers) function(param.pointer.object);
+  if (op.dst.object != kNone) function(op.dst.object);
+  if (op.src.object != kNone) function(op.src.object);
+}
+
+// Objects that share bytes of the arena: the program must have freed the one before it allocates the other, and the
+// order that the graphs keep must let every use of the one come before every use of the other.
+void check_sharing(const Schedule& schedule, const std::string& source) {
+  const auto fail = [&](std::uint32_t object, const char* problem) {
+    throw ScheduleError(fmt::format("{}: objects[{}]: {}", source, object, problem));
+  };
+  std::vector<std::uint32_t> segment;
+  for (const ScheduleOp& op : schedule.ops) segment.push_back(op.segment);
+  std::vector<std::vector<SegmentPaths::Edge>> edges;
+  for (const ScheduleSegment& each : schedule.segments) edges.push_back(each.edges);
+  const SegmentPaths paths(segment, std::move(edges));
+  UseOrder order(paths, schedule.objects.size());
+  for (std::uint32_t op = 0; op < schedule.ops.size(); ++op)
+    each_object(schedule.ops[op], [&](std::uint32_t object) { order.use(object, op); });
+  std::map<std::uint64_t, std::uint64_t> live;  // begin and end
+  LastUsers last;
+  for (const ScheduleOp& op : schedule.ops) {
+    if (op.submit != Submit::plan) continue;
+    const ScheduleObject& object = schedule.objects[op.object];
+    const std::uint64_t begin = object.plan_offset, end = begin + object.size;
+    if (object.size == 0) continue;
+    if (op.kind == CallKind::free_async) {
+      live.erase(begin);
+      continue;
+    }
+    const auto behind = live.lower_bound(begin);
+    if ((behind != live.end() && behind->first < end) || (behind != live.begin() && std::prev(behind)->second > begin))
+      fail(op.object, "overlaps another in the memory plan that the program has at the same time");
+    if (!last.free_for(order, op.object, begin, end))
+      fail(op.object, "overlaps another in the memory plan whose uses are not ordered before its own");
+    live[begin] = end;
+    last.take(order, op.object, begin, end);
+  }
+}
+
+}  // namespace
+
+void check_plan(const Schedule& schedule, const std::string& source) {
+  const auto fail = [&](std::uint32_t object, const char* problem) {
+    throw ScheduleError(fmt::format("{}: objects[{}]: {}", source, object, problem));
+  };
+  enum class Life : std::uint8_t { unborn, live, freed };
+  std::vector<Life> life(schedule.objects.size(), Life::unborn);
+  const auto use = [&](const SchedulePointer& p) {
+    if (p.object != kNone && schedule.objects[p.object].step_local && life[p.object] != Life::live) {
+      fail(p.object, "is used before it is allocated or after it is freed");
+    }
+  };
+  for (const ScheduleOp& op : schedule.ops) {
+    if (op.submit == Submit::plan) {
+      const bool alloc = op.kind == CallKind::alloc_async;
+      if (life[op.object] != (alloc ? Life::unborn : Life::live))
+        fail(op.object, "is not allocated once and then freed once");
+      life[op.object] = alloc ? Life::live : Life::freed;
+    }
+    for (const ScheduleParam& param : op.pointers) use(param.pointer);
+    use(op.dst);
+    use(op.src);
+    if (op.payload)
+      for (const SchedulePayload& word : *op.payload) use(word.pointer);
+  }
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;  // begin and end
+  for (std::uint32_t i = 0; i < schedule.objects.size(); ++i) {
+    const ScheduleObject& object = schedule.objects[i];
+    if (!object.step_local) continue;
+    if (life[i] != Life::freed) fail(i, "is not allocated once and then freed once");
+    if (object.plan_offset % 256) fail(i, "has a plan_offset that is no multiple of 256");
+    if (object.plan_offset > schedule.arena_bytes || object.size > schedule.arena_bytes - object.plan_offset) {
+      fail(i, "does not fit into arena_bytes");
+    }
+    ranges.emplace_back(object.plan_offset, object.plan_offset + object.size);
+  }
+  std::sort(ranges.begin(), ranges.end());
+  for (std::size_t i = 1; i < ranges.size(); ++i) {
+    if (ranges[i - 1].second > ranges[i].first) return check_sharing(schedule, source);
+  }
+}
+
+}  // namespace nimble

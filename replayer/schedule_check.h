@@ -1,0 +1,17 @@
+// Checks the memory plan of a schedule that was read: what only all of its ops together can show. Internal to the
+// reader of schedules, which has seen to it that every number and index in it is in range.
+//
+// Keeps nothing of the schedule. Pure function; any thread. Errors: ScheduleError, as of the reader.
+#pragma once
+
+#include <string>
+
+#include "nimble/schedule.h"
+
+namespace nimble {
+
+// Step-local objects: one alloc, then one free, and no use outside; each inside the arena; and bytes are shared only
+// where the order allows it. Throws ScheduleError, which names `source` and the object.
+void check_plan(const Schedule& schedule, const std::string& source);
+
+}  // namespace nimble

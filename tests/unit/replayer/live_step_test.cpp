@@ -2,6 +2,7 @@
 #include "replayer/live_step.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -97,6 +98,23 @@ TEST_F(LiveStepTest, AWordThatLeadsNowhereMayLookLikeAnAddress) {
   memory_->nearby().may_have_come();
   objects_->changed();
   EXPECT_STREQ(match(0x9400000094), "what could be a pointer, where there was none");
+}
+
+// The process may map memory without a call that anybody sees.
+TEST_F(LiveStepTest, WhereDevicesReachPageableMemoryNoAnswerLasts) {
+  void* const place = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(place, MAP_FAILED);
+  ASSERT_EQ(munmap(place, 4096), 0);
+  start(Reach([](void*, CUpointer_attribute, CUdeviceptr) { return CUDA_ERROR_INVALID_VALUE; },
+              [](int* count) { return *count = 1, CUDA_SUCCESS; },
+              [](int* value, CUdevice_attribute, CUdevice) { return *value = 1, CUDA_SUCCESS; }));
+  const auto word = reinterpret_cast<std::uint64_t>(place);
+  EXPECT_EQ(match(word), nullptr);
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+  ASSERT_EQ(mmap(place, 4096, PROT_READ, kFlags, -1, 0), place);
+  objects_->changed();
+  EXPECT_STREQ(match(word), "what could be a pointer, where there was none");
+  munmap(place, 4096);
 }
 
 // Where a count of pointers rests on other bytes of the parameters, these must stay.

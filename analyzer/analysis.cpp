@@ -9,6 +9,7 @@
 #include "analyzer/access_rules.h"
 #include "analyzer/access_signature.h"
 #include "analyzer/describe.h"
+#include "analyzer/early_start.h"
 #include "analyzer/held_pointers.h"
 #include "analyzer/reduce.h"
 
@@ -66,7 +67,7 @@ class Planner {
       outcome.device_us += plan.predicted_us;
       segment_us.push_back(plan.predicted_us);
     }
-    outcome.step_us = predict_replay(device_, analysis_.segments, analysis_.costs, segment_us);
+    outcome.step_us = predict_replay(device_, analysis_.segments, analysis_.costs, analysis_.host, segment_us);
     return outcome;
   }
 
@@ -76,6 +77,23 @@ class Planner {
   std::vector<Dag> graphs_;
   std::vector<std::vector<OpCost>> costs_;
 };
+
+// Where the chosen policy is predicted to gain by it, segments are cut so that the GPU begins early.
+void cut_early(Analysis& analysis, const DeviceModel& device, std::uint32_t max_lanes) {
+  Segmentation early = start_early(device, analysis.segments, graphs_of(analysis.segments, analysis.dependencies),
+                                   analysis.costs, analysis.host);
+  const std::size_t cuts = early.segments.size() - analysis.segments.segments.size();
+  if (cuts == 0) return;
+  std::vector<SegmentPlan> plans;
+  const double uncut_us = Planner(analysis, device).plan(analysis.chosen, max_lanes, plans).step_us;
+  std::swap(analysis.segments, early);
+  if (Planner(analysis, device).plan(analysis.chosen, max_lanes, plans).step_us >= uncut_us) {
+    std::swap(analysis.segments, early);
+    return;
+  }
+  analysis.early_cuts = static_cast<std::uint32_t>(cuts);
+  analysis.uncut_us = uncut_us;
+}
 
 void plan_all(Analysis& analysis, const Planner& planner, std::uint32_t max_lanes) {
   std::vector<SegmentPlan> plans;
@@ -271,9 +289,10 @@ Analysis analyze(TraceFile file, const AnalysisOptions& options) {
 
   DeviceModel device;
   analysis.measured = measure(trace, analysis.step);
+  analysis.host = host_time(trace, analysis.step);
   analysis.costs = predict_costs(device, trace, *analysis.table, calls, analysis.objects, analysis.accesses,
                                  analysis.measured.op_us);
-  analysis.program_us = predict_program(device, analysis.segments, analysis.costs);
+  analysis.program_us = predict_program(device, analysis.segments, analysis.costs, analysis.host);
   std::vector<double> duration;
   std::vector<std::uint8_t> work;
   for (std::size_t op = 0; op < calls.size(); ++op) {
@@ -282,6 +301,7 @@ Analysis analyze(TraceFile file, const AnalysisOptions& options) {
   }
   analysis.critical = critical_path(analysis.reduced, duration);
   analysis.concurrency = max_concurrency(analysis.reduced, work);
+  if (options.start_early) cut_early(analysis, device, options.max_lanes);
   Planner planner(analysis, device);
   plan_all(analysis, planner, options.max_lanes);
   StepUses uses = uses_of_step(*analysis.table, calls, analysis.objects, analysis.accesses);

@@ -1,6 +1,6 @@
 // The whole pipeline: from a trace to everything that the reports say and the schedule is built from.
 //
-//   read -> step -> objects -> accesses -> dependencies -> segments -> reduce -> assign -> predict
+//   read -> step -> objects -> accesses -> dependencies -> reduce -> segments -> assign -> predict
 //
 // An Analysis owns all of its parts, and is immutable once built. One thread builds it; any may read it. Op numbers are
 // indices into the step. Errors: InputError from reading; where no step is found, or a step that no schedule can serve,
@@ -19,6 +19,7 @@
 #include "analyzer/dependencies.h"
 #include "analyzer/errors.h"
 #include "analyzer/happens_before.h"
+#include "analyzer/host_time.h"
 #include "analyzer/measured.h"
 #include "analyzer/memory_plan.h"
 #include "analyzer/parallelism.h"
@@ -39,6 +40,7 @@ struct AnalysisOptions {
   std::uint32_t max_lanes = kDefaultMaxLanes;  // for policies that keep to a number of lanes
   // The most that the memory plan may take: where the policy's needs more, its schedule is made more sequential.
   std::optional<std::uint64_t> memory_limit;
+  bool start_early = true;         // cut segments so that the GPU begins while the host is still issuing
   bool accept_partial = false;     // make a schedule though the recorder is known to have missed work
   Evidence trust = kDefaultTrust;  // the weakest evidence that is believed
   Rules rules;
@@ -67,7 +69,10 @@ struct Analysis {
   Dependencies dependencies;
   Dag reduced;  // of the whole step
   Segmentation segments;
+  std::uint32_t early_cuts = 0;  // of them: how many cuts are there only so that the GPU begins early
+  double uncut_us = 0;           // predicted by the chosen policy without these; 0 where there are none
   MeasuredStep measured;
+  HostTime host;
   std::vector<OpCost> costs;
   double program_us = 0;  // predicted: as the program submits it
   CriticalPath critical;

@@ -54,7 +54,7 @@ struct Arguments {
   RulesArguments rules;
   std::vector<std::uint32_t> why;
   std::string dot, json;
-  bool no_schedule = false, quiet = false, accept_partial = false;
+  bool no_schedule = false, quiet = false, accept_partial = false, whole_segments = false;
 };
 
 void write_file(const std::string& path, const std::string& text) {
@@ -133,6 +133,7 @@ int run(const Arguments& arguments) {
   options.policy = arguments.policy;
   options.max_lanes = arguments.max_streams;
   options.accept_partial = arguments.accept_partial;
+  options.start_early = !arguments.whole_segments;
   options.trust = *trust_of(arguments.trust);
   arguments.rules.read(options.rules);
   if (!arguments.memory_limit.empty()) {
@@ -228,6 +229,8 @@ int main_of_analyze(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--memory-limit", arguments.memory_limit,
                  "The most memory that the step's own objects may take, in bytes or with K, M, G, T behind the number");
+  app.add_flag("--whole-segments", arguments.whole_segments,
+               "Cut no segment only for the GPU to begin while the host is still issuing");
   arguments.rules.add_to(app);
   app.add_flag_callback(
       "--print-rules",

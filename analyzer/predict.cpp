@@ -71,16 +71,6 @@ OpCost cost_of(const DeviceModel& device, const Trace& trace, const ObjectTable&
   return cost;
 }
 
-// The two clocks of a program: the host submits, the device follows.
-struct Clocks {
-  double host = 0, device = 0;
-  void wait(double extra) { host = std::max(host, device) + extra; }
-  void submit(double host_us, double edge_us, double device_us) {
-    host += host_us;
-    device = std::max(host, device + edge_us) + device_us;
-  }
-};
-
 }  // namespace
 
 double bandwidth_share(const DeviceModel& device, const OpCost& cost, std::uint64_t bytes, bool exact) {
@@ -147,32 +137,25 @@ std::vector<std::uint32_t> critical_first(const Dag& dag, std::span<const double
 }
 
 double predict_replay(const DeviceModel& device, const Segmentation& segments, std::span<const OpCost> costs,
-                      std::span<const double> segment_us) {
-  Clocks clocks;
-  std::uint32_t last = kNone;
+                      const HostTime& host, std::span<const double> segment_us) {
+  HostClocks clocks(device, segments, costs, host);
   for (std::uint32_t op = 0; op < costs.size(); ++op) {
-    if (segments.observed[op]) clocks.wait(device.synchronize_host_us);
-    std::uint32_t segment = segments.segment[op];
-    if (segments.submit[op] == Submit::direct) {
-      clocks.submit(costs[op].host_us, device.stream_edge_us, costs[op].device_us);
-    } else if (segment != kNone && segment != last) {
-      last = segment;
-      clocks.submit(graph_launch_us(device, segments.segments[segment].ops.size()), device.stream_edge_us,
-                    segment_us[segment]);
-    }
+    clocks.issue(op);
+    const std::uint32_t segment = segments.segment[op];
+    if (segment == kNone || op != segments.segments[segment].ops.back()) continue;
+    clocks.launch(segments.segments[segment].ops.size());
+    clocks.device_until(std::max(clocks.host(), clocks.device() + device.stream_edge_us) + segment_us[segment]);
   }
-  if (segments.observed_at_end) clocks.wait(device.synchronize_host_us);
-  return std::max(clocks.host, clocks.device);
+  clocks.end();
+  return std::max(clocks.host(), clocks.device());
 }
 
-double predict_program(const DeviceModel& device, const Segmentation& segments, std::span<const OpCost> costs) {
-  Clocks clocks;
-  for (std::uint32_t op = 0; op < costs.size(); ++op) {
-    if (segments.observed[op]) clocks.wait(device.synchronize_host_us);
-    clocks.submit(costs[op].host_us, device.stream_edge_us, costs[op].device_us);
-  }
-  if (segments.observed_at_end) clocks.wait(device.synchronize_host_us);
-  return std::max(clocks.host, clocks.device);
+double predict_program(const DeviceModel& device, const Segmentation& segments, std::span<const OpCost> costs,
+                       const HostTime& host) {
+  HostClocks clocks(device, segments, costs, host);
+  for (std::uint32_t op = 0; op < costs.size(); ++op) clocks.issue_and_submit(op);
+  clocks.end();
+  return std::max(clocks.host(), clocks.device());
 }
 
 }  // namespace nimble::analyzer

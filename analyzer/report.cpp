@@ -4,6 +4,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <map>
+#include <numeric>
 
 #include "analyzer/describe.h"
 
@@ -112,6 +113,12 @@ void dependency_lines(Text& out, const Analysis& analysis, const Counts& counts)
            analysis.concurrency.exact ? "at most " : "at least ", analysis.concurrency.nodes);
 }
 
+double chosen_step_us(const Analysis& analysis) {
+  for (const PolicyOutcome& outcome : analysis.policies)
+    if (outcome.policy == analysis.chosen) return outcome.step_us;
+  return 0;
+}
+
 void segment_lines(Text& out, const Analysis& analysis, const Counts& counts) {
   std::size_t largest = 0;
   for (const Segment& segment : analysis.segments.segments) largest = std::max(largest, segment.ops.size());
@@ -119,6 +126,14 @@ void segment_lines(Text& out, const Analysis& analysis, const Counts& counts) {
            analysis.segments.segments.size(), largest, Count{counts.ops_by_submit[0]}, Count{counts.ops_by_submit[1]},
            Count{counts.ops_by_submit[2]});
   for (const auto& [why, times] : counts.direct) out.line("  direct", "%6llu  %s", Count{times}, why.c_str());
+  if (analysis.early_cuts > 0)
+    out.line("  cut early", "in %s, so that the GPU begins while the host is issuing: predicted %s instead of %s",
+             plural(analysis.early_cuts, "place").c_str(), us_text(chosen_step_us(analysis)).c_str(),
+             us_text(analysis.uncut_us).c_str());
+  if (analysis.host.repeats > 0)
+    out.line("host time", "%s of the program's own between the ops of a step (medians of %s)",
+             us_text(std::accumulate(analysis.host.before_us.begin(), analysis.host.before_us.end(), 0.0)).c_str(),
+             plural(analysis.host.repeats, "repeat").c_str());
   out.line("host waits", "%llu places where the host waits for or looks at the GPU", Count{counts.host_waits});
   if (analysis.memory.arena_bytes > 0)
     out.line("memory plan", "%s, against %s at the program's peak; %s if no two objects shared a byte",

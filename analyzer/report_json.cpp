@@ -1,3 +1,5 @@
+#include <numeric>
+
 #include "analyzer/describe.h"
 #include "analyzer/json_text.h"
 #include "analyzer/report.h"
@@ -86,6 +88,11 @@ void found(JsonText& out, const Analysis& analysis) {
     out.key("predicted_us").real(plan.predicted_us).close('}');
   }
   out.close(']').newline();
+  out.key("early_cuts").open('{').key("places").number(analysis.early_cuts);
+  out.key("predicted_uncut_us").real(analysis.uncut_us).close('}').newline();
+  out.key("host").open('{').key("repeats").number(analysis.host.repeats);
+  out.key("own_us").real(std::accumulate(analysis.host.before_us.begin(), analysis.host.before_us.end(), 0.0));
+  out.close('}').newline();
   out.key("host_waits").number(counts.host_waits).newline();
   out.key("direct").open('[');
   for (const auto& [why, times] : counts.direct)

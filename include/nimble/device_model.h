@@ -19,13 +19,14 @@ struct DeviceModel {
   int threads_per_warp = 32;
 
   // What a call costs the host, in microseconds.
-  double launch_host_us = 2.5;        // one submission: a kernel, copy, set or host function
-  double graph_launch_host_us = 2.5;  // one launch of an instantiated graph ...
-  double graph_node_host_ns = 1.0;    // ... and this much for each of its nodes
-  double event_host_us = 0.6;         // recording an event, or making a stream wait for one
-  double allocation_host_us = 0.5;    // stream-ordered allocation and release
-  double call_host_us = 0.1;          // any other call
-  double synchronize_host_us = 4.0;   // from the end of the work to the return of the call that waited for it
+  double launch_host_us = 2.5;          // one submission: a kernel, copy, set or host function
+  double graph_launch_host_us = 2.5;    // one launch of an instantiated graph ...
+  double graph_node_host_ns = 1.0;      // ... and this much for each of its nodes
+  double event_host_us = 0.6;           // recording an event, or making a stream wait for one
+  double allocation_host_us = 0.5;      // stream-ordered allocation and release
+  double call_host_us = 0.1;            // any other call
+  double replayed_call_host_us = 0.15;  // one that replay answers, and submits later: scripts/bench
+  double synchronize_host_us = 4.0;     // from the end of the work to the return of the call that waited for it
 
   // What work costs the GPU.
   double kernel_base_us = 2.0;      // the shortest kernel

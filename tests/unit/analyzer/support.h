@@ -74,11 +74,15 @@ class TraceText {
     return streams_++;
   }
   void call(const std::string& kind, const std::string& args, int thread = 1) {
-    line("{\"ph\":\"X\",\"pid\":1,\"tid\":" + std::to_string(thread) + ",\"ts\":" + std::to_string(seq_) +
-         ",\"dur\":1,\"name\":\"" + kind + "\",\"cat\":\"" + kind + "\",\"args\":{\"seq\":" + std::to_string(seq_) +
-         ",\"call\":\"" + kind + "\"" + (args.empty() ? "" : "," + args) + "}}");
+    line("{\"ph\":\"X\",\"pid\":1,\"tid\":" + std::to_string(thread) +
+         ",\"ts\":" + std::to_string(static_cast<double>(seq_) + passed_us_) + ",\"dur\":1,\"name\":\"" + kind +
+         "\",\"cat\":\"" + kind + "\",\"args\":{\"seq\":" + std::to_string(seq_) + ",\"call\":\"" + kind + "\"" +
+         (args.empty() ? "" : "," + args) + "}}");
     ++seq_;
   }
+
+  // The program does something of its own before its next call. A call takes 1 us, and comes right behind the last one.
+  void pass(double us) { passed_us_ += us; }
 
   // A graph of the program's, by its lists as in the file; `why` not empty: its nodes could not be read.
   int graph(const std::string& accesses, const std::string& kernels = "[]", const std::string& why = "") {
@@ -138,6 +142,7 @@ class TraceText {
   std::vector<std::string> lines_;
   int images_ = 0, functions_ = 0, streams_ = 0, graphs_ = 0;
   std::uint64_t seq_ = 0;
+  double passed_us_ = 0;
 };
 
 using Random = std::mt19937_64;

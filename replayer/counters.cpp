@@ -53,6 +53,10 @@ bool Counters::write(const std::string& path) const {
   json["steps_audited"] = steps_audited;
   json["audits_failed"] = audits_failed;
   json["audits_skipped"] = audits_skipped;
+  json["tuned"] = tuned;
+  json["tuned_us"] = nlohmann::ordered_json::object();
+  for (std::size_t way = 0; way < kWays; ++way)
+    if (tuned_us[way] >= 0) json["tuned_us"][name(static_cast<Way>(way))] = tuned_us[way];
   json["stood_aside"] = stood_aside;
   std::ofstream file(path);
   file << json.dump(2) << "\n";

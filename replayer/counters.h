@@ -1,9 +1,12 @@
 // What replay did, for the line at exit and for NIMBLE_STATS. Not synchronised: the replayer's lock guards it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
+
+#include "replayer/tuner.h"
 
 namespace nimble {
 
@@ -20,8 +23,10 @@ struct Counters {
   std::map<std::string, std::uint64_t> divergences;  // by reason
   std::uint64_t steps_audited = 0, audits_failed = 0;
   std::map<std::string, std::uint64_t>
-      audits_skipped;       // segments, and steps, that were not audited though they were due
-  std::string stood_aside;  // why replay gave up for good; empty if it did not
+      audits_skipped;  // segments, and steps, that were not audited though they were due
+  std::string tuned;   // the way of submitting that was found the fastest (replayer/tuner.h)
+  std::array<double, kWays> tuned_us{-1, -1, -1};  // microseconds of a step by each; negative: not timed
+  std::string stood_aside;                         // why replay gave up for good; empty if it did not
 
   // One line for people.
   std::string line() const;

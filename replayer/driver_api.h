@@ -12,7 +12,8 @@ namespace nimble {
 #define NIMBLE_REPLAY_FUNCTIONS(X)                                                                                \
   X(cuCtxGetCurrent) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxGetStreamPriorityRange) X(cuMemAlloc)          \
   X(cuPointerGetAttribute) X(cuDeviceGetCount) X(cuDeviceGetAttribute)                                            \
-  X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuStreamWaitEvent) X(cuStreamIsCapturing)                 \
+  X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuEventElapsedTime)                       \
+  X(cuStreamWaitEvent) X(cuStreamIsCapturing)                                                                    \
   X(cuStreamGetPriority) X(cuGraphKernelNodeSetAttribute)                                                         \
   X(cuLaunchKernel) X(cuMemcpyAsync) X(cuMemcpy2DAsync)                                                           \
   X(cuMemsetD8Async) X(cuMemsetD16Async) X(cuMemsetD32Async)                                                      \
@@ -22,7 +23,7 @@ namespace nimble {
   X(cuGraphExecKernelNodeSetParams) X(cuGraphExecMemcpyNodeSetParams) X(cuGraphExecMemsetNodeSetParams)           \
   X(cuGraphExecEventRecordNodeSetEvent) X(cuGraphLaunch)
 // What audits need besides (replayer/audit.h).
-#define NIMBLE_AUDIT_FUNCTIONS(X) X(cuEventQuery) X(cuMemGetInfo) X(cuMemcpyDtoHAsync) X(cuStreamCreate) X(cuStreamSynchronize)
+#define NIMBLE_AUDIT_FUNCTIONS(X) X(cuMemGetInfo) X(cuMemcpyDtoHAsync) X(cuStreamCreate) X(cuStreamSynchronize)
 // clang-format on
 
 struct DriverApi {

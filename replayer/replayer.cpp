@@ -110,6 +110,7 @@ class Replayer final : public CallSink {
       watchdog_ = std::make_unique<Watchdog>(
           options_.hold, [this] { return activity_.load(); }, [this](std::uint64_t seen) { hold_expired(seen); },
           options_.enter_helper_thread);
+      player->tune(options_.tune);
       if (options_.audit > 0) player->audit(options_.audit, [all = bystanders.get()] { return all->ops(); });
       // All or nothing: whoever finds a player finds the rest as well.
       player_ = std::move(player);
@@ -136,12 +137,22 @@ class Replayer final : public CallSink {
       activity_.store(held, std::memory_order_release);  // the watchdog does not sleep while it is not 0
     }
     bystanders_->publish(player_->state());
+    say_what_was_decided();
     if (player_->stood_aside().empty()) return;
     phase_.store(Phase::aside, std::memory_order_release);
     if (player_->ended()) return;
     counters_.stood_aside = player_->stood_aside();
     options_.log(ReplayLog::warning,
                  "replay stands aside: " + counters_.stood_aside + ". The program goes on as without Nimble.");
+  }
+
+  void say_what_was_decided() {
+    const Tuner& tuner = player_->tuner();
+    if (tuner.decisions() == decisions_said_) return;
+    decisions_said_ = tuner.decisions();
+    counters_.tuned = name(tuner.settled());
+    counters_.tuned_us = tuner.medians();
+    if (!tuner.ends_replay()) options_.log(ReplayLog::info, tuner.text());
   }
 
   void hold_expired(std::uint64_t seen) noexcept try {
@@ -184,6 +195,7 @@ class Replayer final : public CallSink {
   Counters counters_;
   std::unique_ptr<StepPlayer> player_;
   std::unique_ptr<Watchdog> watchdog_;
+  std::uint32_t decisions_said_ = 0;
   bool finished_ = false;
 };
 

@@ -17,6 +17,7 @@
 #include <string>
 
 #include "nimble/call.h"
+#include "replayer/tuner.h"
 
 namespace nimble {
 
@@ -26,6 +27,7 @@ struct ReplayOptions {
   std::string schedule_path;
   std::string stats_path;  // empty: no file
   std::chrono::microseconds hold{1000};
+  Tune tune = Tune::off;
   std::uint32_t audit = 0;  // every so many steps one is audited (replayer/audit.h); 0: none
   std::function<void(ReplayLog, const std::string&)> log;
   std::function<void()> enter_helper_thread;  // run first on each thread of ours

@@ -1,37 +1,10 @@
 #include "replayer/step_player.h"
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 
-#include "replayer/submit.h"
+#include "replayer/current_context.h"
 
 namespace nimble {
-
-namespace {
-
-// Makes a context current on this thread for a while. Held ops may be submitted by another thread than the one that
-// issued them.
-class CurrentContext {
- public:
-  CurrentContext(const DriverApi& driver, CUcontext context) : driver_(driver) {
-    CUcontext now = nullptr;
-    driver.cuCtxGetCurrent_(&now);
-    pushed_ = now != context && driver.cuCtxPushCurrent_(context) == CUDA_SUCCESS;
-  }
-  ~CurrentContext() {
-    CUcontext ignored = nullptr;
-    if (pushed_) driver_.cuCtxPopCurrent_(&ignored);
-  }
-  CurrentContext(const CurrentContext&) = delete;
-  CurrentContext& operator=(const CurrentContext&) = delete;
-
- private:
-  const DriverApi& driver_;
-  bool pushed_ = false;
-};
-
-}  // namespace
 
 StepPlayer::StepPlayer(Schedule schedule, CallContext& context, const DriverApi& driver, Counters& counters)
     : schedule_(std::move(schedule)),
@@ -41,9 +14,11 @@ StepPlayer::StepPlayer(Schedule schedule, CallContext& context, const DriverApi&
       objects_(schedule_, memory_),
       live_(schedule_, context, memory_, objects_,
             Reach(driver.cuPointerGetAttribute_, driver.cuDeviceGetCount_, driver.cuDeviceGetAttribute_)),
+      up_to_date_(schedule_.segments.size(), false),
       last_of_segment_(schedule_.segments.size(), 0),
       in_graphs_(schedule_.objects.size(), false),
-      slot_taken_(schedule_.objects.size(), false) {
+      slot_taken_(schedule_.objects.size(), false),
+      clock_(driver) {
   std::size_t longest = 0;
   for (std::size_t i = 0; i < schedule_.segments.size(); ++i) {
     const std::vector<std::uint32_t>& order = schedule_.segments[i].order;
@@ -200,6 +175,7 @@ std::optional<CUresult> StepPlayer::on_op(Call& call) {
         could_begin(schedule_, context_, call))
       bind();
     judge_audit();
+    read_clock();
     if (!aside_.empty()) return outside(call);
     objects_.begin_step();
     note_leftovers();
@@ -209,6 +185,7 @@ std::optional<CUresult> StepPlayer::on_op(Call& call) {
     as_recorded_ = false;
     passing_segment_ = kNone;
     if (audit_) run_ = audit_->begin_step(ops_elsewhere(), state_ == State::bound);
+    choose_way();
     if (state_ == State::searching) {
       stream_ = call.stream;
       driver_.cuCtxGetCurrent_(&cu_context_);
@@ -240,7 +217,7 @@ std::optional<CUresult> StepPlayer::on_matched(Call& call) {
   } else if (op.submit == Submit::graph && state_ == State::bound && passing_segment_ != op.segment && !pass_step_) {
     held_.push_back(index);
     ++holds_;
-    if (live_.changed(index)) changed_.push_back(index);
+    if (live_.changed(index) || !up_to_date_[op.segment]) changed_.push_back(index);
     if (op.kind == CallKind::event_record) held_events_.push_back(call.event);
     answer = CUDA_SUCCESS;
     if (index == last_of_segment_[op.segment]) answer = submit_segment(op.segment);
@@ -260,7 +237,7 @@ std::optional<CUresult> StepPlayer::on_matched(Call& call) {
       }
     }
   }
-  if (last) end_step();
+  if (last) end_step(!answer);
   return answer;
 }
 
@@ -346,126 +323,15 @@ bool StepPlayer::observes(const Call& call) const {
   return context_.stream_kind(other) != StreamKind::non_blocking;
 }
 
-std::optional<CUresult> StepPlayer::flush_early() {
-  if (held_.empty()) return std::nullopt;
-  ++counters_.flushes;
-  const CUresult result = flush();
-  return result == CUDA_SUCCESS ? std::nullopt : std::optional(result);
-}
-
-CUresult StepPlayer::flush() {
-  if (held_.empty()) return CUDA_SUCCESS;
-  const CurrentContext current(driver_, cu_context_);
-  CUresult first = CUDA_SUCCESS;
-  for (const std::uint32_t index : held_) {
-    const CUresult result = submit_call(driver_, schedule_, live_, index, stream_.handle, scratch_);
-    if (first == CUDA_SUCCESS) first = result;
-  }
-  counters_.ops_passed_through += held_.size();
-  passing_segment_ = schedule_.ops[held_.front()].segment;
-  by_graphs_ = false;
-  held_.clear();
-  held_events_.clear();
-  changed_.clear();
-  if (first != CUDA_SUCCESS) stand_aside("the driver refused an op (error " + std::to_string(first) + ")");
-  return first;
-}
-
-CUresult StepPlayer::patch_changed(std::uint32_t segment) {
-  CUresult result = CUDA_SUCCESS;
-  for (const std::uint32_t index : changed_) {
-    if (result == CUDA_SUCCESS) result = graphs_[segment].patch(schedule_, live_, index);
-  }
-  counters_.node_updates += result == CUDA_SUCCESS ? changed_.size() : 0;
-  changed_.clear();
-  return result;
-}
-
-std::optional<CUresult> StepPlayer::submit_segment(std::uint32_t segment) {
-  const CurrentContext current(driver_, cu_context_);
-  if (run_ == Audit::Run::in_order) return flush();
-  if (run_ == Audit::Run::audited && audit_->save(segment, stream_.handle, ops_elsewhere()))
-    return submit_audited(segment);
-  CUresult result = patch_changed(segment);
-  if (result == CUDA_SUCCESS) result = graphs_[segment].launch(stream_.handle);
-  if (result != CUDA_SUCCESS) {
-    // Nothing of the segment was submitted: do it the program's way, so that it sees the errors that are its own.
-    const CUresult individually = flush();
-    stand_aside("a graph could not be launched (error " + std::to_string(result) + ")");
-    return individually;
-  }
-  ++counters_.graph_launches;
-  counters_.ops_replayed += held_.size();
-  held_.clear();
-  held_events_.clear();
-  return CUDA_SUCCESS;
-}
-
-// The graph, and then the same ops once more in the program's order, whose results stay.
-CUresult StepPlayer::submit_audited(std::uint32_t segment) {
-  const auto each_record = [&](auto function) {
-    CUresult result = CUDA_SUCCESS;
-    for (const std::uint32_t index : held_) {
-      if (result == CUDA_SUCCESS && schedule_.ops[index].kind == CallKind::event_record) result = function(index);
-    }
-    return result;
-  };
-  SegmentGraph& graph = graphs_[segment];
-  CUresult result = patch_changed(segment);
-  if (result == CUDA_SUCCESS)
-    result = each_record([&](auto index) { return graph.record_instead(index, audit_->stand_in()); });
-  if (result == CUDA_SUCCESS) result = graph.launch(stream_.handle);
-  const bool launched = result == CUDA_SUCCESS;
-  counters_.graph_launches += launched;
-  const CUresult mended = each_record([&](auto index) { return graph.patch(schedule_, live_, index); });
-  bool undone = false;
-  if (launched) result = audit_->undo(stream_.handle, undone);
-  CUresult answer = CUDA_SUCCESS;
-  if (!launched || result == CUDA_SUCCESS) {
-    answer = flush();
-  } else {
-    // What the graph did stays, as far as it is still there; what it did not do is record the program's events.
-    answer = undone ? result : each_record([&](auto index) {
-      return submit_call(driver_, schedule_, live_, index, stream_.handle, scratch_);
-    });
-    by_graphs_ = false;
-    held_.clear();
-    held_events_.clear();
-  }
-  if (result == CUDA_SUCCESS) result = mended;
-  if (result == CUDA_SUCCESS && answer == CUDA_SUCCESS) result = audit_->keep(stream_.handle);
-  if (result == CUDA_SUCCESS && answer == CUDA_SUCCESS) return CUDA_SUCCESS;
-  audit_->drop();
-  stand_aside("the driver refused a part of an audit (error " + std::to_string(result) + ")");
-  return answer;
-}
-
-void StepPlayer::audit(std::uint32_t every, std::function<std::uint64_t()> elsewhere) {
-  elsewhere_ = std::move(elsewhere);
-  audit_.emplace(schedule_, live_, objects_, driver_, counters_, every);
-}
-
-void StepPlayer::judge_audit() {
-  // A capture forbids looking.
-  if (!audit_ || !audit_->pending() || !captures_.empty()) return;
-  const CurrentContext current(driver_, cu_context_);
-  std::string text = audit_->judge();
-  if (text.empty()) return;
-  flush();
-  stand_aside(std::move(text));
-}
-
-void StepPlayer::finish_audits() {
-  constexpr int kMostMilliseconds = 2000;
-  for (int i = 0; i < kMostMilliseconds && audit_ && audit_->pending() && aside_.empty(); ++i) {
-    judge_audit();
-    if (audit_->pending()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  if (audit_ && audit_->pending()) ++counters_.audits_skipped["the program ended before it was over"];
-}
-
-void StepPlayer::end_step() {
+void StepPlayer::end_step(bool passes) {
   position_ = 0;
+  if (tried_) tuner_.done();
+  tried_ = false;
+  clock_due_ = passes && clock_.running();
+  if (!clock_due_ && clock_.running()) {
+    const CurrentContext current(driver_, cu_context_);
+    clock_.end(stream_.handle);
+  }
   as_recorded_ = true;
   if (pass_step_) by_graphs_ = false;
   if (state_ == State::bound && by_graphs_) {
@@ -480,6 +346,32 @@ void StepPlayer::diverge(const char* reason) {
   if (state_ == State::bound) ++counters_.divergences[reason];
   position_ = 0;
   placing_ = kNone;
+  tried_ = false;
+  clock_.cancel();
+}
+
+void StepPlayer::choose_way() {
+  clock_.cancel();  // of a step whose last op the driver has not had
+  clock_due_ = tried_ = false;
+  const bool free = state_ == State::bound && !pass_step_ && run_ == Audit::Run::graphs;
+  if (!free) return;
+  const Tuner::Step step = tuner_.next();
+  tried_ = true;
+  pass_step_ = step.way == Way::own;
+  if (step.way != Way::own && step.way != way_) {
+    way_ = step.way;
+    up_to_date_.assign(up_to_date_.size(), false);
+  }
+  if (!step.timed) return;
+  const CurrentContext current(driver_, cu_context_);
+  clock_.begin(step.way, stream_.handle);
+}
+
+void StepPlayer::read_clock() {
+  if (state_ != State::bound || !captures_.empty()) return;
+  const std::uint32_t decisions = tuner_.decisions();
+  clock_.read([this](Way way, double us) { tuner_.add(way, us); });
+  if (decisions != tuner_.decisions() && tuner_.ends_replay()) stand_aside(tuner_.text());
 }
 
 bool StepPlayer::bind() {
@@ -518,8 +410,27 @@ bool StepPlayer::bind() {
     if (schedule_.objects[i].step_local) objects_.place_by_plan(i, arena_ + schedule_.objects[i].plan_offset);
   }
   live_.rebase();
+  if (!build_graphs()) return false;
+  state_ = State::bound;
+  return true;
+}
+
+bool StepPlayer::build_graphs() {
   graphs_.clear();
+  in_order_.clear();
+  way_ = Way::schedule;
+  up_to_date_.assign(up_to_date_.size(), true);
   for (const ScheduleSegment& segment : schedule_.segments) {
+    if (tuner_.tries(Way::one_stream)) {
+      // Every order that the schedule enforces agrees with the program's.
+      ScheduleSegment chain = segment;
+      std::sort(chain.order.begin(), chain.order.end());
+      chain.edges.clear();
+      for (std::size_t i = 1; i < chain.order.size(); ++i) chain.edges.push_back({chain.order[i - 1], chain.order[i]});
+      in_order_.emplace_back(driver_);
+      if (in_order_.back().build(schedule_, chain, live_, cu_context_, stream_.handle) != CUDA_SUCCESS)
+        tuner_.exclude(Way::one_stream);
+    }
     graphs_.emplace_back(driver_);
     const CUresult result = graphs_.back().build(schedule_, segment, live_, cu_context_, stream_.handle);
     if (result != CUDA_SUCCESS) {
@@ -527,7 +438,6 @@ bool StepPlayer::bind() {
       return false;
     }
   }
-  state_ = State::bound;
   return true;
 }
 
@@ -547,6 +457,7 @@ void StepPlayer::unbind() {
   step_complete_ = false;
   live_.forget_functions();
   graphs_.clear();
+  in_order_.clear();
 }
 
 void StepPlayer::stand_aside(std::string why) {
@@ -557,7 +468,9 @@ void StepPlayer::context_ended(const Call& call) {
   // Another context's end is no matter of ours.
   const bool ours = !call.context || call.context == cu_context_ || call.context == arena_context_;
   if (!ours) return;
-  for (SegmentGraph& graph : graphs_) graph.abandon();
+  for (std::vector<SegmentGraph>* all : {&graphs_, &in_order_})
+    for (SegmentGraph& graph : *all) graph.abandon();
+  clock_.abandon();
   if (audit_) audit_->abandon();
   ended_ = aside_.empty();
   stream_ = {};
@@ -601,6 +514,11 @@ void StepPlayer::after(const Call& call, CUresult result) {
       break;
     default:
       break;
+  }
+  if (clock_due_ && is_op(call.kind) && call.stream == stream_) {
+    clock_due_ = false;
+    const CurrentContext current(driver_, cu_context_);
+    clock_.end(stream_.handle);
   }
   if (good && call.host == HostEffect::observe) judge_audit();
   // What the driver refused is not part of a step. Ops that are held have not been seen by it.

@@ -18,6 +18,8 @@
 #include "replayer/memory_map.h"
 #include "replayer/object_map.h"
 #include "replayer/segment_graph.h"
+#include "replayer/step_clock.h"
+#include "replayer/tuner.h"
 
 namespace nimble {
 
@@ -36,6 +38,9 @@ class StepPlayer {
   // Audits every `every`th step from now on. `elsewhere` tells how many ops passed that were none of the player's
   // business.
   void audit(std::uint32_t every, std::function<std::uint64_t()> elsewhere);
+  // Tries from now on which way of submitting is the fastest, and takes that.
+  void tune(Tune when) { tuner_ = Tuner(when); }
+  const Tuner& tuner() const { return tuner_; }
   // The program ends: judges what is still to be judged, waiting for it for a while at most.
   void finish_audits();
 
@@ -76,9 +81,15 @@ class StepPlayer {
   std::optional<CUresult> submit_segment(std::uint32_t segment);
   CUresult submit_audited(std::uint32_t segment);
   CUresult patch_changed(std::uint32_t segment);
+  SegmentGraph& graph(std::uint32_t segment) { return way_ == Way::one_stream ? in_order_[segment] : graphs_[segment]; }
+  // How the step that begins is to be submitted.
+  void choose_way();
+  void read_clock();
+  bool build_graphs();
   std::uint64_t ops_elsewhere() const { return elsewhere_() + ops_elsewhere_; }
   void judge_audit();
-  void end_step();
+  // `passes`: the driver has yet to have its last op.
+  void end_step(bool passes);
   void diverge(const char* reason);
   // Builds graphs and arena from a step that matched as a whole. False if that cannot be done (yet).
   bool bind();
@@ -110,7 +121,10 @@ class StepPlayer {
   CUcontext cu_context_ = nullptr;
   std::vector<std::uint32_t> held_, changed_;  // op indices
   std::vector<CUevent> held_events_;
-  std::vector<SegmentGraph> graphs_;
+  std::vector<SegmentGraph> graphs_, in_order_;  // by the schedule; in the program's order, while that is tried or used
+  std::vector<bool>
+      up_to_date_;           // by segment: whether the graph of the way at hand has all values but the changed ones
+  Way way_ = Way::schedule;  // of the step at hand, and of graph()
   std::vector<std::uint32_t> last_of_segment_;  // the last graph op of each
   std::uint64_t arena_ = 0;
   CUcontext arena_context_ = nullptr;
@@ -123,6 +137,10 @@ class StepPlayer {
   std::uint32_t placing_ = kNone;         // op whose allocation the driver is making
   std::uint32_t placing_thread_ = 0;
   std::multiset<std::uint64_t> captures_;  // keys of the streams in which a capture began and has not ended
+  Tuner tuner_{Tune::off};
+  StepClock clock_;
+  bool tried_ = false;      // the step at hand is as the tuner wants it
+  bool clock_due_ = false;  // its last op has passed, and the driver has not had it yet
   std::optional<Audit> audit_;
   Audit::Run run_ = Audit::Run::graphs;  // of the step at hand
   std::function<std::uint64_t()> elsewhere_;

@@ -114,6 +114,8 @@ Options read_options() {
   choose("TIMING", options.timing, std::pair{Word("cupti"), Timing::cupti}, std::pair{Word("events"), Timing::events},
          std::pair{Word("none"), Timing::none});
   choose("COVERAGE", options.coverage, std::pair{Word("on"), true}, std::pair{Word("off"), false});
+  choose("TUNE", options.tune, std::pair{Word("off"), Tune::off}, std::pair{Word("start"), Tune::start},
+         std::pair{Word("always"), Tune::always});
   choose("PROBE", options.probe_writes, std::pair{Word("off"), false}, std::pair{Word("writes"), true});
   const auto number = [](std::string_view text, std::int64_t& value, std::int64_t least = 1) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "replayer/tuner.h"
+
 namespace nimble::shim {
 
 enum class Mode : std::uint8_t { off, record, replay };
@@ -19,6 +21,7 @@ struct Options {
   bool coverage = true;
   std::int64_t hold_us = 0;
   std::uint32_t audit = 0;
+  Tune tune = Tune::start;
   bool probe_writes = false;
   std::int64_t probe_limit_mib = 0;  // 0: none
   std::string complaint;  // one line per setting that could not be understood; such a setting keeps its default

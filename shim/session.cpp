@@ -49,6 +49,7 @@ CallSink* make_sink(const Options& options) {
       replay.stats_path = options.stats;
       replay.hold = std::chrono::microseconds(options.hold_us);
       replay.audit = options.audit;
+      replay.tune = options.tune;
       replay.log = [](ReplayLog level, const std::string& text) {
         log(level == ReplayLog::info ? LogLevel::info : LogLevel::warning, text);
       };

@@ -23,7 +23,8 @@ class Digits(ProgramTest):
 
     def make_digits_schedule(self):
         self.train(mode="record", steps=14, NIMBLE_TRACE=self.path("trace.json"))
-        done = self.analyze(self.path("trace.json"), "-o", self.path("schedule.json"), "--rules", RULES)
+        done = self.analyze(self.path("trace.json"), "-o", self.path("schedule.json"), "--rules", RULES,
+                            "--whole-segments")
         return done.stdout
 
     def test_weights_are_identical_under_every_mode_and_order(self):
@@ -40,6 +41,22 @@ class Digits(ProgramTest):
             self.assertEqual(weights, expected, f"seed {seed}")
             stats = self.read_json("stats.json")
             self.assertEqual(stats["steps_replayed"], STEPS - 1, f"seed {seed}: {stats}")
+
+    def test_the_fastest_way_of_submitting_is_found_and_kept(self):
+        expected = self.train(steps=44)
+        self.make_digits_schedule()
+        for when in ("start", "always"):
+            weights = self.train(mode="replay", steps=44, NIMBLE_SCHEDULE=self.path("schedule.json"), NIMBLE_TUNE=when,
+                                 NIMBLE_STATS=self.path("stats.json"))
+            self.assertEqual(weights, expected)
+            stats = self.read_json("stats.json")
+            # On the simulated device, where the program's own order takes more than four times as long.
+            self.assertEqual(stats["tuned"], "schedule", stats)
+            times = stats["tuned_us"]
+            self.assertLess(times["schedule"], times["one_stream"])
+            self.assertLess(times["one_stream"], times["own"])
+            self.assertEqual(stats["steps_passed_through"], 1 + 12, stats)
+            self.assertEqual(stats["stood_aside"], "")
 
     def test_without_one_dependency_the_check_above_fails(self):
         expected = self.train()

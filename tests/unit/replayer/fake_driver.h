@@ -46,6 +46,7 @@ class FakeDriver final : public CallContext {
   std::vector<std::string> log;     // what was submitted, in order
   std::vector<CUstream> capturing;  // streams that collect a graph of the program's
   bool busy = false;                // no event has happened yet
+  float elapsed_ms = 1;             // between any two events
   std::size_t free_memory = 1 << 20;
   std::uint64_t odd_bytes = 0;             // what is copied to the host from here is ones, else zeros
   std::map<std::string, CUresult> refuse;  // by log entry's first word: what to answer instead
@@ -122,6 +123,7 @@ inline DriverApi FakeDriver::api() {
     return *free = instance_->free_memory, *total = instance_->free_memory, CUDA_SUCCESS;
   };
   api.cuEventQuery_ = [](CUevent) { return instance_->busy ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS; };
+  api.cuEventElapsedTime_ = [](float* ms, CUevent, CUevent) { return *ms = instance_->elapsed_ms, CUDA_SUCCESS; };
   api.cuStreamCreate_ = [](CUstream* out, unsigned) { return *out = reinterpret_cast<CUstream>(0x60), CUDA_SUCCESS; };
   api.cuStreamSynchronize_ = [](CUstream) { return CUDA_SUCCESS; };
   api.cuGraphLaunch_ = [](CUgraphExec, CUstream) { return done("graph"); };

@@ -1,0 +1,96 @@
+// NIMBLE_TUNE: which way of submitting the step is the fastest, by trying them.
+//
+// A trial goes round the ways a few times, a few steps each, so that a machine that drifts is unkind to all of them.
+// The first step of each turn is not timed, since switching costs something of its own. Then the way with the smallest
+// median stays; a graph has to be at least as fast as the program's own order. What stays is watched: every now and
+// then a step is timed, and where they have become slower the trial is held again, a bounded number of times.
+//
+// Decides only; who submits and takes the times is StepPlayer, with StepClock. Times may come some steps late. In
+// microseconds. Not synchronised: the replayer's lock guards it. Allocates nothing once built, but for text().
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+namespace nimble {
+
+enum class Tune : std::uint8_t { off, start, always };
+
+// How a step is submitted.
+enum class Way : std::uint8_t {
+  own,         // as the program issues it, call by call
+  one_stream,  // its segments as graphs in the program's order
+  schedule,    // its segments as graphs in the schedule's order
+};
+inline constexpr std::size_t kWays = 3;
+inline const char* name(Way way) {
+  constexpr const char* names[] = {"own", "one_stream", "schedule"};
+  return names[static_cast<std::size_t>(way)];
+}
+
+class Tuner {
+ public:
+  // Of one trial: turns of each way, and of each turn the steps that are not timed and those that are.
+  static constexpr std::uint32_t kTurns = 3, kWarmUp = 1, kTimed = 3;
+  static constexpr std::uint32_t kPatience = 64;        // steps that a trial waits for its last times
+  static constexpr std::uint32_t kLeastTimes = kTimed;  // fewer of a way decide nothing
+  // Once decided: every kWatchEvery'th step is timed. The median of the last kWatched may be so many times what it was.
+  static constexpr std::uint32_t kWatchEvery = 32, kWatched = 7;
+  static constexpr double kSlower = 1.25;
+  static constexpr std::uint32_t kMostTrials = 8;   // `start`
+  static constexpr std::uint32_t kTryAgain = 4096;  // `always`: steps between trials
+
+  explicit Tuner(Tune when) : when_(when) {}
+
+  struct Step {
+    Way way = Way::schedule;
+    bool timed = false;
+  };
+  // The next step's.
+  Step next() const;
+  // A step was submitted to its end, as next() had said.
+  void done();
+  // How long one took.
+  void add(Way way, double us);
+  // This way is not to be had.
+  void exclude(Way way);
+
+  bool tries(Way way) const { return when_ != Tune::off && !excluded_[static_cast<std::size_t>(way)]; }
+  // The program's own order is the fastest, and that is final.
+  bool ends_replay() const { return state_ == State::settled && settled_ == Way::own && when_ == Tune::start; }
+  // Rises with each decision.
+  std::uint32_t decisions() const { return decisions_; }
+  // The last one: what stays, and the median of each way, negative where it was not timed.
+  Way settled() const { return settled_; }
+  const std::array<double, kWays>& medians() const { return medians_; }
+  // The same in words.
+  std::string text() const;
+
+ private:
+  enum class State : std::uint8_t { trying, waiting, settled };
+  struct Times {
+    std::array<double, kTurns * kTimed> us{};
+    std::uint32_t count = 0;
+    void add(double value);
+    double median() const;  // negative where there are too few
+  };
+
+  std::uint32_t ways() const;
+  Way way_at(std::uint32_t turn) const;
+  void decide();
+  void try_again();
+
+  Tune when_;
+  State state_ = State::trying;
+  std::uint32_t steps_ = 0;  // since the state began
+  std::uint32_t trials_ = 1, decisions_ = 0;
+  std::array<bool, kWays> excluded_{};
+  std::array<Times, kWays> times_;
+  std::array<double, kWays> medians_{-1, -1, -1};
+  std::array<double, kWatched> watched_{};
+  std::uint32_t watches_ = 0;
+  Way settled_ = Way::schedule;
+};
+
+}  // namespace nimble

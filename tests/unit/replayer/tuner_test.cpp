@@ -1,0 +1,141 @@
+#include "replayer/tuner.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <vector>
+
+namespace nimble {
+namespace {
+
+// Steps whose times come `late` steps afterwards. `us` says what a step of each way takes.
+struct Program {
+  explicit Program(Tune when, std::map<Way, double> takes) : tuner(when), us(std::move(takes)) {}
+
+  void run(std::uint32_t steps) {
+    for (std::uint32_t i = 0; i < steps; ++i) {
+      const Tuner::Step step = tuner.next();
+      ++count[step.way];
+      if (step.timed) pending.push_back(step.way);
+      tuner.done();
+      while (pending.size() > late) {
+        tuner.add(pending.front(), us[pending.front()]);
+        pending.erase(pending.begin());
+      }
+    }
+  }
+
+  Tuner tuner;
+  std::map<Way, double> us;
+  std::size_t late = 2;
+  std::vector<Way> pending;
+  std::map<Way, int> count;
+};
+
+constexpr std::uint32_t kTrial = Tuner::kTurns * kWays * (Tuner::kWarmUp + Tuner::kTimed);
+
+TEST(Tuner, OffIsTheScheduleAlways) {
+  Program program(Tune::off, {{Way::own, 1}, {Way::one_stream, 1}, {Way::schedule, 9}});
+  program.run(1000);
+  EXPECT_EQ(program.count[Way::schedule], 1000);
+  EXPECT_EQ(program.tuner.decisions(), 0u);
+  EXPECT_FALSE(program.tuner.tries(Way::one_stream));
+}
+
+TEST(Tuner, TheFastestStays) {
+  for (Way best : {Way::own, Way::one_stream, Way::schedule}) {
+    Program program(Tune::start, {{Way::own, 5}, {Way::one_stream, 5.5}, {Way::schedule, 6}});
+    program.us[best] = 4;
+    program.run(kTrial);
+    EXPECT_EQ(program.count[Way::own], static_cast<int>(kTrial / kWays));
+    program.run(Tuner::kPatience);
+    EXPECT_EQ(program.tuner.decisions(), 1u);
+    EXPECT_EQ(program.tuner.settled(), best);
+    EXPECT_EQ(program.tuner.ends_replay(), best == Way::own);
+    EXPECT_EQ(program.tuner.next().way, best);
+    EXPECT_EQ(program.tuner.medians()[static_cast<std::size_t>(best)], 4);
+  }
+}
+
+TEST(Tuner, AGraphThatIsAsFastStaysAndTheScheduleBeforeOneStream) {
+  Program program(Tune::start, {{Way::own, 5}, {Way::one_stream, 5}, {Way::schedule, 5}});
+  program.run(kTrial + Tuner::kPatience);
+  EXPECT_EQ(program.tuner.settled(), Way::schedule);
+}
+
+TEST(Tuner, OutliersDecideNothing) {
+  Program program(Tune::start, {{Way::own, 5}, {Way::one_stream, 6}, {Way::schedule, 4}});
+  int steps = 0;
+  for (std::uint32_t i = 0; i < kTrial + Tuner::kPatience; ++i) {
+    const Tuner::Step step = program.tuner.next();
+    program.tuner.done();
+    if (step.timed) program.tuner.add(step.way, ++steps % 4 == 0 ? 900 : program.us[step.way]);
+  }
+  EXPECT_EQ(program.tuner.settled(), Way::schedule);
+}
+
+TEST(Tuner, WithoutTimesTheScheduleStays) {
+  Program program(Tune::start, {});
+  program.late = 100000;
+  program.run(kTrial + Tuner::kPatience - 1);
+  EXPECT_EQ(program.tuner.decisions(), 0u);
+  program.run(1);
+  EXPECT_EQ(program.tuner.decisions(), 1u);
+  EXPECT_EQ(program.tuner.settled(), Way::schedule);
+  EXPECT_EQ(program.tuner.text(), "nothing could be timed: the schedule stays");
+}
+
+TEST(Tuner, AWayThatIsNotToBeHadIsNotTried) {
+  Program program(Tune::start, {{Way::own, 5}, {Way::schedule, 4}});
+  program.run(3);
+  program.tuner.exclude(Way::one_stream);
+  program.run(kTrial + Tuner::kPatience);
+  EXPECT_EQ(program.count[Way::one_stream], 0);
+  EXPECT_EQ(program.tuner.settled(), Way::schedule);
+  EXPECT_EQ(program.tuner.text(), "the schedule is the fastest: 4.0 us a step; the program's own order 5.0");
+  // Nor is it kept.
+  Program other(Tune::start, {{Way::own, 5}, {Way::one_stream, 3}, {Way::schedule, 4}});
+  other.run(kTrial + Tuner::kPatience);
+  ASSERT_EQ(other.tuner.next().way, Way::one_stream);
+  other.tuner.exclude(Way::one_stream);
+  other.count.clear();
+  other.run(kTrial + Tuner::kPatience);
+  EXPECT_EQ(other.count[Way::one_stream], 0);
+  EXPECT_EQ(other.tuner.settled(), Way::schedule);
+}
+
+TEST(Tuner, WhereStepsBecomeSlowerItIsTriedAgain) {
+  Program program(Tune::start, {{Way::own, 5}, {Way::one_stream, 6}, {Way::schedule, 4}});
+  program.run(kTrial + Tuner::kPatience);
+  ASSERT_EQ(program.tuner.settled(), Way::schedule);
+  program.us[Way::schedule] = 4.5;  // within what is allowed
+  program.run(Tuner::kWatchEvery * 20);
+  EXPECT_EQ(program.tuner.decisions(), 1u);
+  program.us[Way::schedule] = 9;
+  program.run(Tuner::kWatchEvery * (Tuner::kWatched + 3) + kTrial + Tuner::kPatience);
+  EXPECT_EQ(program.tuner.decisions(), 2u);
+  EXPECT_TRUE(program.tuner.ends_replay());
+}
+
+TEST(Tuner, TrialsAreBounded) {
+  Program program(Tune::start, {{Way::own, 1e9}, {Way::one_stream, 2e9}, {Way::schedule, 1}});
+  for (int i = 0; i < 100000; ++i) {
+    program.us[Way::schedule] *= 1.001;
+    program.run(1);
+  }
+  EXPECT_EQ(program.tuner.decisions(), Tuner::kMostTrials);
+}
+
+TEST(Tuner, AlwaysComesBackFromTheProgramsOwnOrder) {
+  Program program(Tune::always, {{Way::own, 4}, {Way::one_stream, 6}, {Way::schedule, 5}});
+  program.run(kTrial + Tuner::kPatience);
+  ASSERT_EQ(program.tuner.settled(), Way::own);
+  EXPECT_FALSE(program.tuner.ends_replay());
+  program.us[Way::own] = 7;
+  program.run(Tuner::kTryAgain + kTrial + Tuner::kPatience);
+  EXPECT_EQ(program.tuner.settled(), Way::schedule);
+}
+
+}  // namespace
+}  // namespace nimble

@@ -54,6 +54,7 @@ class Launches:
         self.build, self.work, self.repeats = build, work, repeats
         self.environment = {key: value for key, value in os.environ.items() if not key.startswith("NIMBLE_")}
         self.environment["LD_LIBRARY_PATH"] = str(build / "simcuda")
+        self.environment["NIMBLE_TUNE"] = "off"
 
     def program(self, mode, *arguments):
         program = [self.build / "bin" / "launch_overhead", *arguments]
@@ -121,6 +122,7 @@ class Threads:
         self.environment.update(NIMBLE_COVERAGE="off", NIMBLE_TIMING="none")
         # Threads that share a core wait longer for each other than a program without work for the GPU should.
         self.environment["NIMBLE_HOLD_US"] = "10000000"
+        self.environment["NIMBLE_TUNE"] = "off"
 
     def run(self, mode, threads, samples, steps, trace="/dev/null"):
         program = [self.build / "bin" / "thread_overhead", threads, samples, steps]

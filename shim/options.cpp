@@ -138,6 +138,11 @@ Options read_options() {
     number(default_of("PROBE_LIMIT"), options.probe_limit_mib);
     complain("PROBE_LIMIT", limit, "a number of MiB, or 0: using " + std::string(default_of("PROBE_LIMIT")));
   }
+  const std::string_view launches = setting("PROBE_FIRST");
+  if (!number(launches, options.probe_first, 0)) {
+    options.probe_first = 0;
+    complain("PROBE_FIRST", launches, "a number of launches, or 0: comparing all");
+  }
   return options;
 }
 

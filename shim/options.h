@@ -24,6 +24,7 @@ struct Options {
   Tune tune = Tune::start;
   bool probe_writes = false;
   std::int64_t probe_limit_mib = 0;  // 0: none
+  std::int64_t probe_first = 0;      // 0: all
   std::string complaint;  // one line per setting that could not be understood; such a setting keeps its default
 };
 

@@ -70,6 +70,7 @@ void Recorder::start_watching() {
   if (options_.probe) {
     ProbeOptions probe;
     probe.limit_bytes = options_.probe_limit_bytes;
+    probe.launches = options_.probe_first;
     probing_ = std::make_unique<Probe>(probe, context_);
     probe_.store(probing_.get(), std::memory_order_release);
   }

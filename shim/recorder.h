@@ -31,6 +31,7 @@ struct RecorderOptions {
   bool coverage = false;  // let CUPTI count what the driver is called for
   bool probe = false;     // see what kernels write
   std::uint64_t probe_limit_bytes = 0;
+  std::uint64_t probe_first = 0;  // so many, the first ones; 0: all
 };
 
 class Recorder final : public CallSink {

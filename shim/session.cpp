@@ -40,9 +40,10 @@ Context& context() {
 CallSink* make_sink(const Options& options) {
   switch (options.mode) {
     case Mode::record:
-      return new Recorder({options.trace, options.timing, options.coverage, options.probe_writes,
-                           static_cast<std::uint64_t>(options.probe_limit_mib) << 20},
-                          context());
+      return new Recorder(
+          {options.trace, options.timing, options.coverage, options.probe_writes,
+           static_cast<std::uint64_t>(options.probe_limit_mib) << 20, static_cast<std::uint64_t>(options.probe_first)},
+          context());
     case Mode::replay: {
       ReplayOptions replay;
       replay.schedule_path = options.schedule;

@@ -87,7 +87,7 @@ def measure(program, rounds):
             schedule, predicted, report = analyze(program, trace, work, policy)
             times = []
             for _ in range(rounds):
-                us, replayed, counters = program.run(work, "replay", SCHEDULE=schedule)
+                us, replayed, counters = program.run(work, "replay", SCHEDULE=schedule, TUNE="off")
                 if replayed != digest:
                     raise Failure(f"{program.name}: replay by policy {policy} changed what it computes")
                 times.append(us)

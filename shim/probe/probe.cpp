@@ -228,6 +228,8 @@ void Probe::allocated(const Call& call) noexcept try {
 
 void Probe::close_window() {
   t_comparing = false;
+  // Not before the last one is over: until then calls of other threads have to wait.
+  if (options_.launches != 0 && totals().launches >= options_.launches) off_ = true;
   gate_.leave();
 }
 

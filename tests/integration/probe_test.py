@@ -134,6 +134,18 @@ class Observed(Probe):
         _, _, report = self.schedule()
         self.assertEqual(report["ops_by_evidence"]["observed"], 11)
 
+    def test_it_ends_after_so_many_launches(self):
+        plain = self.run_program(["opaque", 20, "regular"])
+        self.record(["opaque", 12, "regular"], NIMBLE_PROBE_FIRST="40")
+        self.assertEqual(self.probing()["launches"], 40)
+        _, schedule, report = self.schedule()
+        self.assertEqual(report["ops_by_evidence"]["observed"], 11, "in the first steps")
+        # What was not probed tells of the program's own time.
+        self.assertEqual(report["host"]["repeats"], 8)
+        done, stats = self.replay(["opaque", 20, "regular"])
+        self.assertEqual(plain.stdout, done.stdout)
+        self.assertGreater(stats["steps_replayed"], 0, stats)
+
 
 class Conflicts(Probe):
     def test_a_signature_that_lies_is_an_error_and_replay_stays_right(self):

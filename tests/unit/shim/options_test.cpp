@@ -64,6 +64,15 @@ TEST_F(OptionsTest, AuditsAreOffUnlessANumberIsGiven) {
   }
 }
 
+TEST_F(OptionsTest, WhetherReplayTriesIsOneOfThreeWords) {
+  EXPECT_EQ(read_options().tune, Tune::start);
+  setenv("NIMBLE_TUNE", "off", 1);
+  EXPECT_EQ(read_options().tune, Tune::off);
+  setenv("NIMBLE_TUNE", "sometimes", 1);
+  EXPECT_EQ(read_options().tune, Tune::start);
+  EXPECT_NE(read_options().complaint.find("NIMBLE_TUNE"), std::string::npos);
+}
+
 TEST_F(OptionsTest, AProbeIsAskedForByName) {
   EXPECT_FALSE(read_options().probe_writes);
   EXPECT_EQ(read_options().probe_limit_mib, 64);
@@ -77,6 +86,10 @@ TEST_F(OptionsTest, AProbeIsAskedForByName) {
     EXPECT_EQ(read_options().probe_limit_mib, 64) << text;
     EXPECT_NE(read_options().complaint, "") << text;
   }
+  setenv("NIMBLE_PROBE_FIRST", "400", 1);
+  EXPECT_EQ(read_options().probe_first, 400);
+  setenv("NIMBLE_PROBE_FIRST", "few", 1);
+  EXPECT_EQ(read_options().probe_first, 0);
   setenv("NIMBLE_PROBE", "reads", 1);
   EXPECT_FALSE(read_options().probe_writes);
 }

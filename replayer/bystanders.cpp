@@ -18,6 +18,7 @@ void Bystanders::publish(const State& state) {
   legacy_.store(state.legacy, std::memory_order_release);
   holding_.store(state.holding, std::memory_order_release);
   capturing_.store(state.capturing, std::memory_order_release);
+  closing_.store(state.closing, std::memory_order_release);
   auditing_.store(state.auditing, std::memory_order_release);
   arena_bytes_.store(state.arena_bytes, std::memory_order_release);
   arena_.store(state.arena, std::memory_order_release);
@@ -102,7 +103,9 @@ bool Bystanders::passed(const Call& call, CUresult result) {
       return result != CUDA_SUCCESS || news.push({true, {call.address, call.size, call.memory, false}});
     }
     default:
-      return result == CUDA_SUCCESS || !is_op(call.kind) || !on_followed_stream(call);
+      if (!is_op(call.kind)) return true;
+      if (result == CUDA_SUCCESS && !closing_.load(std::memory_order_acquire)) return true;
+      return !on_followed_stream(call);
   }
 }
 

@@ -30,6 +30,7 @@ class Bystanders {
     bool holding = false;      // ops are held back
     bool capturing = false;    // some stream of the program's captures
     std::uint64_t arena = 0, arena_bytes = 0;
+    bool closing = false;   // the next op that the driver has had on the stream was the step's last, which is timed
     bool auditing = false;  // memory may be copied back on the stream: others have to wait
     bool operator==(const State&) const = default;
   };
@@ -60,7 +61,7 @@ class Bystanders {
   CallContext& context_;
   State published_;  // under the replayer's lock
   std::atomic<std::uint64_t> stream_{0}, arena_{0}, arena_bytes_{0};
-  std::atomic<bool> legacy_{false}, holding_{false}, capturing_{false}, auditing_{false};
+  std::atomic<bool> legacy_{false}, holding_{false}, capturing_{false}, closing_{false}, auditing_{false};
 
   // Spread over cache lines by thread, so that counting does not make threads wait for each other.
   struct alignas(64) Counter {

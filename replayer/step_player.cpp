@@ -109,6 +109,7 @@ Bystanders::State StepPlayer::state() const {
           .capturing = !captures_.empty(),
           .arena = arena_,
           .arena_bytes = schedule_.arena_bytes,
+          .closing = clock_due_,
           .auditing = audit_ && audit_->pending()};
 }
 
@@ -386,7 +387,7 @@ bool StepPlayer::bind() {
       return false;
   }
   const CurrentContext current(driver_, cu_context_);
-  if (handover_ && driver_.cuStreamWaitEvent_(stream_.handle, handover_, 0) != CUDA_SUCCESS) {
+  if (handover_failed_ || (handover_ && driver_.cuStreamWaitEvent_(stream_.handle, handover_, 0) != CUDA_SUCCESS)) {
     stand_aside("the step moved to a stream that cannot wait for the one before");
     return false;
   }
@@ -451,7 +452,7 @@ void StepPlayer::unbind() {
         captures_.empty() ? CUDA_SUCCESS : CUDA_ERROR_NOT_PERMITTED;  // a capture would swallow the record
     if (result == CUDA_SUCCESS && !handover_) result = driver_.cuEventCreate_(&handover_, CU_EVENT_DISABLE_TIMING);
     if (result == CUDA_SUCCESS) result = driver_.cuEventRecord_(handover_, stream_.handle);
-    if (result != CUDA_SUCCESS) stand_aside("code or a stream went away at an unfortunate moment");
+    handover_failed_ = result != CUDA_SUCCESS;  // as where the program ends: no matter, unless the step comes again
   }
   state_ = State::searching;
   step_complete_ = false;

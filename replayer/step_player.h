@@ -128,6 +128,7 @@ class StepPlayer {
   std::vector<std::uint32_t> last_of_segment_;  // the last graph op of each
   std::uint64_t arena_ = 0;
   CUcontext arena_context_ = nullptr;
+  bool handover_failed_ = false;  // what is after the last use of the arena is not known
   CUevent handover_ = nullptr;    // after the last use of the arena on a stream that is not ours any more
   std::uint64_t holds_ = 0;       // ops held so far
   std::vector<bool> in_graphs_;   // by object: whether a graph touches it

@@ -45,6 +45,20 @@ TEST(BystandersRules, ALaunchThatMayBeginTheStepIsThePlayersBusiness) {
   EXPECT_TRUE(unnamed.passes(call(CallKind::set)));
 }
 
+TEST(BystandersRules, TheLastOpOfATimedStepIsThePlayersBusiness) {
+  FakeDriver driver;
+  const Schedule schedule = beginning_with(CallKind::set, Submit::graph);
+  Bystanders bystanders(schedule, driver);
+  const Call launch = call(CallKind::launch);
+  bystanders.publish({.stream = launch.stream.key});
+  EXPECT_TRUE(bystanders.passed(launch, CUDA_SUCCESS));
+  bystanders.publish({.stream = launch.stream.key, .closing = true});
+  EXPECT_FALSE(bystanders.passed(launch, CUDA_SUCCESS));
+  Call elsewhere = launch;
+  elsewhere.stream.key += 1;
+  EXPECT_TRUE(bystanders.passed(elsewhere, CUDA_SUCCESS));
+}
+
 TEST(BystandersRules, WhatEndsReplayIsThePlayersBusiness) {
   FakeDriver driver;
   const Schedule schedule = beginning_with(CallKind::set, Submit::graph);

@@ -51,6 +51,7 @@ LiveStep::LiveStep(const Schedule& schedule, CallContext& context, MemoryMap& me
 }
 
 const char* LiveStep::match(std::uint32_t index, const Call& call) {
+  mismatch_at_ = kNone;
   const ScheduleOp& op = schedule_.ops[index];
   if (op.kind != call.kind) return "another kind of op";
   if (op.submit == Submit::direct) return op.payload ? check_payload(op, call) : nullptr;
@@ -149,9 +150,13 @@ const char* LiveStep::check_pointers(std::uint32_t index) {
   Op& mine = ops_[index];
   const std::uint8_t* const live = live_bytes_.data() + mine.params;
   for (const ScheduleParam& param : op.pointers) {
+    mismatch_at_ = param.at;
     if (!objects_.accept(param.pointer, word_at(live + param.at))) return "a pointer to another object";
   }
-  // No other word may be a pointer, whatever the recorded one was.
+  // No other word may be a pointer, whatever the recorded one was. One that was left over from memory in the arena that
+  // the program has given back points to nothing, as it did when that was recorded: until the program has something
+  // there again, so it is looked at each time.
+  bool left_over = false;
   auto known = op.pointers.begin();
   for (const ParamLayout& param : schedule_.functions[op.function].params) {
     for (std::uint32_t at = (param.offset + 7) / 8 * 8; at + 8 <= param.offset + param.size; at += 8) {
@@ -159,11 +164,18 @@ const char* LiveStep::check_pointers(std::uint32_t index) {
       if (known != op.pointers.end() && known->at == at) continue;
       const std::uint64_t word = word_at(live + at);
       if (std::binary_search(op.numbers.begin(), op.numbers.end(), at)) continue;
-      if (memory_.find(word)) return "a pointer where there was none";
+      mismatch_at_ = at;
+      const Allocation* const memory = memory_.find(word);
+      if (memory && memory->arena && !objects_.has_in_arena(memory->base, word)) {
+        left_over = true;
+        continue;
+      }
+      if (memory) return "a pointer where there was none";
       if (could_be_address(word) && !leads_nowhere(word)) return "what could be a pointer, where there was none";
     }
   }
-  mine.verified = objects_.generation();
+  mismatch_at_ = kNone;
+  mine.verified = left_over ? 0 : objects_.generation();
   return nullptr;
 }
 

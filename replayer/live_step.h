@@ -36,6 +36,9 @@ class LiveStep {
   // reason, a text that lives forever.
   const char* match(std::uint32_t index, const Call& call);
 
+  // Where in a launch's parameters the last mismatch was found: byte of the packed parameters, kNone for elsewhere.
+  std::uint32_t mismatch_at() const { return mismatch_at_; }
+
   const OpValues& live(std::uint32_t index) const { return ops_[index].live; }
   // The live parameters of a launch, packed; good until the op is matched again.
   const std::uint8_t* params(std::uint32_t index) const { return live_bytes_.data() + ops_[index].params; }
@@ -79,6 +82,7 @@ class LiveStep {
   MemoryMap& memory_;
   ObjectMap& objects_;
   const Reach reach_;
+  std::uint32_t mismatch_at_ = kNone;
   std::vector<Nowhere> nowhere_;  // by a hash of the word
   std::vector<Op> ops_;
   std::vector<std::uint8_t> live_bytes_, bound_bytes_;

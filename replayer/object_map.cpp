@@ -3,7 +3,7 @@
 namespace nimble {
 
 ObjectMap::ObjectMap(const Schedule& schedule, const MemoryMap& memory)
-    : schedule_(schedule), memory_(memory), bound_(schedule.objects.size()) {}
+    : schedule_(schedule), memory_(memory), bound_(schedule.objects.size()), taken_(schedule.objects.size(), false) {}
 
 bool ObjectMap::accept(const SchedulePointer& pointer, std::uint64_t address) {
   Bound& bound = bound_[pointer.object];
@@ -58,6 +58,18 @@ void ObjectMap::place_by_plan(std::uint32_t index, std::uint64_t base) {
     owners_.erase(owner);
   bound.base = base;
   ++generation_;
+}
+
+void ObjectMap::take(std::uint32_t object, bool taken) {
+  if (taken_[object] == taken) return;
+  taken_[object] = taken;
+  taken ? ++all_taken_ : --all_taken_;
+}
+
+bool ObjectMap::has_in_arena(std::uint64_t arena, std::uint64_t address) const {
+  for (std::size_t i = 0; i < taken_.size(); ++i)
+    if (taken_[i] && address - arena - schedule_.objects[i].plan_offset < schedule_.objects[i].size) return true;
+  return false;
 }
 
 void ObjectMap::freed(std::uint64_t base, std::uint64_t size) {

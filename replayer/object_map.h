@@ -35,6 +35,13 @@ class ObjectMap {
   // before the other is allocated may have the same.
   void place_by_plan(std::uint32_t object, std::uint64_t base);
 
+  // The program has a step-local object in its place of the plan, or has given it back.
+  void take(std::uint32_t object, bool taken);
+  bool taken(std::uint32_t object) const { return taken_[object]; }
+  std::uint32_t all_taken() const { return all_taken_; }
+  // Whether an object that the program has in the arena lies at the address: what else points there points to nothing.
+  bool has_in_arena(std::uint64_t arena, std::uint64_t address) const;
+
   // The object's address in this step; 0 where it has none.
   std::uint64_t base(std::uint32_t object) const { return bound_[object].base; }
 
@@ -59,6 +66,8 @@ class ObjectMap {
   const MemoryMap& memory_;
   std::vector<Bound> bound_;                                 // by object
   std::unordered_map<std::uint64_t, std::uint32_t> owners_;  // by base address; not of what is placed by the plan
+  std::vector<bool> taken_;                                  // by object
+  std::uint32_t all_taken_ = 0;
   std::uint64_t step_ = 1, generation_ = 1;
 };
 

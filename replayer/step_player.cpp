@@ -17,7 +17,6 @@ StepPlayer::StepPlayer(Schedule schedule, CallContext& context, const DriverApi&
       up_to_date_(schedule_.segments.size(), false),
       last_of_segment_(schedule_.segments.size(), 0),
       in_graphs_(schedule_.objects.size(), false),
-      slot_taken_(schedule_.objects.size(), false),
       clock_(driver) {
   std::size_t longest = 0;
   for (std::size_t i = 0; i < schedule_.segments.size(); ++i) {
@@ -123,10 +122,10 @@ std::optional<CUresult> StepPlayer::before_aside(Call& call) {
 // The arena is one allocation to the driver, but many to the program.
 std::optional<CUresult> StepPlayer::answer_address_range(Call& call) const {
   if (!in_arena(call.address)) return std::nullopt;
-  for (std::size_t i = 0; i < schedule_.objects.size(); ++i) {
+  for (std::uint32_t i = 0; i < schedule_.objects.size(); ++i) {
     const ScheduleObject& object = schedule_.objects[i];
     const std::uint64_t base = arena_ + object.plan_offset;
-    if (!slot_taken_[i] || call.address - base >= object.size) continue;
+    if (!objects_.taken(i) || call.address - base >= object.size) continue;
     call.address = base;
     call.size = object.size;
     return CUDA_SUCCESS;
@@ -143,15 +142,9 @@ const char* StepPlayer::mismatch(const Call& call) {
 
 void StepPlayer::note_leftovers() {
   leftovers_.clear();
-  for (std::uint32_t i = 0; slots_taken_ != 0 && i < slot_taken_.size(); ++i) {
-    if (slot_taken_[i]) leftovers_.push_back(i);
+  for (std::uint32_t i = 0; objects_.all_taken() != 0 && i < schedule_.objects.size(); ++i) {
+    if (objects_.taken(i)) leftovers_.push_back(i);
   }
-}
-
-void StepPlayer::take_slot(std::uint32_t object, bool taken) {
-  if (slot_taken_[object] == taken) return;
-  slot_taken_[object] = taken;
-  taken ? ++slots_taken_ : --slots_taken_;
 }
 
 // Within a step the plan lets no two objects meet that the program has at the same time.
@@ -161,7 +154,7 @@ bool StepPlayer::is_left_over(std::uint32_t object) const {
     const ScheduleObject& its = schedule_.objects[other];
     const bool apart =
         mine.plan_offset + mine.size <= its.plan_offset || its.plan_offset + its.size <= mine.plan_offset;
-    return slot_taken_[other] && (other == object || !apart);
+    return objects_.taken(other) && (other == object || !apart);
   });
 }
 
@@ -197,7 +190,7 @@ std::optional<CUresult> StepPlayer::on_op(Call& call) {
   const char* const reason = mismatch(call);
   if (!reason) return on_matched(call);
   const CUresult failed = flush();
-  diverge(reason);
+  diverge(reason, true);
   if (failed != CUDA_SUCCESS) return failed;
   return on_op(call);  // it may be the first op of a step
 }
@@ -208,7 +201,7 @@ std::optional<CUresult> StepPlayer::on_matched(Call& call) {
   const ScheduleOp& op = schedule_.ops[index];
   std::optional<CUresult> answer;
   if (op.submit == Submit::plan && state_ == State::bound) {
-    take_slot(op.object, op.kind == CallKind::alloc_async);
+    objects_.take(op.object, op.kind == CallKind::alloc_async);
     if (op.kind == CallKind::alloc_async) {
       call.address = arena_ + schedule_.objects[op.object].plan_offset;
       objects_.use(op.object);
@@ -285,10 +278,10 @@ std::optional<CUresult> StepPlayer::on_free(Call& call) {
 
 // The program gives step-local memory back outside the place where the schedule expects it.
 std::optional<CUresult> StepPlayer::free_in_arena(const Call& call) {
-  for (std::size_t i = 0; i < schedule_.objects.size(); ++i) {
+  for (std::uint32_t i = 0; i < schedule_.objects.size(); ++i) {
     const ScheduleObject& object = schedule_.objects[i];
-    if (!object.step_local || arena_ + object.plan_offset != call.address || !slot_taken_[i]) continue;
-    take_slot(static_cast<std::uint32_t>(i), false);
+    if (!object.step_local || arena_ + object.plan_offset != call.address || !objects_.taken(i)) continue;
+    objects_.take(i, false);
     // cuMemFree takes it that all accesses are over. Where our stream is gone, nobody will use the memory again.
     if (call.kind == CallKind::free || !stream_.key || call.stream == stream_) return CUDA_SUCCESS;
     const CurrentContext current(driver_, cu_context_);
@@ -343,8 +336,17 @@ void StepPlayer::end_step(bool passes) {
   if (state_ == State::searching) step_complete_ = true;
 }
 
-void StepPlayer::diverge(const char* reason) {
-  if (state_ == State::bound) ++counters_.divergences[reason];
+void StepPlayer::diverge(const char* reason, bool at_op) {
+  if (state_ == State::bound && ++counters_.divergences[reason] == 1 && at_op) {
+    const ScheduleOp& op = schedule_.ops[position_];
+    news_ = "a step went another way than the schedule at op " + std::to_string(position_) + " (" +
+            std::string(name(op.kind));
+    if (op.kind == CallKind::launch && op.function != kNone)
+      news_ += " " + schedule_.functions[op.function].name.substr(0, 100);
+    news_ += std::string("): ") + reason;
+    if (live_.mismatch_at() != kNone)
+      news_ += ", in byte " + std::to_string(live_.mismatch_at()) + " of its parameters";
+  }
   position_ = 0;
   placing_ = kNone;
   tried_ = false;

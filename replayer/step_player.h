@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "replayer/audit.h"
@@ -57,6 +58,8 @@ class StepPlayer {
   // 0 while nothing is held; otherwise a number that changes with every op that is held, and with nothing else.
   std::uint64_t holding() const { return held_.empty() ? 0 : holds_; }
 
+  // What there is to say to people since the last time, or nothing: how a step diverged, once for each reason.
+  std::string take_news() { return std::exchange(news_, {}); }
   // Non-empty once replay must not go on: why.
   const std::string& stood_aside() const { return aside_; }
   // Whether that is how programs end, and no cause for concern.
@@ -90,7 +93,8 @@ class StepPlayer {
   void judge_audit();
   // `passes`: the driver has yet to have its last op.
   void end_step(bool passes);
-  void diverge(const char* reason);
+  // `at_op`: the reason was found at the op that should have come.
+  void diverge(const char* reason, bool at_op = false);
   // Builds graphs and arena from a step that matched as a whole. False if that cannot be done (yet).
   bool bind();
   void unbind();
@@ -98,7 +102,6 @@ class StepPlayer {
   void context_ended(const Call& call);
   // Looks which step-local memory of earlier steps the program still has, as a step may begin.
   void note_leftovers();
-  void take_slot(std::uint32_t object, bool taken);
   bool is_left_over(std::uint32_t object) const;
   bool in_arena(std::uint64_t address) const { return address - arena_ < schedule_.arena_bytes && arena_; }
 
@@ -128,12 +131,10 @@ class StepPlayer {
   std::vector<std::uint32_t> last_of_segment_;  // the last graph op of each
   std::uint64_t arena_ = 0;
   CUcontext arena_context_ = nullptr;
-  bool handover_failed_ = false;  // what is after the last use of the arena is not known
-  CUevent handover_ = nullptr;    // after the last use of the arena on a stream that is not ours any more
-  std::uint64_t holds_ = 0;       // ops held so far
-  std::vector<bool> in_graphs_;   // by object: whether a graph touches it
-  std::vector<bool> slot_taken_;  // by object: the program has it
-  std::uint32_t slots_taken_ = 0;
+  bool handover_failed_ = false;          // what is after the last use of the arena is not known
+  CUevent handover_ = nullptr;            // after the last use of the arena on a stream that is not ours any more
+  std::uint64_t holds_ = 0;               // ops held so far
+  std::vector<bool> in_graphs_;           // by object: whether a graph touches it
   std::vector<std::uint32_t> leftovers_;  // objects that the program had when the step began
   std::uint32_t placing_ = kNone;         // op whose allocation the driver is making
   std::uint32_t placing_thread_ = 0;
@@ -147,7 +148,7 @@ class StepPlayer {
   std::function<std::uint64_t()> elsewhere_;
   std::uint64_t ops_elsewhere_ = 0;  // ops of other streams that came through here
   std::vector<void*> scratch_;
-  std::string aside_;
+  std::string aside_, news_;
   bool ended_ = false;
 };
 

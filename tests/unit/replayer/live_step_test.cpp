@@ -117,6 +117,24 @@ TEST_F(LiveStepTest, WhereDevicesReachPageableMemoryNoAnswerLasts) {
   munmap(place, 4096);
 }
 
+// The program has freed what lay there, which is all that the driver would know of it.
+TEST_F(LiveStepTest, AWordThatWasLeftOverFromTheArenaPointsToNothing) {
+  constexpr std::uint64_t kArena = 0x90000;
+  start();
+  memory_->add({kArena, 256, MemoryKind::stream_ordered, true});
+  objects_->changed();
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(match(kArena + 8), nullptr);
+    EXPECT_EQ(match(kArena + 8), nullptr);
+    objects_->take(1, true);  // 64 bytes at its begin
+    EXPECT_STREQ(match(kArena + 8), "a pointer where there was none") << "looked at each time";
+    EXPECT_EQ(live_->mismatch_at(), 8u);
+    EXPECT_EQ(match(kArena + 64), nullptr) << "behind it";
+    EXPECT_EQ(live_->mismatch_at(), kNone);
+    objects_->take(1, false);
+  }
+}
+
 // Where a count of pointers rests on other bytes of the parameters, these must stay.
 TEST_F(LiveStepTest, PinnedParametersMustNotChange) {
   schedule_.ops[kLaunch].equal = {{10, {7, 0}}};

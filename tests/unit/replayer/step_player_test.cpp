@@ -91,6 +91,21 @@ TEST_F(StepPlayerTest, AnotherKernelOrAnotherObjectIsADivergence) {
   EXPECT_EQ(submitted(), (Log{"set 5", "passed"}));
 }
 
+TEST_F(StepPlayerTest, EachReasonOfADivergenceIsSaidOnce) {
+  bind();
+  EXPECT_EQ(player_.take_news(), "");
+  for (int i = 0; i < 3; ++i) {
+    const std::uint64_t t = alloc();
+    set(t);
+    launch(kWeights, 6);
+    free(t);
+    EXPECT_EQ(player_.take_news(), i > 0 ? ""
+                                         : "a step went another way than the schedule at op 2 (launch k): a pointer to "
+                                           "another object, in byte 0 of its parameters");
+  }
+  EXPECT_EQ(counters_.divergences["a pointer to another object"], 3u);
+}
+
 TEST_F(StepPlayerTest, ReplayGoesOnAfterADivergence) {
   bind();
   const std::uint64_t t = alloc();

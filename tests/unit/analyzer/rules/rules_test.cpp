@@ -102,6 +102,13 @@ TEST(Rules, ThoseThatComeWithTheToolKnowPyTorch) {
   EXPECT_NE(multi("TensorListScalarListMetadata<float, 1>", 3520, 2), "");
   EXPECT_NE(multi("TensorListScalarListMetadata<float, 3>", 3328, 2), "");
   EXPECT_EQ(multi("TensorListMetadata<2>", 3152, 2), "") << "another layout";
+  const char* const reduce =
+      "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float, float, float, "
+      "float>, unsigned int, float, 4, 4> >(at::native::ReduceOp<float, at::native::MeanOps<float, float, float, "
+      "float>, "
+      "unsigned int, float, 4, 4>)";
+  EXPECT_NE(from(reduce, {{0, 1048}}), "");
+  EXPECT_EQ(from(reduce, {{0, 1056}}), "") << "another layout";
   EXPECT_NE(shipped_rules_text().find("PyTorch 2.11"), std::string::npos);
 }
 

@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 ROOT = sys.argv[1]
-SCRIPTS = ["setup", "test", "demo", "bench", "gpu_suite", "soak"]
+SCRIPTS = ["setup", "test", "demo", "bench", "gpu_suite", "soak", "eager"]
 
 
 def script(name, *arguments):

@@ -15,6 +15,7 @@ const char* DriverApi::load(CallContext& context, bool audits) {
   function##_ = reinterpret_cast<decltype(function##_)>(context.driver_symbol(NIMBLE_TEXT(function))); \
   if (!function##_) return NIMBLE_TEXT(function);
   NIMBLE_REPLAY_FUNCTIONS(X)
+  cuEventElapsedTime_ = reinterpret_cast<decltype(cuEventElapsedTime_)>(context.driver_symbol("cuEventElapsedTime"));
   if (!audits) return nullptr;
   NIMBLE_AUDIT_FUNCTIONS(X)
 #undef X

@@ -12,7 +12,7 @@ namespace nimble {
 #define NIMBLE_REPLAY_FUNCTIONS(X)                                                                                \
   X(cuCtxGetCurrent) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxGetStreamPriorityRange) X(cuMemAlloc)          \
   X(cuPointerGetAttribute) X(cuDeviceGetCount) X(cuDeviceGetAttribute)                                            \
-  X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuEventElapsedTime)                       \
+  X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery)                       \
   X(cuStreamWaitEvent) X(cuStreamIsCapturing)                                                                    \
   X(cuStreamGetPriority) X(cuGraphKernelNodeSetAttribute)                                                         \
   X(cuLaunchKernel) X(cuMemcpyAsync) X(cuMemcpy2DAsync)                                                           \
@@ -31,6 +31,8 @@ struct DriverApi {
   NIMBLE_REPLAY_FUNCTIONS(X)
   NIMBLE_AUDIT_FUNCTIONS(X)
 #undef X
+  // By its plain name, since drivers before 12.8 have no other. Null where it is not there: nothing is timed then.
+  CUresult (*cuEventElapsedTime_)(float* ms, CUevent begin, CUevent end) = nullptr;
 
   // Looks them up, those for audits on request. Returns the first missing one's name, or null.
   const char* load(CallContext& context, bool audits);

@@ -171,11 +171,14 @@ const char* LiveStep::check_pointers(std::uint32_t index) {
         continue;
       }
       if (memory) return "a pointer where there was none";
-      if (could_be_address(word) && !leads_nowhere(word)) return "what could be a pointer, where there was none";
+      if (!could_be_address(word)) continue;
+      if (!leads_nowhere(word)) return "what could be a pointer, where there was none";
+      left_over = left_over || !reach_.lasts();
     }
   }
   mismatch_at_ = kNone;
-  mine.verified = left_over ? 0 : objects_.generation();
+  // Of what a graph holds alone, with which later calls are compared: what was matched, but is in none, may be other.
+  mine.verified = left_over || mine.changed ? 0 : objects_.generation();
   return nullptr;
 }
 

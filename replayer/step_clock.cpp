@@ -4,7 +4,7 @@ namespace nimble {
 
 void StepClock::begin(Way way, CUstream stream) {
   begun_ = nullptr;
-  if (newest_ - oldest_ == kMost) return;
+  if (full()) return;
   Pair& pair = pairs_[newest_ % kMost];
   for (CUevent* event : {&pair.begin, &pair.end})
     if (!*event && driver_.cuEventCreate_(event, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {

@@ -22,6 +22,9 @@ class StepClock {
   // The step that has begun will not be timed.
   void cancel() { begun_ = nullptr; }
   bool running() const { return begun_ != nullptr; }
+  // Times are still to come; and so many that no further step can be timed.
+  bool late() const { return oldest_ != newest_; }
+  bool full() const { return newest_ - oldest_ == kMost; }
 
   // Calls `function` with way and microseconds of each step whose time is there by now, in their order.
   template <typename Function>

@@ -319,7 +319,7 @@ bool StepPlayer::observes(const Call& call) const {
 
 void StepPlayer::end_step(bool passes) {
   position_ = 0;
-  if (tried_) tuner_.done();
+  if (tried_) tuner_.done(clock_.late());
   tried_ = false;
   clock_due_ = passes && clock_.running();
   if (!clock_due_ && clock_.running()) {
@@ -359,7 +359,7 @@ void StepPlayer::choose_way() {
   const bool free = state_ == State::bound && !pass_step_ && run_ == Audit::Run::graphs;
   if (!free) return;
   const Tuner::Step step = tuner_.next();
-  tried_ = true;
+  tried_ = !(step.timed && clock_.full());  // else the same again, until there is room for its time
   pass_step_ = step.way == Way::own;
   if (step.way != Way::own && step.way != way_) {
     way_ = step.way;
@@ -371,10 +371,10 @@ void StepPlayer::choose_way() {
 }
 
 void StepPlayer::read_clock() {
-  if (state_ != State::bound || !captures_.empty()) return;
-  const std::uint32_t decisions = tuner_.decisions();
+  // Other streams wait for an audit only while replay goes on.
+  if (state_ != State::bound || !captures_.empty() || (audit_ && audit_->pending())) return;
   clock_.read([this](Way way, double us) { tuner_.add(way, us); });
-  if (decisions != tuner_.decisions() && tuner_.ends_replay()) stand_aside(tuner_.text());
+  if (tuner_.ends_replay()) stand_aside(tuner_.text());
 }
 
 bool StepPlayer::bind() {
@@ -412,6 +412,8 @@ bool StepPlayer::bind() {
   for (std::uint32_t i = 0; i < schedule_.objects.size(); ++i) {
     if (schedule_.objects[i].step_local) objects_.place_by_plan(i, arena_ + schedule_.objects[i].plan_offset);
   }
+  if (clock_context_ != cu_context_) clock_.abandon();
+  clock_context_ = cu_context_;
   live_.rebase();
   if (!build_graphs()) return false;
   state_ = State::bound;

@@ -40,7 +40,7 @@ class StepPlayer {
   // business.
   void audit(std::uint32_t every, std::function<std::uint64_t()> elsewhere);
   // Tries from now on which way of submitting is the fastest, and takes that.
-  void tune(Tune when) { tuner_ = Tuner(when); }
+  void tune(Tune when) { tuner_ = Tuner(driver_.cuEventElapsedTime_ ? when : Tune::off); }
   const Tuner& tuner() const { return tuner_; }
   // The program ends: judges what is still to be judged, waiting for it for a while at most.
   void finish_audits();
@@ -141,8 +141,9 @@ class StepPlayer {
   std::multiset<std::uint64_t> captures_;  // keys of the streams in which a capture began and has not ended
   Tuner tuner_{Tune::off};
   StepClock clock_;
-  bool tried_ = false;      // the step at hand is as the tuner wants it
-  bool clock_due_ = false;  // its last op has passed, and the driver has not had it yet
+  CUcontext clock_context_ = nullptr;  // that its events are of
+  bool tried_ = false;                 // the step at hand is as the tuner wants it
+  bool clock_due_ = false;             // its last op has passed, and the driver has not had it yet
   std::optional<Audit> audit_;
   Audit::Run run_ = Audit::Run::graphs;  // of the step at hand
   std::function<std::uint64_t()> elsewhere_;

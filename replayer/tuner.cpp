@@ -47,21 +47,21 @@ Tuner::Step Tuner::next() const {
   }
 }
 
-void Tuner::done() {
-  if (when_ == Tune::off) return;
+void Tuner::done(bool late) {
+  if (when_ == Tune::off || (state_ == State::waiting && late)) return;
   ++steps_;
   if (state_ == State::trying && steps_ == kTurns * ways() * (kWarmUp + kTimed)) {
     state_ = State::waiting;
     steps_ = 0;
   } else if (state_ == State::waiting && steps_ >= kPatience) {
-    decide();
+    all_known() || trials_ >= kMostTrials ? decide() : try_again();
   } else if (state_ == State::settled && when_ == Tune::always && steps_ >= kTryAgain) {
     try_again();
   }
 }
 
 void Tuner::add(Way way, double us) {
-  if (when_ == Tune::off) return;
+  if (when_ == Tune::off || excluded_[index(way)]) return;
   if (state_ != State::settled) {
     times_[index(way)].add(us);
     bool all = state_ == State::waiting;
@@ -87,8 +87,16 @@ void Tuner::try_again() {
   times_ = {};
 }
 
+bool Tuner::all_known() const {
+  for (std::size_t way = 0; way < kWays; ++way)
+    if (!excluded_[way] && times_[way].count < kLeastTimes) return false;
+  return true;
+}
+
 void Tuner::decide() {
-  for (std::size_t way = 0; way < kWays; ++way) medians_[way] = times_[way].median();
+  // Of times of some ways alone nothing follows.
+  const bool known = all_known();
+  for (std::size_t way = 0; way < kWays; ++way) medians_[way] = known && !excluded_[way] ? times_[way].median() : -1;
   // Where the program's own order was not timed there is nothing to hold a graph against: the schedule stays.
   settled_ = Way::schedule;
   if (medians_[index(Way::own)] >= 0) {

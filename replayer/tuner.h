@@ -33,7 +33,7 @@ class Tuner {
  public:
   // Of one trial: turns of each way, and of each turn the steps that are not timed and those that are.
   static constexpr std::uint32_t kTurns = 3, kWarmUp = 1, kTimed = 3;
-  static constexpr std::uint32_t kPatience = 64;        // steps that a trial waits for its last times
+  static constexpr std::uint32_t kPatience = 8;  // steps that a trial waits for its last times, where none are late
   static constexpr std::uint32_t kLeastTimes = kTimed;  // fewer of a way decide nothing
   // Once decided: every kWatchEvery'th step is timed. The median of the last kWatched may be so many times what it was.
   static constexpr std::uint32_t kWatchEvery = 32, kWatched = 7;
@@ -49,8 +49,8 @@ class Tuner {
   };
   // The next step's.
   Step next() const;
-  // A step was submitted to its end, as next() had said.
-  void done();
+  // A step was submitted to its end, as next() had said. `late`: times of earlier steps are still to come.
+  void done(bool late);
   // How long one took.
   void add(Way way, double us);
   // This way is not to be had.
@@ -78,6 +78,7 @@ class Tuner {
 
   std::uint32_t ways() const;
   Way way_at(std::uint32_t turn) const;
+  bool all_known() const;  // enough times of each way
   void decide();
   void try_again();
 

@@ -190,7 +190,7 @@ class Check {
                                  {{"NIMBLE_MODE", "replay"},
                                   {"NIMBLE_SCHEDULE", path("schedule.json")},
                                   {"NIMBLE_STATS", path("stats.json")},
-                                  {"NIMBLE_TUNE", program_.seed % 3 == 0 ? "always" : "off"},
+                                  {"NIMBLE_TUNE", program_.seed % 3 == 0 ? "start" : "off"},
                                   {"SIMCUDA_RACES", races ? "1" : "0"},
                                   {"SIMCUDA_SEED", seed}},
                                  false, folder_);

@@ -112,7 +112,6 @@ TEST_F(LiveStepTest, WhereDevicesReachPageableMemoryNoAnswerLasts) {
   EXPECT_EQ(match(word), nullptr);
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
   ASSERT_EQ(mmap(place, 4096, PROT_READ, kFlags, -1, 0), place);
-  objects_->changed();
   EXPECT_STREQ(match(word), "what could be a pointer, where there was none");
   munmap(place, 4096);
 }
@@ -133,6 +132,23 @@ TEST_F(LiveStepTest, AWordThatWasLeftOverFromTheArenaPointsToNothing) {
     EXPECT_EQ(live_->mismatch_at(), kNone);
     objects_->take(1, false);
   }
+}
+
+// A step that passes matches, too, and no graph holds its values.
+TEST_F(LiveStepTest, WhatNoGraphHoldsSaysNothingOfWhatOneHolds) {
+  constexpr std::uint64_t kOther = 0x6000;
+  start();
+  memory_->add({kOther, 64, MemoryKind::device});
+  objects_->changed();
+  EXPECT_EQ(match(1), nullptr);
+  live_->bound(kLaunch);
+  EXPECT_EQ(match(1), nullptr);  // and is known now
+  objects_->begin_step();
+  EXPECT_EQ(match(1, kOther), nullptr) << "two buffers that swap";
+  EXPECT_EQ(objects_->base(0), kOther);
+  objects_->begin_step();
+  EXPECT_EQ(match(1), nullptr);
+  EXPECT_EQ(objects_->base(0), kWeights);
 }
 
 // Where a count of pointers rests on other bytes of the parameters, these must stay.

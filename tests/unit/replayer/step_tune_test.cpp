@@ -47,6 +47,13 @@ TEST_F(StepTuneTest, ReplayEndsWhereTheProgramsOwnOrderIsFaster) {
             "the program's own order is the fastest: 1000.0 us a step; the schedule 2000.0, one graph stream 2000.0");
 }
 
+TEST_F(StepTuneTest, WithoutATimerNothingIsTried) {
+  api_.cuEventElapsedTime_ = nullptr;
+  player_.tune(Tune::start);
+  bind();
+  EXPECT_EQ(count(timed_step(1, 2), "graph"), 2);
+}
+
 TEST_F(StepTuneTest, InTheProgramsOwnOrderCallsPassAsTheyCome) {
   bind();
   const Log log = timed_step(1, 1);  // the first turn is the program's own

@@ -80,6 +80,7 @@ class Planner {
 
 // Where the chosen policy is predicted to gain by it, segments are cut so that the GPU begins early.
 void cut_early(Analysis& analysis, const DeviceModel& device, std::uint32_t max_lanes) {
+  if (analysis.host.repeats == 0) return;
   Segmentation early = start_early(device, analysis.segments, graphs_of(analysis.segments, analysis.dependencies),
                                    analysis.costs, analysis.host);
   const std::size_t cuts = early.segments.size() - analysis.segments.segments.size();

@@ -68,6 +68,13 @@ inline void check_params(const Fields& args, const char* name, const TraceFuncti
               "holds " + std::to_string(params.size()) + " bytes, the function takes " + std::to_string(expected));
 }
 
+inline void read_mode(const Fields& args, const char* name, const nlohmann::json& item, bool& reads, bool& writes) {
+  const std::string& mode = args.text_of(item, name);
+  reads = mode == "r" || mode == "rw";
+  writes = mode == "w" || mode == "rw";
+  if (!reads && !writes) args.fail(name, "a mode must be \"r\", \"w\" or \"rw\"");
+}
+
 // `[[address, bytes, "r"], ...]`
 inline void read_accesses(const Fields& args, std::vector<TraceAccess>& list) {
   for (const nlohmann::json& item : args.list("accesses")) {
@@ -75,10 +82,7 @@ inline void read_accesses(const Fields& args, std::vector<TraceAccess>& list) {
     TraceAccess access;
     access.address = args.number_of(item[0], "accesses", kMaxAddress);
     access.bytes = args.number_of(item[1], "accesses", kMaxAddress - access.address);
-    const std::string& mode = args.text_of(item[2], "accesses");
-    access.reads = mode == "r" || mode == "rw";
-    access.writes = mode == "w" || mode == "rw";
-    if (!access.reads && !access.writes) args.fail("accesses", "a mode must be \"r\", \"w\" or \"rw\"");
+    read_mode(args, "accesses", item[2], access.reads, access.writes);
     list.push_back(access);
   }
 }

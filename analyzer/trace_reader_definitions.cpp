@@ -49,10 +49,7 @@ ProvenGlobal global(const Fields& args, const json& item) {
   result.name = args.text_of(item[0], "globals");
   result.address = args.number_of(item[1], "globals", kMaxAddress);
   result.bytes = args.number_of(item[2], "globals", kMaxAddress - result.address);
-  const std::string& mode = args.text_of(item[3], "globals");
-  result.reads = mode == "r" || mode == "rw";
-  result.writes = mode == "w" || mode == "rw";
-  if (!result.reads && !result.writes) args.fail("globals", "a mode must be \"r\", \"w\" or \"rw\"");
+  read_mode(args, "globals", item[3], result.reads, result.writes);
   if (result.bytes == 0) args.fail("globals", "a variable must have bytes");
   return result;
 }
@@ -91,10 +88,7 @@ void code(const Fields& args, const Trace& trace, TraceFunction& function) {
       args.fail("proven", "must be a list of [[words], mode]");
     ProvenAccess access;
     for (const json& word : item[0]) access.at.push_back(word_of(args, "proven", word, end));
-    const std::string& mode = args.text_of(item[1], "proven");
-    access.reads = mode == "r" || mode == "rw";
-    access.writes = mode == "w" || mode == "rw";
-    if (!access.reads && !access.writes) args.fail("proven", "a mode must be \"r\", \"w\" or \"rw\"");
+    read_mode(args, "proven", item[1], access.reads, access.writes);
     proof.accesses.push_back(std::move(access));
   }
   if (args.has("globals"))

@@ -12,8 +12,8 @@ namespace nimble {
 #define NIMBLE_REPLAY_FUNCTIONS(X)                                                                                \
   X(cuCtxGetCurrent) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxGetStreamPriorityRange) X(cuMemAlloc)          \
   X(cuPointerGetAttribute) X(cuDeviceGetCount) X(cuDeviceGetAttribute)                                            \
-  X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery)                       \
-  X(cuStreamWaitEvent) X(cuStreamIsCapturing)                                                                    \
+  X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery)                                      \
+  X(cuStreamWaitEvent) X(cuStreamIsCapturing)                                                                     \
   X(cuStreamGetPriority) X(cuGraphKernelNodeSetAttribute)                                                         \
   X(cuLaunchKernel) X(cuMemcpyAsync) X(cuMemcpy2DAsync)                                                           \
   X(cuMemsetD8Async) X(cuMemsetD16Async) X(cuMemsetD32Async)                                                      \

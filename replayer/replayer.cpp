@@ -138,7 +138,7 @@ class Replayer final : public CallSink {
     }
     bystanders_->publish(player_->state());
     say_what_was_decided();
-    if (const std::string news = player_->take_news(); !news.empty()) options_.log(ReplayLog::info, news);
+    if (player_->has_news()) options_.log(ReplayLog::info, player_->take_news());
     if (player_->stood_aside().empty()) return;
     phase_.store(Phase::aside, std::memory_order_release);
     if (player_->ended()) return;

@@ -58,7 +58,8 @@ class StepPlayer {
   // 0 while nothing is held; otherwise a number that changes with every op that is held, and with nothing else.
   std::uint64_t holding() const { return held_.empty() ? 0 : holds_; }
 
-  // What there is to say to people since the last time, or nothing: how a step diverged, once for each reason.
+  // What there is to say to people since the last time: how a step diverged, once for each reason.
+  bool has_news() const { return !news_.empty(); }
   std::string take_news() { return std::exchange(news_, {}); }
   // Non-empty once replay must not go on: why.
   const std::string& stood_aside() const { return aside_; }

@@ -6,6 +6,7 @@
 #include "nimble/call.h"
 #include "nimble/schedule.h"
 #include "tests/unit/replayer/fake_driver.h"
+#include "tests/unit/replayer/schedule_support.h"
 
 namespace nimble {
 
@@ -28,18 +29,9 @@ inline Schedule schedule(First first) {
   if (step_local) s.objects[1] = {MemoryKind::stream_ordered, 128, true, 0};
   if (step_local) s.arena_bytes = kArenaBytes;
   const auto op = [&](CallKind kind, Submit submit, std::uint32_t segment = kNone) -> ScheduleOp& {
-    ScheduleOp& added = s.ops.emplace_back();
-    added.kind = kind;
-    added.submit = submit;
-    added.segment = segment;
-    return added;
+    return add_op(s, kind, submit, segment);
   };
-  const auto launch = [&](std::uint32_t segment, std::uint32_t object) {
-    ScheduleOp& added = op(CallKind::launch, Submit::graph, segment);
-    added.function = 0;
-    added.grid = added.block = {1, 1, 1};
-    added.pointers = {{0, {object, 0, false}}};
-  };
+  const auto launch = [&](std::uint32_t segment, std::uint32_t object) { add_launch(s, segment, object); };
   if (step_local) {
     ScheduleOp& alloc = op(CallKind::alloc_async, Submit::plan);
     alloc.object = 1;

@@ -1,0 +1,139 @@
+// What a StepPlayer binds to: graphs and arena of a step that has matched, until code, stream or context go; and in
+// which of its ways the next step is submitted.
+#include <algorithm>
+#include <string>
+
+#include "replayer/current_context.h"
+#include "replayer/step_player.h"
+
+namespace nimble {
+
+bool StepPlayer::bind() {
+  step_complete_ = false;
+  // What the step used may be gone by now; then the next whole step will tell anew.
+  for (std::uint32_t i = 0; i < schedule_.objects.size(); ++i) {
+    if (in_graphs_[i] && !schedule_.objects[i].step_local && !objects_.base(i)) return false;
+  }
+  for (std::uint32_t i = 0; i < schedule_.ops.size(); ++i) {
+    if (schedule_.ops[i].kind == CallKind::event_record && schedule_.ops[i].submit == Submit::graph &&
+        !live_.live(i).event)
+      return false;
+  }
+  const CurrentContext current(driver_, cu_context_);
+  if (handover_failed_ || (handover_ && driver_.cuStreamWaitEvent_(stream_.handle, handover_, 0) != CUDA_SUCCESS)) {
+    stand_aside("the step moved to a stream that cannot wait for the one before");
+    return false;
+  }
+  if (arena_ && arena_context_ != cu_context_) {
+    stand_aside("the step moved to another context");
+    return false;
+  }
+  if (schedule_.arena_bytes && !arena_) {
+    CUdeviceptr arena = 0;
+    const CUresult result = driver_.cuMemAlloc_(&arena, schedule_.arena_bytes);
+    if (result != CUDA_SUCCESS) {
+      stand_aside("no memory for the step's " + std::to_string(schedule_.arena_bytes) + " bytes (error " +
+                  std::to_string(result) + ")");
+      return false;
+    }
+    arena_ = arena;
+    arena_context_ = cu_context_;
+    memory_.add({arena_, schedule_.arena_bytes, MemoryKind::stream_ordered, true});
+  }
+  for (std::uint32_t i = 0; i < schedule_.objects.size(); ++i) {
+    if (schedule_.objects[i].step_local) objects_.place_by_plan(i, arena_ + schedule_.objects[i].plan_offset);
+  }
+  if (clock_context_ != cu_context_) clock_.abandon();
+  clock_context_ = cu_context_;
+  live_.rebase();
+  if (!build_graphs()) return false;
+  state_ = State::bound;
+  return true;
+}
+
+bool StepPlayer::build_graphs() {
+  graphs_.clear();
+  in_order_.clear();
+  way_ = Way::schedule;
+  up_to_date_.assign(up_to_date_.size(), true);
+  for (const ScheduleSegment& segment : schedule_.segments) {
+    if (tuner_.tries(Way::one_stream)) {
+      // Every order that the schedule enforces agrees with the program's.
+      ScheduleSegment chain = segment;
+      std::sort(chain.order.begin(), chain.order.end());
+      chain.edges.clear();
+      for (std::size_t i = 1; i < chain.order.size(); ++i) chain.edges.push_back({chain.order[i - 1], chain.order[i]});
+      in_order_.emplace_back(driver_);
+      if (in_order_.back().build(schedule_, chain, live_, cu_context_, stream_.handle) != CUDA_SUCCESS)
+        tuner_.exclude(Way::one_stream);
+    }
+    graphs_.emplace_back(driver_);
+    const CUresult result = graphs_.back().build(schedule_, segment, live_, cu_context_, stream_.handle);
+    if (result != CUDA_SUCCESS) {
+      stand_aside("a graph could not be built (error " + std::to_string(result) + ")");
+      return false;
+    }
+  }
+  return true;
+}
+
+void StepPlayer::unbind() {
+  if (position_ != 0) diverge("code or a stream went away");
+  if (state_ == State::bound) {
+    // The arena may next be used on another stream, which must come after what is on this one. No waiting here: what
+    // this stream does may need this very thread.
+    const CurrentContext current(driver_, cu_context_);
+    CUresult result =
+        captures_.empty() ? CUDA_SUCCESS : CUDA_ERROR_NOT_PERMITTED;  // a capture would swallow the record
+    if (result == CUDA_SUCCESS && !handover_) result = driver_.cuEventCreate_(&handover_, CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS) result = driver_.cuEventRecord_(handover_, stream_.handle);
+    handover_failed_ = result != CUDA_SUCCESS;  // as where the program ends: no matter, unless the step comes again
+  }
+  state_ = State::searching;
+  step_complete_ = false;
+  live_.forget_functions();
+  graphs_.clear();
+  in_order_.clear();
+}
+
+void StepPlayer::context_ended(const Call& call) {
+  // Another context's end is no matter of ours.
+  const bool ours = !call.context || call.context == cu_context_ || call.context == arena_context_;
+  if (!ours) return;
+  for (std::vector<SegmentGraph>* all : {&graphs_, &in_order_})
+    for (SegmentGraph& graph : *all) graph.abandon();
+  clock_.abandon();
+  if (audit_) audit_->abandon();
+  ended_ = aside_.empty();
+  stream_ = {};
+  stand_aside("a context ended");
+}
+
+void StepPlayer::choose_way() {
+  clock_.cancel();  // of a step whose last op the driver has not had
+  clock_due_ = tried_ = false;
+  const bool free = state_ == State::bound && !pass_step_ && run_ == Audit::Run::graphs;
+  if (!free) return;
+  const Tuner::Step step = tuner_.next();
+  tried_ = !(step.timed && clock_.full());  // else the same again, until there is room for its time
+  pass_step_ = step.way == Way::own;
+  if (step.way != Way::own && step.way != way_) {
+    way_ = step.way;
+    up_to_date_.assign(up_to_date_.size(), false);
+  }
+  if (!step.timed) return;
+  const CurrentContext current(driver_, cu_context_);
+  clock_.begin(step.way, stream_.handle);
+}
+
+void StepPlayer::read_clock() {
+  // Other streams wait for an audit only while replay goes on.
+  if (state_ != State::bound || !captures_.empty() || (audit_ && audit_->pending())) return;
+  if (clock_.late()) {
+    const CurrentContext current(driver_, cu_context_);
+    clock_.read([this](Way way, double us) { tuner_.add(way, us); });
+  }
+  if (tuner_.ends_replay()) stand_aside(tuner_.text());
+}
+
+}  // namespace nimble

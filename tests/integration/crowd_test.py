@@ -50,7 +50,8 @@ class Crowd(ProgramTest):
             seeds = harness.BUILD.seeds(10)
             for seed in seeds:
                 replayed += self.compare(threads, 60, seed, stream, who, seed=seed)["steps_replayed"]
-            self.assertGreater(replayed, 0, f"{stream} {who} {threads}")  # how many rests on timing
+            # Under a sanitizer there are few runs, and how many steps are replayed rests on timing.
+            self.assertGreater(replayed, len(seeds) if harness.BUILD.share == 1 else 0, f"{stream} {who} {threads}")
 
     def test_each_hand_over(self):
         for what, stream in itertools.product(HAND_OVERS, STREAMS):

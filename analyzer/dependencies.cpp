@@ -24,6 +24,7 @@ class Finder {
         accessing_(order_.streams()),
         collector_(order_.streams(), kNone),
         record_on_(order_.streams(), kNone),
+        records_(order_.streams()),
         last_barrier_(order_.streams(), kNone) {}
 
   Dependencies run() {
@@ -118,6 +119,19 @@ class Finder {
     // Events of one stream come true in order, and a barrier in between does not wait for the one before it.
     if (record_on_[s] != kNone && record_on_[s] != collector_[s])
       add(record_on_[s], op, kNone, DependencyKind::order, Evidence::exact);
+    // Nor before an event of another stream that the program has put before it.
+    for (std::uint32_t other = 0; other < order_.streams(); ++other) {
+      if (other == s) continue;
+      const auto& records = records_[other];
+      auto beyond = std::partition_point(records.begin(), records.end(), [&](std::uint32_t record) {
+        return order_.position(record) <= order_.clock(op, other);
+      });
+      if (beyond == records.begin()) continue;
+      std::uint32_t last = *std::prev(beyond);
+      if (record_on_[s] == kNone || !order_.ordered(last, record_on_[s]))
+        add(last, op, kNone, DependencyKind::order, Evidence::exact);
+    }
+    if (order_.streams() > 1) records_[s].push_back(op);
     collector_[s] = record_on_[s] = op;
     last_record_[input_.event[op]] = op;
   }
@@ -203,9 +217,11 @@ class Finder {
   std::vector<std::uint64_t> epoch_;      // per object: the value of now_ for which its history holds
   std::uint64_t now_ = 0;                 // counts barriers
   std::vector<std::uint32_t> successor_;  // per op: some op that depends on it, no record or wait
-  std::vector<std::vector<std::uint32_t>> barriers_, accessing_;     // per stream, in order
-  std::vector<std::uint32_t> collector_, record_on_, last_barrier_;  // per stream: last barrier or record; last of each
-  std::unordered_map<std::uint32_t, std::uint32_t> last_record_;     // by event
+  std::vector<std::vector<std::uint32_t>> barriers_, accessing_;  // per stream, in order
+  std::vector<std::uint32_t> collector_, record_on_;  // per stream: the last barrier or record; the last record
+  std::vector<std::vector<std::uint32_t>> records_;   // per stream, in order, where there are several
+  std::vector<std::uint32_t> last_barrier_;           // per stream
+  std::unordered_map<std::uint32_t, std::uint32_t> last_record_;  // by event
   std::vector<AccessConflict> conflicts_;
   std::size_t first_new_ = 0;
   Dependencies result_;

@@ -87,12 +87,12 @@ Reference reference(const MadeUp& step) {
       bool touches_a = step.accesses.ops[a].count > 0, touches_b = step.accesses.ops[b].count > 0;
       bool wanted = false, conflict = false;
       if (role(a) == OpRole::record) {
-        // Only a wait comes after a record: the latest one of its event. And the next record of the stream.
+        // Only a wait comes after a record: the latest one of its event. And records that the program puts behind it.
         bool latest = true;
         for (std::uint32_t between = a + 1; between < b; ++between)
           latest = latest && !(role(between) == OpRole::record && step.event[between] == step.event[a]);
         wanted = (role(b) == OpRole::wait && step.event[a] == step.event[b] && latest) ||
-                 (role(b) == OpRole::record && order.stream(a) == order.stream(b));
+                 role(b) == OpRole::record;
       } else if (role(a) == OpRole::wait || role(b) == OpRole::wait) {
         wanted = false;
       } else if (role(b) == OpRole::record) {

@@ -12,6 +12,7 @@
 #include "analyzer/early_start.h"
 #include "analyzer/held_pointers.h"
 #include "analyzer/reduce.h"
+#include "analyzer/thread_order.h"
 
 namespace nimble::analyzer {
 namespace {
@@ -106,13 +107,14 @@ void plan_all(Analysis& analysis, const Planner& planner, std::uint32_t max_lane
 
 // Replaces plans whose memory does not fit by more sequential ones: `cost` with fewer and fewer lanes, at last
 // `single`. If not even that fits nothing does, and it is what stays: the program's own order needs the least.
-void keep_to_limit(Analysis& analysis, const Planner& planner, const StepUses& uses, const AnalysisOptions& options) {
+void keep_to_limit(Analysis& analysis, const Planner& planner, const StepUses& uses, const StreamPaths& streams,
+                   const AnalysisOptions& options) {
   const std::uint64_t limit = *options.memory_limit;
   if (!analysis.memory.possible || analysis.memory.arena_bytes <= limit) return;
   analysis.memory_without_limit = analysis.memory.arena_bytes;
   std::vector<SegmentPlan> plans;
   PolicyOutcome outcome = planner.plan("single", 1, plans);
-  MemoryPlan memory = plan_memory(analysis.objects, uses, analysis.segments, plans);
+  MemoryPlan memory = plan_memory(analysis.objects, uses, analysis.segments, plans, streams);
   std::uint32_t lanes = 0;
   for (const SegmentPlan& plan : analysis.plans) lanes = std::max(lanes, plan.assignment.lanes);
   lanes = std::min(lanes, options.max_lanes);
@@ -121,7 +123,7 @@ void keep_to_limit(Analysis& analysis, const Planner& planner, const StepUses& u
   for (; !found && lanes > 1; lanes /= 2) {
     std::vector<SegmentPlan> wider;
     PolicyOutcome of_wider = planner.plan("cost", lanes, wider);
-    MemoryPlan needs = plan_memory(analysis.objects, uses, analysis.segments, wider);
+    MemoryPlan needs = plan_memory(analysis.objects, uses, analysis.segments, wider, streams);
     found = needs.arena_bytes <= limit;
     if (!found) continue;
     plans = std::move(wider);
@@ -163,10 +165,9 @@ void decide(Analysis& analysis, const AnalysisOptions& options) {
     analysis.why_no_schedule = "the program leaves ops unordered that touch the same memory (" +
                                races_text(analysis.dependencies) +
                                "): they may be talking to each other, and no order can be given to them";
-  } else if (analysis.order->streams() > 1) {
+  } else if (!analysis.streams.why_not.empty()) {
     analysis.status = kExitUnschedulable;
-    analysis.why_no_schedule = "the step runs on " + std::to_string(analysis.order->streams()) +
-                               " streams; replay of steps on several streams is not supported yet";
+    analysis.why_no_schedule = analysis.streams.why_not;
   } else if (!analysis.memory.possible) {
     analysis.status = kExitUnschedulable;
     analysis.why_no_schedule = "the objects of one step take more address space than a memory plan may have";
@@ -246,6 +247,7 @@ void infer(Analysis& analysis, const AnalysisOptions& options) {
 Analysis read_step(TraceFile file, const AnalysisOptions& options) {
   Analysis analysis;
   analysis.file = std::move(file);
+  order_threads(analysis.file.trace);
   analysis.chosen = options.policy;
   analysis.trust = options.trust;
   const Trace& trace = analysis.file.trace;
@@ -287,6 +289,8 @@ Analysis analyze(TraceFile file, const AnalysisOptions& options) {
   analysis.reduced =
       transitive_reduction(Dag(static_cast<std::uint32_t>(calls.size()), pairs_of(analysis.dependencies)));
   analysis.segments = cut_into_segments(trace, analysis.step, analysis.accesses);
+  analysis.streams = streams_of_step(
+      {trace, *analysis.table, analysis.step, analysis.objects, analysis.accesses, analysis.segments, *analysis.order});
 
   DeviceModel device;
   analysis.measured = measure(trace, analysis.step);
@@ -306,8 +310,10 @@ Analysis analyze(TraceFile file, const AnalysisOptions& options) {
   Planner planner(analysis, device);
   plan_all(analysis, planner, options.max_lanes);
   StepUses uses = uses_of_step(*analysis.table, calls, analysis.objects, analysis.accesses);
-  analysis.memory = plan_memory(analysis.objects, uses, analysis.segments, analysis.plans);
-  if (options.memory_limit) keep_to_limit(analysis, planner, uses, options);
+  const StreamPaths streams(analysis.streams.of_op, analysis.segments.record,
+                            static_cast<std::uint32_t>(analysis.streams.streams.size()));
+  analysis.memory = plan_memory(analysis.objects, uses, analysis.segments, analysis.plans, streams);
+  if (options.memory_limit) keep_to_limit(analysis, planner, uses, streams, options);
   analysis.parallelism = parallelism_of(analysis);
   decide(analysis, options);
   return analysis;

@@ -28,6 +28,7 @@
 #include "analyzer/rules/rules.h"
 #include "analyzer/segment_plan.h"
 #include "analyzer/segments.h"
+#include "analyzer/several_streams.h"
 #include "analyzer/step_finder.h"
 #include "analyzer/step_objects.h"
 #include "analyzer/trace_reader.h"
@@ -69,6 +70,7 @@ struct Analysis {
   Dependencies dependencies;
   Dag reduced;  // of the whole step
   Segmentation segments;
+  StreamsOfStep streams;
   std::uint32_t early_cuts = 0;  // of them: how many cuts are there only so that the GPU begins early
   double uncut_us = 0;           // predicted by the chosen policy without these; 0 where there are none
   MeasuredStep measured;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "analyzer/checker_order.h"
 #include "analyzer/describe.h"
 #include "analyzer/errors.h"
 
@@ -46,16 +47,18 @@ bool has_one_name(MemoryKind memory) {
 // and of a pair that the schedule misses one is always in the list.
 class Requirements {
  public:
-  Requirements(const StepAccesses& accesses, const ScheduleOrder& schedule)
-      : accesses_(accesses), schedule_(schedule) {}
+  Requirements(const StepAccesses& accesses, const ScheduleOrder& schedule, const ProgramOrder& order)
+      : accesses_(accesses),
+        schedule_(schedule),
+        order_(order),
+        on_(order.streams()),
+        record_(order.streams(), kNone) {}
 
   void next(std::uint32_t op) {
     std::size_t first_new = pairs.size();
     if (accesses_.ops[op].role == OpRole::record) {
-      for (std::uint32_t before : since_record_) pairs.push_back({before, op});
-      since_record_.assign(1, op);  // the next record comes behind this one
+      add_record(op);
     } else {
-      since_record_.push_back(op);
       if (last_barrier_ != kNone) pairs.push_back({last_barrier_, op});
       if (accesses_.ops[op].role == OpRole::barrier) {
         for (std::uint32_t before : since_barrier_) pairs.push_back({before, op});
@@ -67,6 +70,7 @@ class Requirements {
         for (std::uint32_t i = 0; i < accesses_.ops[op].count; ++i) touch(op, accesses_.ops[op].first + i);
       }
     }
+    on_[order_.stream(op)].push_back(op);
     auto begin = pairs.begin() + static_cast<std::ptrdiff_t>(first_new);
     auto same = [](const Pair& a, const Pair& b) { return a.first == b.first; };
     std::stable_sort(begin, pairs.end(), [](const Pair& a, const Pair& b) { return a.first > b.first; });
@@ -82,6 +86,17 @@ class Requirements {
     std::uint64_t end;
     std::vector<Use> writes, reads;
   };
+
+  // Behind all that the program has put before it: behind the last record on its stream, and what that is not behind.
+  void add_record(std::uint32_t op) {
+    std::uint32_t& last = record_[order_.stream(op)];
+    if (last != kNone) pairs.push_back({last, op});
+    for (std::uint32_t s = 0; s < order_.streams(); ++s) {
+      auto from = std::lower_bound(on_[s].begin(), on_[s].end(), last == kNone ? 0 : order_.seen(last, s));
+      for (; from != on_[s].end() && *from < order_.seen(op, s); ++from) pairs.push_back({*from, op});
+    }
+    last = op;
+  }
 
   void touch(std::uint32_t op, std::uint32_t index) {
     const Access& access = accesses_.all[index];
@@ -142,8 +157,11 @@ class Requirements {
 
   const StepAccesses& accesses_;
   const ScheduleOrder& schedule_;
+  const ProgramOrder& order_;
   std::map<Address, Piece> pieces_;  // without overlap
-  std::vector<std::uint32_t> since_barrier_, since_record_;
+  std::vector<std::uint32_t> since_barrier_;
+  std::vector<std::vector<std::uint32_t>> on_;  // the ops so far, by stream
+  std::vector<std::uint32_t> record_;           // the last record of each stream
   std::uint32_t last_barrier_ = kNone;
 };
 
@@ -223,11 +241,15 @@ class Paths {
 class Checker {
  public:
   Checker(const Analysis& step, const ScheduleOrder& schedule, const std::string& file)
-      : step_(step), schedule_(schedule), file_(file) {}
+      : step_(step),
+        schedule_(schedule),
+        file_(file),
+        order_(step.file.trace, step.step.calls(), ProgramOrder::By::everything) {}
 
   CheckResult run() {
     check_that_it_belongs();
     CheckResult result;
+    if (order_.streams() > 1) check_shared_memory(result);
     std::vector<std::vector<std::uint32_t>> members = segments();
     for (std::size_t s = 0; s < members.size() && !result.unordered; ++s) {
       ++result.segments;
@@ -260,6 +282,10 @@ class Checker {
       if (schedule_.ops[op].kind != step_.file.trace.calls[calls[op]].kind) fail("ops", op, "kind", other);
       if (schedule_.ops[op].submit == Submit::plan && step_.accesses.ops[op].role != OpRole::none)
         fail("ops", op, "submit", "is plan, but the op allocates or frees nothing of the step's own");
+      if (schedule_.ops[op].submit != Submit::order) continue;
+      const OwnRecord own = own_record(step_.file.trace, step_.step, static_cast<std::uint32_t>(op));
+      if (!own.by_step || own.op != schedule_.ops[op].record)
+        fail("ops", op, "record", "is not what the program recorded the event by");
     }
   }
 
@@ -268,7 +294,7 @@ class Checker {
     std::vector<std::vector<std::uint32_t>> members(schedule_.edges.size());
     std::uint32_t next = 0, open = kNone;  // the segment that begins next; the one that may go on
     for (std::uint32_t op = 0; op < schedule_.ops.size(); ++op) {
-      if (schedule_.ops[op].submit == Submit::plan) continue;
+      if (schedule_.ops[op].submit == Submit::plan || schedule_.ops[op].submit == Submit::order) continue;
       std::uint32_t segment = schedule_.ops[op].segment;
       if (segment != kNone && segment != open && segment != next)
         fail("ops", op, "segment", "has ended before, or stands before another that has not begun");
@@ -279,9 +305,28 @@ class Checker {
     return members;
   }
 
+  // A step may go to the driver call by call. Then the program's own order must keep objects apart that the memory plan
+  // gives the same bytes.
+  void check_shared_memory(CheckResult& result) const {
+    const ProgramOrder by_events(step_.file.trace, step_.step.calls(), ProgramOrder::By::events);
+    Requirements requirements(step_.accesses, schedule_, order_);
+    for (std::uint32_t op = 0; op < schedule_.ops.size(); ++op)
+      if (schedule_.ops[op].submit == Submit::graph || schedule_.ops[op].submit == Submit::direct)
+        if (step_.accesses.ops[op].role != OpRole::wait) requirements.next(op);
+    for (const Pair& pair : requirements.pairs) {
+      if (pair.first_access == kNone) continue;
+      const Access &a = step_.accesses.all[pair.first_access], &b = step_.accesses.all[pair.second_access];
+      if (a.object == b.object || !schedule_.objects[a.object].step_local || by_events.ordered(pair.first, pair.second))
+        continue;
+      result.unordered =
+          Unordered{pair.first, pair.second, why(pair) + "; the program's own streams leave them unordered"};
+      return;
+    }
+  }
+
   void check_segment(const std::vector<std::uint32_t>& ops, const std::vector<std::array<std::uint32_t, 2>>& edges,
                      CheckResult& result) const {
-    Requirements requirements(step_.accesses, schedule_);
+    Requirements requirements(step_.accesses, schedule_, order_);
     for (std::uint32_t op : ops) requirements.next(op);
     auto node = [&](std::uint32_t op) {
       return static_cast<std::uint32_t>(std::lower_bound(ops.begin(), ops.end(), op) - ops.begin());
@@ -321,6 +366,7 @@ class Checker {
   const Analysis& step_;
   const ScheduleOrder& schedule_;
   const std::string& file_;
+  const ProgramOrder order_;
 };
 
 }  // namespace

@@ -6,8 +6,11 @@
 //   - they touch the same byte, and one of them writes it; memory of the step's own is compared by where the schedule's
 //     memory plan puts it, so that a plan that puts two objects into one place is checked with the rest;
 //   - or one of them is a barrier, of which nothing is known;
-//   - or the later one records an event: the program may take it as a sign that all before it is done.
-// A schedule enforces the order of its direct ops and its segments, and in a segment that of its graph's edges.
+//   - or the later one records an event, and the program has put the other before it: it may take the event as a sign
+//     that all before it is done.
+// Where the step uses several streams, objects that share bytes must be kept apart by the program's own streams and
+// events, too; and a wait that no graph holds must be for an event that the step has recorded. A schedule enforces the
+// order of its direct ops and its segments, and in a segment that of its graph's edges.
 //
 // Pure; any thread. Time is near linear in ops and accesses; memory is bounded by them. Errors: InputError where the
 // text is no schedule, or belongs to another trace.

@@ -39,7 +39,7 @@ std::string dot_text(const Analysis& analysis) {
   }
   for (std::uint32_t op = 0; op < ops; ++op)
     if (analysis.segments.segment[op] == kNone)
-      node(analysis, op, analysis.segments.submit[op] == Submit::plan ? ", style=dotted" : ", style=dashed", out);
+      node(analysis, op, analysis.segments.submit[op] == Submit::direct ? ", style=dashed" : ", style=dotted", out);
   // The strongest thing to say about an edge is its first dependency; they are sorted by target, then source.
   const auto& all = analysis.dependencies.all;
   for (const auto& [from, to] : analysis.reduced.edges()) {

@@ -145,6 +145,7 @@ Segmentation start_early(const DeviceModel& device, const Segmentation& segments
     clocks.device_until(cuts.end_us);
     issued.clear();
   }
+  place_waits(result);
   return result;
 }
 

@@ -117,7 +117,7 @@ class Holes {
 
 class Packer {
  public:
-  Packer(const StepObjects& objects, const UseOrder& order, std::vector<std::uint32_t> by_alloc)
+  Packer(const StepObjects& objects, const BothOrders& order, std::vector<std::uint32_t> by_alloc)
       : objects_(objects.objects), order_(order), by_alloc_(std::move(by_alloc)) {}
 
   // As a pool would do it that goes through the program's allocations and releases.
@@ -182,7 +182,7 @@ class Packer {
   }
 
   const std::vector<StepObject>& objects_;
-  const UseOrder& order_;
+  const BothOrders& order_;
   std::vector<std::uint32_t> by_alloc_;  // the step-local ones
 };
 
@@ -229,7 +229,7 @@ StepUses uses_of_step(const ObjectTable& table, std::span<const std::uint32_t> c
 }
 
 MemoryPlan plan_memory(const StepObjects& objects, const StepUses& uses, const Segmentation& segments,
-                       std::span<const SegmentPlan> plans, std::size_t pairwise) {
+                       std::span<const SegmentPlan> plans, const StreamPaths& streams, std::size_t pairwise) {
   MemoryPlan plan;
   plan.offset.assign(objects.objects.size(), 0);
   std::vector<std::uint32_t> by_alloc;
@@ -245,8 +245,8 @@ MemoryPlan plan_memory(const StepObjects& objects, const StepUses& uses, const S
   for (std::size_t s = 0; s < plans.size(); ++s)
     for (const auto& [from, to] : plans[s].enforced.edges())
       edges[s].push_back({segments.segments[s].ops[from], segments.segments[s].ops[to]});
-  SegmentPaths paths(segments.segment, std::move(edges));
-  UseOrder order(paths, objects.objects.size());
+  SegmentPaths graphs(segments.segment, std::move(edges));
+  BothOrders order(graphs, streams, objects.objects.size());
   for (std::uint32_t op = 0; op + 1 < uses.first.size(); ++op)
     for (std::uint32_t i = uses.first[op]; i < uses.first[op + 1]; ++i)
       if (objects.objects[uses.objects[i]].step_local) order.use(uses.objects[i], op);

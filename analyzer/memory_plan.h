@@ -2,7 +2,8 @@
 //
 // Two objects share bytes only if the program frees the one before it allocates the other, so that an address means one
 // object at any time; and if the order that the schedule enforces lets every use of the one come before every use of
-// the other, so that sharing costs no concurrency. From step to step the stream keeps that order.
+// the other, so that sharing costs no concurrency. On several streams the program's own order must let it, too, since a
+// step may yet go to the driver call by call. From step to step replay keeps that order.
 //
 // Packing: for up to kPairwise objects, greedy by size (the largest first, each into the smallest gap that it fits
 // into), after Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020. For any number, a
@@ -19,6 +20,7 @@
 #include "analyzer/segment_plan.h"
 #include "analyzer/segments.h"
 #include "analyzer/step_objects.h"
+#include "nimble/use_order.h"
 
 namespace nimble::analyzer {
 
@@ -42,8 +44,10 @@ struct StepUses {
 StepUses uses_of_step(const ObjectTable& table, std::span<const std::uint32_t> calls, const StepObjects& objects,
                       const StepAccesses& accesses);
 
-// `plans`: one for each segment. `pairwise`: for how many objects pairs are looked at.
+// `plans`: one for each segment. `streams`: the program's own order. `pairwise`: for how many objects pairs are looked
+// at.
 MemoryPlan plan_memory(const StepObjects& objects, const StepUses& uses, const Segmentation& segments,
-                       std::span<const SegmentPlan> plans, std::size_t pairwise = kPairwise);
+                       std::span<const SegmentPlan> plans, const StreamPaths& streams,
+                       std::size_t pairwise = kPairwise);
 
 }  // namespace nimble::analyzer

@@ -122,9 +122,10 @@ double chosen_step_us(const Analysis& analysis) {
 void segment_lines(Text& out, const Analysis& analysis, const Counts& counts) {
   std::size_t largest = 0;
   for (const Segment& segment : analysis.segments.segments) largest = std::max(largest, segment.ops.size());
+  auto submitted = [&](Submit submit) { return Count{counts.ops_by_submit[static_cast<int>(submit)]}; };
   out.line("segments", "%zu (largest: %zu ops); ops in graphs %llu, planned %llu, direct %llu",
-           analysis.segments.segments.size(), largest, Count{counts.ops_by_submit[0]}, Count{counts.ops_by_submit[1]},
-           Count{counts.ops_by_submit[2]});
+           analysis.segments.segments.size(), largest, submitted(Submit::graph) + submitted(Submit::order),
+           submitted(Submit::plan), submitted(Submit::direct));
   for (const auto& [why, times] : counts.direct) out.line("  direct", "%6llu  %s", Count{times}, why.c_str());
   if (analysis.early_cuts > 0)
     out.line("  cut early", "in %s, so that the GPU begins while the host is issuing: predicted %s instead of %s",

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <string>
 #include <vector>
@@ -31,7 +32,7 @@ std::string conflict_text(const Analysis& analysis, const EvidenceConflict& conf
 // Figures that both reports show.
 struct Counts {
   std::uint64_t ops_by_kind[static_cast<int>(CallKind::opaque) + 1] = {};
-  std::uint64_t ops_by_submit[3] = {};
+  std::uint64_t ops_by_submit[std::size(kSubmitNames)] = {};
   std::uint64_t ops_by_evidence[kEvidences] = {};
   std::uint64_t dependencies_by_kind[kDependencyKinds] = {};
   std::uint64_t dependencies_by_evidence[kEvidences] = {};

@@ -48,8 +48,8 @@ void found(JsonText& out, const Analysis& analysis) {
   step(out, analysis, counts);
   named_counts(out, "ops_by_kind", counts.ops_by_kind, std::size(counts.ops_by_kind),
                [](std::size_t i) { return name(static_cast<CallKind>(i)); });
-  constexpr std::string_view kSubmits[] = {"graph", "plan", "direct"};
-  named_counts(out, "ops_by_submit", counts.ops_by_submit, 3, [&](std::size_t i) { return kSubmits[i]; });
+  named_counts(out, "ops_by_submit", counts.ops_by_submit, std::size(kSubmitNames),
+               [&](std::size_t i) { return kSubmitNames[i]; });
   named_counts(out, "ops_by_evidence", counts.ops_by_evidence, kEvidences, evidence_name);
   out.key("objects").open('{');
   out.key("step_local").number(counts.step_local_objects).key("step_local_bytes").number(counts.step_local_bytes);

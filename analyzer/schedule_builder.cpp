@@ -65,8 +65,15 @@ class Builder {
     schedule_.textures = std::any_of(trace_.calls.begin(), trace_.calls.end(), [](const TraceCall& call) {
       return call.kind == CallKind::hidden && call.result == 0 && call.texture;
     });
+    schedule_.streams = analysis_.streams.streams;
     for (std::uint32_t op = 0; op < calls_.size(); ++op) add_op(op);
     for (std::size_t s = 0; s < analysis_.plans.size(); ++s) add_segment(s);
+    for (std::uint32_t op = 0; op < calls_.size(); ++op) {
+      if (analysis_.segments.comes_with[op] == kNone) continue;
+      ScheduleSegment& segment = schedule_.segments[analysis_.segments.comes_with[op]];
+      segment.first = std::min(segment.first, op);
+      segment.last = std::max(segment.last, op);
+    }
     return std::move(schedule_);
   }
 
@@ -76,7 +83,12 @@ class Builder {
     ScheduleOp result;
     result.kind = call.kind;
     result.submit = analysis_.segments.submit[op];
+    result.stream = analysis_.streams.of_op[op];
     result.segment = analysis_.segments.segment[op];
+    if (result.submit == Submit::order) {
+      result.segment = analysis_.segments.comes_with[op];
+      result.record = analysis_.segments.record[op];
+    }
     auto pointers = analysis_.table->pointers(calls_[op]);
     switch (call.kind) {
       case CallKind::launch: {

@@ -15,9 +15,9 @@ using nlohmann::json;
 constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
 
 // Keys whose values are kept while the text is parsed; the rest, which is most of it, is dropped at once.
-constexpr std::string_view kKept[] = {"nimble_schedule", "trace_digest", "arena_bytes", "objects", "ops",
-                                      "segments",        "memory",       "size",        "edges",   "step_local",
-                                      "plan_offset",     "kind",         "submit",      "segment", "trust"};
+constexpr std::string_view kKept[] = {
+    "nimble_schedule", "trace_digest", "arena_bytes", "objects", "ops",    "segments", "memory", "size",
+    "edges",           "step_local",   "plan_offset", "kind",    "submit", "segment",  "trust",  "record"};
 
 // Builds a JSON value without what stands under other keys. (The parser's own filter takes quadratic time in the length
 // of a list.)
@@ -105,13 +105,16 @@ std::uint8_t one_of(const Fields& fields, const char* key, const std::string_vie
 }
 
 ScheduleOrder::Op read_op(const Fields& fields) {
-  static constexpr std::string_view kSubmits[] = {"graph", "plan", "direct"};
   ScheduleOrder::Op op;
   op.kind = static_cast<CallKind>(one_of(fields, "kind", kCallKindNames));
-  op.submit = static_cast<Submit>(one_of(fields, "submit", kSubmits));
+  op.submit = static_cast<Submit>(one_of(fields, "submit", kSubmitNames));
   if (!fields.member("segment").is_null())
     op.segment = static_cast<std::uint32_t>(fields.number("segment", kNone - std::uint64_t{1}));
-  if ((op.submit == Submit::graph) != (op.segment != kNone)) fields.fail("segment", "does not go with submit");
+  if (is_held(op.submit) != (op.segment != kNone)) fields.fail("segment", "does not go with submit");
+  if (op.submit == Submit::order && op.kind != CallKind::event_wait)
+    fields.fail("submit", "is order for an op that is no event wait");
+  if (op.submit == Submit::order && !fields.member("record").is_null())
+    op.record = static_cast<std::uint32_t>(fields.number("record", kNone - std::uint64_t{1}));
   bool node = op.kind == CallKind::launch || op.kind == CallKind::copy || op.kind == CallKind::set ||
               op.kind == CallKind::event_record;
   if (op.submit == Submit::graph && !node) fields.fail("submit", "is graph for an op that no graph can hold");
@@ -161,7 +164,10 @@ ScheduleOrder read_schedule_order(const std::string& text, const std::string& fi
     for (const json& pair : fields.list("edges")) {
       if (!pair.is_array() || pair.size() != 2) fields.fail("edges", "must be a list of [op, op]");
       std::uint64_t from = fields.number_of(pair[0], "edges", kMax), to = fields.number_of(pair[1], "edges", kMax);
-      if (from >= to || to >= order.ops.size() || order.ops[from].segment != id || order.ops[to].segment != id)
+      auto is_node = [&](std::uint64_t op) {
+        return op < order.ops.size() && order.ops[op].segment == id && order.ops[op].submit == Submit::graph;
+      };
+      if (from >= to || !is_node(from) || !is_node(to))
         fields.fail("edges", "must go from an earlier to a later op of the segment");
       edges.push_back({static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(to)});
     }

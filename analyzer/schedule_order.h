@@ -20,6 +20,7 @@ struct ScheduleOrder {
     CallKind kind = CallKind::opaque;
     Submit submit = Submit::direct;
     std::uint32_t segment = kNone;
+    std::uint32_t record = kNone;  // order: as of ScheduleOp
   };
 
   std::string trace_digest;

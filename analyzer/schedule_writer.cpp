@@ -7,18 +7,6 @@
 namespace nimble::analyzer {
 namespace {
 
-std::string_view name(Submit submit) {
-  switch (submit) {
-    case Submit::graph:
-      return "graph";
-    case Submit::plan:
-      return "plan";
-    case Submit::direct:
-      return "direct";
-  }
-  return "direct";
-}
-
 void id(JsonText& out, std::string_view key, std::uint32_t value) {
   out.key(key);
   if (value == kNone)
@@ -62,8 +50,10 @@ void op(JsonText& out, const ScheduleOp& op) {
   out.newline().open('{');
   out.key("kind").text(nimble::name(op.kind));
   out.key("submit").text(name(op.submit));
+  if (op.stream != 0) out.key("stream").number(op.stream);
   id(out, "segment", op.segment);
   out.key("lane").number(op.lane);
+  if (op.submit == Submit::order) id(out, "record", op.record);
   switch (op.kind) {
     case CallKind::launch:
       id(out, "function", op.function);
@@ -142,6 +132,10 @@ std::string schedule_text(const Schedule& schedule) {
   out.key("exact").number(freedom.exact).key("proven").number(freedom.proven);
   out.key("declared").number(freedom.declared).key("observed").number(freedom.observed);
   out.key("estimated").boolean(freedom.estimated).close('}').newline();
+  out.key("streams").open('[');
+  for (const ScheduleStream& stream : schedule.streams)
+    out.open('{').key("kind").text(name(stream.kind)).key("forked").boolean(stream.forked).close('}');
+  out.close(']').newline();
   out.key("functions").open('[');
   for (const ScheduleFunction& function : schedule.functions) {
     out.newline().open('{').key("name").text(function.name).key("params").open('[');

@@ -32,7 +32,7 @@ const char* why_not_in_graph(const Trace& trace, const TraceCall& call, OpRole r
     case CallKind::event_record:
       return call.plain ? nullptr : "event record with flags";
     case CallKind::event_wait:
-      return "event wait";
+      return "wait for an event that the step does not record";
     case CallKind::host_function:
       return "host function";
     case CallKind::graph_launch:
@@ -44,6 +44,46 @@ const char* why_not_in_graph(const Trace& trace, const TraceCall& call, OpRole r
     default:
       return "call that is not read";
   }
+}
+
+// What a wait of the step waits for.
+struct Recorded {
+  bool by_step = false;      // an op of the step, of this occurrence or of one before
+  std::uint32_t op = kNone;  // that of this occurrence
+};
+
+// Per op of the representative. Events count as recorded by the step as long as nothing else records them.
+std::vector<Recorded> what_waits_wait_for(const Trace& trace, const Step& step) {
+  struct Last {
+    std::uint32_t occurrence, op;
+  };
+  std::vector<Recorded> result(step.period);
+  std::unordered_map<std::uint32_t, Last> last;  // by event
+  std::uint32_t occurrence = 0;
+  const std::uint32_t end = step.begins[step.representative] + step.period;
+  for (std::uint32_t i = 0; i < end; ++i) {
+    if (occurrence < step.representative && i >= step.begins[occurrence] + step.period) ++occurrence;
+    const bool inside = i >= step.begins[occurrence];
+    const std::uint32_t op = i - step.begins[occurrence];
+    const TraceCall& call = trace.calls[step.ops[i]];
+    switch (call.kind) {
+      case CallKind::event_record:
+        last.erase(call.event);
+        if (inside && call.plain) last[call.event] = {occurrence, op};
+        break;
+      case CallKind::event_wait:
+        if (!inside || occurrence != step.representative || !call.plain) break;
+        if (auto found = last.find(call.event); found != last.end())
+          result[op] = {true, found->second.occurrence == occurrence ? found->second.op : kNone};
+        break;
+      case CallKind::launch:
+        for (std::uint32_t id : {call.event, call.event2}) last.erase(id);
+        break;
+      default:
+        break;
+    }
+  }
+  return result;
 }
 
 // Where the host looks at the GPU's progress, counted over all occurrences of the step.
@@ -108,9 +148,12 @@ Segmentation cut_into_segments(const Trace& trace, const Step& step, const StepA
   result.submit.assign(n, Submit::graph);
   result.why_direct.assign(n, nullptr);
   result.segment.assign(n, kNone);
+  result.comes_with.assign(n, kNone);
+  result.record.assign(n, kNone);
   result.observed.assign(n, 0);
   auto calls = step.calls();
   Observations seen = observe(trace, step);
+  const std::vector<Recorded> recorded = what_waits_wait_for(trace, step);
   auto half = [&](std::uint32_t count) { return 2 * std::uint64_t{count} >= step.begins.size(); };
   result.observed_at_end = half(seen.always[n]);
 
@@ -141,6 +184,11 @@ Segmentation cut_into_segments(const Trace& trace, const Step& step, const StepA
       result.submit[op] = Submit::plan;
       continue;
     }
+    if (recorded[op].by_step) {
+      result.submit[op] = Submit::order;
+      result.record[op] = recorded[op].op;
+      continue;
+    }
     const char* why = why_not_in_graph(trace, trace.calls[calls[op]], accesses.ops[op].role);
     if (why == nullptr) {
       run.push_back(op);
@@ -154,7 +202,32 @@ Segmentation cut_into_segments(const Trace& trace, const Step& step, const StepA
   for (const auto& [record, count] : seen.of_record[n])
     result.observed_at_end = result.observed_at_end || (half(count) && record >= begin);
   close();
+  place_waits(result);
   return result;
+}
+
+void place_waits(Segmentation& segments) {
+  const auto n = static_cast<std::uint32_t>(segments.submit.size());
+  const auto begins_run = [&](std::uint32_t op) {
+    return segments.observed[op] != 0 || segments.submit[op] == Submit::direct;
+  };
+  std::vector<std::uint32_t> behind(n, kNone);  // per op: the segment of the next node in its run
+  for (std::uint32_t op = n, next = kNone; op-- > 0;) {
+    if (segments.submit[op] == Submit::direct) next = kNone;
+    if (segments.segment[op] != kNone) next = segments.segment[op];
+    behind[op] = next;
+    if (begins_run(op)) next = kNone;
+  }
+  std::uint32_t before = kNone;  // the segment of the last one
+  for (std::uint32_t op = 0; op < n; ++op) {
+    if (begins_run(op)) before = kNone;
+    if (segments.segment[op] != kNone) before = segments.segment[op];
+    if (segments.submit[op] != Submit::order) continue;
+    segments.comes_with[op] = behind[op] != kNone ? behind[op] : before;
+    if (segments.comes_with[op] != kNone) continue;
+    segments.submit[op] = Submit::direct;
+    segments.why_direct[op] = "wait with nothing beside it that a graph could hold";
+  }
 }
 
 }  // namespace nimble::analyzer

@@ -25,7 +25,8 @@ StepObjects objects_of_step(const Trace& trace, const ObjectTable& table, std::s
     if (object.alloc == kNone || object.free == kNone) continue;
     const TraceCall& alloc = trace.calls[calls[object.alloc]];
     const TraceCall& free = trace.calls[calls[object.free]];
-    object.step_local = !alloc.own_pool && alloc.stream == free.stream && alloc.size > 0;
+    object.step_local =
+        !alloc.own_pool && alloc.size > 0 && trace.streams[alloc.stream].context == trace.streams[free.stream].context;
   }
   return result;
 }

@@ -17,7 +17,7 @@ struct StepObject {
   std::uint32_t id = kNone;  // index into ObjectTable::objects
   std::uint64_t size = 0;
   MemoryKind memory = MemoryKind::device;
-  bool step_local = false;      // allocated and freed by the step itself, on one stream, from the default pool
+  bool step_local = false;      // allocated and freed by the step itself, in one context, from the default pool
   std::uint32_t alloc = kNone;  // the ops that did, as indices into the step
   std::uint32_t free = kNone;
 };

@@ -101,7 +101,8 @@ void why_independent(const Analysis& analysis, std::uint32_t first, std::uint32_
 // What the schedule makes of the pair.
 std::string schedule_text_of(const Analysis& analysis, std::uint32_t first, std::uint32_t second) {
   std::uint32_t a = analysis.segments.segment[first], b = analysis.segments.segment[second];
-  if (analysis.segments.submit[first] == Submit::plan || analysis.segments.submit[second] == Submit::plan) return "";
+  for (std::uint32_t op : {first, second})
+    if (Submit submit = analysis.segments.submit[op]; submit == Submit::plan || submit == Submit::order) return "";
   if (a == kNone || a != b)
     return "In the schedule they are not in one graph, so they are submitted one after the other.\n";
   const auto& ops = analysis.segments.segments[a].ops;

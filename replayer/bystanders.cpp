@@ -1,21 +1,40 @@
 #include "replayer/bystanders.h"
 
+#include <algorithm>
+
 namespace nimble {
 
-bool could_begin(const Schedule& schedule, CallContext& context, const Call& call) {
-  if (schedule.ops.empty()) return false;
-  const ScheduleOp& first = schedule.ops.front();
-  if (call.kind != first.kind) return false;
+bool could_be(const Schedule& schedule, CallContext& context, std::uint32_t index, const Call& call) {
+  const ScheduleOp& op = schedule.ops[index];
+  if (call.kind != op.kind) return false;
   // A launch that no graph holds names no function in the schedule: any may be it.
-  if (call.kind != CallKind::launch || first.submit != Submit::graph) return true;
-  return context.function(call.function).name == schedule.functions[first.function].name;
+  if (call.kind != CallKind::launch || op.submit != Submit::graph) return true;
+  return context.function(call.function).name == schedule.functions[op.function].name;
+}
+
+Bystanders::Bystanders(const Schedule& schedule, CallContext& context) : schedule_(schedule), context_(context) {
+  std::vector<bool> seen(schedule.streams.size(), false);
+  for (std::uint32_t op = 0; op < schedule.ops.size(); ++op) {
+    waits_ = waits_ || schedule.ops[op].submit == Submit::order;
+    if (seen[schedule.ops[op].stream]) continue;
+    seen[schedule.ops[op].stream] = true;
+    firsts_.push_back(op);
+  }
 }
 
 void Bystanders::publish(const State& state) {
   if (state == published_) return;  // a store would cost every other thread a cache miss
+  if (state.version != published_.version) {
+    bool legacy = false;
+    for (std::uint32_t s = 0; s < schedule_.streams.size(); ++s) {
+      const StreamRef stream = s < state.streams.size() ? state.streams[s] : StreamRef{};
+      legacy = legacy || (stream.key && stream.is_legacy());
+      streams_[s].store(stream.key, std::memory_order_release);
+    }
+    legacy_.store(legacy, std::memory_order_release);
+  }
   published_ = state;
-  stream_.store(state.stream, std::memory_order_release);
-  legacy_.store(state.legacy, std::memory_order_release);
+  open_.store(state.open, std::memory_order_release);
   holding_.store(state.holding, std::memory_order_release);
   capturing_.store(state.capturing, std::memory_order_release);
   closing_.store(state.closing, std::memory_order_release);
@@ -35,10 +54,18 @@ std::uint64_t Bystanders::ops() const {
   return sum;
 }
 
-// Whether the op is on the stream that the player follows, or may be the one that makes it follow a stream.
-bool Bystanders::on_followed_stream(const Call& call) const {
-  const std::uint64_t followed = stream_.load(std::memory_order_acquire);
-  return followed ? call.stream.key == followed : could_begin(schedule_, context_, call);
+bool Bystanders::is_followed(const StreamRef& stream) const {
+  for (std::size_t s = 0; s < schedule_.streams.size(); ++s)
+    if (streams_[s].load(std::memory_order_acquire) == stream.key) return stream.key != 0;
+  return false;
+}
+
+// Whether the op is on a stream that the player follows, or may be the one that makes it follow a stream.
+bool Bystanders::may_be_of_the_step(const Call& call) const {
+  if (is_followed(call.stream)) return true;
+  if (!open_.load(std::memory_order_acquire)) return false;
+  return std::any_of(firsts_.begin(), firsts_.end(),
+                     [&](std::uint32_t op) { return could_be(schedule_, context_, op, call); });
 }
 
 // Whether the program cannot notice by the call that ops are held back: StepPlayer::observes() without what needs a
@@ -54,7 +81,7 @@ bool Bystanders::observes_nothing(const Call& call) const {
     case CallKind::free_async:
       return call.host == HostEffect::async;
     case CallKind::stream_synchronize:
-      return call.stream.key != stream_.load(std::memory_order_acquire);
+      return !is_followed(call.stream);
     default:
       return false;
   }
@@ -75,7 +102,10 @@ bool Bystanders::passes(const Call& call) {
     default:
       break;
   }
-  if (is_op(call.kind) && on_followed_stream(call)) return false;
+  if (is_op(call.kind) && may_be_of_the_step(call)) return false;
+  // A stream that graphs stand in for has to catch up with them first.
+  if (schedule_.streams.size() > 1 && call.has_stream && is_followed(call.stream)) return false;
+  if (waits_ && is_op(call.kind) && call.kind != CallKind::event_wait && (call.event || call.event2)) return false;
   if (!observes_nothing(call)) return false;
   if (is_op(call.kind) && auditing_.load(std::memory_order_acquire)) return false;
   // It may become part of a graph: then it releases nothing now.
@@ -99,13 +129,13 @@ bool Bystanders::passed(const Call& call, CUresult result) {
     case CallKind::alloc_async: {
       if (call.memory == MemoryKind::external) return false;  // replay ends with it
       // The player may be waiting for the address of an allocation on its stream.
-      if (call.kind == CallKind::alloc_async && on_followed_stream(call)) return false;
+      if (call.kind == CallKind::alloc_async && may_be_of_the_step(call)) return false;
       return result != CUDA_SUCCESS || news.push({true, {call.address, call.size, call.memory, false}});
     }
     default:
       if (!is_op(call.kind)) return true;
       if (result == CUDA_SUCCESS && !closing_.load(std::memory_order_acquire)) return true;
-      return !on_followed_stream(call);
+      return !may_be_of_the_step(call);
   }
 }
 

@@ -8,6 +8,9 @@
 
 #include <array>
 #include <atomic>
+#include <span>
+#include <tuple>
+#include <vector>
 
 #include "nimble/call.h"
 #include "nimble/schedule.h"
@@ -15,24 +18,30 @@
 
 namespace nimble {
 
-// Whether the op may be the step's first, as far as its kind and its function tell.
-bool could_begin(const Schedule& schedule, CallContext& context, const Call& call);
+// Whether the call may be this op of the step, as far as its kind and its function tell.
+bool could_be(const Schedule& schedule, CallContext& context, std::uint32_t op, const Call& call);
 
 class Bystanders {
  public:
   // Both must outlive this.
-  Bystanders(const Schedule& schedule, CallContext& context) : schedule_(schedule), context_(context) {}
+  Bystanders(const Schedule& schedule, CallContext& context);
 
   // What the player does at the moment. Under the replayer's lock.
   struct State {
-    std::uint64_t stream = 0;  // StreamRef::key of the one stream whose ops it follows; 0: of any that begins the step
-    bool legacy = false;       // that stream is the legacy default stream
-    bool holding = false;      // ops are held back
-    bool capturing = false;    // some stream of the program's captures
+    std::span<const StreamRef> streams = {};  // whose ops it follows, as of StepStreams::live()
+    std::uint64_t version = 0;                // by which a change of these is told; 0 where there are none
+    bool open = true;                         // ops that begin the step on some stream may be the step's on any
+    bool holding = false;                     // ops are held back
+    bool capturing = false;                   // some stream of the program's captures
     std::uint64_t arena = 0, arena_bytes = 0;
     bool closing = false;   // the next op that the driver has had on the stream was the step's last, which is timed
     bool auditing = false;  // memory may be copied back on the stream: others have to wait
-    bool operator==(const State&) const = default;
+    bool operator==(const State& other) const {
+      const auto rest = [](const State& s) {
+        return std::tie(s.version, s.open, s.holding, s.capturing, s.arena, s.arena_bytes, s.closing, s.auditing);
+      };
+      return rest(*this) == rest(other);
+    }
   };
   void publish(const State& state);
 
@@ -50,7 +59,8 @@ class Bystanders {
 
  private:
   bool observes_nothing(const Call& call) const;
-  bool on_followed_stream(const Call& call) const;
+  bool is_followed(const StreamRef& stream) const;
+  bool may_be_of_the_step(const Call& call) const;
   bool in_arena(std::uint64_t address) const {
     const std::uint64_t arena = arena_.load(std::memory_order_acquire);
     return arena && address - arena < arena_bytes_.load(std::memory_order_acquire);
@@ -59,9 +69,12 @@ class Bystanders {
 
   const Schedule& schedule_;
   CallContext& context_;
-  State published_;  // under the replayer's lock
-  std::atomic<std::uint64_t> stream_{0}, arena_{0}, arena_bytes_{0};
-  std::atomic<bool> legacy_{false}, holding_{false}, capturing_{false}, closing_{false}, auditing_{false};
+  std::vector<std::uint32_t> firsts_;  // the first op of each stream
+  bool waits_ = false;                 // some op's meaning rests on who has recorded an event last
+  State published_;                    // under the replayer's lock
+  std::array<std::atomic<std::uint64_t>, kMaxStreams> streams_{};  // StreamRef::key; 0: none
+  std::atomic<std::uint64_t> arena_{0}, arena_bytes_{0};
+  std::atomic<bool> open_{true}, legacy_{false}, holding_{false}, capturing_{false}, closing_{false}, auditing_{false};
 
   // Spread over cache lines by thread, so that counting does not make threads wait for each other.
   struct alignas(64) Counter {

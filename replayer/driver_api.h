@@ -13,7 +13,7 @@ namespace nimble {
   X(cuCtxGetCurrent) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxGetStreamPriorityRange) X(cuMemAlloc)          \
   X(cuPointerGetAttribute) X(cuDeviceGetCount) X(cuDeviceGetAttribute)                                            \
   X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery)                                      \
-  X(cuStreamWaitEvent) X(cuStreamIsCapturing)                                                                     \
+  X(cuStreamWaitEvent) X(cuStreamIsCapturing) X(cuStreamQuery) X(cuStreamSynchronize)                             \
   X(cuStreamGetPriority) X(cuGraphKernelNodeSetAttribute)                                                         \
   X(cuLaunchKernel) X(cuMemcpyAsync) X(cuMemcpy2DAsync)                                                           \
   X(cuMemsetD8Async) X(cuMemsetD16Async) X(cuMemsetD32Async)                                                      \
@@ -23,7 +23,7 @@ namespace nimble {
   X(cuGraphExecKernelNodeSetParams) X(cuGraphExecMemcpyNodeSetParams) X(cuGraphExecMemsetNodeSetParams)           \
   X(cuGraphExecEventRecordNodeSetEvent) X(cuGraphLaunch)
 // What audits need besides (replayer/audit.h).
-#define NIMBLE_AUDIT_FUNCTIONS(X) X(cuMemGetInfo) X(cuMemcpyDtoHAsync) X(cuStreamCreate) X(cuStreamSynchronize)
+#define NIMBLE_AUDIT_FUNCTIONS(X) X(cuMemGetInfo) X(cuMemcpyDtoHAsync) X(cuStreamCreate)
 // clang-format on
 
 struct DriverApi {

@@ -35,6 +35,7 @@ LiveStep::LiveStep(const Schedule& schedule, CallContext& context, MemoryMap& me
       memory_(memory),
       objects_(objects),
       reach_(reach),
+      records_(schedule),
       nowhere_(std::size_t{1} << kNowhereBits),
       ops_(schedule.ops.size()) {
   std::uint32_t bytes = 0;
@@ -54,7 +55,10 @@ const char* LiveStep::match(std::uint32_t index, const Call& call) {
   mismatch_at_ = kNone;
   const ScheduleOp& op = schedule_.ops[index];
   if (op.kind != call.kind) return "another kind of op";
-  if (op.submit == Submit::direct) return op.payload ? check_payload(op, call) : nullptr;
+  if (op.submit == Submit::direct) {
+    if (op.kind == CallKind::event_record) records_.record(index, call.event);
+    return op.payload ? check_payload(op, call) : nullptr;
+  }
   if (!call.plain || call.synchronous()) return "an op with flags or attributes";
   switch (op.kind) {
     case CallKind::launch:
@@ -68,8 +72,11 @@ const char* LiveStep::match(std::uint32_t index, const Call& call) {
       if (!call.event) return "an event that is none";
       if (mine.live.event != call.event) mine.changed = true;
       mine.live.event = call.event;
+      records_.record(index, call.event);
       return nullptr;
     }
+    case CallKind::event_wait:
+      return match_wait(index, call);
     case CallKind::alloc_async:
       return call.size == op.size && !call.own_pool ? nullptr : "an allocation of another size";
     case CallKind::free_async:
@@ -237,6 +244,16 @@ const char* LiveStep::match_copy(std::uint32_t index, const Call& call) {
   return nullptr;
 }
 
+const char* LiveStep::match_wait(std::uint32_t index, const Call& call) {
+  const ScheduleOp& op = schedule_.ops[index];
+  const EventRecords::Found found = records_.find(call.event);
+  if (op.record != kNone ? found.op != op.record || !found.this_step : found.this_step)
+    return "a wait for another event";
+  if (found.op == kNone) unknown_wait_ = true;
+  ops_[index].live.event = call.event;
+  return nullptr;
+}
+
 const char* LiveStep::match_set(std::uint32_t index, const Call& call) {
   const ScheduleOp& op = schedule_.ops[index];
   Op& mine = ops_[index];
@@ -286,6 +303,7 @@ void LiveStep::rebase() {
 }
 
 void LiveStep::forget_event(CUevent event) {
+  records_.forget(event);
   for (Op& op : ops_) {
     if (op.live.event == event) op.live.event = nullptr;
   }

@@ -10,6 +10,7 @@
 #include "nimble/call.h"
 #include "nimble/reach.h"
 #include "nimble/schedule.h"
+#include "replayer/event_records.h"
 #include "replayer/memory_map.h"
 #include "replayer/object_map.h"
 
@@ -35,6 +36,17 @@ class LiveStep {
   // Whether `call` is what the schedule's op `index` says. Null if it is; its values are then live. Otherwise the
   // reason, a text that lives forever.
   const char* match(std::uint32_t index, const Call& call);
+
+  // A step begins.
+  void begin_step() {
+    records_.begin_step();
+    unknown_wait_ = false;
+  }
+  // Whether the step has waited for an event of which it is not known that an earlier step has recorded it. Not wrong,
+  // but the graphs' order does not keep that wait.
+  bool unknown_wait() const { return unknown_wait_; }
+  // The event was recorded otherwise, or ends.
+  void forget_record(CUevent event) { records_.forget(event); }
 
   // Where in a launch's parameters the last mismatch was found: byte of the packed parameters, kNone for elsewhere.
   std::uint32_t mismatch_at() const { return mismatch_at_; }
@@ -72,6 +84,7 @@ class LiveStep {
   const char* match_launch(std::uint32_t index, const Call& call);
   const char* match_copy(std::uint32_t index, const Call& call);
   const char* match_set(std::uint32_t index, const Call& call);
+  const char* match_wait(std::uint32_t index, const Call& call);
   const char* check_pointers(std::uint32_t index);
   const char* check_globals(std::uint32_t index);
   const char* check_payload(const ScheduleOp& op, const Call& call);
@@ -82,6 +95,8 @@ class LiveStep {
   MemoryMap& memory_;
   ObjectMap& objects_;
   const Reach reach_;
+  EventRecords records_;
+  bool unknown_wait_ = false;
   std::uint32_t mismatch_at_ = kNone;
   std::vector<Nowhere> nowhere_;  // by a hash of the word
   std::vector<Op> ops_;

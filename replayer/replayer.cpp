@@ -62,8 +62,7 @@ class Replayer final : public CallSink {
     if (last == Phase::waiting) phase_ = Phase::nothing;
     if (std::exchange(finished_, true)) return;
     if (last == Phase::playing) {
-      player_->flush();
-      player_->finish_audits();
+      player_->finish();
       publish();
       phase_ = Phase::aside;
     }

@@ -6,9 +6,9 @@
 // submitted, as one graph where the segment is whole, else call by call. A call that is not the next op is a
 // divergence: what is held is submitted in program order, and the search begins anew.
 //
-// A CallSink: called from any thread. One lock guards the state of the one stream that is replayed; it is held while
-// held ops are submitted, never while the program's own call is made. Threads that have nothing to do with that stream
-// do not take it (replayer/bystanders.h).
+// A CallSink: called from any thread. One lock guards the state of the streams that are replayed; it is held while held
+// ops are submitted, never while the program's own call is made. Threads that have nothing to do with these streams do
+// not take it (replayer/bystanders.h).
 #pragma once
 
 #include <chrono>

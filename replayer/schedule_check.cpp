@@ -24,18 +24,24 @@ void each_object(const ScheduleOp& op, Function function) {
   if (op.src.object != kNone) function(op.src.object);
 }
 
-// Objects that share bytes of the arena: the program must have freed the one before it allocates the other, and the
-// order that the graphs keep must let every use of the one come before every use of the other.
+// Objects that share bytes of the arena: the program must have freed the one before it allocates the other, and both
+// the order that the graphs keep and that of the program's streams must let every use of the one come before every use
+// of the other.
 void check_sharing(const Schedule& schedule, const std::string& source) {
   const auto fail = [&](std::uint32_t object, const char* problem) {
     throw ScheduleError(fmt::format("{}: objects[{}]: {}", source, object, problem));
   };
-  std::vector<std::uint32_t> segment;
-  for (const ScheduleOp& op : schedule.ops) segment.push_back(op.segment);
+  std::vector<std::uint32_t> segment, stream, record;
+  for (const ScheduleOp& op : schedule.ops) {
+    segment.push_back(op.submit == Submit::graph ? op.segment : kNone);
+    stream.push_back(op.stream);
+    record.push_back(op.record);
+  }
   std::vector<std::vector<SegmentPaths::Edge>> edges;
   for (const ScheduleSegment& each : schedule.segments) edges.push_back(each.edges);
-  const SegmentPaths paths(segment, std::move(edges));
-  UseOrder order(paths, schedule.objects.size());
+  const SegmentPaths graphs(segment, std::move(edges));
+  const StreamPaths streams(stream, record, static_cast<std::uint32_t>(schedule.streams.size()));
+  BothOrders order(graphs, streams, schedule.objects.size());
   for (std::uint32_t op = 0; op < schedule.ops.size(); ++op)
     each_object(schedule.ops[op], [&](std::uint32_t object) { order.use(object, op); });
   std::map<std::uint64_t, std::uint64_t> live;  // begin and end

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <fstream>
@@ -194,12 +195,12 @@ ScheduleOp read_op(const Field& field, const Schedule& schedule) {
   ScheduleOp op;
   op.kind = static_cast<CallKind>(field.at("kind").one_of(kCallKindNames));
   if (!is_op(op.kind)) field.at("kind").fail("is no op");
-  static constexpr std::string_view kSubmits[] = {"graph", "plan", "direct"};
-  op.submit = static_cast<Submit>(field.at("submit").one_of(kSubmits));
+  op.submit = static_cast<Submit>(field.at("submit").one_of(kSubmitNames));
+  if (field.has("stream")) op.stream = field.at("stream").index(schedule.streams.size());
   if (!field.at("segment").is_null()) op.segment = field.at("segment").number32();
   op.lane = field.at("lane").number32();
   const bool in_graph = op.submit == Submit::graph;
-  if (in_graph != (op.segment != kNone)) field.at("segment").fail("does not go with its \"submit\"");
+  if (is_held(op.submit) != (op.segment != kNone)) field.at("segment").fail("does not go with its \"submit\"");
   switch (op.kind) {
     case CallKind::launch:
       if (in_graph) launch(field, schedule, op);
@@ -225,6 +226,12 @@ ScheduleOp read_op(const Field& field, const Schedule& schedule) {
       break;
     case CallKind::event_record:
       break;
+    case CallKind::event_wait:
+      if (in_graph) field.at("submit").fail("is \"graph\" for an event wait");
+      if (op.submit != Submit::order || field.at("record").is_null()) break;
+      op.record = field.at("record").index(schedule.ops.size());  // of the ops before this one
+      if (schedule.ops[op.record].kind != CallKind::event_record) field.at("record").fail("names no event record");
+      break;
     case CallKind::alloc_async:
     case CallKind::free_async:
       if (in_graph) field.at("submit").fail("is \"graph\" for an allocation");
@@ -242,6 +249,8 @@ ScheduleOp read_op(const Field& field, const Schedule& schedule) {
   if (op.submit == Submit::plan && op.kind != CallKind::alloc_async && op.kind != CallKind::free_async) {
     field.at("submit").fail("is \"plan\" for an op that is no allocation");
   }
+  if (op.submit == Submit::order && op.kind != CallKind::event_wait)
+    field.at("submit").fail("is \"order\" for an op that is no event wait");
   return op;
 }
 
@@ -257,16 +266,18 @@ void read_segment(const Field& field, Schedule& schedule, std::uint32_t id, std:
   std::size_t nodes = 0;
   for (std::uint32_t op = segment.first; op <= segment.last; ++op) {
     if (schedule.ops[op].submit == Submit::direct) field.fail(fmt::format("holds op {}, which is direct", op));
-    if (schedule.ops[op].submit != Submit::graph) continue;
+    if (!is_held(schedule.ops[op].submit)) continue;
     if (schedule.ops[op].segment != id) field.fail(fmt::format("holds op {}, which is of another segment", op));
-    ++nodes;
+    nodes += schedule.ops[op].submit == Submit::graph;
   }
   if (nodes == 0) field.fail("holds no op");
   const Field order = field.at("order");
   if (order.size() != nodes) order.fail(fmt::format("has {} ops, but the segment has {}", order.size(), nodes));
   const auto member = [&](const Field& f) {
     const std::uint32_t op = f.index(schedule.ops.size());
-    if (op < segment.first || op > segment.last || schedule.ops[op].segment != id) f.fail("is no op of this segment");
+    if (op < segment.first || op > segment.last || schedule.ops[op].segment != id ||
+        schedule.ops[op].submit != Submit::graph)
+      f.fail("is no node of this segment");
     return op;
   };
   for (std::size_t i = 0; i < order.size(); ++i) {
@@ -285,6 +296,25 @@ void read_segment(const Field& field, Schedule& schedule, std::uint32_t id, std:
     segment.edges.push_back({from, to});
   }
   schedule.segments.push_back(std::move(segment));
+}
+
+void read_streams(const Field& streams, Schedule& schedule) {
+  if (streams.size() == 0) streams.fail("is empty");
+  if (streams.size() > kMaxStreams) streams.fail(fmt::format("has more than {} streams", kMaxStreams));
+  schedule.streams.clear();
+  for (std::size_t i = 0; i < streams.size(); ++i) {
+    ScheduleStream stream;
+    stream.kind = static_cast<StreamKind>(streams[i].at("kind").one_of(kStreamKindNames));
+    stream.forked = streams[i].at("forked").boolean();
+    if (stream.kind == StreamKind::per_thread) streams[i].at("kind").fail("cannot be replayed");
+    // What waits for all of a kind of stream must find what was put on any of that kind behind the first one.
+    const auto rank = [](StreamKind kind) {
+      return kind == StreamKind::legacy ? 0 : kind == StreamKind::blocking ? 1 : 2;
+    };
+    if (i > 0 && rank(stream.kind) < rank(schedule.streams.front().kind))
+      streams[i].at("kind").fail("must be that of the first stream, or one that is ordered with less");
+    schedule.streams.push_back(stream);
+  }
 }
 
 }  // namespace
@@ -311,6 +341,7 @@ Schedule parse_schedule(const std::string& text, const std::string& source) {
   schedule.arena_bytes = top.at("arena_bytes").number(kMostBytes);
   const Field functions = top.at("functions"), objects = top.at("objects"), ops = top.at("ops"),
               segments = top.at("segments");
+  read_streams(top.at("streams"), schedule);
   for (std::size_t i = 0; i < functions.size(); ++i) schedule.functions.push_back(function(functions[i]));
   for (std::size_t i = 0; i < objects.size(); ++i) {
     ScheduleObject object;
@@ -332,12 +363,18 @@ Schedule parse_schedule(const std::string& text, const std::string& source) {
       params += param_bytes(schedule.functions[op.function]) + 16;
     if (params > kMostParamsTogether) ops[i].fail("together with those before it has more than 1 GiB of parameters");
   }
+  for (std::uint32_t s = 0; s < schedule.streams.size(); ++s) {
+    if (std::none_of(schedule.ops.begin(), schedule.ops.end(), [&](const ScheduleOp& op) { return op.stream == s; }))
+      top.at("streams")[s].fail("has no op");
+  }
   std::vector<std::uint32_t> place(schedule.ops.size(), kNone);
   for (std::size_t i = 0; i < segments.size(); ++i) {
     read_segment(segments[i], schedule, static_cast<std::uint32_t>(i), place);
   }
   for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
-    if (schedule.ops[i].submit == Submit::graph && place[i] == kNone)
+    const ScheduleOp& op = schedule.ops[i];
+    const auto outside = [&](const ScheduleSegment& segment) { return i < segment.first || i > segment.last; };
+    if (is_held(op.submit) && (op.segment >= schedule.segments.size() || outside(schedule.segments[op.segment])))
       ops[i].at("segment").fail("names no segment that holds the op");
   }
   check_plan(schedule, source);

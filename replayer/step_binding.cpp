@@ -10,9 +10,10 @@ namespace nimble {
 
 bool StepPlayer::bind() {
   step_complete_ = false;
-  // What the step used may be gone by now; then the next whole step will tell anew.
+  // The driver looks at the memory of copies and sets when their nodes are made. What the step used may be gone by now;
+  // then the next whole step will tell anew. Kernels' parameters are but bytes, and looked at before they are used.
   for (std::uint32_t i = 0; i < schedule_.objects.size(); ++i) {
-    if (in_graphs_[i] && !schedule_.objects[i].step_local && !objects_.base(i)) return false;
+    if (in_copies_[i] && !schedule_.objects[i].step_local && !objects_.base(i)) return false;
   }
   for (std::uint32_t i = 0; i < schedule_.ops.size(); ++i) {
     if (schedule_.ops[i].kind == CallKind::event_record && schedule_.ops[i].submit == Submit::graph &&
@@ -20,7 +21,8 @@ bool StepPlayer::bind() {
       return false;
   }
   const CurrentContext current(driver_, cu_context_);
-  if (handover_failed_ || (handover_ && driver_.cuStreamWaitEvent_(stream_.handle, handover_, 0) != CUDA_SUCCESS)) {
+  if (handover_failed_ ||
+      (handover_ && driver_.cuStreamWaitEvent_(streams_.launch().handle, handover_, 0) != CUDA_SUCCESS)) {
     stand_aside("the step moved to a stream that cannot wait for the one before");
     return false;
   }
@@ -40,9 +42,8 @@ bool StepPlayer::bind() {
     arena_context_ = cu_context_;
     memory_.add({arena_, schedule_.arena_bytes, MemoryKind::stream_ordered, true});
   }
-  for (std::uint32_t i = 0; i < schedule_.objects.size(); ++i) {
-    if (schedule_.objects[i].step_local) objects_.place_by_plan(i, arena_ + schedule_.objects[i].plan_offset);
-  }
+  individually(0);  // what the arena's memory comes behind, and all streams with it
+  place_by_plan();
   if (clock_context_ != cu_context_) clock_.abandon();
   clock_context_ = cu_context_;
   live_.rebase();
@@ -64,11 +65,11 @@ bool StepPlayer::build_graphs() {
       chain.edges.clear();
       for (std::size_t i = 1; i < chain.order.size(); ++i) chain.edges.push_back({chain.order[i - 1], chain.order[i]});
       in_order_.emplace_back(driver_);
-      if (in_order_.back().build(schedule_, chain, live_, cu_context_, stream_.handle) != CUDA_SUCCESS)
+      if (in_order_.back().build(schedule_, chain, live_, cu_context_, streams_.launch().handle) != CUDA_SUCCESS)
         tuner_.exclude(Way::one_stream);
     }
     graphs_.emplace_back(driver_);
-    const CUresult result = graphs_.back().build(schedule_, segment, live_, cu_context_, stream_.handle);
+    const CUresult result = graphs_.back().build(schedule_, segment, live_, cu_context_, streams_.launch().handle);
     if (result != CUDA_SUCCESS) {
       stand_aside("a graph could not be built (error " + std::to_string(result) + ")");
       return false;
@@ -78,15 +79,16 @@ bool StepPlayer::build_graphs() {
 }
 
 void StepPlayer::unbind() {
-  if (position_ != 0) diverge("code or a stream went away");
+  if (cursor_.begun()) diverge("code or a stream went away");
   if (state_ == State::bound) {
     // The arena may next be used on another stream, which must come after what is on this one. No waiting here: what
     // this stream does may need this very thread.
     const CurrentContext current(driver_, cu_context_);
     CUresult result =
         captures_.empty() ? CUDA_SUCCESS : CUDA_ERROR_NOT_PERMITTED;  // a capture would swallow the record
+    if (result == CUDA_SUCCESS) result = streams_.gather();
     if (result == CUDA_SUCCESS && !handover_) result = driver_.cuEventCreate_(&handover_, CU_EVENT_DISABLE_TIMING);
-    if (result == CUDA_SUCCESS) result = driver_.cuEventRecord_(handover_, stream_.handle);
+    if (result == CUDA_SUCCESS) result = driver_.cuEventRecord_(handover_, streams_.launch().handle);
     handover_failed_ = result != CUDA_SUCCESS;  // as where the program ends: no matter, unless the step comes again
   }
   state_ = State::searching;
@@ -105,7 +107,7 @@ void StepPlayer::context_ended(const Call& call) {
   clock_.abandon();
   if (audit_) audit_->abandon();
   ended_ = aside_.empty();
-  stream_ = {};
+  streams_.abandon();
   stand_aside("a context ended");
 }
 
@@ -123,7 +125,7 @@ void StepPlayer::choose_way() {
   }
   if (!step.timed) return;
   const CurrentContext current(driver_, cu_context_);
-  clock_.begin(step.way, stream_.handle);
+  clock_.begin(step.way, streams_.launch().handle);
 }
 
 void StepPlayer::read_clock() {

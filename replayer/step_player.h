@@ -1,4 +1,5 @@
-// One schedule on one stream: the state machine that replayer.h describes, without its lock, its log, and the loading.
+// One schedule on the streams of the program that it is for: the state machine that replayer.h describes, without its
+// lock, its log, and the loading.
 //
 // Owns the graphs and the arena of step-local memory. Not synchronised. Driver calls are made through DriverApi; the
 // step's context is made current around those that may come from other threads.
@@ -20,6 +21,8 @@
 #include "replayer/object_map.h"
 #include "replayer/segment_graph.h"
 #include "replayer/step_clock.h"
+#include "replayer/step_cursor.h"
+#include "replayer/step_streams.h"
 #include "replayer/tuner.h"
 
 namespace nimble {
@@ -42,8 +45,9 @@ class StepPlayer {
   // Tries from now on which way of submitting is the fastest, and takes that.
   void tune(Tune when) { tuner_ = Tuner(driver_.cuEventElapsedTime_ ? when : Tune::off); }
   const Tuner& tuner() const { return tuner_; }
-  // The program ends: judges what is still to be judged, waiting for it for a while at most.
-  void finish_audits();
+  // The program ends: submits what is held, leaves the streams to themselves, and judges what is still to be judged,
+  // waiting for it for a while at most.
+  void finish();
 
   // Code was loaded, which may have brought memory along. Any thread, without the lock.
   void code_has_come() { memory_.nearby().may_have_come(); }
@@ -70,19 +74,36 @@ class StepPlayer {
   enum class State : std::uint8_t { searching, bound };
 
   std::optional<CUresult> on_op(Call& call);
-  std::optional<CUresult> on_matched(Call& call);
+  std::optional<CUresult> begin_step(Call& call);
+  void begin_matched_step();
+  std::optional<CUresult> on_matched(std::uint32_t index, Call& call);
   std::optional<CUresult> outside(Call& call);
   std::optional<CUresult> on_free(Call& call);
   std::optional<CUresult> free_in_arena(const Call& call);
-  // Why `call` is not the step's next op, or null if it is.
-  const char* mismatch(const Call& call);
+  // Why `call` is not this op of the step, or null if it is.
+  const char* mismatch(std::uint32_t index, const Call& call);
+  // The stream of the schedule on which the call is the step's first, where that is one that no stream of the program
+  // stands for yet, or that may have moved; kNone for none.
+  std::uint32_t stream_that_begins_with(const Call& call);
   bool observes(const Call& call) const;
   bool is_captured(const Call& call) const;
   void forget_capture(const StreamRef& stream);
   bool record_is_held(CUevent event) const;
+  bool wait_is_held(CUevent event) const;
   std::optional<CUresult> flush_early();
+  // Submits the segments of which all ops have come. The result of the first call that failed, if any did.
+  CUresult submit_ready();
+  // What of held_ and changed_ belongs to the segment, in batch_.
+  void take_batch(std::uint32_t segment);
+  // The driver is about to get an op by itself on this stream of the schedule's.
+  void individually(std::uint32_t stream);
+  void keep_order(CUresult result);
+  void place_by_plan();
+  void end_clock();
+  void finish_audits();
   std::optional<CUresult> answer_address_range(Call& call) const;
-  std::optional<CUresult> submit_segment(std::uint32_t segment);
+  CUresult submit_segment(std::uint32_t segment);
+  CUresult submit_by_calls(const std::vector<std::uint32_t>& ops, bool on_launch_stream);
   CUresult submit_audited(std::uint32_t segment);
   CUresult patch_changed(std::uint32_t segment);
   SegmentGraph& graph(std::uint32_t segment) { return way_ == Way::one_stream ? in_order_[segment] : graphs_[segment]; }
@@ -94,16 +115,17 @@ class StepPlayer {
   void judge_audit();
   // `passes`: the driver has yet to have its last op.
   void end_step(bool passes);
-  // `at_op`: the reason was found at the op that should have come.
-  void diverge(const char* reason, bool at_op = false);
+  // `at_op`: the op that should have come where the reason was found.
+  void diverge(const char* reason, std::uint32_t at_op = kNone);
   // Builds graphs and arena from a step that matched as a whole. False if that cannot be done (yet).
   bool bind();
   void unbind();
   void stand_aside(std::string why);
+  void stream_ends(std::uint32_t stream);
   void context_ended(const Call& call);
   // Looks which step-local memory of earlier steps the program still has, as a step may begin.
   void note_leftovers();
-  bool is_left_over(std::uint32_t object) const;
+  bool is_in_use(std::uint32_t object) const;
   bool in_arena(std::uint64_t address) const { return address - arena_ < schedule_.arena_bytes && arena_; }
 
   const Schedule schedule_;
@@ -115,27 +137,31 @@ class StepPlayer {
   LiveStep live_;
 
   State state_ = State::searching;
-  std::uint32_t position_ = 0;             // the op that should come next; 0 between steps
-  bool step_complete_ = false;             // a whole step has matched since the last unbind: bind before the next one
-  bool as_recorded_ = false;               // the last step was, from its first op to its last
-  bool pass_step_ = false;                 // this step passes, since the schedule rests on the one before
-  bool by_graphs_ = true;                  // no segment of this step was submitted call by call
-  std::uint32_t passing_segment_ = kNone;  // the segment whose rest passes, since its first part was flushed
-  StreamRef stream_;                       // of the step at hand; of all steps once bound
+  StepCursor cursor_;
+  StepStreams streams_;                 // of the step at hand; of all steps once bound
+  bool step_complete_ = false;          // a whole step has matched since the last unbind: bind before the next one
+  bool as_recorded_ = false;            // the last step was, from its first op to its last
+  bool pass_step_ = false;              // this step passes, since the schedule rests on the one before
+  bool by_graphs_ = true;               // no segment of this step was submitted call by call
+  bool serving_ = false;                // this step's own memory comes from the plan
+  bool planned_ = false;                // objects_ has it there
+  std::uint32_t next_segment_ = 0;      // the first of this step that has not gone yet
+  std::vector<std::uint64_t> passing_;  // by segment: the step in which its rest passes, since a part was flushed
+  std::uint64_t step_ = 0;              // counts those that began
   CUcontext cu_context_ = nullptr;
-  std::vector<std::uint32_t> held_, changed_;  // op indices
+  std::vector<std::uint32_t> held_, changed_;  // op indices, as they came
+  std::vector<std::uint32_t> batch_;           // of held_, while a segment is submitted
   std::vector<CUevent> held_events_;
   std::vector<SegmentGraph> graphs_, in_order_;  // by the schedule; in the program's order, while that is tried or used
   std::vector<bool>
       up_to_date_;           // by segment: whether the graph of the way at hand has all values but the changed ones
   Way way_ = Way::schedule;  // of the step at hand, and of graph()
-  std::vector<std::uint32_t> last_of_segment_;  // the last graph op of each
   std::uint64_t arena_ = 0;
   CUcontext arena_context_ = nullptr;
   bool handover_failed_ = false;          // what is after the last use of the arena is not known
   CUevent handover_ = nullptr;            // after the last use of the arena on a stream that is not ours any more
   std::uint64_t holds_ = 0;               // ops held so far
-  std::vector<bool> in_graphs_;           // by object: whether a graph touches it
+  std::vector<bool> in_copies_;           // by object: whether a graph copies or sets it
   std::vector<std::uint32_t> leftovers_;  // objects that the program had when the step began
   std::uint32_t placing_ = kNone;         // op whose allocation the driver is making
   std::uint32_t placing_thread_ = 0;

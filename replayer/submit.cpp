@@ -117,6 +117,8 @@ CUresult submit_call(const DriverApi& driver, const Schedule& schedule, const Li
     }
     case CallKind::event_record:
       return driver.cuEventRecord_(op.event, stream);
+    case CallKind::event_wait:
+      return driver.cuStreamWaitEvent_(stream, op.event, 0);
     default:
       return CUDA_ERROR_NOT_SUPPORTED;  // no other kind is ever held
   }

@@ -8,16 +8,28 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "nimble/trace.h"
 
 namespace nimble {
 
-inline constexpr int kScheduleVersion = 3;
+inline constexpr int kScheduleVersion = 4;
 
 // The highest priority of a node. Devices have as many levels or fewer.
 inline constexpr std::uint32_t kMaxPriority = 5;
+
+// The most streams that a step may use.
+inline constexpr std::uint32_t kMaxStreams = 16;
+
+// A stream of the program's that the step uses. The first one in the list is the one that graphs are launched on.
+struct ScheduleStream {
+  StreamKind kind = StreamKind::blocking;  // never per_thread
+  // All that the step puts on it comes, by the program's own events, after something that the step has put on the first
+  // stream before.
+  bool forked = false;
+};
 
 // One allocation that the step touches. `step_local` objects are allocated and freed by ops of the step: the replayer
 // gives them addresses from the memory plan. All others are the program's, found by the pointers that it passes.
@@ -56,14 +68,24 @@ struct ScheduleBytes {
 
 // How the replayer submits an op:
 //   graph    a node of its segment's graph
+//   order    an event wait for what the step itself has recorded: nothing is submitted, since its segment's graph keeps
+//            the order, as that of the graphs before it does
 //   plan     an async alloc or free of a step_local object: answered from the memory plan, nothing is submitted
 //   direct   by the program's own call, between segments
-enum class Submit : std::uint8_t { graph, plan, direct };
+enum class Submit : std::uint8_t { graph, order, plan, direct };
+
+inline constexpr std::string_view kSubmitNames[] = {"graph", "order", "plan", "direct"};
+
+inline constexpr std::string_view name(Submit submit) { return kSubmitNames[static_cast<int>(submit)]; }
+
+// Whether such an op is held for its segment's graph.
+inline constexpr bool is_held(Submit submit) { return submit == Submit::graph || submit == Submit::order; }
 
 struct ScheduleOp {
   CallKind kind = CallKind::opaque;
   Submit submit = Submit::direct;
-  std::uint32_t segment = kNone;  // graph ops: which
+  std::uint32_t stream = 0;       // index into Schedule::streams
+  std::uint32_t segment = kNone;  // graph and order ops: which
   std::uint32_t lane = 0;         // graph ops: the stream that the policy assigned, within the segment
   std::uint32_t priority = 0;     // launches of a graph: who gets multiprocessors first, 0 to kMaxPriority
 
@@ -91,13 +113,17 @@ struct ScheduleOp {
   // copy, direct ones as well: other ops' accesses rest on its content, which must hold these pointers and no others.
   std::optional<std::vector<SchedulePayload>> payload;
 
+  // order: the op of the same step that has recorded the event; kNone: one of an earlier step.
+  std::uint32_t record = kNone;
+
   std::uint32_t object = kNone;  // alloc_async, free_async: the object, where it is one of the schedule's
   std::uint64_t size = 0;        // alloc_async: bytes asked for
 };
 
-// A run of graph ops that one graph submits. `edges` are pairs of indices into Schedule::ops, both inside the segment,
-// the earlier op first: everything that the graph must keep in order, without redundant edges. `order` lists the ops in
-// the order in which their nodes are to be created: a topological order, critical path first.
+// A run of graph and order ops that one graph submits. `edges` are pairs of indices into Schedule::ops, both inside the
+// segment, the earlier op first: everything that the graph must keep in order, without redundant edges. `order` lists
+// the ops in the order in which their nodes are to be created: a topological order, critical path first. Both name
+// graph ops only.
 struct ScheduleSegment {
   std::uint32_t first = 0, last = 0;   // inclusive range of op indices; `plan` ops may lie between
   std::uint32_t lanes = 0;             // streams used
@@ -146,7 +172,10 @@ struct Schedule {
   ScheduleFreedom freedom;   // for reports
   std::vector<ScheduleFunction> functions;
   std::vector<ScheduleObject> objects;
-  std::vector<ScheduleOp> ops;  // the step, in program order; all on one stream of the program
+  std::vector<ScheduleStream> streams = std::vector<ScheduleStream>(1);
+  // The step, in the order in which it was recorded. Of that, replay holds the program to the order of each stream, and
+  // to what its events say across them.
+  std::vector<ScheduleOp> ops;
   std::vector<ScheduleSegment> segments;
   std::uint64_t arena_bytes = 0;  // what the memory plan needs
   bool carries = false;   // it rests on what the step before has left in memory: that one must have been as recorded

@@ -2,7 +2,9 @@
 // other. The memory plan is made by it, and whoever reads a plan from a file checks it by the same.
 //
 // A schedule keeps in order what is in different segments, and direct ops with everything; inside a segment, what its
-// edges join by a path. Op numbers are indices into the step. Built by one thread; then constant. No errors.
+// edges join by a path. What goes to the driver call by call, since it could not be submitted as a graph, keeps only
+// the order that the program gave it: on several streams that counts, too. Op numbers are indices into the step. Built
+// by one thread; then constant. No errors.
 #pragma once
 
 #include <algorithm>
@@ -100,10 +102,48 @@ class SegmentPaths {
   std::vector<Reach> reach_;                           // per segment
 };
 
-// Who uses an object first and last.
+// The order that the program gives to the ops of its step: by their streams, and by events that the step itself records
+// and waits for.
+class StreamPaths {
+ public:
+  // Per op its stream, all below `streams`, and for a wait the op that has recorded its event, which comes before it;
+  // kNone for those that are none.
+  StreamPaths(std::span<const std::uint32_t> stream, std::span<const std::uint32_t> record, std::uint32_t streams)
+      : streams_(streams), stream_(stream.begin(), stream.end()) {
+    if (streams_ == 1) return;
+    std::vector<std::uint32_t> last(streams_, kNone);  // op, per stream
+    clocks_.assign(stream_.size() * streams_, 0);
+    for (std::uint32_t op = 0; op < stream_.size(); ++op) {
+      std::uint32_t* const mine = clocks_.data() + std::size_t{op} * streams_;
+      for (const std::uint32_t before : {last[stream_[op]], record[op]}) {
+        if (before == kNone) continue;
+        const std::uint32_t* const other = clocks_.data() + std::size_t{before} * streams_;
+        for (std::uint32_t s = 0; s < streams_; ++s) mine[s] = std::max(mine[s], other[s]);
+      }
+      mine[stream_[op]] = op + 1;
+      last[stream_[op]] = op;
+    }
+  }
+
+  std::uint32_t segment(std::uint32_t) const { return 0; }  // it knows of none
+  std::uint32_t chain(std::uint32_t op) const { return stream_[op]; }
+  bool before(std::uint32_t from, std::uint32_t to) const {
+    if (stream_[from] == stream_[to]) return from < to;
+    return clocks_[std::size_t{to} * streams_ + stream_[from]] > from;
+  }
+
+ private:
+  std::uint32_t streams_;
+  std::vector<std::uint32_t> stream_;
+  // Per op and stream: one more than the last op of that stream that is this one or comes before it; 0 for none.
+  std::vector<std::uint32_t> clocks_;
+};
+
+// Who uses an object first and last. Paths is SegmentPaths or StreamPaths.
+template <class Paths>
 class UseOrder {
  public:
-  UseOrder(const SegmentPaths& paths, std::size_t objects) : paths_(paths), uses_(objects) {}
+  UseOrder(const Paths& paths, std::size_t objects) : paths_(paths), uses_(objects) {}
 
   // The op uses the object. Ops come in ascending order.
   void use(std::uint32_t object, std::uint32_t op) {
@@ -150,15 +190,36 @@ class UseOrder {
     std::vector<std::uint32_t> first, last;
   };
 
-  const SegmentPaths& paths_;
+  const Paths& paths_;
   std::vector<Uses> uses_;
+};
+
+// Both: as graphs, and call by call on the program's own streams.
+class BothOrders {
+ public:
+  BothOrders(const SegmentPaths& graphs, const StreamPaths& streams, std::size_t objects)
+      : graphs_(graphs, objects), streams_(streams, objects) {}
+
+  // As of UseOrder.
+  void use(std::uint32_t object, std::uint32_t op) {
+    graphs_.use(object, op);
+    streams_.use(object, op);
+  }
+  bool used(std::uint32_t object) const { return graphs_.used(object); }
+  bool before(std::uint32_t one, std::uint32_t other) const {
+    return graphs_.before(one, other) && streams_.before(one, other);
+  }
+
+ private:
+  UseOrder<SegmentPaths> graphs_;
+  UseOrder<StreamPaths> streams_;
 };
 
 // Who used each byte of the arena last, as a step goes by.
 class LastUsers {
  public:
   // Whether the object may have these bytes now, as far as those that had them before are concerned.
-  bool free_for(const UseOrder& order, std::uint32_t object, std::uint64_t begin, std::uint64_t end) const {
+  bool free_for(const BothOrders& order, std::uint32_t object, std::uint64_t begin, std::uint64_t end) const {
     auto at = pieces_.upper_bound(begin);
     if (at != pieces_.begin()) --at;
     for (; at != pieces_.end() && at->first < end; ++at)
@@ -167,7 +228,7 @@ class LastUsers {
   }
 
   // It has them. Whoever comes after it comes after all before it, if it is used at all.
-  void take(const UseOrder& order, std::uint32_t object, std::uint64_t begin, std::uint64_t end) {
+  void take(const BothOrders& order, std::uint32_t object, std::uint64_t begin, std::uint64_t end) {
     if (!order.used(object) || begin == end) return;
     split(begin);
     split(end);

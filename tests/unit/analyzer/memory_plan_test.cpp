@@ -43,13 +43,16 @@ struct StepOfObjects {
     plans.assign(edges.size(), {});
     for (std::size_t s = 0; s < edges.size(); ++s)
       plans[s].enforced = Dag(static_cast<std::uint32_t>(segments.segments[s].ops.size()), edges[s]);
-    return plan_memory(objects, closed, segments, plans, pairwise);
+    std::vector<std::uint32_t> stream = streams, record(segments.segment.size(), kNone);
+    stream.resize(segments.segment.size(), 0);
+    return plan_memory(objects, closed, segments, plans, StreamPaths(stream, record, 2), pairwise);
   }
 
   StepObjects objects;
   StepUses uses;
   Segmentation segments;
   std::vector<SegmentPlan> plans;
+  std::vector<std::uint32_t> streams;  // of the first ops; the others are on stream 0
 };
 
 TEST(MemoryPlan, ObjectsThatLiveAtOneTimeAreApart) {

@@ -136,24 +136,28 @@ TEST(Objects, AContextTakesItsMemoryAlong) {
   EXPECT_TRUE(Found(text).last().empty());
 }
 
-TEST(StepObjects, AreLocalOnlyWhenTheStepMakesAndEndsThemOnOneStreamFromTheDefaultPool) {
+TEST(StepObjects, AreLocalOnlyWhenTheStepMakesAndEndsThemInOneContextFromTheDefaultPool) {
   auto text = begin("[[0,8]]");
   text.stream();
+  text.stream("non_blocking", 1);
   text.alloc_async(0x1000, 256);
   text.free_async(0x1000);        // local
   text.alloc_async(0x2000, 256);  // outlives the step
   text.alloc_async(0x3000, 256);
-  text.free_async(0x3000, 1);  // freed on another stream
+  text.free_async(0x3000, 1);  // local, though freed on another stream
   text.call("alloc_async", "\"stream\":0,\"addr\":16384,\"size\":256,\"own_pool\":true");
   text.free_async(0x4000);
+  text.alloc_async(0x5000, 256);
+  text.free_async(0x5000, 2);  // freed on a stream of another context
   Found found(text);
-  std::vector<std::uint32_t> calls{0, 1, 2, 3, 4, 5, 6};
+  std::vector<std::uint32_t> calls{0, 1, 2, 3, 4, 5, 6, 7, 8};
   StepObjects objects = objects_of_step(found.file.trace, found.table, calls);
-  ASSERT_EQ(objects.objects.size(), 4u);
+  ASSERT_EQ(objects.objects.size(), 5u);
   EXPECT_TRUE(objects.objects[0].step_local);
   EXPECT_FALSE(objects.objects[1].step_local);
-  EXPECT_FALSE(objects.objects[2].step_local);
+  EXPECT_TRUE(objects.objects[2].step_local);
   EXPECT_FALSE(objects.objects[3].step_local);
+  EXPECT_FALSE(objects.objects[4].step_local);
 }
 
 TEST(Objects, AContextTakesOnlyItsOwnMemoryAlong) {

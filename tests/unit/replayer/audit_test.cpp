@@ -105,7 +105,7 @@ TEST_F(AuditTest, EveryNthStepRunsTwiceAndTheProgramsOrderStays) {
     EXPECT_EQ(step(), kTwice);
   }
   EXPECT_EQ(counters_.steps_audited, 2u);
-  player_->finish_audits();
+  player_->finish();
   EXPECT_EQ(counters_.steps_audited, 3u);
   EXPECT_EQ(counters_.audits_failed, 0u);
   EXPECT_EQ(counters_.audits_skipped.size(), 0u);

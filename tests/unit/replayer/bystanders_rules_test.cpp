@@ -50,9 +50,10 @@ TEST(BystandersRules, TheLastOpOfATimedStepIsThePlayersBusiness) {
   const Schedule schedule = beginning_with(CallKind::set, Submit::graph);
   Bystanders bystanders(schedule, driver);
   const Call launch = call(CallKind::launch);
-  bystanders.publish({.stream = launch.stream.key});
+  const std::span<const StreamRef> followed(&launch.stream, 1);
+  bystanders.publish({.streams = followed, .version = 1, .open = false});
   EXPECT_TRUE(bystanders.passed(launch, CUDA_SUCCESS));
-  bystanders.publish({.stream = launch.stream.key, .closing = true});
+  bystanders.publish({.streams = followed, .version = 1, .open = false, .closing = true});
   EXPECT_FALSE(bystanders.passed(launch, CUDA_SUCCESS));
   Call elsewhere = launch;
   elsewhere.stream.key += 1;

@@ -33,14 +33,21 @@ class BystandersTest : public testing::Test {
     return events;
   }
   void follow(StreamRef on, bool holding) { searching_.publish(state(on, holding)); }
-  static Bystanders::State state(StreamRef on, bool holding) {
-    return {on.key, on.is_legacy(), holding, false, FakeDriver::kArena, kArenaBytes};
+  Bystanders::State state(StreamRef on, bool holding) {
+    followed_ = on;
+    return {.streams = {&followed_, 1},
+            .version = on.key,
+            .open = on.key == 0,
+            .holding = holding,
+            .arena = FakeDriver::kArena,
+            .arena_bytes = kArenaBytes};
   }
 
   FakeDriver driver_;
   const Schedule begins_with_alloc_ = schedule(First::alloc), begins_with_launch_ = schedule(First::launch),
                  begins_with_any_launch_ = schedule(First::direct_launch);
   Bystanders searching_{begins_with_launch_, driver_};
+  StreamRef followed_;
   const StreamRef mine_ = stream(FakeDriver::kStream), other_ = stream(FakeDriver::kOther);
 };
 

@@ -13,7 +13,8 @@ using Json = nlohmann::json;
 // A small schedule with everything in it: an allocation, a copy, two launches, a set, a record, a free, a direct op.
 Json good() {
   return Json::parse(R"json({
-    "nimble_schedule": 3, "policy": "nimble", "trace_digest": "00",
+    "nimble_schedule": 4, "policy": "nimble", "trace_digest": "00",
+    "streams": [{"kind": "blocking", "forked": true}],
     "functions": [{"name": "k", "params": [[0, 8], [8, 4]], "self_contained": true}],
     "objects": [{"memory": "pinned", "size": 64, "step_local": false, "plan_offset": 0},
                 {"memory": "stream_ordered", "size": 64, "step_local": true, "plan_offset": 0},
@@ -120,6 +121,129 @@ TEST(ScheduleReader, NamesTheBrokenFieldOfWhatIsReachedByNoParameter) {
     else
       EXPECT_EQ(error, "");
   }
+}
+
+// The record and the set are on a second stream, which has waited for an earlier step; in the end the first one waits
+// for the record.
+Json with_streams() {
+  Json json = good();
+  json["streams"] = Json::parse(R"([{"kind": "blocking", "forked": true}, {"kind": "non_blocking", "forked": false}])");
+  json["ops"][4]["stream"] = json["ops"][5]["stream"] = 1;
+  const auto wait = [](const char* record, int stream) {
+    return Json::parse(R"({"kind": "event_wait", "submit": "order", "segment": 0, "lane": 0, "stream": )" +
+                       std::to_string(stream) + R"(, "record": )" + record + "}");
+  };
+  json["ops"].insert(json["ops"].begin() + 6, wait("5", 0));
+  json["ops"].insert(json["ops"].begin() + 7, wait("null", 1));
+  json["segments"][0]["last"] = 7;
+  return json;
+}
+
+TEST(ScheduleReader, ReadsStreams) {
+  const Schedule plain = parse_schedule(good().dump(), "s.json");
+  ASSERT_EQ(plain.streams.size(), 1u);
+  EXPECT_EQ(plain.ops[5].stream, 0u);
+  const Schedule schedule = parse_schedule(with_streams().dump(), "s.json");
+  ASSERT_EQ(schedule.streams.size(), 2u);
+  EXPECT_EQ(schedule.streams[1].kind, StreamKind::non_blocking);
+  EXPECT_TRUE(schedule.streams[0].forked && !schedule.streams[1].forked);
+  EXPECT_EQ(schedule.ops[4].stream, 1u);
+  EXPECT_EQ(schedule.ops[6].submit, Submit::order);
+  EXPECT_EQ(schedule.ops[6].record, 5u);
+  EXPECT_EQ(schedule.ops[7].record, kNone);
+  EXPECT_EQ(schedule.segments[0].order.size(), 4u);
+}
+
+TEST(ScheduleReader, NamesTheBrokenFieldOfStreams) {
+  const auto broken = [](const char* pointer, Json value) {
+    Json json = with_streams();
+    json[Json::json_pointer(pointer)] = std::move(value);
+    return error_of(json);
+  };
+  const Json::json_pointer streams("/streams");
+  Json many = with_streams();
+  for (int i = 0; i < 20; ++i) many[streams].push_back(many[streams][1]);
+  Json unused = with_streams();
+  unused[streams].push_back(unused[streams][1]);
+  const std::pair<std::string, const char*> cases[] = {
+      {error_of(many), "streams"},
+      {error_of(unused), "streams[2]"},
+      {broken("/streams", Json::array()), "streams"},
+      {broken("/streams/0/kind", "per_thread"), "streams[0].kind"},
+      {broken("/streams/0/kind", "wide"), "streams[0].kind"},
+      {broken("/streams/0/kind", "non_blocking"), ""},
+      {broken("/streams/1/kind", "legacy"), "streams[1].kind"},
+      {broken("/streams/1/forked", 1), "streams[1].forked"},
+      {broken("/ops/4/stream", 2), "ops[4].stream"},
+      {broken("/ops/6/record", 6), "ops[6].record"},
+      {broken("/ops/6/record", 4), "ops[6].record"},
+      {broken("/ops/6/record", -1), "ops[6].record"},
+      {broken("/ops/6/segment", nullptr), "ops[6].segment"},
+      {broken("/ops/6/segment", 1), "segments[0]"},
+      {broken("/ops/6/submit", "graph"), "ops[6].submit"},
+      {broken("/ops/6/submit", "plan"), "ops[6].segment"},
+      {broken("/ops/5/submit", "order"), "ops[5].submit"},
+      {broken("/segments/0/last", 6), "ops[7].segment"},
+      {broken("/segments/0/order", Json::array({2, 3, 4, 5, 6})), "segments[0].order"},
+      {broken("/segments/0/edges/0", Json::array({2, 6})), "segments[0].edges[0][1]"},
+  };
+  for (const auto& [error, field] : cases) {
+    if (*field)
+      EXPECT_NE(error.find(std::string("s.json: ") + field), std::string::npos) << error;
+    else
+      EXPECT_EQ(error, "");
+  }
+}
+
+// Objects that the program has one after the other may share bytes where both orders let one be done with first.
+TEST(ScheduleReader, OnSeveralStreamsMemoryIsSharedOnlyWhereTheProgramHasAnOrder) {
+  // Two objects at the same place, each allocated, set and freed; the graph sets one before the other.
+  const auto sharing = [](std::uint32_t second_stream, bool waits) {
+    Json json = good();
+    json["streams"] = Json::parse(R"([{"kind": "blocking", "forked": true}, {"kind": "blocking", "forked": true}])");
+    Json ops = Json::array();
+    const auto plan = [&](const char* kind, int object, std::uint32_t stream) {
+      ops.push_back({{"kind", kind},
+                     {"submit", "plan"},
+                     {"segment", nullptr},
+                     {"lane", 0},
+                     {"stream", stream},
+                     {"object", object},
+                     {"size", object == 1 ? 64 : 100}});
+    };
+    const auto set = [&](int object, std::uint32_t stream) {
+      Json op = good()["ops"][4];
+      op["dst"]["object"] = object;
+      op["dst_pitch"] = 16;
+      op["height"] = 1;
+      op["stream"] = stream;
+      ops.push_back(op);
+    };
+    plan("alloc_async", 1, 0);
+    set(1, 0);
+    plan("free_async", 1, 0);
+    ops.push_back({{"kind", "event_record"}, {"submit", "graph"}, {"segment", 0}, {"lane", 0}, {"stream", 0}});
+    if (waits)
+      ops.push_back(
+          {{"kind", "event_wait"}, {"submit", "order"}, {"segment", 0}, {"lane", 0}, {"stream", 1}, {"record", 3}});
+    plan("alloc_async", 2, second_stream);
+    set(2, second_stream);
+    plan("free_async", 2, second_stream);
+    ops.push_back({{"kind", "host_function"}, {"submit", "direct"}, {"segment", nullptr}, {"lane", 0}, {"stream", 1}});
+    const int set_2 = waits ? 6 : 5;
+    json["ops"] = ops;
+    json["objects"][2]["plan_offset"] = 0;
+    json["segments"][0] = {{"first", 1},
+                           {"last", set_2},
+                           {"lanes", 1},
+                           {"synchronizations", 0},
+                           {"edges", {{1, 3}, {1, set_2}}},
+                           {"order", {1, 3, set_2}}};
+    return error_of(json);
+  };
+  EXPECT_EQ(sharing(0, false), "");
+  EXPECT_NE(sharing(1, false).find("objects[2]"), std::string::npos);
+  EXPECT_EQ(sharing(1, true), "");
 }
 
 // Each broken schedule, and the field that the one line of error must name.

@@ -32,7 +32,12 @@ class RuleReader {
     } catch (const std::regex_error& error) {
       fields_.fail("kernel", std::string("is no regular expression: ") + error.what());
     }
-    for (const nlohmann::json& param : fields_.list("params")) rule.params.push_back(read_param(param));
+    if (fields_.has("communicates")) rule.communicates = fields_.flag_or("communicates", false);
+    rule.tells_accesses = fields_.has("params") || !rule.communicates;
+    if (rule.tells_accesses)
+      for (const nlohmann::json& param : fields_.list("params")) rule.params.push_back(read_param(param));
+    for (const char* of_params : {"more", "sizes", "self_contained"})
+      if (!rule.tells_accesses && fields_.has(of_params)) fields_.fail(of_params, "says nothing without params");
     if (fields_.has("more")) rule.more = mode(fields_.member("more"), "more");
     if (fields_.has("sizes"))
       for (const nlohmann::json& size : fields_.list("sizes"))
@@ -112,6 +117,13 @@ const RuleParam& Rule::param(std::size_t i) const {
   return i < params.size() ? params[i] : kModes[static_cast<std::size_t>(*more)];
 }
 
+bool Rule::fits(const std::vector<ParamLayout>& layout) const {
+  if (more ? layout.size() < params.size() : layout.size() != params.size()) return false;
+  bool same = true;
+  for (std::size_t i = 0; i < sizes.size(); ++i) same &= sizes[i] == 0 || sizes[i] == layout[i].size;
+  return same;
+}
+
 void Rules::read(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) throw InputError(path, 0, "", std::string("cannot be opened: ") + std::strerror(errno));
@@ -144,11 +156,19 @@ void Rules::read_text(const std::string& text, const std::string& name) {
 
 const Rule* Rules::find(const std::string& name, const std::string& demangled,
                         const std::vector<ParamLayout>& params) const {
+  for (const Rule& rule : rules_)
+    if (rule.tells_accesses && rule.fits(params) && (matches(rule.kernel, name) || matches(rule.kernel, demangled)))
+      return &rule;
+  return nullptr;
+}
+
+const Rule* Rules::of_communication(const std::string& name, const std::string& demangled,
+                                    const std::optional<std::vector<ParamLayout>>& params, bool self_contained) const {
   for (const Rule& rule : rules_) {
-    if (rule.more ? params.size() < rule.params.size() : params.size() != rule.params.size()) continue;
-    bool fits = true;
-    for (std::size_t i = 0; i < rule.sizes.size(); ++i) fits &= rule.sizes[i] == 0 || rule.sizes[i] == params[i].size;
-    if (fits && (matches(rule.kernel, name) || matches(rule.kernel, demangled))) return &rule;
+    if (!rule.communicates) continue;
+    const bool speaks =
+        !rule.tells_accesses || (params && rule.fits(*params) && (self_contained || !rule.self_contained));
+    if ((speaks || *rule.communicates) && (matches(rule.kernel, name) || matches(rule.kernel, demangled))) return &rule;
   }
   return nullptr;
 }

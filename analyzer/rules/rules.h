@@ -16,7 +16,7 @@
 
 namespace nimble::analyzer {
 
-inline constexpr int kRulesVersion = 2;
+inline constexpr int kRulesVersion = 3;
 inline constexpr std::size_t kMaxRulesBytes = 4 << 20;
 
 // What a kernel does with a parameter, or with the memory that some words of it point to. In the order of kRuleModes.
@@ -59,13 +59,17 @@ struct RuleParam {
 struct Rule {
   std::string text;  // the expression, as written
   std::regex kernel;
+  bool tells_accesses = false;  // has `params`; else it only says whether the kernel communicates
   std::vector<RuleParam> params;
   std::optional<RuleMode> more;      // of further parameters, where there may be any number of them
   std::vector<std::uint32_t> sizes;  // bytes of the first parameters, 0 where any will do: the layout that was read
   bool self_contained = false;       // speaks only where the code reaches no memory beside its parameters
+  std::optional<bool> communicates;  // whether it may be talking to another process, another device or the host
   std::string from;                  // where a shipped rule was read: framework, version, source
 
   const RuleParam& param(std::size_t i) const;
+  // Whether a kernel with these parameters has those that the rule speaks of.
+  bool fits(const std::vector<ParamLayout>& layout) const;
 };
 
 class Rules {
@@ -75,8 +79,14 @@ class Rules {
   // The same of a text. `name` is what messages call it.
   void read_text(const std::string& text, const std::string& name);
 
-  // The first rule for a kernel of that name, mangled or demangled, with these parameters; null where none is.
+  // The first rule for a kernel of that name, mangled or demangled, with these parameters, that tells what it accesses;
+  // null where none does.
   const Rule* find(const std::string& name, const std::string& demangled, const std::vector<ParamLayout>& params) const;
+
+  // The first that tells whether such a kernel communicates; null where none does. One that has parameters and cannot
+  // speak of this kernel, since these or the code are not as it says, still counts where it says that it does.
+  const Rule* of_communication(const std::string& name, const std::string& demangled,
+                               const std::optional<std::vector<ParamLayout>>& params, bool self_contained) const;
 
   std::size_t size() const { return rules_.size(); }
 

@@ -112,13 +112,56 @@ TEST(Rules, ThoseThatComeWithTheToolKnowPyTorch) {
   EXPECT_NE(shipped_rules_text().find("PyTorch 2.11"), std::string::npos);
 }
 
+TEST(Rules, MayTellOnlyWhetherAKernelCommunicates) {
+  Rules rules;
+  rules.read_text(R"rules({"nimble_rules": 3, "rules": [
+      {"kernel": "quiet.*", "communicates": false},
+      {"kernel": ".*_reduce", "communicates": true},
+      {"kernel": ".*_reduce", "params": ["in", "out"], "communicates": false},
+      {"kernel": "self", "params": ["in"], "self_contained": true, "communicates": false}]})rules",
+                  "text");
+  const auto communicates = [&](const char* name, std::uint32_t params, bool self_contained = true) {
+    const Rule* rule = rules.of_communication(name, name, words(params), self_contained);
+    return rule == nullptr ? std::optional<bool>() : rule->communicates;
+  };
+  EXPECT_EQ(communicates("all_reduce", 2), true) << "the first that says it";
+  EXPECT_EQ(communicates("quiet_reduce", 2), false);
+  EXPECT_EQ(communicates("other", 2), std::nullopt);
+  EXPECT_EQ(communicates("self", 1), false);
+  EXPECT_EQ(communicates("self", 2), std::nullopt) << "other parameters";
+  EXPECT_EQ(communicates("self", 1, false), std::nullopt) << "other code";
+  EXPECT_EQ(rules.of_communication("all_reduce", "", std::nullopt, false)->communicates, true) << "whatever it takes";
+  EXPECT_EQ(rules.find("all_reduce", "", words(1)), nullptr) << "tells no accesses";
+  EXPECT_EQ(rules.find("all_reduce", "", words(2))->params.size(), 2u);
+}
+
+TEST(Rules, ThoseThatComeWithTheToolKnowCollectives) {
+  Rules rules;
+  add_shipped_rules(rules);
+  const auto communicates = [&](const char* name) {
+    const Rule* rule = rules.of_communication("", name, std::nullopt, false);
+    return rule != nullptr && *rule->communicates;
+  };
+  for (const char* name :
+       {"ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+        "ncclDevKernel_Generic(ncclDevComm*)", "ncclSymkDevKernel_ReduceScatter_LL_sum_f32(ncclSymkDevWorkArgs4K)",
+        "ncclKernel_SendRecv(ncclDevComm*)",
+        "void nvshmemi_reduce_kernel<float, (rdxn_ops_t)3>(int, int, int, float*, float const*)",
+        "nvshmemi_proxy_quiet_entrypoint()",
+        "void vllm::cross_device_reduce_1stage<__half, 4>(vllm::RankData*, vllm::RankSignals, vllm::Signal*, __half*)"})
+    EXPECT_TRUE(communicates(name)) << name;
+  for (const char* name :
+       {"void at::native::reduce_kernel<512, 1>(int)", "gemm_nccl", "void cutlass::Kernel<nccl>(int)"})
+    EXPECT_FALSE(communicates(name)) << name;
+}
+
 TEST(Rules, SayWhatIsWrong) {
   EXPECT_EQ(error_of(""), ": is no JSON object");
   EXPECT_EQ(error_of("[]"), ": is no JSON object");
   EXPECT_EQ(error_of("{"), ": is no JSON object");
   EXPECT_EQ(error_of("{}"), ": nimble_rules: is missing");
-  EXPECT_EQ(error_of(R"({"nimble_rules": 3, "rules": []})"),
-            ": nimble_rules: is 3; this nimble-analyze reads versions 1 to 2");
+  EXPECT_EQ(error_of(R"({"nimble_rules": 4, "rules": []})"),
+            ": nimble_rules: is 4; this nimble-analyze reads versions 1 to 3");
   EXPECT_EQ(error_of(R"({"nimble_rules": 1})"), ": rules: is missing");
   EXPECT_EQ(error_of(R"({"nimble_rules": 1, "rules": {}})"), ": rules: must be a list");
   EXPECT_EQ(error_of(R"({"nimble_rules": 1, "rules": [5]})"), ": rules[0]: must be an object");
@@ -146,6 +189,15 @@ TEST(Rules, SayWhatIsWrong) {
   EXPECT_EQ(error_of_rule(R"("in"], "sizes": [8, 8])"), ": rules[0].sizes: has more entries than params");
   EXPECT_EQ(error_of_rule(R"("in"], "more": "all")"),
             ": rules[0].more: must hold only in, out, inout, value, scan, table, table-in and table-out");
+  const auto error_of_silent = [](const std::string& rest) {
+    return error_of(R"({"nimble_rules": 3, "rules": [{"kernel": "a", )" + rest + "}]}");
+  };
+  EXPECT_EQ(error_of_silent(R"("communicates": 1)"), ": rules[0].communicates: must be true or false");
+  EXPECT_EQ(error_of_silent(R"("comment": "what of it?")"), ": rules[0].params: is missing");
+  EXPECT_EQ(error_of_silent(R"("communicates": true, "sizes": [8])"), ": rules[0].sizes: says nothing without params");
+  EXPECT_EQ(error_of_silent(R"("communicates": true, "more": "in")"), ": rules[0].more: says nothing without params");
+  EXPECT_EQ(error_of_silent(R"("communicates": false, "self_contained": true)"),
+            ": rules[0].self_contained: says nothing without params");
   Rules rules;
   EXPECT_THROW(rules.read("/nowhere/rules.json"), InputError);
 }

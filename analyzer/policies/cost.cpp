@@ -179,11 +179,12 @@ Assignment brought_down(const SegmentPlan& plan, const Timeline& times, std::uin
 // Keeps the best of what it is shown.
 class Choice {
  public:
-  Choice(const Dag& reduced, std::span<const OpCost> costs, const DeviceModel& device)
-      : reduced_(reduced), costs_(costs), device_(device) {}
+  Choice(const Dag& reduced, std::span<const OpCost> costs, const Workload& work)
+      : reduced_(reduced), costs_(costs), device_(work.device), communicate_(work.communicate) {}
 
   // As it is, and with priorities; where it has too many lanes, brought down by what happens in either case.
   void consider(Assignment assignment, std::uint32_t max_lanes) {
+    keep_on_one_lane(assignment, communicate_, std::max(assignment.lanes, max_lanes));
     SegmentPlan plan = make_plan(device_, reduced_, costs_, std::move(assignment));
     Timeline times;
     for (bool with : {false, true}) {
@@ -220,6 +221,7 @@ class Choice {
   const Dag& reduced_;
   std::span<const OpCost> costs_;
   const DeviceModel& device_;
+  std::span<const std::uint8_t> communicate_;
   Assignment best_;
   double best_us_ = -1;
   std::uint32_t synchronizations_ = 0;
@@ -241,7 +243,7 @@ Assignment CostPolicy::spread(const Dag& reduced, const Workload& work) const {
   for (const OpCost& cost : costs) durations.push_back(cost.device_us);
   predict_makespan(work.device, reduced, costs, critical_first(reduced, durations), {}, times);
 
-  Choice choice(reduced, costs, work.device);
+  Choice choice(reduced, costs, work);
   std::uint32_t max_lanes = std::max(work.max_lanes, 1u);
   bool large = reduced.nodes() > kLarge;
   // With fewer lanes, too: more are not always better.

@@ -6,6 +6,8 @@
 // where another policy keeps to that number of lanes, this one is predicted to be no worse. Near linear time.
 #pragma once
 
+#include <algorithm>
+
 #include "analyzer/policies/policy.h"
 
 namespace nimble::analyzer {
@@ -15,6 +17,7 @@ class CostPolicy : public Policy {
   std::string_view name() const override { return "cost"; }
 
  private:
+  std::uint32_t most_lanes(const Workload& work) const override { return std::max(work.max_lanes, 1u); }
   Assignment spread(const Dag& reduced, const Workload& work) const override;
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "analyzer/policies/policy.h"
+#include "nimble/trace.h"
 
 namespace nimble::analyzer {
 
@@ -11,6 +12,7 @@ class GreedyPolicy : public Policy {
   std::string_view name() const override { return "greedy"; }
 
  private:
+  std::uint32_t most_lanes(const Workload&) const override { return kNone; }
   Assignment spread(const Dag& reduced, const Workload& work) const override;
 };
 

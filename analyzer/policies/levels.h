@@ -13,6 +13,7 @@ class LevelsPolicy : public Policy {
   std::string_view name() const override { return "levels"; }
 
  private:
+  std::uint32_t most_lanes(const Workload&) const override { return lanes_; }
   Assignment spread(const Dag& reduced, const Workload& work) const override;
 
   std::uint32_t lanes_;

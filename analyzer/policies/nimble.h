@@ -7,6 +7,7 @@
 #pragma once
 
 #include "analyzer/policies/policy.h"
+#include "nimble/trace.h"
 
 namespace nimble::analyzer {
 
@@ -15,6 +16,7 @@ class NimblePolicy : public Policy {
   std::string_view name() const override { return "nimble"; }
 
  private:
+  std::uint32_t most_lanes(const Workload&) const override { return kNone; }
   Assignment spread(const Dag& reduced, const Workload& work) const override;
 };
 

@@ -1,8 +1,9 @@
 // How the ops of a segment are spread over lanes (streams): one class per policy behind one interface.
 //
 // A Policy has no state; any thread may use it. It is given the minimum equivalent graph of the segment's dependencies,
-// and what is known of the ops. The nodes of one lane run in the order of their numbers. No errors, but for an unknown
-// name.
+// and what is known of the ops. The nodes of one lane run in the order of their numbers. Nodes that may be talking to
+// somebody else (analyzer/communication.h) are on one lane, whatever the policy; their dependencies put them in order,
+// so that costs no concurrency where the lane is theirs alone. No errors, but for an unknown name.
 #pragma once
 
 #include <cstdint>
@@ -35,15 +36,19 @@ struct Workload {
   std::span<const OpCost> costs;  // per node; empty where nothing is known
   DeviceModel device;
   std::uint32_t max_lanes = kDefaultMaxLanes;  // for policies that keep to a number of lanes
+  // Per node: 1 for those that may be talking to somebody else. Empty where there are none.
+  std::span<const std::uint8_t> communicate = {};
 };
 
 class Policy {
  public:
   virtual ~Policy() = default;
   virtual std::string_view name() const = 0;
-  Assignment assign(const Dag& reduced, const Workload& work = {}) const { return spread(reduced, work); }
+  Assignment assign(const Dag& reduced, const Workload& work = {}) const;
 
  private:
+  // The most lanes that it uses, whatever there is to do.
+  virtual std::uint32_t most_lanes(const Workload& work) const = 0;
   virtual Assignment spread(const Dag& reduced, const Workload& work) const = 0;
 };
 
@@ -52,6 +57,10 @@ inline constexpr std::string_view kPolicyNames[] = {"cost", "nimble", "single", 
 
 // Null for a name that is none of them.
 std::unique_ptr<Policy> make_policy(std::string_view name);
+
+// Puts the nodes that `communicate` on one lane: one of their own, or, where there would be more lanes than `most`,
+// that of the first of them. Leaves an assignment alone that has them on one lane.
+void keep_on_one_lane(Assignment& assignment, std::span<const std::uint8_t> communicate, std::uint32_t most);
 
 // The order that a schedule with these lanes enforces, without redundant edges: that of `reduced`, and that of each
 // lane.

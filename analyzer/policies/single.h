@@ -10,6 +10,7 @@ class SinglePolicy : public Policy {
   std::string_view name() const override { return "single"; }
 
  private:
+  std::uint32_t most_lanes(const Workload&) const override { return 1; }
   Assignment spread(const Dag& reduced, const Workload& work) const override;
 };
 

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "analyzer/reduce.h"
+#include "nimble/trace.h"
 #include "tests/unit/analyzer/support.h"
 
 namespace nimble::analyzer {
@@ -29,6 +32,46 @@ TEST(Policies, EnforceDependenciesAndLanesAndNothingElse) {
       ASSERT_EQ(enforced_order(reduced, assignment).edges(), transitive_reduction(all).edges()) << name;
     }
   }
+}
+
+// Whatever the policy and however few its lanes; with lanes to spare, at no cost.
+TEST(Policies, KeepWhatMayBeTalkingToOthersOnOneLane) {
+  Random random(9);
+  int apart = 0;
+  for (int round = 0; round < 600; ++round) {
+    std::uint32_t nodes = 2 + test::below(random, 24);
+    std::vector<Dag::Edge> edges = test::random_dag(random, nodes, static_cast<double>(random() % 40) / 100.0).edges();
+    std::vector<std::uint8_t> communicate(nodes, 0);
+    std::uint32_t last = kNone;
+    for (std::uint32_t node = 0; node < nodes; ++node) {
+      if (random() % 3 != 0) continue;
+      communicate[node] = 1;
+      if (last != kNone) edges.push_back({last, node});
+      last = node;
+    }
+    Dag reduced = transitive_reduction(Dag(nodes, std::move(edges)));
+    Workload work;
+    work.max_lanes = 1 + test::below(random, 6);
+    work.communicate = communicate;
+    for (std::string_view name : kPolicyNames) {
+      Assignment assignment = make_policy(name)->assign(reduced, work);
+      std::uint32_t lane = kNone;
+      std::vector<bool> used(assignment.lanes, false);
+      for (std::uint32_t node = 0; node < nodes; ++node) {
+        ASSERT_LT(assignment.lane[node], assignment.lanes);
+        used[assignment.lane[node]] = true;
+        if (communicate[node] == 0) continue;
+        ASSERT_TRUE(lane == kNone || assignment.lane[node] == lane) << name << " round " << round;
+        lane = assignment.lane[node];
+      }
+      ASSERT_EQ(std::count(used.begin(), used.end(), false), 0) << name;
+      ASSERT_LE(assignment.lanes, name == "cost" ? work.max_lanes : name == "levels" ? 4 : nodes) << name;
+      if (name != "nimble" && name != "greedy") continue;
+      ASSERT_EQ(enforced_order(reduced, assignment).edges(), reduced.edges()) << name << " round " << round;
+      apart += assignment.lanes > 1;
+    }
+  }
+  EXPECT_GT(apart, 600);
 }
 
 TEST(Policies, KnowTheirNames) {

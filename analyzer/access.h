@@ -83,12 +83,22 @@ enum class OpRole : std::uint8_t {
   none,      // alloc or free of a step-local object: answered from the memory plan
 };
 
+// Whether it may be talking to somebody else while it runs, and how that is known (analyzer/communication.h).
+enum class Communicates : std::uint8_t {
+  no,
+  by_memory,  // it touches memory that others reach, too: nothing says that it does, nor that it does not
+  by_rule,    // a rule says so
+};
+
 struct OpAccesses {
   OpRole role = OpRole::accesses;
   Evidence evidence = Evidence::assumed;
   bool from_code = false;              // as its source says
   std::uint32_t first = 0, count = 0;  // accesses in StepAccesses::all
   std::uint32_t why = kNone;           // barrier: index into StepAccesses::reasons
+  Communicates communicates = Communicates::no;
+  std::uint32_t communicates_why = kNone;  // where it does: likewise
+  bool shares = false;                     // touches memory that others reach, too
 };
 
 struct StepAccesses {

@@ -8,6 +8,7 @@
 #include "analyzer/access_proven.h"
 #include "analyzer/access_rules.h"
 #include "analyzer/access_signature.h"
+#include "analyzer/communication.h"
 #include "analyzer/describe.h"
 #include "analyzer/early_start.h"
 #include "analyzer/held_pointers.h"
@@ -49,7 +50,11 @@ class Planner {
       : analysis_(analysis), device_(device), graphs_(graphs_of(analysis.segments, analysis.dependencies)) {
     for (const Segment& segment : analysis.segments.segments) {
       costs_.emplace_back();
-      for (std::uint32_t op : segment.ops) costs_.back().push_back(analysis.costs[op]);
+      communicate_.emplace_back();
+      for (std::uint32_t op : segment.ops) {
+        costs_.back().push_back(analysis.costs[op]);
+        communicate_.back().push_back(analysis.accesses.ops[op].communicates != Communicates::no);
+      }
     }
   }
 
@@ -60,8 +65,8 @@ class Planner {
     std::vector<double> segment_us;
     plans.clear();
     for (std::size_t s = 0; s < graphs_.size(); ++s) {
-      plans.push_back(
-          make_plan(device_, graphs_[s], costs_[s], policy->assign(graphs_[s], {costs_[s], device_, max_lanes})));
+      plans.push_back(make_plan(device_, graphs_[s], costs_[s],
+                                policy->assign(graphs_[s], {costs_[s], device_, max_lanes, communicate_[s]})));
       const SegmentPlan& plan = plans.back();
       outcome.lanes = std::max(outcome.lanes, plan.assignment.lanes);
       outcome.synchronizations += plan.synchronizations;
@@ -77,6 +82,7 @@ class Planner {
   const DeviceModel& device_;
   std::vector<Dag> graphs_;
   std::vector<std::vector<OpCost>> costs_;
+  std::vector<std::vector<std::uint8_t>> communicate_;  // per segment and node
 };
 
 // Where the chosen policy is predicted to gain by it, segments are cut so that the GPU begins early.
@@ -162,9 +168,9 @@ void decide(Analysis& analysis, const AnalysisOptions& options) {
                                " events, so the trace does not hold all that the program did; record again";
   } else if (analysis.dependencies.race_count > 0) {
     analysis.status = kExitUnschedulable;
-    analysis.why_no_schedule = "the program leaves ops unordered that touch the same memory (" +
-                               races_text(analysis.dependencies) +
-                               "): they may be talking to each other, and no order can be given to them";
+    analysis.why_no_schedule =
+        "the program leaves ops unordered that touch the same memory, or may be talking to others (" +
+        races_text(analysis.dependencies) + "): they may be talking to each other, and no order can be given to them";
   } else if (!analysis.streams.why_not.empty()) {
     analysis.status = kExitUnschedulable;
     analysis.why_no_schedule = analysis.streams.why_not;
@@ -261,6 +267,7 @@ Analysis read_step(TraceFile file, const AnalysisOptions& options) {
   auto calls = analysis.step.calls();
   analysis.objects = objects_of_step(trace, *analysis.table, calls);
   infer(analysis, options);
+  find_communication(trace, analysis.objects, calls, options.rules, options.trust, analysis.accesses);
   return analysis;
 }
 

@@ -13,7 +13,8 @@
 namespace nimble::analyzer {
 namespace {
 
-// Two ops that must be ordered, and the accesses for which: kNone where one of them is a barrier or a record.
+// Two ops that must be ordered, and the accesses for which: kNone where one of them is a barrier, a record, or may be
+// talking to somebody else.
 struct Pair {
   std::uint32_t first, second;
   std::uint32_t first_access = kNone, second_access = kNone;
@@ -68,6 +69,7 @@ class Requirements {
       } else {
         since_barrier_.push_back(op);
         for (std::uint32_t i = 0; i < accesses_.ops[op].count; ++i) touch(op, accesses_.ops[op].first + i);
+        hear(op);
       }
     }
     on_[order_.stream(op)].push_back(op);
@@ -126,6 +128,22 @@ class Requirements {
     }
   }
 
+  // Who may be talking to somebody else, and who touches what such talk may be about.
+  void hear(std::uint32_t op) {
+    const bool talks = accesses_.ops[op].communicates != Communicates::no, shares = accesses_.ops[op].shares;
+    if (talks && last_talk_ != kNone) pairs.push_back({last_talk_, op});
+    if (shares && last_shared_talk_ != kNone) pairs.push_back({last_shared_talk_, op});
+    if (talks) last_talk_ = op;
+    if (!shares) return;
+    if (!talks) {
+      since_shared_talk_.push_back(op);
+      return;
+    }
+    for (std::uint32_t before : since_shared_talk_) pairs.push_back({before, op});
+    since_shared_talk_.clear();
+    last_shared_talk_ = op;
+  }
+
   // Cuts the piece that holds `at` in two there.
   void split(Address at) {
     auto behind = pieces_.upper_bound(at);
@@ -159,10 +177,10 @@ class Requirements {
   const ScheduleOrder& schedule_;
   const ProgramOrder& order_;
   std::map<Address, Piece> pieces_;  // without overlap
-  std::vector<std::uint32_t> since_barrier_;
+  std::vector<std::uint32_t> since_barrier_, since_shared_talk_;
   std::vector<std::vector<std::uint32_t>> on_;  // the ops so far, by stream
   std::vector<std::uint32_t> record_;           // the last record of each stream
-  std::uint32_t last_barrier_ = kNone;
+  std::uint32_t last_barrier_ = kNone, last_talk_ = kNone, last_shared_talk_ = kNone;
 };
 
 // Which nodes of a graph come before which, by its edges.
@@ -347,8 +365,13 @@ class Checker {
     if (pair.first_access == kNone) {
       if (step_.accesses.ops[pair.second].role == OpRole::record)
         return second + " records an event, which must not come true before " + first + " is done";
-      bool of_first = step_.accesses.ops[pair.first].role == OpRole::barrier;
-      return (of_first ? first : second) + " may touch anything";
+      for (std::uint32_t op : {pair.first, pair.second})
+        if (step_.accesses.ops[op].role == OpRole::barrier) return "op " + std::to_string(op) + " may touch anything";
+      const bool first_talks = step_.accesses.ops[pair.first].communicates != Communicates::no;
+      if (first_talks && step_.accesses.ops[pair.second].communicates != Communicates::no)
+        return first + " and " + second + " may both be talking to another process or the host";
+      return (first_talks ? first : second) + " may be talking to another process or the host, about memory that " +
+             (first_talks ? second : first) + " touches";
     }
     const Access& a = step_.accesses.all[pair.first_access];
     const Access& b = step_.accesses.all[pair.second_access];

@@ -6,6 +6,8 @@
 //   - they touch the same byte, and one of them writes it; memory of the step's own is compared by where the schedule's
 //     memory plan puts it, so that a plan that puts two objects into one place is checked with the rest;
 //   - or one of them is a barrier, of which nothing is known;
+//   - or both may be talking to somebody else; or one may over memory that others reach, and the other touches such
+//     memory (analyzer/communication.h);
 //   - or the later one records an event, and the program has put the other before it: it may take the event as a sign
 //     that all before it is done.
 // Where the step uses several streams, objects that share bytes must be kept apart by the program's own streams and

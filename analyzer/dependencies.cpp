@@ -22,6 +22,9 @@ class Finder {
         successor_(input.accesses.ops.size(), kNone),
         barriers_(order_.streams()),
         accessing_(order_.streams()),
+        communicating_(order_.streams()),
+        over_shared_(order_.streams()),
+        sharing_(order_.streams()),
         collector_(order_.streams(), kNone),
         record_on_(order_.streams(), kNone),
         records_(order_.streams()),
@@ -63,6 +66,7 @@ class Finder {
     for (bool writes : {false, true})
       for (std::size_t i = 0; i < accesses.size(); ++i)
         if (accesses[i].writes == writes) add_access(op, accesses[i], index + static_cast<std::uint32_t>(i));
+    add_communication(op);
     behind_barriers(op);
     if (!accesses.empty()) accessing_[order_.stream(op)].push_back(op);
   }
@@ -88,6 +92,57 @@ class Finder {
     }
   }
 
+  // Who may be talking to others comes behind the last on each stream that may, too. Where memory which others reach is
+  // touched, what is said over it may be about more such memory.
+  void add_communication(std::uint32_t op) {
+    const OpAccesses& mine = input_.accesses.ops[op];
+    const bool communicates = mine.communicates != Communicates::no;
+    if (!communicates && !mine.shares) return;
+    const std::uint32_t own = order_.stream(op);
+    for (std::uint32_t s = 0; s < order_.streams(); ++s) {
+      if (!communicates) {
+        behind_last(op, over_shared_[s], first_behind(op, over_shared_[s], s));
+        continue;
+      }
+      const auto& others = communicating_[s];
+      const std::size_t beyond = first_behind(op, others, s);
+      behind_last(op, others, beyond);
+      if (beyond < others.size()) {
+        race(others[beyond], op, kNone, true);
+        result_.race_count += others.size() - beyond - 1;
+      }
+      if (!mine.shares) continue;
+      // What an earlier one on its own stream has come behind already is implied.
+      const std::size_t from = over_shared_[own].empty() ? 0 : first_behind(over_shared_[own].back(), sharing_[s], s);
+      for (std::size_t i = from; i < first_behind(op, sharing_[s], s); ++i) add_order(sharing_[s][i], op);
+    }
+    if (communicates) communicating_[own].push_back(op);
+    if (mine.shares) (communicates ? over_shared_ : sharing_)[own].push_back(op);
+  }
+
+  // The first in a list of ops of stream `s` that the program had not put before `op`.
+  std::size_t first_behind(std::uint32_t op, const std::vector<std::uint32_t>& ops, std::uint32_t s) const {
+    return static_cast<std::size_t>(
+        std::partition_point(ops.begin(), ops.end(),
+                             [&](std::uint32_t other) { return order_.position(other) <= order_.clock(op, s); }) -
+        ops.begin());
+  }
+
+  void behind_last(std::uint32_t op, const std::vector<std::uint32_t>& ops, std::size_t beyond) {
+    if (beyond > 0) add_order(ops[beyond - 1], op);
+  }
+
+  // As well known as it is that they talk.
+  void add_order(std::uint32_t from, std::uint32_t to) {
+    Evidence evidence = Evidence::exact;
+    for (std::uint32_t op : {from, to}) {
+      const Communicates communicates = input_.accesses.ops[op].communicates;
+      if (communicates == Communicates::by_rule) evidence = weaker(evidence, Evidence::declared);
+      if (communicates == Communicates::by_memory) evidence = Evidence::assumed;
+    }
+    add(from, to, kNone, DependencyKind::order, evidence);
+  }
+
   // After everything before it that no earlier barrier has gathered; and, of these, only what has no successor yet that
   // comes before it too.
   void add_barrier(std::uint32_t op) {
@@ -102,6 +157,7 @@ class Finder {
       race(*beyond, op, kNone);
       result_.race_count += static_cast<std::uint64_t>(ops.end() - beyond) - 1;
     }
+    add_communication(op);
     behind_barriers(op);
     std::uint32_t s = order_.stream(op);
     // An event that a launch records by itself comes true while the kernel runs: a wait for it says little.
@@ -188,12 +244,12 @@ class Finder {
     result_.all.push_back({from, to, object, kind, evidence});
   }
 
-  void race(std::uint32_t first, std::uint32_t second, std::uint32_t object) {
+  void race(std::uint32_t first, std::uint32_t second, std::uint32_t object, bool communicate = false) {
     ++result_.race_count;
-    if (result_.races.size() < kMaxRaces) result_.races.push_back({first, second, object});
+    if (result_.races.size() < kMaxRaces) result_.races.push_back({first, second, object, communicate});
   }
 
-  // Sorts what this op added, and keeps the strongest kind for each pair and object.
+  // Sorts what this op added, and keeps the strongest kind for each pair and object; `order` where there is no other.
   void finish(std::uint32_t op) {
     auto first = result_.all.begin() + static_cast<std::ptrdiff_t>(first_new_);
     std::sort(first, result_.all.end(), [](const Dependency& a, const Dependency& b) {
@@ -201,10 +257,12 @@ class Finder {
       if (a.object != b.object) return a.object < b.object;
       return a.kind != b.kind ? a.kind < b.kind : a.evidence < b.evidence;
     });
-    result_.all.erase(
-        std::unique(first, result_.all.end(),
-                    [](const Dependency& a, const Dependency& b) { return a.from == b.from && a.object == b.object; }),
-        result_.all.end());
+    result_.all.erase(std::unique(first, result_.all.end(),
+                                  [](const Dependency& a, const Dependency& b) {
+                                    return a.from == b.from &&
+                                           (a.object == b.object || b.kind == DependencyKind::order);
+                                  }),
+                      result_.all.end());
     OpRole role = input_.accesses.ops[op].role;
     if (role == OpRole::record || role == OpRole::wait) return;
     for (std::size_t i = first_new_; i < result_.all.size(); ++i) successor_[result_.all[i].from] = op;
@@ -218,6 +276,8 @@ class Finder {
   std::uint64_t now_ = 0;                 // counts barriers
   std::vector<std::uint32_t> successor_;  // per op: some op that depends on it, no record or wait
   std::vector<std::vector<std::uint32_t>> barriers_, accessing_;  // per stream, in order
+  // Likewise: those that may communicate; of these, those that touch memory which others reach; others that do.
+  std::vector<std::vector<std::uint32_t>> communicating_, over_shared_, sharing_;
   std::vector<std::uint32_t> collector_, record_on_;  // per stream: the last barrier or record; the last record
   std::vector<std::vector<std::uint32_t>> records_;   // per stream, in order, where there are several
   std::vector<std::uint32_t> last_barrier_;           // per stream

@@ -3,8 +3,9 @@
 // One pass over the ops in program order, with the last writers and the readers since of every part of every object.
 // Ops that touch everything (barriers) come after all that is still open, and before all that follows. A dependency
 // that is implied by two others through a common op may be left out; none is added that the program had not
-// established. Pairs that conflict without having been ordered by the program are races, and are counted. Owns its
-// lists. No errors.
+// established. Ops that may be talking to somebody else keep their order, too (analyzer/communication.h). Pairs that
+// conflict, or may both be talking to others, without having been ordered by the program are races, and are counted.
+// Owns its lists. No errors.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ enum class DependencyKind : std::uint8_t {
   read_after_write,
   write_after_write,
   write_after_read,
-  order,  // event records and waits, and ops that are assumed to touch everything
+  order,  // event records and waits, ops that are assumed to touch everything, and those that may communicate
 };
 
 inline constexpr int kDependencyKinds = 4;
@@ -43,6 +44,7 @@ struct Dependency {
 struct Race {
   std::uint32_t first = 0, second = 0;
   std::uint32_t object = kNone;
+  bool communicate = false;  // what both may be doing
 };
 
 struct Dependencies {

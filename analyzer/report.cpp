@@ -149,20 +149,60 @@ void segment_lines(Text& out, const Analysis& analysis, const Counts& counts) {
   }
 }
 
+void reason_lines(Text& out, const std::vector<OpsWithReason>& ops) {
+  constexpr std::size_t kShown = 20;
+  for (std::size_t i = 0; i < std::min(ops.size(), kShown); ++i) {
+    char line[64];
+    std::snprintf(line, sizeof line, "  %6u  ", ops[i].count);
+    out.raw(line + shortened(ops[i].what, 60));
+    out.raw("          because " + shortened(ops[i].why, 200));
+  }
+  if (ops.size() > kShown) out.raw("  and " + std::to_string(ops.size() - kShown) + " more; --json lists all");
+}
+
+void communicating_lines(Text& out, const Analysis& analysis) {
+  const std::vector<OpsWithReason> communicating = communicating_ops(analysis);
+  if (communicating.empty()) return;
+  out.blank();
+  out.raw("Kept in the program's order among each other, and on one lane, since they may be talking to others:");
+  reason_lines(out, communicating);
+}
+
 void assumed_lines(Text& out, const Analysis& analysis) {
-  std::vector<AssumedOps> assumed = assumed_ops(analysis);
+  const std::vector<OpsWithReason> assumed = assumed_ops(analysis);
   if (assumed.empty()) return;
   out.blank();
   out.raw("Assumed to read and write everything, so ordered with every other op:");
-  constexpr std::size_t kShown = 20;
-  for (std::size_t i = 0; i < std::min(assumed.size(), kShown); ++i) {
-    char line[64];
-    std::snprintf(line, sizeof line, "  %6u  ", assumed[i].count);
-    out.raw(line + shortened(assumed[i].what, 60));
-    out.raw("          because " + shortened(assumed[i].why, 200));
-  }
-  if (assumed.size() > kShown) out.raw("  and " + std::to_string(assumed.size() - kShown) + " more; --json lists all");
+  reason_lines(out, assumed);
   out.raw("  A rules file can tell what a kernel reads and writes: --rules FILE, docs/FORMAT.md.");
+}
+
+// The ops for which `why_of` gives a reason (an index into StepAccesses::reasons, else kNone).
+template <typename WhyOf>
+std::vector<OpsWithReason> gathered(const Analysis& analysis, WhyOf why_of) {
+  std::map<std::pair<std::string, std::string>, std::uint32_t> counted;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> by_id;  // function (or kind) and reason
+  const Trace& trace = analysis.file.trace;
+  auto calls = analysis.step.calls();
+  auto functions = static_cast<std::uint32_t>(trace.functions.size());
+  for (std::uint32_t op = 0; op < calls.size(); ++op) {
+    const std::uint32_t why = why_of(analysis.accesses.ops[op]);
+    if (why == kNone) continue;
+    const TraceCall& call = trace.calls[calls[op]];
+    std::uint32_t what =
+        call.kind == CallKind::launch ? call.function : functions + static_cast<std::uint32_t>(call.kind);
+    ++by_id[{what, why}];
+  }
+  for (const auto& [id, times] : by_id) {
+    std::string what = id.first < functions ? kernel_name(trace.functions[id.first])
+                                            : std::string(name(static_cast<CallKind>(id.first - functions)));
+    counted[{what, analysis.accesses.reasons[id.second]}] += times;
+  }
+  std::vector<OpsWithReason> result;
+  for (const auto& [key, times] : counted) result.push_back({key.first, key.second, times});
+  std::stable_sort(result.begin(), result.end(),
+                   [](const OpsWithReason& a, const OpsWithReason& b) { return a.count > b.count; });
+  return result;
 }
 
 void conflict_lines(Text& out, const Analysis& analysis) {
@@ -179,15 +219,18 @@ void conflict_lines(Text& out, const Analysis& analysis) {
 void race_lines(Text& out, const Analysis& analysis) {
   if (analysis.dependencies.race_count == 0) return;
   out.blank();
-  out.raw("Possible races: the program leaves these ops unordered, and they touch the same memory (" +
-          races_text(analysis.dependencies) + "):");
+  out.raw(
+      "Possible races: the program leaves these ops unordered, and they touch the same memory, or may both be talking "
+      "to others (" +
+      races_text(analysis.dependencies) + "):");
   constexpr std::size_t kShown = 10;
   for (std::size_t i = 0; i < std::min(analysis.dependencies.races.size(), kShown); ++i) {
     const Race& race = analysis.dependencies.races[i];
     out.raw("  op " + std::to_string(race.first) + " " + describe_op(analysis, race.first, 40) + "  and  op " +
             std::to_string(race.second) + " " + describe_op(analysis, race.second, 40) +
-            (race.object == kNone ? ", of which one touches everything"
-                                  : ", in " + describe_object(analysis, race.object)));
+            (race.communicate       ? ", which may both be talking to others"
+             : race.object == kNone ? ", of which one touches everything"
+                                    : ", in " + describe_object(analysis, race.object)));
   }
 }
 
@@ -261,30 +304,12 @@ std::string conflict_text(const Analysis& analysis, const EvidenceConflict& conf
   return text.append(std::to_string(conflict.first_seq));
 }
 
-std::vector<AssumedOps> assumed_ops(const Analysis& analysis) {
-  std::map<std::pair<std::string, std::string>, std::uint32_t> counted;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> by_id;  // function (or kind) and reason
-  const Trace& trace = analysis.file.trace;
-  auto calls = analysis.step.calls();
-  auto functions = static_cast<std::uint32_t>(trace.functions.size());
-  for (std::uint32_t op = 0; op < calls.size(); ++op) {
-    const OpAccesses& accesses = analysis.accesses.ops[op];
-    if (accesses.role != OpRole::barrier) continue;
-    const TraceCall& call = trace.calls[calls[op]];
-    std::uint32_t what =
-        call.kind == CallKind::launch ? call.function : functions + static_cast<std::uint32_t>(call.kind);
-    ++by_id[{what, accesses.why}];
-  }
-  for (const auto& [id, times] : by_id) {
-    std::string what = id.first < functions ? kernel_name(trace.functions[id.first])
-                                            : std::string(name(static_cast<CallKind>(id.first - functions)));
-    counted[{what, analysis.accesses.reasons[id.second]}] += times;
-  }
-  std::vector<AssumedOps> result;
-  for (const auto& [key, times] : counted) result.push_back({key.first, key.second, times});
-  std::stable_sort(result.begin(), result.end(),
-                   [](const AssumedOps& a, const AssumedOps& b) { return a.count > b.count; });
-  return result;
+std::vector<OpsWithReason> assumed_ops(const Analysis& analysis) {
+  return gathered(analysis, [](const OpAccesses& op) { return op.role == OpRole::barrier ? op.why : kNone; });
+}
+
+std::vector<OpsWithReason> communicating_ops(const Analysis& analysis) {
+  return gathered(analysis, [](const OpAccesses& op) { return op.communicates_why; });
 }
 
 // Calls of a repeat, up to the op behind it: the median over all repeats.
@@ -348,6 +373,7 @@ std::string text_report(const Analysis& analysis) {
   segment_lines(out, analysis, counts);
   parallelism_line(out, analysis);
   measured_line(out, analysis);
+  communicating_lines(out, analysis);
   assumed_lines(out, analysis);
   conflict_lines(out, analysis);
   race_lines(out, analysis);

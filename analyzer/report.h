@@ -19,12 +19,15 @@ std::string text_report(const Analysis& analysis);
 // One JSON object; its keys are listed in docs/nimble-analyze.md.
 std::string json_report(const Analysis& analysis);
 
-// The ops whose accesses are assumed, gathered by kernel (or call) and reason, the most frequent first.
-struct AssumedOps {
+// Ops of the step, gathered by kernel (or call) and reason, the most frequent first.
+struct OpsWithReason {
   std::string what, why;
   std::uint32_t count = 0;
 };
-std::vector<AssumedOps> assumed_ops(const Analysis& analysis);
+// Those whose accesses are assumed.
+std::vector<OpsWithReason> assumed_ops(const Analysis& analysis);
+// Those that may be talking to another process, another device or the host.
+std::vector<OpsWithReason> communicating_ops(const Analysis& analysis);
 
 // One line about a conflict of evidence: kernel, parameter, what said what.
 std::string conflict_text(const Analysis& analysis, const EvidenceConflict& conflict);

@@ -43,6 +43,13 @@ void probe(JsonText& out, const Trace& trace) {
   out.key("too_large").number(probing.too_large).key("why_ended").text(probing.why_ended).close('}').newline();
 }
 
+void ops_with_reason(JsonText& out, std::string_view key, const std::vector<OpsWithReason>& list) {
+  out.key(key).open('[');
+  for (const OpsWithReason& ops : list)
+    out.newline().open('{').key("what").text(ops.what).key("why").text(ops.why).key("ops").number(ops.count).close('}');
+  out.close(']').newline();
+}
+
 void found(JsonText& out, const Analysis& analysis) {
   Counts counts = count(analysis);
   step(out, analysis, counts);
@@ -121,18 +128,8 @@ void found(JsonText& out, const Analysis& analysis) {
     out.key("text").text(conflict_text(analysis, conflict)).close('}');
   }
   out.close(']').newline();
-  out.key("assumed").open('[');
-  for (const AssumedOps& assumed : assumed_ops(analysis))
-    out.newline()
-        .open('{')
-        .key("what")
-        .text(assumed.what)
-        .key("why")
-        .text(assumed.why)
-        .key("ops")
-        .number(assumed.count)
-        .close('}');
-  out.close(']').newline();
+  ops_with_reason(out, "communicating", communicating_ops(analysis));
+  ops_with_reason(out, "assumed", assumed_ops(analysis));
 }
 
 }  // namespace

@@ -112,7 +112,8 @@ class Builder {
           const auto begin = call.params.begin() + first;
           result.equal.push_back({first, {begin, begin + count}});
         }
-        add_writes(op, result);
+        // What it tells others no copy can put back: for an audit it may write anything.
+        if (known.communicates == Communicates::no) add_writes(op, result);
         break;
       }
       case CallKind::copy:

@@ -29,12 +29,25 @@ std::string access_text(const Access& access) {
   return does + region_text(access) + " [" + std::string(name(access.evidence)) + "]";
 }
 
+// Whether an op of it may be talking to others over memory that they reach, too.
+bool talks(const Analysis& analysis, const Dependency& dependency) {
+  for (std::uint32_t op : {dependency.from, dependency.to})
+    if (analysis.accesses.ops[op].communicates != Communicates::no && analysis.accesses.ops[op].shares) return true;
+  return false;
+}
+
 void both_sides(const Analysis& analysis, const Dependency& dependency, std::string& out) {
   for (std::uint32_t op : {dependency.from, dependency.to}) {
     const OpAccesses& accesses = analysis.accesses.ops[op];
     if (accesses.role == OpRole::barrier)
       out += "    op " + std::to_string(op) +
              " is assumed to read and write everything: " + analysis.accesses.reasons[accesses.why] + "\n";
+    if (dependency.kind == DependencyKind::order && accesses.communicates != Communicates::no)
+      out += "    op " + std::to_string(op) +
+             " may be talking to another process or the host: " + analysis.accesses.reasons[accesses.communicates_why] +
+             "\n";
+    else if (dependency.kind == DependencyKind::order && accesses.shares && talks(analysis, dependency))
+      out += "    op " + std::to_string(op) + " touches memory that others reach, too\n";
     for (const Access& access : analysis.accesses.of(op))
       if (access.object == dependency.object) out += "    op " + std::to_string(op) + " " + access_text(access) + "\n";
   }
@@ -114,9 +127,11 @@ std::string schedule_text_of(const Analysis& analysis, std::uint32_t first, std:
          lane(second) + " (policy " + analysis.chosen + ").\n";
 }
 
-bool is_race(const Analysis& analysis, std::uint32_t first, std::uint32_t second) {
-  return std::any_of(analysis.dependencies.races.begin(), analysis.dependencies.races.end(),
-                     [&](const Race& race) { return race.first == first && race.second == second; });
+const Race* find_race(const Analysis& analysis, std::uint32_t first, std::uint32_t second) {
+  const auto& races = analysis.dependencies.races;
+  const auto found = std::find_if(races.begin(), races.end(),
+                                  [&](const Race& race) { return race.first == first && race.second == second; });
+  return found == races.end() ? nullptr : &*found;
 }
 
 }  // namespace
@@ -139,8 +154,10 @@ std::string explain_order(const Analysis& analysis, std::uint32_t first, std::ui
       auto link = std::find_if(from, to, [&](const Dependency& d) { return d.from == path[i - 1]; });
       dependency_text(analysis, *link, out);
     }
-  } else if (is_race(analysis, first, second)) {
-    out += "Not ordered by the program, though they touch the same memory: a possible race.\n";
+  } else if (const Race* race = find_race(analysis, first, second)) {
+    out += race->communicate
+               ? "Not ordered by the program, though both may be talking to another process or the host.\n"
+               : "Not ordered by the program, though they touch the same memory: a possible race.\n";
   } else {
     out += "Not ordered:\n";
     why_independent(analysis, first, second, out);

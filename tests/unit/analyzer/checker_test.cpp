@@ -18,13 +18,14 @@ using test::hex;
 using test::Random;
 using Found = std::optional<std::pair<std::uint32_t, std::uint32_t>>;
 
-// A step of kernels that are known and kernels that are not, of ranges, of columns that interleave, of mappings that
-// may be the same memory, of records, and of places where the host waits.
+// A step of kernels that are known and kernels that are not, of some that may be talking to others, of ranges, of
+// columns that interleave, of mappings that may be the same memory, of records, and of places where the host waits.
 test::TraceText random_program(Random& random) {
   test::TraceText text;
   text.image(true);
   text.function("_Z1fPfPKf", "[[0,8],[8,8]]");
   text.function("unknown", "[[0,8]]");
+  text.function("_Z4talkPfPKf", "[[0,8],[8,8]]");
   text.stream();
   text.alloc(0x10000, 0x1000);
   text.alloc(0x20000, 0x1000, "pinned");
@@ -43,7 +44,7 @@ test::TraceText random_program(Random& random) {
     };
     for (const auto& op : step) {
       std::uint64_t a = tensor(op[1]), b = tensor(op[2]);
-      if (op[0] < 4) text.launch(0, hex(a) + hex(b));
+      if (op[0] < 4) text.launch(op[0] == 3 ? 2 : 0, hex(a) + hex(b));
       if (op[0] == 4) text.copy(a + 128 * op[3], 0x20000, 64 + 64 * op[4]);
       if (op[0] == 5) text.copy(0x20000 + 128 * op[3], b, 64 + 64 * op[4]);
       if (op[0] == 6) text.set(a + 16 * op[3], 16, 0, ",\"height\":" + std::to_string(2 + op[4]) + ",\"dpitch\":64");
@@ -59,12 +60,21 @@ test::TraceText random_program(Random& random) {
   return text;
 }
 
+AnalysisOptions options_with_talk() {
+  AnalysisOptions options;
+  options.rules.read_text(R"({"nimble_rules": 3, "rules": [{"kernel": "talk.*", "communicates": true}]})", "rules");
+  return options;
+}
+
 bool must_be_ordered(const Analysis& analysis, std::uint32_t a, std::uint32_t b) {
   const StepAccesses& accesses = analysis.accesses;
   OpRole first = accesses.ops[a].role, second = accesses.ops[b].role;
   if (second == OpRole::record) return true;
   if (first == OpRole::record) return false;
   if (first == OpRole::barrier || second == OpRole::barrier) return true;
+  const auto talks = [&](std::uint32_t op) { return accesses.ops[op].communicates != Communicates::no; };
+  const auto shares = [&](std::uint32_t op) { return accesses.ops[op].shares; };
+  if ((talks(a) && talks(b)) || ((talks(a) || talks(b)) && shares(a) && shares(b))) return true;
   const auto& objects = analysis.objects.objects;
   for (const Access& x : accesses.of(a))
     for (const Access& y : accesses.of(b)) {
@@ -107,7 +117,7 @@ TEST(Checker, NamesThePairThatAMissingEdgeLeavesUnordered) {
   for (int round = 0; round < 60; ++round) {
     auto text = random_program(random);
     for (std::string_view policy : kPolicyNames) {
-      AnalysisOptions options;
+      AnalysisOptions options = options_with_talk();
       options.policy = policy;
       Analysis analysis = text.analyze(options);
       ASSERT_EQ(analysis.status, kExitOk) << analysis.why_no_schedule;
@@ -141,7 +151,7 @@ TEST(Checker, FindsTheFirstOfManyUnorderedPairs) {
   Random random(32);
   int without = 0;
   for (int round = 0; round < 250; ++round) {
-    Analysis analysis = random_program(random).analyze({});
+    Analysis analysis = random_program(random).analyze(options_with_talk());
     Schedule schedule = build_schedule(analysis);
     for (ScheduleSegment& segment : schedule.segments)
       std::erase_if(segment.edges, [&](const auto&) { return random() % 2 == 0; });

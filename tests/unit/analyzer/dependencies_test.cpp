@@ -106,6 +106,10 @@ Reference reference(const MadeUp& step) {
             conflict = conflict || (x.object == y.object && (x.writes || y.writes) && overlap(x.region, y.region));
         wanted = conflict;
       }
+      const OpAccesses &first = step.accesses.ops[a], &second = step.accesses.ops[b];
+      const bool talks_a = first.communicates != Communicates::no, talks_b = second.communicates != Communicates::no;
+      if (talks_a && talks_b) wanted = conflict = true;
+      if ((talks_a || talks_b) && first.shares && second.shares) wanted = true;
       if (conflict && !before) ++result.races;
       if (wanted && before) result.edges.push_back({a, b});
     }
@@ -135,7 +139,7 @@ void expect_as_reference(const MadeUp& step, int round) {
       ASSERT_EQ(have[a][b], need[a][b]) << "round " << round << ": " << a << " -> " << b;
 }
 
-MadeUp random_step(Random& random, int streams, bool rectangles) {
+MadeUp random_step(Random& random, int streams, bool rectangles, bool talk = false) {
   MadeUp step(streams, 1 + static_cast<int>(random() % 4));
   std::uint32_t ops = 2 + test::below(random, 24);
   for (std::uint32_t i = 0; i < ops; ++i) {
@@ -147,6 +151,7 @@ MadeUp random_step(Random& random, int streams, bool rectangles) {
       step.op(OpRole::wait, {}, stream, event);
     } else if (what == 2) {
       step.op(OpRole::barrier, {}, stream);
+      if (talk && random() % 2 == 0) step.accesses.ops.back().communicates = Communicates::by_rule;
     } else if (what == 3) {
       step.op(OpRole::none, {}, stream);
     } else {
@@ -161,6 +166,12 @@ MadeUp random_step(Random& random, int streams, bool rectangles) {
                                 access & 1, access & 2));
       }
       step.op(OpRole::accesses, touched, stream);
+      if (!talk) continue;
+      constexpr Communicates kTalk[] = {Communicates::no, Communicates::no, Communicates::by_memory,
+                                        Communicates::by_rule};
+      OpAccesses& entry = step.accesses.ops.back();
+      entry.communicates = kTalk[random() % 4];
+      entry.shares = entry.communicates == Communicates::by_memory || random() % 4 == 0;
     }
   }
   return step;
@@ -180,6 +191,12 @@ TEST(Dependencies, MatchTheReferenceOnSeveralStreams) {
   Random random(14);
   for (int round = 0; round < 4000; ++round)
     expect_as_reference(random_step(random, 2 + round % 2, round % 4 == 0), round);
+}
+
+TEST(Dependencies, MatchTheReferenceWhereOpsMayBeTalkingToOthers) {
+  Random random(15);
+  for (int round = 0; round < 6000; ++round)
+    expect_as_reference(random_step(random, 1 + round % 3, round % 4 == 0, true), round);
 }
 
 TEST(Dependencies, AreNamedByWhatTheyAre) {

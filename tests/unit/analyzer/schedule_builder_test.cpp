@@ -60,8 +60,9 @@ TEST(ScheduleBuilder, NamesObjectsInsteadOfAddresses) {
 TEST(ScheduleBuilder, SaysWhatLaunchesWriteAndWhatTheyAreBelievedToRead) {
   auto text = begin();
   text.function("unknown", "[[0,8]]");
+  text.alloc(0x50000, 0x1000);
   for (int i = 0; i < 4; ++i) {
-    text.launch(0, hex(0x10010) + hex(0x20000));
+    text.launch(0, hex(0x10010) + hex(0x50000));
     text.launch(0, hex(0x10010) + hex(0x10020));
     text.launch(1, hex(0x10000));
     text.synchronize();

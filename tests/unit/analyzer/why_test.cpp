@@ -52,6 +52,28 @@ TEST(Why, SaysWhatKeepsTwoOpsApart) {
   why.expect(4, 4, {"is one op"});
 }
 
+TEST(Why, SaysWhoMayBeTalkingToOthers) {
+  test::TraceText text;
+  text.image(true);
+  text.function("_Z3addPfPKf", "[[0,8],[8,8]]");
+  text.stream();
+  for (std::uint64_t i = 1; i < 5; ++i) text.alloc(i << 16, 0x100, i < 4 ? "registered" : "device");
+  for (int repeat = 0; repeat < 4; ++repeat) {
+    text.copy(4 << 16, 1 << 16, 64);              // 0
+    text.launch(0, hex(2 << 16) + hex(2 << 16));  // 1
+    text.launch(0, hex(3 << 16) + hex(3 << 16));  // 2
+    text.synchronize();
+  }
+  Why why;
+  why.analysis = text.analyze();
+  why.expect(
+      1, 2,
+      {"Ordered: op 2 depends on op 1", "1 -> 2  order, assumed",
+       "op 1 may be talking to another process or the host: it touches registered memory, which others reach, too",
+       "op 2 may be talking to another process or the host"});
+  why.expect(0, 1, {"0 -> 1  order, assumed", "op 0 touches memory that others reach, too", "op 1 may be talking to"});
+}
+
 TEST(Why, NamesWhatIsAssumed) {
   Why why;
   why.expect(4, 5,

@@ -1,0 +1,33 @@
+// Which ops of the step may be talking to somebody else while they run: to another process, another device, or the
+// host.
+//
+// A collective waits until the kernels of its peers run; a kernel that reads memory which the host writes may be
+// waiting for the host. Where two such ops change places in one process and not in the other, both wait for ever. And
+// what is said over memory that others see, too, may be about other such memory: a flag tells that a buffer is filled.
+// So
+//   - ops that may communicate keep the program's order among each other;
+//   - those of them that touch memory which others reach keep it with all other ops that touch such memory.
+// Copies and sets talk to nobody: among each other they are ordered by what they touch, and no more.
+//
+// Who may: a launch that touches memory which others reach, unless a rule says that it talks to nobody; a launch of
+// which a rule says that it does (analyzer/rules/collectives.json). A kernel of which nothing is known is ordered with
+// everything anyway. No errors; one thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "analyzer/access.h"
+#include "analyzer/rules/rules.h"
+
+namespace nimble::analyzer {
+
+// Whether somebody beside this device's streams reads or writes memory of this kind.
+bool reached_by_others(MemoryKind memory);
+
+// Fills in what `accesses`, which is complete otherwise, says of communication. That a rule says "talks to nobody"
+// counts only where declarations are believed.
+void find_communication(const Trace& trace, const StepObjects& objects, std::span<const std::uint32_t> calls,
+                        const Rules& rules, Evidence trust, StepAccesses& accesses);
+
+}  // namespace nimble::analyzer

@@ -1,6 +1,7 @@
 #include "shim/options.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -47,34 +48,60 @@ std::string_view default_of(std::string_view name) {
   return {};
 }
 
-// The rank, as the usual launchers tell it: torchrun, Open MPI, MPICH and Intel MPI, Slurm. "0" where there is none.
-std::string rank() {
-  for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"}) {
-    if (const char* value = variable(name); value && *value) return value;
+// The rank among all processes of the job, as launchers tell it: torchrun; Open MPI; MPICH, Intel MPI and Cray's; PMIx
+// beneath any of them; Slurm. Who is started by two of them, as by torchrun under srun, is told first by the inner one.
+// 0 where there is none.
+std::uint32_t rank() {
+  for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"}) {
+    const std::string_view text = variable(name) ? variable(name) : "";
+    std::uint32_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error == std::errc{} && end == text.data() + text.size()) return value;
   }
-  return "0";
+  return 0;
 }
 
-std::string expand(std::string_view pattern) {
+struct FileName {
   std::string text;
+  bool tells_apart = false;  // names the process or the rank
+};
+
+FileName expand(std::string_view pattern) {
+  FileName name;
   for (std::size_t i = 0; i < pattern.size(); ++i) {
-    if (pattern[i] == '%' && i + 1 < pattern.size()) {
-      const char letter = pattern[++i];
-      if (letter == 'p') {
-        text += std::to_string(getpid());
-      } else if (letter == 'r') {
-        text += rank();
-      } else if (letter == '%') {
-        text += '%';
-      } else {
-        text += '%';
-        text += letter;
-      }
+    if (pattern[i] != '%' || i + 1 == pattern.size()) {
+      name.text += pattern[i];
+      continue;
+    }
+    const char letter = pattern[++i];
+    name.tells_apart = name.tells_apart || letter == 'p' || letter == 'r';
+    if (letter == 'p') {
+      name.text += std::to_string(getpid());
+    } else if (letter == 'r') {
+      name.text += std::to_string(rank());
     } else {
-      text += pattern[i];
+      name.text += '%';
+      if (letter != '%') name.text += letter;
     }
   }
-  return text;
+  return name;
+}
+
+// Puts the rank before the ending: all ranks of a job begin in one folder, and would write one file, one over the
+// other. The first rank's keeps its name, which is also that of a process that has no others. Says so in `note`.
+void make_own(std::string_view setting, FileName& name, std::string& note) {
+  struct stat there {};
+  const bool is_no_file = stat(name.text.c_str(), &there) == 0 && !S_ISREG(there.st_mode);  // /dev/null, a pipe
+  if (name.text.empty() || name.tells_apart || rank() == 0 || is_no_file) return;
+  const std::size_t folder = name.text.rfind('/');
+  const std::size_t begin = folder == std::string::npos ? 0 : folder + 1;
+  std::size_t ending = name.text.rfind('.');
+  if (ending == std::string::npos || ending <= begin) ending = name.text.size();
+  const auto with = [&](const std::string& part) { return std::string(name.text).insert(ending, "." + part); };
+  const std::string own = with(std::to_string(rank()));
+  note = fmt::format("rank {} writes {}, since {} is the first rank's: NIMBLE_{}={} names the file of every rank",
+                     rank(), own, name.text, setting, with("%r"));
+  name.text = own;
 }
 
 }  // namespace
@@ -93,9 +120,12 @@ Options read_options() {
   } else if (mode != "off") {
     complain("MODE", mode, "one of off, record, replay: doing nothing");
   }
-  options.trace = expand(setting("TRACE"));
-  options.schedule = expand(setting("SCHEDULE"));
-  options.stats = expand(setting("STATS"));
+  FileName trace = expand(setting("TRACE")), stats = expand(setting("STATS"));
+  if (options.mode == Mode::record) make_own("TRACE", trace, options.own_files);
+  if (options.mode == Mode::replay) make_own("STATS", stats, options.own_files);
+  options.trace = std::move(trace.text);
+  options.schedule = expand(setting("SCHEDULE")).text;
+  options.stats = std::move(stats.text);
   options.log = setting("LOG");
   // A setting that takes one of a few words.
   const auto choose = [&](std::string_view name, auto& value, auto... choices) {

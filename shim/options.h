@@ -15,7 +15,9 @@ enum class Timing : std::uint8_t { none, cupti, events };
 
 struct Options {
   Mode mode = Mode::off;
-  std::string trace, schedule, stats;  // file names, with %p and %r replaced
+  // File names, with %p and %r replaced. Those that this mode writes are this rank's own, whatever their names say.
+  std::string trace, schedule, stats;
+  std::string own_files;  // one line for the user where a name had to be changed for that; else empty
   std::string log;
   Timing timing = Timing::cupti;
   bool coverage = true;

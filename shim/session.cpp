@@ -127,13 +127,16 @@ Interception decide_interception() {
 // Threads that come at once each make one, and one of them stays.
 CallSink* start_session() {
   std::unique_ptr<CallSink> made;
+  Options options;
   if (intercepting()) {
-    made.reset(make_sink(read_options()));
+    options = read_options();
+    made.reset(make_sink(options));
     g_owner.store(getpid(), std::memory_order_release);
   }
   std::uintptr_t found = kUnstarted;
   if (!g_sink.compare_exchange_strong(found, reinterpret_cast<std::uintptr_t>(made.get()), std::memory_order_acq_rel))
     return reinterpret_cast<CallSink*>(found);
+  if (made && !options.own_files.empty()) log(LogLevel::warning, options.own_files);
   return made.release();
 }
 

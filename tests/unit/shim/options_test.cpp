@@ -4,6 +4,9 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace nimble::shim {
 namespace {
@@ -13,6 +16,8 @@ class OptionsTest : public testing::Test {
   void SetUp() override {
 #define NIMBLE_OPTION(option, fallback, help) unsetenv("NIMBLE_" #option);
 #include "nimble/options.def"
+    // The tests may themselves be run by a launcher.
+    for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"}) unsetenv(name);
   }
   void TearDown() override { SetUp(); }
 };
@@ -39,7 +44,67 @@ TEST_F(OptionsTest, FileNamesKnowProcessAndRank) {
   setenv("NIMBLE_TRACE", "a-%p-%r-%%-%x.json", 1);
   setenv("RANK", "3", 1);
   EXPECT_EQ(read_options().trace, "a-" + std::to_string(getpid()) + "-3-%-%x.json");
-  unsetenv("RANK");
+  setenv("NIMBLE_TRACE", "%", 1);
+  EXPECT_EQ(read_options().trace, "%");
+}
+
+// What each launcher sets for the last of four processes on two nodes, of what could be taken for a rank.
+TEST_F(OptionsTest, EveryLauncherTellsTheRank) {
+  using Environment = std::vector<std::pair<const char*, const char*>>;
+  const std::vector<std::pair<const char*, Environment>> launchers{
+      {"torchrun", {{"RANK", "3"}, {"LOCAL_RANK", "1"}, {"GROUP_RANK", "1"}, {"ROLE_RANK", "3"}, {"WORLD_SIZE", "4"}}},
+      {"Open MPI",
+       {{"OMPI_COMM_WORLD_RANK", "3"},
+        {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+        {"OMPI_COMM_WORLD_NODE_RANK", "1"},
+        {"OMPI_COMM_WORLD_SIZE", "4"}}},
+      {"MPICH", {{"PMI_RANK", "3"}, {"PMI_SIZE", "4"}, {"MPI_LOCALRANKID", "1"}}},
+      {"PMIx", {{"PMIX_RANK", "3"}}},
+      {"Slurm", {{"SLURM_PROCID", "3"}, {"SLURM_LOCALID", "1"}, {"SLURM_NODEID", "1"}, {"SLURM_NTASKS", "4"}}},
+      {"torchrun under srun", {{"RANK", "3"}, {"SLURM_PROCID", "1"}}},
+      {"mpirun in a batch job", {{"OMPI_COMM_WORLD_RANK", "3"}, {"PMIX_RANK", "3"}, {"SLURM_PROCID", "0"}}},
+      {"a rank that is none", {{"RANK", "../first"}, {"PMI_RANK", ""}, {"SLURM_PROCID", "3"}}}};
+  setenv("NIMBLE_TRACE", "%r", 1);
+  EXPECT_EQ(read_options().trace, "0") << "no launcher";
+  for (const auto& [launcher, environment] : launchers) {
+    for (const auto& [name, value] : environment) setenv(name, value, 1);
+    EXPECT_EQ(read_options().trace, "3") << launcher;
+    for (const auto& [name, value] : environment) unsetenv(name);
+  }
+}
+
+TEST_F(OptionsTest, RanksDoNotWriteOneFile) {
+  const auto written = [](const char* mode, const char* name) {
+    setenv("NIMBLE_MODE", mode, 1);
+    setenv("NIMBLE_TRACE", name, 1);
+    setenv("NIMBLE_STATS", name, 1);
+    setenv("NIMBLE_SCHEDULE", name, 1);
+    const Options options = read_options();
+    EXPECT_EQ(options.schedule, name) << "is only read";
+    const std::string& own = *mode == 'r' && mode[2] == 'c' ? options.trace : options.stats;
+    EXPECT_EQ(options.own_files.empty(), own == name) << own;
+    return own;
+  };
+  EXPECT_EQ(written("record", "trace.json"), "trace.json") << "there is no rank";
+  setenv("RANK", "0", 1);
+  EXPECT_EQ(written("record", "trace.json"), "trace.json") << "of the first";
+  setenv("RANK", "12", 1);
+  EXPECT_EQ(written("record", "trace.json"), "trace.12.json");
+  EXPECT_EQ(read_options().own_files,
+            "rank 12 writes trace.12.json, since trace.json is the first rank's: NIMBLE_TRACE=trace.%r.json names the "
+            "file of every rank");
+  EXPECT_EQ(read_options().stats, "trace.json") << "which this mode does not write";
+  EXPECT_EQ(written("replay", "a.b/stats.json"), "a.b/stats.12.json");
+  EXPECT_EQ(written("replay", "a.b/stats"), "a.b/stats.12");
+  EXPECT_EQ(written("replay", ".stats"), ".stats.12");
+  EXPECT_EQ(written("record", "/dev/null"), "/dev/null");
+  unsetenv("NIMBLE_STATS");
+  EXPECT_EQ(read_options().stats + read_options().own_files, "") << "nothing is written";
+  setenv("NIMBLE_MODE", "record", 1);
+  for (const char* name : {"t.%r", "t.%p"}) {
+    setenv("NIMBLE_TRACE", name, 1);
+    EXPECT_EQ(read_options().own_files, "") << name;
+  }
 }
 
 TEST_F(OptionsTest, NumbersThatAreNoneKeepTheDefault) {

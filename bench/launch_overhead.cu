@@ -1,10 +1,16 @@
-// The kernels of launch_overhead: next to nothing to compute, so that the calls are what is measured. Their C++ names
-// tell the analyzer what they read and write; one for each layer makes the step the shortest thing that repeats.
+// The kernels of launch_overhead and thread_overhead: next to nothing to compute, so that the calls
+// are what is measured. Their C++ names tell the analyzer what they read and write; one for each layer makes the step
+// the shortest thing that repeats. The second set is for threads whose step is not to be taken for the one that is
+// replayed.
 #include "tests/simcuda/image/kernel.h"
 
 template <int kLayer>
 __global__ void layer(float* out, const float* in, float factor) {
   out[threadIdx.x] = in[threadIdx.x] * factor + kLayer;
+}
+template <int kLayer>
+__global__ void other(float* out, const float* in, float factor) {
+  out[threadIdx.x] = in[threadIdx.x] * factor - kLayer;
 }
 NIMBLE_KERNEL(layer<0>)
 NIMBLE_KERNEL(layer<1>)
@@ -22,3 +28,19 @@ NIMBLE_KERNEL(layer<12>)
 NIMBLE_KERNEL(layer<13>)
 NIMBLE_KERNEL(layer<14>)
 NIMBLE_KERNEL(layer<15>)
+NIMBLE_KERNEL(other<0>)
+NIMBLE_KERNEL(other<1>)
+NIMBLE_KERNEL(other<2>)
+NIMBLE_KERNEL(other<3>)
+NIMBLE_KERNEL(other<4>)
+NIMBLE_KERNEL(other<5>)
+NIMBLE_KERNEL(other<6>)
+NIMBLE_KERNEL(other<7>)
+NIMBLE_KERNEL(other<8>)
+NIMBLE_KERNEL(other<9>)
+NIMBLE_KERNEL(other<10>)
+NIMBLE_KERNEL(other<11>)
+NIMBLE_KERNEL(other<12>)
+NIMBLE_KERNEL(other<13>)
+NIMBLE_KERNEL(other<14>)
+NIMBLE_KERNEL(other<15>)

@@ -13,10 +13,9 @@ import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
-import time
 
 import policy_bench
+from processes import Failure, environment, run
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODES = ["bare", "off", "record", "replay"]
@@ -26,35 +25,12 @@ SEED = 1
 BRANCHES = 8
 
 
-class Failure(Exception):
-    """A benchmark that could not be run, with the reason."""
-
-
-def run(command, environment=None):
-    """Runs a command to its end and returns (seconds, peak memory in bytes, stdout)."""
-    with tempfile.TemporaryFile(mode="w+") as errors:
-        begin = time.monotonic()
-        process = subprocess.Popen([str(word) for word in command], env=environment, stdout=subprocess.PIPE, stderr=errors,
-                                   text=True)
-        output = process.stdout.read()
-        process.stdout.close()
-        _, status, usage = os.wait4(process.pid, 0)
-        seconds = time.monotonic() - begin
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode != 0:
-            errors.seek(0)
-            raise Failure(f"exit status {process.returncode} from: {' '.join(map(str, command))}\n{errors.read()[-2000:]}")
-    return seconds, usage.ru_maxrss * 1024, output
-
-
 class Launches:
     """ns per launch in each mode. Modes take turns, so that a slow spell of the machine hits them all alike."""
 
     def __init__(self, build, work, repeats):
         self.build, self.work, self.repeats = build, work, repeats
-        self.environment = {key: value for key, value in os.environ.items() if not key.startswith("NIMBLE_")}
-        self.environment["LD_LIBRARY_PATH"] = str(build / "simcuda")
-        self.environment["NIMBLE_TUNE"] = "off"
+        self.environment = environment(build, "simcuda")
 
     def program(self, mode, *arguments):
         program = [self.build / "bin" / "launch_overhead", *arguments]
@@ -116,13 +92,7 @@ class Threads:
 
     def __init__(self, build, work, repeats):
         self.build, self.work, self.repeats = build, work, repeats
-        self.environment = {key: value for key, value in os.environ.items() if not key.startswith("NIMBLE_")}
-        self.environment["LD_LIBRARY_PATH"] = str(build / "null_driver")
-        # What watches beside the recorder is no part of a call's cost in Nimble.
-        self.environment.update(NIMBLE_COVERAGE="off", NIMBLE_TIMING="none")
-        # Threads that share a core wait longer for each other than a program without work for the GPU should.
-        self.environment["NIMBLE_HOLD_US"] = "10000000"
-        self.environment["NIMBLE_TUNE"] = "off"
+        self.environment = environment(build, "null_driver")
 
     def run(self, mode, threads, samples, steps, trace="/dev/null"):
         program = [self.build / "bin" / "thread_overhead", threads, samples, steps]

@@ -16,30 +16,21 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
-#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "bench/driver_program.h"
+
 namespace {
+
+using nimble::bench::check;
+using nimble::bench::nanoseconds;
 
 constexpr int kBranches = 4;  // chains that do not depend on each other
 constexpr int kLayers = 16;   // launches in each
 constexpr int kLaunches = kBranches * kLayers;
 constexpr int kWarmUpSteps = 64;
-
-void check(CUresult result, const char* what) {
-  if (result == CUDA_SUCCESS) return;
-  std::fprintf(stderr, "thread_overhead: %s failed with CUresult %d\n", what, static_cast<int>(result));
-  std::exit(1);
-}
-
-double nanoseconds(clockid_t clock) {
-  timespec now;
-  clock_gettime(clock, &now);
-  return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
-}
 
 struct Shared {
   CUcontext context = nullptr;
@@ -152,13 +143,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: thread_overhead THREADS SAMPLES STEPS\n");
     return 2;
   }
-  CUdevice device = 0;
-  check(cuInit(0), "cuInit");
-  check(cuDeviceGet(&device, 0), "cuDeviceGet");
-  check(cuDevicePrimaryCtxRetain(&shared.context, device), "cuDevicePrimaryCtxRetain");
-  check(cuCtxSetCurrent(shared.context), "cuCtxSetCurrent");
-  const std::string image = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "launch_overhead.simcuda";
-  check(cuModuleLoad(&shared.module, image.c_str()), "cuModuleLoad");
+  nimble::bench::begin(shared.context, shared.module);
 
   std::vector<Launcher> launchers;
   launchers.reserve(static_cast<std::size_t>(shared.threads));

@@ -1,35 +1,30 @@
 // A libcuda.so.1 that does nothing, as fast as can be, and without a lock: what Nimble costs shows on it undiluted, and
-// so does every lock and every shared cache line of Nimble's own. For bench/thread_overhead.cpp, which checks no
-// result.
+// so does every lock and every shared cache line of Nimble's own. For programs that check no result: the benchmarks of
+// this folder, and examples/digits.
 //
-// Every call succeeds. Handles are numbers that never come back; all functions have the parameters of the benchmark's
-// kernels. It has what that program and Nimble's modes call, and nothing else.
+// Calls succeed. Handles and addresses are numbers that never come back, except those of pinned memory, which is there.
+// Functions, with the parameters that they have, are those of the simulated driver's images. It has what those programs
+// and Nimble's modes call, and nothing else.
 #include <cuda.h>
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <deque>
-#include <mutex>
-#include <string>
+#include <cstdlib>
+
+#include "bench/null_driver/functions.h"
 
 // The functions that only succeed, by the names that cuda.h maps to their newest versions.
 // clang-format off
 #define SUCCEED(name, ...) CUresult name(__VA_ARGS__) { return CUDA_SUCCESS; }
 // clang-format on
 
-struct CUfunc_st {
-  std::string name;
-};
-
 namespace {
 
-// (float*, const float*, float)
-constexpr struct { std::size_t offset, size; } kParams[] = {{0, 8}, {8, 8}, {16, 4}};
-
+// Where nothing else is, and nothing that two numbers side by side in a kernel's parameters look like.
 std::uint64_t number(std::uint64_t distance) {
-  static std::atomic<std::uint64_t> next{std::uint64_t{1} << 32};
+  static std::atomic<std::uint64_t> next{0x5b3c'0000'0000};
   return next.fetch_add((distance + 255) / 256 * 256, std::memory_order_relaxed);
 }
 
@@ -55,39 +50,68 @@ CUresult cuDeviceGetName(char* name, int bytes, CUdevice) {
   std::snprintf(name, static_cast<std::size_t>(bytes), "null driver");
   return CUDA_SUCCESS;
 }
+CUresult cuDeviceGetCount(int* count) { return *count = 1, CUDA_SUCCESS; }
+CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute, CUdevice) { return *value = 0, CUDA_SUCCESS; }
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice) { return make(pool); }
+SUCCEED(cuMemPoolSetAttribute, CUmemoryPool, CUmemPool_attribute, void*)
+SUCCEED(cuDevicePrimaryCtxRelease, CUdevice)
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) { return *context = kContext, CUDA_SUCCESS; }
 CUresult cuCtxGetCurrent(CUcontext* context) { return *context = kContext, CUDA_SUCCESS; }
 CUresult cuCtxPopCurrent(CUcontext* context) { return *context = kContext, CUDA_SUCCESS; }
-CUresult cuModuleLoad(CUmodule* module, const char*) { return make(module); }
-CUresult cuModuleGetFunction(CUfunction* function, CUmodule, const char* name) {
-  // Live as long as the process; not a call whose time is taken.
-  static std::mutex mutex;
-  static auto& functions = *new std::deque<CUfunc_st>;
-  const std::lock_guard lock(mutex);
-  return *function = &functions.emplace_back(CUfunc_st{name}), CUDA_SUCCESS;
+CUresult cuModuleLoad(CUmodule* module, const char* file) { return null_driver::load_module(module, file); }
+SUCCEED(cuModuleUnload, CUmodule)
+CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
+  return *function = null_driver::find_function(module, name), *function ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
-CUresult cuFuncGetName(const char** name, CUfunction function) { return *name = function->name.c_str(), CUDA_SUCCESS; }
-CUresult cuFuncGetParamInfo(CUfunction, std::size_t index, std::size_t* offset, std::size_t* size) {
-  if (index >= std::size(kParams)) return CUDA_ERROR_INVALID_VALUE;
-  *offset = kParams[index].offset;
-  *size = kParams[index].size;
+CUresult cuFuncGetName(const char** name, CUfunction function) { return *name = function->name, CUDA_SUCCESS; }
+CUresult cuFuncGetParamInfo(CUfunction function, std::size_t index, std::size_t* offset, std::size_t* size) {
+  if (index >= function->param_count) return CUDA_ERROR_INVALID_VALUE;
+  *offset = function->params[index].offset;
+  *size = function->params[index].size;
   return CUDA_SUCCESS;
 }
 CUresult cuStreamCreate(CUstream* stream, unsigned) { return make(stream); }
+SUCCEED(cuStreamDestroy, CUstream)
 CUresult cuStreamGetFlags(CUstream, unsigned* flags) { return *flags = CU_STREAM_NON_BLOCKING, CUDA_SUCCESS; }
 CUresult cuStreamIsCapturing(CUstream, CUstreamCaptureStatus* status) {
   return *status = CU_STREAM_CAPTURE_STATUS_NONE, CUDA_SUCCESS;
 }
 CUresult cuMemAlloc(CUdeviceptr* pointer, std::size_t bytes) { return *pointer = number(bytes), CUDA_SUCCESS; }
+SUCCEED(cuMemFree, CUdeviceptr)
+CUresult cuMemAllocHost(void** pointer, std::size_t bytes) {
+  return *pointer = std::calloc(1, bytes), *pointer ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+CUresult cuMemFreeHost(void* pointer) { return std::free(pointer), CUDA_SUCCESS; }
+// Whatever is asked about is no memory of the driver's: what asks knows the memory that it has.
+CUresult cuPointerGetAttribute(void*, CUpointer_attribute, CUdeviceptr) { return CUDA_ERROR_INVALID_VALUE; }
 CUresult cuEventCreate(CUevent* event, unsigned) { return make(event); }
 SUCCEED(cuEventDestroy, CUevent)
 
-// What the program does in each step.
+// What programs do in each step.
 SUCCEED(cuLaunchKernel, CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
         void**, void**)
 SUCCEED(cuStreamSynchronize, CUstream)
+SUCCEED(cuEventSynchronize, CUevent)
+CUresult cuEventElapsedTime(float* milliseconds, CUevent, CUevent) { return *milliseconds = 0, CUDA_SUCCESS; }
+CUresult cuMemAllocAsync(CUdeviceptr* pointer, std::size_t bytes, CUstream) {
+  return *pointer = number(bytes), CUDA_SUCCESS;
+}
+SUCCEED(cuMemFreeAsync, CUdeviceptr, CUstream)
+SUCCEED(cuMemcpyHtoDAsync, CUdeviceptr, const void*, std::size_t, CUstream)
+SUCCEED(cuMemcpyDtoHAsync, void*, CUdeviceptr, std::size_t, CUstream)
+SUCCEED(cuMemcpyDtoDAsync, CUdeviceptr, CUdeviceptr, std::size_t, CUstream)
 
-// What replay may call.
+// What a program does that captures its step.
+SUCCEED(cuStreamBeginCapture, CUstream, CUstreamCaptureMode)
+CUresult cuStreamEndCapture(CUstream, CUgraph* graph) { return make(graph); }
+SUCCEED(cuEventRecordWithFlags, CUevent, CUstream, unsigned)
+SUCCEED(cuGraphUpload, CUgraphExec, CUstream)
+
+// What replay may call besides.
+SUCCEED(cuEventQuery, CUevent)
+CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) { return *least = *greatest = 0, CUDA_SUCCESS; }
+CUresult cuStreamGetPriority(CUstream, int* priority) { return *priority = 0, CUDA_SUCCESS; }
+SUCCEED(cuGraphKernelNodeSetAttribute, CUgraphNode, CUkernelNodeAttrID, const CUkernelNodeAttrValue*)
 SUCCEED(cuEventRecord, CUevent, CUstream)
 SUCCEED(cuStreamWaitEvent, CUstream, CUevent, unsigned)
 SUCCEED(cuMemcpyAsync, CUdeviceptr, CUdeviceptr, std::size_t, CUstream)

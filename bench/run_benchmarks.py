@@ -15,6 +15,7 @@ import subprocess
 import sys
 
 import policy_bench
+import replay_bench
 from processes import Failure, environment, run
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -230,6 +231,7 @@ def print_launches(results):
         print(f"  {row['mode']:8}{call['median_ns']:13.1f}{call['added_ns']:+9.1f}{step['median_ns']:23.1f}"
               f"{step['added_ns']:+9.1f}")
     print_threads(results)
+    replay_bench.print_table(results["replay"])
 
 
 def print_analyzer(results):
@@ -273,7 +275,10 @@ def main():
         results.update(repeats=repeats, launches=launch_bench.measure(), replay_counters=launch_bench.stats)
         print(f"bench: {', '.join(map(str, THREADS))} threads, {repeats} runs in each mode")
         results["threads"] = Threads(build, work, repeats).measure()
+        print(f"bench: replay piece by piece, {repeats} runs of each")
+        results["replay"] = replay_bench.measure(build, work, repeats)
         rows += launch_bounds(results["launches"], results["threads"])
+        rows += replay_bench.bounds(results["replay"])
     sizes = [1_000, 3_000, 10_000, 30_000, 100_000] + ([] if options.quick else [300_000, 1_000_000])
     print(f"bench: analyzer, {', '.join(map(str, sizes))} ops")
     results["analyzer"] = measure_analyzer(build, work, sizes)

@@ -123,10 +123,13 @@ class Tensor {
 };
 
 // A non-blocking stream. It counts the operations that it is given.
+//
+// What could run side by side is marked by fork and aside. Here that means nothing: all of it runs in order. It is for
+// streams that are captured into a graph (bench/capture_stream.h), which override what is virtual.
 class Stream {
  public:
   Stream() { check(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate"); }
-  ~Stream() { cuStreamDestroy(stream_); }
+  virtual ~Stream() { cuStreamDestroy(stream_); }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
@@ -141,10 +144,26 @@ class Stream {
   void copy_in(CUdeviceptr to, const void* from, std::size_t bytes);
   void copy_out(void* to, CUdeviceptr from, std::size_t bytes);
   void fill_zero(CUdeviceptr to, std::size_t bytes);  // a multiple of 4 bytes
-  void record(const Event& event);
+  virtual void record(const Event& event);
   void synchronize();
 
+  // What follows, up to join, are branches that need nothing of each other; branch begins the next one.
+  virtual void fork() {}
+  virtual void branch() {}
+  virtual void join() {}
+  // What comes between the first two is needed by nobody before the third.
+  virtual void begin_aside() {}
+  virtual void end_aside() {}
+  virtual void join_asides() {}
+
   std::uint64_t operations() const { return operations_; }
+
+ protected:
+  virtual CUdeviceptr allocate(std::size_t bytes);
+  virtual void free(CUdeviceptr address) noexcept;
+
+  CUstream stream_ = nullptr;
+  std::uint64_t operations_ = 0;
 
  private:
   friend class Tensor;
@@ -165,11 +184,7 @@ class Stream {
   }
 
   void launch_kernel(CUfunction kernel, unsigned blocks, void** parameters);
-  CUdeviceptr allocate(std::size_t bytes);
-  void free(CUdeviceptr address) noexcept;
 
-  CUstream stream_ = nullptr;
-  std::uint64_t operations_ = 0;
   CUresult free_result_ = CUDA_SUCCESS;  // of the frees, which run in destructors; synchronize() reports it
 };
 

@@ -69,19 +69,44 @@ Tensor Layers::conv_relu(const Conv& layer, const Tensor& x, int batch) {
   return y;
 }
 
+// The four branches read the same input, and nothing of each other's.
+Tensor Layers::block(const BlockLayers& block, const Tensor& x, int batch, BlockTape& tape) {
+  stream_.fork();
+  tape.one = conv_relu(block.one, x, batch);
+
+  stream_.branch();
+  tape.three_reduced = conv_relu(block.three_reduce, x, batch);
+  tape.three = conv_relu(block.three, tape.three_reduced, batch);
+
+  stream_.branch();
+  tape.five_reduced = conv_relu(block.five_reduce, x, batch);
+  tape.five = conv_relu(block.five, tape.five_reduced, batch);
+
+  stream_.branch();
+  const ConvShape& project = block.project.shape;
+  tape.pooled = pool3(x, project.in_channels * batch, project.size);
+  tape.projected = conv_relu(block.project, tape.pooled.y, batch);
+  stream_.join();
+
+  return concatenate({&tape.one, &tape.three, &tape.five, &tape.projected});
+}
+
 ConvGradients Layers::conv_gradients(const Conv& conv, const Tensor& x, const Tensor& dy, int batch) {
   const ConvShape& shape = conv.shape;
   ConvGradients gradients;
+  stream_.fork();
   {
     const Tensor partial = floats(kSlices * shape.weight_count());
     const ConvSizes sizes = {batch, shape.in_channels, shape.out_channels, shape.size};
     stream_.launch(conv_backward_weights_.of(shape.window), partial.count(), x, dy, partial, sizes, kSlices);
     gradients.weights = sum_slices(partial, shape.weight_count());
   }
+  stream_.branch();
   const Tensor partial = floats(kSlices * shape.out_channels);
   stream_.launch(conv_backward_bias_, partial.count(), dy, partial, batch, shape.out_channels, shape.size * shape.size,
                  kSlices);
   gradients.biases = sum_slices(partial, shape.out_channels);
+  stream_.join();
   return gradients;
 }
 
@@ -132,10 +157,13 @@ Tensor Layers::concatenate(std::initializer_list<const Tensor*> parts) {
   for (const Tensor* part : parts) bytes += part->bytes();
   Tensor whole(stream_, bytes);
   std::size_t at = 0;
+  stream_.fork();
   for (const Tensor* part : parts) {
+    if (at > 0) stream_.branch();
     stream_.copy(whole.address() + at, part->address(), part->bytes());
     at += part->bytes();
   }
+  stream_.join();
   return whole;
 }
 

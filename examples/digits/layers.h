@@ -35,6 +35,16 @@ struct Pooled {
   Tensor y, winner;
 };
 
+struct BlockLayers {
+  const Conv &one, &three_reduce, &three, &five_reduce, &five, &project;
+};
+
+// What a block's forward pass leaves for its backward pass.
+struct BlockTape {
+  Tensor one, three_reduced, three, five_reduced, five, projected;
+  Pooled pooled;
+};
+
 struct Loss {
   Tensor of_images, d_logits;
 };
@@ -48,6 +58,7 @@ class Layers {
 
   Tensor conv(const Conv& conv, const Tensor& x, int batch);
   Tensor conv_relu(const Conv& conv, const Tensor& x, int batch);
+  Tensor block(const BlockLayers& block, const Tensor& x, int batch, BlockTape& tape);
   ConvGradients conv_gradients(const Conv& conv, const Tensor& x, const Tensor& dy, int batch);
   Tensor conv_backward_data(const Conv& conv, const Tensor& dy, int batch);
   void relu_backward(const Tensor& y, Tensor& dy);

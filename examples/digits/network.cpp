@@ -35,13 +35,20 @@ BlockLayers Network::block_at(std::size_t first) const {
 }
 
 void Network::train_step(const Batch& batch, float rate, float momentum, const Event& inputs_read) {
+  stream_.fork();
   const Tensor pixels = layers_.upload(batch.pixels, static_cast<std::size_t>(batch.size) * kPixels);
+  stream_.branch();
   const Tensor labels = layers_.upload(batch.labels, static_cast<std::size_t>(batch.size) * sizeof(std::int32_t));
+  stream_.join();
+  stream_.begin_aside();
   stream_.record(inputs_read);
+  stream_.end_aside();
 
   const Tape tape = forward(pixels, batch.size);
   const Loss loss = layers_.softmax_loss(tape.logits, labels, batch.size);
+  stream_.begin_aside();
   layers_.mean(loss.of_images, loss_);
+  stream_.end_aside();
 
   Gradients gradients(convolutions_.size());
   backward(tape, loss.d_logits, batch.size, gradients);
@@ -70,30 +77,13 @@ Network::Tape Network::forward(const Tensor& pixels, int batch) {
   Tape tape;
   tape.x = layers_.normalize(pixels, batch * kPixels);
   tape.stem = layers_.conv_relu(stem(), tape.x, batch);
-  tape.block1 = block_forward(block1_, tape.stem, batch, tape.tape1);
+  tape.block1 = layers_.block(block1_, tape.stem, batch, tape.tape1);
   tape.pooled = layers_.pool2(tape.block1, shape_.block1.out_channels() * batch, shape_.block1.size());
-  tape.block2 = block_forward(block2_, tape.pooled.y, batch, tape.tape2);
+  tape.block2 = layers_.block(block2_, tape.pooled.y, batch, tape.tape2);
   const int size = shape_.block2.size();
   tape.flat = layers_.flatten(tape.block2, shape_.block2.out_channels(), batch, size * size);
   tape.logits = layers_.conv(classifier(), tape.flat, batch);
   return tape;
-}
-
-// The four branches read the same input, and nothing of each other's.
-Tensor Network::block_forward(const BlockLayers& block, const Tensor& x, int batch, BlockTape& tape) {
-  tape.one = layers_.conv_relu(block.one, x, batch);
-
-  tape.three_reduced = layers_.conv_relu(block.three_reduce, x, batch);
-  tape.three = layers_.conv_relu(block.three, tape.three_reduced, batch);
-
-  tape.five_reduced = layers_.conv_relu(block.five_reduce, x, batch);
-  tape.five = layers_.conv_relu(block.five, tape.five_reduced, batch);
-
-  const ConvShape& project = block.project.shape;
-  tape.pooled = layers_.pool3(x, project.in_channels * batch, project.size);
-  tape.projected = layers_.conv_relu(block.project, tape.pooled.y, batch);
-
-  return layers_.concatenate({&tape.one, &tape.three, &tape.five, &tape.projected});
 }
 
 void Network::backward(const Tape& tape, const Tensor& d_logits, int batch, Gradients& gradients) {
@@ -120,29 +110,36 @@ Tensor Network::block_backward(const BlockLayers& block, const Tensor& x, const 
     at += y.bytes();
     return layers_.slice(dy, first, y.bytes());
   };
+  stream_.fork();
   const Tensor dx_one = conv_relu_backward(block.one, x, tape.one, part(tape.one), batch, gradients);
 
+  stream_.branch();
   Tensor d_three_reduced =
       conv_relu_backward(block.three, tape.three_reduced, tape.three, part(tape.three), batch, gradients);
   const Tensor dx_three =
       conv_relu_backward(block.three_reduce, x, tape.three_reduced, std::move(d_three_reduced), batch, gradients);
 
+  stream_.branch();
   Tensor d_five_reduced =
       conv_relu_backward(block.five, tape.five_reduced, tape.five, part(tape.five), batch, gradients);
   const Tensor dx_five =
       conv_relu_backward(block.five_reduce, x, tape.five_reduced, std::move(d_five_reduced), batch, gradients);
 
+  stream_.branch();
   const Tensor d_pooled =
       conv_relu_backward(block.project, tape.pooled.y, tape.projected, part(tape.projected), batch, gradients);
   const ConvShape& project = block.project.shape;
   const Tensor dx_project =
       layers_.pool3_backward(d_pooled, tape.pooled.winner, project.in_channels * batch, project.size);
+  stream_.join();
 
   return layers_.add4(dx_one, dx_three, dx_five, dx_project);
 }
 
 void Network::keep_gradients(const Conv& conv, const Tensor& x, const Tensor& dy, int batch, Gradients& gradients) {
+  stream_.begin_aside();
   gradients[static_cast<std::size_t>(&conv - convolutions_.data())] = layers_.conv_gradients(conv, x, dy, batch);
+  stream_.end_aside();
 }
 
 // The gradient of x, from that of y = relu(conv(x)).
@@ -154,11 +151,15 @@ Tensor Network::conv_relu_backward(const Conv& conv, const Tensor& x, const Tens
 }
 
 void Network::update(const Gradients& gradients, float rate, float momentum) {
+  stream_.join_asides();
+  stream_.fork();
   for (std::size_t i = 0; i < convolutions_.size(); ++i) {
+    if (i > 0) stream_.branch();
     const Conv& conv = convolutions_[i];
     layers_.sgd(conv.weights, conv.weight_velocity, gradients[i].weights, rate, momentum);
     layers_.sgd(conv.biases, conv.bias_velocity, gradients[i].biases, rate, momentum);
   }
+  stream_.join();
 }
 
 }  // namespace digits

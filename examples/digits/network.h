@@ -10,16 +10,6 @@
 
 namespace digits {
 
-struct BlockLayers {
-  const Conv &one, &three_reduce, &three, &five_reduce, &five, &project;
-};
-
-// What a block's forward pass leaves for its backward pass.
-struct BlockTape {
-  Tensor one, three_reduced, three, five_reduced, five, projected;
-  Pooled pooled;
-};
-
 // The inputs of a step, in pinned memory.
 struct Batch {
   const std::uint8_t* pixels;
@@ -30,10 +20,15 @@ struct Batch {
 class Network {
  public:
   Network(const Device& device, Stream& stream, const Parameters& initial);
+  virtual ~Network() = default;
+
+  // The steps to come take their input from this batch's memory and have this rate: what there is to get ready for them
+  // is done before they are timed. Here that is nothing.
+  virtual void prepare(const Batch& batch, float rate, float momentum, const Event& inputs_read) {}
 
   // Enqueues one step of SGD with momentum. Every tensor of it is allocated and freed in it. `inputs_read` is recorded
   // once the batch has been copied to the device: its memory may then be used again.
-  void train_step(const Batch& batch, float rate, float momentum, const Event& inputs_read);
+  virtual void train_step(const Batch& batch, float rate, float momentum, const Event& inputs_read);
 
   // The mean loss of the latest step's batch: one float.
   const DeviceBuffer& loss() const { return loss_; }
@@ -56,7 +51,6 @@ class Network {
   const Conv& stem() const { return convolutions_.front(); }
   const Conv& classifier() const { return convolutions_.back(); }
   Tape forward(const Tensor& pixels, int batch);
-  Tensor block_forward(const BlockLayers& block, const Tensor& x, int batch, BlockTape& tape);
   void backward(const Tape& tape, const Tensor& d_logits, int batch, Gradients& gradients);
   Tensor block_backward(const BlockLayers& block, const Tensor& x, const Tensor& dy, const BlockTape& tape, int batch,
                         Gradients& gradients);

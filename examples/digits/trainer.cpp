@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <ctime>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -18,6 +19,12 @@ namespace {
 
 constexpr int kSlots = 4;
 constexpr int kLossEvery = 10;
+
+double thread_us() {
+  timespec time;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) * 1e-3;
+}
 
 // Pinned inputs of one step. Several of them let the host fill the next while the device still reads the last.
 struct Slot {
@@ -59,6 +66,7 @@ class Training {
     const int batches = static_cast<int>(order_.size()) / options_.batch;
     double losses = 0;
     int loss_count = 0;
+    for (auto& slot : slots_) network_.prepare(batch_in(*slot), rate, options_.momentum, slot->read);
     stream_.record(begin_);
     for (int i = 0; i < batches && !finished(); ++i) {
       run_step(order_.data() + static_cast<std::ptrdiff_t>(i) * options_.batch, rate);
@@ -80,6 +88,7 @@ class Training {
   std::uint64_t operations_per_step() const { return operations_per_step_; }
   double gpu_us_per_step() const { return gpu_us_ / steps_; }
   double host_us_per_step() const { return percentile(host_us_, 0.5); }
+  double host_cpu_us_per_step() const { return percentile(host_cpu_us_, 0.5); }
 
  private:
   void run_step(const int* images, float rate) {
@@ -88,12 +97,16 @@ class Training {
     slot.fill(data_, images, options_.batch);
 
     const std::uint64_t operations = stream_.operations();
+    const double cpu_start = thread_us();
     const auto start = std::chrono::steady_clock::now();
-    network_.train_step({slot.pixels.data(), slot.labels.data(), options_.batch}, rate, options_.momentum, slot.read);
+    network_.train_step(batch_in(slot), rate, options_.momentum, slot.read);
     host_us_.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
+    host_cpu_us_.push_back(thread_us() - cpu_start);
     operations_per_step_ = stream_.operations() - operations;
     ++steps_;
   }
+
+  Batch batch_in(const Slot& slot) const { return {slot.pixels.data(), slot.labels.data(), options_.batch}; }
 
   float read_loss() {
     stream_.copy_out(loss_.data(), network_.loss().address(), sizeof(float));
@@ -112,7 +125,7 @@ class Training {
   Event begin_{CU_EVENT_DEFAULT}, end_{CU_EVENT_DEFAULT};
   int steps_ = 0;
   std::uint64_t operations_per_step_ = 0;
-  std::vector<double> host_us_;
+  std::vector<double> host_us_, host_cpu_us_;
   double gpu_us_ = 0;
 };
 
@@ -138,6 +151,7 @@ TrainReport train(Network& network, Stream& stream, const Split& data, const Tra
   report.steps = training.steps();
   report.operations_per_step = training.operations_per_step();
   report.host_us_per_step = training.host_us_per_step();
+  report.host_cpu_us_per_step = training.host_cpu_us_per_step();
   report.gpu_us_per_step = training.gpu_us_per_step();
   report.loss = epoch.loss;
   report.accuracy = epoch.accuracy;

@@ -29,8 +29,9 @@ struct EpochReport {
 struct TrainReport {
   int steps = 0;
   std::uint64_t operations_per_step = 0;
-  double host_us_per_step = 0;  // median host time in which a step is enqueued; waits are not counted
-  double gpu_us_per_step = 0;   // from the device's own clock, over whole epochs
+  double host_us_per_step = 0;      // median host time in which a step is enqueued; waits are not counted
+  double host_cpu_us_per_step = 0;  // the same by the clock of the thread, which stands still while it does not run
+  double gpu_us_per_step = 0;       // from the device's own clock, over whole epochs
   double loss = 0, accuracy = 0;
   std::uint64_t seed = 0;
 };

@@ -14,6 +14,7 @@ import statistics
 import subprocess
 import sys
 
+import digits_bench
 import policy_bench
 import replay_bench
 from processes import Failure, environment, run
@@ -232,6 +233,7 @@ def print_launches(results):
               f"{step['added_ns']:+9.1f}")
     print_threads(results)
     replay_bench.print_table(results["replay"])
+    digits_bench.print_table(results["digits"])
 
 
 def print_analyzer(results):
@@ -277,8 +279,10 @@ def main():
         results["threads"] = Threads(build, work, repeats).measure()
         print(f"bench: replay piece by piece, {repeats} runs of each")
         results["replay"] = replay_bench.measure(build, work, repeats)
+        print(f"bench: a training step of digits, {repeats} runs in each way")
+        results["digits"] = digits_bench.measure(build, work, repeats)
         rows += launch_bounds(results["launches"], results["threads"])
-        rows += replay_bench.bounds(results["replay"])
+        rows += replay_bench.bounds(results["replay"]) + digits_bench.bounds(results["digits"])
     sizes = [1_000, 3_000, 10_000, 30_000, 100_000] + ([] if options.quick else [300_000, 1_000_000])
     print(f"bench: analyzer, {', '.join(map(str, sizes))} ops")
     results["analyzer"] = measure_analyzer(build, work, sizes)

@@ -1,19 +1,26 @@
-"""The benchmarks' programs do what their figures say: replay replays, and what it allocates is counted. Nothing here is timed."""
+"""The benchmarks' programs do what their figures say: replay replays, graphs by hand compute what the program does, and what
+replay allocates is counted. Nothing here is timed."""
 
 import json
 import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 import unittest
 
 import harness
+from harness import ProgramTest
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "bench"))
 
+import digits_bench  # noqa: E402
 import replay_bench  # noqa: E402
 from processes import Failure  # noqa: E402
+
+RULES = digits_bench.RULES
+SHAPES = ("line", "branches")
 
 
 class OnNullDriver(unittest.TestCase):
@@ -87,6 +94,75 @@ class OnNullDriver(unittest.TestCase):
         threads.make_schedule(1, 1, 1)
         output, _ = threads.replay(2 * 20, 2, 2, 20)
         self.assertEqual([len(samples) for samples in json.loads(output)["cpu_ns"]], [2, 2])
+
+    def test_digits_in_all_its_ways(self):
+        found = digits_bench.measure(self.build, self.work, 1)  # Failure where it was not replayed
+        self.assertEqual([row["way"] for row in found["ways"]], list(digits_bench.WAYS))
+        self.assertEqual(found["ops"], 392)
+
+
+class GraphsByHand(ProgramTest):
+    """On the simulated driver, in many of the orders that it may run a graph in."""
+
+    def train(self, *program, mode=None, **settings):
+        self.run_program([*program, "train", "--epochs", 2, "--steps", 50, "--quiet", "--save", self.path("weights"), "--stats",
+                          self.path("stats.json")], mode=mode, **settings)
+        with open(self.path("weights"), "rb") as file:
+            return file.read(), self.read_json("stats.json")
+
+    def test_digits_has_the_same_weights(self):
+        weights, stats = self.train("digits")
+        for shape in SHAPES:
+            for seed in harness.BUILD.seeds(10 if shape == "branches" else 2):
+                found, by_hand = self.train("digits_graph", shape, SIMCUDA_SEED=seed)
+                self.assertEqual(found, weights, f"{shape}, seed {seed}")
+                for name in ("steps", "loss", "accuracy", "weights_xxh3"):
+                    self.assertEqual(by_hand[name], stats[name])
+                # The second epoch's learning rate is another, so the graphs were made anew, and used in both.
+                self.assertEqual(by_hand["ops_per_step"], 1)
+
+    def test_digits_submits_a_step_at_once(self):
+        for program in (["digits"], *(["digits_graph", shape] for shape in SHAPES)):
+            _, stats = self.train(*program, SIMCUDA_REPORT=self.path("report.json"))
+            launches = self.read_json("report.json")["graph_launches"]
+            self.assertEqual(launches, 0 if program == ["digits"] else stats["steps"])
+
+    def test_nothing_that_conflicts_is_unordered(self):
+        self.run_program(["digits_graph", "branches", "train", "--epochs", 1, "--steps", 6, "--quiet"], SIMCUDA_RACES=1,
+                         SIMCUDA_REPORT=self.path("report.json"))
+        self.assertEqual(self.read_json("report.json")["races"], [])
+        self.infer("branches", SIMCUDA_RACES=1, SIMCUDA_REPORT=self.path("report.json"))
+        self.assertEqual(self.read_json("report.json")["races"], [])
+
+    def infer(self, variant, mode=None, **settings):
+        """The digests of two blocks of steps."""
+        done = subprocess.run([harness.BUILD.program("inception"), variant], input="run 10\nrun 10\nend\n", text=True,
+                              capture_output=True, env=harness.BUILD.environment(mode, **settings), timeout=300)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        digests = [json.loads(line)["digest"] for line in done.stdout.splitlines()[1:]]
+        self.assertEqual(len(set(digests)), 2, "each step's image is another")
+        return digests
+
+    def test_inception_computes_the_same_in_all_variants(self):
+        expected = self.infer("eager")
+        for shape in SHAPES:
+            for seed in harness.BUILD.seeds(10):
+                self.assertEqual(self.infer(shape, SIMCUDA_SEED=seed), expected, f"{shape}, seed {seed}")
+
+    def test_inception_is_replayed(self):
+        expected = self.infer("eager")
+        self.assertEqual(self.infer("eager", "record", NIMBLE_TRACE=self.path("trace.json")), expected)
+        self.analyze(self.path("trace.json"), "-o", self.path("schedule.json"), "--rules", RULES, "--quiet", "--whole-segments")
+        self.assertGreaterEqual(max(segment["lanes"] for segment in self.read_json("schedule.json")["segments"]), 4)
+        for seed in harness.BUILD.seeds(10):
+            self.assertEqual(self.infer("eager", "replay", NIMBLE_SCHEDULE=self.path("schedule.json"),
+                                        NIMBLE_STATS=self.path("stats.json"), SIMCUDA_SEED=seed), expected, f"seed {seed}")
+            self.assertEqual(self.read_json("stats.json")["steps_replayed"], 19)
+
+    def test_a_wrong_command_line(self):
+        for program in ("inception", "digits_graph"):
+            done = self.run_program([program, "sideways"], expect=2)
+            self.assertIn(f"usage: {program}", done.stderr)
 
 
 if __name__ == "__main__":

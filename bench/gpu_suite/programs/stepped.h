@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <iostream>
 #include <sstream>
 #include <string>
@@ -30,7 +31,16 @@ inline double median(std::vector<double> values) {
   return values.empty() ? 0 : (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
 }
 
-// `step` submits one step, `synchronize` waits for the device, `output` gives what the steps computed.
+// The time that this thread has run.
+inline double thread_us() {
+  timespec time;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) * 1e-3;
+}
+
+// `step` submits one step, `synchronize` waits for the device, `output` gives what the steps computed. Told are the
+// medians of the time until a step was submitted, of how long this thread ran in it, and of the time until the step was
+// over.
 template <typename Step, typename Synchronize, typename Output>
 void serve(Step step, Synchronize synchronize, Output output) {
   std::printf("{\"ready\": true, \"facts\": {}}\n");
@@ -42,16 +52,21 @@ void serve(Step step, Synchronize synchronize, Output output) {
     int count = 0;
     words >> command >> count;
     if (command != "run") break;
-    std::vector<double> times;
+    std::vector<double> cpu_times, submit_times, times;
     for (int i = 0; i < count; ++i) {
+      const double cpu_begin = thread_us();
       const auto begin = std::chrono::steady_clock::now();
       step();
+      const auto submitted = std::chrono::steady_clock::now();
+      cpu_times.push_back(thread_us() - cpu_begin);
       synchronize();
       times.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count());
+      submit_times.push_back(std::chrono::duration<double, std::micro>(submitted - begin).count());
     }
     digest = digest_of(output(), digest);
-    std::printf("{\"steps\": %d, \"median_us\": %.3f, \"digest\": \"%016llx\"}\n", count, median(times),
-                static_cast<unsigned long long>(digest));
+    std::printf(
+        "{\"steps\": %d, \"submit_us\": %.3f, \"cpu_us\": %.3f, \"median_us\": %.3f, \"digest\": \"%016llx\"}\n", count,
+        median(submit_times), median(cpu_times), median(times), static_cast<unsigned long long>(digest));
     std::fflush(stdout);
   }
 }

@@ -24,12 +24,14 @@ import parts as parts_module
 import process
 import report
 import traces
+import ways
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 USAGE = """Usage: scripts/gpu_suite [--build DIR] [--results DIR] [--only NAME,...] [--dry-run] [...] [--help]
 
 Runs real programs and frameworks on a GPU: without Nimble, with it doing nothing, and recording. Compares what they
 compute and how long they take, checks with CUPTI that nothing was missed, and says what the analyzer makes of each trace.
+Two programs of the driver API also run replayed, and as CUDA graphs written by hand, side by side.
 Needs Python 3 and a build; parts whose framework or compiler is not there are reported as such."""
 
 
@@ -128,8 +130,9 @@ class Suite:
                 return {"status": "not run", "why": f"the suite's {self.options.whole_limit:.0f} s were spent"}
             if self.place.simulated and not part.simulated:
                 return check_without_gpu(part, self.place, work)
-            result, trace = measure.measure(part, self.place, work, self.options.rounds, self.options.groups,
-                                            min(self.options.time_limit + part.start_limit, max(left, 20)))
+            how = ways if part.ways else measure
+            result, trace = how.measure(part, self.place, work, self.options.rounds, self.options.groups,
+                                        min(self.options.time_limit + part.start_limit, max(left, 20)))
             if trace is not None:
                 self.pending[part.name] = self.background.submit(self.look_at, part, result, trace)
             return result

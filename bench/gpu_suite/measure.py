@@ -20,11 +20,13 @@ class Run:
         self.folder = work / f"group{group}" / mode.name
         self.folder.mkdir(parents=True)
         self.log = self.folder / "log"
-        self.command = place.fill(part.simulated if place.simulated and part.simulated else part.command, work, self.folder)
+        command = part.simulated if place.simulated and part.simulated else part.command
+        self.command = place.fill(mode.command or command, work, self.folder)
         self.environment = place.environment(part, mode, work, self.folder)
         self.failure = ""
         self.digest = ""
         self.blocks = []  # median microseconds per step of each
+        self.host = {"submit_us": [], "cpu_us": []}  # the same until it was submitted, and of the thread's time; where told
         self.steps = 0
         self.facts = {}
         self.seconds_to_start = None
@@ -62,11 +64,15 @@ class Run:
         answer = self.program.finish_steps(count, deadline)
         self.digest = answer["digest"]
         self.steps += count
-        return answer["median_us"]
+        return answer
 
     def time_steps(self, count, deadline):
         self.begin_steps(count)
-        self.blocks.append(self.finish_steps(count, deadline))
+        answer = self.finish_steps(count, deadline)
+        self.blocks.append(answer["median_us"])
+        for name, values in self.host.items():
+            if isinstance(answer.get(name), (int, float)):
+                values.append(answer[name])
 
     def begin_end(self):
         self.program.begin_end()
@@ -128,10 +134,15 @@ def run_whole(run, deadline):
     seconds = time.monotonic() - begin
     try:
         stats = json.loads((run.folder / "stats.json").read_text())
-        run.digest = hashlib.sha256((run.folder / "weights").read_bytes()).hexdigest()
+        digest = hashlib.sha256((run.folder / "weights").read_bytes()).hexdigest()
+        if run.digest not in ("", digest):
+            raise process.Failure("computed something else than in the round before")
+        run.digest = digest
         run.steps = stats["steps"]
         # Events around whole epochs; what the simulated driver reports for those is a model's.
         run.blocks.append(stats["host_us_per_step" if stats["simulated"] else "gpu_us_per_step"])
+        run.host["submit_us"].append(stats["host_us_per_step"])
+        run.host["cpu_us"].append(stats["host_cpu_us_per_step"])
     except (OSError, ValueError, KeyError) as error:
         raise process.Failure(f"left no results: {error!r}") from error
     run.facts = {"host_us_per_step": stats["host_us_per_step"], "seconds": round(seconds, 3)}
@@ -183,14 +194,14 @@ def build(part, place, work, deadline):
     return None
 
 
-def measure_groups(part, place, work, rounds, most_groups, deadline):
-    """Runs the part in every mode, again and again in fresh processes, as long as there is time. A list for each group."""
+def measure_groups(part, place, work, rounds, most_groups, deadline, ways=tuple(modes.MODES)):
+    """Runs the part in every mode, or other way, again and again in fresh processes, as long as there is time. A list for each group."""
     groups = []
     while len(groups) < most_groups:
         begin = time.monotonic()
         # Another one is the first each time: what comes later on a machine may find it less free.
-        first = 2 * len(groups) % len(modes.MODES)
-        order = modes.MODES[first:] + modes.MODES[:first]
+        first = 2 * len(groups) % len(ways)
+        order = ways[first:] + ways[:first]
         runs = [Run(part, mode, place, work, len(groups)) for mode in order]
         (run_wholes if part.whole else run_stepped)(part, runs, rounds, deadline)
         groups.append(runs)
@@ -259,12 +270,12 @@ def oddities(name, log):
     return [f"{name}: {line}" for line in dict.fromkeys(complaints)]
 
 
-def together(said):
+def together(said, of=len(modes.MODES), everybody="all modes"):
     """["bare, off: WHAT", ...]: what several modes say alike is said once."""
     modes_of = {}
     for name, text in said.items():
         modes_of.setdefault(text, []).append(name)
-    return [f"{', '.join(names) if len(names) < len(modes.MODES) else 'all modes'}: {text}" for text, names in modes_of.items()]
+    return [f"{', '.join(names) if len(names) < of else everybody}: {text}" for text, names in modes_of.items()]
 
 
 def judge(result):

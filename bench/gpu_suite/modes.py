@@ -11,6 +11,7 @@ class Mode:
     what: str
     shim: str = ""  # NIMBLE_MODE; none: the library is not loaded
     settings: dict = dataclasses.field(default_factory=dict)
+    command: tuple = ()  # what runs; none: the part's
 
     @property
     def records(self):
@@ -26,6 +27,7 @@ MODES = [
          {"NIMBLE_TIMING": "none", "NIMBLE_COVERAGE": "off"}),
 ]
 REFERENCE = MODES[0].name
+RECORD = next(mode for mode in MODES if mode.records)
 # What a step may take against no shim.
 BOUNDS = {"off": 1.01, "record": 1.25}
 
@@ -49,7 +51,9 @@ class Place:
         """What stands for the names in braces of parts.py."""
         return {"python": self.python, "nvcc": self.nvcc, "arch": self.arch, "root": str(self.root),
                 "cuda": str(pathlib.Path(self.nvcc).parent.parent), "programs": str(self.root / "bench/gpu_suite/programs"),
-                "bin": str(self.build / "bin"), "work": str(work), "run": str(run)}
+                "bin": str(self.build / "bin"), "work": str(work), "run": str(run),
+                # Of digits where it is to be replayed. On the simulated driver an epoch takes as long as hundreds on a GPU.
+                "epochs": "1" if self.simulated else "20"}
 
     def fill(self, command, work, run):
         return [word.format_map(self.words(work, run)) for word in command]
@@ -67,7 +71,8 @@ class Place:
             environment["LD_LIBRARY_PATH"] = ":".join(library_path)
         environment |= {key: value.format_map(self.words(work, run)) for key, value in part.settings.items()}
         if mode.shim:
-            environment |= {"LD_PRELOAD": str(self.library), "NIMBLE_MODE": mode.shim, "NIMBLE_LOG": "info", **mode.settings}
+            settings = {key: value.format_map(self.words(work, run)) for key, value in mode.settings.items()}
+            environment |= {"LD_PRELOAD": str(self.library), "NIMBLE_MODE": mode.shim, "NIMBLE_LOG": "info", **settings}
         if mode.records:
             # Processes that the program starts inherit this: each writes a file of its own.
             environment["NIMBLE_TRACE"] = str(run / "trace.%p.json")

@@ -5,9 +5,9 @@ import shutil
 import subprocess
 
 FILES = ("lib/libnimble.so", "bin/nimble", "bin/nimble-analyze", "bin/digits", "bin/digits.fatbin", "bin/optdigits.csv",
-         "bin/op_graph", "bin/op_graph.fatbin")
+         "bin/digits_graph", "bin/inception", "bin/op_graph", "bin/op_graph.fatbin")
 OPTIONAL = ("bin/digits.fatbin", "bin/op_graph.fatbin")  # only where nvcc was there at build time; without it the part `digits` fails
-STRIPPED = ("lib/libnimble.so", "bin/nimble", "bin/nimble-analyze", "bin/digits", "bin/op_graph")
+STRIPPED = ("lib/libnimble.so", "bin/nimble", "bin/nimble-analyze", "bin/digits", "bin/digits_graph", "bin/inception", "bin/op_graph")
 
 
 def missing_from(build):

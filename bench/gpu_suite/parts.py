@@ -6,6 +6,8 @@ part's own) and {run} (of one process's own) are filled in.
 
 import dataclasses
 
+from modes import Mode
+
 
 @dataclasses.dataclass(frozen=True)
 class Part:
@@ -20,6 +22,7 @@ class Part:
     whole: bool = False      # runs to its end by itself: makes no steps on command (digits)
     simulated: tuple = ()    # the command on the simulated driver; none: the part needs a GPU
     start_limit: float = 30  # seconds that it may take until it is ready for its first step
+    ways: tuple = ()         # what is set side by side instead of the modes (ways.py); the first is the program by itself
 
 
 TORCH = ("torch", "torchvision", "triton")
@@ -38,6 +41,19 @@ def python_part(name, what, program, *arguments, settings=None, **rest):
                 start_limit=120, **rest)
 
 
+def ways_part(name, what, eager, graph, **rest):
+    """A program by itself, replayed, and as a CUDA graph by hand: the words of `graph` with the graph's shape for SHAPE."""
+    def by_hand(shape):
+        return tuple(word.replace("SHAPE", shape) for word in graph)
+    ways = (Mode("eager", "the program by itself, without the shim"),
+            Mode("line", "its step as a CUDA graph by hand, in a line", command=by_hand("line")),
+            Mode("branches", "the same with the step's branches side by side", command=by_hand("branches")),
+            # As the schedule says: what NIMBLE_TUNE would find out is what is compared here.
+            Mode("nimble", "the program by itself, replayed", "replay", {
+                "NIMBLE_SCHEDULE": "{work}/schedule.json", "NIMBLE_STATS": "{run}/counters.json", "NIMBLE_TUNE": "off"}))
+    return Part(name, what, eager, ways=ways, simulated=eager, **rest)
+
+
 def runtime_part(kind):
     build = ("{nvcc}", "-std=c++17", "-O2", "-arch={arch}", "-cudart", kind, "-Xlinker", "-rpath,{cuda}/lib64",
              "{programs}/runtime_api.cu", "-o", "{work}/runtime_api")
@@ -45,12 +61,17 @@ def runtime_part(kind):
                 ("{work}/runtime_api",), build=(build,), steps=100)
 
 
+DIGITS = ("train", "--epochs", "{epochs}", "--seed", "1", "--save", "{run}/weights", "--stats", "{run}/stats.json")
 PARTS = [
     Part("digits", "examples/digits: trains a small CNN through the driver API",
          ("{bin}/digits", "train", "--epochs", "4", "--seed", "1", "--save", "{run}/weights", "--stats", "{run}/stats.json"),
          whole=True,
          simulated=("{bin}/digits", "train", "--epochs", "1", "--steps", "20", "--seed", "1", "--save", "{run}/weights",
                     "--stats", "{run}/stats.json")),
+    ways_part("digits_ways", "examples/digits by itself, replayed, and as a CUDA graph by hand", ("{bin}/digits", *DIGITS),
+              ("{bin}/digits_graph", "SHAPE", *DIGITS), whole=True),
+    ways_part("inception_ways", "driver API inference, batch 1, eight blocks of four branches, in the same ways",
+              ("{bin}/inception", "eager"), ("{bin}/inception", "SHAPE"), steps=50, warm_up=20),
     Part("driver_api", "C++ on the driver API: two streams, events, pools, a graph", ("{work}/driver_api",),
          build=(("{nvcc}", "-std=c++17", "-O2", "{programs}/driver_api.cpp", "-lcuda", "-o", "{work}/driver_api"),
                 ("{nvcc}", "-std=c++17", "-O2", "-arch={arch}", "-fatbin", "-I{root}", "{programs}/driver_api.cu", "-o",

@@ -4,10 +4,12 @@ import json
 
 import measure
 import traces
+import ways
 
 EVIDENCES = ("exact", "proven", "declared", "observed", "assumed")
 COLUMNS = ("part", "result", "coverage", "us/step", "off", "record", "light", "noise", "GPU busy", "step found",
            "calls", "streams", "segments", "evidence", "output", "trace")
+WAYS_COLUMNS = ("part", "way", "submit us", "ratio", "CPU us", "ratio", "step us", "ratio", "output", "replayed")
 
 
 def times(ratio):
@@ -59,14 +61,34 @@ def row(result):
             shares(analysis["ops_by_evidence"]) if step else "-", digests, size(trace.get("bytes")))
 
 
-def table(results):
-    rows = [row(result) for result in results]
-    widths = [max(len(line[i]) for line in [COLUMNS, *rows]) for i in range(len(COLUMNS))]
+def microseconds(figure):
+    if not figure:
+        return "-"
+    low, high = figure["quartiles"]
+    return f"{figure['median']:.1f} ({low:.1f}-{high:.1f})"
+
+
+def rows_of_ways(result):
+    """A row for each way of a part, with its ratios to the program by itself and to the graph by hand."""
+    rows = []
+    for name, way in result.get("ways", {}).items():
+        cells = []
+        for figure in ways.FIGURES:
+            ratio = way["ratios"].get(figure)
+            cells += [microseconds(way[figure]), f"{ratio['eager']:.3f}, {ratio['by_hand']:.3f}" if ratio else "-"]
+        output = "-" if way.get("failure") else "equal" if result["digests_equal"] else "DIFFERS"
+        replayed = f"{way['counters']['steps_replayed']} of {way['steps']}" if "counters" in way else "-"
+        rows.append((result["part"], name, *cells, output, replayed))
+    return rows
+
+
+def table(columns, rows):
+    widths = [max(len(line[i]) for line in [columns, *rows]) for i in range(len(columns))]
 
     def text(line):
         return "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |"
 
-    return "\n".join([text(COLUMNS), "|" + "|".join("-" * (width + 2) for width in widths) + "|", *map(text, rows)])
+    return "\n".join([text(columns), "|" + "|".join("-" * (width + 2) for width in widths) + "|", *map(text, rows)])
 
 
 LEGEND = """\
@@ -78,6 +100,16 @@ process without the shim: what processes differ by themselves.
 **GPU busy**, of the time from a step's first op to its last. **calls**, calls of a step that the trace holds, ops and others;
 with ~, all calls by all steps, where no step was found. **evidence**, how it is known what the step's ops touch. **output**,
 whether all modes computed the same bytes."""
+
+
+WAYS_LEGEND = """\
+Side by side: **submit us**, the host's time from a step's first driver call until its last one has returned, by when the driver
+has all of its work. **CPU us**, the time that the program's thread ran meanwhile, in the program, in Nimble and in the driver.
+**step us**, of whole steps: with the synchronisation that ends each, or, for digits, by the device's clock over whole epochs (on
+the simulated driver, whose clock is a model's, the host's time once more). Medians and quartiles over blocks of steps that
+alternate between the ways, or for digits over processes. **ratio**, of medians: to the program by itself, and to that graph by
+hand whose steps are shorter. **replayed**, steps of those that the processes made, for digits those of the latest process of
+each group."""
 
 
 def on_one_line(lines):
@@ -95,7 +127,8 @@ def remarks(result):
     lines += result.get("odd", [])
     if result["status"] == "failed":
         lines += [f"last words of {words}" for words in measure.together(
-            {name: on_one_line(run["last_words"]) for name, run in result.get("modes", {}).items() if run.get("last_words")})]
+            {name: on_one_line(run["last_words"]) for name, run in result.get("modes", result.get("ways", {})).items()
+             if run.get("last_words")})]
         if result.get("last_words"):
             lines.append(f"last words: {on_one_line(result['last_words'])}")
     return [line if len(line) < 600 else line[:600] + " [...]" for line in lines]
@@ -108,7 +141,13 @@ def markdown(facts):
              f"- driver: {device['driver'] or 'version unknown'}, CUDA {device['cuda_of_driver']}",
              "- versions: " + ", ".join(f"{name} {', '.join(value) if isinstance(value, list) else value or 'not there'}"
                                         for name, value in facts["versions"].items()),
-             f"- took {facts['seconds']:.0f} s", "", table(facts["parts"]), "", LEGEND, ""]
+             f"- took {facts['seconds']:.0f} s", ""]
+    in_modes = [row(result) for result in facts["parts"] if "ways" not in result]
+    side_by_side = [line for result in facts["parts"] for line in rows_of_ways(result)]
+    if in_modes:
+        lines += [table(COLUMNS, in_modes), "", LEGEND, ""]
+    if side_by_side:
+        lines += [table(WAYS_COLUMNS, side_by_side), "", WAYS_LEGEND, ""]
     for result in facts["parts"]:
         said = remarks(result)
         if said:

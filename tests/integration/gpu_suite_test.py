@@ -27,6 +27,7 @@ import parts  # noqa: E402
 import process  # noqa: E402
 import report  # noqa: E402
 import traces  # noqa: E402
+import ways  # noqa: E402
 
 # A stepped program that allocates some memory, and does what its first argument says.
 PROGRAM = r"""
@@ -118,6 +119,9 @@ class DryRun(Folder):
                     continue
                 self.assertEqual(result["status"], "ok", result)
                 self.assertTrue(result["digests_equal"])
+                if part.ways:
+                    self.check_ways(part, result, table)
+                    continue
                 self.assertEqual(list(result["modes"]), [mode.name for mode in modes.MODES])
                 self.assertEqual(len({run["digest"] for run in result["modes"].values()}), 1)
                 self.assertEqual(set(result["ratios"]), {"again", "off", "record", "light"})
@@ -131,6 +135,19 @@ class DryRun(Folder):
         for text in (json.dumps(facts), table):
             self.assertNotIn(str(ROOT), text)
             self.assertNotIn(tempfile.gettempdir() + "/gpu_suite", text)
+
+    def check_ways(self, part, result, table):
+        self.assertEqual(list(result["ways"]), [way.name for way in part.ways])
+        for name, way in result["ways"].items():
+            for figure in ways.FIGURES:
+                self.assertGreater(way[figure]["median"], 0, name)
+                self.assertEqual(set(way["ratios"][figure]), {"eager", "by_hand"})
+            rows = [line for line in table.splitlines() if line.startswith(f"| {part.name} ") and f" {name} " in line]
+            self.assertEqual(len(rows), 1, table)
+            self.assertIn("equal", rows[0])
+        counters = result["ways"][ways.REPLAYED]["counters"]
+        self.assertGreater(counters["steps_replayed"], 20, counters)
+        self.assertIn("the goal is at most", table)
 
     def test_without_a_gpu_it_says_so(self):
         if machine.device() is not None:
@@ -290,6 +307,54 @@ class Figures(Folder):
     def test_every_part_has_a_row(self):
         for part in parts.PARTS:
             self.assertEqual(len(report.row({"part": part.name, "status": "not run"})), len(report.COLUMNS))
+
+
+class Ways(unittest.TestCase):
+    """What is made of the figures of several ways; their processes are those of the dry run."""
+
+    @staticmethod
+    def way(submit, step, digest="a", **rest):
+        return {"submit_us": ways.spread([submit]), "cpu_us": None, "step_us": ways.spread([step]), "digests": [digest], "steps": 9,
+                **rest}
+
+    def judged(self, **changes):
+        counters = {"steps_replayed": 9, "stood_aside": []}
+        found = {"eager": self.way(100, 1000), "line": self.way(5, 400), "branches": self.way(10, 200),
+                 "nimble": self.way(20, 210, counters=counters), **changes}
+        ways.add_ratios(found)
+        result = {"ways": found, "odd": []}
+        ways.judge(result)
+        return result
+
+    def test_ratios_are_to_the_graph_whose_steps_are_shorter(self):
+        result = self.judged()
+        self.assertEqual(result["status"], "ok")
+        self.assertEqual(result["ways"]["nimble"]["ratios"]["submit_us"], {"eager": 0.2, "by_hand": 2.0})
+        self.assertEqual(result["ways"]["nimble"]["ratios"]["step_us"], {"eager": 0.21, "by_hand": 1.05})
+        self.assertEqual(result["ways"]["nimble"]["ratios"].get("cpu_us"), None)
+
+    def test_other_output_is_a_failure(self):
+        result = self.judged(line=self.way(5, 400, "b"))
+        self.assertEqual((result["status"], result["why"]), ("failed", "not all ways computed the same"))
+        self.assertFalse(result["digests_equal"])
+
+    def test_no_step_replayed_is_a_failure(self):
+        result = self.judged(nimble=self.way(1, 1, counters={"steps_replayed": 0, "stood_aside": ["of a reason"]}))
+        self.assertEqual((result["status"], result["why"]), ("failed", "no step was replayed: of a reason"))
+
+    def test_a_way_that_failed(self):
+        nothing = {"submit_us": None, "cpu_us": None, "step_us": None, "digests": [""], "steps": 0,
+                   "failure": "killed by SIGSEGV"}
+        result = self.judged(branches=nothing)
+        self.assertEqual((result["status"], result["why"]), ("failed", "branches: killed by SIGSEGV"))
+        self.assertEqual(result["ways"]["nimble"]["ratios"]["submit_us"], {"eager": 0.2, "by_hand": 4.0})
+        result["part"] = "name"
+        self.assertEqual({len(row) for row in report.rows_of_ways(result)}, {len(report.WAYS_COLUMNS)})
+
+    def test_quartiles(self):
+        self.assertEqual(ways.spread([]), None)
+        self.assertEqual(ways.spread([3.0]), {"median": 3.0, "quartiles": [3.0, 3.0], "blocks": 1})
+        self.assertEqual(ways.spread([5.0, 1.0, 2.0, 4.0, 3.0]), {"median": 3.0, "quartiles": [2.0, 4.0], "blocks": 5})
 
 
 class Pack(Folder):

@@ -44,6 +44,12 @@ class OnNullDriver(unittest.TestCase):
                 self.assertEqual(found["allocations"], 0)
                 self.assertEqual(len(found["cpu_ns"]), replay_bench.SAMPLES)
 
+    def test_nor_does_it_where_ways_were_tried_first(self):
+        case = self.case("unchanged")
+        case.program.environment["NIMBLE_TUNE"] = "start"
+        output, counters = case.program.replay(200, 1, 200)
+        self.assertEqual((counters["tuned"], json.loads(output)["allocations"]), ("schedule", 0))
+
     def test_cases_differ_in_what_they_are_named_after(self):
         steps, warm_up = 8, replay_bench.WARM_UP_STEPS
         for name, segments, updates, served in (("unchanged", 1, 0, 0), ("changed", 1, 64, 0), ("allocated", 1, 0, 64),

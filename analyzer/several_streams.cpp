@@ -12,20 +12,6 @@
 namespace nimble::analyzer {
 namespace {
 
-// Whether the host, or something else than the GPU, may write to memory of this kind while a kernel runs.
-bool others_reach(MemoryKind memory) {
-  switch (memory) {
-    case MemoryKind::pinned:
-    case MemoryKind::registered:
-    case MemoryKind::managed:
-    case MemoryKind::mapped:
-    case MemoryKind::external:
-      return true;
-    default:
-      return false;
-  }
-}
-
 // What one stream does to one piece of memory, in the earlier and in the later of two steps. Ops of the later one are
 // numbered behind those of the earlier.
 struct Touches {
@@ -91,21 +77,20 @@ class Streams {
     }
     if (count_ == 1) return "";
     for (std::uint32_t op = 0; op < period_; ++op)
-      if (may_wait_for_the_host(op))
+      if (may_wait(op))
         if (std::optional<std::uint32_t> other = unordered_with(op))
-          return op_text(op) +
-                 " reaches memory that the host reaches, and may be waiting for it; the program has left " +
+          return op_text(op) + " may be waiting for somebody else (" + why_it_may(op) + "); the program has left " +
                  op_text(*other) + ", on another stream, unordered with it";
     return why_not_from_step_to_step();
   }
 
-  bool may_wait_for_the_host(std::uint32_t op) const {
-    CallKind kind = call(op).kind;
-    if (kind == CallKind::copy || kind == CallKind::set || !does_work(kind)) return false;
-    auto accesses = q_.accesses.of(op);
-    return q_.accesses.ops[op].role == OpRole::barrier ||
-           std::any_of(accesses.begin(), accesses.end(),
-                       [&](const Access& access) { return others_reach(q_.objects.objects[access.object].memory); });
+  bool may_wait(std::uint32_t op) const {
+    const OpAccesses& known = q_.accesses.ops[op];
+    return known.role == OpRole::barrier || known.communicates != Communicates::no;
+  }
+  std::string why_it_may(std::uint32_t op) const {
+    const OpAccesses& known = q_.accesses.ops[op];
+    return q_.accesses.reasons[known.communicates != Communicates::no ? known.communicates_why : known.why];
   }
 
   // An op of another stream that does work, and that the program has put neither before this one nor behind it.
@@ -158,7 +143,7 @@ class Streams {
     for (std::uint32_t op = 0; op < calls.size(); ++op) {
       std::uint32_t of_step = op % period_;
       if (!works(of_step)) continue;
-      touch(everything, op, may_wait_for_the_host(of_step));
+      touch(everything, op, may_wait(of_step));
       auto pointers = q_.table.pointers(calls[op]);
       for (const Access& access : q_.accesses.of(of_step)) {
         const StepObject& object = q_.objects.objects[access.object];

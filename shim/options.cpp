@@ -1,5 +1,6 @@
 #include "shim/options.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -90,8 +91,9 @@ FileName expand(std::string_view pattern) {
 // Puts the rank before the ending: all ranks of a job begin in one folder, and would write one file, one over the
 // other. The first rank's keeps its name, which is also that of a process that has no others. Says so in `note`.
 void make_own(std::string_view setting, FileName& name, std::string& note) {
-  struct stat there {};
-  const bool is_no_file = stat(name.text.c_str(), &there) == 0 && !S_ISREG(there.st_mode);  // /dev/null, a pipe
+  struct statx there {};  // stat() itself is a symbol of glibc 2.33 where this is built on one that is newer
+  const bool known = statx(AT_FDCWD, name.text.c_str(), 0, STATX_TYPE, &there) == 0;
+  const bool is_no_file = known && !S_ISREG(there.stx_mode);  // /dev/null, a pipe
   if (name.text.empty() || name.tells_apart || rank() == 0 || is_no_file) return;
   const std::size_t folder = name.text.rfind('/');
   const std::size_t begin = folder == std::string::npos ? 0 : folder + 1;

@@ -18,6 +18,7 @@ SegmentGraph::SegmentGraph(SegmentGraph&& other) noexcept
       exec_(other.exec_),
       first_(other.first_),
       nodes_(std::move(other.nodes_)),
+      events_(std::move(other.events_)),
       scratch_(std::move(other.scratch_)) {
   other.abandon();
 }
@@ -39,6 +40,7 @@ CUresult SegmentGraph::add_node(const Schedule& schedule, const LiveStep& live, 
       return driver_->cuGraphAddMemsetNode_(node, graph_, after.data(), after.size(), &params, context_);
     }
     case CallKind::event_record:
+      events_[index - first_] = live.live(index).event;
       return driver_->cuGraphAddEventRecordNode_(node, graph_, after.data(), after.size(), live.live(index).event);
     default:
       return CUDA_ERROR_NOT_SUPPORTED;  // the schedule's reader lets no other kind through
@@ -68,6 +70,7 @@ CUresult SegmentGraph::build(const Schedule& schedule, const ScheduleSegment& se
   context_ = context;
   first_ = segment.first;
   nodes_.assign(segment.last - segment.first + 1, nullptr);
+  events_.assign(nodes_.size(), nullptr);
   std::vector<std::vector<std::uint32_t>> before(nodes_.size());
   for (const auto& [from, to] : segment.edges) before[to - first_].push_back(from);
   CUresult result = driver_->cuGraphCreate_(&graph_, 0);
@@ -87,6 +90,27 @@ CUresult SegmentGraph::build(const Schedule& schedule, const ScheduleSegment& se
   if (result != CUDA_SUCCESS) return result;
   for (const std::uint32_t index : segment.order) live.bound(index);
   return CUDA_SUCCESS;
+}
+
+CUresult SegmentGraph::record_instead(std::uint32_t index, CUevent event) {
+  const std::uint32_t node = index - first_;
+  const CUresult result = driver_->cuGraphExecEventRecordNodeSetEvent_(exec_, nodes_[node], event);
+  if (result == CUDA_SUCCESS) events_[node] = event;
+  return result;
+}
+
+bool SegmentGraph::records(CUevent event) const {
+  return event && std::find(events_.begin(), events_.end(), event) != events_.end();
+}
+
+CUresult SegmentGraph::let_go(CUevent event, CUevent stand_in) {
+  CUresult result = CUDA_SUCCESS;
+  for (std::uint32_t node = 0; node < events_.size(); ++node) {
+    if (events_[node] != event) continue;
+    const CUresult mine = record_instead(first_ + node, stand_in);
+    if (result == CUDA_SUCCESS) result = mine;
+  }
+  return result;
 }
 
 CUresult SegmentGraph::patch(const Schedule& schedule, LiveStep& live, std::uint32_t index) {
@@ -109,7 +133,7 @@ CUresult SegmentGraph::patch(const Schedule& schedule, LiveStep& live, std::uint
       break;
     }
     case CallKind::event_record:
-      result = driver_->cuGraphExecEventRecordNodeSetEvent_(exec_, node, live.live(index).event);
+      result = record_instead(index, live.live(index).event);
       break;
     default:
       break;

@@ -27,9 +27,13 @@ class SegmentGraph {
   CUresult patch(const Schedule& schedule, LiveStep& live, std::uint32_t index);
 
   // The op, an event record, records this event in later launches, until it is patched.
-  CUresult record_instead(std::uint32_t index, CUevent event) const {
-    return driver_->cuGraphExecEventRecordNodeSetEvent_(exec_, nodes_[index - first_], event);
-  }
+  CUresult record_instead(std::uint32_t index, CUevent event);
+
+  // Whether some node records the event.
+  bool records(CUevent event) const;
+  // The event is about to be destroyed: nodes that record it record this one instead, until they are patched. A driver
+  // changes no node of which the event is gone (H200, 580.159).
+  CUresult let_go(CUevent event, CUevent stand_in);
 
   CUresult launch(CUstream stream) const { return driver_->cuGraphLaunch_(exec_, stream); }
 
@@ -46,6 +50,7 @@ class SegmentGraph {
   CUgraphExec exec_ = nullptr;
   std::uint32_t first_ = 0;
   std::vector<CUgraphNode> nodes_;  // by op index minus first_
+  std::vector<CUevent> events_;     // likewise: what the node records, null for those that record nothing
   std::vector<void*> scratch_;
 };
 

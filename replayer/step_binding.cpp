@@ -98,6 +98,18 @@ void StepPlayer::unbind() {
   in_order_.clear();
 }
 
+// The program is about to destroy an event. Where a node cannot be had to let go of it, the step binds anew.
+void StepPlayer::let_go(CUevent event) {
+  for (std::vector<SegmentGraph>* all : {&graphs_, &in_order_})
+    for (SegmentGraph& graph : *all) {
+      if (!graph.records(event)) continue;
+      const CurrentContext current(driver_, cu_context_);
+      CUresult result = stand_in_ ? CUDA_SUCCESS : driver_.cuEventCreate_(&stand_in_, CU_EVENT_DISABLE_TIMING);
+      if (result == CUDA_SUCCESS) result = graph.let_go(event, stand_in_);
+      if (result != CUDA_SUCCESS) return unbind();
+    }
+}
+
 void StepPlayer::context_ended(const Call& call) {
   // Another context's end is no matter of ours.
   const bool ours = !call.context || call.context == cu_context_ || call.context == arena_context_;
@@ -108,6 +120,7 @@ void StepPlayer::context_ended(const Call& call) {
   if (audit_) audit_->abandon();
   ended_ = aside_.empty();
   streams_.abandon();
+  stand_in_ = nullptr;
   stand_aside("a context ended");
 }
 

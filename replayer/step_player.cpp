@@ -53,6 +53,7 @@ std::optional<CUresult> StepPlayer::before(Call& call) {
     case Ends::event: {
       const bool held = record_is_held(call.event) || wait_is_held(call.event);
       const auto answer = held ? flush_early() : std::nullopt;
+      let_go(call.event);
       live_.forget_event(call.event);
       return answer;
     }

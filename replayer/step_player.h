@@ -122,6 +122,7 @@ class StepPlayer {
   void unbind();
   void stand_aside(std::string why);
   void stream_ends(std::uint32_t stream);
+  void let_go(CUevent event);
   void context_ended(const Call& call);
   // Looks which step-local memory of earlier steps the program still has, as a step may begin.
   void note_leftovers();
@@ -159,6 +160,7 @@ class StepPlayer {
   std::uint64_t arena_ = 0;
   CUcontext arena_context_ = nullptr;
   bool handover_failed_ = false;          // what is after the last use of the arena is not known
+  CUevent stand_in_ = nullptr;            // what nodes record whose event was destroyed
   CUevent handover_ = nullptr;            // after the last use of the arena on a stream that is not ours any more
   std::uint64_t holds_ = 0;               // ops held so far
   std::vector<bool> in_copies_;           // by object: whether a graph copies or sets it
@@ -175,6 +177,7 @@ class StepPlayer {
   Audit::Run run_ = Audit::Run::graphs;  // of the step at hand
   std::function<std::uint64_t()> elsewhere_;
   std::uint64_t ops_elsewhere_ = 0;  // ops of other streams that came through here
+  std::uint32_t refused_ = kNone;    // the op whose node the driver would not change
   std::vector<void*> scratch_;
   std::string aside_, news_;
   bool ended_ = false;

@@ -84,7 +84,10 @@ CUresult StepPlayer::patch_changed(std::uint32_t segment) {
       changed_[kept++] = index;
       continue;
     }
-    if (result == CUDA_SUCCESS) result = graph(segment).patch(schedule_, live_, index);
+    if (result == CUDA_SUCCESS) {
+      result = graph(segment).patch(schedule_, live_, index);
+      if (result != CUDA_SUCCESS) refused_ = index;
+    }
     counters_.node_updates += result == CUDA_SUCCESS;
   }
   changed_.resize(kept);
@@ -106,7 +109,11 @@ CUresult StepPlayer::submit_segment(std::uint32_t segment) {
   if (result != CUDA_SUCCESS) {
     // Nothing of the segment was submitted: do it the program's way, so that it sees the errors that are its own.
     const CUresult individually = submit_by_calls(batch_, false);
-    stand_aside("a graph could not be launched (error " + std::to_string(result) + ")");
+    const std::string what = refused_ == kNone
+                                 ? "a graph could not be launched"
+                                 : "the node of op " + std::to_string(refused_) + " (" +
+                                       std::string(name(schedule_.ops[refused_].kind)) + ") could not be changed";
+    stand_aside(what + " (error " + std::to_string(result) + ")");
     return individually;
   }
   keep_order(streams_.launched());

@@ -21,8 +21,10 @@ SIM_CALL(cuEventCreate, kContext, (CUevent * event, unsigned flags), (event, fla
   if (event == nullptr || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
   if ((flags & CU_EVENT_INTERPROCESS) != 0 && (flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
   *event = call.driver.events.make();
+  static std::uint64_t ids = 0;
   (*event)->flags = flags;
   (*event)->context = call.context;
+  (*event)->id = ++ids;
   return CUDA_SUCCESS;
 }
 
@@ -40,7 +42,7 @@ static CUresult record(Call& call, CUevent event, CUstream handle, unsigned flag
   if (event->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult error = check_stream(stream)) return error;
   Work work = make_work(WorkKind::kEventRecord, "cuEventRecord");
-  work.event = {event, (flags & CU_EVENT_RECORD_EXTERNAL) != 0};
+  work.event = {event, (flags & CU_EVENT_RECORD_EXTERNAL) != 0, event->id};
   if (capturing(stream)) {
     if (work.event.external) return capture_node(stream, CU_GRAPH_NODE_TYPE_EVENT_RECORD, std::move(work));
     event->recorded = true;

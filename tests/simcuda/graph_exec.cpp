@@ -380,15 +380,22 @@ SIM_CALL(cuGraphExecHostNodeSetParams, kInit, (CUgraphExec exec, CUgraphNode nod
                      [&](CUgraphNode scratch) { return set_host(scratch, *params); });
 }
 
+// As a real driver has it (H200, 580.159): not once the event that the node has so far is destroyed.
+static CUresult change_event(CUgraphNode scratch, CUevent event) {
+  const auto& now = scratch->work.event;
+  if (!valid(now.event) || now.event->id != now.id) return CUDA_ERROR_INVALID_VALUE;
+  return set_event(scratch, event);
+}
+
 SIM_CALL(cuGraphExecEventRecordNodeSetEvent, kInit, (CUgraphExec exec, CUgraphNode node, CUevent event),
          (exec, node, event)) {
   return change_step(exec, node, CU_GRAPH_NODE_TYPE_EVENT_RECORD,
-                     [&](CUgraphNode scratch) { return set_event(scratch, event); });
+                     [&](CUgraphNode scratch) { return change_event(scratch, event); });
 }
 SIM_CALL(cuGraphExecEventWaitNodeSetEvent, kInit, (CUgraphExec exec, CUgraphNode node, CUevent event),
          (exec, node, event)) {
   return change_step(exec, node, CU_GRAPH_NODE_TYPE_WAIT_EVENT,
-                     [&](CUgraphNode scratch) { return set_event(scratch, event); });
+                     [&](CUgraphNode scratch) { return change_event(scratch, event); });
 }
 
 SIM_CALL(cuGraphExecNodeSetParams, kContext, (CUgraphExec exec, CUgraphNode node, CUgraphNodeParams* params),

@@ -129,7 +129,7 @@ CUresult set_host(CUgraphNode node, const CUDA_HOST_NODE_PARAMS& params) {
 
 CUresult set_event(CUgraphNode node, CUevent event) {
   if (!valid(event)) return CUDA_ERROR_INVALID_VALUE;
-  node->work.event = {event, true};
+  node->work.event = {event, true, event->id};
   return CUDA_SUCCESS;
 }
 

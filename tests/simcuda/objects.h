@@ -73,6 +73,7 @@ struct CUevent_st {
   CUcontext context = nullptr;
   unsigned flags = 0;
   bool recorded = false;
+  std::uint64_t id = 0;  // of all events that there ever were; a handle may come back
   simcuda::Tail tail;
 
   std::shared_ptr<simcuda::Capture> capture;  // recorded in a capture that goes on

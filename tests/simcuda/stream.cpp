@@ -139,7 +139,7 @@ SIM_CALL_PTSZ(cuStreamWaitEvent, kContext, (CUstream handle, CUevent event, unsi
   if ((flags & CU_EVENT_WAIT_EXTERNAL) != 0) {
     if (!capturing(stream)) return CUDA_ERROR_INVALID_VALUE;
     Work work = make_work(WorkKind::kEventWait, "cuStreamWaitEvent");
-    work.event = {event, true};
+    work.event = {event, true, event->id};
     return capture_node(stream, CU_GRAPH_NODE_TYPE_WAIT_EVENT, std::move(work));
   }
   if (event->capture != nullptr || capturing(stream)) return join_capture(stream, event);

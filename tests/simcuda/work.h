@@ -117,7 +117,8 @@ struct HostCall {
 
 struct EventStep {
   CUevent event;
-  bool external;  // a node or op that works on the event itself although its stream was captured
+  bool external;         // a node or op that works on the event itself although its stream was captured
+  std::uint64_t id = 0;  // of a node: the event's, when it was given to it
 };
 
 struct MemoryStep {

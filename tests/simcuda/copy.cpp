@@ -7,6 +7,7 @@
 
 #include "tests/simcuda/capture.h"
 #include "tests/simcuda/execute.h"
+#include "tests/simcuda/op_failure.h"
 #include "tests/simcuda/submit.h"
 
 namespace simcuda {
@@ -269,6 +270,10 @@ CUresult submit_copy(Call& call, CUstream handle, const Copy& copy, const char* 
   Op* op = d.engine.make();
   op->work = make_work(WorkKind::kCopy, name);
   op->work.copy = copy;
+  if (const CUresult error = refusal(call, op->work, false)) {
+    d.engine.drop(op);
+    return error;
+  }
   if (from_pageable && !to_host) stage(op);
   account(d, WorkKind::kCopy);
   d.engine.submit(op, stream);

@@ -104,6 +104,7 @@ Call::Call(Symbol& symbol, Need need, bool is_per_thread)
   driver.clock.spend(driver.clock.model().call_host_us);
   if (++symbol.calls == symbol.fail_at) {
     result_ = symbol.failure;
+    ++driver.counters.failures;
     if (is_fault(result_) && current_context() != nullptr) current_context()->fault = result_;
     return;
   }

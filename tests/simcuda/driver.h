@@ -30,7 +30,7 @@ struct Options {
 
 struct Counters {
   std::uint64_t submissions = 0, graph_launches = 0, kernels = 0, copies = 0, sets = 0, graph_nodes = 0,
-                unimplemented = 0;
+                unimplemented = 0, failures = 0;
 };
 
 struct Driver {

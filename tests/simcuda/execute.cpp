@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "tests/simcuda/driver.h"
+#include "tests/simcuda/op_failure.h"
 
 namespace simcuda {
 namespace {
@@ -248,6 +249,7 @@ void execute(Op& op) {
     }
     return;
   }
+  if (faults(op)) return;
   switch (kind) {
     case WorkKind::kKernel:
       return run_kernel(op);

@@ -6,6 +6,7 @@
 
 #include "tests/simcuda/capture.h"
 #include "tests/simcuda/graph_nodes.h"
+#include "tests/simcuda/op_failure.h"
 #include "tests/simcuda/submit.h"
 
 namespace simcuda {
@@ -306,7 +307,12 @@ SIM_CALL_PTSZ(cuGraphLaunch, kContext, (CUgraphExec exec, CUstream handle), (exe
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (!valid(exec)) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult error = check_stream(stream)) return error;
-  if (!capturing(stream)) return launch_graph(exec, stream);
+  if (!capturing(stream)) {
+    for (const Step& step : exec->steps) {
+      if (const CUresult error = refusal(call, step.work, true)) return error;
+    }
+    return launch_graph(exec, stream);
+  }
   CUgraphNode node = nullptr;
   if (const CUresult error =
           capture_node(stream, CU_GRAPH_NODE_TYPE_GRAPH, make_work(WorkKind::kEmpty, "graph"), &node)) {

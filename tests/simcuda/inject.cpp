@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "tests/simcuda/entry.h"
+#include "tests/simcuda/op_failure.h"
 #include "tests/simcuda/simcuda.h"
 
 namespace simcuda {
@@ -53,4 +54,5 @@ extern "C" SIM_EXPORT int simcuda_inject(const char* symbol, uint64_t nth, int r
 extern "C" SIM_EXPORT void simcuda_clear_injections(void) {
   std::lock_guard<std::mutex> lock(driver().mutex);
   for (Symbol* symbol = Symbol::first; symbol != nullptr; symbol = symbol->next) symbol->fail_at = 0;
+  clear_op_failure();
 }

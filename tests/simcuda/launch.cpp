@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "tests/simcuda/capture.h"
+#include "tests/simcuda/op_failure.h"
 #include "tests/simcuda/submit.h"
 
 namespace simcuda {
@@ -103,6 +104,10 @@ CUresult launch(Call& call, CUfunction function, Dim grid, Dim block, unsigned s
     CUgraphNode node = nullptr;
     error = capture_node(stream, CU_GRAPH_NODE_TYPE_KERNEL, std::move(work), &node);
     if (error == CUDA_SUCCESS && options != nullptr) node->attributes = options->kept;
+    return error;
+  }
+  if ((error = refusal(call, op->work, false)) != CUDA_SUCCESS) {
+    d.engine.drop(op);
     return error;
   }
   account(d, WorkKind::kKernel);

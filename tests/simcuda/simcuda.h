@@ -44,7 +44,21 @@ void simcuda_set_seed(uint64_t seed);
 // Fails the nth call of this symbol from now on (1 is the next); 0 on success, -1 for an unknown symbol. Errors 700 and
 // 719 stick to the context, as a kernel's fault does.
 int simcuda_inject(const char* symbol, uint64_t nth, int result);
-void simcuda_clear_injections(void);
+void simcuda_clear_injections(void);  // nor does any op fail
+
+// Fails one op, told by what it is: a kernel by a 32-bit word among its parameters, a copy or a set by its bytes, an
+// event's record or a wait for it by its handle. Whichever call submits it answers `result` and does nothing; so does
+// the launch of a graph that holds it, which leaves the failure for the op itself. With `runs` it is submitted, and the
+// context has this fault when it runs.
+typedef enum SimcudaOpKind {
+  SIMCUDA_KERNEL,
+  SIMCUDA_COPY,
+  SIMCUDA_SET,
+  SIMCUDA_EVENT_RECORD,
+  SIMCUDA_EVENT_WAIT,
+} SimcudaOpKind;
+void simcuda_fail_op(SimcudaOpKind kind, uint64_t what, int result, int runs);
+uint64_t simcuda_failures(void);  // calls and ops that failed on demand so far
 
 // Recording, also switched on by the environment. Kernels of modules that were loaded before are not instrumented.
 void simcuda_track(int accesses, int races);

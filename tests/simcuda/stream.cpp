@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "tests/simcuda/capture.h"
+#include "tests/simcuda/op_failure.h"
 #include "tests/simcuda/submit.h"
 
 namespace simcuda {
@@ -143,6 +144,9 @@ SIM_CALL_PTSZ(cuStreamWaitEvent, kContext, (CUstream handle, CUevent event, unsi
     return capture_node(stream, CU_GRAPH_NODE_TYPE_WAIT_EVENT, std::move(work));
   }
   if (event->capture != nullptr || capturing(stream)) return join_capture(stream, event);
+  Work wait = make_work(WorkKind::kEventWait, "cuStreamWaitEvent");
+  wait.event = {event, false};
+  if (const CUresult error = refusal(call, wait, false)) return error;
   if (!event->recorded) return CUDA_SUCCESS;  // as if it had happened long ago
   Op* op = call.driver.engine.make();
   op->work = make_work(WorkKind::kEventWait, "cuStreamWaitEvent");

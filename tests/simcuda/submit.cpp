@@ -2,6 +2,7 @@
 #include "tests/simcuda/submit.h"
 
 #include "tests/simcuda/capture.h"
+#include "tests/simcuda/op_failure.h"
 
 namespace simcuda {
 
@@ -35,6 +36,7 @@ void account(Driver& d, WorkKind kind) {
 CUresult submit(Call& call, CUstream stream, CUgraphNodeType type, Work&& work) {
   if (const CUresult error = check_stream(stream)) return error;
   if (capturing(stream)) return capture_node(stream, type, std::move(work));
+  if (const CUresult error = refusal(call, work, false)) return error;
   account(call.driver, work.kind);
   Op* op = call.driver.engine.make();
   op->work = std::move(work);

@@ -21,14 +21,8 @@ class Replayer final : public CallSink {
     if (phase_.load(std::memory_order_acquire) == Phase::waiting && (!call.traced || !load())) return std::nullopt;
     const Phase phase = phase_.load(std::memory_order_acquire);
     if (phase == Phase::nothing) return std::nullopt;
-    if (pending_error_.load(std::memory_order_relaxed) == CUDA_SUCCESS &&
-        (phase == Phase::aside ? bystanders_->passes_aside(call) : bystanders_->passes(call)))
-      return std::nullopt;
+    if (phase == Phase::aside ? bystanders_->passes_aside(call) : bystanders_->passes(call)) return std::nullopt;
     std::lock_guard lock(mutex_);
-    // Looked at first: all threads read it at every call, and a store would cost each of them a cache miss.
-    if (pending_error_.load(std::memory_order_relaxed) != CUDA_SUCCESS && is_op(call.kind) && call.traced) {
-      if (const CUresult error = pending_error_.exchange(CUDA_SUCCESS); error != CUDA_SUCCESS) return error;
-    }
     if (phase_.load(std::memory_order_relaxed) == Phase::aside) return player_->before_aside(call);
     if (phase_.load(std::memory_order_relaxed) != Phase::playing) return std::nullopt;
     bystanders_->news.drain([this](const MemoryEvent& event) { player_->note(event); });
@@ -42,16 +36,30 @@ class Replayer final : public CallSink {
 
   void after(const Call& call, CUresult result) noexcept override try {
     if (call.brings_code && phase_.load(std::memory_order_acquire) == Phase::playing) player_->code_has_come();
+    if (result != CUDA_SUCCESS && is_final(result)) context_failed(result);
     if (!call.traced) return;
     // Some calls turn out to matter only by what the driver answered: the first of them may be the first of all.
     if (phase_.load(std::memory_order_acquire) == Phase::waiting) load();
-    if (phase_.load(std::memory_order_acquire) != Phase::playing || bystanders_->passed(call, result)) return;
+    const Phase phase = phase_.load(std::memory_order_acquire);
+    const bool ended = call.kind == CallKind::context_end && result == CUDA_SUCCESS;
+    if (phase != Phase::playing && !(phase == Phase::aside && ended)) return;
+    if (bystanders_->passed(call, result)) return;
     std::lock_guard lock(mutex_);
     bystanders_->news.drain([this](const MemoryEvent& event) { player_->note(event); });
     player_->after(call, result);
+    if (ended) player_->context_gone(call);
     publish();
   } catch (const std::exception& error) {
     give_up(error.what());
+  }
+
+  CUresult told(const Call& call, CUresult result) noexcept override {
+    if (!owes_.load(std::memory_order_acquire)) [[likely]]
+      return result;
+    std::lock_guard lock(mutex_);
+    const CUresult told = player_->tell(call, result);
+    owes_.store(player_->owes(), std::memory_order_release);
+    return told;
   }
 
   void finish() noexcept override try {
@@ -138,12 +146,21 @@ class Replayer final : public CallSink {
     bystanders_->publish(player_->state());
     say_what_was_decided();
     if (player_->has_news()) options_.log(ReplayLog::info, player_->take_news());
+    // All threads read it at every call, and a store costs each of them a cache miss.
+    if (player_->owes() != owes_.load(std::memory_order_relaxed)) owes_.store(player_->owes());
     if (player_->stood_aside().empty()) return;
-    phase_.store(Phase::aside, std::memory_order_release);
-    if (player_->ended()) return;
+    if (phase_.exchange(Phase::aside) == Phase::aside || player_->ended()) return;
     counters_.stood_aside = player_->stood_aside();
     options_.log(ReplayLog::warning,
                  "replay stands aside: " + counters_.stood_aside + ". The program goes on as without Nimble.");
+  }
+
+  void context_failed(CUresult result) {
+    const Phase phase = phase_.load(std::memory_order_acquire);
+    if (phase != Phase::playing && phase != Phase::aside) return;
+    std::lock_guard lock(mutex_);
+    player_->context_failed(result);
+    publish();
   }
 
   void say_what_was_decided() {
@@ -159,8 +176,8 @@ class Replayer final : public CallSink {
     std::lock_guard lock(mutex_);
     if (phase_.load(std::memory_order_relaxed) != Phase::playing || activity_.load(std::memory_order_relaxed) != seen)
       return;
-    const CUresult result = player_->flush();
-    if (result != CUDA_SUCCESS) pending_error_ = result;
+    player_->flush();
+    if (!player_->stood_aside().empty()) player_->leave();
     ++counters_.watchdog_flushes;
     publish();
   } catch (const std::exception& error) {
@@ -171,7 +188,7 @@ class Replayer final : public CallSink {
   void give_up(const char* what) noexcept {
     try {
       std::lock_guard lock(mutex_);
-      if (player_) player_->flush();
+      if (player_) player_->leave();
       phase_.store(player_ ? Phase::aside : Phase::nothing, std::memory_order_release);
       counters_.stood_aside = what;
       options_.log(ReplayLog::warning, std::string("replay stands aside: ") + what);
@@ -186,7 +203,7 @@ class Replayer final : public CallSink {
   // What every call of every thread reads, and next to nothing writes: on a cache line apart from what the thread that
   // replays writes with each op.
   alignas(64) std::atomic<Phase> phase_{Phase::waiting};
-  std::atomic<CUresult> pending_error_{CUDA_SUCCESS};
+  std::atomic<bool> owes_{false};           // what StepPlayer::owes() said last
   std::unique_ptr<Bystanders> bystanders_;  // made before `playing`, then constant; needs no lock
 
   alignas(64) std::atomic<std::uint64_t> activity_{0};  // what StepPlayer::holding() said last

@@ -121,6 +121,10 @@ void StepPlayer::context_ended(const Call& call) {
   ended_ = aside_.empty();
   streams_.abandon();
   stand_in_ = nullptr;
+  // What other threads may have put in between the program's call and the driver's answer.
+  held_.clear();
+  held_events_.clear();
+  changed_.clear();
   stand_aside("a context ended");
 }
 

@@ -46,21 +46,26 @@ StepPlayer::StepPlayer(Schedule schedule, CallContext& context, const DriverApi&
 }
 
 std::optional<CUresult> StepPlayer::before(Call& call) {
+  const auto answer = play(call);
+  if (!aside_.empty()) leave();
+  return answer;
+}
+
+std::optional<CUresult> StepPlayer::play(Call& call) {
   if (call.address_range) return answer_address_range(call);
   switch (call.ends) {
     case Ends::nothing:
       break;
     case Ends::event: {
-      const bool held = record_is_held(call.event) || wait_is_held(call.event);
-      const auto answer = held ? flush_early() : std::nullopt;
+      if (record_is_held(call.event) || wait_is_held(call.event)) flush_early();
       let_go(call.event);
       live_.forget_event(call.event);
-      return answer;
+      return std::nullopt;
     }
     case Ends::stream:
     case Ends::green_context:
     case Ends::code: {
-      const auto answer = flush_early();
+      flush_early();
       // Graphs hold functions and are launched on the stream: neither may go on being used. The stream may be one of
       // the green context's.
       if (call.ends != Ends::stream) unbind();
@@ -69,44 +74,46 @@ std::optional<CUresult> StepPlayer::before(Call& call) {
         stream_ends(streams_.find(call.stream));
         forget_capture(call.stream);
       }
-      return answer;
+      return std::nullopt;
     }
   }
-  if (!call.traced) return call.host == HostEffect::observe ? flush_early() : std::nullopt;
+  if (!call.traced) {
+    if (call.host == HostEffect::observe) flush_early();
+    return std::nullopt;
+  }
   switch (call.kind) {
     case CallKind::alloc:
       return std::nullopt;
     case CallKind::free:
       return on_free(call);
     case CallKind::hidden:
-      return flush_early();  // whether it comes to that, the driver's answer tells
+      flush_early();  // whether it comes to that, the driver's answer tells
+      return std::nullopt;
     case CallKind::context_end: {
-      const auto answer = flush_early();
+      flush_early();
       context_ended(call);
-      return answer;
+      return std::nullopt;
     }
     case CallKind::capture_begin: {
       // From here on the stream collects a graph of the program's: nothing of ours may come in between. Counted before
       // the driver knows, so that no other thread's call makes us do something that a capture forbids.
-      const auto answer = flush_early();
+      flush_early();
       if (cursor_.begun()) diverge("a capture began");
       streams_.release();
-      if (!answer) captures_.insert(call.stream.key);
-      return answer;
+      captures_.insert(call.stream.key);
+      return std::nullopt;
     }
     case CallKind::capture_end:
       return std::nullopt;
     default:
       break;
   }
-  if (!is_op(call.kind)) {
-    const auto answer = observes(call) ? flush_early() : std::nullopt;
-    // What the program waits for, or asks about, on a stream of its own includes what the graphs did for it.
-    if (const std::uint32_t stream = call.has_stream ? streams_.find(call.stream) : kNone; stream != kNone)
-      keep_order(streams_.catch_up(stream));
-    return answer;
-  }
-  return on_op(call);
+  if (is_op(call.kind)) return on_op(call);
+  if (observes(call)) flush_early();
+  // What the program waits for, or asks about, on a stream of its own includes what the graphs did for it.
+  if (const std::uint32_t stream = call.has_stream ? streams_.find(call.stream) : kNone; stream != kNone)
+    keep_order(streams_.catch_up(stream));
+  return std::nullopt;
 }
 
 // The launch stream comes first: with it all graphs go.
@@ -149,10 +156,10 @@ Bystanders::State StepPlayer::state() const {
 }
 
 std::optional<CUresult> StepPlayer::before_aside(Call& call) {
-  if (call.address_range) return answer_address_range(call);
-  if ((call.kind == CallKind::free || call.kind == CallKind::free_async) && in_arena(call.address))
-    return free_in_arena(call);
-  return std::nullopt;
+  const bool frees = call.kind == CallKind::free || call.kind == CallKind::free_async;
+  if (!in_arena(call.address) || !(frees || call.address_range)) return std::nullopt;
+  if (failed_ != CUDA_SUCCESS) return failed_;
+  return frees ? free_in_arena(call) : answer_address_range(call);
 }
 
 // The arena is one allocation to the driver, but many to the program.
@@ -216,7 +223,8 @@ std::optional<CUresult> StepPlayer::on_op(Call& call) {
   if (!captures_.empty()) return outside(call);
   if (!cursor_.begun()) return begin_step(call);
   // A direct op may have been the last that a segment had to wait for.
-  if (const CUresult failed = submit_ready(); failed != CUDA_SUCCESS) return failed;
+  submit_ready();
+  if (!aside_.empty()) return outside(call);
   std::uint32_t stream = streams_.find(call.stream);
   if (stream == kNone) {
     stream = streams_.count() > 1 ? stream_that_begins_with(call) : kNone;
@@ -227,9 +235,8 @@ std::optional<CUresult> StepPlayer::on_op(Call& call) {
   const std::uint32_t index = cursor_.next(stream);
   const char* const reason = index == kNone ? "an op after the last one on its stream" : mismatch(index, call);
   if (!reason) return on_matched(index, call);
-  const CUresult failed = flush();
+  flush();
   diverge(reason, index);
-  if (failed != CUDA_SUCCESS) return failed;
   return on_op(call);  // it may be the first op of a step
 }
 
@@ -266,7 +273,7 @@ std::optional<CUresult> StepPlayer::begin_step(Call& call) {
   streams_.use_context(cu_context_);
   streams_.set(stream, call.stream);
   begin_matched_step();
-  return on_matched(index, call);
+  return aside_.empty() ? on_matched(index, call) : outside(call);
 }
 
 // How the step that begins is to be submitted.
@@ -279,7 +286,8 @@ void StepPlayer::begin_matched_step() {
   as_recorded_ = false;
   if (serving_) {
     if (!planned_) place_by_plan();
-    if (streams_.begin_step() != CUDA_SUCCESS) stand_aside("the driver refused to keep the streams in order");
+    keep_order(streams_.begin_step());
+    if (!aside_.empty()) return;
   } else {
     planned_ = false;
   }
@@ -297,7 +305,7 @@ std::optional<CUresult> StepPlayer::on_matched(std::uint32_t index, Call& call) 
     pass_step_ = true;
     tried_ = false;
     clock_.cancel();
-    if (const CUresult failed = flush(); failed != CUDA_SUCCESS) answer = failed;
+    flush();
   }
   if (op.submit == Submit::plan && serving_) {
     objects_.take(op.object, op.kind == CallKind::alloc_async);
@@ -307,20 +315,20 @@ std::optional<CUresult> StepPlayer::on_matched(std::uint32_t index, Call& call) 
       ++counters_.allocations_served;
     }
     answer = CUDA_SUCCESS;
-  } else if (is_held(op.submit) && !pass_step_ && passing_[op.segment] != step_ && !answer) {
+  } else if (is_held(op.submit) && !pass_step_ && passing_[op.segment] != step_) {
     held_.push_back(index);
     ++holds_;
     if (op.submit == Submit::graph && (live_.changed(index) || !up_to_date_[op.segment])) changed_.push_back(index);
     if (op.kind == CallKind::event_record) held_events_.push_back(call.event);
     answer = CUDA_SUCCESS;
-  } else if (!answer) {
+  } else {
     // Passes: while binding, after an early flush in this segment, and for ops that no graph holds.
     ++counters_.ops_passed_through;
     // What is held and stands before it in the schedule may have to come before it, and so has what its event means.
     // And where the step ends with it, nothing can go behind it as a graph.
     const auto before = [&](std::uint32_t other) { return last || other < index; };
     if (std::any_of(held_.begin(), held_.end(), before) || record_is_held(call.event) || wait_is_held(call.event))
-      if (const CUresult failed = flush(); failed != CUDA_SUCCESS) answer = failed;
+      flush();
     individually(op.stream);
     if (call.kind == CallKind::alloc_async) {
       placing_ = op.submit == Submit::plan ? index : kNone;
@@ -336,7 +344,8 @@ std::optional<CUresult> StepPlayer::on_matched(std::uint32_t index, Call& call) 
     }
   }
   if (answer == CUDA_SUCCESS) {
-    if (const CUresult failed = submit_ready(); failed != CUDA_SUCCESS) answer = failed;
+    submit_ready();
+    if (owed_.any() && may_tell(call)) answer = owed_.take();
   }
   if (last) end_step(!answer);
   return answer;
@@ -365,8 +374,7 @@ void StepPlayer::individually(std::uint32_t stream) { keep_order(streams_.indivi
 std::optional<CUresult> StepPlayer::outside(Call& call) {
   ++counters_.ops_passed_through;
   if (is_captured(call)) return std::nullopt;
-  std::optional<CUresult> answer;
-  if (observes(call)) answer = flush_early();
+  if (observes(call)) flush_early();
   const std::uint32_t stream = call.has_stream ? streams_.find(call.stream) : kNone;
   if (stream != kNone) keep_order(streams_.outside(stream, may_wait(call.kind)));
   for (CUevent event : {call.event, call.event2}) {
@@ -374,11 +382,9 @@ std::optional<CUresult> StepPlayer::outside(Call& call) {
   }
   if (audit_ && call.has_stream && stream == kNone) {
     ++ops_elsewhere_;
-    if (audit_->pending() && !answer &&
-        driver_.cuStreamWaitEvent_(call.stream.handle, audit_->done(), 0) != CUDA_SUCCESS)
+    if (audit_->pending() && driver_.cuStreamWaitEvent_(call.stream.handle, audit_->done(), 0) != CUDA_SUCCESS)
       stand_aside("a stream cannot wait for an audit");
   }
-  if (answer) return answer;
   if (call.kind != CallKind::free_async) return std::nullopt;
   if (in_arena(call.address)) return free_in_arena(call);
   memory_.remove(call.address);
@@ -387,9 +393,7 @@ std::optional<CUresult> StepPlayer::outside(Call& call) {
 }
 
 std::optional<CUresult> StepPlayer::on_free(Call& call) {
-  std::optional<CUresult> answer;
-  if (call.host == HostEffect::observe) answer = flush_early();
-  if (answer) return answer;
+  if (call.host == HostEffect::observe) flush_early();
   if (in_arena(call.address)) return free_in_arena(call);
   memory_.remove(call.address, call.size);
   objects_.freed(call.address, call.size);
@@ -402,9 +406,10 @@ std::optional<CUresult> StepPlayer::free_in_arena(const Call& call) {
     const ScheduleObject& object = schedule_.objects[i];
     if (!object.step_local || arena_ + object.plan_offset != call.address || !objects_.taken(i)) continue;
     objects_.take(i, false);
-    // cuMemFree takes it that all accesses are over. Where our stream is gone, nobody will use the memory again.
+    // cuMemFree takes it that all accesses are over. Where our stream is gone, or replay has stood aside, nobody will
+    // use the memory again.
     const StreamRef launch = streams_.launch();
-    if (call.kind == CallKind::free || !launch.key || call.stream == launch) return CUDA_SUCCESS;
+    if (call.kind == CallKind::free || !launch.key || call.stream == launch || !aside_.empty()) return CUDA_SUCCESS;
     const CurrentContext current(driver_, cu_context_);
     // The next use of the memory comes behind our stream: that must come after what the program's stream still does
     // with it.
@@ -414,7 +419,7 @@ std::optional<CUresult> StepPlayer::free_in_arena(const Call& call) {
     if (result == CUDA_SUCCESS) result = driver_.cuStreamWaitEvent_(launch.handle, event, 0);
     if (event) driver_.cuEventDestroy_(event);
     individually(0);
-    return result;
+    return result == CUDA_SUCCESS ? CUDA_SUCCESS : could_not_wait(result);
   }
   return CUDA_ERROR_INVALID_VALUE;  // no allocation starts there: what the driver says to that
 }
@@ -490,22 +495,29 @@ void StepPlayer::diverge(const char* reason, std::uint32_t at_op) {
   clock_.cancel();
 }
 
-// The program's streams are on their own from now on.
 void StepPlayer::stand_aside(std::string why) {
-  if (!aside_.empty()) return;
-  aside_ = std::move(why);
+  if (aside_.empty()) aside_ = std::move(why);
+}
+
+// Not where the reason is found: that may be in the midst of submitting, of which the rest comes first, and which may
+// put more on the launch stream for the others to come behind.
+void StepPlayer::leave() {
+  flush();
   streams_.release();
 }
 
 void StepPlayer::after(const Call& call, CUresult result) {
+  answered(call, result);
+  if (!aside_.empty()) leave();
+}
+
+void StepPlayer::answered(const Call& call, CUresult result) {
   const bool good = result == CUDA_SUCCESS;
   switch (call.kind) {
     case CallKind::alloc:
     case CallKind::alloc_async:
-      if (good && call.memory == MemoryKind::external) {
-        flush();  // ops may have come from other threads since
+      if (good && call.memory == MemoryKind::external)
         stand_aside("the program uses memory that something else reaches as well");
-      }
       if (good) {
         memory_.add({call.address, call.size, call.memory});
         objects_.changed();
@@ -517,7 +529,6 @@ void StepPlayer::after(const Call& call, CUresult result) {
       break;
     case CallKind::hidden:
       if (!good || (call.texture && schedule_.textures)) break;
-      flush();  // ops may have come from other threads since
       stand_aside(std::string("the program uses ") + call.note +
                   ", by which memory may be reached that no parameter names");
       break;

@@ -19,6 +19,7 @@
 #include "replayer/live_step.h"
 #include "replayer/memory_map.h"
 #include "replayer/object_map.h"
+#include "replayer/owed_errors.h"
 #include "replayer/segment_graph.h"
 #include "replayer/step_clock.h"
 #include "replayer/step_cursor.h"
@@ -57,10 +58,21 @@ class StepPlayer {
   Bystanders::State state() const;
   const Schedule& schedule() const { return schedule_; }
 
-  // Submits what is held, in program order. The result of the first call that failed, if any did.
-  CUresult flush();
+  // Submits what is held, in program order. What the driver refuses is owed to the program, and replay stands aside.
+  void flush();
+  // Submits what is held, and leaves the streams to themselves: nobody comes back for either.
+  void leave();
   // 0 while nothing is held; otherwise a number that changes with every op that is held, and with nothing else.
   std::uint64_t holding() const { return held_.empty() ? 0 : holds_; }
+
+  // Errors of ops that were held, which the program has yet to be told of; and what it is told of a call that the
+  // driver has answered with `result`: that, or such an error.
+  bool owes() const { return owed_.any(); }
+  CUresult tell(const Call& call, CUresult result);
+  // A call has failed with an error that its context does not survive.
+  void context_failed(CUresult result);
+  // A context has ended, as the driver has confirmed.
+  void context_gone(const Call& call);
 
   // What there is to say to people since the last time: how a step diverged, once for each reason.
   bool has_news() const { return !news_.empty(); }
@@ -73,6 +85,8 @@ class StepPlayer {
  private:
   enum class State : std::uint8_t { searching, bound };
 
+  std::optional<CUresult> play(Call& call);
+  void answered(const Call& call, CUresult result);
   std::optional<CUresult> on_op(Call& call);
   std::optional<CUresult> begin_step(Call& call);
   void begin_matched_step();
@@ -90,9 +104,9 @@ class StepPlayer {
   void forget_capture(const StreamRef& stream);
   bool record_is_held(CUevent event) const;
   bool wait_is_held(CUevent event) const;
-  std::optional<CUresult> flush_early();
-  // Submits the segments of which all ops have come. The result of the first call that failed, if any did.
-  CUresult submit_ready();
+  void flush_early();
+  // Submits the segments of which all ops have come.
+  void submit_ready();
   // What of held_ and changed_ belongs to the segment, in batch_.
   void take_batch(std::uint32_t segment);
   // The driver is about to get an op by itself on this stream of the schedule's.
@@ -102,9 +116,10 @@ class StepPlayer {
   void end_clock();
   void finish_audits();
   std::optional<CUresult> answer_address_range(Call& call) const;
-  CUresult submit_segment(std::uint32_t segment);
+  void submit_segment(std::uint32_t segment);
+  // The result of the first call that failed, if any did; all of them are owed to the program.
   CUresult submit_by_calls(const std::vector<std::uint32_t>& ops, bool on_launch_stream);
-  CUresult submit_audited(std::uint32_t segment);
+  void submit_audited(std::uint32_t segment);
   CUresult patch_changed(std::uint32_t segment);
   SegmentGraph& graph(std::uint32_t segment) { return way_ == Way::one_stream ? in_order_[segment] : graphs_[segment]; }
   // How the step that begins is to be submitted.
@@ -120,10 +135,16 @@ class StepPlayer {
   // Builds graphs and arena from a step that matched as a whole. False if that cannot be done (yet).
   bool bind();
   void unbind();
+  // Replay ends with the call at hand: leave() comes after it.
   void stand_aside(std::string why);
   void stream_ends(std::uint32_t stream);
   void let_go(CUevent event);
   void context_ended(const Call& call);
+  // The driver has refused an op of which the program was told that it had been submitted.
+  void refused(CUresult error);
+  bool may_tell(const Call& call) const;
+  // The driver does not let our stream wait for the one on which the program has freed memory of the arena.
+  CUresult could_not_wait(CUresult error);
   // Looks which step-local memory of earlier steps the program still has, as a step may begin.
   void note_leftovers();
   bool is_in_use(std::uint32_t object) const;
@@ -178,6 +199,8 @@ class StepPlayer {
   std::function<std::uint64_t()> elsewhere_;
   std::uint64_t ops_elsewhere_ = 0;  // ops of other streams that came through here
   std::uint32_t refused_ = kNone;    // the op whose node the driver would not change
+  OwedErrors owed_;
+  CUresult failed_ = CUDA_SUCCESS;  // what every call in the step's context answers by now
   std::vector<void*> scratch_;
   std::string aside_, news_;
   bool ended_ = false;

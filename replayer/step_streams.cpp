@@ -40,7 +40,8 @@ void StepStreams::forget() {
 }
 
 CUresult StepStreams::wait_instead(const StreamRef& stream, CUresult error) {
-  driver_.cuStreamSynchronize_(stream.handle);
+  // Once more, in case the driver only lacked something for a moment: there is no third way.
+  if (driver_.cuStreamSynchronize_(stream.handle) != CUDA_SUCCESS) driver_.cuStreamSynchronize_(stream.handle);
   return error;
 }
 

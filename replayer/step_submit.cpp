@@ -9,11 +9,10 @@
 
 namespace nimble {
 
-std::optional<CUresult> StepPlayer::flush_early() {
-  if (held_.empty()) return std::nullopt;
+void StepPlayer::flush_early() {
+  if (held_.empty()) return;
   ++counters_.flushes;
-  const CUresult result = flush();
-  return result == CUDA_SUCCESS ? std::nullopt : std::optional(result);
+  flush();
 }
 
 CUresult StepPlayer::submit_by_calls(const std::vector<std::uint32_t>& ops, bool on_launch_stream) {
@@ -25,33 +24,31 @@ CUresult StepPlayer::submit_by_calls(const std::vector<std::uint32_t>& ops, bool
     if (on_launch_stream && schedule_.ops[index].kind == CallKind::event_wait) continue;
     individually(stream);
     const CUresult result = submit_call(driver_, schedule_, live_, index, streams_[stream].handle, scratch_);
+    if (result != CUDA_SUCCESS) refused(result);
     if (first == CUDA_SUCCESS) first = result;
   }
   counters_.ops_passed_through += ops.size();
   by_graphs_ = false;
-  if (first != CUDA_SUCCESS) stand_aside("the driver refused an op (error " + std::to_string(first) + ")");
   return first;
 }
 
-CUresult StepPlayer::flush() {
-  if (held_.empty()) return CUDA_SUCCESS;
+void StepPlayer::flush() {
+  if (held_.empty()) return;
   for (const std::uint32_t index : held_) passing_[schedule_.ops[index].segment] = step_;
   batch_.swap(held_);
   held_.clear();
   held_events_.clear();
   changed_.clear();
-  return submit_by_calls(batch_, false);
+  submit_by_calls(batch_, false);
 }
 
-CUresult StepPlayer::submit_ready() {
-  CUresult first = CUDA_SUCCESS;
-  while (next_segment_ < schedule_.segments.size() && cursor_.frontier() > schedule_.segments[next_segment_].last) {
+void StepPlayer::submit_ready() {
+  while (aside_.empty() && next_segment_ < schedule_.segments.size() &&
+         cursor_.frontier() > schedule_.segments[next_segment_].last) {
     const std::uint32_t segment = next_segment_++;
     if (held_.empty() || passing_[segment] == step_) continue;
-    const CUresult result = submit_segment(segment);
-    if (first == CUDA_SUCCESS) first = result;
+    submit_segment(segment);
   }
-  return first;
 }
 
 void StepPlayer::take_batch(std::uint32_t segment) {
@@ -96,7 +93,7 @@ CUresult StepPlayer::patch_changed(std::uint32_t segment) {
 }
 
 // Hands a segment of which all ops have come to the driver: as a graph, unless it is not to be.
-CUresult StepPlayer::submit_segment(std::uint32_t segment) {
+void StepPlayer::submit_segment(std::uint32_t segment) {
   const CurrentContext current(driver_, cu_context_);
   if (run_ == Audit::Run::in_order) return flush();
   take_batch(segment);
@@ -108,22 +105,21 @@ CUresult StepPlayer::submit_segment(std::uint32_t segment) {
   if (result == CUDA_SUCCESS) result = graph(segment).launch(streams_.launch().handle);
   if (result != CUDA_SUCCESS) {
     // Nothing of the segment was submitted: do it the program's way, so that it sees the errors that are its own.
-    const CUresult individually = submit_by_calls(batch_, false);
+    submit_by_calls(batch_, false);
     const std::string what = refused_ == kNone
                                  ? "a graph could not be launched"
                                  : "the node of op " + std::to_string(refused_) + " (" +
                                        std::string(name(schedule_.ops[refused_].kind)) + ") could not be changed";
     stand_aside(what + " (error " + std::to_string(result) + ")");
-    return individually;
+    return;
   }
   keep_order(streams_.launched());
   ++counters_.graph_launches;
   counters_.ops_replayed += batch_.size();
-  return CUDA_SUCCESS;
 }
 
 // The graph, and then the same ops once more in the program's order, whose results stay.
-CUresult StepPlayer::submit_audited(std::uint32_t segment) {
+void StepPlayer::submit_audited(std::uint32_t segment) {
   const auto each_record = [&](auto function) {
     CUresult result = CUDA_SUCCESS;
     for (const std::uint32_t index : batch_) {
@@ -142,23 +138,25 @@ CUresult StepPlayer::submit_audited(std::uint32_t segment) {
   const CUresult mended = each_record([&](auto index) { return graph.patch(schedule_, live_, index); });
   bool undone = false;
   if (launched) result = audit_->undo(launch, undone);
-  CUresult answer = CUDA_SUCCESS;
+  bool refused_any = false;
   if (!launched || result == CUDA_SUCCESS) {
-    answer = submit_by_calls(batch_, true);
+    refused_any = submit_by_calls(batch_, true) != CUDA_SUCCESS;
   } else {
     // What the graph did stays, as far as it is still there; what it did not do is record the program's events.
-    answer = undone ? result : each_record([&](auto index) {
-      return submit_call(driver_, schedule_, live_, index, launch, scratch_);
+    if (undone) owed_.add(result);
+    each_record([&](auto index) {
+      const CUresult recorded = submit_call(driver_, schedule_, live_, index, launch, scratch_);
+      if (recorded != CUDA_SUCCESS) refused(recorded);
+      return CUDA_SUCCESS;
     });
     by_graphs_ = false;
   }
   if (result == CUDA_SUCCESS) result = mended;
-  if (result == CUDA_SUCCESS && answer == CUDA_SUCCESS) result = audit_->keep(launch);
+  if (result == CUDA_SUCCESS && !refused_any) result = audit_->keep(launch);
   keep_order(streams_.launched());
-  if (result == CUDA_SUCCESS && answer == CUDA_SUCCESS) return CUDA_SUCCESS;
+  if (result == CUDA_SUCCESS && !refused_any) return;
   audit_->drop();
   stand_aside("the driver refused a part of an audit (error " + std::to_string(result) + ")");
-  return answer;
 }
 
 void StepPlayer::audit(std::uint32_t every, std::function<std::uint64_t()> elsewhere) {
@@ -172,13 +170,11 @@ void StepPlayer::judge_audit() {
   const CurrentContext current(driver_, cu_context_);
   std::string text = audit_->judge();
   if (text.empty()) return;
-  flush();
   stand_aside(std::move(text));
 }
 
 void StepPlayer::finish() {
-  flush();
-  streams_.release();
+  leave();
   finish_audits();
 }
 

@@ -71,7 +71,7 @@ struct Wrapper<id, CUresult(Args...)> {
       }
     }
     receiver->after(call, result);
-    return result;
+    return receiver->told(call, result);
   }
 };
 

@@ -126,6 +126,10 @@ class CallSink {
   // The driver has answered. Outputs in `call` are filled in only where `result` is CUDA_SUCCESS.
   virtual void after(const Call& call, CUresult result) noexcept = 0;
 
+  // What the program is told of a call that the driver has answered: `result`, unless an earlier call has turned out to
+  // have failed, and this one may tell. After after().
+  virtual CUresult told([[maybe_unused]] const Call& call, CUresult result) noexcept { return result; }
+
   // The program is about to end. Calls may still come after this: from other threads, and from what is torn down later.
   // May be called again.
   virtual void finish() noexcept = 0;

@@ -124,6 +124,18 @@ TEST_F(AuditTest, UntilItIsJudgedStepsRunInTheProgramsOrder) {
   EXPECT_EQ(counters_.steps_replayed, 0u);
 }
 
+TEST_F(AuditTest, WhereAStreamCannotWaitForAnAuditNothingHeldIsLost) {
+  start(schedule(), 1);
+  driver_.busy = true;
+  EXPECT_EQ(step(), kTwice);
+  driver_.log.clear();
+  launch(kA, 1);
+  driver_.refuse["wait"] = CUDA_ERROR_OUT_OF_MEMORY;
+  launch(kB, 7, FakeDriver::kOther);
+  EXPECT_EQ(driver_.log, (Log{"launch 1", "passed"}));
+  EXPECT_EQ(player_->stood_aside(), "a stream cannot wait for an audit");
+}
+
 // The copies of 64 and 512 bytes lie behind one another, those of the graph's results behind those of the others.
 TEST_F(AuditTest, ADifferenceEndsReplayAndNamesTheOps) {
   Schedule s = schedule();

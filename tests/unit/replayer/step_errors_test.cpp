@@ -1,0 +1,132 @@
+// What becomes of the driver's errors: those of ops that were held are told by later calls, each once and none
+// elsewhere.
+#include <gtest/gtest.h>
+
+#include "replayer/step_player.h"
+#include "tests/unit/replayer/player_support.h"
+
+namespace nimble {
+namespace {
+
+class StepErrors : public StepPlayerTest {
+ protected:
+  // A step is bound, and one op of the next is held that the driver refuses.
+  void hold_refused(CUresult error = CUDA_ERROR_INVALID_VALUE) {
+    bind();
+    tensor_ = alloc();
+    set(tensor_);
+    driver_.refuse["set"] = error;
+  }
+  CUresult wait(CUresult driver_says = CUDA_SUCCESS) {
+    Call c = call(CallKind::stream_synchronize);
+    c.host = HostEffect::observe;
+    return make(c, driver_says);
+  }
+  std::uint64_t tensor_ = 0;
+};
+
+TEST_F(StepErrors, TheCallThatTellsIsMadeAllTheSame) {
+  hold_refused();
+  submitted();
+  EXPECT_EQ(wait(), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(submitted(), Log{"passed"});
+  EXPECT_EQ(wait(), CUDA_SUCCESS);
+  EXPECT_EQ(player_.stood_aside(), "the driver refused an op (error 1)");
+}
+
+TEST_F(StepErrors, EachIsToldOnce) {
+  bind();
+  const std::uint64_t t = alloc();
+  set(t);
+  launch(t, 1);
+  driver_.refuse["set"] = CUDA_ERROR_INVALID_VALUE;
+  driver_.refuse["launch"] = CUDA_ERROR_OUT_OF_MEMORY;
+  player_.flush();
+  driver_.refuse.clear();
+  EXPECT_EQ(launch(t, 2), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(launch(t, 3), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(launch(t, 4), CUDA_SUCCESS);
+}
+
+TEST_F(StepErrors, WhatMakesSomethingDoesNotTell) {
+  hold_refused();
+  player_.flush();
+  Call made = call(CallKind::alloc_async);
+  made.size = 32;
+  EXPECT_EQ(make(made), CUDA_SUCCESS);
+  Call begin = call(CallKind::capture_begin, FakeDriver::kOther);
+  begin.host = HostEffect::observe;
+  EXPECT_EQ(make(begin), CUDA_SUCCESS);
+  // Nor what is captured: it does nothing yet.
+  driver_.capturing = {FakeDriver::kOther};
+  EXPECT_EQ(launch(kWeights, 1, FakeDriver::kKernel, FakeDriver::kOther), CUDA_SUCCESS);
+  EXPECT_EQ(wait(), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(StepErrors, ACallsOwnErrorComesFirst) {
+  hold_refused();
+  EXPECT_EQ(wait(CUDA_ERROR_OUT_OF_MEMORY), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(wait(CUDA_ERROR_NOT_READY), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(wait(), CUDA_SUCCESS);
+}
+
+TEST_F(StepErrors, WhatTheDriverSaysItselfIsNotToldAgain) {
+  hold_refused(CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(wait(CUDA_ERROR_ILLEGAL_ADDRESS), CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_FALSE(player_.owes());
+}
+
+TEST_F(StepErrors, AContextsEndTellsAndForgets) {
+  hold_refused();
+  Call end;
+  end.traced = true;
+  end.kind = CallKind::context_end;
+  end.host = HostEffect::observe;
+  EXPECT_EQ(make(end), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(wait(), CUDA_SUCCESS);
+}
+
+// In a context that has failed the driver answers nothing else; and what replay answers for it is no exception.
+TEST_F(StepErrors, MemoryOfTheArenaFailsWithItsContext) {
+  bind();
+  const std::uint64_t t = alloc();
+  set(t);
+  player_.context_failed(CUDA_ERROR_LAUNCH_FAILED);
+  EXPECT_NE(player_.stood_aside(), "");
+  EXPECT_EQ(player_.holding(), 0u);
+  Call release = call(CallKind::free_async);
+  release.address = t;
+  EXPECT_EQ(player_.before_aside(release), CUDA_ERROR_LAUNCH_FAILED);
+  // The next context may be given the same addresses.
+  Call end;
+  end.context = reinterpret_cast<CUcontext>(0x8);
+  player_.context_gone(end);
+  EXPECT_EQ(player_.before_aside(release), std::nullopt);
+}
+
+TEST_F(StepErrors, AnotherContextsEndLeavesTheArena) {
+  bind();
+  const std::uint64_t t = alloc();
+  Call end;
+  end.context = reinterpret_cast<CUcontext>(0x80);
+  player_.context_gone(end);
+  Call release = call(CallKind::free_async);
+  release.address = t;
+  EXPECT_EQ(player_.before_aside(release), CUDA_SUCCESS);
+}
+
+TEST_F(StepErrors, AFreeElsewhereIsNoErrorOfTheProgram) {
+  bind();
+  const std::uint64_t t = alloc();
+  set(t);
+  submitted();
+  driver_.refuse["wait"] = CUDA_ERROR_OUT_OF_MEMORY;
+  Call release = call(CallKind::free_async, FakeDriver::kOther);
+  release.address = t;
+  EXPECT_EQ(make(release), CUDA_SUCCESS);
+  EXPECT_NE(player_.stood_aside(), "");
+  EXPECT_EQ(submitted(), (Log{"record", "set 1"}));  // what was held is not lost
+}
+
+}  // namespace
+}  // namespace nimble

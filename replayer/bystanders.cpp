@@ -68,6 +68,14 @@ bool Bystanders::may_be_of_the_step(const Call& call) const {
                      [&](std::uint32_t op) { return could_be(schedule_, context_, op, call); });
 }
 
+// Whether the op may be the step's last, which the driver has had by now. While no stream is followed the player knows.
+bool Bystanders::may_close(const Call& call) const {
+  if (!closing_.load(std::memory_order_acquire)) return false;
+  const auto key = [](const std::atomic<std::uint64_t>& stream) { return stream.load(std::memory_order_acquire); };
+  return is_followed(call.stream) ||
+         std::all_of(streams_.begin(), streams_.end(), [&](auto& s) { return key(s) == 0; });
+}
+
 // Whether the program cannot notice by the call that ops are held back: StepPlayer::observes() without what needs a
 // look at these ops.
 bool Bystanders::observes_nothing(const Call& call) const {
@@ -129,13 +137,13 @@ bool Bystanders::passed(const Call& call, CUresult result) {
     case CallKind::alloc_async: {
       if (call.memory == MemoryKind::external) return false;  // replay ends with it
       // The player may be waiting for the address of an allocation on its stream.
-      if (call.kind == CallKind::alloc_async && may_be_of_the_step(call)) return false;
+      if (call.kind == CallKind::alloc_async && (may_be_of_the_step(call) || may_close(call))) return false;
       return result != CUDA_SUCCESS || news.push({true, {call.address, call.size, call.memory, false}});
     }
     default:
       if (!is_op(call.kind)) return true;
-      if (result == CUDA_SUCCESS && !closing_.load(std::memory_order_acquire)) return true;
-      return !may_be_of_the_step(call);
+      if (may_close(call)) return false;
+      return result == CUDA_SUCCESS || !may_be_of_the_step(call);
   }
 }
 

@@ -34,7 +34,7 @@ class Bystanders {
     bool holding = false;                     // ops are held back
     bool capturing = false;                   // some stream of the program's captures
     std::uint64_t arena = 0, arena_bytes = 0;
-    bool closing = false;   // the next op that the driver has had on the stream was the step's last, which is timed
+    bool closing = false;   // the next op that the driver has had on the stream was the step's last
     bool auditing = false;  // memory may be copied back on the stream: others have to wait
     bool operator==(const State& other) const {
       const auto rest = [](const State& s) {
@@ -61,6 +61,7 @@ class Bystanders {
   bool observes_nothing(const Call& call) const;
   bool is_followed(const StreamRef& stream) const;
   bool may_be_of_the_step(const Call& call) const;
+  bool may_close(const Call& call) const;
   bool in_arena(std::uint64_t address) const {
     const std::uint64_t arena = arena_.load(std::memory_order_acquire);
     return arena && address - arena < arena_bytes_.load(std::memory_order_acquire);

@@ -151,7 +151,7 @@ Bystanders::State StepPlayer::state() const {
           .capturing = !captures_.empty(),
           .arena = arena_,
           .arena_bytes = schedule_.arena_bytes,
-          .closing = clock_due_,
+          .closing = last_due_,
           .auditing = audit_ && audit_->pending()};
 }
 
@@ -280,6 +280,7 @@ std::optional<CUresult> StepPlayer::begin_step(Call& call) {
 void StepPlayer::begin_matched_step() {
   ++step_;
   next_segment_ = 0;
+  last_due_ = false;
   by_graphs_ = true;
   if (serving_ && !streams_.settled()) serving_ = false;
   pass_step_ = !serving_ || (schedule_.carries && !as_recorded_);
@@ -347,7 +348,7 @@ std::optional<CUresult> StepPlayer::on_matched(std::uint32_t index, Call& call) 
     submit_ready();
     if (owed_.any() && may_tell(call)) answer = owed_.take();
   }
-  if (last) end_step(!answer);
+  if (last) end_step(!answer, call.thread);
   return answer;
 }
 
@@ -456,8 +457,10 @@ bool StepPlayer::observes(const Call& call) const {
   return false;
 }
 
-void StepPlayer::end_step(bool passes) {
+void StepPlayer::end_step(bool passes, std::uint32_t thread) {
   cursor_.reset();
+  last_due_ = passes;
+  last_thread_ = thread;
   if (tried_) tuner_.done(clock_.late());
   tried_ = false;
   clock_due_ = passes && clock_.running();
@@ -547,14 +550,18 @@ void StepPlayer::answered(const Call& call, CUresult result) {
       break;
   }
   const bool followed = is_op(call.kind) && streams_.find(call.stream) != kNone;
-  if (clock_due_ && followed) {
+  const bool last = last_due_ && followed && call.thread == last_thread_;
+  if (last) last_due_ = false;
+  if (clock_due_ && last) {
     clock_due_ = false;
     end_clock();
   }
   if (good && call.host == HostEffect::observe) judge_audit();
   // What the driver refused is not part of a step. Ops that are held have not been seen by it.
   if (!good && call.kind == CallKind::event_record) live_.forget_record(call.event);
-  if (good || !followed || !cursor_.begun()) return;
+  if (good || !followed) return;
+  if (last) as_recorded_ = step_complete_ = false;
+  if (!cursor_.begun()) return;
   if (streams_.count() > 1) flush();
   if (held_.empty()) diverge("a call that failed");
 }

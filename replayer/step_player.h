@@ -129,7 +129,7 @@ class StepPlayer {
   std::uint64_t ops_elsewhere() const { return elsewhere_() + ops_elsewhere_; }
   void judge_audit();
   // `passes`: the driver has yet to have its last op.
-  void end_step(bool passes);
+  void end_step(bool passes, std::uint32_t thread);
   // `at_op`: the op that should have come where the reason was found.
   void diverge(const char* reason, std::uint32_t at_op = kNone);
   // Builds graphs and arena from a step that matched as a whole. False if that cannot be done (yet).
@@ -193,7 +193,9 @@ class StepPlayer {
   StepClock clock_;
   CUcontext clock_context_ = nullptr;  // that its events are of
   bool tried_ = false;                 // the step at hand is as the tuner wants it
-  bool clock_due_ = false;             // its last op has passed, and the driver has not had it yet
+  bool last_due_ = false;              // its last op has passed, and the driver has not had it yet
+  std::uint32_t last_thread_ = 0;      // by this thread
+  bool clock_due_ = false;             // the same, and the step is timed
   std::optional<Audit> audit_;
   Audit::Run run_ = Audit::Run::graphs;  // of the step at hand
   std::function<std::uint64_t()> elsewhere_;

@@ -128,5 +128,42 @@ TEST_F(StepErrors, AFreeElsewhereIsNoErrorOfTheProgram) {
   EXPECT_EQ(submitted(), (Log{"record", "set 1"}));  // what was held is not lost
 }
 
+// A step whose last op the driver refused is none to bind from, and nothing may rest on it.
+TEST_F(StepErrors, AStepThatFailedAtItsLastOpDoesNotBind) {
+  Schedule small;
+  small.functions = {{"k", {{0, 8}, {8, 4}}}};
+  small.objects = {{MemoryKind::device, 64}};
+  add_launch(small, 0, 0);
+  add_launch(small, 0, 0);
+  add_op(small, CallKind::host_function, Submit::direct, kNone);
+  small.segments = {{0, 1, 1, 0, {{0, 1}}, {0, 1}}};
+  Counters counters;
+  StepPlayer player(small, driver_, api_, counters);
+  Call weights = call(CallKind::alloc);
+  weights.address = kWeights;
+  weights.size = 64;
+  player.after(weights, CUDA_SUCCESS);
+  const auto step = [&](CUresult last) {
+    bool held = false;
+    for (const std::uint32_t number : {1u, 2u}) {
+      std::uint64_t pointer = kWeights;
+      std::uint32_t value = number;
+      void* params[] = {&pointer, &value};
+      Call c = call(CallKind::launch);
+      c.function = FakeDriver::kKernel;
+      c.grid = c.block = {1, 1, 1};
+      c.kernel_params = params;
+      held = player.before(c).has_value();
+      if (!held) player.after(c, CUDA_SUCCESS);
+    }
+    Call host = call(CallKind::host_function);
+    if (!player.before(host)) player.after(host, last);
+    return held;
+  };
+  EXPECT_FALSE(step(CUDA_ERROR_OUT_OF_MEMORY));
+  EXPECT_FALSE(step(CUDA_SUCCESS));
+  EXPECT_TRUE(step(CUDA_SUCCESS));
+}
+
 }  // namespace
 }  // namespace nimble

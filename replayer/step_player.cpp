@@ -268,7 +268,9 @@ std::optional<CUresult> StepPlayer::begin_step(Call& call) {
   if (state_ == State::searching) {
     step_complete_ = false;  // what it has told is told anew from here on
     streams_.forget();
-    driver_.cuCtxGetCurrent_(&cu_context_);
+    CUcontext context = nullptr;
+    if (driver_.cuCtxGetCurrent_(&context) != CUDA_SUCCESS || !context) return outside(call);
+    cu_context_ = context;
   }
   streams_.use_context(cu_context_);
   streams_.set(stream, call.stream);

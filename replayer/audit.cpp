@@ -170,7 +170,13 @@ CUresult Audit::undo(CUstream stream, bool& undone) {
   CUresult result = copy_out(audited, copies.by_graph, stream);
   std::uint64_t from = copies.before;
   for (const Range& range : audited.ranges) {
-    if (result == CUDA_SUCCESS) result = driver_.cuMemcpyAsync_(range.address, from, range.bytes, stream);
+    if (result == CUDA_SUCCESS) {
+      const auto put_back = [&] { return driver_.cuMemcpyAsync_(range.address, from, range.bytes, stream); };
+      result = put_back();
+      // With some of the memory as it was before and some as the graph left it there is no way back or on: once more,
+      // in case the driver only lacked something for a moment.
+      if (result != CUDA_SUCCESS && undone) result = put_back();
+    }
     undone = undone || result == CUDA_SUCCESS;
     from += aligned(range.bytes);
   }

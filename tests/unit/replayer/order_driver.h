@@ -1,5 +1,6 @@
 // A driver that runs nothing, but knows of every kernel launch what comes before it: by streams, events and the edges
-// of graphs. Launches go by the number that they carry as their second parameter.
+// of graphs. Launches go by the number that they carry as their second parameter. What the host has waited for comes
+// before all that it submits then.
 //
 // One at a time may serve the functions of api(), which have no other way to it. Not for several threads.
 #pragma once
@@ -9,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "nimble/call.h"
@@ -37,7 +39,7 @@ class OrderDriver final : public CallContext {
 
   // What a program does. The same happens through api().
   void launch(CUstream stream, std::uint32_t number) { run(streams_[stream], number); }
-  void record(CUevent event, CUstream stream) { events_[event] = streams_[stream]; }
+  void record(CUevent event, CUstream stream) { events_[event] = streams_[stream] | host_; }
   void wait(CUstream stream, CUevent event) { streams_[stream] |= events_[event]; }
 
   // How often the launch ran, and what came before it.
@@ -52,6 +54,11 @@ class OrderDriver final : public CallContext {
   bool idle = true;  // what streams and events answer to whether all is done
   std::uint32_t graphs = 0;
 
+  // Through api(), the nth from now of the calls that are no op of the program's is refused (0: none is), and the first
+  // waits for a stream from there on, too.
+  std::uint32_t refuse_at = 0, refuse_waits = 0;
+  bool refused = false;
+
  private:
   struct Ran {
     std::uint32_t times = 0;
@@ -64,13 +71,14 @@ class OrderDriver final : public CallContext {
   };
 
   void run(Before& place, std::uint32_t number) {
+    place |= host_;
     Ran& mine = ran_[number];
     ++mine.times;
     mine.before = place;
     place.set(number);
   }
   void run(const std::vector<Node>& graph, CUstream stream) {
-    const Before begin = streams_[stream];
+    const Before begin = streams_[stream] | host_;
     Before end = begin;
     std::vector<Before> behind(graph.size());
     for (std::size_t i = 0; i < graph.size(); ++i) {
@@ -86,6 +94,13 @@ class OrderDriver final : public CallContext {
     streams_[stream] = end;
     ++graphs;
   }
+  static bool refuses() {
+    const bool now = instance_->refuse_at != 0 && --instance_->refuse_at == 0;
+    instance_->refused = instance_->refused || now;
+    return now;
+  }
+  // For an op of the program's this is its own error, and none that may be refused here.
+  static bool refuses(CUevent event) { return instance_->own_.contains(event) && refuses(); }
   static std::uint32_t number_of(void** params) { return *static_cast<std::uint32_t*>(params[1]); }
   static std::size_t index(CUgraphNode node) { return reinterpret_cast<std::size_t>(node) % kMost; }
   template <class Handle>
@@ -102,6 +117,8 @@ class OrderDriver final : public CallContext {
 
   static inline OrderDriver* instance_ = nullptr;
   FunctionInfo kernel_;
+  std::set<CUevent> own_;  // that api() has made
+  Before host_;
   std::map<CUstream, Before> streams_;
   std::map<CUevent, Before> events_;
   std::map<std::uint32_t, Ran> ran_;
@@ -115,16 +132,32 @@ inline DriverApi OrderDriver::api() {
   api.cuCtxPushCurrent_ = [](CUcontext) { return CUDA_SUCCESS; };
   api.cuCtxPopCurrent_ = [](CUcontext* out) { return *out = nullptr, CUDA_SUCCESS; };
   api.cuEventCreate_ = [](CUevent* out, unsigned) {
-    return *out = reinterpret_cast<CUevent>(++instance_->handles_ << 32), CUDA_SUCCESS;
+    if (refuses()) return CUDA_ERROR_OUT_OF_MEMORY;
+    *out = reinterpret_cast<CUevent>(++instance_->handles_ << 32);
+    instance_->own_.insert(*out);
+    return CUDA_SUCCESS;
   };
   api.cuEventDestroy_ = [](CUevent) { return CUDA_SUCCESS; };
-  api.cuEventRecord_ = [](CUevent event, CUstream stream) { return instance_->record(event, stream), CUDA_SUCCESS; };
+  api.cuEventRecord_ = [](CUevent event, CUstream stream) {
+    if (refuses(event)) return CUDA_ERROR_OUT_OF_MEMORY;
+    return instance_->record(event, stream), CUDA_SUCCESS;
+  };
   api.cuStreamWaitEvent_ = [](CUstream stream, CUevent event, unsigned) {
+    if (refuses(event)) return CUDA_ERROR_OUT_OF_MEMORY;
     return instance_->wait(stream, event), CUDA_SUCCESS;
   };
-  api.cuEventQuery_ = [](CUevent) { return instance_->idle ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; };
-  api.cuStreamQuery_ = [](CUstream) { return instance_->idle ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; };
-  api.cuStreamSynchronize_ = [](CUstream) { return CUDA_SUCCESS; };
+  api.cuEventQuery_ = [](CUevent) {
+    if (refuses()) return CUDA_ERROR_OUT_OF_MEMORY;
+    return instance_->idle ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  };
+  api.cuStreamQuery_ = [](CUstream) {
+    if (refuses()) return CUDA_ERROR_OUT_OF_MEMORY;
+    return instance_->idle ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  };
+  api.cuStreamSynchronize_ = [](CUstream stream) {
+    if (instance_->refused && instance_->refuse_waits != 0) return --instance_->refuse_waits, CUDA_ERROR_OUT_OF_MEMORY;
+    return instance_->host_ |= instance_->streams_[stream], CUDA_SUCCESS;
+  };
   api.cuStreamIsCapturing_ = [](CUstream, CUstreamCaptureStatus* out) {
     return *out = CU_STREAM_CAPTURE_STATUS_NONE, CUDA_SUCCESS;
   };
@@ -148,6 +181,7 @@ inline DriverApi OrderDriver::api() {
   };
   api.cuGraphExecDestroy_ = [](CUgraphExec) { return CUDA_SUCCESS; };
   api.cuGraphExecKernelNodeSetParams_ = [](CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS* params) {
+    if (refuses()) return CUDA_ERROR_OUT_OF_MEMORY;
     instance_->made_[id(exec)][index(node)].number = number_of(params->kernelParams);
     return CUDA_SUCCESS;
   };
@@ -156,6 +190,7 @@ inline DriverApi OrderDriver::api() {
     return CUDA_SUCCESS;
   };
   api.cuGraphLaunch_ = [](CUgraphExec exec, CUstream stream) {
+    if (refuses()) return CUDA_ERROR_OUT_OF_MEMORY;
     return instance_->run(instance_->made_[id(exec)], stream), CUDA_SUCCESS;
   };
   return api;

@@ -243,7 +243,9 @@ class Program {
         issue(CallKind::event_record, fresh(), draw(kEvents));
         break;
       default:
+        if (!player_->stood_aside().empty()) return;
         player_->flush();  // as the watchdog does
+        if (!player_->stood_aside().empty()) player_->leave();
     }
   }
 
@@ -278,12 +280,12 @@ class Program {
     if (kind == CallKind::launch) driver_->launch(stream, number);
     if (kind == CallKind::event_record) driver_->record(c.event, stream);
     if (kind == CallKind::event_wait) driver_->wait(stream, c.event);
-    player_->after(c, CUDA_SUCCESS);
+    if (player_->stood_aside().empty()) player_->after(c, CUDA_SUCCESS);
   }
 
   // Whether the player has answered it.
   bool through(Call& c) {
-    const auto answer = player_->before(c);
+    const auto answer = player_->stood_aside().empty() ? player_->before(c) : player_->before_aside(c);
     EXPECT_TRUE(!answer || *answer == CUDA_SUCCESS);
     return answer.has_value();
   }
@@ -297,6 +299,16 @@ class Program {
   std::uint32_t number_ = 0;
   std::uintptr_t handles_ = 0;
 };
+
+// Every launch ran once, behind all that the program has put before it.
+void expect_in_order(std::uint32_t seed, const Program& program, const OrderDriver& alone, const OrderDriver& driver) {
+  for (std::uint32_t launch = 0; launch < program.launches(); ++launch) {
+    ASSERT_EQ(driver.runs(launch), 1u) << "seed " << seed << ": launch " << launch;
+    const OrderDriver::Before missing = alone.before(launch) & ~driver.before(launch);
+    ASSERT_TRUE(missing.none()) << "seed " << seed << ": " << missing._Find_first() << " before " << launch << " of "
+                                << program.launches();
+  }
+}
 
 TEST(StepStreams, WhatTheProgramOrdersStaysInOrder) {
   std::uint64_t replayed = 0, disturbed_replays = 0, divergences = 0;
@@ -314,16 +326,39 @@ TEST(StepStreams, WhatTheProgramOrdersStaysInOrder) {
     divergences += counters.divergences.size();
     player.finish();
     ASSERT_EQ(player.stood_aside(), "");
-    for (std::uint32_t launch = 0; launch < program.launches(); ++launch) {
-      ASSERT_EQ(driver.runs(launch), 1u) << "seed " << seed << ": launch " << launch;
-      const OrderDriver::Before missing = alone.before(launch) & ~driver.before(launch);
-      ASSERT_TRUE(missing.none()) << "seed " << seed << ": " << missing._Find_first() << " before " << launch << " of "
-                                  << program.launches();
-    }
+    expect_in_order(seed, program, alone, driver);
+    if (HasFatalFailure()) return;
   }
   EXPECT_GT(replayed, 1000u);
   EXPECT_GT(disturbed_replays, 2000u);
   EXPECT_GT(divergences, 200u);
+}
+
+// The driver refuses one of the calls by which replay keeps streams in order, or launches graphs, and half of the times
+// the wait that stands in for it as well.
+TEST(StepStreams, SoItDoesWhereTheDriverRefusesACallOfReplays) {
+  std::uint32_t refused = 0, aside = 0, waited_twice = 0;
+  for (std::uint32_t seed = 1; seed <= 1500; ++seed) {
+    OrderDriver alone, driver;
+    Program program(seed, alone);
+    DriverApi api = driver.api();
+    Counters counters;
+    StepPlayer player(program.schedule(), driver, api, counters);
+    program.run(player, driver, 3, false);
+    driver.refuse_at = 1 + seed % 120;
+    driver.refuse_waits = seed % 2;
+    program.run(player, driver, 8, true);
+    player.finish();
+    refused += driver.refused;
+    aside += !player.stood_aside().empty();
+    waited_twice += seed % 2 == 1 && driver.refuse_waits == 0;
+    EXPECT_FALSE(player.owes());
+    expect_in_order(seed, program, alone, driver);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GT(refused, 1000u);
+  EXPECT_GT(aside, 700u);
+  EXPECT_GT(waited_twice, 200u);
 }
 
 // What the program has put on the streams outside of its steps may be waiting for what a graph holds.

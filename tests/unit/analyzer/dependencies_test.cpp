@@ -91,8 +91,7 @@ Reference reference(const MadeUp& step) {
         bool latest = true;
         for (std::uint32_t between = a + 1; between < b; ++between)
           latest = latest && !(role(between) == OpRole::record && step.event[between] == step.event[a]);
-        wanted = (role(b) == OpRole::wait && step.event[a] == step.event[b] && latest) ||
-                 role(b) == OpRole::record;
+        wanted = (role(b) == OpRole::wait && step.event[a] == step.event[b] && latest) || role(b) == OpRole::record;
       } else if (role(a) == OpRole::wait || role(b) == OpRole::wait) {
         wanted = false;
       } else if (role(b) == OpRole::record) {

@@ -369,11 +369,13 @@ class Program {
 }  // namespace
 
 int main(int argc, char** argv) {
-  Program* const program = argc == 4 ? new Program(static_cast<unsigned>(std::strtoul(argv[3], nullptr, 10))) : nullptr;
-  if (!program || !program->run(argv[1], std::atoi(argv[2]))) {
+  const auto usage = [] {
     std::fprintf(stderr, "usage: streams fork|prefetch|threads STEPS SEED\n");
     return 2;
-  }
-  std::printf("%016llx\n", static_cast<unsigned long long>(program->digest()));
+  };
+  if (argc != 4) return usage();
+  Program program(static_cast<unsigned>(std::strtoul(argv[3], nullptr, 10)));
+  if (!program.run(argv[1], std::atoi(argv[2]))) return usage();
+  std::printf("%016llx\n", static_cast<unsigned long long>(program.digest()));
   return 0;
 }

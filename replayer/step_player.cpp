@@ -333,6 +333,7 @@ std::optional<CUresult> StepPlayer::on_matched(std::uint32_t index, Call& call) 
     if (std::any_of(held_.begin(), held_.end(), before) || record_is_held(call.event) || wait_is_held(call.event))
       flush();
     individually(op.stream);
+    call.of_step = true;
     if (call.kind == CallKind::alloc_async) {
       placing_ = op.submit == Submit::plan ? index : kNone;
       placing_thread_ = call.thread;
@@ -551,7 +552,9 @@ void StepPlayer::answered(const Call& call, CUresult result) {
     default:
       break;
   }
-  const bool followed = is_op(call.kind) && streams_.find(call.stream) != kNone;
+  const std::uint32_t stream = is_op(call.kind) ? streams_.find(call.stream) : kNone;
+  const bool followed = stream != kNone;
+  if (followed && streams_.count() > 1) streams_.landed(stream, !call.of_step && may_wait(call.kind));
   const bool last = last_due_ && followed && call.thread == last_thread_;
   if (last) last_due_ = false;
   if (clock_due_ && last) {

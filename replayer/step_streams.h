@@ -63,6 +63,12 @@ class StepStreams {
   CUresult individually(std::uint32_t s);
   // The same, and it is none of the step's ops. `may_wait`: it may be waiting for something.
   CUresult outside(std::uint32_t s, bool may_wait);
+  // What individually() and outside() spoke of has reached the driver. Another thread's call may have come in between,
+  // and taken the stream for gathered or settled without it.
+  void landed(std::uint32_t s, bool may_wait) {
+    all_[s].ahead = true;
+    all_[s].outside = all_[s].outside || may_wait;
+  }
   // The launch stream comes behind all that the others have got. Before a graph is launched.
   CUresult gather();
   // A graph was launched: what the others get by themselves comes behind it.

@@ -77,6 +77,7 @@ struct Call {
   bool host_source = false;    // copy: the entry point says that the source is the host's memory
   bool device_source = false;  // copy: that it is the device's
   bool address_range = false;  // cuMemGetAddressRange: asks for the allocation that holds `address`
+  bool of_step = false;        // the replayer takes it for an op of the step
   Ends ends = Ends::nothing;
   MemoryKind memory = MemoryKind::device;
   std::uint32_t thread = 0;

@@ -11,7 +11,7 @@ namespace simcuda {
 namespace {
 
 struct Failure {
-  SimcudaOpKind kind = SIMCUDA_KERNEL;
+  int kind = SIMCUDA_KERNEL;
   std::uint64_t what = 0;
   CUresult result = CUDA_SUCCESS;  // none is asked for
   bool runs = false;               // it fails when it runs, not when it is submitted
@@ -69,7 +69,7 @@ void clear_op_failure() { failure = {}; }
 
 using namespace simcuda;
 
-extern "C" SIM_EXPORT void simcuda_fail_op(SimcudaOpKind kind, uint64_t what, int result, int runs) {
+extern "C" SIM_EXPORT void simcuda_fail_op(int kind, uint64_t what, int result, int runs) {
   std::lock_guard<std::mutex> lock(driver().mutex);
   failure = {kind, what, static_cast<CUresult>(result), runs != 0};
 }

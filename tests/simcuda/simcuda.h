@@ -57,8 +57,8 @@ typedef enum SimcudaOpKind {
   SIMCUDA_EVENT_RECORD,
   SIMCUDA_EVENT_WAIT,
 } SimcudaOpKind;
-void simcuda_fail_op(SimcudaOpKind kind, uint64_t what, int result, int runs);
-uint64_t simcuda_failures(void);  // calls and ops that failed on demand so far
+void simcuda_fail_op(int kind, uint64_t what, int result, int runs);  // a SimcudaOpKind; any other fails none
+uint64_t simcuda_failures(void);                                      // calls and ops that failed on demand so far
 
 // Recording, also switched on by the environment. Kernels of modules that were loaded before are not instrumented.
 void simcuda_track(int accesses, int races);

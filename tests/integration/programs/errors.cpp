@@ -142,10 +142,10 @@ class Program {
       if (op == kCall) {
         simcuda_inject(symbol, 1, std::stoi(at_.what));
       } else {
-        simcuda_fail_op(static_cast<SimcudaOpKind>(op), what, std::stoi(at_.what), 0);
+        simcuda_fail_op(op, what, std::stoi(at_.what), 0);
       }
     }
-    if (meant(run_)) simcuda_fail_op(static_cast<SimcudaOpKind>(op), what, std::stoi(run_.what), 1);
+    if (meant(run_)) simcuda_fail_op(op, what, std::stoi(run_.what), 1);
     const CUresult result = function();
     if (meant(at_) && op == kCall) simcuda_clear_injections();  // the driver may not have been asked
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {

@@ -268,6 +268,15 @@ TEST_F(BystandersTest, OutcomesOnTheFollowedStreamGoToThePlayer) {
   EXPECT_EQ(noted(searching_).size(), 0u);
 }
 
+TEST_F(BystandersTest, OpsOnOneOfSeveralFollowedStreamsAreToldOnceTheyAreWithTheDriver) {
+  Schedule two_streams = schedule(First::launch);
+  two_streams.streams.resize(2);
+  Bystanders searching{two_streams, driver_};
+  searching.publish(state(mine_, false));
+  EXPECT_FALSE(searching.passed(launch(mine_), CUDA_SUCCESS)) << "the graphs have to come behind it";
+  EXPECT_TRUE(searching.passed(launch(other_), CUDA_SUCCESS));
+}
+
 TEST_F(BystandersTest, OpsThatPassAreCounted) {
   follow(mine_, false);
   for (std::uint32_t thread = 0; thread < 40; ++thread) {

@@ -134,7 +134,8 @@ class RandomStep {
 };
 
 // The program: issues the step again and again, each stream's ops in order, across streams as it comes, and now and
-// then something else. Makes each call twice: to a driver by itself, and through the player.
+// then something else. Makes each call twice: to a driver by itself, and through the player. A launch that the player
+// passes may reach the driver later, behind calls for other streams, as if a thread of its own made it.
 class Program {
  public:
   Program(std::uint32_t seed, OrderDriver& alone) : random_(seed), step_(random_), alone_(alone) {
@@ -151,9 +152,15 @@ class Program {
       driver.idle = !disturbed || draw(3) != 0;
       one_step(disturbed);
     }
+    land_all();
   }
 
  private:
+  struct Launch {
+    Call call;
+    std::uint32_t number = 0;
+  };
+
   std::uint32_t draw(std::uint32_t below) { return static_cast<std::uint32_t>(random_() % below); }
   CUstream fresh() { return reinterpret_cast<CUstream>(0x1000 * ++handles_); }
   static CUevent event(std::uint32_t number) { return reinterpret_cast<CUevent>(std::uintptr_t{0x10} + number); }
@@ -190,6 +197,7 @@ class Program {
   }
 
   void between() {
+    land_all();
     const std::uint32_t stream = draw(kStreams);
     switch (draw(6)) {
       case 0: {  // another stream from now on
@@ -276,11 +284,32 @@ class Program {
       c.event = event(on);
       kind == CallKind::event_record ? alone_.record(c.event, stream) : alone_.wait(stream, c.event);
     }
+    land(stream);
     if (through(c)) return;
-    if (kind == CallKind::launch) driver_->launch(stream, number);
+    if (kind == CallKind::launch) {
+      passed_.push_back({c, number});
+      if (draw(2) == 0) land(stream);
+      return;
+    }
     if (kind == CallKind::event_record) driver_->record(c.event, stream);
     if (kind == CallKind::event_wait) driver_->wait(stream, c.event);
     if (player_->stood_aside().empty()) player_->after(c, CUDA_SUCCESS);
+  }
+
+  void land(const Launch& launch) {
+    driver_->launch(launch.call.stream.handle, launch.number);
+    if (player_->stood_aside().empty()) player_->after(launch.call, CUDA_SUCCESS);
+  }
+  void land(CUstream stream) {
+    std::erase_if(passed_, [&](const Launch& launch) {
+      if (launch.call.stream.handle != stream) return false;
+      land(launch);
+      return true;
+    });
+  }
+  void land_all() {
+    for (const Launch& launch : passed_) land(launch);
+    passed_.clear();
   }
 
   // Whether the player has answered it.
@@ -296,6 +325,7 @@ class Program {
   StepPlayer* player_ = nullptr;
   OrderDriver* driver_ = nullptr;
   std::vector<CUstream> streams_;
+  std::vector<Launch> passed_;  // not in the driver yet
   std::uint32_t number_ = 0;
   std::uintptr_t handles_ = 0;
 };

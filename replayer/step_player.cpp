@@ -124,24 +124,6 @@ void StepPlayer::stream_ends(std::uint32_t stream) {
   streams_.ends(stream);
 }
 
-// Gives the step's own objects their places in the arena.
-void StepPlayer::place_by_plan() {
-  for (std::uint32_t i = 0; i < schedule_.objects.size(); ++i) {
-    if (schedule_.objects[i].step_local) objects_.place_by_plan(i, arena_ + schedule_.objects[i].plan_offset);
-  }
-  planned_ = true;
-}
-
-void StepPlayer::note(const MemoryEvent& event) {
-  if (event.born) {
-    memory_.add(event.allocation);
-    objects_.changed();
-  } else {
-    memory_.remove(event.allocation.base, event.allocation.size);
-    objects_.freed(event.allocation.base, event.allocation.size);
-  }
-}
-
 Bystanders::State StepPlayer::state() const {
   const bool follows = cursor_.begun() || state_ == State::bound;
   return {.streams = follows ? streams_.live() : std::span<const StreamRef>{},
@@ -155,56 +137,11 @@ Bystanders::State StepPlayer::state() const {
           .auditing = audit_ && audit_->pending()};
 }
 
-std::optional<CUresult> StepPlayer::before_aside(Call& call) {
-  const bool frees = call.kind == CallKind::free || call.kind == CallKind::free_async;
-  if (!in_arena(call.address) || !(frees || call.address_range)) return std::nullopt;
-  if (failed_ != CUDA_SUCCESS) return failed_;
-  return frees ? free_in_arena(call) : answer_address_range(call);
-}
-
-// The arena is one allocation to the driver, but many to the program.
-std::optional<CUresult> StepPlayer::answer_address_range(Call& call) const {
-  if (!in_arena(call.address)) return std::nullopt;
-  for (std::uint32_t i = 0; i < schedule_.objects.size(); ++i) {
-    const ScheduleObject& object = schedule_.objects[i];
-    const std::uint64_t base = arena_ + object.plan_offset;
-    if (!objects_.taken(i) || call.address - base >= object.size) continue;
-    call.address = base;
-    call.size = object.size;
-    return CUDA_SUCCESS;
-  }
-  return CUDA_ERROR_NOT_FOUND;
-}
-
 const char* StepPlayer::mismatch(std::uint32_t index, const Call& call) {
   if (const char* reason = live_.match(index, call)) return reason;
   const ScheduleOp& op = schedule_.ops[index];
   const bool serve = serving_ && op.submit == Submit::plan && op.kind == CallKind::alloc_async;
   return serve && is_in_use(op.object) ? "memory of the plan is still in use" : nullptr;
-}
-
-void StepPlayer::note_leftovers() {
-  leftovers_.clear();
-  for (std::uint32_t i = 0; objects_.all_taken() != 0 && i < schedule_.objects.size(); ++i) {
-    if (objects_.taken(i)) leftovers_.push_back(i);
-  }
-}
-
-// Whether the program still has something where the plan has this object. Within a step on one stream the plan lets no
-// two objects meet that the program has at the same time; several threads may allocate and release in another order
-// than they did when recorded.
-bool StepPlayer::is_in_use(std::uint32_t object) const {
-  const ScheduleObject& mine = schedule_.objects[object];
-  const auto meets = [&](std::uint32_t other) {
-    const ScheduleObject& its = schedule_.objects[other];
-    const bool apart =
-        mine.plan_offset + mine.size <= its.plan_offset || its.plan_offset + its.size <= mine.plan_offset;
-    return objects_.taken(other) && (other == object || !apart);
-  };
-  if (schedule_.streams.size() == 1) return std::any_of(leftovers_.begin(), leftovers_.end(), meets);
-  for (std::uint32_t other = 0; objects_.all_taken() != 0 && other < schedule_.objects.size(); ++other)
-    if (meets(other)) return true;
-  return false;
 }
 
 std::uint32_t StepPlayer::stream_that_begins_with(const Call& call) {
@@ -355,18 +292,6 @@ std::optional<CUresult> StepPlayer::on_matched(std::uint32_t index, Call& call) 
   return answer;
 }
 
-// Whether the op goes into a graph that the program is capturing: then it does nothing now.
-bool StepPlayer::is_captured(const Call& call) const {
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return !captures_.empty() && call.has_stream &&
-         driver_.cuStreamIsCapturing_(call.stream.handle, &status) == CUDA_SUCCESS &&
-         status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
-void StepPlayer::forget_capture(const StreamRef& stream) {
-  if (const auto found = captures_.find(stream.key); found != captures_.end()) captures_.erase(found);
-}
-
 // Something of the order of streams failed, and was made by waiting. That is no way to go on.
 void StepPlayer::keep_order(CUresult result) {
   if (result != CUDA_SUCCESS)
@@ -394,70 +319,6 @@ std::optional<CUresult> StepPlayer::outside(Call& call) {
   memory_.remove(call.address);
   objects_.freed(call.address);
   return std::nullopt;
-}
-
-std::optional<CUresult> StepPlayer::on_free(Call& call) {
-  if (call.host == HostEffect::observe) flush_early();
-  if (in_arena(call.address)) return free_in_arena(call);
-  memory_.remove(call.address, call.size);
-  objects_.freed(call.address, call.size);
-  return std::nullopt;
-}
-
-// The program gives step-local memory back outside the place where the schedule expects it.
-std::optional<CUresult> StepPlayer::free_in_arena(const Call& call) {
-  for (std::uint32_t i = 0; i < schedule_.objects.size(); ++i) {
-    const ScheduleObject& object = schedule_.objects[i];
-    if (!object.step_local || arena_ + object.plan_offset != call.address || !objects_.taken(i)) continue;
-    objects_.take(i, false);
-    // cuMemFree takes it that all accesses are over. Where our stream is gone, or replay has stood aside, nobody will
-    // use the memory again.
-    const StreamRef launch = streams_.launch();
-    if (call.kind == CallKind::free || !launch.key || call.stream == launch || !aside_.empty()) return CUDA_SUCCESS;
-    const CurrentContext current(driver_, cu_context_);
-    // The next use of the memory comes behind our stream: that must come after what the program's stream still does
-    // with it.
-    CUevent event = nullptr;
-    CUresult result = driver_.cuEventCreate_(&event, CU_EVENT_DISABLE_TIMING);
-    if (result == CUDA_SUCCESS) result = driver_.cuEventRecord_(event, call.stream.handle);
-    if (result == CUDA_SUCCESS) result = driver_.cuStreamWaitEvent_(launch.handle, event, 0);
-    if (event) driver_.cuEventDestroy_(event);
-    individually(0);
-    return result == CUDA_SUCCESS ? CUDA_SUCCESS : could_not_wait(result);
-  }
-  return CUDA_ERROR_INVALID_VALUE;  // no allocation starts there: what the driver says to that
-}
-
-bool StepPlayer::record_is_held(CUevent event) const {
-  return event && std::find(held_events_.begin(), held_events_.end(), event) != held_events_.end();
-}
-
-bool StepPlayer::wait_is_held(CUevent event) const {
-  return event && std::any_of(held_.begin(), held_.end(), [&](std::uint32_t index) {
-           return schedule_.ops[index].kind == CallKind::event_wait && live_.live(index).event == event;
-         });
-}
-
-// Whether the program could notice through `call` that held ops have not been submitted.
-bool StepPlayer::observes(const Call& call) const {
-  if (held_.empty()) return false;
-  // An event of an earlier step has been submitted long ago: waiting for it needs nothing of ours.
-  if (call.kind == CallKind::event_synchronize) return record_is_held(call.event) || record_is_held(call.event2);
-  if (!is_op(call.kind) && call.kind != CallKind::stream_synchronize) return true;
-  if (record_is_held(call.event)) return true;
-  // What is waited for is the event as it is now.
-  if (is_op(call.kind) && (wait_is_held(call.event) || wait_is_held(call.event2))) return true;
-  // A graph of the program's may hold a wait for one of these events.
-  if (call.kind == CallKind::graph_launch && !held_events_.empty()) return true;
-  if (call.kind != CallKind::stream_synchronize && call.host == HostEffect::observe) return true;
-  for (const std::uint32_t index : held_) {
-    const StreamRef& mine = streams_[schedule_.ops[index].stream];
-    if (call.stream == mine) return true;
-    // Two streams are ordered with each other only where one of them is the legacy default stream and the other blocks.
-    if (!call.stream.is_legacy() && !mine.is_legacy()) continue;
-    if (context_.stream_kind(call.stream.is_legacy() ? mine : call.stream) != StreamKind::non_blocking) return true;
-  }
-  return false;
 }
 
 void StepPlayer::end_step(bool passes, std::uint32_t thread) {

@@ -1,0 +1,105 @@
+// What a StepPlayer knows and does about memory: step-local memory served from the arena, what of it the program still
+// has, and where it gives it back.
+#include <algorithm>
+
+#include "replayer/current_context.h"
+#include "replayer/step_player.h"
+
+namespace nimble {
+
+// Gives the step's own objects their places in the arena.
+void StepPlayer::place_by_plan() {
+  for (std::uint32_t i = 0; i < schedule_.objects.size(); ++i) {
+    if (schedule_.objects[i].step_local) objects_.place_by_plan(i, arena_ + schedule_.objects[i].plan_offset);
+  }
+  planned_ = true;
+}
+
+void StepPlayer::note(const MemoryEvent& event) {
+  if (event.born) {
+    memory_.add(event.allocation);
+    objects_.changed();
+  } else {
+    memory_.remove(event.allocation.base, event.allocation.size);
+    objects_.freed(event.allocation.base, event.allocation.size);
+  }
+}
+
+std::optional<CUresult> StepPlayer::before_aside(Call& call) {
+  const bool frees = call.kind == CallKind::free || call.kind == CallKind::free_async;
+  if (!in_arena(call.address) || !(frees || call.address_range)) return std::nullopt;
+  if (failed_ != CUDA_SUCCESS) return failed_;
+  return frees ? free_in_arena(call) : answer_address_range(call);
+}
+
+// The arena is one allocation to the driver, but many to the program.
+std::optional<CUresult> StepPlayer::answer_address_range(Call& call) const {
+  if (!in_arena(call.address)) return std::nullopt;
+  for (std::uint32_t i = 0; i < schedule_.objects.size(); ++i) {
+    const ScheduleObject& object = schedule_.objects[i];
+    const std::uint64_t base = arena_ + object.plan_offset;
+    if (!objects_.taken(i) || call.address - base >= object.size) continue;
+    call.address = base;
+    call.size = object.size;
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_NOT_FOUND;
+}
+
+void StepPlayer::note_leftovers() {
+  leftovers_.clear();
+  for (std::uint32_t i = 0; objects_.all_taken() != 0 && i < schedule_.objects.size(); ++i) {
+    if (objects_.taken(i)) leftovers_.push_back(i);
+  }
+}
+
+// Whether the program still has something where the plan has this object. Within a step on one stream the plan lets no
+// two objects meet that the program has at the same time; several threads may allocate and release in another order
+// than they did when recorded.
+bool StepPlayer::is_in_use(std::uint32_t object) const {
+  const ScheduleObject& mine = schedule_.objects[object];
+  const auto meets = [&](std::uint32_t other) {
+    const ScheduleObject& its = schedule_.objects[other];
+    const bool apart =
+        mine.plan_offset + mine.size <= its.plan_offset || its.plan_offset + its.size <= mine.plan_offset;
+    return objects_.taken(other) && (other == object || !apart);
+  };
+  if (schedule_.streams.size() == 1) return std::any_of(leftovers_.begin(), leftovers_.end(), meets);
+  for (std::uint32_t other = 0; objects_.all_taken() != 0 && other < schedule_.objects.size(); ++other)
+    if (meets(other)) return true;
+  return false;
+}
+
+std::optional<CUresult> StepPlayer::on_free(Call& call) {
+  if (call.host == HostEffect::observe) flush_early();
+  if (in_arena(call.address)) return free_in_arena(call);
+  memory_.remove(call.address, call.size);
+  objects_.freed(call.address, call.size);
+  return std::nullopt;
+}
+
+// The program gives step-local memory back outside the place where the schedule expects it.
+std::optional<CUresult> StepPlayer::free_in_arena(const Call& call) {
+  for (std::uint32_t i = 0; i < schedule_.objects.size(); ++i) {
+    const ScheduleObject& object = schedule_.objects[i];
+    if (!object.step_local || arena_ + object.plan_offset != call.address || !objects_.taken(i)) continue;
+    objects_.take(i, false);
+    // cuMemFree takes it that all accesses are over. Where our stream is gone, or replay has stood aside, nobody will
+    // use the memory again.
+    const StreamRef launch = streams_.launch();
+    if (call.kind == CallKind::free || !launch.key || call.stream == launch || !aside_.empty()) return CUDA_SUCCESS;
+    const CurrentContext current(driver_, cu_context_);
+    // The next use of the memory comes behind our stream: that must come after what the program's stream still does
+    // with it.
+    CUevent event = nullptr;
+    CUresult result = driver_.cuEventCreate_(&event, CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS) result = driver_.cuEventRecord_(event, call.stream.handle);
+    if (result == CUDA_SUCCESS) result = driver_.cuStreamWaitEvent_(launch.handle, event, 0);
+    if (event) driver_.cuEventDestroy_(event);
+    individually(0);
+    return result == CUDA_SUCCESS ? CUDA_SUCCESS : could_not_wait(result);
+  }
+  return CUDA_ERROR_INVALID_VALUE;  // no allocation starts there: what the driver says to that
+}
+
+}  // namespace nimble

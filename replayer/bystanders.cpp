@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "nimble/step_paths.h"
+
 namespace nimble {
 
 bool could_be(const Schedule& schedule, CallContext& context, std::uint32_t index, const Call& call) {
@@ -13,12 +15,15 @@ bool could_be(const Schedule& schedule, CallContext& context, std::uint32_t inde
 }
 
 Bystanders::Bystanders(const Schedule& schedule, CallContext& context) : schedule_(schedule), context_(context) {
-  std::vector<bool> seen(schedule.streams.size(), false);
-  for (std::uint32_t op = 0; op < schedule.ops.size(); ++op) {
-    waits_ = waits_ || schedule.ops[op].submit == Submit::order;
-    if (seen[schedule.ops[op].stream]) continue;
-    seen[schedule.ops[op].stream] = true;
-    firsts_.push_back(op);
+  for (const ScheduleOp& op : schedule.ops) waits_ = waits_ || op.submit == Submit::order;
+  const StepPaths paths(schedule);
+  for (std::uint32_t kind = 0; kind < paths.kinds(); ++kind) {
+    std::vector<bool> seen(schedule.streams.size(), false);
+    for (const std::uint32_t op : paths.ops(kind)) {
+      if (seen[schedule.ops[op].stream]) continue;
+      seen[schedule.ops[op].stream] = true;
+      if (std::find(firsts_.begin(), firsts_.end(), op) == firsts_.end()) firsts_.push_back(op);
+    }
   }
 }
 

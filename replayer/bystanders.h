@@ -70,7 +70,7 @@ class Bystanders {
 
   const Schedule& schedule_;
   CallContext& context_;
-  std::vector<std::uint32_t> firsts_;  // the first op of each stream
+  std::vector<std::uint32_t> firsts_;  // the first op of each stream, in each kind of step
   bool waits_ = false;                 // some op's meaning rests on who has recorded an event last
   State published_;                    // under the replayer's lock
   std::array<std::atomic<std::uint64_t>, kMaxStreams> streams_{};  // StreamRef::key; 0: none

@@ -21,6 +21,8 @@ std::string Counters::line() const {
   std::string text =
       fmt::format("{} steps replayed, {} passed through; {} ops in {} graph launches ({} nodes updated), {} one by one",
                   steps_replayed, steps_passed_through, ops_replayed, graph_launches, node_updates, ops_passed_through);
+  for (std::size_t i = 0; kinds.size() > 1 && i < kinds.size(); ++i)
+    text += fmt::format("; of kind {}: {} and {}", i, kinds[i].steps_replayed, kinds[i].steps_passed_through);
   text += fmt::format("; {} early flushes, {} by the watchdog; {} divergences", flushes, watchdog_flushes,
                       total(divergences));
   const char* separator = " (";
@@ -53,10 +55,19 @@ bool Counters::write(const std::string& path) const {
   json["steps_audited"] = steps_audited;
   json["audits_failed"] = audits_failed;
   json["audits_skipped"] = audits_skipped;
-  json["tuned"] = tuned;
-  json["tuned_us"] = nlohmann::ordered_json::object();
-  for (std::size_t way = 0; way < kWays; ++way)
-    if (tuned_us[way] >= 0) json["tuned_us"][name(static_cast<Way>(way))] = tuned_us[way];
+  const auto tuned = [](nlohmann::ordered_json& object, const Kind& kind) {
+    object["tuned"] = kind.tuned;
+    object["tuned_us"] = nlohmann::ordered_json::object();
+    for (std::size_t way = 0; way < kWays; ++way)
+      if (kind.tuned_us[way] >= 0) object["tuned_us"][name(static_cast<Way>(way))] = kind.tuned_us[way];
+  };
+  tuned(json, kinds.empty() ? Kind{} : kinds.front());
+  for (std::size_t i = 0; kinds.size() > 1 && i < kinds.size(); ++i) {
+    nlohmann::ordered_json& kind = json["kinds"].emplace_back();
+    kind["steps_replayed"] = kinds[i].steps_replayed;
+    kind["steps_passed_through"] = kinds[i].steps_passed_through;
+    tuned(kind, kinds[i]);
+  }
   json["stood_aside"] = stood_aside;
   std::ofstream file(path);
   file << json.dump(2) << "\n";

@@ -111,6 +111,8 @@ class Replayer final : public CallSink {
         return false;
       }
       const std::size_t ops = schedule.ops.size(), segments = schedule.segments.size();
+      const std::string steps =
+          schedule.ends.size() > 1 ? std::to_string(schedule.ends.size()) + " kinds of step" : "a step";
       driver_ = driver;
       auto player = std::make_unique<StepPlayer>(std::move(schedule), context_, driver_, counters_);
       auto bystanders = std::make_unique<Bystanders>(player->schedule(), context_);
@@ -122,7 +124,7 @@ class Replayer final : public CallSink {
       // All or nothing: whoever finds a player finds the rest as well.
       player_ = std::move(player);
       bystanders_ = std::move(bystanders);
-      options_.log(ReplayLog::info, options_.schedule_path + ": a step of " + std::to_string(ops) + " ops in " +
+      options_.log(ReplayLog::info, options_.schedule_path + ": " + steps + " of " + std::to_string(ops) + " ops in " +
                                         std::to_string(segments) + (segments == 1 ? " graph" : " graphs"));
       phase_.store(Phase::playing, std::memory_order_release);
       return true;
@@ -164,12 +166,17 @@ class Replayer final : public CallSink {
   }
 
   void say_what_was_decided() {
-    const Tuner& tuner = player_->tuner();
-    if (tuner.decisions() == decisions_said_) return;
-    decisions_said_ = tuner.decisions();
-    counters_.tuned = name(tuner.settled());
-    counters_.tuned_us = tuner.medians();
-    if (!tuner.ends_replay()) options_.log(ReplayLog::info, tuner.text());
+    const std::vector<Tuner>& tuners = player_->tuners();
+    decisions_said_.resize(tuners.size());
+    for (std::size_t kind = 0; kind < tuners.size(); ++kind) {
+      const Tuner& tuner = tuners[kind];
+      if (tuner.decisions() == decisions_said_[kind]) continue;
+      decisions_said_[kind] = tuner.decisions();
+      counters_.kinds[kind].tuned = name(tuner.settled());
+      counters_.kinds[kind].tuned_us = tuner.medians();
+      const std::string which = tuners.size() == 1 ? "" : "steps of kind " + std::to_string(kind) + ": ";
+      if (tuners.size() > 1 || !tuner.ends_replay()) options_.log(ReplayLog::info, which + tuner.text());
+    }
   }
 
   void hold_expired(std::uint64_t seen) noexcept try {
@@ -212,7 +219,7 @@ class Replayer final : public CallSink {
   Counters counters_;
   std::unique_ptr<StepPlayer> player_;
   std::unique_ptr<Watchdog> watchdog_;
-  std::uint32_t decisions_said_ = 0;
+  std::vector<std::uint32_t> decisions_said_;  // by kind of step
   bool finished_ = false;
 };
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "nimble/step_paths.h"
 #include "nimble/use_order.h"
 #include "replayer/schedule_reader.h"
 
@@ -65,9 +66,8 @@ void check_sharing(const Schedule& schedule, const std::string& source) {
   }
 }
 
-}  // namespace
-
-void check_plan(const Schedule& schedule, const std::string& source) {
+// The plan of one kind of step by itself. Marks the objects that it has.
+void check_plan_of_kind(const Schedule& schedule, const std::string& source, std::vector<bool>& placed) {
   const auto fail = [&](std::uint32_t object, const char* problem) {
     throw ScheduleError(fmt::format("{}: objects[{}]: {}", source, object, problem));
   };
@@ -95,7 +95,9 @@ void check_plan(const Schedule& schedule, const std::string& source) {
   for (std::uint32_t i = 0; i < schedule.objects.size(); ++i) {
     const ScheduleObject& object = schedule.objects[i];
     if (!object.step_local) continue;
+    if (life[i] == Life::unborn) continue;
     if (life[i] != Life::freed) fail(i, "is not allocated once and then freed once");
+    placed[i] = true;
     if (object.plan_offset % 256) fail(i, "has a plan_offset that is no multiple of 256");
     if (object.plan_offset > schedule.arena_bytes || object.size > schedule.arena_bytes - object.plan_offset) {
       fail(i, "does not fit into arena_bytes");
@@ -106,6 +108,54 @@ void check_plan(const Schedule& schedule, const std::string& source) {
   for (std::size_t i = 1; i < ranges.size(); ++i) {
     if (ranges[i - 1].second > ranges[i].first) return check_sharing(schedule, source);
   }
+}
+
+}  // namespace
+
+void check_kinds(const Schedule& schedule, const std::string& source) {
+  const auto fail = [&](const char* list, std::size_t index, const std::string& problem) {
+    throw ScheduleError(fmt::format("{}: {}[{}]: {}", source, list, index, problem));
+  };
+  if (schedule.ends.size() > 1 && schedule.carries)
+    throw ScheduleError(source + ": carries: must be false where there are several kinds of step");
+  const StepPaths paths(schedule);
+  std::vector<bool> reached(schedule.ops.size(), false);
+  for (std::uint32_t kind = 0; kind < paths.kinds(); ++kind) {
+    std::vector<bool> mine(schedule.ops.size(), false);
+    for (const std::uint32_t op : paths.ops(kind)) {
+      reached[op] = mine[op] = true;
+      const std::uint32_t record = schedule.ops[op].record;
+      if (record != kNone && !mine[record]) fail("ops", op, "waits for a record that is not of its kind of step");
+    }
+  }
+  for (std::size_t op = 0; op < reached.size(); ++op)
+    if (!reached[op]) fail("ops", op, "is of no kind of step");
+  // Behind which ops something else may come than the next one.
+  std::vector<std::uint32_t> parts = schedule.ends;
+  for (const ScheduleBranch& branch : schedule.branches) {
+    if (branch.after != kNone) parts.push_back(branch.after);
+    if (branch.first != 0) parts.push_back(branch.first - 1);
+  }
+  std::sort(parts.begin(), parts.end());
+  for (std::size_t s = 0; s < schedule.segments.size(); ++s) {
+    const auto part = std::lower_bound(parts.begin(), parts.end(), schedule.segments[s].first);
+    if (part != parts.end() && *part < schedule.segments[s].last)
+      fail("segments", s, fmt::format("goes beyond op {}, behind which steps part or end", *part));
+  }
+}
+
+void check_plan(const Schedule& schedule, const std::string& source) {
+  const StepPaths paths(schedule);
+  std::vector<bool> placed(schedule.objects.size(), false);
+  if (paths.kinds() == 1) {
+    check_plan_of_kind(schedule, source, placed);
+  } else {
+    for (std::uint32_t kind = 0; kind < paths.kinds(); ++kind)
+      check_plan_of_kind(kind_alone(schedule, paths, kind), source, placed);
+  }
+  for (std::size_t i = 0; i < placed.size(); ++i)
+    if (schedule.objects[i].step_local && !placed[i])
+      throw ScheduleError(fmt::format("{}: objects[{}]: is not allocated once and then freed once", source, i));
 }
 
 }  // namespace nimble

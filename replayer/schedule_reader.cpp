@@ -298,6 +298,31 @@ void read_segment(const Field& field, Schedule& schedule, std::uint32_t id, std:
   schedule.segments.push_back(std::move(segment));
 }
 
+void read_kinds(const Field& top, std::size_t ops, Schedule& schedule) {
+  if (top.has("branches") != top.has("ends")) top.fail("has \"branches\" without \"ends\", or \"ends\" without them");
+  if (!top.has("ends")) return;
+  const Field branches = top.at("branches"), ends = top.at("ends");
+  schedule.branches.clear();
+  for (std::size_t i = 0; i < branches.size(); ++i) {
+    if (branches[i].size() != 2) branches[i].fail("is not [first, after]");
+    ScheduleBranch branch;
+    branch.first = branches[i][0].index(ops);
+    if (!branches[i][1].is_null()) branch.after = branches[i][1].index(ops);
+    if (i == 0 ? branch.first != 0 : branch.first <= schedule.branches.back().first)
+      branches[i][0].fail("is not behind the branch before, or leaves out ops");
+    if (branch.after != kNone && branch.after >= branch.first) branches[i][1].fail("is no op of an earlier branch");
+    schedule.branches.push_back(branch);
+  }
+  if (schedule.branches.empty()) branches.fail("is empty");
+  if (ends.size() == 0 || ends.size() > kMaxKinds) ends.fail(fmt::format("does not have 1 to {} ops", kMaxKinds));
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    const std::uint32_t end = ends[i].index(ops);
+    if (std::find(schedule.ends.begin(), schedule.ends.end(), end) != schedule.ends.end())
+      ends[i].fail("is there twice");
+    schedule.ends.push_back(end);
+  }
+}
+
 void read_streams(const Field& streams, Schedule& schedule) {
   if (streams.size() == 0) streams.fail("is empty");
   if (streams.size() > kMaxStreams) streams.fail(fmt::format("has more than {} streams", kMaxStreams));
@@ -355,6 +380,7 @@ Schedule parse_schedule(const std::string& text, const std::string& source) {
   if (top.has("carries")) schedule.carries = top.at("carries").boolean();
   if (top.has("textures")) schedule.textures = top.at("textures").boolean();
   if (ops.size() == 0) ops.fail("is empty");
+  read_kinds(top, ops.size(), schedule);
   std::uint64_t params = 0;
   for (std::size_t i = 0; i < ops.size(); ++i) {
     schedule.ops.push_back(read_op(ops[i], schedule));
@@ -377,6 +403,7 @@ Schedule parse_schedule(const std::string& text, const std::string& source) {
     if (is_held(op.submit) && (op.segment >= schedule.segments.size() || outside(schedule.segments[op.segment])))
       ops[i].at("segment").fail("names no segment that holds the op");
   }
+  check_kinds(schedule, source);
   check_plan(schedule, source);
   return schedule;
 }

@@ -35,6 +35,7 @@ class SegmentGraph {
   // changes no node of which the event is gone (H200, 580.159).
   CUresult let_go(CUevent event, CUevent stand_in);
 
+  bool built() const { return exec_ != nullptr; }
   CUresult launch(CUstream stream) const { return driver_->cuGraphLaunch_(exec_, stream); }
 
   void abandon() { graph_ = nullptr, exec_ = nullptr; }

@@ -8,18 +8,19 @@
 
 namespace nimble {
 
-bool StepPlayer::bind() {
-  step_complete_ = false;
+bool StepPlayer::bind(std::uint32_t kind) {
   // The driver looks at the memory of copies and sets when their nodes are made. What the step used may be gone by now;
   // then the next whole step will tell anew. Kernels' parameters are but bytes, and looked at before they are used.
-  for (std::uint32_t i = 0; i < schedule_.objects.size(); ++i) {
-    if (in_copies_[i] && !schedule_.objects[i].step_local && !objects_.base(i)) return false;
+  for (const std::uint32_t index : paths_.ops(kind)) {
+    const ScheduleOp& op = schedule_.ops[index];
+    if (op.submit != Submit::graph) continue;
+    if (op.kind == CallKind::event_record && !live_.live(index).event) return false;
+    for (const SchedulePointer* pointer : {&op.dst, &op.src}) {
+      const std::uint32_t object = pointer->object;
+      if (object != kNone && !schedule_.objects[object].step_local && !objects_.base(object)) return false;
+    }
   }
-  for (std::uint32_t i = 0; i < schedule_.ops.size(); ++i) {
-    if (schedule_.ops[i].kind == CallKind::event_record && schedule_.ops[i].submit == Submit::graph &&
-        !live_.live(i).event)
-      return false;
-  }
+  if (state_ == State::bound) return build_graphs(kind);
   const CurrentContext current(driver_, cu_context_);
   if (handover_failed_ ||
       (handover_ && driver_.cuStreamWaitEvent_(streams_.launch().handle, handover_, 0) != CUDA_SUCCESS)) {
@@ -47,29 +48,43 @@ bool StepPlayer::bind() {
   if (clock_context_ != cu_context_) clock_.abandon();
   clock_context_ = cu_context_;
   live_.rebase();
-  if (!build_graphs()) return false;
+  drop_graphs();
+  way_ = Way::schedule;
+  if (!build_graphs(kind)) return false;
   state_ = State::bound;
   return true;
 }
 
-bool StepPlayer::build_graphs() {
-  graphs_.clear();
-  in_order_.clear();
-  way_ = Way::schedule;
-  up_to_date_.assign(up_to_date_.size(), true);
-  for (const ScheduleSegment& segment : schedule_.segments) {
-    if (tuner_.tries(Way::one_stream)) {
+void StepPlayer::drop_graphs() {
+  for (std::vector<SegmentGraph>* all : {&graphs_, &in_order_}) {
+    all->clear();
+    for (std::size_t i = 0; i < schedule_.segments.size(); ++i) all->emplace_back(driver_);
+  }
+}
+
+bool StepPlayer::is_bound(std::uint32_t kind) const {
+  const auto segments = paths_.segments(kind);
+  return std::all_of(segments.begin(), segments.end(), [&](std::uint32_t s) { return graphs_[s].built(); });
+}
+
+// Those that the kind has beside what others have had built.
+bool StepPlayer::build_graphs(std::uint32_t kind) {
+  const CurrentContext current(driver_, cu_context_);
+  const CUstream launch = streams_.launch().handle;
+  for (const std::uint32_t s : paths_.segments(kind)) {
+    if (graphs_[s].built()) continue;
+    const ScheduleSegment& segment = schedule_.segments[s];
+    up_to_date_[s] = true;
+    if (tuners_[kind].tries(Way::one_stream)) {
       // Every order that the schedule enforces agrees with the program's.
       ScheduleSegment chain = segment;
       std::sort(chain.order.begin(), chain.order.end());
       chain.edges.clear();
       for (std::size_t i = 1; i < chain.order.size(); ++i) chain.edges.push_back({chain.order[i - 1], chain.order[i]});
-      in_order_.emplace_back(driver_);
-      if (in_order_.back().build(schedule_, chain, live_, cu_context_, streams_.launch().handle) != CUDA_SUCCESS)
-        tuner_.exclude(Way::one_stream);
+      if (in_order_[s].build(schedule_, chain, live_, cu_context_, launch) != CUDA_SUCCESS)
+        for (Tuner& tuner : tuners_) tuner.exclude(Way::one_stream);
     }
-    graphs_.emplace_back(driver_);
-    const CUresult result = graphs_.back().build(schedule_, segment, live_, cu_context_, streams_.launch().handle);
+    const CUresult result = graphs_[s].build(schedule_, segment, live_, cu_context_, launch);
     if (result != CUDA_SUCCESS) {
       stand_aside("a graph could not be built (error " + std::to_string(result) + ")");
       return false;
@@ -92,10 +107,9 @@ void StepPlayer::unbind() {
     handover_failed_ = result != CUDA_SUCCESS;  // as where the program ends: no matter, unless the step comes again
   }
   state_ = State::searching;
-  step_complete_ = false;
+  to_bind_ = kNone;
   live_.forget_functions();
-  graphs_.clear();
-  in_order_.clear();
+  drop_graphs();
 }
 
 // The program is about to destroy an event. Where a node cannot be had to let go of it, the step binds anew.
@@ -133,7 +147,7 @@ void StepPlayer::choose_way() {
   clock_due_ = tried_ = false;
   const bool free = state_ == State::bound && !pass_step_ && run_ == Audit::Run::graphs;
   if (!free) return;
-  const Tuner::Step step = tuner_.next();
+  const Tuner::Step step = tuners_[cursor_.kind()].next();
   tried_ = !(step.timed && clock_.full());  // else the same again, until there is room for its time
   pass_step_ = step.way == Way::own;
   if (step.way != Way::own && step.way != way_) {
@@ -150,9 +164,10 @@ void StepPlayer::read_clock() {
   if (state_ != State::bound || !captures_.empty() || (audit_ && audit_->pending())) return;
   if (clock_.late()) {
     const CurrentContext current(driver_, cu_context_);
-    clock_.read([this](Way way, double us) { tuner_.add(way, us); });
+    clock_.read([this](std::uint32_t kind, Way way, double us) { tuners_[kind].add(way, us); });
   }
-  if (tuner_.ends_replay()) stand_aside(tuner_.text());
+  if (std::all_of(tuners_.begin(), tuners_.end(), [](const Tuner& tuner) { return tuner.ends_replay(); }))
+    stand_aside(tuners_.front().text());
 }
 
 }  // namespace nimble

@@ -22,11 +22,15 @@ class StepClock {
   // The step that has begun will not be timed.
   void cancel() { begun_ = nullptr; }
   bool running() const { return begun_ != nullptr; }
+  // Of which kind of step it is.
+  void of_kind(std::uint32_t kind) {
+    if (begun_) begun_->kind = kind;
+  }
   // Times are still to come; and so many that no further step can be timed.
   bool late() const { return oldest_ != newest_; }
   bool full() const { return newest_ - oldest_ == kMost; }
 
-  // Calls `function` with way and microseconds of each step whose time is there by now, in their order.
+  // Calls `function` with kind, way and microseconds of each step whose time is there by now, in their order.
   template <typename Function>
   void read(Function function) {
     for (; oldest_ != newest_; ++oldest_) {
@@ -35,7 +39,7 @@ class StepClock {
       if (result == CUDA_ERROR_NOT_READY) return;
       float ms = 0;
       if (result == CUDA_SUCCESS && driver_.cuEventElapsedTime_(&ms, pair.begin, pair.end) == CUDA_SUCCESS)
-        function(pair.way, static_cast<double>(ms) * 1e3);
+        function(pair.kind, pair.way, static_cast<double>(ms) * 1e3);
     }
   }
   // The context is gone, and all events with it.
@@ -46,6 +50,7 @@ class StepClock {
   struct Pair {
     CUevent begin = nullptr, end = nullptr;
     Way way = Way::own;
+    std::uint32_t kind = 0;
   };
 
   const DriverApi& driver_;

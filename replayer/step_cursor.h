@@ -1,27 +1,37 @@
-// How far the program has come in a step: on each of its streams, and in all.
+// How far the program has come in a step: on each of its streams, and in all; and which kind of step it is taken for.
 //
 // On one stream ops come in the schedule's order. Across streams they may come in any order that the program's events
-// allow, and in another one each time, where several threads issue them. Owns its lists; allocates nothing once built.
-// Op numbers are indices into Schedule::ops. Not synchronised: the replayer's lock guards it.
+// allow, and in another one each time, where several threads issue them. Of which kind a step is shows where kinds
+// part: until then it is taken for the one that followed last time on the two before. Owns its lists; allocates nothing
+// once built. Op numbers are indices into Schedule::ops. Not synchronised: the replayer's lock guards it.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "nimble/schedule.h"
+#include "nimble/step_paths.h"
 
 namespace nimble {
 
 class StepCursor {
  public:
-  explicit StepCursor(const Schedule& schedule)
-      : stream_(schedule.ops.size()),
+  // `paths` must outlive this.
+  StepCursor(const Schedule& schedule, const StepPaths& paths)
+      : paths_(paths),
+        stream_(schedule.ops.size()),
         came_(schedule.ops.size(), 0),
-        ops_(schedule.streams.size()),
-        next_(schedule.streams.size(), 0) {
-    for (std::uint32_t op = 0; op < stream_.size(); ++op) {
-      stream_[op] = schedule.ops[op].stream;
-      ops_[stream_[op]].push_back(op);
+        kinds_(paths.kinds()),
+        next_(schedule.streams.size(), 0),
+        followed_by_((kinds_.size() + 1) * (kinds_.size() + 1), kNone) {
+    for (std::uint32_t op = 0; op < stream_.size(); ++op) stream_[op] = schedule.ops[op].stream;
+    for (std::uint32_t k = 0; k < kinds_.size(); ++k) {
+      kinds_[k].ops.resize(schedule.streams.size());
+      for (const std::uint32_t op : paths.ops(k)) kinds_[k].ops[stream_[op]].push_back(op);
+      for (std::uint32_t other = 0; other < kinds_.size(); ++other) {
+        kinds_[k].shared.push_back(paths.shared(k, other));
+        kinds_[k].goes_on = kinds_[k].goes_on || (other != k && kinds_[k].shared.back() == paths.ops(k).size());
+      }
     }
   }
 
@@ -29,37 +39,91 @@ class StepCursor {
   void reset() {
     ++step_;
     count_ = frontier_ = 0;
+    furthest_ = kNone;
     next_.assign(next_.size(), 0);
+    kind_ = guess();
   }
   bool begun() const { return count_ != 0; }
-  bool complete() const { return count_ == stream_.size(); }
+  // The step is over, and none goes on like this.
+  bool complete() const { return count_ == paths_.ops(kind_).size() && !kinds_[kind_].goes_on; }
   // Whether an op has come on the stream.
   bool begun(std::uint32_t stream) const { return next_[stream] != 0; }
 
   // The op that should come next on the stream; kNone where the step has no more there.
-  std::uint32_t next(std::uint32_t stream) const {
-    return next_[stream] < ops_[stream].size() ? ops_[stream][next_[stream]] : kNone;
+  std::uint32_t next(std::uint32_t stream) const { return next(kind_, stream); }
+  // The same if the step is of this kind, which it may be.
+  std::uint32_t next(std::uint32_t kind, std::uint32_t stream) const {
+    const std::vector<std::uint32_t>& ops = kinds_[kind].ops[stream];
+    return next_[stream] < ops.size() ? ops[next_[stream]] : kNone;
   }
-  // The stream's first op in a step.
-  std::uint32_t first(std::uint32_t stream) const { return ops_[stream].empty() ? kNone : ops_[stream].front(); }
 
   // The op has come: it was the next one on its stream.
   void advance(std::uint32_t op) {
     ++count_;
     ++next_[stream_[op]];
     came_[op] = step_;
-    while (frontier_ < came_.size() && came_[frontier_] == step_) ++frontier_;
+    if (furthest_ == kNone || op > furthest_) furthest_ = op;
+    const auto ops = paths_.ops(kind_);
+    while (frontier_ < ops.size() && came_[ops[frontier_]] == step_) ++frontier_;
   }
-  // The first op that has not come.
-  std::uint32_t frontier() const { return frontier_; }
+  // The first op that has not come; kNone, which is more than any, where all have.
+  std::uint32_t frontier() const {
+    const auto ops = paths_.ops(kind_);
+    return frontier_ < ops.size() ? ops[frontier_] : kNone;
+  }
+
+  // --- Kinds.
+
+  std::uint32_t kinds() const { return static_cast<std::uint32_t>(kinds_.size()); }
+  std::uint32_t kind() const { return kind_; }
+  // Whether some other kind of step begins as this one is as a whole.
+  bool goes_on(std::uint32_t kind) const { return kinds_[kind].goes_on; }
+  // Whether all that has come may be of a step of this kind.
+  bool may_be(std::uint32_t kind) const {
+    if (furthest_ == kNone || kind == kind_) return true;
+    const std::uint32_t shared = kinds_[kind_].shared[kind];
+    return shared != 0 && furthest_ <= paths_.ops(kind)[shared - 1];
+  }
+  void take_for(std::uint32_t kind) { kind_ = kind; }
+  // The kind of which all ops have come, and no others; kNone for none.
+  std::uint32_t whole() const {
+    for (std::uint32_t k = 0; k < kinds_.size(); ++k)
+      if (count_ == paths_.ops(k).size() && furthest_ == paths_.ops(k).back() && may_be(k)) return k;
+    return kNone;
+  }
+  // The step was whole.
+  void remember() {
+    followed_by_[place()] = kind_;
+    before_last_ = last_;
+    last_ = kind_;
+  }
 
  private:
-  std::vector<std::uint32_t> stream_;            // by op
-  std::vector<std::uint64_t> came_;              // by op: the step in which it came last
-  std::vector<std::vector<std::uint32_t>> ops_;  // by stream
-  std::vector<std::size_t> next_;                // by stream: index into its ops
-  std::size_t count_ = 0;
-  std::uint32_t frontier_ = 0;
+  struct Kind {
+    std::vector<std::vector<std::uint32_t>> ops;  // by stream
+    std::vector<std::uint32_t> shared;            // by kind: with how many ops both begin
+    bool goes_on = false;                         // some other kind has all of its ops, and more
+  };
+
+  std::size_t place() const {
+    const auto number = [](std::uint32_t kind) { return kind == kNone ? 0 : std::size_t{kind} + 1; };
+    return number(before_last_) * (kinds_.size() + 1) + number(last_);
+  }
+  std::uint32_t guess() const {
+    if (followed_by_[place()] != kNone) return followed_by_[place()];
+    return last_ == kNone ? 0 : last_;
+  }
+
+  const StepPaths& paths_;
+  std::vector<std::uint32_t> stream_;  // by op
+  std::vector<std::uint64_t> came_;    // by op: the step in which it came last
+  std::vector<Kind> kinds_;
+  std::vector<std::size_t> next_;           // by stream: how many have come
+  std::vector<std::uint32_t> followed_by_;  // by the last two kinds: what came next
+  std::uint32_t last_ = kNone, before_last_ = kNone;
+  std::uint32_t kind_ = 0;
+  std::size_t count_ = 0, frontier_ = 0;  // the latter in the kind's ops
+  std::uint32_t furthest_ = kNone;        // of those that have come the one with the largest number
   std::uint64_t step_ = 1;
 };
 

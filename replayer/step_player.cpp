@@ -18,31 +18,37 @@ bool may_wait(CallKind kind) {
 
 StepPlayer::StepPlayer(Schedule schedule, CallContext& context, const DriverApi& driver, Counters& counters)
     : schedule_(std::move(schedule)),
+      paths_(schedule_),
       context_(context),
       driver_(driver),
       counters_(counters),
       objects_(schedule_, memory_),
       live_(schedule_, context, memory_, objects_,
             Reach(driver.cuPointerGetAttribute_, driver.cuDeviceGetCount_, driver.cuDeviceGetAttribute_)),
-      cursor_(schedule_),
+      cursor_(schedule_, paths_),
       streams_(schedule_, context, driver),
       passing_(schedule_.segments.size(), 0),
       up_to_date_(schedule_.segments.size(), false),
-      in_copies_(schedule_.objects.size(), false),
+      tuners_(paths_.kinds(), Tuner(Tune::off)),
       clock_(driver) {
+  counters_.kinds.resize(paths_.kinds());
+  drop_graphs();
   // On several streams ops of later segments may come before one is complete.
   std::size_t longest = schedule_.streams.size() > 1 ? schedule_.ops.size() : 0;
   for (const ScheduleSegment& segment : schedule_.segments)
     longest = std::max<std::size_t>(longest, segment.last - segment.first + 1);
-  for (const ScheduleOp& op : schedule_.ops) {
-    for (const SchedulePointer* pointer : {&op.dst, &op.src}) {
-      if (op.submit == Submit::graph && pointer->object != kNone) in_copies_[pointer->object] = true;
-    }
-  }
   held_.reserve(longest);
   held_events_.reserve(longest);
   changed_.reserve(longest);
   batch_.reserve(longest);
+}
+
+void StepPlayer::tune(Tune when) {
+  if (!driver_.cuEventElapsedTime_) when = Tune::off;
+  tuners_.clear();
+  // Of steps that others go on from nobody can tell when they are over.
+  for (std::uint32_t kind = 0; kind < cursor_.kinds(); ++kind)
+    tuners_.emplace_back(cursor_.goes_on(kind) ? Tune::off : when);
 }
 
 std::optional<CUresult> StepPlayer::before(Call& call) {
@@ -144,16 +150,72 @@ const char* StepPlayer::mismatch(std::uint32_t index, const Call& call) {
   return serve && is_in_use(op.object) ? "memory of the plan is still in use" : nullptr;
 }
 
-std::uint32_t StepPlayer::stream_that_begins_with(const Call& call) {
+// Of a launch: whether it has the recorded shape. Others have theirs or do not match.
+bool StepPlayer::has_this_shape(std::uint32_t index, const Call& call) const {
+  const ScheduleOp& op = schedule_.ops[index];
+  if (op.kind != CallKind::launch || op.submit != Submit::graph) return true;
+  return op.grid == call.grid && op.block == call.block && op.shared_bytes == call.shared_bytes;
+}
+
+// What is expected comes first. Where that has another shape than recorded, which it may have, a kind is looked for
+// that has this very shape: steps of the one would match the other's ops, until they do not.
+std::uint32_t StepPlayer::next_op(std::uint32_t stream, const Call& call, const char*& reason) {
+  const std::uint32_t expected = cursor_.next(stream);
+  const auto matches = [&](std::uint32_t index) {
+    const char* const why = mismatch(index, call);
+    if (index == expected) reason = why;
+    return !why;
+  };
+  reason = "an op after the last one on its stream";
+  if (cursor_.kinds() == 1) return expected != kNone && matches(expected) ? expected : kNone;
+  for (const bool exact : {true, false}) {
+    if (expected != kNone && has_this_shape(expected, call) == exact && matches(expected)) return expected;
+    for (std::uint32_t kind = 0; kind < cursor_.kinds(); ++kind) {
+      const std::uint32_t index = cursor_.may_be(kind) ? cursor_.next(kind, stream) : kNone;
+      if (index == kNone || index == expected || has_this_shape(index, call) != exact || !matches(index)) continue;
+      take_for(kind);
+      return index;
+    }
+  }
+  return kNone;
+}
+
+// The step is not of the kind that it was taken for.
+void StepPlayer::take_for(std::uint32_t kind) {
+  cursor_.take_for(kind);
+  if (!cursor_.begun() || state_ != State::bound) return;
+  const Tuner::Step step = tuners_[kind].next();
+  tried_ = tried_ && step.way == way_ && step.timed == clock_.running();
+  if (!tried_) clock_.cancel();
+  if (step.way == Way::own) pass_rest();
+}
+
+// From here on this step's ops go to the driver as they come.
+void StepPlayer::pass_rest() {
+  if (pass_step_) return;
+  pass_step_ = true;
+  tried_ = false;
+  clock_.cancel();
+  flush();
+}
+
+std::uint32_t StepPlayer::op_that_begins_a_stream(const Call& call) {
   // Graphs stay on the launch stream that they are bound to.
   for (std::uint32_t s = state_ == State::bound ? 1 : 0; s < streams_.count(); ++s) {
     const bool found = state_ == State::searching && cursor_.begun() && streams_.has(s);
-    if (cursor_.begun(s) || found || cursor_.first(s) == kNone) continue;
-    if (could_be(schedule_, context_, cursor_.first(s), call) && streams_.could_be(s, call.stream) &&
-        !mismatch(cursor_.first(s), call))
-      return s;
+    if (cursor_.begun(s) || found || !streams_.could_be(s, call.stream) || !may_begin_step(s, call)) continue;
+    const char* reason = nullptr;
+    if (const std::uint32_t index = next_op(s, call, reason); index != kNone) return index;
   }
   return kNone;
+}
+
+bool StepPlayer::may_begin_step(std::uint32_t stream, const Call& call) const {
+  for (std::uint32_t kind = 0; kind < cursor_.kinds(); ++kind) {
+    const std::uint32_t first = cursor_.may_be(kind) ? cursor_.next(kind, stream) : kNone;
+    if (first != kNone && could_be(schedule_, context_, first, call)) return true;
+  }
+  return false;
 }
 
 std::optional<CUresult> StepPlayer::on_op(Call& call) {
@@ -162,31 +224,36 @@ std::optional<CUresult> StepPlayer::on_op(Call& call) {
   // A direct op may have been the last that a segment had to wait for.
   submit_ready();
   if (!aside_.empty()) return outside(call);
-  std::uint32_t stream = streams_.find(call.stream);
+  const std::uint32_t stream = streams_.find(call.stream);
   if (stream == kNone) {
-    stream = streams_.count() > 1 ? stream_that_begins_with(call) : kNone;
-    if (stream == kNone) return outside(call);
-    streams_.set(stream, call.stream);
-    return on_matched(cursor_.first(stream), call);
+    const std::uint32_t index = streams_.count() > 1 ? op_that_begins_a_stream(call) : kNone;
+    if (index == kNone) return outside(call);
+    streams_.set(schedule_.ops[index].stream, call.stream);
+    return on_matched(index, call);
   }
-  const std::uint32_t index = cursor_.next(stream);
-  const char* const reason = index == kNone ? "an op after the last one on its stream" : mismatch(index, call);
-  if (!reason) return on_matched(index, call);
-  flush();
-  diverge(reason, index);
+  const std::uint32_t expected = cursor_.next(stream);
+  const char* reason = nullptr;
+  if (const std::uint32_t index = next_op(stream, call, reason); index != kNone) return on_matched(index, call);
+  if (const std::uint32_t whole = cursor_.whole(); whole != kNone) {
+    // Other kinds of step would have gone on. When it was over, no clock can tell now.
+    cursor_.take_for(whole);
+    tried_ = false;
+    clock_.cancel();
+    end_step(false, call.thread);
+  } else {
+    flush();
+    diverge(reason, expected);
+  }
   return on_op(call);  // it may be the first op of a step
 }
 
 // Nothing of a step has come yet: the call may be its first op.
 std::optional<CUresult> StepPlayer::begin_step(Call& call) {
   if (!aside_.empty()) return outside(call);
-  std::uint32_t stream = streams_.find(call.stream);
-  if (state_ == State::searching) {
-    // Not earlier: other ops between two steps may pass without coming here (replayer/bystanders.h).
-    if (step_complete_ && stream != kNone && could_be(schedule_, context_, cursor_.first(stream), call)) bind();
-  } else if (stream == kNone) {
-    return outside(call);
-  }
+  const std::uint32_t stream = streams_.find(call.stream);
+  if (state_ == State::bound && stream == kNone) return outside(call);
+  // Not earlier: other ops between two steps may pass without coming here (replayer/bystanders.h).
+  if (to_bind_ != kNone && stream != kNone && may_begin_step(stream, call)) bind(std::exchange(to_bind_, kNone));
   judge_audit();
   read_clock();
   if (!aside_.empty()) return outside(call);
@@ -194,23 +261,21 @@ std::optional<CUresult> StepPlayer::begin_step(Call& call) {
   live_.begin_step();
   note_leftovers();
   serving_ = state_ == State::bound;
-  if (state_ == State::searching) {
-    stream = stream_that_begins_with(call);
-  } else if (mismatch(cursor_.first(stream), call)) {
-    stream = kNone;
-  }
+  const char* reason = nullptr;
+  const std::uint32_t index =
+      state_ == State::searching ? op_that_begins_a_stream(call) : next_op(stream, call, reason);
   // A wait begins no step, unless the recorded one did.
-  if (stream == kNone || (cursor_.first(stream) != 0 && call.kind == CallKind::event_wait)) return outside(call);
-  const std::uint32_t index = cursor_.first(stream);
+  if (index == kNone || (call.kind == CallKind::event_wait && index != paths_.ops(cursor_.kind()).front()))
+    return outside(call);
   if (state_ == State::searching) {
-    step_complete_ = false;  // what it has told is told anew from here on
+    to_bind_ = kNone;  // what the last step has told is told anew from here on
     streams_.forget();
     CUcontext context = nullptr;
     if (driver_.cuCtxGetCurrent_(&context) != CUDA_SUCCESS || !context) return outside(call);
     cu_context_ = context;
   }
   streams_.use_context(cu_context_);
-  streams_.set(stream, call.stream);
+  streams_.set(schedule_.ops[index].stream, call.stream);
   begin_matched_step();
   return aside_.empty() ? on_matched(index, call) : outside(call);
 }
@@ -240,13 +305,8 @@ std::optional<CUresult> StepPlayer::on_matched(std::uint32_t index, Call& call) 
   const bool last = cursor_.complete();
   const ScheduleOp& op = schedule_.ops[index];
   std::optional<CUresult> answer;
-  if (live_.unknown_wait() && !pass_step_) {
-    // The graphs' order would not keep that wait.
-    pass_step_ = true;
-    tried_ = false;
-    clock_.cancel();
-    flush();
-  }
+  // The graphs' order would not keep that wait; or there is no graph yet.
+  if (live_.unknown_wait() || (is_held(op.submit) && !graphs_[op.segment].built())) pass_rest();
   if (op.submit == Submit::plan && serving_) {
     objects_.take(op.object, op.kind == CallKind::alloc_async);
     if (op.kind == CallKind::alloc_async) {
@@ -322,10 +382,13 @@ std::optional<CUresult> StepPlayer::outside(Call& call) {
 }
 
 void StepPlayer::end_step(bool passes, std::uint32_t thread) {
+  const std::uint32_t kind = cursor_.kind();
+  cursor_.remember();
   cursor_.reset();
   last_due_ = passes;
   last_thread_ = thread;
-  if (tried_) tuner_.done(clock_.late());
+  if (tried_) tuners_[kind].done(clock_.late());
+  clock_.of_kind(kind);
   tried_ = false;
   clock_due_ = passes && clock_.running();
   if (!clock_due_ && clock_.running()) end_clock();
@@ -333,10 +396,13 @@ void StepPlayer::end_step(bool passes, std::uint32_t thread) {
   if (pass_step_) by_graphs_ = false;
   if (state_ == State::bound && by_graphs_) {
     ++counters_.steps_replayed;
+    ++counters_.kinds[kind].steps_replayed;
   } else {
     ++counters_.steps_passed_through;
+    ++counters_.kinds[kind].steps_passed_through;
   }
-  if (state_ == State::searching) step_complete_ = true;
+  // Where others are bound, its memory has to be where they have it.
+  if (state_ == State::searching || (serving_ && !is_bound(kind))) to_bind_ = kind;
 }
 
 void StepPlayer::end_clock() {
@@ -426,7 +492,10 @@ void StepPlayer::answered(const Call& call, CUresult result) {
   // What the driver refused is not part of a step. Ops that are held have not been seen by it.
   if (!good && call.kind == CallKind::event_record) live_.forget_record(call.event);
   if (good || !followed) return;
-  if (last) as_recorded_ = step_complete_ = false;
+  if (last) {
+    as_recorded_ = false;
+    to_bind_ = kNone;
+  }
   if (!cursor_.begun()) return;
   if (streams_.count() > 1) flush();
   if (held_.empty()) diverge("a call that failed");

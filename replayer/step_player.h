@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "nimble/step_paths.h"
 #include "replayer/audit.h"
 #include "replayer/bystanders.h"
 #include "replayer/counters.h"
@@ -44,8 +45,9 @@ class StepPlayer {
   // business.
   void audit(std::uint32_t every, std::function<std::uint64_t()> elsewhere);
   // Tries from now on which way of submitting is the fastest, and takes that.
-  void tune(Tune when) { tuner_ = Tuner(driver_.cuEventElapsedTime_ ? when : Tune::off); }
-  const Tuner& tuner() const { return tuner_; }
+  void tune(Tune when);
+  // By kind of step.
+  const std::vector<Tuner>& tuners() const { return tuners_; }
   // The program ends: submits what is held, leaves the streams to themselves, and judges what is still to be judged,
   // waiting for it for a while at most.
   void finish();
@@ -96,9 +98,17 @@ class StepPlayer {
   std::optional<CUresult> free_in_arena(const Call& call);
   // Why `call` is not this op of the step, or null if it is.
   const char* mismatch(std::uint32_t index, const Call& call);
-  // The stream of the schedule on which the call is the step's first, where that is one that no stream of the program
-  // stands for yet, or that may have moved; kNone for none.
-  std::uint32_t stream_that_begins_with(const Call& call);
+  // The op that the call is, as the next on this stream of the schedule's; the step is taken for a kind that has it.
+  // kNone for none: `reason` says why it is not what was expected.
+  std::uint32_t next_op(std::uint32_t stream, const Call& call, const char*& reason);
+  bool has_this_shape(std::uint32_t index, const Call& call) const;
+  void take_for(std::uint32_t kind);
+  void pass_rest();
+  // The same where the call is the step's first on a stream that no stream of the program stands for yet, or that may
+  // have moved.
+  std::uint32_t op_that_begins_a_stream(const Call& call);
+  // Whether steps of some kind may begin with it.
+  bool may_begin_step(std::uint32_t stream, const Call& call) const;
   bool observes(const Call& call) const;
   bool is_captured(const Call& call) const;
   void forget_capture(const StreamRef& stream);
@@ -121,19 +131,23 @@ class StepPlayer {
   CUresult submit_by_calls(const std::vector<std::uint32_t>& ops, bool on_launch_stream);
   void submit_audited(std::uint32_t segment);
   CUresult patch_changed(std::uint32_t segment);
-  SegmentGraph& graph(std::uint32_t segment) { return way_ == Way::one_stream ? in_order_[segment] : graphs_[segment]; }
+  SegmentGraph& graph(std::uint32_t segment) {
+    return way_ == Way::one_stream && in_order_[segment].built() ? in_order_[segment] : graphs_[segment];
+  }
   // How the step that begins is to be submitted.
   void choose_way();
   void read_clock();
-  bool build_graphs();
+  void drop_graphs();
+  bool build_graphs(std::uint32_t kind);
+  bool is_bound(std::uint32_t kind) const;
   std::uint64_t ops_elsewhere() const { return elsewhere_() + ops_elsewhere_; }
   void judge_audit();
   // `passes`: the driver has yet to have its last op.
   void end_step(bool passes, std::uint32_t thread);
   // `at_op`: the op that should have come where the reason was found.
   void diverge(const char* reason, std::uint32_t at_op = kNone);
-  // Builds graphs and arena from a step that matched as a whole. False if that cannot be done (yet).
-  bool bind();
+  // Builds graphs and arena from a step of that kind that matched as a whole. False if that cannot be done (yet).
+  bool bind(std::uint32_t kind);
   void unbind();
   // Replay ends with the call at hand: leave() comes after it.
   void stand_aside(std::string why);
@@ -151,6 +165,7 @@ class StepPlayer {
   bool in_arena(std::uint64_t address) const { return address - arena_ < schedule_.arena_bytes && arena_; }
 
   const Schedule schedule_;
+  const StepPaths paths_;
   CallContext& context_;
   const DriverApi& driver_;
   Counters& counters_;
@@ -160,14 +175,15 @@ class StepPlayer {
 
   State state_ = State::searching;
   StepCursor cursor_;
-  StepStreams streams_;                 // of the step at hand; of all steps once bound
-  bool step_complete_ = false;          // a whole step has matched since the last unbind: bind before the next one
+  StepStreams streams_;  // of the step at hand; of all steps once bound
+  // The kind of which a whole step has matched that could not be replayed: it is bound before the next step begins.
+  std::uint32_t to_bind_ = kNone;
   bool as_recorded_ = false;            // the last step was, from its first op to its last
   bool pass_step_ = false;              // this step passes, since the schedule rests on the one before
   bool by_graphs_ = true;               // no segment of this step was submitted call by call
   bool serving_ = false;                // this step's own memory comes from the plan
   bool planned_ = false;                // objects_ has it there
-  std::uint32_t next_segment_ = 0;      // the first of this step that has not gone yet
+  std::uint32_t next_segment_ = 0;      // the first of this step that has not gone yet, in its kind's segments
   std::vector<std::uint64_t> passing_;  // by segment: the step in which its rest passes, since a part was flushed
   std::uint64_t step_ = 0;              // counts those that began
   CUcontext cu_context_ = nullptr;
@@ -184,12 +200,11 @@ class StepPlayer {
   CUevent stand_in_ = nullptr;            // what nodes record whose event was destroyed
   CUevent handover_ = nullptr;            // after the last use of the arena on a stream that is not ours any more
   std::uint64_t holds_ = 0;               // ops held so far
-  std::vector<bool> in_copies_;           // by object: whether a graph copies or sets it
   std::vector<std::uint32_t> leftovers_;  // objects that the program had when the step began
   std::uint32_t placing_ = kNone;         // op whose allocation the driver is making
   std::uint32_t placing_thread_ = 0;
   std::multiset<std::uint64_t> captures_;  // keys of the streams in which a capture began and has not ended
-  Tuner tuner_{Tune::off};
+  std::vector<Tuner> tuners_;              // by kind
   StepClock clock_;
   CUcontext clock_context_ = nullptr;  // that its events are of
   bool tried_ = false;                 // the step at hand is as the tuner wants it

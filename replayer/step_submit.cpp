@@ -43,9 +43,10 @@ void StepPlayer::flush() {
 }
 
 void StepPlayer::submit_ready() {
-  while (aside_.empty() && next_segment_ < schedule_.segments.size() &&
-         cursor_.frontier() > schedule_.segments[next_segment_].last) {
-    const std::uint32_t segment = next_segment_++;
+  for (const auto segments = paths_.segments(cursor_.kind());
+       aside_.empty() && next_segment_ < segments.size() &&
+       cursor_.frontier() > schedule_.segments[segments[next_segment_]].last;) {
+    const std::uint32_t segment = segments[next_segment_++];
     if (held_.empty() || passing_[segment] == step_) continue;
     submit_segment(segment);
   }

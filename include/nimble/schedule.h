@@ -15,13 +15,16 @@
 
 namespace nimble {
 
-inline constexpr int kScheduleVersion = 4;
+inline constexpr int kScheduleVersion = 5;
 
 // The highest priority of a node. Devices have as many levels or fewer.
 inline constexpr std::uint32_t kMaxPriority = 5;
 
 // The most streams that a step may use.
 inline constexpr std::uint32_t kMaxStreams = 16;
+
+// The most kinds of step in a schedule.
+inline constexpr std::uint32_t kMaxKinds = 16;
 
 // A stream of the program's that the step uses. The first one in the list is the one that graphs are launched on.
 struct ScheduleStream {
@@ -139,6 +142,12 @@ struct ScheduleGlobal {
   bool reads = false, writes = false;
 };
 
+// A run of ops, from `first` to where the next branch begins, that comes in a step right behind the op `after`, which
+// is of an earlier branch. kNone: a step begins with it.
+struct ScheduleBranch {
+  std::uint32_t first = 0, after = kNone;
+};
+
 struct ScheduleFunction {
   std::string name;
   std::vector<ParamLayout> params;
@@ -176,6 +185,11 @@ struct Schedule {
   // The step, in the order in which it was recorded. Of that, replay holds the program to the order of each stream, and
   // to what its events say across them.
   std::vector<ScheduleOp> ops;
+  // Where the program has several kinds of step: the branches of their ops, ascending, and of each kind the last op.
+  // No segment goes beyond its branch, nor beyond an op behind which another branch begins or a step may end.
+  // nimble/step_paths.h makes paths of them. One branch, and no ends, for a step of one kind.
+  std::vector<ScheduleBranch> branches = std::vector<ScheduleBranch>(1);
+  std::vector<std::uint32_t> ends;
   std::vector<ScheduleSegment> segments;
   std::uint64_t arena_bytes = 0;  // what the memory plan needs
   bool carries = false;   // it rests on what the step before has left in memory: that one must have been as recorded

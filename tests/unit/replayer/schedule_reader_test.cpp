@@ -4,6 +4,11 @@
 
 #include <nlohmann/json.hpp>
 #include <random>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "nimble/step_paths.h"
 
 namespace nimble {
 namespace {
@@ -13,7 +18,7 @@ using Json = nlohmann::json;
 // A small schedule with everything in it: an allocation, a copy, two launches, a set, a record, a free, a direct op.
 Json good() {
   return Json::parse(R"json({
-    "nimble_schedule": 4, "policy": "nimble", "trace_digest": "00",
+    "nimble_schedule": 5, "policy": "nimble", "trace_digest": "00",
     "streams": [{"kind": "blocking", "forked": true}],
     "functions": [{"name": "k", "params": [[0, 8], [8, 4]], "self_contained": true}],
     "objects": [{"memory": "pinned", "size": 64, "step_local": false, "plan_offset": 0},
@@ -365,6 +370,81 @@ TEST(ScheduleReader, ObjectsMayShareBytesOneAfterTheOther) {
   EXPECT_NE(error_of(alive).find("objects[2]: overlaps another in the memory plan that the program has"),
             std::string::npos)
       << error_of(alive);
+}
+
+// Two kinds of step, which part behind an allocation and a copy.
+Json kinds() {
+  return Json::parse(R"json({
+    "nimble_schedule": 5, "policy": "nimble", "trace_digest": "00",
+    "streams": [{"kind": "blocking", "forked": true}],
+    "functions": [],
+    "objects": [{"memory": "pinned", "size": 64, "step_local": false, "plan_offset": 0},
+                {"memory": "stream_ordered", "size": 64, "step_local": true, "plan_offset": 0},
+                {"memory": "stream_ordered", "size": 64, "step_local": true, "plan_offset": 256}],
+    "ops": [
+      {"kind": "alloc_async", "submit": "plan", "segment": null, "lane": 0, "object": 1, "size": 64},
+      {"kind": "copy", "submit": "graph", "segment": 0, "lane": 0, "dst": {"object": 1, "offset": 0, "fixed": false},
+       "src": {"object": 0, "offset": 16, "fixed": true}, "dst_pitch": 0, "src_pitch": 0, "width": 48, "height": 1},
+      {"kind": "free_async", "submit": "plan", "segment": null, "lane": 0, "object": 1},
+      {"kind": "event_record", "submit": "graph", "segment": 1, "lane": 0},
+      {"kind": "event_wait", "submit": "order", "segment": 1, "lane": 0, "record": 3},
+      {"kind": "alloc_async", "submit": "plan", "segment": null, "lane": 0, "object": 2, "size": 64},
+      {"kind": "free_async", "submit": "plan", "segment": null, "lane": 0, "object": 2},
+      {"kind": "free_async", "submit": "plan", "segment": null, "lane": 0, "object": 1},
+      {"kind": "host_function", "submit": "direct", "segment": null, "lane": 0}],
+    "branches": [[0, null], [2, 1], [5, 1]], "ends": [4, 8],
+    "segments": [{"first": 1, "last": 1, "lanes": 1, "synchronizations": 0, "edges": [], "order": [1]},
+                 {"first": 3, "last": 4, "lanes": 1, "synchronizations": 0, "edges": [], "order": [3]}],
+    "arena_bytes": 512})json");
+}
+
+TEST(ScheduleReader, ReadsKindsOfStep) {
+  const Schedule schedule = parse_schedule(kinds().dump(), "s.json");
+  const StepPaths paths(schedule);
+  ASSERT_EQ(paths.kinds(), 2u);
+  const auto list = [](std::span<const std::uint32_t> ops) {
+    return std::vector<std::uint32_t>(ops.begin(), ops.end());
+  };
+  EXPECT_EQ(list(paths.ops(0)), (std::vector<std::uint32_t>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(list(paths.ops(1)), (std::vector<std::uint32_t>{0, 1, 5, 6, 7, 8}));
+  EXPECT_EQ(list(paths.segments(0)), (std::vector<std::uint32_t>{0, 1}));
+  EXPECT_EQ(list(paths.segments(1)), (std::vector<std::uint32_t>{0}));
+  EXPECT_EQ(paths.shared(0, 1), 2u);
+  const Schedule second = kind_alone(schedule, paths, 1);
+  EXPECT_EQ(second.ops.size(), 6u);
+  EXPECT_EQ(second.ops[4].object, 1u);
+  EXPECT_EQ(second.segments.size(), 1u);
+}
+
+TEST(ScheduleReader, RefusesKindsThatCannotBe) {
+  const auto expect = [](const char* problem, const auto& change) {
+    Json json = kinds();
+    change(json);
+    EXPECT_NE(error_of(json).find(problem), std::string::npos) << problem << ": " << error_of(json);
+  };
+  expect("without", [](Json& j) { j.erase("ends"); });
+  expect("without", [](Json& j) { j.erase("branches"); });
+  expect("branches[1][0]: is not behind", [](Json& j) { j["branches"][1][0] = 0; });
+  expect("branches[0][0]: is not behind", [](Json& j) { j["branches"][0][0] = 1; });
+  expect("branches[1][1]: is no op of an earlier branch", [](Json& j) { j["branches"][1][1] = 2; });
+  expect("branches: is empty", [](Json& j) { j["branches"] = Json::array(); });
+  expect("ends[1]: is there twice", [](Json& j) { j["ends"][1] = 4; });
+  expect("ends: does not have", [](Json& j) { j["ends"] = Json::array(); });
+  expect("ends: does not have", [](Json& j) {
+    for (int i = 0; i < 17; ++i) j["ends"].push_back(i);
+  });
+  expect("ops[8]: is of no kind", [](Json& j) { j["ends"][1] = 7; });
+  expect("ops[4]: waits for a record that is not of its kind", [](Json& j) {
+    j["branches"][1][1] = nullptr, j["branches"].push_back({4, 1}), std::swap(j["branches"][2], j["branches"][3]),
+    j["ends"].push_back(3);
+  });
+  expect("segments[1]: goes beyond op 3", [](Json& j) { j["ends"].push_back(3); });
+  expect("objects[2]: is not allocated once", [](Json& j) { j["ops"][2]["object"] = 2; });
+  expect("objects[2]: overlaps another in the memory plan", [](Json& j) { j["objects"][2]["plan_offset"] = 0; });
+  expect("carries", [](Json& j) { j["carries"] = true; });
+  Json apart = kinds();
+  apart["objects"].push_back(apart["objects"][2]);
+  EXPECT_NE(error_of(apart).find("objects[3]: is not allocated once"), std::string::npos) << error_of(apart);
 }
 
 TEST(ScheduleReader, NamesTheMissingField) {

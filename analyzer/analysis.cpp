@@ -12,7 +12,9 @@
 #include "analyzer/describe.h"
 #include "analyzer/early_start.h"
 #include "analyzer/held_pointers.h"
+#include "analyzer/kinds_together.h"
 #include "analyzer/reduce.h"
+#include "analyzer/step_kinds.h"
 #include "analyzer/thread_order.h"
 
 namespace nimble::analyzer {
@@ -114,13 +116,13 @@ void plan_all(Analysis& analysis, const Planner& planner, std::uint32_t max_lane
 // Replaces plans whose memory does not fit by more sequential ones: `cost` with fewer and fewer lanes, at last
 // `single`. If not even that fits nothing does, and it is what stays: the program's own order needs the least.
 void keep_to_limit(Analysis& analysis, const Planner& planner, const StepUses& uses, const StreamPaths& streams,
-                   const AnalysisOptions& options) {
+                   const AnalysisOptions& options, const PlacesOfObjects& places) {
   const std::uint64_t limit = *options.memory_limit;
   if (!analysis.memory.possible || analysis.memory.arena_bytes <= limit) return;
   analysis.memory_without_limit = analysis.memory.arena_bytes;
   std::vector<SegmentPlan> plans;
   PolicyOutcome outcome = planner.plan("single", 1, plans);
-  MemoryPlan memory = plan_memory(analysis.objects, uses, analysis.segments, plans, streams);
+  MemoryPlan memory = plan_memory(analysis.objects, uses, analysis.segments, plans, streams, places);
   std::uint32_t lanes = 0;
   for (const SegmentPlan& plan : analysis.plans) lanes = std::max(lanes, plan.assignment.lanes);
   lanes = std::min(lanes, options.max_lanes);
@@ -129,7 +131,7 @@ void keep_to_limit(Analysis& analysis, const Planner& planner, const StepUses& u
   for (; !found && lanes > 1; lanes /= 2) {
     std::vector<SegmentPlan> wider;
     PolicyOutcome of_wider = planner.plan("cost", lanes, wider);
-    MemoryPlan needs = plan_memory(analysis.objects, uses, analysis.segments, wider, streams);
+    MemoryPlan needs = plan_memory(analysis.objects, uses, analysis.segments, wider, streams, places);
     found = needs.arena_bytes <= limit;
     if (!found) continue;
     plans = std::move(wider);
@@ -155,7 +157,7 @@ Parallelism parallelism_of(const Analysis& analysis) {
 }
 
 void decide(Analysis& analysis, const AnalysisOptions& options) {
-  const Trace& trace = analysis.file.trace;
+  const Trace& trace = analysis.file->trace;
   if (trace.coverage.recorded < trace.coverage.seen && !options.accept_partial) {
     analysis.status = kExitUnschedulable;
     analysis.why_no_schedule = "the recorder saw " + std::to_string(trace.coverage.recorded) + " of " +
@@ -208,7 +210,7 @@ std::vector<std::unique_ptr<AccessSource>> sources_of(const Trace& trace, const 
 // What the ops of the step touch. Returns what became of them, where accesses rest on pointers in memory.
 std::optional<HeldPointers::Outcome> infer(Analysis& analysis, const AnalysisOptions& options,
                                            HeldPointers::Step step) {
-  const Trace& trace = analysis.file.trace;
+  const Trace& trace = analysis.file->trace;
   auto calls = analysis.step.calls();
   step.calls = calls;
   const Observations seen(trace, *analysis.table);
@@ -235,7 +237,7 @@ void infer(Analysis& analysis, const AnalysisOptions& options) {
   auto outcome = infer(analysis, options, step);
   if (!outcome) return;
   // Once more, now that it is known which ops replay looks at, until the step before is taken to be what the step is.
-  const Segmentation segments = cut_into_segments(analysis.file.trace, analysis.step, analysis.accesses);
+  const Segmentation segments = cut_into_segments(analysis.file->trace, analysis.step, analysis.accesses);
   for (const Submit submit : segments.submit) step.uncompared.push_back(submit == Submit::direct);
   constexpr int kMostRounds = 4;
   for (int round = 0; round < kMostRounds; ++round) {
@@ -248,26 +250,41 @@ void infer(Analysis& analysis, const AnalysisOptions& options) {
   infer(analysis, options, step);
 }
 
+void find_accesses(Analysis& analysis, const AnalysisOptions& options) {
+  const Trace& trace = analysis.file->trace;
+  const auto calls = analysis.step.calls();
+  analysis.objects = objects_of_step(trace, *analysis.table, calls);
+  infer(analysis, options);
+  find_communication(trace, analysis.objects, calls, options.rules, options.trust, analysis.accesses);
+}
+
 }  // namespace
 
 Analysis read_step(TraceFile file, const AnalysisOptions& options) {
   Analysis analysis;
-  analysis.file = std::move(file);
-  order_threads(analysis.file.trace);
+  order_threads(file.trace);
+  analysis.file = std::make_shared<const TraceFile>(std::move(file));
   analysis.chosen = options.policy;
   analysis.trust = options.trust;
-  const Trace& trace = analysis.file.trace;
-  analysis.table = std::make_unique<ObjectTable>(trace);
+  const Trace& trace = analysis.file->trace;
+  analysis.table = std::make_shared<const ObjectTable>(trace);
   analysis.step = find_step(trace, *analysis.table);
   if (analysis.step.period == 0) {
     analysis.status = kExitNoStep;
     analysis.why_no_schedule = analysis.step.why_none;
     return analysis;
   }
-  auto calls = analysis.step.calls();
-  analysis.objects = objects_of_step(trace, *analysis.table, calls);
-  infer(analysis, options);
-  find_communication(trace, analysis.objects, calls, options.rules, options.trust, analysis.accesses);
+  find_accesses(analysis, options);
+  if (options.one_kind) return analysis;
+  for (Step& step : find_other_kinds(trace, *analysis.table, analysis.step)) {
+    Analysis& other = analysis.others.emplace_back();
+    other.file = analysis.file;
+    other.table = analysis.table;
+    other.chosen = options.policy;
+    other.trust = options.trust;
+    other.step = std::move(step);
+    find_accesses(other, options);
+  }
   return analysis;
 }
 
@@ -280,11 +297,12 @@ StepAccesses accesses_of(const Trace& trace, const ObjectTable& table, const Ste
   return infer_accesses(trace, table, objects, calls, sources, &held);
 }
 
-Analysis analyze(TraceFile file, const AnalysisOptions& options) {
-  Analysis analysis = read_step(std::move(file), options);
-  if (analysis.step.period == 0) return analysis;
-  const Trace& trace = analysis.file.trace;
-  auto calls = analysis.step.calls();
+namespace {
+
+// What the ops depend on, and what the host and the device take for them.
+void find_order(Analysis& analysis) {
+  const Trace& trace = analysis.file->trace;
+  const auto calls = analysis.step.calls();
   analysis.order = std::make_unique<HappensBefore>(trace, calls);
   std::vector<std::uint32_t> event, event2;
   for (std::uint32_t call : calls) {
@@ -295,16 +313,11 @@ Analysis analyze(TraceFile file, const AnalysisOptions& options) {
       find_dependencies({analysis.accesses, *analysis.order, analysis.objects, std::move(event), std::move(event2)});
   analysis.reduced =
       transitive_reduction(Dag(static_cast<std::uint32_t>(calls.size()), pairs_of(analysis.dependencies)));
-  analysis.segments = cut_into_segments(trace, analysis.step, analysis.accesses);
-  analysis.streams = streams_of_step(
-      {trace, *analysis.table, analysis.step, analysis.objects, analysis.accesses, analysis.segments, *analysis.order});
-
-  DeviceModel device;
+  const DeviceModel device;
   analysis.measured = measure(trace, analysis.step);
   analysis.host = host_time(trace, analysis.step);
   analysis.costs = predict_costs(device, trace, *analysis.table, calls, analysis.objects, analysis.accesses,
                                  analysis.measured.op_us);
-  analysis.program_us = predict_program(device, analysis.segments, analysis.costs, analysis.host);
   std::vector<double> duration;
   std::vector<std::uint8_t> work;
   for (std::size_t op = 0; op < calls.size(); ++op) {
@@ -313,16 +326,44 @@ Analysis analyze(TraceFile file, const AnalysisOptions& options) {
   }
   analysis.critical = critical_path(analysis.reduced, duration);
   analysis.concurrency = max_concurrency(analysis.reduced, work);
-  if (options.start_early) cut_early(analysis, device, options.max_lanes);
+}
+
+}  // namespace
+
+void plan_step(Analysis& analysis, const AnalysisOptions& options, const PlanBounds& bounds) {
+  const Trace& trace = analysis.file->trace;
+  const auto calls = analysis.step.calls();
+  analysis.status = kExitOk;
+  analysis.why_no_schedule.clear();
+  analysis.chosen = options.policy;
+  analysis.policies.clear();
+  analysis.segments = cut_into_segments(trace, analysis.step, analysis.accesses, bounds.cuts);
+  analysis.streams = streams_of_step(
+      {trace, *analysis.table, analysis.step, analysis.objects, analysis.accesses, analysis.segments, *analysis.order});
+  const DeviceModel device;
+  analysis.program_us = predict_program(device, analysis.segments, analysis.costs, analysis.host);
+  if (options.start_early && bounds.cuts.empty()) cut_early(analysis, device, options.max_lanes);
   Planner planner(analysis, device);
   plan_all(analysis, planner, options.max_lanes);
   StepUses uses = uses_of_step(*analysis.table, calls, analysis.objects, analysis.accesses);
   const StreamPaths streams(analysis.streams.of_op, analysis.segments.record,
                             static_cast<std::uint32_t>(analysis.streams.streams.size()));
-  analysis.memory = plan_memory(analysis.objects, uses, analysis.segments, analysis.plans, streams);
-  if (options.memory_limit) keep_to_limit(analysis, planner, uses, streams, options);
+  analysis.memory = plan_memory(analysis.objects, uses, analysis.segments, analysis.plans, streams, bounds.places);
+  if (options.memory_limit) keep_to_limit(analysis, planner, uses, streams, options, bounds.places);
   analysis.parallelism = parallelism_of(analysis);
   decide(analysis, options);
+}
+
+Analysis analyze(TraceFile file, const AnalysisOptions& options) {
+  Analysis analysis = read_step(std::move(file), options);
+  if (analysis.step.period == 0) return analysis;
+  find_order(analysis);
+  plan_step(analysis, options, {});
+  for (Analysis& other : analysis.others) {
+    find_order(other);
+    plan_step(other, options, {});
+  }
+  fit_kinds_together(analysis, options);
   return analysis;
 }
 

@@ -42,6 +42,7 @@ struct AnalysisOptions {
   // The most that the memory plan may take: where the policy's needs more, its schedule is made more sequential.
   std::optional<std::uint64_t> memory_limit;
   bool start_early = true;         // cut segments so that the GPU begins while the host is still issuing
+  bool one_kind = false;           // schedule only the kind of step that does the most work
   bool accept_partial = false;     // make a schedule though the recorder is known to have missed work
   Evidence trust = kDefaultTrust;  // the weakest evidence that is believed
   Rules rules;
@@ -57,9 +58,13 @@ struct PolicyOutcome {
 };
 
 struct Analysis {
-  TraceFile file;
-  std::unique_ptr<ObjectTable> table;
+  std::shared_ptr<const TraceFile> file;
+  std::shared_ptr<const ObjectTable> table;
   Step step;
+  // The other kinds of step that the program has beside this one, each as an Analysis of the same file; those that no
+  // schedule can serve together with this one are left out, and `kinds_left_out` says why. They have no others.
+  std::vector<Analysis> others;
+  std::vector<std::string> kinds_left_out;
 
   // All below only where a step was found.
   StepObjects objects;
@@ -93,7 +98,16 @@ struct Analysis {
 
 Analysis analyze(TraceFile file, const AnalysisOptions& options);
 
-// The beginning of that: the step, its objects and its accesses, and nothing behind.
+// What a plan has to keep to, where it must go together with others.
+struct PlanBounds {
+  std::vector<std::uint32_t> cuts;  // ops before which segments are to be cut; where there are any, nowhere for speed
+  PlacesOfObjects places;
+};
+
+// The end of that, of one kind of step: segments, plans and memory, once its dependencies are known.
+void plan_step(Analysis& analysis, const AnalysisOptions& options, const PlanBounds& bounds);
+
+// The beginning of that: the kinds of step, their objects and their accesses, and nothing behind.
 Analysis read_step(TraceFile file, const AnalysisOptions& options);
 
 // What any ops of a trace touch: a step's, or those of the whole trace. `objects` are theirs. By all evidence but what

@@ -262,10 +262,9 @@ class Checker {
       : step_(step),
         schedule_(schedule),
         file_(file),
-        order_(step.file.trace, step.step.calls(), ProgramOrder::By::everything) {}
+        order_(step.file->trace, step.step.calls(), ProgramOrder::By::everything) {}
 
   CheckResult run() {
-    check_that_it_belongs();
     CheckResult result;
     if (order_.streams() > 1) check_shared_memory(result);
     std::vector<std::vector<std::uint32_t>> members = segments();
@@ -276,35 +275,39 @@ class Checker {
     return result;
   }
 
- private:
-  [[noreturn]] void fail(const char* list, std::size_t i, const char* field, const std::string& message) const {
-    throw InputError(file_, 0, list + ("[" + std::to_string(i)) + "]." + field, message);
+  // `alone`: the schedule has no other kinds of step.
+  static void check_that_it_belongs(const Analysis& step, const ScheduleOrder& schedule, bool alone,
+                                    const std::string& file) {
+    const char* other = "the schedule was made from another trace, or with other rules";
+    if (schedule.trace_digest != step.file->digest)
+      throw InputError(file, 0, "trace_digest",
+                       "is " + schedule.trace_digest + ", the trace's is " + step.file->digest +
+                           ": the schedule was made from another trace");
+    if (schedule.ops.size() != step.step.period) throw InputError(file, 0, "ops", other);
+    // Where there are several kinds, the objects of the others are there as well.
+    if (alone && schedule.objects.size() != step.objects.objects.size()) throw InputError(file, 0, "objects", other);
+    for (std::size_t i = 0; alone && i < schedule.objects.size(); ++i) {
+      const StepObject& object = step.objects.objects[i];
+      if (schedule.objects[i].memory != object.memory) fail(file, "objects", i, "memory", other);
+      if (schedule.objects[i].size != object.size) fail(file, "objects", i, "size", other);
+      if (schedule.objects[i].step_local && !object.step_local) fail(file, "objects", i, "step_local", other);
+    }
+    auto calls = step.step.calls();
+    for (std::size_t op = 0; op < calls.size(); ++op) {
+      if (schedule.ops[op].kind != step.file->trace.calls[calls[op]].kind) fail(file, "ops", op, "kind", other);
+      if (schedule.ops[op].submit == Submit::plan && step.accesses.ops[op].role != OpRole::none)
+        fail(file, "ops", op, "submit", "is plan, but the op allocates or frees nothing of the step's own");
+      if (schedule.ops[op].submit != Submit::order) continue;
+      const OwnRecord own = own_record(step.file->trace, step.step, static_cast<std::uint32_t>(op));
+      if (!own.by_step || own.op != schedule.ops[op].record)
+        fail(file, "ops", op, "record", "is not what the program recorded the event by");
+    }
   }
 
-  void check_that_it_belongs() const {
-    const char* other = "the schedule was made from another trace, or with other rules";
-    if (schedule_.trace_digest != step_.file.digest)
-      throw InputError(file_, 0, "trace_digest",
-                       "is " + schedule_.trace_digest + ", the trace's is " + step_.file.digest +
-                           ": the schedule was made from another trace");
-    if (schedule_.ops.size() != step_.step.period) throw InputError(file_, 0, "ops", other);
-    if (schedule_.objects.size() != step_.objects.objects.size()) throw InputError(file_, 0, "objects", other);
-    for (std::size_t i = 0; i < schedule_.objects.size(); ++i) {
-      const StepObject& object = step_.objects.objects[i];
-      if (schedule_.objects[i].memory != object.memory) fail("objects", i, "memory", other);
-      if (schedule_.objects[i].size != object.size) fail("objects", i, "size", other);
-      if (schedule_.objects[i].step_local && !object.step_local) fail("objects", i, "step_local", other);
-    }
-    auto calls = step_.step.calls();
-    for (std::size_t op = 0; op < calls.size(); ++op) {
-      if (schedule_.ops[op].kind != step_.file.trace.calls[calls[op]].kind) fail("ops", op, "kind", other);
-      if (schedule_.ops[op].submit == Submit::plan && step_.accesses.ops[op].role != OpRole::none)
-        fail("ops", op, "submit", "is plan, but the op allocates or frees nothing of the step's own");
-      if (schedule_.ops[op].submit != Submit::order) continue;
-      const OwnRecord own = own_record(step_.file.trace, step_.step, static_cast<std::uint32_t>(op));
-      if (!own.by_step || own.op != schedule_.ops[op].record)
-        fail("ops", op, "record", "is not what the program recorded the event by");
-    }
+ private:
+  [[noreturn]] static void fail(const std::string& file, const char* list, std::size_t i, const char* field,
+                                const std::string& message) {
+    throw InputError(file, 0, list + ("[" + std::to_string(i)) + "]." + field, message);
   }
 
   // The ops of each segment. All of a segment is submitted before what is behind it, and after what is before it.
@@ -315,7 +318,7 @@ class Checker {
       if (schedule_.ops[op].submit == Submit::plan || schedule_.ops[op].submit == Submit::order) continue;
       std::uint32_t segment = schedule_.ops[op].segment;
       if (segment != kNone && segment != open && segment != next)
-        fail("ops", op, "segment", "has ended before, or stands before another that has not begun");
+        fail(file_, "ops", op, "segment", "has ended before, or stands before another that has not begun");
       if (segment != kNone && segment == next) ++next;
       open = segment;
       if (segment != kNone) members[segment].push_back(op);
@@ -326,7 +329,7 @@ class Checker {
   // A step may go to the driver call by call. Then the program's own order must keep objects apart that the memory plan
   // gives the same bytes.
   void check_shared_memory(CheckResult& result) const {
-    const ProgramOrder by_events(step_.file.trace, step_.step.calls(), ProgramOrder::By::events);
+    const ProgramOrder by_events(step_.file->trace, step_.step.calls(), ProgramOrder::By::events);
     Requirements requirements(step_.accesses, schedule_, order_);
     for (std::uint32_t op = 0; op < schedule_.ops.size(); ++op)
       if (schedule_.ops[op].submit == Submit::graph || schedule_.ops[op].submit == Submit::direct)
@@ -398,8 +401,61 @@ CheckResult check_schedule(const Analysis& step, const std::string& text, const 
   return check_schedule(step, read_schedule_order(text, file), file);
 }
 
+namespace {
+
+// The objects as the analysis numbers them: its own where the plan puts them.
+void number_objects(const Analysis& step, const std::string& file, ScheduleOrder& schedule) {
+  const auto fail = [&](std::size_t op) {
+    throw InputError(file, 0, "objects",
+                     "the schedule was made from another trace, or with other rules: op " + std::to_string(op) +
+                         " has another object");
+  };
+  std::vector<ScheduleObject> objects;
+  for (const StepObject& object : step.objects.objects) {
+    ScheduleObject& mine = objects.emplace_back();
+    mine.memory = object.memory;
+    mine.size = object.size;
+    if (!object.step_local || schedule.ops[object.alloc].submit != Submit::plan) continue;
+    const std::uint32_t planned = schedule.ops[object.alloc].object;
+    mine = schedule.objects[planned];
+    if (!mine.step_local || mine.size != object.size || mine.memory != object.memory) fail(object.alloc);
+    if (schedule.ops[object.free].submit != Submit::plan || schedule.ops[object.free].object != planned)
+      fail(object.free);
+  }
+  schedule.objects = std::move(objects);
+}
+
+// Whether the schedule's step may be of this kind.
+bool looks_like(const ScheduleOrder& schedule, const Analysis& step) {
+  const auto calls = step.step.calls();
+  return std::equal(
+      schedule.ops.begin(), schedule.ops.end(), calls.begin(), calls.end(),
+      [&](const ScheduleOrder::Op& op, std::uint32_t call) { return op.kind == step.file->trace.calls[call].kind; });
+}
+
+}  // namespace
+
 CheckResult check_schedule(const Analysis& step, const ScheduleOrder& schedule, const std::string& file) {
-  return Checker(step, schedule, file).run();
+  CheckResult result;
+  std::uint32_t next = 0;  // the first kind of the trace that may be the next one of the schedule: some may be left out
+  for (std::size_t kind = 0; kind < schedule.kinds.size(); ++kind) {
+    ScheduleOrder mine = order_of_kind(schedule, kind);
+    const auto analysis = [&](std::uint32_t i) -> const Analysis& { return i == 0 ? step : step.others[i - 1]; };
+    std::uint32_t found = next;
+    while (found < step.others.size() && !looks_like(mine, analysis(found))) ++found;
+    if (found > step.others.size()) throw InputError(file, 0, "ends", "the trace has fewer kinds of step");
+    Checker::check_that_it_belongs(analysis(found), mine, schedule.kinds.size() == 1, file);
+    number_objects(analysis(found), file, mine);
+    CheckResult of_kind = Checker(analysis(found), mine, file).run();
+    result.segments += of_kind.segments;
+    result.pairs += of_kind.pairs;
+    if (of_kind.unordered && !result.unordered) {
+      result.unordered = std::move(of_kind.unordered);
+      result.unordered->kind = found;
+    }
+    next = found + 1;
+  }
+  return result;
 }
 
 }  // namespace nimble::analyzer

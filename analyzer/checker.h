@@ -1,5 +1,6 @@
 // Checks a schedule against the trace that it was made from: every two ops of the step that conflict must be ordered by
-// what the schedule itself enforces, in the order in which the program submitted them.
+// what the schedule itself enforces, in the order in which the program submitted them. So it does for every kind of
+// step that the schedule has, each by itself.
 //
 // It is there to find mistakes of everything between the accesses and the schedule file, so it shares none of that:
 // what it takes over is the trace, the objects and the accesses. Two ops conflict where
@@ -30,11 +31,12 @@ namespace nimble::analyzer {
 // Two ops that conflict and that nothing in the schedule orders.
 struct Unordered {
   std::uint32_t first = 0, second = 0;
-  std::string why;  // one line
+  std::string why;         // one line
+  std::uint32_t kind = 0;  // of step: 0 is the first, the others follow as in Analysis::others
 };
 
 struct CheckResult {
-  // Of all such pairs one with the smallest `second`; of these, the one with the largest `first`.
+  // Of all such pairs of a kind one with the smallest `second`; of these, the one with the largest `first`.
   std::optional<Unordered> unordered;
   std::uint64_t segments = 0;
   // Pairs inside segments that were looked up. A pair that others imply is none of them: where b overwrites what a

@@ -78,11 +78,11 @@ std::string us_text(double us) {
 
 std::string describe_op(const Analysis& analysis, std::uint32_t op, std::size_t width) {
   std::uint32_t index = analysis.step.calls()[op];
-  const TraceCall& call = analysis.file.trace.calls[index];
+  const TraceCall& call = analysis.file->trace.calls[index];
   std::string text(name(call.kind));
   switch (call.kind) {
     case CallKind::launch:
-      text += " " + kernel_name(analysis.file.trace.functions[call.function]);
+      text += " " + kernel_name(analysis.file->trace.functions[call.function]);
       break;
     case CallKind::copy:
       text += " " + bytes_text(call.width * call.height) + " " + memory_at(analysis, index, kAtSrc) + " -> " +

@@ -117,8 +117,9 @@ class Holes {
 
 class Packer {
  public:
-  Packer(const StepObjects& objects, const BothOrders& order, std::vector<std::uint32_t> by_alloc)
-      : objects_(objects.objects), order_(order), by_alloc_(std::move(by_alloc)) {}
+  Packer(const StepObjects& objects, const BothOrders& order, const PlacesOfObjects& places,
+         std::vector<std::uint32_t> by_alloc)
+      : objects_(objects.objects), order_(order), places_(places), by_alloc_(std::move(by_alloc)) {}
 
   // As a pool would do it that goes through the program's allocations and releases.
   Packing walk() const {
@@ -135,7 +136,10 @@ class Packer {
       std::uint64_t bytes = aligned(objects_[object].size);
       std::uint64_t& at = result.offset[object];
       auto fits = [&](std::uint64_t begin) { return last.free_for(order_, object, begin, begin + bytes); };
-      if (std::optional<std::uint64_t> found = holes.find(bytes, fits)) {
+      if (const auto place = places_.find(object); place != places_.end()) {
+        at = place->second;
+        if (at > result.bytes) holes.add(result.bytes, at);
+      } else if (std::optional<std::uint64_t> found = holes.find(bytes, fits)) {
         at = *found;
       } else {
         at = holes.last(result.bytes);  // the arena grows behind it
@@ -183,6 +187,7 @@ class Packer {
 
   const std::vector<StepObject>& objects_;
   const BothOrders& order_;
+  const PlacesOfObjects& places_;
   std::vector<std::uint32_t> by_alloc_;  // the step-local ones
 };
 
@@ -229,7 +234,8 @@ StepUses uses_of_step(const ObjectTable& table, std::span<const std::uint32_t> c
 }
 
 MemoryPlan plan_memory(const StepObjects& objects, const StepUses& uses, const Segmentation& segments,
-                       std::span<const SegmentPlan> plans, const StreamPaths& streams, std::size_t pairwise) {
+                       std::span<const SegmentPlan> plans, const StreamPaths& streams, const PlacesOfObjects& places,
+                       std::size_t pairwise) {
   MemoryPlan plan;
   plan.offset.assign(objects.objects.size(), 0);
   std::vector<std::uint32_t> by_alloc;
@@ -252,9 +258,9 @@ MemoryPlan plan_memory(const StepObjects& objects, const StepUses& uses, const S
       if (objects.objects[uses.objects[i]].step_local) order.use(uses.objects[i], op);
 
   std::size_t count = by_alloc.size();
-  Packer packer(objects, order, std::move(by_alloc));
+  Packer packer(objects, order, places, std::move(by_alloc));
   Packing best = packer.walk();
-  if (count <= pairwise)
+  if (places.empty() && count <= pairwise)
     if (Packing other = packer.greedy_by_size(); other.bytes < best.bytes) best = std::move(other);
   plan.offset = std::move(best.offset);
   plan.arena_bytes = best.bytes;

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -44,10 +45,14 @@ struct StepUses {
 StepUses uses_of_step(const ObjectTable& table, std::span<const std::uint32_t> calls, const StepObjects& objects,
                       const StepAccesses& accesses);
 
+// Where objects have to lie, because other kinds of step have them there: by object of the step. All of them are
+// allocated before any other.
+using PlacesOfObjects = std::map<std::uint32_t, std::uint64_t>;
+
 // `plans`: one for each segment. `streams`: the program's own order. `pairwise`: for how many objects pairs are looked
 // at.
 MemoryPlan plan_memory(const StepObjects& objects, const StepUses& uses, const Segmentation& segments,
                        std::span<const SegmentPlan> plans, const StreamPaths& streams,
-                       std::size_t pairwise = kPairwise);
+                       const PlacesOfObjects& places = {}, std::size_t pairwise = kPairwise);
 
 }  // namespace nimble::analyzer

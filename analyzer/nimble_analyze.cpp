@@ -54,7 +54,7 @@ struct Arguments {
   RulesArguments rules;
   std::vector<std::uint32_t> why;
   std::string dot, json;
-  bool no_schedule = false, quiet = false, accept_partial = false, whole_segments = false;
+  bool no_schedule = false, quiet = false, accept_partial = false, whole_segments = false, one_kind = false;
 };
 
 void write_file(const std::string& path, const std::string& text) {
@@ -99,8 +99,9 @@ std::optional<std::uint64_t> bytes_of(std::string_view text) {
   return bytes << shift;
 }
 
-std::string unordered_text(const Analysis& analysis, const Unordered& pair) {
-  return "op " + std::to_string(pair.first) + " (" + describe_op(analysis, pair.first, 40) + ") and op " +
+std::string unordered_text(const Analysis& first, const Unordered& pair) {
+  const Analysis& analysis = pair.kind == 0 ? first : first.others[pair.kind - 1];
+  return (pair.kind == 0 ? "op " : "of kind " + std::to_string(pair.kind) + " of step, op ") + std::to_string(pair.first) + " (" + describe_op(analysis, pair.first, 40) + ") and op " +
          std::to_string(pair.second) + " (" + describe_op(analysis, pair.second, 40) +
          ") are not ordered by the schedule: " + pair.why;
 }
@@ -134,6 +135,7 @@ int run(const Arguments& arguments) {
   options.max_lanes = arguments.max_streams;
   options.accept_partial = arguments.accept_partial;
   options.start_early = !arguments.whole_segments;
+  options.one_kind = arguments.one_kind;
   options.trust = *trust_of(arguments.trust);
   arguments.rules.read(options.rules);
   if (!arguments.memory_limit.empty()) {
@@ -229,6 +231,7 @@ int main_of_analyze(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--memory-limit", arguments.memory_limit,
                  "The most memory that the step's own objects may take, in bytes or with K, M, G, T behind the number");
+  app.add_flag("--one-kind", arguments.one_kind, "Schedule only the kind of step that does the most work");
   app.add_flag("--whole-segments", arguments.whole_segments,
                "Cut no segment only for the GPU to begin while the host is still issuing");
   arguments.rules.add_to(app);

@@ -56,8 +56,8 @@ void probe_lines(Text& out, const Trace& trace) {
 }
 
 void trace_lines(Text& out, const Analysis& analysis) {
-  const Trace& trace = analysis.file.trace;
-  out.line("trace", "%s (%s, %s)", shortened(analysis.file.path, 120).c_str(),
+  const Trace& trace = analysis.file->trace;
+  out.line("trace", "%s (%s, %s)", shortened(analysis.file->path, 120).c_str(),
            plural(trace.calls.size(), "call").c_str(), (plural(analysis.step.ops.size(), "op") + " ran").c_str());
   if (!trace.program.empty()) out.line("program", "%s", shortened(trace.program, 100).c_str());
   if (!trace.device.empty()) out.line("device", "%s", shortened(trace.device, 100).c_str());
@@ -75,6 +75,12 @@ void trace_lines(Text& out, const Analysis& analysis) {
   if (trace.dropped > 0) out.line("", "the recorder dropped %llu events", Count{trace.dropped});
 }
 
+std::size_t ops_in_graphs(const Analysis& analysis) {
+  std::size_t ops = 0;
+  for (const Segment& segment : analysis.segments.segments) ops += segment.ops.size();
+  return ops;
+}
+
 void step_lines(Text& out, const Analysis& analysis) {
   const Step& step = analysis.step;
   out.line("step", "%s, %zu times (%.1f %% of all ops)", plural(step.period, "op").c_str(), step.begins.size(),
@@ -85,8 +91,15 @@ void step_lines(Text& out, const Analysis& analysis) {
   if (step.patterns > 1)
     out.line("", "%u of %zu repeats use their objects in the same roles; the schedule serves these (double buffering?)",
              step.same_pattern, step.begins.size());
+  for (const Analysis& other : analysis.others)
+    out.line("another kind", "%s, %s (%.1f %% of all ops), %s of them in %s", plural(other.step.period, "op").c_str(),
+             plural(other.step.begins.size(), "time").c_str(),
+             100.0 * static_cast<double>(other.step.period) * static_cast<double>(other.step.begins.size()) /
+                 static_cast<double>(step.ops.size()),
+             std::to_string(ops_in_graphs(other)).c_str(), plural(other.segments.segments.size(), "graph").c_str());
+  for (const std::string& why : analysis.kinds_left_out) out.line("left out", "%s", shortened(why, 200).c_str());
   out.line("shown", "repeat %u of %zu, which begins at seq %llu", step.representative + 1, step.begins.size(),
-           Count{analysis.file.trace.calls[step.calls().front()].seq});
+           Count{analysis.file->trace.calls[step.calls().front()].seq});
 }
 
 void dependency_lines(Text& out, const Analysis& analysis, const Counts& counts) {
@@ -182,7 +195,7 @@ template <typename WhyOf>
 std::vector<OpsWithReason> gathered(const Analysis& analysis, WhyOf why_of) {
   std::map<std::pair<std::string, std::string>, std::uint32_t> counted;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> by_id;  // function (or kind) and reason
-  const Trace& trace = analysis.file.trace;
+  const Trace& trace = analysis.file->trace;
   auto calls = analysis.step.calls();
   auto functions = static_cast<std::uint32_t>(trace.functions.size());
   for (std::uint32_t op = 0; op < calls.size(); ++op) {
@@ -260,7 +273,7 @@ void measured_line(Text& out, const Analysis& analysis) {
   if (measured.repeats == 0) return;
   out.line("measured", "the GPU is busy for %s of %s from a step's first op to its last (median of %s%s)",
            us_text(measured.busy_us).c_str(), us_text(measured.span_us).c_str(),
-           plural(measured.repeats, "repeat").c_str(), simulated(analysis.file.trace) ? ", simulated time" : "");
+           plural(measured.repeats, "repeat").c_str(), simulated(analysis.file->trace) ? ", simulated time" : "");
 }
 
 void policy_lines(Text& out, const Analysis& analysis) {
@@ -292,7 +305,7 @@ void policy_lines(Text& out, const Analysis& analysis) {
 }  // namespace
 
 std::string conflict_text(const Analysis& analysis, const EvidenceConflict& conflict) {
-  const TraceFunction& function = analysis.file.trace.functions[conflict.function];
+  const TraceFunction& function = analysis.file->trace.functions[conflict.function];
   std::string text = "kernel ";
   text.append(shortened(kernel_name(function), 100)).append(", parameter ").append(std::to_string(conflict.parameter));
   if (const ParamLayout& param = (*function.params)[conflict.parameter]; param.size > 8)
@@ -318,7 +331,7 @@ static std::uint64_t median_calls(const Analysis& analysis) {
   std::vector<std::uint64_t> found;
   for (std::uint32_t begin : step.begins) {
     std::size_t behind = begin + std::size_t{step.period};
-    std::size_t end = behind < step.ops.size() ? step.ops[behind] : analysis.file.trace.calls.size();
+    std::size_t end = behind < step.ops.size() ? step.ops[behind] : analysis.file->trace.calls.size();
     found.push_back(end - step.ops[begin]);
   }
   auto middle = found.begin() + static_cast<std::ptrdiff_t>(found.size() / 2);
@@ -330,7 +343,7 @@ Counts count(const Analysis& analysis) {
   Counts counts;
   auto calls = analysis.step.calls();
   for (std::uint32_t op = 0; op < calls.size(); ++op) {
-    ++counts.ops_by_kind[static_cast<int>(analysis.file.trace.calls[calls[op]].kind)];
+    ++counts.ops_by_kind[static_cast<int>(analysis.file->trace.calls[calls[op]].kind)];
     ++counts.ops_by_submit[static_cast<int>(analysis.segments.submit[op])];
     ++counts.ops_by_evidence[static_cast<int>(analysis.accesses.ops[op].evidence)];
   }

@@ -23,8 +23,17 @@ void step(JsonText& out, const Analysis& analysis, const Counts& counts) {
   out.key("prologue").number(step.prologue()).key("extras").number(step.extras());
   out.key("epilogue").number(step.epilogue()).key("patterns").number(step.patterns);
   out.key("same_pattern").number(step.same_pattern).key("shown").number(step.representative);
-  out.key("first_seq").number(analysis.file.trace.calls[step.calls().front()].seq);
+  out.key("first_seq").number(analysis.file->trace.calls[step.calls().front()].seq);
   out.key("streams").number(analysis.order->streams()).close('}').newline();
+  out.key("other_kinds").open('[');
+  for (const Analysis& other : analysis.others) {
+    out.open('{').key("ops").number(other.step.period).key("repeats").number(other.step.begins.size());
+    out.key("segments").number(other.segments.segments.size()).key("first_seq");
+    out.number(analysis.file->trace.calls[other.step.calls().front()].seq).close('}');
+  }
+  out.close(']').key("kinds_left_out").open('[');
+  for (const std::string& why : analysis.kinds_left_out) out.text(why);
+  out.close(']').newline();
 }
 
 void coverage(JsonText& out, const TraceCoverage& coverage) {
@@ -120,7 +129,7 @@ void found(JsonText& out, const Analysis& analysis) {
   out.close('}').newline();
   out.key("conflicts").open('[');
   for (const EvidenceConflict& conflict : analysis.conflicts) {
-    out.newline().open('{').key("kernel").text(analysis.file.trace.functions[conflict.function].name);
+    out.newline().open('{').key("kernel").text(analysis.file->trace.functions[conflict.function].name);
     out.key("parameter").number(conflict.parameter).key("byte").number(conflict.at);
     out.key("evidence").text(name(conflict.evidence)).key("said_by").text(conflict.basis);
     out.key("said_read").boolean(conflict.touched).key("seen_written").number(conflict.launches);
@@ -135,10 +144,10 @@ void found(JsonText& out, const Analysis& analysis) {
 }  // namespace
 
 std::string json_report(const Analysis& analysis) {
-  const Trace& trace = analysis.file.trace;
+  const Trace& trace = analysis.file->trace;
   JsonText out;
   out.open('{').key("nimble_report").number(1).newline();
-  out.key("trace").open('{').key("digest").text(analysis.file.digest).key("program").text(trace.program);
+  out.key("trace").open('{').key("digest").text(analysis.file->digest).key("program").text(trace.program);
   out.key("device").text(trace.device).key("calls").number(trace.calls.size());
   out.key("ops").number(analysis.step.ops.size()).key("complete").boolean(trace.complete);
   out.key("dropped").number(trace.dropped).close('}').newline();

@@ -44,13 +44,13 @@ class Builder {
  public:
   explicit Builder(const Analysis& analysis)
       : analysis_(analysis),
-        trace_(analysis.file.trace),
+        trace_(analysis.file->trace),
         calls_(analysis.step.calls()),
         fixed_(fixed_accesses(analysis.accesses, analysis.objects, analysis.segments)) {}
 
   Schedule build() {
     schedule_.policy = analysis_.chosen;
-    schedule_.trace_digest = analysis_.file.digest;
+    schedule_.trace_digest = analysis_.file->digest;
     schedule_.trust = name(analysis_.trust);
     auto pairs = [&](Evidence evidence) { return analysis_.parallelism.pairs[static_cast<int>(evidence)]; };
     schedule_.freedom = {pairs(Evidence::exact), pairs(Evidence::proven), pairs(Evidence::declared),
@@ -251,6 +251,20 @@ std::vector<std::uint8_t> fixed_accesses(const StepAccesses& accesses, const Ste
   return fixed;
 }
 
-Schedule build_schedule(const Analysis& analysis) { return Builder(analysis).build(); }
+KindSchedule build_kind_schedule(const Analysis& analysis) {
+  KindSchedule result{Builder(analysis).build(), {}};
+  for (const StepObject& object : analysis.objects.objects) result.ids.push_back(object.id);
+  return result;
+}
+
+Schedule build_schedule(const Analysis& analysis) {
+  KindSchedule first = build_kind_schedule(analysis);
+  if (analysis.others.empty()) return std::move(first.schedule);
+  KindMerger merger;
+  merger.add(std::move(first));
+  // That they go together has been seen to.
+  for (const Analysis& other : analysis.others) merger.add(build_kind_schedule(other));
+  return merger.schedule();
+}
 
 }  // namespace nimble::analyzer

@@ -5,11 +5,15 @@
 #pragma once
 
 #include "analyzer/analysis.h"
+#include "analyzer/schedule_kinds.h"
 #include "nimble/schedule.h"
 
 namespace nimble::analyzer {
 
+// Of all kinds of step.
 Schedule build_schedule(const Analysis& analysis);
+// Of this kind alone.
+KindSchedule build_kind_schedule(const Analysis& analysis);
 
 // Per access of the step (as in StepAccesses::all): whether the schedule's parallelism rests on where in its object it
 // lies. That is so for the parts of an object that two ops of one segment touch without meeting, one of them writing.

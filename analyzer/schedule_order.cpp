@@ -15,9 +15,10 @@ using nlohmann::json;
 constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
 
 // Keys whose values are kept while the text is parsed; the rest, which is most of it, is dropped at once.
-constexpr std::string_view kKept[] = {
-    "nimble_schedule", "trace_digest", "arena_bytes", "objects", "ops",    "segments", "memory", "size",
-    "edges",           "step_local",   "plan_offset", "kind",    "submit", "segment",  "trust",  "record"};
+constexpr std::string_view kKept[] = {"nimble_schedule", "trace_digest", "arena_bytes", "objects", "ops",
+                                      "segments",        "memory",       "size",        "edges",   "step_local",
+                                      "plan_offset",     "kind",         "submit",      "segment", "trust",
+                                      "record",          "object",       "branches",    "ends"};
 
 // Builds a JSON value without what stands under other keys. (The parser's own filter takes quadratic time in the length
 // of a list.)
@@ -115,6 +116,9 @@ ScheduleOrder::Op read_op(const Fields& fields) {
     fields.fail("submit", "is order for an op that is no event wait");
   if (op.submit == Submit::order && !fields.member("record").is_null())
     op.record = static_cast<std::uint32_t>(fields.number("record", kNone - std::uint64_t{1}));
+  const bool memory = op.kind == CallKind::alloc_async || op.kind == CallKind::free_async;
+  if (op.submit == Submit::plan && memory)
+    op.object = static_cast<std::uint32_t>(fields.number("object", kNone - std::uint64_t{1}));
   bool node = op.kind == CallKind::launch || op.kind == CallKind::copy || op.kind == CallKind::set ||
               op.kind == CallKind::event_record;
   if (op.submit == Submit::graph && !node) fields.fail("submit", "is graph for an op that no graph can hold");
@@ -132,7 +136,67 @@ ScheduleObject read_object(const Fields& fields, std::uint64_t arena_bytes) {
   return object;
 }
 
+// The kinds of step, from the branches and the ends of a schedule; all ops are of one where it names none.
+void read_kinds(const Fields& top, ScheduleOrder& order) {
+  const auto count = static_cast<std::uint32_t>(order.ops.size());
+  if (!top.has("ends") && !top.has("branches")) {
+    order.kinds.emplace_back(count);
+    for (std::uint32_t op = 0; op < count; ++op) order.kinds.front()[op] = op;
+    return;
+  }
+  std::vector<std::uint32_t> before(count);  // by op: which comes before it, kNone for those that begin a step
+  for (std::uint32_t op = 0; op < count; ++op) before[op] = op - 1;
+  std::uint64_t last = 0;
+  for (const json& branch : top.list("branches")) {
+    if (!branch.is_array() || branch.size() != 2) top.fail("branches", "must be a list of [op, op or null]");
+    const std::uint64_t first = top.number_of(branch[0], "branches", kMax);
+    const std::uint64_t after = branch[1].is_null() ? kNone : top.number_of(branch[1], "branches", kMax);
+    if (first >= count || first < last || (after != kNone && after >= first))
+      top.fail("branches", "must go from an earlier to a later op of the schedule, and ascend");
+    before[first] = static_cast<std::uint32_t>(after);
+    last = first;
+  }
+  if (top.list("ends").size() > kMaxKinds) top.fail("ends", "has more than " + std::to_string(kMaxKinds) + " ops");
+  for (const json& each : top.list("ends")) {
+    const std::uint64_t end = top.number_of(each, "ends", kMax);
+    if (end >= count) top.fail("ends", "must be ops of the schedule");
+    std::vector<std::uint32_t>& kind = order.kinds.emplace_back();
+    for (auto op = static_cast<std::uint32_t>(end); op != kNone; op = before[op]) kind.push_back(op);
+    std::reverse(kind.begin(), kind.end());
+  }
+}
+
 }  // namespace
+
+ScheduleOrder order_of_kind(const ScheduleOrder& order, std::size_t kind) {
+  if (order.kinds.size() == 1 && order.kinds.front().size() == order.ops.size()) return order;
+  ScheduleOrder result;
+  result.trace_digest = order.trace_digest;
+  result.trust = order.trust;
+  result.arena_bytes = order.arena_bytes;
+  result.objects = order.objects;
+  std::vector<std::uint32_t> op_of(order.ops.size(), kNone), segment_of(order.edges.size(), kNone);
+  for (const std::uint32_t op : order.kinds[kind]) {
+    op_of[op] = static_cast<std::uint32_t>(result.ops.size());
+    ScheduleOrder::Op& mine = result.ops.emplace_back(order.ops[op]);
+    if (mine.record != kNone) mine.record = mine.record < op ? op_of[mine.record] : kNone;
+    if (mine.segment == kNone) continue;
+    std::uint32_t& segment = segment_of[mine.segment];
+    if (segment == kNone) {
+      segment = static_cast<std::uint32_t>(result.edges.size());
+      result.edges.push_back(order.edges[mine.segment]);
+    }
+    mine.segment = segment;
+  }
+  // An edge to what the kind does not have orders nothing in it.
+  for (auto& edges : result.edges) {
+    for (auto& [from, to] : edges) from = op_of[from], to = op_of[to];
+    std::erase_if(edges, [](const auto& edge) { return edge[0] == kNone || edge[1] == kNone; });
+  }
+  result.kinds.emplace_back();
+  for (std::uint32_t op = 0; op < result.ops.size(); ++op) result.kinds.front().push_back(op);
+  return result;
+}
 
 ScheduleOrder read_schedule_order(const std::string& text, const std::string& file) {
   json parsed = parse(text, file);
@@ -172,6 +236,10 @@ ScheduleOrder read_schedule_order(const std::string& text, const std::string& fi
       edges.push_back({static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(to)});
     }
   });
+  read_kinds(top, order);
+  for (std::size_t op = 0; op < order.ops.size(); ++op)
+    if (order.ops[op].object != kNone && order.ops[op].object >= order.objects.size())
+      throw InputError(file, 0, "ops[" + std::to_string(op) + "].object", "is no object of the schedule");
   return order;
 }
 

@@ -21,6 +21,7 @@ struct ScheduleOrder {
     Submit submit = Submit::direct;
     std::uint32_t segment = kNone;
     std::uint32_t record = kNone;  // order: as of ScheduleOp
+    std::uint32_t object = kNone;  // plan: likewise
   };
 
   std::string trace_digest;
@@ -30,9 +31,14 @@ struct ScheduleOrder {
   std::vector<Op> ops;
   // Per segment the edges of its graph. They join ops of this segment, the earlier op first.
   std::vector<std::vector<std::array<std::uint32_t, 2>>> edges;
+  // Per kind of step its ops, ascending.
+  std::vector<std::vector<std::uint32_t>> kinds;
 };
 
 // `file` names the text in errors.
 ScheduleOrder read_schedule_order(const std::string& text, const std::string& file);
+
+// Of one kind of step by itself: its ops and segments renumbered, the objects as they are.
+ScheduleOrder order_of_kind(const ScheduleOrder& order, std::size_t kind);
 
 }  // namespace nimble::analyzer

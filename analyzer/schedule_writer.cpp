@@ -185,6 +185,17 @@ std::string schedule_text(const Schedule& schedule) {
   out.key("ops").open('[');
   for (const ScheduleOp& each : schedule.ops) op(out, each);
   out.close(']').newline();
+  if (!schedule.ends.empty()) {
+    out.key("branches").open('[');
+    for (const ScheduleBranch& branch : schedule.branches) {
+      out.open('[').number(branch.first);
+      branch.after == kNone ? out.null() : out.number(branch.after);
+      out.close(']');
+    }
+    out.close(']').key("ends");
+    numbers(out, schedule.ends);
+    out.newline();
+  }
   out.key("segments").open('[');
   for (const ScheduleSegment& segment : schedule.segments) {
     out.newline().open('{').key("first").number(segment.first).key("last").number(segment.last);

@@ -142,7 +142,7 @@ Observations observe(const Trace& trace, const Step& step) {
 }  // namespace
 
 Segmentation cut_into_segments(const Trace& trace, const Step& step, const StepAccesses& accesses,
-                               std::uint32_t min_graph_ops) {
+                               std::span<const std::uint32_t> cuts, std::uint32_t min_graph_ops) {
   std::uint32_t n = step.period;
   Segmentation result;
   result.submit.assign(n, Submit::graph);
@@ -177,6 +177,10 @@ Segmentation cut_into_segments(const Trace& trace, const Step& step, const StepA
       for (const auto& [record, count] : seen.of_record[op]) cut = cut || (half(count) && record >= begin);
     if (cut) {
       result.observed[op] = 1;
+      close();
+      begin = op;
+    }
+    if (std::binary_search(cuts.begin(), cuts.end(), op)) {
       close();
       begin = op;
     }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,8 +38,9 @@ struct Segmentation {
 // without nodes it becomes direct. To be called again when segments have been cut anew.
 void place_waits(Segmentation& segments);
 
-// `min_graph_ops`: runs with fewer graph ops than this are submitted directly.
+// `cuts`: ops before which a segment must not go on, ascending. `min_graph_ops`: runs with fewer graph ops than this
+// are submitted directly.
 Segmentation cut_into_segments(const Trace& trace, const Step& step, const StepAccesses& accesses,
-                               std::uint32_t min_graph_ops = 2);
+                               std::span<const std::uint32_t> cuts = {}, std::uint32_t min_graph_ops = 2);
 
 }  // namespace nimble::analyzer

@@ -186,6 +186,25 @@ std::optional<Candidate> choose(std::span<const std::uint64_t> signatures, const
   return std::nullopt;
 }
 
+// Per rotation of the run's period: how many objects that live for less than a period live across its boundaries, on
+// average.
+std::vector<std::uint32_t> crossing_lives(std::uint32_t period, const Run& run, const SequenceHints& hints) {
+  std::vector<std::int64_t> change(period + 1, 0);
+  for (const auto& [birth, death] : hints.lives) {
+    if (birth < run.begin || death >= run.begin + run.length || death - birth >= period) continue;
+    // Boundaries before the ops behind the birth, up to the death.
+    const std::uint32_t from = (birth + 1 - run.begin) % period, to = (death + 1 - run.begin) % period;
+    ++change[from];
+    --change[to];
+    if (to < from) ++change[0];
+  }
+  std::vector<std::uint32_t> result;
+  std::int64_t live = 0;
+  for (std::uint32_t r = 0; r < period; ++r)
+    result.push_back(static_cast<std::uint32_t>((live += change[r]) / (run.length / period)));
+  return result;
+}
+
 // How far into its longest run the step should begin, in [0, period).
 std::uint32_t choose_rotation(const Candidate& candidate, const RollingHash& hashes, const SequenceHints& hints,
                               const Run& reference) {
@@ -210,11 +229,11 @@ std::uint32_t choose_rotation(const Candidate& candidate, const RollingHash& has
       for (std::uint32_t i = 1; i < run.length; ++i)
         if (hints.observed_before[run.begin + i]) ++observed[(rotation + i) % period];
   }
+  const std::vector<std::uint32_t> crossing = crossing_lives(period, reference, hints);
+  const auto rank = [&](std::uint32_t r) { return std::tuple(~crossing[r], interruptions[r], observed[r]); };
   std::uint32_t best = first;
-  for (std::uint32_t k = 1; k < period; ++k) {
-    std::uint32_t r = (first + k) % period;
-    if (std::pair(interruptions[r], observed[r]) > std::pair(interruptions[best], observed[best])) best = r;
-  }
+  for (std::uint32_t k = 1; k < period; ++k)
+    if (const std::uint32_t r = (first + k) % period; rank(r) > rank(best)) best = r;
   return best;
 }
 
@@ -327,7 +346,7 @@ std::vector<std::uint32_t> ops_that_ran(const Trace& trace) {
   return ops;
 }
 
-std::vector<std::uint8_t> observed_before(const Trace& trace, const std::vector<std::uint32_t>& ops) {
+std::vector<std::uint8_t> observed_before(const Trace& trace, std::span<const std::uint32_t> ops) {
   std::vector<std::uint8_t> result(ops.size(), 0);
   for (std::size_t i = 1; i < ops.size(); ++i)
     for (std::uint32_t call = ops[i - 1]; call < ops[i] && !result[i]; ++call) result[i] = observes(trace.calls[call]);
@@ -375,6 +394,28 @@ std::uint64_t pattern_of(std::span<const std::uint32_t> calls, const ObjectTable
   return hash.value();
 }
 
+}  // namespace
+
+SequenceHints hints_of(const Trace& trace, const ObjectTable& objects, std::span<const std::uint32_t> ops) {
+  SequenceHints hints;
+  for (std::uint32_t call : ops) hints.work.push_back(does_work(trace.calls[call].kind));
+  hints.observed_before = observed_before(trace, ops);
+  std::unordered_map<std::uint32_t, std::uint32_t> births;  // by object
+  for (std::uint32_t i = 0; i < ops.size(); ++i) {
+    const CallKind kind = trace.calls[ops[i]].kind;
+    if (kind != CallKind::alloc_async && kind != CallKind::free_async) continue;
+    const auto pointers = objects.pointers(ops[i]);
+    if (pointers.empty()) continue;
+    const std::uint32_t object = pointers.front().object;
+    if (kind == CallKind::alloc_async) {
+      births[object] = i;
+    } else if (const auto birth = births.find(object); birth != births.end()) {
+      hints.lives.push_back({birth->second, i});
+    }
+  }
+  return hints;
+}
+
 void choose_representative(Step& step, const ObjectTable& objects) {
   std::vector<std::uint64_t> role(objects.objects().size(), 0), pattern(step.begins.size());
   std::unordered_map<std::uint64_t, std::uint32_t> counts;
@@ -397,8 +438,6 @@ void choose_representative(Step& step, const ObjectTable& objects) {
   for (std::uint64_t hash : pattern) step.shares_pattern.push_back(hash == pattern[best]);
 }
 
-}  // namespace
-
 Step find_step(const Trace& trace, const ObjectTable& objects) {
   Step step;
   step.ops = ops_that_ran(trace);
@@ -406,13 +445,11 @@ Step find_step(const Trace& trace, const ObjectTable& objects) {
     step.why_none = "the trace holds no op: nothing was put on any stream";
     return step;
   }
-  std::vector<std::uint64_t> signatures;
+  std::vector<std::uint64_t>& signatures = step.signatures;
   signatures.reserve(step.ops.size());
   for (std::uint32_t call : step.ops) signatures.push_back(op_signature(trace, objects, call));
 
-  SequenceHints hints;
-  for (std::uint32_t call : step.ops) hints.work.push_back(does_work(trace.calls[call].kind));
-  hints.observed_before = observed_before(trace, step.ops);
+  SequenceHints hints = hints_of(trace, objects, step.ops);
   hints.suggestions = suggestions(trace, objects, step.ops, signatures, hints.observed_before);
   hints.same_pointers = [&](std::uint32_t first, std::uint32_t count, std::uint32_t period) {
     std::uint64_t lived = 0, same = 0;

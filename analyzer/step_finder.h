@@ -13,6 +13,7 @@
 // a step gives Step::period 0 and a reason.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -41,6 +42,8 @@ struct SequenceHints {
   // Of all pointers of ops in [first, first + count) to objects that live on to the op `period` later, the share that
   // is the same there. Tells the layers of a network from the steps of a program. May be empty: taken as 1.
   std::function<double(std::uint32_t first, std::uint32_t count, std::uint32_t period)> same_pointers;
+  // Of objects that ops of the sequence allocate and release, these two ops. May be empty.
+  std::vector<std::array<std::uint32_t, 2>> lives;
 };
 
 struct Repetition {
@@ -48,16 +51,17 @@ struct Repetition {
   std::vector<std::uint32_t> begins;  // where each occurrence begins; ascending, without overlap
 };
 
-// The repetition in a sequence of signatures, rotated so that its boundaries are where the sequence is most often
-// interrupted; else behind a call that observes; else as early as possible.
+// The repetition in a sequence of signatures, rotated so that the fewest objects live across its boundaries; else where
+// the sequence is most often interrupted; else behind a call that observes; else as early as possible.
 std::optional<Repetition> find_repetition(std::span<const std::uint64_t> signatures, const SequenceHints& hints);
 
 // A step and all its occurrences in a trace.
 struct Step {
-  std::vector<std::uint32_t> ops;     // the trace's ops that ran, as indices into Trace::calls
-  std::uint32_t period = 0;           // ops in a step; 0 where none was found
-  std::vector<std::uint32_t> begins;  // occurrences: indices into `ops`
-  std::string why_none;               // where none was found
+  std::vector<std::uint32_t> ops;         // the trace's ops that ran, as indices into Trace::calls
+  std::vector<std::uint64_t> signatures;  // per op, of op_signature(); only where it is the first kind of step
+  std::uint32_t period = 0;               // ops in a step; 0 where none was found
+  std::vector<std::uint32_t> begins;      // occurrences: indices into `ops`
+  std::string why_none;                   // where none was found
 
   // Pointers play roles: the first object that a step names is role 0, and so on. Occurrences with equal roles
   // throughout share a pattern. What is analysed is one occurrence of the most common pattern.
@@ -77,6 +81,12 @@ struct Step {
 };
 
 Step find_step(const Trace& trace, const ObjectTable& objects);
+
+// What is known of some of the trace's ops, in ascending order, but for suggestions and pointers.
+SequenceHints hints_of(const Trace& trace, const ObjectTable& objects, std::span<const std::uint32_t> ops);
+
+// Fills in what Step says of patterns, from its occurrences.
+void choose_representative(Step& step, const ObjectTable& objects);
 
 // Whether an op of this kind occupies the device, rather than only managing memory or events.
 bool does_work(CallKind kind);

@@ -9,7 +9,7 @@ namespace nimble::analyzer {
 namespace {
 
 std::string op_text(const Analysis& analysis, std::uint32_t op) {
-  const TraceCall& call = analysis.file.trace.calls[analysis.step.calls()[op]];
+  const TraceCall& call = analysis.file->trace.calls[analysis.step.calls()[op]];
   return "op " + std::to_string(op) + " (" + describe_op(analysis, op, 100) + "; " + shortened(call.symbol, 40) +
          ", seq " + std::to_string(call.seq) + ")";
 }

@@ -122,7 +122,7 @@ bool is_call(const Trace& trace, const TraceCall& call, const ExactOp& op) {
 class Comparer {
  public:
   Comparer(const analyzer::Analysis& step, const std::vector<std::vector<const ExactOp*>>& matched, Comparison& result)
-      : trace_(step.file.trace), table_(*step.table), matched_(matched), result_(result) {}
+      : trace_(step.file->trace), table_(*step.table), matched_(matched), result_(result) {}
 
   void run(const StepAccesses& accesses, const StepObjects& objects, std::span<const std::uint32_t> calls,
            bool count_width) {
@@ -246,7 +246,7 @@ std::vector<std::vector<const ExactOp*>> match(const Trace& trace, const std::ve
 Comparison compare(const analyzer::Analysis& step, const std::vector<ExactOp>& exact,
                    const analyzer::AnalysisOptions& options) {
   Comparison result;
-  const Trace& trace = step.file.trace;
+  const Trace& trace = step.file->trace;
   const auto matched = match(trace, exact, result.failures);
   std::set<const ExactOp*> recorded;
   for (const auto& ops : matched) recorded.insert(ops.begin(), ops.end());
@@ -275,7 +275,7 @@ Comparison compare(const analyzer::Analysis& step, const std::vector<ExactOp>& e
 
 StepAccesses exact_accesses(const analyzer::Analysis& step, const std::vector<ExactOp>& exact) {
   std::vector<std::string> failures;
-  const auto matched = match(step.file.trace, exact, failures);
+  const auto matched = match(step.file->trace, exact, failures);
   const auto calls = step.step.calls();
   StepAccesses result = step.accesses;
   result.all.clear();

@@ -25,7 +25,7 @@ HostTime times(int repeats, Between between, const std::string& more = "") {
       text.launch(0, hex((static_cast<std::uint64_t>(op) + 1) << 16), 0, repeat + 1 < repeats ? more : "");
     }
   const Analysis analysis = text.analyze();
-  return host_time(analysis.file.trace, analysis.step);
+  return host_time(analysis.file->trace, analysis.step);
 }
 
 TEST(HostTime, IsTheMedianOfWhatTheProgramTakes) {

@@ -45,7 +45,7 @@ struct StepOfObjects {
       plans[s].enforced = Dag(static_cast<std::uint32_t>(segments.segments[s].ops.size()), edges[s]);
     std::vector<std::uint32_t> stream = streams, record(segments.segment.size(), kNone);
     stream.resize(segments.segment.size(), 0);
-    return plan_memory(objects, closed, segments, plans, StreamPaths(stream, record, 2), pairwise);
+    return plan_memory(objects, closed, segments, plans, StreamPaths(stream, record, 2), {}, pairwise);
   }
 
   StepObjects objects;

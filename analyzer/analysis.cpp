@@ -268,21 +268,26 @@ Analysis read_step(TraceFile file, const AnalysisOptions& options) {
   analysis.trust = options.trust;
   const Trace& trace = analysis.file->trace;
   analysis.table = std::make_shared<const ObjectTable>(trace);
-  analysis.step = find_step(trace, *analysis.table);
+  std::vector<Step> kinds;
+  if (options.one_kind) {
+    kinds.push_back(find_step(trace, *analysis.table));
+  } else {
+    kinds = find_kinds(trace, *analysis.table);
+  }
+  analysis.step = std::move(kinds.front());
   if (analysis.step.period == 0) {
     analysis.status = kExitNoStep;
     analysis.why_no_schedule = analysis.step.why_none;
     return analysis;
   }
   find_accesses(analysis, options);
-  if (options.one_kind) return analysis;
-  for (Step& step : find_other_kinds(trace, *analysis.table, analysis.step)) {
+  for (std::size_t i = 1; i < kinds.size(); ++i) {
     Analysis& other = analysis.others.emplace_back();
     other.file = analysis.file;
     other.table = analysis.table;
     other.chosen = options.policy;
     other.trust = options.trust;
-    other.step = std::move(step);
+    other.step = std::move(kinds[i]);
     find_accesses(other, options);
   }
   return analysis;

@@ -101,7 +101,8 @@ std::optional<std::uint64_t> bytes_of(std::string_view text) {
 
 std::string unordered_text(const Analysis& first, const Unordered& pair) {
   const Analysis& analysis = pair.kind == 0 ? first : first.others[pair.kind - 1];
-  return (pair.kind == 0 ? "op " : "of kind " + std::to_string(pair.kind) + " of step, op ") + std::to_string(pair.first) + " (" + describe_op(analysis, pair.first, 40) + ") and op " +
+  return (pair.kind == 0 ? "op " : "of kind " + std::to_string(pair.kind) + " of step, op ") +
+         std::to_string(pair.first) + " (" + describe_op(analysis, pair.first, 40) + ") and op " +
          std::to_string(pair.second) + " (" + describe_op(analysis, pair.second, 40) +
          ") are not ordered by the schedule: " + pair.why;
 }

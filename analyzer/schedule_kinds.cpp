@@ -216,8 +216,7 @@ std::string KindMerger::add(KindSchedule kind) {
     return "what it shares with another kind of step cannot be submitted alike";
   if (with && most.ops == count && with->op.size() == count) return "it is like another kind of step";
 
-  Known known{std::move(kind), std::vector<std::uint32_t>(count, kNone),
-              std::vector<std::uint32_t>(objects, kNone)};
+  Known known{std::move(kind), std::vector<std::uint32_t>(count, kNone), std::vector<std::uint32_t>(objects, kNone)};
   const Schedule& schedule = known.kind.schedule;
   std::vector<bool> taken(merged_.objects.size(), false);
   for (std::size_t i = 0; with && i < most.object.size(); ++i) {

@@ -19,8 +19,6 @@ constexpr std::size_t kCandidates = 64;
 constexpr double kMinCoverage = 0.8;
 constexpr double kMinSignatures = 0.5;
 constexpr double kMinSamePointers = 0.8;
-// Less than this share of all work, or of that between its first and last run, is no step of the program.
-constexpr double kMinShare = 0.25, kMinDensity = 0.5;
 constexpr std::uint32_t kSampledOps = 4096;  // per run, for the share of pointers
 
 // The nearest earlier position with an equal key, for positions handed over in order.
@@ -123,12 +121,12 @@ Candidate runs_of(std::span<const std::uint64_t> signatures, const Work& work, s
   return result;
 }
 
-bool explains_enough(const Candidate& candidate, const Work& work) {
+bool explains_enough(const Candidate& candidate, const Work& work, const LeastShares& least) {
   if (candidate.runs.empty()) return false;
   const Run& last = candidate.runs.back();
   auto covered = static_cast<double>(candidate.covered);
-  return candidate.covered > 0 && covered >= kMinShare * work.all() &&
-         covered >= kMinDensity * work.between(candidate.runs.front().begin, last.begin + last.length);
+  return candidate.covered > 0 && covered >= least.of_all * work.all() &&
+         covered >= least.between * work.between(candidate.runs.front().begin, last.begin + last.length);
 }
 
 double share_of_signatures(std::span<const std::uint64_t> signatures, const Candidate& candidate,
@@ -152,7 +150,8 @@ double share_of_pointers(const Candidate& candidate, const SequenceHints& hints)
   return worst;
 }
 
-std::optional<Candidate> choose(std::span<const std::uint64_t> signatures, const SequenceHints& hints) {
+std::optional<Candidate> choose(std::span<const std::uint64_t> signatures, const SequenceHints& hints,
+                                const LeastShares& least) {
   Work work(signatures.size(), hints.work);
   std::vector<Candidate> found;
   std::vector<std::uint32_t> periods = candidate_periods(signatures);
@@ -164,7 +163,7 @@ std::optional<Candidate> choose(std::span<const std::uint64_t> signatures, const
   }
   for (std::uint32_t period : periods) {
     Candidate candidate = runs_of(signatures, work, period);
-    if (explains_enough(candidate, work)) found.push_back(std::move(candidate));
+    if (explains_enough(candidate, work, least)) found.push_back(std::move(candidate));
   }
   if (found.empty()) return std::nullopt;
   std::unordered_map<std::uint64_t, std::uint32_t> counts;
@@ -239,9 +238,10 @@ std::uint32_t choose_rotation(const Candidate& candidate, const RollingHash& has
 
 }  // namespace
 
-std::optional<Repetition> find_repetition(std::span<const std::uint64_t> signatures, const SequenceHints& hints) {
+std::optional<Repetition> find_repetition(std::span<const std::uint64_t> signatures, const SequenceHints& hints,
+                                          const LeastShares& least) {
   if (signatures.size() < kMinRepeats) return std::nullopt;
-  std::optional<Candidate> candidate = choose(signatures, hints);
+  std::optional<Candidate> candidate = choose(signatures, hints, least);
   if (!candidate) return std::nullopt;
   std::uint32_t period = candidate->period;
   RollingHash hashes(signatures);
@@ -438,7 +438,7 @@ void choose_representative(Step& step, const ObjectTable& objects) {
   for (std::uint64_t hash : pattern) step.shares_pattern.push_back(hash == pattern[best]);
 }
 
-Step find_step(const Trace& trace, const ObjectTable& objects) {
+Step find_step(const Trace& trace, const ObjectTable& objects, const LeastShares& least) {
   Step step;
   step.ops = ops_that_ran(trace);
   if (step.ops.empty()) {
@@ -463,7 +463,7 @@ Step find_step(const Trace& trace, const ObjectTable& objects) {
     }
     return lived == 0 ? 1.0 : static_cast<double>(same) / static_cast<double>(lived);
   };
-  std::optional<Repetition> found = find_repetition(signatures, hints);
+  std::optional<Repetition> found = find_repetition(signatures, hints, least);
   if (!found) {
     step.why_none = "no sequence of ops that makes up much of the trace repeats at least " +
                     std::to_string(kMinRepeats) + " times in a row among " + std::to_string(step.ops.size()) +

@@ -53,7 +53,12 @@ struct Repetition {
 
 // The repetition in a sequence of signatures, rotated so that the fewest objects live across its boundaries; else where
 // the sequence is most often interrupted; else behind a call that observes; else as early as possible.
-std::optional<Repetition> find_repetition(std::span<const std::uint64_t> signatures, const SequenceHints& hints);
+// What it must explain of the work in all, and of that from its first run to its last.
+struct LeastShares {
+  double of_all = 0.25, between = 0.5;
+};
+std::optional<Repetition> find_repetition(std::span<const std::uint64_t> signatures, const SequenceHints& hints,
+                                          const LeastShares& least = {});
 
 // A step and all its occurrences in a trace.
 struct Step {
@@ -80,7 +85,7 @@ struct Step {
   std::uint64_t extras() const { return ops.size() - prologue() - epilogue() - std::uint64_t{period} * begins.size(); }
 };
 
-Step find_step(const Trace& trace, const ObjectTable& objects);
+Step find_step(const Trace& trace, const ObjectTable& objects, const LeastShares& least = {});
 
 // What is known of some of the trace's ops, in ascending order, but for suggestions and pointers.
 SequenceHints hints_of(const Trace& trace, const ObjectTable& objects, std::span<const std::uint32_t> ops);

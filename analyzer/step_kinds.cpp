@@ -1,6 +1,7 @@
 #include "analyzer/step_kinds.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <span>
@@ -14,6 +15,8 @@ namespace {
 
 // So much work, or it is none that a graph could hold.
 constexpr std::uint32_t kLeastOps = 2;
+// What one of several kinds has to explain by itself, at the least.
+constexpr LeastShares kLeastAmongOthers{0.05, 0.05};
 
 class KindFinder {
  public:
@@ -157,9 +160,8 @@ class KindFinder {
   Words suggested_;
 };
 
-}  // namespace
-
-std::vector<Step> find_other_kinds(const Trace& trace, const ObjectTable& objects, const Step& step) {
+// The other kinds. `step` is the first.
+std::vector<Step> find_others(const Trace& trace, const ObjectTable& objects, const Step& step) {
   std::vector<Step> kinds;
   if (step.period == 0 || std::uint64_t{step.period} * step.begins.size() == step.ops.size()) return kinds;
   KindFinder finder(trace, objects, step);
@@ -172,6 +174,36 @@ std::vector<Step> find_other_kinds(const Trace& trace, const ObjectTable& object
     kind.begins = std::move(found->begins);
     choose_representative(kind, objects);
   }
+  return kinds;
+}
+
+// Whether the kinds make up much of the trace, from where the first of them begins.
+bool explain_enough(const Trace& trace, const std::vector<Step>& kinds) {
+  std::uint64_t covered = 0, first = kNone, last = 0, all = 0;
+  for (const Step& kind : kinds) {
+    for (const std::uint32_t call : kind.calls()) covered += does_work(trace.calls[call].kind) ? kind.begins.size() : 0;
+    first = std::min<std::uint64_t>(first, kind.begins.front());
+    last = std::max<std::uint64_t>(last, kind.begins.back() + std::uint64_t{kind.period});
+  }
+  const std::vector<std::uint32_t>& ops = kinds.front().ops;
+  for (std::uint64_t op = first; op < last; ++op) all += does_work(trace.calls[ops[op]].kind) ? 1 : 0;
+  return static_cast<double>(covered) >= LeastShares{}.between * static_cast<double>(all);
+}
+
+}  // namespace
+
+std::vector<Step> find_kinds(const Trace& trace, const ObjectTable& objects) {
+  std::vector<Step> kinds{find_step(trace, objects)};
+  const bool strict = kinds.front().period != 0;
+  Step among = strict ? kinds.front() : find_step(trace, objects, kLeastAmongOthers);
+  if (among.period == 0) return kinds;
+  std::vector<Step> others = find_others(trace, objects, among);
+  if (!strict) {
+    std::vector<Step> together{among};
+    together.insert(together.end(), others.begin(), others.end());
+    return explain_enough(trace, together) ? together : kinds;
+  }
+  kinds.insert(kinds.end(), std::make_move_iterator(others.begin()), std::make_move_iterator(others.end()));
   return kinds;
 }
 

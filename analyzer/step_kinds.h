@@ -17,7 +17,9 @@ namespace nimble::analyzer {
 // Less of the work that the first kind does is not worth a schedule.
 inline constexpr double kLeastWorkOfKind = 0.02;
 
-// The other kinds, the most work first. `step` is the first kind, as found.
-std::vector<Step> find_other_kinds(const Trace& trace, const ObjectTable& objects, const Step& step);
+// All kinds: the first, as find_step() has it, and the others, the most work first. Where no kind makes up much of the
+// trace by itself, but several do together, the first is the one of them that does the most. Never empty: where there
+// is none, the first one says why.
+std::vector<Step> find_kinds(const Trace& trace, const ObjectTable& objects);
 
 }  // namespace nimble::analyzer

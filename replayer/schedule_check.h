@@ -1,5 +1,5 @@
-// Checks the kinds of step and the memory plan of a schedule that was read: what only all of its ops together can show. Internal to the
-// reader of schedules, which has seen to it that every number and index in it is in range.
+// Checks the kinds of step and the memory plan of a schedule that was read: what only all of its ops together can show.
+// Internal to the reader of schedules, which has seen to it that every number and index in it is in range.
 //
 // Keeps nothing of the schedule. Pure function; any thread. Errors: ScheduleError, as of the reader.
 #pragma once

@@ -1,15 +1,19 @@
 #include "tests/oracle/check_program.h"
 
 #include <fmt/format.h>
-#include <algorithm>
 
+#include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "analyzer/checker.h"
 #include "analyzer/schedule_builder.h"
 #include "analyzer/schedule_writer.h"
+#include "tests/oracle/host_times.h"
 #include "tests/oracle/random.h"
+#include "tests/oracle/runner.h"
+#include "tests/simcuda/simcuda.h"
 
 namespace nimble::oracle {
 namespace {
@@ -32,17 +36,10 @@ bool is_given(const Analysis& analysis, std::uint32_t op, std::uint32_t object) 
   });
 }
 
-// Half of the programs take their time between their calls, so that segments are cut for the GPU to begin early.
-// Instead of the times that the machine took, which would make another program of the same seed.
-void invent_host_times(Trace& trace, Random random) {
-  const std::uint32_t most_us = random.percent(50) ? random.between(1, 30) : 0;
-  double now = 0;
-  for (TraceCall& call : trace.calls) {
-    call.host_begin_us = now += random.between(0, most_us);
-    call.host_duration_us = 1;
-    now += 1;
-  }
-}
+struct RunOfProgram : Run {
+  std::uint64_t digest = 0, races = 0, illegal = 0;
+  std::vector<ExactOp> accesses;  // where they were asked for
+};
 
 class Check {
  public:
@@ -63,11 +60,11 @@ class Check {
       if (program_.calm != 0) recorded_.repeats = program_.calm;
       Limits recorded = limits_;
       recorded.repeats = recorded_.repeats;
-      expected_ = plain_.digest(program_.seed, recorded);
+      expected_ = plain_digest(recorded);
       if (expected_ == "failed") {
         fail("program", "it fails without Nimble");
       } else if (record()) {
-        if (program_.calm != 0) expected_ = plain_.digest(program_.seed, limits_);
+        if (program_.calm != 0) expected_ = plain_digest(limits_);
         analyze();
       }
     } catch (const std::exception& error) {
@@ -85,8 +82,37 @@ class Check {
   std::string path(const char* name) const { return folder_ + "/" + name; }
   std::string order() { return std::to_string(1 + random_.below(1000000)); }
 
+  // Of a run without the shim: 16 digits, or "failed".
+  std::string plain_digest(const Limits& limits) {
+    std::string line = fmt::format("{} {} {}", program_.seed, limits.ops, limits.repeats);
+    for (const std::uint32_t op : limits.without) line += fmt::format(" {}", op);
+    const std::string answer = plain_.ask(line);
+    return answer.empty() ? "failed" : answer;
+  }
+
+  RunOfProgram run_in_child(const Program& program, const Settings& settings, bool accesses) {
+    RunOfProgram run;
+    static_cast<Run&>(run) = oracle::run_in_child(
+        [&] {
+          const std::uint64_t digest = run_program(program);
+          const std::uint64_t numbers[] = {digest, simcuda_race_count(), simcuda_illegal_access_count()};
+          std::string bytes(reinterpret_cast<const char*>(numbers), sizeof numbers);
+          return accesses ? bytes + pack(exact_of_process()) : bytes;
+        },
+        settings, folder_);
+    if (!run.failure.empty()) return run;
+    std::uint64_t numbers[3];
+    if (run.answer.size() < sizeof numbers) throw std::runtime_error("a run that told too little");
+    std::memcpy(numbers, run.answer.data(), sizeof numbers);
+    run.digest = numbers[0];
+    run.races = numbers[1];
+    run.illegal = numbers[2];
+    if (accesses) run.accesses = unpack(run.answer.substr(sizeof numbers));
+    return run;
+  }
+
   // Whether the run went well; what it computed is checked as well.
-  bool well(const Run& run, const std::string& what) {
+  bool well(const RunOfProgram& run, const std::string& what) {
     if (!run.failure.empty()) {
       fail("run", what + ": " + run.failure, run.log);
       return false;
@@ -99,13 +125,13 @@ class Check {
 
   bool record() {
     const std::string seed = order();
-    Run run = run_in_child(recorded_,
-                           {{"NIMBLE_MODE", "record"},
-                            {"NIMBLE_TRACE", path("trace.json")},
-                            {"SIMCUDA_ACCESS", "1"},
-                            {"SIMCUDA_RACES", "1"},
-                            {"SIMCUDA_SEED", seed}},
-                           true, folder_);
+    RunOfProgram run = run_in_child(recorded_,
+                                    {{"NIMBLE_MODE", "record"},
+                                     {"NIMBLE_TRACE", path("trace.json")},
+                                     {"SIMCUDA_ACCESS", "1"},
+                                     {"SIMCUDA_RACES", "1"},
+                                     {"SIMCUDA_SEED", seed}},
+                                    true);
     if (!well(run, "recorded in order " + seed)) return false;
     if (run.races + run.illegal != 0)
       fail("program", fmt::format("by itself it has {} races and {} illegal accesses", run.races, run.illegal),
@@ -186,14 +212,14 @@ class Check {
   void replay(bool races) {
     const std::string seed = order();
     std::remove(path("stats.json").c_str());
-    const Run run = run_in_child(program_,
-                                 {{"NIMBLE_MODE", "replay"},
-                                  {"NIMBLE_SCHEDULE", path("schedule.json")},
-                                  {"NIMBLE_STATS", path("stats.json")},
-                                  {"NIMBLE_TUNE", program_.seed % 3 == 0 ? "start" : "off"},
-                                  {"SIMCUDA_RACES", races ? "1" : "0"},
-                                  {"SIMCUDA_SEED", seed}},
-                                 false, folder_);
+    const RunOfProgram run = run_in_child(program_,
+                                          {{"NIMBLE_MODE", "replay"},
+                                           {"NIMBLE_SCHEDULE", path("schedule.json")},
+                                           {"NIMBLE_STATS", path("stats.json")},
+                                           {"NIMBLE_TUNE", program_.seed % 3 == 0 ? "start" : "off"},
+                                           {"SIMCUDA_RACES", races ? "1" : "0"},
+                                           {"SIMCUDA_SEED", seed}},
+                                          false);
     if (!well(run, "replayed in order " + seed)) return;
     if (run.races + run.illegal != 0)
       fail("race",

@@ -6,6 +6,7 @@
 
 #include "tests/oracle/child.h"
 #include "tests/oracle/compare.h"
+#include "tests/oracle/program.h"
 
 namespace nimble::oracle {
 

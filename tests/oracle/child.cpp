@@ -12,13 +12,8 @@
 #include <iterator>
 #include <stdexcept>
 
-#include "tests/oracle/runner.h"
-#include "tests/simcuda/simcuda.h"
-
 namespace nimble::oracle {
 namespace {
-
-constexpr unsigned kPatienceSeconds = 120;
 
 std::string folder_of_program() {
   char path[PATH_MAX];
@@ -26,17 +21,12 @@ std::string folder_of_program() {
   return self.substr(0, self.rfind('/'));
 }
 
-struct Numbers {
-  std::uint64_t digest, races, illegal;
-};
-
-[[noreturn]] void be_child(const Program& program, bool accesses, int out, const std::string& log) {
-  alarm(kPatienceSeconds);
+[[noreturn]] void be_child(const std::function<std::string()>& program, unsigned patience_s, int out,
+                           const std::string& log) {
+  alarm(patience_s);
   const int errors = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (errors >= 0) dup2(errors, STDERR_FILENO);
-  Numbers numbers{run_program(program), simcuda_race_count(), simcuda_illegal_access_count()};
-  std::string bytes(reinterpret_cast<const char*>(&numbers), sizeof numbers);
-  if (accesses) bytes += pack(exact_of_process());
+  const std::string bytes = program();
   for (std::size_t done = 0; done < bytes.size();) {
     const ssize_t written = write(out, bytes.data() + done, bytes.size() - done);
     if (written <= 0) std::_Exit(3);
@@ -71,8 +61,8 @@ void preload_nimble(char** argv, const char* preload_first) {
   throw std::runtime_error("cannot start anew");
 }
 
-Run run_in_child(const Program& program, const std::vector<std::pair<std::string, std::string>>& settings,
-                 bool accesses, const std::string& folder) {
+Run run_in_child(const std::function<std::string()>& program, const Settings& settings, const std::string& folder,
+                 unsigned patience_s) {
   Run run;
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
@@ -82,31 +72,27 @@ Run run_in_child(const Program& program, const std::vector<std::pair<std::string
   if (child == 0) {
     close(ends[0]);
     for (const auto& [name, value] : settings) setenv(name.c_str(), value.c_str(), 1);
-    be_child(program, accesses, ends[1], log);
+    be_child(program, patience_s, ends[1], log);
   }
   close(ends[1]);
   if (child < 0) throw std::runtime_error("cannot fork");
-  const std::string bytes = read_all(ends[0]);
+  run.answer = read_all(ends[0]);
   close(ends[0]);
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   std::ifstream said(log);
   run.log.assign(std::istreambuf_iterator<char>(said), {});
-  if (WIFSIGNALED(status)) {
+  run.hung = WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM;
+  if (run.hung) {
+    run.failure = "it did not come to its end in " + std::to_string(patience_s) + " s";
+  } else if (WIFSIGNALED(status)) {
     run.failure = "it was ended by signal " + std::to_string(WTERMSIG(status));
   } else if (WEXITSTATUS(status) != 0) {
     run.failure = "it ended with status " + std::to_string(WEXITSTATUS(status));
-  } else if (bytes.size() < sizeof(Numbers)) {
+  } else if (run.answer.empty()) {
     run.failure = "it told nothing";
   }
-  if (!run.failure.empty()) return run;
-  Numbers numbers;
-  std::memcpy(&numbers, bytes.data(), sizeof numbers);
-  run.digest = numbers.digest;
-  run.races = numbers.races;
-  run.illegal = numbers.illegal;
-  if (accesses) run.accesses = unpack(bytes.substr(sizeof numbers));
   return run;
 }
 
@@ -135,15 +121,12 @@ PlainRuns::~PlainRuns() {
   waitpid(process_, nullptr, 0);
 }
 
-std::string PlainRuns::digest(std::uint64_t seed, const Limits& limits) {
-  std::string line = std::to_string(seed) + " " + std::to_string(limits.ops) + " " + std::to_string(limits.repeats);
-  for (std::uint32_t op : limits.without) line.append(" ").append(std::to_string(op));
+std::string PlainRuns::ask(const std::string& line) {
   std::fprintf(ask_, "%s\n", line.c_str());
   std::fflush(ask_);
-  char text[64] = "";
-  if (std::fgets(text, sizeof text, answer_) == nullptr) return "failed";
-  text[std::strcspn(text, "\n")] = '\0';
-  return text;
+  std::string answer;
+  for (int c = 0; (c = std::fgetc(answer_)) != EOF && c != '\n';) answer += static_cast<char>(c);
+  return answer;
 }
 
 }  // namespace nimble::oracle

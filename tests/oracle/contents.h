@@ -16,12 +16,18 @@ class Contents {
     for (const Buffer& buffer : buffers) add(buffer);
   }
   void add(const Buffer& buffer) {
-    const bool there = !of_step(buffer.memory);
+    const bool there = !of_step(buffer.memory) && !buffer.later;
     written_.emplace_back(buffer.bytes, there);
     live_.push_back(there);
     carried_.push_back(buffer.memory == Memory::carried);
   }
   bool live(std::uint32_t buffer) const { return live_[buffer]; }
+  // Memory that something was kept in, all of which holds something; and what is not there any more.
+  void bring(std::uint32_t buffer) {
+    live_[buffer] = true;
+    std::fill(written_[buffer].begin(), written_[buffer].end(), true);
+  }
+  void leave(std::uint32_t buffer) { live_[buffer] = false; }
   bool written(std::uint32_t buffer, std::uint32_t begin, std::uint32_t end) const {
     const auto& bytes = written_[buffer];
     return std::all_of(bytes.begin() + begin, bytes.begin() + end, [](bool byte) { return byte; });

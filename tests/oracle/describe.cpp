@@ -8,15 +8,40 @@ namespace {
 
 constexpr const char* kMemory[] = {"device", "managed",  "pooled", "pinned", "pageable",
                                    "local",  "own pool", "plain",  "carried"};
-constexpr const char* kOps[] = {"launch", "copy",           "set",  "alloc",      "free", "graph", "record",
-                                "wait",   "host waits for", "poll", "synchronize"};
+constexpr const char* kOps[] = {"launch",
+                                "copy",
+                                "set",
+                                "alloc",
+                                "free",
+                                "graph",
+                                "record",
+                                "wait",
+                                "host waits for",
+                                "poll",
+                                "synchronize",
+                                "keep",
+                                "exchange",
+                                "replace",
+                                "renew event",
+                                "query",
+                                "wait for stream",
+                                "read back",
+                                "host function",
+                                "look at",
+                                "launch captured",
+                                "launch reloaded",
+                                "dawdle"};
 constexpr const char* kStreams[] = {"legacy", "blocking", "non-blocking"};
 constexpr const char* kEndings[] = {"without a wait", "with a wait for all", "with an event per input"};
+
+}  // namespace
 
 std::string line_of(const Op& op) {
   std::string text = fmt::format("stream {}  {}", op.stream, kOps[static_cast<int>(op.kind)]);
   switch (op.kind) {
     case OpKind::launch:
+    case OpKind::captured:
+    case OpKind::reloaded:
       text += fmt::format(" {}{}, {} elements", name_of(op.kernel), op.proven ? " with PTX" : "", op.count);
       break;
     case OpKind::copy:
@@ -25,11 +50,17 @@ std::string line_of(const Op& op) {
       break;
     case OpKind::alloc:
     case OpKind::free:
-      return text + fmt::format(" {}", op.buffer);
+    case OpKind::replace:
+      return text +
+             fmt::format(" {}{}{}", op.buffer, op.more_bytes != 0 ? ", larger" : "", op.blocking ? ", blocking" : "");
+    case OpKind::keep:
+    case OpKind::exchange:
+      return text + fmt::format(" {}, {}", op.buffer, op.other);
     case OpKind::record:
     case OpKind::wait:
     case OpKind::host_wait:
     case OpKind::poll:
+    case OpKind::renew_event:
       text += fmt::format(" event {}", op.event);
       break;
     default:
@@ -51,8 +82,6 @@ std::string line_of(const Op& op) {
     text += fmt::format(" {}{}[{},{})", range.writes ? "w" : "r", range.buffer, range.begin, range.end);
   return text;
 }
-
-}  // namespace
 
 std::string describe(const Program& program) {
   std::string text =

@@ -12,7 +12,10 @@ namespace {
 
 class Generator {
  public:
-  explicit Generator(std::uint64_t seed) : random_(seed), contents_({}) { program_.seed = seed; }
+  Generator(std::uint64_t seed, bool several_streams)
+      : random_(seed), contents_({}), several_streams_(several_streams) {
+    program_.seed = seed;
+  }
 
   Program run() {
     choose_shape();
@@ -36,6 +39,10 @@ class Generator {
     program_.streams = random_.percent(84) ? 1 : random_.between(2, 3);
     program_.stream_kind = random_.one_of({StreamKind::blocking, StreamKind::non_blocking, StreamKind::non_blocking});
     if (program_.streams == 1 && random_.percent(25)) program_.stream_kind = StreamKind::legacy;
+    if (several_streams_ && program_.streams == 1) {
+      program_.streams = random_.between(2, 3);
+      program_.stream_kind = random_.one_of({StreamKind::blocking, StreamKind::non_blocking});
+    }
     program_.ordered_widely = random_.percent(50);
     program_.ending =
         random_.one_of({Ending::none, Ending::synchronize, Ending::synchronize, Ending::events, Ending::events});
@@ -456,42 +463,6 @@ class Generator {
     return false;
   }
 
-  // Whether its threads do not depend on each other: nothing that it writes is read in another place of the same
-  // launch.
-  static bool apart(const Op& op, const std::vector<Range>& ranges) {
-    const bool same_element = op.kind == OpKind::launch && element_by_element(op.kernel);
-    const bool same_place =
-        op.kernel == Kernel::sometimes || op.kernel == Kernel::scatter || op.kernel == Kernel::reduce;
-    for (std::size_t i = 0; i < ranges.size(); ++i)
-      for (std::size_t j = 0; j < ranges.size(); ++j) {
-        const Range &a = ranges[i], &b = ranges[j];
-        if (i == j || !a.writes || a.buffer != b.buffer || a.end <= b.begin || b.end <= a.begin) continue;
-        const bool equal = a.begin == b.begin && a.end == b.end;
-        if (b.writes || !equal) return false;
-        // The read that belongs to the write stands just before it.
-        if (!same_element && !(same_place && i == j + 1)) return false;
-      }
-    return true;
-  }
-
-  // Whether each thread keeps to its own element, and two pointers may be the same.
-  static bool element_by_element(Kernel kernel) {
-    switch (kernel) {
-      case Kernel::in_place:
-      case Kernel::accumulate:
-      case Kernel::by_struct:
-      case Kernel::by_array:
-      case Kernel::moved:
-      case Kernel::backwards:
-      case Kernel::opaque_map:
-      case Kernel::opaque_in_place:
-      case Kernel::through_table:
-        return true;
-      default:
-        return false;
-    }
-  }
-
   enum class Variation { moves, swaps, skips, shrinks, any };
 
   static constexpr std::uint32_t kSizes = 3, kTableCount = 16;
@@ -504,11 +475,12 @@ class Generator {
   std::uint32_t marked_ = 0, variations_ = 0;
   Variation variation_ = Variation::any;
   bool same_sizes_ = false;
+  const bool several_streams_;
   bool with_table_ = false, pageable_ = false, plain_ = false, own_pool_ = false, carried_ = false;
 };
 
 }  // namespace
 
-Program draw_program(std::uint64_t seed) { return Generator(seed).run(); }
+Program draw_program(std::uint64_t seed, bool several_streams) { return Generator(seed, several_streams).run(); }
 
 }  // namespace nimble::oracle

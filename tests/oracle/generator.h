@@ -6,6 +6,6 @@
 namespace nimble::oracle {
 
 // As it was drawn: the ops of several streams are not yet ordered.
-Program draw_program(std::uint64_t seed);
+Program draw_program(std::uint64_t seed, bool several_streams = false);
 
 }  // namespace nimble::oracle

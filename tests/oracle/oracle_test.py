@@ -17,15 +17,19 @@ DIGITS_RULES = os.path.join(SOURCE, "examples", "digits", "digits.rules.json")
 PROGRAMS = 2000
 
 
-def check_programs(first, count, *options):
+def check_many(tool, first, count, *options):
     """The outcomes of random programs, by seed."""
-    done = subprocess.run([harness.BUILD.program("check_programs"), "--json", *options, str(first), str(count)],
+    done = subprocess.run([harness.BUILD.program(tool), "--json", *options, str(first), str(count)],
                           env=harness.BUILD.environment(NIMBLE_TEST_PRELOAD=harness.BUILD.preload_first),
                           capture_output=True, text=True, timeout=1700)
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     if len(rows) != count:
         raise AssertionError(f"seed {first + len(rows)} ended the check: {done.stderr}")
     return rows
+
+
+def check_programs(first, count, *options):
+    return check_many("check_programs", first, count, *options)
 
 
 class TestPrograms(ProgramTest):
@@ -142,6 +146,82 @@ class RandomPrograms(ProgramTest):
         self.assertGreater(seen["truth"], 0.25 * broken, seen)
         self.assertGreater(seen["race or digest"], 0.2 * broken, seen)
         self.assertEqual(seen["checker"], 0, seen)  # it knows no better
+
+
+class Divergences(ProgramTest):
+    """Random programs that do not keep to their steps: tests/oracle/disorder.h."""
+
+    PROGRAMS = 500  # each takes about 60 ms
+    CHANGES = 27
+    FAULTS = {"refused", "fatal", "runs", "memory", "own"}
+
+    def check(self, first, count, *options):
+        # A hang is one where nothing moves for long; on a machine that is busy with a sanitizer things may take theirs.
+        patience = 20 if harness.BUILD.share == 1 else 100
+        return check_many("check_divergences", first, count, "--patience", str(patience), *options)
+
+    def test_all_is_well(self):
+        count = int(self.PROGRAMS * harness.BUILD.share)
+        rows = self.check(1, count)
+        self.assertEqual([(row["seed"], row["failures"]) for row in rows if row["failures"]], [])
+        # Nothing would be shown by programs that were not replayed, or did not diverge.
+        replayed = [row for row in rows if row["steps_replayed"]]
+        self.assertGreater(len(replayed), 0.8 * count)
+        self.assertGreater(len([row for row in replayed if row["streams"] > 1]), 0.2 * count)
+        calm = [row for row in rows if row["fault"] in ("none", "memory")]
+        steps = sum(row["steps"] for row in calm)
+        self.assertGreater(sum(row["steps_replayed"] for row in calm), 0.3 * steps)
+        self.assertGreater(sum(sum(row["divergences"].values()) for row in rows), 5 * count)
+        self.assertGreater(sum(row["disturbed"] for row in calm), 0.2 * steps)
+        if harness.BUILD.share < 1:
+            return
+        self.assertEqual(len({change for row in rows for change in row["changes"]}), self.CHANGES)
+        self.assertEqual({row["fault"] for row in rows if row["faults_met"]}, self.FAULTS)
+        self.assertLessEqual({"one", "in turn", "freely"}, {row["threads"] for row in rows})
+
+    def seen(self, what, count):
+        rows = [row for row in self.check(1, max(40, int(count * harness.BUILD.share)), "--break", what)
+                if row["broken"]]
+        seen = collections.Counter()
+        for row in rows:
+            seen.update({failure.split(":")[0] for failure in row["failures"]})
+        return len(rows), seen
+
+    def test_a_missing_dependency_is_seen(self):
+        broken, seen = self.seen("dependency", 100)
+        # Many edges order nothing that conflicts in truth, or an order was had that is right by chance.
+        self.assertGreater(seen["race"] + seen["digest"], 0.1 * broken, seen)
+
+    def test_a_program_that_does_something_else_is_seen(self):
+        broken, seen = self.seen("change", 100)
+        # Many changes are such that nothing is computed otherwise.
+        self.assertGreater(seen["digest"], 0.1 * broken, seen)
+
+    def test_an_error_that_is_lost_is_seen(self):
+        broken, seen = self.seen("error", 100)
+        self.assertGreater(broken, 0)
+        self.assertGreaterEqual(seen["errors"], broken)
+
+    def test_a_hang_is_seen(self):
+        rows = check_many("check_divergences", 1, 2, "--patience", "2", "--runs", "1", "--break", "hang")
+        self.assertEqual([row["failures"][0].split(":")[0] for row in rows], ["hung", "hung"])
+
+    def test_what_fails_can_be_made_smaller(self):
+        tool = harness.BUILD.program("check_divergences")
+        environment = harness.BUILD.environment(NIMBLE_TEST_PRELOAD=harness.BUILD.preload_first)
+        whole = next(row for row in self.check(1, 60, "--break", "dependency")
+                     if row["failures"] and row["failures"][0].startswith("race"))
+
+        def run(*options):
+            done = subprocess.run([tool, "--break", "dependency", *options], env=environment, capture_output=True,
+                                  text=True, timeout=600)
+            self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+            return done.stdout
+
+        text = run("--shrink", str(whole["seed"]))
+        command = next(line for line in text.splitlines() if line.startswith("smaller: check_divergences ")).split()[4:]
+        self.assertIn("race: ", run(*command))
+        self.assertIn("--without-changes", command)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 #include "tests/oracle/order.h"
 
 #include <algorithm>
+#include <map>
 
 #include "tests/oracle/random.h"
 
@@ -112,7 +113,100 @@ class Orderer {
   std::vector<std::vector<Op>> before_, after_;
 };
 
+// Goes through a step once, from the first op to the last, as the driver is given it.
+class Mender {
+ public:
+  Mender(const Program& program, std::vector<Op>& ops)
+      : program_(program),
+        ops_(ops),
+        streams_(program.streams + (program.spare_stream ? 1 : 0)),
+        known_(streams_, Clock(streams_)),
+        used_(streams_, false) {}
+
+  std::uint32_t run() {
+    std::vector<Op> given = std::move(ops_);
+    ops_.clear();
+    for (Op& op : given) add(std::move(op));
+    for (std::uint32_t s = 1; s < streams_; ++s)
+      if (known_[0][s] < known_[s][s]) hand_over(s, 0);
+    const Clock all = known_[0];
+    for (std::uint32_t s = 1; s < program_.streams; ++s)
+      if (known_[s] != join_of(known_[s], all)) hand_over(0, s);
+    return new_events_;
+  }
+
+ private:
+  using Clock = std::vector<std::uint32_t>;  // by stream: how many of its ops are known to come before
+  struct Done {
+    const Op op;
+    std::uint32_t position;
+  };
+
+  static void join(Clock& into, const Clock& other) {
+    for (std::size_t s = 0; s < into.size(); ++s) into[s] = std::max(into[s], other[s]);
+  }
+  static Clock join_of(Clock a, const Clock& b) {
+    join(a, b);
+    return a;
+  }
+
+  void hand_over(std::uint32_t from, std::uint32_t to) {
+    Op op;
+    op.kind = OpKind::record;
+    op.stream = from;
+    op.event = program_.events + new_events_++;
+    place(op);
+    op.kind = OpKind::wait;
+    op.stream = to;
+    place(op);
+  }
+
+  void add(Op op) {
+    // The spare stream does not wait at the end of a step.
+    if (op.stream >= program_.streams && !used_[op.stream]) hand_over(0, op.stream);
+    used_[op.stream] = true;
+    for (std::size_t j = done_.size(); j-- > 0;) {
+      const Done& other = done_[j];
+      if (other.op.stream == op.stream || known_[op.stream][other.op.stream] >= other.position) continue;
+      if (conflict(other.op, op)) hand_over(other.op.stream, op.stream);
+    }
+    place(std::move(op));
+  }
+
+  void place(Op op) {
+    Clock& mine = known_[op.stream];
+    // What does nothing to memory need not be known.
+    if (!op.ranges.empty() || op.kind == OpKind::host_function) ++mine[op.stream];
+    if (op.kind == OpKind::record) recorded_[op.event] = mine;
+    if (op.kind == OpKind::renew_event) recorded_.erase(op.event);
+    if (op.kind == OpKind::wait) {
+      if (const auto found = recorded_.find(op.event); found != recorded_.end()) join(mine, found->second);
+    }
+    if (op.kind == OpKind::synchronize || op.kind == OpKind::read_back || op.kind == OpKind::replace) host_waits();
+    if (!op.ranges.empty()) done_.push_back({op, mine[op.stream]});
+    ops_.push_back(std::move(op));
+  }
+
+  // For all that there is; where there is one stream, for that one.
+  void host_waits() {
+    Clock all = known_[0];
+    for (std::uint32_t s = 0; s < streams_ && program_.streams > 1; ++s) all[s] = known_[s][s];
+    for (Clock& known : known_) join(known, all);
+  }
+
+  const Program& program_;
+  std::vector<Op>& ops_;
+  const std::uint32_t streams_;
+  std::vector<Clock> known_;
+  std::vector<bool> used_;
+  std::map<std::uint32_t, Clock> recorded_;
+  std::vector<Done> done_;
+  std::uint32_t new_events_ = 0;
+};
+
 }  // namespace
+
+std::uint32_t mend_order(const Program& program, std::vector<Op>& ops) { return Mender(program, ops).run(); }
 
 bool conflict(const Op& a, const Op& b) {
   for (const Range& x : a.ranges)

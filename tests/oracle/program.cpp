@@ -48,13 +48,15 @@ const char* name_of(Kernel kernel) {
 }
 
 Program make_program(std::uint64_t seed, const Limits& limits) {
-  Program program = draw_program(seed);
+  Program program = draw_program(seed, limits.several_streams);
   keep_valid(program, limits);
   if (limits.repeats != 0) program.repeats = limits.repeats;
   order_streams(program);
   return program;
 }
 
-std::uint32_t drawn_ops(std::uint64_t seed) { return static_cast<std::uint32_t>(draw_program(seed).ops.size()); }
+std::uint32_t drawn_ops(std::uint64_t seed, bool several_streams) {
+  return static_cast<std::uint32_t>(draw_program(seed, several_streams).ops.size());
+}
 
 }  // namespace nimble::oracle

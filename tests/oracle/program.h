@@ -30,6 +30,7 @@ struct Buffer {
   std::uint32_t bytes = 0;
   bool input = false;      // pinned: the host writes it before each step, in two halves by turns
   bool addresses = false;  // holds addresses, so its contents are not part of the result
+  bool later = false;      // not there before something is kept as this buffer (OpKind::keep)
 };
 
 // Bytes of a buffer.
@@ -87,7 +88,26 @@ enum class OpKind : std::uint8_t {
   host_wait,    // for `event`
   poll,         // the host asks for `event`, and does not mind the answer
   synchronize,  // the host waits for all, and reads `places`
+  // In disorder only (disorder.h):
+  keep,           // `buffer` is `other` from here on
+  exchange,       // `buffer` and `other` change places
+  replace,        // `buffer` moves to memory of its own
+  renew_event,    // `event` is destroyed, and another one made
+  query,          // the host asks for the stream, and does not mind the answer
+  wait_stream,    // the host waits for the stream
+  read_back,      // the host reads `places`, `width` bytes, by a blocking copy
+  host_function,  // does nothing
+  look,           // what the driver knows of the first of `places`
+  captured,       // a launch, captured and launched as a graph
+  reloaded,       // a launch of a kernel that is loaded anew, and goes again
+  dawdle,         // the host takes `count` microseconds
 };
+
+inline bool launches(OpKind kind) {
+  return kind == OpKind::launch || kind == OpKind::captured || kind == OpKind::reloaded;
+}
+
+constexpr std::uint32_t kReadBytes = 64;  // of each place that the host reads where it waits for all
 
 struct Op {
   OpKind kind = OpKind::launch;
@@ -108,9 +128,11 @@ struct Op {
   bool shrinks = false;    // launch: of half as many elements in every second step
   bool stale = false;      // launch: passes where `buffer` is or was, and does not touch it
 
-  std::uint32_t buffer = 0, event = 0;
-  std::vector<Range> ranges;  // just what it touches, in all steps together
-  bool opaque = false;        // whatever looks at it from outside must take it to touch anything
+  std::uint32_t buffer = 0, event = 0, other = 0;
+  std::uint32_t more_blocks = 0;  // launch: of which no thread has anything to do
+  std::uint32_t more_bytes = 0;   // alloc: that nobody uses
+  std::vector<Range> ranges;      // just what it touches, in all steps together
+  bool opaque = false;            // whatever looks at it from outside must take it to touch anything
 };
 
 enum class StreamKind : std::uint8_t { legacy, blocking, non_blocking };
@@ -134,6 +156,7 @@ struct Program {
   std::vector<Place> table;                        // where the pointers of the table lead to; empty: no table
   std::uint32_t table_buffer = 0, table_host = 0;  // where it is
   bool swaps = false;                              // after each step, buffers 0 and 1 change places
+  bool spare_stream = false;                       // one more stream, which the step does not use
   std::uint32_t extra_every = 0;                   // an op between steps, after each that many; 0: none
 };
 
@@ -141,14 +164,16 @@ struct Limits {
   std::uint32_t ops = 0xffffffff;      // no more than so many of the ops that are drawn
   std::vector<std::uint32_t> without;  // of these, the ones to leave out, and what cannot do without them
   std::uint32_t repeats = 0;           // 0: as drawn
+  bool several_streams = false;        // whatever was drawn
 };
 
 Program make_program(std::uint64_t seed, const Limits& limits = {});
 
 // How many ops were drawn before `limits` and what orders streams.
-std::uint32_t drawn_ops(std::uint64_t seed);
+std::uint32_t drawn_ops(std::uint64_t seed, bool several_streams = false);
 
 // One line per op, for people.
 std::string describe(const Program& program);
+std::string line_of(const Op& op);
 
 }  // namespace nimble::oracle

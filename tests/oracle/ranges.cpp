@@ -89,6 +89,24 @@ void add_launch(const Program& program, const Op& op, std::uint32_t count, Colle
   }
 }
 
+// Whether each thread keeps to its own element, and two pointers may be the same.
+bool element_by_element(Kernel kernel) {
+  switch (kernel) {
+    case Kernel::in_place:
+    case Kernel::accumulate:
+    case Kernel::by_struct:
+    case Kernel::by_array:
+    case Kernel::moved:
+    case Kernel::backwards:
+    case Kernel::opaque_map:
+    case Kernel::opaque_in_place:
+    case Kernel::through_table:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 Place at_step(Place place, std::uint32_t step) {
@@ -107,6 +125,8 @@ std::vector<Range> touched(const Program& program, const Op& op, std::uint32_t s
   Collector c(op, step);
   switch (op.kind) {
     case OpKind::launch:
+    case OpKind::captured:
+    case OpKind::reloaded:
       add_launch(program, op, count_at(op, step), c);
       break;
     case OpKind::copy:
@@ -124,6 +144,9 @@ std::vector<Range> touched(const Program& program, const Op& op, std::uint32_t s
       for (const Op& node : program.graph)
         for (const Range& range : touched(program, node, 0)) c.add(range);
       break;
+    case OpKind::read_back:
+      for (std::size_t i = 0; i < op.places.size(); ++i) c.reads(i, op.width);
+      break;
     default:
       break;
   }
@@ -135,6 +158,21 @@ std::vector<Range> touched(const Program& program, const Op& op) {
   for (std::uint32_t step = 1; varies(op) && step < program.repeats; ++step)
     for (const Range& range : touched(program, op, step)) all.push_back(range);
   return all;
+}
+
+bool apart(const Op& op, const std::vector<Range>& ranges) {
+  const bool same_element = launches(op.kind) && element_by_element(op.kernel);
+  const bool same_place = op.kernel == Kernel::sometimes || op.kernel == Kernel::scatter || op.kernel == Kernel::reduce;
+  for (std::size_t i = 0; i < ranges.size(); ++i)
+    for (std::size_t j = 0; j < ranges.size(); ++j) {
+      const Range &a = ranges[i], &b = ranges[j];
+      if (i == j || !a.writes || a.buffer != b.buffer || a.end <= b.begin || b.end <= a.begin) continue;
+      const bool equal = a.begin == b.begin && a.end == b.end;
+      if (b.writes || !equal) return false;
+      // The read that belongs to the write stands just before it.
+      if (!same_element && !(same_place && i == j + 1)) return false;
+    }
+  return true;
 }
 
 }  // namespace nimble::oracle

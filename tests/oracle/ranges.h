@@ -26,4 +26,8 @@ std::vector<Range> touched(const Program& program, const Op& op, std::uint32_t s
 // In all steps together.
 std::vector<Range> touched(const Program& program, const Op& op);
 
+// Whether an op that touches these ranges does so in no order of its own: nothing that it writes is read in another
+// place of the same launch.
+bool apart(const Op& op, const std::vector<Range>& ranges);
+
 }  // namespace nimble::oracle

@@ -19,6 +19,7 @@ CHUNK = 100  # programs per process
 class Accesses:
     """What the analyzer infers, what the schedule orders, what replay computes: tests/oracle/check_programs.cpp."""
 
+    BREAKS = ("dependency", "access")
     EVIDENCE = ("exact", "proven", "declared", "observed", "assumed")
 
     def __init__(self, build, options):
@@ -100,7 +101,93 @@ class Accesses:
                 "seen_by": self.seen_by}
 
 
-KINDS = {"accesses": Accesses}
+class Divergences:
+    """What programs compute and are told that do not keep to their steps: tests/oracle/check_divergences.cpp."""
+
+    BREAKS = ("dependency", "change", "error", "hang")
+    NUMBERS = ("schedule", "broken", "attempts", "runs", "steps", "disturbed", "steps_replayed", "ops_replayed",
+               "graph_launches", "node_updates", "flushes", "watchdog_flushes", "steps_audited", "faults_met")
+
+    def __init__(self, build, options):
+        self.tool = os.path.join(build, "bin", "check_divergences")
+        self.options = options
+        self.sums = collections.Counter()
+        # By name, in this order: what was changed, why steps diverged, why replay stood aside, which checks failed.
+        self.counts = {name: collections.Counter() for name in ("changes", "divergences", "stood_aside", "seen_by")}
+        self.faults, self.threads = collections.Counter(), collections.Counter()
+
+    def words(self):
+        words = []
+        if self.options.orders:
+            words += ["--runs", str(self.options.orders)]
+        if self.options.patience:
+            words += ["--patience", str(self.options.patience)]
+        if self.options.what_breaks:
+            words += ["--break", self.options.what_breaks]
+        return words
+
+    def command(self, seed, count):
+        return [self.tool, "--json", *self.words(), str(seed), str(count)]
+
+    def again(self, seed):
+        return " ".join([os.path.relpath(self.tool), *self.words(), "--keep", "DIR", str(seed)])
+
+    def shrunk(self, seed):
+        done = subprocess.run([self.tool, *self.words(), "--shrink", str(seed)], capture_output=True, text=True,
+                              check=False)
+        return done.stdout
+
+    def add(self, row):
+        sums = self.sums
+        sums["programs"] += 1
+        for name in self.NUMBERS:
+            sums[name] += row[name]
+        if not row["schedule"]:
+            return
+        sums["replayed"] += row["steps_replayed"] > 0
+        sums["several_streams"] += row["streams"] > 1
+        # What stands aside on purpose says nothing of how much is replayed otherwise.
+        if row["fault"] in ("none", "memory"):
+            sums["steps_without_fault"] += row["steps"]
+            sums["steps_replayed_without_fault"] += row["steps_replayed"]
+        for name in ("changes", "divergences", "stood_aside"):
+            self.counts[name].update(row[name])
+        self.counts["seen_by"].update({failure.split(":")[0] for failure in row["failures"]})
+        self.threads[row["threads"]] += 1
+        if row["faults_met"]:
+            self.faults[row["fault"]] += row["faults_met"]
+
+    def summary(self):
+        s = self.sums
+
+        def share(part, whole):
+            return f"{100 * part / max(1, whole):.1f} %"
+
+        threads = ", ".join(f"{name} {count}" for name, count in self.threads.most_common())
+        lines = [
+            f"programs        {s['programs']}, {s['schedule']} of them with a schedule, {s['several_streams']} on "
+            f"several streams; issued by threads: {threads}",
+            f"replayed        {s['replayed']} programs ({share(s['replayed'], s['schedule'])}), {s['steps_replayed']} "
+            f"of {s['steps']} steps in {s['runs']} runs; {s['disturbed']} steps were disturbed",
+            f"                {share(s['steps_replayed_without_fault'], s['steps_without_fault'])} of the steps of "
+            f"programs without errors; {s['graph_launches']} graphs launched, {s['node_updates']} nodes changed, "
+            f"{s['flushes']} early flushes, {s['watchdog_flushes']} by the watchdog, {s['steps_audited']} audits",
+        ]
+        for name, counts in (("changes", self.counts["changes"]), ("divergences", self.counts["divergences"]),
+                             ("errors met", self.faults), ("stood aside", self.counts["stood_aside"])):
+            lines.append(f"{name:<16}{sum(counts.values())}")
+            lines += [f"  {count:>8}  {reason}" for reason, count in counts.most_common()]
+        if s["broken"]:
+            seen = ", ".join(f"{check} {count}" for check, count in self.counts["seen_by"].most_common())
+            lines.append(f"broken          {s['broken']} programs; seen by: {seen}")
+        return lines
+
+    def as_json(self):
+        return {**self.sums, **self.counts, "faults_met": self.faults, "threads": self.threads}
+
+
+KINDS = {"accesses": Accesses, "divergences": Divergences}
+DEFAULT_PROGRAMS = {"accesses": 100000, "divergences": 10000}
 
 
 class Soak:
@@ -159,14 +246,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build", required=True)
     parser.add_argument("kind", choices=sorted(KINDS))
-    parser.add_argument("--programs", type=int, default=100000)
+    parser.add_argument("--programs", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--orders", type=int, default=0)
-    parser.add_argument("--break", dest="what_breaks", choices=("dependency", "access"))
+    parser.add_argument("--patience", type=int, default=0)
+    parser.add_argument("--break", dest="what_breaks")
     parser.add_argument("--shrink", action="store_true")
     parser.add_argument("--json")
     options = parser.parse_args()
+    options.programs = options.programs or DEFAULT_PROGRAMS[options.kind]
+    if options.what_breaks and options.what_breaks not in KINDS[options.kind].BREAKS:
+        parser.error(f"of {options.kind}, --break takes {', '.join(KINDS[options.kind].BREAKS)}")
     kind = KINDS[options.kind](options.build, options)
     soak = Soak(kind, options.seed, options.programs)
     began = time.monotonic()
@@ -187,6 +278,7 @@ def main():
     if not soak.failed:
         print("failed          none")
         return 0
+    soak.failed.sort()
     print(f"failed          {len(soak.failed)}: seeds {', '.join(map(str, soak.failed[:20]))}")
     print(f"again:          {kind.again(soak.failed[0])}")
     if options.shrink:

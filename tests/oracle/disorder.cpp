@@ -1,0 +1,172 @@
+#include "tests/oracle/disorder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tests/oracle/changes.h"
+#include "tests/oracle/contents.h"
+#include "tests/oracle/order.h"
+#include "tests/oracle/random.h"
+#include "tests/oracle/ranges.h"
+
+namespace nimble::oracle {
+namespace {
+
+constexpr std::uint64_t kOfDisorder = 0xd150bde5;
+
+class Builder {
+ public:
+  Builder(std::uint64_t seed, std::uint32_t attempt, const Cuts& cuts)
+      : cuts_(cuts), random_(seed ^ kOfDisorder), base_(base_of(seed, attempt, cuts.limits)) {
+    base_.spare_stream = true;
+    script_.program = base_;
+  }
+
+  Script run() {
+    const std::uint32_t calm = base_.calm != 0 ? base_.calm : base_.repeats;
+    const std::uint32_t drawn = calm + (random_.percent(8) ? random_.between(45, 60) : random_.between(8, 26));
+    const std::uint32_t steps = std::min(drawn, cuts_.steps);
+    const std::uint32_t disturbed = random_.one_of<std::uint32_t>({10, 25, 40, 60});
+    // Some programs have every kind of change, and some do the same thing over and over.
+    only_ = random_.percent(40);
+    for (ChangeKind& kind : few_) kind = any_kind();
+    choose_threads();
+    bool before = false;
+    for (std::uint32_t step = 0; step < steps; ++step) {
+      // What has gone wrong once may do so again at once; and each program begins with steps that are as recorded.
+      const bool now = step >= calm - 1 && random_.percent(before ? disturbed + 15 : disturbed);
+      before = now;
+      build(step, now);
+    }
+    if (!cuts_.no_fault && random_.percent(35)) choose_a_fault();
+    return std::move(script_);
+  }
+
+ private:
+  ChangeKind any_kind() {
+    return static_cast<ChangeKind>(random_.below(static_cast<std::uint32_t>(ChangeKind::count)));
+  }
+
+  void choose_threads() {
+    const Threads drawn = random_.one_of({Threads::one, Threads::one, Threads::in_turn, Threads::freely});
+    if (cuts_.one_thread) return;
+    script_.threads = drawn == Threads::freely && base_.streams == 1 ? Threads::in_turn : drawn;
+  }
+
+  void choose_a_fault() {
+    const Fault& fault = script_.fault = choose_fault(script_, random_);
+    // Or it is not known which calls come behind the one that fails.
+    const bool of_op =
+        fault.kind == FaultKind::refused || fault.kind == FaultKind::fatal || fault.kind == FaultKind::runs;
+    if (of_op && script_.threads == Threads::freely) script_.threads = Threads::in_turn;
+  }
+
+  void build(std::uint32_t step, bool disturbed) {
+    const std::uint32_t phase = step < base_.calm ? 0 : step - base_.calm;
+    std::vector<Op> ops;
+    for (const Op& op : base_.ops)
+      if (in_step(op, phase)) ops.push_back(as_in(op, phase));
+    StepChanges changes(script_.program, ops, kept_);
+    const std::uint32_t count = disturbed ? random_.between(1, 3) : 0;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const ChangeKind kind = only_ ? few_[random_.below(3)] : any_kind();
+      const std::uint64_t seed = random_.next();
+      const auto number = static_cast<std::uint32_t>(script_.changes.size());
+      script_.changes.push_back(kind);
+      if (std::find(cuts_.without.begin(), cuts_.without.end(), number) == cuts_.without.end())
+        changes.apply(kind, Random(seed));
+    }
+    if (!kept_.empty() && random_.percent(30)) changes.free_kept(Random(random_.next()));
+    changes.finish();
+    const std::uint32_t events = mend_order(base_, ops);
+    script_.program.events = std::max(script_.program.events, base_.events + events);
+    script_.steps.push_back(std::move(ops));
+    script_.disturbed.push_back(disturbed);
+  }
+
+  // With no more that depends on the step.
+  static Op as_in(Op op, std::uint32_t phase) {
+    for (Place& place : op.places) {
+      const Place here = at_step(place, phase);
+      place = {here.buffer, here.offset};
+    }
+    if (op.kind == OpKind::launch) op.count = count_at(op, phase);
+    op.shrinks = false;
+    op.skip = 0;
+    return op;
+  }
+
+  const Cuts& cuts_;
+  Random random_;
+  Program base_;
+  Script script_;
+  std::vector<std::uint32_t> kept_;
+  bool only_ = false;
+  ChangeKind few_[3] = {};
+};
+
+}  // namespace
+
+const char* name_of(ChangeKind kind) {
+  static constexpr const char* kNames[] = {
+#define X(id) #id,
+      NIMBLE_ORACLE_CHANGES(X)
+#undef X
+  };
+  return kNames[static_cast<int>(kind)];
+}
+
+const char* name_of(FaultKind kind) {
+  static constexpr const char* kNames[] = {"none", "refused", "fatal", "runs", "memory", "own"};
+  return kNames[static_cast<int>(kind)];
+}
+
+Program base_of(std::uint64_t seed, std::uint32_t attempt, const Limits& limits) {
+  Limits mine = limits;
+  mine.several_streams = Random(seed ^ 0x57aea5).percent(40);
+  return make_program(seed + (std::uint64_t{attempt} << 40), mine);
+}
+
+Script make_script(std::uint64_t seed, std::uint32_t attempt, const Cuts& cuts) {
+  return Builder(seed, attempt, cuts).run();
+}
+
+std::string words_of(std::uint64_t seed, std::uint32_t attempt, const Cuts& cuts) {
+  std::string text = fmt::format("{} {} {} {} {} {} {}", seed, attempt, cuts.limits.ops, cuts.steps,
+                                 cuts.no_fault ? 1 : 0, cuts.one_thread ? 1 : 0, cuts.without.size());
+  for (const std::uint32_t change : cuts.without) text += fmt::format(" {}", change);
+  for (const std::uint32_t op : cuts.limits.without) text += fmt::format(" {}", op);
+  return text;
+}
+
+bool read(std::istream& words, std::uint64_t& seed, std::uint32_t& attempt, Cuts& cuts) {
+  std::size_t without = 0;
+  if (!(words >> seed >> attempt >> cuts.limits.ops >> cuts.steps >> cuts.no_fault >> cuts.one_thread >> without))
+    return false;
+  for (std::uint32_t number = 0; words >> number;)
+    (cuts.without.size() < without ? cuts.without : cuts.limits.without).push_back(number);
+  return words.eof();
+}
+
+std::string describe(const Script& script) {
+  std::string text = describe(script.program);
+  static constexpr const char* kThreads[] = {"one thread", "threads in turn", "a thread for each stream"};
+  text += fmt::format("issued by {}\n", kThreads[static_cast<int>(script.threads)]);
+  text += "changes:";
+  for (std::size_t i = 0; i < script.changes.size(); ++i) text += fmt::format(" {} {},", i, name_of(script.changes[i]));
+  text += "\n";
+  for (std::uint32_t step = 0; step < script.steps.size(); ++step) {
+    if (!script.disturbed[step] && step != script.fault.step) continue;
+    text += fmt::format("step {}:\n", step);
+    for (std::size_t i = 0; i < script.steps[step].size(); ++i)
+      text += fmt::format("{:3}  {}\n", i, line_of(script.steps[step][i]));
+  }
+  const Fault& fault = script.fault;
+  if (fault.kind != FaultKind::none)
+    text += fmt::format("fault: {}, step {} op {}, {} {} error {}\n", name_of(fault.kind), fault.step, fault.op,
+                        fault.symbol, fault.nth, fault.result);
+  return text;
+}
+
+}  // namespace nimble::oracle

@@ -94,6 +94,7 @@ bool StepPlayer::build_graphs(std::uint32_t kind) {
 }
 
 void StepPlayer::unbind() {
+  flush_early();  // while it is known what the ops are
   if (cursor_.begun()) diverge("code or a stream went away");
   if (state_ == State::bound) {
     // The arena may next be used on another stream, which must come after what is on this one. No waiting here: what

@@ -117,6 +117,36 @@ TEST_F(StepPlayerTest, PollingIsNoActivity) {
   EXPECT_NE(player_.holding(), before);
 }
 
+// The program destroys an event that a graph records, and the driver does not let the graph do without it: what is held
+// goes out before the step is unbound, for it cannot afterwards.
+TEST_F(StepPlayerTest, WhatIsHeldIsSubmittedBeforeTheStepIsUnbound) {
+  bind();
+  step();
+  const std::uint64_t t = alloc();
+  set(t, 5);
+  launch(t, 6);
+  submitted();
+  driver_.refuse["patch"] = CUDA_ERROR_OUT_OF_MEMORY;
+  Call destroy;
+  destroy.ends = Ends::event;
+  destroy.event = reinterpret_cast<CUevent>(0x50);
+  make(destroy);
+  driver_.refuse.clear();
+  EXPECT_EQ(submitted(), (Log{"set 5", "launch 6", "record", "passed"}));
+  record();
+  launch(kWeights, 2);
+  EXPECT_EQ(submitted(), Log(2, "passed"));
+  EXPECT_EQ(player_.stood_aside(), "");
+  host_function();
+  launch(kWeights, 3);
+  launch(t, 4);
+  free(t);
+  step();  // binds anew
+  submitted();
+  step();
+  EXPECT_EQ(submitted(), (Log{"wait", "graph", "passed", "graph"}));
+}
+
 // The stream's end may be what lets its work go on: nothing may wait there.
 TEST_F(StepPlayerTest, NothingWaitsWhenTheStreamEnds) {
   bind();

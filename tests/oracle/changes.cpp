@@ -11,7 +11,8 @@ namespace {
 // What the op touches. Where the host waits for one stream, what it then reads must be behind all others as well.
 std::vector<Range> ranges_of(const Program& program, const Op& op) {
   std::vector<Range> ranges = touched(program, op, 0);
-  if (op.kind == OpKind::synchronize && program.streams == 1) {
+  const bool reads = (op.kind == OpKind::synchronize && program.streams == 1) || op.kind == OpKind::host_wait;
+  if (reads) {
     for (const Place& place : op.places)
       ranges.push_back({place.buffer, place.offset,
                         std::min(place.offset + kReadBytes, program.buffers[place.buffer].bytes), false});
@@ -24,14 +25,6 @@ bool moves_memory(const Op& op) {
 }
 
 }  // namespace
-
-template <class Is>
-Op* StepChanges::one_of(Is is, Random& random) {
-  std::vector<Op*> found;
-  for (Op& op : ops_)
-    if (is(op)) found.push_back(&op);
-  return found.empty() ? nullptr : found[some(found.size(), random)];
-}
 
 void StepChanges::insert(Op op, Random& random) {
   ops_.insert(ops_.begin() + some(ops_.size() + 1, random), std::move(op));
@@ -118,7 +111,12 @@ void StepChanges::apply(ChangeKind kind, Random random) {
       return keep(random);
     case ChangeKind::exchange:
     case ChangeKind::replace:
+    case ChangeKind::renew:
       return memory(kind, random);
+    case ChangeKind::elsewhere:
+      return elsewhere(random);
+    case ChangeKind::wait_event:
+      return wait_event(random);
     case ChangeKind::new_object:
       return new_object(random);
     case ChangeKind::cut:
@@ -205,92 +203,18 @@ void StepChanges::kernel(Random& random) {
   if (can_be(changed)) *op = std::move(changed);
 }
 
-// What the step allocated is not freed by it, but by another one.
-void StepChanges::keep(Random& random) {
-  const Op* const free = one_of(
-      [&](const Op& o) {
-        return o.kind == OpKind::free && of_step(program_.buffers[o.buffer].memory) &&
-               program_.buffers[o.buffer].memory != Memory::carried;
-      },
-      random);
-  if (free == nullptr) return;
-  Buffer kept = program_.buffers[free->buffer];
-  kept.memory = kept.memory == Memory::plain ? Memory::device : Memory::pooled;
-  kept.later = true;
-  Op op;
-  op.kind = OpKind::keep;
-  op.stream = free->stream;
-  op.buffer = free->buffer;
-  op.other = static_cast<std::uint32_t>(program_.buffers.size());
-  program_.buffers.push_back(kept);
-  ops_[static_cast<std::size_t>(free - ops_.data())] = std::move(op);
-}
-
-void StepChanges::free_kept(Random random) {
-  Op op;
-  op.kind = OpKind::free;
-  op.buffer = kept_[some(kept_.size(), random)];
-  op.stream = some(program_.streams + 1, random);
-  op.blocking = program_.buffers[op.buffer].memory == Memory::device || random.percent(20);
-  insert(std::move(op), random);
-}
-
-// Memory that stays changes its place; not where addresses of it are kept elsewhere.
-void StepChanges::memory(ChangeKind kind, Random& random) {
-  if (!program_.graph.empty() || !program_.table.empty()) return;
-  std::vector<std::uint32_t> found;
-  for (std::uint32_t i = 0; i < program_.buffers.size(); ++i) {
-    const Memory memory = program_.buffers[i].memory;
-    if (stays(i) && (memory == Memory::device || memory == Memory::pinned)) found.push_back(i);
-  }
-  if (found.empty()) return;
-  Op op;
-  op.buffer = found[some(found.size(), random)];
-  op.kind = kind == ChangeKind::replace ? OpKind::replace : OpKind::exchange;
-  if (kind == ChangeKind::exchange) {
-    const Buffer& mine = program_.buffers[op.buffer];
-    std::vector<std::uint32_t> alike;
-    for (const std::uint32_t i : found) {
-      const Buffer& other = program_.buffers[i];
-      if (i != op.buffer && other.memory == mine.memory && other.bytes == mine.bytes && other.input == mine.input)
-        alike.push_back(i);
-    }
-    if (alike.empty()) return;
-    op.other = alike[some(alike.size(), random)];
-    // Whoever used the one is behind whoever uses the other, which is the same memory by then.
-    for (const std::uint32_t buffer : {op.buffer, op.other})
-      op.ranges.push_back({buffer, 0, program_.buffers[buffer].bytes, true});
-  }
-  // Between steps, as frameworks do, or in their midst.
-  ops_.insert(ops_.begin() + (random.percent(60) ? 0 : some(ops_.size(), random)), std::move(op));
-}
-
-// Allocated, filled, used, and freed.
-void StepChanges::new_object(Random& random) {
-  Buffer buffer{random.one_of({Memory::local, Memory::local, Memory::own_pool, Memory::plain}),
-                4 * random.between(24, 280)};
-  for (const Buffer& other : program_.buffers)
-    if (of_step(other.memory) && random.percent(30)) buffer.bytes = other.bytes;
-  const auto index = static_cast<std::uint32_t>(program_.buffers.size());
-  program_.buffers.push_back(buffer);
-  std::uint32_t at = some(ops_.size(), random);
-  const auto put = [&](Op op) {
-    op.stream = random.percent(80) ? 0 : some(program_.streams + 1, random);
-    ops_.insert(ops_.begin() + at, std::move(op));
-    at += 1 + some(ops_.size() - at, random);
-  };
-  Op alloc, fill, use, free;
-  alloc.kind = OpKind::alloc;
-  free.kind = OpKind::free;
-  alloc.buffer = free.buffer = index;
-  fill.kernel = Kernel::fill;
-  fill.count = buffer.bytes / 4;
-  fill.salt = static_cast<std::uint32_t>(random.next());
-  fill.places = {{index, 0}};
-  use.kernel = Kernel::accumulate;
-  use.count = std::min(fill.count, program_.buffers[0].bytes / 4);
-  use.places = {{0, 0}, {index, 0}};
-  for (const Op& op : {alloc, fill, use, free}) put(op);
+// The host waits for one of the step's own events, and reads what has come before it.
+void StepChanges::wait_event(Random& random) {
+  const Op* const record = one_of([](const Op& o) { return o.kind == OpKind::record; }, random);
+  if (record == nullptr) return;
+  Op op = *record;
+  op.kind = OpKind::host_wait;
+  std::vector<std::uint32_t> pinned;
+  for (std::uint32_t i = 0; i < program_.buffers.size(); ++i)
+    if (stays(i) && program_.buffers[i].memory == Memory::pinned) pinned.push_back(i);
+  if (!pinned.empty()) op.places = {{pinned[some(pinned.size(), random)], 0}};
+  if (!op.places.empty()) op.places[0].offset = 4 * some(program_.buffers[op.places[0].buffer].bytes / 4, random);
+  ops_.insert(ops_.begin() + (record - ops_.data()) + 1, std::move(op));
 }
 
 // Calls by which the host sees how far the work is, or what it has made.

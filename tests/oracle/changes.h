@@ -32,6 +32,8 @@ class StepChanges {
   void keep(Random& random);
   void memory(ChangeKind kind, Random& random);
   void new_object(Random& random);
+  void elsewhere(Random& random);
+  void wait_event(Random& random);
   void host(ChangeKind kind, Random& random);
   void relaunch(OpKind kind, Random& random);
 
@@ -40,7 +42,12 @@ class StepChanges {
   }
   // Of those of which `is` says yes; null where there is none.
   template <class Is>
-  Op* one_of(Is is, Random& random);
+  Op* one_of(Is is, Random& random) {
+    std::vector<Op*> found;
+    for (Op& op : ops_)
+      if (is(op)) found.push_back(&op);
+    return found.empty() ? nullptr : found[some(found.size(), random)];
+  }
   void insert(Op op, Random& random);
   // Another place for the pointer, such that the op can be as it then is.
   bool move(Op& op, std::size_t place, std::uint32_t at, Random& random) const;

@@ -8,8 +8,10 @@ namespace nimble::oracle {
 namespace {
 
 // What the host does alone: no other thread issues anything meanwhile.
-bool alone(OpKind kind) {
-  switch (kind) {
+bool alone(const Op& op) {
+  switch (op.kind) {
+    case OpKind::host_wait:
+      return !op.places.empty();
     case OpKind::synchronize:
     case OpKind::keep:
     case OpKind::exchange:
@@ -84,7 +86,7 @@ void Crew::find_order(const std::vector<Op>& ops, Threads how) {
   for (std::uint32_t i = 0; i < ops.size(); ++i) {
     const Op& op = ops[i];
     after_[i] = latest;
-    if (alone(op.kind)) {
+    if (alone(op)) {
       for (std::uint32_t j = latest.empty() ? 0 : latest[0]; j < i; ++j) after_[i].push_back(j);
       latest = {i};
     } else if (op.kind == OpKind::record) {

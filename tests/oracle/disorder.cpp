@@ -49,7 +49,8 @@ class Builder {
   }
 
   void choose_threads() {
-    const Threads drawn = random_.one_of({Threads::one, Threads::one, Threads::in_turn, Threads::freely});
+    const Threads drawn =
+        random_.one_of({Threads::one, Threads::one, Threads::in_turn, Threads::freely, Threads::freely});
     if (cuts_.one_thread) return;
     script_.threads = drawn == Threads::freely && base_.streams == 1 ? Threads::in_turn : drawn;
   }

@@ -17,10 +17,11 @@
 namespace nimble::oracle {
 
 // clang-format off
-#define NIMBLE_ORACLE_CHANGES(X)                                                                             \
-  X(leave_out) X(add) X(swap) X(pointer) X(size) X(shape) X(value) X(kernel) X(alloc_size) X(keep) X(exchange) \
-  X(replace) X(new_object) X(cut) X(stream) X(wait) X(wait_stream) X(query) X(poll) X(read_back) X(look)       \
-  X(host_function) X(captured) X(reloaded) X(dawdle) X(renew_event) X(free_blocking)
+#define NIMBLE_ORACLE_CHANGES(X)                                                                              \
+  X(leave_out) X(add) X(swap) X(pointer) X(size) X(shape) X(value) X(kernel) X(alloc_size) X(keep) X(exchange)  \
+  X(replace) X(renew) X(new_object) X(elsewhere) X(cut) X(stream) X(wait) X(wait_stream) X(wait_event) X(query) \
+  X(poll) X(read_back) X(look) X(host_function) X(captured) X(reloaded) X(dawdle) X(renew_event)                \
+  X(free_blocking)
 // clang-format on
 
 enum class ChangeKind : std::uint8_t {

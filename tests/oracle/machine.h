@@ -62,10 +62,12 @@ class Machine {
   void copy(const Op& op, CUstream stream);
   void set(const Op& op, CUstream stream);
   CUfunction function(Kernel kernel, bool proven);
+  void read_places(const Op& op);
 
   // What only steps in disorder do (disorder.h): machine_disorder.cpp.
   void disturb(const Op& op, CUstream stream);
   void replace(std::uint32_t buffer);
+  void renew(std::uint32_t buffer, unsigned value);
   void read_back(const Op& op, CUstream stream);
   void look_at(const Op& op);
   void launch_captured(const Op& op, CUstream stream);

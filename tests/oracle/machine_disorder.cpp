@@ -18,7 +18,7 @@ void Machine::disturb(const Op& op, CUstream stream) {
     case OpKind::exchange:
       return std::swap(address_[op.buffer], address_[op.other]);
     case OpKind::replace:
-      return replace(op.buffer);
+      return op.blocking ? renew(op.buffer, op.salt) : replace(op.buffer);
     case OpKind::renew_event:
       ASK(cuEventDestroy(events_[op.event]));
       ASK(cuEventCreate(&events_[op.event], CU_EVENT_DISABLE_TIMING));
@@ -71,6 +71,17 @@ void Machine::replace(std::uint32_t index) {
   ASK(cuCtxSynchronize());
   ASK(cuMemFree(address));
   address = moved;
+}
+
+// Who frees memory waits for all that uses it.
+void Machine::renew(std::uint32_t index, unsigned value) {
+  const Buffer& buffer = program_.buffers[index];
+  ASK(cuMemFree(address_[index]));
+  CUdeviceptr address = 0;
+  if (cuMemAlloc(&address, buffer.bytes) != CUDA_SUCCESS) ASK(cuMemAlloc(&address, buffer.bytes));
+  ASK(cuMemsetD32(address, value, buffer.bytes / 4));
+  ASK(cuCtxSynchronize());
+  address_[index] = address;
 }
 
 void Machine::read_back(const Op& op, CUstream) {

@@ -48,18 +48,21 @@ void Machine::issue(const Op& op) {
       return;
     case OpKind::host_wait:
       ASK(cuEventSynchronize(events_[op.event]));
-      return;
+      return read_places(op);
     case OpKind::poll:
       if (const CUresult result = cuEventQuery(events_[op.event]); result != CUDA_ERROR_NOT_READY) ASK(result);
       return;
     case OpKind::synchronize:
       wait_for_all();
-      for (const Place& place : op.places)
-        note(host(at(place)), std::min(kReadBytes, program_.buffers[place.buffer].bytes - place.offset));
-      return;
+      return read_places(op);
     default:
       return disturb(op, stream);
   }
+}
+
+void Machine::read_places(const Op& op) {
+  for (const Place& place : op.places)
+    note(host(at(place)), std::min(kReadBytes, program_.buffers[place.buffer].bytes - place.offset));
 }
 
 CUfunction Machine::function(Kernel kernel, bool proven) {

@@ -152,7 +152,7 @@ class Divergences(ProgramTest):
     """Random programs that do not keep to their steps: tests/oracle/disorder.h."""
 
     PROGRAMS = 500  # each takes about 60 ms
-    CHANGES = 27
+    CHANGES = 30
     FAULTS = {"refused", "fatal", "runs", "memory", "own"}
 
     def check(self, first, count, *options):

@@ -128,7 +128,7 @@ class Mender {
     ops_.clear();
     for (Op& op : given) add(std::move(op));
     for (std::uint32_t s = 1; s < streams_; ++s)
-      if (known_[0][s] < known_[s][s]) hand_over(s, 0);
+      if (known_[0][s] < known_[s][s] && !is_loose(s)) hand_over(s, 0);
     const Clock all = known_[0];
     for (std::uint32_t s = 1; s < program_.streams; ++s)
       if (known_[s] != join_of(known_[s], all)) hand_over(0, s);
@@ -165,12 +165,24 @@ class Mender {
     // The spare stream does not wait at the end of a step.
     if (op.stream >= program_.streams && !used_[op.stream]) hand_over(0, op.stream);
     used_[op.stream] = true;
-    for (std::size_t j = done_.size(); j-- > 0;) {
+    if (op.kind == OpKind::host_wait && !is_known(op)) {
+      op.places.clear();
+      op.ranges.clear();
+    }
+    for (std::size_t j = done_.size(); j-- > 0 && op.kind != OpKind::host_wait;) {
       const Done& other = done_[j];
       if (other.op.stream == op.stream || known_[op.stream][other.op.stream] >= other.position) continue;
       if (conflict(other.op, op)) hand_over(other.op.stream, op.stream);
     }
     place(std::move(op));
+  }
+
+  // Whether what the host reads, behind the event that it waits for, is behind all that writes there.
+  bool is_known(const Op& op) const {
+    const auto recorded = recorded_.find(op.event);
+    return recorded != recorded_.end() && std::none_of(done_.begin(), done_.end(), [&](const Done& done) {
+             return recorded->second[done.op.stream] < done.position && conflict(done.op, op);
+           });
   }
 
   void place(Op op) {
@@ -185,6 +197,20 @@ class Mender {
     if (op.kind == OpKind::synchronize || op.kind == OpKind::read_back || op.kind == OpKind::replace) host_waits();
     if (!op.ranges.empty()) done_.push_back({op, mine[op.stream]});
     ops_.push_back(std::move(op));
+  }
+
+  // Whether all that the spare stream did was done to memory that it has freed then: nobody has to wait for that.
+  bool is_loose(std::uint32_t stream) const {
+    if (stream < program_.streams) return false;
+    const auto freed = [&](const Range& range) {
+      return std::any_of(done_.begin(), done_.end(), [&](const Done& done) {
+        return done.op.kind == OpKind::free && !done.op.blocking && done.op.stream == stream &&
+               done.op.buffer == range.buffer;
+      });
+    };
+    return std::all_of(done_.begin(), done_.end(), [&](const Done& done) {
+      return done.op.stream != stream || std::all_of(done.op.ranges.begin(), done.op.ranges.end(), freed);
+    });
   }
 
   // For all that there is; where there is one stream, for that one.

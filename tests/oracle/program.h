@@ -85,13 +85,13 @@ enum class OpKind : std::uint8_t {
   graph,  // all of Program::graph, captured beforehand
   record,
   wait,         // `event`: between streams, or for the host
-  host_wait,    // for `event`
+  host_wait,    // for `event`; then the host reads `places`, if there are any
   poll,         // the host asks for `event`, and does not mind the answer
   synchronize,  // the host waits for all, and reads `places`
   // In disorder only (disorder.h):
   keep,           // `buffer` is `other` from here on
   exchange,       // `buffer` and `other` change places
-  replace,        // `buffer` moves to memory of its own
+  replace,        // `buffer` moves to memory of its own; `blocking`: it is freed first, and holds something else then
   renew_event,    // `event` is destroyed, and another one made
   query,          // the host asks for the stream, and does not mind the answer
   wait_stream,    // the host waits for the stream

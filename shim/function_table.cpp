@@ -158,11 +158,29 @@ void FunctionTable::same_function(CUfunction function, CUkernel kernel) {
   origins_[function] = origin;
 }
 
-bool FunctionTable::first_sight_of_global(std::uint64_t address, const void* image) {
+bool FunctionTable::first_sight_of_global(std::uint64_t address, const void* image, const char* name) {
   std::lock_guard lock(mutex_);
-  if (!globals_.insert(address).second) return false;
+  const auto found = images_.find(image);
+  const GlobalName global{name ? name : "", found == images_.end() ? nullptr : found->second};
+  if (!globals_.try_emplace(address, global).second) return false;
   globals_of_[image].push_back(address);
   return true;
+}
+
+GlobalName FunctionTable::global_at(std::uint64_t address) {
+  std::shared_lock lock(mutex_);
+  const auto found = globals_.find(address);
+  return found == globals_.end() ? GlobalName{} : found->second;
+}
+
+std::string FunctionTable::image_bytes(const ImageInfo* image) {
+  code::Image::Source source;
+  {
+    std::shared_lock lock(mutex_);
+    const auto found = code_.find(image);
+    if (found != code_.end()) source = found->second.source;
+  }
+  return source ? source().value_or(std::string()) : std::string();
 }
 
 const FunctionInfo& FunctionTable::find(CUfunction handle) {

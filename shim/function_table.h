@@ -7,8 +7,8 @@
 
 #include <atomic>
 #include <memory>
-#include <set>
 #include <shared_mutex>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -16,6 +16,12 @@
 #include "shim/image_facts.h"
 
 namespace nimble::shim {
+
+// A variable of an image; no name where it is not known.
+struct GlobalName {
+  std::string name;
+  const ImageInfo* image = nullptr;
+};
 
 class FunctionTable {
  public:
@@ -33,7 +39,11 @@ class FunctionTable {
   void same_function(CUfunction function, CUkernel kernel);
 
   // Whether this is the first time that the program asked for the global at `address`.
-  bool first_sight_of_global(std::uint64_t address, const void* image);
+  bool first_sight_of_global(std::uint64_t address, const void* image, const char* name);
+  GlobalName global_at(std::uint64_t address);
+
+  // The bytes that the image was loaded from; empty where they are gone, or were not kept (keep_image_bytes()).
+  std::string image_bytes(const ImageInfo* image);
 
   // Everything known of a launched function. Asks the driver for name and parameters on first sight.
   const FunctionInfo& find(CUfunction handle);
@@ -54,7 +64,7 @@ class FunctionTable {
   std::unordered_map<const void*, const ImageInfo*> images_;        // by module or library handle
   std::unordered_map<const void*, Origin> origins_;                 // by function or kernel handle
   std::unordered_map<const void*, const FunctionInfo*> described_;  // by launched handle
-  std::set<std::uint64_t> globals_;
+  std::unordered_map<std::uint64_t, GlobalName> globals_;           // by address
   std::unordered_map<const void*, std::vector<std::uint64_t>> globals_of_;
   std::unordered_map<const ImageInfo*, LoadedImage> code_;  // of images that are loaded
   std::vector<std::unique_ptr<ImageInfo>> image_records_;

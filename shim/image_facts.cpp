@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -21,6 +22,7 @@ namespace {
 using code::Bytes;
 
 constexpr std::size_t kAlwaysCopied = std::size_t{64} << 10, kMostCopied = std::size_t{64} << 20;
+constexpr std::size_t kSimulatedHeader = 56;  // tests/simcuda/image/image_abi.h
 constexpr std::size_t kMostRead = std::size_t{1} << 30, kFingerprint = 4096;
 
 ImageFacts no(std::string why) { return {false, std::move(why)}; }
@@ -97,17 +99,17 @@ ImageFacts simulated_facts(const char* image) {
 }
 
 LoadedImage simulated_image(const char* image) {
-  LoadedImage result{simulated_facts(image), nullptr, 0, false};
+  LoadedImage result{simulated_facts(image), nullptr, 0, false, nullptr};
   result.digest = code::digest_of({image + read_at<std::uint64_t>(image + 8), read_at<std::uint64_t>(image + 16)});
   const auto offset = read_at<std::uint64_t>(image + 40), size = read_at<std::uint64_t>(image + 48);
   if (size) result.code = std::make_shared<code::Image>(std::string(image + offset, size));
   return result;
 }
 
-LoadedImage unknown(const char* why) { return {no(why), nullptr, 0, false}; }
+LoadedImage unknown(const char* why) { return {no(why), nullptr, 0, false, nullptr}; }
 
 LoadedImage by_kernel(std::shared_ptr<code::Image> code) {
-  return {no("its code is read kernel by kernel"), std::move(code), 0, true};
+  return {no("its code is read kernel by kernel"), std::move(code), 0, true, nullptr};
 }
 
 std::string read_file(const char* path) {
@@ -137,7 +139,9 @@ code::Image::Source read_in_place(Bytes bytes) {
   };
 }
 
-LoadedImage load_image(const void* image) {
+namespace {
+
+LoadedImage read_image(const void* image) {
   if (!image) return unknown("no image");
   if (is_simulated(static_cast<const char*>(image))) return simulated_image(static_cast<const char*>(image));
   if (forces_ptx()) return unknown("CUDA_FORCE_PTX_JIT is set");
@@ -149,13 +153,52 @@ LoadedImage load_image(const void* image) {
   return by_kernel(std::make_shared<code::Image>(std::string(*bytes)));
 }
 
-LoadedImage load_image_file(const char* path) {
-  std::string bytes = path ? read_file(path) : std::string();
+LoadedImage read_image_file(std::string bytes) {
   if (bytes.empty()) return unknown("the image file could not be read");
-  constexpr std::size_t kSimulatedHeader = 56;
   if (bytes.size() >= kSimulatedHeader && is_simulated(bytes.data())) return simulated_image(bytes.data());
   if (forces_ptx()) return unknown("CUDA_FORCE_PTX_JIT is set");
   return by_kernel(std::make_shared<code::Image>(std::move(bytes)));
+}
+
+std::atomic<bool> g_keep_bytes{false};
+
+code::Image::Source held(std::string bytes) {
+  return [bytes = std::make_shared<const std::string>(std::move(bytes))] { return std::optional(*bytes); };
+}
+
+// How far an image of the simulated driver reaches: its header, and three parts.
+std::size_t simulated_bytes(const char* image) {
+  std::uint64_t end = kSimulatedHeader;
+  for (const int at : {8, 24, 40})
+    end = std::max(end, read_at<std::uint64_t>(image + at) + read_at<std::uint64_t>(image + at + 8));
+  return end;
+}
+
+// All of an image in memory; nothing where its end is not known.
+code::Image::Source source_of(const void* image) {
+  const auto* const first = static_cast<const char*>(image);
+  if (is_simulated(first)) return held(std::string(first, simulated_bytes(first)));
+  const auto bytes = code::image_in_memory(image);
+  if (!bytes) return nullptr;
+  return bytes->size() > kAlwaysCopied && is_loaded_code(*bytes) ? read_in_place(*bytes) : held(std::string(*bytes));
+}
+
+}  // namespace
+
+void keep_image_bytes() { g_keep_bytes = true; }
+
+LoadedImage load_image(const void* image) {
+  LoadedImage loaded = read_image(image);
+  if (image && g_keep_bytes) loaded.source = source_of(image);
+  return loaded;
+}
+
+LoadedImage load_image_file(const char* path) {
+  std::string bytes = path ? read_file(path) : std::string();
+  code::Image::Source source = g_keep_bytes && !bytes.empty() ? held(bytes) : nullptr;
+  LoadedImage loaded = read_image_file(std::move(bytes));
+  loaded.source = std::move(source);
+  return loaded;
 }
 
 ImageFacts image_facts(const void* image) { return facts_of_whole(load_image(image)); }

@@ -22,7 +22,12 @@ struct LoadedImage {
   std::shared_ptr<code::Image> code;  // what tells of each of them; null where there is no such thing
   std::uint64_t digest = 0;           // of all that it holds, where `code` does not tell
   bool by_kernel = false;             // whether `code` knows of self-containedness, too, and better
+  code::Image::Source source;         // all its bytes; none where they are not kept
 };
+
+// From now on LoadedImage::source is there. For who wants to load the same code again; it may take a copy of each
+// image.
+void keep_image_bytes();
 
 // `image` is what cuModuleLoadData and its relatives take: ELF, PTX text, a fatbin, or a fatbin's wrapper. Its size is
 // not known; only what its own headers announce is read. The program may free it when the driver's call returns, so

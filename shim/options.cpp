@@ -90,10 +90,10 @@ FileName expand(std::string_view pattern) {
 
 // Puts the rank before the ending: all ranks of a job begin in one folder, and would write one file, one over the
 // other. The first rank's keeps its name, which is also that of a process that has no others. Says so in `note`.
-void make_own(std::string_view setting, FileName& name, std::string& note) {
+void make_own(std::string_view setting, FileName& name, std::string& note, bool is_folder = false) {
   struct statx there {};  // stat() itself is a symbol of glibc 2.33 where this is built on one that is newer
   const bool known = statx(AT_FDCWD, name.text.c_str(), 0, STATX_TYPE, &there) == 0;
-  const bool is_no_file = known && !S_ISREG(there.stx_mode);  // /dev/null, a pipe
+  const bool is_no_file = known && !is_folder && !S_ISREG(there.stx_mode);  // /dev/null, a pipe
   if (name.text.empty() || name.tells_apart || rank() == 0 || is_no_file) return;
   const std::size_t folder = name.text.rfind('/');
   const std::size_t begin = folder == std::string::npos ? 0 : folder + 1;
@@ -122,9 +122,17 @@ Options read_options() {
   } else if (mode != "off") {
     complain("MODE", mode, "one of off, record, replay: doing nothing");
   }
-  FileName trace = expand(setting("TRACE")), stats = expand(setting("STATS"));
-  if (options.mode == Mode::record) make_own("TRACE", trace, options.own_files);
+  FileName trace = expand(setting("TRACE")), stats = expand(setting("STATS")), bundle = expand(setting("BUNDLE"));
+  if (options.mode == Mode::record) {
+    make_own("TRACE", trace, options.own_files);
+    std::string same;  // what has been said of the trace need not be said twice
+    make_own("BUNDLE", bundle, same, true);
+  }
   if (options.mode == Mode::replay) make_own("STATS", stats, options.own_files);
+  // By itself the bundle lies beside the trace.
+  const std::size_t folder = trace.text.rfind('/');
+  if (!variable("NIMBLE_BUNDLE") && folder != std::string::npos) bundle.text.insert(0, trace.text, 0, folder + 1);
+  options.bundle = std::move(bundle.text);
   options.trace = std::move(trace.text);
   options.schedule = expand(setting("SCHEDULE")).text;
   options.stats = std::move(stats.text);
@@ -148,6 +156,7 @@ Options read_options() {
   choose("COVERAGE", options.coverage, std::pair{Word("on"), true}, std::pair{Word("off"), false});
   choose("TUNE", options.tune, std::pair{Word("off"), Tune::off}, std::pair{Word("start"), Tune::start},
          std::pair{Word("always"), Tune::always});
+  choose("CAPTURE", options.capture_bundle, std::pair{Word("off"), false}, std::pair{Word("bundle"), true});
   choose("PROBE", options.probe_writes, std::pair{Word("off"), false}, std::pair{Word("writes"), true});
   const auto number = [](std::string_view text, std::int64_t& value, std::int64_t least = 1) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -169,6 +178,11 @@ Options read_options() {
   if (!number(limit, options.probe_limit_mib, 0) || options.probe_limit_mib > kMostMebibytes) {
     number(default_of("PROBE_LIMIT"), options.probe_limit_mib);
     complain("PROBE_LIMIT", limit, "a number of MiB, or 0: using " + std::string(default_of("PROBE_LIMIT")));
+  }
+  const std::string_view memory = setting("CAPTURE_LIMIT");
+  if (!number(memory, options.capture_limit_mib) || options.capture_limit_mib > kMostMebibytes) {
+    number(default_of("CAPTURE_LIMIT"), options.capture_limit_mib);
+    complain("CAPTURE_LIMIT", memory, "a number of MiB: using " + std::string(default_of("CAPTURE_LIMIT")));
   }
   const std::string_view launches = setting("PROBE_FIRST");
   if (!number(launches, options.probe_first, 0)) {

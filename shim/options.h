@@ -16,7 +16,7 @@ enum class Timing : std::uint8_t { none, cupti, events };
 struct Options {
   Mode mode = Mode::off;
   // File names, with %p and %r replaced. Those that this mode writes are this rank's own, whatever their names say.
-  std::string trace, schedule, stats;
+  std::string trace, schedule, stats, bundle;
   std::string own_files;  // one line for the user where a name had to be changed for that; else empty
   std::string log;
   Timing timing = Timing::cupti;
@@ -27,6 +27,8 @@ struct Options {
   bool probe_writes = false;
   std::int64_t probe_limit_mib = 0;  // 0: none
   std::int64_t probe_first = 0;      // 0: all
+  bool capture_bundle = false;
+  std::int64_t capture_limit_mib = 0;
   std::string complaint;  // one line per setting that could not be understood; such a setting keeps its default
 };
 

@@ -10,6 +10,7 @@
 #include "nimble/launch_params.h"
 #include "shim/decode/launch.h"
 #include "shim/guard.h"
+#include "shim/image_facts.h"
 #include "shim/log.h"
 #include "shim/per_thread.h"
 #include "shim/profile/current_call.h"
@@ -57,7 +58,9 @@ CUcontext context_of(const Call& call) {
 }  // namespace
 
 Recorder::Recorder(RecorderOptions options, CallContext& context)
-    : options_(std::move(options)), context_(context), graphs_(context), queue_(options_.path) {}
+    : options_(std::move(options)), context_(context), graphs_(context), queue_(options_.path) {
+  if (!options_.bundle.empty()) keep_image_bytes();
+}
 
 Recorder::~Recorder() { stop_watching(); }
 
@@ -73,6 +76,11 @@ void Recorder::start_watching() {
     probe.launches = options_.probe_first;
     probing_ = std::make_unique<Probe>(probe, context_);
     probe_.store(probing_.get(), std::memory_order_release);
+  }
+  if (!options_.bundle.empty()) {
+    bundling_ =
+        std::make_unique<BundleCapture>(CaptureOptions{options_.bundle, options_.capture_limit_bytes}, context_);
+    bundle_.store(bundling_.get(), std::memory_order_release);
   }
   const auto hand_over = [this](std::span<const DeviceTime> times) { queue_.push(times); };
   if (options_.timing == Timing::events) {
@@ -125,6 +133,7 @@ std::optional<CUresult> Recorder::before(Call& call) noexcept try {
     record.call = call;
     if (call.ends == Ends::stream) follow_captures(call, CUDA_SUCCESS);
     queue_.push(record, [](Record&) {});
+    if (BundleCapture* const bundle = bundle_.load(std::memory_order_acquire)) bundle->before(call, any_captures_);
     return std::nullopt;
   }
   if (!call.traced) return std::nullopt;
@@ -138,6 +147,7 @@ std::optional<CUresult> Recorder::before(Call& call) noexcept try {
     t_pending.has_seq = true;
   }
   // Reading memory is no part of the call, nor of the times that are kept of it.
+  if (BundleCapture* const bundle = bundle_.load(std::memory_order_acquire)) bundle->before(call, any_captures_);
   if (Probe* const probe = probe_.load(std::memory_order_acquire)) probe->before(call, any_captures_);
   // A stream cannot be asked what it is once it captures.
   if (call.kind == CallKind::capture_begin) streams().kind(call.stream);
@@ -212,6 +222,8 @@ void Recorder::after(const Call& call, CUresult result) noexcept try {
   record.result = result;
   if (probe && result == CUDA_SUCCESS && is_allocation(record.call.kind)) probe->allocated(record.call);
   keep(record, seen);
+  if (BundleCapture* const bundle = bundle_.load(std::memory_order_acquire))
+    bundle->after(record.call, result, record.seq);
 } catch (const std::exception& error) {
   give_up(error.what());
 }
@@ -308,6 +320,7 @@ void Recorder::finish() noexcept try {
     if (const Probe* const probe = probe_.load(std::memory_order_acquire)) queue_.set_probe(probe->totals());
   }
   queue_.close();
+  if (BundleCapture* const bundle = bundle_.load(std::memory_order_acquire)) bundle->finish(options_.path);
 } catch (const std::exception& error) {
   give_up(error.what());
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "nimble/call.h"
+#include "shim/bundle/capture.h"
 #include "shim/graph_table.h"
 #include "shim/options.h"
 #include "shim/payload.h"
@@ -32,6 +33,8 @@ struct RecorderOptions {
   bool probe = false;     // see what kernels write
   std::uint64_t probe_limit_bytes = 0;
   std::uint64_t probe_first = 0;  // so many, the first ones; 0: all
+  std::string bundle{};           // where a step is saved; empty: none is
+  std::uint64_t capture_limit_bytes = 0;
 };
 
 class Recorder final : public CallSink {
@@ -78,6 +81,8 @@ class Recorder final : public CallSink {
   std::atomic<EventTimer*> timer_{nullptr};  // events_ once it is ready
   std::unique_ptr<Probe> probing_;
   std::atomic<Probe*> probe_{nullptr};  // probing_ once it is ready
+  std::unique_ptr<BundleCapture> bundling_;
+  std::atomic<BundleCapture*> bundle_{nullptr};  // bundling_ once it is ready
   pid_t watching_process_ = 0;
   std::atomic<bool> finished_{false};
   std::string why_not_;  // why CUPTI is not at work

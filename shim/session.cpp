@@ -42,7 +42,9 @@ CallSink* make_sink(const Options& options) {
     case Mode::record:
       return new Recorder(
           {options.trace, options.timing, options.coverage, options.probe_writes,
-           static_cast<std::uint64_t>(options.probe_limit_mib) << 20, static_cast<std::uint64_t>(options.probe_first)},
+           static_cast<std::uint64_t>(options.probe_limit_mib) << 20, static_cast<std::uint64_t>(options.probe_first),
+           options.capture_bundle ? options.bundle : std::string(),
+           static_cast<std::uint64_t>(options.capture_limit_mib) << 20},
           context());
     case Mode::replay: {
       ReplayOptions replay;

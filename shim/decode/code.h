@@ -102,8 +102,8 @@ struct Global {
   template <class Pointer, class Size, class Module>
   static void before(Entry, Call&, Pointer*, Size*, Module, const char*) {}
   template <class Pointer, class Size, class Module>
-  static void after(Call& call, Pointer* out, Size* bytes, Module module, const char*) {
-    if (!out || !bytes || !functions().first_sight_of_global(*out, module)) return;
+  static void after(Call& call, Pointer* out, Size* bytes, Module module, const char* name) {
+    if (!out || !bytes || !functions().first_sight_of_global(*out, module, name)) return;
     allocation(call, MemoryKind::global, *bytes);
     allocated(call, *out);
   }

@@ -1,0 +1,502 @@
+#include "shim/bundle/capture.h"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <unordered_map>
+
+#include "nimble/launch_params.h"
+#include "nimble/schedule.h"
+#include "shim/bundle/bundle_writer.h"
+#include "shim/decode/launch.h"
+#include "shim/function_table.h"
+#include "shim/log.h"
+
+namespace nimble::shim {
+
+namespace {
+
+constexpr std::chrono::milliseconds kPatience{10'000};  // with the work that is on its way
+constexpr int kMostAttempts = 16;
+
+bool is_hosts(MemoryKind memory) { return memory == MemoryKind::pinned || memory == MemoryKind::registered; }
+
+std::uint64_t extent_of(const Region& region, const Call& call) {
+  return call.height == 0 || call.width == 0 ? 0 : (call.height - 1) * region.pitch + call.width;
+}
+
+}  // namespace
+
+BundleCapture::BundleCapture(CaptureOptions options, CallContext& context)
+    : options_(std::move(options)), context_(context), reader_(context, kPatience) {
+  if (!reader_.why_not().empty()) give_up("the driver has no " + reader_.why_not());
+}
+
+BundleCapture::LiveMap::iterator BundleCapture::find(std::uint64_t address) {
+  auto at = live_.upper_bound(address);
+  if (at == live_.begin()) return live_.end();
+  --at;
+  return address - at->first < at->second.size ? at : live_.end();
+}
+
+void BundleCapture::forget(const Call& call) {
+  if (call.kind == CallKind::context_end) {
+    live_.clear();
+    streams_.clear();
+    if (window_) refuse("a context ended in the middle of the step");
+  }
+  if (call.kind != CallKind::free && call.kind != CallKind::free_async) return;
+  live_.erase(call.address);
+  const std::uint64_t size = call.kind == CallKind::free ? call.size : 0;
+  for (auto at = live_.lower_bound(call.address); at != live_.end() && at->first - call.address < size;)
+    at = live_.erase(at);
+}
+
+void BundleCapture::allocated(const Call& call) {
+  if (call.address == 0 || call.size == 0) return;
+  auto at = live_.lower_bound(call.address);
+  if (at != live_.begin() && std::prev(at)->first + std::prev(at)->second.size > call.address)
+    at = live_.erase(std::prev(at));
+  while (at != live_.end() && at->first - call.address < call.size) at = live_.erase(at);
+  Live& live = live_[call.address];
+  live.size = call.size;
+  live.memory = call.memory;
+  live.birth = watch_.ops();
+  if (call.memory == MemoryKind::global) {
+    const GlobalName global = functions().global_at(call.address);
+    live.global = global.name;
+    live.image = global.image;
+  }
+  if (!window_) return;
+  // Its content is the step's own doing, or the host's.
+  live.object = static_cast<std::uint32_t>(window_->objects.size());
+  Object& object = window_->objects.emplace_back();
+  object.facts.address = call.address;
+  object.facts.size = call.size;
+  object.facts.memory = call.memory;
+  object.facts.global = live.global;
+  object.image = live.image;
+}
+
+// Variables that a kernel touches by its code, and that the program has never asked for.
+void BundleCapture::add_globals(const Call& call) {
+  if (call.kind != CallKind::launch) return;
+  const FunctionInfo& function = context_.function(call.function);
+  if (!function.proof) return;
+  for (const ProvenGlobal& global : function.proof->globals) {
+    if (find(global.address) != live_.end()) continue;
+    Live& live = live_[global.address];
+    live.size = global.bytes;
+    live.memory = MemoryKind::global;
+    live.global = global.name;
+    live.image = function.image;
+  }
+}
+
+// As the analyzer's op_signature: what the op does, without addresses and numbers among its parameters.
+std::uint64_t BundleCapture::signature_of(const Call& call) const {
+  std::uint64_t hash = 0;
+  const auto add = [&](std::uint64_t value) {
+    hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
+    hash ^= hash >> 29;
+  };
+  add(static_cast<std::uint64_t>(call.kind) + 1);
+  add(call.stream.key);
+  add(call.synchronous());
+  switch (call.kind) {
+    case CallKind::launch:
+      add(reinterpret_cast<std::uintptr_t>(call.function));
+      for (int i = 0; i < 3; ++i) add(std::uint64_t{call.grid[i]} << 32 | call.block[i]);
+      add(call.shared_bytes);
+      add(call.cooperative);
+      break;
+    case CallKind::copy:
+    case CallKind::set:
+      add(call.src.pitch);
+      add(call.dst.pitch);
+      add(call.width);
+      add(call.height);
+      add(call.element);
+      break;
+    case CallKind::alloc_async:
+      add(call.size);
+      add(call.own_pool);
+      break;
+    default:
+      break;
+  }
+  return hash;
+}
+
+// Every word of its arguments that lies in a live object.
+void BundleCapture::gather_pointers(const Call& call) {
+  pointers_.clear();
+  const auto look_at = [&](std::uint64_t word) {
+    if (!could_be_address(word)) return;
+    if (const auto found = find(word); found != live_.end()) pointers_.push_back({word, found->second.birth});
+  };
+  if (call.kind == CallKind::copy) look_at(call.src.address);
+  if (call.kind == CallKind::copy || call.kind == CallKind::set) look_at(call.dst.address);
+  if (call.kind != CallKind::launch) return;
+  const FunctionInfo& function = context_.function(call.function);
+  if (!function.params || (!call.kernel_params && !call.extra)) return;
+  params_.assign(function.param_bytes, 0);
+  if (!pack_params(call, function, params_.data())) return;
+  for (const ParamLayout& param : *function.params) {
+    for (std::uint32_t at = (param.offset + 7) & ~7u; at + 8 <= param.offset + param.size; at += 8) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, params_.data() + at, sizeof word);
+      look_at(word);
+    }
+  }
+  if (function.proof)
+    for (const ProvenGlobal& global : function.proof->globals) look_at(global.address);
+}
+
+void BundleCapture::before(const Call& call, bool any_captures) noexcept try {
+  if (off_.load(std::memory_order_relaxed)) return;
+  const std::lock_guard lock(mutex_);
+  if (call.ends == Ends::stream) streams_.erase(call.stream.key);
+  if (call.ends == Ends::code && window_) refuse("code was unloaded in the middle of the step");
+  if (!call.traced) return;
+  if (call.kind == CallKind::hidden && call.note) hidden_.insert(call.note);
+  if (!is_op(call.kind)) {
+    observed_ |= call.host == HostEffect::observe;
+    return forget(call);
+  }
+  if (any_captures) {
+    if (window_) refuse("a stream captures in the middle of the step");
+    return forget(call);
+  }
+  add_globals(call);
+  const std::uint32_t period = window_ ? 0 : watch_.begins_with(signature_of(call));
+  if (period != 0 && !begin(call, period)) return forget(call);
+  if (window_) {
+    if (call.thread != window_->thread) {
+      refuse("several threads put ops on streams");
+    } else if (const char* const why = why_not_replayable(call)) {
+      refuse(std::string(call.symbol) + ": " + why);
+    } else if (call.kind == CallKind::copy) {
+      take_source(call);
+    }
+  }
+  forget(call);
+} catch (const std::exception& error) {
+  give_up(error.what());
+}
+
+void BundleCapture::after(const Call& call, CUresult result, std::uint64_t seq) noexcept try {
+  if (off_.load(std::memory_order_relaxed) || !call.traced) return;
+  const std::lock_guard lock(mutex_);
+  if (result != CUDA_SUCCESS) {
+    if (window_ && is_op(call.kind)) refuse("the driver refused an op of the step");
+    return;
+  }
+  if (call.kind == CallKind::alloc || call.kind == CallKind::alloc_async) allocated(call);
+  if (!is_op(call.kind)) return;
+  streams_[call.stream.key] = call.stream;
+  gather_pointers(call);
+  watch_.add(signature_of(call), observed_, pointers_);
+  observed_ = false;
+  if (watch_.full() && !window_)
+    return give_up("no step was seen to repeat itself among the first " + std::to_string(StepWatch::kMostOps) + " ops");
+  if (!window_) return;
+  // The last op of a step may be the last that there is; nothing need follow for it to have been a repeat.
+  if (!watch_.repeats(window_->period)) return refuse("a step turned out to be another than the ones before");
+  take_op(call, seq);
+  if (window_ && window_->images.size() == window_->period) end(call);
+} catch (const std::exception& error) {
+  give_up(error.what());
+}
+
+// What of the step a bundle could not bring back; null where it is nothing.
+const char* BundleCapture::why_not_replayable(const Call& call) const {
+  switch (call.kind) {
+    case CallKind::launch:
+      for (std::uint32_t i = 0; i < call.attribute_count; ++i)
+        if (decode::meaningful(call.attributes[i])) return "a launch with attributes";
+      return context_.function(call.function).params ? nullptr : "a kernel whose parameter layout is not known";
+    case CallKind::copy:
+    case CallKind::set:
+      return call.plain ? nullptr : "a copy or set with flags, or between contexts";
+    case CallKind::event_record:
+    case CallKind::event_wait:
+      return call.plain ? nullptr : "an event with flags";
+    case CallKind::alloc_async:
+    case CallKind::free_async:
+      return nullptr;
+    case CallKind::host_function:
+      return "a function of the program's own";
+    case CallKind::graph_launch:
+      return "a graph of the program's own";
+    default:
+      return "what it does is not read";
+  }
+}
+
+bool BundleCapture::begin(const Call& call, std::uint32_t period) {
+  if (++attempts_ > kMostAttempts) {
+    give_up("after " + std::to_string(kMostAttempts) + " attempts: " + why_none_);
+    return false;
+  }
+  window_ = std::make_unique<Window>(options_.limit_bytes);
+  window_->period = period;
+  window_->thread = call.thread;
+  for (auto& [base, live] : live_) {
+    live.object = static_cast<std::uint32_t>(window_->objects.size());
+    Object& object = window_->objects.emplace_back();
+    object.facts.address = base;
+    object.facts.size = live.size;
+    object.facts.memory = live.memory;
+    object.facts.global = live.global;
+    object.image = live.image;
+  }
+  if (settle_all(call)) read_all(call, &BundleObject::start);
+  return window_ != nullptr;
+}
+
+bool BundleCapture::settle_all(const Call& call) {
+  const RelaxedCaptures relaxed(context_);
+  for (const auto& [key, stream] : streams_) {
+    // Another thread's own default stream cannot be named from here; its ops would end the window anyway.
+    if (stream.is_per_thread() && key != call.stream.key) continue;
+    switch (reader_.settle(stream.handle)) {
+      case DeviceReader::Outcome::done:
+        continue;
+      case DeviceReader::Outcome::late:
+        give_up("waited in vain for the work on a stream: it runs for longer than " +
+                std::to_string(kPatience.count() / 1000) + " s, or waits for what is yet to be launched");
+        return false;
+      case DeviceReader::Outcome::failed:
+        refuse("the driver gives error " + std::to_string(reader_.error()) + " for a stream, as one of another device");
+        return false;
+    }
+  }
+  return true;
+}
+
+bool BundleCapture::readable(const BundleObject& object, std::string& why) const {
+  if (object.memory == MemoryKind::external) why = "another process or another API reaches it, too";
+  if (object.memory != MemoryKind::mapped) return why.empty();
+  // Reading what the device may not reach would be an error of the program's context.
+  const auto device = reinterpret_cast<decltype(&::cuCtxGetDevice)>(context_.driver_symbol("cuCtxGetDevice"));
+  const auto access = reinterpret_cast<decltype(&::cuMemGetAccess)>(context_.driver_symbol("cuMemGetAccess"));
+  CUdevice number = 0;
+  unsigned long long flags = 0;
+  CUmemLocation location{};
+  location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  if (device && access && device(&number) == CUDA_SUCCESS) {
+    location.id = number;
+    if (access(&flags, &location, object.address) == CUDA_SUCCESS && flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+      return true;
+  }
+  why = "a mapping that the device may not read and write, or memory of a graph";
+  return false;
+}
+
+// Notes which objects the bytes may lead to. Addresses lie at multiples of 8, as every portion does.
+void BundleCapture::scan(Object& object, std::span<const std::uint8_t> bytes) {
+  if (live_.empty()) return;
+  const std::uint64_t low = live_.begin()->first, high = live_.rbegin()->first + live_.rbegin()->second.size;
+  for (std::size_t at = 0; at + 8 <= bytes.size(); at += 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data() + at, sizeof word);
+    if (word - low >= high - low) continue;
+    const auto found = find(word);
+    if (found == live_.end()) continue;
+    object.facts.addresses = true;
+    if (found->second.object != kNone) object.leads_to.insert(found->second.object);
+  }
+}
+
+void BundleCapture::read(Object& object, CUstream stream, BundleContent& content) {
+  ContentStore::Writer writer(window_->store, content);
+  if (is_hosts(object.facts.memory)) {
+    const std::span bytes(reinterpret_cast<const std::uint8_t*>(object.facts.address), object.facts.size);
+    scan(object, bytes);
+    writer.add(bytes);
+    return writer.finish();
+  }
+  const DeviceReader::Piece piece{object.facts.address, object.facts.size};
+  const auto outcome = reader_.read(stream, {&piece, 1}, [&](std::size_t, std::span<const std::uint8_t> bytes) {
+    scan(object, bytes);
+    writer.add(bytes);
+  });
+  writer.finish();
+  if (outcome != DeviceReader::Outcome::done)
+    object.unreadable = "the driver gives error " + std::to_string(reader_.error()) + " when it is read";
+}
+
+void BundleCapture::read_all(const Call& call, std::optional<BundleContent> BundleObject::*which) try {
+  const RelaxedCaptures relaxed(context_);
+  for (const auto& [base, live] : live_) {
+    if (live.object == kNone) continue;
+    Object& object = window_->objects[live.object];
+    BundleContent content;
+    if (readable(object.facts, object.unreadable)) read(object, call.stream.handle, content);
+    object.facts.*which = std::move(content);
+  }
+} catch (const ContentLimit& limit) {
+  give_up(std::string("the program's memory takes ") + limit.what());
+}
+
+bool BundleCapture::is_host_memory(std::uint64_t address) const {
+  const auto ask =
+      reinterpret_cast<decltype(&::cuPointerGetAttribute)>(context_.driver_symbol("cuPointerGetAttribute"));
+  unsigned type = 0;
+  if (!ask) return false;
+  const CUresult result = ask(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
+  return result == CUDA_ERROR_INVALID_VALUE || (result == CUDA_SUCCESS && type == CU_MEMORYTYPE_HOST);
+}
+
+// What a copy takes from the host is what is there when the program calls.
+void BundleCapture::take_source(const Call& call) {
+  const auto found = find(call.src.address);
+  if (found != live_.end() && !is_hosts(found->second.memory)) return;
+  if (found == live_.end() && !call.host_source && !is_host_memory(call.src.address))
+    return refuse(std::string(call.symbol) + " reads memory of which the recorder knows nothing");
+  BundlePayload payload;
+  payload.op = static_cast<std::uint32_t>(window_->images.size());
+  payload.address = call.src.address;
+  payload.bytes = extent_of(call.src, call);
+  if (payload.bytes == 0) return;
+  const std::span bytes(reinterpret_cast<const std::uint8_t*>(call.src.address), payload.bytes);
+  Object leads;
+  scan(leads, bytes);
+  payload.addresses = leads.facts.addresses;
+  for (const std::uint32_t object : leads.leads_to) window_->objects[object].touched = true;
+  try {
+    payload.content = window_->store.keep(bytes);
+  } catch (const ContentLimit& limit) {
+    return give_up(std::string("what the step copies from the host takes ") + limit.what());
+  }
+  window_->bundle.sources.push_back(std::move(payload));
+}
+
+// A copy to memory of the host that is not pinned is over when the call returns.
+void BundleCapture::take_result(const Call& call) {
+  if (find(call.dst.address) != live_.end()) return;
+  if (!is_host_memory(call.dst.address))
+    return refuse(std::string(call.symbol) + " writes memory of which the recorder knows nothing");
+  BundlePayload payload;
+  payload.op = static_cast<std::uint32_t>(window_->images.size());
+  payload.address = call.dst.address;
+  payload.bytes = extent_of(call.dst, call);
+  if (payload.bytes == 0) return;
+  try {
+    payload.content = window_->store.keep({reinterpret_cast<const std::uint8_t*>(call.dst.address), payload.bytes});
+  } catch (const ContentLimit& limit) {
+    return give_up(std::string("what the step copies to the host takes ") + limit.what());
+  }
+  window_->bundle.results.push_back(std::move(payload));
+}
+
+void BundleCapture::touch(std::uint64_t address) {
+  const auto found = find(address);
+  if (found != live_.end() && found->second.object != kNone) window_->objects[found->second.object].touched = true;
+}
+
+void BundleCapture::take_op(const Call& call, std::uint64_t seq) {
+  Bundle& bundle = window_->bundle;
+  if (window_->images.empty()) bundle.first_seq = seq;
+  bundle.last_seq = seq;
+  for (const StepWatch::Pointer& pointer : pointers_) touch(pointer.word);
+  if (call.kind == CallKind::copy) take_result(call);
+  if (!window_) return;
+  const ImageInfo* image = nullptr;
+  if (call.kind == CallKind::launch) {
+    const FunctionInfo& function = context_.function(call.function);
+    image = function.image;
+    if (!image) return refuse("kernel " + function.name + " comes from code that was not seen being loaded");
+    if (!function.self_contained && !function.proof)
+      hidden_.insert("kernel " + function.name + ", of which it is not known what it reaches: " + function.why);
+  }
+  window_->images.push_back(image);
+}
+
+void BundleCapture::end(const Call& call) {
+  if (settle_all(call)) read_all(call, &BundleObject::end);
+  if (window_) save();
+}
+
+// Keeps of the objects what the step can reach, and writes the bundle.
+void BundleCapture::save() {
+  Window& window = *window_;
+  std::vector<std::uint32_t> open;
+  for (std::uint32_t i = 0; i < window.objects.size(); ++i)
+    if (window.objects[i].touched) open.push_back(i);
+  while (!open.empty()) {
+    const std::uint32_t from = open.back();
+    open.pop_back();
+    for (const std::uint32_t to : window.objects[from].leads_to)
+      if (!std::exchange(window.objects[to].touched, true)) open.push_back(to);
+  }
+  Bundle& bundle = window.bundle;
+  bundle.ops = window.period;
+  std::vector<std::string> images;
+  std::unordered_map<const ImageInfo*, std::uint32_t> index;
+  const auto index_of = [&](const ImageInfo* image) -> std::uint32_t {
+    if (!image) return kNone;
+    const auto [known, fresh] = index.try_emplace(image, static_cast<std::uint32_t>(images.size()));
+    if (fresh) images.push_back(functions().image_bytes(image));
+    return known->second;
+  };
+  for (const ImageInfo* image : window.images) bundle.images_of_ops.push_back(index_of(image));
+  for (Object& object : window.objects) {
+    if (!object.touched) continue;
+    if (!object.unreadable.empty()) {
+      return refuse("the step may touch " + std::string(name(object.facts.memory)) +
+                    " memory that cannot be saved: " + object.unreadable);
+    }
+    object.facts.image = index_of(object.image);
+    if (object.facts.memory == MemoryKind::global && (!object.image || object.facts.global.empty()))
+      return refuse("the step touches a variable of code that was not seen being loaded");
+    bundle.objects.push_back(std::move(object.facts));
+  }
+  if (std::any_of(images.begin(), images.end(), [](const std::string& bytes) { return bytes.empty(); }))
+    return refuse("the code of a kernel of the step is not to be had any more");
+  bundle.hidden.assign(hidden_.begin(), hidden_.end());
+  if (const std::string why = write_bundle(options_.folder, bundle, window.store, images); !why.empty())
+    return give_up(why);
+  std::uint64_t bytes = 0;
+  for (const BundlePiece& piece : bundle.pieces) bytes += piece.bytes;
+  saved_ = "a step of " + std::to_string(bundle.ops) + " ops, with " + std::to_string(bundle.objects.size()) +
+           " objects and " + std::to_string((bytes + 1023) >> 10) + " KiB of memory";
+  watch_.settle(window.period);
+  window_.reset();
+}
+
+void BundleCapture::refuse(const std::string& why) {
+  why_none_ = why;
+  if (window_ && watch_.repeats(window_->period)) watch_.settle(window_->period);
+  window_.reset();
+}
+
+void BundleCapture::give_up(const std::string& why) noexcept {
+  off_ = true;
+  window_.reset();
+  try {
+    why_none_ = why;
+  } catch (...) {
+  }
+}
+
+void BundleCapture::finish(const std::string& trace) noexcept try {
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(finished_, true)) return;
+  off_ = true;
+  window_.reset();
+  if (saved_.empty()) {
+    if (watch_.ops() == 0 && why_none_.empty()) return;
+    log(LogLevel::warning,
+        "NIMBLE_CAPTURE: no bundle was saved: " +
+            (why_none_.empty() ? "no step was seen to repeat itself three times and once more" : why_none_));
+    return;
+  }
+  if (const std::string why = add_trace(options_.folder, trace); !why.empty())
+    return log(LogLevel::error, "NIMBLE_CAPTURE: the bundle has no trace: " + why);
+  log(LogLevel::info, options_.folder + ": " + saved_ + ". Next: nimble-replay " + options_.folder);
+} catch (...) {
+}
+
+}  // namespace nimble::shim

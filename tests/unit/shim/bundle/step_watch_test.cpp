@@ -1,0 +1,104 @@
+#include "shim/bundle/step_watch.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace nimble::shim {
+namespace {
+
+// Feeds letters, one an op; an upper-case letter comes behind a place where the host looks. Digits name memory that was
+// there from the start.
+struct Feed {
+  StepWatch watch;
+  std::vector<std::string> began;  // what was proposed, as "period at op"
+
+  void op(char letter, std::uint64_t memory = 0) {
+    const bool observed = letter >= 'A' && letter <= 'Z';
+    const std::uint64_t signature = observed ? letter - 'A' + 'a' : letter;
+    if (const std::uint32_t period = watch.begins_with(signature))
+      began.push_back(std::to_string(period) + " at " + std::to_string(watch.ops()));
+    const StepWatch::Pointer pointer{memory, 0};
+    watch.add(signature, observed, {&pointer, memory != 0 ? 1u : 0u});
+  }
+  void ops(const std::string& letters) {
+    for (const char letter : letters) op(letter);
+  }
+};
+
+using Began = std::vector<std::string>;
+
+TEST(StepWatch, ProposesTheStepOnceItHasRunThreeTimes) {
+  Feed feed;
+  feed.ops("xyzabcdabcdabcd");
+  EXPECT_TRUE(feed.began.empty());
+  feed.ops("a");
+  EXPECT_EQ(feed.began, Began{"4 at 15"});
+  EXPECT_TRUE(feed.watch.repeats(4));
+  feed.ops("bcd");
+  EXPECT_TRUE(feed.watch.repeats(4));
+}
+
+TEST(StepWatch, ProposesNothingThatTheNextOpContradicts) {
+  Feed feed;
+  feed.ops("abcdabcdabcdx");
+  EXPECT_TRUE(feed.began.empty());
+  EXPECT_FALSE(feed.watch.repeats(4));
+}
+
+TEST(StepWatch, BeginsWhereTheHostLooks) {
+  Feed feed;
+  feed.ops("xabCdabCdabCdabCdab");
+  EXPECT_EQ(feed.began, (Began{"4 at 15"}));
+}
+
+TEST(StepWatch, LayersThatNameOtherMemoryAreNoStep) {
+  Feed feed;
+  for (int step = 0; step < 5; ++step) {
+    feed.op('i', 1);
+    for (std::uint64_t layer = 0; layer < 6; ++layer) {
+      feed.op('m', 100 + layer);
+      feed.op('n', 200 + layer);
+    }
+    feed.op('o', 2);
+  }
+  // Proposed anew each time, since nobody has settled it.
+  ASSERT_FALSE(feed.began.empty());
+  EXPECT_EQ(feed.began.front(), "14 at 42");
+}
+
+TEST(StepWatch, AnInnerLoopGivesWayToTheStepThatHoldsIt) {
+  Feed feed;
+  const std::string step = "ijklmopqrs" + std::string("abababababab");
+  feed.ops(step);
+  ASSERT_EQ(feed.began.front(), "2 at 16");
+  feed.watch.settle(2);
+  feed.began.clear();
+  feed.ops(step + step + step);
+  EXPECT_EQ(feed.began, (Began{"22 at 66"}));
+}
+
+TEST(StepWatch, AnEpochDoesNotReplaceTheStepThatItIsMadeOf) {
+  Feed feed;
+  const std::string epoch = "abcdabcdabcdabcdabcdabcdabcdabcdx";
+  feed.ops("abcdabcdabcdabcd");
+  ASSERT_EQ(feed.began.front(), "4 at 12");
+  feed.watch.settle(4);
+  feed.began.clear();
+  feed.ops("x");
+  for (int i = 0; i < 5; ++i) feed.ops(epoch);
+  EXPECT_TRUE(feed.began.empty());
+}
+
+TEST(StepWatch, StopsLookingAtSomePoint) {
+  StepWatch watch;
+  std::uint64_t random = 1;
+  while (!watch.full()) watch.add(random = random * 6364136223846793005u + 1, false, {});
+  EXPECT_EQ(watch.ops(), StepWatch::kMostOps);
+  watch.add(1, false, {});
+  EXPECT_EQ(watch.ops(), StepWatch::kMostOps);
+}
+
+}  // namespace
+}  // namespace nimble::shim

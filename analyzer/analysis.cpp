@@ -269,7 +269,9 @@ Analysis read_step(TraceFile file, const AnalysisOptions& options) {
   const Trace& trace = analysis.file->trace;
   analysis.table = std::make_shared<const ObjectTable>(trace);
   std::vector<Step> kinds;
-  if (options.one_kind) {
+  if (options.step) {
+    kinds.push_back(step_at(trace, *analysis.table, *options.step));
+  } else if (options.one_kind) {
     kinds.push_back(find_step(trace, *analysis.table));
   } else {
     kinds = find_kinds(trace, *analysis.table);

@@ -45,6 +45,7 @@ struct AnalysisOptions {
   bool one_kind = false;           // schedule only the kind of step that does the most work
   bool accept_partial = false;     // make a schedule though the recorder is known to have missed work
   Evidence trust = kDefaultTrust;  // the weakest evidence that is believed
+  std::optional<StepPlace> step;   // the step, where it is not to be looked for
   Rules rules;
 };
 

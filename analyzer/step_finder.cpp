@@ -236,6 +236,30 @@ std::uint32_t choose_rotation(const Candidate& candidate, const RollingHash& has
   return best;
 }
 
+// All occurrences of the ops [word, word + period), without overlap: from there to both sides, so that its alignment
+// holds; an op that does not fit moves on by one.
+std::vector<std::uint32_t> occurrences(std::span<const std::uint64_t> signatures, const RollingHash& hashes,
+                                       std::uint32_t word, std::uint32_t period) {
+  std::vector<std::uint32_t> begins;
+  std::uint64_t wanted = hashes.window(word, period);
+  auto fits = [&](std::size_t at) {
+    return hashes.window(at, period) == wanted &&
+           std::equal(signatures.begin() + at, signatures.begin() + at + period, signatures.begin() + word);
+  };
+  for (std::size_t end = word; end >= period;) {
+    bool fit = fits(end - period);
+    if (fit) begins.push_back(static_cast<std::uint32_t>(end - period));
+    end -= fit ? period : 1;
+  }
+  std::reverse(begins.begin(), begins.end());
+  for (std::size_t at = word; at + period <= signatures.size();) {
+    bool fit = fits(at);
+    if (fit) begins.push_back(static_cast<std::uint32_t>(at));
+    at += fit ? period : 1;
+  }
+  return begins;
+}
+
 }  // namespace
 
 std::optional<Repetition> find_repetition(std::span<const std::uint64_t> signatures, const SequenceHints& hints,
@@ -249,25 +273,7 @@ std::optional<Repetition> find_repetition(std::span<const std::uint64_t> signatu
                                     [](const Run& a, const Run& b) { return a.length < b.length; });
   std::uint32_t word = reference.begin + choose_rotation(*candidate, hashes, hints, reference);
 
-  // From the chosen place to both sides, so that its alignment holds; an op that does not fit moves on by one.
-  Repetition result{period, {}};
-  std::uint64_t wanted = hashes.window(word, period);
-  auto fits = [&](std::size_t at) {
-    return hashes.window(at, period) == wanted &&
-           std::equal(signatures.begin() + at, signatures.begin() + at + period, signatures.begin() + word);
-  };
-  for (std::size_t end = word; end >= period;) {
-    bool fit = fits(end - period);
-    if (fit) result.begins.push_back(static_cast<std::uint32_t>(end - period));
-    end -= fit ? period : 1;
-  }
-  std::reverse(result.begins.begin(), result.begins.end());
-  for (std::size_t at = word; at + period <= signatures.size();) {
-    bool fit = fits(at);
-    if (fit) result.begins.push_back(static_cast<std::uint32_t>(at));
-    at += fit ? period : 1;
-  }
-  return result;
+  return Repetition{period, occurrences(signatures, hashes, word, period)};
 }
 
 bool does_work(CallKind kind) {
@@ -416,7 +422,7 @@ SequenceHints hints_of(const Trace& trace, const ObjectTable& objects, std::span
   return hints;
 }
 
-void choose_representative(Step& step, const ObjectTable& objects) {
+void choose_representative(Step& step, const ObjectTable& objects, std::uint32_t fixed) {
   std::vector<std::uint64_t> role(objects.objects().size(), 0), pattern(step.begins.size());
   std::unordered_map<std::uint64_t, std::uint32_t> counts;
   for (std::uint32_t i = 0; i < step.begins.size(); ++i)
@@ -432,6 +438,7 @@ void choose_representative(Step& step, const ObjectTable& objects) {
       best = i;
     }
   }
+  if (fixed != kNone) best = fixed;
   step.representative = best;
   step.patterns = static_cast<std::uint32_t>(counts.size());
   step.same_pattern = counts[pattern[best]];
@@ -473,6 +480,28 @@ Step find_step(const Trace& trace, const ObjectTable& objects, const LeastShares
   step.period = found->period;
   step.begins = std::move(found->begins);
   choose_representative(step, objects);
+  return step;
+}
+
+Step step_at(const Trace& trace, const ObjectTable& objects, const StepPlace& place) {
+  Step step;
+  step.ops = ops_that_ran(trace);
+  std::uint32_t first = 0;
+  while (first < step.ops.size() && trace.calls[step.ops[first]].seq != place.first_seq) ++first;
+  const bool there = place.ops > 0 && place.ops <= step.ops.size() - first &&
+                     trace.calls[step.ops[first + place.ops - 1]].seq == place.last_seq;
+  if (!there) {
+    step.why_none = "the trace does not hold the step's " + std::to_string(place.ops) + " ops from seq " +
+                    std::to_string(place.first_seq) + " to seq " + std::to_string(place.last_seq);
+    return step;
+  }
+  std::vector<std::uint64_t> signatures;
+  signatures.reserve(step.ops.size());
+  for (std::uint32_t call : step.ops) signatures.push_back(op_signature(trace, objects, call));
+  step.period = place.ops;
+  step.begins = occurrences(signatures, RollingHash(signatures), first, place.ops);
+  const auto named = std::lower_bound(step.begins.begin(), step.begins.end(), first);
+  choose_representative(step, objects, static_cast<std::uint32_t>(named - step.begins.begin()));
   return step;
 }
 

@@ -90,8 +90,19 @@ Step find_step(const Trace& trace, const ObjectTable& objects, const LeastShares
 // What is known of some of the trace's ops, in ascending order, but for suggestions and pointers.
 SequenceHints hints_of(const Trace& trace, const ObjectTable& objects, std::span<const std::uint32_t> ops);
 
-// Fills in what Step says of patterns, from its occurrences.
-void choose_representative(Step& step, const ObjectTable& objects);
+// Fills in what Step says of patterns, from its occurrences. `fixed`: the one that is to be the representative; kNone:
+// the best is chosen.
+void choose_representative(Step& step, const ObjectTable& objects, std::uint32_t fixed = kNone);
+
+// A step that somebody names: all ops that ran from the one with this seq to the one with that.
+struct StepPlace {
+  std::uint64_t first_seq = 0, last_seq = 0;
+  std::uint32_t ops = 0;
+};
+
+// That step, which is the representative, and all its occurrences, of which there may be no other. Where the trace has
+// no such ops, period 0 and a reason.
+Step step_at(const Trace& trace, const ObjectTable& objects, const StepPlace& place);
 
 // Whether an op of this kind occupies the device, rather than only managing memory or events.
 bool does_work(CallKind kind);

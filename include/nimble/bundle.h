@@ -46,7 +46,6 @@ struct BundleObject {
   std::uint64_t address = 0, size = 0;
   MemoryKind memory = MemoryKind::device;
   std::optional<BundleContent> start, end;
-  bool addresses = false;       // some of its content may be addresses of objects
   std::string global;           // a variable's name
   std::uint32_t image = kNone;  // and the image that it is of
 };
@@ -57,7 +56,6 @@ struct BundlePayload {
   std::uint32_t op = 0;  // counted from the step's first
   std::uint64_t address = 0, bytes = 0;
   BundleContent content;
-  bool addresses = false;  // as of BundleObject
 };
 
 struct Bundle {

@@ -60,7 +60,6 @@ Json list_of(const std::vector<BundlePayload>& payloads) {
   Json list = Json::array();
   for (const BundlePayload& payload : payloads) {
     Json item{{"op", payload.op}, {"address", payload.address}, {"bytes", payload.bytes}};
-    if (payload.addresses) item["addresses"] = true;
     item["content"] = list_of(payload.content);
     list.push_back(std::move(item));
   }
@@ -71,7 +70,6 @@ Json list_of(const std::vector<BundleObject>& objects) {
   Json list = Json::array();
   for (const BundleObject& object : objects) {
     Json item{{"address", object.address}, {"size", object.size}, {"memory", name(object.memory)}};
-    if (object.addresses) item["addresses"] = true;
     if (object.memory == MemoryKind::global) item["global"] = object.global, item["image"] = object.image;
     if (object.start) item["start"] = list_of(*object.start);
     if (object.end) item["end"] = list_of(*object.end);

@@ -304,7 +304,6 @@ void BundleCapture::scan(Object& object, std::span<const std::uint8_t> bytes) {
     if (word - low >= high - low) continue;
     const auto found = find(word);
     if (found == live_.end()) continue;
-    object.facts.addresses = true;
     if (found->second.object != kNone) object.leads_to.insert(found->second.object);
   }
 }
@@ -363,7 +362,6 @@ void BundleCapture::take_source(const Call& call) {
   const std::span bytes(reinterpret_cast<const std::uint8_t*>(call.src.address), payload.bytes);
   Object leads;
   scan(leads, bytes);
-  payload.addresses = leads.facts.addresses;
   for (const std::uint32_t object : leads.leads_to) window_->objects[object].touched = true;
   try {
     payload.content = window_->store.keep(bytes);

@@ -67,7 +67,24 @@ std::uint64_t Region::take(std::uint64_t bytes, std::uint64_t alignment, bool re
   return 0;
 }
 
+bool Region::take_at(std::uint64_t address, std::uint64_t bytes) {
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+  void* const memory = mmap(pointer(address), bytes, PROT_NONE, kFlags, -1, 0);
+  if (memory == MAP_FAILED) return false;
+  if (memory != pointer(address)) {  // a system that does not know the flag
+    munmap(memory, bytes);
+    return false;
+  }
+  wanted_[address] = bytes;
+  return true;
+}
+
 void Region::give_back(std::uint64_t address, std::uint64_t bytes) {
+  if (const auto found = wanted_.find(address); found != wanted_.end()) {
+    munmap(pointer(address), found->second);
+    wanted_.erase(found);
+    return;
+  }
   const bool pages = address % kPage == 0 && bytes >= kKeepResident;
   if (pages) madvise(pointer(address), bytes / kPage * kPage, MADV_DONTNEED);
   std::uint64_t begin = address, size = round_up(bytes, kAlignment) + kGap;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -17,15 +18,23 @@ class Region {
 
   // 0 where there is no such range. The memory is readable and writable unless `reserve_only`.
   std::uint64_t take(std::uint64_t bytes, std::uint64_t alignment = kAlignment, bool reserve_only = false);
+  // Addresses alone, at a place that somebody wants and that nobody has; whether they could be had.
+  bool take_at(std::uint64_t address, std::uint64_t bytes);
+  // Of either.
   void give_back(std::uint64_t address, std::uint64_t bytes);
 
-  bool contains(std::uint64_t address) const { return address - begin_ < size_; }
+  bool contains(std::uint64_t address) const {
+    if (address - begin_ < size_) return true;
+    const auto after = wanted_.upper_bound(address);
+    return after != wanted_.begin() && address - std::prev(after)->first < std::prev(after)->second;
+  }
 
  private:
   bool open();
   bool make_usable(std::uint64_t end);
 
   std::uint64_t begin_ = 0, size_ = 0;
+  std::map<std::uint64_t, std::uint64_t> wanted_;              // begin -> bytes, outside that range
   std::uint64_t usable_end_ = 0;                               // up to here pages may be touched
   std::map<std::uint64_t, std::uint64_t> free_;                // begin -> bytes
   std::set<std::pair<std::uint64_t, std::uint64_t>> by_size_;  // (bytes, begin)

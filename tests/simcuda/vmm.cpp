@@ -82,11 +82,14 @@ SIM_CALL(cuMemAddressReserve, kInit,
       (alignment & (alignment - 1)) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  // The wanted address is a hint.
-  const std::uint64_t address =
-      call.driver.memory.region().take(bytes, std::max<std::uint64_t>(alignment, kGranularity), true);
-  if (address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  mprotect(at(address), bytes, PROT_NONE);
+  // The wanted address is a hint: taken where it is free.
+  Region& region = call.driver.memory.region();
+  std::uint64_t address = wanted;
+  if (wanted == 0 || wanted % std::max<std::uint64_t>(alignment, kGranularity) != 0 || !region.take_at(wanted, bytes)) {
+    address = region.take(bytes, std::max<std::uint64_t>(alignment, kGranularity), true);
+    if (address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+    mprotect(at(address), bytes, PROT_NONE);
+  }
   mappings().reserved[address] = bytes;
   *pointer = address;
   return CUDA_SUCCESS;

@@ -1,0 +1,67 @@
+// The step's ops as calls of this process: kernels of the images that were loaded here, addresses where memory lies
+// here, streams and events of our own, and a buffer for each copy from or to memory that only the program had.
+//
+// Owns all of these. One thread, with the driver's context current. Errors: DriverError, InputError, Refused.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "nimble/call.h"
+#include "replayer/bundle/bundle_reader.h"
+#include "replayer/bundle/live_driver.h"
+#include "replayer/bundle/placement.h"
+#include "replayer/bundle/recorded_step.h"
+
+namespace nimble::bundle {
+
+class LiveOps {
+ public:
+  LiveOps(LiveDriver& driver, const BundleFiles& files, const RecordedStep& step, const Placement& placement,
+          const std::vector<CUmodule>& modules);
+
+  // The op as the program's call would be here. Good as long as this lives.
+  const Call& call(std::uint32_t op) const { return ops_[op]->call; }
+  CUstream stream(std::uint32_t trace_stream) const { return streams_.at(trace_stream); }
+  // One of each stream that the step's ops are on; the first op's is the first.
+  const std::vector<std::uint32_t>& streams() const { return stream_order_; }
+  // Null where the step does not record it.
+  CUevent recorded_event(std::uint32_t trace_event) const;
+
+  // Makes the op's call, as the program did. Allocations and releases take no call: their memory is there.
+  CUresult submit(std::uint32_t op, CUstream stream);
+
+  // The buffer that stands for the program's own memory in a copy; null where there is none.
+  std::vector<std::uint8_t>* source(std::uint32_t op) { return ops_[op]->own_source.get(); }
+  std::vector<std::uint8_t>* result(std::uint32_t op) { return ops_[op]->own_result.get(); }
+
+ private:
+  struct Op {
+    Call call;
+    std::vector<std::uint8_t> params;
+    std::vector<void*> arguments;
+    std::unique_ptr<std::vector<std::uint8_t>> own_source, own_result;
+  };
+
+  void make_launch(std::uint32_t index, const TraceCall& recorded, Op& op);
+  void make_copy(std::uint32_t index, const TraceCall& recorded, Op& op);
+  std::uint64_t side(std::uint32_t index, std::uint64_t address, std::uint64_t bytes,
+                     const std::vector<BundlePayload>& payloads, std::unique_ptr<std::vector<std::uint8_t>>& own);
+  CUfunction function(std::uint32_t index, const TraceCall& recorded);
+  CUstream make_stream(const TraceStream& stream);
+
+  LiveDriver& driver_;
+  const BundleFiles& files_;
+  const RecordedStep& step_;
+  const Placement& placement_;
+  const std::vector<CUmodule>& modules_;
+  std::vector<std::unique_ptr<Op>> ops_;
+  std::unordered_map<std::uint32_t, CUstream> streams_;  // by stream of the trace
+  std::vector<std::uint32_t> stream_order_;
+  std::unordered_map<std::uint32_t, CUevent> events_;  // by event of the trace
+  std::unordered_map<std::uint64_t, CUfunction> functions_;
+};
+
+}  // namespace nimble::bundle

@@ -1,0 +1,173 @@
+#include "replayer/bundle/placement.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+
+namespace nimble::bundle {
+
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+
+bool is_hosts(MemoryKind memory) { return memory == MemoryKind::pinned || memory == MemoryKind::registered; }
+
+void* at(std::uint64_t address) { return reinterpret_cast<void*>(address); }
+
+CUmemAllocationProp device_memory(CUdevice device) {
+  CUmemAllocationProp prop{};
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  prop.location.id = device;
+  return prop;
+}
+
+}  // namespace
+
+Placement::Placement(LiveDriver& driver, const Bundle& bundle) : driver_(driver) {
+  const CUmemAllocationProp prop = device_memory(driver.device());
+  std::size_t granularity = 0;
+  LiveDriver::check(driver.cuMemGetAllocationGranularity_(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+                    "for the granularity of memory");
+  Ranges device, host;
+  for (const BundleObject& object : bundle.objects) {
+    if (object.memory == MemoryKind::global) continue;
+    if (object.memory == MemoryKind::external)
+      throw Refused("the step touches memory that another process or another API shares, which is not here");
+    const bool hosts = is_hosts(object.memory);
+    const std::uint64_t unit = hosts ? kPage : granularity;
+    add(objects_, object.address, object.address + object.size);
+    add(hosts ? host : device, object.address / unit * unit, (object.address + object.size + unit - 1) / unit * unit);
+  }
+  try {
+    for (const auto& [begin, end] : device) place_on_device(begin, end, granularity);
+    for (const auto& [begin, end] : host) place_on_host(begin, end);
+  } catch (...) {
+    release();
+    throw;
+  }
+}
+
+Placement::~Placement() { release(); }
+
+void Placement::release() {
+  for (auto& [begin, block] : blocks_) {
+    const std::uint64_t bytes = block.end - begin;
+    if (!block.owned) continue;
+    if (!block.device) {
+      driver_.cuMemHostUnregister_(at(block.here));
+      ::munmap(at(block.here), bytes);
+      continue;
+    }
+    if (block.mapped) driver_.cuMemUnmap_(block.here, bytes);
+    if (block.handle) driver_.cuMemRelease_(block.handle);
+    driver_.cuMemAddressFree_(block.here, bytes);
+  }
+  blocks_.clear();
+}
+
+void Placement::add(Ranges& ranges, std::uint64_t begin, std::uint64_t end) {
+  auto next = ranges.lower_bound(begin);
+  if (next != ranges.begin() && std::prev(next)->second >= begin) {
+    --next;
+    begin = next->first;
+    if (next->second > end) end = next->second;
+    next = ranges.erase(next);
+  }
+  while (next != ranges.end() && next->first <= end) {
+    if (next->second > end) end = next->second;
+    next = ranges.erase(next);
+  }
+  ranges[begin] = end;
+}
+
+void Placement::place_on_device(std::uint64_t begin, std::uint64_t end, std::uint64_t granularity) {
+  const std::uint64_t bytes = end - begin;
+  CUdeviceptr here = 0;
+  LiveDriver::check(driver_.cuMemAddressReserve_(&here, bytes, granularity, begin, 0), "for addresses");
+  Block& block = blocks_[begin];
+  block.end = end;
+  block.here = here;
+  block.device = true;
+  const CUmemAllocationProp prop = device_memory(driver_.device());
+  if (driver_.cuMemCreate_(&block.handle, bytes, &prop, 0) != CUDA_SUCCESS) {
+    block.handle = 0;
+    throw Refused("the device has no room for the step's memory: " + std::to_string(bytes >> 20) + " MiB");
+  }
+  LiveDriver::check(driver_.cuMemMap_(here, bytes, 0, block.handle, 0), "when memory is mapped");
+  block.mapped = true;
+  CUmemAccessDesc access{};
+  access.location = prop.location;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  LiveDriver::check(driver_.cuMemSetAccess_(here, bytes, &access, 1), "when memory is mapped");
+  any_moved_ = any_moved_ || here != begin;
+  device_bytes_ += bytes;
+}
+
+void Placement::place_on_host(std::uint64_t begin, std::uint64_t end) {
+  const std::uint64_t bytes = end - begin;
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS;
+  void* memory = ::mmap(at(begin), bytes, PROT_READ | PROT_WRITE, kFlags | MAP_FIXED_NOREPLACE, -1, 0);
+  if (memory == MAP_FAILED) memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, kFlags, -1, 0);
+  if (memory == MAP_FAILED)
+    throw Refused("there is no room for the step's host memory: " + std::string(std::strerror(errno)));
+  const CUresult result =
+      driver_.cuMemHostRegister_(memory, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  if (result != CUDA_SUCCESS) {
+    ::munmap(memory, bytes);
+    LiveDriver::check(result, "when host memory is registered");
+  }
+  Block& block = blocks_[begin];
+  block.end = end;
+  block.here = reinterpret_cast<std::uint64_t>(memory);
+  any_moved_ = any_moved_ || block.here != begin;
+  host_bytes_ += bytes;
+}
+
+void Placement::add_globals(const Bundle& bundle, const std::vector<CUmodule>& modules) {
+  for (const BundleObject& object : bundle.objects) {
+    if (object.memory != MemoryKind::global) continue;
+    CUdeviceptr here = 0;
+    std::size_t bytes = 0;
+    LiveDriver::check(driver_.cuModuleGetGlobal_(&here, &bytes, modules[object.image], object.global.c_str()),
+                      ("for the variable " + object.global).c_str());
+    if (bytes != object.size)
+      throw Refused("the variable " + object.global + " has " + std::to_string(bytes) + " bytes, and not " +
+                    std::to_string(object.size));
+    Block block;
+    block.end = object.address + object.size;
+    block.here = here;
+    block.device = true;
+    block.owned = false;
+    if (find(object.address) || find(block.end - 1))
+      throw Refused("the variable " + object.global + " was recorded within other memory");
+    blocks_[object.address] = block;
+    add(objects_, object.address, block.end);
+    any_moved_ = any_moved_ || here != object.address;
+  }
+}
+
+const std::pair<const std::uint64_t, Placement::Block>* Placement::find(std::uint64_t address) const {
+  const auto after = blocks_.upper_bound(address);
+  if (after == blocks_.begin()) return nullptr;
+  const auto& found = *std::prev(after);
+  return address < found.second.end ? &found : nullptr;
+}
+
+bool Placement::holds(std::uint64_t address, std::uint64_t bytes) const {
+  const auto after = objects_.upper_bound(address);
+  if (after == objects_.begin()) return false;
+  const std::uint64_t end = std::prev(after)->second;
+  if (address >= end || bytes > end - address) return false;
+  return bytes == 0 || find(address) == find(address + bytes - 1);
+}
+
+std::uint64_t Placement::here(std::uint64_t address) const {
+  if (!holds(address, 1)) return address;
+  const auto* const block = find(address);
+  return block ? address - block->first + block->second.here : address;
+}
+
+}  // namespace nimble::bundle

@@ -1,0 +1,65 @@
+// Where the step's memory lies in this process: at the recorded addresses, as far as they can be had.
+//
+// Memory that holds pointers is only right at its old addresses, so these are asked for: the device's by address
+// reservations with a hint, the host's by a fixed mapping that is registered. Where an address is taken, what lies
+// around it moves as a block, and parameters are translated; whoever has pointers in memory asks moved(). Variables lie
+// where the driver puts their image.
+//
+// Owns all of that memory. One thread, with the driver's context current.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "nimble/bundle.h"
+#include "replayer/bundle/live_driver.h"
+
+namespace nimble::bundle {
+
+class Placement {
+ public:
+  // Throws DriverError, or Refused where the bundle's memory is of a kind that cannot be had here.
+  Placement(LiveDriver& driver, const Bundle& bundle);
+  ~Placement();
+  Placement(const Placement&) = delete;
+  Placement& operator=(const Placement&) = delete;
+
+  // Once the images are loaded: finds the variables.
+  void add_globals(const Bundle& bundle, const std::vector<CUmodule>& modules);
+
+  // Whether all of the range belongs to the step's objects.
+  bool holds(std::uint64_t address, std::uint64_t bytes) const;
+  // Where that is here; the address itself where it belongs to none.
+  std::uint64_t here(std::uint64_t address) const;
+  // Whether the address belongs to an object that is elsewhere here.
+  bool moved(std::uint64_t address) const { return here(address) != address; }
+  bool any_moved() const { return any_moved_; }
+
+  std::uint64_t device_bytes() const { return device_bytes_; }
+  std::uint64_t host_bytes() const { return host_bytes_; }
+
+ private:
+  struct Block {
+    std::uint64_t end = 0, here = 0;  // recorded end; address of its begin in this process
+    bool device = false, mapped = false;
+    CUmemGenericAllocationHandle handle = 0;
+    bool owned = true;  // false for variables
+  };
+  using Ranges = std::map<std::uint64_t, std::uint64_t>;  // begin -> end, apart
+
+  static void add(Ranges& ranges, std::uint64_t begin, std::uint64_t end);
+  void place_on_device(std::uint64_t begin, std::uint64_t end, std::uint64_t granularity);
+  void place_on_host(std::uint64_t begin, std::uint64_t end);
+  void release();
+  const std::pair<const std::uint64_t, Block>* find(std::uint64_t address) const;
+
+  LiveDriver& driver_;
+  std::map<std::uint64_t, Block> blocks_;  // by recorded begin
+  Ranges objects_;                         // all bytes of objects, neighbours put together
+  bool any_moved_ = false;
+  std::uint64_t device_bytes_ = 0, host_bytes_ = 0;
+};
+
+}  // namespace nimble::bundle

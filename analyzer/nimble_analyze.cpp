@@ -53,6 +53,7 @@ struct Arguments {
   std::string memory_limit;
   RulesArguments rules;
   std::vector<std::uint32_t> why;
+  std::vector<std::uint64_t> step;
   std::string dot, json;
   bool no_schedule = false, quiet = false, accept_partial = false, whole_segments = false, one_kind = false;
 };
@@ -139,6 +140,7 @@ int run(const Arguments& arguments) {
   options.one_kind = arguments.one_kind;
   options.trust = *trust_of(arguments.trust);
   arguments.rules.read(options.rules);
+  if (!arguments.step.empty()) options.step = StepPlace{arguments.step[0], arguments.step[1], 0};
   if (!arguments.memory_limit.empty()) {
     options.memory_limit = bytes_of(arguments.memory_limit);
     if (!options.memory_limit)
@@ -247,6 +249,9 @@ int main_of_analyze(int argc, char** argv) {
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(kTrustNames), std::end(kTrustNames))))
       ->capture_default_str();
   app.add_option("--why", arguments.why, "Explain why two ops of the step are ordered or not, and write no schedule")
+      ->expected(2);
+  app.add_option("--step", arguments.step,
+                 "The step, by the seq of its first op and of its last, instead of looking for one")
       ->expected(2);
   app.add_option("--dot", arguments.dot, "Write the dependencies as a graph for Graphviz");
   app.add_option("--json", arguments.json, "Write the report as JSON");

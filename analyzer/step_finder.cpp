@@ -488,18 +488,20 @@ Step step_at(const Trace& trace, const ObjectTable& objects, const StepPlace& pl
   step.ops = ops_that_ran(trace);
   std::uint32_t first = 0;
   while (first < step.ops.size() && trace.calls[step.ops[first]].seq != place.first_seq) ++first;
-  const bool there = place.ops > 0 && place.ops <= step.ops.size() - first &&
-                     trace.calls[step.ops[first + place.ops - 1]].seq == place.last_seq;
-  if (!there) {
-    step.why_none = "the trace does not hold the step's " + std::to_string(place.ops) + " ops from seq " +
-                    std::to_string(place.first_seq) + " to seq " + std::to_string(place.last_seq);
+  std::uint32_t end = first;
+  while (end < step.ops.size() && trace.calls[step.ops[end]].seq != place.last_seq) ++end;
+  if (end == step.ops.size() || (place.ops != 0 && end - first + 1 != place.ops)) {
+    step.why_none = "the trace does not hold a step" +
+                    (place.ops != 0 ? " of " + std::to_string(place.ops) + " ops" : std::string()) +
+                    " that begins with an op of seq " + std::to_string(place.first_seq) + " and ends with one of seq " +
+                    std::to_string(place.last_seq);
     return step;
   }
   std::vector<std::uint64_t> signatures;
   signatures.reserve(step.ops.size());
   for (std::uint32_t call : step.ops) signatures.push_back(op_signature(trace, objects, call));
-  step.period = place.ops;
-  step.begins = occurrences(signatures, RollingHash(signatures), first, place.ops);
+  step.period = end - first + 1;
+  step.begins = occurrences(signatures, RollingHash(signatures), first, step.period);
   const auto named = std::lower_bound(step.begins.begin(), step.begins.end(), first);
   choose_representative(step, objects, static_cast<std::uint32_t>(named - step.begins.begin()));
   return step;

@@ -97,7 +97,7 @@ void choose_representative(Step& step, const ObjectTable& objects, std::uint32_t
 // A step that somebody names: all ops that ran from the one with this seq to the one with that.
 struct StepPlace {
   std::uint64_t first_seq = 0, last_seq = 0;
-  std::uint32_t ops = 0;
+  std::uint32_t ops = 0;  // how many there must be; 0: as many as there are
 };
 
 // That step, which is the representative, and all its occurrences, of which there may be no other. Where the trace has

@@ -146,6 +146,8 @@ int run(const Arguments& arguments) {
   for (const std::string& path : arguments.rules) options.rules.read(path);
   if (!arguments.no_shipped_rules) add_shipped_rules(options.rules);
   const RecordedStep step(files, options);
+  // Before anything runs: what is not there may be the end of a kernel.
+  for (const std::string& note : files.bundle().hidden) complain("not in the bundle: " + note, kExitOk);
   Stage stage(files, step, arguments.device);
 
   ReplayReport report;
@@ -185,8 +187,8 @@ int run(const Arguments& arguments) {
     }
     // By way of its text, so that what is run has passed the checks of its reader.
     const std::string source = "the schedule of policy " + policy;
-    run_schedule(stage, parse_schedule(analyzer::schedule_text(build_schedule(analysis)), source), policy, source, arguments,
-                 report);
+    run_schedule(stage, parse_schedule(analyzer::schedule_text(build_schedule(analysis)), source), policy, source,
+                 arguments, report);
   }
 
   if (!arguments.json.empty()) write_json(arguments.json, json_of(report));

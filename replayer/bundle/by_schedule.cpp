@@ -31,6 +31,7 @@ BySchedule::BySchedule(LiveDriver& driver, const Bundle& bundle, const RecordedS
       watch_(driver) {
   match(bundle, placement, source);
   build();
+  move_direct_ops(placement);
 }
 
 BySchedule::~BySchedule() {
@@ -95,6 +96,30 @@ void BySchedule::build() {
   }
 }
 
+// What the step allocates for itself lies in the plan's place, for the calls between the graphs, too.
+void BySchedule::move_direct_ops(const Placement& placement) {
+  struct Local {
+    std::uint64_t address = 0;  // as it was recorded, here
+    std::uint32_t object = kNone;
+  };
+  std::vector<Local> alive;
+  direct_.resize(step_.ops());
+  for (std::uint32_t i = 0; i < step_.ops(); ++i) {
+    const ScheduleOp& op = schedule_.ops[i];
+    if (op.submit == Submit::plan && op.kind == CallKind::alloc_async)
+      alive.push_back({placement.here(step_.op(i).address), op.object});
+    if (op.submit == Submit::plan && op.kind == CallKind::free_async)
+      std::erase_if(alive, [&](const Local& local) { return local.object == op.object; });
+    if (op.submit != Submit::direct) continue;
+    direct_[i] = ops_.moved(i, [&](std::uint64_t word) -> std::uint64_t {
+      for (const Local& local : alive)
+        if (word - local.address < schedule_.objects[local.object].size)
+          return word - local.address + arena_ + schedule_.objects[local.object].plan_offset;
+      return word;
+    });
+  }
+}
+
 std::uint32_t BySchedule::lanes() const {
   std::uint32_t lanes = 1;
   for (const ScheduleSegment& segment : schedule_.segments) lanes = std::max(lanes, segment.lanes);
@@ -124,8 +149,7 @@ void BySchedule::submit_all() {
       continue;
     }
     next_op_ = moment.op + 1;
-    if (schedule_.ops[moment.op].submit == Submit::direct)
-      check(ops_.submit(moment.op, stream_), "for an op of the step");
+    if (direct_[moment.op]) check(ops_.submit(*direct_[moment.op], stream_), "for an op of the step");
     if (next < graphs_.size() && schedule_.segments[next].last == moment.op)
       check(graphs_[next++].launch(stream_), "when a graph is launched");
   }

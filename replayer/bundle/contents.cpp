@@ -63,7 +63,7 @@ void Contents::gather_sources() {
     for (std::size_t i = 0; i < source.content.size(); ++i)
       files_.read(source.content[i], piece_bytes(source.bytes, i), bytes.data() + i * kBundlePiece);
     if (own) {
-      *own = std::move(bytes);
+      std::copy(bytes.begin(), bytes.end(), own->begin());  // calls hold its address
       continue;
     }
     // Piece by piece where others have been there.

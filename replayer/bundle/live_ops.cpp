@@ -127,26 +127,41 @@ void LiveOps::make_launch(std::uint32_t index, const TraceCall& recorded, Op& op
                                                   static_cast<int>(recorded.shared_bytes)),
                       "for a kernel's shared memory");
   op.params = recorded.params;
+  move_params(recorded, op, [this](std::uint64_t word) { return placement_.here(word); });
+}
+
+void LiveOps::move_params(const TraceCall& recorded, Op& op,
+                          const std::function<std::uint64_t(std::uint64_t)>& move) const {
+  op.arguments.clear();
   for (const ParamLayout& param : *step_.trace().functions[recorded.function].params) {
     for (std::uint32_t at = (param.offset + 7) & ~7u; at + 8 <= param.offset + param.size; at += 8) {
       std::uint64_t word = 0;
       std::memcpy(&word, op.params.data() + at, sizeof word);
-      word = placement_.here(word);
+      word = move(word);
       std::memcpy(op.params.data() + at, &word, sizeof word);
     }
     op.arguments.push_back(op.params.data() + param.offset);
   }
-  call.kernel_params = op.arguments.data();
+  op.call.kernel_params = op.arguments.data();
+}
+
+std::unique_ptr<LiveOps::Op> LiveOps::moved(std::uint32_t index,
+                                            const std::function<std::uint64_t(std::uint64_t)>& move) const {
+  auto op = std::make_unique<Op>(*ops_[index]);
+  if (op->call.kind == CallKind::launch) move_params(step_.op(index), *op, move);
+  if (!op->own_result) op->call.dst.address = move(op->call.dst.address);
+  if (!op->own_source) op->call.src.address = move(op->call.src.address);
+  return op;
 }
 
 // Where one side of a copy is here: in the step's memory, or in a buffer of our own that stands for the program's.
 std::uint64_t LiveOps::side(std::uint32_t index, std::uint64_t address, std::uint64_t bytes,
                             const std::vector<BundlePayload>& payloads,
-                            std::unique_ptr<std::vector<std::uint8_t>>& own) {
+                            std::shared_ptr<std::vector<std::uint8_t>>& own) {
   if (placement_.holds(address, bytes)) return placement_.here(address);
   for (const BundlePayload& payload : payloads) {
     if (payload.op != index || payload.address != address || payload.bytes != bytes) continue;
-    own = std::make_unique<std::vector<std::uint8_t>>(bytes);
+    own = std::make_shared<std::vector<std::uint8_t>>(bytes);
     return reinterpret_cast<std::uint64_t>(own->data());
   }
   throw analyzer::InputError(files_.trace_path(), 0, "op " + std::to_string(index),
@@ -164,8 +179,7 @@ void LiveOps::make_copy(std::uint32_t index, const TraceCall& recorded, Op& op) 
   call.host_source = op.own_source != nullptr;
 }
 
-CUresult LiveOps::submit(std::uint32_t index, CUstream stream) {
-  Op& op = *ops_[index];
+CUresult LiveOps::submit(const Op& op, CUstream stream) {
   const Call& call = op.call;
   CUresult result = CUDA_SUCCESS;
   switch (call.kind) {

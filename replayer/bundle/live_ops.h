@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -31,24 +32,28 @@ class LiveOps {
   CUevent recorded_event(std::uint32_t trace_event) const;
 
   // Makes the op's call, as the program did. Allocations and releases take no call: their memory is there.
-  CUresult submit(std::uint32_t op, CUstream stream);
+  CUresult submit(std::uint32_t op, CUstream stream) { return submit(*ops_[op], stream); }
+
+  struct Op {
+    Call call;
+    std::vector<std::uint8_t> params;
+    std::vector<void*> arguments;
+    std::shared_ptr<std::vector<std::uint8_t>> own_source, own_result;
+  };
+  // The same op with other addresses: `move` is asked for each word that may be one.
+  std::unique_ptr<Op> moved(std::uint32_t op, const std::function<std::uint64_t(std::uint64_t)>& move) const;
+  CUresult submit(const Op& op, CUstream stream);
 
   // The buffer that stands for the program's own memory in a copy; null where there is none.
   std::vector<std::uint8_t>* source(std::uint32_t op) { return ops_[op]->own_source.get(); }
   std::vector<std::uint8_t>* result(std::uint32_t op) { return ops_[op]->own_result.get(); }
 
  private:
-  struct Op {
-    Call call;
-    std::vector<std::uint8_t> params;
-    std::vector<void*> arguments;
-    std::unique_ptr<std::vector<std::uint8_t>> own_source, own_result;
-  };
-
+  void move_params(const TraceCall& recorded, Op& op, const std::function<std::uint64_t(std::uint64_t)>& move) const;
   void make_launch(std::uint32_t index, const TraceCall& recorded, Op& op);
   void make_copy(std::uint32_t index, const TraceCall& recorded, Op& op);
   std::uint64_t side(std::uint32_t index, std::uint64_t address, std::uint64_t bytes,
-                     const std::vector<BundlePayload>& payloads, std::unique_ptr<std::vector<std::uint8_t>>& own);
+                     const std::vector<BundlePayload>& payloads, std::shared_ptr<std::vector<std::uint8_t>>& own);
   CUfunction function(std::uint32_t index, const TraceCall& recorded);
   CUstream make_stream(const TraceStream& stream);
 

@@ -88,7 +88,14 @@ std::string RecordedStep::describe(std::uint32_t index) const {
 
 std::string RecordedStep::last_writer(std::uint64_t address) const {
   for (std::uint32_t index = ops(); index-- > 0;) {
-    if (analysis_.accesses.ops[index].role == analyzer::OpRole::barrier)
+    const TraceCall& call = op(index);
+    if (call.kind == CallKind::copy || call.kind == CallKind::set) {
+      const analyzer::Region region{0, call.width, call.dst.pitch, call.height};
+      if (call.width == 0 || call.height == 0 || address < call.dst.address) continue;
+      if (covers(region, address - call.dst.address)) return describe(index);
+      continue;
+    }
+    if (call.kind == CallKind::launch && analysis_.accesses.ops[index].role == analyzer::OpRole::barrier)
       return describe(index) + ", of which it is not known what it writes";
     for (const analyzer::Access& access : analysis_.accesses.of(index)) {
       const analyzer::Object& object = analysis_.table->objects()[analysis_.objects.objects[access.object].id];

@@ -25,7 +25,7 @@ class RecordedStep {
   // `options` as for analyze(); the step in them is set to the bundle's.
   RecordedStep(const BundleFiles& files, analyzer::AnalysisOptions options);
 
-  const Trace& trace() const { return analysis_.file.trace; }
+  const Trace& trace() const { return analysis_.file->trace; }
   const TraceCall& op(std::uint32_t op) const { return *ops_[op]; }
   std::uint32_t ops() const { return static_cast<std::uint32_t>(ops_.size()); }
   const std::vector<Moment>& moments() const { return moments_; }

@@ -68,7 +68,6 @@ std::string text_of(const ReplayReport& report) {
   fmt::format_to(out, "memory          {}; {} of the device's, {} of the host's, {}\n",
                  plural(report.objects, "object"), bytes_text(report.device_bytes), bytes_text(report.host_bytes),
                  report.moved ? "some of it not at its recorded addresses" : "all at its recorded addresses");
-  for (const std::string& note : report.hidden) fmt::format_to(out, "not in bundle   {}\n", note);
   fmt::format_to(out, "\n{:<16}{:>7}{:>8}{:>8}{:>11}{:>11}{:>11}{:>11}{:>10}{:>13}\n", "", "equal", "streams", "graphs",
                  "p50", "p90", "p99", "min", "speed-up", "host p50");
   for (const WayResult& way : report.ways) {

@@ -93,6 +93,7 @@ class BySchedule final : public Run {
  private:
   void match(const Bundle& bundle, const Placement& placement, const std::string& source);
   void build();
+  void move_direct_ops(const Placement& placement);
   void submit_all();
 
   LiveDriver& driver_;
@@ -107,6 +108,7 @@ class BySchedule final : public Run {
   CUdeviceptr arena_ = 0;
   std::uint32_t next_op_ = 0;  // of the run that goes on
   std::vector<SegmentGraph> graphs_;
+  std::vector<std::unique_ptr<LiveOps::Op>> direct_;  // by op: what no graph holds, with the addresses of the plan
 };
 
 }  // namespace nimble::bundle

@@ -159,7 +159,10 @@ void BundleCapture::before(const Call& call, bool any_captures) noexcept try {
   if (call.ends == Ends::stream) streams_.erase(call.stream.key);
   if (call.ends == Ends::code && window_) refuse("code was unloaded in the middle of the step");
   if (!call.traced) return;
-  if (call.kind == CallKind::hidden && call.note) hidden_.insert(call.note);
+  if (call.kind == CallKind::hidden && call.note) {
+    textures_ |= call.texture;
+    if (!call.texture) hidden_.insert("the program uses " + std::string(call.note));
+  }
   if (!is_op(call.kind)) {
     observed_ |= call.host == HostEffect::observe;
     return forget(call);
@@ -196,7 +199,7 @@ void BundleCapture::after(const Call& call, CUresult result, std::uint64_t seq) 
   if (!is_op(call.kind)) return;
   streams_[call.stream.key] = call.stream;
   gather_pointers(call);
-  watch_.add(signature_of(call), observed_, pointers_);
+  watch_.add({signature_of(call), call.kind == CallKind::launch, observed_}, pointers_);
   observed_ = false;
   if (watch_.full() && !window_)
     return give_up("no step was seen to repeat itself among the first " + std::to_string(StepWatch::kMostOps) + " ops");
@@ -406,8 +409,14 @@ void BundleCapture::take_op(const Call& call, std::uint64_t seq) {
     const FunctionInfo& function = context_.function(call.function);
     image = function.image;
     if (!image) return refuse("kernel " + function.name + " comes from code that was not seen being loaded");
-    if (!function.self_contained && !function.proof)
+    if (textures_ && !function.proof)
+      return refuse("kernel " + function.name + " may read a texture or a surface, which no bundle can hold");
+    if (!function.self_contained && !function.proof) {
+      // Any variable of its image, as far as they are known.
+      for (const auto& [base, live] : live_)
+        if (live.memory == MemoryKind::global && live.image == image) touch(base);
       hidden_.insert("kernel " + function.name + ", of which it is not known what it reaches: " + function.why);
+    }
   }
   window_->images.push_back(image);
 }

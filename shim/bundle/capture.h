@@ -107,7 +107,8 @@ class BundleCapture {
   StepWatch watch_;
   LiveMap live_;
   std::map<std::uint64_t, StreamRef> streams_;  // by key: all that ops were put on
-  std::set<std::string> hidden_;
+  std::set<std::string> hidden_;                // ways to reach memory, as of CallKind::hidden
+  bool textures_ = false;
   bool observed_ = false;
   std::vector<StepWatch::Pointer> pointers_;  // of the op at hand
   std::vector<std::uint8_t> params_;

@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::uint64_t kBase = 0x9e3779b97f4a7c15u;
 constexpr std::size_t kMostCandidates = 64;
+constexpr std::uint32_t kRepeatsOfOtherMemory = 6;
 constexpr double kSamePointers = 0.8;  // as the analyzer's step finder asks for
 constexpr double kOfSignatures = 0.5, kOfOps = 0.8;
 
@@ -22,12 +23,14 @@ std::uint64_t power(std::uint32_t exponent) {
 
 }  // namespace
 
-void StepWatch::add(std::uint64_t signature, bool observed_before, std::span<const Pointer> pointers) {
+void StepWatch::add(const Op& op, std::span<const Pointer> pointers) {
   if (full()) return;
   const std::uint32_t n = ops();
+  const std::uint64_t signature = op.signature;
   signatures_.push_back(signature);
+  launches_.push_back(launches_.back() + (op.launch ? 1 : 0));
   prefix_.push_back(prefix_.back() * kBase + signature);
-  observed_.push_back(observed_before);
+  observed_.push_back(op.observed_before);
   pointers_.insert(pointers_.end(), pointers.begin(), pointers.end());
   first_pointer_.push_back(pointers_.size());
   for (auto run = runs_.begin(); run != runs_.end();) {
@@ -41,9 +44,16 @@ void StepWatch::add(std::uint64_t signature, bool observed_before, std::span<con
   if (period_ != 0 && (!repeats(period_) || n >= begin_)) period_ = 0;
   for (const auto& [period, length] : runs_) {
     if (period_ != 0) break;
-    if (length / 2 >= period && believe(period) && (settled_ == 0 || (period > settled_ && holds_much_else(period))))
-      schedule(period);
+    if (propose(period, length)) schedule(period);
   }
+}
+
+// `run`: for how many ops in a row it has been right.
+bool StepWatch::propose(std::uint32_t period, std::uint32_t run) const {
+  if (run / 2 < period || period <= settled_ || launches_[ops()] == launches_[ops() - period]) return false;
+  const bool same = same_memory(period);
+  if (!same && run / (kRepeatsOfOtherMemory - 1) < period) return false;
+  return settled_ == 0 || (same && !settled_same_memory_) || holds_much_else(period);
 }
 
 void StepWatch::look_for_periods() {
@@ -60,7 +70,7 @@ void StepWatch::look_for_periods() {
 }
 
 // Whether the last repeat names the same memory as the one before, as far as it had been there.
-bool StepWatch::believe(std::uint32_t period) const {
+bool StepWatch::same_memory(std::uint32_t period) const {
   std::uint64_t lived = 0, same = 0;
   for (std::uint32_t i = ops() - period; i < ops(); ++i) {
     const std::uint64_t here = first_pointer_[i], there = first_pointer_[i - period];
@@ -108,6 +118,7 @@ std::uint32_t StepWatch::begins_with(std::uint64_t signature) const {
 
 void StepWatch::settle(std::uint32_t period) {
   settled_ = period;
+  settled_same_memory_ = 2 * std::uint64_t{period} <= ops() && same_memory(period);
   settled_signatures_.clear();
   if (period <= ops())
     settled_signatures_.insert(signatures_.end() - static_cast<std::ptrdiff_t>(period), signatures_.end());

@@ -1,11 +1,13 @@
 // Sees, while a program runs, that it repeats itself, and says where the next repeat begins.
 //
 // The recorder has no trace to look back on, as the analyzer's step finder has; this keeps of each op a hash of what it
-// does, and the pointers that it names. A period is believed once it has run three times in a row and names mostly the
-// same long-lived memory each time (which tells the steps of a program from the equal layers of a network); where a
-// longer one turns out later to hold much that the first does not (a solver's inner loop), that one is proposed, too.
+// does, and the pointers that it names. A period that holds a launch is believed once it has run three times in a row
+// and names mostly the same long-lived memory each time, which tells the steps of a program from the equal layers of a
+// network; one that does not has to run six times, as where buffers take turns. Where a longer period turns out later
+// to hold much that the first does not (a solver's inner loop), or to be the one of the two that names the same memory,
+// it is proposed, too.
 //
-// Pure; not synchronised. It takes some hundred bytes for an op, and stops looking after kMostOps.
+// Pure; not synchronised. It takes some hundred bytes for an op, and stops looking after so many ops.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +22,7 @@ namespace nimble::shim {
 class StepWatch {
  public:
   static constexpr std::uint32_t kMostOps = 1u << 20;
+  explicit StepWatch(std::uint32_t most_ops = kMostOps) : most_ops_(most_ops) {}
 
   // A pointer among an op's arguments, and how many ops there were when its object was allocated.
   struct Pointer {
@@ -27,11 +30,16 @@ class StepWatch {
     std::uint32_t birth = 0;
   };
 
-  // An op was put on a stream. `observed_before`: the host could see the GPU's progress between it and the op before.
-  void add(std::uint64_t signature, bool observed_before, std::span<const Pointer> pointers);
+  struct Op {
+    std::uint64_t signature = 0;
+    bool launch = false;
+    bool observed_before = false;  // the host could see the GPU's progress between it and the op before
+  };
+  // An op was put on a stream.
+  void add(const Op& op, std::span<const Pointer> pointers);
 
   std::uint32_t ops() const { return static_cast<std::uint32_t>(signatures_.size()); }
-  bool full() const { return ops() >= kMostOps; }
+  bool full() const { return ops() >= most_ops_; }
 
   // How many ops the step has that begins with the next op, if that has this signature; 0 where none does.
   std::uint32_t begins_with(std::uint64_t signature) const;
@@ -41,14 +49,17 @@ class StepWatch {
   void settle(std::uint32_t period);
 
  private:
-  bool believe(std::uint32_t period) const;
+  bool propose(std::uint32_t period, std::uint32_t run) const;
+  bool same_memory(std::uint32_t period) const;
   bool holds_much_else(std::uint32_t period) const;
   void schedule(std::uint32_t period);
   void look_for_periods();
 
+  const std::uint32_t most_ops_;
   std::vector<std::uint64_t> signatures_;
   std::vector<std::uint64_t> prefix_{0};  // polynomial hashes of all beginnings
   std::vector<std::uint8_t> observed_;
+  std::vector<std::uint32_t> launches_{0};  // before each op, and in all
   std::vector<Pointer> pointers_;
   std::vector<std::uint64_t> first_pointer_{0};  // per op and one more
   // By the hash of a window that ends there: the last op. Several lengths, since a step may hold no op only once.
@@ -57,6 +68,7 @@ class StepWatch {
   std::map<std::uint32_t, std::uint32_t> runs_;  // by period: ops in a row that were those of a period before
   std::uint32_t period_ = 0, begin_ = 0;         // what is proposed: to begin at this op
   std::uint32_t settled_ = 0;
+  bool settled_same_memory_ = false;
   std::unordered_set<std::uint64_t> settled_signatures_;
 };
 

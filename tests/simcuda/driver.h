@@ -26,6 +26,7 @@ struct Options {
   bool log = false, accesses = false, races = false;
   std::string inject, report;
   unsigned idle_ms = 0;
+  bool no_hints = false;
 };
 
 struct Counters {

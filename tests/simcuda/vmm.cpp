@@ -85,7 +85,8 @@ SIM_CALL(cuMemAddressReserve, kInit,
   // The wanted address is a hint: taken where it is free.
   Region& region = call.driver.memory.region();
   std::uint64_t address = wanted;
-  if (wanted == 0 || wanted % std::max<std::uint64_t>(alignment, kGranularity) != 0 || !region.take_at(wanted, bytes)) {
+  if (call.driver.options.no_hints || wanted == 0 || wanted % std::max<std::uint64_t>(alignment, kGranularity) != 0 ||
+      !region.take_at(wanted, bytes)) {
     address = region.take(bytes, std::max<std::uint64_t>(alignment, kGranularity), true);
     if (address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
     mprotect(at(address), bytes, PROT_NONE);

@@ -8,8 +8,8 @@
 namespace nimble::shim {
 namespace {
 
-// Feeds letters, one an op; an upper-case letter comes behind a place where the host looks. Digits name memory that was
-// there from the start.
+// Feeds letters, one an op, all of them launches but z; an upper-case letter comes behind a place where the host looks.
+// Memory was there from the start.
 struct Feed {
   StepWatch watch;
   std::vector<std::string> began;  // what was proposed, as "period at op"
@@ -20,7 +20,7 @@ struct Feed {
     if (const std::uint32_t period = watch.begins_with(signature))
       began.push_back(std::to_string(period) + " at " + std::to_string(watch.ops()));
     const StepWatch::Pointer pointer{memory, 0};
-    watch.add(signature, observed, {&pointer, memory != 0 ? 1u : 0u});
+    watch.add({signature, letter != 'z', observed}, {&pointer, memory != 0 ? 1u : 0u});
   }
   void ops(const std::string& letters) {
     for (const char letter : letters) op(letter);
@@ -68,6 +68,41 @@ TEST(StepWatch, LayersThatNameOtherMemoryAreNoStep) {
   EXPECT_EQ(feed.began.front(), "14 at 42");
 }
 
+TEST(StepWatch, BuffersThatTakeTurnsTakeLonger) {
+  Feed feed;
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    feed.op('a', 1 + i % 2);
+    feed.op('b', 3 + i % 2);
+    feed.op('c', 5 + i % 2);
+  }
+  // By then two steps are seen to name what the two before named.
+  ASSERT_FALSE(feed.began.empty());
+  EXPECT_EQ(feed.began.front(), "3 at 18");
+}
+
+TEST(StepWatch, WhatNamesTheSameMemoryReplacesWhatDoesNot) {
+  Feed feed;
+  const auto step = [&] {
+    for (std::uint64_t layer = 0; layer < 9; ++layer) feed.op('m', 10 + layer);
+    feed.op('n', 1);
+  };
+  step();
+  ASSERT_FALSE(feed.began.empty());
+  EXPECT_EQ(feed.began.front(), "1 at 6");
+  feed.watch.settle(1);
+  feed.began.clear();
+  for (int i = 0; i < 4; ++i) step();
+  EXPECT_EQ(feed.began, Began{"10 at 40"});
+}
+
+TEST(StepWatch, WhatLaunchesNothingIsNoStep) {
+  Feed feed;
+  feed.ops("zzzzzzzzzz");
+  EXPECT_TRUE(feed.began.empty());
+  feed.ops("zazazazaza");
+  EXPECT_EQ(feed.began, (Began{"2 at 16", "2 at 18"}));
+}
+
 TEST(StepWatch, AnInnerLoopGivesWayToTheStepThatHoldsIt) {
   Feed feed;
   const std::string step = "ijklmopqrs" + std::string("abababababab");
@@ -92,12 +127,15 @@ TEST(StepWatch, AnEpochDoesNotReplaceTheStepThatItIsMadeOf) {
 }
 
 TEST(StepWatch, StopsLookingAtSomePoint) {
-  StepWatch watch;
-  std::uint64_t random = 1;
-  while (!watch.full()) watch.add(random = random * 6364136223846793005u + 1, false, {});
-  EXPECT_EQ(watch.ops(), StepWatch::kMostOps);
-  watch.add(1, false, {});
-  EXPECT_EQ(watch.ops(), StepWatch::kMostOps);
+  StepWatch watch(16);
+  for (int i = 0; i < 8; ++i) {
+    watch.add({1, true, false}, {});
+    watch.add({2, true, false}, {});
+  }
+  EXPECT_TRUE(watch.full());
+  EXPECT_EQ(watch.begins_with(1), 0u);
+  watch.add({1, true, false}, {});
+  EXPECT_EQ(watch.ops(), 16u);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 
+import bundle
 import machine
 import measure
 import modes
@@ -31,7 +32,8 @@ USAGE = """Usage: scripts/gpu_suite [--build DIR] [--results DIR] [--only NAME,.
 
 Runs real programs and frameworks on a GPU: without Nimble, with it doing nothing, and recording. Compares what they
 compute and how long they take, checks with CUPTI that nothing was missed, and says what the analyzer makes of each trace.
-Two programs of the driver API also run replayed, and as CUDA graphs written by hand, side by side.
+Two programs of the driver API also run replayed, and as CUDA graphs written by hand, side by side; of one a step is saved,
+and run without the program under every policy.
 Needs Python 3 and a build; parts whose framework or compiler is not there are reported as such."""
 
 
@@ -130,7 +132,7 @@ class Suite:
                 return {"status": "not run", "why": f"the suite's {self.options.whole_limit:.0f} s were spent"}
             if self.place.simulated and not part.simulated:
                 return check_without_gpu(part, self.place, work)
-            how = ways if part.ways else measure
+            how = bundle if part.bundle else ways if part.ways else measure
             result, trace = how.measure(part, self.place, work, self.options.rounds, self.options.groups,
                                         min(self.options.time_limit + part.start_limit, max(left, 20)))
             if trace is not None:

@@ -4,10 +4,10 @@ import pathlib
 import shutil
 import subprocess
 
-FILES = ("lib/libnimble.so", "bin/nimble", "bin/nimble-analyze", "bin/digits", "bin/digits.fatbin", "bin/optdigits.csv",
+FILES = ("lib/libnimble.so", "bin/nimble", "bin/nimble-analyze", "bin/nimble-replay", "bin/digits", "bin/digits.fatbin", "bin/optdigits.csv",
          "bin/digits_graph", "bin/inception", "bin/op_graph", "bin/op_graph.fatbin")
 OPTIONAL = ("bin/digits.fatbin", "bin/op_graph.fatbin")  # only where nvcc was there at build time; without it the part `digits` fails
-STRIPPED = ("lib/libnimble.so", "bin/nimble", "bin/nimble-analyze", "bin/digits", "bin/digits_graph", "bin/inception", "bin/op_graph")
+STRIPPED = ("lib/libnimble.so", "bin/nimble", "bin/nimble-analyze", "bin/nimble-replay", "bin/digits", "bin/digits_graph", "bin/inception", "bin/op_graph")
 
 
 def missing_from(build):

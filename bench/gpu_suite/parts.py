@@ -22,6 +22,7 @@ class Part:
     whole: bool = False      # runs to its end by itself: makes no steps on command (digits)
     simulated: tuple = ()    # the command on the simulated driver; none: the part needs a GPU
     start_limit: float = 30  # seconds that it may take until it is ready for its first step
+    bundle: bool = False     # a step of it is saved, and run without it (bundle.py), instead of the modes
     ways: tuple = ()         # what is set side by side instead of the modes (ways.py); the first is the program by itself
 
 
@@ -67,6 +68,10 @@ PARTS = [
          ("{bin}/digits", "train", "--epochs", "4", "--seed", "1", "--save", "{run}/weights", "--stats", "{run}/stats.json"),
          whole=True,
          simulated=("{bin}/digits", "train", "--epochs", "1", "--steps", "20", "--seed", "1", "--save", "{run}/weights",
+                    "--stats", "{run}/stats.json")),
+    Part("digits_bundle", "a saved training step of examples/digits, in its own order and under every policy",
+         ("{bin}/digits", *DIGITS), whole=True, bundle=True,
+         simulated=("{bin}/digits", "train", "--epochs", "1", "--steps", "12", "--seed", "1", "--save", "{run}/weights",
                     "--stats", "{run}/stats.json")),
     ways_part("digits_ways", "examples/digits by itself, replayed, and as a CUDA graph by hand", ("{bin}/digits", *DIGITS),
               ("{bin}/digits_graph", "SHAPE", *DIGITS), whole=True),

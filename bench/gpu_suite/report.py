@@ -11,6 +11,8 @@ COLUMNS = ("part", "result", "coverage", "us/step", "off", "record", "light", "n
            "calls", "streams", "segments", "evidence", "output", "trace")
 WAYS_COLUMNS = ("part", "way", "submit us", "ratio", "CPU us", "ratio", "step us", "ratio", "output", "replayed")
 
+BUNDLE_COLUMNS = ("part", "way", "streams", "graphs", "p50 us", "p90 us", "p99 us", "min us", "speed-up", "memory")
+
 
 def times(ratio):
     """A ratio with how far it goes from one group of processes to the next."""
@@ -82,6 +84,18 @@ def rows_of_ways(result):
     return rows
 
 
+def rows_of_bundle(result):
+    """A row for each way of running a saved step."""
+    replay = result.get("replay")
+    rows = []
+    for way in replay["ways"] if replay else ():
+        figures = way["gpu_us"] or {}
+        rows.append((result["part"], way["way"], str(way["streams"]), str(way["graphs"]),
+                     *(f"{figures[name]:.1f}" if name in figures else "-" for name in ("p50", "p90", "p99", "min")),
+                     f"{way['speed_up']:.2f}" if figures else "-", "equal" if way["equal"] else "DIFFERS"))
+    return rows
+
+
 def table(columns, rows):
     widths = [max(len(line[i]) for line in [columns, *rows]) for i in range(len(columns))]
 
@@ -110,6 +124,12 @@ the simulated driver, whose clock is a model's, the host's time once more). Medi
 alternate between the ways, or for digits over processes. **ratio**, of medians: to the program by itself, and to that graph by
 hand whose steps are shorter. **replayed**, steps of those that the processes made, for digits those of the latest process of
 each group."""
+
+
+BUNDLE_LEGEND = """\
+A saved step, run by nimble-replay without its program: microseconds of the device's clock from before the step's first op until
+behind its last (on the simulated driver a model's). **speed-up**, of medians, against the program's own order, call by call.
+**memory**, whether all that the step leaves is as it was recorded, byte for byte, in every run."""
 
 
 def on_one_line(lines):
@@ -142,12 +162,15 @@ def markdown(facts):
              "- versions: " + ", ".join(f"{name} {', '.join(value) if isinstance(value, list) else value or 'not there'}"
                                         for name, value in facts["versions"].items()),
              f"- took {facts['seconds']:.0f} s", ""]
-    in_modes = [row(result) for result in facts["parts"] if "ways" not in result]
+    in_modes = [row(result) for result in facts["parts"] if "ways" not in result and "replay" not in result]
+    saved = [line for result in facts["parts"] for line in rows_of_bundle(result)]
     side_by_side = [line for result in facts["parts"] for line in rows_of_ways(result)]
     if in_modes:
         lines += [table(COLUMNS, in_modes), "", LEGEND, ""]
     if side_by_side:
         lines += [table(WAYS_COLUMNS, side_by_side), "", WAYS_LEGEND, ""]
+    if saved:
+        lines += [table(BUNDLE_COLUMNS, saved), "", BUNDLE_LEGEND, ""]
     for result in facts["parts"]:
         said = remarks(result)
         if said:

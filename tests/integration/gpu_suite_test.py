@@ -118,6 +118,9 @@ class DryRun(Folder):
                     self.assertTrue(result["why"].startswith("no GPU"), result["why"])
                     continue
                 self.assertEqual(result["status"], "ok", result)
+                if part.bundle:
+                    self.check_bundle(part, result, table)
+                    continue
                 self.assertTrue(result["digests_equal"])
                 if part.ways:
                     self.check_ways(part, result, table)
@@ -149,6 +152,17 @@ class DryRun(Folder):
         self.assertGreater(counters["steps_replayed"], 20, counters)
         self.assertIn("the goal is at most", table)
 
+    def check_bundle(self, part, result, table):
+        found = {way["way"]: way for way in result["replay"]["ways"]}
+        self.assertEqual(set(found), {"program", "cost", "nimble", "single", "levels", "greedy"})
+        self.assertTrue(result["replay"]["simulated"])
+        self.assertGreater(found["cost"]["speed_up"], 1.5)
+        for name, way in found.items():
+            self.assertTrue(way["equal"], way)
+            rows = [line for line in table.splitlines() if line.startswith(f"| {part.name} ") and f" {name} " in line]
+            self.assertEqual(len(rows), 1, table)
+            self.assertIn(" equal ", rows[0])
+
     def test_without_a_gpu_it_says_so(self):
         if machine.device() is not None:
             self.skipTest("there is a GPU here")
@@ -165,6 +179,29 @@ class DryRun(Folder):
         done = run_suite("--only", "digits,nonesuch", "--list")
         self.assertEqual(done.returncode, 2)
         self.assertIn("nonesuch", done.stderr)
+
+
+class Bundles(Folder):
+    def test_what_goes_wrong_is_told(self):
+        (self.folder / "parts.py").write_text(textwrap.dedent("""\
+            from parts import Part
+            def saved(name, *command):
+                return Part(name, "", (), simulated=command, bundle=True, whole=True)
+            PARTS = [saved("ends", "sh", "-c", "exit 3"),
+                     saved("short", "{bin}/bundled", "2"),
+                     saved("own", "{bin}/bundled", "8", "callback"),
+                     saved("twice", "{bin}/bundled", "8", "refill"),
+                     saved("good", "{bin}/bundled", "8")]
+            """), encoding="utf-8")
+        done = run_suite("--dry-run", "--build", BUILD, "--results", self.folder / "results", "--parts", self.folder / "parts.py")
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        _, found, table = self.results()
+        for name, why in (("ends", "recording: exit status 3"), ("short", "no step was seen to repeat itself"),
+                          ("own", "cuLaunchHostFunc"), ("twice", "nimble-replay: exit status 3")):
+            self.assertEqual(found[name]["status"], "failed", found[name])
+            self.assertIn(why, found[name]["why"])
+            self.assertIn(why, table)
+        self.assertEqual(found["good"]["status"], "ok", found["good"])
 
 
 class Failures(Folder):

@@ -223,5 +223,30 @@ TEST(FindStep, SaysWhyThereIsNone) {
   EXPECT_NE(net.find().why_none.find("2 ops"), std::string::npos);
 }
 
+TEST(StepAt, TakesTheStepThatIsNamedAndFindsItsOthers) {
+  Net net;
+  for (int i = 0; i < 5; ++i) {
+    net.text.set(0x10000, 64);
+    net.add(1, 0);
+    net.add(2, 1);
+    if (i == 2) net.add(7, 6);
+  }
+  TraceFile file = net.text.read();
+  const ObjectTable objects(file.trace);
+  const Step found = find_step(file.trace, objects);
+  const auto seq = [&](std::uint32_t op) { return file.trace.calls[found.ops[op]].seq; };
+  // From the second op of a step to the first of the next: not what would be found.
+  const Step step = step_at(file.trace, objects, {seq(4), seq(6), 3});
+  ASSERT_EQ(step.period, 3u);
+  EXPECT_EQ(step.begins, (std::vector<std::uint32_t>{1, 4, 8, 11}));  // addresses are no part of what an op does
+  EXPECT_EQ(step.representative, 1u);
+  EXPECT_EQ(step_at(file.trace, objects, {seq(4), seq(6), 0}).begins, step.begins);
+  for (const StepPlace& wrong :
+       {StepPlace{seq(4), seq(6), 2}, StepPlace{seq(6), seq(4), 0}, StepPlace{seq(4), 999, 0}}) {
+    EXPECT_EQ(step_at(file.trace, objects, wrong).period, 0u);
+    EXPECT_NE(step_at(file.trace, objects, wrong).why_none.find("does not hold a step"), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace nimble::analyzer

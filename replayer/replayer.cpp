@@ -62,6 +62,32 @@ class Replayer final : public CallSink {
     return told;
   }
 
+  void mark(bool begins, const char* /*name*/, std::uint32_t /*thread*/) noexcept override {
+    if (begins) steps_marked_.fetch_add(1, std::memory_order_relaxed);
+  }
+
+  SinkReport report() override {
+    const std::lock_guard lock(mutex_);
+    SinkReport report;
+    report.counters = counters();
+    report.reason = counters_.stood_aside;
+    switch (phase_.load(std::memory_order_relaxed)) {
+      case Phase::waiting:
+        report.phase = SinkPhase::searching;
+        break;
+      case Phase::playing:
+        report.phase = player_->bound()      ? SinkPhase::replaying
+                       : player_->matching() ? SinkPhase::binding
+                                             : SinkPhase::searching;
+        break;
+      case Phase::aside:
+      case Phase::nothing:
+        report.phase = SinkPhase::aside;
+        break;
+    }
+    return report;
+  }
+
   void finish() noexcept override try {
     std::lock_guard lock(mutex_);
     // Code that runs later still, such as a library's static destructors, must find everything submitted, and its
@@ -75,7 +101,8 @@ class Replayer final : public CallSink {
       phase_ = Phase::aside;
     }
     activity_ = 0;
-    if (bystanders_) counters_.ops_passed_through += bystanders_->ops();
+    static_cast<CounterValues&>(counters_) = counters();
+    finished_counting_ = true;
     if (last == Phase::waiting || last == Phase::nothing) return;
     options_.log(ReplayLog::info, counters_.line());
     if (!options_.stats_path.empty() && !counters_.write(options_.stats_path)) {
@@ -95,6 +122,15 @@ class Replayer final : public CallSink {
     nothing,  // everything passes
   };
 
+  // With what is counted elsewhere. Under the lock; the same again once replay has finished.
+  CounterValues counters() const {
+    CounterValues values = counters_;
+    if (finished_counting_) return values;
+    values.steps_marked = steps_marked_.load(std::memory_order_relaxed);
+    if (bystanders_) values.ops_passed_through += bystanders_->ops();
+    return values;
+  }
+
   // Reads the schedule. Without the lock: it takes time, and finding the driver's functions takes the dynamic loader's
   // lock, which another thread may hold while it waits for ours. Threads that come at once do it at once; one wins.
   bool load() {
@@ -106,6 +142,7 @@ class Replayer final : public CallSink {
       if (phase_.load(std::memory_order_relaxed) != Phase::waiting) return phase_ != Phase::nothing;
       if (missing) {
         phase_ = Phase::nothing;
+        counters_.stood_aside = std::string("the driver has no ") + missing;
         options_.log(ReplayLog::warning, std::string("the driver has no ") + missing +
                                              ": replay needs CUDA 12. The program runs untouched.");
         return false;
@@ -129,6 +166,7 @@ class Replayer final : public CallSink {
     } catch (const ScheduleError& error) {
       std::lock_guard lock(mutex_);
       if (phase_.exchange(Phase::nothing) != Phase::waiting) return false;
+      counters_.stood_aside = error.what();
       options_.log(ReplayLog::warning, std::string(error.what()) + ". The program runs untouched.");
       return false;
     }
@@ -203,6 +241,7 @@ class Replayer final : public CallSink {
   // What every call of every thread reads, and next to nothing writes: on a cache line apart from what the thread that
   // replays writes with each op.
   alignas(64) std::atomic<Phase> phase_{Phase::waiting};
+  std::atomic<std::uint64_t> steps_marked_{0};
   std::atomic<bool> owes_{false};           // what StepPlayer::owes() said last
   std::unique_ptr<Bystanders> bystanders_;  // made before `playing`, then constant; needs no lock
 
@@ -213,7 +252,7 @@ class Replayer final : public CallSink {
   std::unique_ptr<StepPlayer> player_;
   std::unique_ptr<Watchdog> watchdog_;
   std::uint32_t decisions_said_ = 0;
-  bool finished_ = false;
+  bool finished_ = false, finished_counting_ = false;
 };
 
 }  // namespace

@@ -22,11 +22,13 @@
 #include "shim/profile/event_timer.h"
 #include "shim/record_queue.h"
 #include "shim/stray_words.h"
+#include "shim/trace_store.h"
 
 namespace nimble::shim {
 
 struct RecorderOptions {
   std::string path;
+  std::shared_ptr<TraceStore> store{};  // where the trace goes instead
   Timing timing = Timing::none;
   bool coverage = false;  // let CUPTI count what the driver is called for
   bool probe = false;     // see what kernels write
@@ -42,6 +44,10 @@ class Recorder final : public CallSink {
 
   std::optional<CUresult> before(Call& call) noexcept override;
   void after(const Call& call, CUresult result) noexcept override;
+  void mark(bool begins, const char* name, std::uint32_t thread) noexcept override;
+  SinkReport report() override;
+  // Calls and marks so far.
+  std::uint64_t calls() const { return next_seq_.load(std::memory_order_relaxed); }
   void finish() noexcept override;
   void finish_interrupted() noexcept override;
   bool forked() noexcept override;
@@ -53,6 +59,8 @@ class Recorder final : public CallSink {
   void follow_captures(const Call& call, CUresult result);
   // Finds what a copy carries that may be pointers. False where its source is not the host's memory, or is too large.
   bool look_at_payload(const Call& call, std::vector<TraceWord>& words);
+  // The same text, for as long as the recorder lives. Null where there is none, or no room for another.
+  const char* kept_name(const char* name);
   // Fills in what the record holds beside the call, and queues it.
   void keep(Record& record, const std::vector<TraceAccess>* seen);
   void give_up(const char* why) noexcept;
@@ -68,6 +76,9 @@ class Recorder final : public CallSink {
   alignas(64) std::mutex captures_mutex_;
   std::set<std::uint64_t> captures_;  // keys of the streams in which a capture began and has not ended
   std::atomic<bool> any_captures_{false};
+  std::mutex names_mutex_;
+  std::set<std::string> names_;  // of marked steps
+  std::atomic<std::uint64_t> steps_marked_{0};
   AddressRange allocated_;
   GraphTable graphs_;
   RecordQueue queue_;

@@ -64,12 +64,6 @@ CallSink* make_sink(const Options& options) {
   return nullptr;
 }
 
-// The sink, if there is one already.
-CallSink* started_sink() {
-  const std::uintptr_t current = g_sink.load(std::memory_order_acquire);
-  return current == kUnstarted ? nullptr : reinterpret_cast<CallSink*>(current);
-}
-
 // A forked child never writes, flushes or closes what is its parent's. Data-loader workers fork and never use the GPU.
 // A child whose parent has not used it either may well do so: it is a process like any other, and its own session
 // starts with its first call.
@@ -115,6 +109,11 @@ __attribute__((destructor)) void end() { finish(); }
 
 constinit std::atomic<Interception> g_interception{Interception::undecided};
 constinit std::atomic<std::uintptr_t> g_sink{kUnstarted};
+
+CallSink* started_sink() {
+  const std::uintptr_t current = g_sink.load(std::memory_order_acquire);
+  return current == kUnstarted ? nullptr : reinterpret_cast<CallSink*>(current);
+}
 
 // Threads that come at once all read the same.
 Interception decide_interception() {

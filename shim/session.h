@@ -22,6 +22,9 @@ inline constexpr std::uintptr_t kUnstarted = 1;
 Interception decide_interception();
 CallSink* start_session();
 
+// The receiver of calls, if there is one already.
+CallSink* started_sink();
+
 // The receiver of calls, or null where they pass straight through.
 inline CallSink* sink() {
   const std::uintptr_t current = g_sink.load(std::memory_order_acquire);

@@ -12,13 +12,17 @@ namespace nimble {
 
 namespace {
 
-class Replayer final : public CallSink {
+class Replayer final : public ReplaySink {
  public:
-  Replayer(ReplayOptions options, CallContext& context) : options_(std::move(options)), context_(context) {}
+  Replayer(ReplayOptions options, CallContext& context) : options_(std::move(options)), context_(context) {
+    static_cast<CounterValues&>(counters_) = options_.counted;
+    steps_marked_ = options_.counted.steps_marked;
+  }
 
   std::optional<CUresult> before(Call& call) noexcept override try {
     if (phase_.load(std::memory_order_acquire) == Phase::nothing) return std::nullopt;
-    if (phase_.load(std::memory_order_acquire) == Phase::waiting && (!call.traced || !load())) return std::nullopt;
+    if (phase_.load(std::memory_order_acquire) == Phase::waiting && (!call.traced || !load(/*starts=*/true)))
+      return std::nullopt;
     const Phase phase = phase_.load(std::memory_order_acquire);
     if (phase == Phase::nothing) return std::nullopt;
     if (phase == Phase::aside ? bystanders_->passes_aside(call) : bystanders_->passes(call)) return std::nullopt;
@@ -39,7 +43,7 @@ class Replayer final : public CallSink {
     if (result != CUDA_SUCCESS && is_final(result)) context_failed(result);
     if (!call.traced) return;
     // Some calls turn out to matter only by what the driver answered: the first of them may be the first of all.
-    if (phase_.load(std::memory_order_acquire) == Phase::waiting) load();
+    if (phase_.load(std::memory_order_acquire) == Phase::waiting) load(/*starts=*/true);
     const Phase phase = phase_.load(std::memory_order_acquire);
     const bool ended = call.kind == CallKind::context_end && result == CUDA_SUCCESS;
     if (phase != Phase::playing && !(phase == Phase::aside && ended)) return;
@@ -112,6 +116,37 @@ class Replayer final : public CallSink {
   } catch (...) {
   }
 
+  bool load() override { return load(/*starts=*/false); }
+
+  void take_over(std::span<const Call> earlier) override {
+    start_watchdog();
+    const std::lock_guard lock(mutex_);
+    for (const Call& call : earlier) player_->after(call, CUDA_SUCCESS);
+    publish();
+  }
+
+  std::uint64_t steps_matched() const override { return steps_matched_.load(std::memory_order_relaxed); }
+
+  std::optional<std::vector<Allocation>> retire() override {
+    const std::lock_guard lock(mutex_);
+    if (phase_.load(std::memory_order_relaxed) != Phase::playing) return std::nullopt;
+    bystanders_->news.drain([this](const MemoryEvent& event) { player_->note(event); });
+    if (player_->indispensable()) return std::nullopt;
+    player_->finish();
+    publish();
+    // What was submitted last may have failed, and then there is something to tell.
+    if (player_->indispensable() || phase_.load(std::memory_order_relaxed) != Phase::playing) {
+      phase_ = Phase::aside;
+      return std::nullopt;
+    }
+    std::vector<Allocation> alive;
+    for (const auto& [base, allocation] : player_->memory().all())
+      if (!allocation.arena) alive.push_back(allocation);
+    phase_ = Phase::nothing;
+    activity_ = 0;
+    return alive;
+  }
+
   bool forked() noexcept override { return phase_.load(std::memory_order_acquire) == Phase::waiting; }
 
  private:
@@ -133,10 +168,13 @@ class Replayer final : public CallSink {
 
   // Reads the schedule. Without the lock: it takes time, and finding the driver's functions takes the dynamic loader's
   // lock, which another thread may hold while it waits for ours. Threads that come at once do it at once; one wins.
-  bool load() {
+  // `starts`: calls come from now on.
+  bool load(bool starts) {
     DriverApi driver;
     try {
-      Schedule schedule = read_schedule(options_.schedule_path);
+      Schedule schedule = options_.schedule_text.empty()
+                              ? read_schedule(options_.schedule_path)
+                              : parse_schedule(options_.schedule_text, options_.schedule_path);
       const char* const missing = driver.load(context_, options_.audit > 0);
       std::lock_guard lock(mutex_);
       if (phase_.load(std::memory_order_relaxed) != Phase::waiting) return phase_ != Phase::nothing;
@@ -151,9 +189,7 @@ class Replayer final : public CallSink {
       driver_ = driver;
       auto player = std::make_unique<StepPlayer>(std::move(schedule), context_, driver_, counters_);
       auto bystanders = std::make_unique<Bystanders>(player->schedule(), context_);
-      watchdog_ = std::make_unique<Watchdog>(
-          options_.hold, [this] { return activity_.load(); }, [this](std::uint64_t seen) { hold_expired(seen); },
-          options_.enter_helper_thread);
+      if (starts) start_watchdog();
       player->tune(options_.tune);
       if (options_.audit > 0) player->audit(options_.audit, [all = bystanders.get()] { return all->ops(); });
       // All or nothing: whoever finds a player finds the rest as well.
@@ -172,6 +208,14 @@ class Replayer final : public CallSink {
     }
   }
 
+  // Its thread gets the priority of the thread that calls this.
+  void start_watchdog() {
+    if (watchdog_) return;
+    watchdog_ = std::make_unique<Watchdog>(
+        options_.hold, [this] { return activity_.load(); }, [this](std::uint64_t seen) { hold_expired(seen); },
+        options_.enter_helper_thread);
+  }
+
   // After every call: what the watchdog looks at, and whether replay goes on.
   void publish() {
     const std::uint64_t held = player_->holding();
@@ -182,6 +226,8 @@ class Replayer final : public CallSink {
       activity_.store(held, std::memory_order_release);  // the watchdog does not sleep while it is not 0
     }
     bystanders_->publish(player_->state());
+    const std::uint64_t matched = counters_.steps_replayed + counters_.steps_passed_through;
+    if (matched != steps_matched_.load(std::memory_order_relaxed)) steps_matched_.store(matched);
     say_what_was_decided();
     if (player_->has_news()) options_.log(ReplayLog::info, player_->take_news());
     // All threads read it at every call, and a store costs each of them a cache miss.
@@ -241,12 +287,12 @@ class Replayer final : public CallSink {
   // What every call of every thread reads, and next to nothing writes: on a cache line apart from what the thread that
   // replays writes with each op.
   alignas(64) std::atomic<Phase> phase_{Phase::waiting};
-  std::atomic<std::uint64_t> steps_marked_{0};
   std::atomic<bool> owes_{false};           // what StepPlayer::owes() said last
   std::unique_ptr<Bystanders> bystanders_;  // made before `playing`, then constant; needs no lock
 
   alignas(64) std::atomic<std::uint64_t> activity_{0};  // what StepPlayer::holding() said last
-  std::mutex mutex_;                                    // guards all below
+  std::atomic<std::uint64_t> steps_marked_{0}, steps_matched_{0};
+  std::mutex mutex_;  // guards all below
   DriverApi driver_;
   Counters counters_;
   std::unique_ptr<StepPlayer> player_;
@@ -257,7 +303,7 @@ class Replayer final : public CallSink {
 
 }  // namespace
 
-std::unique_ptr<CallSink> make_replayer(ReplayOptions options, CallContext& context) {
+std::unique_ptr<ReplaySink> make_replayer(ReplayOptions options, CallContext& context) {
   return std::make_unique<Replayer>(std::move(options), context);
 }
 

@@ -34,6 +34,8 @@ nimble_mode mode_of_process() {
         return NIMBLE_MODE_RECORD;
       case nimble::shim::Mode::replay:
         return NIMBLE_MODE_REPLAY;
+      case nimble::shim::Mode::automatic:
+        return NIMBLE_MODE_AUTO;
       case nimble::shim::Mode::off:
         break;
     }

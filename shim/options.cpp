@@ -119,12 +119,14 @@ Options read_options() {
     options.mode = Mode::record;
   } else if (mode == "replay") {
     options.mode = Mode::replay;
+  } else if (mode == "auto") {
+    options.mode = Mode::automatic;
   } else if (mode != "off") {
-    complain("MODE", mode, "one of off, record, replay: doing nothing");
+    complain("MODE", mode, "one of off, record, replay, auto: doing nothing");
   }
   FileName trace = expand(setting("TRACE")), stats = expand(setting("STATS"));
   if (options.mode == Mode::record) make_own("TRACE", trace, options.own_files);
-  if (options.mode == Mode::replay) make_own("STATS", stats, options.own_files);
+  if (options.mode == Mode::replay || options.mode == Mode::automatic) make_own("STATS", stats, options.own_files);
   options.trace = std::move(trace.text);
   options.schedule = expand(setting("SCHEDULE")).text;
   options.stats = std::move(stats.text);
@@ -174,6 +176,24 @@ Options read_options() {
   if (!number(launches, options.probe_first, 0)) {
     options.probe_first = 0;
     complain("PROBE_FIRST", launches, "a number of launches, or 0: comparing all");
+  }
+  const std::string_view auto_limit = setting("AUTO_LIMIT");
+  if (!number(auto_limit, options.auto_limit_mib) || options.auto_limit_mib > kMostMebibytes) {
+    number(default_of("AUTO_LIMIT"), options.auto_limit_mib);
+    complain("AUTO_LIMIT", auto_limit, "a positive number of MiB: using " + std::string(default_of("AUTO_LIMIT")));
+  }
+  constexpr std::int64_t kMostRecordings = 1000;
+  const std::string_view recordings = setting("AUTO_RECORDINGS");
+  if (!number(recordings, options.auto_recordings) || options.auto_recordings > kMostRecordings) {
+    number(default_of("AUTO_RECORDINGS"), options.auto_recordings);
+    complain("AUTO_RECORDINGS", recordings,
+             "a number from 1 to 1000: using " + std::string(default_of("AUTO_RECORDINGS")));
+  }
+  constexpr std::int64_t kLongestWait = 3'600'000;
+  const std::string_view wait = setting("AUTO_WAIT");
+  if (!number(wait, options.auto_wait_ms, 0) || options.auto_wait_ms > kLongestWait) {
+    options.auto_wait_ms = 0;
+    complain("AUTO_WAIT", wait, "a number of milliseconds up to an hour: not waiting");
   }
   return options;
 }

@@ -28,12 +28,12 @@ namespace nimble::shim {
 
 struct RecorderOptions {
   std::string path;
-  std::shared_ptr<TraceStore> store{};  // where the trace goes instead
   Timing timing = Timing::none;
   bool coverage = false;  // let CUPTI count what the driver is called for
   bool probe = false;     // see what kernels write
   std::uint64_t probe_limit_bytes = 0;
-  std::uint64_t probe_first = 0;  // so many, the first ones; 0: all
+  std::uint64_t probe_first = 0;        // so many, the first ones; 0: all
+  std::shared_ptr<TraceStore> store{};  // where the trace goes instead of into the file
 };
 
 class Recorder final : public CallSink {

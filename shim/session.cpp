@@ -7,8 +7,10 @@
 
 #include <cstdlib>
 #include <memory>
+#include <utility>
 
 #include "replayer/replayer.h"
+#include "shim/auto/auto_sink.h"
 #include "shim/dlsym_hook.h"
 #include "shim/function_table.h"
 #include "shim/guard.h"
@@ -37,6 +39,21 @@ Context& context() {
   return *instance;
 }
 
+ReplayOptions replay_options(const Options& options) {
+  ReplayOptions replay;
+  replay.schedule_path = options.schedule;
+  replay.stats_path = options.stats;
+  replay.hold = std::chrono::microseconds(options.hold_us);
+  replay.audit = options.audit;
+  replay.tune = options.tune;
+  replay.log = [](ReplayLog level, const std::string& text) {
+    log(level == ReplayLog::info ? LogLevel::info : LogLevel::warning, text);
+  };
+  // The thread's own driver calls pass through, for its whole life.
+  replay.enter_helper_thread = [] { static thread_local const Guard guard; };
+  return replay;
+}
+
 CallSink* make_sink(const Options& options) {
   switch (options.mode) {
     case Mode::record:
@@ -44,19 +61,25 @@ CallSink* make_sink(const Options& options) {
           {options.trace, options.timing, options.coverage, options.probe_writes,
            static_cast<std::uint64_t>(options.probe_limit_mib) << 20, static_cast<std::uint64_t>(options.probe_first)},
           context());
-    case Mode::replay: {
-      ReplayOptions replay;
-      replay.schedule_path = options.schedule;
-      replay.stats_path = options.stats;
-      replay.hold = std::chrono::microseconds(options.hold_us);
-      replay.audit = options.audit;
-      replay.tune = options.tune;
-      replay.log = [](ReplayLog level, const std::string& text) {
-        log(level == ReplayLog::info ? LogLevel::info : LogLevel::warning, text);
+    case Mode::replay:
+      return make_replayer(replay_options(options), context()).release();
+    case Mode::automatic: {
+      AutoOptions automatic;
+      automatic.limit_bytes = static_cast<std::uint64_t>(options.auto_limit_mib) << 20;
+      automatic.most_recordings = static_cast<std::uint32_t>(options.auto_recordings);
+      automatic.wait = std::chrono::milliseconds(options.auto_wait_ms);
+      automatic.stats_path = options.stats;
+      const ReplayOptions replay = replay_options(options);
+      automatic.log = replay.log;
+      automatic.enter_helper_thread = replay.enter_helper_thread;
+      automatic.replay = [replay](const std::string& schedule, const CounterValues& counted) {
+        ReplayOptions own = replay;
+        own.schedule_path = "auto";
+        own.schedule_text = schedule;
+        own.counted = counted;
+        return make_replayer(std::move(own), context());
       };
-      // The thread's own driver calls pass through, for its whole life.
-      replay.enter_helper_thread = [] { static thread_local const Guard guard; };
-      return make_replayer(std::move(replay), context()).release();
+      return new AutoSink(std::move(automatic), context());
     }
     case Mode::off:
       break;

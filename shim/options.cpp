@@ -121,8 +121,10 @@ Options read_options() {
     options.mode = Mode::replay;
   } else if (mode == "auto") {
     options.mode = Mode::automatic;
+  } else if (mode == "regions") {
+    options.mode = Mode::regions;
   } else if (mode != "off") {
-    complain("MODE", mode, "one of off, record, replay, auto: doing nothing");
+    complain("MODE", mode, "one of off, record, replay, auto, regions: doing nothing");
   }
   FileName trace = expand(setting("TRACE")), stats = expand(setting("STATS"));
   if (options.mode == Mode::record) make_own("TRACE", trace, options.own_files);
@@ -183,11 +185,10 @@ Options read_options() {
     complain("AUTO_LIMIT", auto_limit, "a positive number of MiB: using " + std::string(default_of("AUTO_LIMIT")));
   }
   constexpr std::int64_t kMostRecordings = 1000;
-  const std::string_view recordings = setting("AUTO_RECORDINGS");
-  if (!number(recordings, options.auto_recordings) || options.auto_recordings > kMostRecordings) {
-    number(default_of("AUTO_RECORDINGS"), options.auto_recordings);
-    complain("AUTO_RECORDINGS", recordings,
-             "a number from 1 to 1000: using " + std::string(default_of("AUTO_RECORDINGS")));
+  const std::string_view recordings = setting("AUTO_TRIES");
+  if (!number(recordings, options.auto_tries) || options.auto_tries > kMostRecordings) {
+    number(default_of("AUTO_TRIES"), options.auto_tries);
+    complain("AUTO_TRIES", recordings, "a number from 1 to 1000: using " + std::string(default_of("AUTO_TRIES")));
   }
   constexpr std::int64_t kLongestWait = 3'600'000;
   const std::string_view wait = setting("AUTO_WAIT");

@@ -18,6 +18,7 @@
 #include "shim/options.h"
 #include "shim/real_driver.h"
 #include "shim/recorder.h"
+#include "shim/regions/region_sink.h"
 #include "shim/stream_table.h"
 
 namespace nimble::shim {
@@ -30,6 +31,8 @@ class Context final : public CallContext {
   StreamKind stream_kind(const StreamRef& stream) override { return streams().kind(stream); }
   void* driver_symbol(const char* name) override { return shim::driver_symbol(name); }
 };
+
+constexpr std::uint64_t kRegionBytes = std::uint64_t{256} << 20;  // of the trace of one region, while it is compiled
 
 std::atomic<pid_t> g_owner{0};  // the process whose calls g_sink receives
 
@@ -66,7 +69,7 @@ CallSink* make_sink(const Options& options) {
     case Mode::automatic: {
       AutoOptions automatic;
       automatic.limit_bytes = static_cast<std::uint64_t>(options.auto_limit_mib) << 20;
-      automatic.most_recordings = static_cast<std::uint32_t>(options.auto_recordings);
+      automatic.most_recordings = static_cast<std::uint32_t>(options.auto_tries);
       automatic.wait = std::chrono::milliseconds(options.auto_wait_ms);
       automatic.stats_path = options.stats;
       const ReplayOptions replay = replay_options(options);
@@ -81,6 +84,8 @@ CallSink* make_sink(const Options& options) {
       };
       return new AutoSink(std::move(automatic), context());
     }
+    case Mode::regions:
+      return new RegionSink(kRegionBytes, context());
     case Mode::off:
       break;
   }

@@ -25,7 +25,11 @@ typedef enum nimble_result {
   NIMBLE_NOT_LOADED = 1,       /* libnimble.so is not in this process, or is older than the function */
   NIMBLE_INVALID_ARGUMENT = 2, /* a null pointer, or a structure without its size */
   NIMBLE_OUT_OF_MEMORY = 3,
-  NIMBLE_FAILED = 4 /* something else; the log of libnimble.so may say more */
+  NIMBLE_FAILED = 4,      /* something else; the log of libnimble.so may say more */
+  NIMBLE_WRONG_MODE = 5,  /* NIMBLE_MODE of this process does not do that */
+  NIMBLE_REFUSED = 6,     /* no graph can stand for the region: nimble_region_why says why */
+  NIMBLE_STALE = 7,       /* the region uses what is gone by now: likewise */
+  NIMBLE_DRIVER_ERROR = 8 /* the driver refused the launch, as it may refuse any graph's */
 } nimble_result;
 
 /* NIMBLE_MODE of this process. */
@@ -33,7 +37,8 @@ typedef enum nimble_mode {
   NIMBLE_MODE_OFF = 0,
   NIMBLE_MODE_RECORD = 1,
   NIMBLE_MODE_REPLAY = 2,
-  NIMBLE_MODE_AUTO = 3
+  NIMBLE_MODE_AUTO = 3,
+  NIMBLE_MODE_REGIONS = 4
 } nimble_mode;
 
 /* What libnimble.so is doing at the moment. */
@@ -46,6 +51,11 @@ typedef enum nimble_phase {
   NIMBLE_PHASE_REPLAYING = 5, /* steps are held against the schedule, and submitted as graphs */
   NIMBLE_PHASE_ASIDE = 6      /* nothing any more; `reason` says why */
 } nimble_phase;
+
+/* A region of the program, from nimble_region_begin to nimble_region_destroy. */
+typedef struct nimble_region nimble_region;
+
+struct CUstream_st; /* a CUstream is a pointer to one: this header needs no cuda.h */
 
 typedef struct nimble_status {
   size_t size; /* in: sizeof(nimble_status) */
@@ -120,6 +130,35 @@ NIMBLE_FUNCTION(nimble_get_status, (nimble_status * status), (status))
 
 /* What was counted so far; waits like nimble_get_status. */
 NIMBLE_FUNCTION(nimble_get_counters, (nimble_counters * counters), (counters))
+
+/* Regions, in NIMBLE_MODE=regions: the program runs a piece of its own code once, and has what it submitted launched as
+ * one graph from then on, without running the code again. It vouches that it wants the same ops with the same arguments
+ * and addresses each time: launching the region does to the GPU's memory what running the code again would do.
+ * docs/api.md says what a region may hold, and what may not happen to what it uses.
+ *
+ * Begins a region: the driver calls that this thread makes are recorded until nimble_region_end, and executed as
+ * always.
+ * `*region` is the caller's, and null after any error. NIMBLE_FAILED where the thread records one already, has no
+ * current context, or some stream captures. */
+NIMBLE_FUNCTION(nimble_region_begin, (nimble_region * *region), (region))
+
+/* Ends it, on the thread that began it; else NIMBLE_INVALID_ARGUMENT. */
+NIMBLE_FUNCTION(nimble_region_end, (nimble_region * region), (region))
+
+/* Analyzes the region and makes its graph; takes milliseconds, and the memory that the region allocates and releases
+ * itself. Returns at once where that was done before. */
+NIMBLE_FUNCTION(nimble_region_compile, (nimble_region * region), (region))
+
+/* Launches the region's graph on the stream (0: the legacy default stream), of the context that it was recorded in.
+ * Costs as much as cuGraphLaunch. NIMBLE_STALE and NIMBLE_REFUSED: nothing was launched, and nothing will be; run the
+ * code itself. Several threads may launch one region; the driver runs it once at a time. */
+NIMBLE_FUNCTION(nimble_region_launch, (nimble_region * region, struct CUstream_st* stream), (region, stream))
+
+/* Why it is refused or stale: at most `size` bytes of text with the null byte that ends it; empty where it is not. */
+NIMBLE_FUNCTION(nimble_region_why, (nimble_region * region, char* text, size_t size), (region, text, size))
+
+/* Ends its life, and gives its memory back, for which the driver may wait until launches are over. Null is fine. */
+NIMBLE_FUNCTION(nimble_region_destroy, (nimble_region * region), (region))
 
 #ifdef __cplusplus
 }

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "analyzer/analysis.h"
 #include "analyzer/checker.h"
+#include "analyzer/describe.h"
 #include "analyzer/errors.h"
 #include "analyzer/rules/shipped_rules.h"
 #include "analyzer/schedule_builder.h"
@@ -99,6 +101,83 @@ std::string Trial::schedule() try {
 std::string Trial::step_text() const {
   return "a step of " + std::to_string(found_->ops) + " ops, " + std::to_string(found_->times) +
          (found_->marked ? " times as marked" : " times");
+}
+
+namespace {
+
+// Moves allocations of the step that outlive it to before it.
+void make_older(Trace& trace, const std::vector<std::uint64_t>& lasting) {
+  const auto begin = std::find_if(trace.calls.begin(), trace.calls.end(),
+                                  [](const TraceCall& call) { return call.kind == CallKind::step_begin; });
+  // The last one at an address: the program may have given the same one back before.
+  const auto is_lasting = [&](const TraceCall& call) {
+    if (call.kind != CallKind::alloc_async || call.result != 0) return false;
+    const auto last = std::find_if(trace.calls.rbegin(), trace.calls.rend(), [&](const TraceCall& other) {
+      return other.kind == CallKind::alloc_async && other.address == call.address;
+    });
+    return &*last == &call && std::find(lasting.begin(), lasting.end(), call.address) != lasting.end();
+  };
+  std::vector<TraceCall> older, others;
+  for (auto call = begin; call != trace.calls.end(); ++call) {
+    if (!is_lasting(*call)) {
+      others.push_back(*call);
+      continue;
+    }
+    TraceCall moved = *call;
+    moved.kind = CallKind::alloc;
+    moved.memory = MemoryKind::stream_ordered;
+    moved.stream = kNone;
+    older.push_back(std::move(moved));
+  }
+  trace.calls.erase(begin, trace.calls.end());
+  for (std::vector<TraceCall>* part : {&older, &others})
+    for (TraceCall& call : *part) trace.calls.push_back(std::move(call));
+  for (std::size_t i = 0; i < trace.calls.size(); ++i) trace.calls[i].seq = i;
+}
+
+}  // namespace
+
+std::string region_schedule(const TraceStore::Text& text, const std::vector<std::uint64_t>& lasting,
+                            std::string& why_not) try {
+  analyzer::TraceFile file = read(text);
+  make_older(file.trace, lasting);
+  analyzer::AnalysisOptions options;
+  options.start_early = false;  // it is submitted all at once
+  analyzer::add_shipped_rules(options.rules);
+  const analyzer::Analysis analysis = analyzer::analyze(std::move(file), options);
+  if (analysis.step.marked == 0) {
+    why_not = "it holds no op";
+    return {};
+  }
+  if (analysis.status != analyzer::kExitOk) {
+    why_not = analysis.why_no_schedule;
+    return {};
+  }
+  // Ops that could be part of a graph, had they not been left alone by others, are told of only where there is no
+  // other.
+  std::uint32_t worst = kNone;
+  for (std::uint32_t op = 0; op < analysis.step.period; ++op) {
+    if (analysis.segments.submit[op] != Submit::direct) continue;
+    const char* const why = analysis.segments.why_direct[op];
+    const bool alone = why && std::string_view(why).starts_with("alone");
+    if (worst == kNone || !alone) worst = op;
+    if (!alone) break;
+  }
+  if (worst != kNone) {
+    const char* const why = analysis.segments.why_direct[worst];
+    why_not = "op " + std::to_string(worst) + " (" + analyzer::describe_op(analysis, worst, 100) +
+              ") cannot be part of a graph" + (why ? std::string(": ") + why : std::string());
+    return {};
+  }
+  std::string schedule = analyzer::schedule_text(analyzer::build_schedule(analysis));
+  if (analyzer::check_schedule(analysis, schedule, kName).unordered) {
+    why_not = "a defect of the analyzer: its schedule leaves ops unordered that conflict";
+    return {};
+  }
+  return schedule;
+} catch (const analyzer::InputError& error) {
+  why_not = error.what();
+  return {};
 }
 
 }  // namespace nimble::shim

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "shim/trace_store.h"
 
@@ -35,5 +36,11 @@ class Trial {
   std::unique_ptr<Found> found_;
   std::string why_not_;
 };
+
+// The schedule of the one step that is marked in the text: as one graph, if it can be. The asynchronous allocations of
+// the step at the addresses `lasting` outlive it, and are taken to be older than it. Empty where there is none:
+// `why_not` says more.
+std::string region_schedule(const TraceStore::Text& text, const std::vector<std::uint64_t>& lasting,
+                            std::string& why_not);
 
 }  // namespace nimble::shim

@@ -148,7 +148,7 @@ class Auto(ProgramTest):
         self.assertEqual(stats["recordings"], 2, done.stderr)
         self.assertIn("recording again", done.stderr)
         self.assertGreater(stats["steps_replayed"], 1000, done.stderr)
-        done, stats = self.auto(["phases", 60, 80000], NIMBLE_LOG="info", NIMBLE_AUTO_RECORDINGS="1")
+        done, stats = self.auto(["phases", 60, 80000], NIMBLE_LOG="info", NIMBLE_AUTO_TRIES="1")
         self.assertEqual(plain.stdout, done.stdout)
         self.assertEqual(stats["recordings"], 1, done.stderr)
 

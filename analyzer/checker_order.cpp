@@ -33,9 +33,9 @@ ProgramOrder::ProgramOrder(const Trace& trace, std::span<const std::uint32_t> ca
   std::vector<Seen> tail(streams_, Seen(streams_, 0));
   std::map<std::uint32_t, Seen> event, host;
   auto find = [](std::map<std::uint32_t, Seen>& known, std::uint32_t key) -> const Seen& {
-    static const Seen nothing;
+    static const auto* const nothing = new Seen;  // never destroyed: libnimble.so may be at it while the process ends
     auto found = known.find(key);
-    return found == known.end() ? nothing : found->second;
+    return found == known.end() ? *nothing : found->second;
   };
   auto host_learns = [&](std::uint32_t thread, const Seen& what) {
     take_over(host.try_emplace(thread, streams_, 0u).first->second, what);

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "analyzer/errors.h"
 
@@ -21,6 +22,13 @@ LineReader::LineReader(const std::string& path, std::uint64_t max_line_bytes)
   if (file_ == nullptr) throw InputError(path, 0, "", std::string("cannot be opened: ") + std::strerror(errno));
 }
 
+LineReader::LineReader(const std::string& name, Source source, std::uint64_t max_line_bytes)
+    : path_(name),
+      source_(std::move(source)),
+      hash_(std::make_unique<Hash>()),
+      buffer_(1 << 16),
+      max_line_bytes_(max_line_bytes) {}
+
 LineReader::~LineReader() {
   if (file_ != nullptr) std::fclose(file_);
 }
@@ -36,8 +44,10 @@ bool LineReader::fill() {
       throw InputError(path_, number_ + 1, "", "longer than " + std::to_string(max_line_bytes_) + " bytes");
     buffer_.resize(buffer_.size() * 2);
   }
-  std::size_t got = std::fread(buffer_.data() + end_, 1, buffer_.size() - end_, file_);
-  if (got == 0 && std::ferror(file_))
+  char* const free = buffer_.data() + end_;
+  const std::size_t room = buffer_.size() - end_;
+  const std::size_t got = source_ ? source_(free, room) : std::fread(free, 1, room, file_);
+  if (got == 0 && file_ != nullptr && std::ferror(file_))
     throw InputError(path_, 0, "", std::string("cannot be read: ") + std::strerror(errno));
   XXH3_64bits_update(hash_->state, buffer_.data() + end_, got);
   end_ += got;

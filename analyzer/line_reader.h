@@ -1,11 +1,13 @@
 // Hands out a text file line by line, with a digest of its bytes.
 //
-// A LineReader owns the open file and one buffer; a line that it hands out is valid until the next call. Not shared
-// between threads. Errors: InputError where the file cannot be opened or read, or a line is longer than the limit.
+// The text may also come from elsewhere, piece by piece. A LineReader owns the open file and one buffer; a line that it
+// hands out is valid until the next call. Not shared between threads. Errors: InputError where the file cannot be
+// opened or read, or a line is longer than the limit.
 #pragma once
 
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -15,7 +17,12 @@ namespace nimble::analyzer {
 
 class LineReader {
  public:
+  // Fills the buffer as far as it can, and returns how many bytes that were: 0 at the end.
+  using Source = std::function<std::size_t(char* buffer, std::size_t size)>;
+
   LineReader(const std::string& path, std::uint64_t max_line_bytes);
+  // The same from elsewhere; `name` stands for it in errors.
+  LineReader(const std::string& name, Source source, std::uint64_t max_line_bytes);
   ~LineReader();
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
@@ -33,6 +40,7 @@ class LineReader {
   struct Hash;
   std::string path_;
   std::FILE* file_ = nullptr;
+  Source source_;
   std::unique_ptr<Hash> hash_;
   std::vector<char> buffer_;
   std::size_t begin_ = 0, end_ = 0;  // what of the buffer is read but not handed out

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cmath>
 #include <vector>
 
 namespace nimble::analyzer {
@@ -73,9 +72,9 @@ void ParallelismCounter::add(const Dag& enforced, std::span<const Evidence> evid
     count_from(enforced, evidence, std::span(sources).subspan(at, std::min<std::size_t>(kAtOnce, sources.size() - at)),
                reached, pairs);
   for (int e = 0; e < kEvidences; ++e)
-    result_.pairs[e] += exact ? pairs[e]
-                              : static_cast<std::uint64_t>(std::llround(static_cast<double>(pairs[e]) *
-                                                                        static_cast<double>(nodes) / kSampled));
+    result_.pairs[e] +=
+        exact ? pairs[e]
+              : static_cast<std::uint64_t>(static_cast<double>(pairs[e]) * static_cast<double>(nodes) / kSampled + 0.5);
 }
 
 }  // namespace nimble::analyzer

@@ -86,6 +86,10 @@ void step_lines(Text& out, const Analysis& analysis) {
   out.line("step", "%s, %zu times (%.1f %% of all ops)", plural(step.period, "op").c_str(), step.begins.size(),
            100.0 * static_cast<double>(step.period) * static_cast<double>(step.begins.size()) /
                static_cast<double>(step.ops.size()));
+  if (step.marked)
+    out.line("", "marked by the program%s; %s of the %u that it marked are like this one",
+             step.name.empty() ? "" : (" as " + step.name).c_str(), std::to_string(step.begins.size()).c_str(),
+             step.marked);
   out.line("", "prologue %llu ops, extras between steps %llu, epilogue %llu", Count{step.prologue()},
            Count{step.extras()}, Count{step.epilogue()});
   if (step.patterns > 1)

@@ -24,6 +24,7 @@ void step(JsonText& out, const Analysis& analysis, const Counts& counts) {
   out.key("epilogue").number(step.epilogue()).key("patterns").number(step.patterns);
   out.key("same_pattern").number(step.same_pattern).key("shown").number(step.representative);
   out.key("first_seq").number(analysis.file->trace.calls[step.calls().front()].seq);
+  if (step.marked) out.key("marked").number(step.marked).key("name").text(step.name);
   out.key("streams").number(analysis.order->streams()).close('}').newline();
   out.key("other_kinds").open('[');
   for (const Analysis& other : analysis.others) {

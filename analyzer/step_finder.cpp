@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "analyzer/hash.h"
+#include "analyzer/marked_steps.h"
 #include "analyzer/rolling_hash.h"
 
 namespace nimble::analyzer {
@@ -455,6 +456,15 @@ Step find_step(const Trace& trace, const ObjectTable& objects, const LeastShares
   std::vector<std::uint64_t>& signatures = step.signatures;
   signatures.reserve(step.ops.size());
   for (std::uint32_t call : step.ops) signatures.push_back(op_signature(trace, objects, call));
+
+  if (auto marked = find_marked_steps(trace, step.ops, signatures)) {
+    step.marked = marked->marked;
+    step.name = std::move(marked->name);
+    step.period = marked->ops;
+    step.begins = std::move(marked->begins);
+    choose_representative(step, objects);
+    return step;
+  }
 
   SequenceHints hints = hints_of(trace, objects, step.ops);
   hints.suggestions = suggestions(trace, objects, step.ops, signatures, hints.observed_before);

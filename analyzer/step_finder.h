@@ -6,6 +6,9 @@
 // arrays, Manber and Myers 1993): in a run of period P, every window of P to 2P ops recurs at a distance of exactly P,
 // so distances between recurrences of equal windows vote for periods, in O(n log n). The best few candidates are then
 // checked op by op.
+// Where the program has marked its steps itself, these are what counts (analyzer/marked_steps.h), and nothing is looked
+// for; such a step need not repeat.
+//
 // Extras between steps, a prologue and an epilogue are no obstacle, but a period must explain a quarter of the trace's
 // work, and half of the work from its first run to its last.
 //
@@ -67,6 +70,8 @@ struct Step {
   std::uint32_t period = 0;               // ops in a step; 0 where none was found
   std::vector<std::uint32_t> begins;      // occurrences: indices into `ops`
   std::string why_none;                   // where none was found
+  std::uint32_t marked = 0;               // how many the program marked itself, of any kind; 0: the step was found
+  std::string name;                       // of the marked ones that it is; may be empty
 
   // Pointers play roles: the first object that a step names is role 0, and so on. Occurrences with equal roles
   // throughout share a pattern. What is analysed is one occurrence of the most common pattern.

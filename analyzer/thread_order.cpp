@@ -61,6 +61,8 @@ class Needs {
       case CallKind::context_end:
       case CallKind::host_function:
       case CallKind::opaque:
+      case CallKind::step_begin:  // whatever thread did it, it was before the mark, or behind it
+      case CallKind::step_end:
         return true;
       case CallKind::free:
         return call.result == 0;  // waits for all work

@@ -163,12 +163,9 @@ std::string reason(const json::exception& error) {
   return text.substr(0, 120);
 }
 
-}  // namespace
-
-TraceFile read_trace(const std::string& path) {
+TraceFile read_lines(const std::string& path, LineReader& lines) {
   TraceFile file;
   file.path = path;
-  LineReader lines(path, kMaxLineBytes);
   Decoder decoder(path, file.trace);
   std::string_view line;
   if (!lines.next(line)) throw InputError(path, 0, "", "is empty");
@@ -201,6 +198,18 @@ TraceFile read_trace(const std::string& path) {
   file.lines = lines.number();
   file.digest = lines.digest();
   return file;
+}
+
+}  // namespace
+
+TraceFile read_trace(const std::string& path) {
+  LineReader lines(path, kMaxLineBytes);
+  return read_lines(path, lines);
+}
+
+TraceFile read_trace(const std::string& name, std::function<std::size_t(char* buffer, std::size_t size)> source) {
+  LineReader lines(name, std::move(source), kMaxLineBytes);
+  return read_lines(name, lines);
 }
 
 }  // namespace nimble::analyzer

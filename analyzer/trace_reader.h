@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "nimble/trace.h"
@@ -26,5 +27,8 @@ struct TraceFile {
 };
 
 TraceFile read_trace(const std::string& path);
+
+// The same of a text that is handed over piece by piece (as LineReader::Source says); `name` stands for it in errors.
+TraceFile read_trace(const std::string& name, std::function<std::size_t(char* buffer, std::size_t size)> source);
 
 }  // namespace nimble::analyzer

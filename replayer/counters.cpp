@@ -23,14 +23,13 @@ std::string Counters::line() const {
                   steps_replayed, steps_passed_through, ops_replayed, graph_launches, node_updates, ops_passed_through);
   for (std::size_t i = 0; kinds.size() > 1 && i < kinds.size(); ++i)
     text += fmt::format("; of kind {}: {} and {}", i, kinds[i].steps_replayed, kinds[i].steps_passed_through);
-  text += fmt::format("; {} early flushes, {} by the watchdog; {} divergences", flushes, watchdog_flushes,
-                      total(divergences));
+  text += fmt::format("; {} early flushes, {} by the watchdog; {} divergences", flushes, watchdog_flushes, divergences);
   const char* separator = " (";
-  for (const auto& [reason, count] : divergences) {
+  for (const auto& [reason, count] : reasons) {
     text += fmt::format("{}{}: {}", separator, reason, count);
     separator = ", ";
   }
-  if (!divergences.empty()) text += ")";
+  if (!reasons.empty()) text += ")";
   if (steps_audited + total(audits_skipped) > 0) {
     text += fmt::format("; {} steps audited, {} differed", steps_audited, audits_failed);
     for (const auto& [reason, count] : audits_skipped) text += fmt::format(", not audited: {}: {}", reason, count);
@@ -41,19 +40,9 @@ std::string Counters::line() const {
 
 bool Counters::write(const std::string& path) const {
   nlohmann::ordered_json json;
-  json["steps_replayed"] = steps_replayed;
-  json["steps_passed_through"] = steps_passed_through;
-  json["ops_replayed"] = ops_replayed;
-  json["ops_passed_through"] = ops_passed_through;
-  json["allocations_served"] = allocations_served;
-  json["graph_launches"] = graph_launches;
-  json["node_updates"] = node_updates;
-  json["flushes"] = flushes;
-  json["watchdog_flushes"] = watchdog_flushes;
-  json["divergences"] = total(divergences);
-  json["reasons"] = divergences;
-  json["steps_audited"] = steps_audited;
-  json["audits_failed"] = audits_failed;
+#define NIMBLE_COUNTER(name, meaning) json[#name] = name;
+#include "nimble/counters.def"
+  json["reasons"] = reasons;
   json["audits_skipped"] = audits_skipped;
   const auto tuned = [](nlohmann::ordered_json& object, const Kind& kind) {
     object["tuned"] = kind.tuned;

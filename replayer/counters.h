@@ -1,4 +1,5 @@
-// What replay did, for the line at exit and for NIMBLE_STATS. Not synchronised: the replayer's lock guards it.
+// What replay did, for the line at exit, for NIMBLE_STATS and for the C API. Not synchronised: the replayer's lock
+// guards it.
 #pragma once
 
 #include <array>
@@ -7,11 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "nimble/counters.h"
 #include "replayer/tuner.h"
 
 namespace nimble {
 
-struct Counters {
+struct Counters : CounterValues {
   // Of one kind of step.
   struct Kind {
     std::uint64_t steps_replayed = 0, steps_passed_through = 0;
@@ -19,17 +21,7 @@ struct Counters {
     std::array<double, kWays> tuned_us{-1, -1, -1};  // microseconds of a step by each; negative: not timed
   };
 
-  std::uint64_t steps_replayed = 0;        // every segment went as one graph
-  std::uint64_t steps_passed_through = 0;  // matched, but (partly) submitted call by call: while binding, after a flush
-  std::uint64_t ops_replayed = 0;          // submitted inside graphs
-  std::uint64_t ops_passed_through = 0;    // submitted call by call
-  std::uint64_t allocations_served = 0;    // answered from the memory plan
-  std::uint64_t graph_launches = 0;
-  std::uint64_t node_updates = 0;                    // nodes patched before a launch
-  std::uint64_t flushes = 0;                         // held ops submitted early, since a call could have observed them
-  std::uint64_t watchdog_flushes = 0;                // the same, since no call came
-  std::map<std::string, std::uint64_t> divergences;  // by reason
-  std::uint64_t steps_audited = 0, audits_failed = 0;
+  std::map<std::string, std::uint64_t> reasons;  // of divergences
   std::map<std::string, std::uint64_t>
       audits_skipped;       // segments, and steps, that were not audited though they were due
   std::vector<Kind> kinds;  // in the schedule's order

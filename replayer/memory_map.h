@@ -25,6 +25,8 @@ class MemoryMap {
     for (auto at = live_.lower_bound(base); at != live_.end() && at->first - base < size;) at = live_.erase(at);
   }
   void clear() { live_.clear(); }
+  // All of them, by address.
+  const std::map<std::uint64_t, Allocation>& all() const { return live_; }
   // The live allocation that holds `address`, or null. Good until the next add() or remove().
   const Allocation* find(std::uint64_t address) const;
   // Whether memory has come near an address. Code that is loaded may bring some, too: who hears of that says so here,

@@ -12,13 +12,17 @@ namespace nimble {
 
 namespace {
 
-class Replayer final : public CallSink {
+class Replayer final : public ReplaySink {
  public:
-  Replayer(ReplayOptions options, CallContext& context) : options_(std::move(options)), context_(context) {}
+  Replayer(ReplayOptions options, CallContext& context) : options_(std::move(options)), context_(context) {
+    static_cast<CounterValues&>(counters_) = options_.counted;
+    steps_marked_ = options_.counted.steps_marked;
+  }
 
   std::optional<CUresult> before(Call& call) noexcept override try {
     if (phase_.load(std::memory_order_acquire) == Phase::nothing) return std::nullopt;
-    if (phase_.load(std::memory_order_acquire) == Phase::waiting && (!call.traced || !load())) return std::nullopt;
+    if (phase_.load(std::memory_order_acquire) == Phase::waiting && (!call.traced || !load(/*starts=*/true)))
+      return std::nullopt;
     const Phase phase = phase_.load(std::memory_order_acquire);
     if (phase == Phase::nothing) return std::nullopt;
     if (phase == Phase::aside ? bystanders_->passes_aside(call) : bystanders_->passes(call)) return std::nullopt;
@@ -39,7 +43,7 @@ class Replayer final : public CallSink {
     if (result != CUDA_SUCCESS && is_final(result)) context_failed(result);
     if (!call.traced) return;
     // Some calls turn out to matter only by what the driver answered: the first of them may be the first of all.
-    if (phase_.load(std::memory_order_acquire) == Phase::waiting) load();
+    if (phase_.load(std::memory_order_acquire) == Phase::waiting) load(/*starts=*/true);
     const Phase phase = phase_.load(std::memory_order_acquire);
     const bool ended = call.kind == CallKind::context_end && result == CUDA_SUCCESS;
     if (phase != Phase::playing && !(phase == Phase::aside && ended)) return;
@@ -62,6 +66,32 @@ class Replayer final : public CallSink {
     return told;
   }
 
+  void mark(bool begins, const char* /*name*/, std::uint32_t /*thread*/) noexcept override {
+    if (begins) steps_marked_.fetch_add(1, std::memory_order_relaxed);
+  }
+
+  SinkReport report() override {
+    const std::lock_guard lock(mutex_);
+    SinkReport report;
+    report.counters = counters();
+    report.reason = counters_.stood_aside;
+    switch (phase_.load(std::memory_order_relaxed)) {
+      case Phase::waiting:
+        report.phase = SinkPhase::searching;
+        break;
+      case Phase::playing:
+        report.phase = player_->bound()      ? SinkPhase::replaying
+                       : player_->matching() ? SinkPhase::binding
+                                             : SinkPhase::searching;
+        break;
+      case Phase::aside:
+      case Phase::nothing:
+        report.phase = SinkPhase::aside;
+        break;
+    }
+    return report;
+  }
+
   void finish() noexcept override try {
     std::lock_guard lock(mutex_);
     // Code that runs later still, such as a library's static destructors, must find everything submitted, and its
@@ -75,7 +105,8 @@ class Replayer final : public CallSink {
       phase_ = Phase::aside;
     }
     activity_ = 0;
-    if (bystanders_) counters_.ops_passed_through += bystanders_->ops();
+    static_cast<CounterValues&>(counters_) = counters();
+    finished_counting_ = true;
     if (last == Phase::waiting || last == Phase::nothing) return;
     options_.log(ReplayLog::info, counters_.line());
     if (!options_.stats_path.empty() && !counters_.write(options_.stats_path)) {
@@ -83,6 +114,37 @@ class Replayer final : public CallSink {
                    options_.stats_path + ": the counters cannot be written there. Set NIMBLE_STATS to another file.");
     }
   } catch (...) {
+  }
+
+  bool load() override { return load(/*starts=*/false); }
+
+  void take_over(std::span<const Call> earlier) override {
+    start_watchdog();
+    const std::lock_guard lock(mutex_);
+    for (const Call& call : earlier) player_->after(call, CUDA_SUCCESS);
+    publish();
+  }
+
+  std::uint64_t steps_matched() const override { return steps_matched_.load(std::memory_order_relaxed); }
+
+  std::optional<std::vector<Allocation>> retire() override {
+    const std::lock_guard lock(mutex_);
+    if (phase_.load(std::memory_order_relaxed) != Phase::playing) return std::nullopt;
+    bystanders_->news.drain([this](const MemoryEvent& event) { player_->note(event); });
+    if (player_->indispensable()) return std::nullopt;
+    player_->finish();
+    publish();
+    // What was submitted last may have failed, and then there is something to tell.
+    if (player_->indispensable() || phase_.load(std::memory_order_relaxed) != Phase::playing) {
+      phase_ = Phase::aside;
+      return std::nullopt;
+    }
+    std::vector<Allocation> alive;
+    for (const auto& [base, allocation] : player_->memory().all())
+      if (!allocation.arena) alive.push_back(allocation);
+    phase_ = Phase::nothing;
+    activity_ = 0;
+    return alive;
   }
 
   bool forked() noexcept override { return phase_.load(std::memory_order_acquire) == Phase::waiting; }
@@ -95,17 +157,30 @@ class Replayer final : public CallSink {
     nothing,  // everything passes
   };
 
+  // With what is counted elsewhere. Under the lock; the same again once replay has finished.
+  CounterValues counters() const {
+    CounterValues values = counters_;
+    if (finished_counting_) return values;
+    values.steps_marked = steps_marked_.load(std::memory_order_relaxed);
+    if (bystanders_) values.ops_passed_through += bystanders_->ops();
+    return values;
+  }
+
   // Reads the schedule. Without the lock: it takes time, and finding the driver's functions takes the dynamic loader's
   // lock, which another thread may hold while it waits for ours. Threads that come at once do it at once; one wins.
-  bool load() {
+  // `starts`: calls come from now on.
+  bool load(bool starts) {
     DriverApi driver;
     try {
-      Schedule schedule = read_schedule(options_.schedule_path);
+      Schedule schedule = options_.schedule_text.empty()
+                              ? read_schedule(options_.schedule_path)
+                              : parse_schedule(options_.schedule_text, options_.schedule_path);
       const char* const missing = driver.load(context_, options_.audit > 0);
       std::lock_guard lock(mutex_);
       if (phase_.load(std::memory_order_relaxed) != Phase::waiting) return phase_ != Phase::nothing;
       if (missing) {
         phase_ = Phase::nothing;
+        counters_.stood_aside = std::string("the driver has no ") + missing;
         options_.log(ReplayLog::warning, std::string("the driver has no ") + missing +
                                              ": replay needs CUDA 12. The program runs untouched.");
         return false;
@@ -116,9 +191,7 @@ class Replayer final : public CallSink {
       driver_ = driver;
       auto player = std::make_unique<StepPlayer>(std::move(schedule), context_, driver_, counters_);
       auto bystanders = std::make_unique<Bystanders>(player->schedule(), context_);
-      watchdog_ = std::make_unique<Watchdog>(
-          options_.hold, [this] { return activity_.load(); }, [this](std::uint64_t seen) { hold_expired(seen); },
-          options_.enter_helper_thread);
+      if (starts) start_watchdog();
       player->tune(options_.tune);
       if (options_.audit > 0) player->audit(options_.audit, [all = bystanders.get()] { return all->ops(); });
       // All or nothing: whoever finds a player finds the rest as well.
@@ -131,9 +204,18 @@ class Replayer final : public CallSink {
     } catch (const ScheduleError& error) {
       std::lock_guard lock(mutex_);
       if (phase_.exchange(Phase::nothing) != Phase::waiting) return false;
+      counters_.stood_aside = error.what();
       options_.log(ReplayLog::warning, std::string(error.what()) + ". The program runs untouched.");
       return false;
     }
+  }
+
+  // Its thread gets the priority of the thread that calls this.
+  void start_watchdog() {
+    if (watchdog_) return;
+    watchdog_ = std::make_unique<Watchdog>(
+        options_.hold, [this] { return activity_.load(); }, [this](std::uint64_t seen) { hold_expired(seen); },
+        options_.enter_helper_thread);
   }
 
   // After every call: what the watchdog looks at, and whether replay goes on.
@@ -146,6 +228,8 @@ class Replayer final : public CallSink {
       activity_.store(held, std::memory_order_release);  // the watchdog does not sleep while it is not 0
     }
     bystanders_->publish(player_->state());
+    const std::uint64_t matched = counters_.steps_replayed + counters_.steps_passed_through;
+    if (matched != steps_matched_.load(std::memory_order_relaxed)) steps_matched_.store(matched);
     say_what_was_decided();
     if (player_->has_news()) options_.log(ReplayLog::info, player_->take_news());
     // All threads read it at every call, and a store costs each of them a cache miss.
@@ -214,18 +298,19 @@ class Replayer final : public CallSink {
   std::unique_ptr<Bystanders> bystanders_;  // made before `playing`, then constant; needs no lock
 
   alignas(64) std::atomic<std::uint64_t> activity_{0};  // what StepPlayer::holding() said last
-  std::mutex mutex_;                                    // guards all below
+  std::atomic<std::uint64_t> steps_marked_{0}, steps_matched_{0};
+  std::mutex mutex_;  // guards all below
   DriverApi driver_;
   Counters counters_;
   std::unique_ptr<StepPlayer> player_;
   std::unique_ptr<Watchdog> watchdog_;
   std::vector<std::uint32_t> decisions_said_;  // by kind of step
-  bool finished_ = false;
+  bool finished_ = false, finished_counting_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<CallSink> make_replayer(ReplayOptions options, CallContext& context) {
+std::unique_ptr<ReplaySink> make_replayer(ReplayOptions options, CallContext& context) {
   return std::make_unique<Replayer>(std::move(options), context);
 }
 

@@ -12,11 +12,17 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "nimble/call.h"
+#include "nimble/counters.h"
+#include "replayer/memory_map.h"
 #include "replayer/tuner.h"
 
 namespace nimble {
@@ -25,7 +31,9 @@ enum class ReplayLog : std::uint8_t { info, warning };
 
 struct ReplayOptions {
   std::string schedule_path;
-  std::string stats_path;  // empty: no file
+  std::string schedule_text;  // where it is not empty: what the file would hold; the path then names it in the log
+  CounterValues counted;      // before; the report goes on from there
+  std::string stats_path;     // empty: no file
   std::chrono::microseconds hold{1000};
   Tune tune = Tune::off;
   std::uint32_t audit = 0;  // every so many steps one is audited (replayer/audit.h); 0: none
@@ -33,9 +41,25 @@ struct ReplayOptions {
   std::function<void()> enter_helper_thread;  // run first on each thread of ours
 };
 
+// Replay that takes over in the middle of a process (NIMBLE_MODE=auto). Nothing is made current or asked of the driver
+// before it does.
+class ReplaySink : public CallSink {
+ public:
+  // Reads the schedule and gets ready. False where there is nothing to replay: report() says why, and so does the log.
+  // Before any other call, and without locks: the dynamic loader's may be needed.
+  virtual bool load() = 0;
+  // The calls from now on come here. `earlier` have the same effect as those that came elsewhere. Once, after load().
+  virtual void take_over(std::span<const Call> earlier) = 0;
+  // How many steps have matched so far. Any thread, no lock.
+  virtual std::uint64_t steps_matched() const = 0;
+  // Ends replay: everything that is held is submitted, and all calls pass from here on. Returns the allocations that
+  // are alive; nothing, and replay goes on, while it has memory or errors of the program's to look after.
+  virtual std::optional<std::vector<Allocation>> retire() = 0;
+};
+
 // The schedule is read at the first call that matters, so processes that never use the GPU read nothing. A schedule
 // that cannot be read is said in the log, and everything passes through. `context` must outlive the replayer, which
 // must not be destroyed while its helper thread may run: keep it for the life of the process.
-std::unique_ptr<CallSink> make_replayer(ReplayOptions options, CallContext& context);
+std::unique_ptr<ReplaySink> make_replayer(ReplayOptions options, CallContext& context);
 
 }  // namespace nimble

@@ -412,7 +412,8 @@ void StepPlayer::end_clock() {
 }
 
 void StepPlayer::diverge(const char* reason, std::uint32_t at_op) {
-  if (state_ == State::bound && ++counters_.divergences[reason] == 1 && at_op != kNone) {
+  if (state_ == State::bound) ++counters_.divergences;
+  if (state_ == State::bound && ++counters_.reasons[reason] == 1 && at_op != kNone) {
     const ScheduleOp& op = schedule_.ops[at_op];
     news_ =
         "a step went another way than the schedule at op " + std::to_string(at_op) + " (" + std::string(name(op.kind));

@@ -70,4 +70,24 @@ int _dl_find_object(void* address, struct dl_find_object* result) noexcept {
   return dl_iterate_phdr(look, &search) == 1 ? 0 : -1;
 }
 #endif
+
+// Of libm, for numbers with a fraction as text: for these two alone it would be another library to load. As the
+// processor has them, which rounds the same way in both of its units.
+int fegetround() noexcept {
+  std::uint16_t control = 0;
+  __asm__ volatile("fnstcw %0" : "=m"(control));
+  return control & 0xc00;
+}
+int fesetround(int rounding) noexcept {
+  if (rounding & ~0xc00) return 1;
+  std::uint16_t control = 0;
+  __asm__ volatile("fnstcw %0" : "=m"(control));
+  control = static_cast<std::uint16_t>((control & ~0xc00) | rounding);
+  __asm__ volatile("fldcw %0" : : "m"(control));
+  std::uint32_t vector = 0;
+  __asm__ volatile("stmxcsr %0" : "=m"(vector));
+  vector = (vector & ~0x6000u) | (static_cast<std::uint32_t>(rounding) << 3);
+  __asm__ volatile("ldmxcsr %0" : : "m"(vector));
+  return 0;
+}
 }

@@ -119,8 +119,12 @@ Options read_options() {
     options.mode = Mode::record;
   } else if (mode == "replay") {
     options.mode = Mode::replay;
+  } else if (mode == "auto") {
+    options.mode = Mode::automatic;
+  } else if (mode == "regions") {
+    options.mode = Mode::regions;
   } else if (mode != "off") {
-    complain("MODE", mode, "one of off, record, replay: doing nothing");
+    complain("MODE", mode, "one of off, record, replay, auto, regions: doing nothing");
   }
   FileName trace = expand(setting("TRACE")), stats = expand(setting("STATS")), bundle = expand(setting("BUNDLE"));
   if (options.mode == Mode::record) {
@@ -128,7 +132,7 @@ Options read_options() {
     std::string same;  // what has been said of the trace need not be said twice
     make_own("BUNDLE", bundle, same, true);
   }
-  if (options.mode == Mode::replay) make_own("STATS", stats, options.own_files);
+  if (options.mode == Mode::replay || options.mode == Mode::automatic) make_own("STATS", stats, options.own_files);
   // By itself the bundle lies beside the trace.
   const std::size_t folder = trace.text.rfind('/');
   if (!variable("NIMBLE_BUNDLE") && folder != std::string::npos) bundle.text.insert(0, trace.text, 0, folder + 1);
@@ -188,6 +192,23 @@ Options read_options() {
   if (!number(launches, options.probe_first, 0)) {
     options.probe_first = 0;
     complain("PROBE_FIRST", launches, "a number of launches, or 0: comparing all");
+  }
+  const std::string_view auto_limit = setting("AUTO_LIMIT");
+  if (!number(auto_limit, options.auto_limit_mib) || options.auto_limit_mib > kMostMebibytes) {
+    number(default_of("AUTO_LIMIT"), options.auto_limit_mib);
+    complain("AUTO_LIMIT", auto_limit, "a positive number of MiB: using " + std::string(default_of("AUTO_LIMIT")));
+  }
+  constexpr std::int64_t kMostRecordings = 1000;
+  const std::string_view recordings = setting("AUTO_TRIES");
+  if (!number(recordings, options.auto_tries) || options.auto_tries > kMostRecordings) {
+    number(default_of("AUTO_TRIES"), options.auto_tries);
+    complain("AUTO_TRIES", recordings, "a number from 1 to 1000: using " + std::string(default_of("AUTO_TRIES")));
+  }
+  constexpr std::int64_t kLongestWait = 3'600'000;
+  const std::string_view wait = setting("AUTO_WAIT");
+  if (!number(wait, options.auto_wait_ms, 0) || options.auto_wait_ms > kLongestWait) {
+    options.auto_wait_ms = 0;
+    complain("AUTO_WAIT", wait, "a number of milliseconds up to an hour: not waiting");
   }
   return options;
 }

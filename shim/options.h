@@ -8,7 +8,7 @@
 
 namespace nimble::shim {
 
-enum class Mode : std::uint8_t { off, record, replay };
+enum class Mode : std::uint8_t { off, record, replay, automatic, regions };
 
 // Where the times at which the GPU ran the ops come from.
 enum class Timing : std::uint8_t { none, cupti, events };
@@ -29,6 +29,9 @@ struct Options {
   std::int64_t probe_first = 0;      // 0: all
   bool capture_bundle = false;
   std::int64_t capture_limit_mib = 0;
+  std::int64_t auto_limit_mib = 0;
+  std::int64_t auto_tries = 0;
+  std::int64_t auto_wait_ms = 0;
   std::string complaint;  // one line per setting that could not be understood; such a setting keeps its default
 };
 

@@ -77,7 +77,8 @@ void RecordQueue::write(const RecordBuffer& records) {
 
 void RecordQueue::run() {
   Guard guard;  // whatever the driver calls from here passes through
-  auto* const writer = new TraceWriter(path_, epoch_ns_.load(std::memory_order_relaxed));
+  const std::uint64_t epoch_ns = epoch_ns_.load(std::memory_order_relaxed);
+  auto* const writer = store_ ? new TraceWriter(store_, epoch_ns) : new TraceWriter(path_, epoch_ns);
   writer_.store(writer, std::memory_order_release);
   RecordBuffer taken;
   std::unique_lock lock(mutex_);

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -25,6 +26,7 @@
 
 namespace nimble::shim {
 
+class TraceStore;
 class TraceWriter;
 struct GraphInfo;
 
@@ -71,7 +73,8 @@ std::uint64_t now_ns();
 
 class RecordQueue {
  public:
-  explicit RecordQueue(std::string path) : path_(std::move(path)) {}
+  explicit RecordQueue(std::string path, std::shared_ptr<TraceStore> store = {})
+      : path_(std::move(path)), store_(std::move(store)) {}
   ~RecordQueue();
   RecordQueue(const RecordQueue&) = delete;
   RecordQueue& operator=(const RecordQueue&) = delete;
@@ -120,6 +123,7 @@ class RecordQueue {
   void push_late(std::unique_lock<std::mutex>& lock);
 
   const std::string path_;
+  const std::shared_ptr<TraceStore> store_;  // where the trace goes instead of into a file
   std::atomic<std::uint64_t> epoch_ns_{0};
   std::mutex mutex_;  // guards what is not atomic, but for the writer, which is its thread's until closed_
   std::condition_variable wake_writer_, wake_program_;

@@ -58,7 +58,7 @@ CUcontext context_of(const Call& call) {
 }  // namespace
 
 Recorder::Recorder(RecorderOptions options, CallContext& context)
-    : options_(std::move(options)), context_(context), graphs_(context), queue_(options_.path) {
+    : options_(std::move(options)), context_(context), graphs_(context), queue_(options_.path, options_.store) {
   if (!options_.bundle.empty()) keep_image_bytes();
 }
 
@@ -299,6 +299,40 @@ void Recorder::keep(Record& record, const std::vector<TraceAccess>* seen) {
         const_cast<std::uint32_t*>(placed.attributes())[n++] = call.attributes[i].id;
     }
   });
+}
+
+// Steps of which a name is not known are taken for others, so all of them are kept, within reason.
+const char* Recorder::kept_name(const char* name) {
+  constexpr std::size_t kMostNames = 1024, kLongest = 255;
+  if (!name || !*name) return nullptr;
+  const std::string text(name, ::strnlen(name, kLongest));
+  const std::lock_guard lock(names_mutex_);
+  if (const auto known = names_.find(text); known != names_.end()) return known->c_str();
+  return names_.size() < kMostNames ? names_.insert(text).first->c_str() : nullptr;
+}
+
+// A mark before the first call opens no file: the process may never use the GPU.
+void Recorder::mark(bool begins, const char* name, std::uint32_t thread) noexcept try {
+  if (begins) steps_marked_.fetch_add(1, std::memory_order_relaxed);
+  if (!watching_.load(std::memory_order_acquire)) return;
+  Record record;
+  record.call.kind = begins ? CallKind::step_begin : CallKind::step_end;
+  record.call.symbol = begins ? "nimble_step_begin" : "nimble_step_end";
+  record.call.thread = thread;
+  record.call.note = begins ? kept_name(name) : nullptr;
+  record.begin_ns = record.end_ns = now_ns();
+  record.seq = next_seq_.fetch_add(1, std::memory_order_relaxed);
+  queue_.push(record, [](Record&) {});
+} catch (const std::exception& error) {
+  give_up(error.what());
+}
+
+SinkReport Recorder::report() {
+  SinkReport report;
+  report.phase = finished_.load(std::memory_order_acquire) ? SinkPhase::aside : SinkPhase::recording;
+  report.counters.steps_marked = steps_marked_.load(std::memory_order_relaxed);
+  report.counters.recordings = 1;
+  return report;
 }
 
 // No memory, or no thread to be had. A trace with a hole would be worth nothing: it ends here.

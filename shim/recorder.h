@@ -23,6 +23,7 @@
 #include "shim/profile/event_timer.h"
 #include "shim/record_queue.h"
 #include "shim/stray_words.h"
+#include "shim/trace_store.h"
 
 namespace nimble::shim {
 
@@ -32,9 +33,10 @@ struct RecorderOptions {
   bool coverage = false;  // let CUPTI count what the driver is called for
   bool probe = false;     // see what kernels write
   std::uint64_t probe_limit_bytes = 0;
-  std::uint64_t probe_first = 0;  // so many, the first ones; 0: all
-  std::string bundle{};           // where a step is saved; empty: none is
+  std::uint64_t probe_first = 0;        // so many, the first ones; 0: all
+  std::string bundle{};                 // where a step is saved; empty: none is
   std::uint64_t capture_limit_bytes = 0;
+  std::shared_ptr<TraceStore> store{};  // where the trace goes instead of into the file
 };
 
 class Recorder final : public CallSink {
@@ -45,6 +47,10 @@ class Recorder final : public CallSink {
 
   std::optional<CUresult> before(Call& call) noexcept override;
   void after(const Call& call, CUresult result) noexcept override;
+  void mark(bool begins, const char* name, std::uint32_t thread) noexcept override;
+  SinkReport report() override;
+  // Calls and marks so far.
+  std::uint64_t calls() const { return next_seq_.load(std::memory_order_relaxed); }
   void finish() noexcept override;
   void finish_interrupted() noexcept override;
   bool forked() noexcept override;
@@ -56,6 +62,8 @@ class Recorder final : public CallSink {
   void follow_captures(const Call& call, CUresult result);
   // Finds what a copy carries that may be pointers. False where its source is not the host's memory, or is too large.
   bool look_at_payload(const Call& call, std::vector<TraceWord>& words);
+  // The same text, for as long as the recorder lives. Null where there is none, or no room for another.
+  const char* kept_name(const char* name);
   // Fills in what the record holds beside the call, and queues it.
   void keep(Record& record, const std::vector<TraceAccess>* seen);
   void give_up(const char* why) noexcept;
@@ -71,6 +79,9 @@ class Recorder final : public CallSink {
   alignas(64) std::mutex captures_mutex_;
   std::set<std::uint64_t> captures_;  // keys of the streams in which a capture began and has not ended
   std::atomic<bool> any_captures_{false};
+  std::mutex names_mutex_;
+  std::set<std::string> names_;  // of marked steps
+  std::atomic<std::uint64_t> steps_marked_{0};
   AddressRange allocated_;
   GraphTable graphs_;
   RecordQueue queue_;

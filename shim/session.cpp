@@ -7,8 +7,10 @@
 
 #include <cstdlib>
 #include <memory>
+#include <utility>
 
 #include "replayer/replayer.h"
+#include "shim/auto/auto_sink.h"
 #include "shim/dlsym_hook.h"
 #include "shim/function_table.h"
 #include "shim/guard.h"
@@ -16,6 +18,7 @@
 #include "shim/options.h"
 #include "shim/real_driver.h"
 #include "shim/recorder.h"
+#include "shim/regions/region_sink.h"
 #include "shim/stream_table.h"
 
 namespace nimble::shim {
@@ -29,12 +32,29 @@ class Context final : public CallContext {
   void* driver_symbol(const char* name) override { return shim::driver_symbol(name); }
 };
 
+constexpr std::uint64_t kRegionBytes = std::uint64_t{256} << 20;  // of the trace of one region, while it is compiled
+
 std::atomic<pid_t> g_owner{0};  // the process whose calls g_sink receives
 
 // Everything is allocated once and never destroyed: other threads may still be calling while the process ends.
 Context& context() {
   static Context* const instance = new Context;
   return *instance;
+}
+
+ReplayOptions replay_options(const Options& options) {
+  ReplayOptions replay;
+  replay.schedule_path = options.schedule;
+  replay.stats_path = options.stats;
+  replay.hold = std::chrono::microseconds(options.hold_us);
+  replay.audit = options.audit;
+  replay.tune = options.tune;
+  replay.log = [](ReplayLog level, const std::string& text) {
+    log(level == ReplayLog::info ? LogLevel::info : LogLevel::warning, text);
+  };
+  // The thread's own driver calls pass through, for its whole life.
+  replay.enter_helper_thread = [] { static thread_local const Guard guard; };
+  return replay;
 }
 
 CallSink* make_sink(const Options& options) {
@@ -46,30 +66,32 @@ CallSink* make_sink(const Options& options) {
            options.capture_bundle ? options.bundle : std::string(),
            static_cast<std::uint64_t>(options.capture_limit_mib) << 20},
           context());
-    case Mode::replay: {
-      ReplayOptions replay;
-      replay.schedule_path = options.schedule;
-      replay.stats_path = options.stats;
-      replay.hold = std::chrono::microseconds(options.hold_us);
-      replay.audit = options.audit;
-      replay.tune = options.tune;
-      replay.log = [](ReplayLog level, const std::string& text) {
-        log(level == ReplayLog::info ? LogLevel::info : LogLevel::warning, text);
+    case Mode::replay:
+      return make_replayer(replay_options(options), context()).release();
+    case Mode::automatic: {
+      AutoOptions automatic;
+      automatic.limit_bytes = static_cast<std::uint64_t>(options.auto_limit_mib) << 20;
+      automatic.most_recordings = static_cast<std::uint32_t>(options.auto_tries);
+      automatic.wait = std::chrono::milliseconds(options.auto_wait_ms);
+      automatic.stats_path = options.stats;
+      const ReplayOptions replay = replay_options(options);
+      automatic.log = replay.log;
+      automatic.enter_helper_thread = replay.enter_helper_thread;
+      automatic.replay = [replay](const std::string& schedule, const CounterValues& counted) {
+        ReplayOptions own = replay;
+        own.schedule_path = "auto";
+        own.schedule_text = schedule;
+        own.counted = counted;
+        return make_replayer(std::move(own), context());
       };
-      // The thread's own driver calls pass through, for its whole life.
-      replay.enter_helper_thread = [] { static thread_local const Guard guard; };
-      return make_replayer(std::move(replay), context()).release();
+      return new AutoSink(std::move(automatic), context());
     }
+    case Mode::regions:
+      return new RegionSink(kRegionBytes, context());
     case Mode::off:
       break;
   }
   return nullptr;
-}
-
-// The sink, if there is one already.
-CallSink* started_sink() {
-  const std::uintptr_t current = g_sink.load(std::memory_order_acquire);
-  return current == kUnstarted ? nullptr : reinterpret_cast<CallSink*>(current);
 }
 
 // A forked child never writes, flushes or closes what is its parent's. Data-loader workers fork and never use the GPU.
@@ -117,6 +139,11 @@ __attribute__((destructor)) void end() { finish(); }
 
 constinit std::atomic<Interception> g_interception{Interception::undecided};
 constinit std::atomic<std::uintptr_t> g_sink{kUnstarted};
+
+CallSink* started_sink() {
+  const std::uintptr_t current = g_sink.load(std::memory_order_acquire);
+  return current == kUnstarted ? nullptr : reinterpret_cast<CallSink*>(current);
+}
 
 // Threads that come at once all read the same.
 Interception decide_interception() {

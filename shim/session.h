@@ -1,4 +1,5 @@
-// What this process does with the calls it intercepts: nothing (off), record, or replay.
+// What this process does with the calls it intercepts: nothing (off), record, replay, or all
+// of that one after the other (auto).
 //
 // Decided by the environment when it is first asked for, which may be before any constructor has run: libraries that
 // are loaded at the start are set up before this one, and may use the GPU while they are. The receiver of calls is made
@@ -21,6 +22,9 @@ inline constexpr std::uintptr_t kUnstarted = 1;
 
 Interception decide_interception();
 CallSink* start_session();
+
+// The receiver of calls, if there is one already.
+CallSink* started_sink();
 
 // The receiver of calls, or null where they pass straight through.
 inline CallSink* sink() {

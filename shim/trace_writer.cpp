@@ -65,6 +65,11 @@ TraceWriter::TraceWriter(const std::string& path, std::uint64_t epoch_ns) : path
   header();
 }
 
+TraceWriter::TraceWriter(std::shared_ptr<TraceStore> store, std::uint64_t epoch_ns)
+    : store_(std::move(store)), epoch_ns_(epoch_ns) {
+  header();
+}
+
 TraceWriter::~TraceWriter() {
   if (file_ >= 0) ::close(file_);
 }
@@ -126,6 +131,8 @@ void TraceWriter::write_probe(const ProbeTotals& totals) {
 }
 
 bool TraceWriter::flush() {
+  if (store_ && !out_.empty() && !store_->append(out_)) store_.reset();
+  if (store_) return true;
   if (file_ < 0) return false;
   const char* at = out_.data();
   std::size_t left = out_.size();
@@ -149,6 +156,7 @@ bool TraceWriter::flush() {
 bool TraceWriter::close(const Coverage& coverage, const std::optional<ProbeTotals>& probe) {
   constexpr std::string_view kEnd = R"json({"ph":"M","pid":1,"tid":0,"name":"nimble.end","args":{"dropped":0}})json"
                                     "\n]\n";
+  if (store_) return flush();  // whoever reads it knows that it may go on
   if (file_ < 0) return false;
   if (ended_) {
     // Back before the end that was written last, where the file has such a thing as places.

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 
 #include "nimble/trace.h"
 #include "shim/record_queue.h"
+#include "shim/trace_store.h"
 
 namespace nimble::shim {
 
@@ -19,11 +21,13 @@ class TraceWriter {
  public:
   // Creates the file, or says in the log why it cannot be. Its times count from `epoch_ns`.
   TraceWriter(const std::string& path, std::uint64_t epoch_ns);
+  // Writes into memory instead, and says nothing.
+  TraceWriter(std::shared_ptr<TraceStore> store, std::uint64_t epoch_ns);
   ~TraceWriter();
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
 
-  bool good() const { return file_ >= 0; }
+  bool good() const { return file_ >= 0 || store_; }
   void write(const Record& record);
   void write(const DeviceTime& time);
   // Hands what was written to the operating system. False once that has failed.
@@ -65,6 +69,7 @@ class TraceWriter {
 
   const std::string path_;
   int file_ = -1;
+  std::shared_ptr<TraceStore> store_;  // then there is no file; let go of once it is full
   bool ended_ = false;
   const std::uint64_t epoch_ns_;
   std::string out_;            // lines not yet written

@@ -102,6 +102,7 @@ void TraceWriter::arguments(const Record& record) {
       break;
     case CallKind::alloc:
       append(args_, R"(,"addr":{},"size":{},"memory":"{}")", call.address, call.size, name(call.memory));
+      if (call.own_pool) append(args_, R"(,"own_pool":true)");
       if (record.context) append(args_, R"(,"context":{})", contexts_.at(record.context));
       break;
     case CallKind::alloc_async:
@@ -113,6 +114,9 @@ void TraceWriter::arguments(const Record& record) {
       append(args_, R"(,"addr":{})", call.address);
       if (call.size) append(args_, R"(,"size":{})", call.size);
       break;
+    case CallKind::step_begin:
+      if (call.note) append(args_, R"(,"note":{})", json_text(call.note));
+      break;
     case CallKind::hidden:
       append(args_, R"(,"note":{})", json_text(call.note));
       if (call.texture) append(args_, R"(,"texture":true)");
@@ -123,7 +127,7 @@ void TraceWriter::arguments(const Record& record) {
 }
 
 void TraceWriter::write(const Record& record) {
-  if (file_ < 0) return;
+  if (!good()) return;
   const Call& call = record.call;
   // The handle may come back as something new.
   if (call.ends == Ends::stream) streams_.erase(call.stream.key);
@@ -184,7 +188,7 @@ void TraceWriter::device_bar(const Awaited& op, std::uint64_t begin_ns, std::uin
 }
 
 void TraceWriter::write(const DeviceTime& time) {
-  if (file_ < 0) return;
+  if (!good()) return;
   const auto found = awaited_.find(time.ticket);
   if (found == awaited_.end()) {
     // Most wait for an op that is about to come. What belongs to none, such as copies of a probe, must not pile up.

@@ -109,12 +109,13 @@ class RuleReader {
 }  // namespace
 
 const RuleParam& Rule::param(std::size_t i) const {
-  static const std::vector<RuleParam> kModes = [] {
-    std::vector<RuleParam> all;
-    for (std::size_t mode = 0; mode < std::size(kRuleModes); ++mode) all.push_back({static_cast<RuleMode>(mode), {}});
+  // Never destroyed: libnimble.so may be at it while the process ends.
+  static const auto* const kModes = [] {
+    auto* all = new std::vector<RuleParam>;
+    for (std::size_t mode = 0; mode < std::size(kRuleModes); ++mode) all->push_back({static_cast<RuleMode>(mode), {}});
     return all;
   }();
-  return i < params.size() ? params[i] : kModes[static_cast<std::size_t>(*more)];
+  return i < params.size() ? params[i] : (*kModes)[static_cast<std::size_t>(*more)];
 }
 
 bool Rule::fits(const std::vector<ParamLayout>& layout) const {

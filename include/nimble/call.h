@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "nimble/counters.h"
 #include "nimble/trace.h"
 
 namespace nimble {
@@ -114,6 +115,15 @@ struct Call {
   bool synchronous() const { return is_op(kind) && host == HostEffect::observe; }
 };
 
+// What Nimble is doing, as the C API tells it: in the order of nimble_phase.
+enum class SinkPhase : std::uint8_t { idle, recording, analyzing, searching, binding, replaying, aside };
+
+struct SinkReport {
+  SinkPhase phase = SinkPhase::idle;
+  std::string reason;  // why it is aside, or what it waits for; may be empty
+  CounterValues counters;
+};
+
 // Who receives the calls: the recorder or the replayer. Called from any thread, also at once; must not throw. The shim
 // takes no lock around the driver's own call, so between before() and after() other threads' calls may come in.
 class CallSink {
@@ -130,6 +140,13 @@ class CallSink {
   // What the program is told of a call that the driver has answered: `result`, unless an earlier call has turned out to
   // have failed, and this one may tell. After after().
   virtual CUresult told([[maybe_unused]] const Call& call, CUresult result) noexcept { return result; }
+
+  // The program says that a step of its own begins or ends here; `name`, which may be null, is good for this call only.
+  virtual void mark([[maybe_unused]] bool begins, [[maybe_unused]] const char* name,
+                    [[maybe_unused]] std::uint32_t thread) noexcept {}
+
+  // What there is to say of what was done so far. May throw where memory is short.
+  virtual SinkReport report() { return {}; }
 
   // The program is about to end. Calls may still come after this: from other threads, and from what is torn down later.
   // May be called again.

@@ -18,13 +18,15 @@ inline constexpr int kTraceVersion = 2;
 
 inline constexpr std::uint32_t kNone = 0xffffffffu;  // "no such id" wherever an id is optional
 
-// Every kind of call that a trace holds, with its name on disk. The first group puts work on a stream: ops.
+// Every kind of call that a trace holds, with its name on disk. The first group puts work on a stream: ops. The last
+// one is no driver call: the program has marked its step (include/nimble/nimble.h).
 // clang-format off
 #define NIMBLE_CALL_KINDS(X)                                                                     \
   X(launch) X(copy) X(set) X(event_record) X(event_wait) X(host_function) X(graph_launch)        \
   X(alloc_async) X(free_async) X(opaque)                                                         \
   X(alloc) X(free) X(stream_synchronize) X(event_synchronize) X(context_synchronize)             \
-  X(capture_begin) X(capture_end) X(hidden) X(context_end)
+  X(capture_begin) X(capture_end) X(hidden) X(context_end)                                       \
+  X(step_begin) X(step_end)
 // clang-format on
 
 enum class CallKind : std::uint8_t {
@@ -239,7 +241,7 @@ struct TraceCall {
   bool own_pool = false;                 // alloc_async: from a pool that the program named
   std::optional<std::uint32_t> context;  // alloc: in which; context_end, context_synchronize: which. Absent: unknown
 
-  std::string note;      // hidden: what was created; opaque: nothing
+  std::string note;      // hidden: what was created; step_begin: the step's name; opaque: nothing
   bool texture = false;  // hidden: a texture or a surface, which only instructions of their own can read or write
 };
 

@@ -31,8 +31,10 @@ class Build:
         """The environment for a run: `mode` None is a run without the shim. Settings are variables, as text."""
         env = {k: v for k, v in os.environ.items() if not k.startswith(("NIMBLE_", "SIMCUDA_"))}
         env["LD_LIBRARY_PATH"] = f"{self.simcuda}:{os.path.dirname(self.library)}"
-        if mode == "replay":
+        if mode in ("replay", "auto"):
             env["NIMBLE_TUNE"] = "off"  # or which steps are replayed rests on the time
+        if mode == "auto":
+            env["NIMBLE_AUTO_WAIT"] = "60000"  # or whether replay begins at all does
         if mode is not None:
             env["LD_PRELOAD"] = f"{self.preload_first}:{self.library}".strip(":")
             env["NIMBLE_MODE"] = mode

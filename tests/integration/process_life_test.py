@@ -279,6 +279,13 @@ class Replay(SignalTest):
             self.assertLess(self.end_by(signal.SIGTERM, ["steps", 10**9, "end", "handler"], 0, mode="replay",
                                         NIMBLE_SCHEDULE=self.schedule), 10)
 
+    def test_a_signal_ends_a_process_that_does_all_by_itself(self):
+        # Whatever it is at: recording, waiting for the analysis, or replaying.
+        for wait in (0, 30, 60000):
+            for _ in harness.BUILD.seeds(5):
+                self.assertLess(self.end_by(signal.SIGTERM, ["steps", 10**9, "end", "handler"], 0, mode="auto",
+                                            NIMBLE_AUTO_WAIT=wait), 30)
+
     def test_children_while_ops_are_held(self):
         for how in CHILD_ENDS:
             with self.subTest(how):

@@ -76,7 +76,7 @@ class Pair {
   bool counted_alike() {
     return reference_counters_.ops_passed_through == subject_counters_.ops_passed_through + bystanders_->ops() &&
            reference_counters_.steps_replayed == subject_counters_.steps_replayed &&
-           reference_counters_.divergences == subject_counters_.divergences &&
+           reference_counters_.reasons == subject_counters_.reasons &&
            reference_counters_.flushes == subject_counters_.flushes;
   }
   std::string difference() const {

@@ -120,7 +120,7 @@ TEST_F(PackedPlanTest, ObjectsThatShareBytesAreServedOneAfterTheOther) {
     EXPECT_EQ(submitted(), Log{"graph"});
   }
   EXPECT_EQ(counters_.steps_replayed, 3u);
-  EXPECT_EQ(counters_.divergences.size(), 0u);
+  EXPECT_EQ(counters_.reasons.size(), 0u);
 }
 
 // A step keeps B beyond its end: the next one must not put A where it lies.

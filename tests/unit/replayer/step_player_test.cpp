@@ -75,7 +75,7 @@ TEST_F(StepPlayerTest, ADivergenceSubmitsWhatIsHeldInProgramOrder) {
   launch(t, 6);
   launch(t, 7);  // the schedule expects a record
   EXPECT_EQ(submitted(), (Log{"set 5", "launch 6", "passed"}));
-  EXPECT_EQ(counters_.divergences.size(), 1u);
+  EXPECT_EQ(counters_.reasons.size(), 1u);
 }
 
 TEST_F(StepPlayerTest, AnotherKernelOrAnotherObjectIsADivergence) {
@@ -103,7 +103,7 @@ TEST_F(StepPlayerTest, EachReasonOfADivergenceIsSaidOnce) {
                                          : "a step went another way than the schedule at op 2 (launch k): a pointer to "
                                            "another object, in byte 0 of its parameters");
   }
-  EXPECT_EQ(counters_.divergences["a pointer to another object"], 3u);
+  EXPECT_EQ(counters_.reasons["a pointer to another object"], 3u);
 }
 
 TEST_F(StepPlayerTest, ReplayGoesOnAfterADivergence) {

@@ -353,7 +353,7 @@ TEST(StepStreams, WhatTheProgramOrdersStaysInOrder) {
     const std::uint64_t regular = counters.steps_replayed;
     program.run(player, driver, 30, true);
     disturbed_replays += counters.steps_replayed - regular;
-    divergences += counters.divergences.size();
+    divergences += counters.reasons.size();
     player.finish();
     ASSERT_EQ(player.stood_aside(), "");
     expect_in_order(seed, program, alone, driver);

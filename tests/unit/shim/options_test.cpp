@@ -182,5 +182,34 @@ TEST_F(OptionsTest, AProbeIsAskedForByName) {
   EXPECT_FALSE(read_options().probe_writes);
 }
 
+TEST_F(OptionsTest, Auto) {
+  setenv("NIMBLE_MODE", "auto", 1);
+  EXPECT_EQ(read_options().mode, Mode::automatic);
+  setenv("NIMBLE_MODE", "regions", 1);
+  EXPECT_EQ(read_options().mode, Mode::regions);
+  setenv("NIMBLE_MODE", "auto", 1);
+  EXPECT_EQ(read_options().auto_limit_mib, 256);
+  EXPECT_EQ(read_options().auto_tries, 3);
+  EXPECT_EQ(read_options().auto_wait_ms, 0);
+  setenv("NIMBLE_AUTO_LIMIT", "7", 1);
+  setenv("NIMBLE_AUTO_TRIES", "1", 1);
+  setenv("NIMBLE_AUTO_WAIT", "500", 1);
+  EXPECT_EQ(read_options().auto_limit_mib, 7);
+  EXPECT_EQ(read_options().auto_tries, 1);
+  EXPECT_EQ(read_options().auto_wait_ms, 500);
+  EXPECT_EQ(read_options().complaint, "");
+  for (const char* const wrong : {"-1", "x", "99999999999999999999", "1.5"}) {
+    setenv("NIMBLE_AUTO_LIMIT", wrong, 1);
+    setenv("NIMBLE_AUTO_TRIES", wrong, 1);
+    setenv("NIMBLE_AUTO_WAIT", wrong, 1);
+    const Options options = read_options();
+    EXPECT_EQ(options.auto_limit_mib, 256) << wrong;
+    EXPECT_EQ(options.auto_tries, 3) << wrong;
+    EXPECT_EQ(options.auto_wait_ms, 0) << wrong;
+    for (const char* const name : {"AUTO_LIMIT", "AUTO_TRIES", "AUTO_WAIT"})
+      EXPECT_NE(options.complaint.find(name), std::string::npos) << wrong;
+  }
+}
+
 }  // namespace
 }  // namespace nimble::shim

@@ -111,6 +111,30 @@ TEST_F(RecorderTest, LeavesNoFileWhereNothingHappened) {
   EXPECT_FALSE(std::filesystem::exists(path_));
 }
 
+TEST_F(RecorderTest, WritesMarksWithNamesThatItKeeps) {
+  recorder_.mark(true, "before the first call", 3);
+  pass(op(CallKind::event_record));
+  {
+    std::string name(300, 'n');
+    recorder_.mark(true, name.c_str(), 3);
+    name.assign(300, 'x');
+  }
+  recorder_.mark(false, nullptr, 3);
+  recorder_.mark(true, nullptr, 4);
+  EXPECT_EQ(recorder_.report().counters.steps_marked, 3u);
+  EXPECT_EQ(recorder_.report().phase, SinkPhase::recording);
+  recorder_.finish();
+  EXPECT_EQ(recorder_.report().phase, SinkPhase::aside);
+  const auto all = calls();
+  ASSERT_EQ(all.size(), 4u);
+  EXPECT_EQ(all[1]["cat"], "step_begin");
+  EXPECT_EQ(all[1]["tid"], 3);
+  EXPECT_EQ(all[1]["args"]["note"], std::string(255, 'n'));
+  EXPECT_EQ(all[2]["cat"], "step_end");
+  EXPECT_FALSE(all[3]["args"].contains("note"));
+  EXPECT_LT(all[1]["args"]["seq"], all[2]["args"]["seq"]);
+}
+
 TEST_F(RecorderTest, TellsWhichWordsLeadNowhere) {
   FakeContext::known_memory = 0x7f5500000000;
   FakeContext::pointer_questions = 0;

@@ -1,0 +1,166 @@
+/* The C API of Nimble: what a program may tell libnimble.so, and ask it.
+ *
+ * The header is all that a program needs, in C99 or C++: its functions look for those of libnimble.so when they are
+ * first called, and where it is not loaded they do nothing and return NIMBLE_NOT_LOADED. There is nothing to link (but
+ * -ldl on a glibc before 2.34, as for any dlsym). Who would rather not have the header, such as a program in Python,
+ * finds the functions under the same names by dlsym.
+ *
+ * Every function may be called from any thread at any time, returns a nimble_result, and never blocks for the GPU. It
+ * keeps no pointer that it is given, and what it fills in is the caller's. docs/api.md has examples. */
+#ifndef NIMBLE_NIMBLE_H
+#define NIMBLE_NIMBLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Rises with every addition; what was there stays as it is. */
+#define NIMBLE_API_VERSION 1
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum nimble_result {
+  NIMBLE_SUCCESS = 0,
+  NIMBLE_NOT_LOADED = 1,       /* libnimble.so is not in this process, or is older than the function */
+  NIMBLE_INVALID_ARGUMENT = 2, /* a null pointer, or a structure without its size */
+  NIMBLE_OUT_OF_MEMORY = 3,
+  NIMBLE_FAILED = 4,      /* something else; the log of libnimble.so may say more */
+  NIMBLE_WRONG_MODE = 5,  /* NIMBLE_MODE of this process does not do that */
+  NIMBLE_REFUSED = 6,     /* no graph can stand for the region: nimble_region_why says why */
+  NIMBLE_STALE = 7,       /* the region uses what is gone by now: likewise */
+  NIMBLE_DRIVER_ERROR = 8 /* the driver refused the launch, as it may refuse any graph's */
+} nimble_result;
+
+/* NIMBLE_MODE of this process. */
+typedef enum nimble_mode {
+  NIMBLE_MODE_OFF = 0,
+  NIMBLE_MODE_RECORD = 1,
+  NIMBLE_MODE_REPLAY = 2,
+  NIMBLE_MODE_AUTO = 3,
+  NIMBLE_MODE_REGIONS = 4
+} nimble_mode;
+
+/* What libnimble.so is doing at the moment. */
+typedef enum nimble_phase {
+  NIMBLE_PHASE_IDLE = 0,      /* nothing: mode off, no driver call yet, or a process forked in the middle */
+  NIMBLE_PHASE_RECORDING = 1, /* calls go to the driver as they are, and are recorded */
+  NIMBLE_PHASE_ANALYZING = 2, /* auto: enough was recorded; calls go to the driver as they are */
+  NIMBLE_PHASE_SEARCHING = 3, /* there is a schedule, and its step has not come yet */
+  NIMBLE_PHASE_BINDING = 4,   /* a step is passing that may be the schedule's */
+  NIMBLE_PHASE_REPLAYING = 5, /* steps are held against the schedule, and submitted as graphs */
+  NIMBLE_PHASE_ASIDE = 6      /* nothing any more; `reason` says why */
+} nimble_phase;
+
+/* A region of the program, from nimble_region_begin to nimble_region_destroy. */
+typedef struct nimble_region nimble_region;
+
+struct CUstream_st; /* a CUstream is a pointer to one: this header needs no cuda.h */
+
+typedef struct nimble_status {
+  size_t size; /* in: sizeof(nimble_status) */
+  nimble_mode mode;
+  nimble_phase phase;
+  char reason[256]; /* text for people, ended by a null byte; empty where there is nothing to say */
+} nimble_status;
+
+/* Counts since the process began: include/nimble/counters.def says what each is. steps_replayed and
+ * steps_passed_through together are the steps that matched. A field that the library is too old to know is 0. */
+typedef struct nimble_counters {
+  size_t size; /* in: sizeof(nimble_counters) */
+#define NIMBLE_COUNTER(name, meaning) uint64_t name;
+#include "counters.def"
+} nimble_counters;
+
+/* NIMBLE_FUNCTION(name, (parameters), (arguments)): a prototype within libnimble.so; elsewhere a function that looks
+ * for that one, once, and calls it. */
+#ifdef NIMBLE_IMPLEMENTATION
+#define NIMBLE_FUNCTION(name, parameters, arguments) \
+  __attribute__((visibility("default"))) nimble_result name parameters;
+#else
+#ifdef __cplusplus
+}
+#endif
+#include <dlfcn.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+/* A slot holds nothing, the function, or its own address where there is no such function. */
+static inline void* NimbleLookUp(void** slot, const char* name) {
+  void* found = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
+  if (!found) {
+#ifdef RTLD_DEFAULT
+    found = dlsym(RTLD_DEFAULT, name);
+#else
+    found = dlsym((void*)0, name); /* what it is on Linux, where the dialect hides it */
+#endif
+    if (!found) found = (void*)slot;
+    __atomic_store_n(slot, found, __ATOMIC_RELEASE);
+  }
+  return found == (void*)slot ? NULL : found;
+}
+#define NIMBLE_FUNCTION(name, parameters, arguments)                     \
+  static inline nimble_result name parameters {                          \
+    static void* slot = NULL;                                            \
+    union {                                                              \
+      void* pointer;                                                     \
+      nimble_result(*function) parameters;                               \
+    } found;                                                             \
+    found.pointer = NimbleLookUp(&slot, #name);                          \
+    return found.pointer ? found.function arguments : NIMBLE_NOT_LOADED; \
+  }
+#endif
+
+/* The library's NIMBLE_API_VERSION, and its own version as text, which lives as long as the process. Either pointer may
+ * be null. */
+NIMBLE_FUNCTION(nimble_version, (int* api, const char** text), (api, text))
+
+/* Marks where a step of the program begins. While recording, the marks go into the trace, and the analyzer takes them
+ * for the step instead of looking for what repeats; in all other modes they are only counted. `name`, which may be
+ * null, tells different kinds of steps apart ("train", "evaluate"): the kind that comes most often is the one that is
+ * scheduled. 255 characters of it count. A step that has begun ends at the latest where the next one begins. Costs
+ * about as much as one recorded call, or less than 100 ns. */
+NIMBLE_FUNCTION(nimble_step_begin, (const char* name), (name))
+
+/* Marks where it ends. What the program does until the next one begins is no part of any step. */
+NIMBLE_FUNCTION(nimble_step_end, (void), ())
+
+/* What Nimble is doing. Waits, if at all, for another thread's driver call that is being judged: microseconds. */
+NIMBLE_FUNCTION(nimble_get_status, (nimble_status * status), (status))
+
+/* What was counted so far; waits like nimble_get_status. */
+NIMBLE_FUNCTION(nimble_get_counters, (nimble_counters * counters), (counters))
+
+/* Regions, in NIMBLE_MODE=regions: the program runs a piece of its own code once, and has what it submitted launched as
+ * one graph from then on, without running the code again. It vouches that it wants the same ops with the same arguments
+ * and addresses each time: launching the region does to the GPU's memory what running the code again would do.
+ * docs/api.md says what a region may hold, and what may not happen to what it uses.
+ *
+ * Begins a region: the driver calls that this thread makes are recorded until nimble_region_end, and executed as
+ * always.
+ * `*region` is the caller's, and null after any error. NIMBLE_FAILED where the thread records one already, has no
+ * current context, or some stream captures. */
+NIMBLE_FUNCTION(nimble_region_begin, (nimble_region * *region), (region))
+
+/* Ends it, on the thread that began it; else NIMBLE_INVALID_ARGUMENT. */
+NIMBLE_FUNCTION(nimble_region_end, (nimble_region * region), (region))
+
+/* Analyzes the region and makes its graph; takes milliseconds, and the memory that the region allocates and releases
+ * itself. Returns at once where that was done before. */
+NIMBLE_FUNCTION(nimble_region_compile, (nimble_region * region), (region))
+
+/* Launches the region's graph on the stream (0: the legacy default stream), of the context that it was recorded in.
+ * Costs as much as cuGraphLaunch. NIMBLE_STALE and NIMBLE_REFUSED: nothing was launched, and nothing will be; run the
+ * code itself. Several threads may launch one region; the driver runs it once at a time. */
+NIMBLE_FUNCTION(nimble_region_launch, (nimble_region * region, struct CUstream_st* stream), (region, stream))
+
+/* Why it is refused or stale: at most `size` bytes of text with the null byte that ends it; empty where it is not. */
+NIMBLE_FUNCTION(nimble_region_why, (nimble_region * region, char* text, size_t size), (region, text, size))
+
+/* Ends its life, and gives its memory back, for which the driver may wait until launches are over. Null is fine. */
+NIMBLE_FUNCTION(nimble_region_destroy, (nimble_region * region), (region))
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,146 @@
+#include "replayer/region_graph.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "nimble/reach.h"
+#include "replayer/live_step.h"
+#include "replayer/memory_map.h"
+#include "replayer/object_map.h"
+
+namespace nimble {
+
+namespace {
+
+std::string describe(const Schedule& schedule, std::uint32_t index) {
+  const ScheduleOp& op = schedule.ops[index];
+  std::string text = "op " + std::to_string(index) + " (" + std::string(name(op.kind));
+  if (op.kind == CallKind::launch && op.function != kNone)
+    text += " " + schedule.functions[op.function].name.substr(0, 100);
+  return text + ")";
+}
+
+}  // namespace
+
+bool lasts(std::span<const RegionCall> calls, std::size_t allocation) {
+  const std::uint64_t address = calls[allocation].call.address;
+  return std::none_of(calls.begin() + static_cast<std::ptrdiff_t>(allocation), calls.end(), [&](const RegionCall& one) {
+    const bool releases = one.call.kind == CallKind::free_async || one.call.kind == CallKind::free;
+    return releases && one.call.address == address;
+  });
+}
+
+RegionGraph::RegionGraph(CallContext& context, const DriverApi& driver)
+    : context_(context),
+      driver_(driver),
+      free_(reinterpret_cast<decltype(free_)>(context.driver_symbol("cuMemFree_v2"))) {}
+
+RegionGraph::~RegionGraph() {
+  graph_.reset();
+  if (arena_ && free_) free_(arena_);
+}
+
+void RegionGraph::abandon() {
+  if (graph_) graph_->abandon();
+  arena_ = 0;
+}
+
+std::string RegionGraph::why_not(const Schedule& schedule) {
+  for (std::uint32_t i = 0; i < schedule.ops.size(); ++i) {
+    const ScheduleOp& op = schedule.ops[i];
+    if (op.submit == Submit::direct) return describe(schedule, i) + " cannot be part of a graph";
+    // What decides the order would have to be looked at with each launch.
+    if (op.payload) return describe(schedule, i) + " copies pointers that other ops follow";
+    if (op.kind == CallKind::event_wait && op.record == kNone) return describe(schedule, i) + " waits for earlier work";
+  }
+  if (schedule.carries) return "its order rests on pointers that are in memory before it begins";
+  if (schedule.segments.size() != 1) return "it is no single graph";
+  return {};
+}
+
+std::string RegionGraph::build(Schedule schedule, std::span<const Call> earlier, std::span<const RegionCall> calls) {
+  schedule_ = std::move(schedule);
+  if (std::string why = why_not(schedule_); !why.empty()) return why;
+  MemoryMap memory;
+  ObjectMap objects(schedule_, memory);
+  LiveStep live(schedule_, context_, memory, objects,
+                Reach(driver_.cuPointerGetAttribute_, driver_.cuDeviceGetCount_, driver_.cuDeviceGetAttribute_));
+  for (const Call& call : earlier)
+    if (call.kind == CallKind::alloc) memory.add({call.address, call.size, call.memory});
+  objects.begin_step();
+  live.begin_step();
+  std::vector<std::uint64_t> own;  // addresses of what the region allocates and releases itself
+  const auto uses = [&](std::uint64_t address) {
+    const Allocation* const found = memory.find(address);
+    if (found && !found->arena && std::find(own.begin(), own.end(), found->base) == own.end())
+      memory_.push_back({found->base, found->size});
+  };
+
+  // The calls tell what each op of the schedule is here.
+  std::uint32_t op = 0;
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    const Call& call = calls[i].call;
+    const bool allocates = call.kind == CallKind::alloc || call.kind == CallKind::alloc_async;
+    if (allocates) {
+      memory.add({call.address, call.size, call.memory});
+      objects.changed();
+    }
+    if (call.kind == CallKind::alloc || (call.kind == CallKind::alloc_async && lasts(calls, i))) continue;
+    if (!is_op(call.kind)) continue;
+    if (op == schedule_.ops.size()) return "its ops are not those that were analyzed";
+    Call again = call;
+    std::size_t bytes = calls[i].params.size();
+    std::array<void*, 5> extra{CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<std::uint8_t*>(calls[i].params.data()),
+                               CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+    again.kernel_params = nullptr;
+    again.extra = bytes ? extra.data() : nullptr;
+    if (const char* const reason = live.match(op, again)) return describe(schedule_, op) + ": " + reason;
+    if (call.kind == CallKind::alloc_async) {
+      objects.place(schedule_.ops[op].object, call.address);
+      own.push_back(call.address);
+    }
+    for (std::size_t at = 0; at + 8 <= bytes; at += 8) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, calls[i].params.data() + at, sizeof word);
+      uses(word);
+    }
+    if (call.kind == CallKind::copy || call.kind == CallKind::set) uses(call.dst.address);
+    if (call.kind == CallKind::copy) uses(call.src.address);
+    uses_all_ = uses_all_ || schedule_.ops[op].barrier;
+    if (call.kind == CallKind::free_async) {
+      memory.remove(call.address);
+      objects.freed(call.address);
+      std::erase(own, call.address);
+    }
+    ++op;
+  }
+  if (op != schedule_.ops.size()) return "its ops are not those that were analyzed";
+
+  // What it allocates and releases itself gets addresses of its own.
+  if (schedule_.arena_bytes) {
+    const CUresult result = driver_.cuMemAlloc_(&arena_, schedule_.arena_bytes);
+    if (result != CUDA_SUCCESS) {
+      arena_ = 0;
+      return "no memory for its own " + std::to_string(schedule_.arena_bytes) + " bytes (error " +
+             std::to_string(result) + ")";
+    }
+    memory.add({arena_, schedule_.arena_bytes, MemoryKind::stream_ordered, true});
+  }
+  for (std::uint32_t i = 0; i < schedule_.objects.size(); ++i) {
+    const ScheduleObject& object = schedule_.objects[i];
+    if (object.step_local) objects.place_by_plan(i, arena_ + object.plan_offset);
+  }
+  for (std::uint32_t i = 0; i < schedule_.objects.size(); ++i)
+    if (!schedule_.objects[i].step_local) uses(objects.base(i));
+  live.rebase();
+  CUcontext current = nullptr;
+  driver_.cuCtxGetCurrent_(&current);
+  graph_ = std::make_unique<SegmentGraph>(driver_);
+  const CUresult result = graph_->build(schedule_, schedule_.segments.front(), live, current, nullptr);
+  if (result != CUDA_SUCCESS) return "its graph cannot be built (error " + std::to_string(result) + ")";
+  return {};
+}
+
+}  // namespace nimble

@@ -1,0 +1,73 @@
+// A region: ops that a program has run once, and vouches that it wants again with the same addresses. They are launched
+// as one graph, without the program's own code (include/nimble/nimble.h).
+//
+// Owns the graph, and the memory for what the region allocates and releases itself. Built by one thread; launched by
+// any, also at once, where the driver allows it for one executable graph. Needs the region's context to be current
+// while it is built and destroyed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "nimble/call.h"
+#include "nimble/schedule.h"
+#include "replayer/driver_api.h"
+#include "replayer/segment_graph.h"
+
+namespace nimble {
+
+// A call of the region that succeeded, with what the program's own memory held of it.
+struct RegionCall {
+  Call call;
+  std::vector<std::uint8_t> params;  // of a launch, packed
+};
+
+// Memory that a region uses while it lives.
+struct RegionMemory {
+  std::uint64_t base = 0, size = 0;
+};
+
+class RegionGraph {
+ public:
+  // Both must outlive it.
+  RegionGraph(CallContext& context, const DriverApi& driver);
+  ~RegionGraph();
+  RegionGraph(const RegionGraph&) = delete;
+  RegionGraph& operator=(const RegionGraph&) = delete;
+
+  // Why no graph can stand for the step; empty where one can.
+  static std::string why_not(const Schedule& schedule);
+
+  // Makes the graph. `earlier` are the allocations from before the region, `calls` those of the region, of which the
+  // ones that last are in `schedule` as if they were older. Returns why not; empty where all went well.
+  std::string build(Schedule schedule, std::span<const Call> earlier, std::span<const RegionCall> calls);
+
+  CUresult launch(CUstream stream) const { return graph_->launch(stream); }
+
+  // What must not be released as long as the region is to be launched. `all`: whatever was alive when it ran, since not
+  // all that its kernels reach is known.
+  bool uses_all() const { return uses_all_; }
+  const std::vector<RegionMemory>& memory() const { return memory_; }
+  bool records(CUevent event) const { return graph_ && graph_->records(event); }
+
+  // The context is gone, and all that was in it.
+  void abandon();
+
+ private:
+  CallContext& context_;
+  const DriverApi& driver_;
+  decltype(&::cuMemFree) free_;
+  Schedule schedule_;
+  std::unique_ptr<SegmentGraph> graph_;
+  CUdeviceptr arena_ = 0;
+  bool uses_all_ = false;
+  std::vector<RegionMemory> memory_;
+};
+
+// Whether an allocation of the region is still there when it ends.
+bool lasts(std::span<const RegionCall> calls, std::size_t allocation);
+
+}  // namespace nimble

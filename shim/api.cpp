@@ -1,0 +1,212 @@
+// The C API (include/nimble/nimble.h), as libnimble.so exports it. Nothing is thrown through. Only a region starts a
+// session: else there is nothing to tell before the program's first driver call.
+#define NIMBLE_IMPLEMENTATION
+#include "nimble/nimble.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <new>
+#include <string>
+
+#include "nimble/version.h"
+#include "shim/decode/entry.h"
+#include "shim/guard.h"
+#include "shim/options.h"
+#include "shim/regions/region_sink.h"
+#include "shim/session.h"
+
+namespace {
+
+using nimble::CallSink;
+using nimble::SinkPhase;
+using nimble::SinkReport;
+
+static_assert(static_cast<int>(SinkPhase::idle) == NIMBLE_PHASE_IDLE);
+static_assert(static_cast<int>(SinkPhase::recording) == NIMBLE_PHASE_RECORDING);
+static_assert(static_cast<int>(SinkPhase::analyzing) == NIMBLE_PHASE_ANALYZING);
+static_assert(static_cast<int>(SinkPhase::searching) == NIMBLE_PHASE_SEARCHING);
+static_assert(static_cast<int>(SinkPhase::binding) == NIMBLE_PHASE_BINDING);
+static_assert(static_cast<int>(SinkPhase::replaying) == NIMBLE_PHASE_REPLAYING);
+static_assert(static_cast<int>(SinkPhase::aside) == NIMBLE_PHASE_ASIDE);
+
+nimble_mode mode_of_process() {
+  static const nimble_mode mode = [] {
+    switch (nimble::shim::read_options().mode) {
+      case nimble::shim::Mode::record:
+        return NIMBLE_MODE_RECORD;
+      case nimble::shim::Mode::replay:
+        return NIMBLE_MODE_REPLAY;
+      case nimble::shim::Mode::automatic:
+        return NIMBLE_MODE_AUTO;
+      case nimble::shim::Mode::regions:
+        return NIMBLE_MODE_REGIONS;
+      case nimble::shim::Mode::off:
+        break;
+    }
+    return NIMBLE_MODE_OFF;
+  }();
+  return mode;
+}
+
+SinkReport report() {
+  CallSink* const sink = nimble::shim::started_sink();
+  return sink ? sink->report() : SinkReport{};
+}
+
+template <class Function>
+nimble_result guarded(Function function) noexcept {
+  try {
+    return function();
+  } catch (const std::bad_alloc&) {
+    return NIMBLE_OUT_OF_MEMORY;
+  } catch (...) {
+    return NIMBLE_FAILED;
+  }
+}
+
+// A caller that was compiled with an older header has a shorter structure, with a newer one a longer.
+template <class Structure>
+nimble_result fill(Structure* target, Structure& filled) {
+  const std::size_t size = target->size;
+  if (size > sizeof filled) std::memset(reinterpret_cast<char*>(target) + sizeof filled, 0, size - sizeof filled);
+  filled.size = size;
+  std::memcpy(target, &filled, std::min(size, sizeof filled));
+  return NIMBLE_SUCCESS;
+}
+
+nimble_result mark(bool begins, const char* name) {
+  if (CallSink* const sink = nimble::shim::started_sink()) sink->mark(begins, name, nimble::shim::thread_index());
+  return NIMBLE_SUCCESS;
+}
+
+using nimble::shim::ProgramRegion;
+using nimble::shim::RegionSink;
+
+ProgramRegion* of(nimble_region* region) { return reinterpret_cast<ProgramRegion*>(region); }
+
+// The receiver of calls, where this process has regions: since its first region, whatever has become of it.
+std::atomic<RegionSink*> g_regions{nullptr};
+
+RegionSink* region_sink() {
+  if (RegionSink* const known = g_regions.load(std::memory_order_acquire)) return known;
+  if (mode_of_process() != NIMBLE_MODE_REGIONS) return nullptr;
+  auto* const sink = dynamic_cast<RegionSink*>(nimble::shim::sink());
+  g_regions.store(sink, std::memory_order_release);
+  return sink;
+}
+
+nimble_result result_of(const ProgramRegion& region) {
+  switch (region.state()) {
+    case ProgramRegion::State::refused:
+      return NIMBLE_REFUSED;
+    case ProgramRegion::State::stale:
+      return NIMBLE_STALE;
+    case ProgramRegion::State::compiled:
+      return NIMBLE_SUCCESS;
+    case ProgramRegion::State::recording:
+    case ProgramRegion::State::recorded:
+      break;
+  }
+  return NIMBLE_INVALID_ARGUMENT;  // it has not come so far
+}
+
+// Driver calls of ours are no calls of the program's.
+template <class Function>
+nimble_result with_regions(nimble_region* region, Function function) noexcept {
+  RegionSink* const sink = region_sink();
+  if (!sink) return NIMBLE_WRONG_MODE;
+  if (!region) return NIMBLE_INVALID_ARGUMENT;
+  const nimble::shim::Guard guard;
+  return guarded([&] { return function(*sink, *of(region)); });
+}
+
+}  // namespace
+
+nimble_result nimble_version(int* api, const char** text) {
+  if (api) *api = NIMBLE_API_VERSION;
+  if (text) *text = nimble::kVersion;
+  return NIMBLE_SUCCESS;
+}
+
+nimble_result nimble_step_begin(const char* name) { return mark(true, name); }
+
+nimble_result nimble_step_end() { return mark(false, nullptr); }
+
+nimble_result nimble_get_status(nimble_status* status) {
+  if (!status || status->size < offsetof(nimble_status, reason)) return NIMBLE_INVALID_ARGUMENT;
+  return guarded([&] {
+    const SinkReport known = report();
+    nimble_status filled{};
+    filled.mode = mode_of_process();
+    filled.phase = static_cast<nimble_phase>(known.phase);
+    const std::size_t length = std::min(known.reason.size(), sizeof filled.reason - 1);
+    std::memcpy(filled.reason, known.reason.data(), length);
+    return fill(status, filled);
+  });
+}
+
+nimble_result nimble_get_counters(nimble_counters* counters) {
+  if (!counters || counters->size < sizeof(std::size_t)) return NIMBLE_INVALID_ARGUMENT;
+  return guarded([&] {
+    const SinkReport known = report();
+    nimble_counters filled{};
+#define NIMBLE_COUNTER(name, meaning) filled.name = known.counters.name;
+#include "nimble/counters.def"
+    return fill(counters, filled);
+  });
+}
+
+nimble_result nimble_region_begin(nimble_region** region) {
+  if (!region) return NIMBLE_INVALID_ARGUMENT;
+  *region = nullptr;
+  RegionSink* const sink = region_sink();
+  if (!sink) return NIMBLE_WRONG_MODE;
+  const nimble::shim::Guard guard;
+  return guarded([&] {
+    *region = reinterpret_cast<nimble_region*>(sink->begin());
+    return *region ? NIMBLE_SUCCESS : NIMBLE_FAILED;
+  });
+}
+
+nimble_result nimble_region_end(nimble_region* region) {
+  return with_regions(region, [](RegionSink& sink, ProgramRegion& mine) {
+    return sink.end(mine) ? NIMBLE_SUCCESS : NIMBLE_INVALID_ARGUMENT;
+  });
+}
+
+nimble_result nimble_region_compile(nimble_region* region) {
+  return with_regions(region, [](RegionSink& sink, ProgramRegion& mine) {
+    sink.compile(mine);
+    return result_of(mine);
+  });
+}
+
+nimble_result nimble_region_launch(nimble_region* region, CUstream_st* stream) {
+  RegionSink* const sink = g_regions.load(std::memory_order_acquire);
+  if (!sink) return mode_of_process() == NIMBLE_MODE_REGIONS ? NIMBLE_INVALID_ARGUMENT : NIMBLE_WRONG_MODE;
+  if (!region) return NIMBLE_INVALID_ARGUMENT;
+  const nimble::shim::Guard guard;
+  const auto answer = sink->launch(*of(region), stream);
+  if (!answer) return result_of(*of(region));
+  return *answer == CUDA_SUCCESS ? NIMBLE_SUCCESS : NIMBLE_DRIVER_ERROR;
+}
+
+nimble_result nimble_region_why(nimble_region* region, char* text, size_t size) {
+  if (!text || size == 0) return NIMBLE_INVALID_ARGUMENT;
+  *text = '\0';
+  return with_regions(region, [&](RegionSink&, ProgramRegion& mine) {
+    const std::string why = mine.why();
+    const std::size_t length = std::min(why.size(), size - 1);
+    std::memcpy(text, why.data(), length);
+    text[length] = '\0';
+    return NIMBLE_SUCCESS;
+  });
+}
+
+nimble_result nimble_region_destroy(nimble_region* region) {
+  if (!region) return NIMBLE_SUCCESS;
+  return with_regions(region, [](RegionSink& sink, ProgramRegion& mine) {
+    return sink.destroy(&mine) ? NIMBLE_SUCCESS : NIMBLE_INVALID_ARGUMENT;
+  });
+}

@@ -1,0 +1,325 @@
+#include "shim/auto/auto_sink.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "nimble/blocked_signals.h"
+#include "shim/auto/make_schedule.h"
+
+namespace nimble::shim {
+
+namespace {
+
+// How often the background thread looks whether enough is there, and how long a recorder's own thread takes to write
+// down what is.
+constexpr std::chrono::milliseconds kLookEvery{5}, kWritten{60};
+constexpr int kLowestPriority = 19;
+// Who has matched steps before may be evaluating, and gets more time.
+constexpr std::uint32_t kPatience = 8;
+
+// The recording that before() has handed the call to, for after() on the same thread: calls do not nest. And the ops
+// that the thread has issued since the last check.
+thread_local void* t_recorded __attribute__((tls_model("initial-exec"))) = nullptr;
+thread_local std::uint32_t t_ops __attribute__((tls_model("initial-exec"))) = 0;
+
+}  // namespace
+
+AutoSink::AutoSink(AutoOptions options, CallContext& context)
+    : options_(std::move(options)), context_(context), history_(context) {
+  recording_ = new Recording(options_.limit_bytes, context_);
+  recordings_ = 1;
+}
+
+AutoSink::Recording::Recording(std::uint64_t limit_bytes, CallContext& context)
+    : store(std::make_shared<TraceStore>(limit_bytes)),
+      recorder(RecorderOptions{.path = "NIMBLE_MODE=auto", .store = store}, context) {}
+
+// ---- what the program's threads do ----
+
+std::optional<CUresult> AutoSink::before(Call& call) noexcept try {
+  t_recorded = nullptr;
+  Phase phase = phase_.load(std::memory_order_acquire);
+  if (phase == Phase::replaying && is_op(call.kind) && call.traced && ++t_ops >= kOpsPerCheck) {
+    t_ops = 0;
+    check_whether_it_matches();
+    phase = phase_.load(std::memory_order_acquire);
+  }
+  if (phase == Phase::recording && options_.wait.count() > 0) {
+    const Recording& recording = *recording_.load(std::memory_order_acquire);
+    if (recording.recorder.calls() >= recording.target.load(std::memory_order_relaxed)) wait_for_look(recording);
+    phase = phase_.load(std::memory_order_acquire);
+  }
+  if (phase == Phase::ready) {
+    take_over();
+    phase = phase_.load(std::memory_order_acquire);
+  }
+  if (phase == Phase::replaying) return replaying_.load(std::memory_order_acquire)->before(call);
+  if (phase == Phase::aside) return std::nullopt;
+  if (CallHistory::matters(call)) {
+    history_.prepare();
+    std::unique_lock lock(mutex_);
+    if (handed_over_) {  // this very moment
+      lock.unlock();
+      return replaying_.load(std::memory_order_acquire)->before(call);
+    }
+    history_.before(call);
+  }
+  if (phase != Phase::recording) return std::nullopt;
+  Recording* const recording = recording_.load(std::memory_order_acquire);
+  if (call.traced && !recording->watched.load(std::memory_order_relaxed) && !recording->watched.exchange(true))
+    start_thread(*recording);
+  t_recorded = recording;
+  return recording->recorder.before(call);
+} catch (const std::exception& error) {
+  stand_aside(recording_.load(), error.what());
+  return std::nullopt;
+}
+
+void AutoSink::after(const Call& call, CUresult result) noexcept try {
+  void* const recorded = std::exchange(t_recorded, nullptr);
+  const Phase phase = phase_.load(std::memory_order_acquire);
+  // Replay hears of calls that were on their way when it took over, too: of what they allocated, for instance.
+  if (phase == Phase::replaying) return replaying_.load(std::memory_order_acquire)->after(call, result);
+  if (phase == Phase::aside) return;
+  if (CallHistory::matters(call)) {
+    history_.prepare();
+    std::unique_lock lock(mutex_);
+    if (handed_over_) {
+      lock.unlock();
+      return replaying_.load(std::memory_order_acquire)->after(call, result);
+    }
+    history_.after(call, result);
+  }
+  Recording* const recording = recording_.load(std::memory_order_acquire);
+  if (phase == Phase::recording && recorded == recording) recording->recorder.after(call, result);
+} catch (const std::exception& error) {
+  stand_aside(recording_.load(), error.what());
+}
+
+CUresult AutoSink::told(const Call& call, CUresult result) noexcept {
+  ReplaySink* const replay = replaying_.load(std::memory_order_acquire);
+  return replay && phase_.load(std::memory_order_acquire) == Phase::replaying ? replay->told(call, result) : result;
+}
+
+void AutoSink::mark(bool begins, const char* name, std::uint32_t thread) noexcept {
+  if (begins) steps_marked_.fetch_add(1, std::memory_order_relaxed);
+  const Phase phase = phase_.load(std::memory_order_acquire);
+  if (phase == Phase::recording) recording_.load(std::memory_order_acquire)->recorder.mark(begins, name, thread);
+  if (phase == Phase::replaying) replaying_.load(std::memory_order_acquire)->mark(begins, name, thread);
+}
+
+void AutoSink::wait_for_look(const Recording& recording) const {
+  const std::uint64_t target = recording.target.load(std::memory_order_relaxed);
+  const auto end = std::chrono::steady_clock::now() + options_.wait;
+  const auto goes_on = [&] {
+    const Phase phase = phase_.load(std::memory_order_acquire);
+    return phase == Phase::analyzing ||
+           (phase == Phase::recording && recording.target.load(std::memory_order_relaxed) == target);
+  };
+  while (goes_on() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+// With the call at hand, or not yet: what a capture has begun must have ended, since nobody can ask which streams are
+// in it once some have joined.
+void AutoSink::take_over() {
+  const std::lock_guard lock(mutex_);
+  if (phase_.load(std::memory_order_relaxed) != Phase::ready || history_.capturing()) return;
+  ReplaySink* const replay = replaying_.load(std::memory_order_acquire);
+  replay->take_over(history_.calls());
+  handed_over_ = true;
+  matched_ = replay->steps_matched();
+  ever_matched_ = false;
+  idle_checks_ = 0;
+  Phase ready = Phase::ready;
+  phase_.compare_exchange_strong(ready, Phase::replaying, std::memory_order_acq_rel);
+}
+
+void AutoSink::check_whether_it_matches() {
+  {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock || phase_.load(std::memory_order_relaxed) != Phase::replaying) return;
+    const std::uint64_t matched = replaying_.load()->steps_matched();
+    if (matched != matched_) {
+      matched_ = matched;
+      ever_matched_ = true;
+      idle_checks_ = 0;
+    }
+    if (++idle_checks_ < (ever_matched_ ? kIdleChecks * kPatience : kIdleChecks)) return;
+    idle_checks_ = 0;
+    if (recordings_ >= options_.most_recordings) return;
+  }
+  // What it needs of the driver is looked up without our lock.
+  auto next = std::make_unique<Recording>(options_.limit_bytes, context_);
+  Call unseen;  // anything may have happened to any memory
+  unseen.symbol = "what was not recorded";
+  unseen.kind = CallKind::opaque;
+  unseen.traced = unseen.has_stream = true;
+  unseen.stream = {nullptr, 1};
+  next->recorder.before(unseen);
+  next->recorder.after(unseen, CUDA_SUCCESS);
+  record_again(std::move(next));
+}
+
+void AutoSink::record_again(std::unique_ptr<Recording> next) {
+  const std::lock_guard lock(mutex_);
+  // Ending a recording takes time: one that is not wanted now is left as it is.
+  unwanted_.push_back(std::move(next));
+  if (phase_.load(std::memory_order_relaxed) != Phase::replaying) return;
+  ReplaySink* const replay = replaying_.load();
+  const auto alive = replay->retire();
+  if (!alive) return;
+  Recording* const wanted = unwanted_.back().release();
+  unwanted_.pop_back();
+  counted_ = replay->report().counters;
+  history_.restart(*alive);
+  handed_over_ = false;
+  for (Call& call : history_.calls()) {
+    wanted->recorder.before(call);
+    wanted->recorder.after(call, CUDA_SUCCESS);
+  }
+  ++recordings_;
+  recording_.store(wanted, std::memory_order_release);
+  phase_.store(Phase::recording, std::memory_order_release);
+  options_.log(ReplayLog::info, "auto: the step does not come any more: recording again");
+}
+
+void AutoSink::start_thread(Recording& recording) {
+  const BlockedSignals blocked;
+  std::thread([this, &recording] { work(recording); }).detach();
+}
+
+// ---- what the background thread does ----
+
+void AutoSink::work(Recording& recording) noexcept {
+  try {
+    options_.enter_helper_thread();
+    ::setpriority(PRIO_PROCESS, 0, kLowestPriority);  // of this thread alone
+    look_for_step(recording);
+  } catch (const std::exception& error) {
+    stand_aside(&recording, error.what());
+  }
+  recording.store->drop();
+  recording.recorder.finish();
+}
+
+void AutoSink::look_for_step(Recording& recording) {
+  while (phase_.load(std::memory_order_acquire) == Phase::recording) {
+    const std::uint64_t calls = recording.recorder.calls();
+    if (calls < recording.target && !recording.store->full()) {
+      std::this_thread::sleep_for(kLookEvery);
+      continue;
+    }
+    std::this_thread::sleep_for(kWritten);
+    const bool last = recording.store->full();
+    Trial trial(recording.store->text());
+    if (trial.find_step()) return make_schedule(recording, trial);
+    recording.say(std::to_string(calls) + " calls recorded, and no step found yet: " + trial.why_not());
+    if (last)
+      return stand_aside(&recording, "no step was found in " + std::to_string(options_.limit_bytes >> 20) +
+                                         " MiB of trace (NIMBLE_AUTO_LIMIT): " + trial.why_not());
+    recording.target = 2 * std::max(recording.target.load(), calls);
+  }
+}
+
+void AutoSink::make_schedule(Recording& recording, Trial& trial) {
+  Phase phase = Phase::recording;
+  if (!phase_.compare_exchange_strong(phase, Phase::analyzing, std::memory_order_acq_rel)) return;
+  const std::uint64_t calls = recording.recorder.calls();
+  recording.say("analyzing " + trial.step_text());
+  recording.store->drop();
+  recording.recorder.finish();
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string text = trial.schedule();
+  if (text.empty()) return stand_aside(&recording, trial.step_text() + ", but no schedule: " + trial.why_not());
+  CounterValues counted = counted_;
+  counted.steps_marked = steps_marked_.load(std::memory_order_relaxed);
+  counted.recordings = recordings_.load(std::memory_order_relaxed);
+  auto replay = options_.replay(text, counted);
+  if (!replay->load()) {
+    recording.say(replay->report().reason);
+    phase_.store(Phase::aside, std::memory_order_release);
+    return;
+  }
+  const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
+  options_.log(ReplayLog::info, "auto: " + std::to_string(calls) + " calls recorded; " + trial.step_text() +
+                                    ", analyzed in " + std::to_string(took.count()) + " ms");
+  replaying_.store(replay.release(), std::memory_order_release);
+  phase = Phase::analyzing;
+  phase_.compare_exchange_strong(phase, Phase::ready, std::memory_order_acq_rel);
+}
+
+// By whoever comes first, on any thread: not once there is something to replay.
+void AutoSink::stand_aside(Recording* recording, const std::string& why) noexcept try {
+  for (const Phase from : {Phase::recording, Phase::analyzing}) {
+    Phase phase = from;
+    if (!phase_.compare_exchange_strong(phase, Phase::aside, std::memory_order_acq_rel)) continue;
+    recording->store->drop();
+    recording->say(why);
+    options_.log(ReplayLog::warning, "auto stands aside: " + why + ". The program goes on as without Nimble.");
+  }
+} catch (...) {
+}
+
+// ---- what both do ----
+
+void AutoSink::Recording::say(std::string text) {
+  const std::lock_guard lock(said_mutex);
+  said.push_back(std::move(text));
+  last_said.store(&said.back(), std::memory_order_release);
+}
+
+SinkReport AutoSink::report() {
+  const Phase phase = phase_.load(std::memory_order_acquire);
+  if (phase == Phase::replaying) return replaying_.load(std::memory_order_acquire)->report();
+  SinkReport report;
+  report.phase = phase == Phase::recording ? SinkPhase::recording
+                 : phase == Phase::aside   ? SinkPhase::aside
+                                           : SinkPhase::analyzing;
+  if (const std::string* const said = recording_.load(std::memory_order_acquire)->last_said.load())
+    report.reason = *said;
+  {
+    const std::lock_guard lock(mutex_);
+    report.counters = counted_;
+  }
+  report.counters.steps_marked = steps_marked_.load(std::memory_order_relaxed);
+  report.counters.recordings = recordings_.load(std::memory_order_relaxed);
+  return report;
+}
+
+void AutoSink::finish() noexcept try {
+  Phase last = phase_.load(std::memory_order_acquire);
+  do {
+    if (last == Phase::replaying) return replaying_.load(std::memory_order_acquire)->finish();
+  } while (!phase_.compare_exchange_weak(last, Phase::aside, std::memory_order_acq_rel));
+  if (finished_.exchange(true)) return;
+  Counters counters;
+  const SinkReport known = report();
+  static_cast<CounterValues&>(counters) = known.counters;
+  counters.stood_aside = known.reason;
+  if (last != Phase::aside) {
+    Recording* const recording = recording_.load(std::memory_order_acquire);
+    recording->store->drop();
+    recording->recorder.finish();
+    if (recording->recorder.calls() == 0) return;  // the process has not used the GPU
+    counters.stood_aside = "the program ended before replay began";
+    options_.log(ReplayLog::info,
+                 "auto: " + counters.stood_aside + (known.reason.empty() ? std::string() : ": " + known.reason));
+  }
+  if (counters.steps_replayed + counters.steps_passed_through > 0) options_.log(ReplayLog::info, counters.line());
+  if (!options_.stats_path.empty() && !counters.write(options_.stats_path)) {
+    options_.log(ReplayLog::warning,
+                 options_.stats_path + ": the counters cannot be written there. Set NIMBLE_STATS to another file.");
+  }
+} catch (...) {
+}
+
+bool AutoSink::forked() noexcept {
+  return phase_.load(std::memory_order_acquire) == Phase::recording && recordings_.load() == 1 &&
+         recording_.load(std::memory_order_acquire)->recorder.forked();
+}
+
+}  // namespace nimble::shim

@@ -1,0 +1,183 @@
+#include "shim/auto/make_schedule.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "analyzer/analysis.h"
+#include "analyzer/checker.h"
+#include "analyzer/describe.h"
+#include "analyzer/errors.h"
+#include "analyzer/rules/shipped_rules.h"
+#include "analyzer/schedule_builder.h"
+#include "analyzer/schedule_writer.h"
+#include "analyzer/thread_order.h"
+#include "analyzer/trace_reader.h"
+
+namespace nimble::shim {
+
+namespace {
+
+constexpr const char* kName = "NIMBLE_MODE=auto";  // stands for the file in errors
+
+analyzer::TraceFile read(const TraceStore::Text& text) {
+  std::size_t chunk = 0, at = 0;
+  return analyzer::read_trace(kName, [&](char* buffer, std::size_t size) {
+    std::size_t got = 0;
+    while (got < size && chunk < text.size()) {
+      const std::size_t bytes = std::min(size - got, text[chunk]->size() - at);
+      std::memcpy(buffer + got, text[chunk]->data() + at, bytes);
+      got += bytes;
+      at += bytes;
+      if (at == text[chunk]->size()) ++chunk, at = 0;
+    }
+    return got;
+  });
+}
+
+}  // namespace
+
+struct Trial::Found {
+  analyzer::TraceFile file;
+  std::uint32_t ops = 0;
+  std::size_t times = 0;
+  bool marked = false;
+};
+
+Trial::Trial(TraceStore::Text text) : text_(std::move(text)) {}
+Trial::~Trial() = default;
+
+bool Trial::find_step() try {
+  found_ = std::make_unique<Found>();
+  found_->file = read(text_);
+  Trace& trace = found_->file.trace;
+  analyzer::order_threads(trace);
+  const analyzer::ObjectTable table(trace);
+  const analyzer::Step step = analyzer::find_step(trace, table);
+  if (step.period == 0) {
+    why_not_ = step.why_none;
+    return false;
+  }
+  found_->ops = step.period;
+  found_->times = step.begins.size();
+  found_->marked = step.marked != 0;
+  // What repeats while a program sets itself up is no step of it, and a step that it has left behind may not come
+  // again.
+  if (step.begins.size() < analyzer::kMinRepeats || step.epilogue() >= 2 * std::uint64_t{step.period}) {
+    why_not_ = "a step of " + std::to_string(step.period) + " ops came " + std::to_string(step.begins.size()) +
+               " times, and then other ops";
+    return false;
+  }
+  return true;
+} catch (const analyzer::InputError& error) {
+  why_not_ = error.what();
+  return false;
+}
+
+std::string Trial::schedule() try {
+  analyzer::AnalysisOptions options;
+  analyzer::add_shipped_rules(options.rules);
+  const analyzer::Analysis analysis = analyzer::analyze(std::move(found_->file), options);
+  if (analysis.status != analyzer::kExitOk) {
+    why_not_ = analysis.why_no_schedule;
+    return {};
+  }
+  if (analysis.segments.segments.empty()) {
+    why_not_ = "no two ops of the step can be put into one graph";
+    return {};
+  }
+  std::string text = analyzer::schedule_text(analyzer::build_schedule(analysis));
+  if (analyzer::check_schedule(analysis, text, kName).unordered) {
+    why_not_ = "a defect of the analyzer: its schedule leaves ops unordered that conflict";
+    return {};
+  }
+  return text;
+} catch (const analyzer::InputError& error) {
+  why_not_ = error.what();
+  return {};
+}
+
+std::string Trial::step_text() const {
+  return "a step of " + std::to_string(found_->ops) + " ops, " + std::to_string(found_->times) +
+         (found_->marked ? " times as marked" : " times");
+}
+
+namespace {
+
+// Moves allocations of the step that outlive it to before it.
+void make_older(Trace& trace, const std::vector<std::uint64_t>& lasting) {
+  const auto begin = std::find_if(trace.calls.begin(), trace.calls.end(),
+                                  [](const TraceCall& call) { return call.kind == CallKind::step_begin; });
+  // The last one at an address: the program may have given the same one back before.
+  const auto is_lasting = [&](const TraceCall& call) {
+    if (call.kind != CallKind::alloc_async || call.result != 0) return false;
+    const auto last = std::find_if(trace.calls.rbegin(), trace.calls.rend(), [&](const TraceCall& other) {
+      return other.kind == CallKind::alloc_async && other.address == call.address;
+    });
+    return &*last == &call && std::find(lasting.begin(), lasting.end(), call.address) != lasting.end();
+  };
+  std::vector<TraceCall> older, others;
+  for (auto call = begin; call != trace.calls.end(); ++call) {
+    if (!is_lasting(*call)) {
+      others.push_back(*call);
+      continue;
+    }
+    TraceCall moved = *call;
+    moved.kind = CallKind::alloc;
+    moved.memory = MemoryKind::stream_ordered;
+    moved.stream = kNone;
+    older.push_back(std::move(moved));
+  }
+  trace.calls.erase(begin, trace.calls.end());
+  for (std::vector<TraceCall>* part : {&older, &others})
+    for (TraceCall& call : *part) trace.calls.push_back(std::move(call));
+  for (std::size_t i = 0; i < trace.calls.size(); ++i) trace.calls[i].seq = i;
+}
+
+}  // namespace
+
+std::string region_schedule(const TraceStore::Text& text, const std::vector<std::uint64_t>& lasting,
+                            std::string& why_not) try {
+  analyzer::TraceFile file = read(text);
+  make_older(file.trace, lasting);
+  analyzer::AnalysisOptions options;
+  options.start_early = false;  // it is submitted all at once
+  analyzer::add_shipped_rules(options.rules);
+  const analyzer::Analysis analysis = analyzer::analyze(std::move(file), options);
+  if (analysis.step.marked == 0) {
+    why_not = "it holds no op";
+    return {};
+  }
+  if (analysis.status != analyzer::kExitOk) {
+    why_not = analysis.why_no_schedule;
+    return {};
+  }
+  // Ops that could be part of a graph, had they not been left alone by others, are told of only where there is no
+  // other.
+  std::uint32_t worst = kNone;
+  for (std::uint32_t op = 0; op < analysis.step.period; ++op) {
+    if (analysis.segments.submit[op] != Submit::direct) continue;
+    const char* const why = analysis.segments.why_direct[op];
+    const bool alone = why && std::string_view(why).starts_with("alone");
+    if (worst == kNone || !alone) worst = op;
+    if (!alone) break;
+  }
+  if (worst != kNone) {
+    const char* const why = analysis.segments.why_direct[worst];
+    why_not = "op " + std::to_string(worst) + " (" + analyzer::describe_op(analysis, worst, 100) +
+              ") cannot be part of a graph" + (why ? std::string(": ") + why : std::string());
+    return {};
+  }
+  std::string schedule = analyzer::schedule_text(analyzer::build_schedule(analysis));
+  if (analyzer::check_schedule(analysis, schedule, kName).unordered) {
+    why_not = "a defect of the analyzer: its schedule leaves ops unordered that conflict";
+    return {};
+  }
+  return schedule;
+} catch (const analyzer::InputError& error) {
+  why_not = error.what();
+  return {};
+}
+
+}  // namespace nimble::shim

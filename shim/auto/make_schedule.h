@@ -1,0 +1,46 @@
+// From the text of a trace to the text of a schedule, as nimble-analyze does it, for NIMBLE_MODE=auto.
+//
+// A Trial is one look at what has been recorded so far. Not synchronised, and slow: for a background thread. Neither
+// step throws for anything that is in the trace; std::bad_alloc may come out of both.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "shim/trace_store.h"
+
+namespace nimble::shim {
+
+class Trial {
+ public:
+  explicit Trial(TraceStore::Text text);
+  ~Trial();
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
+
+  // Whether the program repeats a step, and was still at it where the trace ends. Else why_not() says more.
+  bool find_step();
+  // What replay needs to go on with that step. Empty where there is nothing to gain, or nothing allowed: why_not().
+  std::string schedule();
+
+  // What there is to say of the step that was found.
+  std::string step_text() const;
+  const std::string& why_not() const { return why_not_; }
+
+ private:
+  struct Found;
+
+  TraceStore::Text text_;
+  std::unique_ptr<Found> found_;
+  std::string why_not_;
+};
+
+// The schedule of the one step that is marked in the text: as one graph, if it can be. The asynchronous allocations of
+// the step at the addresses `lasting` outlive it, and are taken to be older than it. Empty where there is none:
+// `why_not` says more.
+std::string region_schedule(const TraceStore::Text& text, const std::vector<std::uint64_t>& lasting,
+                            std::string& why_not);
+
+}  // namespace nimble::shim

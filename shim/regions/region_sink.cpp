@@ -1,0 +1,280 @@
+#include "shim/regions/region_sink.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "nimble/launch_params.h"
+#include "replayer/current_context.h"
+#include "replayer/schedule_reader.h"
+#include "shim/auto/make_schedule.h"
+#include "shim/decode/entry.h"
+
+namespace nimble::shim {
+
+namespace {
+
+// The region that this thread records, if any; and whether before() has handed the call to its recorder.
+thread_local ProgramRegion* t_region __attribute__((tls_model("initial-exec"))) = nullptr;
+thread_local bool t_recorded __attribute__((tls_model("initial-exec"))) = false;
+
+}  // namespace
+
+ProgramRegion::ProgramRegion(std::uint64_t limit_bytes, CallContext& context)
+    : store_(std::make_shared<TraceStore>(limit_bytes)),
+      recorder_(std::make_unique<Recorder>(RecorderOptions{.path = "a region", .store = store_}, context)) {}
+
+std::string ProgramRegion::why() const {
+  const std::lock_guard lock(why_mutex_);
+  return why_;
+}
+
+void ProgramRegion::becomes(State state, std::string why) {
+  const std::lock_guard lock(why_mutex_);
+  const State now = this->state();
+  if (now == State::refused || now == State::stale) return;
+  why_ = std::move(why);
+  state_.store(state, std::memory_order_release);
+}
+
+RegionSink::RegionSink(std::uint64_t limit_bytes, CallContext& context)
+    : limit_bytes_(limit_bytes), context_(context), history_(context) {}
+
+// ---- the program's driver calls ----
+
+std::optional<CUresult> RegionSink::before(Call& call) noexcept try {
+  t_recorded = false;
+  if (CallHistory::matters(call) || call.ends != Ends::nothing) {
+    history_.prepare();
+    const std::lock_guard lock(mutex_);
+    history_.before(call);
+    goes(call);
+  }
+  if (ProgramRegion* const region = t_region) {
+    region->recorder_->before(call);
+    t_recorded = true;
+  }
+  return std::nullopt;
+} catch (const std::exception& error) {
+  if (t_region) t_region->becomes(ProgramRegion::State::refused, error.what());
+  return std::nullopt;
+}
+
+void RegionSink::after(const Call& call, CUresult result) noexcept try {
+  if (CallHistory::matters(call)) {
+    const std::lock_guard lock(mutex_);
+    history_.after(call, result);
+    if (call.kind == CallKind::context_end && result == CUDA_SUCCESS)
+      go_stale("its context has ended",
+               [&](const ProgramRegion& one) { return !call.context || call.context == one.cu_context_; });
+  }
+  if (!t_recorded || !t_region) return;
+  t_region->recorder_->after(call, result);
+  note(call, result);
+} catch (const std::exception& error) {
+  if (t_region) t_region->becomes(ProgramRegion::State::refused, error.what());
+}
+
+// What the region needs to know of the call beyond its trace.
+void RegionSink::note(const Call& call, CUresult result) {
+  ProgramRegion& region = *t_region;
+  const auto refuse = [&](const std::string& why) {
+    region.becomes(ProgramRegion::State::refused, std::string(call.symbol) + ": " + why);
+  };
+  if (call.host == HostEffect::observe) return refuse("the host looks at what the GPU has done");
+  if (call.ends != Ends::nothing) return refuse("something ends in the region");
+  if (!call.traced) return;
+  if (result != CUDA_SUCCESS) return refuse("error " + std::to_string(result));
+  switch (call.kind) {
+    case CallKind::capture_begin:
+    case CallKind::capture_end:
+    case CallKind::hidden:
+    case CallKind::context_end:
+      return refuse("is not of the kind that a graph can hold");
+    default:
+      break;
+  }
+  RegionCall kept;
+  kept.call = call;
+  kept.call.kernel_params = kept.call.extra = nullptr;
+  kept.call.attributes = nullptr;
+  kept.call.list_accesses = nullptr;
+  kept.call.arguments = {};
+  if (call.kind == CallKind::launch) {
+    const FunctionInfo& function = context_.function(call.function);
+    kept.params.resize(function.param_bytes);
+    if (function.param_bytes && !pack_params(call, function, kept.params.data()))
+      return refuse("its parameters cannot be read");
+  }
+  region.calls_.push_back(std::move(kept));
+}
+
+// What regions rest on, before the driver lets go of it.
+void RegionSink::goes(const Call& call) {
+  switch (call.ends) {
+    case Ends::nothing:
+      break;
+    case Ends::event:
+      return go_stale("an event that it records was destroyed",
+                      [&](const ProgramRegion& one) { return one.region_ && one.region_->records(call.event); });
+    case Ends::code:
+      return go_stale("code was unloaded", [](const ProgramRegion&) { return true; });
+    case Ends::stream:
+    case Ends::green_context:
+      return;
+  }
+  if (call.kind != CallKind::free && call.kind != CallKind::free_async) return;
+  go_stale("memory that it uses was released", [&](const ProgramRegion& one) {
+    if (!one.region_) return false;
+    const auto in = [&](std::uint64_t base) {
+      return base == call.address || (base - call.address < call.size && base > call.address);
+    };
+    if (one.region_->uses_all())
+      return std::any_of(one.earlier_.begin(), one.earlier_.end(), [&](const Call& old) { return in(old.address); });
+    const auto& memory = one.region_->memory();
+    return std::any_of(memory.begin(), memory.end(), [&](const RegionMemory& used) { return in(used.base); });
+  });
+}
+
+// Under the lock.
+void RegionSink::go_stale(const char* why, const std::function<bool(const ProgramRegion&)>& which) {
+  for (ProgramRegion* const region : regions_)
+    if (region != t_region && which(*region)) region->becomes(ProgramRegion::State::stale, why);
+}
+
+// ---- regions ----
+
+ProgramRegion* RegionSink::begin() {
+  if (t_region) return nullptr;
+  if (!loaded_.load(std::memory_order_acquire)) {
+    DriverApi driver;
+    if (driver.load(context_, false)) return nullptr;
+    const std::lock_guard lock(mutex_);
+    if (!loaded_.load(std::memory_order_relaxed)) driver_ = driver;
+    loaded_.store(true, std::memory_order_release);
+  }
+  CUcontext current = nullptr;
+  if (driver_.cuCtxGetCurrent_(&current) != CUDA_SUCCESS || !current) return nullptr;
+  auto region = std::make_unique<ProgramRegion>(limit_bytes_, context_);
+  region->cu_context_ = current;
+  history_.prepare();
+  {
+    const std::lock_guard lock(mutex_);
+    region->earlier_ = history_.calls();
+    if (history_.capturing()) return nullptr;
+    regions_.push_back(region.get());
+  }
+  // As of a process that was recorded from its beginning, but for what its work has been: that may have been anything.
+  const std::uint32_t thread = thread_index();
+  Call unseen;
+  unseen.symbol = "what was not recorded";
+  unseen.kind = CallKind::opaque;
+  unseen.traced = unseen.has_stream = true;
+  unseen.thread = thread;
+  unseen.stream = {nullptr, 1};
+  region->recorder_->before(unseen);
+  region->recorder_->after(unseen, CUDA_SUCCESS);
+  for (Call call : region->earlier_) {
+    call.thread = thread;
+    region->recorder_->before(call);
+    region->recorder_->after(call, CUDA_SUCCESS);
+  }
+  region->recorder_->mark(true, nullptr, thread);
+  t_region = region.get();
+  return region.release();
+}
+
+bool RegionSink::end(ProgramRegion& region) {
+  if (t_region != &region) return false;
+  t_region = nullptr;
+  region.open_ = false;
+  region.recorder_->mark(false, nullptr, thread_index());
+  region.recorder_->finish();
+  if (region.store_->full()) region.becomes(ProgramRegion::State::refused, "it is too long to be recorded");
+  if (region.state() == ProgramRegion::State::recording) region.becomes(ProgramRegion::State::recorded, {});
+  return true;
+}
+
+bool RegionSink::compile(ProgramRegion& region) {
+  if (region.state() == ProgramRegion::State::compiled) return true;
+  if (region.state() != ProgramRegion::State::recorded) return false;
+  const auto refuse = [&](const std::string& why) {
+    region.becomes(ProgramRegion::State::refused, why);
+    return false;
+  };
+  std::vector<std::uint64_t> lasting;  // addresses
+  for (std::size_t i = 0; i < region.calls_.size(); ++i)
+    if (region.calls_[i].call.kind == CallKind::alloc_async && lasts(region.calls_, i))
+      lasting.push_back(region.calls_[i].call.address);
+  std::string why_not;
+  const std::string text = region_schedule(region.store_->text(), lasting, why_not);
+  region.store_->drop();
+  if (text.empty()) return refuse(why_not);
+  auto built = std::make_unique<RegionGraph>(context_, driver_);
+  const CurrentContext current(driver_, region.cu_context_);
+  try {
+    why_not = built->build(parse_schedule(text, "a region"), region.earlier_, region.calls_);
+  } catch (const ScheduleError& error) {
+    why_not = error.what();
+  }
+  if (!why_not.empty()) return refuse(why_not);
+  const std::lock_guard lock(mutex_);
+  // What was released since it was recorded nobody has held against it yet.
+  const std::vector<Call> now = history_.calls();
+  const auto alive = [&](std::uint64_t base) {
+    return std::any_of(now.begin(), now.end(),
+                       [&](const Call& call) { return call.kind == CallKind::alloc && call.address == base; });
+  };
+  region.region_ = std::move(built);
+  bool all_there = true;
+  for (const RegionMemory& used : region.region_->memory()) all_there = all_there && alive(used.base);
+  if (region.region_->uses_all())
+    for (const Call& call : region.earlier_)
+      all_there = all_there && (call.kind != CallKind::alloc || alive(call.address));
+  if (!all_there) {
+    region.becomes(ProgramRegion::State::stale, "memory that it uses was released");
+    return false;
+  }
+  region.becomes(ProgramRegion::State::compiled, {});
+  return region.state() == ProgramRegion::State::compiled;
+}
+
+std::optional<CUresult> RegionSink::launch(ProgramRegion& region, CUstream stream) {
+  if (region.state() != ProgramRegion::State::compiled) return std::nullopt;
+  launches_.fetch_add(1, std::memory_order_relaxed);
+  return region.region_->launch(stream);
+}
+
+bool RegionSink::destroy(ProgramRegion* region) {
+  if (t_region == region) {
+    t_region = nullptr;
+  } else if (region->open_) {
+    return false;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase(regions_, region);
+  }
+  const bool context_ended = region->why() == "its context has ended";
+  if (context_ended && region->region_) region->region_->abandon();
+  const CurrentContext current(driver_, region->cu_context_);
+  delete region;
+  return true;
+}
+
+// ---- the rest ----
+
+void RegionSink::mark(bool begins, const char* /*name*/, std::uint32_t /*thread*/) noexcept {
+  if (begins) steps_marked_.fetch_add(1, std::memory_order_relaxed);
+}
+
+SinkReport RegionSink::report() {
+  SinkReport report;
+  report.phase = t_region ? SinkPhase::recording : SinkPhase::idle;
+  report.counters.steps_marked = steps_marked_.load(std::memory_order_relaxed);
+  report.counters.graph_launches = launches_.load(std::memory_order_relaxed);
+  return report;
+}
+
+bool RegionSink::forked() noexcept { return false; }
+
+}  // namespace nimble::shim

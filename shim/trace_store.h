@@ -1,0 +1,63 @@
+// The text of a trace that is kept in memory instead of a file: for NIMBLE_MODE=auto, which reads it while it grows.
+//
+// One thread appends, any may look, and what was handed out stays as it is. Bounded: what goes beyond the limit is
+// dropped, and the text ends before it. Whoever has read enough lets go of it all.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace nimble::shim {
+
+class TraceStore {
+ public:
+  using Text = std::vector<std::shared_ptr<const std::string>>;
+
+  explicit TraceStore(std::uint64_t limit_bytes) : limit_(limit_bytes) {}
+
+  // Appends whole lines, and leaves `text` empty. False from the first time on that there is no room for them.
+  bool append(std::string& text) {
+    const std::lock_guard lock(mutex_);
+    if (full_ || bytes_ + text.size() > limit_) {
+      full_ = true;
+      text.clear();
+      return false;
+    }
+    bytes_ += text.size();
+    text_.push_back(std::make_shared<const std::string>(std::move(text)));
+    text.clear();
+    return true;
+  }
+
+  // What is there so far.
+  Text text() const {
+    const std::lock_guard lock(mutex_);
+    return text_;
+  }
+
+  bool full() const {
+    const std::lock_guard lock(mutex_);
+    return full_;
+  }
+
+  // Forgets the text. Nothing more is taken.
+  void drop() {
+    const std::lock_guard lock(mutex_);
+    full_ = true;
+    text_.clear();
+  }
+
+ private:
+  const std::uint64_t limit_;
+  mutable std::mutex mutex_;  // guards all below
+  Text text_;
+  std::uint64_t bytes_ = 0;
+  bool full_ = false;
+};
+
+}  // namespace nimble::shim

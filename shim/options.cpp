@@ -183,10 +183,10 @@ Options read_options() {
     number(default_of("PROBE_LIMIT"), options.probe_limit_mib);
     complain("PROBE_LIMIT", limit, "a number of MiB, or 0: using " + std::string(default_of("PROBE_LIMIT")));
   }
-  const std::string_view memory = setting("CAPTURE_LIMIT");
-  if (!number(memory, options.capture_limit_mib) || options.capture_limit_mib > kMostMebibytes) {
-    number(default_of("CAPTURE_LIMIT"), options.capture_limit_mib);
-    complain("CAPTURE_LIMIT", memory, "a number of MiB: using " + std::string(default_of("CAPTURE_LIMIT")));
+  const std::string_view memory = setting("BUNDLE_LIMIT");
+  if (!number(memory, options.bundle_limit_mib) || options.bundle_limit_mib > kMostMebibytes) {
+    number(default_of("BUNDLE_LIMIT"), options.bundle_limit_mib);
+    complain("BUNDLE_LIMIT", memory, "a number of MiB: using " + std::string(default_of("BUNDLE_LIMIT")));
   }
   const std::string_view launches = setting("PROBE_FIRST");
   if (!number(launches, options.probe_first, 0)) {

@@ -28,7 +28,7 @@ struct Options {
   std::int64_t probe_limit_mib = 0;  // 0: none
   std::int64_t probe_first = 0;      // 0: all
   bool capture_bundle = false;
-  std::int64_t capture_limit_mib = 0;
+  std::int64_t bundle_limit_mib = 0;
   std::int64_t auto_limit_mib = 0;
   std::int64_t auto_tries = 0;
   std::int64_t auto_wait_ms = 0;

@@ -79,7 +79,7 @@ void Recorder::start_watching() {
   }
   if (!options_.bundle.empty()) {
     bundling_ =
-        std::make_unique<BundleCapture>(CaptureOptions{options_.bundle, options_.capture_limit_bytes}, context_);
+        std::make_unique<BundleCapture>(CaptureOptions{options_.bundle, options_.bundle_limit_bytes}, context_);
     bundle_.store(bundling_.get(), std::memory_order_release);
   }
   const auto hand_over = [this](std::span<const DeviceTime> times) { queue_.push(times); };

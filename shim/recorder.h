@@ -33,9 +33,9 @@ struct RecorderOptions {
   bool coverage = false;  // let CUPTI count what the driver is called for
   bool probe = false;     // see what kernels write
   std::uint64_t probe_limit_bytes = 0;
-  std::uint64_t probe_first = 0;        // so many, the first ones; 0: all
-  std::string bundle{};                 // where a step is saved; empty: none is
-  std::uint64_t capture_limit_bytes = 0;
+  std::uint64_t probe_first = 0;  // so many, the first ones; 0: all
+  std::string bundle{};           // where a step is saved; empty: none is
+  std::uint64_t bundle_limit_bytes = 0;
   std::shared_ptr<TraceStore> store{};  // where the trace goes instead of into the file
 };
 

@@ -64,7 +64,7 @@ CallSink* make_sink(const Options& options) {
           {options.trace, options.timing, options.coverage, options.probe_writes,
            static_cast<std::uint64_t>(options.probe_limit_mib) << 20, static_cast<std::uint64_t>(options.probe_first),
            options.capture_bundle ? options.bundle : std::string(),
-           static_cast<std::uint64_t>(options.capture_limit_mib) << 20},
+           static_cast<std::uint64_t>(options.bundle_limit_mib) << 20},
           context());
     case Mode::replay:
       return make_replayer(replay_options(options), context()).release();

@@ -209,11 +209,11 @@ class Refused(Bundle):
         self.nothing(["bundled", 8, "graph"], "cuGraphLaunch: a graph of the program's own")
         self.nothing(["bundled", 3], "no step was seen to repeat itself three times")
         self.nothing(["hidden_state", "texture", 8, 0], "kernel sum_texture may read a texture")
-        self.nothing(["bundled", 8, "large"], "the program's memory takes more than the 1 MiB of NIMBLE_CAPTURE_LIMIT",
-                     NIMBLE_CAPTURE_LIMIT=1)
+        self.nothing(["bundled", 8, "large"], "the program's memory takes more than the 1 MiB of NIMBLE_BUNDLE_LIMIT",
+                     NIMBLE_BUNDLE_LIMIT=1)
 
     def test_a_limit_that_is_enough(self):
-        self.save(["bundled", 8, "large"], NIMBLE_CAPTURE_LIMIT=3)
+        self.save(["bundled", 8, "large"], NIMBLE_BUNDLE_LIMIT=3)
         self.ways()
 
     def test_memory_that_the_host_fills_twice(self):

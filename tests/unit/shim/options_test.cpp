@@ -115,7 +115,7 @@ TEST_F(OptionsTest, TheBundleLiesBesideTheTraceUnlessItIsNamed) {
   setenv("NIMBLE_TRACE", "some/where/trace.json", 1);
   EXPECT_TRUE(read_options().capture_bundle);
   EXPECT_EQ(read_options().bundle, "some/where/bundle");
-  EXPECT_EQ(read_options().capture_limit_mib, 4096);
+  EXPECT_EQ(read_options().bundle_limit_mib, 4096);
   setenv("NIMBLE_BUNDLE", "steps/%r", 1);
   setenv("RANK", "3", 1);
   EXPECT_EQ(read_options().bundle, "steps/3");
@@ -123,11 +123,11 @@ TEST_F(OptionsTest, TheBundleLiesBesideTheTraceUnlessItIsNamed) {
   setenv("NIMBLE_BUNDLE", "/tmp", 1);
   EXPECT_EQ(read_options().bundle, "/tmp.3");
   setenv("NIMBLE_CAPTURE", "all", 1);
-  setenv("NIMBLE_CAPTURE_LIMIT", "0", 1);
+  setenv("NIMBLE_BUNDLE_LIMIT", "0", 1);
   EXPECT_FALSE(read_options().capture_bundle);
-  EXPECT_EQ(read_options().capture_limit_mib, 4096);
+  EXPECT_EQ(read_options().bundle_limit_mib, 4096);
   EXPECT_NE(read_options().complaint.find("NIMBLE_CAPTURE=all is not one of off, bundle"), std::string::npos);
-  EXPECT_NE(read_options().complaint.find("NIMBLE_CAPTURE_LIMIT=0 is not a number of MiB"), std::string::npos);
+  EXPECT_NE(read_options().complaint.find("NIMBLE_BUNDLE_LIMIT=0 is not a number of MiB"), std::string::npos);
 }
 
 TEST_F(OptionsTest, NumbersThatAreNoneKeepTheDefault) {

@@ -78,8 +78,7 @@ void Recorder::start_watching() {
     probe_.store(probing_.get(), std::memory_order_release);
   }
   if (!options_.bundle.empty()) {
-    bundling_ =
-        std::make_unique<BundleCapture>(CaptureOptions{options_.bundle, options_.bundle_limit_bytes}, context_);
+    bundling_ = std::make_unique<BundleCapture>(CaptureOptions{options_.bundle, options_.bundle_limit_bytes}, context_);
     bundle_.store(bundling_.get(), std::memory_order_release);
   }
   const auto hand_over = [this](std::span<const DeviceTime> times) { queue_.push(times); };

@@ -275,6 +275,7 @@ class CommandLine(Bundle):
         for word in ("program order", "single", "nimble", "p50", "p99", "speed-up", "(simulated)", "Next:"):
             self.assertIn(word, done.stdout)
         self.assertNotIn("levels", done.stdout)
+        self.assertIn("trace.json --policy nimble", done.stdout)
         self.assertEqual(self.replay("--quiet").stdout, "")
         self.assertIn("--policy all", self.replay("--repeat", 1, "--warmup", 0).stdout)
 

@@ -37,7 +37,11 @@ InOrder::InOrder(LiveDriver& driver, const RecordedStep& step, LiveOps& ops)
     : driver_(driver), step_(step), ops_(ops), watch_(driver) {
   joins_.resize(ops.streams().size() - 1);
   for (CUevent& join : joins_) check(driver.api().cuEventCreate_(&join, CU_EVENT_DISABLE_TIMING), "for an event");
-  find_handovers();
+  std::vector<TraceCall> calls;
+  for (std::uint32_t i = 0; i < step.ops(); ++i) calls.push_back(step.op(i));
+  handovers_ = handovers_of(calls);
+  for (Handover& handover : handovers_)
+    check(driver.api().cuEventCreate_(&handover.event, CU_EVENT_DISABLE_TIMING), "for an event");
 }
 
 InOrder::~InOrder() {
@@ -45,34 +49,29 @@ InOrder::~InOrder() {
   for (const Handover& handover : handovers_) driver_.api().cuEventDestroy_(handover.event);
 }
 
-// An allocator of the driver's that takes memory from one stream to another sees to it that the first is done with it.
-void InOrder::find_handovers() {
-  std::vector<std::uint64_t> size(step_.ops(), 0);
-  std::vector<std::uint32_t> released;
-  for (std::uint32_t i = 0; i < step_.ops(); ++i) {
-    const TraceCall& call = step_.op(i);
+std::vector<Handover> handovers_of(const std::vector<TraceCall>& ops) {
+  struct Released {
+    std::uint32_t op = 0;
+    std::uint64_t size = 1;  // of memory that is older than the step it is not known; but some there is
+  };
+  std::vector<Handover> found;
+  std::vector<Released> released;
+  for (std::uint32_t i = 0; i < ops.size(); ++i) {
+    const TraceCall& call = ops[i];
     if (call.kind == CallKind::free_async) {
-      // As large as what was allocated there; of memory that is older than the step that is not known, but some is.
-      size[i] = 1;
-      for (std::uint32_t k = i; k-- > 0;) {
-        if (step_.op(k).kind != CallKind::alloc_async || step_.op(k).address != call.address) continue;
-        size[i] = step_.op(k).size;
-        break;
-      }
-      released.push_back(i);
+      Released& one = released.emplace_back(Released{i});
+      for (std::uint32_t k = i; k-- > 0 && one.size == 1;)
+        if (ops[k].kind == CallKind::alloc_async && ops[k].address == call.address) one.size = ops[k].size;
     }
     if (call.kind != CallKind::alloc_async) continue;
-    for (const std::uint32_t from : released) {
-      const TraceCall& before = step_.op(from);
-      if (before.stream == call.stream || before.address + size[from] <= call.address ||
-          call.address + call.size <= before.address)
-        continue;
-      Handover& handover = handovers_.emplace_back();
-      handover.from = from;
-      handover.to = i;
-      check(driver_.api().cuEventCreate_(&handover.event, CU_EVENT_DISABLE_TIMING), "for an event");
+    for (const Released& one : released) {
+      const TraceCall& before = ops[one.op];
+      if (before.stream != call.stream && before.address < call.address + call.size &&
+          call.address < before.address + one.size)
+        found.push_back({one.op, i, nullptr});
     }
   }
+  return found;
 }
 
 RunTime InOrder::run() {

@@ -51,6 +51,14 @@ class Stopwatch {
   CUevent begin_ = nullptr, end_ = nullptr;
 };
 
+// A release of memory that an allocation on another stream takes over: by their ops.
+struct Handover {
+  std::uint32_t from = 0, to = 0;
+  CUevent event = nullptr;
+};
+// Those of a step. An allocator of the driver's sees to it that the first stream is done with the memory.
+std::vector<Handover> handovers_of(const std::vector<TraceCall>& ops);
+
 // In the program's order, on streams as the program's, with its events and with the waits of its host. Memory that the
 // program's allocator gave from one stream to another is handed over as the allocator did it.
 class InOrder final : public Run {
@@ -60,13 +68,6 @@ class InOrder final : public Run {
   RunTime run() override;
 
  private:
-  // Release `from` makes memory free that the allocation `to` takes on another stream.
-  struct Handover {
-    std::uint32_t from = 0, to = 0;
-    CUevent event = nullptr;
-  };
-
-  void find_handovers();
   void submit_all();
   void host_call(const TraceCall& call);
 

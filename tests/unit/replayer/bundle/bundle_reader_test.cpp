@@ -6,6 +6,7 @@
 
 #include "analyzer/errors.h"
 #include "replayer/bundle/report.h"
+#include "replayer/bundle/runs.h"
 
 namespace nimble::bundle {
 namespace {
@@ -91,6 +92,32 @@ TEST(BundleReader, MissesNothing) {
     manifest.erase(key);
     EXPECT_NE(error_of(manifest).find(key), std::string::npos) << error_of(manifest);
   }
+}
+
+TEST(BundleRuns, MemoryThatGoesFromOneStreamToAnotherIsHandedOver) {
+  const auto op = [](CallKind kind, std::uint32_t stream, std::uint64_t address, std::uint64_t size) {
+    TraceCall call;
+    call.kind = kind;
+    call.stream = stream;
+    call.address = address;
+    call.size = size;
+    return call;
+  };
+  constexpr CallKind kAlloc = CallKind::alloc_async, kFree = CallKind::free_async;
+  const std::vector<Handover> found = handovers_of({
+      op(kFree, 0, 0x9000, 0),       // 0: older than the step
+      op(kAlloc, 0, 0x1000, 0x800),  // 1
+      op(kFree, 0, 0x1000, 0),       // 2
+      op(kAlloc, 0, 0x1000, 0x100),  // 3: on its own stream
+      op(kAlloc, 1, 0x1700, 0x400),  // 4: the end of what 2 released
+      op(kAlloc, 1, 0x1800, 0x400),  // 5: behind it
+      op(kAlloc, 1, 0x8f00, 0x200),  // 6: around what 0 released
+  });
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].from, 2u);
+  EXPECT_EQ(found[0].to, 4u);
+  EXPECT_EQ(found[1].from, 0u);
+  EXPECT_EQ(found[1].to, 6u);
 }
 
 TEST(BundleReport, PercentilesAreTheNearestRank) {

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -32,6 +33,9 @@ struct CaptureOptions {
   std::string folder;
   std::uint64_t limit_bytes = 0;
 };
+
+// How long the work that is on its way is waited for.
+inline constexpr std::chrono::milliseconds kCapturePatience{10'000};
 
 class BundleCapture {
  public:

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "replayer/tuner.h"
 
@@ -27,6 +28,7 @@ struct Options {
   bool probe_writes = false;
   std::int64_t probe_limit_mib = 0;  // 0: none
   std::int64_t probe_first = 0;      // 0: all
+  std::vector<std::string> rules;
   std::int64_t auto_limit_mib = 0;
   std::int64_t auto_tries = 0;
   std::int64_t auto_wait_ms = 0;

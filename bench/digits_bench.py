@@ -1,7 +1,8 @@
-"""What the host takes to submit a training step of examples/digits, by itself, replayed, and as a CUDA graph by hand.
+"""What the host takes to submit a training step of examples/digits, by itself, replayed, as a CUDA graph by hand, and
+as a region of Nimble's C API.
 
 bench/run_benchmarks.py calls this. On the driver that does nothing, so what there is to see is the program's own time and
-Nimble's; what the driver's calls take comes on top of all three, and shows on a GPU (scripts/gpu_suite).
+Nimble's; what the driver's calls take comes on top of all of them, and shows on a GPU (scripts/gpu_suite).
 
 The time to submit is that from a step's first driver call until its last one has returned: by then the driver has all of the
 step's work. The CPU time is that of the program's thread meanwhile, with all that Nimble and the driver do in it.
@@ -15,7 +16,8 @@ from processes import Replayed
 
 RULES = pathlib.Path(__file__).resolve().parent.parent / "examples" / "digits" / "digits.rules.json"
 EPOCHS = 6
-WAYS = {"eager": "by itself", "replay": "replayed", "line": "a graph by hand", "branches": "one with branches"}
+WAYS = {"eager": "by itself", "replay": "replayed", "line": "a graph by hand", "branches": "one with branches",
+        "region": "a region"}
 FIGURES = ("host_us_per_step", "host_cpu_us_per_step")
 
 
@@ -24,6 +26,8 @@ def measure(build, work, repeats):
     arguments = ["train", "--epochs", EPOCHS, "--quiet", "--stats", stats]
     digits = Replayed(build, work, "digits", ["digits", *arguments], RULES)
     graphs = {way: Replayed(build, work, "digits", ["digits_graph", way, *arguments]) for way in ("line", "branches")}
+    graphs["region"] = Replayed(build, work, "digits", ["digits_region", *arguments])
+    graphs["region"].environment["NIMBLE_RULES"] = str(RULES)
     digits.make_schedule()
     ops = json.loads(stats.read_text())["ops_per_step"]
     samples = {way: {figure: [] for figure in FIGURES} for way in WAYS}
@@ -32,7 +36,7 @@ def measure(build, work, repeats):
             if way == "replay":
                 _, counters = digits.replay(json.loads(stats.read_text())["steps"] - 2)
             else:
-                (digits if way == "eager" else graphs[way]).run("bare")
+                (digits if way == "eager" else graphs[way]).run("regions" if way == "region" else "bare")
             found = json.loads(stats.read_text())
             for figure in FIGURES:
                 samples[way][figure].append(found[figure])
@@ -40,12 +44,14 @@ def measure(build, work, repeats):
             for way, found in samples.items()]
     by_way = {row["way"]: row for row in rows}
     added = by_way["replay"]["host_cpu_us_per_step"] - by_way["eager"]["host_cpu_us_per_step"]
-    return {"ops": ops, "ways": rows, "added_us_per_step": added, "added_ns_per_op": 1000 * added / ops,
+    over_graph = by_way["region"]["host_cpu_us_per_step"] - by_way["branches"]["host_cpu_us_per_step"]
+    return {"ops": ops, "ways": rows, "region_over_graph_us": over_graph, "added_us_per_step": added, "added_ns_per_op": 1000 * added / ops,
             "node_updates_per_step": counters["node_updates"] / counters["steps_replayed"]}
 
 
 def bounds(results):
-    return [("replay, per op of digits", results["added_ns_per_op"], 100, "ns")]
+    return [("replay, per op of digits", results["added_ns_per_op"], 100, "ns"),
+            ("a region of digits, over a graph by hand", 1000 * results["region_over_graph_us"], 250, "ns")]
 
 
 def print_table(results):

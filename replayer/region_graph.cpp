@@ -55,6 +55,12 @@ std::string RegionGraph::why_not(const Schedule& schedule) {
     if (op.payload) return describe(schedule, i) + " copies pointers that other ops follow";
     if (op.kind == CallKind::event_wait && op.record == kNone) return describe(schedule, i) + " waits for earlier work";
   }
+  // It may have addresses of the region's own memory in places that nobody knows of, and that memory gets others.
+  const auto barrier =
+      std::find_if(schedule.ops.begin(), schedule.ops.end(), [](const ScheduleOp& op) { return op.barrier; });
+  if (schedule.arena_bytes != 0 && barrier != schedule.ops.end())
+    return describe(schedule, static_cast<std::uint32_t>(barrier - schedule.ops.begin())) +
+           " may use any memory, and the region allocates and releases some";
   if (schedule.carries) return "its order rests on pointers that are in memory before it begins";
   if (schedule.segments.size() != 1) return "it is no single graph";
   return {};

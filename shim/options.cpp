@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <fstream>
@@ -192,6 +193,12 @@ Options read_options() {
   if (!number(launches, options.probe_first, 0)) {
     options.probe_first = 0;
     complain("PROBE_FIRST", launches, "a number of launches, or 0: comparing all");
+  }
+  std::string_view rules = setting("RULES");
+  while (!rules.empty()) {
+    const std::size_t colon = std::min(rules.find(':'), rules.size());
+    if (colon > 0) options.rules.emplace_back(rules.substr(0, colon));
+    rules.remove_prefix(std::min(colon + 1, rules.size()));
   }
   const std::string_view auto_limit = setting("AUTO_LIMIT");
   if (!number(auto_limit, options.auto_limit_mib) || options.auto_limit_mib > kMostMebibytes) {

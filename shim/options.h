@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "replayer/tuner.h"
 
@@ -29,6 +30,7 @@ struct Options {
   std::int64_t probe_first = 0;      // 0: all
   bool capture_bundle = false;
   std::int64_t bundle_limit_mib = 0;
+  std::vector<std::string> rules;
   std::int64_t auto_limit_mib = 0;
   std::int64_t auto_tries = 0;
   std::int64_t auto_wait_ms = 0;

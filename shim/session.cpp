@@ -70,6 +70,7 @@ CallSink* make_sink(const Options& options) {
       return make_replayer(replay_options(options), context()).release();
     case Mode::automatic: {
       AutoOptions automatic;
+      automatic.rules = options.rules;
       automatic.limit_bytes = static_cast<std::uint64_t>(options.auto_limit_mib) << 20;
       automatic.most_recordings = static_cast<std::uint32_t>(options.auto_tries);
       automatic.wait = std::chrono::milliseconds(options.auto_wait_ms);
@@ -87,7 +88,7 @@ CallSink* make_sink(const Options& options) {
       return new AutoSink(std::move(automatic), context());
     }
     case Mode::regions:
-      return new RegionSink(kRegionBytes, context());
+      return new RegionSink(kRegionBytes, options.rules, context());
     case Mode::off:
       break;
   }

@@ -215,7 +215,7 @@ void AutoSink::look_for_step(Recording& recording) {
     }
     std::this_thread::sleep_for(kWritten);
     const bool last = recording.store->full();
-    Trial trial(recording.store->text());
+    Trial trial(recording.store->text(), options_.rules);
     if (trial.find_step()) return make_schedule(recording, trial);
     recording.say(std::to_string(calls) + " calls recorded, and no step found yet: " + trial.why_not());
     if (last)

@@ -34,7 +34,8 @@
 namespace nimble::shim {
 
 struct AutoOptions {
-  std::uint64_t limit_bytes = 0;  // of the trace of one recording
+  std::vector<std::string> rules;  // files
+  std::uint64_t limit_bytes = 0;   // of the trace of one recording
   std::uint32_t most_recordings = 1;
   std::chrono::milliseconds wait{0};  // how long the program waits at most for each look
   std::string stats_path;             // where the counters go if nothing is ever replayed; empty: nowhere

@@ -21,6 +21,14 @@ namespace {
 
 constexpr const char* kName = "NIMBLE_MODE=auto";  // stands for the file in errors
 
+// As nimble-analyze does it by default. Throws InputError for rules that cannot be read.
+analyzer::AnalysisOptions analysis_options(const std::vector<std::string>& rules) {
+  analyzer::AnalysisOptions options;
+  for (const std::string& file : rules) options.rules.read(file);
+  analyzer::add_shipped_rules(options.rules);
+  return options;
+}
+
 analyzer::TraceFile read(const TraceStore::Text& text) {
   std::size_t chunk = 0, at = 0;
   return analyzer::read_trace(kName, [&](char* buffer, std::size_t size) {
@@ -45,7 +53,8 @@ struct Trial::Found {
   bool marked = false;
 };
 
-Trial::Trial(TraceStore::Text text) : text_(std::move(text)) {}
+Trial::Trial(TraceStore::Text text, std::vector<std::string> rules)
+    : text_(std::move(text)), rules_(std::move(rules)) {}
 Trial::~Trial() = default;
 
 bool Trial::find_step() try {
@@ -76,9 +85,7 @@ bool Trial::find_step() try {
 }
 
 std::string Trial::schedule() try {
-  analyzer::AnalysisOptions options;
-  analyzer::add_shipped_rules(options.rules);
-  const analyzer::Analysis analysis = analyzer::analyze(std::move(found_->file), options);
+  const analyzer::Analysis analysis = analyzer::analyze(std::move(found_->file), analysis_options(rules_));
   if (analysis.status != analyzer::kExitOk) {
     why_not_ = analysis.why_no_schedule;
     return {};
@@ -138,12 +145,11 @@ void make_older(Trace& trace, const std::vector<std::uint64_t>& lasting) {
 }  // namespace
 
 std::string region_schedule(const TraceStore::Text& text, const std::vector<std::uint64_t>& lasting,
-                            std::string& why_not) try {
+                            const std::vector<std::string>& rules, std::string& why_not) try {
   analyzer::TraceFile file = read(text);
   make_older(file.trace, lasting);
-  analyzer::AnalysisOptions options;
+  analyzer::AnalysisOptions options = analysis_options(rules);
   options.start_early = false;  // it is submitted all at once
-  analyzer::add_shipped_rules(options.rules);
   const analyzer::Analysis analysis = analyzer::analyze(std::move(file), options);
   if (analysis.step.marked == 0) {
     why_not = "it holds no op";

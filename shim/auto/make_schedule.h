@@ -15,7 +15,8 @@ namespace nimble::shim {
 
 class Trial {
  public:
-  explicit Trial(TraceStore::Text text);
+  // `rules`: files, asked before the rules that come with the analyzer.
+  Trial(TraceStore::Text text, std::vector<std::string> rules);
   ~Trial();
   Trial(const Trial&) = delete;
   Trial& operator=(const Trial&) = delete;
@@ -33,6 +34,7 @@ class Trial {
   struct Found;
 
   TraceStore::Text text_;
+  const std::vector<std::string> rules_;
   std::unique_ptr<Found> found_;
   std::string why_not_;
 };
@@ -41,6 +43,6 @@ class Trial {
 // the step at the addresses `lasting` outlive it, and are taken to be older than it. Empty where there is none:
 // `why_not` says more.
 std::string region_schedule(const TraceStore::Text& text, const std::vector<std::uint64_t>& lasting,
-                            std::string& why_not);
+                            const std::vector<std::string>& rules, std::string& why_not);
 
 }  // namespace nimble::shim

@@ -36,8 +36,8 @@ void ProgramRegion::becomes(State state, std::string why) {
   state_.store(state, std::memory_order_release);
 }
 
-RegionSink::RegionSink(std::uint64_t limit_bytes, CallContext& context)
-    : limit_bytes_(limit_bytes), context_(context), history_(context) {}
+RegionSink::RegionSink(std::uint64_t limit_bytes, std::vector<std::string> rules, CallContext& context)
+    : limit_bytes_(limit_bytes), rules_(std::move(rules)), context_(context), history_(context) {}
 
 // ---- the program's driver calls ----
 
@@ -206,7 +206,7 @@ bool RegionSink::compile(ProgramRegion& region) {
     if (region.calls_[i].call.kind == CallKind::alloc_async && lasts(region.calls_, i))
       lasting.push_back(region.calls_[i].call.address);
   std::string why_not;
-  const std::string text = region_schedule(region.store_->text(), lasting, why_not);
+  const std::string text = region_schedule(region.store_->text(), lasting, rules_, why_not);
   region.store_->drop();
   if (text.empty()) return refuse(why_not);
   auto built = std::make_unique<RegionGraph>(context_, driver_);

@@ -55,7 +55,8 @@ class ProgramRegion {
 
 class RegionSink final : public CallSink {
  public:
-  RegionSink(std::uint64_t limit_bytes, CallContext& context);
+  // `rules` are files.
+  RegionSink(std::uint64_t limit_bytes, std::vector<std::string> rules, CallContext& context);
 
   std::optional<CUresult> before(Call& call) noexcept override;
   void after(const Call& call, CUresult result) noexcept override;
@@ -81,6 +82,7 @@ class RegionSink final : public CallSink {
   void go_stale(const char* why, const std::function<bool(const ProgramRegion&)>& which);
 
   const std::uint64_t limit_bytes_;
+  const std::vector<std::string> rules_;
   CallContext& context_;
   std::mutex mutex_;  // guards all below
   CallHistory history_;

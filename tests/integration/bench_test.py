@@ -127,6 +127,17 @@ class GraphsByHand(ProgramTest):
                 # The second epoch's learning rate is another, so the graphs were made anew, and used in both.
                 self.assertEqual(by_hand["ops_per_step"], 1)
 
+    def test_digits_as_a_region_has_the_same_weights(self):
+        weights, stats = self.train("digits")
+        for seed in harness.BUILD.seeds(4):
+            found, by_region = self.train("digits_region", mode="regions", SIMCUDA_SEED=seed, NIMBLE_RULES=RULES)
+            self.assertEqual(found, weights, f"seed {seed}")
+            self.assertEqual(by_region["loss"], stats["loss"])
+        self.train("digits_region", mode="regions", NIMBLE_RULES=RULES, SIMCUDA_RACES=1, SIMCUDA_REPORT=self.path("report.json"))
+        report = self.read_json("report.json")
+        self.assertEqual(report["races"], [])
+        self.assertGreater(report["graph_launches"], stats["steps"] / 2)
+
     def test_digits_submits_a_step_at_once(self):
         for program in (["digits"], *(["digits_graph", shape] for shape in SHAPES)):
             _, stats = self.train(*program, SIMCUDA_REPORT=self.path("report.json"))

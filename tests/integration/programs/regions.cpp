@@ -217,6 +217,28 @@ int run_errors() {
   std::printf("released before: %d\n", nimble_region_compile(other));
   nimble_region_destroy(other);
 
+  // Of a kernel of which nothing is known it is not known either what it uses.
+  CUmodule opaque = nullptr;
+  CUfunction known = program.update, advance = nullptr;
+  CHECK(cuModuleLoad(&opaque, image_path("opaque.simcuda").c_str()));
+  CHECK(cuModuleGetFunction(&advance, opaque, "advance"));
+  CUdeviceptr unrelated = 0;
+  CHECK(cuMemAlloc(&unrelated, kBytes));
+  other = program.begin();
+  program.update = advance;
+  program.step();
+  say("unknown kernel in memory of its own", other, stream);
+  nimble_region_destroy(other);
+  other = program.begin();
+  program.launch_update(program.state[0], program.state[1]);
+  program.launch_update(program.state[1], program.state[0]);
+  program.update = known;
+  say("unknown kernel", other, stream);
+  CHECK(cuStreamSynchronize(stream));
+  CHECK(cuMemFree(unrelated));
+  say_launch("what it may use is released", other, stream);
+  nimble_region_destroy(other);
+
   say_launch("still good", region, stream);
   CHECK(cuStreamSynchronize(stream));
   CHECK(cuMemFree(program.state[2]));

@@ -188,6 +188,9 @@ TEST_F(OptionsTest, Auto) {
   setenv("NIMBLE_MODE", "regions", 1);
   EXPECT_EQ(read_options().mode, Mode::regions);
   setenv("NIMBLE_MODE", "auto", 1);
+  EXPECT_TRUE(read_options().rules.empty());
+  setenv("NIMBLE_RULES", ":a.json::b.json:", 1);
+  EXPECT_EQ(read_options().rules, (std::vector<std::string>{"a.json", "b.json"}));
   EXPECT_EQ(read_options().auto_limit_mib, 256);
   EXPECT_EQ(read_options().auto_tries, 3);
   EXPECT_EQ(read_options().auto_wait_ms, 0);

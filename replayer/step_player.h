@@ -61,7 +61,7 @@ class StepPlayer {
   const Schedule& schedule() const { return schedule_; }
   // How far it has come: a step is bound; or one is being matched, or has been, and will be.
   bool bound() const { return state_ == State::bound; }
-  bool matching() const { return cursor_.begun() || step_complete_; }
+  bool matching() const { return cursor_.begun() || to_bind_ != kNone; }
   // Whether the program has something here that nobody else can look after: memory, errors, a capture that goes on.
   bool indispensable() const { return objects_.all_taken() != 0 || owed_.any() || !captures_.empty(); }
   const MemoryMap& memory() const { return memory_; }

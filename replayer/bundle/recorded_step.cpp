@@ -47,7 +47,7 @@ RecordedStep::RecordedStep(const BundleFiles& files, analyzer::AnalysisOptions o
 void RecordedStep::check_op(std::uint32_t index, std::uint32_t image) const {
   const TraceCall& call = op(index);
   const auto fail = [&](const std::string& why) {
-    throw analyzer::InputError(analysis_.file.path, 0, "op " + std::to_string(index), why);
+    throw analyzer::InputError(analysis_.file->path, 0, "op " + std::to_string(index), why);
   };
   const auto refuse = [&](const char* what) {
     throw Refused(describe(index) + " cannot be run without the program: " + what);

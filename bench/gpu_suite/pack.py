@@ -4,10 +4,14 @@ import pathlib
 import shutil
 import subprocess
 
+import disorder
+
 FILES = ("lib/libnimble.so", "bin/nimble", "bin/nimble-analyze", "bin/nimble-replay", "bin/digits", "bin/digits.fatbin", "bin/optdigits.csv",
-         "bin/digits_graph", "bin/inception", "bin/op_graph", "bin/op_graph.fatbin")
+         "bin/digits_graph", "bin/digits_region", "bin/inception", "bin/op_graph", "bin/op_graph.fatbin",
+         *(f"bin/{name}" for name in disorder.NAMES))
 OPTIONAL = ("bin/digits.fatbin", "bin/op_graph.fatbin")  # only where nvcc was there at build time; without it the part `digits` fails
-STRIPPED = ("lib/libnimble.so", "bin/nimble", "bin/nimble-analyze", "bin/nimble-replay", "bin/digits", "bin/digits_graph", "bin/inception", "bin/op_graph")
+STRIPPED = ("lib/libnimble.so", "bin/nimble", "bin/nimble-analyze", "bin/nimble-replay", "bin/digits", "bin/digits_graph",
+            "bin/digits_region", "bin/inception", "bin/op_graph", *(f"bin/{name}" for name in disorder.NAMES))
 
 
 def missing_from(build):

@@ -23,6 +23,7 @@ class Part:
     simulated: tuple = ()    # the command on the simulated driver; none: the part needs a GPU
     start_limit: float = 30  # seconds that it may take until it is ready for its first step
     bundle: bool = False     # a step of it is saved, and run without it (bundle.py), instead of the modes
+    disorder: bool = False   # the programs of the integration tests that break their steps (disorder.py)
     ways: tuple = ()         # what is set side by side instead of the modes (ways.py); the first is the program by itself
 
 
@@ -42,7 +43,7 @@ def python_part(name, what, program, *arguments, settings=None, **rest):
                 start_limit=120, **rest)
 
 
-def ways_part(name, what, eager, graph, **rest):
+def ways_part(name, what, eager, graph, more=(), **rest):
     """A program by itself, replayed, and as a CUDA graph by hand: the words of `graph` with the graph's shape for SHAPE."""
     def by_hand(shape):
         return tuple(word.replace("SHAPE", shape) for word in graph)
@@ -51,7 +52,9 @@ def ways_part(name, what, eager, graph, **rest):
             Mode("branches", "the same with the step's branches side by side", command=by_hand("branches")),
             # As the schedule says: what NIMBLE_TUNE would find out is what is compared here.
             Mode("nimble", "the program by itself, replayed", "replay", {
-                "NIMBLE_SCHEDULE": "{work}/schedule.json", "NIMBLE_STATS": "{run}/counters.json", "NIMBLE_TUNE": "off"}))
+                "NIMBLE_SCHEDULE": "{work}/schedule.json", "NIMBLE_STATS": "{run}/counters.json", "NIMBLE_TUNE": "off"}),
+            Mode("auto", "the program by itself: recorded, analyzed and replayed in one process", "auto", {
+                "NIMBLE_RULES": RULES, "NIMBLE_STATS": "{run}/counters.json", "NIMBLE_TUNE": "off"}), *more)
     return Part(name, what, eager, ways=ways, simulated=eager, **rest)
 
 
@@ -62,6 +65,7 @@ def runtime_part(kind):
                 ("{work}/runtime_api",), build=(build,), steps=100)
 
 
+RULES = "{root}/examples/digits/digits.rules.json"
 DIGITS = ("train", "--epochs", "{epochs}", "--seed", "1", "--save", "{run}/weights", "--stats", "{run}/stats.json")
 PARTS = [
     Part("digits", "examples/digits: trains a small CNN through the driver API",
@@ -74,9 +78,12 @@ PARTS = [
          simulated=("{bin}/digits", "train", "--epochs", "1", "--steps", "12", "--seed", "1", "--save", "{run}/weights",
                     "--stats", "{run}/stats.json")),
     ways_part("digits_ways", "examples/digits by itself, replayed, and as a CUDA graph by hand", ("{bin}/digits", *DIGITS),
-              ("{bin}/digits_graph", "SHAPE", *DIGITS), whole=True),
+              ("{bin}/digits_graph", "SHAPE", *DIGITS), whole=True,
+              more=(Mode("region", "its step as a region of the C API", "regions",
+                         {"NIMBLE_RULES": RULES, "NIMBLE_STATS": "{run}/counters.json"}, ("{bin}/digits_region", *DIGITS)),)),
     ways_part("inception_ways", "driver API inference, batch 1, eight blocks of four branches, in the same ways",
               ("{bin}/inception", "eager"), ("{bin}/inception", "SHAPE"), steps=50, warm_up=20),
+    Part("disorder", "programs that break their steps, with and without replay", (), disorder=True, simulated=("kinds",)),
     Part("driver_api", "C++ on the driver API: two streams, events, pools, a graph", ("{work}/driver_api",),
          build=(("{nvcc}", "-std=c++17", "-O2", "{programs}/driver_api.cpp", "-lcuda", "-o", "{work}/driver_api"),
                 ("{nvcc}", "-std=c++17", "-O2", "-arch={arch}", "-fatbin", "-I{root}", "{programs}/driver_api.cu", "-o",

@@ -12,6 +12,7 @@ COLUMNS = ("part", "result", "coverage", "us/step", "off", "record", "light", "n
 WAYS_COLUMNS = ("part", "way", "submit us", "ratio", "CPU us", "ratio", "step us", "ratio", "output", "replayed")
 
 BUNDLE_COLUMNS = ("part", "way", "streams", "graphs", "p50 us", "p90 us", "p99 us", "min us", "speed-up", "memory")
+DISORDER_COLUMNS = ("part", "program", "way", "runs", "replayed", "passed", "diverged", "audited", "aside", "output")
 
 
 def times(ratio):
@@ -96,6 +97,14 @@ def rows_of_bundle(result):
     return rows
 
 
+def rows_of_disorder(result):
+    """A row for each program and way of replaying it."""
+    return [(result["part"], row["program"], row["way"], str(row["runs"]), str(row.get("steps_replayed", 0)),
+             str(row.get("steps_passed_through", 0)), str(row.get("divergences", 0)), str(row.get("steps_audited", 0)),
+             str(row.get("stood_aside", 0)), "DIFFERS" if row["differ"] or row.get("audits_failed") else "equal")
+            for row in result.get("disorder", ())]
+
+
 def table(columns, rows):
     widths = [max(len(line[i]) for line in [columns, *rows]) for i in range(len(columns))]
 
@@ -132,6 +141,12 @@ behind its last (on the simulated driver a model's). **speed-up**, of medians, a
 **memory**, whether all that the step leaves is as it was recorded, byte for byte, in every run."""
 
 
+DISORDER_LEGEND = """\
+Programs of the integration tests, which break their steps in every way that they know, run without Nimble and replayed. **runs**,
+with as many seeds. **replayed**, **passed**: steps of all runs, that is those that matched. **aside**, runs in which replay stood
+aside. **output**, whether all runs printed what they print without Nimble."""
+
+
 def on_one_line(lines):
     return " / ".join(line.strip() for line in lines[-4:] if line.strip())
 
@@ -162,7 +177,8 @@ def markdown(facts):
              "- versions: " + ", ".join(f"{name} {', '.join(value) if isinstance(value, list) else value or 'not there'}"
                                         for name, value in facts["versions"].items()),
              f"- took {facts['seconds']:.0f} s", ""]
-    in_modes = [row(result) for result in facts["parts"] if "ways" not in result and "replay" not in result]
+    in_modes = [row(result) for result in facts["parts"] if not {"ways", "replay", "disorder"} & set(result)]
+    disordered = [line for result in facts["parts"] for line in rows_of_disorder(result)]
     saved = [line for result in facts["parts"] for line in rows_of_bundle(result)]
     side_by_side = [line for result in facts["parts"] for line in rows_of_ways(result)]
     if in_modes:
@@ -171,6 +187,8 @@ def markdown(facts):
         lines += [table(WAYS_COLUMNS, side_by_side), "", WAYS_LEGEND, ""]
     if saved:
         lines += [table(BUNDLE_COLUMNS, saved), "", BUNDLE_LEGEND, ""]
+    if disordered:
+        lines += [table(DISORDER_COLUMNS, disordered), "", DISORDER_LEGEND, ""]
     for result in facts["parts"]:
         said = remarks(result)
         if said:

@@ -19,6 +19,7 @@ SUITE = ROOT / "bench" / "gpu_suite"
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(SUITE))
 
+import disorder  # noqa: E402
 import machine  # noqa: E402
 import measure  # noqa: E402
 import modes  # noqa: E402
@@ -121,6 +122,11 @@ class DryRun(Folder):
                 if part.bundle:
                     self.check_bundle(part, result, table)
                     continue
+                if part.disorder:
+                    self.assertEqual(len(result["disorder"]), len(disorder.PROGRAMS) * len(disorder.WAYS))
+                    self.assertGreater(sum(row["steps_replayed"] for row in result["disorder"]), 1000)
+                    self.assertNotIn("DIFFERS", table)
+                    continue
                 self.assertTrue(result["digests_equal"])
                 if part.ways:
                     self.check_ways(part, result, table)
@@ -148,8 +154,9 @@ class DryRun(Folder):
             rows = [line for line in table.splitlines() if line.startswith(f"| {part.name} ") and f" {name} " in line]
             self.assertEqual(len(rows), 1, table)
             self.assertIn("equal", rows[0])
-        counters = result["ways"][ways.REPLAYED]["counters"]
-        self.assertGreater(counters["steps_replayed"], 20, counters)
+        for name in (ways.REPLAYED, "auto"):
+            counters = result["ways"][name]["counters"]
+            self.assertGreater(counters["steps_replayed"], 20, (name, counters))
         self.assertIn("the goal is at most", table)
 
     def check_bundle(self, part, result, table):

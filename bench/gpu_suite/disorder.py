@@ -1,0 +1,99 @@
+"""Runs the programs of the integration tests that do not keep to their steps, with and without replay, and compares what they
+print: on a GPU what tests/integration does on the simulated driver.
+
+Each is recorded in its regular form, and then replayed in disorder, by several seeds, in every way of submitting.
+"""
+
+import collections
+import json
+import os
+import shutil
+import subprocess
+import time
+
+import process
+
+# Program, what is recorded, and what is replayed; SEED stands for the seed.
+PROGRAMS = (
+    ("chaos", ("12", "0"), ("60", "SEED")),
+    ("streams", ("fork", "12", "0"), ("fork", "60", "SEED")),
+    ("streams", ("prefetch", "12", "0"), ("prefetch", "60", "SEED")),
+    ("streams", ("threads", "12", "0"), ("threads", "60", "SEED")),
+    ("crowd", ("1", "12", "0"), ("4", "60", "SEED")),
+    ("kinds", ("t6e2t5e3T6E3t4e1T5E2c3t4c1e3c2t3",), ("*300", "SEED")),
+    ("kinds", ("t5e3t4e4t6e3",), ("te" * 500,)),
+)
+NAMES = tuple(sorted({program for program, _, _ in PROGRAMS}))
+IMAGE = "programs.simcuda"  # the name by which the programs look for their kernels
+WAYS = {"off": {"NIMBLE_TUNE": "off"}, "start": {"NIMBLE_TUNE": "start"}, "audit": {"NIMBLE_TUNE": "off", "NIMBLE_AUDIT": "3"}}
+SEEDS = 6
+KEPT = ("steps_replayed", "steps_passed_through", "graph_launches", "divergences", "steps_audited", "audits_failed")
+
+
+def run(place, folder, program, arguments, limit, settings=None):
+    """What the program prints. Raises process.Failure."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("NIMBLE_", "SIMCUDA_"))}
+    if place.simulated:
+        environment["LD_LIBRARY_PATH"] = str(place.build / "simcuda")
+    if settings:
+        environment |= {"LD_PRELOAD": str(place.library), "NIMBLE_LOG": "warn", **settings}
+    done = subprocess.run([str(folder / program), *arguments], env=environment, cwd=folder, text=True, capture_output=True,
+                          timeout=limit, check=False)
+    if done.returncode != 0:
+        raise process.Failure(f"{program} {' '.join(arguments)}: exit status {done.returncode}: {done.stderr.strip()[-300:]}")
+    return done.stdout
+
+
+def prepare(place, folder):
+    """Puts the programs and an image of their kernels for this device into one folder."""
+    folder.mkdir(parents=True)
+    for name in NAMES:
+        shutil.copy(place.build / "bin" / name, folder / name)
+    if place.simulated:
+        shutil.copy(place.build / "bin" / IMAGE, folder / IMAGE)
+        return
+    subprocess.run([place.nvcc, "-std=c++17", "-O2", f"-arch={place.arch}", "-fatbin", "-I", str(place.root),
+                    str(place.root / "tests/integration/programs/kernels.cu"), "-o", str(folder / IMAGE)], check=True)
+
+
+def measure(part, place, work, rounds, _groups, limit):
+    """As that of measure.py, with `disorder`: for each program and way the runs, those that differed, and what was counted."""
+    begin = time.monotonic()
+    deadline = begin + limit
+    result = {"part": part.name, "what": part.what, "settings": part.settings, "odd": [], "status": "failed", "why": "",
+              "disorder": []}
+    folder = work / "programs"
+    try:
+        prepare(place, folder)
+        for program, recorded, replayed in PROGRAMS:
+            trace, schedule, stats = folder / "trace.json", folder / "schedule.json", folder / "stats.json"
+            run(place, folder, program, recorded, 60, {"NIMBLE_MODE": "record", "NIMBLE_TRACE": str(trace)})
+            subprocess.run([str(place.build / "bin/nimble-analyze"), str(trace), "-o", str(schedule), "--quiet"], check=True,
+                           capture_output=True, timeout=60)
+            for way, settings in WAYS.items():
+                counted, runs, differ = collections.Counter(), 0, []
+                for seed in range(1, 1 + min(SEEDS, rounds)):
+                    if time.monotonic() > deadline:
+                        result["odd"].append("the time was up before all seeds had run")
+                        break
+                    arguments = [word.replace("SEED", str(seed)) for word in replayed]
+                    plain = run(place, folder, program, arguments, 60)
+                    found = run(place, folder, program, arguments, 60, {
+                        "NIMBLE_MODE": "replay", "NIMBLE_SCHEDULE": str(schedule), "NIMBLE_STATS": str(stats), **settings})
+                    runs += 1
+                    if found != plain:
+                        differ.append(seed)
+                    counters = json.loads(stats.read_text(encoding="utf-8"))
+                    counted.update({name: counters[name] for name in KEPT})
+                    counted["stood_aside"] += counters["stood_aside"] != ""
+                result["disorder"].append({"program": " ".join((program, *replayed))[:40], "way": way, "runs": runs,
+                                           "differ": differ, **counted})
+    except (process.Failure, subprocess.SubprocessError, OSError, ValueError) as failure:
+        return result | {"why": str(failure)[:600]}, None
+    wrong = [row for row in result["disorder"] if row["differ"] or row.get("audits_failed")]
+    replayed = sum(row.get("steps_replayed", 0) for row in result["disorder"])
+    result["why"] = f"{wrong[0]['program']}: other results with seeds {wrong[0]['differ']}" if wrong else ""
+    if not wrong and replayed == 0:
+        result["why"] = "no step was replayed"
+    result["status"] = "failed" if result["why"] else "ok"
+    return result | {"seconds": time.monotonic() - begin}, None

@@ -82,6 +82,7 @@ void measure(int nodes, int changed, bool whole, bool running) {
   check(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
   const long long cycles = running ? 4'000'000 : 1;  // about 2 ms
   Graph graph = make(nodes, cycles, memory);
+  const CUfunction kernel = function_of(reinterpret_cast<const void*>(&work));
   std::vector<double> change, launch;
   unsigned value = 0;
   for (int round = 0; round < 30; ++round) {
@@ -95,7 +96,7 @@ void measure(int nodes, int changed, bool whole, bool running) {
       params.blockDimX = 32;
       params.blockDimY = params.blockDimZ = 1;
       void* arguments[] = {&memory, &value};
-      params.func = function_of(reinterpret_cast<const void*>(&work));
+      params.func = kernel;
       params.kernelParams = arguments;
       CUgraphNode node = graph.nodes[1 + i * (nodes - 1) / changed];
       if (whole)

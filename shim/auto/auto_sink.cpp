@@ -180,6 +180,8 @@ void AutoSink::record_again(std::unique_ptr<Recording> next) {
     wanted->recorder.after(call, CUDA_SUCCESS);
   }
   ++recordings_;
+  over_.push_back(recording_.load());
+  retired_.push_back(replay);
   recording_.store(wanted, std::memory_order_release);
   phase_.store(Phase::recording, std::memory_order_release);
   options_.log(ReplayLog::info, "auto: the step does not come any more: recording again");

@@ -111,6 +111,9 @@ class AutoSink final : public CallSink {
   CallHistory history_;
   bool handed_over_ = false;  // replay follows now what history_ has followed before
   std::vector<std::unique_ptr<Recording>> unwanted_;
+  // What has ended. Other threads may still be inside, so it stays.
+  std::vector<Recording*> over_;
+  std::vector<ReplaySink*> retired_;
   std::atomic<std::uint32_t> recordings_{0};
   CounterValues counted_;      // by replays that have ended; constant while the background thread runs
   std::uint64_t matched_ = 0;  // at the last check

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 namespace nimble::shim {
 namespace {
@@ -76,7 +77,8 @@ class AutoSinkTest : public testing::Test {
   }
   // Kept for good, as in a process: its thread is never waited for.
   AutoSink& sink() {
-    if (!sink_) sink_ = new AutoSink(options_, context_);
+    static auto* const kept = new std::vector<AutoSink*>;
+    if (!sink_) kept->push_back(sink_ = new AutoSink(options_, context_));
     return *sink_;
   }
 

@@ -6,6 +6,7 @@
 
 #include "replayer/schedule_reader.h"
 #include "replayer/step_player.h"
+#include "replayer/tune_record.h"
 #include "replayer/watchdog.h"
 
 namespace nimble {
@@ -109,6 +110,7 @@ class Replayer final : public ReplaySink {
     finished_counting_ = true;
     if (last == Phase::waiting || last == Phase::nothing) return;
     options_.log(ReplayLog::info, counters_.line());
+    if (options_.tune_save) save_choices();
     if (!options_.stats_path.empty() && !counters_.write(options_.stats_path)) {
       options_.log(ReplayLog::warning,
                    options_.stats_path + ": the counters cannot be written there. Set NIMBLE_STATS to another file.");
@@ -260,6 +262,24 @@ class Replayer final : public ReplaySink {
       counters_.kinds[kind].tuned_us = tuner.medians();
       const std::string which = tuners.size() == 1 ? "" : "steps of kind " + std::to_string(kind) + ": ";
       if (tuners.size() > 1 || !tuner.ends_replay()) options_.log(ReplayLog::info, which + tuner.text());
+    }
+  }
+
+  // Where anything was decided in this run.
+  void save_choices() {
+    std::vector<ScheduleChoice> choices;
+    std::uint32_t decisions = 0;
+    for (const Tuner& tuner : player_->tuners()) {
+      decisions += tuner.decisions();
+      const bool known = tuner.medians()[static_cast<std::size_t>(tuner.settled())] >= 0;
+      choices.push_back({known ? static_cast<std::uint32_t>(tuner.settled()) : kNone, tuner.medians()});
+    }
+    if (decisions == 0) return;
+    const std::string problem = nimble::save_choices(options_.schedule_path, choices);
+    if (problem.empty()) {
+      options_.log(ReplayLog::info, options_.schedule_path + ": the fastest way is kept there, for runs to begin with");
+    } else {
+      options_.log(ReplayLog::warning, options_.schedule_path + ": " + problem + ": what is the fastest is not kept.");
     }
   }
 

@@ -36,6 +36,7 @@ struct ReplayOptions {
   std::string stats_path;     // empty: no file
   std::chrono::microseconds hold{1000};
   Tune tune = Tune::off;
+  bool tune_save = false;   // what it finds goes into the schedule's file
   std::uint32_t audit = 0;  // every so many steps one is audited (replayer/audit.h); 0: none
   std::function<void(ReplayLog, const std::string&)> log;
   std::function<void()> enter_helper_thread;  // run first on each thread of ours

@@ -12,6 +12,7 @@
 
 #include "replayer/schedule_check.h"
 #include "replayer/schedule_field.h"
+#include "replayer/tuner.h"
 
 namespace nimble {
 
@@ -323,6 +324,21 @@ void read_kinds(const Field& top, std::size_t ops, Schedule& schedule) {
   }
 }
 
+// What replay has found out about the ways of submitting.
+void read_choices(const Field& top, Schedule& schedule) {
+  if (!top.has("tuned")) return;
+  const Field tuned = top.at("tuned");
+  for (std::size_t i = 0; i < tuned.size(); ++i) {
+    ScheduleChoice& choice = schedule.tuned.emplace_back();
+    if (tuned[i].is_null()) continue;
+    if (tuned[i].size() != 2 || tuned[i][1].size() != kWays) tuned[i].fail("is not [way, [ns, ns, ns]]");
+    choice.way = tuned[i][0].one_of(kWayNames);
+    for (std::size_t way = 0; way < kWays; ++way)
+      if (const Field ns = tuned[i][1][way]; !ns.is_null())
+        choice.us[way] = static_cast<double>(ns.number(kMostBytes)) / 1000;
+  }
+}
+
 void read_streams(const Field& streams, Schedule& schedule) {
   if (streams.size() == 0) streams.fail("is empty");
   if (streams.size() > kMaxStreams) streams.fail(fmt::format("has more than {} streams", kMaxStreams));
@@ -378,6 +394,7 @@ Schedule parse_schedule(const std::string& text, const std::string& source) {
   }
   for (std::size_t i = 0; i < functions.size(); ++i) code_of(functions[i], schedule, schedule.functions[i]);
   if (top.has("carries")) schedule.carries = top.at("carries").boolean();
+  read_choices(top, schedule);
   if (top.has("textures")) schedule.textures = top.at("textures").boolean();
   if (ops.size() == 0) ops.fail("is empty");
   read_kinds(top, ops.size(), schedule);

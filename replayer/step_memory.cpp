@@ -84,19 +84,23 @@ std::optional<CUresult> StepPlayer::free_in_arena(const Call& call) {
     const ScheduleObject& object = schedule_.objects[i];
     if (!object.step_local || arena_ + object.plan_offset != call.address || !objects_.taken(i)) continue;
     objects_.take(i, false);
-    // cuMemFree takes it that all accesses are over. Where our stream is gone, or replay has stood aside, nobody will
-    // use the memory again.
+    // cuMemFree takes it that all accesses are over. Once replay has stood aside nobody will use the memory again.
     const StreamRef launch = streams_.launch();
-    if (call.kind == CallKind::free || !launch.key || call.stream == launch || !aside_.empty()) return CUDA_SUCCESS;
-    const CurrentContext current(driver_, cu_context_);
+    const bool bound = state_ == State::bound;
+    if (call.kind == CallKind::free || (bound && call.stream == launch) || !aside_.empty()) return CUDA_SUCCESS;
+    const CurrentContext current(driver_, arena_context_);
     // The next use of the memory comes behind our stream: that must come after what the program's stream still does
-    // with it.
+    // with it. Which stream it will be is not known while none is bound.
     CUevent event = nullptr;
     CUresult result = driver_.cuEventCreate_(&event, CU_EVENT_DISABLE_TIMING);
     if (result == CUDA_SUCCESS) result = driver_.cuEventRecord_(event, call.stream.handle);
+    if (result == CUDA_SUCCESS && !bound) {
+      freed_unbound_.push_back(event);
+      return CUDA_SUCCESS;
+    }
     if (result == CUDA_SUCCESS) result = driver_.cuStreamWaitEvent_(launch.handle, event, 0);
     if (event) driver_.cuEventDestroy_(event);
-    individually(0);
+    if (bound) individually(0);
     return result == CUDA_SUCCESS ? CUDA_SUCCESS : could_not_wait(result);
   }
   return CUDA_ERROR_INVALID_VALUE;  // no allocation starts there: what the driver says to that

@@ -47,8 +47,16 @@ void StepPlayer::tune(Tune when) {
   if (!driver_.cuEventElapsedTime_) when = Tune::off;
   tuners_.clear();
   // Of steps that others go on from nobody can tell when they are over.
-  for (std::uint32_t kind = 0; kind < cursor_.kinds(); ++kind)
-    tuners_.emplace_back(cursor_.goes_on(kind) ? Tune::off : when);
+  for (std::uint32_t kind = 0; kind < cursor_.kinds(); ++kind) {
+    const ScheduleChoice known = kind < schedule_.tuned.size() ? schedule_.tuned[kind] : ScheduleChoice{};
+    if (cursor_.goes_on(kind)) {
+      tuners_.emplace_back(Tune::off);
+    } else if (known.way == kNone) {
+      tuners_.emplace_back(when);
+    } else {
+      tuners_.emplace_back(when, static_cast<Way>(known.way), known.us);
+    }
+  }
 }
 
 std::optional<CUresult> StepPlayer::before(Call& call) {

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace nimble {
 
@@ -24,10 +25,8 @@ enum class Way : std::uint8_t {
   schedule,    // its segments as graphs in the schedule's order
 };
 inline constexpr std::size_t kWays = 3;
-inline const char* name(Way way) {
-  constexpr const char* names[] = {"own", "one_stream", "schedule"};
-  return names[static_cast<std::size_t>(way)];
-}
+inline constexpr std::string_view kWayNames[] = {"own", "one_stream", "schedule"};
+inline std::string name(Way way) { return std::string(kWayNames[static_cast<std::size_t>(way)]); }
 
 class Tuner {
  public:
@@ -42,6 +41,13 @@ class Tuner {
   static constexpr std::uint32_t kTryAgain = 4096;  // `always`: steps between trials
 
   explicit Tuner(Tune when) : when_(when) {}
+  // Begins where an earlier run has come to: with this way, and watching it. With `always` it tries all the same.
+  Tuner(Tune when, Way settled, const std::array<double, kWays>& medians) : when_(when) {
+    if (when != Tune::start) return;
+    state_ = State::settled;
+    settled_ = settled;
+    medians_ = medians;
+  }
 
   struct Step {
     Way way = Way::schedule;

@@ -25,6 +25,7 @@ struct Options {
   std::int64_t hold_us = 0;
   std::uint32_t audit = 0;
   Tune tune = Tune::start;
+  bool tune_save = false;
   bool probe_writes = false;
   std::int64_t probe_limit_mib = 0;  // 0: none
   std::int64_t probe_first = 0;      // 0: all

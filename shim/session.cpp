@@ -49,6 +49,7 @@ ReplayOptions replay_options(const Options& options) {
   replay.hold = std::chrono::microseconds(options.hold_us);
   replay.audit = options.audit;
   replay.tune = options.tune;
+  replay.tune_save = options.tune_save && options.mode == Mode::replay;
   replay.log = [](ReplayLog level, const std::string& text) {
     log(level == ReplayLog::info ? LogLevel::info : LogLevel::warning, text);
   };

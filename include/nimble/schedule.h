@@ -174,6 +174,13 @@ inline constexpr bool could_be_address(std::uint64_t word) {
   return word >= std::uint64_t{1} << 16 && word < std::uint64_t{1} << 57;
 }
 
+// What replay found out about the ways of submitting steps of one kind (replayer/tuner.h), where it was asked to keep
+// it.
+struct ScheduleChoice {
+  std::uint32_t way = kNone;             // the fastest; kNone: nothing is known
+  std::array<double, 3> us{-1, -1, -1};  // microseconds of a step by each way; negative: not timed
+};
+
 struct Schedule {
   std::string policy;
   std::string trace_digest;  // XXH3-64 of the trace file, hex: for reports
@@ -192,7 +199,8 @@ struct Schedule {
   std::vector<std::uint32_t> ends;
   std::vector<ScheduleSegment> segments;
   std::uint64_t arena_bytes = 0;  // what the memory plan needs
-  bool carries = false;   // it rests on what the step before has left in memory: that one must have been as recorded
+  bool carries = false;  // it rests on what the step before has left in memory: that one must have been as recorded
+  std::vector<ScheduleChoice> tuned;  // by kind of step; empty where nothing was kept
   bool textures = false;  // it holds although the program has textures or surfaces: no access rests on their absence
 };
 

@@ -1,6 +1,8 @@
 // What the player does with a step's own memory: it serves it from the memory plan, and looks after what is kept.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "replayer/step_player.h"
 #include "tests/unit/replayer/player_support.h"
 
@@ -32,6 +34,24 @@ TEST_F(StepPlayerTest, MemoryFreedOnAnotherStreamIsOrderedBeforeItsNextUse) {
   submitted();
   free(t, FakeDriver::kOther);
   EXPECT_EQ(submitted(), (Log{"record", "wait"}));
+}
+
+// Once the step is not bound any more, nobody knows which stream will use the memory next.
+TEST_F(StepPlayerTest, MemoryFreedWhileUnboundIsOrderedBeforeItsNextUse) {
+  bind();
+  const std::uint64_t t = alloc();
+  first_part(t);
+  Call unload;
+  unload.ends = Ends::code;
+  player_.before(unload);
+  submitted();
+  free(t, FakeDriver::kOther);
+  EXPECT_EQ(submitted(), Log{"record"});
+  step();
+  submitted();
+  alloc();  // binds anew
+  const Log again = submitted();
+  EXPECT_EQ(std::count(again.begin(), again.end(), "wait"), 2) << "for what the step did before, and for the free";
 }
 
 // What a stream that captures frees is freed when the graph runs.

@@ -1,0 +1,17 @@
+// NIMBLE_TUNE_SAVE: what replay has found to be the fastest goes into the schedule, so that later runs begin with it.
+//
+// The file is replaced in one move; a process that reads it meanwhile has the old one or the new. Stateless; one
+// thread. No errors but the reason in words: replay has done its work by then.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "nimble/schedule.h"
+
+namespace nimble {
+
+// By kind of step; nothing for those of which nothing was found out. Empty, or why the file is as it was.
+std::string save_choices(const std::string& schedule_path, const std::vector<ScheduleChoice>& choices);
+
+}  // namespace nimble

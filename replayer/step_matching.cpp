@@ -1,0 +1,81 @@
+// Which op of the step a StepPlayer takes a call for, and of which kind the step is.
+#include "replayer/step_player.h"
+
+namespace nimble {
+
+const char* StepPlayer::mismatch(std::uint32_t index, const Call& call) {
+  if (const char* reason = live_.match(index, call)) return reason;
+  const ScheduleOp& op = schedule_.ops[index];
+  const bool serve = serving_ && op.submit == Submit::plan && op.kind == CallKind::alloc_async;
+  return serve && is_in_use(op.object) ? "memory of the plan is still in use" : nullptr;
+}
+
+// Of a launch: whether it has the recorded shape. Others have theirs or do not match.
+bool StepPlayer::has_this_shape(std::uint32_t index, const Call& call) const {
+  const ScheduleOp& op = schedule_.ops[index];
+  if (op.kind != CallKind::launch || op.submit != Submit::graph) return true;
+  return op.grid == call.grid && op.block == call.block && op.shared_bytes == call.shared_bytes;
+}
+
+// What is expected comes first. Where that has another shape than recorded, which it may have, a kind is looked for
+// that has this very shape: steps of the one would match the other's ops, until they do not.
+std::uint32_t StepPlayer::next_op(std::uint32_t stream, const Call& call, const char*& reason) {
+  const std::uint32_t expected = cursor_.next(stream);
+  const auto matches = [&](std::uint32_t index) {
+    const char* const why = mismatch(index, call);
+    if (index == expected) reason = why;
+    return !why;
+  };
+  reason = "an op after the last one on its stream";
+  if (cursor_.kinds() == 1) return expected != kNone && matches(expected) ? expected : kNone;
+  for (const bool exact : {true, false}) {
+    if (expected != kNone && has_this_shape(expected, call) == exact && matches(expected)) return expected;
+    for (std::uint32_t kind = 0; kind < cursor_.kinds(); ++kind) {
+      const std::uint32_t index = cursor_.may_be(kind) ? cursor_.next(kind, stream) : kNone;
+      if (index == kNone || index == expected || has_this_shape(index, call) != exact || !matches(index)) continue;
+      take_for(kind);
+      return index;
+    }
+  }
+  return kNone;
+}
+
+// The step is not of the kind that it was taken for.
+void StepPlayer::take_for(std::uint32_t kind) {
+  cursor_.take_for(kind);
+  if (!cursor_.begun() || state_ != State::bound) return;
+  const Tuner::Step step = tuners_[kind].next();
+  tried_ = tried_ && step.way == way_ && step.timed == clock_.running();
+  if (!tried_) clock_.cancel();
+  if (step.way == Way::own) pass_rest();
+}
+
+// From here on this step's ops go to the driver as they come.
+void StepPlayer::pass_rest() {
+  if (pass_step_) return;
+  pass_step_ = true;
+  tried_ = false;
+  clock_.cancel();
+  flush();
+}
+
+std::uint32_t StepPlayer::op_that_begins_a_stream(const Call& call) {
+  // Graphs stay on the launch stream that they are bound to.
+  for (std::uint32_t s = state_ == State::bound ? 1 : 0; s < streams_.count(); ++s) {
+    const bool found = state_ == State::searching && cursor_.begun() && streams_.has(s);
+    if (cursor_.begun(s) || found || !streams_.could_be(s, call.stream) || !may_begin_step(s, call)) continue;
+    const char* reason = nullptr;
+    if (const std::uint32_t index = next_op(s, call, reason); index != kNone) return index;
+  }
+  return kNone;
+}
+
+bool StepPlayer::may_begin_step(std::uint32_t stream, const Call& call) const {
+  for (std::uint32_t kind = 0; kind < cursor_.kinds(); ++kind) {
+    const std::uint32_t first = cursor_.may_be(kind) ? cursor_.next(kind, stream) : kNone;
+    if (first != kNone && could_be(schedule_, context_, first, call)) return true;
+  }
+  return false;
+}
+
+}  // namespace nimble

@@ -34,9 +34,7 @@ class KindFinder {
     for (const auto& [begin, length] : gaps()) suggest_within(begin, length);
     const SequenceHints hints = hints_of(trace, objects, step.ops);
     suggest_between(hints.observed_before);
-    std::vector<std::uint8_t> alone(step.ops.size(), 1);  // nothing lives across the boundary before the op
-    for (const auto& [birth, death] : hints.lives) std::fill(alone.begin() + birth + 1, alone.begin() + death + 1, 0);
-    suggest_between(alone);
+    suggest_between(lifeless(hints));
   }
 
   // The next best kind.
@@ -123,6 +121,19 @@ class KindFinder {
     const auto found = find_repetition(std::span(step_.signatures).subspan(begin, length),
                                        hints_of(trace_, objects_, std::span(step_.ops).subspan(begin, length)));
     if (found) add(suggested_, begin + found->begins.front(), found->period, found->begins.size());
+  }
+
+  // Per op: whether none of the objects that ops allocate and release lives across the boundary before it.
+  std::vector<std::uint8_t> lifeless(const SequenceHints& hints) const {
+    std::vector<std::int32_t> change(step_.ops.size() + 1, 0);
+    for (const auto& [birth, death] : hints.lives) {
+      ++change[birth + 1];
+      --change[death + 1];
+    }
+    std::vector<std::uint8_t> result;
+    std::int32_t live = 0;
+    for (std::size_t op = 0; op < step_.ops.size(); ++op) result.push_back((live += change[op]) == 0 ? 1 : 0);
+    return result;
   }
 
   // What stands between two of these boundaries.

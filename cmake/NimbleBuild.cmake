@@ -20,7 +20,8 @@ set(NIMBLE_SANITIZER "" CACHE STRING "Sanitizer for the whole build: address or 
 
 add_library(nimble_build INTERFACE)
 target_compile_options(nimble_build INTERFACE
-  $<$<COMPILE_LANGUAGE:C,CXX>:-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wno-unused-parameter -ffp-contract=off>
+  $<$<COMPILE_LANGUAGE:C,CXX>:-Wall -Wextra -Wshadow -Wno-unused-parameter -ffp-contract=off>
+  $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>
   $<$<AND:$<BOOL:${NIMBLE_WERROR}>,$<COMPILE_LANGUAGE:C,CXX>>:-Werror>)
 if(NIMBLE_SANITIZER)
   string(REPLACE "-O2" "-O1" CMAKE_CXX_FLAGS_RELWITHDEBINFO "${CMAKE_CXX_FLAGS_RELWITHDEBINFO}")

@@ -88,12 +88,14 @@ ProgramRegion* of(nimble_region* region) { return reinterpret_cast<ProgramRegion
 // The receiver of calls, where this process has regions: since its first region, whatever has become of it.
 std::atomic<RegionSink*> g_regions{nullptr};
 
-RegionSink* region_sink() {
+RegionSink* region_sink() noexcept try {
   if (RegionSink* const known = g_regions.load(std::memory_order_acquire)) return known;
   if (mode_of_process() != NIMBLE_MODE_REGIONS) return nullptr;
   auto* const sink = dynamic_cast<RegionSink*>(nimble::shim::sink());
   g_regions.store(sink, std::memory_order_release);
   return sink;
+} catch (...) {  // no memory to begin with
+  return nullptr;
 }
 
 nimble_result result_of(const ProgramRegion& region) {

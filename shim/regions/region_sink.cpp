@@ -209,8 +209,8 @@ bool RegionSink::compile(ProgramRegion& region) {
   const std::string text = region_schedule(region.store_->text(), lasting, rules_, why_not);
   region.store_->drop();
   if (text.empty()) return refuse(why_not);
+  const CurrentContext current(driver_, region.cu_context_);  // also while what cannot be built is let go of
   auto built = std::make_unique<RegionGraph>(context_, driver_);
-  const CurrentContext current(driver_, region.cu_context_);
   try {
     why_not = built->build(parse_schedule(text, "a region"), region.earlier_, region.calls_);
   } catch (const ScheduleError& error) {

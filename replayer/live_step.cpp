@@ -9,6 +9,27 @@ namespace nimble {
 
 namespace {
 
+// Copies a value of a parameter; whether it is the one that is bound. Most are as long as a number or a pointer, for
+// which a call of memcpy takes longer than all else here.
+bool take(const void* value, std::uint32_t size, std::uint8_t* live, const std::uint8_t* bound) {
+  const auto as = [&]<class Number>(Number number) {
+    Number known;
+    std::memcpy(&number, value, sizeof number);
+    std::memcpy(&known, bound, sizeof known);
+    std::memcpy(live, &number, sizeof number);
+    return number == known;
+  };
+  if (size == 8) return as(std::uint64_t{});
+  if (size == 4) return as(std::uint32_t{});
+  std::memcpy(live, value, size);
+  return std::memcmp(live, bound, size) == 0;
+}
+
+// By the operator the compiler calls memcmp.
+bool same(const std::array<std::uint32_t, 3>& a, const std::array<std::uint32_t, 3>& b) {
+  return ((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2])) == 0;
+}
+
 std::uint64_t word_at(const std::uint8_t* bytes) {
   std::uint64_t word;
   std::memcpy(&word, bytes, sizeof word);
@@ -104,9 +125,10 @@ const char* LiveStep::match_launch(std::uint32_t index, const Call& call) {
     mine.live.is_kernel_handle = info.is_kernel_handle;
     mine.changed = true;
   }
-  if (mine.live.grid != call.grid || mine.live.block != call.block || mine.live.shared_bytes != call.shared_bytes) {
-    const bool same = op.grid == call.grid && op.block == call.block && op.shared_bytes == call.shared_bytes;
-    if (op.fixed_launch && !same) return "another launch shape";
+  if (!same(mine.live.grid, call.grid) || !same(mine.live.block, call.block) ||
+      mine.live.shared_bytes != call.shared_bytes) {
+    if (op.fixed_launch && (op.grid != call.grid || op.block != call.block || op.shared_bytes != call.shared_bytes))
+      return "another launch shape";
     // A graph node cannot have an empty grid, which the driver refuses in a launch as well.
     for (int i = 0; i < 3; ++i) {
       if (call.grid[i] == 0 || call.block[i] == 0) return "an empty launch";
@@ -120,15 +142,18 @@ const char* LiveStep::match_launch(std::uint32_t index, const Call& call) {
     if (const char* reason = check_globals(index)) return reason;
   if (mine.param_bytes == 0) return nullptr;
   std::uint8_t* const live = live_bytes_.data() + mine.params;
+  const std::uint8_t* const bound = bound_bytes_.data() + mine.params;
+  bool unchanged = true;
   // The schedule's layout is the function's own: checked when the handle was first seen.
   if (call.kernel_params) {
-    std::size_t i = 0;
+    void** value = call.kernel_params;
     for (const ParamLayout& param : function.params)
-      std::memcpy(live + param.offset, call.kernel_params[i++], param.size);
-  } else if (!pack_params(call, context_.function(call.function), live)) {
-    return "parameters that cannot be read";
+      unchanged &= take(*value++, param.size, live + param.offset, bound + param.offset);
+  } else {
+    if (!pack_params(call, context_.function(call.function), live)) return "parameters that cannot be read";
+    unchanged = std::memcmp(live, bound, mine.param_bytes) == 0;
   }
-  if (std::memcmp(live, bound_bytes_.data() + mine.params, mine.param_bytes) == 0) {
+  if (unchanged) {
     if (mine.verified == objects_.generation()) {
       for (const ScheduleParam& param : op.pointers) objects_.use(param.pointer.object);
       return nullptr;

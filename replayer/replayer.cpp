@@ -103,6 +103,7 @@ class Replayer final : public ReplaySink {
     if (last == Phase::playing) {
       player_->finish();
       publish();
+      say_what_was_decided();
       phase_ = Phase::aside;
     }
     activity_ = 0;
@@ -231,8 +232,10 @@ class Replayer final : public ReplaySink {
     }
     bystanders_->publish(player_->state());
     const std::uint64_t matched = counters_.steps_replayed + counters_.steps_passed_through;
-    if (matched != steps_matched_.load(std::memory_order_relaxed)) steps_matched_.store(matched);
-    say_what_was_decided();
+    if (matched != steps_matched_.load(std::memory_order_relaxed) || !player_->stood_aside().empty()) {
+      steps_matched_.store(matched);
+      say_what_was_decided();
+    }
     if (player_->has_news()) options_.log(ReplayLog::info, player_->take_news());
     // All threads read it at every call, and a store costs each of them a cache miss.
     if (player_->owes() != owes_.load(std::memory_order_relaxed)) owes_.store(player_->owes());

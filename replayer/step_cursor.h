@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "nimble/schedule.h"
@@ -23,6 +24,7 @@ class StepCursor {
         came_(schedule.ops.size(), 0),
         kinds_(paths.kinds()),
         next_(schedule.streams.size(), 0),
+        expected_(schedule.streams.size(), kNone),
         followed_by_((kinds_.size() + 1) * (kinds_.size() + 1), kNone) {
     for (std::uint32_t op = 0; op < stream_.size(); ++op) stream_[op] = schedule.ops[op].stream;
     for (std::uint32_t k = 0; k < kinds_.size(); ++k) {
@@ -33,6 +35,7 @@ class StepCursor {
         kinds_[k].goes_on = kinds_[k].goes_on || (other != k && kinds_[k].shared.back() == paths.ops(k).size());
       }
     }
+    take_for(0);
   }
 
   // No op of the step has come.
@@ -41,16 +44,16 @@ class StepCursor {
     count_ = frontier_ = 0;
     furthest_ = kNone;
     next_.assign(next_.size(), 0);
-    kind_ = guess();
+    take_for(guess());
   }
   bool begun() const { return count_ != 0; }
   // The step is over, and none goes on like this.
-  bool complete() const { return count_ == paths_.ops(kind_).size() && !kinds_[kind_].goes_on; }
+  bool complete() const { return count_ == ops_.size() && !kinds_[kind_].goes_on; }
   // Whether an op has come on the stream.
   bool begun(std::uint32_t stream) const { return next_[stream] != 0; }
 
   // The op that should come next on the stream; kNone where the step has no more there.
-  std::uint32_t next(std::uint32_t stream) const { return next(kind_, stream); }
+  std::uint32_t next(std::uint32_t stream) const { return expected_[stream]; }
   // The same if the step is of this kind, which it may be.
   std::uint32_t next(std::uint32_t kind, std::uint32_t stream) const {
     const std::vector<std::uint32_t>& ops = kinds_[kind].ops[stream];
@@ -59,18 +62,16 @@ class StepCursor {
 
   // The op has come: it was the next one on its stream.
   void advance(std::uint32_t op) {
+    const std::uint32_t stream = stream_[op];
     ++count_;
-    ++next_[stream_[op]];
+    ++next_[stream];
+    expected_[stream] = next(kind_, stream);
     came_[op] = step_;
     if (furthest_ == kNone || op > furthest_) furthest_ = op;
-    const auto ops = paths_.ops(kind_);
-    while (frontier_ < ops.size() && came_[ops[frontier_]] == step_) ++frontier_;
+    find_frontier();
   }
   // The first op that has not come; kNone, which is more than any, where all have.
-  std::uint32_t frontier() const {
-    const auto ops = paths_.ops(kind_);
-    return frontier_ < ops.size() ? ops[frontier_] : kNone;
-  }
+  std::uint32_t frontier() const { return first_missing_; }
 
   // --- Kinds.
 
@@ -84,7 +85,12 @@ class StepCursor {
     const std::uint32_t shared = kinds_[kind_].shared[kind];
     return shared != 0 && furthest_ <= paths_.ops(kind)[shared - 1];
   }
-  void take_for(std::uint32_t kind) { kind_ = kind; }
+  void take_for(std::uint32_t kind) {
+    kind_ = kind;
+    ops_ = paths_.ops(kind);
+    for (std::uint32_t stream = 0; stream < expected_.size(); ++stream) expected_[stream] = next(kind, stream);
+    find_frontier();
+  }
   // The kind of which all ops have come, and no others; kNone for none.
   std::uint32_t whole() const {
     for (std::uint32_t k = 0; k < kinds_.size(); ++k)
@@ -105,6 +111,12 @@ class StepCursor {
     bool goes_on = false;                         // some other kind has all of its ops, and more
   };
 
+  // What both kinds share comes before all else, so what has come of the one kind holds for the other.
+  void find_frontier() {
+    while (frontier_ < ops_.size() && came_[ops_[frontier_]] == step_) ++frontier_;
+    first_missing_ = frontier_ < ops_.size() ? ops_[frontier_] : kNone;
+  }
+
   std::size_t place() const {
     const auto number = [](std::uint32_t kind) { return kind == kNone ? 0 : std::size_t{kind} + 1; };
     return number(before_last_) * (kinds_.size() + 1) + number(last_);
@@ -119,10 +131,13 @@ class StepCursor {
   std::vector<std::uint64_t> came_;    // by op: the step in which it came last
   std::vector<Kind> kinds_;
   std::vector<std::size_t> next_;           // by stream: how many have come
+  std::vector<std::uint32_t> expected_;     // by stream: the op that should come next, in a step of this kind
   std::vector<std::uint32_t> followed_by_;  // by the last two kinds: what came next
   std::uint32_t last_ = kNone, before_last_ = kNone;
   std::uint32_t kind_ = 0;
+  std::span<const std::uint32_t> ops_;    // of the kind
   std::size_t count_ = 0, frontier_ = 0;  // the latter in the kind's ops
+  std::uint32_t first_missing_ = kNone;   // that op
   std::uint32_t furthest_ = kNone;        // of those that have come the one with the largest number
   std::uint64_t step_ = 1;
 };

@@ -21,13 +21,16 @@ bool StepPlayer::has_this_shape(std::uint32_t index, const Call& call) const {
 // that has this very shape: steps of the one would match the other's ops, until they do not.
 std::uint32_t StepPlayer::next_op(std::uint32_t stream, const Call& call, const char*& reason) {
   const std::uint32_t expected = cursor_.next(stream);
+  if (cursor_.kinds() == 1) {
+    reason = expected != kNone ? mismatch(expected, call) : "an op after the last one on its stream";
+    return reason ? kNone : expected;
+  }
   const auto matches = [&](std::uint32_t index) {
     const char* const why = mismatch(index, call);
     if (index == expected) reason = why;
     return !why;
   };
   reason = "an op after the last one on its stream";
-  if (cursor_.kinds() == 1) return expected != kNone && matches(expected) ? expected : kNone;
   for (const bool exact : {true, false}) {
     if (expected != kNone && has_this_shape(expected, call) == exact && matches(expected)) return expected;
     for (std::uint32_t kind = 0; kind < cursor_.kinds(); ++kind) {
@@ -43,6 +46,7 @@ std::uint32_t StepPlayer::next_op(std::uint32_t stream, const Call& call, const 
 // The step is not of the kind that it was taken for.
 void StepPlayer::take_for(std::uint32_t kind) {
   cursor_.take_for(kind);
+  find_segment_end();
   if (!cursor_.begun() || state_ != State::bound) return;
   const Tuner::Step step = tuners_[kind].next();
   tried_ = tried_ && step.way == way_ && step.timed == clock_.running();

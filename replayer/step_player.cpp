@@ -217,6 +217,7 @@ std::optional<CUresult> StepPlayer::begin_step(Call& call) {
 void StepPlayer::begin_matched_step() {
   ++step_;
   next_segment_ = 0;
+  find_segment_end();
   last_due_ = false;
   by_graphs_ = true;
   if (serving_ && !streams_.settled()) serving_ = false;

@@ -123,6 +123,7 @@ class StepPlayer {
   void flush_early();
   // Submits the segments of which all ops have come.
   void submit_ready();
+  void find_segment_end();
   // What of held_ and changed_ belongs to the segment, in batch_.
   void take_batch(std::uint32_t segment);
   // The driver is about to get an op by itself on this stream of the schedule's.
@@ -190,6 +191,7 @@ class StepPlayer {
   bool serving_ = false;                // this step's own memory comes from the plan
   bool planned_ = false;                // objects_ has it there
   std::uint32_t next_segment_ = 0;      // the first of this step that has not gone yet, in its kind's segments
+  std::uint32_t segment_end_ = kNone;   // its last op; kNone where there is none
   std::vector<std::uint64_t> passing_;  // by segment: the step in which its rest passes, since a part was flushed
   std::uint64_t step_ = 0;              // counts those that began
   CUcontext cu_context_ = nullptr;

@@ -43,13 +43,17 @@ void StepPlayer::flush() {
 }
 
 void StepPlayer::submit_ready() {
-  for (const auto segments = paths_.segments(cursor_.kind());
-       aside_.empty() && next_segment_ < segments.size() &&
-       cursor_.frontier() > schedule_.segments[segments[next_segment_]].last;) {
-    const std::uint32_t segment = segments[next_segment_++];
+  while (cursor_.frontier() > segment_end_ && aside_.empty()) {
+    const std::uint32_t segment = paths_.segments(cursor_.kind())[next_segment_++];
+    find_segment_end();
     if (held_.empty() || passing_[segment] == step_) continue;
     submit_segment(segment);
   }
+}
+
+void StepPlayer::find_segment_end() {
+  const auto segments = paths_.segments(cursor_.kind());
+  segment_end_ = next_segment_ < segments.size() ? schedule_.segments[segments[next_segment_]].last : kNone;
 }
 
 void StepPlayer::take_batch(std::uint32_t segment) {

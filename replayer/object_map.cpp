@@ -9,6 +9,7 @@ bool ObjectMap::accept(const SchedulePointer& pointer, std::uint64_t address) {
   Bound& bound = bound_[pointer.object];
   const ScheduleObject& object = schedule_.objects[pointer.object];
   const auto inside = [&] { return bound.base && address - bound.base < object.size; };
+  accepted_.push_back({pointer.object, bound});
   if (!inside() && !rebind(pointer.object, address)) return false;
   if (pointer.fixed && address - bound.base != pointer.offset) return false;
   bound.used_in_step = step_;
@@ -27,6 +28,7 @@ bool ObjectMap::rebind(std::uint32_t index, std::uint64_t address) {
     // Another object has this address. If this step has not used it there, it may have moved, too: two buffers that
     // swap.
     if (bound_[owner->second].used_in_step == step_) return false;
+    accepted_.push_back({owner->second, bound_[owner->second]});
     bound_[owner->second].base = 0;
     owners_.erase(owner);
   }
@@ -35,6 +37,20 @@ bool ObjectMap::rebind(std::uint32_t index, std::uint64_t address) {
   owners_[allocation->base] = index;
   ++generation_;
   return true;
+}
+
+void ObjectMap::undo() {
+  for (auto before = accepted_.rbegin(); before != accepted_.rend(); ++before) {
+    Bound& bound = bound_[before->object];
+    if (bound.base != before->bound.base) {
+      if (const auto owner = owners_.find(bound.base); owner != owners_.end() && owner->second == before->object)
+        owners_.erase(owner);
+      if (before->bound.base) owners_[before->bound.base] = before->object;
+      ++generation_;
+    }
+    bound = before->bound;
+  }
+  accepted_.clear();
 }
 
 void ObjectMap::place(std::uint32_t index, std::uint64_t base) {

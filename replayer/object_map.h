@@ -25,6 +25,10 @@ class ObjectMap {
   // object as used in this step.
   bool accept(const SchedulePointer& pointer, std::uint64_t address);
 
+  // An attempt to match a call begins; and what it has accepted is to be as it was, since the call is something else.
+  void attempt() { accepted_.clear(); }
+  void undo();
+
   // Marks the object as used in this step, where nothing has changed since it was last accepted.
   void use(std::uint32_t object) { bound_[object].used_in_step = step_; }
 
@@ -60,6 +64,11 @@ class ObjectMap {
     std::uint64_t used_in_step = 0;
   };
 
+  struct Before {
+    std::uint32_t object = kNone;
+    Bound bound;
+  };
+
   bool rebind(std::uint32_t object, std::uint64_t address);
 
   const Schedule& schedule_;
@@ -68,6 +77,7 @@ class ObjectMap {
   std::unordered_map<std::uint64_t, std::uint32_t> owners_;  // by base address; not of what is placed by the plan
   std::vector<bool> taken_;                                  // by object
   std::uint32_t all_taken_ = 0;
+  std::vector<Before> accepted_;  // what the attempt at hand has changed, as it was
   std::uint64_t step_ = 1, generation_ = 1;
 };
 

@@ -4,7 +4,11 @@
 namespace nimble {
 
 const char* StepPlayer::mismatch(std::uint32_t index, const Call& call) {
-  if (const char* reason = live_.match(index, call)) return reason;
+  objects_.attempt();
+  if (const char* reason = live_.match(index, call)) {
+    objects_.undo();  // the call may be another op, and that may need the same memory
+    return reason;
+  }
   const ScheduleOp& op = schedule_.ops[index];
   const bool serve = serving_ && op.submit == Submit::plan && op.kind == CallKind::alloc_async;
   return serve && is_in_use(op.object) ? "memory of the plan is still in use" : nullptr;

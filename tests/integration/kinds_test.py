@@ -46,6 +46,15 @@ class Kinds(ProgramTest):
         self.assertEqual([kind["steps_passed_through"] for kind in stats["kinds"]], [1, 1], stats)
         self.assertEqual([kind["steps_replayed"] for kind in stats["kinds"]], [999, 999], stats)
 
+    def test_kinds_that_part_in_what_memory_they_use(self):
+        """Taken for one of the other kind, the op at which they part would move that kind's memory."""
+        self.prepare("u5w3u4w4u6w3")
+        word = "uuwuwwwuwu" * 20
+        plain = self.run_program(["kinds", word]).stdout
+        output, stats = self.replay([word])
+        self.assertEqual((output, stats["divergences"]), (plain, 0), stats)
+        self.assertGreaterEqual(stats["steps_replayed"], 200 - 4, stats)
+
     def test_what_is_no_kind_of_step_passes_in_between(self):
         self.prepare()
         word = "t3!e2!!c2t!e!T!E!" * 5

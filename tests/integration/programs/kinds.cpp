@@ -6,6 +6,7 @@
 //   t, e   train, evaluate: they begin with the same forward pass, and part behind it
 //   T, E   the same with a batch of another size
 //   c      clean up: shares nothing with the others
+//   u, w   two that part with the same op, on other memory of the same size
 // and behind a letter the digits of a number, for so many of them. `*` takes one of the five letters at random, by the
 // seed; `!` is an op that is no step's. What it computes depends on its arguments alone.
 #include <cctype>
@@ -28,7 +29,7 @@ class Program {
     CHECK(cuModuleGetFunction(&update_, module, "_Z6updateILi1EEvPjPKji"));
     CHECK(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
     unsigned value = 3;
-    for (CUdeviceptr* memory : {&weights_[0], &weights_[1], &moments_}) {
+    for (CUdeviceptr* memory : {&weights_[0], &weights_[1], &moments_, &parted_[0], &parted_[1]}) {
       CHECK(cuMemAlloc(memory, kLarge * sizeof(unsigned)));
       CHECK(cuMemsetD32(*memory, value++, kLarge));
     }
@@ -53,6 +54,10 @@ class Program {
         launch(update_, kLarge, &moments_, &weights_[1]);
         ++number_;
         return true;
+      case 'u':
+      case 'w':
+        part(letter == 'u' ? 0 : 1);
+        return true;
       case '!':
         CHECK(cuMemsetD32Async(moments_, 5, 1, stream_));
         return true;
@@ -62,7 +67,7 @@ class Program {
   }
 
   std::uint64_t digest() {
-    for (const CUdeviceptr memory : {weights_[0], weights_[1], moments_}) {
+    for (const CUdeviceptr memory : {weights_[0], weights_[1], moments_, parted_[0], parted_[1]}) {
       CHECK(cuMemcpyDtoHAsync(score_, memory, kLarge * sizeof(unsigned), stream_));
       note(kLarge);
     }
@@ -133,6 +138,15 @@ class Program {
     note(count);
   }
 
+  void part(int which) {
+    CHECK(cuMemsetD32Async(moments_, number_++, kLarge, stream_));
+    for (CUdeviceptr& memory : weights_) launch(update_, kLarge, &memory, &moments_);
+    launch(update_, kLarge, &parted_[which], &weights_[which]);
+    if (which == 0) launch(update_, kLarge, &weights_[1], &parted_[which]);
+    if (which == 1) launch(mix1_, kLarge, parted_[which], weights_[0], moments_, 5);
+    CHECK(cuStreamSynchronize(stream_));
+  }
+
   // What the copy has brought.
   void note(int count) {
     CHECK(cuStreamSynchronize(stream_));
@@ -141,7 +155,7 @@ class Program {
 
   CUfunction mix1_ = nullptr, mix3_ = nullptr, update_ = nullptr;
   CUstream stream_ = nullptr;
-  CUdeviceptr weights_[2] = {}, moments_ = 0;
+  CUdeviceptr weights_[2] = {}, moments_ = 0, parted_[2] = {};
   unsigned *input_ = nullptr, *score_ = nullptr;
   unsigned number_ = 0;
   std::uint64_t digest_ = 14695981039346656037u;

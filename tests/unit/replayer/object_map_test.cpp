@@ -48,6 +48,27 @@ TEST_F(ObjectMapTest, SizeAndKindMustBeTheRecordedOnes) {
   EXPECT_FALSE(map_.accept({0, 0, false}, 5000));
 }
 
+// A call that turns out to be another op leaves nothing behind: neither new addresses nor that they were used.
+TEST_F(ObjectMapTest, WhatAnAttemptHasAcceptedIsUndone) {
+  EXPECT_TRUE(map_.accept({0, 0, false}, 1000));
+  EXPECT_TRUE(map_.accept({1, 0, false}, 2000));
+  map_.begin_step();
+  map_.attempt();
+  EXPECT_TRUE(map_.accept({0, 0, false}, 2000));  // taken from the other
+  EXPECT_FALSE(map_.accept({0, 0, false}, 1000));
+  map_.undo();
+  EXPECT_EQ(map_.base(0), 1000u);
+  EXPECT_EQ(map_.base(1), 2000u);
+  const auto before = map_.generation();
+  EXPECT_TRUE(map_.accept({1, 0, false}, 2000));
+  EXPECT_TRUE(map_.accept({0, 0, false}, 1000));
+  EXPECT_EQ(map_.generation(), before);
+  map_.attempt();
+  EXPECT_FALSE(map_.accept({0, 0, false}, 2000));
+  map_.undo();
+  EXPECT_FALSE(map_.accept({0, 0, false}, 2000)) << "what was accepted earlier stays";
+}
+
 TEST_F(ObjectMapTest, TwoObjectsNeverShareAnAllocation) {
   EXPECT_TRUE(map_.accept({0, 0, false}, 1000));
   EXPECT_FALSE(map_.accept({1, 0, false}, 1020));

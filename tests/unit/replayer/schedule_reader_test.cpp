@@ -18,7 +18,7 @@ using Json = nlohmann::json;
 // A small schedule with everything in it: an allocation, a copy, two launches, a set, a record, a free, a direct op.
 Json good() {
   return Json::parse(R"json({
-    "nimble_schedule": 5, "policy": "nimble", "trace_digest": "00",
+    "nimble_schedule": 6, "policy": "nimble", "trace_digest": "00",
     "streams": [{"kind": "blocking", "forked": true}],
     "functions": [{"name": "k", "params": [[0, 8], [8, 4]], "self_contained": true}],
     "objects": [{"memory": "pinned", "size": 64, "step_local": false, "plan_offset": 0},
@@ -375,7 +375,7 @@ TEST(ScheduleReader, ObjectsMayShareBytesOneAfterTheOther) {
 // Two kinds of step, which part behind an allocation and a copy.
 Json kinds() {
   return Json::parse(R"json({
-    "nimble_schedule": 5, "policy": "nimble", "trace_digest": "00",
+    "nimble_schedule": 6, "policy": "nimble", "trace_digest": "00",
     "streams": [{"kind": "blocking", "forked": true}],
     "functions": [],
     "objects": [{"memory": "pinned", "size": 64, "step_local": false, "plan_offset": 0},

@@ -1,6 +1,8 @@
 #include "analyzer/schedule_kinds.h"
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <utility>
 
 namespace nimble::analyzer {
@@ -151,6 +153,7 @@ std::uint32_t KindMerger::function(const Schedule& schedule, std::uint32_t id,
 
 // What the kind asks of an op that it shares.
 void KindMerger::demand(const ScheduleOp& op, const std::vector<std::uint32_t>& object, ScheduleOp& of) {
+  if (op.submit == Submit::direct && !op.payload) return;  // nothing else of it was compared
   ScheduleOp mine = op;
   rename(mine, object);
   of.fixed_launch = of.fixed_launch || mine.fixed_launch;
@@ -226,14 +229,17 @@ std::string KindMerger::add(KindSchedule kind) {
     if (schedule.objects[i].plan_offset != merged_.objects[known.object[i]].plan_offset)
       return "memory that it shares with another kind of step lies in another place";
   }
+  std::multimap<std::uint32_t, std::uint32_t> free;  // by allocation: objects that nothing of this kind stands for yet
+  for (std::uint32_t o = 0; o < taken.size(); ++o)
+    if (!taken[o] && !merged_.objects[o].step_local) free.emplace(ids_[o], o);
   for (std::uint32_t i = 0; i < known.object.size(); ++i) {
-    const ScheduleObject& object = schedule.objects[i];
-    for (std::uint32_t o = 0; known.object[i] == kNone && !object.step_local && o < taken.size(); ++o)
-      if (!taken[o] && ids_[o] == known.kind.ids[i] && !merged_.objects[o].step_local) {
-        known.object[i] = o;
-        taken[o] = true;
-      }
     if (known.object[i] != kNone) continue;
+    const ScheduleObject& object = schedule.objects[i];
+    if (const auto found = free.find(known.kind.ids[i]); !object.step_local && found != free.end()) {
+      known.object[i] = found->second;
+      free.erase(found);
+      continue;
+    }
     known.object[i] = static_cast<std::uint32_t>(merged_.objects.size());
     merged_.objects.push_back(object);
     ids_.push_back(known.kind.ids[i]);
@@ -245,15 +251,15 @@ std::string KindMerger::add(KindSchedule kind) {
   for (const ScheduleSegment& segment : schedule.segments) {
     if (segment.first >= most.ops) break;
     ScheduleSegment& shared = merged_.segments[merged_.ops[known.op[segment.order.front()]].segment];
-    bool more = false;
-    for (const auto& [one, other] : segment.edges) {
-      const std::array edge{known.op[one], known.op[other]};
-      if (std::find(shared.edges.begin(), shared.edges.end(), edge) != shared.edges.end()) continue;
-      shared.edges.push_back(edge);
-      more = true;
-    }
+    std::vector<std::array<std::uint32_t, 2>> before = shared.edges, more;
+    std::sort(before.begin(), before.end());
+    for (const auto& [one, other] : segment.edges)
+      if (const std::array edge{known.op[one], known.op[other]};
+          !std::binary_search(before.begin(), before.end(), edge))
+        more.push_back(edge);
+    shared.edges.insert(shared.edges.end(), more.begin(), more.end());
     // An order that goes with all edges is the program's.
-    if (more) std::sort(shared.order.begin(), shared.order.end());
+    if (!more.empty()) std::sort(shared.order.begin(), shared.order.end());
   }
   if (most.ops < count) add_branch(known.kind, most.ops, most.ops == 0 ? kNone : known.op[most.ops - 1], known);
   merged_.ends.push_back(known.op.back());

@@ -156,6 +156,7 @@ Segmentation cut_into_segments(const Trace& trace, const Step& step, const StepA
   const std::vector<Recorded> recorded = what_waits_wait_for(trace, step);
   auto half = [&](std::uint32_t count) { return 2 * std::uint64_t{count} >= step.begins.size(); };
   result.observed_at_end = half(seen.always[n]);
+  result.cuts.assign(cuts.begin(), cuts.end());
 
   std::vector<std::uint32_t> run;
   std::uint32_t begin = 0;  // where the run began, in ops
@@ -213,7 +214,8 @@ Segmentation cut_into_segments(const Trace& trace, const Step& step, const StepA
 void place_waits(Segmentation& segments) {
   const auto n = static_cast<std::uint32_t>(segments.submit.size());
   const auto begins_run = [&](std::uint32_t op) {
-    return segments.observed[op] != 0 || segments.submit[op] == Submit::direct;
+    return std::binary_search(segments.cuts.begin(), segments.cuts.end(), op) || segments.observed[op] != 0 ||
+           segments.submit[op] == Submit::direct;
   };
   std::vector<std::uint32_t> behind(n, kNone);  // per op: the segment of the next node in its run
   for (std::uint32_t op = n, next = kNone; op-- > 0;) {

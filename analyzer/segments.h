@@ -32,6 +32,7 @@ struct Segmentation {
   std::vector<std::uint8_t> observed;  // per op: the host waits or looks just before it
   bool observed_at_end = false;        // and once more behind the last
   std::vector<Segment> segments;
+  std::vector<std::uint32_t> cuts;  // ops before which a segment must not go on, as they were given
 };
 
 // Says of each order op which segment it comes with: that of the next node of its run, else of the one before. In a run

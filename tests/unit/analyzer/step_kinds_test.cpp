@@ -22,6 +22,7 @@ class Steps {
   Steps() {
     text_.image(true);
     for (const char* name : {"_Z1aPfPKf", "_Z1bPfPKf", "_Z1cPfPKf", "_Z1dPfPKf"}) text_.function(name, "[[0,8],[8,8]]");
+    text_.function("mystery", "[[0,8]]");
     text_.stream();
     for (std::uint64_t i = 0; i < 8; ++i) text_.alloc(memory(i), 0x1000);
   }
@@ -82,6 +83,13 @@ class Steps {
         text_.free_async(other);
         break;
       }
+      case 'p':  // the host waits behind its first op, so that no graph has that
+      case 'q':  // and here nothing is known of it
+        letter == 'p' ? launch(0, memory(1), memory(0)) : text_.launch(4, hex(memory(0)));
+        text_.synchronize();
+        launch(letter == 'p' ? 1 : 2, memory(3), memory(2));
+        launch(letter == 'p' ? 1 : 2, memory(4), memory(2));
+        break;
       default:
         text_.set(memory(7), 16);
         return;
@@ -145,6 +153,18 @@ TEST(StepKinds, MayBeTheBeginningOfAnother) {
   EXPECT_EQ(schedule.branches.size(), 1u);
   EXPECT_EQ(paths.shared(0, 1), 3u);
   EXPECT_EQ(paths.ops(1).size(), 3u);
+}
+
+// Of an op that no graph has replay compares nothing, so it is one op, whatever the two are.
+TEST(StepKinds, ShareAnOpOfWhichOneNamesMemoryAndTheOtherNone) {
+  for (const char* letters : {"ppppqqpppqqqppppppqq", "qqqqppqqqpppqqqqqqpp"}) {
+    const Analysis analysis = Steps().issue(letters).analyze();
+    ASSERT_EQ(analysis.others.size(), 1u) << letters;
+    const Schedule schedule = checked(analysis);
+    ASSERT_EQ(schedule.ends.size(), 2u) << letters;
+    EXPECT_EQ(schedule.ops.front().submit, Submit::direct);
+    EXPECT_EQ(StepPaths(schedule).shared(0, 1), 1u) << letters;
+  }
 }
 
 TEST(StepKinds, HaveWhatTheyShareInThePlaceWhereTheFirstHasIt) {

@@ -99,6 +99,9 @@ struct OpAccesses {
   Communicates communicates = Communicates::no;
   std::uint32_t communicates_why = kNone;  // where it does: likewise
   bool shares = false;                     // touches memory that others reach, too
+  // It writes such memory, and whoever sees that may take it for a sign that all before it is done.
+  bool tells = false;
+  bool hears = false;  // it may be waiting for what others write there, and what is behind it rests on that
 };
 
 struct StepAccesses {

@@ -344,7 +344,10 @@ void plan_step(Analysis& analysis, const AnalysisOptions& options, const PlanBou
   analysis.why_no_schedule.clear();
   analysis.chosen = options.policy;
   analysis.policies.clear();
-  analysis.segments = cut_into_segments(trace, analysis.step, analysis.accesses, bounds.cuts);
+  // Where others have been cut, at their pauses, too, this one keeps to that.
+  if (bounds.cuts.empty()) analysis.pauses = options.start_early ? pauses(analysis.host) : std::vector<std::uint32_t>{};
+  analysis.segments =
+      cut_into_segments(trace, analysis.step, analysis.accesses, bounds.cuts.empty() ? analysis.pauses : bounds.cuts);
   analysis.streams = streams_of_step(
       {trace, *analysis.table, analysis.step, analysis.objects, analysis.accesses, analysis.segments, *analysis.order});
   const DeviceModel device;

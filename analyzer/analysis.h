@@ -41,7 +41,7 @@ struct AnalysisOptions {
   std::uint32_t max_lanes = kDefaultMaxLanes;  // for policies that keep to a number of lanes
   // The most that the memory plan may take: where the policy's needs more, its schedule is made more sequential.
   std::optional<std::uint64_t> memory_limit;
-  bool start_early = true;         // cut segments so that the GPU begins while the host is still issuing
+  bool start_early = true;         // cut segments so that the GPU begins while the host is still issuing, or pauses
   bool one_kind = false;           // schedule only the kind of step that does the most work
   bool accept_partial = false;     // make a schedule though the recorder is known to have missed work
   Evidence trust = kDefaultTrust;  // the weakest evidence that is believed
@@ -77,8 +77,9 @@ struct Analysis {
   Dag reduced;  // of the whole step
   Segmentation segments;
   StreamsOfStep streams;
-  std::uint32_t early_cuts = 0;  // of them: how many cuts are there only so that the GPU begins early
-  double uncut_us = 0;           // predicted by the chosen policy without these; 0 where there are none
+  std::vector<std::uint32_t> pauses;  // ops before which segments are cut, since the host is long in coming to them
+  std::uint32_t early_cuts = 0;       // of them: how many cuts are there only so that the GPU begins early
+  double uncut_us = 0;                // predicted by the chosen policy without these; 0 where there are none
   MeasuredStep measured;
   HostTime host;
   std::vector<OpCost> costs;

@@ -53,16 +53,25 @@ class Requirements {
         schedule_(schedule),
         order_(order),
         on_(order.streams()),
-        record_(order.streams(), kNone) {}
+        sign_(order.streams(), kNone),
+        record_(order.streams(), kNone),
+        heard_(order.streams(), kNone) {}
 
   void next(std::uint32_t op) {
     std::size_t first_new = pairs.size();
+    const std::uint32_t stream = order_.stream(op);
+    for (std::uint32_t s = 0; s < order_.streams(); ++s)
+      if (heard_[s] != kNone && order_.ordered(heard_[s], op)) pairs.push_back({heard_[s], op});
     if (accesses_.ops[op].role == OpRole::record) {
-      add_record(op);
+      add_sign(op);
+      record_[stream] = op;
     } else {
+      if (accesses_.ops[op].tells) add_sign(op);
       if (last_barrier_ != kNone) pairs.push_back({last_barrier_, op});
       if (accesses_.ops[op].role == OpRole::barrier) {
         for (std::uint32_t before : since_barrier_) pairs.push_back({before, op});
+        for (std::uint32_t before : record_)
+          if (before != kNone && order_.ordered(before, op)) pairs.push_back({before, op});
         since_barrier_.clear();
         pieces_.clear();
         last_barrier_ = op;
@@ -72,7 +81,8 @@ class Requirements {
         hear(op);
       }
     }
-    on_[order_.stream(op)].push_back(op);
+    if (accesses_.ops[op].hears) heard_[stream] = op;
+    on_[stream].push_back(op);
     auto begin = pairs.begin() + static_cast<std::ptrdiff_t>(first_new);
     auto same = [](const Pair& a, const Pair& b) { return a.first == b.first; };
     std::stable_sort(begin, pairs.end(), [](const Pair& a, const Pair& b) { return a.first > b.first; });
@@ -89,9 +99,9 @@ class Requirements {
     std::vector<Use> writes, reads;
   };
 
-  // Behind all that the program has put before it: behind the last record on its stream, and what that is not behind.
-  void add_record(std::uint32_t op) {
-    std::uint32_t& last = record_[order_.stream(op)];
+  // Behind all that the program has put before it: behind the last such op on its stream, and what that is not behind.
+  void add_sign(std::uint32_t op) {
+    std::uint32_t& last = sign_[order_.stream(op)];
     if (last != kNone) pairs.push_back({last, op});
     for (std::uint32_t s = 0; s < order_.streams(); ++s) {
       auto from = std::lower_bound(on_[s].begin(), on_[s].end(), last == kNone ? 0 : order_.seen(last, s));
@@ -179,7 +189,9 @@ class Requirements {
   std::map<Address, Piece> pieces_;  // without overlap
   std::vector<std::uint32_t> since_barrier_, since_shared_talk_;
   std::vector<std::vector<std::uint32_t>> on_;  // the ops so far, by stream
-  std::vector<std::uint32_t> record_;           // the last record of each stream
+  // Of each stream the last that is behind all before it, the last record, and the last that others may have told
+  // something.
+  std::vector<std::uint32_t> sign_, record_, heard_;
   std::uint32_t last_barrier_ = kNone, last_talk_ = kNone, last_shared_talk_ = kNone;
 };
 
@@ -373,6 +385,10 @@ class Checker {
       const bool first_talks = step_.accesses.ops[pair.first].communicates != Communicates::no;
       if (first_talks && step_.accesses.ops[pair.second].communicates != Communicates::no)
         return first + " and " + second + " may both be talking to another process or the host";
+      if (step_.accesses.ops[pair.second].tells)
+        return second + " writes memory that others reach, too, who may take it for a sign that " + first + " is done";
+      if (step_.accesses.ops[pair.first].hears)
+        return first + " may be waiting for another process or the host, and " + second + " is behind it";
       return (first_talks ? first : second) + " may be talking to another process or the host, about memory that " +
              (first_talks ? second : first) + " touches";
     }

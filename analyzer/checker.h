@@ -9,8 +9,9 @@
 //   - or one of them is a barrier, of which nothing is known;
 //   - or both may be talking to somebody else; or one may over memory that others reach, and the other touches such
 //     memory (analyzer/communication.h);
-//   - or the later one records an event, and the program has put the other before it: it may take the event as a sign
-//     that all before it is done.
+//   - or the later one records an event, or writes memory that others reach, and the program has put the other before
+//     it: somebody may take that for a sign that all before it is done;
+//   - or the earlier one may be waiting for what others write, and the program has put the other behind it.
 // Where the step uses several streams, objects that share bytes must be kept apart by the program's own streams and
 // events, too; and a wait that no graph holds must be for an event that the step has recorded. A schedule enforces the
 // order of its direct ops and its segments, and in a segment that of its graph's edges.

@@ -28,22 +28,26 @@ class Finder {
   void look_at(std::uint32_t op, const TraceCall& call) {
     OpAccesses& entry = accesses_.ops[op];
     if (entry.role != OpRole::accesses && entry.role != OpRole::barrier) return;
-    const std::string why = why_shared(op, call);
+    const std::string why = why_shared(op, call, [](const Access&) { return true; });
     entry.shares = !why.empty();
     const Rule* rule = rule_for(call);
+    const bool by_rule = rule != nullptr;  // which knows what the kernel says, and about what
+    entry.tells = !by_rule && !why_shared(op, call, [](const Access& access) { return access.writes; }).empty();
     if (rule != nullptr && *rule->communicates) {
       entry.communicates = Communicates::by_rule;
       entry.communicates_why = reason("the rule \"" + rule->text + "\" says so");
     } else if (rule == nullptr && entry.shares && call.kind != CallKind::copy && call.kind != CallKind::set) {
       entry.communicates = Communicates::by_memory;
       entry.communicates_why = reason(why);
+      entry.hears = !why_shared(op, call, [](const Access& access) { return access.reads; }).empty();
     }
   }
 
  private:
-  // Why what the op touches may be seen by others; empty where it is not, or where that is not known and the op is
-  // ordered with everything.
-  std::string why_shared(std::uint32_t op, const TraceCall& call) const {
+  // Why what these accesses of the op touch may be seen by others; empty where it is not, or where that is not known
+  // and the op is ordered with everything.
+  template <class Which>
+  std::string why_shared(std::uint32_t op, const TraceCall& call, Which which) const {
     switch (call.kind) {
       case CallKind::launch:
       case CallKind::graph_launch:
@@ -55,6 +59,7 @@ class Finder {
         return {};
     }
     for (const Access& access : accesses_.of(op)) {
+      if (!which(access)) continue;
       const MemoryKind memory = objects_.objects[access.object].memory;
       if (!hidden_.empty()) return "the program created " + hidden_ + ", by which others may reach its memory";
       if (reached_by_others(memory))

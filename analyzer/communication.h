@@ -4,10 +4,14 @@
 // A collective waits until the kernels of its peers run; a kernel that reads memory which the host writes may be
 // waiting for the host. Where two such ops change places in one process and not in the other, both wait for ever. And
 // what is said over memory that others see, too, may be about other such memory: a flag tells that a buffer is filled.
-// So
+// And the host may be watching the memory that it shares with the device, with no call to the driver: what it sees
+// there tells it that all is done that the program had put before. So
 //   - ops that may communicate keep the program's order among each other;
-//   - those of them that touch memory which others reach keep it with all other ops that touch such memory.
-// Copies and sets talk to nobody: among each other they are ordered by what they touch, and no more.
+//   - those of them that touch memory which others reach keep it with all other ops that touch such memory;
+//   - ops that write such memory, copies and sets among them, come behind all that the program has put before them
+//     (`tells`), as a record of an event does;
+//   - a launch that reads such memory comes before all that the program has put behind it (`hears`).
+// Where a rule speaks of communication, it says all there is to say: the last two do not hold then.
 //
 // Who may: a launch that touches memory which others reach, unless a rule says that it talks to nobody; a launch of
 // which a rule says that it does (analyzer/rules/collectives.json). A kernel of which nothing is known is ordered with

@@ -22,6 +22,7 @@ class Finder {
         successor_(input.accesses.ops.size(), kNone),
         barriers_(order_.streams()),
         accessing_(order_.streams()),
+        hearing_(order_.streams()),
         communicating_(order_.streams()),
         over_shared_(order_.streams()),
         sharing_(order_.streams()),
@@ -67,8 +68,14 @@ class Finder {
       for (std::size_t i = 0; i < accesses.size(); ++i)
         if (accesses[i].writes == writes) add_access(op, accesses[i], index + static_cast<std::uint32_t>(i));
     add_communication(op);
+    const std::uint32_t s = order_.stream(op);
+    if (input_.accesses.ops[op].tells) {
+      behind_all(op, Evidence::assumed);
+      collector_[s] = op;
+    }
     behind_barriers(op);
-    if (!accesses.empty()) accessing_[order_.stream(op)].push_back(op);
+    if (!accesses.empty()) accessing_[s].push_back(op);
+    if (input_.accesses.ops[op].hears) hearing_[s].push_back(op);
   }
 
   void add_access(std::uint32_t op, const Access& access, std::uint32_t index) {
@@ -157,6 +164,7 @@ class Finder {
       race(*beyond, op, kNone);
       result_.race_count += static_cast<std::uint64_t>(ops.end() - beyond) - 1;
     }
+    behind_records(op, Evidence::assumed);  // it may tell somebody that these are true
     add_communication(op);
     behind_barriers(op);
     std::uint32_t s = order_.stream(op);
@@ -170,11 +178,23 @@ class Finder {
   }
 
   void add_record(std::uint32_t op) {
-    std::uint32_t s = order_.stream(op);
-    gather(op, collector_[s], Evidence::exact);
+    behind_all(op, Evidence::exact);
+    const std::uint32_t s = order_.stream(op);
+    if (order_.streams() > 1) records_[s].push_back(op);
+    collector_[s] = record_on_[s] = op;
+    last_record_[input_.event[op]] = op;
+  }
+
+  // Whoever learns that it is done may take it that all is done which the program had put before it.
+  void behind_all(std::uint32_t op, Evidence evidence) {
+    gather(op, collector_[order_.stream(op)], evidence);
+    behind_records(op, evidence);
+  }
+
+  void behind_records(std::uint32_t op, Evidence evidence) {
+    const std::uint32_t s = order_.stream(op);
     // Events of one stream come true in order, and a barrier in between does not wait for the one before it.
-    if (record_on_[s] != kNone && record_on_[s] != collector_[s])
-      add(record_on_[s], op, kNone, DependencyKind::order, Evidence::exact);
+    if (record_on_[s] != kNone) add(record_on_[s], op, kNone, DependencyKind::order, evidence);
     // Nor before an event of another stream that the program has put before it.
     for (std::uint32_t other = 0; other < order_.streams(); ++other) {
       if (other == s) continue;
@@ -185,11 +205,8 @@ class Finder {
       if (beyond == records.begin()) continue;
       std::uint32_t last = *std::prev(beyond);
       if (record_on_[s] == kNone || !order_.ordered(last, record_on_[s]))
-        add(last, op, kNone, DependencyKind::order, Evidence::exact);
+        add(last, op, kNone, DependencyKind::order, evidence);
     }
-    if (order_.streams() > 1) records_[s].push_back(op);
-    collector_[s] = record_on_[s] = op;
-    last_record_[input_.event[op]] = op;
   }
 
   void add_wait(std::uint32_t op) {
@@ -218,26 +235,29 @@ class Finder {
     return input_.accesses.ops[op].role == OpRole::barrier ? Evidence::assumed : other;
   }
 
-  // Behind the last barrier of every stream that comes before it, unless it is behind an op that is.
+  // Behind the last barrier of every stream that comes before it, unless it is behind an op that is; and behind the
+  // last that may have waited for others, since they may have said something about anything.
   void behind_barriers(std::uint32_t op) {
+    const bool touches = input_.accesses.ops[op].role == OpRole::accesses && input_.accesses.ops[op].count > 0;
     for (std::uint32_t s = 0; s < order_.streams(); ++s) {
       const auto& barriers = barriers_[s];
-      if (barriers.empty()) continue;
-      auto beyond = std::partition_point(barriers.begin(), barriers.end(), [&](std::uint32_t barrier) {
-        return order_.position(barrier) <= order_.clock(op, s);
-      });
-      if (beyond != barriers.end() && input_.accesses.ops[op].role == OpRole::accesses &&
-          input_.accesses.ops[op].count > 0) {
-        race(*beyond, op, kNone);
-        result_.race_count += static_cast<std::uint64_t>(barriers.end() - beyond) - 1;
+      const std::size_t beyond = first_behind(op, barriers, s);
+      if (beyond < barriers.size() && touches) {
+        race(barriers[beyond], op, kNone);
+        result_.race_count += barriers.size() - beyond - 1;
       }
-      if (beyond == barriers.begin()) continue;
-      std::uint32_t barrier = *std::prev(beyond);
-      bool implied = std::any_of(
-          result_.all.begin() + static_cast<std::ptrdiff_t>(first_new_), result_.all.end(),
-          [&](const Dependency& known) { return known.from == barrier || order_.ordered(barrier, known.from); });
-      if (!implied) add(barrier, op, kNone, DependencyKind::order, Evidence::assumed);
+      behind_unless_implied(op, barriers, beyond);
+      behind_unless_implied(op, hearing_[s], first_behind(op, hearing_[s], s));
     }
+  }
+
+  void behind_unless_implied(std::uint32_t op, const std::vector<std::uint32_t>& ops, std::size_t beyond) {
+    if (beyond == 0) return;
+    const std::uint32_t last = ops[beyond - 1];
+    const bool implied =
+        std::any_of(result_.all.begin() + static_cast<std::ptrdiff_t>(first_new_), result_.all.end(),
+                    [&](const Dependency& known) { return known.from == last || order_.ordered(last, known.from); });
+    if (!implied) add(last, op, kNone, DependencyKind::order, Evidence::assumed);
   }
 
   void add(std::uint32_t from, std::uint32_t to, std::uint32_t object, DependencyKind kind, Evidence evidence) {
@@ -275,12 +295,13 @@ class Finder {
   std::vector<std::uint64_t> epoch_;      // per object: the value of now_ for which its history holds
   std::uint64_t now_ = 0;                 // counts barriers
   std::vector<std::uint32_t> successor_;  // per op: some op that depends on it, no record or wait
-  std::vector<std::vector<std::uint32_t>> barriers_, accessing_;  // per stream, in order
+  std::vector<std::vector<std::uint32_t>> barriers_, accessing_, hearing_;  // per stream, in order
   // Likewise: those that may communicate; of these, those that touch memory which others reach; others that do.
   std::vector<std::vector<std::uint32_t>> communicating_, over_shared_, sharing_;
-  std::vector<std::uint32_t> collector_, record_on_;  // per stream: the last barrier or record; the last record
-  std::vector<std::vector<std::uint32_t>> records_;   // per stream, in order, where there are several
-  std::vector<std::uint32_t> last_barrier_;           // per stream
+  std::vector<std::uint32_t> collector_,
+      record_on_;  // per stream: the last that is behind all before it; the last record
+  std::vector<std::vector<std::uint32_t>> records_;               // per stream, in order, where there are several
+  std::vector<std::uint32_t> last_barrier_;                       // per stream
   std::unordered_map<std::uint32_t, std::uint32_t> last_record_;  // by event
   std::vector<AccessConflict> conflicts_;
   std::size_t first_new_ = 0;

@@ -3,7 +3,8 @@
 // One pass over the ops in program order, with the last writers and the readers since of every part of every object.
 // Ops that touch everything (barriers) come after all that is still open, and before all that follows. A dependency
 // that is implied by two others through a common op may be left out; none is added that the program had not
-// established. Ops that may be talking to somebody else keep their order, too (analyzer/communication.h). Pairs that
+// established. Ops that may be talking to somebody else keep their order, too, and what others may take for a sign that
+// all before it is done comes behind that (analyzer/communication.h). Pairs that
 // conflict, or may both be talking to others, without having been ordered by the program are races, and are counted.
 // Owns its lists. No errors.
 #pragma once

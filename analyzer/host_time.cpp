@@ -42,4 +42,11 @@ HostTime host_time(const Trace& trace, const Step& step) {
   return result;
 }
 
+std::vector<std::uint32_t> pauses(const HostTime& host) {
+  std::vector<std::uint32_t> result;
+  for (std::uint32_t op = 0; op < host.before_us.size(); ++op)
+    if (host.before_us[op] >= kPauseUs) result.push_back(op);
+  return result;
+}
+
 }  // namespace nimble::analyzer

@@ -22,4 +22,12 @@ struct HostTime {
 
 HostTime host_time(const Trace& trace, const Step& step);
 
+// Half of the time after which replay submits what it holds call by call, since the program might be watching the GPU
+// without a call (NIMBLE_HOLD_US): what takes this long may well take twice as long the next time.
+inline constexpr double kPauseUs = 500;
+
+// The ops before which the program does something else for that long, ascending: a segment that goes on behind a pause
+// would often be cut there by force, and not be a graph.
+std::vector<std::uint32_t> pauses(const HostTime& host);
+
 }  // namespace nimble::analyzer

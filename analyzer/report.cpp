@@ -144,6 +144,9 @@ void segment_lines(Text& out, const Analysis& analysis, const Counts& counts) {
            analysis.segments.segments.size(), largest, submitted(Submit::graph) + submitted(Submit::order),
            submitted(Submit::plan), submitted(Submit::direct));
   for (const auto& [why, times] : counts.direct) out.line("  direct", "%6llu  %s", Count{times}, why.c_str());
+  if (!analysis.pauses.empty())
+    out.line("  cut at pauses", "in %s, before which the program's host does something else for %s or more",
+             plural(analysis.pauses.size(), "place").c_str(), us_text(kPauseUs).c_str());
   if (analysis.early_cuts > 0)
     out.line("  cut early", "in %s, so that the GPU begins while the host is issuing: predicted %s instead of %s",
              plural(analysis.early_cuts, "place").c_str(), us_text(chosen_step_us(analysis)).c_str(),

@@ -105,6 +105,9 @@ void found(JsonText& out, const Analysis& analysis) {
     out.key("predicted_us").real(plan.predicted_us).close('}');
   }
   out.close(']').newline();
+  out.key("pauses").open('[');
+  for (const std::uint32_t op : analysis.pauses) out.number(op);
+  out.close(']').newline();
   out.key("early_cuts").open('{').key("places").number(analysis.early_cuts);
   out.key("predicted_uncut_us").real(analysis.uncut_us).close('}').newline();
   out.key("host").open('{').key("repeats").number(analysis.host.repeats);

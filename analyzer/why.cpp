@@ -46,6 +46,9 @@ void both_sides(const Analysis& analysis, const Dependency& dependency, std::str
       out += "    op " + std::to_string(op) +
              " may be talking to another process or the host: " + analysis.accesses.reasons[accesses.communicates_why] +
              "\n";
+    else if (dependency.kind == DependencyKind::order && accesses.tells && op == dependency.to)
+      out += "    op " + std::to_string(op) +
+             " writes memory that others reach, too, who may take it for a sign that all before it is done\n";
     else if (dependency.kind == DependencyKind::order && accesses.shares && talks(analysis, dependency))
       out += "    op " + std::to_string(op) + " touches memory that others reach, too\n";
     for (const Access& access : analysis.accesses.of(op))

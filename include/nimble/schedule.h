@@ -15,7 +15,7 @@
 
 namespace nimble {
 
-inline constexpr int kScheduleVersion = 5;
+inline constexpr int kScheduleVersion = 6;
 
 // The highest priority of a node. Devices have as many levels or fewer.
 inline constexpr std::uint32_t kMaxPriority = 5;

@@ -82,7 +82,7 @@ class AnalyzeTest(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(result.stderr, "")
         self.assertIn("NIMBLE_MODE=replay NIMBLE_SCHEDULE=schedule.json LD_PRELOAD=libnimble.so <program>", result.stdout)
-        self.assertEqual(json.loads((self.folder / "schedule.json").read_text())["nimble_schedule"], 5)
+        self.assertEqual(json.loads((self.folder / "schedule.json").read_text())["nimble_schedule"], 6)
 
     def test_each_option_does_something(self):
         self.assertEqual(self.analyze(GOLDEN, "--quiet", "-o", "one.json").stdout, "")

@@ -20,3 +20,22 @@ __global__ void update(unsigned* state, const unsigned* change, int count) {
   for (int round = 0; round < kRounds; ++round) state[i] = state[i] * 1664525u + change[i] + 1013904223u;
 }
 NIMBLE_KERNEL(update<1>)
+
+// Two kernels of which the second waits, in memory, for the first. They run at once, or the first one first.
+template <int kOfOneThread>
+__global__ void post(unsigned* mailbox, unsigned number) {
+  *static_cast<volatile unsigned*>(mailbox) = number;
+}
+NIMBLE_KERNEL(post<1>)
+
+// It gives up some time, and says so: a wrong order is to end, and to show.
+template <int kOfOneThread>
+__global__ void await(const unsigned* mailbox, unsigned number, unsigned* out) {
+  for (int looks = 0; looks < (1 << 22); ++looks) {
+    if (*static_cast<const volatile unsigned*>(mailbox) < number) continue;
+    *out = number;
+    return;
+  }
+  *out = ~0u;
+}
+NIMBLE_KERNEL(await<1>)

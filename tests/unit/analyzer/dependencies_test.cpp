@@ -87,11 +87,13 @@ Reference reference(const MadeUp& step) {
       bool touches_a = step.accesses.ops[a].count > 0, touches_b = step.accesses.ops[b].count > 0;
       bool wanted = false, conflict = false;
       if (role(a) == OpRole::record) {
-        // Only a wait comes after a record: the latest one of its event. And records that the program puts behind it.
+        // Only a wait comes after a record: the latest one of its event. And what others may learn of that the program
+        // puts behind it.
         bool latest = true;
         for (std::uint32_t between = a + 1; between < b; ++between)
           latest = latest && !(role(between) == OpRole::record && step.event[between] == step.event[a]);
-        wanted = (role(b) == OpRole::wait && step.event[a] == step.event[b] && latest) || role(b) == OpRole::record;
+        wanted = (role(b) == OpRole::wait && step.event[a] == step.event[b] && latest) || role(b) == OpRole::record ||
+                 role(b) == OpRole::barrier || step.accesses.ops[b].tells;
       } else if (role(a) == OpRole::wait || role(b) == OpRole::wait) {
         wanted = false;
       } else if (role(b) == OpRole::record) {
@@ -103,7 +105,7 @@ Reference reference(const MadeUp& step) {
         for (const Access& x : step.accesses.of(a))
           for (const Access& y : step.accesses.of(b))
             conflict = conflict || (x.object == y.object && (x.writes || y.writes) && overlap(x.region, y.region));
-        wanted = conflict;
+        wanted = conflict || step.accesses.ops[a].hears || step.accesses.ops[b].tells;
       }
       const OpAccesses &first = step.accesses.ops[a], &second = step.accesses.ops[b];
       const bool talks_a = first.communicates != Communicates::no, talks_b = second.communicates != Communicates::no;
@@ -171,6 +173,8 @@ MadeUp random_step(Random& random, int streams, bool rectangles, bool talk = fal
       OpAccesses& entry = step.accesses.ops.back();
       entry.communicates = kTalk[random() % 4];
       entry.shares = entry.communicates == Communicates::by_memory || random() % 4 == 0;
+      entry.tells = entry.shares && random() % 3 == 0;
+      entry.hears = entry.communicates == Communicates::by_memory && random() % 3 == 0;
     }
   }
   return step;

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <numeric>
+#include <string>
 
 #include "tests/unit/analyzer/support.h"
 
@@ -56,6 +58,40 @@ TEST(HostTime, RepeatsThatWereProbedDoNotCount) {
   const HostTime host = times(6, slow, probed);
   EXPECT_EQ(host.repeats, 1u);
   EXPECT_EQ(host.before_us, (std::vector<double>{0, 2, 2}));
+}
+
+// A segment that went on behind a pause would be submitted call by call there, each time.
+TEST(HostTime, SegmentsEndAtPauses) {
+  const auto step = [](double pause_us) {
+    test::TraceText text;
+    text.image(true);
+    text.function("_Z1fPf", "[[0,8]]");
+    text.stream();
+    for (std::uint64_t i = 1; i < 9; ++i) text.alloc(i << 16, 0x100);
+    for (int repeat = 0; repeat < 6; ++repeat)
+      for (std::uint64_t op = 1; op < 9; ++op) {
+        if (op == 5) text.pass(pause_us);
+        text.launch(0, hex(op << 16));
+      }
+    return text;
+  };
+  const Analysis analysis = step(kPauseUs + 1).analyze();
+  ASSERT_EQ(analysis.step.period, 8u);
+  ASSERT_EQ(analysis.pauses.size(), 1u);
+  ASSERT_EQ(analysis.segments.segments.size(), 2u);
+  EXPECT_EQ(analysis.segments.segments[1].ops.front(), analysis.pauses[0]);
+  EXPECT_EQ(step(kPauseUs - 1).analyze().segments.segments.size(), 1u);
+  AnalysisOptions whole;
+  whole.start_early = false;
+  EXPECT_EQ(step(kPauseUs + 1).analyze(whole).segments.segments.size(), 1u);
+}
+
+TEST(HostTime, APauseIsHalfOfWhatReplayWaits) {
+  const std::map<std::string, std::string> defaults = {
+#define NIMBLE_OPTION(name, value, text) {#name, value},
+#include "nimble/options.def"
+  };
+  EXPECT_EQ(std::stod(defaults.at("HOLD_US")), 2 * kPauseUs);
 }
 
 }  // namespace

@@ -62,6 +62,7 @@ TEST(Why, SaysWhoMayBeTalkingToOthers) {
     text.copy(4 << 16, 1 << 16, 64);              // 0
     text.launch(0, hex(2 << 16) + hex(2 << 16));  // 1
     text.launch(0, hex(3 << 16) + hex(3 << 16));  // 2
+    text.set(1 << 16, 64);                        // 3
     text.synchronize();
   }
   Why why;
@@ -72,6 +73,9 @@ TEST(Why, SaysWhoMayBeTalkingToOthers) {
        "op 1 may be talking to another process or the host: it touches registered memory, which others reach, too",
        "op 2 may be talking to another process or the host"});
   why.expect(0, 1, {"0 -> 1  order, assumed", "op 0 touches memory that others reach, too", "op 1 may be talking to"});
+  why.expect(2, 3,
+             {"2 -> 3  order, assumed",
+              "op 3 writes memory that others reach, too, who may take it for a sign that all before it is done"});
 }
 
 TEST(Why, NamesWhatIsAssumed) {

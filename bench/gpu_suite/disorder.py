@@ -13,19 +13,27 @@ import time
 
 import process
 
-# Program, what is recorded, and what is replayed; SEED stands for the seed.
-PROGRAMS = (
-    ("chaos", ("12", "0"), ("60", "SEED")),
-    ("streams", ("fork", "12", "0"), ("fork", "60", "SEED")),
-    ("streams", ("prefetch", "12", "0"), ("prefetch", "60", "SEED")),
-    ("streams", ("threads", "12", "0"), ("threads", "60", "SEED")),
-    ("crowd", ("1", "12", "0"), ("4", "60", "SEED")),
-    ("kinds", ("t6e2t5e3T6E3t4e1T5E2c3t4c1e3c2t3",), ("*300", "SEED")),
-    ("kinds", ("t5e3t4e4t6e3",), ("te" * 500,)),
-)
-NAMES = tuple(sorted({program for program, _, _ in PROGRAMS}))
-IMAGE = "programs.simcuda"  # the name by which the programs look for their kernels
 WAYS = {"off": {"NIMBLE_TUNE": "off"}, "start": {"NIMBLE_TUNE": "start"}, "audit": {"NIMBLE_TUNE": "off", "NIMBLE_AUDIT": "3"}}
+AUTO = {"auto": {"NIMBLE_TUNE": "off", "NIMBLE_AUTO_WAIT": "20000"}}
+# Program, what is recorded, what is run, and how; SEED stands for the seed. Nothing is recorded for auto.
+PROGRAMS = (
+    ("chaos", ("12", "0"), ("60", "SEED"), WAYS),
+    ("streams", ("fork", "12", "0"), ("fork", "60", "SEED"), WAYS),
+    ("streams", ("prefetch", "12", "0"), ("prefetch", "60", "SEED"), WAYS),
+    ("streams", ("threads", "12", "0"), ("threads", "60", "SEED"), WAYS),
+    ("crowd", ("1", "12", "0"), ("4", "60", "SEED"), WAYS),
+    ("kinds", ("t6e2t5e3T6E3t4e1T5E2c3t4c1e3c2t3",), ("*300", "SEED"), WAYS),
+    ("kinds", ("t5e3t4e4t6e3",), ("te" * 500,), WAYS),
+    ("watching", ("earlier", "12"), ("earlier", "200"), WAYS),
+    # Whoever watches memory without a call would see what an audit does first.
+    ("watching", ("memory", "12"), ("memory", "200"), {way: WAYS[way] for way in ("off", "start")}),
+    # Kernels that wait for each other, launched in either order: what the simulated driver, which runs one at a time, cannot.
+    ("watching", None, ("talk", "200"), AUTO),
+    ("watching", None, ("late", "200"), AUTO),
+)
+ON_A_GPU = {("late", "200")}
+NAMES = tuple(sorted({program for program, *_ in PROGRAMS}))
+IMAGE = "programs.simcuda"  # the name by which the programs look for their kernels
 SEEDS = 6
 KEPT = ("steps_replayed", "steps_passed_through", "graph_launches", "divergences", "steps_audited", "audits_failed")
 
@@ -34,7 +42,7 @@ def run(place, folder, program, arguments, limit, settings=None):
     """What the program prints. Raises process.Failure."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("NIMBLE_", "SIMCUDA_"))}
     if place.simulated:
-        environment["LD_LIBRARY_PATH"] = str(place.build / "simcuda")
+        environment |= {"LD_LIBRARY_PATH": str(place.build / "simcuda"), "SIMCUDA_IDLE_MS": "1"}  # it runs without being asked
     if settings:
         environment |= {"LD_PRELOAD": str(place.library), "NIMBLE_LOG": "warn", **settings}
     done = subprocess.run([str(folder / program), *arguments], env=environment, cwd=folder, text=True, capture_output=True,
@@ -65,12 +73,15 @@ def measure(part, place, work, rounds, _groups, limit):
     folder = work / "programs"
     try:
         prepare(place, folder)
-        for program, recorded, replayed in PROGRAMS:
+        for program, recorded, replayed, ways in PROGRAMS:
+            if place.simulated and replayed in ON_A_GPU:
+                continue
             trace, schedule, stats = folder / "trace.json", folder / "schedule.json", folder / "stats.json"
-            run(place, folder, program, recorded, 60, {"NIMBLE_MODE": "record", "NIMBLE_TRACE": str(trace)})
-            subprocess.run([str(place.build / "bin/nimble-analyze"), str(trace), "-o", str(schedule), "--quiet"], check=True,
-                           capture_output=True, timeout=60)
-            for way, settings in WAYS.items():
+            if recorded:
+                run(place, folder, program, recorded, 60, {"NIMBLE_MODE": "record", "NIMBLE_TRACE": str(trace)})
+                subprocess.run([str(place.build / "bin/nimble-analyze"), str(trace), "-o", str(schedule), "--quiet"],
+                               check=True, capture_output=True, timeout=60)
+            for way, settings in ways.items():
                 counted, runs, differ = collections.Counter(), 0, []
                 for seed in range(1, 1 + min(SEEDS, rounds)):
                     if time.monotonic() > deadline:
@@ -79,7 +90,7 @@ def measure(part, place, work, rounds, _groups, limit):
                     arguments = [word.replace("SEED", str(seed)) for word in replayed]
                     plain = run(place, folder, program, arguments, 60)
                     found = run(place, folder, program, arguments, 60, {
-                        "NIMBLE_MODE": "replay", "NIMBLE_SCHEDULE": str(schedule), "NIMBLE_STATS": str(stats), **settings})
+                        "NIMBLE_MODE": "replay" if recorded else "auto", "NIMBLE_SCHEDULE": str(schedule), "NIMBLE_STATS": str(stats), **settings})
                     runs += 1
                     if found != plain:
                         differ.append(seed)

@@ -3,7 +3,8 @@
 // A step runs from a mark where one begins to the next mark of the same thread. Where several threads mark, the one
 // that marks most often is believed. Of steps with different names or ops, the kind that comes most often is the step;
 // among equals the one of most ops. What is between steps, or in steps of another kind, is extras, among which
-// step_kinds.h looks for more. Pure functions; any thread. No errors: a trace without marks, or without ops between them, has no marked step.
+// step_kinds.h looks for more. Pure functions; any thread. No errors: a trace without marks, or without ops between
+// them, has no marked step.
 #pragma once
 
 #include <cstdint>

@@ -117,9 +117,9 @@ NIMBLE_FUNCTION(nimble_version, (int* api, const char** text), (api, text))
 
 /* Marks where a step of the program begins. While recording, the marks go into the trace, and the analyzer takes them
  * for the step instead of looking for what repeats; in all other modes they are only counted. `name`, which may be
- * null, tells different kinds of steps apart ("train", "evaluate"): the kind that comes most often is the first one that
- * is scheduled. 255 characters of it count. A step that has begun ends at the latest where the next one begins. Costs
- * about as much as one recorded call, or less than 100 ns. */
+ * null, tells different kinds of steps apart ("train", "evaluate"): the kind that comes most often is the first one
+ * that is scheduled. 255 characters of it count. A step that has begun ends at the latest where the next one begins.
+ * Costs about as much as one recorded call, or less than 100 ns. */
 NIMBLE_FUNCTION(nimble_step_begin, (const char* name), (name))
 
 /* Marks where it ends. What the program does until the next one begins is no part of any step. */

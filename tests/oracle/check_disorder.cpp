@@ -79,14 +79,18 @@ class Check {
   void make_schedule() {
     Program base = base_of(seed_, attempt_, cuts_.limits);
     if (base.calm != 0) base.repeats = base.calm;
-    const Run run =
-        run_in_child([&] { return std::to_string(run_program(base)); },
-                     {{"NIMBLE_MODE", "record"}, {"NIMBLE_TRACE", path("trace.json")}}, folder_, options_.patience_s);
+    const Script recorded = make_recording(seed_, attempt_, cuts_);
+    const Run run = run_in_child(
+        [&] {
+          return recorded.kinds == 1 ? std::to_string(run_program(base)) : pack(run_script(recorded, Faults::all));
+        },
+        {{"NIMBLE_MODE", "record"}, {"NIMBLE_TRACE", path("trace.json")}}, folder_, options_.patience_s);
     if (!run.failure.empty()) return fail(run.hung ? "hung" : "run", "recorded: " + run.failure, run.log);
     analyzer::TraceFile file = analyzer::read_trace(path("trace.json"));
     invent_host_times(file.trace, Random(base.seed ^ 0xdead));
     const analyzer::Analysis analysis = analyzer::analyze(std::move(file), {});
     if (analysis.status != analyzer::kExitOk) return;
+    outcome_.kinds = static_cast<std::uint32_t>(analysis.others.size()) + 1;
     std::string text = analyzer::schedule_text(analyzer::build_schedule(analysis));
     if (options_.what == BreakDisorder::dependency) text = without_an_edge(text);
     std::ofstream(path("schedule.json")) << text;
@@ -271,6 +275,9 @@ class Check {
                                    {"watchdog_flushes", &outcome_.watchdog_flushes},
                                    {"steps_audited", &outcome_.steps_audited}})
       *to += stats.at(name).get<std::uint64_t>();
+    if (stats.contains("kinds"))
+      for (std::size_t kind = 1; kind < stats["kinds"].size(); ++kind)
+        outcome_.steps_of_other_kinds += stats["kinds"][kind].at("steps_replayed").get<std::uint64_t>();
     for (const auto& [reason, count] : stats.at("reasons").items())
       outcome_.divergences[reason] += count.get<std::uint64_t>();
     outcome_.faults_met += result.failures != 0 ? 1 : 0;

@@ -33,12 +33,13 @@ struct DisorderOutcome {
   std::vector<std::string> failures;
   std::string log;  // of the run that failed
 
-  bool schedule = false, broken = false;  // broken: there was something to break
-  std::uint32_t attempts = 0, streams = 0, runs = 0;
+  bool schedule = false, broken = false;                         // broken: there was something to break
+  std::uint32_t attempts = 0, streams = 0, kinds = 0, runs = 0;  // kinds: that the schedule has
   std::string threads, fault;
   std::map<std::string, std::uint64_t> changes;  // that were made, by kind
   // Of all runs under replay:
   std::uint64_t steps = 0, disturbed = 0, steps_replayed = 0, ops_replayed = 0, graph_launches = 0, node_updates = 0;
+  std::uint64_t steps_of_other_kinds = 0;  // replayed, of those beside the first
   std::uint64_t flushes = 0, watchdog_flushes = 0, steps_audited = 0, faults_met = 0;
   std::map<std::string, std::uint64_t> divergences, stood_aside;  // by reason
 };

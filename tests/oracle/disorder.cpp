@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "tests/oracle/changes.h"
 #include "tests/oracle/contents.h"
@@ -13,21 +15,50 @@
 namespace nimble::oracle {
 namespace {
 
-constexpr std::uint64_t kOfDisorder = 0xd150bde5;
+constexpr std::uint64_t kOfDisorder = 0xd150bde5, kOfKinds = 0x6b1d5;
+// Of the changes those that leave nothing behind for later steps.
+constexpr ChangeKind kOfStep[] = {ChangeKind::leave_out, ChangeKind::leave_out, ChangeKind::add,   ChangeKind::swap,
+                                  ChangeKind::pointer,   ChangeKind::shape,     ChangeKind::kernel};
 
 class Builder {
  public:
   Builder(std::uint64_t seed, std::uint32_t attempt, const Cuts& cuts)
-      : cuts_(cuts), random_(seed ^ kOfDisorder), base_(base_of(seed, attempt, cuts.limits)) {
+      : cuts_(cuts),
+        random_(seed ^ kOfDisorder),
+        kinds_random_(seed ^ kOfKinds),
+        base_(base_of(seed, attempt, cuts.limits)) {
     base_.spare_stream = true;
     script_.program = base_;
+    // Only kinds on one stream are scheduled together.
+    if (base_.streams != 1 || !kinds_random_.percent(50)) return;
+    kinds_.resize(kinds_random_.between(1, 3));
+    for (auto& changes : kinds_)
+      for (std::uint32_t i = kinds_random_.between(1, 3); i > 0; --i)
+        changes.emplace_back(kOfStep[kinds_random_.below(std::size(kOfStep))], kinds_random_.next());
+    script_.kinds += static_cast<std::uint32_t>(kinds_.size());
+  }
+
+  // Runs of each kind, of several lengths.
+  Script record() {
+    const std::uint32_t calm = base_.calm != 0 ? base_.calm : base_.repeats;
+    std::uint32_t step = 0;
+    recording_ = true;
+    for (; step < calm; ++step) build(step, 0, false);
+    for (std::uint32_t round = 0; round < 3; ++round)
+      for (std::uint32_t kind = 0; kind < script_.kinds; ++kind)
+        for (std::uint32_t i = 2 + (kind + round) % 3; i > 0; --i) build(step++, kind, false);
+    return std::move(script_);
   }
 
   Script run() {
     const std::uint32_t calm = base_.calm != 0 ? base_.calm : base_.repeats;
-    const std::uint32_t drawn = calm + (random_.percent(8) ? random_.between(45, 60) : random_.between(8, 26));
+    std::uint32_t drawn = calm + (random_.percent(8) ? random_.between(45, 60) : random_.between(8, 26));
+    std::uint32_t disturbed = random_.one_of<std::uint32_t>({10, 25, 40, 60});
+    if (script_.kinds > 1) {  // each of them has to come whole before it is replayed
+      drawn += kinds_random_.between(10, 30);
+      disturbed /= 2;
+    }
     const std::uint32_t steps = std::min(drawn, cuts_.steps);
-    const std::uint32_t disturbed = random_.one_of<std::uint32_t>({10, 25, 40, 60});
     // Some programs have every kind of change, and some do the same thing over and over.
     only_ = random_.percent(40);
     for (ChangeKind& kind : few_) kind = any_kind();
@@ -37,7 +68,8 @@ class Builder {
       // What has gone wrong once may do so again at once; and each program begins with steps that are as recorded.
       const bool now = step >= calm - 1 && random_.percent(before ? disturbed + 15 : disturbed);
       before = now;
-      build(step, now);
+      const std::uint32_t kind = step < calm || kinds_random_.percent(40) ? 0 : kinds_random_.below(script_.kinds);
+      build(step, kind, now);
     }
     if (!cuts_.no_fault && random_.percent(35)) choose_a_fault();
     return std::move(script_);
@@ -63,12 +95,14 @@ class Builder {
     if (of_op && script_.threads == Threads::freely) script_.threads = Threads::in_turn;
   }
 
-  void build(std::uint32_t step, bool disturbed) {
-    const std::uint32_t phase = step < base_.calm ? 0 : step - base_.calm;
+  void build(std::uint32_t step, std::uint32_t of_kind, bool disturbed) {
+    const std::uint32_t phase = recording_ || step < base_.calm ? 0 : step - base_.calm;
     std::vector<Op> ops;
     for (const Op& op : base_.ops)
       if (in_step(op, phase)) ops.push_back(as_in(op, phase));
     StepChanges changes(script_.program, ops, kept_);
+    if (of_kind != 0)
+      for (const auto& [change, seed] : kinds_[of_kind - 1]) changes.apply(change, Random(seed));
     const std::uint32_t count = disturbed ? random_.between(1, 3) : 0;
     for (std::uint32_t i = 0; i < count; ++i) {
       const ChangeKind kind = only_ ? few_[random_.below(3)] : any_kind();
@@ -99,11 +133,12 @@ class Builder {
   }
 
   const Cuts& cuts_;
-  Random random_;
+  Random random_, kinds_random_;
   Program base_;
+  std::vector<std::vector<std::pair<ChangeKind, std::uint64_t>>> kinds_;  // beside the first: what makes them
   Script script_;
   std::vector<std::uint32_t> kept_;
-  bool only_ = false;
+  bool only_ = false, recording_ = false;
   ChangeKind few_[3] = {};
 };
 
@@ -131,6 +166,10 @@ Program base_of(std::uint64_t seed, std::uint32_t attempt, const Limits& limits)
 
 Script make_script(std::uint64_t seed, std::uint32_t attempt, const Cuts& cuts) {
   return Builder(seed, attempt, cuts).run();
+}
+
+Script make_recording(std::uint64_t seed, std::uint32_t attempt, const Cuts& cuts) {
+  return Builder(seed, attempt, cuts).record();
 }
 
 std::string words_of(std::uint64_t seed, std::uint32_t attempt, const Cuts& cuts) {

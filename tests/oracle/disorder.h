@@ -1,10 +1,11 @@
 // A random program that does not keep to its step: what it does in each of many steps, and which of its calls the
 // driver refuses.
 //
-// Made from a seed alone. The first steps are as the program was drawn; of those behind them some have changes: ops
-// that are left out, added, exchanged, or other than they were, memory that is kept, moved or exchanged, calls through
-// which the host observes. Whatever the changes are, each step is valid (program.h): what cannot be any more is left
-// out, and what conflicts is ordered. Plain data; no errors.
+// Made from a seed alone. The first steps are as the program was drawn. Some programs have further kinds of step, made
+// from the first by changes that are the same each time, and issue them in any order. Of the steps some have changes:
+// ops that are left out, added, exchanged, or other than they were, memory that is kept, moved or exchanged, calls
+// through which the host observes. Whatever the changes are, each step is valid (program.h): what cannot be any more is
+// left out, and what conflicts is ordered. Plain data; no errors.
 #pragma once
 
 #include <cstdint>
@@ -62,6 +63,7 @@ struct Script {
   Program program;  // with what the changes need
   std::vector<std::vector<Op>> steps;
   std::vector<bool> disturbed;  // by step
+  std::uint32_t kinds = 1;
   std::vector<ChangeKind> changes;
   Threads threads = Threads::one;
   Fault fault;
@@ -78,6 +80,8 @@ struct Cuts {
 // The program whose step `seed` disturbs: as many others are drawn as `attempt` says, where one had no schedule.
 Program base_of(std::uint64_t seed, std::uint32_t attempt, const Limits& limits);
 Script make_script(std::uint64_t seed, std::uint32_t attempt, const Cuts& cuts);
+// The same program as it is recorded: undisturbed, each kind of step a few times.
+Script make_recording(std::uint64_t seed, std::uint32_t attempt, const Cuts& cuts);
 
 // The same in words, by which random_steps is asked to run it.
 std::string words_of(std::uint64_t seed, std::uint32_t attempt, const Cuts& cuts);

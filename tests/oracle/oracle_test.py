@@ -169,6 +169,8 @@ class Divergences(ProgramTest):
         replayed = [row for row in rows if row["steps_replayed"]]
         self.assertGreater(len(replayed), 0.8 * count)
         self.assertGreater(len([row for row in replayed if row["streams"] > 1]), 0.1 * count)
+        self.assertGreater(len([row for row in replayed if row["kinds"] > 1]), 0.1 * count)
+        self.assertGreater(sum(row["steps_of_other_kinds"] for row in rows), count)
         calm = [row for row in rows if row["fault"] in ("none", "memory")]
         steps = sum(row["steps"] for row in calm)
         self.assertGreater(sum(row["steps_replayed"] for row in calm), 0.3 * steps)

@@ -105,8 +105,8 @@ class Divergences:
     """What programs compute and are told that do not keep to their steps: tests/oracle/check_divergences.cpp."""
 
     BREAKS = ("dependency", "change", "error", "hang")
-    NUMBERS = ("schedule", "broken", "attempts", "runs", "steps", "disturbed", "steps_replayed", "ops_replayed",
-               "graph_launches", "node_updates", "flushes", "watchdog_flushes", "steps_audited", "faults_met")
+    NUMBERS = ("schedule", "broken", "attempts", "runs", "steps", "disturbed", "steps_replayed", "steps_of_other_kinds",
+               "ops_replayed", "graph_launches", "node_updates", "flushes", "watchdog_flushes", "steps_audited", "faults_met")
 
     def __init__(self, build, options):
         self.tool = os.path.join(build, "bin", "check_divergences")
@@ -146,6 +146,7 @@ class Divergences:
             return
         sums["replayed"] += row["steps_replayed"] > 0
         sums["several_streams"] += row["streams"] > 1
+        sums["several_kinds"] += row["kinds"] > 1
         # What stands aside on purpose says nothing of how much is replayed otherwise.
         if row["fault"] in ("none", "memory"):
             sums["steps_without_fault"] += row["steps"]
@@ -166,9 +167,10 @@ class Divergences:
         threads = ", ".join(f"{name} {count}" for name, count in self.threads.most_common())
         lines = [
             f"programs        {s['programs']}, {s['schedule']} of them with a schedule, {s['several_streams']} on "
-            f"several streams; issued by threads: {threads}",
+            f"several streams, {s['several_kinds']} with several kinds of step; issued by threads: {threads}",
             f"replayed        {s['replayed']} programs ({share(s['replayed'], s['schedule'])}), {s['steps_replayed']} "
-            f"of {s['steps']} steps in {s['runs']} runs; {s['disturbed']} steps were disturbed",
+            f"of {s['steps']} steps in {s['runs']} runs, {s['steps_of_other_kinds']} of further kinds; {s['disturbed']} steps "
+            "were disturbed",
             f"                {share(s['steps_replayed_without_fault'], s['steps_without_fault'])} of the steps of "
             f"programs without errors; {s['graph_launches']} graphs launched, {s['node_updates']} nodes changed, "
             f"{s['flushes']} early flushes, {s['watchdog_flushes']} by the watchdog, {s['steps_audited']} audits",

@@ -322,7 +322,7 @@ void BundleCapture::save() {
   if (std::any_of(images.begin(), images.end(), [](const std::string& bytes) { return bytes.empty(); }))
     return refuse("the code of a kernel of the step is not to be had any more");
   bundle.hidden.assign(hidden_.begin(), hidden_.end());
-  if (const std::string why = write_bundle(options_.folder, bundle, window.store, images); !why.empty())
+  if (const std::string why = write_bundle(options_.folder, bundle, window.store, images, options_.trace); !why.empty())
     return give_up(why);
   std::uint64_t bytes = 0;
   for (const BundlePiece& piece : bundle.pieces) bytes += piece.bytes;
@@ -347,7 +347,7 @@ void BundleCapture::give_up(const std::string& why) noexcept {
   }
 }
 
-void BundleCapture::finish(const std::string& trace) noexcept try {
+void BundleCapture::finish() noexcept try {
   const std::lock_guard lock(mutex_);
   if (std::exchange(finished_, true)) return;
   off_ = true;
@@ -359,7 +359,7 @@ void BundleCapture::finish(const std::string& trace) noexcept try {
             (why_none_.empty() ? "no step was seen to repeat itself three times and once more" : why_none_));
     return;
   }
-  if (const std::string why = add_trace(options_.folder, trace); !why.empty())
+  if (const std::string why = add_trace(options_.folder, options_.trace); !why.empty())
     return log(LogLevel::error, "NIMBLE_CAPTURE: the bundle has no trace: " + why);
   log(LogLevel::info, options_.folder + ": " + saved_ + ". Next: nimble-replay " + options_.folder);
 } catch (...) {

@@ -31,6 +31,7 @@ namespace nimble::shim {
 
 struct CaptureOptions {
   std::string folder;
+  std::string trace;  // the file that is being written
   std::uint64_t limit_bytes = 0;
 };
 
@@ -46,7 +47,7 @@ class BundleCapture {
   // After it. `seq`: of the call in the trace. Not for ops that go into a graph that is being captured.
   void after(const Call& call, CUresult result, std::uint64_t seq) noexcept;
   // The trace is complete, as far as it goes: puts a copy into the bundle, and says what became of it all.
-  void finish(const std::string& trace) noexcept;
+  void finish() noexcept;
 
  private:
   struct Live {

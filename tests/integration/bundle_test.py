@@ -109,6 +109,24 @@ class Equal(Bundle):
         # The table is not named by any op of the step.
         self.assertEqual(sum(item["memory"] == "device" and "start" in item for item in objects), 3)
 
+    def test_the_trace_may_lie_in_the_bundle(self):
+        self.save(["bundled", 8])
+        for folder in ("itself", "link"):
+            with self.subTest(folder=folder):
+                os.mkdir(self.path(folder))
+                trace = self.path(f"{folder}/trace.json")
+                if folder == "link":  # another name of the same file
+                    os.symlink(self.path("aside.json"), trace)
+                    trace = self.path("aside.json")
+                self.save(["bundled", 8], NIMBLE_TRACE=trace, NIMBLE_BUNDLE=self.path(folder))
+                self.analyze(trace, "--quiet")
+                self.run_program(["nimble-replay", self.path(folder)])
+        # A name that the bundle needs itself.
+        trace = self.path("bundle/memory.bin")
+        said = self.save(["bundled", 8], NIMBLE_TRACE=trace, NIMBLE_BUNDLE=self.path("bundle"))
+        self.assertRegex(said, "no bundle was saved: .*memory.bin: is the trace")
+        self.analyze(trace, "--quiet")
+
     def test_what_memory_leads_to_is_saved(self):
         self.save(["bundled", 8, "table"])
         self.check(["bundled", 8, "table"], 4)

@@ -146,9 +146,29 @@ void BundleCapture::gather_pointers(const Call& call) {
     for (const ProvenGlobal& global : function.proof->globals) look_at(global.address);
 }
 
-void BundleCapture::before(const Call& call, bool any_captures) noexcept try {
+void BundleCapture::before(const Call& call, bool any_captures) noexcept {
   if (off_.load(std::memory_order_relaxed)) return;
+  guarded([&] { look_before(call, any_captures); });
+}
+
+void BundleCapture::after(const Call& call, CUresult result, std::uint64_t seq) noexcept {
+  if (off_.load(std::memory_order_relaxed) || !call.traced) return;
+  guarded([&] { look_after(call, result, seq); });
+}
+
+// Under the lock, and so is what follows from a failure. It may all be over since the call has waited for the lock.
+template <class Look>
+void BundleCapture::guarded(const Look& look) noexcept {
   const std::lock_guard lock(mutex_);
+  if (off_.load(std::memory_order_relaxed)) return;
+  try {
+    look();
+  } catch (const std::exception& error) {
+    give_up(error.what());
+  }
+}
+
+void BundleCapture::look_before(const Call& call, bool any_captures) {
   if (call.ends == Ends::stream) streams_.erase(call.stream.key);
   if (call.ends == Ends::code && window_) refuse("code was unloaded in the middle of the step");
   if (!call.traced) return;
@@ -177,15 +197,11 @@ void BundleCapture::before(const Call& call, bool any_captures) noexcept try {
     }
   }
   forget(call);
-} catch (const std::exception& error) {
-  give_up(error.what());
 }
 
-void BundleCapture::after(const Call& call, CUresult result, std::uint64_t seq) noexcept try {
-  if (off_.load(std::memory_order_relaxed) || !call.traced) return;
-  const std::lock_guard lock(mutex_);
+void BundleCapture::look_after(const Call& call, CUresult result, std::uint64_t seq) {
   if (result != CUDA_SUCCESS) {
-    if (window_ && is_op(call.kind)) refuse("the driver refused an op of the step");
+    if (window_ && is_op(call.kind)) refuse("the driver refused an op of the step", Refusal::this_time);
     return;
   }
   if (call.kind == CallKind::alloc || call.kind == CallKind::alloc_async) allocated(call);
@@ -201,8 +217,6 @@ void BundleCapture::after(const Call& call, CUresult result, std::uint64_t seq) 
   if (!watch_.repeats(window_->period)) return refuse("a step turned out to be another than the ones before");
   take_op(call, seq);
   if (window_ && window_->images.size() == window_->period) end(call);
-} catch (const std::exception& error) {
-  give_up(error.what());
 }
 
 // What of the step a bundle could not bring back; null where it is nothing.
@@ -332,9 +346,9 @@ void BundleCapture::save() {
   window_.reset();
 }
 
-void BundleCapture::refuse(const std::string& why) {
+void BundleCapture::refuse(const std::string& why, Refusal how) {
   why_none_ = why;
-  if (window_ && watch_.repeats(window_->period)) watch_.settle(window_->period);
+  if (how == Refusal::for_good && window_ && watch_.repeats(window_->period)) watch_.settle(window_->period);
   window_.reset();
 }
 

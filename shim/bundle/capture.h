@@ -80,6 +80,10 @@ class BundleCapture {
     std::vector<const ImageInfo*> images;  // per op of the step
   };
 
+  template <class Look>
+  void guarded(const Look& look) noexcept;
+  void look_before(const Call& call, bool any_captures);
+  void look_after(const Call& call, CUresult result, std::uint64_t seq);
   LiveMap::iterator find(std::uint64_t address);
   void forget(const Call& call);
   void allocated(const Call& call);
@@ -96,11 +100,15 @@ class BundleCapture {
   bool settle_all(const Call& call);
   void read_all(const Call& call, std::optional<BundleContent> BundleObject::*which);
   void read(Object& object, CUstream stream, BundleContent& content);
+  std::string read_host(std::uint64_t address, std::uint64_t size, Object* leads, ContentStore::Writer& writer);
+  bool covers(std::uint64_t address, std::uint64_t size);
   void scan(Object& object, std::span<const std::uint8_t> bytes);
   bool readable(const BundleObject& object, std::string& why) const;
   void end(const Call& call);
   void save();
-  void refuse(const std::string& why);
+  // Whether a step like this one is worth another attempt.
+  enum class Refusal : std::uint8_t { for_good, this_time };
+  void refuse(const std::string& why, Refusal how = Refusal::for_good);
   void give_up(const std::string& why) noexcept;
 
   const CaptureOptions options_;

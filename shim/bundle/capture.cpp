@@ -336,6 +336,7 @@ void BundleCapture::save() {
   if (std::any_of(images.begin(), images.end(), [](const std::string& bytes) { return bytes.empty(); }))
     return refuse("the code of a kernel of the step is not to be had any more");
   bundle.hidden.assign(hidden_.begin(), hidden_.end());
+  saved_.clear();  // its manifest goes first
   if (const std::string why = write_bundle(options_.folder, bundle, window.store, images, options_.trace); !why.empty())
     return give_up(why);
   std::uint64_t bytes = 0;

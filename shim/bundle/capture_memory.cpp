@@ -125,7 +125,7 @@ void BundleCapture::read_all(const Call& call, std::optional<BundleContent> Bund
     object.facts.*which = std::move(content);
   }
 } catch (const ContentLimit& limit) {
-  give_up(std::string("the program's memory takes ") + limit.what());
+  give_up(std::string("all live memory, which the step may reach or not, takes ") + limit.what());
 }
 
 bool BundleCapture::is_host_memory(std::uint64_t address) const {

@@ -227,8 +227,15 @@ class Refused(Bundle):
         self.nothing(["bundled", 8, "graph"], "cuGraphLaunch: a graph of the program's own")
         self.nothing(["bundled", 3], "no step was seen to repeat itself three times")
         self.nothing(["hidden_state", "texture", 8, 0], "kernel sum_texture may read a texture")
-        self.nothing(["bundled", 8, "large"], "the program's memory takes more than the 1 MiB of NIMBLE_BUNDLE_LIMIT",
-                     NIMBLE_BUNDLE_LIMIT=1)
+
+    def test_all_live_memory_counts(self):
+        for what in ("large", "unreached"):
+            with self.subTest(what=what):
+                self.nothing(["bundled", 8, what],
+                             "all live memory, which the step may reach or not, takes more than the 1 MiB of "
+                             "NIMBLE_BUNDLE_LIMIT; no other step is tried", NIMBLE_BUNDLE_LIMIT=1)
+        self.save(["bundled", 8, "unreached"], NIMBLE_BUNDLE_LIMIT=3)
+        self.assertLess(os.path.getsize(self.path("bundle/memory.bin")), 1 << 20)
 
     def test_a_limit_that_is_enough(self):
         self.save(["bundled", 8, "large"], NIMBLE_BUNDLE_LIMIT=3)

@@ -10,6 +10,7 @@
 //   callback  has the driver call a function
 //   graph     launches a graph of its own
 //   large     keeps 2 MiB of numbers that no compression would make less of
+//   unreached keeps them where no op of a step reaches them
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -47,12 +48,13 @@ class Program {
       CHECK(cuGraphCreate(&graph_, 0));
       CHECK(cuGraphInstantiate(&exec_, graph_, 0));
     }
-    if (what_ == "large") {
+    if (what_ == "large" || what_ == "unreached") {
       std::vector<unsigned> numbers(std::size_t{1} << 19);
       for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<unsigned>(i * 2654435761u);
-      CHECK(cuMemFree(weights_));
-      CHECK(cuMemAlloc(&weights_, numbers.size() * sizeof(unsigned)));
-      CHECK(cuMemcpyHtoD(weights_, numbers.data(), numbers.size() * sizeof(unsigned)));
+      CUdeviceptr& kept = what_ == "large" ? weights_ : unreached_;
+      if (kept != 0) CHECK(cuMemFree(kept));
+      CHECK(cuMemAlloc(&kept, numbers.size() * sizeof(unsigned)));
+      CHECK(cuMemcpyHtoD(kept, numbers.data(), numbers.size() * sizeof(unsigned)));
     }
     CHECK(cuCtxSynchronize());
   }
@@ -135,7 +137,7 @@ class Program {
   CUevent forked_ = nullptr, joined_ = nullptr;
   CUgraph graph_ = nullptr;
   CUgraphExec exec_ = nullptr;
-  CUdeviceptr state_ = 0, weights_ = 0, input_ = 0, table_ = 0, kept_ = 0;
+  CUdeviceptr state_ = 0, weights_ = 0, input_ = 0, table_ = 0, kept_ = 0, unreached_ = 0;
   unsigned *pinned_ = nullptr, *sum_ = nullptr;
   unsigned rows_[kRows * 2 * kRowBytes / sizeof(unsigned)] = {};
   std::uint64_t digest_ = 14695981039346656037u;
@@ -145,7 +147,7 @@ class Program {
 
 int main(int argc, char** argv) {
   if (argc < 2 || argc > 3) {
-    std::fprintf(stderr, "usage: bundled STEPS [table|refill|callback|graph|large]\n");
+    std::fprintf(stderr, "usage: bundled STEPS [table|refill|callback|graph|large|unreached]\n");
     return 2;
   }
   Program program(argc == 3 ? argv[2] : "");

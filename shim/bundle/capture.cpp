@@ -288,7 +288,7 @@ void BundleCapture::take_op(const Call& call, std::uint64_t seq) {
       // Any variable of its image, as far as they are known.
       for (const auto& [base, live] : live_)
         if (live.memory == MemoryKind::global && live.image == image) touch(base);
-      hidden_.insert("kernel " + function.name + ", of which it is not known what it reaches: " + function.why);
+      window_->hidden.insert("kernel " + function.name + ", of which it is not known what it reaches: " + function.why);
     }
   }
   window_->images.push_back(image);
@@ -335,7 +335,8 @@ void BundleCapture::save() {
   }
   if (std::any_of(images.begin(), images.end(), [](const std::string& bytes) { return bytes.empty(); }))
     return refuse("the code of a kernel of the step is not to be had any more");
-  bundle.hidden.assign(hidden_.begin(), hidden_.end());
+  window.hidden.insert(hidden_.begin(), hidden_.end());
+  bundle.hidden.assign(window.hidden.begin(), window.hidden.end());
   saved_.clear();  // its manifest goes first
   if (const std::string why = write_bundle(options_.folder, bundle, window.store, images, options_.trace); !why.empty())
     return give_up(why);

@@ -78,6 +78,7 @@ class BundleCapture {
     ContentStore store;
     std::vector<Object> objects;
     std::vector<const ImageInfo*> images;  // per op of the step
+    std::set<std::string> hidden;          // ways to reach memory that its kernels have, and those of the program
   };
 
   template <class Look>
@@ -120,7 +121,7 @@ class BundleCapture {
   StepWatch watch_;
   LiveMap live_;
   std::map<std::uint64_t, StreamRef> streams_;  // by key: all that ops were put on
-  std::set<std::string> hidden_;                // ways to reach memory, as of CallKind::hidden
+  std::set<std::string> hidden_;                // the program's ways to reach memory, as of CallKind::hidden
   bool textures_ = false;
   bool observed_ = false;
   std::vector<StepWatch::Pointer> pointers_;  // of the op at hand

@@ -127,6 +127,15 @@ class Equal(Bundle):
         self.assertRegex(said, "no bundle was saved: .*memory.bin: is the trace")
         self.analyze(trace, "--quiet")
 
+    def test_what_a_bundle_does_not_hold_is_said_of_its_own_step(self):
+        # A step with a kernel that may reach anything is looked at, and turns out to be another.
+        self.save(["bundled", 16, "unknown"])
+        self.assertEqual(self.manifest()["hidden"], [])
+        self.assertEqual(self.manifest()["step"]["ops"], 21)
+        self.save(["bundled", 16, "unknown_always"])
+        (note,) = self.manifest()["hidden"]
+        self.assertIn("kernel parent, of which it is not known what it reaches", note)
+
     def test_what_memory_leads_to_is_saved(self):
         self.save(["bundled", 8, "table"])
         self.check(["bundled", 8, "table"], 4)

@@ -10,7 +10,11 @@
 //   callback  has the driver call a function
 //   graph     launches a graph of its own
 //   large     keeps 2 MiB of numbers that no compression would make less of
-//   unreached keeps them where no op of a step reaches them
+//   unreached
+//             keeps them where no op of a step reaches them
+//   unknown   launches a kernel that launches others, but only in its first steps, of which the last is cut short
+//   unknown_always
+//             launches it in all of them
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -22,6 +26,7 @@ namespace {
 
 constexpr int kCount = 512;
 constexpr std::size_t kBytes = kCount * sizeof(unsigned);
+constexpr unsigned kFirstSteps = 5;
 constexpr std::size_t kRows = 8, kRowBytes = 64, kPitch = 128;
 
 class Program {
@@ -44,6 +49,11 @@ class Program {
     CHECK(cuMemsetD32Async(kept_, 3, kCount, stream_));
     CHECK(cuMemAllocHost(reinterpret_cast<void**>(&pinned_), kBytes));
     CHECK(cuMemAllocHost(reinterpret_cast<void**>(&sum_), kBytes));
+    if (what_.starts_with("unknown")) {
+      CUmodule calls = nullptr;
+      CHECK(cuModuleLoad(&calls, image_path("hidden_calls.simcuda").c_str()));
+      CHECK(cuModuleGetFunction(&unknown_, calls, "parent"));
+    }
     if (what_ == "graph") {
       CHECK(cuGraphCreate(&graph_, 0));
       CHECK(cuGraphInstantiate(&exec_, graph_, 0));
@@ -71,6 +81,7 @@ class Program {
     CHECK(cuMemAllocAsync(&from_pinned, kBytes, stream_));
     CHECK(cuMemcpyHtoDAsync(from_pinned, pinned_, kBytes, stream_));
     CHECK(cuMemAllocAsync(&kept, kBytes, stream_));
+    if (unknown_ && (number < kFirstSteps || what_ == "unknown_always")) launch_unknown();
     mix(stream_, input_, from_pinned, kept, 1);
     mix(stream_, kept_, kept, input_, 2);
     CHECK(cuMemFreeAsync(kept_, stream_));
@@ -93,7 +104,7 @@ class Program {
       CHECK(cuMemcpyHtoDAsync(plain, pinned_, kBytes, stream_));
       update(stream_, state_, plain);
     }
-    mix(stream_, state_, weights_, plain, 4);
+    if (!(what_ == "unknown" && number + 1 == kFirstSteps)) mix(stream_, state_, weights_, plain, 4);
     if (what_ == "table") CHECK(cuMemcpyDtoDAsync(table_ + 64, table_, sizeof state_, stream_));
     if (what_ == "callback")
       CHECK(cuLaunchHostFunc(
@@ -129,10 +140,15 @@ class Program {
     void* arguments[] = {&state, &change, &count};
     CHECK(cuLaunchKernel(update_, kCount / 64, 1, 1, 64, 1, 1, 0, stream, arguments, nullptr));
   }
+  void launch_unknown() {
+    int count = kCount;
+    void* arguments[] = {&state_, &weights_, &count};
+    CHECK(cuLaunchKernel(unknown_, kCount / 64, 1, 1, 64, 1, 1, 0, stream_, arguments, nullptr));
+  }
   void note(unsigned value) { digest_ = (digest_ ^ value) * 1099511628211u; }
 
   const std::string what_;
-  CUfunction mix_ = nullptr, update_ = nullptr;
+  CUfunction mix_ = nullptr, update_ = nullptr, unknown_ = nullptr;
   CUstream stream_ = nullptr, other_ = nullptr;
   CUevent forked_ = nullptr, joined_ = nullptr;
   CUgraph graph_ = nullptr;
@@ -147,7 +163,7 @@ class Program {
 
 int main(int argc, char** argv) {
   if (argc < 2 || argc > 3) {
-    std::fprintf(stderr, "usage: bundled STEPS [table|refill|callback|graph|large|unreached]\n");
+    std::fprintf(stderr, "usage: bundled STEPS [table|refill|callback|graph|large|unreached|unknown|unknown_always]\n");
     return 2;
   }
   Program program(argc == 3 ? argv[2] : "");

@@ -20,3 +20,11 @@ __global__ void update(unsigned* state, const unsigned* change, int count) {
   for (int round = 0; round < kRounds; ++round) state[i] = state[i] * 1664525u + change[i] + 1013904223u;
 }
 NIMBLE_KERNEL(update<1>)
+
+// Told by two pointers where its memory begins and ends, but for `skip` elements at its begin and `pad` at its end.
+template <int kFactor>
+__global__ void span(unsigned* begin, unsigned* end, int skip, int pad, unsigned salt) {
+  unsigned* at = begin + skip + blockIdx.x * blockDim.x + threadIdx.x;
+  for (int i = 0; at < end - pad; at += gridDim.x * blockDim.x, ++i) *at = salt * 77u + threadIdx.x + i * kFactor;
+}
+NIMBLE_KERNEL(span<3>)

@@ -12,6 +12,7 @@
 #include "analyzer/rules/shipped_rules.h"
 #include "analyzer/schedule_builder.h"
 #include "analyzer/schedule_writer.h"
+#include "analyzer/step_kinds.h"
 #include "analyzer/thread_order.h"
 #include "analyzer/trace_reader.h"
 
@@ -50,7 +51,9 @@ struct Trial::Found {
   analyzer::TraceFile file;
   std::uint32_t ops = 0;
   std::size_t times = 0;
+  std::size_t kinds = 0;
   bool marked = false;
+  double explained = 0;
 };
 
 Trial::Trial(TraceStore::Text text, std::vector<std::string> rules)
@@ -63,7 +66,8 @@ bool Trial::find_step() try {
   Trace& trace = found_->file.trace;
   analyzer::order_threads(trace);
   const analyzer::ObjectTable table(trace);
-  const analyzer::Step step = analyzer::find_step(trace, table);
+  const std::vector<analyzer::Step> kinds = analyzer::find_kinds(trace, table);
+  const analyzer::Step& step = kinds.front();
   if (step.period == 0) {
     why_not_ = step.why_none;
     return false;
@@ -71,11 +75,23 @@ bool Trial::find_step() try {
   found_->ops = step.period;
   found_->times = step.begins.size();
   found_->marked = step.marked != 0;
+  found_->kinds = kinds.size();
+  std::uint64_t longest = 0, begin = step.ops.size(), end = 0;  // of the first step of any kind, and of the last
+  std::uint64_t work = 0, explained = 0;
+  for (const analyzer::Step& kind : kinds) {
+    longest = std::max<std::uint64_t>(longest, kind.period);
+    begin = std::min<std::uint64_t>(begin, kind.begins.front());
+    end = std::max(end, kind.begins.back() + std::uint64_t{kind.period});
+    for (const std::uint32_t call : kind.calls())
+      explained += analyzer::does_work(trace.calls[call].kind) ? kind.begins.size() : 0;
+  }
+  for (std::uint64_t op = begin; op < step.ops.size(); ++op)
+    work += analyzer::does_work(trace.calls[step.ops[op]].kind) ? 1 : 0;
+  found_->explained = static_cast<double>(explained) / static_cast<double>(std::max<std::uint64_t>(work, 1));
   // What repeats while a program sets itself up is no step of it, and a step that it has left behind may not come
   // again.
-  if (step.begins.size() < analyzer::kMinRepeats || step.epilogue() >= 2 * std::uint64_t{step.period}) {
-    why_not_ = "a step of " + std::to_string(step.period) + " ops came " + std::to_string(step.begins.size()) +
-               " times, and then other ops";
+  if (step.begins.size() < analyzer::kMinRepeats || step.ops.size() - end >= 2 * longest) {
+    why_not_ = step_text() + ", and then other ops";
     return false;
   }
   return true;
@@ -105,9 +121,12 @@ std::string Trial::schedule() try {
   return {};
 }
 
+double Trial::explained() const { return found_->marked ? 1 : found_->explained; }
+
 std::string Trial::step_text() const {
   return "a step of " + std::to_string(found_->ops) + " ops, " + std::to_string(found_->times) +
-         (found_->marked ? " times as marked" : " times");
+         (found_->marked ? " times as marked" : " times") +
+         (found_->kinds > 1 ? ", and steps of " + std::to_string(found_->kinds - 1) + " other kinds" : "");
 }
 
 namespace {

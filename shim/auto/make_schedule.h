@@ -21,11 +21,15 @@ class Trial {
   Trial(const Trial&) = delete;
   Trial& operator=(const Trial&) = delete;
 
-  // Whether the program repeats a step, and was still at it where the trace ends. Else why_not() says more.
+  // Whether the program repeats a step, or several kinds of steps, and was still at it where the trace ends. Else
+  // why_not() says more.
   bool find_step();
   // What replay needs to go on with that step. Empty where there is nothing to gain, or nothing allowed: why_not().
   std::string schedule();
 
+  // How much of the work since the first step was that of steps: where it is little there may be other kinds of step.
+  // What the program has marked is all that there is.
+  double explained() const;
   // What there is to say of the step that was found.
   std::string step_text() const;
   const std::string& why_not() const { return why_not_; }

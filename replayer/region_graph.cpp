@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <unordered_set>
 #include <utility>
 
 #include "nimble/reach.h"
@@ -49,12 +50,15 @@ std::uint32_t beside(const Schedule& schedule, std::uint32_t index, std::span<co
 
 }  // namespace
 
-bool lasts(std::span<const RegionCall> calls, std::size_t allocation) {
-  const std::uint64_t address = calls[allocation].call.address;
-  return std::none_of(calls.begin() + static_cast<std::ptrdiff_t>(allocation), calls.end(), [&](const RegionCall& one) {
-    const bool releases = one.call.kind == CallKind::free_async || one.call.kind == CallKind::free;
-    return releases && one.call.address == address;
-  });
+std::vector<std::uint8_t> lasting(std::span<const RegionCall> calls) {
+  std::vector<std::uint8_t> result(calls.size());
+  std::unordered_set<std::uint64_t> released;
+  for (std::size_t i = calls.size(); i-- > 0;) {
+    const Call& call = calls[i].call;
+    if (call.kind == CallKind::free_async || call.kind == CallKind::free) released.insert(call.address);
+    result[i] = call.kind == CallKind::alloc_async && released.count(call.address) == 0;
+  }
+  return result;
 }
 
 RegionGraph::RegionGraph(CallContext& context, const DriverApi& driver)
@@ -111,6 +115,7 @@ std::string RegionGraph::build(Schedule schedule, std::span<const Call> earlier,
     if (found && !found->arena && !is_own(found->base)) memory_.push_back({found->base, found->size});
   };
 
+  const std::vector<std::uint8_t> lasts = lasting(calls);
   // The calls tell what each op of the schedule is here.
   std::uint32_t op = 0;
   for (std::size_t i = 0; i < calls.size(); ++i) {
@@ -120,7 +125,7 @@ std::string RegionGraph::build(Schedule schedule, std::span<const Call> earlier,
       memory.add({call.address, call.size, call.memory});
       objects.changed();
     }
-    if (call.kind == CallKind::alloc || (call.kind == CallKind::alloc_async && lasts(calls, i))) continue;
+    if (call.kind == CallKind::alloc || lasts[i]) continue;
     if (!is_op(call.kind)) continue;
     if (op == schedule_.ops.size()) return "its ops are not those that were analyzed";
     Call again = call;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "analyzer/analysis.h"
@@ -131,34 +132,16 @@ std::string Trial::step_text() const {
 
 namespace {
 
-// Moves allocations of the step that outlive it to before it.
-void make_older(Trace& trace, const std::vector<std::uint64_t>& lasting) {
-  const auto begin = std::find_if(trace.calls.begin(), trace.calls.end(),
-                                  [](const TraceCall& call) { return call.kind == CallKind::step_begin; });
-  // The last one at an address: the program may have given the same one back before.
-  const auto is_lasting = [&](const TraceCall& call) {
-    if (call.kind != CallKind::alloc_async || call.result != 0) return false;
-    const auto last = std::find_if(trace.calls.rbegin(), trace.calls.rend(), [&](const TraceCall& other) {
-      return other.kind == CallKind::alloc_async && other.address == call.address;
-    });
-    return &*last == &call && std::find(lasting.begin(), lasting.end(), call.address) != lasting.end();
-  };
-  std::vector<TraceCall> older, others;
-  for (auto call = begin; call != trace.calls.end(); ++call) {
-    if (!is_lasting(*call)) {
-      others.push_back(*call);
-      continue;
-    }
-    TraceCall moved = *call;
-    moved.kind = CallKind::alloc;
-    moved.memory = MemoryKind::stream_ordered;
-    moved.stream = kNone;
-    older.push_back(std::move(moved));
+// Makes allocations of the step that outlive it no ops of it. They stay where they are: other memory may have been at
+// the same address before, which the program has given back. So it is the last one at an address that lasts.
+void take_out(Trace& trace, const std::vector<std::uint64_t>& lasting) {
+  std::unordered_set<std::uint64_t> left(lasting.begin(), lasting.end());
+  for (auto call = trace.calls.rbegin(); call != trace.calls.rend() && call->kind != CallKind::step_begin; ++call) {
+    if (call->kind != CallKind::alloc_async || call->result != 0 || left.erase(call->address) == 0) continue;
+    call->kind = CallKind::alloc;
+    call->memory = MemoryKind::stream_ordered;
+    call->stream = kNone;
   }
-  trace.calls.erase(begin, trace.calls.end());
-  for (std::vector<TraceCall>* part : {&older, &others})
-    for (TraceCall& call : *part) trace.calls.push_back(std::move(call));
-  for (std::size_t i = 0; i < trace.calls.size(); ++i) trace.calls[i].seq = i;
 }
 
 }  // namespace
@@ -166,7 +149,7 @@ void make_older(Trace& trace, const std::vector<std::uint64_t>& lasting) {
 std::string region_schedule(const TraceStore::Text& text, const std::vector<std::uint64_t>& lasting,
                             const std::vector<std::string>& rules, std::string& why_not) try {
   analyzer::TraceFile file = read(text);
-  make_older(file.trace, lasting);
+  take_out(file.trace, lasting);
   analyzer::AnalysisOptions options = analysis_options(rules);
   options.start_early = false;  // it is submitted all at once
   const analyzer::Analysis analysis = analyzer::analyze(std::move(file), options);

@@ -44,7 +44,7 @@ class Trial {
 };
 
 // The schedule of the one step that is marked in the text: as one graph, if it can be. The asynchronous allocations of
-// the step at the addresses `lasting` outlive it, and are taken to be older than it. Empty where there is none:
+// the step at the addresses `lasting` outlive it, and are no ops of it. Empty where there is none:
 // `why_not` says more.
 std::string region_schedule(const TraceStore::Text& text, const std::vector<std::uint64_t>& lasting,
                             const std::vector<std::string>& rules, std::string& why_not);

@@ -21,6 +21,13 @@ class Regions(ProgramTest):
                 self.assertRegex(done.stderr, r"compile: op \d+ \(launch .*span.*\): byte \d+ of its parameters may be an "
                                               r"address beside memory that the region allocates and releases")
 
+    def test_memory_that_lasts_where_other_memory_was(self):
+        plain = self.run_program(["regions", "code", 12, "reused"])
+        for seed in harness.BUILD.seeds(20):
+            done = self.run_program(["regions", "region", 12, "reused"], mode="regions", SIMCUDA_SEED=seed)
+            self.assertEqual(plain.stdout, done.stdout)
+            self.assertEqual(done.stderr, "launches: 11\n")
+
     def test_without_nimble_and_in_other_modes_the_code_runs(self):
         plain = self.run_program(["regions", "code", 12])
         for mode, answer in ((None, 1), ("off", 5), ("auto", 5)):

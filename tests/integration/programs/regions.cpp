@@ -1,8 +1,8 @@
 // A program that has a region of it launched as a graph: `regions code STEPS` runs its code each time, `regions region
 // STEPS` runs it once and launches it from then on; both print the same digest. `regions code|region STEPS ADDRESS` has
 // it pass a kernel an address beside memory of its own: its `end`, the element `before` it, or an end that is `padded`;
-// what cannot be a region runs as code. `regions errors` prints what
-// Nimble says of regions that cannot be, or are no more.
+// what cannot be a region runs as code. With `reused` for it the step keeps memory at an address that it has given
+// back. `regions errors` prints what Nimble says of regions that cannot be, or are no more.
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -83,6 +83,19 @@ struct Program {
     CHECK(cuMemFreeAsync(b, stream));
     CHECK(cuMemcpyDtoHAsync(output, state[2], kBytes, stream));
   }
+  // Two branches, and the memory of the second outlives it, where that of the first was.
+  void reusing_step() {
+    if (kept != 0) CHECK(cuMemFreeAsync(kept, stream));
+    const CUdeviceptr a = allocate();
+    launch_mix(state[2], state[0], a, 3);
+    launch_update(state[0], a);
+    CHECK(cuMemFreeAsync(a, stream));
+    kept = allocate();
+    if (kept != a) std::fprintf(stderr, "another address\n");
+    launch_mix(state[2], state[1], kept, 7);
+    launch_update(state[1], kept);
+    CHECK(cuMemcpyDtoHAsync(output, state[1], kBytes, stream));
+  }
   // Its first op, in memory that outlives it.
   void lasting_step() {
     kept = allocate();
@@ -119,7 +132,7 @@ int run(bool launches, int steps, const std::string& address) {
       }
     } else {
       if (launches && !region) region = program.begin();
-      program.step();
+      program.address == "reused" ? program.reusing_step() : program.step();
       if (region && !refused &&
           (nimble_region_end(region) != NIMBLE_SUCCESS || nimble_region_compile(region) != NIMBLE_SUCCESS)) {
         char why[200];
@@ -281,6 +294,6 @@ int main(int argc, char** argv) {
   if (what == "errors") return run_errors();
   if (argc >= 3 && argc <= 4 && (what == "code" || what == "region"))
     return run(what == "region", std::atoi(argv[2]), argc == 4 ? argv[3] : "");
-  std::fprintf(stderr, "usage: regions code|region STEPS [end|before|padded] | errors\n");
+  std::fprintf(stderr, "usage: regions code|region STEPS [end|before|padded|reused] | errors\n");
   return 2;
 }

@@ -21,6 +21,12 @@ class Regions(ProgramTest):
                 self.assertRegex(done.stderr, r"compile: op \d+ \(launch .*span.*\): byte \d+ of its parameters may be an "
                                               r"address beside memory that the region allocates and releases")
 
+    def test_the_end_of_memory_that_moves_in_a_table(self):
+        plain = self.run_program(["regions", "code", 12, "table"])
+        done = self.run_program(["regions", "region", 12, "table"], mode="regions")
+        self.assertEqual(plain.stdout, done.stdout)
+        self.assertRegex(done.stderr, r"compile: op \d+ \(copy\) copies pointers that other ops follow")
+
     def test_memory_that_lasts_where_other_memory_was(self):
         plain = self.run_program(["regions", "code", 12, "reused"])
         for seed in harness.BUILD.seeds(20):

@@ -28,3 +28,11 @@ __global__ void span(unsigned* begin, unsigned* end, int skip, int pad, unsigned
   for (int i = 0; at < end - pad; at += gridDim.x * blockDim.x, ++i) *at = salt * 77u + threadIdx.x + i * kFactor;
 }
 NIMBLE_KERNEL(span<3>)
+
+// Told where its memory ends by a table in memory.
+template <int kFactor>
+__global__ void span_to(unsigned* begin, unsigned* const* end, unsigned salt) {
+  unsigned* at = begin + blockIdx.x * blockDim.x + threadIdx.x;
+  for (int i = 0; at < *end; at += gridDim.x * blockDim.x, ++i) *at = salt * 77u + threadIdx.x + i * kFactor;
+}
+NIMBLE_KERNEL(span_to<3>)

@@ -1,6 +1,7 @@
 // A program that has a region of it launched as a graph: `regions code STEPS` runs its code each time, `regions region
 // STEPS` runs it once and launches it from then on; both print the same digest. `regions code|region STEPS ADDRESS` has
-// it pass a kernel an address beside memory of its own: its `end`, the element `before` it, or an end that is `padded`;
+// it pass a kernel an address beside memory of its own: its `end`, by a `table` or not, the element `before` it, or an
+// end that is `padded`;
 // what cannot be a region runs as code. With `reused` for it the step keeps memory at an address that it has given
 // back. `regions errors` prints what Nimble says of regions that cannot be, or are no more.
 #include <cstdint>
@@ -18,11 +19,12 @@ constexpr std::size_t kBytes = kCount * sizeof(unsigned);
 
 struct Program {
   CUmodule module = nullptr;
-  CUfunction mix = nullptr, update = nullptr, span = nullptr;
+  CUfunction mix = nullptr, update = nullptr, span = nullptr, span_to = nullptr;
   std::string address;  // what else a step passes than the begins of its memory
   CUstream stream = nullptr;
   CUdeviceptr state[3] = {};
   CUdeviceptr kept = 0;  // what a step has allocated and not released
+  CUdeviceptr table = 0, *ends = nullptr;
   unsigned *input = nullptr, *output = nullptr;
 
   Program() {
@@ -31,11 +33,14 @@ struct Program {
     CHECK(cuModuleGetFunction(&mix, module, "_Z3mixILi1EEvPKjS1_Pjij"));
     CHECK(cuModuleGetFunction(&update, module, "_Z6updateILi1EEvPjPKji"));
     CHECK(cuModuleGetFunction(&span, module, "_Z4spanILi3EEvPjS0_iij"));
+    CHECK(cuModuleGetFunction(&span_to, module, "_Z7span_toILi3EEvPjPKS0_j"));
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     for (CUdeviceptr& memory : state) {
       CHECK(cuMemAlloc(&memory, kBytes));
       CHECK(cuMemsetD32(memory, static_cast<unsigned>(&memory - state) + 5, kCount));
     }
+    CHECK(cuMemAlloc(&table, sizeof table));
+    CHECK(cuMemAllocHost(reinterpret_cast<void**>(&ends), sizeof *ends));
     CHECK(cuMemAllocHost(reinterpret_cast<void**>(&input), kBytes));
     CHECK(cuMemAllocHost(reinterpret_cast<void**>(&output), kBytes));
     for (int i = 0; i < kCount; ++i) input[i] = static_cast<unsigned>(i);
@@ -63,6 +68,13 @@ struct Program {
     CUdeviceptr begin = memory - static_cast<std::size_t>(skip) * sizeof(unsigned);
     CUdeviceptr end = memory + kBytes + static_cast<std::size_t>(pad) * sizeof(unsigned);
     unsigned salt = 9;
+    if (address == "table") {
+      *ends = end;
+      CHECK(cuMemcpyHtoDAsync(table, ends, sizeof end, stream));
+      void* arguments[] = {&begin, const_cast<CUdeviceptr*>(&table), &salt};
+      CHECK(cuLaunchKernel(span_to, 1, 1, 1, 64, 1, 1, 0, stream, arguments, nullptr));
+      return;
+    }
     void* arguments[] = {&begin, &end, &skip, &pad, &salt};
     CHECK(cuLaunchKernel(span, 1, 1, 1, 64, 1, 1, 0, stream, arguments, nullptr));
   }
@@ -294,6 +306,6 @@ int main(int argc, char** argv) {
   if (what == "errors") return run_errors();
   if (argc >= 3 && argc <= 4 && (what == "code" || what == "region"))
     return run(what == "region", std::atoi(argv[2]), argc == 4 ? argv[3] : "");
-  std::fprintf(stderr, "usage: regions code|region STEPS [end|before|padded|reused] | errors\n");
+  std::fprintf(stderr, "usage: regions code|region STEPS [end|table|before|padded|reused] | errors\n");
   return 2;
 }

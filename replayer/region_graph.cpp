@@ -26,19 +26,21 @@ std::string describe(const Schedule& schedule, std::uint32_t index) {
 // How far from memory an address may lie that is made from where the memory begins or ends.
 constexpr std::uint64_t kBeside = 4096;
 
-// The first word of a launch's parameters that lies in no object, and beside one of `own`, which is to move; kNone
-// where none does. It may be where that memory ends, as a loop has it that knows its begin and its end. What is proven
-// of such a word, that nothing is reached by it, does not keep it from being compared.
+// The first word of a launch's parameters that is no pointer into an object, and lies beside one of `own`, which is to
+// move; kNone where none does. It may be where that memory ends, as a loop has it that knows its begin and its end. A
+// rule knows what is no address at all; code only proves that a word is not followed, and it may be compared.
 std::uint32_t beside(const Schedule& schedule, std::uint32_t index, std::span<const std::uint8_t> params,
                      std::span<const RegionMemory> own) {
   const ScheduleOp& op = schedule.ops[index];
   if (op.function == kNone) return kNone;
-  for (const ParamLayout& param : schedule.functions[op.function].params) {
+  const ScheduleFunction& function = schedule.functions[op.function];
+  for (const ParamLayout& param : function.params) {
     for (std::uint32_t at = (param.offset + 7) / 8 * 8; at + 8 <= param.offset + param.size; at += 8) {
       if (at + 8 > params.size()) break;
       const bool known = std::any_of(op.pointers.begin(), op.pointers.end(),
                                      [&](const ScheduleParam& pointer) { return pointer.at == at; });
       if (known) continue;
+      if (!function.proven && std::binary_search(op.numbers.begin(), op.numbers.end(), at)) continue;
       std::uint64_t word = 0;
       std::memcpy(&word, params.data() + at, sizeof word);
       for (const RegionMemory& memory : own)

@@ -178,7 +178,7 @@ std::string region_schedule(const TraceStore::Text& text, const std::vector<std:
               ") cannot be part of a graph" + (why ? std::string(": ") + why : std::string());
     return {};
   }
-  if (why_not = doubtful_end(analysis); !why_not.empty()) return {};
+  if (why_not = doubtful_end(analysis, options.rules); !why_not.empty()) return {};
   std::string schedule = analyzer::schedule_text(analyzer::build_schedule(analysis));
   if (analyzer::check_schedule(analysis, schedule, kName).unordered) {
     why_not = "a defect of the analyzer: its schedule leaves ops unordered that conflict";

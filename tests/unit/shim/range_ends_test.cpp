@@ -17,7 +17,7 @@ constexpr std::uint64_t kOlder = 0x700000000000, kFirst = 0x7f0000000000, kSize 
 // What is said of a region that allocates kSize bytes at kFirst, launches a kernel with two pointers, and releases
 // them.
 std::string said(const std::string& kernel, std::uint64_t a, std::uint64_t b, std::uint64_t other = kFirst + kSize,
-                 const std::string& proof = "", bool in_order = true) {
+                 const std::string& proof = "", bool in_order = true, const std::vector<std::string>& rules = {}) {
   TraceText text;
   text.image(true);
   text.stream();
@@ -34,7 +34,7 @@ std::string said(const std::string& kernel, std::uint64_t a, std::uint64_t b, st
   text.free_async(other);
   text.call("step_end", "");
   std::string why_not;
-  const auto schedule = region_schedule({std::make_shared<const std::string>(text.str())}, {}, {}, why_not);
+  const auto schedule = region_schedule({std::make_shared<const std::string>(text.str())}, {}, rules, why_not);
   EXPECT_EQ(schedule.empty(), !why_not.empty());
   return why_not;
 }
@@ -60,6 +60,16 @@ TEST(RangeEnds, OlderMemoryCountsToo) {
 TEST(RangeEnds, WhatTheCodeFollowsIsNoEnd) {
   const std::string proof = R"(,"proven":[[[0],"w"],[[8],"r"]],"same_code":true)";
   EXPECT_EQ(said("_Z4spanPjS_i", kFirst, kFirst + kSize, kFirst + kSize, proof, false), "");
+}
+
+TEST(RangeEnds, NorWhatARuleSays) {
+  const auto with_rule = [](const std::string& mode) {
+    const analyzer::test::TempFile rules(
+        R"({"nimble_rules": 1, "rules": [{"kernel": "span\\(.*", "params": ["out", ")" + mode + R"(", "value"]}]})");
+    return said("_Z4spanPjS_i", kFirst, kFirst + kSize, kFirst + kSize, "", false, {rules.path()});
+  };
+  EXPECT_EQ(with_rule("in"), "");
+  EXPECT_NE(with_rule("scan"), "");
 }
 
 }  // namespace

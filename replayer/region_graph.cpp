@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <unordered_set>
 #include <utility>
 
 #include "nimble/reach.h"
@@ -22,14 +23,44 @@ std::string describe(const Schedule& schedule, std::uint32_t index) {
   return text + ")";
 }
 
+// How far from memory an address may lie that is made from where the memory begins or ends.
+constexpr std::uint64_t kBeside = 4096;
+
+// The first word of a launch's parameters that is no pointer into an object, and lies beside one of `own`, which is to
+// move; kNone where none does. It may be where that memory ends, as a loop has it that knows its begin and its end. A
+// rule knows what is no address at all; code only proves that a word is not followed, and it may be compared.
+std::uint32_t beside(const Schedule& schedule, std::uint32_t index, std::span<const std::uint8_t> params,
+                     std::span<const RegionMemory> own) {
+  const ScheduleOp& op = schedule.ops[index];
+  if (op.function == kNone) return kNone;
+  const ScheduleFunction& function = schedule.functions[op.function];
+  for (const ParamLayout& param : function.params) {
+    for (std::uint32_t at = (param.offset + 7) / 8 * 8; at + 8 <= param.offset + param.size; at += 8) {
+      if (at + 8 > params.size()) break;
+      const bool known = std::any_of(op.pointers.begin(), op.pointers.end(),
+                                     [&](const ScheduleParam& pointer) { return pointer.at == at; });
+      if (known) continue;
+      if (!function.proven && std::binary_search(op.numbers.begin(), op.numbers.end(), at)) continue;
+      std::uint64_t word = 0;
+      std::memcpy(&word, params.data() + at, sizeof word);
+      for (const RegionMemory& memory : own)
+        if (word - (memory.base - kBeside) <= memory.size + 2 * kBeside) return at;
+    }
+  }
+  return kNone;
+}
+
 }  // namespace
 
-bool lasts(std::span<const RegionCall> calls, std::size_t allocation) {
-  const std::uint64_t address = calls[allocation].call.address;
-  return std::none_of(calls.begin() + static_cast<std::ptrdiff_t>(allocation), calls.end(), [&](const RegionCall& one) {
-    const bool releases = one.call.kind == CallKind::free_async || one.call.kind == CallKind::free;
-    return releases && one.call.address == address;
-  });
+std::vector<std::uint8_t> lasting(std::span<const RegionCall> calls) {
+  std::vector<std::uint8_t> result(calls.size());
+  std::unordered_set<std::uint64_t> released;
+  for (std::size_t i = calls.size(); i-- > 0;) {
+    const Call& call = calls[i].call;
+    if (call.kind == CallKind::free_async || call.kind == CallKind::free) released.insert(call.address);
+    result[i] = call.kind == CallKind::alloc_async && released.count(call.address) == 0;
+  }
+  return result;
 }
 
 RegionGraph::RegionGraph(CallContext& context, const DriverApi& driver)
@@ -77,13 +108,16 @@ std::string RegionGraph::build(Schedule schedule, std::span<const Call> earlier,
     if (call.kind == CallKind::alloc) memory.add({call.address, call.size, call.memory});
   objects.begin_step();
   live.begin_step();
-  std::vector<std::uint64_t> own;  // addresses of what the region allocates and releases itself
+  std::vector<RegionMemory> own;  // what the region allocates and releases itself, and has not released yet
+  const auto is_own = [&](std::uint64_t base) {
+    return std::any_of(own.begin(), own.end(), [&](const RegionMemory& one) { return one.base == base; });
+  };
   const auto uses = [&](std::uint64_t address) {
     const Allocation* const found = memory.find(address);
-    if (found && !found->arena && std::find(own.begin(), own.end(), found->base) == own.end())
-      memory_.push_back({found->base, found->size});
+    if (found && !found->arena && !is_own(found->base)) memory_.push_back({found->base, found->size});
   };
 
+  const std::vector<std::uint8_t> lasts = lasting(calls);
   // The calls tell what each op of the schedule is here.
   std::uint32_t op = 0;
   for (std::size_t i = 0; i < calls.size(); ++i) {
@@ -93,7 +127,7 @@ std::string RegionGraph::build(Schedule schedule, std::span<const Call> earlier,
       memory.add({call.address, call.size, call.memory});
       objects.changed();
     }
-    if (call.kind == CallKind::alloc || (call.kind == CallKind::alloc_async && lasts(calls, i))) continue;
+    if (call.kind == CallKind::alloc || lasts[i]) continue;
     if (!is_op(call.kind)) continue;
     if (op == schedule_.ops.size()) return "its ops are not those that were analyzed";
     Call again = call;
@@ -105,8 +139,11 @@ std::string RegionGraph::build(Schedule schedule, std::span<const Call> earlier,
     if (const char* const reason = live.match(op, again)) return describe(schedule_, op) + ": " + reason;
     if (call.kind == CallKind::alloc_async) {
       objects.place(schedule_.ops[op].object, call.address);
-      own.push_back(call.address);
+      own.push_back({call.address, call.size});
     }
+    if (const std::uint32_t at = beside(schedule_, op, calls[i].params, own); at != kNone)
+      return describe(schedule_, op) + ": byte " + std::to_string(at) +
+             " of its parameters may be an address beside memory that the region allocates and releases";
     for (std::size_t at = 0; at + 8 <= bytes; at += 8) {
       std::uint64_t word = 0;
       std::memcpy(&word, calls[i].params.data() + at, sizeof word);
@@ -118,7 +155,7 @@ std::string RegionGraph::build(Schedule schedule, std::span<const Call> earlier,
     if (call.kind == CallKind::free_async) {
       memory.remove(call.address);
       objects.freed(call.address);
-      std::erase(own, call.address);
+      std::erase_if(own, [&](const RegionMemory& one) { return one.base == call.address; });
     }
     ++op;
   }

@@ -42,7 +42,7 @@ class RegionGraph {
   static std::string why_not(const Schedule& schedule);
 
   // Makes the graph. `earlier` are the allocations from before the region, `calls` those of the region, of which the
-  // ones that last are in `schedule` as if they were older. Returns why not; empty where all went well.
+  // asynchronous ones that last are no ops of `schedule`. Returns why not; empty where all went well.
   std::string build(Schedule schedule, std::span<const Call> earlier, std::span<const RegionCall> calls);
 
   CUresult launch(CUstream stream) const { return graph_->launch(stream); }
@@ -67,7 +67,7 @@ class RegionGraph {
   std::vector<RegionMemory> memory_;
 };
 
-// Whether an allocation of the region is still there when it ends.
-bool lasts(std::span<const RegionCall> calls, std::size_t allocation);
+// Per call: whether it is an asynchronous allocation of the region that is still there when that ends.
+std::vector<std::uint8_t> lasting(std::span<const RegionCall> calls);
 
 }  // namespace nimble

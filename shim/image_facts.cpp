@@ -2,8 +2,6 @@
 
 #include <elf.h>
 #include <link.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -14,6 +12,8 @@
 #include <iterator>
 #include <optional>
 #include <string_view>
+
+#include "shim/host_memory.h"
 
 namespace nimble::shim {
 
@@ -60,13 +60,8 @@ bool is_loaded_code(Bytes bytes) {
 // A copy of memory that may be gone by now; nothing where it is. Takes no lock.
 std::optional<std::string> copy_of(const char* at, std::size_t size) {
   std::string copy(size, '\0');
-  for (std::size_t done = 0; done < size;) {
-    const iovec local{copy.data() + done, size - done};
-    const iovec remote{const_cast<char*>(at) + done, size - done};
-    const ssize_t moved = ::process_vm_readv(::getpid(), &local, 1, &remote, 1, 0);
-    if (moved <= 0) return std::nullopt;
-    done += static_cast<std::size_t>(moved);
-  }
+  if (!read_host_memory(reinterpret_cast<std::uintptr_t>(at), {reinterpret_cast<std::uint8_t*>(copy.data()), size}))
+    return std::nullopt;
   return copy;
 }
 

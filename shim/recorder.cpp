@@ -78,7 +78,8 @@ void Recorder::start_watching() {
     probe_.store(probing_.get(), std::memory_order_release);
   }
   if (!options_.bundle.empty()) {
-    bundling_ = std::make_unique<BundleCapture>(CaptureOptions{options_.bundle, options_.bundle_limit_bytes}, context_);
+    bundling_ = std::make_unique<BundleCapture>(
+        CaptureOptions{options_.bundle, options_.path, options_.bundle_limit_bytes}, context_);
     bundle_.store(bundling_.get(), std::memory_order_release);
   }
   const auto hand_over = [this](std::span<const DeviceTime> times) { queue_.push(times); };
@@ -353,7 +354,7 @@ void Recorder::finish() noexcept try {
     if (const Probe* const probe = probe_.load(std::memory_order_acquire)) queue_.set_probe(probe->totals());
   }
   queue_.close();
-  if (BundleCapture* const bundle = bundle_.load(std::memory_order_acquire)) bundle->finish(options_.path);
+  if (BundleCapture* const bundle = bundle_.load(std::memory_order_acquire)) bundle->finish();
 } catch (const std::exception& error) {
   give_up(error.what());
 }

@@ -16,6 +16,10 @@ namespace {
 
 constexpr std::chrono::milliseconds kLookEvery{5};  // how often the background thread looks whether enough is there
 constexpr int kLowestPriority = 19;
+// Where the steps that were found are less of the work than this, there may be other kinds of step that have come too
+// seldom yet: so many more looks are taken, each at twice as many calls.
+constexpr double kExplainsEnough = 0.9;
+constexpr int kLooksForOtherKinds = 3;
 // Who has matched steps before may be evaluating, and gets more time.
 constexpr std::uint32_t kPatience = 8;
 
@@ -207,6 +211,7 @@ void AutoSink::work(Recording& recording) noexcept {
 }
 
 void AutoSink::look_for_step(Recording& recording) {
+  int more_looks = kLooksForOtherKinds;
   while (phase_.load(std::memory_order_acquire) == Phase::recording) {
     const std::uint64_t calls = recording.recorder.calls();
     if (calls < recording.target && !recording.store->full()) {
@@ -220,8 +225,12 @@ void AutoSink::look_for_step(Recording& recording) {
       std::this_thread::sleep_for(kLookEvery);
     const bool last = recording.store->full();
     Trial trial(recording.store->text(), options_.rules);
-    if (trial.find_step()) return make_schedule(recording, trial);
-    recording.say(std::to_string(calls) + " calls recorded, and no step found yet: " + trial.why_not());
+    if (trial.find_step()) {
+      if (last || trial.explained() >= kExplainsEnough || more_looks-- == 0) return make_schedule(recording, trial);
+      recording.say(std::to_string(calls) + " calls recorded; " + trial.step_text() + ", and much else");
+    } else {
+      recording.say(std::to_string(calls) + " calls recorded, and no step found yet: " + trial.why_not());
+    }
     if (last)
       return stand_aside(&recording, "no step was found in " + std::to_string(options_.limit_bytes >> 20) +
                                          " MiB of trace (NIMBLE_AUTO_LIMIT): " + trial.why_not());

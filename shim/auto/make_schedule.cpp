@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "analyzer/analysis.h"
@@ -12,8 +13,10 @@
 #include "analyzer/rules/shipped_rules.h"
 #include "analyzer/schedule_builder.h"
 #include "analyzer/schedule_writer.h"
+#include "analyzer/step_kinds.h"
 #include "analyzer/thread_order.h"
 #include "analyzer/trace_reader.h"
+#include "shim/auto/range_ends.h"
 
 namespace nimble::shim {
 
@@ -50,7 +53,9 @@ struct Trial::Found {
   analyzer::TraceFile file;
   std::uint32_t ops = 0;
   std::size_t times = 0;
+  std::size_t kinds = 0;
   bool marked = false;
+  double explained = 0;
 };
 
 Trial::Trial(TraceStore::Text text, std::vector<std::string> rules)
@@ -63,7 +68,8 @@ bool Trial::find_step() try {
   Trace& trace = found_->file.trace;
   analyzer::order_threads(trace);
   const analyzer::ObjectTable table(trace);
-  const analyzer::Step step = analyzer::find_step(trace, table);
+  const std::vector<analyzer::Step> kinds = analyzer::find_kinds(trace, table);
+  const analyzer::Step& step = kinds.front();
   if (step.period == 0) {
     why_not_ = step.why_none;
     return false;
@@ -71,11 +77,23 @@ bool Trial::find_step() try {
   found_->ops = step.period;
   found_->times = step.begins.size();
   found_->marked = step.marked != 0;
+  found_->kinds = kinds.size();
+  std::uint64_t longest = 0, begin = step.ops.size(), end = 0;  // of the first step of any kind, and of the last
+  std::uint64_t work = 0, explained = 0;
+  for (const analyzer::Step& kind : kinds) {
+    longest = std::max<std::uint64_t>(longest, kind.period);
+    begin = std::min<std::uint64_t>(begin, kind.begins.front());
+    end = std::max(end, kind.begins.back() + std::uint64_t{kind.period});
+    for (const std::uint32_t call : kind.calls())
+      explained += analyzer::does_work(trace.calls[call].kind) ? kind.begins.size() : 0;
+  }
+  for (std::uint64_t op = begin; op < step.ops.size(); ++op)
+    work += analyzer::does_work(trace.calls[step.ops[op]].kind) ? 1 : 0;
+  found_->explained = static_cast<double>(explained) / static_cast<double>(std::max<std::uint64_t>(work, 1));
   // What repeats while a program sets itself up is no step of it, and a step that it has left behind may not come
   // again.
-  if (step.begins.size() < analyzer::kMinRepeats || step.epilogue() >= 2 * std::uint64_t{step.period}) {
-    why_not_ = "a step of " + std::to_string(step.period) + " ops came " + std::to_string(step.begins.size()) +
-               " times, and then other ops";
+  if (step.begins.size() < analyzer::kMinRepeats || step.ops.size() - end >= 2 * longest) {
+    why_not_ = step_text() + ", and then other ops";
     return false;
   }
   return true;
@@ -105,41 +123,26 @@ std::string Trial::schedule() try {
   return {};
 }
 
+double Trial::explained() const { return found_->marked ? 1 : found_->explained; }
+
 std::string Trial::step_text() const {
   return "a step of " + std::to_string(found_->ops) + " ops, " + std::to_string(found_->times) +
-         (found_->marked ? " times as marked" : " times");
+         (found_->marked ? " times as marked" : " times") +
+         (found_->kinds > 1 ? ", and steps of " + std::to_string(found_->kinds - 1) + " other kinds" : "");
 }
 
 namespace {
 
-// Moves allocations of the step that outlive it to before it.
-void make_older(Trace& trace, const std::vector<std::uint64_t>& lasting) {
-  const auto begin = std::find_if(trace.calls.begin(), trace.calls.end(),
-                                  [](const TraceCall& call) { return call.kind == CallKind::step_begin; });
-  // The last one at an address: the program may have given the same one back before.
-  const auto is_lasting = [&](const TraceCall& call) {
-    if (call.kind != CallKind::alloc_async || call.result != 0) return false;
-    const auto last = std::find_if(trace.calls.rbegin(), trace.calls.rend(), [&](const TraceCall& other) {
-      return other.kind == CallKind::alloc_async && other.address == call.address;
-    });
-    return &*last == &call && std::find(lasting.begin(), lasting.end(), call.address) != lasting.end();
-  };
-  std::vector<TraceCall> older, others;
-  for (auto call = begin; call != trace.calls.end(); ++call) {
-    if (!is_lasting(*call)) {
-      others.push_back(*call);
-      continue;
-    }
-    TraceCall moved = *call;
-    moved.kind = CallKind::alloc;
-    moved.memory = MemoryKind::stream_ordered;
-    moved.stream = kNone;
-    older.push_back(std::move(moved));
+// Makes allocations of the step that outlive it no ops of it. They stay where they are: other memory may have been at
+// the same address before, which the program has given back. So it is the last one at an address that lasts.
+void take_out(Trace& trace, const std::vector<std::uint64_t>& lasting) {
+  std::unordered_set<std::uint64_t> left(lasting.begin(), lasting.end());
+  for (auto call = trace.calls.rbegin(); call != trace.calls.rend() && call->kind != CallKind::step_begin; ++call) {
+    if (call->kind != CallKind::alloc_async || call->result != 0 || left.erase(call->address) == 0) continue;
+    call->kind = CallKind::alloc;
+    call->memory = MemoryKind::stream_ordered;
+    call->stream = kNone;
   }
-  trace.calls.erase(begin, trace.calls.end());
-  for (std::vector<TraceCall>* part : {&older, &others})
-    for (TraceCall& call : *part) trace.calls.push_back(std::move(call));
-  for (std::size_t i = 0; i < trace.calls.size(); ++i) trace.calls[i].seq = i;
 }
 
 }  // namespace
@@ -147,7 +150,7 @@ void make_older(Trace& trace, const std::vector<std::uint64_t>& lasting) {
 std::string region_schedule(const TraceStore::Text& text, const std::vector<std::uint64_t>& lasting,
                             const std::vector<std::string>& rules, std::string& why_not) try {
   analyzer::TraceFile file = read(text);
-  make_older(file.trace, lasting);
+  take_out(file.trace, lasting);
   analyzer::AnalysisOptions options = analysis_options(rules);
   options.start_early = false;  // it is submitted all at once
   const analyzer::Analysis analysis = analyzer::analyze(std::move(file), options);
@@ -175,6 +178,7 @@ std::string region_schedule(const TraceStore::Text& text, const std::vector<std:
               ") cannot be part of a graph" + (why ? std::string(": ") + why : std::string());
     return {};
   }
+  if (why_not = doubtful_end(analysis, options.rules); !why_not.empty()) return {};
   std::string schedule = analyzer::schedule_text(analyzer::build_schedule(analysis));
   if (analyzer::check_schedule(analysis, schedule, kName).unordered) {
     why_not = "a defect of the analyzer: its schedule leaves ops unordered that conflict";

@@ -21,11 +21,15 @@ class Trial {
   Trial(const Trial&) = delete;
   Trial& operator=(const Trial&) = delete;
 
-  // Whether the program repeats a step, and was still at it where the trace ends. Else why_not() says more.
+  // Whether the program repeats a step, or several kinds of steps, and was still at it where the trace ends. Else
+  // why_not() says more.
   bool find_step();
   // What replay needs to go on with that step. Empty where there is nothing to gain, or nothing allowed: why_not().
   std::string schedule();
 
+  // How much of the work since the first step was that of steps: where it is little there may be other kinds of step.
+  // What the program has marked is all that there is.
+  double explained() const;
   // What there is to say of the step that was found.
   std::string step_text() const;
   const std::string& why_not() const { return why_not_; }
@@ -40,7 +44,7 @@ class Trial {
 };
 
 // The schedule of the one step that is marked in the text: as one graph, if it can be. The asynchronous allocations of
-// the step at the addresses `lasting` outlive it, and are taken to be older than it. Empty where there is none:
+// the step at the addresses `lasting` outlive it, and are no ops of it. Empty where there is none:
 // `why_not` says more.
 std::string region_schedule(const TraceStore::Text& text, const std::vector<std::uint64_t>& lasting,
                             const std::vector<std::string>& rules, std::string& why_not);

@@ -36,6 +36,14 @@ std::string write_file(const std::string& path, const std::string& bytes) {
   return {};
 }
 
+// Whether both are names of one file that is there.
+bool same_file(const std::string& a, const std::string& b) {
+  struct stat one {
+  }, other{};
+  return ::stat(a.c_str(), &one) == 0 && ::stat(b.c_str(), &other) == 0 && one.st_dev == other.st_dev &&
+         one.st_ino == other.st_ino;
+}
+
 std::string make_folders(const std::string& path) {
   for (std::size_t at = 1; at != std::string::npos;) {
     at = path.find('/', at + 1);
@@ -115,25 +123,31 @@ std::string write_memory(const std::string& path, Bundle& bundle, ContentStore& 
 }  // namespace
 
 std::string write_bundle(const std::string& folder, Bundle& bundle, ContentStore& store,
-                         const std::vector<std::string>& images) {
+                         const std::vector<std::string>& images, const std::string& trace) {
   if (std::string why = make_folders(folder); !why.empty()) return why;
-  const std::string manifest = folder + "/" + kBundleManifest;
-  if (::unlink(manifest.c_str()) != 0 && errno != ENOENT) return failure(manifest);
-  ::unlink((folder + "/" + kBundleTrace).c_str());
+  const std::string manifest = folder + "/" + kBundleManifest, memory = folder + "/" + kBundleMemory;
+  const std::string beginning = manifest + ".part", copy = folder + "/" + kBundleTrace;
   bundle.images.clear();
-  for (std::size_t i = 0; i < images.size(); ++i) {
-    const std::string name = "image-" + std::to_string(i) + ".bin";
-    bundle.images.push_back({name, images[i].size(), XXH3_64bits(images[i].data(), images[i].size())});
-    if (std::string why = write_file(folder + "/" + name, images[i]); !why.empty()) return why;
-  }
-  if (std::string why = write_memory(folder + "/" + kBundleMemory, bundle, store); !why.empty()) return why;
-  const std::string beginning = manifest + ".part";
+  for (std::size_t i = 0; i < images.size(); ++i)
+    bundle.images.push_back(
+        {"image-" + std::to_string(i) + ".bin", images[i].size(), XXH3_64bits(images[i].data(), images[i].size())});
+  // The trace is being written all the while, perhaps into the bundle.
+  std::vector<std::string> files{manifest, beginning, memory};
+  for (const BundleImage& image : bundle.images) files.push_back(folder + "/" + image.file);
+  for (const std::string& file : files)
+    if (same_file(file, trace)) return file + ": is the trace. Give NIMBLE_TRACE another name";
+  if (::unlink(manifest.c_str()) != 0 && errno != ENOENT) return failure(manifest);
+  if (!same_file(copy, trace)) ::unlink(copy.c_str());
+  for (std::size_t i = 0; i < images.size(); ++i)
+    if (std::string why = write_file(folder + "/" + bundle.images[i].file, images[i]); !why.empty()) return why;
+  if (std::string why = write_memory(memory, bundle, store); !why.empty()) return why;
   if (std::string why = write_file(beginning, manifest_text(bundle)); !why.empty()) return why;
   return std::rename(beginning.c_str(), manifest.c_str()) == 0 ? std::string() : failure(manifest);
 }
 
 std::string add_trace(const std::string& folder, const std::string& trace) {
   const std::string path = folder + "/" + kBundleTrace;
+  if (same_file(path, trace)) return {};
   const File from(std::fopen(trace.c_str(), "rbe"));
   if (!from) return failure(trace);
   File to(std::fopen(path.c_str(), "wbe"));

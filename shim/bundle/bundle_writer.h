@@ -13,11 +13,12 @@
 namespace nimble::shim {
 
 // Contents in `bundle` name pieces of `store` before, and of the file afterwards. `images` are the bytes of
-// bundle.images, whose other fields are filled in.
+// bundle.images, whose other fields are filled in. `trace`: the one that is being recorded, which is left alone
+// wherever it lies.
 std::string write_bundle(const std::string& folder, Bundle& bundle, ContentStore& store,
-                         const std::vector<std::string>& images);
+                         const std::vector<std::string>& images, const std::string& trace);
 
-// Copies a file into the bundle as its trace.
+// Copies a file into the bundle as its trace, if it is not that already.
 std::string add_trace(const std::string& folder, const std::string& trace);
 
 }  // namespace nimble::shim

@@ -146,9 +146,29 @@ void BundleCapture::gather_pointers(const Call& call) {
     for (const ProvenGlobal& global : function.proof->globals) look_at(global.address);
 }
 
-void BundleCapture::before(const Call& call, bool any_captures) noexcept try {
+void BundleCapture::before(const Call& call, bool any_captures) noexcept {
   if (off_.load(std::memory_order_relaxed)) return;
+  guarded([&] { look_before(call, any_captures); });
+}
+
+void BundleCapture::after(const Call& call, CUresult result, std::uint64_t seq) noexcept {
+  if (off_.load(std::memory_order_relaxed) || !call.traced) return;
+  guarded([&] { look_after(call, result, seq); });
+}
+
+// Under the lock, and so is what follows from a failure. It may all be over since the call has waited for the lock.
+template <class Look>
+void BundleCapture::guarded(const Look& look) noexcept {
   const std::lock_guard lock(mutex_);
+  if (off_.load(std::memory_order_relaxed)) return;
+  try {
+    look();
+  } catch (const std::exception& error) {
+    give_up(error.what());
+  }
+}
+
+void BundleCapture::look_before(const Call& call, bool any_captures) {
   if (call.ends == Ends::stream) streams_.erase(call.stream.key);
   if (call.ends == Ends::code && window_) refuse("code was unloaded in the middle of the step");
   if (!call.traced) return;
@@ -177,15 +197,11 @@ void BundleCapture::before(const Call& call, bool any_captures) noexcept try {
     }
   }
   forget(call);
-} catch (const std::exception& error) {
-  give_up(error.what());
 }
 
-void BundleCapture::after(const Call& call, CUresult result, std::uint64_t seq) noexcept try {
-  if (off_.load(std::memory_order_relaxed) || !call.traced) return;
-  const std::lock_guard lock(mutex_);
+void BundleCapture::look_after(const Call& call, CUresult result, std::uint64_t seq) {
   if (result != CUDA_SUCCESS) {
-    if (window_ && is_op(call.kind)) refuse("the driver refused an op of the step");
+    if (window_ && is_op(call.kind)) refuse("the driver refused an op of the step", Refusal::this_time);
     return;
   }
   if (call.kind == CallKind::alloc || call.kind == CallKind::alloc_async) allocated(call);
@@ -201,8 +217,6 @@ void BundleCapture::after(const Call& call, CUresult result, std::uint64_t seq) 
   if (!watch_.repeats(window_->period)) return refuse("a step turned out to be another than the ones before");
   take_op(call, seq);
   if (window_ && window_->images.size() == window_->period) end(call);
-} catch (const std::exception& error) {
-  give_up(error.what());
 }
 
 // What of the step a bundle could not bring back; null where it is nothing.
@@ -274,7 +288,7 @@ void BundleCapture::take_op(const Call& call, std::uint64_t seq) {
       // Any variable of its image, as far as they are known.
       for (const auto& [base, live] : live_)
         if (live.memory == MemoryKind::global && live.image == image) touch(base);
-      hidden_.insert("kernel " + function.name + ", of which it is not known what it reaches: " + function.why);
+      window_->hidden.insert("kernel " + function.name + ", of which it is not known what it reaches: " + function.why);
     }
   }
   window_->images.push_back(image);
@@ -321,8 +335,10 @@ void BundleCapture::save() {
   }
   if (std::any_of(images.begin(), images.end(), [](const std::string& bytes) { return bytes.empty(); }))
     return refuse("the code of a kernel of the step is not to be had any more");
-  bundle.hidden.assign(hidden_.begin(), hidden_.end());
-  if (const std::string why = write_bundle(options_.folder, bundle, window.store, images); !why.empty())
+  window.hidden.insert(hidden_.begin(), hidden_.end());
+  bundle.hidden.assign(window.hidden.begin(), window.hidden.end());
+  saved_.clear();  // its manifest goes first
+  if (const std::string why = write_bundle(options_.folder, bundle, window.store, images, options_.trace); !why.empty())
     return give_up(why);
   std::uint64_t bytes = 0;
   for (const BundlePiece& piece : bundle.pieces) bytes += piece.bytes;
@@ -332,9 +348,9 @@ void BundleCapture::save() {
   window_.reset();
 }
 
-void BundleCapture::refuse(const std::string& why) {
+void BundleCapture::refuse(const std::string& why, Refusal how) {
   why_none_ = why;
-  if (window_ && watch_.repeats(window_->period)) watch_.settle(window_->period);
+  if (how == Refusal::for_good && window_ && watch_.repeats(window_->period)) watch_.settle(window_->period);
   window_.reset();
 }
 
@@ -347,7 +363,7 @@ void BundleCapture::give_up(const std::string& why) noexcept {
   }
 }
 
-void BundleCapture::finish(const std::string& trace) noexcept try {
+void BundleCapture::finish() noexcept try {
   const std::lock_guard lock(mutex_);
   if (std::exchange(finished_, true)) return;
   off_ = true;
@@ -359,7 +375,7 @@ void BundleCapture::finish(const std::string& trace) noexcept try {
             (why_none_.empty() ? "no step was seen to repeat itself three times and once more" : why_none_));
     return;
   }
-  if (const std::string why = add_trace(options_.folder, trace); !why.empty())
+  if (const std::string why = add_trace(options_.folder, options_.trace); !why.empty())
     return log(LogLevel::error, "NIMBLE_CAPTURE: the bundle has no trace: " + why);
   log(LogLevel::info, options_.folder + ": " + saved_ + ". Next: nimble-replay " + options_.folder);
 } catch (...) {

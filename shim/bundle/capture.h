@@ -31,6 +31,7 @@ namespace nimble::shim {
 
 struct CaptureOptions {
   std::string folder;
+  std::string trace;  // the file that is being written
   std::uint64_t limit_bytes = 0;
 };
 
@@ -46,7 +47,7 @@ class BundleCapture {
   // After it. `seq`: of the call in the trace. Not for ops that go into a graph that is being captured.
   void after(const Call& call, CUresult result, std::uint64_t seq) noexcept;
   // The trace is complete, as far as it goes: puts a copy into the bundle, and says what became of it all.
-  void finish(const std::string& trace) noexcept;
+  void finish() noexcept;
 
  private:
   struct Live {
@@ -77,8 +78,13 @@ class BundleCapture {
     ContentStore store;
     std::vector<Object> objects;
     std::vector<const ImageInfo*> images;  // per op of the step
+    std::set<std::string> hidden;          // ways to reach memory that its kernels have, and those of the program
   };
 
+  template <class Look>
+  void guarded(const Look& look) noexcept;
+  void look_before(const Call& call, bool any_captures);
+  void look_after(const Call& call, CUresult result, std::uint64_t seq);
   LiveMap::iterator find(std::uint64_t address);
   void forget(const Call& call);
   void allocated(const Call& call);
@@ -95,11 +101,15 @@ class BundleCapture {
   bool settle_all(const Call& call);
   void read_all(const Call& call, std::optional<BundleContent> BundleObject::*which);
   void read(Object& object, CUstream stream, BundleContent& content);
+  std::string read_host(std::uint64_t address, std::uint64_t size, Object* leads, ContentStore::Writer& writer);
+  bool covers(std::uint64_t address, std::uint64_t size);
   void scan(Object& object, std::span<const std::uint8_t> bytes);
   bool readable(const BundleObject& object, std::string& why) const;
   void end(const Call& call);
   void save();
-  void refuse(const std::string& why);
+  // Whether a step like this one is worth another attempt.
+  enum class Refusal : std::uint8_t { for_good, this_time };
+  void refuse(const std::string& why, Refusal how = Refusal::for_good);
   void give_up(const std::string& why) noexcept;
 
   const CaptureOptions options_;
@@ -111,7 +121,7 @@ class BundleCapture {
   StepWatch watch_;
   LiveMap live_;
   std::map<std::uint64_t, StreamRef> streams_;  // by key: all that ops were put on
-  std::set<std::string> hidden_;                // ways to reach memory, as of CallKind::hidden
+  std::set<std::string> hidden_;                // the program's ways to reach memory, as of CallKind::hidden
   bool textures_ = false;
   bool observed_ = false;
   std::vector<StepWatch::Pointer> pointers_;  // of the op at hand

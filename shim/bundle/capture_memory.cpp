@@ -1,8 +1,12 @@
 // What a BundleCapture reads: all live memory, and what copies take from the host and bring to it.
+#include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <optional>
 #include <span>
 
 #include "shim/bundle/capture.h"
+#include "shim/host_memory.h"
 
 namespace nimble::shim {
 
@@ -10,9 +14,18 @@ namespace {
 
 bool is_hosts(MemoryKind memory) { return memory == MemoryKind::pinned || memory == MemoryKind::registered; }
 
-std::uint64_t extent_of(const Region& region, const Call& call) {
-  return call.height == 0 || call.width == 0 ? 0 : (call.height - 1) * region.pitch + call.width;
+// From its first byte to its last; nothing where it would reach around all addresses.
+std::optional<std::uint64_t> extent_of(const Region& region, const Call& call) {
+  if (call.height == 0 || call.width == 0) return 0;
+  std::uint64_t extent = 0;
+  if (__builtin_mul_overflow(call.height - 1, call.height > 1 ? region.pitch : 0, &extent) ||
+      __builtin_add_overflow(extent, call.width, &extent) || region.address + extent < extent)
+    return std::nullopt;
+  return extent;
 }
+
+constexpr std::uint64_t kPortion = std::uint64_t{1} << 20;
+static_assert(kPortion % kBundlePiece == 0);
 
 }  // namespace
 
@@ -69,13 +82,28 @@ void BundleCapture::scan(Object& object, std::span<const std::uint8_t> bytes) {
   }
 }
 
+// The host's memory, which may not be there: the driver has not looked at the call yet, or the program has taken its
+// pages away. What it leads to goes to `leads`, if anywhere. Returns why it could not be read.
+std::string BundleCapture::read_host(std::uint64_t address, std::uint64_t size, Object* leads,
+                                     ContentStore::Writer& writer) {
+  std::vector<std::uint8_t> buffer(std::min(size, kPortion));
+  for (std::uint64_t at = 0; at < size; at += buffer.size()) {
+    const std::span bytes(buffer.data(), std::min<std::uint64_t>(buffer.size(), size - at));
+    if (!read_host_memory(address + at, bytes))
+      return std::string("the host's memory cannot be read: ") + std::strerror(errno);
+    if (leads) scan(*leads, bytes);
+    writer.add(bytes);
+  }
+  writer.finish();
+  return {};
+}
+
 void BundleCapture::read(Object& object, CUstream stream, BundleContent& content) {
   ContentStore::Writer writer(window_->store, content);
   if (is_hosts(object.facts.memory)) {
-    const std::span bytes(reinterpret_cast<const std::uint8_t*>(object.facts.address), object.facts.size);
-    scan(object, bytes);
-    writer.add(bytes);
-    return writer.finish();
+    if (const std::string why = read_host(object.facts.address, object.facts.size, &object, writer); !why.empty())
+      object.unreadable = why;
+    return;
   }
   const DeviceReader::Piece piece{object.facts.address, object.facts.size};
   const auto outcome = reader_.read(stream, {&piece, 1}, [&](std::size_t, std::span<const std::uint8_t> bytes) {
@@ -97,7 +125,7 @@ void BundleCapture::read_all(const Call& call, std::optional<BundleContent> Bund
     object.facts.*which = std::move(content);
   }
 } catch (const ContentLimit& limit) {
-  give_up(std::string("the program's memory takes ") + limit.what());
+  give_up(std::string("all live memory, which the step may reach or not, takes ") + limit.what());
 }
 
 bool BundleCapture::is_host_memory(std::uint64_t address) const {
@@ -109,26 +137,41 @@ bool BundleCapture::is_host_memory(std::uint64_t address) const {
   return result == CUDA_ERROR_INVALID_VALUE || (result == CUDA_SUCCESS && type == CU_MEMORYTYPE_HOST);
 }
 
-// What a copy takes from the host is what is there when the program calls.
+// Whether memory that is alive holds all of it. Mappings may lie side by side.
+bool BundleCapture::covers(std::uint64_t address, std::uint64_t size) {
+  for (std::uint64_t done = 0; done < size;) {
+    const auto found = find(address + done);
+    if (found == live_.end()) return false;
+    done = found->first + found->second.size - address;
+  }
+  return true;
+}
+
+// What a copy takes from the host is what is there when the program calls. Whether the driver takes the call is yet to
+// be seen: what looks wrong with it may be its reason not to, and nothing that a step is.
 void BundleCapture::take_source(const Call& call) {
   const auto found = find(call.src.address);
   if (found != live_.end() && !is_hosts(found->second.memory)) return;
   if (found == live_.end() && !call.host_source && !is_host_memory(call.src.address))
     return refuse(std::string(call.symbol) + " reads memory of which the recorder knows nothing");
+  const auto bytes = extent_of(call.src, call), reach = extent_of(call.dst, call);
+  const bool known = find(call.dst.address) != live_.end();
+  if (!bytes || !reach || (known && !covers(call.dst.address, *reach)))
+    return refuse(std::string(call.symbol) + " goes beyond the memory that it names", Refusal::this_time);
+  if (*bytes == 0) return;
   BundlePayload payload;
   payload.op = static_cast<std::uint32_t>(window_->images.size());
   payload.address = call.src.address;
-  payload.bytes = extent_of(call.src, call);
-  if (payload.bytes == 0) return;
-  const std::span bytes(reinterpret_cast<const std::uint8_t*>(call.src.address), payload.bytes);
+  payload.bytes = *bytes;
   Object leads;
-  scan(leads, bytes);
-  for (const std::uint32_t object : leads.leads_to) window_->objects[object].touched = true;
   try {
-    payload.content = window_->store.keep(bytes);
+    ContentStore::Writer writer(window_->store, payload.content);
+    if (const std::string why = read_host(payload.address, payload.bytes, &leads, writer); !why.empty())
+      return refuse(std::string(call.symbol) + ": " + why, Refusal::this_time);
   } catch (const ContentLimit& limit) {
     return give_up(std::string("what the step copies from the host takes ") + limit.what());
   }
+  for (const std::uint32_t object : leads.leads_to) window_->objects[object].touched = true;
   window_->bundle.sources.push_back(std::move(payload));
 }
 
@@ -137,13 +180,17 @@ void BundleCapture::take_result(const Call& call) {
   if (find(call.dst.address) != live_.end()) return;
   if (!is_host_memory(call.dst.address))
     return refuse(std::string(call.symbol) + " writes memory of which the recorder knows nothing");
+  const auto bytes = extent_of(call.dst, call);
+  if (!bytes) return refuse(std::string(call.symbol) + " goes beyond the memory that it names");
+  if (*bytes == 0) return;
   BundlePayload payload;
   payload.op = static_cast<std::uint32_t>(window_->images.size());
   payload.address = call.dst.address;
-  payload.bytes = extent_of(call.dst, call);
-  if (payload.bytes == 0) return;
+  payload.bytes = *bytes;
   try {
-    payload.content = window_->store.keep({reinterpret_cast<const std::uint8_t*>(call.dst.address), payload.bytes});
+    ContentStore::Writer writer(window_->store, payload.content);
+    if (const std::string why = read_host(payload.address, payload.bytes, nullptr, writer); !why.empty())
+      return refuse(std::string(call.symbol) + ": " + why);
   } catch (const ContentLimit& limit) {
     return give_up(std::string("what the step copies to the host takes ") + limit.what());
   }

@@ -14,7 +14,8 @@ std::uint32_t ContentStore::put(std::span<const std::uint8_t> piece) {
   if (!fresh) return place->second;
   if (piece.size() > limit_bytes_ - bytes_) {
     known_.erase(place);
-    throw ContentLimit("more than the " + std::to_string(limit_bytes_ >> 20) + " MiB of NIMBLE_BUNDLE_LIMIT");
+    throw ContentLimit("more than the " + std::to_string(limit_bytes_ >> 20) +
+                       " MiB of NIMBLE_BUNDLE_LIMIT; no other step is tried");
   }
   bytes_ += piece.size();
   kept_.push_back({std::string(reinterpret_cast<const char*>(piece.data()), piece.size()), kNone});

@@ -35,24 +35,27 @@ void StepWatch::add(const Op& op, std::span<const Pointer> pointers) {
   first_pointer_.push_back(pointers_.size());
   for (auto run = runs_.begin(); run != runs_.end();) {
     if (signatures_[n - run->first] == signature) {
-      ++run++->second;
+      ++run++->second.length;
     } else {
       run = runs_.erase(run);
     }
   }
   look_for_periods();
   if (period_ != 0 && (!repeats(period_) || n >= begin_)) period_ = 0;
-  for (const auto& [period, length] : runs_) {
+  for (auto& [period, run] : runs_) {
     if (period_ != 0) break;
-    if (propose(period, length)) schedule(period);
+    if (propose(period, run)) schedule(period, run);
   }
 }
 
-// `run`: for how many ops in a row it has been right.
-bool StepWatch::propose(std::uint32_t period, std::uint32_t run) const {
-  if (run / 2 < period || period <= settled_ || launches_[ops()] == launches_[ops() - period]) return false;
+// Judged once for each repeat: that takes as long as the repeat has ops.
+bool StepWatch::propose(std::uint32_t period, Run& run) const {
+  const std::uint32_t repeats = run.length / period;
+  if (repeats < 2 || repeats == run.judged || period <= settled_) return false;
+  run.judged = repeats;
+  if (launches_[ops()] == launches_[ops() - period]) return false;
   const bool same = same_memory(period);
-  if (!same && run / (kRepeatsOfOtherMemory - 1) < period) return false;
+  if (!same && repeats < kRepeatsOfOtherMemory - 1) return false;
   return settled_ == 0 || (same && !settled_same_memory_) || holds_much_else(period);
 }
 
@@ -72,6 +75,7 @@ void StepWatch::look_for_periods() {
 // Whether the last repeat names the same memory as the one before, as far as it had been there.
 bool StepWatch::same_memory(std::uint32_t period) const {
   std::uint64_t lived = 0, same = 0;
+  looked_at_ += period;
   for (std::uint32_t i = ops() - period; i < ops(); ++i) {
     const std::uint64_t here = first_pointer_[i], there = first_pointer_[i - period];
     const std::uint64_t count = std::min(first_pointer_[i + 1] - here, first_pointer_[i + 1 - period] - there);
@@ -87,6 +91,7 @@ bool StepWatch::same_memory(std::uint32_t period) const {
 bool StepWatch::holds_much_else(std::uint32_t period) const {
   std::unordered_set<std::uint64_t> all;
   std::uint32_t known = 0;
+  looked_at_ += period;
   for (std::uint32_t i = ops() - period; i < ops(); ++i) {
     all.insert(signatures_[i]);
     known += static_cast<std::uint32_t>(settled_signatures_.count(signatures_[i]));
@@ -97,16 +102,20 @@ bool StepWatch::holds_much_else(std::uint32_t period) const {
 }
 
 // From which op on: one behind a place where the host looks; else as the first repeat began.
-void StepWatch::schedule(std::uint32_t period) {
-  std::uint32_t first = ops() - runs_.at(period) - period;
-  while (first > 0 && signatures_[first - 1] == signatures_[first - 1 + period]) --first;
-  std::uint32_t begin = first;
-  for (std::uint32_t i = first + period; i < first + 2 * period; ++i) {
+void StepWatch::schedule(std::uint32_t period, Run& run) {
+  if (!run.first) {
+    std::uint32_t first = ops() - run.length - period;
+    for (; first > 0 && signatures_[first - 1] == signatures_[first - 1 + period]; --first) ++looked_at_;
+    run.first = first;
+  }
+  std::uint32_t begin = *run.first;
+  for (std::uint32_t i = begin + period; i < *run.first + 2 * period; ++i) {
+    ++looked_at_;
     if (observed_[i] == 0) continue;
     begin = i;
     break;
   }
-  while (begin < ops()) begin += period;
+  if (begin < ops()) begin += (ops() - begin + period - 1) / period * period;
   period_ = period;
   begin_ = begin;
 }

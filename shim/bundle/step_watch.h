@@ -7,11 +7,13 @@
 // to hold much that the first does not (a solver's inner loop), or to be the one of the two that names the same memory,
 // it is proposed, too.
 //
-// Pure; not synchronised. It takes some hundred bytes for an op, and stops looking after so many ops.
+// Pure; not synchronised. It takes some hundred bytes for an op, and stops looking after so many ops. A period is
+// judged once for each of its repeats, so what all takes grows with the ops alone.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
@@ -48,11 +50,20 @@ class StepWatch {
   // A step of that period was captured, or is not to be: longer ones are proposed only where they hold much else.
   void settle(std::uint32_t period);
 
+  // How many ops were looked back at so far, to judge periods and to find where they begin. For tests.
+  std::uint64_t looked_at() const { return looked_at_; }
+
  private:
-  bool propose(std::uint32_t period, std::uint32_t run) const;
+  // A period that has been right ever since it was first seen.
+  struct Run {
+    std::uint32_t length = 1;              // ops in a row that were those of a period before
+    std::uint32_t judged = 0;              // as how many repeats it was judged last
+    std::optional<std::uint32_t> first{};  // the first of its ops, where that was asked for
+  };
+  bool propose(std::uint32_t period, Run& run) const;
   bool same_memory(std::uint32_t period) const;
   bool holds_much_else(std::uint32_t period) const;
-  void schedule(std::uint32_t period);
+  void schedule(std::uint32_t period, Run& run);
   void look_for_periods();
 
   const std::uint32_t most_ops_;
@@ -65,11 +76,12 @@ class StepWatch {
   // By the hash of a window that ends there: the last op. Several lengths, since a step may hold no op only once.
   static constexpr std::uint32_t kWindows[] = {1, 8, 64, 512};
   std::unordered_map<std::uint64_t, std::uint32_t> last_[4];
-  std::map<std::uint32_t, std::uint32_t> runs_;  // by period: ops in a row that were those of a period before
-  std::uint32_t period_ = 0, begin_ = 0;         // what is proposed: to begin at this op
+  std::map<std::uint32_t, Run> runs_;     // by period
+  std::uint32_t period_ = 0, begin_ = 0;  // what is proposed: to begin at this op
   std::uint32_t settled_ = 0;
   bool settled_same_memory_ = false;
   std::unordered_set<std::uint64_t> settled_signatures_;
+  mutable std::uint64_t looked_at_ = 0;
 };
 
 }  // namespace nimble::shim

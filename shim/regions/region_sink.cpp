@@ -201,12 +201,12 @@ bool RegionSink::compile(ProgramRegion& region) {
     region.becomes(ProgramRegion::State::refused, why);
     return false;
   };
-  std::vector<std::uint64_t> lasting;  // addresses
+  const std::vector<std::uint8_t> lasts = lasting(region.calls_);
+  std::vector<std::uint64_t> kept;  // addresses
   for (std::size_t i = 0; i < region.calls_.size(); ++i)
-    if (region.calls_[i].call.kind == CallKind::alloc_async && lasts(region.calls_, i))
-      lasting.push_back(region.calls_[i].call.address);
+    if (lasts[i]) kept.push_back(region.calls_[i].call.address);
   std::string why_not;
-  const std::string text = region_schedule(region.store_->text(), lasting, rules_, why_not);
+  const std::string text = region_schedule(region.store_->text(), kept, rules_, why_not);
   region.store_->drop();
   if (text.empty()) return refuse(why_not);
   const CurrentContext current(driver_, region.cu_context_);  // also while what cannot be built is let go of

@@ -1,6 +1,7 @@
 """NIMBLE_MODE=auto, in real processes: recorded, analyzed and replayed in one, with the result of the program alone."""
 
 import os
+import random
 import subprocess
 import time
 import unittest
@@ -68,6 +69,16 @@ class Auto(ProgramTest):
     def test_captures_and_errors_of_the_programs_own(self):
         for seed in harness.BUILD.seeds(6):
             self.compare(["captures", 80, seed], SIMCUDA_SEED=seed)
+
+    def test_several_kinds_of_step_in_any_order(self):
+        # None of which makes up much of the program by itself.
+        for seed in harness.BUILD.seeds(3):
+            letters = random.Random(seed)
+            word = "".join(letters.choice("tTeE") for _ in range(600))
+            stats = self.compare(["kinds", word], SIMCUDA_SEED=seed)
+            self.assertGreater(stats["steps_replayed"], 250, stats)
+            replayed = [kind["steps_replayed"] for kind in stats["kinds"]]
+            self.assertGreater(sum(count > 20 for count in replayed), 1, stats)
 
     def test_training(self):
         if harness.BUILD.share < 1:

@@ -109,6 +109,33 @@ class Equal(Bundle):
         # The table is not named by any op of the step.
         self.assertEqual(sum(item["memory"] == "device" and "start" in item for item in objects), 3)
 
+    def test_the_trace_may_lie_in_the_bundle(self):
+        self.save(["bundled", 8])
+        for folder in ("itself", "link"):
+            with self.subTest(folder=folder):
+                os.mkdir(self.path(folder))
+                trace = self.path(f"{folder}/trace.json")
+                if folder == "link":  # another name of the same file
+                    os.symlink(self.path("aside.json"), trace)
+                    trace = self.path("aside.json")
+                self.save(["bundled", 8], NIMBLE_TRACE=trace, NIMBLE_BUNDLE=self.path(folder))
+                self.analyze(trace, "--quiet")
+                self.run_program(["nimble-replay", self.path(folder)])
+        # A name that the bundle needs itself.
+        trace = self.path("bundle/memory.bin")
+        said = self.save(["bundled", 8], NIMBLE_TRACE=trace, NIMBLE_BUNDLE=self.path("bundle"))
+        self.assertRegex(said, "no bundle was saved: .*memory.bin: is the trace")
+        self.analyze(trace, "--quiet")
+
+    def test_what_a_bundle_does_not_hold_is_said_of_its_own_step(self):
+        # A step with a kernel that may reach anything is looked at, and turns out to be another.
+        self.save(["bundled", 16, "unknown"])
+        self.assertEqual(self.manifest()["hidden"], [])
+        self.assertEqual(self.manifest()["step"]["ops"], 21)
+        self.save(["bundled", 16, "unknown_always"])
+        (note,) = self.manifest()["hidden"]
+        self.assertIn("kernel parent, of which it is not known what it reaches", note)
+
     def test_what_memory_leads_to_is_saved(self):
         self.save(["bundled", 8, "table"])
         self.check(["bundled", 8, "table"], 4)
@@ -209,8 +236,15 @@ class Refused(Bundle):
         self.nothing(["bundled", 8, "graph"], "cuGraphLaunch: a graph of the program's own")
         self.nothing(["bundled", 3], "no step was seen to repeat itself three times")
         self.nothing(["hidden_state", "texture", 8, 0], "kernel sum_texture may read a texture")
-        self.nothing(["bundled", 8, "large"], "the program's memory takes more than the 1 MiB of NIMBLE_BUNDLE_LIMIT",
-                     NIMBLE_BUNDLE_LIMIT=1)
+
+    def test_all_live_memory_counts(self):
+        for what in ("large", "unreached"):
+            with self.subTest(what=what):
+                self.nothing(["bundled", 8, what],
+                             "all live memory, which the step may reach or not, takes more than the 1 MiB of "
+                             "NIMBLE_BUNDLE_LIMIT; no other step is tried", NIMBLE_BUNDLE_LIMIT=1)
+        self.save(["bundled", 8, "unreached"], NIMBLE_BUNDLE_LIMIT=3)
+        self.assertLess(os.path.getsize(self.path("bundle/memory.bin")), 1 << 20)
 
     def test_a_limit_that_is_enough(self):
         self.save(["bundled", 8, "large"], NIMBLE_BUNDLE_LIMIT=3)

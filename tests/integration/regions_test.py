@@ -12,6 +12,28 @@ class Regions(ProgramTest):
             self.assertEqual(plain.stdout, done.stdout, f"seed {seed}")
             self.assertEqual(done.stderr, "launches: 49\n")
 
+    def test_addresses_beside_memory_that_moves(self):
+        for address in ("end", "before", "padded"):
+            with self.subTest(address=address):
+                plain = self.run_program(["regions", "code", 12, address])
+                done = self.run_program(["regions", "region", 12, address], mode="regions")
+                self.assertEqual(plain.stdout, done.stdout)
+                self.assertRegex(done.stderr, r"compile: op \d+ \(launch .*span.*\): byte \d+ of its parameters may be an "
+                                              r"address beside memory that the region allocates and releases")
+
+    def test_the_end_of_memory_that_moves_in_a_table(self):
+        plain = self.run_program(["regions", "code", 12, "table"])
+        done = self.run_program(["regions", "region", 12, "table"], mode="regions")
+        self.assertEqual(plain.stdout, done.stdout)
+        self.assertRegex(done.stderr, r"compile: op \d+ \(copy\) copies pointers that other ops follow")
+
+    def test_memory_that_lasts_where_other_memory_was(self):
+        plain = self.run_program(["regions", "code", 12, "reused"])
+        for seed in harness.BUILD.seeds(20):
+            done = self.run_program(["regions", "region", 12, "reused"], mode="regions", SIMCUDA_SEED=seed)
+            self.assertEqual(plain.stdout, done.stdout)
+            self.assertEqual(done.stderr, "launches: 11\n")
+
     def test_without_nimble_and_in_other_modes_the_code_runs(self):
         plain = self.run_program(["regions", "code", 12])
         for mode, answer in ((None, 1), ("off", 5), ("auto", 5)):

@@ -10,6 +10,11 @@
 //   callback  has the driver call a function
 //   graph     launches a graph of its own
 //   large     keeps 2 MiB of numbers that no compression would make less of
+//   unreached
+//             keeps them where no op of a step reaches them
+//   unknown   launches a kernel that launches others, but only in its first steps, of which the last is cut short
+//   unknown_always
+//             launches it in all of them
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -21,6 +26,7 @@ namespace {
 
 constexpr int kCount = 512;
 constexpr std::size_t kBytes = kCount * sizeof(unsigned);
+constexpr unsigned kFirstSteps = 5;
 constexpr std::size_t kRows = 8, kRowBytes = 64, kPitch = 128;
 
 class Program {
@@ -43,16 +49,22 @@ class Program {
     CHECK(cuMemsetD32Async(kept_, 3, kCount, stream_));
     CHECK(cuMemAllocHost(reinterpret_cast<void**>(&pinned_), kBytes));
     CHECK(cuMemAllocHost(reinterpret_cast<void**>(&sum_), kBytes));
+    if (what_.starts_with("unknown")) {
+      CUmodule calls = nullptr;
+      CHECK(cuModuleLoad(&calls, image_path("hidden_calls.simcuda").c_str()));
+      CHECK(cuModuleGetFunction(&unknown_, calls, "parent"));
+    }
     if (what_ == "graph") {
       CHECK(cuGraphCreate(&graph_, 0));
       CHECK(cuGraphInstantiate(&exec_, graph_, 0));
     }
-    if (what_ == "large") {
+    if (what_ == "large" || what_ == "unreached") {
       std::vector<unsigned> numbers(std::size_t{1} << 19);
       for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<unsigned>(i * 2654435761u);
-      CHECK(cuMemFree(weights_));
-      CHECK(cuMemAlloc(&weights_, numbers.size() * sizeof(unsigned)));
-      CHECK(cuMemcpyHtoD(weights_, numbers.data(), numbers.size() * sizeof(unsigned)));
+      CUdeviceptr& kept = what_ == "large" ? weights_ : unreached_;
+      if (kept != 0) CHECK(cuMemFree(kept));
+      CHECK(cuMemAlloc(&kept, numbers.size() * sizeof(unsigned)));
+      CHECK(cuMemcpyHtoD(kept, numbers.data(), numbers.size() * sizeof(unsigned)));
     }
     CHECK(cuCtxSynchronize());
   }
@@ -69,6 +81,7 @@ class Program {
     CHECK(cuMemAllocAsync(&from_pinned, kBytes, stream_));
     CHECK(cuMemcpyHtoDAsync(from_pinned, pinned_, kBytes, stream_));
     CHECK(cuMemAllocAsync(&kept, kBytes, stream_));
+    if (unknown_ && (number < kFirstSteps || what_ == "unknown_always")) launch_unknown();
     mix(stream_, input_, from_pinned, kept, 1);
     mix(stream_, kept_, kept, input_, 2);
     CHECK(cuMemFreeAsync(kept_, stream_));
@@ -91,7 +104,7 @@ class Program {
       CHECK(cuMemcpyHtoDAsync(plain, pinned_, kBytes, stream_));
       update(stream_, state_, plain);
     }
-    mix(stream_, state_, weights_, plain, 4);
+    if (!(what_ == "unknown" && number + 1 == kFirstSteps)) mix(stream_, state_, weights_, plain, 4);
     if (what_ == "table") CHECK(cuMemcpyDtoDAsync(table_ + 64, table_, sizeof state_, stream_));
     if (what_ == "callback")
       CHECK(cuLaunchHostFunc(
@@ -127,15 +140,20 @@ class Program {
     void* arguments[] = {&state, &change, &count};
     CHECK(cuLaunchKernel(update_, kCount / 64, 1, 1, 64, 1, 1, 0, stream, arguments, nullptr));
   }
+  void launch_unknown() {
+    int count = kCount;
+    void* arguments[] = {&state_, &weights_, &count};
+    CHECK(cuLaunchKernel(unknown_, kCount / 64, 1, 1, 64, 1, 1, 0, stream_, arguments, nullptr));
+  }
   void note(unsigned value) { digest_ = (digest_ ^ value) * 1099511628211u; }
 
   const std::string what_;
-  CUfunction mix_ = nullptr, update_ = nullptr;
+  CUfunction mix_ = nullptr, update_ = nullptr, unknown_ = nullptr;
   CUstream stream_ = nullptr, other_ = nullptr;
   CUevent forked_ = nullptr, joined_ = nullptr;
   CUgraph graph_ = nullptr;
   CUgraphExec exec_ = nullptr;
-  CUdeviceptr state_ = 0, weights_ = 0, input_ = 0, table_ = 0, kept_ = 0;
+  CUdeviceptr state_ = 0, weights_ = 0, input_ = 0, table_ = 0, kept_ = 0, unreached_ = 0;
   unsigned *pinned_ = nullptr, *sum_ = nullptr;
   unsigned rows_[kRows * 2 * kRowBytes / sizeof(unsigned)] = {};
   std::uint64_t digest_ = 14695981039346656037u;
@@ -145,7 +163,7 @@ class Program {
 
 int main(int argc, char** argv) {
   if (argc < 2 || argc > 3) {
-    std::fprintf(stderr, "usage: bundled STEPS [table|refill|callback|graph|large]\n");
+    std::fprintf(stderr, "usage: bundled STEPS [table|refill|callback|graph|large|unreached|unknown|unknown_always]\n");
     return 2;
   }
   Program program(argc == 3 ? argv[2] : "");

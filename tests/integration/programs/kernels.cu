@@ -39,3 +39,19 @@ __global__ void await(const unsigned* mailbox, unsigned number, unsigned* out) {
   *out = ~0u;
 }
 NIMBLE_KERNEL(await<1>)
+
+// Told by two pointers where its memory begins and ends, but for `skip` elements at its begin and `pad` at its end.
+template <int kFactor>
+__global__ void span(unsigned* begin, unsigned* end, int skip, int pad, unsigned salt) {
+  unsigned* at = begin + skip + blockIdx.x * blockDim.x + threadIdx.x;
+  for (int i = 0; at < end - pad; at += gridDim.x * blockDim.x, ++i) *at = salt * 77u + threadIdx.x + i * kFactor;
+}
+NIMBLE_KERNEL(span<3>)
+
+// Told where its memory ends by a table in memory.
+template <int kFactor>
+__global__ void span_to(unsigned* begin, unsigned* const* end, unsigned salt) {
+  unsigned* at = begin + blockIdx.x * blockDim.x + threadIdx.x;
+  for (int i = 0; at < *end; at += gridDim.x * blockDim.x, ++i) *at = salt * 77u + threadIdx.x + i * kFactor;
+}
+NIMBLE_KERNEL(span_to<3>)

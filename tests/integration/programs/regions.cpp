@@ -1,6 +1,9 @@
 // A program that has a region of it launched as a graph: `regions code STEPS` runs its code each time, `regions region
-// STEPS` runs it once and launches it from then on; both print the same digest. `regions errors` prints what Nimble
-// says of regions that cannot be, or are no more.
+// STEPS` runs it once and launches it from then on; both print the same digest. `regions code|region STEPS ADDRESS` has
+// it pass a kernel an address beside memory of its own: its `end`, by a `table` or not, the element `before` it, or an
+// end that is `padded`;
+// what cannot be a region runs as code. With `reused` for it the step keeps memory at an address that it has given
+// back. `regions errors` prints what Nimble says of regions that cannot be, or are no more.
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -16,10 +19,12 @@ constexpr std::size_t kBytes = kCount * sizeof(unsigned);
 
 struct Program {
   CUmodule module = nullptr;
-  CUfunction mix = nullptr, update = nullptr;
+  CUfunction mix = nullptr, update = nullptr, span = nullptr, span_to = nullptr;
+  std::string address;  // what else a step passes than the begins of its memory
   CUstream stream = nullptr;
   CUdeviceptr state[3] = {};
   CUdeviceptr kept = 0;  // what a step has allocated and not released
+  CUdeviceptr table = 0, *ends = nullptr;
   unsigned *input = nullptr, *output = nullptr;
 
   Program() {
@@ -27,11 +32,15 @@ struct Program {
     CHECK(cuModuleLoad(&module, image_path("programs.simcuda").c_str()));
     CHECK(cuModuleGetFunction(&mix, module, "_Z3mixILi1EEvPKjS1_Pjij"));
     CHECK(cuModuleGetFunction(&update, module, "_Z6updateILi1EEvPjPKji"));
+    CHECK(cuModuleGetFunction(&span, module, "_Z4spanILi3EEvPjS0_iij"));
+    CHECK(cuModuleGetFunction(&span_to, module, "_Z7span_toILi3EEvPjPKS0_j"));
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     for (CUdeviceptr& memory : state) {
       CHECK(cuMemAlloc(&memory, kBytes));
       CHECK(cuMemsetD32(memory, static_cast<unsigned>(&memory - state) + 5, kCount));
     }
+    CHECK(cuMemAlloc(&table, sizeof table));
+    CHECK(cuMemAllocHost(reinterpret_cast<void**>(&ends), sizeof *ends));
     CHECK(cuMemAllocHost(reinterpret_cast<void**>(&input), kBytes));
     CHECK(cuMemAllocHost(reinterpret_cast<void**>(&output), kBytes));
     for (int i = 0; i < kCount; ++i) input[i] = static_cast<unsigned>(i);
@@ -54,11 +63,28 @@ struct Program {
     CHECK(cuLaunchKernel(update, 4, 1, 1, 64, 1, 1, 0, stream, arguments, nullptr));
   }
 
+  void launch_span(CUdeviceptr memory) const {
+    int skip = address == "before", pad = address == "padded" ? 128 : 0;
+    CUdeviceptr begin = memory - static_cast<std::size_t>(skip) * sizeof(unsigned);
+    CUdeviceptr end = memory + kBytes + static_cast<std::size_t>(pad) * sizeof(unsigned);
+    unsigned salt = 9;
+    if (address == "table") {
+      *ends = end;
+      CHECK(cuMemcpyHtoDAsync(table, ends, sizeof end, stream));
+      void* arguments[] = {&begin, const_cast<CUdeviceptr*>(&table), &salt};
+      CHECK(cuLaunchKernel(span_to, 1, 1, 1, 64, 1, 1, 0, stream, arguments, nullptr));
+      return;
+    }
+    void* arguments[] = {&begin, &end, &skip, &pad, &salt};
+    CHECK(cuLaunchKernel(span, 1, 1, 1, 64, 1, 1, 0, stream, arguments, nullptr));
+  }
+
   // Two branches, in memory of their own that the pool hands out again in the middle.
   void step() const {
     const CUdeviceptr x = allocate(), a = allocate();
     CHECK(cuMemcpyHtoDAsync(x, input, kBytes, stream));
     launch_mix(x, state[0], a, 3);
+    if (!address.empty()) launch_span(a);
     launch_update(state[0], a);
     CHECK(cuMemFreeAsync(a, stream));
     const CUdeviceptr b = allocate();
@@ -68,6 +94,19 @@ struct Program {
     launch_update(state[2], b);
     CHECK(cuMemFreeAsync(b, stream));
     CHECK(cuMemcpyDtoHAsync(output, state[2], kBytes, stream));
+  }
+  // Two branches, and the memory of the second outlives it, where that of the first was.
+  void reusing_step() {
+    if (kept != 0) CHECK(cuMemFreeAsync(kept, stream));
+    const CUdeviceptr a = allocate();
+    launch_mix(state[2], state[0], a, 3);
+    launch_update(state[0], a);
+    CHECK(cuMemFreeAsync(a, stream));
+    kept = allocate();
+    if (kept != a) std::fprintf(stderr, "another address\n");
+    launch_mix(state[2], state[1], kept, 7);
+    launch_update(state[1], kept);
+    CHECK(cuMemcpyDtoHAsync(output, state[1], kBytes, stream));
   }
   // Its first op, in memory that outlives it.
   void lasting_step() {
@@ -90,25 +129,29 @@ std::uint64_t digest_of(std::uint64_t digest, const unsigned* values) {
   return digest;
 }
 
-int run(bool launches, int steps) {
+int run(bool launches, int steps, const std::string& address) {
   Program program;
+  program.address = address;
   nimble_region* region = nullptr;
+  bool refused = false;
   std::uint64_t digest = 14695981039346656037u;
   for (int i = 0; i < steps; ++i) {
     for (int k = 0; k < kCount; ++k) program.input[k] = static_cast<unsigned>(i * 977 + k * 31);
-    if (launches && region) {
+    if (launches && region && !refused) {
       if (const nimble_result result = nimble_region_launch(region, program.stream); result != NIMBLE_SUCCESS) {
         std::fprintf(stderr, "launch: %d\n", result);
         return 1;
       }
     } else {
-      if (launches) region = program.begin();
-      program.step();
-      if (region && (nimble_region_end(region) != NIMBLE_SUCCESS || nimble_region_compile(region) != NIMBLE_SUCCESS)) {
+      if (launches && !region) region = program.begin();
+      program.address == "reused" ? program.reusing_step() : program.step();
+      if (region && !refused &&
+          (nimble_region_end(region) != NIMBLE_SUCCESS || nimble_region_compile(region) != NIMBLE_SUCCESS)) {
         char why[200];
         nimble_region_why(region, why, sizeof why);
         std::fprintf(stderr, "compile: %s\n", why);
-        return 1;
+        if (address.empty()) return 1;
+        refused = true;
       }
     }
     CHECK(cuStreamSynchronize(program.stream));
@@ -261,7 +304,8 @@ int run_errors() {
 int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   if (what == "errors") return run_errors();
-  if (argc == 3 && (what == "code" || what == "region")) return run(what == "region", std::atoi(argv[2]));
-  std::fprintf(stderr, "usage: regions code|region STEPS | errors\n");
+  if (argc >= 3 && argc <= 4 && (what == "code" || what == "region"))
+    return run(what == "region", std::atoi(argv[2]), argc == 4 ? argv[3] : "");
+  std::fprintf(stderr, "usage: regions code|region STEPS [end|table|before|padded|reused] | errors\n");
   return 2;
 }

@@ -138,5 +138,31 @@ TEST(StepWatch, StopsLookingAtSomePoint) {
   EXPECT_EQ(watch.ops(), 16u);
 }
 
+// An inner loop that is settled goes on within a step that holds hardly anything else: it is looked at for each repeat
+// of that step, and not for each op.
+TEST(StepWatch, WhatIsLookedAtGrowsWithTheOps) {
+  std::uint64_t looked_at[2] = {};
+  for (const int twice : {0, 1}) {
+    Feed feed;
+    feed.ops("abababababab");
+    feed.watch.settle(2);
+    std::string step = "x";
+    for (int i = 0; i < 500 << twice; ++i) step += "ab";
+    for (int i = 0; i < 8; ++i) feed.ops(step);
+    EXPECT_TRUE(feed.watch.repeats(static_cast<std::uint32_t>(step.size())));
+    looked_at[twice] = feed.watch.looked_at();
+    EXPECT_GT(looked_at[twice], step.size());
+    EXPECT_LT(looked_at[twice], 8 * feed.watch.ops());
+  }
+  EXPECT_LT(looked_at[1], 3 * looked_at[0]);
+}
+
+// Nobody begins what is proposed, as while another step is being saved.
+TEST(StepWatch, ALongRunOfOneOpTakesNoLonger) {
+  Feed feed;
+  for (int i = 0; i < 10'000; ++i) feed.op('a');
+  EXPECT_LT(feed.watch.looked_at(), 8 * feed.watch.ops());
+}
+
 }  // namespace
 }  // namespace nimble::shim

@@ -21,6 +21,7 @@
 #include "replayer/bundle/contents.h"
 #include "replayer/bundle/live_driver.h"
 #include "replayer/bundle/live_ops.h"
+#include "replayer/bundle/payloads.h"
 #include "replayer/bundle/placement.h"
 #include "replayer/bundle/recorded_step.h"
 #include "replayer/bundle/report.h"
@@ -59,11 +60,12 @@ struct Stage {
   Stage(const BundleFiles& files_, const RecordedStep& step_, int device)
       : files(files_),
         step(step_),
+        payloads(files, step),
         driver(device),
         placement(driver, files.bundle()),
         modules(load()),
-        ops(driver, files, step, add_globals(), modules),
-        contents(driver, files, step, placement, ops) {}
+        ops(driver, files, step, payloads, add_globals(), modules),
+        contents(driver, files, step, payloads, placement, ops) {}
 
   std::vector<CUmodule> load() {
     std::vector<CUmodule> loaded;
@@ -82,6 +84,7 @@ struct Stage {
 
   const BundleFiles& files;
   const RecordedStep& step;
+  const Payloads payloads;
   LiveDriver driver;
   Placement placement;
   std::vector<CUmodule> modules;

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "analyzer/describe.h"
+#include "analyzer/errors.h"
 
 namespace nimble::bundle {
 
@@ -22,9 +23,16 @@ void* at(std::uint64_t address) { return reinterpret_cast<void*>(address); }
 
 }  // namespace
 
-Contents::Contents(LiveDriver& driver, const BundleFiles& files, const RecordedStep& step, const Placement& placement,
-                   LiveOps& ops)
-    : driver_(driver), files_(files), step_(step), placement_(placement), ops_(ops), buffer_(kBufferBytes) {
+Contents::Contents(LiveDriver& driver, const BundleFiles& files, const RecordedStep& step, const Payloads& payloads,
+                   const Placement& placement, LiveOps& ops)
+    : driver_(driver),
+      files_(files),
+      step_(step),
+      payloads_(payloads),
+      placement_(placement),
+      ops_(ops),
+      buffer_(kBufferBytes),
+      expected_(kBundlePiece) {
   gather_sources();
   if (placement.any_moved()) check_addresses();
 }
@@ -55,38 +63,46 @@ void Contents::check_addresses() {
 }
 
 void Contents::gather_sources() {
-  for (const BundlePayload& source : files_.bundle().sources) {
-    if (source.op >= step_.ops() || step_.op(source.op).kind != CallKind::copy) continue;
-    Bytes* const own = ops_.source(source.op);
-    if (!own && !placement_.holds(source.address, source.bytes)) continue;
-    Bytes bytes(source.bytes);
-    for (std::size_t i = 0; i < source.content.size(); ++i)
-      files_.read(source.content[i], piece_bytes(source.bytes, i), bytes.data() + i * kBundlePiece);
-    if (own) {
-      std::copy(bytes.begin(), bytes.end(), own->begin());  // calls hold its address
-      continue;
+  for (std::uint32_t op = 0; op < step_.ops(); ++op) {
+    const BundlePayload* const source = payloads_.source(op);
+    if (!source) continue;
+    Bytes* const own = ops_.source(op);
+    if (!own && !placement_.on_host(source->address, source->bytes))
+      throw analyzer::InputError(files_.manifest_path(), 0, "sources",
+                                 "that of " + step_.describe(op) + " is in memory of the device");
+    for (std::size_t i = 0; i < source->content.size(); ++i) {
+      const std::uint32_t bytes = piece_bytes(source->bytes, i);
+      files_.read(source->content[i], bytes, expected_.data());
+      const auto end = expected_.begin() + static_cast<std::ptrdiff_t>(bytes);
+      if (own)
+        std::copy(expected_.begin(), end, own->begin() + static_cast<std::ptrdiff_t>(i * kBundlePiece));
+      else
+        gather_source(*source, i * kBundlePiece, Bytes(expected_.begin(), end));
     }
-    // Piece by piece where others have been there.
-    for (std::uint64_t done = 0; done < bytes.size();) {
-      const std::uint64_t address = source.address + done;
-      auto next = sources_.upper_bound(address);
-      if (next != sources_.begin()) {
-        const auto& [begin, known] = *std::prev(next);
-        if (address - begin < known.size()) {
-          const std::uint64_t both = std::min<std::uint64_t>(known.size() - (address - begin), bytes.size() - done);
-          if (std::memcmp(known.data() + (address - begin), bytes.data() + done, both) != 0)
-            throw Refused("the program fills the host's memory that op " + std::to_string(source.op) +
-                          " copies twice within the step, which cannot be done without it");
-          done += both;
-          continue;
-        }
+  }
+}
+
+// What others have not brought yet of these bytes, which lie `done` bytes behind the source's begin.
+void Contents::gather_source(const BundlePayload& source, std::uint64_t done, Bytes bytes) {
+  for (std::uint64_t at = 0; at < bytes.size();) {
+    const std::uint64_t address = source.address + done + at;
+    auto next = sources_.upper_bound(address);
+    if (next != sources_.begin()) {
+      const auto& [begin, known] = *std::prev(next);
+      if (address - begin < known.size()) {
+        const std::uint64_t both = std::min<std::uint64_t>(known.size() - (address - begin), bytes.size() - at);
+        if (std::memcmp(known.data() + (address - begin), bytes.data() + at, both) != 0)
+          throw Refused("the program fills the host's memory that op " + std::to_string(source.op) +
+                        " copies twice within the step, which cannot be done without it");
+        at += both;
+        continue;
       }
-      const std::uint64_t room = next == sources_.end() ? bytes.size() - done : next->first - address;
-      const auto count = static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(room, bytes.size() - done));
-      const auto from = bytes.begin() + static_cast<std::ptrdiff_t>(done);
-      sources_[address] = Bytes(from, from + count);
-      done += static_cast<std::uint64_t>(count);
     }
+    const std::uint64_t room = next == sources_.end() ? bytes.size() - at : next->first - address;
+    const auto count = static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(room, bytes.size() - at));
+    const auto from = bytes.begin() + static_cast<std::ptrdiff_t>(at);
+    sources_[address] = Bytes(from, from + count);
+    at += static_cast<std::uint64_t>(count);
   }
 }
 
@@ -152,7 +168,6 @@ bool Contents::written_by_host(std::uint64_t address) const {
 void Contents::compare_object(std::size_t index, std::optional<Difference>& first) {
   const BundleObject& object = files_.bundle().objects[index];
   const std::uint64_t here = placement_.here(object.address);
-  expected_.resize(kBundlePiece);
   bool counted = false;
   for (std::uint64_t begin = 0; begin < object.size; begin += kBufferBytes) {
     const std::uint64_t bytes = std::min(kBufferBytes, object.size - begin);
@@ -185,20 +200,20 @@ void Contents::compare_object(std::size_t index, std::optional<Difference>& firs
 void Contents::compare_result(const BundlePayload& payload, std::optional<Difference>& first) {
   const TraceCall& call = step_.op(payload.op);
   const Bytes* const found = ops_.result(payload.op);
-  if (!found || found->size() != payload.bytes) return;
-  Bytes expected(payload.bytes);
-  for (std::size_t i = 0; i < payload.content.size(); ++i)
-    files_.read(payload.content[i], piece_bytes(payload.bytes, i), expected.data() + i * kBundlePiece);
+  if (!found) return;
+  const std::uint64_t pitch = call.height > 1 ? call.dst.pitch : 0;
   bool counted = false;
-  for (std::uint64_t row = 0; row < call.height; ++row) {
-    const std::uint64_t begin = row * call.dst.pitch;
-    for (std::uint64_t i = begin; i < begin + call.width && i < payload.bytes; ++i) {
-      if (expected[i] == (*found)[i]) continue;
+  for (std::size_t piece = 0; piece < payload.content.size(); ++piece) {
+    const std::uint32_t bytes = piece_bytes(payload.bytes, piece);
+    files_.read(payload.content[piece], bytes, expected_.data());
+    for (std::uint32_t at = 0; at < bytes; ++at) {
+      const std::uint64_t i = piece * kBundlePiece + at;
+      if (expected_[at] == (*found)[i] || (pitch != 0 && i % pitch >= call.width)) continue;
       if (!first) {
         first.emplace();
         first->what = "what " + step_.describe(payload.op) + " brings to the host";
         first->offset = i;
-        first->recorded = expected[i];
+        first->recorded = expected_[at];
         first->found = (*found)[i];
       }
       ++first->bytes;
@@ -212,7 +227,8 @@ std::optional<Difference> Contents::compare(bool all) {
   const std::vector<BundleObject>& objects = files_.bundle().objects;
   for (std::size_t i = 0; i < objects.size(); ++i)
     if (objects[i].end && (all || changes(objects[i]))) compare_object(i, first);
-  for (const BundlePayload& result : files_.bundle().results) compare_result(result, first);
+  for (std::uint32_t op = 0; op < step_.ops(); ++op)
+    if (const BundlePayload* const result = payloads_.result(op)) compare_result(*result, first);
   return first;
 }
 

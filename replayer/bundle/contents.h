@@ -34,8 +34,8 @@ struct Difference {
 
 class Contents {
  public:
-  Contents(LiveDriver& driver, const BundleFiles& files, const RecordedStep& step, const Placement& placement,
-           LiveOps& ops);
+  Contents(LiveDriver& driver, const BundleFiles& files, const RecordedStep& step, const Payloads& payloads,
+           const Placement& placement, LiveOps& ops);
 
   // Puts memory back. What the step leaves as it is only needs that where `all` is set: the first time, and wherever
   // something else may have run since.
@@ -54,11 +54,13 @@ class Contents {
   void read_back(std::uint64_t here, bool on_host, std::uint64_t bytes, std::uint8_t* out);
   bool written_by_host(std::uint64_t address) const;
   void compare_object(std::size_t index, std::optional<Difference>& first);
+  void gather_source(const BundlePayload& source, std::uint64_t done, Bytes bytes);
   void compare_result(const BundlePayload& payload, std::optional<Difference>& first);
 
   LiveDriver& driver_;
   const BundleFiles& files_;
   const RecordedStep& step_;
+  const Payloads& payloads_;
   const Placement& placement_;
   LiveOps& ops_;
   std::map<std::uint64_t, Bytes> sources_;  // by recorded address: in memory that a device can reach; apart

@@ -18,7 +18,7 @@ Json good() {
     "images":[{"file":"image-0.bin","bytes":10,"digest":"00000000000000ff"}],
     "objects":[{"address":1048576,"size":65540,"memory":"device","start":[0,1],"end":[null,1]},
                {"address":4194304,"size":4,"memory":"global","global":"counter","image":0,"start":[1]},
-               {"address":4194304,"size":8,"memory":"stream_ordered"}],
+               {"address":1048576,"size":8,"memory":"stream_ordered"}],
     "sources":[{"op":0,"address":77,"bytes":4,"content":[1]}],"results":[],"hidden":["a note"],
     "pieces":[[0,65536,"0000000000000001"],[65536,4,"0000000000000002"]]})");
 }
@@ -69,6 +69,8 @@ TEST(BundleReader, NamesTheFieldThatIsWrong) {
       {"/objects/0/start/1", 7, "objects[0].start: must be null, or an integer below 2"},
       {"/objects/0/memory", "heap", "objects[0].memory: is no kind of memory"},
       {"/objects/1/address", 1048580, "objects: [1] overlaps another one at the step's start"},
+      {"/objects/2/address", 4194304, "objects: [2] overlaps one of another kind of memory"},
+      {"/objects/2/memory", "pinned", "objects: [2] overlaps one of another kind of memory"},
       {"/objects/1/image", nullptr, "objects[1].image: must be the variable's image"},
       {"/sources/0/op", 2, "sources[0].op: must be an integer from 0 to 1"},
       {"/sources/0/bytes", 5, "sources[0].content: names piece 1, which has another size"},

@@ -21,6 +21,12 @@ bool is_hosts(const BundleObject& object) {
 
 void* at(std::uint64_t address) { return reinterpret_cast<void*>(address); }
 
+std::uint64_t word_at(const std::uint8_t* bytes) {
+  std::uint64_t word = 0;
+  std::memcpy(&word, bytes, sizeof word);
+  return word;
+}
+
 }  // namespace
 
 Contents::Contents(LiveDriver& driver, const BundleFiles& files, const RecordedStep& step, const Payloads& payloads,
@@ -37,29 +43,41 @@ Contents::Contents(LiveDriver& driver, const BundleFiles& files, const RecordedS
   if (placement.any_moved()) check_addresses();
 }
 
-// Memory that was moved cannot be pointed to by what is in memory.
-void Contents::check_addresses() {
+std::string Contents::find_word(const std::function<bool(std::uint64_t)>& wanted,
+                                const std::function<bool(std::uint32_t)>& skipped) const {
   Bytes piece(kBundlePiece);
-  const auto look_at = [&](const BundleContent& content, std::uint64_t size, const std::string& what) {
+  const auto holds = [&](const BundleContent& content, std::uint64_t size) {
     for (std::size_t i = 0; i < content.size(); ++i) {
       const std::uint32_t bytes = piece_bytes(size, i);
       if (content[i] == kNone) continue;
       files_.read(content[i], bytes, piece.data());
-      for (std::uint32_t place = 0; place + 8 <= bytes; place += 8) {
-        std::uint64_t word = 0;
-        std::memcpy(&word, piece.data() + place, sizeof word);
-        if (placement_.moved(word))
-          throw Refused(what + " holds what may be the address of memory that cannot lie at its recorded address in " +
-                        "this process. Try again: the system places processes anew each time");
-      }
+      for (std::uint32_t place = 0; place + 8 <= bytes; place += 8)
+        if (wanted(word_at(piece.data() + place))) return true;
     }
+    return false;
   };
-  for (std::size_t i = 0; i < files_.bundle().objects.size(); ++i) {
-    const BundleObject& object = files_.bundle().objects[i];
-    if (object.start) look_at(*object.start, object.size, "object " + std::to_string(i));
-  }
-  for (const BundlePayload& source : files_.bundle().sources)
-    look_at(source.content, source.bytes, "what op " + std::to_string(source.op) + " copies from the host");
+  const std::vector<BundleObject>& objects = files_.bundle().objects;
+  for (std::size_t i = 0; i < objects.size(); ++i)
+    if (objects[i].start && holds(*objects[i].start, objects[i].size)) return "object " + std::to_string(i);
+  for (std::uint32_t op = 0; op < step_.ops(); ++op)
+    if (const BundlePayload* const source = payloads_.source(op))
+      if (!skipped(op) && holds(source->content, source->bytes))
+        return "what " + step_.describe(op) + " takes from the host";
+  return {};
+}
+
+// Memory that was moved cannot be pointed to by what is in memory.
+void Contents::check_addresses() const {
+  const std::string what =
+      find_word([this](std::uint64_t word) { return placement_.moved(word); }, [](std::uint32_t) { return false; });
+  if (!what.empty())
+    throw Refused(what + " holds what may be the address of memory that cannot lie at its recorded address in " +
+                  "this process. Try again: the system places processes anew each time");
+}
+
+std::string Contents::leads_elsewhere(const Run& run) const {
+  return find_word([&](std::uint64_t word) { return run.elsewhere(word); },
+                   [&](std::uint32_t op) { return run.rewrites(op); });
 }
 
 void Contents::gather_sources() {
@@ -160,12 +178,21 @@ void Contents::read_back(std::uint64_t here, bool on_host, std::uint64_t bytes, 
   }
 }
 
+// Whether the byte, of a piece of `size` ones, is part of an address that stands for the recorded one.
+bool Contents::same_word(const Run& run, const std::uint8_t* recorded, const std::uint8_t* found, std::uint32_t byte,
+                         std::uint32_t size) const {
+  const std::uint32_t word = byte & ~7u;
+  if (word + 8 > size) return false;
+  const std::uint64_t was = word_at(recorded + word), is = word_at(found + word);
+  return run.same(was, is) || placement_.leads_to(was, is);
+}
+
 bool Contents::written_by_host(std::uint64_t address) const {
   const auto after = sources_.upper_bound(address);
   return after != sources_.begin() && address - std::prev(after)->first < std::prev(after)->second.size();
 }
 
-void Contents::compare_object(std::size_t index, std::optional<Difference>& first) {
+void Contents::compare_object(std::size_t index, const Run& run, std::optional<Difference>& first) {
   const BundleObject& object = files_.bundle().objects[index];
   const std::uint64_t here = placement_.here(object.address);
   bool counted = false;
@@ -180,6 +207,7 @@ void Contents::compare_object(std::size_t index, std::optional<Difference>& firs
       for (std::uint32_t i = 0; i < size; ++i) {
         const std::uint64_t offset = begin + done + i;
         if (expected_[i] == buffer_[done + i] || written_by_host(object.address + offset)) continue;
+        if (same_word(run, expected_.data(), buffer_.data() + done, i, size)) continue;
         if (!first) {
           first.emplace();
           first->what = "object " + std::to_string(index) + " (" + std::string(name(object.memory)) + ", " +
@@ -197,7 +225,7 @@ void Contents::compare_object(std::size_t index, std::optional<Difference>& firs
 }
 
 // The rows that the copy has brought; what lies between them is the program's.
-void Contents::compare_result(const BundlePayload& payload, std::optional<Difference>& first) {
+void Contents::compare_result(const BundlePayload& payload, const Run& run, std::optional<Difference>& first) {
   const TraceCall& call = step_.op(payload.op);
   const Bytes* const found = ops_.result(payload.op);
   if (!found) return;
@@ -209,6 +237,7 @@ void Contents::compare_result(const BundlePayload& payload, std::optional<Differ
     for (std::uint32_t at = 0; at < bytes; ++at) {
       const std::uint64_t i = piece * kBundlePiece + at;
       if (expected_[at] == (*found)[i] || (pitch != 0 && i % pitch >= call.width)) continue;
+      if (same_word(run, expected_.data(), found->data() + piece * kBundlePiece, at, bytes)) continue;
       if (!first) {
         first.emplace();
         first->what = "what " + step_.describe(payload.op) + " brings to the host";
@@ -222,13 +251,13 @@ void Contents::compare_result(const BundlePayload& payload, std::optional<Differ
   }
 }
 
-std::optional<Difference> Contents::compare(bool all) {
+std::optional<Difference> Contents::compare(bool all, const Run& run) {
   std::optional<Difference> first;
   const std::vector<BundleObject>& objects = files_.bundle().objects;
   for (std::size_t i = 0; i < objects.size(); ++i)
-    if (objects[i].end && (all || changes(objects[i]))) compare_object(i, first);
+    if (objects[i].end && (all || changes(objects[i]))) compare_object(i, run, first);
   for (std::uint32_t op = 0; op < step_.ops(); ++op)
-    if (const BundlePayload* const result = payloads_.result(op)) compare_result(*result, first);
+    if (const BundlePayload* const result = payloads_.result(op)) compare_result(*result, run, first);
   return first;
 }
 

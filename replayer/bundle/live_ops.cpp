@@ -8,12 +8,6 @@
 
 namespace nimble::bundle {
 
-namespace {
-
-constexpr std::uint32_t kSharedBytesForAll = 48 << 10;  // that a kernel may have without asking
-
-}  // namespace
-
 LiveOps::Made::~Made() {
   for (const CUevent event : events) driver.api().cuEventDestroy_(event);
   for (const CUstream stream : streams) driver.cuStreamDestroy_(stream);
@@ -103,12 +97,12 @@ CUevent LiveOps::recorded_event(std::uint32_t trace_event) const {
   return found == events_.end() ? nullptr : found->second;
 }
 
-CUfunction LiveOps::function(std::uint32_t index, const TraceCall& recorded) {
+LiveOps::Function& LiveOps::function(std::uint32_t index, const TraceCall& recorded) {
   const std::uint32_t image = files_.bundle().images_of_ops[index];
-  CUfunction& handle = functions_[std::uint64_t{image} << 32 | recorded.function];
-  if (handle) return handle;
+  Function& function = functions_[std::uint64_t{image} << 32 | recorded.function];
+  if (function.handle) return function;
   const TraceFunction& known = step_.trace().functions[recorded.function];
-  LiveDriver::check(driver_.cuModuleGetFunction_(&handle, modules_[image], known.name.c_str()),
+  LiveDriver::check(driver_.cuModuleGetFunction_(&function.handle, modules_[image], known.name.c_str()),
                     ("for the kernel " + known.name).c_str());
   FunctionInfo info;
   info.name = known.name;
@@ -120,22 +114,26 @@ CUfunction LiveOps::function(std::uint32_t index, const TraceCall& recorded) {
   info.code = known.code;
   if (info.proof)
     for (ProvenGlobal& global : info.proof->globals) global.address = placement_.here(global.address);
-  driver_.know(handle, std::move(info));
-  return handle;
+  driver_.know(function.handle, std::move(info));
+  return function;
 }
 
 void LiveOps::make_launch(std::uint32_t index, const TraceCall& recorded, Op& op) {
   Call& call = op.call;
-  call.function = function(index, recorded);
+  Function& kernel = function(index, recorded);
+  call.function = kernel.handle;
   call.grid = recorded.grid;
   call.block = recorded.block;
   call.shared_bytes = recorded.shared_bytes;
   call.cooperative = recorded.cooperative;
   if (call.cooperative) call.plain = false;
-  if (recorded.shared_bytes > kSharedBytesForAll)
+  // What a kernel may have without asking depends on what it has besides; asking for as much as it had is never wrong.
+  if (recorded.shared_bytes > kernel.shared_bytes) {
+    kernel.shared_bytes = recorded.shared_bytes;
     LiveDriver::check(driver_.cuFuncSetAttribute_(call.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                                   static_cast<int>(recorded.shared_bytes)),
-                      "for a kernel's shared memory");
+                      ("for the shared memory of " + step_.describe(index)).c_str());
+  }
   op.params = recorded.params;
   check_objects(index);
   move_params(recorded, op, [this](std::uint64_t word) { return placement_.word_here(word); });
@@ -209,7 +207,9 @@ CUresult LiveOps::submit(const Op& op, CUstream stream) {
     case CallKind::copy: {
       if (call.width == 0 || call.height == 0) break;
       const auto memory_type = [](bool own) { return own ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_UNIFIED; };
-      if (call.height == 1 && op.own_source) {
+      if (call.height == 1 && op.own_source && op.own_result) {
+        result = driver_.api().cuMemcpyAsync_(call.dst.address, call.src.address, call.width, stream);
+      } else if (call.height == 1 && op.own_source) {
         result = driver_.cuMemcpyHtoDAsync_(call.dst.address, op.own_source->data(), call.width, stream);
       } else if (call.height == 1 && op.own_result) {
         result = driver_.cuMemcpyDtoHAsync_(op.own_result->data(), call.src.address, call.width, stream);

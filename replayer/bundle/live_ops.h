@@ -61,6 +61,11 @@ class LiveOps {
     std::vector<CUevent> events;
   };
 
+  struct Function {
+    CUfunction handle = nullptr;
+    std::uint32_t shared_bytes = 0;  // the most of any launch
+  };
+
   [[noreturn]] void fail(std::uint32_t index, const char* why) const;
   CUevent make_event();
   void move_params(const TraceCall& recorded, Op& op, const std::function<std::uint64_t(std::uint64_t)>& move) const;
@@ -69,7 +74,7 @@ class LiveOps {
   std::uint64_t side(std::uint32_t index, std::uint64_t address, std::uint64_t bytes, const BundlePayload* payload,
                      std::shared_ptr<std::vector<std::uint8_t>>& own) const;
   void check_objects(std::uint32_t index) const;
-  CUfunction function(std::uint32_t index, const TraceCall& recorded);
+  Function& function(std::uint32_t index, const TraceCall& recorded);
   CUstream make_stream(const TraceStream& stream);
 
   LiveDriver& driver_;
@@ -83,7 +88,7 @@ class LiveOps {
   std::unordered_map<std::uint32_t, CUstream> streams_;  // by stream of the trace
   std::vector<std::uint32_t> stream_order_;
   std::unordered_map<std::uint32_t, CUevent> events_;  // by event of the trace
-  std::unordered_map<std::uint64_t, CUfunction> functions_;
+  std::unordered_map<std::uint64_t, Function> functions_;
 };
 
 }  // namespace nimble::bundle

@@ -202,6 +202,11 @@ std::uint64_t Placement::word_here(std::uint64_t word) const {
   return word;
 }
 
+bool Placement::leads_to(std::uint64_t address, std::uint64_t here) const {
+  const Place *const place = place_of(address, 1), *const before = place_ending_at(address);
+  return (place && address + place->shift == here) || (before && address + before->shift == here);
+}
+
 bool Placement::moved(std::uint64_t word) const {
   const Place *const place = place_of(word, 1), *const before = place_ending_at(word);
   if (place || before) return (place && place->shift != 0) || (before && before->shift != 0);

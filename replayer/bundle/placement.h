@@ -37,6 +37,8 @@ class Placement {
   // The same for a word that a kernel is given, which may be an object's end as well, or no address at all. Throws
   // Refused where that cannot be told and would matter.
   std::uint64_t word_here(std::uint64_t word) const;
+  // Whether the address, which lies in an object or at its end, leads to where this one is here.
+  bool leads_to(std::uint64_t address, std::uint64_t here) const;
   // Whether the word may be an address of memory that is elsewhere here.
   bool moved(std::uint64_t word) const;
   bool any_moved() const { return any_moved_; }

@@ -121,6 +121,37 @@ class Equal(Bundle):
         self.save(["bundled", 8, "table"])
         self.check(["bundled", 8, "table"], 4)
 
+    def test_an_objects_end_goes_with_it(self):
+        self.check(["bundled", 8, "ends"], 6)
+        moved, _ = self.ways("--policy", "all", SIMCUDA_NO_HINTS="1")
+        self.assertTrue(all(way["equal"] for way in moved.values()), moved)
+        self.assertTrue(self.read_json("replay.json")["moved"])
+
+    def test_tables_that_lead_to_memory_of_the_steps_own(self):
+        for mode in ("entries", "enter"):
+            with self.subTest(mode=mode):
+                self.check(["bundled", 8, mode], 6, parallel=False)
+
+    def test_shared_memory(self):
+        self.check(["bundled", 8, "shared"], 2)
+        # The second kernel asks for its own, too, though it is less than many may have.
+        self.assertIn("for the shared memory of op", self.replay(expect=1, SIMCUDA_INJECT="cuFuncSetAttribute:2:1").stderr)
+
+    def test_copies_from_the_host_to_the_host(self):
+        self.check(["bundled", 8, "pageable"], 2)
+        self.assertTrue(any(item["bytes"] == 1024 for item in self.manifest()["sources"]))
+
+    def test_a_schedule_of_several_kinds_of_step(self):
+        self.save(["kinds", "t5e3t4e5t6e3t2"])
+        self.analyze(self.path("bundle/trace.json"), "-o", self.path("s.json"), "--quiet", "--whole-segments")
+        self.assertEqual(len(self.read_json("s.json")["ends"]), 2)
+        ways, _ = self.ways("--schedule", self.path("s.json"))
+        self.assertTrue(ways[self.path("s.json")]["equal"])
+        # Of another program: no kind is the bundle's.
+        self.save(["bundled", 8])
+        self.refused("s.json", "holds 2 kinds of step, of ", " and ", "and none is the bundle's, of 21",
+                     options=("--schedule", self.path("s.json")))
+
     def test_a_schedule_of_the_users(self):
         self.save(["bundled", 8])
         step = self.manifest()["step"]
@@ -183,6 +214,18 @@ class Unequal(Bundle):
         self.assertIn("last written by op ", done.stdout)
         self.assertIn("The program's own order gives this, too", done.stdout)
 
+    def test_what_addresses_in_memory_leave_open_is_no_difference(self):
+        self.save(["bundled", 8, "entries"])
+        manifest = self.manifest()
+        item = next(item for item in manifest["objects"]
+                    if item["memory"] == "device" and item.get("start") not in (None, item.get("end")))
+        item["end"] = item["start"]
+        self.write_manifest(manifest)
+        ways, done = self.ways("--policy", "nimble", expect=1)
+        self.assertEqual((ways["program"]["equal"], ways["nimble"]["equal"]), (False, None))
+        self.assertRegex(done.stdout, r"No result: nimble: memory differs .* takes from the host holds an address of "
+                         "memory that the step allocates")
+
     def test_damage_is_told_from_difference(self):
         self.save(["bundled", 8])
         memory = self.path("bundle/memory.bin")
@@ -219,6 +262,10 @@ class Refused(Bundle):
     def test_memory_that_the_host_fills_twice(self):
         self.save(["bundled", 8, "refill"])
         self.refused("fills the host's memory", "twice within the step", expect=3)
+
+    def test_the_heap_of_the_device(self):
+        self.save(["hidden_state", "heap", 8, 0])
+        self.refused("may reach the device's heap", "its image calls malloc", expect=3)
 
     def test_the_bundle_may_be_elsewhere(self):
         self.save(["bundled", 8], NIMBLE_BUNDLE=self.path("some/where/%p"), NIMBLE_MODE="record")
@@ -344,7 +391,7 @@ class CommandLine(Bundle):
         for word in ("program order", "single", "nimble", "p50", "p99", "speed-up", "(simulated)", "Next:"):
             self.assertIn(word, done.stdout)
         self.assertNotIn("levels", done.stdout)
-        self.assertIn("trace.json --policy nimble", done.stdout)
+        self.assertRegex(done.stdout, r"Next:    nimble-analyze \S*trace.json --step \d+ \d+ --policy nimble")
         self.assertEqual(self.replay("--quiet").stdout, "")
         self.assertIn("--policy all", self.replay("--repeat", 1, "--warmup", 0).stdout)
 
@@ -359,11 +406,33 @@ class CommandLine(Bundle):
     def test_a_driver_that_refuses_ends_it_with_a_line(self):
         self.save(["bundled", 8])
         done = self.replay(expect=1, SIMCUDA_INJECT="cuLaunchKernel:2:719")
-        self.assertIn("error 719", done.stderr)
+        self.assertRegex(done.stderr, r"error 719 for op \d+ \(launch ")
+        self.assertEqual(done.stdout, "")  # nothing was measured
         # Where an address cannot be had memory moves, and parameters with it.
         moved, _ = self.ways("--policy", "all", SIMCUDA_NO_HINTS="1")
         self.assertTrue(all(way["equal"] for way in moved.values()))
         self.assertTrue(self.read_json("replay.json")["moved"])
+
+    def test_what_was_measured_before_an_error_stands(self):
+        self.save(["bundled", 8])
+        for inject, status in (("cuGraphLaunch:2:719", 1), ("cuMemAlloc_v2:1:2", 3)):
+            with self.subTest(inject=inject):
+                ways, done = self.ways("--policy", "all", expect=status, SIMCUDA_INJECT=inject)
+                self.assertEqual((ways["program"]["equal"], len(ways["program"]["gpu_us"])), (True, 4))
+                self.assertIsNone(ways["cost"]["equal"])
+                self.assertIn("error 719" if status == 1 else "no room", ways["cost"]["failure"])
+                self.assertIn("No result: cost: ", done.stdout)
+                # Behind an error of the driver nothing can be run.
+                self.assertEqual(list(ways), POLICIES[:2] if status == 1 else POLICIES)
+
+    def test_what_is_wrong_is_said_before_anything_runs(self):
+        self.save(["bundled", 8])
+        broken = {"SIMCUDA_INJECT": "cuLaunchKernel:1:719"}
+        done = self.replay("--json", self.path("no/such/folder"), expect=1, **broken)
+        self.assertIn("no/such/folder: No such file", done.stderr)
+        done = self.replay("--schedule", self.path("nothere.json"), expect=2, **broken)
+        self.assertIn("nothere.json: No such file", done.stderr)
+        self.assertNotIn("NIMBLE_SCHEDULE", done.stderr)
 
     def test_pointers_in_memory_need_their_addresses(self):
         self.save(["bundled", 8, "table"])

@@ -4,59 +4,14 @@ any legal order, and what is wrong with a bundle or a schedule is told."""
 import copy
 import json
 import os
-import subprocess
 import unittest
 
 import harness
-from harness import ProgramTest
+from bundles import Bundle
 
 RULES = os.path.join(os.path.dirname(__file__), "..", "..", "examples", "digits", "digits.rules.json")
 DIGITS = ["digits", "train", "--epochs", 1, "--steps", 8, "--quiet"]
 POLICIES = ["program", "cost", "nimble", "single", "levels", "greedy"]
-
-
-class Bundle(ProgramTest):
-    def run_program(self, args, mode=None, expect=0, timeout=300, **settings):
-        if expect is not None:
-            return super().run_program(args, mode, expect, timeout, **settings)
-        return subprocess.run([harness.BUILD.program(args[0])] + [str(a) for a in args[1:]], text=True,
-                              env=harness.BUILD.environment(mode, **settings), cwd=self.folder, capture_output=True,
-                              timeout=timeout, check=False)
-
-    def save(self, args, **settings):
-        """Records a program with a bundle; what it says on standard error."""
-        plain = self.run_program(args)
-        settings = {"NIMBLE_TRACE": self.path("trace.json"), "NIMBLE_LOG": "info", **settings}
-        done = self.run_program(args, mode="record", NIMBLE_CAPTURE="bundle", **settings)
-        if args[0] != "digits":  # which prints times
-            self.assertEqual(done.stdout, plain.stdout)
-        return done.stderr
-
-    def replay(self, *options, expect=0, **settings):
-        return self.run_program(["nimble-replay", self.path("bundle"), *options], expect=expect, **settings)
-
-    def ways(self, *options, expect=0, **settings):
-        """The ways of a run, by name."""
-        done = self.replay(*options, "--json", self.path("replay.json"), "--warmup", 1, "--repeat", 2, expect=expect,
-                           **settings)
-        report = self.read_json("replay.json")
-        self.assertTrue(report["simulated"])
-        return {way["way"]: way for way in report["ways"]}, done
-
-    def manifest(self):
-        return self.read_json("bundle/manifest.json")
-
-    def write_manifest(self, manifest):
-        with open(self.path("bundle/manifest.json"), "w", encoding="utf-8") as file:
-            json.dump(manifest, file)
-
-    def refused(self, *words, expect=2, options=()):
-        """nimble-replay says one line with these words, and runs nothing."""
-        done = self.replay(*options, expect=expect)
-        self.assertEqual(done.stdout, "")
-        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
-        for word in words:
-            self.assertIn(word, done.stderr)
 
 
 class Equal(Bundle):
@@ -313,75 +268,6 @@ class Refused(Bundle):
         self.refused("trace.json", "is missing")
         os.unlink(self.path("bundle/manifest.json"))
         self.refused("manifest.json", "No such file")
-
-
-class Hostile(Bundle):
-    """Manifests that are well formed, and say what is not so."""
-
-    def change(self, function):
-        manifest = copy.deepcopy(self.good)
-        function(manifest)
-        self.write_manifest(manifest)
-
-    def object_at(self, address):
-        return next(i for i, item in enumerate(self.good["objects"])
-                    if item["address"] <= address < item["address"] + item["size"])
-
-    def test_payloads_are_what_their_ops_copy(self):
-        self.save(["bundled", 8])
-        self.good = self.manifest()
-        pageable, pinned = sorted(self.good["sources"], key=lambda item: item["op"])
-        result = self.good["results"][0]
-
-        def no_host(manifest):
-            for item in manifest["objects"]:
-                item["memory"] = "device" if item["memory"] == "pinned" else item["memory"]
-
-        zeros = {"content": [None] * 16, "bytes": 1 << 20}
-        other = next(i for i in range(self.good["step"]["ops"])
-                     if i not in (pageable["op"], pinned["op"], result["op"]))
-        for what, function, words in (
-                ("larger", lambda m: m["sources"].append({**pageable, **zeros}), ["sources", "is not what op"]),
-                ("huge", lambda m: m["sources"].append({**pageable, "bytes": 64 << 30, "content": [None] * (1 << 20)}), ["is not what op"]),
-                ("elsewhere", lambda m: m["sources"].append({**pageable, "address": 4096 * 100}), ["is not what op"]),
-                ("twice", lambda m: m["sources"].append(pageable), ["sources", "is the second of op"]),
-                ("of no copy", lambda m: m["sources"].append({**pageable, "op": other}), ["is not what op"]),
-                ("result larger", lambda m: m["results"][0].update(zeros), ["results", "is not what op"]),
-                ("result twice", lambda m: m["results"].append(result), ["results", "is the second of op"]),
-                ("on the device", no_host, ["sources", "is in memory of the device"])):
-            with self.subTest(what=what):
-                self.change(function)
-                self.refused("manifest.json", *words)
-
-    def test_memory_of_two_kinds_in_one_place(self):
-        self.save(["bundled", 8])
-        self.good = self.manifest()
-        address = self.good["objects"][self.object_at(max(self.good["sources"], key=lambda s: s["op"])["address"])]["address"]
-        around = {"address": address & ~((2 << 20) - 1), "size": 8 << 20, "memory": "device"}
-        self.change(lambda m: m["objects"].append(around))
-        self.refused("manifest.json", "objects", "overlaps one of another kind of memory")
-        beside = {"address": address + (64 << 10), "size": 8, "memory": "device"}
-        self.change(lambda m: m["objects"].append(beside))
-        self.refused("too near to each other", expect=3)
-
-    def test_no_kernel_is_given_memory_that_is_not_there(self):
-        self.save(["bundled", 8])
-        self.good = self.manifest()
-        found = []
-        for i in range(len(self.good["objects"])):
-            self.change(lambda m: m["objects"].pop(i))
-            done = self.replay(expect=None)
-            # Another object may have been in the same place, at another time.
-            self.assertIn((done.returncode, len(done.stderr.splitlines())), ((2, 1), (0, 0)), done.stderr)
-            found.append("is given an address of memory that the bundle does not hold" in done.stderr)
-        self.assertIn(True, found)
-
-    def test_more_memory_than_there_is(self):
-        self.save(["bundled", 8])
-        self.good = self.manifest()
-        for memory, words in (("pinned", "no room for the step's host memory"), ("device", "for the step's memory")):
-            self.change(lambda m: m["objects"].append({"address": 1 << 45, "size": 1 << 46, "memory": memory}))
-            self.refused(words, expect=3)
 
 
 class CommandLine(Bundle):

@@ -28,7 +28,7 @@ std::string how_to_make_one(const Bundle& bundle) {
 
 }  // namespace
 
-std::vector<Schedule> schedules_for(Schedule schedule, const RecordedStep& step, const Bundle& bundle,
+std::vector<Schedule> schedules_for(const Schedule& schedule, const RecordedStep& step, const Bundle& bundle,
                                     const std::string& source) {
   const StepPaths paths(schedule);
   std::vector<Schedule> found;

@@ -28,7 +28,7 @@ namespace nimble::bundle {
 
 // Of a schedule: that for each kind of step in it which has as many ops as the bundle's, of the same kinds. Throws
 // InputError where there is none. `source` names the schedule in errors.
-std::vector<Schedule> schedules_for(Schedule schedule, const RecordedStep& step, const Bundle& bundle,
+std::vector<Schedule> schedules_for(const Schedule& schedule, const RecordedStep& step, const Bundle& bundle,
                                     const std::string& source);
 
 class BySchedule final : public Run {

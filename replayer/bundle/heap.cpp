@@ -2,8 +2,13 @@
 
 #include <elf.h>
 
+#include <cstring>
+#include <iterator>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "code/fatbin.h"
@@ -52,16 +57,71 @@ bool uses_heap(string_view image) {
   return false;
 }
 
+namespace {
+
+// Follows addresses in memory as it was before the step.
+class Follower {
+ public:
+  explicit Follower(const BundleFiles& files) : files_(files) {
+    const std::vector<BundleObject>& objects = files.bundle().objects;
+    for (std::uint32_t i = 0; i < objects.size(); ++i)
+      if (objects[i].start) by_address_[objects[i].address] = i;
+  }
+
+  // Whether something that these addresses lead to may hold one of memory that the bundle has not.
+  bool leads_out(std::vector<std::uint64_t> addresses) {
+    std::set<std::uint32_t> seen;
+    while (!addresses.empty()) {
+      const std::uint32_t object = find(addresses.back());
+      addresses.pop_back();
+      if (object == kNone || !seen.insert(object).second) continue;
+      const BundleObject& facts = files_.bundle().objects[object];
+      for (std::size_t i = 0; i < facts.start->size(); ++i) {
+        if ((*facts.start)[i] == kNone) continue;
+        const std::uint32_t bytes = piece_bytes(facts.size, i);
+        files_.read((*facts.start)[i], bytes, piece_.data());
+        for (std::uint32_t at = 0; at + 8 <= bytes; at += 8) {
+          std::uint64_t word = 0;
+          std::memcpy(&word, piece_.data() + at, sizeof word);
+          // Where no driver puts memory numbers are, most of all.
+          if (word < std::uint64_t{1} << 32 || word >= std::uint64_t{1} << 47) continue;
+          if (find(word) == kNone) return true;
+          addresses.push_back(word);
+        }
+      }
+    }
+    return false;
+  }
+
+ private:
+  std::uint32_t find(std::uint64_t address) const {
+    const auto after = by_address_.upper_bound(address);
+    if (after == by_address_.begin()) return kNone;
+    const std::uint32_t object = std::prev(after)->second;
+    return address - std::prev(after)->first < files_.bundle().objects[object].size ? object : kNone;
+  }
+
+  const BundleFiles& files_;
+  std::map<std::uint64_t, std::uint32_t> by_address_;  // objects that are older than the step
+  std::vector<std::uint8_t> piece_ = std::vector<std::uint8_t>(kBundlePiece);
+};
+
+}  // namespace
+
 void check_heap(const BundleFiles& files, const RecordedStep& step) {
   const Bundle& bundle = files.bundle();
   std::vector<std::optional<bool>> known(bundle.images.size());
+  Follower follower(files);
   for (std::uint32_t op = 0; op < step.ops(); ++op) {
     const std::uint32_t image = bundle.images_of_ops[op];
     if (step.op(op).kind != CallKind::launch || step.trace().functions[step.op(op).function].proof) continue;
     if (!known[image]) known[image] = uses_heap(files.image(image));
-    if (*known[image])
-      throw Refused(step.describe(op) +
-                    " may reach the device's heap, of which a bundle holds nothing: its image calls malloc or free");
+    if (!*known[image]) continue;
+    std::vector<std::uint64_t> given;
+    for (const analyzer::PointerWord& pointer : step.pointers(op)) given.push_back(step.object(pointer.object).base);
+    if (follower.leads_out(std::move(given)))
+      throw Refused(step.describe(op) + " is led to what may be an address in the device's heap, of which a bundle " +
+                    "holds nothing: its image calls malloc or free");
   }
 }
 

@@ -14,7 +14,8 @@ namespace nimble::bundle {
 bool uses_heap(std::string_view image);
 
 // Throws Refused where a launch of the step may follow an address in the heap: a kernel of such an image, of which it
-// is not proven what it reaches. What is there in the program is not here, nor is it told by anything in a bundle.
+// is not proven what it reaches, and memory that it is led to holds what may be an address of no object before the
+// step. What takes memory of the heap in the step itself has it here, too.
 void check_heap(const BundleFiles& files, const RecordedStep& step);
 
 }  // namespace nimble::bundle

@@ -207,11 +207,9 @@ CUresult LiveOps::submit(const Op& op, CUstream stream) {
     case CallKind::copy: {
       if (call.width == 0 || call.height == 0) break;
       const auto memory_type = [](bool own) { return own ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_UNIFIED; };
-      if (call.height == 1 && op.own_source && op.own_result) {
-        result = driver_.api().cuMemcpyAsync_(call.dst.address, call.src.address, call.width, stream);
-      } else if (call.height == 1 && op.own_source) {
+      if (call.height == 1 && op.own_source && !op.own_result) {
         result = driver_.cuMemcpyHtoDAsync_(call.dst.address, op.own_source->data(), call.width, stream);
-      } else if (call.height == 1 && op.own_result) {
+      } else if (call.height == 1 && op.own_result && !op.own_source) {
         result = driver_.cuMemcpyDtoHAsync_(op.own_result->data(), call.src.address, call.width, stream);
       } else if (call.height == 1) {
         result = driver_.api().cuMemcpyAsync_(call.dst.address, call.src.address, call.width, stream);

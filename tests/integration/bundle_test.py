@@ -220,7 +220,10 @@ class Refused(Bundle):
 
     def test_the_heap_of_the_device(self):
         self.save(["hidden_state", "heap", 8, 0])
-        self.refused("may reach the device's heap", "its image calls malloc", expect=3)
+        self.refused("what may be an address in the device's heap", "its image calls malloc", expect=3)
+        # A kernel of the same image, which is led to none.
+        self.save(["hidden_state", "child", 8, 0])
+        self.ways("--policy", "all")
 
     def test_the_bundle_may_be_elsewhere(self):
         self.save(["bundled", 8], NIMBLE_BUNDLE=self.path("some/where/%p"), NIMBLE_MODE="record")

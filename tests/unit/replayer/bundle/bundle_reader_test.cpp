@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/errors.h"
+#include "replayer/bundle/heap.h"
 #include "replayer/bundle/report.h"
 #include "replayer/bundle/runs.h"
 
@@ -152,6 +153,21 @@ TEST(BundleRuns, WhatWasTakenOverIsNotWaitedForAgain) {
   }
   // Each waits for the one before alone.
   EXPECT_EQ(handovers_of(ops, {}).size(), kPairs - 1);
+}
+
+TEST(BundleHeap, IsKnownByTheFunctionsThatTakeMemoryOfIt) {
+  using namespace std::string_literals;
+  const auto ptx = [](const std::string& declaration) { return ".version 9.0\n.target sm_90\n" + declaration; };
+  EXPECT_TRUE(uses_heap(ptx(".extern .func  (.param .b64 func_retval0) malloc\n(\n.param .b64 malloc_param_0\n)\n;")));
+  EXPECT_TRUE(
+      uses_heap(ptx(".extern .func (.param .b32 r) vprintf (.param .b64 p);\n.extern .func free(.param .b64 p);")));
+  EXPECT_FALSE(uses_heap(ptx(".extern .func (.param .b32 r) vprintf (.param .b64 p);")));
+  EXPECT_FALSE(uses_heap(ptx(".visible .entry malloc_all(.param .b64 free)")));
+  EXPECT_FALSE(uses_heap(ptx(".extern .func (.param .b64 r")));
+  EXPECT_FALSE(uses_heap(ptx(".extern .func")));
+  EXPECT_TRUE(uses_heap("\177ELF\0\0vprintf\0malloc\0"s));
+  EXPECT_FALSE(uses_heap("\177ELF\0\0my_malloc\0malloc_all\0"s));
+  EXPECT_FALSE(uses_heap(""));
 }
 
 TEST(BundleReport, PercentilesAreTheNearestRank) {

@@ -297,10 +297,22 @@ class CommandLine(Bundle):
         done = self.replay(expect=1, SIMCUDA_INJECT="cuLaunchKernel:2:719")
         self.assertRegex(done.stderr, r"error 719 for op \d+ \(launch ")
         self.assertEqual(done.stdout, "")  # nothing was measured
+        self.assertIn("no addresses", self.replay(expect=3, SIMCUDA_INJECT="cuMemAddressReserve:1:2").stderr)
         # Where an address cannot be had memory moves, and parameters with it.
         moved, _ = self.ways("--policy", "all", SIMCUDA_NO_HINTS="1")
         self.assertTrue(all(way["equal"] for way in moved.values()))
         self.assertTrue(self.read_json("replay.json")["moved"])
+
+    def test_all_is_given_back(self):
+        self.save(["bundled", 8])
+        self.replay("--policy", "all", SIMCUDA_REPORT=self.path("calls.json"))
+        calls = self.read_json("calls.json")["calls"]
+        for made, ended in (("cuStreamCreate", "cuStreamDestroy_v2"), ("cuEventCreate", "cuEventDestroy_v2"),
+                            ("cuModuleLoadData", "cuModuleUnload"), ("cuMemAlloc_v2", "cuMemFree_v2"),
+                            ("cuMemCreate", "cuMemRelease"), ("cuMemHostRegister_v2", "cuMemHostUnregister"),
+                            ("cuGraphCreate", "cuGraphDestroy")):
+            self.assertGreater(calls[made], 0, made)
+            self.assertEqual(calls[made], calls.get(ended), made)
 
     def test_what_was_measured_before_an_error_stands(self):
         self.save(["bundled", 8])

@@ -4,6 +4,7 @@ any legal order, and what is wrong with a bundle or a schedule is told."""
 import copy
 import json
 import os
+import re
 import unittest
 
 import harness
@@ -81,6 +82,20 @@ class Equal(Bundle):
         moved, _ = self.ways("--policy", "all", SIMCUDA_NO_HINTS="1")
         self.assertTrue(all(way["equal"] for way in moved.values()), moved)
         self.assertTrue(self.read_json("replay.json")["moved"])
+
+    def test_an_address_beside_all_objects_cannot_move(self):
+        self.save(["bundled", 8, "ends"])
+        with open(self.path("bundle/trace.json"), encoding="utf-8") as file:
+            text = file.read()
+        ends = {word for word in re.findall(r'"params":"[0-9a-f]{16}([0-9a-f]{16})[0-9a-f]{8}","nowhere":\[8\]', text)}
+        self.assertTrue(ends)
+        for end in ends:
+            beside = int.from_bytes(bytes.fromhex(end), "little") + (1 << 19)  # in the same pages
+            text = text.replace(end, beside.to_bytes(8, "little").hex())
+        with open(self.path("bundle/trace.json"), "w", encoding="utf-8") as file:
+            file.write(text)
+        done = self.replay(expect=3, SIMCUDA_NO_HINTS="1")
+        self.assertIn("a kernel is given an address beside the step's memory", done.stderr)
 
     def test_tables_that_lead_to_memory_of_the_steps_own(self):
         for mode in ("entries", "enter"):

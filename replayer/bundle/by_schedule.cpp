@@ -156,10 +156,18 @@ void BySchedule::pass_addresses(std::uint32_t index) {
 // where they are copied to.
 void BySchedule::pass_source(const BundlePayload& source) {
   const Call& call = ops_.call(source.op);
+  if (alive_.empty()) return;
+  // Most words are numbers, of which there may be many.
+  std::uint64_t low = ~std::uint64_t{0}, high = 0;
+  for (const Local& local : alive_) {
+    low = std::min(low, local.address);
+    high = std::max(high, local.address + local.size);
+  }
   for (std::uint64_t at = (8 - call.dst.address % 8) % 8; at + 8 <= source.bytes; at += 8) {
     std::uint64_t recorded = 0;
     const std::uint64_t place = call.src.address + at;
     std::memcpy(&recorded, reinterpret_cast<const void*>(place), sizeof recorded);
+    if (recorded < low || recorded > high) continue;
     const std::uint64_t there = planned(recorded, false);
     if (there == recorded) continue;
     const auto [known, fresh] = rewritten_.try_emplace(place, Rewritten{recorded, there});

@@ -43,12 +43,7 @@ Placement::Placement(LiveDriver& driver, const Bundle& bundle) : driver_(driver)
     add(objects[hosts], object.address, end);
     add(pages[hosts], object.address / unit * unit, (end + unit - 1) / unit * unit);
   }
-  for (const auto& [begin, end] : pages[true]) {
-    const auto next = pages[false].lower_bound(end);
-    if (next != pages[false].begin() && std::prev(next)->second > begin)
-      throw Refused("memory of the host and of the device lie too near to each other to be had here");
-    host_bytes_ += end - begin;
-  }
+  for (const auto& [begin, end] : pages[true]) host_bytes_ += end - begin;
   if (host_bytes_ > memory_of_machine()) throw Refused("there is no room for the step's host memory");
   try {
     for (const auto& [begin, end] : pages[false]) place_on_device(begin, end, granularity);
@@ -59,26 +54,26 @@ Placement::Placement(LiveDriver& driver, const Bundle& bundle) : driver_(driver)
   }
   for (const bool hosts : {false, true})
     for (const auto& [begin, end] : objects[hosts]) {
-      const auto& [block, facts] = *std::prev(blocks_.upper_bound(begin));
-      places_[begin] = {end, facts.here - block, hosts};
+      const auto& [first, block] = *std::prev((hosts ? host_ : device_).upper_bound(begin));
+      places_[begin] = {end, block.here - first, hosts};
     }
 }
 
 Placement::~Placement() { release(); }
 
 void Placement::release() {
-  for (auto& [begin, block] : blocks_) {
+  for (const auto& [begin, block] : host_) {
+    driver_.cuMemHostUnregister_(at(block.here));
+    ::munmap(at(block.here), block.end - begin);
+  }
+  for (const auto& [begin, block] : device_) {
     const std::uint64_t bytes = block.end - begin;
-    if (!block.device) {
-      driver_.cuMemHostUnregister_(at(block.here));
-      ::munmap(at(block.here), bytes);
-      continue;
-    }
     if (block.mapped) driver_.cuMemUnmap_(block.here, bytes);
     if (block.handle) driver_.cuMemRelease_(block.handle);
     driver_.cuMemAddressFree_(block.here, bytes);
   }
-  blocks_.clear();
+  host_.clear();
+  device_.clear();
 }
 
 void Placement::add(Ranges& ranges, std::uint64_t begin, std::uint64_t end) {
@@ -101,10 +96,9 @@ void Placement::place_on_device(std::uint64_t begin, std::uint64_t end, std::uin
   CUdeviceptr here = 0;
   if (driver_.cuMemAddressReserve_(&here, bytes, granularity, begin, 0) != CUDA_SUCCESS)
     throw Refused("the driver has no addresses for the step's memory: " + std::to_string(bytes >> 20) + " MiB");
-  Block& block = blocks_[begin];
+  Block& block = device_[begin];
   block.end = end;
   block.here = here;
-  block.device = true;
   const CUmemAllocationProp prop = device_memory(driver_.device());
   if (driver_.cuMemCreate_(&block.handle, bytes, &prop, 0) != CUDA_SUCCESS) {
     block.handle = 0;
@@ -133,7 +127,7 @@ void Placement::place_on_host(std::uint64_t begin, std::uint64_t end) {
     ::munmap(memory, bytes);
     LiveDriver::check(result, "when host memory is registered");
   }
-  Block& block = blocks_[begin];
+  Block& block = host_[begin];
   block.end = end;
   block.here = reinterpret_cast<std::uint64_t>(memory);
   any_moved_ = any_moved_ || block.here != begin;
@@ -173,10 +167,13 @@ const Placement::Place* Placement::place_ending_at(std::uint64_t address) const 
 }
 
 bool Placement::in_moved_block(std::uint64_t address) const {
-  const auto after = blocks_.upper_bound(address);
-  if (after == blocks_.begin()) return false;
-  const auto& [begin, block] = *std::prev(after);
-  return address < block.end && block.here != begin;
+  for (const Blocks* const blocks : {&device_, &host_}) {
+    const auto after = blocks->upper_bound(address);
+    if (after == blocks->begin()) continue;
+    const auto& [begin, block] = *std::prev(after);
+    if (address < block.end && block.here != begin) return true;
+  }
+  return false;
 }
 
 bool Placement::on_host(std::uint64_t address, std::uint64_t bytes) const {

@@ -50,7 +50,7 @@ class Placement {
   // Memory that was had in one piece: all objects whose pages lie side by side.
   struct Block {
     std::uint64_t end = 0, here = 0;  // recorded end; address of its begin in this process
-    bool device = false, mapped = false;
+    bool mapped = false;              // of the device's
     CUmemGenericAllocationHandle handle = 0;
   };
   // All bytes of objects that went together, neighbours put together.
@@ -71,7 +71,7 @@ class Placement {
   bool in_moved_block(std::uint64_t address) const;
 
   LiveDriver& driver_;
-  Blocks blocks_;
+  Blocks device_, host_;  // whose pages may overlap: the device's are large
   Places places_;
   bool any_moved_ = false;
   std::uint64_t device_bytes_ = 0, host_bytes_ = 0;

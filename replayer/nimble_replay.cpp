@@ -18,13 +18,13 @@
 #include "analyzer/schedule_writer.h"
 #include "nimble/version.h"
 #include "replayer/bundle/bundle_reader.h"
-#include "replayer/bundle/contents.h"
+#include "replayer/bundle/by_schedule.h"
+#include "replayer/bundle/heap.h"
 #include "replayer/bundle/live_driver.h"
-#include "replayer/bundle/live_ops.h"
-#include "replayer/bundle/placement.h"
 #include "replayer/bundle/recorded_step.h"
 #include "replayer/bundle/report.h"
 #include "replayer/bundle/runs.h"
+#include "replayer/bundle/stage.h"
 #include "replayer/schedule_reader.h"
 
 namespace {
@@ -54,75 +54,85 @@ int complain(const std::string& message, int status) {
   return status;
 }
 
-// All that the ways to run the step have in common.
-struct Stage {
-  Stage(const BundleFiles& files_, const RecordedStep& step_, int device)
-      : files(files_),
-        step(step_),
-        driver(device),
-        placement(driver, files.bundle()),
-        modules(load()),
-        ops(driver, files, step, add_globals(), modules),
-        contents(driver, files, step, placement, ops) {}
-
-  std::vector<CUmodule> load() {
-    std::vector<CUmodule> loaded;
-    for (std::uint32_t i = 0; i < files.bundle().images.size(); ++i) {
-      CUmodule module = nullptr;
-      LiveDriver::check(driver.cuModuleLoadData_(&module, files.image(i).c_str()),
-                        ("for the code in " + files.bundle().images[i].file).c_str());
-      loaded.push_back(module);
-    }
-    return loaded;
-  }
-  const Placement& add_globals() {
-    placement.add_globals(files.bundle(), modules);
-    return placement;
-  }
-
-  const BundleFiles& files;
-  const RecordedStep& step;
-  LiveDriver driver;
-  Placement placement;
-  std::vector<CUmodule> modules;
-  LiveOps ops;
-  Contents contents;
+// A schedule to run under: of one kind of step, or several of which one may be the bundle's.
+struct Candidate {
+  std::string name, source;  // `source` as errors name it
+  std::vector<Schedule> schedules;
 };
 
-// Runs the step again and again, each time from the same memory, until it ends in another than was recorded.
-void measure(Stage& stage, Run& run, const Arguments& arguments, WayResult& way) {
-  const std::uint32_t runs = arguments.warmup + arguments.repeat;
-  for (way.runs = 1;; ++way.runs) {
-    const bool first = way.runs == 1, last = way.runs == runs;
-    stage.contents.restore(first);
-    const RunTime time = run.run();
-    way.difference = stage.contents.compare(first || last);
-    if (way.difference) return;
-    if (way.runs > arguments.warmup) way.times.push_back(time);
-    if (last) return;
+// Runs one way. Where that does not come to its end the way's row says why; what was measured before stands.
+// Returns the status; kExitDiffers where the driver failed, after which nothing else may run.
+template <class Function>
+int attempt(WayResult& way, Function function) {
+  const auto failed = [&](const std::exception& error, int status) {
+    way.failure = error.what();
+    way.times.clear();
+    return complain(way.name + ": " + way.failure, status);
+  };
+  try {
+    function();
+    return way.difference ? kExitDiffers : kExitOk;
+  } catch (const DriverError& error) {
+    return failed(error, kExitDiffers);
+  } catch (const Refused& error) {
+    return failed(error, kExitRefused);
+  } catch (const analyzer::InputError& error) {
+    return failed(error, kExitInput);
   }
 }
 
-void run_schedule(Stage& stage, Schedule schedule, const std::string& name, const std::string& source,
-                  const Arguments& arguments, ReplayReport& report) {
-  WayResult& way = report.ways.emplace_back();
-  way.name = way.key = name;
-  way.arena_bytes = schedule.arena_bytes;
+void run_schedule(Stage& stage, Candidate candidate, const Arguments& arguments, WayResult& way) {
   stage.contents.restore(true);  // what is compared with calls is what copies carry at the step's start
-  BySchedule run(stage.driver, stage.files.bundle(), stage.step, stage.placement, stage.ops, std::move(schedule),
-                 source);
-  way.streams = run.lanes();
-  way.graphs = run.graphs();
-  measure(stage, run, arguments, way);
+  std::unique_ptr<BySchedule> run;
+  for (Schedule& schedule : candidate.schedules) {
+    way.arena_bytes = schedule.arena_bytes;
+    const bool last = &schedule == &candidate.schedules.back();
+    try {
+      run = std::make_unique<BySchedule>(stage.driver, stage.files.bundle(), stage.step, stage.payloads,
+                                         stage.placement, stage.ops, std::move(schedule), candidate.source);
+      break;
+    } catch (const analyzer::InputError&) {
+      if (last) throw;  // another kind of step may be the bundle's
+    }
+  }
+  way.streams = run->lanes();
+  way.graphs = run->graphs();
+  stage.measure(*run, arguments.warmup, arguments.repeat, way);
 }
 
-void write_json(const std::string& path, const std::string& text) {
-  std::FILE* const file = path == "-" ? stdout : std::fopen(path.c_str(), "wb");
-  const bool good = file && std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0;
-  const int failure = errno;
-  if (file && file != stdout) std::fclose(file);
-  if (!good) throw std::runtime_error(path + ": " + std::strerror(failure));
+std::string read_text(const std::string& path) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"), std::fclose);
+  std::string text;
+  char part[1 << 16];
+  while (const std::size_t bytes = file ? std::fread(part, 1, sizeof part, file.get()) : 0) text.append(part, bytes);
+  if (!file || std::ferror(file.get())) throw analyzer::InputError(path, 0, "", std::strerror(errno));
+  return text;
 }
+
+// Where the result goes as JSON. Opened before anything runs, so that a wrong name costs no time.
+class JsonFile {
+ public:
+  explicit JsonFile(const std::string& path) : path_(path) {
+    if (path.empty()) return;
+    file_ = path == "-" ? stdout : std::fopen(path.c_str(), "wbe");
+    if (!file_) fail();
+  }
+  ~JsonFile() {
+    if (file_ && file_ != stdout) std::fclose(file_);
+  }
+  JsonFile(const JsonFile&) = delete;
+  JsonFile& operator=(const JsonFile&) = delete;
+
+  void write(const std::string& text) {
+    if (file_ && (std::fwrite(text.data(), 1, text.size(), file_) != text.size() || std::fflush(file_) != 0)) fail();
+  }
+
+ private:
+  [[noreturn]] void fail() const { throw std::runtime_error(path_ + ": " + std::strerror(errno)); }
+
+  const std::string path_;
+  std::FILE* file_ = nullptr;
+};
 
 std::vector<std::string> policies_of(const Arguments& arguments) {
   std::vector<std::string> policies;
@@ -153,6 +163,66 @@ std::string fastest_policy(const ReplayReport& report) {
   return best;
 }
 
+ReplayReport report_of(const Stage& stage, const Arguments& arguments) {
+  ReplayReport report;
+  const Bundle& bundle = stage.files.bundle();
+  report.folder = arguments.folder;
+  report.program = stage.step.trace().program;
+  report.recorded_on = stage.step.trace().device;
+  report.device = stage.driver.device_name();
+  report.simulated = stage.driver.simulated();
+  report.ops = bundle.ops;
+  for (std::uint32_t i = 0; i < stage.step.ops(); ++i) report.launches += stage.step.op(i).kind == CallKind::launch;
+  report.objects = bundle.objects.size();
+  report.device_bytes = stage.placement.device_bytes();
+  report.host_bytes = stage.placement.host_bytes();
+  report.first_seq = bundle.first_seq;
+  report.last_seq = bundle.last_seq;
+  report.moved = stage.placement.any_moved();
+  report.hidden = bundle.hidden;
+  return report;
+}
+
+// All ways, one after another, until the driver fails. The worst status of one.
+int run_all(Stage& stage, std::vector<Candidate> candidates, const Arguments& arguments, ReplayReport& report) {
+  int status = kExitOk;
+  bool usable = true;
+  const auto run_one = [&](const std::string& name, const std::string& key, const auto& function) {
+    WayResult& way = report.ways.emplace_back();
+    way.name = name;
+    way.key = key;
+    const int mine = attempt(way, [&] { function(way); });
+    if (mine != kExitOk && (status == kExitOk || mine < status)) status = mine;
+    usable = mine != kExitDiffers || way.failure.empty();
+  };
+  run_one("program order", "program", [&](WayResult& way) {
+    way.streams = static_cast<std::uint32_t>(stage.ops.streams().size());
+    InOrder in_order(stage.driver, stage.files.bundle(), stage.step, stage.ops);
+    stage.measure(in_order, arguments.warmup, arguments.repeat, way);
+  });
+  for (Candidate& candidate : candidates) {
+    if (!usable) return status;
+    run_one(candidate.name, candidate.name,
+            [&](WayResult& way) { run_schedule(stage, std::move(candidate), arguments, way); });
+  }
+  for (const std::string& policy : policies_of(arguments)) {
+    if (!usable) return status;
+    analyzer::AnalysisOptions with_policy = stage.step.options();
+    with_policy.policy = policy;
+    const analyzer::Analysis analysis = analyze(analyzer::read_trace(stage.files.trace_path()), with_policy);
+    if (analysis.status != analyzer::kExitOk) {
+      report.why_no_schedule = analysis.why_no_schedule;
+      break;
+    }
+    // By way of its text, so that what is run has passed the checks of its reader.
+    const std::string source = "the schedule of policy " + policy;
+    Candidate made{policy, source, {}};
+    made.schedules.push_back(parse_schedule(analyzer::schedule_text(build_schedule(analysis)), source));
+    run_one(policy, policy, [&](WayResult& way) { run_schedule(stage, std::move(made), arguments, way); });
+  }
+  return status;
+}
+
 int run(const Arguments& arguments) {
   const BundleFiles files(arguments.folder);
   analyzer::AnalysisOptions options;
@@ -162,67 +232,34 @@ int run(const Arguments& arguments) {
   for (const std::string& path : arguments.rules) options.rules.read(path);
   if (!arguments.no_shipped_rules) add_shipped_rules(options.rules);
   const RecordedStep step(files, options);
+  check_heap(files, step);
+  std::vector<Candidate> candidates;
+  for (const std::string& path : arguments.schedules)
+    candidates.push_back(
+        {path, path, schedules_for(parse_schedule(read_text(path), path), step, files.bundle(), path)});
   // Before anything runs: what is not there may be the end of a kernel.
   for (const std::string& note : files.bundle().hidden) complain("not in the bundle: " + note, kExitOk);
   Stage stage(files, step, arguments.device);
+  JsonFile json(arguments.json);
 
-  ReplayReport report;
-  const Bundle& bundle = files.bundle();
-  report.folder = arguments.folder;
-  report.program = step.trace().program;
-  report.recorded_on = step.trace().device;
-  report.device = stage.driver.device_name();
-  report.simulated = stage.driver.simulated();
-  report.ops = bundle.ops;
-  for (std::uint32_t i = 0; i < step.ops(); ++i) report.launches += step.op(i).kind == CallKind::launch;
-  report.objects = bundle.objects.size();
-  report.device_bytes = stage.placement.device_bytes();
-  report.host_bytes = stage.placement.host_bytes();
-  report.first_seq = bundle.first_seq;
-  report.last_seq = bundle.last_seq;
-  report.moved = stage.placement.any_moved();
-  report.hidden = bundle.hidden;
-
-  {
-    WayResult& way = report.ways.emplace_back();
-    way.name = "program order";
-    way.key = "program";
-    way.streams = static_cast<std::uint32_t>(stage.ops.streams().size());
-    InOrder in_order(stage.driver, step, stage.ops);
-    measure(stage, in_order, arguments, way);
-  }
-  for (const std::string& path : arguments.schedules)
-    run_schedule(stage, read_schedule(path), path, path, arguments, report);
-  for (const std::string& policy : policies_of(arguments)) {
-    analyzer::AnalysisOptions with_policy = step.options();
-    with_policy.policy = policy;
-    const analyzer::Analysis analysis = analyze(analyzer::read_trace(files.trace_path()), with_policy);
-    if (analysis.status != analyzer::kExitOk) {
-      report.why_no_schedule = analysis.why_no_schedule;
-      break;
-    }
-    // By way of its text, so that what is run has passed the checks of its reader.
-    const std::string source = "the schedule of policy " + policy;
-    run_schedule(stage, parse_schedule(analyzer::schedule_text(build_schedule(analysis)), source), policy, source,
-                 arguments, report);
-  }
-
-  if (!arguments.json.empty()) write_json(arguments.json, json_of(report));
+  ReplayReport report = report_of(stage, arguments);
+  const int status = run_all(stage, std::move(candidates), arguments, report);
+  json.write(json_of(report));
   const bool quiet = arguments.quiet || arguments.json == "-";
+  const WayResult& own = report.ways.front();
+  if (!own.failure.empty() && own.runs == 0) return status;  // nothing was measured
   if (!quiet) std::fputs(text_of(report).c_str(), stdout);
-  int status = kExitOk;
-  for (const WayResult& way : report.ways) {
-    if (!way.difference) continue;
-    status = kExitDiffers;
-    if (quiet) complain("not as recorded: " + text_of(way), status);
-  }
+  for (const WayResult& way : report.ways)
+    if (quiet && way.difference && way.failure.empty()) complain("not as recorded: " + text_of(way), status);
   if (status == kExitOk && !report.why_no_schedule.empty())
     return complain("no schedule: " + report.why_no_schedule, kExitNoSchedule);
   if (quiet || status != kExitOk) return status;
   if (report.ways.size() == 1)
     std::printf("\nNext:    nimble-replay %s --policy all\n", arguments.folder.c_str());
   else if (const std::string best = fastest_policy(report); !best.empty())
-    std::printf("\nNext:    nimble-analyze %s/trace.json --policy %s\n", arguments.folder.c_str(), best.c_str());
+    std::printf("\nNext:    nimble-analyze %s/trace.json --step %llu %llu --policy %s\n", arguments.folder.c_str(),
+                static_cast<unsigned long long>(report.first_seq), static_cast<unsigned long long>(report.last_seq),
+                best.c_str());
   return status;
 }
 

@@ -69,6 +69,7 @@ class ManifestReader {
     for_each("objects", [&](const Fields& fields) { bundle_.objects.push_back(object(fields)); });
     check_overlaps(&BundleObject::start, "start");
     check_overlaps(&BundleObject::end, "end");
+    check_kinds();
     for_each("sources", [&](const Fields& fields) { bundle_.sources.push_back(payload(fields)); });
     for_each("results", [&](const Fields& fields) { bundle_.results.push_back(payload(fields)); });
     for (const Json& text : top_.list("hidden")) bundle_.hidden.push_back(top_.text_of(text, "hidden"));
@@ -181,6 +182,30 @@ class ManifestReader {
     }
   }
 
+  // What was the host's once is never the device's, nor that a variable.
+  void check_kinds() const {
+    struct Taken {
+      std::uint64_t begin = 0, end = 0;
+      int sort = 0;
+      std::size_t index = 0;
+    };
+    std::vector<Taken> taken;
+    for (std::size_t i = 0; i < bundle_.objects.size(); ++i) {
+      const BundleObject& object = bundle_.objects[i];
+      const bool host = object.memory == MemoryKind::pinned || object.memory == MemoryKind::registered;
+      const int sort = object.memory == MemoryKind::global ? 2 : host ? 1 : 0;
+      taken.push_back({object.address, object.address + object.size, sort, i});
+    }
+    std::sort(taken.begin(), taken.end(), [](const Taken& a, const Taken& b) { return a.begin < b.begin; });
+    std::uint64_t ends[3] = {};  // of all before, by their sort
+    for (const Taken& one : taken) {
+      for (int sort = 0; sort < 3; ++sort)
+        if (sort != one.sort && ends[sort] > one.begin)
+          top_.fail("objects", "[" + std::to_string(one.index) + "] overlaps one of another kind of memory");
+      ends[one.sort] = std::max(ends[one.sort], one.end);
+    }
+  }
+
   const Json& root_;
   const FilePlace place_;
   const Fields top_;
@@ -218,7 +243,7 @@ BundleFiles::BundleFiles(std::string folder) : folder_(std::move(folder)) {
     if (std::fread(bytes.data(), 1, size, file.get()) != size) fail(path, "could not be read to its end");
     return bytes;
   };
-  bundle_ = parse_manifest(read_all(path(kBundleManifest), kMostManifestBytes), path(kBundleManifest));
+  bundle_ = parse_manifest(read_all(manifest_path(), kMostManifestBytes), manifest_path());
   memory_.reset(std::fopen(path(kBundleMemory).c_str(), "rbe"));
   if (!memory_) fail_by_system(path(kBundleMemory));
   const std::uint64_t size = size_of(memory_.get(), path(kBundleMemory));
@@ -231,8 +256,6 @@ BundleFiles::BundleFiles(std::string folder) : folder_(std::move(folder)) {
     fail(trace_path(),
          "is missing: the program was ended before it could be put here. Copy what it wrote as NIMBLE_TRACE");
 }
-
-std::string BundleFiles::trace_path() const { return path(kBundleTrace); }
 
 std::string BundleFiles::image(std::uint32_t index) const {
   const BundleImage& image = bundle_.images[index];

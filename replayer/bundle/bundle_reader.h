@@ -35,7 +35,8 @@ class BundleFiles {
   explicit BundleFiles(std::string folder);
 
   const Bundle& bundle() const { return bundle_; }
-  std::string trace_path() const;
+  std::string manifest_path() const { return path(kBundleManifest); }
+  std::string trace_path() const { return path(kBundleTrace); }
   // The code of an image.
   std::string image(std::uint32_t index) const;
   // A piece of content; `out` has room for kBundlePiece bytes. Zeros where `piece` is kNone.

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "analyzer/describe.h"
+#include "analyzer/errors.h"
 
 namespace nimble::bundle {
 
@@ -20,73 +21,106 @@ bool is_hosts(const BundleObject& object) {
 
 void* at(std::uint64_t address) { return reinterpret_cast<void*>(address); }
 
+std::uint64_t word_at(const std::uint8_t* bytes) {
+  std::uint64_t word = 0;
+  std::memcpy(&word, bytes, sizeof word);
+  return word;
+}
+
 }  // namespace
 
-Contents::Contents(LiveDriver& driver, const BundleFiles& files, const RecordedStep& step, const Placement& placement,
-                   LiveOps& ops)
-    : driver_(driver), files_(files), step_(step), placement_(placement), ops_(ops), buffer_(kBufferBytes) {
+Contents::Contents(LiveDriver& driver, const BundleFiles& files, const RecordedStep& step, const Payloads& payloads,
+                   const Placement& placement, LiveOps& ops)
+    : driver_(driver),
+      files_(files),
+      step_(step),
+      payloads_(payloads),
+      placement_(placement),
+      ops_(ops),
+      buffer_(kBufferBytes),
+      expected_(kBundlePiece) {
   gather_sources();
   if (placement.any_moved()) check_addresses();
 }
 
-// Memory that was moved cannot be pointed to by what is in memory.
-void Contents::check_addresses() {
+std::string Contents::find_word(const std::function<bool(std::uint64_t)>& wanted,
+                                const std::function<bool(std::uint32_t)>& skipped) const {
   Bytes piece(kBundlePiece);
-  const auto look_at = [&](const BundleContent& content, std::uint64_t size, const std::string& what) {
+  const auto holds = [&](const BundleContent& content, std::uint64_t size) {
     for (std::size_t i = 0; i < content.size(); ++i) {
       const std::uint32_t bytes = piece_bytes(size, i);
       if (content[i] == kNone) continue;
       files_.read(content[i], bytes, piece.data());
-      for (std::uint32_t place = 0; place + 8 <= bytes; place += 8) {
-        std::uint64_t word = 0;
-        std::memcpy(&word, piece.data() + place, sizeof word);
-        if (placement_.moved(word))
-          throw Refused(what + " holds what may be the address of memory that cannot lie at its recorded address in " +
-                        "this process. Try again: the system places processes anew each time");
-      }
+      for (std::uint32_t place = 0; place + 8 <= bytes; place += 8)
+        if (wanted(word_at(piece.data() + place))) return true;
     }
+    return false;
   };
-  for (std::size_t i = 0; i < files_.bundle().objects.size(); ++i) {
-    const BundleObject& object = files_.bundle().objects[i];
-    if (object.start) look_at(*object.start, object.size, "object " + std::to_string(i));
-  }
-  for (const BundlePayload& source : files_.bundle().sources)
-    look_at(source.content, source.bytes, "what op " + std::to_string(source.op) + " copies from the host");
+  const std::vector<BundleObject>& objects = files_.bundle().objects;
+  for (std::size_t i = 0; i < objects.size(); ++i)
+    if (objects[i].start && holds(*objects[i].start, objects[i].size)) return "object " + std::to_string(i);
+  for (std::uint32_t op = 0; op < step_.ops(); ++op)
+    if (const BundlePayload* const source = payloads_.source(op))
+      if (!skipped(op) && holds(source->content, source->bytes))
+        return "what " + step_.describe(op) + " takes from the host";
+  return {};
+}
+
+// Memory that was moved cannot be pointed to by what is in memory.
+void Contents::check_addresses() const {
+  const std::string what =
+      find_word([this](std::uint64_t word) { return placement_.moved(word); }, [](std::uint32_t) { return false; });
+  if (!what.empty())
+    throw Refused(what + " holds what may be the address of memory that cannot lie at its recorded address in " +
+                  "this process. Try again: the system places processes anew each time");
+}
+
+std::string Contents::leads_elsewhere(const Run& run) const {
+  return find_word([&](std::uint64_t word) { return run.elsewhere(word); },
+                   [&](std::uint32_t op) { return run.rewrites(op); });
 }
 
 void Contents::gather_sources() {
-  for (const BundlePayload& source : files_.bundle().sources) {
-    if (source.op >= step_.ops() || step_.op(source.op).kind != CallKind::copy) continue;
-    Bytes* const own = ops_.source(source.op);
-    if (!own && !placement_.holds(source.address, source.bytes)) continue;
-    Bytes bytes(source.bytes);
-    for (std::size_t i = 0; i < source.content.size(); ++i)
-      files_.read(source.content[i], piece_bytes(source.bytes, i), bytes.data() + i * kBundlePiece);
-    if (own) {
-      std::copy(bytes.begin(), bytes.end(), own->begin());  // calls hold its address
-      continue;
+  for (std::uint32_t op = 0; op < step_.ops(); ++op) {
+    const BundlePayload* const source = payloads_.source(op);
+    if (!source) continue;
+    Bytes* const own = ops_.source(op);
+    if (!own && !placement_.on_host(source->address, source->bytes))
+      throw analyzer::InputError(files_.manifest_path(), 0, "sources",
+                                 "that of " + step_.describe(op) + " is in memory of the device");
+    for (std::size_t i = 0; i < source->content.size(); ++i) {
+      const std::uint32_t bytes = piece_bytes(source->bytes, i);
+      files_.read(source->content[i], bytes, expected_.data());
+      const auto end = expected_.begin() + static_cast<std::ptrdiff_t>(bytes);
+      if (own)
+        std::copy(expected_.begin(), end, own->begin() + static_cast<std::ptrdiff_t>(i * kBundlePiece));
+      else
+        gather_source(*source, i * kBundlePiece, Bytes(expected_.begin(), end));
     }
-    // Piece by piece where others have been there.
-    for (std::uint64_t done = 0; done < bytes.size();) {
-      const std::uint64_t address = source.address + done;
-      auto next = sources_.upper_bound(address);
-      if (next != sources_.begin()) {
-        const auto& [begin, known] = *std::prev(next);
-        if (address - begin < known.size()) {
-          const std::uint64_t both = std::min<std::uint64_t>(known.size() - (address - begin), bytes.size() - done);
-          if (std::memcmp(known.data() + (address - begin), bytes.data() + done, both) != 0)
-            throw Refused("the program fills the host's memory that op " + std::to_string(source.op) +
-                          " copies twice within the step, which cannot be done without it");
-          done += both;
-          continue;
-        }
+  }
+}
+
+// What others have not brought yet of these bytes, which lie `done` bytes behind the source's begin.
+void Contents::gather_source(const BundlePayload& source, std::uint64_t done, Bytes bytes) {
+  for (std::uint64_t at = 0; at < bytes.size();) {
+    const std::uint64_t address = source.address + done + at;
+    auto next = sources_.upper_bound(address);
+    if (next != sources_.begin()) {
+      const auto& [begin, known] = *std::prev(next);
+      if (address - begin < known.size()) {
+        const std::uint64_t both = std::min<std::uint64_t>(known.size() - (address - begin), bytes.size() - at);
+        if (std::memcmp(known.data() + (address - begin), bytes.data() + at, both) != 0)
+          throw Refused("the program fills the host's memory that op " + std::to_string(source.op) +
+                        " copies twice within the step, which cannot be done without it");
+        at += both;
+        continue;
       }
-      const std::uint64_t room = next == sources_.end() ? bytes.size() - done : next->first - address;
-      const auto count = static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(room, bytes.size() - done));
-      const auto from = bytes.begin() + static_cast<std::ptrdiff_t>(done);
-      sources_[address] = Bytes(from, from + count);
-      done += static_cast<std::uint64_t>(count);
     }
+    const std::uint64_t room = next == sources_.end() ? bytes.size() - at : next->first - address;
+    const auto count = static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(room, bytes.size() - at));
+    const auto from = bytes.begin() + static_cast<std::ptrdiff_t>(at);
+    sources_[address] = Bytes(from, from + count);
+    at += static_cast<std::uint64_t>(count);
   }
 }
 
@@ -144,15 +178,23 @@ void Contents::read_back(std::uint64_t here, bool on_host, std::uint64_t bytes, 
   }
 }
 
+// Whether the byte, of a piece of `size` ones, is part of an address that stands for the recorded one.
+bool Contents::same_word(const Run& run, const std::uint8_t* recorded, const std::uint8_t* found, std::uint32_t byte,
+                         std::uint32_t size) const {
+  const std::uint32_t word = byte & ~7u;
+  if (word + 8 > size) return false;
+  const std::uint64_t was = word_at(recorded + word), is = word_at(found + word);
+  return run.same(was, is) || placement_.leads_to(was, is);
+}
+
 bool Contents::written_by_host(std::uint64_t address) const {
   const auto after = sources_.upper_bound(address);
   return after != sources_.begin() && address - std::prev(after)->first < std::prev(after)->second.size();
 }
 
-void Contents::compare_object(std::size_t index, std::optional<Difference>& first) {
+void Contents::compare_object(std::size_t index, const Run& run, std::optional<Difference>& first) {
   const BundleObject& object = files_.bundle().objects[index];
   const std::uint64_t here = placement_.here(object.address);
-  expected_.resize(kBundlePiece);
   bool counted = false;
   for (std::uint64_t begin = 0; begin < object.size; begin += kBufferBytes) {
     const std::uint64_t bytes = std::min(kBufferBytes, object.size - begin);
@@ -165,6 +207,7 @@ void Contents::compare_object(std::size_t index, std::optional<Difference>& firs
       for (std::uint32_t i = 0; i < size; ++i) {
         const std::uint64_t offset = begin + done + i;
         if (expected_[i] == buffer_[done + i] || written_by_host(object.address + offset)) continue;
+        if (same_word(run, expected_.data(), buffer_.data() + done, i, size)) continue;
         if (!first) {
           first.emplace();
           first->what = "object " + std::to_string(index) + " (" + std::string(name(object.memory)) + ", " +
@@ -182,23 +225,24 @@ void Contents::compare_object(std::size_t index, std::optional<Difference>& firs
 }
 
 // The rows that the copy has brought; what lies between them is the program's.
-void Contents::compare_result(const BundlePayload& payload, std::optional<Difference>& first) {
+void Contents::compare_result(const BundlePayload& payload, const Run& run, std::optional<Difference>& first) {
   const TraceCall& call = step_.op(payload.op);
   const Bytes* const found = ops_.result(payload.op);
-  if (!found || found->size() != payload.bytes) return;
-  Bytes expected(payload.bytes);
-  for (std::size_t i = 0; i < payload.content.size(); ++i)
-    files_.read(payload.content[i], piece_bytes(payload.bytes, i), expected.data() + i * kBundlePiece);
+  if (!found) return;
+  const std::uint64_t pitch = call.height > 1 ? call.dst.pitch : 0;
   bool counted = false;
-  for (std::uint64_t row = 0; row < call.height; ++row) {
-    const std::uint64_t begin = row * call.dst.pitch;
-    for (std::uint64_t i = begin; i < begin + call.width && i < payload.bytes; ++i) {
-      if (expected[i] == (*found)[i]) continue;
+  for (std::size_t piece = 0; piece < payload.content.size(); ++piece) {
+    const std::uint32_t bytes = piece_bytes(payload.bytes, piece);
+    files_.read(payload.content[piece], bytes, expected_.data());
+    for (std::uint32_t at = 0; at < bytes; ++at) {
+      const std::uint64_t i = piece * kBundlePiece + at;
+      if (expected_[at] == (*found)[i] || (pitch != 0 && i % pitch >= call.width)) continue;
+      if (same_word(run, expected_.data(), found->data() + piece * kBundlePiece, at, bytes)) continue;
       if (!first) {
         first.emplace();
         first->what = "what " + step_.describe(payload.op) + " brings to the host";
         first->offset = i;
-        first->recorded = expected[i];
+        first->recorded = expected_[at];
         first->found = (*found)[i];
       }
       ++first->bytes;
@@ -207,12 +251,13 @@ void Contents::compare_result(const BundlePayload& payload, std::optional<Differ
   }
 }
 
-std::optional<Difference> Contents::compare(bool all) {
+std::optional<Difference> Contents::compare(bool all, const Run& run) {
   std::optional<Difference> first;
   const std::vector<BundleObject>& objects = files_.bundle().objects;
   for (std::size_t i = 0; i < objects.size(); ++i)
-    if (objects[i].end && (all || changes(objects[i]))) compare_object(i, first);
-  for (const BundlePayload& result : files_.bundle().results) compare_result(result, first);
+    if (objects[i].end && (all || changes(objects[i]))) compare_object(i, run, first);
+  for (std::uint32_t op = 0; op < step_.ops(); ++op)
+    if (const BundlePayload* const result = payloads_.result(op)) compare_result(*result, run, first);
   return first;
 }
 

@@ -1,6 +1,7 @@
 #include "replayer/bundle/live_driver.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <utility>
 
@@ -13,6 +14,12 @@ namespace {
 #define NIMBLE_TEXT(name) NIMBLE_TEXT_(name)
 
 }  // namespace
+
+std::uint64_t memory_of_machine() {
+  const long pages = ::sysconf(_SC_PHYS_PAGES), bytes = ::sysconf(_SC_PAGESIZE);
+  return pages > 0 && bytes > 0 ? static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(bytes)
+                                : ~std::uint64_t{0};
+}
 
 LiveDriver::LiveDriver(int device) {
   library_ = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);

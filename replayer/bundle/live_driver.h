@@ -6,6 +6,7 @@
 
 #include <cuda.h>
 
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <unordered_map>
@@ -26,14 +27,17 @@ class Refused : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// Of the host, in bytes: more than that nobody can ask for.
+std::uint64_t memory_of_machine();
+
 // clang-format off
 #define NIMBLE_BUNDLE_FUNCTIONS(X)                                                                                   \
   X(cuInit) X(cuDeviceGet) X(cuDeviceGetName) X(cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent) X(cuCtxSynchronize)     \
-  X(cuModuleLoadData) X(cuModuleGetFunction) X(cuModuleGetGlobal) X(cuFuncSetAttribute) X(cuLaunchCooperativeKernel) \
+  X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuModuleGetGlobal) X(cuFuncSetAttribute) X(cuLaunchCooperativeKernel) \
   X(cuMemFree) X(cuMemGetAllocationGranularity) X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemCreate)            \
   X(cuMemRelease) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess) X(cuMemHostRegister) X(cuMemHostUnregister)            \
   X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemsetD8) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync)                            \
-  X(cuStreamCreate) X(cuEventSynchronize)
+  X(cuStreamCreate) X(cuStreamDestroy) X(cuEventSynchronize)
 // clang-format on
 
 class LiveDriver final : public CallContext {

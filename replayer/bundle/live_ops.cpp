@@ -8,24 +8,20 @@
 
 namespace nimble::bundle {
 
-namespace {
-
-constexpr std::uint32_t kSharedBytesForAll = 48 << 10;  // that a kernel may have without asking
-
-std::uint64_t extent_of(const TraceRegion& region, const TraceCall& call) {
-  if (call.width == 0 || call.height == 0) return 0;
-  std::uint64_t bytes = 0;
-  if (__builtin_mul_overflow(call.height - 1, call.height > 1 ? region.pitch : 0, &bytes) ||
-      __builtin_add_overflow(bytes, call.width, &bytes))
-    return ~std::uint64_t{0};
-  return bytes;
+LiveOps::Made::~Made() {
+  for (const CUevent event : events) driver.api().cuEventDestroy_(event);
+  for (const CUstream stream : streams) driver.cuStreamDestroy_(stream);
 }
 
-}  // namespace
-
-LiveOps::LiveOps(LiveDriver& driver, const BundleFiles& files, const RecordedStep& step, const Placement& placement,
-                 const std::vector<CUmodule>& modules)
-    : driver_(driver), files_(files), step_(step), placement_(placement), modules_(modules) {
+LiveOps::LiveOps(LiveDriver& driver, const BundleFiles& files, const RecordedStep& step, const Payloads& payloads,
+                 const Placement& placement, const std::vector<CUmodule>& modules)
+    : driver_(driver),
+      files_(files),
+      step_(step),
+      payloads_(payloads),
+      placement_(placement),
+      modules_(modules),
+      made_(driver) {
   for (std::uint32_t i = 0; i < step.ops(); ++i) {
     const TraceCall& recorded = step.op(i);
     Op& op = *ops_.emplace_back(std::make_unique<Op>());
@@ -48,8 +44,7 @@ LiveOps::LiveOps(LiveDriver& driver, const BundleFiles& files, const RecordedSte
         break;
       case CallKind::set:
         if (!placement.holds(recorded.dst.address, extent_of(recorded.dst, recorded)))
-          throw analyzer::InputError(files.trace_path(), 0, "op " + std::to_string(i),
-                                     "sets memory that the bundle does not hold");
+          fail(i, "sets memory that the bundle does not hold");
         call.dst = {placement.here(recorded.dst.address), recorded.dst.pitch};
         call.width = recorded.width;
         call.height = recorded.height;
@@ -57,16 +52,13 @@ LiveOps::LiveOps(LiveDriver& driver, const BundleFiles& files, const RecordedSte
         call.element = recorded.element;
         break;
       case CallKind::event_record:
-        if (CUevent& event = events_[recorded.event]; !event)
-          LiveDriver::check(driver.api().cuEventCreate_(&event, CU_EVENT_DISABLE_TIMING), "for an event");
+        if (CUevent& event = events_[recorded.event]; !event) event = make_event();
         call.event = events_[recorded.event];
         break;
       case CallKind::event_wait:
         call.event = recorded_event(recorded.event);
         // One of an earlier step: it is long over, but a call needs one.
-        if (!call.event) {
-          LiveDriver::check(driver.api().cuEventCreate_(&call.event, CU_EVENT_DISABLE_TIMING), "for an event");
-        }
+        if (!call.event) call.event = make_event();
         break;
       default:
         call.address = placement.here(recorded.address);
@@ -78,6 +70,17 @@ LiveOps::LiveOps(LiveDriver& driver, const BundleFiles& files, const RecordedSte
   }
 }
 
+void LiveOps::fail(std::uint32_t index, const char* why) const {
+  throw analyzer::InputError(files_.trace_path(), 0, "op " + std::to_string(index), why);
+}
+
+CUevent LiveOps::make_event() {
+  CUevent event = nullptr;
+  LiveDriver::check(driver_.api().cuEventCreate_(&event, CU_EVENT_DISABLE_TIMING), "for an event");
+  made_.events.push_back(event);
+  return event;
+}
+
 CUstream LiveOps::make_stream(const TraceStream& stream) {
   if (stream.kind == StreamKind::legacy) return CU_STREAM_LEGACY;
   if (stream.kind == StreamKind::per_thread) return CU_STREAM_PER_THREAD;
@@ -85,6 +88,7 @@ CUstream LiveOps::make_stream(const TraceStream& stream) {
   LiveDriver::check(driver_.cuStreamCreate_(
                         &made, stream.kind == StreamKind::non_blocking ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT),
                     "for a stream");
+  made_.streams.push_back(made);
   return made;
 }
 
@@ -93,12 +97,12 @@ CUevent LiveOps::recorded_event(std::uint32_t trace_event) const {
   return found == events_.end() ? nullptr : found->second;
 }
 
-CUfunction LiveOps::function(std::uint32_t index, const TraceCall& recorded) {
+LiveOps::Function& LiveOps::function(std::uint32_t index, const TraceCall& recorded) {
   const std::uint32_t image = files_.bundle().images_of_ops[index];
-  CUfunction& handle = functions_[std::uint64_t{image} << 32 | recorded.function];
-  if (handle) return handle;
+  Function& function = functions_[std::uint64_t{image} << 32 | recorded.function];
+  if (function.handle) return function;
   const TraceFunction& known = step_.trace().functions[recorded.function];
-  LiveDriver::check(driver_.cuModuleGetFunction_(&handle, modules_[image], known.name.c_str()),
+  LiveDriver::check(driver_.cuModuleGetFunction_(&function.handle, modules_[image], known.name.c_str()),
                     ("for the kernel " + known.name).c_str());
   FunctionInfo info;
   info.name = known.name;
@@ -110,24 +114,38 @@ CUfunction LiveOps::function(std::uint32_t index, const TraceCall& recorded) {
   info.code = known.code;
   if (info.proof)
     for (ProvenGlobal& global : info.proof->globals) global.address = placement_.here(global.address);
-  driver_.know(handle, std::move(info));
-  return handle;
+  driver_.know(function.handle, std::move(info));
+  return function;
 }
 
 void LiveOps::make_launch(std::uint32_t index, const TraceCall& recorded, Op& op) {
   Call& call = op.call;
-  call.function = function(index, recorded);
+  Function& kernel = function(index, recorded);
+  call.function = kernel.handle;
   call.grid = recorded.grid;
   call.block = recorded.block;
   call.shared_bytes = recorded.shared_bytes;
   call.cooperative = recorded.cooperative;
   if (call.cooperative) call.plain = false;
-  if (recorded.shared_bytes > kSharedBytesForAll)
+  // What a kernel may have without asking depends on what it has besides; asking for as much as it had is never wrong.
+  if (recorded.shared_bytes > kernel.shared_bytes) {
+    kernel.shared_bytes = recorded.shared_bytes;
     LiveDriver::check(driver_.cuFuncSetAttribute_(call.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                                   static_cast<int>(recorded.shared_bytes)),
-                      "for a kernel's shared memory");
+                      ("for the shared memory of " + step_.describe(index)).c_str());
+  }
   op.params = recorded.params;
-  move_params(recorded, op, [this](std::uint64_t word) { return placement_.here(word); });
+  check_objects(index);
+  move_params(recorded, op, [this](std::uint64_t word) { return placement_.word_here(word); });
+}
+
+// What a kernel is given leads to memory of the step: whole, since it is not known how far it goes.
+void LiveOps::check_objects(std::uint32_t index) const {
+  for (const analyzer::PointerWord& pointer : step_.pointers(index)) {
+    const analyzer::Object& object = step_.object(pointer.object);
+    if (pointer.at < analyzer::kAtGlobals && !placement_.holds(object.base, object.size))
+      fail(index, "is given an address of memory that the bundle does not hold");
+  }
 }
 
 void LiveOps::move_params(const TraceCall& recorded, Op& op,
@@ -156,16 +174,11 @@ std::unique_ptr<LiveOps::Op> LiveOps::moved(std::uint32_t index,
 
 // Where one side of a copy is here: in the step's memory, or in a buffer of our own that stands for the program's.
 std::uint64_t LiveOps::side(std::uint32_t index, std::uint64_t address, std::uint64_t bytes,
-                            const std::vector<BundlePayload>& payloads,
-                            std::shared_ptr<std::vector<std::uint8_t>>& own) {
+                            const BundlePayload* payload, std::shared_ptr<std::vector<std::uint8_t>>& own) const {
   if (placement_.holds(address, bytes)) return placement_.here(address);
-  for (const BundlePayload& payload : payloads) {
-    if (payload.op != index || payload.address != address || payload.bytes != bytes) continue;
-    own = std::make_shared<std::vector<std::uint8_t>>(bytes);
-    return reinterpret_cast<std::uint64_t>(own->data());
-  }
-  throw analyzer::InputError(files_.trace_path(), 0, "op " + std::to_string(index),
-                             "copies from or to memory that the bundle does not hold");
+  if (!payload) fail(index, "copies from or to memory that the bundle does not hold");
+  own = std::make_shared<std::vector<std::uint8_t>>(bytes);
+  return reinterpret_cast<std::uint64_t>(own->data());
 }
 
 void LiveOps::make_copy(std::uint32_t index, const TraceCall& recorded, Op& op) {
@@ -174,8 +187,8 @@ void LiveOps::make_copy(std::uint32_t index, const TraceCall& recorded, Op& op) 
   call.height = recorded.height;
   const std::uint64_t to = extent_of(recorded.dst, recorded), from = extent_of(recorded.src, recorded);
   if (to == 0) return;
-  call.dst = {side(index, recorded.dst.address, to, files_.bundle().results, op.own_result), recorded.dst.pitch};
-  call.src = {side(index, recorded.src.address, from, files_.bundle().sources, op.own_source), recorded.src.pitch};
+  call.dst = {side(index, recorded.dst.address, to, payloads_.result(index), op.own_result), recorded.dst.pitch};
+  call.src = {side(index, recorded.src.address, from, payloads_.source(index), op.own_source), recorded.src.pitch};
   call.host_source = op.own_source != nullptr;
 }
 
@@ -194,9 +207,9 @@ CUresult LiveOps::submit(const Op& op, CUstream stream) {
     case CallKind::copy: {
       if (call.width == 0 || call.height == 0) break;
       const auto memory_type = [](bool own) { return own ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_UNIFIED; };
-      if (call.height == 1 && op.own_source) {
+      if (call.height == 1 && op.own_source && !op.own_result) {
         result = driver_.cuMemcpyHtoDAsync_(call.dst.address, op.own_source->data(), call.width, stream);
-      } else if (call.height == 1 && op.own_result) {
+      } else if (call.height == 1 && op.own_result && !op.own_source) {
         result = driver_.cuMemcpyDtoHAsync_(op.own_result->data(), call.src.address, call.width, stream);
       } else if (call.height == 1) {
         result = driver_.api().cuMemcpyAsync_(call.dst.address, call.src.address, call.width, stream);

@@ -13,6 +13,7 @@
 #include "nimble/call.h"
 #include "replayer/bundle/bundle_reader.h"
 #include "replayer/bundle/live_driver.h"
+#include "replayer/bundle/payloads.h"
 #include "replayer/bundle/placement.h"
 #include "replayer/bundle/recorded_step.h"
 
@@ -20,8 +21,10 @@ namespace nimble::bundle {
 
 class LiveOps {
  public:
-  LiveOps(LiveDriver& driver, const BundleFiles& files, const RecordedStep& step, const Placement& placement,
-          const std::vector<CUmodule>& modules);
+  LiveOps(LiveDriver& driver, const BundleFiles& files, const RecordedStep& step, const Payloads& payloads,
+          const Placement& placement, const std::vector<CUmodule>& modules);
+  LiveOps(const LiveOps&) = delete;
+  LiveOps& operator=(const LiveOps&) = delete;
 
   // The op as the program's call would be here. Good as long as this lives.
   const Call& call(std::uint32_t op) const { return ops_[op]->call; }
@@ -49,24 +52,43 @@ class LiveOps {
   std::vector<std::uint8_t>* result(std::uint32_t op) { return ops_[op]->own_result.get(); }
 
  private:
+  // What was made for the ops, and goes with them.
+  struct Made {
+    explicit Made(LiveDriver& driver_) : driver(driver_) {}
+    ~Made();
+    LiveDriver& driver;
+    std::vector<CUstream> streams;
+    std::vector<CUevent> events;
+  };
+
+  struct Function {
+    CUfunction handle = nullptr;
+    std::uint32_t shared_bytes = 0;  // the most of any launch
+  };
+
+  [[noreturn]] void fail(std::uint32_t index, const char* why) const;
+  CUevent make_event();
   void move_params(const TraceCall& recorded, Op& op, const std::function<std::uint64_t(std::uint64_t)>& move) const;
   void make_launch(std::uint32_t index, const TraceCall& recorded, Op& op);
   void make_copy(std::uint32_t index, const TraceCall& recorded, Op& op);
-  std::uint64_t side(std::uint32_t index, std::uint64_t address, std::uint64_t bytes,
-                     const std::vector<BundlePayload>& payloads, std::shared_ptr<std::vector<std::uint8_t>>& own);
-  CUfunction function(std::uint32_t index, const TraceCall& recorded);
+  std::uint64_t side(std::uint32_t index, std::uint64_t address, std::uint64_t bytes, const BundlePayload* payload,
+                     std::shared_ptr<std::vector<std::uint8_t>>& own) const;
+  void check_objects(std::uint32_t index) const;
+  Function& function(std::uint32_t index, const TraceCall& recorded);
   CUstream make_stream(const TraceStream& stream);
 
   LiveDriver& driver_;
   const BundleFiles& files_;
   const RecordedStep& step_;
+  const Payloads& payloads_;
   const Placement& placement_;
   const std::vector<CUmodule>& modules_;
+  Made made_;
   std::vector<std::unique_ptr<Op>> ops_;
   std::unordered_map<std::uint32_t, CUstream> streams_;  // by stream of the trace
   std::vector<std::uint32_t> stream_order_;
   std::unordered_map<std::uint32_t, CUevent> events_;  // by event of the trace
-  std::unordered_map<std::uint64_t, CUfunction> functions_;
+  std::unordered_map<std::uint64_t, Function> functions_;
 };
 
 }  // namespace nimble::bundle

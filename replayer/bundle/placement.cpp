@@ -11,6 +11,7 @@ namespace nimble::bundle {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
+constexpr const char* kTryAgain = "Try again: the system places processes anew each time";
 
 bool is_hosts(MemoryKind memory) { return memory == MemoryKind::pinned || memory == MemoryKind::registered; }
 
@@ -31,41 +32,48 @@ Placement::Placement(LiveDriver& driver, const Bundle& bundle) : driver_(driver)
   std::size_t granularity = 0;
   LiveDriver::check(driver.cuMemGetAllocationGranularity_(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
                     "for the granularity of memory");
-  Ranges device, host;
+  // By bytes and by pages: what pages bring along belongs to nobody.
+  Ranges objects[2], pages[2];
   for (const BundleObject& object : bundle.objects) {
     if (object.memory == MemoryKind::global) continue;
     if (object.memory == MemoryKind::external)
       throw Refused("the step touches memory that another process or another API shares, which is not here");
     const bool hosts = is_hosts(object.memory);
-    const std::uint64_t unit = hosts ? kPage : granularity;
-    add(objects_, object.address, object.address + object.size);
-    add(hosts ? host : device, object.address / unit * unit, (object.address + object.size + unit - 1) / unit * unit);
+    const std::uint64_t unit = hosts ? kPage : granularity, end = object.address + object.size;
+    add(objects[hosts], object.address, end);
+    add(pages[hosts], object.address / unit * unit, (end + unit - 1) / unit * unit);
   }
+  for (const auto& [begin, end] : pages[true]) host_bytes_ += end - begin;
+  if (host_bytes_ > memory_of_machine()) throw Refused("there is no room for the step's host memory");
   try {
-    for (const auto& [begin, end] : device) place_on_device(begin, end, granularity);
-    for (const auto& [begin, end] : host) place_on_host(begin, end);
+    for (const auto& [begin, end] : pages[false]) place_on_device(begin, end, granularity);
+    for (const auto& [begin, end] : pages[true]) place_on_host(begin, end);
   } catch (...) {
     release();
     throw;
   }
+  for (const bool hosts : {false, true})
+    for (const auto& [begin, end] : objects[hosts]) {
+      const auto& [first, block] = *std::prev((hosts ? host_ : device_).upper_bound(begin));
+      places_[begin] = {end, block.here - first, hosts};
+    }
 }
 
 Placement::~Placement() { release(); }
 
 void Placement::release() {
-  for (auto& [begin, block] : blocks_) {
+  for (const auto& [begin, block] : host_) {
+    driver_.cuMemHostUnregister_(at(block.here));
+    ::munmap(at(block.here), block.end - begin);
+  }
+  for (const auto& [begin, block] : device_) {
     const std::uint64_t bytes = block.end - begin;
-    if (!block.owned) continue;
-    if (!block.device) {
-      driver_.cuMemHostUnregister_(at(block.here));
-      ::munmap(at(block.here), bytes);
-      continue;
-    }
     if (block.mapped) driver_.cuMemUnmap_(block.here, bytes);
     if (block.handle) driver_.cuMemRelease_(block.handle);
     driver_.cuMemAddressFree_(block.here, bytes);
   }
-  blocks_.clear();
+  host_.clear();
+  device_.clear();
 }
 
 void Placement::add(Ranges& ranges, std::uint64_t begin, std::uint64_t end) {
@@ -86,11 +94,11 @@ void Placement::add(Ranges& ranges, std::uint64_t begin, std::uint64_t end) {
 void Placement::place_on_device(std::uint64_t begin, std::uint64_t end, std::uint64_t granularity) {
   const std::uint64_t bytes = end - begin;
   CUdeviceptr here = 0;
-  LiveDriver::check(driver_.cuMemAddressReserve_(&here, bytes, granularity, begin, 0), "for addresses");
-  Block& block = blocks_[begin];
+  if (driver_.cuMemAddressReserve_(&here, bytes, granularity, begin, 0) != CUDA_SUCCESS)
+    throw Refused("the driver has no addresses for the step's memory: " + std::to_string(bytes >> 20) + " MiB");
+  Block& block = device_[begin];
   block.end = end;
   block.here = here;
-  block.device = true;
   const CUmemAllocationProp prop = device_memory(driver_.device());
   if (driver_.cuMemCreate_(&block.handle, bytes, &prop, 0) != CUDA_SUCCESS) {
     block.handle = 0;
@@ -119,11 +127,10 @@ void Placement::place_on_host(std::uint64_t begin, std::uint64_t end) {
     ::munmap(memory, bytes);
     LiveDriver::check(result, "when host memory is registered");
   }
-  Block& block = blocks_[begin];
+  Block& block = host_[begin];
   block.end = end;
   block.here = reinterpret_cast<std::uint64_t>(memory);
   any_moved_ = any_moved_ || block.here != begin;
-  host_bytes_ += bytes;
 }
 
 void Placement::add_globals(const Bundle& bundle, const std::vector<CUmodule>& modules) {
@@ -136,38 +143,71 @@ void Placement::add_globals(const Bundle& bundle, const std::vector<CUmodule>& m
     if (bytes != object.size)
       throw Refused("the variable " + object.global + " has " + std::to_string(bytes) + " bytes, and not " +
                     std::to_string(object.size));
-    Block block;
-    block.end = object.address + object.size;
-    block.here = here;
-    block.device = true;
-    block.owned = false;
-    if (find(object.address) || find(block.end - 1))
+    const std::uint64_t end = object.address + object.size;
+    const auto next = places_.lower_bound(end);
+    if (next != places_.begin() && std::prev(next)->second.end > object.address)
       throw Refused("the variable " + object.global + " was recorded within other memory");
-    blocks_[object.address] = block;
-    add(objects_, object.address, block.end);
+    places_[object.address] = {end, here - object.address, false};
     any_moved_ = any_moved_ || here != object.address;
   }
 }
 
-const std::pair<const std::uint64_t, Placement::Block>* Placement::find(std::uint64_t address) const {
-  const auto after = blocks_.upper_bound(address);
-  if (after == blocks_.begin()) return nullptr;
-  const auto& found = *std::prev(after);
-  return address < found.second.end ? &found : nullptr;
+const Placement::Place* Placement::place_of(std::uint64_t address, std::uint64_t bytes) const {
+  const auto after = places_.upper_bound(address);
+  if (after == places_.begin()) return nullptr;
+  const Place& place = std::prev(after)->second;
+  return address < place.end && bytes <= place.end - address ? &place : nullptr;
 }
 
-bool Placement::holds(std::uint64_t address, std::uint64_t bytes) const {
-  const auto after = objects_.upper_bound(address);
-  if (after == objects_.begin()) return false;
-  const std::uint64_t end = std::prev(after)->second;
-  if (address >= end || bytes > end - address) return false;
-  return bytes == 0 || find(address) == find(address + bytes - 1);
+const Placement::Place* Placement::place_ending_at(std::uint64_t address) const {
+  const auto after = places_.lower_bound(address);
+  if (after == places_.begin()) return nullptr;
+  const Place& place = std::prev(after)->second;
+  return address == place.end ? &place : nullptr;
+}
+
+bool Placement::in_moved_block(std::uint64_t address) const {
+  for (const Blocks* const blocks : {&device_, &host_}) {
+    const auto after = blocks->upper_bound(address);
+    if (after == blocks->begin()) continue;
+    const auto& [begin, block] = *std::prev(after);
+    if (address < block.end && block.here != begin) return true;
+  }
+  return false;
+}
+
+bool Placement::on_host(std::uint64_t address, std::uint64_t bytes) const {
+  const Place* const place = place_of(address, bytes);
+  return place && place->host;
 }
 
 std::uint64_t Placement::here(std::uint64_t address) const {
-  if (!holds(address, 1)) return address;
-  const auto* const block = find(address);
-  return block ? address - block->first + block->second.here : address;
+  const Place* const place = place_of(address, 1);
+  return place ? address + place->shift : address;
+}
+
+std::uint64_t Placement::word_here(std::uint64_t word) const {
+  const Place *const place = place_of(word, 1), *const before = place_ending_at(word);
+  if (place && before && place->shift != before->shift)
+    throw Refused(
+        "a kernel is given what may be the end of one object or the begin of another, which lie apart here. " +
+        std::string(kTryAgain));
+  if (place || before) return word + (place ? place : before)->shift;
+  if (in_moved_block(word))
+    throw Refused("a kernel is given an address beside the step's memory, which cannot lie at its recorded address. " +
+                  std::string(kTryAgain));
+  return word;
+}
+
+bool Placement::leads_to(std::uint64_t address, std::uint64_t here) const {
+  const Place *const place = place_of(address, 1), *const before = place_ending_at(address);
+  return (place && address + place->shift == here) || (before && address + before->shift == here);
+}
+
+bool Placement::moved(std::uint64_t word) const {
+  const Place *const place = place_of(word, 1), *const before = place_ending_at(word);
+  if (place || before) return (place && place->shift != 0) || (before && before->shift != 0);
+  return in_moved_block(word);
 }
 
 }  // namespace nimble::bundle

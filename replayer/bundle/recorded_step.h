@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,11 @@ class RecordedStep {
   const Trace& trace() const { return analysis_.file->trace; }
   const TraceCall& op(std::uint32_t op) const { return *ops_[op]; }
   std::uint32_t ops() const { return static_cast<std::uint32_t>(ops_.size()); }
+  // The addresses of the trace's objects in it, and these objects.
+  std::span<const analyzer::PointerWord> pointers(std::uint32_t op) const {
+    return analysis_.table->pointers(analysis_.step.calls()[op]);
+  }
+  const analyzer::Object& object(std::uint32_t id) const { return analysis_.table->objects()[id]; }
   const std::vector<Moment>& moments() const { return moments_; }
   // With the step in them.
   const analyzer::AnalysisOptions& options() const { return options_; }

@@ -71,7 +71,11 @@ std::string text_of(const ReplayReport& report) {
   fmt::format_to(out, "\n{:<16}{:>7}{:>8}{:>8}{:>11}{:>11}{:>11}{:>11}{:>10}{:>13}\n", "", "equal", "streams", "graphs",
                  "p50", "p90", "p99", "min", "speed-up", "host p50");
   for (const WayResult& way : report.ways) {
-    fmt::format_to(out, "{:<16}{:>7}{:>8}{:>8}", way.name, way.difference ? "NO" : "yes", way.streams, way.graphs);
+    fmt::format_to(out, "{:<16}{:>7}{:>8}{:>8}", way.name,
+                   !way.failure.empty() ? "-"
+                   : way.difference     ? "NO"
+                                        : "yes",
+                   way.streams, way.graphs);
     if (!way.times.empty()) {
       const std::vector<double> gpu = of(way, &RunTime::gpu_us);
       for (const double share : kShares) fmt::format_to(out, "{:>8.1f} us", percentile(gpu, share));
@@ -84,7 +88,10 @@ std::string text_of(const ReplayReport& report) {
       out, "\nTimes are the GPU's{}, from events around the step; host is the wall clock here, until all is done.\n",
       mark);
   for (const WayResult& way : report.ways)
-    if (way.difference) fmt::format_to(out, "\nNot as recorded: {}\n", text_of(way));
+    if (!way.failure.empty())
+      fmt::format_to(out, "\nNo result: {}: {}\n", way.name, way.failure);
+    else if (way.difference)
+      fmt::format_to(out, "\nNot as recorded: {}\n", text_of(way));
   if (!report.ways.empty() && report.ways.front().difference)
     text +=
         "The program's own order gives this, too: a kernel of the step may not be deterministic, or reach memory that\n"
@@ -111,7 +118,8 @@ std::string json_of(const ReplayReport& report) {
   json["ways"] = Json::array();
   for (const WayResult& way : report.ways) {
     Json item{{"way", way.key},
-              {"equal", !way.difference.has_value()},
+              {"equal", way.failure.empty() ? Json(!way.difference.has_value()) : Json(nullptr)},
+              {"failure", way.failure},
               {"runs", way.runs},
               {"streams", way.streams},
               {"graphs", way.graphs},

@@ -20,6 +20,7 @@ struct WayResult {
   std::vector<RunTime> times;            // of the runs that count
   std::uint32_t runs = 0;                // that were compared, those to warm up among them
   std::optional<Difference> difference;  // of the first run that was not as recorded
+  std::string failure;                   // why it could not be run to its end, or not be judged; one line
   std::uint32_t streams = 0;             // at most, side by side
   std::uint64_t graphs = 0;
   std::uint64_t arena_bytes = 0;  // of the memory plan

@@ -1,22 +1,16 @@
-// Ways to run the step: call by call as the program did, or under a schedule. Each run is timed.
+// A way to run the step, and the one that is there without a schedule: call by call, as the program did. Each run is
+// timed.
 //
-// One thread, with the driver's context current. Errors: DriverError; InputError and Refused where a schedule does not
-// fit the step.
+// One thread, with the driver's context current. Errors: DriverError.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <memory>
-#include <string>
 #include <vector>
 
-#include "nimble/schedule.h"
 #include "replayer/bundle/live_driver.h"
 #include "replayer/bundle/live_ops.h"
-#include "replayer/bundle/placement.h"
 #include "replayer/bundle/recorded_step.h"
-#include "replayer/live_step.h"
-#include "replayer/segment_graph.h"
 
 namespace nimble::bundle {
 
@@ -31,6 +25,13 @@ class Run {
   virtual ~Run() = default;
   // Runs the step once, and waits for it. Memory is as it was at the step's start.
   virtual RunTime run() = 0;
+  // Whether a word that a run leaves in memory stands for this recorded one, though it differs: the address of memory
+  // that this way puts elsewhere.
+  virtual bool same(std::uint64_t recorded, std::uint64_t found) const;
+  // Whether the word is the address of such memory as it was recorded.
+  virtual bool elsewhere(std::uint64_t word) const;
+  // Whether it sees to such addresses in what the op, a copy, takes from the host.
+  virtual bool rewrites(std::uint32_t op) const;
 };
 
 // Two events around a step.
@@ -54,16 +55,16 @@ class Stopwatch {
 // A release of memory that an allocation on another stream takes over: by their ops.
 struct Handover {
   std::uint32_t from = 0, to = 0;
-  CUevent event = nullptr;
 };
-// Those of a step. An allocator of the driver's sees to it that the first stream is done with the memory.
-std::vector<Handover> handovers_of(const std::vector<TraceCall>& ops);
+// Those of a step, by the ops that take over. An allocator of the driver's sees to it that the first stream is done
+// with the memory. `objects` tell of memory that is older than the step.
+std::vector<Handover> handovers_of(const std::vector<TraceCall>& ops, const std::vector<BundleObject>& objects);
 
 // In the program's order, on streams as the program's, with its events and with the waits of its host. Memory that the
 // program's allocator gave from one stream to another is handed over as the allocator did it.
 class InOrder final : public Run {
  public:
-  InOrder(LiveDriver& driver, const RecordedStep& step, LiveOps& ops);
+  InOrder(LiveDriver& driver, const Bundle& bundle, const RecordedStep& step, LiveOps& ops);
   ~InOrder() override;
   RunTime run() override;
 
@@ -76,40 +77,8 @@ class InOrder final : public Run {
   LiveOps& ops_;
   Stopwatch watch_;
   std::vector<Handover> handovers_;
-  std::vector<CUevent> joins_;  // per stream but the first
-};
-
-// As a schedule says: a graph for each segment, on the step's first stream, and what no graph holds between them.
-class BySchedule final : public Run {
- public:
-  // `source` names the schedule in errors.
-  BySchedule(LiveDriver& driver, const Bundle& bundle, const RecordedStep& step, const Placement& placement,
-             LiveOps& ops, Schedule schedule, const std::string& source);
-  ~BySchedule() override;
-  RunTime run() override;
-
-  std::uint32_t lanes() const;
-  std::size_t graphs() const { return graphs_.size(); }
-
- private:
-  void match(const Bundle& bundle, const Placement& placement, const std::string& source);
-  void build();
-  void move_direct_ops(const Placement& placement);
-  void submit_all();
-
-  LiveDriver& driver_;
-  const RecordedStep& step_;
-  LiveOps& ops_;
-  const Schedule schedule_;
-  MemoryMap memory_;
-  ObjectMap objects_;
-  LiveStep live_;
-  Stopwatch watch_;
-  CUstream stream_ = nullptr;
-  CUdeviceptr arena_ = 0;
-  std::uint32_t next_op_ = 0;  // of the run that goes on
-  std::vector<SegmentGraph> graphs_;
-  std::vector<std::unique_ptr<LiveOps::Op>> direct_;  // by op: what no graph holds, with the addresses of the plan
+  std::vector<CUevent> released_;  // by op: of one that a handover is from, else null
+  std::vector<CUevent> joins_;     // per stream but the first
 };
 
 }  // namespace nimble::bundle

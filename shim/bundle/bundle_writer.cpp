@@ -1,5 +1,6 @@
 #include "shim/bundle/bundle_writer.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -36,12 +37,15 @@ std::string write_file(const std::string& path, const std::string& bytes) {
   return {};
 }
 
-// Whether both are names of one file that is there.
+// Whether both are names of one file that is there. stat() is a symbol of glibc 2.33 where this is built on a newer
+// one.
 bool same_file(const std::string& a, const std::string& b) {
-  struct stat one {
+  struct statx one {
   }, other{};
-  return ::stat(a.c_str(), &one) == 0 && ::stat(b.c_str(), &other) == 0 && one.st_dev == other.st_dev &&
-         one.st_ino == other.st_ino;
+  constexpr unsigned kWanted = STATX_INO;
+  return statx(AT_FDCWD, a.c_str(), 0, kWanted, &one) == 0 && statx(AT_FDCWD, b.c_str(), 0, kWanted, &other) == 0 &&
+         one.stx_dev_major == other.stx_dev_major && one.stx_dev_minor == other.stx_dev_minor &&
+         one.stx_ino == other.stx_ino;
 }
 
 std::string make_folders(const std::string& path) {

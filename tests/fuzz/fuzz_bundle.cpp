@@ -1,4 +1,5 @@
 // Whatever bytes come as a bundle's manifest: a Bundle whose indices are safe, or an InputError.
+// What comes of well-formed ones in nimble-replay: tests/integration/bundle_hostile_test.py
 #include <cstdlib>
 #include <string>
 

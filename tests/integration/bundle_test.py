@@ -4,51 +4,15 @@ any legal order, and what is wrong with a bundle or a schedule is told."""
 import copy
 import json
 import os
+import re
 import unittest
 
 import harness
-from harness import ProgramTest
+from bundles import Bundle
 
 RULES = os.path.join(os.path.dirname(__file__), "..", "..", "examples", "digits", "digits.rules.json")
 DIGITS = ["digits", "train", "--epochs", 1, "--steps", 8, "--quiet"]
 POLICIES = ["program", "cost", "nimble", "single", "levels", "greedy"]
-
-
-class Bundle(ProgramTest):
-    def save(self, args, **settings):
-        """Records a program with a bundle; what it says on standard error."""
-        plain = self.run_program(args)
-        settings = {"NIMBLE_TRACE": self.path("trace.json"), "NIMBLE_LOG": "info", **settings}
-        done = self.run_program(args, mode="record", NIMBLE_CAPTURE="bundle", **settings)
-        if args[0] != "digits":  # which prints times
-            self.assertEqual(done.stdout, plain.stdout)
-        return done.stderr
-
-    def replay(self, *options, expect=0, **settings):
-        return self.run_program(["nimble-replay", self.path("bundle"), *options], expect=expect, **settings)
-
-    def ways(self, *options, expect=0, **settings):
-        """The ways of a run, by name."""
-        done = self.replay(*options, "--json", self.path("replay.json"), "--warmup", 1, "--repeat", 2, expect=expect,
-                           **settings)
-        report = self.read_json("replay.json")
-        self.assertTrue(report["simulated"])
-        return {way["way"]: way for way in report["ways"]}, done
-
-    def manifest(self):
-        return self.read_json("bundle/manifest.json")
-
-    def write_manifest(self, manifest):
-        with open(self.path("bundle/manifest.json"), "w", encoding="utf-8") as file:
-            json.dump(manifest, file)
-
-    def refused(self, *words, expect=2, options=()):
-        """nimble-replay says one line with these words, and runs nothing."""
-        done = self.replay(*options, expect=expect)
-        self.assertEqual(done.stdout, "")
-        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
-        for word in words:
-            self.assertIn(word, done.stderr)
 
 
 class Equal(Bundle):
@@ -140,6 +104,51 @@ class Equal(Bundle):
         self.save(["bundled", 8, "table"])
         self.check(["bundled", 8, "table"], 4)
 
+    def test_an_objects_end_goes_with_it(self):
+        self.check(["bundled", 8, "ends"], 6)
+        moved, _ = self.ways("--policy", "all", SIMCUDA_NO_HINTS="1")
+        self.assertTrue(all(way["equal"] for way in moved.values()), moved)
+        self.assertTrue(self.read_json("replay.json")["moved"])
+
+    def test_an_address_beside_all_objects_cannot_move(self):
+        self.save(["bundled", 8, "ends"])
+        with open(self.path("bundle/trace.json"), encoding="utf-8") as file:
+            text = file.read()
+        ends = {word for word in re.findall(r'"params":"[0-9a-f]{16}([0-9a-f]{16})[0-9a-f]{8}","nowhere":\[8\]', text)}
+        self.assertTrue(ends)
+        for end in ends:
+            beside = int.from_bytes(bytes.fromhex(end), "little") + (1 << 19)  # in the same pages
+            text = text.replace(end, beside.to_bytes(8, "little").hex())
+        with open(self.path("bundle/trace.json"), "w", encoding="utf-8") as file:
+            file.write(text)
+        done = self.replay(expect=3, SIMCUDA_NO_HINTS="1")
+        self.assertIn("a kernel is given an address beside the step's memory", done.stderr)
+
+    def test_tables_that_lead_to_memory_of_the_steps_own(self):
+        for mode in ("entries", "enter"):
+            with self.subTest(mode=mode):
+                self.check(["bundled", 8, mode], 6, parallel=False)
+
+    def test_shared_memory(self):
+        self.check(["bundled", 8, "shared"], 2)
+        # The second kernel asks for its own, too, though it is less than many may have.
+        self.assertIn("for the shared memory of op", self.replay(expect=1, SIMCUDA_INJECT="cuFuncSetAttribute:2:1").stderr)
+
+    def test_copies_from_the_host_to_the_host(self):
+        self.check(["bundled", 8, "pageable"], 2)
+        self.assertTrue(any(item["bytes"] == 1024 for item in self.manifest()["sources"]))
+
+    def test_a_schedule_of_several_kinds_of_step(self):
+        self.save(["kinds", "t5e3t4e5t6e3t2"])
+        self.analyze(self.path("bundle/trace.json"), "-o", self.path("s.json"), "--quiet", "--whole-segments")
+        self.assertEqual(len(self.read_json("s.json")["ends"]), 2)
+        ways, _ = self.ways("--schedule", self.path("s.json"))
+        self.assertTrue(ways[self.path("s.json")]["equal"])
+        # Of another program: no kind is the bundle's.
+        self.save(["bundled", 8])
+        self.refused("s.json", "holds 2 kinds of step, of ", " and ", "and none is the bundle's, of 21",
+                     options=("--schedule", self.path("s.json")))
+
     def test_a_schedule_of_the_users(self):
         self.save(["bundled", 8])
         step = self.manifest()["step"]
@@ -188,14 +197,6 @@ class Unequal(Bundle):
         # An edge that only keeps an event's record behind its work changes no memory.
         self.assertGreater(seen, len(edges) / 3, edges)
 
-    def run_program(self, args, mode=None, expect=0, timeout=300, **settings):
-        if expect is not None:
-            return super().run_program(args, mode, expect, timeout, **settings)
-        import subprocess
-        return subprocess.run([harness.BUILD.program(args[0])] + [str(a) for a in args[1:]], text=True,
-                              env=harness.BUILD.environment(mode, **settings), cwd=self.folder, capture_output=True,
-                              timeout=timeout, check=False)
-
     def test_a_flipped_byte_of_the_end_is_seen(self):
         self.save(["bundled", 8])
         manifest = self.manifest()
@@ -209,6 +210,18 @@ class Unequal(Bundle):
         self.assertIn(f"Not as recorded: nimble: run 1: object {index} ", done.stdout)
         self.assertIn("last written by op ", done.stdout)
         self.assertIn("The program's own order gives this, too", done.stdout)
+
+    def test_what_addresses_in_memory_leave_open_is_no_difference(self):
+        self.save(["bundled", 8, "entries"])
+        manifest = self.manifest()
+        item = next(item for item in manifest["objects"]
+                    if item["memory"] == "device" and item.get("start") not in (None, item.get("end")))
+        item["end"] = item["start"]
+        self.write_manifest(manifest)
+        ways, done = self.ways("--policy", "nimble", expect=1)
+        self.assertEqual((ways["program"]["equal"], ways["nimble"]["equal"]), (False, None))
+        self.assertRegex(done.stdout, r"No result: nimble: memory differs .* takes from the host holds an address of "
+                         "memory that the step allocates")
 
     def test_damage_is_told_from_difference(self):
         self.save(["bundled", 8])
@@ -253,6 +266,13 @@ class Refused(Bundle):
     def test_memory_that_the_host_fills_twice(self):
         self.save(["bundled", 8, "refill"])
         self.refused("fills the host's memory", "twice within the step", expect=3)
+
+    def test_the_heap_of_the_device(self):
+        self.save(["hidden_state", "heap", 8, 0])
+        self.refused("what may be an address in the device's heap", "its image calls malloc", expect=3)
+        # A kernel of the same image, which is led to none.
+        self.save(["hidden_state", "child", 8, 0])
+        self.ways("--policy", "all")
 
     def test_the_bundle_may_be_elsewhere(self):
         self.save(["bundled", 8], NIMBLE_BUNDLE=self.path("some/where/%p"), NIMBLE_MODE="record")
@@ -309,7 +329,7 @@ class CommandLine(Bundle):
         for word in ("program order", "single", "nimble", "p50", "p99", "speed-up", "(simulated)", "Next:"):
             self.assertIn(word, done.stdout)
         self.assertNotIn("levels", done.stdout)
-        self.assertIn("trace.json --policy nimble", done.stdout)
+        self.assertRegex(done.stdout, r"Next:    nimble-analyze \S*trace.json --step \d+ \d+ --policy nimble")
         self.assertEqual(self.replay("--quiet").stdout, "")
         self.assertIn("--policy all", self.replay("--repeat", 1, "--warmup", 0).stdout)
 
@@ -324,11 +344,45 @@ class CommandLine(Bundle):
     def test_a_driver_that_refuses_ends_it_with_a_line(self):
         self.save(["bundled", 8])
         done = self.replay(expect=1, SIMCUDA_INJECT="cuLaunchKernel:2:719")
-        self.assertIn("error 719", done.stderr)
+        self.assertRegex(done.stderr, r"error 719 for op \d+ \(launch ")
+        self.assertEqual(done.stdout, "")  # nothing was measured
+        self.assertIn("no addresses", self.replay(expect=3, SIMCUDA_INJECT="cuMemAddressReserve:1:2").stderr)
         # Where an address cannot be had memory moves, and parameters with it.
         moved, _ = self.ways("--policy", "all", SIMCUDA_NO_HINTS="1")
         self.assertTrue(all(way["equal"] for way in moved.values()))
         self.assertTrue(self.read_json("replay.json")["moved"])
+
+    def test_all_is_given_back(self):
+        self.save(["bundled", 8])
+        self.replay("--policy", "all", SIMCUDA_REPORT=self.path("calls.json"))
+        calls = self.read_json("calls.json")["calls"]
+        for made, ended in (("cuStreamCreate", "cuStreamDestroy_v2"), ("cuEventCreate", "cuEventDestroy_v2"),
+                            ("cuModuleLoadData", "cuModuleUnload"), ("cuMemAlloc_v2", "cuMemFree_v2"),
+                            ("cuMemCreate", "cuMemRelease"), ("cuMemHostRegister_v2", "cuMemHostUnregister"),
+                            ("cuGraphCreate", "cuGraphDestroy")):
+            self.assertGreater(calls[made], 0, made)
+            self.assertEqual(calls[made], calls.get(ended), made)
+
+    def test_what_was_measured_before_an_error_stands(self):
+        self.save(["bundled", 8])
+        for inject, status in (("cuGraphLaunch:2:719", 1), ("cuMemAlloc_v2:1:2", 3)):
+            with self.subTest(inject=inject):
+                ways, done = self.ways("--policy", "all", expect=status, SIMCUDA_INJECT=inject)
+                self.assertEqual((ways["program"]["equal"], len(ways["program"]["gpu_us"])), (True, 4))
+                self.assertIsNone(ways["cost"]["equal"])
+                self.assertIn("error 719" if status == 1 else "no room", ways["cost"]["failure"])
+                self.assertIn("No result: cost: ", done.stdout)
+                # Behind an error of the driver nothing can be run.
+                self.assertEqual(list(ways), POLICIES[:2] if status == 1 else POLICIES)
+
+    def test_what_is_wrong_is_said_before_anything_runs(self):
+        self.save(["bundled", 8])
+        broken = {"SIMCUDA_INJECT": "cuLaunchKernel:1:719"}
+        done = self.replay("--json", self.path("no/such/folder"), expect=1, **broken)
+        self.assertIn("no/such/folder: No such file", done.stderr)
+        done = self.replay("--schedule", self.path("nothere.json"), expect=2, **broken)
+        self.assertIn("nothere.json: No such file", done.stderr)
+        self.assertNotIn("NIMBLE_SCHEDULE", done.stderr)
 
     def test_pointers_in_memory_need_their_addresses(self):
         self.save(["bundled", 8, "table"])

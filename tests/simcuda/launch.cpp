@@ -10,7 +10,14 @@
 namespace simcuda {
 namespace {
 
-constexpr unsigned kMaxShared = 232448;
+constexpr unsigned kMaxShared = 232448, kSharedForAll = 48 << 10;
+
+// What a launch may have of dynamic shared memory: more than the least that all kernels may have is to be asked for.
+unsigned shared_limit(CUfunction function) {
+  const auto& set = valid(function) ? function->attributes : reinterpret_cast<CUkernel>(function)->attributes;
+  const auto asked = set.find(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+  return asked == set.end() ? kSharedForAll : std::max(kSharedForAll, static_cast<unsigned>(asked->second));
+}
 
 CUresult fill_from_extra(const SimKernel& kernel, void* const* extra, Bytes& bytes) {
   const void* buffer = nullptr;
@@ -127,7 +134,7 @@ CUresult fill_launch(Work& work, CUfunction function, CUcontext context, Dim gri
   if (code == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (grid.x == 0 || grid.y == 0 || grid.z == 0 || block.x == 0 || block.y == 0 || block.z == 0 ||
       grid.x > 0x7fffffff || grid.y > 65535 || grid.z > 65535 || block.x > 1024 || block.y > 1024 || block.z > 64 ||
-      block.volume() > 1024 || shared_bytes > kMaxShared) {
+      block.volume() > 1024 || shared_bytes > kMaxShared || shared_bytes > shared_limit(function)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   const SimKernel& kernel = code->kernel;

@@ -15,6 +15,11 @@
 //   unknown   launches a kernel that launches others, but only in its first steps, of which the last is cut short
 //   unknown_always
 //             launches it in all of them
+//   ends      tells kernels where memory ends, some of it the step's own
+//   entries   copies a table that leads to memory of the step's own, and reads by it
+//   enter     has a kernel fill such a table
+//   shared    launches one kernel with much shared memory and then with less, and another one with some
+//   pageable  copies from pageable memory to pageable memory
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -37,6 +42,16 @@ class Program {
     CHECK(cuModuleLoad(&module, image_path("programs.simcuda").c_str()));
     CHECK(cuModuleGetFunction(&mix_, module, "_Z3mixILi1EEvPKjS1_Pjij"));
     CHECK(cuModuleGetFunction(&update_, module, "_Z6updateILi1EEvPjPKji"));
+    if (what_ == "ends" || what_ == "entries" || what_ == "enter") {
+      CHECK(cuModuleLoad(&module, image_path("bundled.simcuda").c_str()));
+      CHECK(cuModuleGetFunction(&span_, module, "_Z4spanILi3EEvPjPKjj"));
+      CHECK(cuModuleGetFunction(&enter_, module, "_Z5enterILi2EEvPPjS0_S0_"));
+      CHECK(cuModuleGetFunction(&gather_, module, "_Z6gatherILi7EEvPKPKjPjii"));
+    }
+    if (what_ == "shared") {
+      CHECK(cuFuncSetAttribute(update_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100 << 10));
+      CHECK(cuFuncSetAttribute(mix_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 40 << 10));
+    }
     CHECK(cuStreamCreate(&stream_, CU_STREAM_DEFAULT));
     CHECK(cuStreamCreate(&other_, CU_STREAM_DEFAULT));
     for (CUevent* event : {&forked_, &joined_}) CHECK(cuEventCreate(event, CU_EVENT_DISABLE_TIMING));
@@ -54,6 +69,7 @@ class Program {
       CHECK(cuModuleLoad(&calls, image_path("hidden_calls.simcuda").c_str()));
       CHECK(cuModuleGetFunction(&unknown_, calls, "parent"));
     }
+    CHECK(cuMemAllocHost(reinterpret_cast<void**>(&entries_), 2 * sizeof(CUdeviceptr)));
     if (what_ == "graph") {
       CHECK(cuGraphCreate(&graph_, 0));
       CHECK(cuGraphInstantiate(&exec_, graph_, 0));
@@ -96,6 +112,7 @@ class Program {
     CHECK(cuEventRecord(joined_, other_));
     update(stream_, state_, input_);
     CHECK(cuStreamWaitEvent(stream_, joined_, 0));
+    if (span_) reach(number);
     CHECK(cuMemFreeAsync(from_pinned, stream_));
     CHECK(cuStreamSynchronize(stream_));
     CHECK(cuMemAlloc(&plain, kBytes));
@@ -106,6 +123,14 @@ class Program {
     }
     if (!(what_ == "unknown" && number + 1 == kFirstSteps)) mix(stream_, state_, weights_, plain, 4);
     if (what_ == "table") CHECK(cuMemcpyDtoDAsync(table_ + 64, table_, sizeof state_, stream_));
+    if (what_ == "shared") {
+      update(stream_, state_, plain, 100 << 10);
+      update(stream_, state_, plain, 60 << 10);
+      mix(stream_, state_, weights_, plain, 5, 40 << 10);
+    }
+    if (what_ == "pageable")
+      CHECK(cuMemcpyAsync(reinterpret_cast<CUdeviceptr>(rows_), reinterpret_cast<CUdeviceptr>(pageable.data()),
+                          sizeof rows_, stream_));
     if (what_ == "callback")
       CHECK(cuLaunchHostFunc(
           stream_, [](void*) {}, nullptr));
@@ -130,15 +155,38 @@ class Program {
   std::uint64_t digest() const { return digest_; }
 
  private:
-  void mix(CUstream stream, CUdeviceptr a, CUdeviceptr b, CUdeviceptr out, unsigned salt) {
+  // By an end, or by a table.
+  void reach(unsigned number) {
+    CUdeviceptr own = 0;
+    CHECK(cuMemAllocAsync(&own, kBytes, stream_));
+    launch(span_, own, own + kBytes, number % 4);
+    if (what_ == "ends") {
+      launch(span_, input_, input_ + kBytes, 5u);
+    } else {
+      entries_[0] = own;
+      entries_[1] = weights_;
+      if (what_ == "entries") CHECK(cuMemcpyHtoDAsync(table_, entries_, 2 * sizeof(CUdeviceptr), stream_));
+      if (what_ == "enter") launch(enter_, table_, own, weights_);
+      launch(gather_, table_, input_, 2, kCount);
+    }
+    update(stream_, state_, own);
+    update(stream_, state_, input_);
+    CHECK(cuMemFreeAsync(own, stream_));
+  }
+  template <class... Arguments>
+  void launch(CUfunction function, Arguments... values) {
+    void* arguments[] = {&values...};
+    CHECK(cuLaunchKernel(function, kCount / 64, 1, 1, 64, 1, 1, 0, stream_, arguments, nullptr));
+  }
+  void mix(CUstream stream, CUdeviceptr a, CUdeviceptr b, CUdeviceptr out, unsigned salt, unsigned shared = 0) {
     int count = kCount;
     void* arguments[] = {&a, &b, &out, &count, &salt};
-    CHECK(cuLaunchKernel(mix_, kCount / 64, 1, 1, 64, 1, 1, 0, stream, arguments, nullptr));
+    CHECK(cuLaunchKernel(mix_, kCount / 64, 1, 1, 64, 1, 1, shared, stream, arguments, nullptr));
   }
-  void update(CUstream stream, CUdeviceptr state, CUdeviceptr change) {
+  void update(CUstream stream, CUdeviceptr state, CUdeviceptr change, unsigned shared = 0) {
     int count = kCount;
     void* arguments[] = {&state, &change, &count};
-    CHECK(cuLaunchKernel(update_, kCount / 64, 1, 1, 64, 1, 1, 0, stream, arguments, nullptr));
+    CHECK(cuLaunchKernel(update_, kCount / 64, 1, 1, 64, 1, 1, shared, stream, arguments, nullptr));
   }
   void launch_unknown() {
     int count = kCount;
@@ -149,12 +197,15 @@ class Program {
 
   const std::string what_;
   CUfunction mix_ = nullptr, update_ = nullptr, unknown_ = nullptr;
+  CUfunction mix_ = nullptr, update_ = nullptr;
+  CUfunction span_ = nullptr, enter_ = nullptr, gather_ = nullptr;  // where asked for
   CUstream stream_ = nullptr, other_ = nullptr;
   CUevent forked_ = nullptr, joined_ = nullptr;
   CUgraph graph_ = nullptr;
   CUgraphExec exec_ = nullptr;
   CUdeviceptr state_ = 0, weights_ = 0, input_ = 0, table_ = 0, kept_ = 0, unreached_ = 0;
   unsigned *pinned_ = nullptr, *sum_ = nullptr;
+  CUdeviceptr* entries_ = nullptr;
   unsigned rows_[kRows * 2 * kRowBytes / sizeof(unsigned)] = {};
   std::uint64_t digest_ = 14695981039346656037u;
 };
@@ -163,7 +214,8 @@ class Program {
 
 int main(int argc, char** argv) {
   if (argc < 2 || argc > 3) {
-    std::fprintf(stderr, "usage: bundled STEPS [table|refill|callback|graph|large|unreached|unknown|unknown_always]\n");
+    std::fprintf(stderr,
+                 "usage: bundled STEPS [table|refill|callback|graph|large|ends|entries|enter|shared|pageable]\n");
     return 2;
   }
   Program program(argc == 3 ? argv[2] : "");

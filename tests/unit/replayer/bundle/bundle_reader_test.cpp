@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/errors.h"
+#include "replayer/bundle/heap.h"
 #include "replayer/bundle/report.h"
 #include "replayer/bundle/runs.h"
 
@@ -18,7 +19,7 @@ Json good() {
     "images":[{"file":"image-0.bin","bytes":10,"digest":"00000000000000ff"}],
     "objects":[{"address":1048576,"size":65540,"memory":"device","start":[0,1],"end":[null,1]},
                {"address":4194304,"size":4,"memory":"global","global":"counter","image":0,"start":[1]},
-               {"address":4194304,"size":8,"memory":"stream_ordered"}],
+               {"address":1048576,"size":8,"memory":"stream_ordered"}],
     "sources":[{"op":0,"address":77,"bytes":4,"content":[1]}],"results":[],"hidden":["a note"],
     "pieces":[[0,65536,"0000000000000001"],[65536,4,"0000000000000002"]]})");
 }
@@ -69,6 +70,8 @@ TEST(BundleReader, NamesTheFieldThatIsWrong) {
       {"/objects/0/start/1", 7, "objects[0].start: must be null, or an integer below 2"},
       {"/objects/0/memory", "heap", "objects[0].memory: is no kind of memory"},
       {"/objects/1/address", 1048580, "objects: [1] overlaps another one at the step's start"},
+      {"/objects/2/address", 4194304, "objects: [2] overlaps one of another kind of memory"},
+      {"/objects/2/memory", "pinned", "objects: [2] overlaps one of another kind of memory"},
       {"/objects/1/image", nullptr, "objects[1].image: must be the variable's image"},
       {"/sources/0/op", 2, "sources[0].op: must be an integer from 0 to 1"},
       {"/sources/0/bytes", 5, "sources[0].content: names piece 1, which has another size"},
@@ -94,30 +97,77 @@ TEST(BundleReader, MissesNothing) {
   }
 }
 
+TraceCall pool_op(CallKind kind, std::uint32_t stream, std::uint64_t address, std::uint64_t size) {
+  TraceCall call;
+  call.kind = kind;
+  call.stream = stream;
+  call.address = address;
+  call.size = size;
+  return call;
+}
+
+constexpr CallKind kAlloc = CallKind::alloc_async, kFree = CallKind::free_async;
+
+std::vector<std::pair<std::uint32_t, std::uint32_t>> pairs_of(const std::vector<Handover>& handovers) {
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> pairs;
+  for (const Handover& handover : handovers) pairs.emplace_back(handover.from, handover.to);
+  return pairs;
+}
+
+using Pairs = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
+
 TEST(BundleRuns, MemoryThatGoesFromOneStreamToAnotherIsHandedOver) {
-  const auto op = [](CallKind kind, std::uint32_t stream, std::uint64_t address, std::uint64_t size) {
-    TraceCall call;
-    call.kind = kind;
-    call.stream = stream;
-    call.address = address;
-    call.size = size;
-    return call;
+  EXPECT_EQ(pairs_of(handovers_of(
+                {
+                    pool_op(kFree, 0, 0x9000, 0),       // 0: older than the step
+                    pool_op(kAlloc, 0, 0x1000, 0x800),  // 1
+                    pool_op(kFree, 0, 0x1000, 0),       // 2
+                    pool_op(kAlloc, 0, 0x1000, 0x100),  // 3: on its own stream
+                    pool_op(kAlloc, 1, 0x1700, 0x400),  // 4: the end of what 2 released
+                    pool_op(kAlloc, 1, 0x1800, 0x400),  // 5: behind it
+                    pool_op(kAlloc, 1, 0x8f00, 0x200),  // 6: around what 0 released
+                },
+                {})),
+            (Pairs{{2, 4}, {0, 6}}));
+}
+
+TEST(BundleRuns, WhatIsOlderThanTheStepIsHandedOverAsFarAsItReaches) {
+  BundleObject object;
+  object.address = 0x9000;
+  object.size = 0x1000;
+  const std::vector<TraceCall> ops{
+      pool_op(kFree, 0, 0x9000, 0),
+      pool_op(kAlloc, 1, 0x9800, 0x100),
   };
-  constexpr CallKind kAlloc = CallKind::alloc_async, kFree = CallKind::free_async;
-  const std::vector<Handover> found = handovers_of({
-      op(kFree, 0, 0x9000, 0),       // 0: older than the step
-      op(kAlloc, 0, 0x1000, 0x800),  // 1
-      op(kFree, 0, 0x1000, 0),       // 2
-      op(kAlloc, 0, 0x1000, 0x100),  // 3: on its own stream
-      op(kAlloc, 1, 0x1700, 0x400),  // 4: the end of what 2 released
-      op(kAlloc, 1, 0x1800, 0x400),  // 5: behind it
-      op(kAlloc, 1, 0x8f00, 0x200),  // 6: around what 0 released
-  });
-  ASSERT_EQ(found.size(), 2u);
-  EXPECT_EQ(found[0].from, 2u);
-  EXPECT_EQ(found[0].to, 4u);
-  EXPECT_EQ(found[1].from, 0u);
-  EXPECT_EQ(found[1].to, 6u);
+  EXPECT_TRUE(handovers_of(ops, {object}).empty());  // allocated in the step
+  object.start = BundleContent{kNone};
+  EXPECT_EQ(pairs_of(handovers_of(ops, {object})), (Pairs{{0, 1}}));
+}
+
+TEST(BundleRuns, WhatWasTakenOverIsNotWaitedForAgain) {
+  std::vector<TraceCall> ops;
+  constexpr std::uint32_t kPairs = 100'000;
+  for (std::uint32_t i = 0; i < kPairs; ++i) {
+    ops.push_back(pool_op(kAlloc, i % 2, 0x1000, 0x800));
+    ops.push_back(pool_op(kFree, i % 2, 0x1000, 0));
+  }
+  // Each waits for the one before alone.
+  EXPECT_EQ(handovers_of(ops, {}).size(), kPairs - 1);
+}
+
+TEST(BundleHeap, IsKnownByTheFunctionsThatTakeMemoryOfIt) {
+  using namespace std::string_literals;
+  const auto ptx = [](const std::string& declaration) { return ".version 9.0\n.target sm_90\n" + declaration; };
+  EXPECT_TRUE(uses_heap(ptx(".extern .func  (.param .b64 func_retval0) malloc\n(\n.param .b64 malloc_param_0\n)\n;")));
+  EXPECT_TRUE(
+      uses_heap(ptx(".extern .func (.param .b32 r) vprintf (.param .b64 p);\n.extern .func free(.param .b64 p);")));
+  EXPECT_FALSE(uses_heap(ptx(".extern .func (.param .b32 r) vprintf (.param .b64 p);")));
+  EXPECT_FALSE(uses_heap(ptx(".visible .entry malloc_all(.param .b64 free)")));
+  EXPECT_FALSE(uses_heap(ptx(".extern .func (.param .b64 r")));
+  EXPECT_FALSE(uses_heap(ptx(".extern .func")));
+  EXPECT_TRUE(uses_heap("\177ELF\0\0vprintf\0malloc\0"s));
+  EXPECT_FALSE(uses_heap("\177ELF\0\0my_malloc\0malloc_all\0"s));
+  EXPECT_FALSE(uses_heap(""));
 }
 
 TEST(BundleReport, PercentilesAreTheNearestRank) {
@@ -147,6 +197,18 @@ TEST(BundleReport, SaysWhereMemoryDiffersAndWhoWroteItLast) {
   EXPECT_EQ(json["ways"][0]["equal"], false);
   EXPECT_EQ(json["ways"][0]["difference"]["offset"], 12);
   EXPECT_EQ(json["ways"][0]["gpu_us"], nullptr);
+}
+
+TEST(BundleReport, AWayThatCouldNotBeRunIsNeitherEqualNorNot) {
+  ReplayReport report;
+  WayResult way;
+  way.name = way.key = "cost";
+  way.failure = "the driver gives error 719 for op 3 (launch conv)";
+  report.ways.push_back(way);
+  EXPECT_NE(text_of(report).find("\nNo result: cost: the driver gives error 719 for op 3"), std::string::npos);
+  const Json json = Json::parse(json_of(report));
+  EXPECT_EQ(json["ways"][0]["equal"], nullptr);
+  EXPECT_EQ(json["ways"][0]["failure"], way.failure);
 }
 
 TEST(BundleReport, SpeedUpIsAgainstTheProgramsOrder) {

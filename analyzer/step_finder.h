@@ -1,67 +1,24 @@
 // Finds the step: the sequence of ops that the program repeats.
 //
 // Ops are compared by signature: what was launched or copied and in which shape, on which stream, with addresses,
-// scalars and event ids left out. The step is the shortest period that repeats at least three times in a row and
-// explains the trace. The search is by hashed windows of doubling length (the ranks of prefix doubling, as for suffix
-// arrays, Manber and Myers 1993): in a run of period P, every window of P to 2P ops recurs at a distance of exactly P,
-// so distances between recurrences of equal windows vote for periods, in O(n log n). The best few candidates are then
-// checked op by op.
+// scalars and event ids left out. The step is what repeats in that sequence (repetition.h).
 // Where the program has marked its steps itself, these are what counts (analyzer/marked_steps.h), and nothing is looked
 // for; such a step need not repeat.
-//
-// Extras between steps, a prologue and an epilogue are no obstacle, but a period must explain a quarter of the trace's
-// work, and half of the work from its first run to its last.
 //
 // The functions are pure: they keep no state, and any thread may call them. Counts are ops. No errors: a trace without
 // a step gives Step::period 0 and a reason.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <functional>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "analyzer/objects.h"
+#include "analyzer/repetition.h"
 #include "nimble/trace.h"
 
 namespace nimble::analyzer {
-
-inline constexpr std::uint32_t kMinRepeats = 3;
-
-// What is known about a sequence of ops besides their signatures.
-struct SequenceHints {
-  // Per op: 1 where it does work, 0 where it only manages memory or events. What a period explains is counted in work.
-  // May be empty: all ops do.
-  std::vector<std::uint8_t> work;
-  // Per op: whether a call through which the host could notice progress stands between it and the op before. May be
-  // empty.
-  std::vector<std::uint8_t> observed_before;
-  // Per op: its signature together with what may differ from one repeat to the next, such as addresses. Repeats in this
-  // sequence suggest periods that the signatures alone would hide, as in a step of equal layers. May be empty.
-  std::vector<std::uint64_t> suggestions;
-  // Of all pointers of ops in [first, first + count) to objects that live on to the op `period` later, the share that
-  // is the same there. Tells the layers of a network from the steps of a program. May be empty: taken as 1.
-  std::function<double(std::uint32_t first, std::uint32_t count, std::uint32_t period)> same_pointers;
-  // Of objects that ops of the sequence allocate and release, these two ops. May be empty.
-  std::vector<std::array<std::uint32_t, 2>> lives;
-};
-
-struct Repetition {
-  std::uint32_t period = 0;
-  std::vector<std::uint32_t> begins;  // where each occurrence begins; ascending, without overlap
-};
-
-// The repetition in a sequence of signatures, rotated so that the fewest objects live across its boundaries; else where
-// the sequence is most often interrupted; else behind a call that observes; else as early as possible.
-// What it must explain of the work in all, and of that from its first run to its last.
-struct LeastShares {
-  double of_all = 0.25, between = 0.5;
-};
-std::optional<Repetition> find_repetition(std::span<const std::uint64_t> signatures, const SequenceHints& hints,
-                                          const LeastShares& least = {});
 
 // A step and all its occurrences in a trace.
 struct Step {

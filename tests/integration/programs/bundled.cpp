@@ -197,7 +197,6 @@ class Program {
 
   const std::string what_;
   CUfunction mix_ = nullptr, update_ = nullptr, unknown_ = nullptr;
-  CUfunction mix_ = nullptr, update_ = nullptr;
   CUfunction span_ = nullptr, enter_ = nullptr, gather_ = nullptr;  // where asked for
   CUstream stream_ = nullptr, other_ = nullptr;
   CUevent forked_ = nullptr, joined_ = nullptr;

@@ -73,6 +73,8 @@ class Place:
         if mode.shim:
             settings = {key: value.format_map(self.words(work, run)) for key, value in mode.settings.items()}
             environment |= {"LD_PRELOAD": str(self.library), "NIMBLE_MODE": mode.shim, "NIMBLE_LOG": "info", **settings}
+        if mode.shim == "auto" and self.simulated:
+            environment["NIMBLE_AUTO_WAIT"] = "60000"  # or it begins to replay when the machine finds the time
         if mode.records:
             # Processes that the program starts inherit this: each writes a file of its own.
             environment["NIMBLE_TRACE"] = str(run / "trace.%p.json")

@@ -212,6 +212,7 @@ void AutoSink::work(Recording& recording) noexcept {
 
 void AutoSink::look_for_step(Recording& recording) {
   int more_looks = kLooksForOtherKinds;
+  std::uint32_t refused = 0;
   while (phase_.load(std::memory_order_acquire) == Phase::recording) {
     const std::uint64_t calls = recording.recorder.calls();
     if (calls < recording.target && !recording.store->full()) {
@@ -225,11 +226,28 @@ void AutoSink::look_for_step(Recording& recording) {
       std::this_thread::sleep_for(kLookEvery);
     const bool last = recording.store->full();
     Trial trial(recording.store->text(), options_.rules);
-    if (trial.find_step()) {
-      if (last || trial.explained() >= kExplainsEnough || more_looks-- == 0) return make_schedule(recording, trial);
-      recording.say(std::to_string(calls) + " calls recorded; " + trial.step_text() + ", and much else");
+    const std::string recorded = std::to_string(calls) + " calls recorded";
+    if (!trial.find_step()) {
+      recording.say(recorded + ", and no step found yet: " + trial.why_not());
+    } else if (!last && trial.explained() < kExplainsEnough && more_looks-- > 0) {
+      recording.say(recorded + "; " + trial.step_text() + ", and much else");
     } else {
-      recording.say(std::to_string(calls) + " calls recorded, and no step found yet: " + trial.why_not());
+      // Recording goes on meanwhile: what repeats while a program sets itself up may have no schedule, and its step
+      // may be yet to come.
+      recording.say("analyzing " + trial.step_text());
+      const auto begin = std::chrono::steady_clock::now();
+      const std::string text = trial.schedule();
+      const auto took = std::chrono::steady_clock::now() - begin;
+      const std::string what = recorded + "; " + trial.step_text();
+      if (!text.empty())
+        return replay_by(recording, text,
+                         what + ", analyzed in " +
+                             std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()) +
+                             " ms");
+      const std::string why = trial.step_text() + ", but no schedule: " + trial.why_not();
+      if (last || ++refused == options_.most_recordings) return stand_aside(&recording, why);
+      recording.say(recorded + "; " + why);
+      more_looks = kLooksForOtherKinds;
     }
     if (last)
       return stand_aside(&recording, "no step was found in " + std::to_string(options_.limit_bytes >> 20) +
@@ -238,28 +256,21 @@ void AutoSink::look_for_step(Recording& recording) {
   }
 }
 
-void AutoSink::make_schedule(Recording& recording, Trial& trial) {
+void AutoSink::replay_by(Recording& recording, const std::string& schedule, const std::string& what) {
   Phase phase = Phase::recording;
   if (!phase_.compare_exchange_strong(phase, Phase::analyzing, std::memory_order_acq_rel)) return;
-  const std::uint64_t calls = recording.recorder.calls();
-  recording.say("analyzing " + trial.step_text());
   recording.store->drop();
   recording.recorder.finish();
-  const auto begin = std::chrono::steady_clock::now();
-  const std::string text = trial.schedule();
-  if (text.empty()) return stand_aside(&recording, trial.step_text() + ", but no schedule: " + trial.why_not());
   CounterValues counted = counted_;
   counted.steps_marked = steps_marked_.load(std::memory_order_relaxed);
   counted.recordings = recordings_.load(std::memory_order_relaxed);
-  auto replay = options_.replay(text, counted);
+  auto replay = options_.replay(schedule, counted);
   if (!replay->load()) {
     recording.say(replay->report().reason);
     phase_.store(Phase::aside, std::memory_order_release);
     return;
   }
-  const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
-  options_.log(ReplayLog::info, "auto: " + std::to_string(calls) + " calls recorded; " + trial.step_text() +
-                                    ", analyzed in " + std::to_string(took.count()) + " ms");
+  options_.log(ReplayLog::info, "auto: " + what);
   replaying_.store(replay.release(), std::memory_order_release);
   phase = Phase::analyzing;
   phase_.compare_exchange_strong(phase, Phase::ready, std::memory_order_acq_rel);

@@ -3,9 +3,10 @@
 //   recording -> analyzing -> ready -> replaying (-> recording, where the step does not come any more) ; aside
 //
 // While recording, a background thread looks for the step each time that twice as many calls are there. Once the
-// program repeats one, recording ends, and that thread makes the schedule; the program's calls pass meanwhile. With the
-// next call at which no stream captures, replay takes over, and is told of the memory that is allocated by then. A look
-// that finds nothing leaves all as it is, until the limit on the trace's size is reached.
+// program repeats one, that thread makes the schedule, and recording ends. With the next call at which no stream
+// captures, replay takes over, and is told of the memory that is allocated by then. A look that finds nothing leaves
+// all as it is, until the limit on the trace's size is reached; one that finds a step without a schedule does so too,
+// but for a few times at most.
 //
 // A CallSink: called from any thread. Its lock is taken for the few calls that matter to whoever comes later
 // (replayer/call_history.h), and for the changes of phase that the program's own threads make: all but those from
@@ -92,7 +93,7 @@ class AutoSink final : public CallSink {
   void start_thread(Recording& recording);
   void work(Recording& recording) noexcept;
   void look_for_step(Recording& recording);
-  void make_schedule(Recording& recording, Trial& trial);
+  void replay_by(Recording& recording, const std::string& schedule, const std::string& what);
   void wait_for_look(const Recording& recording) const;
   void take_over();
   void check_whether_it_matches();

@@ -114,6 +114,12 @@ class AutoSinkTest : public testing::Test {
     for (int i = 0; i < count; ++i)
       for (const std::uint64_t bytes : {8, 16, 24}) set(bytes);
   }
+  // Waits for a reason of not replaying yet.
+  bool comes_to_have_said(const std::string& part) {
+    for (int i = 0; i < 30000 && sink().report().reason.find(part) == std::string::npos; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return sink().report().reason.find(part) != std::string::npos;
+  }
   // Ops of which no sequence repeats.
   void noise(int count) {
     for (int i = 0; i < count; ++i) set(64 + next_++ * 8 % 3000);
@@ -226,6 +232,27 @@ TEST_F(AutoSinkTest, LooksAgainWhereThereIsNoStepYet) {
   EXPECT_EQ(sink().report().phase, SinkPhase::recording);
   steps(400);
   EXPECT_TRUE(becomes_ready());
+}
+
+// What repeats while a program sets itself up may be nothing that a graph can hold.
+TEST_F(AutoSinkTest, LooksAgainWhereTheStepHasNoSchedule) {
+  options_.most_recordings = 2;
+  allocate(0x10000);
+  for (int i = 0; i < 300; ++i) pass(op(CallKind::opaque));
+  EXPECT_TRUE(comes_to_have_said("but no schedule"));
+  EXPECT_EQ(sink().report().phase, SinkPhase::recording);
+  steps(1500);
+  EXPECT_TRUE(becomes_ready());
+}
+
+TEST_F(AutoSinkTest, GivesUpAfterSomeStepsWithoutASchedule) {
+  options_.most_recordings = 2;
+  allocate(0x10000);
+  for (int i = 0; i < 300; ++i) pass(op(CallKind::opaque));
+  EXPECT_TRUE(comes_to_have_said("but no schedule"));
+  for (int i = 0; i < 1000; ++i) pass(op(CallKind::opaque));
+  EXPECT_TRUE(comes_to(SinkPhase::aside));
+  EXPECT_NE(sink().report().reason.find("but no schedule"), std::string::npos) << sink().report().reason;
 }
 
 TEST_F(AutoSinkTest, AStepThatWasLeftBehindIsNone) {

@@ -252,7 +252,7 @@ TEST_F(AutoSinkTest, GivesUpAfterSomeStepsWithoutASchedule) {
   EXPECT_TRUE(comes_to_have_said("but no schedule"));
   for (int i = 0; i < 1000; ++i) pass(op(CallKind::opaque));
   EXPECT_TRUE(comes_to(SinkPhase::aside));
-  EXPECT_NE(sink().report().reason.find("but no schedule"), std::string::npos) << sink().report().reason;
+  EXPECT_TRUE(comes_to_say("but no schedule"));
 }
 
 TEST_F(AutoSinkTest, AStepThatWasLeftBehindIsNone) {

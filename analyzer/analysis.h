@@ -77,9 +77,9 @@ struct Analysis {
   Dag reduced;  // of the whole step
   Segmentation segments;
   StreamsOfStep streams;
-  std::vector<std::uint32_t> pauses;  // ops before which segments are cut, since the host is long in coming to them
   std::uint32_t early_cuts = 0;       // of them: how many cuts are there only so that the GPU begins early
   double uncut_us = 0;                // predicted by the chosen policy without these; 0 where there are none
+  std::vector<std::uint32_t> pauses;  // ops before which segments are cut, since the host is long in coming to them
   MeasuredStep measured;
   HostTime host;
   std::vector<OpCost> costs;

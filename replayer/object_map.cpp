@@ -1,9 +1,19 @@
 #include "replayer/object_map.h"
 
+#include <algorithm>
+
 namespace nimble {
 
 ObjectMap::ObjectMap(const Schedule& schedule, const MemoryMap& memory)
-    : schedule_(schedule), memory_(memory), bound_(schedule.objects.size()), taken_(schedule.objects.size(), false) {}
+    : schedule_(schedule), memory_(memory), bound_(schedule.objects.size()), taken_(schedule.objects.size(), false) {
+  // What an attempt may accept at most, and take from another object each time: matching allocates nothing.
+  std::size_t most = 0;
+  for (const ScheduleOp& op : schedule.ops) {
+    const std::size_t globals = op.function == kNone ? 0 : schedule.functions[op.function].globals.size();
+    most = std::max(most, op.pointers.size() + globals + 2 + (op.payload ? op.payload->size() + 1 : 0));
+  }
+  accepted_.reserve(2 * most);
+}
 
 bool ObjectMap::accept(const SchedulePointer& pointer, std::uint64_t address) {
   Bound& bound = bound_[pointer.object];

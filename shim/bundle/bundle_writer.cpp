@@ -42,8 +42,7 @@ std::string write_file(const std::string& path, const std::string& bytes) {
 bool same_file(const std::string& a, const std::string& b) {
   struct statx one {
   }, other{};
-  constexpr unsigned kWanted = STATX_INO;
-  return statx(AT_FDCWD, a.c_str(), 0, kWanted, &one) == 0 && statx(AT_FDCWD, b.c_str(), 0, kWanted, &other) == 0 &&
+  return statx(AT_FDCWD, a.c_str(), 0, STATX_INO, &one) == 0 && statx(AT_FDCWD, b.c_str(), 0, STATX_INO, &other) == 0 &&
          one.stx_dev_major == other.stx_dev_major && one.stx_dev_minor == other.stx_dev_minor &&
          one.stx_ino == other.stx_ino;
 }

@@ -278,7 +278,11 @@ class Checker {
 
   CheckResult run() {
     CheckResult result;
-    if (order_.streams() > 1) check_shared_memory(result);
+    if (order_.streams() > 1) {
+      const ProgramOrder by_events(step_.file->trace, step_.step.calls(), ProgramOrder::By::events);
+      check_shared_memory(by_events, result);
+      if (!result.unordered) check_lives(by_events, result);
+    }
     std::vector<std::vector<std::uint32_t>> members = segments();
     for (std::size_t s = 0; s < members.size() && !result.unordered; ++s) {
       ++result.segments;
@@ -340,8 +344,7 @@ class Checker {
 
   // A step may go to the driver call by call. Then the program's own order must keep objects apart that the memory plan
   // gives the same bytes.
-  void check_shared_memory(CheckResult& result) const {
-    const ProgramOrder by_events(step_.file->trace, step_.step.calls(), ProgramOrder::By::events);
+  void check_shared_memory(const ProgramOrder& by_events, CheckResult& result) const {
     Requirements requirements(step_.accesses, schedule_, order_);
     for (std::uint32_t op = 0; op < schedule_.ops.size(); ++op)
       if (schedule_.ops[op].submit == Submit::graph || schedule_.ops[op].submit == Submit::direct)
@@ -354,6 +357,46 @@ class Checker {
       result.unordered =
           Unordered{pair.first, pair.second, why(pair) + "; the program's own streams leave them unordered"};
       return;
+    }
+  }
+
+  // Such a step may hold ops that no schedule knows, for any object that the program has at the time. So the program
+  // must allocate what is given some bytes behind the release of what had them.
+  void check_lives(const ProgramOrder& by_events, CheckResult& result) const {
+    struct Holder {
+      std::uint64_t end;
+      std::uint32_t object;
+    };
+    std::map<std::uint64_t, Holder> holders;          // by begin; without overlap
+    std::map<std::uint32_t, std::uint32_t> by_alloc;  // objects, by the op that allocates them
+    for (std::uint32_t i = 0; i < schedule_.objects.size(); ++i)
+      if (schedule_.objects[i].step_local) by_alloc[step_.objects.objects[i].alloc] = i;
+    for (const auto& [alloc, object] : by_alloc) {
+      const StepObject& mine = step_.objects.objects[object];
+      const std::uint64_t begin = schedule_.objects[object].plan_offset, end = begin + mine.size;
+      auto at = holders.upper_bound(begin);
+      if (at != holders.begin()) --at;
+      while (at != holders.end() && at->first < end) {
+        const auto [its_begin, holder] = *at;
+        if (holder.end <= begin) {
+          ++at;
+          continue;
+        }
+        const StepObject& its = step_.objects.objects[holder.object];
+        for (std::uint32_t first : {its.alloc, its.free})
+          for (std::uint32_t second : {mine.alloc, mine.free})
+            if (!by_events.ordered(first, second)) {
+              result.unordered = Unordered{
+                  first, second,
+                  "the memory plan gives the same bytes to " + describe_object(step_, holder.object) + " and " +
+                      describe_object(step_, object) + "; the program's own streams leave their lives unordered"};
+              return;
+            }
+        at = holders.erase(at);
+        if (its_begin < begin) holders[its_begin] = {begin, holder.object};
+        if (holder.end > end) holders[end] = holder;
+      }
+      holders[begin] = {end, object};
     }
   }
 

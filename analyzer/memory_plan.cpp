@@ -253,9 +253,14 @@ MemoryPlan plan_memory(const StepObjects& objects, const StepUses& uses, const S
       edges[s].push_back({segments.segments[s].ops[from], segments.segments[s].ops[to]});
   SegmentPaths graphs(segments.segment, std::move(edges));
   BothOrders order(graphs, streams, objects.objects.size());
-  for (std::uint32_t op = 0; op + 1 < uses.first.size(); ++op)
+  std::vector<std::uint32_t> bounded(uses.first.size() - 1, kNone);  // per op: what it allocates or releases
+  for (std::uint32_t object : by_alloc)
+    bounded[objects.objects[object].alloc] = bounded[objects.objects[object].free] = object;
+  for (std::uint32_t op = 0; op + 1 < uses.first.size(); ++op) {
+    if (bounded[op] != kNone) order.bounds(bounded[op], op);
     for (std::uint32_t i = uses.first[op]; i < uses.first[op + 1]; ++i)
       if (objects.objects[uses.objects[i]].step_local) order.use(uses.objects[i], op);
+  }
 
   std::size_t count = by_alloc.size();
   Packer packer(objects, order, places, std::move(by_alloc));

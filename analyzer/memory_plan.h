@@ -2,8 +2,9 @@
 //
 // Two objects share bytes only if the program frees the one before it allocates the other, so that an address means one
 // object at any time; and if the order that the schedule enforces lets every use of the one come before every use of
-// the other, so that sharing costs no concurrency. On several streams the program's own order must let it, too, since a
-// step may yet go to the driver call by call. From step to step replay keeps that order.
+// the other, so that sharing costs no concurrency. On several streams the program's own order must let the release of
+// the one come before the allocation of the other, too, since a step may yet go to the driver call by call, and with
+// ops in it that use what no op of the schedule uses. From step to step replay keeps that order.
 //
 // Packing: for up to kPairwise objects, greedy by size (the largest first, each into the smallest gap that it fits
 // into), after Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020. For any number, a

@@ -25,9 +25,9 @@ void each_object(const ScheduleOp& op, Function function) {
   if (op.src.object != kNone) function(op.src.object);
 }
 
-// Objects that share bytes of the arena: the program must have freed the one before it allocates the other, and both
-// the order that the graphs keep and that of the program's streams must let every use of the one come before every use
-// of the other.
+// Objects that share bytes of the arena: the program must have freed the one before it allocates the other, also by the
+// order of its streams, and the order that the graphs keep must let every use of the one come before every use of the
+// other.
 void check_sharing(const Schedule& schedule, const std::string& source) {
   const auto fail = [&](std::uint32_t object, const char* problem) {
     throw ScheduleError(fmt::format("{}: objects[{}]: {}", source, object, problem));
@@ -43,8 +43,10 @@ void check_sharing(const Schedule& schedule, const std::string& source) {
   const SegmentPaths graphs(segment, std::move(edges));
   const StreamPaths streams(stream, record, static_cast<std::uint32_t>(schedule.streams.size()));
   BothOrders order(graphs, streams, schedule.objects.size());
-  for (std::uint32_t op = 0; op < schedule.ops.size(); ++op)
+  for (std::uint32_t op = 0; op < schedule.ops.size(); ++op) {
+    if (schedule.ops[op].submit == Submit::plan) order.bounds(schedule.ops[op].object, op);
     each_object(schedule.ops[op], [&](std::uint32_t object) { order.use(object, op); });
+  }
   std::map<std::uint64_t, std::uint64_t> live;  // begin and end
   LastUsers last;
   for (const ScheduleOp& op : schedule.ops) {

@@ -194,7 +194,9 @@ class UseOrder {
   std::vector<Uses> uses_;
 };
 
-// Both: as graphs, and call by call on the program's own streams.
+// Both: as graphs, and call by call on the program's own streams. A step that goes to the driver call by call may hold an
+// op that the schedule knows nothing of, for any object that the program has at the time: there an object counts as used
+// from its allocation to its release, whether or not any op of the schedule uses it.
 class BothOrders {
  public:
   BothOrders(const SegmentPaths& graphs, const StreamPaths& streams, std::size_t objects)
@@ -205,7 +207,11 @@ class BothOrders {
     graphs_.use(object, op);
     streams_.use(object, op);
   }
-  bool used(std::uint32_t object) const { return graphs_.used(object); }
+  // The op allocates or releases the object. In ascending order with the others.
+  void bounds(std::uint32_t object, std::uint32_t op) { streams_.use(object, op); }
+
+  const UseOrder<SegmentPaths>& graphs() const { return graphs_; }
+  const UseOrder<StreamPaths>& streams() const { return streams_; }
   bool before(std::uint32_t one, std::uint32_t other) const {
     return graphs_.before(one, other) && streams_.before(one, other);
   }
@@ -220,38 +226,57 @@ class LastUsers {
  public:
   // Whether the object may have these bytes now, as far as those that had them before are concerned.
   bool free_for(const BothOrders& order, std::uint32_t object, std::uint64_t begin, std::uint64_t end) const {
-    auto at = pieces_.upper_bound(begin);
-    if (at != pieces_.begin()) --at;
-    for (; at != pieces_.end() && at->first < end; ++at)
-      if (at->second.end > begin && !order.before(at->second.object, object)) return false;
-    return true;
+    return graphs_.free_for(order.graphs(), object, begin, end) &&
+           streams_.free_for(order.streams(), object, begin, end);
   }
 
   // It has them. Whoever comes after it comes after all before it, if it is used at all.
   void take(const BothOrders& order, std::uint32_t object, std::uint64_t begin, std::uint64_t end) {
-    if (!order.used(object) || begin == end) return;
-    split(begin);
-    split(end);
-    pieces_.erase(pieces_.lower_bound(begin), pieces_.lower_bound(end));
-    pieces_[begin] = {end, object};
+    graphs_.take(order.graphs(), object, begin, end);
+    streams_.take(order.streams(), object, begin, end);
   }
 
  private:
-  struct Piece {
-    std::uint64_t end;
-    std::uint32_t object;
+  // By one of the orders.
+  class Pieces {
+   public:
+    template <class Paths>
+    bool free_for(const UseOrder<Paths>& order, std::uint32_t object, std::uint64_t begin, std::uint64_t end) const {
+      auto at = pieces_.upper_bound(begin);
+      if (at != pieces_.begin()) --at;
+      for (; at != pieces_.end() && at->first < end; ++at)
+        if (at->second.end > begin && !order.before(at->second.object, object)) return false;
+      return true;
+    }
+
+    template <class Paths>
+    void take(const UseOrder<Paths>& order, std::uint32_t object, std::uint64_t begin, std::uint64_t end) {
+      if (!order.used(object) || begin == end) return;
+      split(begin);
+      split(end);
+      pieces_.erase(pieces_.lower_bound(begin), pieces_.lower_bound(end));
+      pieces_[begin] = {end, object};
+    }
+
+   private:
+    struct Piece {
+      std::uint64_t end;
+      std::uint32_t object;
+    };
+
+    void split(std::uint64_t at) {
+      const auto behind = pieces_.upper_bound(at);
+      if (behind == pieces_.begin()) return;
+      Piece& piece = std::prev(behind)->second;
+      if (std::prev(behind)->first == at || piece.end <= at) return;
+      pieces_[at] = piece;
+      piece.end = at;
+    }
+
+    std::map<std::uint64_t, Piece> pieces_;  // by begin; without overlap
   };
 
-  void split(std::uint64_t at) {
-    const auto behind = pieces_.upper_bound(at);
-    if (behind == pieces_.begin()) return;
-    Piece& piece = std::prev(behind)->second;
-    if (std::prev(behind)->first == at || piece.end <= at) return;
-    pieces_[at] = piece;
-    piece.end = at;
-  }
-
-  std::map<std::uint64_t, Piece> pieces_;  // by begin; without overlap
+  Pieces graphs_, streams_;
 };
 
 }  // namespace nimble

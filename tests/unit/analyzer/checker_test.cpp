@@ -199,6 +199,35 @@ TEST(Checker, ChecksTheMemoryPlan) {
   EXPECT_EQ(found(it.analysis, it.schedule), Found());
 }
 
+// A step that diverges may use an object that no op of the schedule uses.
+TEST(Checker, OnSeveralStreamsUnusedMemoryIsNotSharedEither) {
+  for (bool waits : {false, true}) {
+    test::TraceText text;
+    int streams[] = {text.stream("blocking"), text.stream("blocking")};
+    text.alloc(0x10000, 0x1000);
+    for (std::uint64_t i = 0; i < 3; ++i) {
+      text.alloc_async(0x40000, 512, streams[0]);
+      text.set(0x40000, 512, streams[0]);
+      text.free_async(0x40000, streams[0]);
+      text.record(0, streams[0]);
+      if (waits) text.wait(0, streams[1]);
+      text.alloc_async(0x50000, 512, streams[1]);
+      text.free_async(0x50000, streams[1]);
+      text.record(1, streams[1]);
+      text.wait(1, streams[0]);
+      text.synchronize(streams[0]);
+    }
+    Analysis analysis = text.analyze();
+    Schedule schedule = build_schedule(analysis);
+    EXPECT_EQ(schedule.objects[1].plan_offset, waits ? 0u : 512u);
+    EXPECT_EQ(found(analysis, schedule), Found());
+    schedule.objects[1].plan_offset = waits ? 0 : 256;
+    std::string why;
+    EXPECT_EQ(found(analysis, schedule, &why).has_value(), !waits);
+    EXPECT_EQ(why.find("lives unordered") != std::string::npos, !waits) << why;
+  }
+}
+
 TEST(Checker, KnowsWhatARecordShows) {
   Branches it;
   std::string why;

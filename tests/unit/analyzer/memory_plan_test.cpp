@@ -111,6 +111,21 @@ TEST(MemoryPlan, AnUnusedObjectBetweenTwoHidesNothing) {
     EXPECT_EQ(step.plan({{}}, pairwise).arena_bytes, 1024u) << "the third must not have the bytes of the first";
 }
 
+// In a step that diverges, an op that the schedule knows nothing of may use it.
+TEST(MemoryPlan, OnSeveralStreamsAnUnusedObjectHasBytesOfItsOwnToo) {
+  for (bool on_another : {false, true}) {
+    StepOfObjects step;
+    for (bool second : {false, true}) {
+      std::uint32_t object = step.alloc(512);
+      if (!second) step.op({object}, 0);
+      step.free(object);
+    }
+    if (on_another) step.streams = {0, 0, 0, 1, 1};
+    for (std::size_t pairwise : {std::size_t{0}, kPairwise})
+      EXPECT_EQ(step.plan({{}}, pairwise).arena_bytes, on_another ? 1024u : 512u);
+  }
+}
+
 TEST(MemoryPlan, SaysWhenItIsImpossible) {
   StepOfObjects step;
   step.free(step.alloc(kMaxArenaBytes));

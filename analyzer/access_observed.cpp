@@ -7,9 +7,9 @@
 namespace nimble::analyzer {
 namespace {
 
-// What the steps tell of one word of the parameters.
+// What the launches tell of one word of the parameters.
 struct Word {
-  std::uint32_t steps = 0;  // in which it was a pointer
+  std::uint32_t launches = 0;  // in which it was a pointer, and all was compared
   bool written = false;
 };
 
@@ -18,6 +18,18 @@ struct Word {
 ObservedAccess::ObservedAccess(const Trace& trace, const ObjectTable& table, const Step& step, const Observations& seen,
                                HeldPointers* held)
     : table_(table), step_(step), seen_(seen), held_(held), hidden_(hidden_memory(trace)) {}
+
+// Those that were compared: in the step's repeats, and all that are like the one in question.
+std::vector<std::uint32_t> ObservedAccess::launches_to_look_at(const OpQuestion& op) const {
+  std::vector<std::uint32_t> calls = seen_.alike(step_.calls()[op.op]);
+  for (std::uint32_t k = 0; k < step_.begins.size(); ++k) {
+    std::uint32_t index = step_.calls_of(k)[op.op];
+    if (op.trace.calls[index].function == op.call.function && seen_.compared(index)) calls.push_back(index);
+  }
+  std::sort(calls.begin(), calls.end());
+  calls.erase(std::unique(calls.begin(), calls.end()), calls.end());
+  return calls;
+}
 
 bool ObservedAccess::ask(const OpQuestion& op, std::vector<Access>& found, std::string& why_not) {
   if (op.call.kind != CallKind::launch || op.op == kNone || !seen_.any()) return false;
@@ -37,24 +49,23 @@ bool ObservedAccess::ask(const OpQuestion& op, std::vector<Access>& found, std::
 
   std::vector<Word> words(op.pointers.size());
   std::uint32_t whole = 0;
-  for (std::uint32_t k = 0; k < step_.begins.size(); ++k) {
-    std::uint32_t index = step_.calls_of(k)[op.op];
-    if (op.trace.calls[index].function != op.call.function || !seen_.compared(index)) continue;
+  for (std::uint32_t index : launches_to_look_at(op)) {
     Sight sight = seen_.look(index);
     whole += sight.whole;
     auto there = table_.pointers(index);
     for (std::size_t i = 0, j = 0; i < op.pointers.size(); ++i) {
       while (j < there.size() && there[j].at < op.pointers[i].at) ++j;
       if (j == there.size() || there[j].at != op.pointers[i].at) continue;
-      words[i].steps += sight.whole;
+      words[i].launches += sight.whole;
       words[i].written = words[i].written || sight.written[j];
     }
   }
   bool enough = whole >= kLeastObservations;
-  for (const Word& word : words) enough = enough && word.steps >= kLeastObservations;
+  for (const Word& word : words) enough = enough && word.launches >= kLeastObservations;
   if (!enough) {
-    why_not = "what it writes was seen in " + std::to_string(whole) + " of " + std::to_string(step_.begins.size()) +
-              " steps" + (whole >= kLeastObservations ? ", and not for all of its pointers" : "");
+    why_not = "what it writes was seen in " + std::to_string(whole) + (whole == 1 ? " launch" : " launches") +
+              " like it (the step came " + std::to_string(step_.begins.size()) + " times)" +
+              (whole >= kLeastObservations ? ", and not for all of its pointers" : "");
     return false;
   }
   std::vector<std::uint32_t> from, reached;

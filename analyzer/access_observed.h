@@ -1,7 +1,8 @@
 // Evidence `observed`: what a launch was seen to write in the recorded steps, it writes; what it was not, it reads.
 //
-// It speaks only where memory was compared before and after the launch in at least two steps, all objects that it names
-// in each of them, and where its parameters are the only way by which it reaches memory. Observation gives direction,
+// It speaks only where memory was compared before and after the launch in at least two steps, or two other launches
+// that differ from it in nothing but the values of pointers; all objects that it names in each of them, and where its
+// parameters are the only way by which it reaches memory. Observation gives direction,
 // not extent: objects count as a whole. Pointers may lead to other objects in every step, so what was seen counts for
 // the word of the parameters through which it was seen; and what a kernel was seen to write through a word in one of
 // its launches, it writes through that word in all.
@@ -17,6 +18,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "analyzer/access.h"
 #include "analyzer/held_pointers.h"
@@ -35,6 +37,8 @@ class ObservedAccess : public AccessSource {
   bool ask(const OpQuestion& op, std::vector<Access>& found, std::string& why_not) override;
 
  private:
+  std::vector<std::uint32_t> launches_to_look_at(const OpQuestion& op) const;
+
   const ObjectTable& table_;
   const Step& step_;
   const Observations& seen_;

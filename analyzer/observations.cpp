@@ -1,7 +1,10 @@
 #include "analyzer/observations.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
+
+#include "analyzer/hash.h"
 
 namespace nimble::analyzer {
 namespace {
@@ -49,8 +52,56 @@ Sight Observations::look(std::uint32_t call) const {
   return sight;
 }
 
+std::uint64_t Observations::likeness(std::uint32_t call) const {
+  const TraceCall& launch = trace_.calls[call];
+  Hasher hash;
+  hash.add(launch.function);
+  for (const auto& shape : {launch.grid, launch.block})
+    for (std::uint32_t dimension : shape) hash.add(dimension);
+  hash.add(launch.shared_bytes);
+  std::vector<std::uint8_t> params = launch.params;
+  for (const PointerWord& pointer : objects_.pointers(call)) {
+    hash.add(pointer.at);
+    if (pointer.at < kAtGlobals) std::memset(params.data() + pointer.at, 0, sizeof(std::uint64_t));
+  }
+  hash.add(std::string_view(reinterpret_cast<const char*>(params.data()), params.size()));
+  return hash.value();
+}
+
+bool Observations::are_alike(std::uint32_t one, std::uint32_t other) const {
+  const TraceCall &a = trace_.calls[one], &b = trace_.calls[other];
+  auto pointers = objects_.pointers(one), others = objects_.pointers(other);
+  auto same_place = [](const PointerWord& x, const PointerWord& y) { return x.at == y.at; };
+  if (a.function != b.function || a.grid != b.grid || a.block != b.block || a.shared_bytes != b.shared_bytes ||
+      a.params.size() != b.params.size() ||
+      !std::equal(pointers.begin(), pointers.end(), others.begin(), others.end(), same_place))
+    return false;
+  std::size_t begin = 0;
+  auto same_up_to = [&](std::size_t end) {
+    return std::equal(a.params.begin() + static_cast<std::ptrdiff_t>(begin),
+                      a.params.begin() + static_cast<std::ptrdiff_t>(end),
+                      b.params.begin() + static_cast<std::ptrdiff_t>(begin));
+  };
+  for (const PointerWord& pointer : pointers) {
+    if (pointer.at >= kAtGlobals) break;
+    if (!same_up_to(pointer.at)) return false;
+    begin = pointer.at + sizeof(std::uint64_t);
+  }
+  return same_up_to(a.params.size());
+}
+
+std::vector<std::uint32_t> Observations::alike(std::uint32_t call) const {
+  std::vector<std::uint32_t> result;
+  const auto found = alike_.find(likeness(call));
+  if (found == alike_.end()) return result;
+  for (const std::uint32_t other : found->second)
+    if (are_alike(call, other)) result.push_back(other);
+  return result;
+}
+
 void Observations::gather(std::uint32_t call) {
   any_ = true;
+  alike_[likeness(call)].push_back(call);
   std::uint32_t function = trace_.calls[call].function;
   ++launches_[function];
   whole_[function] += look(call).whole;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "analyzer/objects.h"
@@ -40,6 +41,10 @@ class Observations {
   bool compared(std::uint32_t call) const { return trace_.calls[call].probe != kNone; }
   // Of a launch that was compared.
   Sight look(std::uint32_t call) const;
+  // The launches that were compared, anywhere in the trace, of which only the values of pointers are other than this
+  // one's: the same kernel in the same shape, with pointers in the same words of its parameters, and all else in them
+  // the same. Ascending; this one may be among them.
+  std::vector<std::uint32_t> alike(std::uint32_t call) const;
 
   // What was seen of all launches of a kernel together, each set of words once, in the order in which it was first
   // seen.
@@ -54,12 +59,16 @@ class Observations {
 
  private:
   void gather(std::uint32_t call);
+  // A hash of all in which two launches that are alike are the same.
+  std::uint64_t likeness(std::uint32_t call) const;
+  bool are_alike(std::uint32_t one, std::uint32_t other) const;
 
   const Trace& trace_;
   const ObjectTable& objects_;
   bool any_ = false;
   std::vector<std::vector<WrittenWords>> by_function_;
   std::vector<std::uint32_t> launches_, whole_, addresses_;
+  std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> alike_;  // calls, by their likeness
 };
 
 }  // namespace nimble::analyzer

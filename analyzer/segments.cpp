@@ -232,6 +232,7 @@ void place_waits(Segmentation& segments) {
     segments.comes_with[op] = behind[op] != kNone ? behind[op] : before;
     if (segments.comes_with[op] != kNone) continue;
     segments.submit[op] = Submit::direct;
+    segments.record[op] = kNone;  // the program's own wait keeps that order, and no schedule tells of it
     segments.why_direct[op] = "wait with nothing beside it that a graph could hold";
   }
 }

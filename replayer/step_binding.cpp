@@ -27,14 +27,6 @@ bool StepPlayer::bind(std::uint32_t kind) {
     stand_aside("the step moved to a stream that cannot wait for the one before");
     return false;
   }
-  while (!freed_unbound_.empty()) {
-    if (driver_.cuStreamWaitEvent_(streams_.launch().handle, freed_unbound_.back(), 0) != CUDA_SUCCESS) {
-      stand_aside("the step's stream cannot wait for the one that freed its memory");
-      return false;
-    }
-    driver_.cuEventDestroy_(freed_unbound_.back());
-    freed_unbound_.pop_back();
-  }
   if (arena_ && arena_context_ != cu_context_) {
     stand_aside("the step moved to another context");
     return false;
@@ -144,7 +136,6 @@ void StepPlayer::context_ended(const Call& call) {
   ended_ = aside_.empty();
   streams_.abandon();
   stand_in_ = nullptr;
-  freed_unbound_.clear();
   // What other threads may have put in between the program's call and the driver's answer.
   held_.clear();
   held_events_.clear();

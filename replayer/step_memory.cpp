@@ -90,12 +90,13 @@ std::optional<CUresult> StepPlayer::free_in_arena(const Call& call) {
     if (call.kind == CallKind::free || (bound && call.stream == launch) || !aside_.empty()) return CUDA_SUCCESS;
     const CurrentContext current(driver_, arena_context_);
     // The next use of the memory comes behind our stream: that must come after what the program's stream still does
-    // with it. Which stream it will be is not known while none is bound.
+    // with it. Which stream it will be is not known while none is bound, and one that captures cannot wait.
+    const bool later = !bound || !captures_.empty();
     CUevent event = nullptr;
     CUresult result = driver_.cuEventCreate_(&event, CU_EVENT_DISABLE_TIMING);
     if (result == CUDA_SUCCESS) result = driver_.cuEventRecord_(event, call.stream.handle);
-    if (result == CUDA_SUCCESS && !bound) {
-      freed_unbound_.push_back(event);
+    if (result == CUDA_SUCCESS && later) {
+      streams_.later(event);
       return CUDA_SUCCESS;
     }
     if (result == CUDA_SUCCESS) result = driver_.cuStreamWaitEvent_(launch.handle, event, 0);

@@ -205,7 +205,6 @@ class StepPlayer {
   std::uint64_t arena_ = 0;
   CUcontext arena_context_ = nullptr;
   bool handover_failed_ = false;          // what is after the last use of the arena is not known
-  std::vector<CUevent> freed_unbound_;    // behind uses of the arena, of memory freed while no stream is bound
   CUevent stand_in_ = nullptr;            // what nodes record whose event was destroyed
   CUevent handover_ = nullptr;            // after the last use of the arena on a stream that is not ours any more
   std::uint64_t holds_ = 0;               // ops held so far

@@ -25,7 +25,14 @@ void StepStreams::set(std::uint32_t s, const StreamRef& stream) {
 void StepStreams::ends(std::uint32_t s) {
   if (!has(s)) return;
   catch_up(s);
-  if (s != 0 && all_[s].ahead && has(0)) gather();
+  if (s != 0 && all_[s].ahead && has(0)) {
+    if (launch_captures()) {
+      CUevent tail = nullptr;
+      if (record(tail, live_[s]) == CUDA_SUCCESS) later(tail);
+    } else {
+      gather(s);
+    }
+  }
   live_[s] = {};
   ++version_;
 }
@@ -71,17 +78,30 @@ CUresult StepStreams::outside(std::uint32_t s, bool may_wait) {
   return individually(s);
 }
 
+// What would make it wait would be taken into the graph that it collects, or spoil that.
+bool StepStreams::launch_captures() const {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return driver_.cuStreamIsCapturing_(launch().handle, &status) != CUDA_SUCCESS ||
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 CUresult StepStreams::gather() {
   CUresult result = CUDA_SUCCESS;
   for (std::uint32_t s = 1; s < count_; ++s) {
-    Stream& stream = all_[s];
-    if (!stream.ahead || !has(s)) continue;
-    const CurrentContext current(driver_, cu_context_);
-    CUresult mine = record(stream.tail, live_[s]);
-    if (mine == CUDA_SUCCESS) mine = driver_.cuStreamWaitEvent_(launch().handle, stream.tail, 0);
-    if (mine != CUDA_SUCCESS) result = wait_instead(live_[s], mine);
-    stream.ahead = false;
+    const CUresult mine = gather(s);
+    if (mine != CUDA_SUCCESS) result = mine;
   }
+  return result;
+}
+
+CUresult StepStreams::gather(std::uint32_t s) {
+  Stream& stream = all_[s];
+  if (!stream.ahead || !has(s)) return CUDA_SUCCESS;
+  const CurrentContext current(driver_, cu_context_);
+  CUresult result = record(stream.tail, live_[s]);
+  if (result == CUDA_SUCCESS) result = driver_.cuStreamWaitEvent_(launch().handle, stream.tail, 0);
+  if (result != CUDA_SUCCESS) wait_instead(live_[s], result);
+  stream.ahead = false;
   return result;
 }
 
@@ -95,6 +115,13 @@ CUresult StepStreams::mark() {
 }
 
 CUresult StepStreams::begin_step() {
+  while (!due_.empty()) {
+    const CurrentContext current(driver_, cu_context_);
+    const CUresult result = driver_.cuStreamWaitEvent_(launch().handle, due_.back(), 0);
+    if (result != CUDA_SUCCESS) return result;
+    driver_.cuEventDestroy_(due_.back());
+    due_.pop_back();
+  }
   bool any = false;
   for (std::uint32_t s = 0; s < count_; ++s) any = any || all_[s].ahead;
   if (count_ == 1 || !any) return CUDA_SUCCESS;
@@ -143,6 +170,7 @@ CUresult StepStreams::release() {
 void StepStreams::abandon() {
   all_ = {};
   live_ = {};
+  due_.clear();
   mark_ = nullptr;
   marks_ = 0;
   ++version_;

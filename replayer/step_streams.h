@@ -16,6 +16,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "nimble/call.h"
 #include "nimble/schedule.h"
@@ -73,8 +74,10 @@ class StepStreams {
   CUresult gather();
   // A graph was launched: what the others get by themselves comes behind it.
   CUresult launched() { return count_ == 1 ? CUDA_SUCCESS : mark(); }
-  // Steps follow each other, on whatever streams their ops are: before the first op of one.
+  // Steps follow each other, on whatever streams their ops are: before the first op of one that graphs stand for.
   CUresult begin_step();
+  // The next such step comes behind the event, too, which is taken over.
+  void later(CUevent event) { due_.push_back(event); }
   // Whether graphs may be put behind what the streams have got from outside of steps. Asks the driver.
   bool settled();
   // All streams are on their own from here on.
@@ -91,6 +94,8 @@ class StepStreams {
     CUevent tail = nullptr, probe = nullptr;
   };
 
+  CUresult gather(std::uint32_t s);
+  bool launch_captures() const;
   CUresult mark();
   CUresult record(CUevent& event, const StreamRef& stream);
   CUresult wait_instead(const StreamRef& stream, CUresult error);
@@ -104,8 +109,9 @@ class StepStreams {
   std::array<StreamRef, kMaxStreams> live_;
   std::array<Stream, kMaxStreams> all_;
   CUcontext cu_context_ = nullptr;
-  CUevent mark_ = nullptr;   // on the launch stream
-  std::uint64_t marks_ = 0;  // recorded so far
+  std::vector<CUevent> due_;  // see later()
+  CUevent mark_ = nullptr;    // on the launch stream
+  std::uint64_t marks_ = 0;   // recorded so far
   std::uint64_t version_ = 1;
 };
 

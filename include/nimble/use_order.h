@@ -194,9 +194,9 @@ class UseOrder {
   std::vector<Uses> uses_;
 };
 
-// Both: as graphs, and call by call on the program's own streams. A step that goes to the driver call by call may hold an
-// op that the schedule knows nothing of, for any object that the program has at the time: there an object counts as used
-// from its allocation to its release, whether or not any op of the schedule uses it.
+// Both: as graphs, and call by call on the program's own streams. A step that goes to the driver call by call may hold
+// an op that the schedule knows nothing of, for any object that the program has at the time: there an object counts as
+// used from its allocation to its release, whether or not any op of the schedule uses it.
 class BothOrders {
  public:
   BothOrders(const SegmentPaths& graphs, const StreamPaths& streams, std::size_t objects)

@@ -178,6 +178,20 @@ TEST(Segments, AnOpAloneIsDirect) {
   EXPECT_STREQ(analysis.segments.why_direct[3], "alone between two cuts");
 }
 
+TEST(Segments, AWaitWithNothingBesideItIsDirectAndTellsNoRecord) {
+  Analysis analysis = repeat([](Program& p, int) {
+    p.text.set(1 << 16, 64);
+    p.f(2, 1);
+    p.text.record(0);
+    p.text.call("opaque", "\"stream\":0");
+    p.text.wait(0, 1);
+    p.text.call("opaque", "\"stream\":0");
+    p.text.synchronize(0);
+  });
+  EXPECT_EQ(cuts(analysis), "000ddd");
+  EXPECT_EQ(analysis.segments.record[4], kNone) << "the schedule does not have it, and must not rest on it";
+}
+
 TEST(Segments, AnAllocationThatOutlivesTheStepIsDirect) {
   EXPECT_EQ(cuts(repeat([](Program& p, int i) {
               p.text.alloc_async(0x9000000 + 0x1000 * static_cast<std::uint64_t>(i), 256);

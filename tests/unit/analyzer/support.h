@@ -102,9 +102,9 @@ class TraceText {
   void free_async(std::uint64_t address, int on = 0) {
     call("free_async", fields({{"stream", on}, {"addr", address}}));
   }
-  void launch(int function, const std::string& params, int on = 0, const std::string& more = "") {
-    call("launch", fields({{"stream", on}, {"fn", function}}) + R"(,"grid":[8,1,1],"block":[128,1,1],"params":")" +
-                       params + "\"" + more);
+  void launch(int function, const std::string& params, int on = 0, const std::string& more = "", int grid = 8) {
+    call("launch", fields({{"stream", on}, {"fn", function}}) + ",\"grid\":[" + std::to_string(grid) +
+                       R"(,1,1],"block":[128,1,1],"params":")" + params + "\"" + more);
   }
   void copy(std::uint64_t dst, std::uint64_t src, std::uint64_t width, int on = 0, const std::string& more = "") {
     call("copy", fields({{"stream", on}, {"dst", dst}, {"src", src}, {"width", width}}) + more);

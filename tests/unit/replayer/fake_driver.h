@@ -123,6 +123,7 @@ inline DriverApi FakeDriver::api() {
     return *free = instance_->free_memory, *total = instance_->free_memory, CUDA_SUCCESS;
   };
   api.cuEventQuery_ = [](CUevent) { return instance_->busy ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS; };
+  api.cuStreamQuery_ = [](CUstream) { return instance_->busy ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS; };
   api.cuEventElapsedTime_ = [](float* ms, CUevent, CUevent) { return *ms = instance_->elapsed_ms, CUDA_SUCCESS; };
   api.cuStreamCreate_ = [](CUstream* out, unsigned) { return *out = reinterpret_cast<CUstream>(0x60), CUDA_SUCCESS; };
   api.cuStreamSynchronize_ = [](CUstream) { return CUDA_SUCCESS; };

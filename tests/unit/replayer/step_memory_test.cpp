@@ -54,6 +54,31 @@ TEST_F(StepPlayerTest, MemoryFreedWhileUnboundIsOrderedBeforeItsNextUse) {
   EXPECT_EQ(std::count(again.begin(), again.end(), "wait"), 2) << "for what the step did before, and for the free";
 }
 
+// A stream that captures cannot wait: another thread's capture would be spoilt.
+TEST_F(StepPlayerTest, MemoryFreedWhileTheStepsStreamCapturesIsOrderedBeforeItsNextUse) {
+  bind();
+  const std::uint64_t t = alloc();
+  first_part(t);
+  host_function();
+  launch(kWeights, 3);
+  launch(t, 4);
+  submitted();
+  driver_.capturing = {FakeDriver::kStream};
+  Call begin = call(CallKind::capture_begin);
+  begin.host = HostEffect::observe;
+  make(begin);
+  submitted();
+  free(t, FakeDriver::kOther);
+  EXPECT_EQ(submitted(), Log{"record"});
+  driver_.capturing.clear();
+  Call end = call(CallKind::capture_end);
+  end.host = HostEffect::observe;
+  make(end);
+  submitted();
+  EXPECT_EQ(alloc(), t);
+  EXPECT_EQ(submitted(), Log{"wait"});
+}
+
 // What a stream that captures frees is freed when the graph runs.
 TEST_F(StepPlayerTest, ACapturedFreeIsNotAnswered) {
   bind();

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "replayer/step_player.h"
+#include "tests/unit/replayer/fake_driver.h"
 #include "tests/unit/replayer/order_driver.h"
 #include "tests/unit/replayer/schedule_support.h"
 
@@ -445,6 +446,32 @@ TEST_F(SettledTest, AStreamThatIsNewMayHaveAnything) {
   driver_.idle = false;
   streams_.set(1, stream(0x3000));
   EXPECT_FALSE(streams_.settled());
+}
+
+// The launch stream comes behind what a stream has done that ends; while it captures, it cannot.
+TEST(StepStreams, AStreamThatEndsWhileTheLaunchStreamCapturesIsWaitedForLater) {
+  for (bool captures : {false, true}) {
+    FakeDriver driver;
+    const DriverApi api = driver.api();
+    Schedule schedule;
+    schedule.streams.assign(3, {StreamKind::non_blocking, false});
+    StepStreams streams(schedule, driver, api);
+    streams.use_context(reinterpret_cast<CUcontext>(0x8));
+    const auto stream = [](std::uintptr_t handle) { return StreamRef{reinterpret_cast<CUstream>(handle), handle}; };
+    streams.set(0, stream(0x1000));
+    streams.set(1, stream(0x2000));
+    streams.set(2, stream(0x3000));
+    streams.individually(1);
+    streams.individually(2);
+    if (captures) driver.capturing = {streams.launch().handle, streams[2].handle};
+    driver.log.clear();
+    streams.ends(1);
+    EXPECT_EQ(driver.log, captures ? std::vector<std::string>{"record"} : (std::vector<std::string>{"record", "wait"}));
+    driver.capturing.clear();
+    driver.log.clear();
+    EXPECT_EQ(streams.begin_step(), CUDA_SUCCESS);
+    EXPECT_EQ(std::count(driver.log.begin(), driver.log.end(), "wait"), captures ? 2 : 1);
+  }
 }
 
 }  // namespace

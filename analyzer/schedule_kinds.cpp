@@ -217,7 +217,9 @@ std::string KindMerger::add(KindSchedule kind) {
   }
   if (with && !same_segments(mine, with->kind.schedule, most.ops))
     return "what it shares with another kind of step cannot be submitted alike";
-  if (with && most.ops == count && with->op.size() == count) return "it is like another kind of step";
+  // Of those with which it shares all, it need not be that one which ends there.
+  if (with && most.ops == count && std::count(merged_.ends.begin(), merged_.ends.end(), with->op[count - 1]) != 0)
+    return "it is like another kind of step";
 
   Known known{std::move(kind), std::vector<std::uint32_t>(count, kNone), std::vector<std::uint32_t>(objects, kNone)};
   const Schedule& schedule = known.kind.schedule;

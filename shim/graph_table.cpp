@@ -141,6 +141,8 @@ void GraphTable::edited(const Call& call, bool succeeded) {
   const char* why = nullptr;
   switch (call.edit) {
     case GraphEdit::none:
+    case GraphEdit::end:
+    case GraphEdit::share:
       return;
     case GraphEdit::destroy: {
       const std::lock_guard lock(mutex_);

@@ -162,6 +162,11 @@ Options read_options() {
   choose("TUNE", options.tune, std::pair{Word("off"), Tune::off}, std::pair{Word("start"), Tune::start},
          std::pair{Word("always"), Tune::always});
   choose("TUNE_SAVE", options.tune_save, std::pair{Word("on"), true}, std::pair{Word("off"), false});
+  choose("GRAPHS", options.rewrite_graphs, std::pair{Word("off"), false}, std::pair{Word("rewrite"), true});
+  if (options.rewrite_graphs && options.mode != Mode::off) {
+    options.rewrite_graphs = false;
+    complain("GRAPHS", setting("GRAPHS"), "off where NIMBLE_MODE is set: leaving graphs as they are");
+  }
   choose("CAPTURE", options.capture_bundle, std::pair{Word("off"), false}, std::pair{Word("bundle"), true});
   choose("PROBE", options.probe_writes, std::pair{Word("off"), false}, std::pair{Word("writes"), true});
   const auto number = [](std::string_view text, std::int64_t& value, std::int64_t least = 1) {

@@ -16,6 +16,7 @@ enum class Timing : std::uint8_t { none, cupti, events };
 
 struct Options {
   Mode mode = Mode::off;
+  bool rewrite_graphs = false;  // with mode off alone
   // File names, with %p and %r replaced. Those that this mode writes are this rank's own, whatever their names say.
   std::string trace, schedule, stats, bundle;
   std::string own_files;  // one line for the user where a name had to be changed for that; else empty

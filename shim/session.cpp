@@ -13,6 +13,7 @@
 #include "shim/auto/auto_sink.h"
 #include "shim/dlsym_hook.h"
 #include "shim/function_table.h"
+#include "shim/graphs/graph_sink.h"
 #include "shim/guard.h"
 #include "shim/log.h"
 #include "shim/options.h"
@@ -91,7 +92,16 @@ CallSink* make_sink(const Options& options) {
     case Mode::regions:
       return new RegionSink(kRegionBytes, options.rules, context());
     case Mode::off:
-      break;
+      if (!options.rewrite_graphs) break;
+      GraphOptions graphs;
+      graphs.rules = options.rules;
+      graphs.limit_bytes = static_cast<std::uint64_t>(options.auto_limit_mib) << 20;
+      graphs.tune = options.tune;
+      graphs.probe = options.probe_writes;
+      graphs.probe_limit_bytes = static_cast<std::uint64_t>(options.probe_limit_mib) << 20;
+      graphs.probe_first = static_cast<std::uint64_t>(options.probe_first);
+      graphs.log = replay_options(options).log;
+      return new GraphSink(std::move(graphs), context());
   }
   return nullptr;
 }
@@ -149,7 +159,9 @@ CallSink* started_sink() {
 
 // Threads that come at once all read the same.
 Interception decide_interception() {
-  const Interception decided = read_options().mode == Mode::off ? Interception::off : Interception::on;
+  const Options options = read_options();
+  const bool wanted = options.mode != Mode::off || options.rewrite_graphs;
+  const Interception decided = wanted ? Interception::on : Interception::off;
   if (decided == Interception::on) register_handlers();
   g_interception.store(decided, std::memory_order_release);
   return decided;

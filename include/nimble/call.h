@@ -55,8 +55,20 @@ struct StreamRef {
 // What a call brings to an end, besides what its kind says.
 enum class Ends : std::uint8_t { nothing, stream, event, code, green_context };
 
-// What a call does to an executable graph of the program's.
-enum class GraphEdit : std::uint8_t { none, instantiate, update, set_kernel, set_copy, set_set, set_other, destroy };
+// What a call does to an executable graph of the program's; or to a graph: `end` of it, or `share`, by which its nodes
+// become those of another as well.
+enum class GraphEdit : std::uint8_t {
+  none,
+  instantiate,
+  update,
+  set_kernel,
+  set_copy,
+  set_set,
+  set_other,
+  destroy,
+  end,
+  share
+};
 
 struct Region {
   std::uint64_t address = 0;
@@ -102,6 +114,7 @@ struct Call {
   const char* note = nullptr;
 
   CUgraphExec exec = nullptr;  // graph_launch, and calls that edit a graph
+  CUgraph graph = nullptr;     // capture_end: what it has made; what is instantiated, ends or is shared
   GraphEdit edit = GraphEdit::none;
 
   // What else the op touches, where dst and src cannot say it: appends all of it, or returns false where the arguments

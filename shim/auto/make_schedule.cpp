@@ -145,6 +145,23 @@ void take_out(Trace& trace, const std::vector<std::uint64_t>& lasting) {
   }
 }
 
+// Why an op of the step cannot be part of the one graph that is to hold them all; empty where all can. Ops that could
+// be, had they not been left alone by others, are told of only where there is no other.
+std::string why_not_one_graph(const analyzer::Analysis& analysis) {
+  std::uint32_t worst = kNone;
+  for (std::uint32_t op = 0; op < analysis.step.period; ++op) {
+    if (analysis.segments.submit[op] != Submit::direct) continue;
+    const char* const why = analysis.segments.why_direct[op];
+    const bool alone = why && std::string_view(why).starts_with("alone");
+    if (worst == kNone || !alone) worst = op;
+    if (!alone) break;
+  }
+  if (worst == kNone) return {};
+  const char* const why = analysis.segments.why_direct[worst];
+  return "op " + std::to_string(worst) + " (" + analyzer::describe_op(analysis, worst, 100) +
+         ") cannot be part of a graph" + (why ? std::string(": ") + why : std::string());
+}
+
 }  // namespace
 
 std::string region_schedule(const TraceStore::Text& text, const std::vector<std::uint64_t>& lasting,
@@ -162,22 +179,7 @@ std::string region_schedule(const TraceStore::Text& text, const std::vector<std:
     why_not = analysis.why_no_schedule;
     return {};
   }
-  // Ops that could be part of a graph, had they not been left alone by others, are told of only where there is no
-  // other.
-  std::uint32_t worst = kNone;
-  for (std::uint32_t op = 0; op < analysis.step.period; ++op) {
-    if (analysis.segments.submit[op] != Submit::direct) continue;
-    const char* const why = analysis.segments.why_direct[op];
-    const bool alone = why && std::string_view(why).starts_with("alone");
-    if (worst == kNone || !alone) worst = op;
-    if (!alone) break;
-  }
-  if (worst != kNone) {
-    const char* const why = analysis.segments.why_direct[worst];
-    why_not = "op " + std::to_string(worst) + " (" + analyzer::describe_op(analysis, worst, 100) +
-              ") cannot be part of a graph" + (why ? std::string(": ") + why : std::string());
-    return {};
-  }
+  if (why_not = why_not_one_graph(analysis); !why_not.empty()) return {};
   if (why_not = doubtful_end(analysis, options.rules); !why_not.empty()) return {};
   std::string schedule = analyzer::schedule_text(analyzer::build_schedule(analysis));
   if (analyzer::check_schedule(analysis, schedule, kName).unordered) {
@@ -188,6 +190,44 @@ std::string region_schedule(const TraceStore::Text& text, const std::vector<std:
 } catch (const analyzer::InputError& error) {
   why_not = error.what();
   return {};
+}
+
+GraphSchedule graph_schedule(const TraceStore::Text& text, const analyzer::StepPlace& place,
+                             const std::vector<std::string>& rules) try {
+  GraphSchedule result;
+  const auto no = [&](std::string why) {
+    result.why_not = std::move(why);
+    return std::move(result);
+  };
+  analyzer::AnalysisOptions options = analysis_options(rules);
+  options.start_early = false;  // it is submitted all at once
+  options.one_kind = true;
+  options.step = place;
+  const analyzer::Analysis analysis = analyzer::analyze(read(text), options);
+  if (analysis.status != analyzer::kExitOk) return no(analysis.why_no_schedule);
+  if (std::string why = why_not_one_graph(analysis); !why.empty()) return no(std::move(why));
+  if (analysis.segments.segments.size() != 1) return no("its nodes make no single graph");
+  result.schedule = analyzer::build_schedule(analysis);
+  for (std::uint32_t op = 0; op < result.schedule.ops.size(); ++op)
+    if (result.schedule.ops[op].payload)
+      return no("op " + std::to_string(op) + " (" + analyzer::describe_op(analysis, op, 100) +
+                ") copies pointers that other ops follow");
+  if (result.schedule.carries) return no("its order rests on pointers that are in memory before it begins");
+  if (analyzer::check_schedule(analysis, analyzer::schedule_text(result.schedule), kName).unordered)
+    return no("a defect of the analyzer: its schedule leaves ops unordered that conflict");
+  if (analysis.concurrency.nodes < 2) return no("each of its nodes needs the one before");
+  for (const analyzer::StepObject& object : analysis.objects.objects)
+    result.memory.push_back({analysis.table->objects()[object.id].base, object.size});
+  std::sort(result.memory.begin(), result.memory.end(),
+            [](const TraceProbe::Range& a, const TraceProbe::Range& b) { return a.address < b.address; });
+  const ScheduleSegment& segment = result.schedule.segments.front();
+  result.text = std::to_string(place.ops) + " nodes, on " + std::to_string(segment.lanes) + " streams with " +
+                std::to_string(segment.synchronizations) + " edges between them";
+  return result;
+} catch (const analyzer::InputError& error) {
+  GraphSchedule none;
+  none.why_not = error.what();
+  return none;
 }
 
 }  // namespace nimble::shim

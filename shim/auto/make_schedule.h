@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/step_finder.h"
+#include "nimble/schedule.h"
 #include "shim/trace_store.h"
 
 namespace nimble::shim {
@@ -48,5 +50,16 @@ class Trial {
 // `why_not` says more.
 std::string region_schedule(const TraceStore::Text& text, const std::vector<std::uint64_t>& lasting,
                             const std::vector<std::string>& rules, std::string& why_not);
+
+// The same of the step at this place, whose ops are the nodes of a graph: none is in it but those, and nobody compares
+// anything at its launches.
+struct GraphSchedule {
+  Schedule schedule;                      // one segment; op i is node i
+  std::vector<TraceProbe::Range> memory;  // that its ops name: whole allocations, by address
+  std::string text;                       // for people: what is in it
+  std::string why_not;                    // where there is none, or it frees no two nodes from each other; else empty
+};
+GraphSchedule graph_schedule(const TraceStore::Text& text, const analyzer::StepPlace& place,
+                             const std::vector<std::string>& rules);
 
 }  // namespace nimble::shim

@@ -18,6 +18,7 @@ struct GraphInstantiate {
   template <class... Rest>
   static void before(Entry, Call& call, CUgraphExec*, CUgraph graph, Rest...) {
     edits(call, GraphEdit::instantiate, nullptr, graph);
+    call.graph = graph;
   }
   template <class... Rest>
   static void after(Call& call, CUgraphExec* exec, CUgraph, Rest...) {
@@ -38,6 +39,29 @@ struct GraphUpdate {
   template <class... Rest>
   static void before(Entry, Call& call, CUgraphExec exec, CUgraph graph, Rest...) {
     edits(call, GraphEdit::update, exec, graph);
+    call.graph = graph;
+  }
+};
+
+// A graph ends, but for what was made executable of it.
+struct GraphEnd {
+  static void before(Entry, Call& call, CUgraph graph) {
+    edits(call, GraphEdit::end, nullptr);
+    call.graph = graph;
+  }
+};
+
+// The nodes of a graph become those of another, too.
+struct GraphShare {
+  static void before(Entry, Call& call, CUgraph*, CUgraph original) { shares(call, original); }
+  static void before(Entry, Call& call, CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t, CUgraph child) {
+    shares(call, child);
+  }
+
+ private:
+  static void shares(Call& call, CUgraph graph) {
+    edits(call, GraphEdit::share, nullptr);
+    call.graph = graph;
   }
 };
 
@@ -57,6 +81,10 @@ struct GraphChange {
   static void before(Entry, Call& call, CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS* params,
                      CUcontext) {
     edits(call, GraphEdit::set_set, exec, node, params);
+  }
+  static void before(Entry, Call& call, CUgraphExec exec, CUgraphNode, CUgraph child) {
+    edits(call, GraphEdit::set_other, exec);
+    call.graph = child;
   }
   // A node that is switched off touches less than is known of it.
   static void before(Entry, Call& call, CUgraphExec exec, CUgraphNode, unsigned) { edits(call, GraphEdit::none, exec); }
@@ -87,6 +115,9 @@ struct GraphAlloc {
   }
   static void of_any(Call& call, const CUgraphNodeParams& params) {
     if (params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) known(call, params.alloc.dptr, params.alloc.bytesize);
+    if (params.type != CU_GRAPH_NODE_TYPE_GRAPH) return;
+    edits(call, GraphEdit::share, nullptr);
+    call.graph = params.graph.graph;
   }
 };
 

@@ -133,6 +133,7 @@ struct CaptureEnd {
   static void before(Entry entry, Call& call, CUstream stream, CUgraph*) {
     op(entry, call, CallKind::capture_end, stream);
   }
+  static void after(Call& call, CUstream, CUgraph* graph) { call.graph = *graph; }
 };
 
 // A way by which kernels reach memory that none of their parameters points to, or by which something else reaches the

@@ -1,0 +1,359 @@
+#include "shim/graphs/graph_sink.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "replayer/current_context.h"
+#include "shim/auto/make_schedule.h"
+#include "shim/decode/entry.h"
+#include "shim/graphs/program_graph.h"
+
+namespace nimble::shim {
+
+namespace {
+
+// How long an analysis waits for the recording to be written: its writer looks twenty times a second.
+constexpr std::chrono::milliseconds kPatience{2000};
+constexpr std::chrono::microseconds kLook{200};
+
+// Which of the two is faster.
+std::string text(const Tuner& tuner) {
+  const auto us = [&](Way way) {
+    const double median = tuner.medians()[static_cast<std::size_t>(way)];
+    return median < 0 ? std::string("not timed") : fmt::format("{:.1f} us", median);
+  };
+  return fmt::format("the {} is launched: {} a launch; the program's own {}",
+                     tuner.settled() == Way::schedule ? "rewritten one" : "program's own", us(Way::schedule),
+                     us(Way::own));
+}
+
+bool is_release(CallKind kind) { return kind == CallKind::free || kind == CallKind::free_async; }
+
+}  // namespace
+
+// An executable graph of the program's for which there is another.
+struct GraphSink::Graph {
+  Graph(const GraphApi& api, const DriverApi& driver, Tune tune, std::uint64_t place)
+      : number(place), rewritten(api), tuner(tune), clock(driver) {
+    tuner.exclude(Way::one_stream);
+  }
+
+  // Whether the call releases memory that its nodes touch.
+  bool uses(const Call& call) const {
+    const auto first = std::lower_bound(memory.begin(), memory.end(), call.address);
+    return first != memory.end() && (*first == call.address || *first - call.address < call.size);
+  }
+
+  const std::uint64_t number;  // for the log
+  // Constant once it is in the table.
+  std::vector<std::uint64_t> memory;  // where what its nodes touch begins, but for the pool's; ascending
+  CUcontext context = nullptr;
+
+  std::mutex mutex;  // guards all below
+  RewrittenGraph rewritten;
+  Tuner tuner;
+  StepClock clock;
+  std::uint32_t decisions = 0;
+  bool launched = false, last_was_rewritten = false;
+  std::uint64_t last_stream = 0;  // key of the stream of the last launch
+  std::string stale;              // why it is not launched any more
+};
+
+GraphSink::GraphSink(GraphOptions options, CallContext& context)
+    : options_(std::move(options)),
+      context_(context),
+      store_(std::make_shared<TraceStore>(options_.limit_bytes)),
+      recorder_({.path = "NIMBLE_GRAPHS",
+                 .probe = options_.probe,
+                 .probe_limit_bytes = options_.probe_limit_bytes,
+                 .probe_first = options_.probe_first,
+                 .store = store_},
+                context),
+      pool_(context) {}
+
+GraphSink::~GraphSink() = default;
+
+// ---- the program's driver calls ----
+
+std::optional<CUresult> GraphSink::before(Call& call) noexcept try {
+  if (const auto answer = receive(call)) return answer;
+  return recorder_.before(call);
+} catch (const std::exception& error) {
+  options_.log(ReplayLog::warning, std::string(call.symbol) + ": " + error.what());
+  return recorder_.before(call);
+}
+
+std::optional<CUresult> GraphSink::receive(Call& call) {
+  if (call.edit != GraphEdit::none) edited(call);
+  if (is_release(call.kind) || call.kind == CallKind::context_end || call.ends != Ends::nothing) let_go_of(call);
+  switch (call.kind) {
+    case CallKind::capture_begin:
+      captures_.fetch_add(1, std::memory_order_relaxed);
+      return std::nullopt;
+    case CallKind::capture_end:
+      // Which capture that is nobody can ask once it has ended.
+      if (!is_capturing(call, &call.size)) call.size = 0;
+      return std::nullopt;
+    case CallKind::alloc_async:
+      return captures_.load(std::memory_order_relaxed) > 0 ? allocate(call) : std::nullopt;
+    case CallKind::free_async:
+      return release(call);
+    case CallKind::graph_launch:
+      return launch(call);
+    default:
+      return std::nullopt;
+  }
+}
+
+void GraphSink::after(const Call& call, CUresult result) noexcept try {
+  recorder_.after(call, result);
+  const bool good = result == CUDA_SUCCESS;
+  std::vector<CapturePool::Block> gone;
+  if (call.kind == CallKind::capture_begin && !good) captures_.fetch_sub(1, std::memory_order_relaxed);
+  if (call.kind == CallKind::capture_end && !is_capturing(call)) {
+    captures_.fetch_sub(1, std::memory_order_relaxed);
+    if (call.size) pool_.ended(call.size, good ? call.graph : nullptr, gone);
+  }
+  if (good) {
+    switch (call.edit) {
+      case GraphEdit::instantiate:
+        pool_.instantiated(call.graph, call.exec);
+        rewrite(call);
+        break;
+      case GraphEdit::update:
+        pool_.instantiated(call.graph, call.exec);
+        break;
+      case GraphEdit::destroy:
+        pool_.destroyed(call.exec, gone);
+        break;
+      case GraphEdit::end:
+        pool_.destroyed(call.graph, gone);
+        break;
+      case GraphEdit::share:
+      case GraphEdit::set_other:
+        if (call.graph) pool_.shared(call.graph);
+        break;
+      default:
+        break;
+    }
+  }
+  forget(gone);
+} catch (const std::exception& error) {
+  try {
+    options_.log(ReplayLog::warning, std::string(call.symbol) + ": " + error.what());
+  } catch (...) {
+  }
+}
+
+bool GraphSink::is_capturing(const Call& call, std::uint64_t* id) const {
+  if (!call.has_stream) return false;
+  // By its plain name it is the oldest one, which tells just this.
+  using Ask = CUresult (*)(CUstream stream, CUstreamCaptureStatus * status, cuuint64_t * id);
+  const auto ask = reinterpret_cast<Ask>(context_.driver_symbol("cuStreamGetCaptureInfo"));
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  cuuint64_t capture = 0;
+  if (!ask || ask(call.stream.handle, &status, &capture) != CUDA_SUCCESS || status == CU_STREAM_CAPTURE_STATUS_NONE)
+    return false;
+  if (id) *id = capture;
+  return true;
+}
+
+// ---- memory of captures ----
+
+// What is recorded of our own doing.
+void GraphSink::record(Call call) {
+  call.traced = true;
+  call.thread = thread_index();
+  recorder_.before(call);
+  recorder_.after(call, CUDA_SUCCESS);
+}
+
+std::optional<CUresult> GraphSink::allocate(Call& call) {
+  std::uint64_t capture = 0;
+  if (call.own_pool || !is_capturing(call, &capture)) return std::nullopt;
+  const std::optional<CapturePool::Block> block = pool_.allocate(capture, call.size);
+  if (!block) return std::nullopt;
+  call.address = block->address;
+  Call allocation;
+  allocation.symbol = call.symbol;
+  allocation.kind = CallKind::alloc;
+  allocation.memory = MemoryKind::device;
+  allocation.address = block->address;
+  allocation.size = block->size;
+  record(allocation);
+  return CUDA_SUCCESS;
+}
+
+// Where the release is captured it would be done when the graph runs: nothing is, here and there.
+std::optional<CUresult> GraphSink::release(const Call& call) {
+  std::vector<CapturePool::Block> gone;
+  if (!pool_.release(call.address, gone)) return std::nullopt;
+  forget(gone);
+  return CUDA_SUCCESS;
+}
+
+void GraphSink::forget(const std::vector<CapturePool::Block>& gone) {
+  for (const CapturePool::Block& block : gone) {
+    Call release;
+    release.symbol = "memory of a captured graph";
+    release.kind = CallKind::free;
+    release.address = block.address;
+    record(release);
+  }
+}
+
+// ---- graphs ----
+
+std::shared_ptr<GraphSink::Graph> GraphSink::find(CUgraphExec exec) const {
+  const std::shared_lock lock(graphs_mutex_);
+  const auto found = graphs_.find(exec);
+  return found == graphs_.end() ? nullptr : found->second;
+}
+
+void GraphSink::rewrite(const Call& call) {
+  std::call_once(load_, [&] { ready_ = !api_.load(context_) && !driver_.load(context_, false); });
+  if (!ready_) return;
+  const std::uint64_t number = seen_.fetch_add(1, std::memory_order_relaxed) + 1;
+  auto made = std::make_shared<Graph>(api_, driver_, options_.tune, number);
+  if (const std::string why = rewrite(call.graph, *made); !why.empty()) {
+    options_.log(ReplayLog::info, "graph " + std::to_string(number) + " stays as it is: " + why);
+    return;
+  }
+  rewritten_.fetch_add(1, std::memory_order_relaxed);
+  const std::unique_lock lock(graphs_mutex_);
+  graphs_[call.exec] = std::move(made);
+}
+
+std::string GraphSink::rewrite(CUgraph graph, Graph& made) {
+  const ProgramGraph original(api_, graph);
+  if (!original.why_not().empty()) return original.why_not();
+  if (original.nodes().size() < 2) return "it holds no two nodes";
+  const std::lock_guard one_at_a_time(analysis_mutex_);
+  // Its nodes as ops, one behind the other: what they do when it is launched.
+  analyzer::StepPlace place;
+  place.first_seq = recorder_.calls();
+  place.ops = static_cast<std::uint32_t>(original.nodes().size());
+  for (const ProgramNode& node : original.nodes()) {
+    Call op = node.call;
+    op.stream = {nullptr, reinterpret_cast<std::uint64_t>(original.context()) | 1};
+    record(op);
+  }
+  place.last_seq = recorder_.calls() - 1;
+  const std::uint64_t pushed = recorder_.pushed();
+  const auto since = std::chrono::steady_clock::now();
+  while (recorder_.written() < pushed && !store_->full()) {
+    if (std::chrono::steady_clock::now() - since > kPatience) return "the recording is not written";
+    std::this_thread::sleep_for(kLook);
+  }
+  if (store_->full()) return "the recording is full (NIMBLE_AUTO_LIMIT)";
+  GraphSchedule found = graph_schedule(store_->text(), place, options_.rules);
+  if (!found.why_not.empty()) return found.why_not;
+  made.context = original.context();
+  for (const TraceProbe::Range& used : found.memory)
+    if (!pool_.holds(used.address)) made.memory.push_back(used.address);
+  const CurrentContext current(driver_, made.context);
+  const CUresult result = made.rewritten.build(original, found.schedule);
+  if (result != CUDA_SUCCESS) return "the driver refuses it (error " + std::to_string(result) + ")";
+  options_.log(ReplayLog::info, "graph " + std::to_string(made.number) + ": " + found.text);
+  return {};
+}
+
+std::optional<CUresult> GraphSink::launch(Call& call) {
+  // Where it is captured it becomes a part of another, as the program has made it.
+  if (captures_.load(std::memory_order_relaxed) > 0 && is_capturing(call)) {
+    pool_.shared(call.exec);
+    return std::nullopt;
+  }
+  const std::shared_ptr<Graph> graph = find(call.exec);
+  if (!graph) return std::nullopt;
+  const std::lock_guard lock(graph->mutex);
+  if (!graph->stale.empty()) return std::nullopt;
+  const Tuner::Step next = graph->tuner.next();
+  bool rewritten = next.way == Way::schedule, tried = true;
+  // The driver keeps launches of one executable graph apart, but knows nothing of two: these follow each other on one
+  // stream alone.
+  if (graph->launched && graph->last_was_rewritten != rewritten && graph->last_stream != call.stream.key) {
+    rewritten = graph->last_was_rewritten;
+    tried = false;
+  }
+  graph->launched = true;
+  graph->last_was_rewritten = rewritten;
+  graph->last_stream = call.stream.key;
+  launches_.fetch_add(rewritten, std::memory_order_relaxed);
+  const CurrentContext current(driver_, graph->context);
+  const bool timed = tried && next.timed && !graph->clock.full();
+  recorder_.before(call);
+  if (timed) graph->clock.begin(next.way, call.stream.handle);
+  CUresult result =
+      rewritten ? graph->rewritten.launch(call.stream.handle) : api_.cuGraphLaunch_(call.exec, call.stream.handle);
+  if (timed) graph->clock.end(call.stream.handle);
+  recorder_.after(call, result);
+  graph->clock.read([&](std::uint32_t, Way way, double us) { graph->tuner.add(way, us); });
+  if (tried) graph->tuner.done(graph->clock.late());
+  if (graph->tuner.decisions() != graph->decisions) {
+    graph->decisions = graph->tuner.decisions();
+    options_.log(ReplayLog::info, "graph " + std::to_string(graph->number) + ": " + text(graph->tuner));
+  }
+  return result;
+}
+
+// The program changes an executable graph, or ends it.
+void GraphSink::edited(const Call& call) {
+  if (!call.exec || call.edit == GraphEdit::instantiate) return;
+  std::shared_ptr<Graph> graph;
+  {
+    const std::unique_lock lock(graphs_mutex_);
+    const auto found = graphs_.find(call.exec);
+    if (found == graphs_.end()) return;
+    graph = std::move(found->second);
+    graphs_.erase(found);
+  }
+  if (call.edit != GraphEdit::destroy)
+    options_.log(ReplayLog::info,
+                 "graph " + std::to_string(graph->number) + " is the program's own again: it is changed");
+  const std::lock_guard lock(graph->mutex);  // until a launch that is under way is made
+  graph->stale = "it is changed";
+}
+
+// What graphs rest on is about to go.
+void GraphSink::let_go_of(const Call& call) {
+  const std::shared_lock lock(graphs_mutex_);
+  for (const auto& [exec, graph] : graphs_) {
+    if (is_release(call.kind) && !graph->uses(call)) continue;
+    const std::lock_guard its_lock(graph->mutex);
+    if (call.ends == Ends::stream && graph->last_stream == call.stream.key) graph->last_stream = 0;
+    if (call.ends == Ends::code) graph->stale = "code was unloaded";
+    if (is_release(call.kind)) graph->stale = "its memory was released";
+    if (call.kind != CallKind::context_end || (call.context && call.context != graph->context)) continue;
+    graph->rewritten.abandon();
+    graph->stale = "its context has ended";
+  }
+  if (call.kind == CallKind::context_end) pool_.context_ended(call.context);
+}
+
+// ---- the rest ----
+
+void GraphSink::mark(bool begins, const char* name, std::uint32_t thread) noexcept {
+  if (begins) steps_marked_.fetch_add(1, std::memory_order_relaxed);
+  recorder_.mark(begins, name, thread);
+}
+
+SinkReport GraphSink::report() {
+  SinkReport report;
+  report.phase = store_->full() ? SinkPhase::aside : SinkPhase::recording;
+  report.counters.steps_marked = steps_marked_.load(std::memory_order_relaxed);
+  report.counters.graph_launches = launches_.load(std::memory_order_relaxed);
+  report.counters.recordings = 1;
+  return report;
+}
+
+void GraphSink::finish() noexcept {}
+
+bool GraphSink::forked() noexcept { return recorder_.forked(); }
+
+}  // namespace nimble::shim

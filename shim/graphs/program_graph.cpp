@@ -1,0 +1,134 @@
+#include "shim/graphs/program_graph.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "shim/decode/copy.h"
+
+namespace nimble::shim {
+
+namespace {
+
+constexpr const char* kRefused = "the driver does not tell what its nodes do";
+
+}  // namespace
+
+const char* GraphApi::load(CallContext& context) {
+#define X(function)                                                                        \
+  function##_ = reinterpret_cast<decltype(function##_)>(context.driver_symbol(#function)); \
+  if (!function##_) return #function;
+  NIMBLE_GRAPH_FUNCTIONS(X)
+#undef X
+  return nullptr;
+}
+
+ProgramGraph::ProgramGraph(const GraphApi& driver, CUgraph graph) : driver_(driver) { why_not_ = read(graph); }
+
+// Sorts the nodes, where there is only one way to do so: at any time, one node alone has all behind it that it waits
+// for.
+std::string ProgramGraph::put_in_order(CUgraph graph, std::vector<CUgraphNode>& handles) const {
+  std::size_t count = 0;
+  if (driver_.cuGraphGetEdges_(graph, nullptr, nullptr, &count) != CUDA_SUCCESS)
+    return "the driver does not tell its edges, or they are of a kind of their own";
+  std::vector<CUgraphNode> from(count), to(count);
+  if (count && driver_.cuGraphGetEdges_(graph, from.data(), to.data(), &count) != CUDA_SUCCESS)
+    return "its edges are of a kind of their own";
+  std::unordered_map<CUgraphNode, std::size_t> place;
+  for (std::size_t i = 0; i < handles.size(); ++i) place[handles[i]] = i;
+  std::vector<std::vector<std::size_t>> next(handles.size());
+  std::vector<std::size_t> waits_for(handles.size());
+  for (std::size_t i = 0; i < std::min(count, from.size()); ++i) {
+    next[place[from[i]]].push_back(place[to[i]]);
+    ++waits_for[place[to[i]]];
+  }
+  std::vector<std::size_t> ready;
+  for (std::size_t i = 0; i < handles.size(); ++i)
+    if (waits_for[i] == 0) ready.push_back(i);
+  std::vector<CUgraphNode> sorted;
+  while (!ready.empty()) {
+    if (ready.size() > 1) return "the program has given it branches of its own";
+    const std::size_t node = ready.back();
+    ready.pop_back();
+    sorted.push_back(handles[node]);
+    for (const std::size_t other : next[node])
+      if (--waits_for[other] == 0) ready.push_back(other);
+  }
+  if (sorted.size() != handles.size()) return "its edges make no order";
+  handles = std::move(sorted);
+  return {};
+}
+
+std::string ProgramGraph::read(CUgraph graph) {
+  std::size_t count = 0;
+  if (driver_.cuGraphGetNodes_(graph, nullptr, &count) != CUDA_SUCCESS) return "the driver does not tell its nodes";
+  std::vector<CUgraphNode> handles(count);
+  if (count && driver_.cuGraphGetNodes_(graph, handles.data(), &count) != CUDA_SUCCESS)
+    return "the driver does not tell its nodes";
+  if (std::string why = put_in_order(graph, handles); !why.empty()) return why;
+  for (const CUgraphNode handle : handles) {
+    ProgramNode node;
+    node.handle = handle;
+    if (driver_.cuGraphNodeGetType_(handle, &node.type) != CUDA_SUCCESS) return kRefused;
+    if (node.type == CU_GRAPH_NODE_TYPE_EMPTY) continue;
+    if (std::string why = read(node); !why.empty()) return why;
+    nodes_.push_back(node);
+  }
+  if (!context_ && (driver_.cuCtxGetCurrent_(&context_) != CUDA_SUCCESS || !context_)) return "no context is current";
+  return {};
+}
+
+std::string ProgramGraph::read(ProgramNode& node) {
+  Call& call = node.call;
+  call.traced = call.has_stream = true;
+  switch (node.type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL: {
+      CUkernelNodeAttrValue value{};
+      if (driver_.cuGraphKernelNodeGetAttribute_(node.handle, CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE,
+                                                 &value) == CUDA_SUCCESS &&
+          value.deviceUpdatableKernelNode.deviceUpdatable)
+        return "it holds a kernel that the device may change";
+      if (driver_.cuGraphKernelNodeGetParams_v2_(node.handle, &node.kernel) != CUDA_SUCCESS) return kRefused;
+      const CUDA_KERNEL_NODE_PARAMS& kernel = node.kernel;
+      if (context_known_ && kernel.ctx != context_) return "it is of several contexts";
+      context_ = kernel.ctx;
+      context_known_ = true;
+      call.symbol = "a kernel of a graph";
+      call.kind = CallKind::launch;
+      // Runtimes give a kernel handle, in a field of its own or in the function's place.
+      call.function = kernel.func ? kernel.func : reinterpret_cast<CUfunction>(kernel.kern);
+      if (!call.function) return "it holds a kernel without a function";
+      call.grid = {kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ};
+      call.block = {kernel.blockDimX, kernel.blockDimY, kernel.blockDimZ};
+      call.shared_bytes = kernel.sharedMemBytes;
+      call.kernel_params = kernel.kernelParams;
+      call.extra = kernel.extra;
+      return {};
+    }
+    case CU_GRAPH_NODE_TYPE_MEMCPY: {
+      if (driver_.cuGraphMemcpyNodeGetParams_(node.handle, &node.copy) != CUDA_SUCCESS) return kRefused;
+      if (!decode::between_memory(node.copy)) return "it copies from or to an array";
+      if (node.copy.Depth > 1) return "it copies layers";
+      call.symbol = "a copy of a graph";
+      call.kind = CallKind::copy;
+      decode::Copy2D::rows(call, node.copy, decode::box_dst_3d(node.copy), decode::box_src_3d(node.copy));
+      // What it carries is in its source when it runs, and nobody can look at that now.
+      call.device_source = true;
+      return {};
+    }
+    case CU_GRAPH_NODE_TYPE_MEMSET: {
+      if (driver_.cuGraphMemsetNodeGetParams_(node.handle, &node.set) != CUDA_SUCCESS) return kRefused;
+      call.symbol = "a set of a graph";
+      call.kind = CallKind::set;
+      call.dst = {node.set.dst, node.set.pitch};
+      call.width = node.set.width * node.set.elementSize;
+      call.height = std::max<std::size_t>(node.set.height, 1);
+      call.value = node.set.value;
+      call.element = node.set.elementSize;
+      return {};
+    }
+    default:
+      return "it holds a node that is no kernel, copy or set";
+  }
+}
+
+}  // namespace nimble::shim

@@ -1,0 +1,35 @@
+// A graph of the program's, with only as much of its order as its nodes need.
+//
+// Owns its executable graph. Its nodes are copies: the program's graph may change or go. Needs the graph's context
+// current when it is built and destroyed. May be launched wherever the original may, but the driver does not keep the
+// two from running at the same time. Not synchronised.
+#pragma once
+
+#include "nimble/schedule.h"
+#include "shim/graphs/graph_api.h"
+#include "shim/graphs/program_graph.h"
+
+namespace nimble::shim {
+
+class RewrittenGraph {
+ public:
+  explicit RewrittenGraph(const GraphApi& driver) : driver_(driver) {}
+  ~RewrittenGraph();
+  RewrittenGraph(const RewrittenGraph&) = delete;
+  RewrittenGraph& operator=(const RewrittenGraph&) = delete;
+
+  // `schedule` is of one segment that holds all nodes: op i is node i.
+  CUresult build(const ProgramGraph& original, const Schedule& schedule);
+  CUresult launch(CUstream stream) const { return driver_.cuGraphLaunch_(exec_, stream); }
+  // The context is gone, and the graph with it.
+  void abandon() { exec_ = nullptr; }
+
+ private:
+  CUresult add(CUgraph graph, const ProgramNode& node, CUcontext context, const std::vector<CUgraphNode>& after,
+               CUgraphNode* added) const;
+
+  const GraphApi& driver_;
+  CUgraphExec exec_ = nullptr;
+};
+
+}  // namespace nimble::shim

@@ -1,0 +1,48 @@
+"""Graphs that a program makes itself, written anew: they compute what they computed, or stay as they are."""
+
+import harness
+from harness import ProgramTest
+
+# What becomes of the program's graphs; the first line about each.
+REWRITTEN = r"graph 1: {} nodes, on \d+ streams with \d+ edges between them"
+KINDS = {
+    "plain": REWRITTEN.format(9),
+    "pool": REWRITTEN.format(9),
+    "opaque": REWRITTEN.format(10),
+    "own": r"graph 1 stays as it is: the program has given it branches of its own",
+    "update": REWRITTEN.format(9),
+    "set": REWRITTEN.format(9),
+    "streams": REWRITTEN.format(9),
+    "nested": r"graph 2 stays as it is: it holds a node that is no kernel, copy or set",
+    "many": REWRITTEN.format(9),
+    "released": REWRITTEN.format(9),
+    "recapture": r"graph 2 stays as it is: it holds a node that is no kernel, copy or set",
+}
+
+
+class Graphs(ProgramTest):
+    def rewrite(self, what, steps=40, tune="off", **settings):
+        return self.run_program(["rewritten", what, steps], mode="off", NIMBLE_GRAPHS="rewrite", NIMBLE_TUNE=tune,
+                                NIMBLE_LOG="info", **settings)
+
+    def test_they_compute_what_they_computed(self):
+        for what, said in KINDS.items():
+            with self.subTest(what=what):
+                plain = self.run_program(["rewritten", what, 40])
+                for seed in harness.BUILD.seeds(12):
+                    done = self.rewrite(what, SIMCUDA_SEED=seed)
+                    self.assertEqual(plain.stdout.split(",")[0], done.stdout.split(",")[0], f"seed {seed}")
+                    self.assertRegex(done.stderr, said)
+
+    def test_while_they_are_timed_too(self):
+        for what in ("plain", "pool", "streams"):
+            plain = self.run_program(["rewritten", what, 60])
+            done = self.rewrite(what, 60, tune="start")
+            self.assertEqual(plain.stdout.split(",")[0], done.stdout.split(",")[0])
+            if what != "streams":  # which never launches twice in a row on one
+                self.assertRegex(done.stderr, r"graph 1: the (rewritten one|program's own) is launched: [\d.]+ us a launch; "
+                                              r"the program's own [\d.]+ us")
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,227 @@
+// A program that captures its step as a graph and launches that: `rewritten WHAT STEPS` prints a digest of what all
+// steps have computed. WHAT:
+//   plain      two branches and what joins them, in memory from before
+//   pool       the same, in memory that is allocated while it captures
+//   opaque     a kernel of which nothing is known comes between
+//   own        the program has given the graph branches itself
+//   update     every few steps the graph is brought up to date with another one
+//   set        every few steps a kernel's parameters are set
+//   streams    every launch goes to another of two streams, behind the one before
+//   nested     the graph is a part of another, which is launched
+//   many       every few steps it is captured anew, and the graph before ends
+//   released   memory that it uses is released, and allocated anew
+//   recapture  a stream captures launches of it
+// Beside the digest it prints what memory of the device is taken in the end that was not when the first graph began.
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "tests/integration/programs/driver.h"
+
+namespace {
+
+constexpr int kCount = 256;
+constexpr std::size_t kBytes = kCount * sizeof(unsigned);
+
+struct Program {
+  std::string what;
+  CUmodule module = nullptr, others = nullptr;
+  CUfunction mix = nullptr, update = nullptr, opaque = nullptr;
+  CUstream stream = nullptr, second = nullptr;
+  CUdeviceptr state[3] = {}, memory[3] = {};
+  unsigned* input = nullptr;
+  unsigned* output = nullptr;
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  CUgraphNode mixes[2] = {};
+
+  explicit Program(std::string name) : what(std::move(name)) {
+    start_driver();
+    CHECK(cuModuleLoad(&module, image_path("programs.simcuda").c_str()));
+    CHECK(cuModuleGetFunction(&mix, module, "_Z3mixILi1EEvPKjS1_Pjij"));
+    CHECK(cuModuleGetFunction(&update, module, "_Z6updateILi1EEvPjPKji"));
+    CHECK(cuModuleLoad(&others, image_path("opaque.simcuda").c_str()));
+    CHECK(cuModuleGetFunction(&opaque, others, "advance"));
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK(cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+    for (int i = 0; i < 3; ++i) {
+      CHECK(cuMemAlloc(&state[i], kBytes));
+      CHECK(cuMemsetD32(state[i], static_cast<unsigned>(i) + 5, kCount));
+      CHECK(cuMemAlloc(&memory[i], kBytes));
+    }
+    CHECK(cuMemAllocHost(reinterpret_cast<void**>(&input), kBytes));
+    CHECK(cuMemAllocHost(reinterpret_cast<void**>(&output), kBytes));
+    CHECK(cuCtxSynchronize());
+  }
+
+  void launch_mix(CUdeviceptr a, CUdeviceptr b, CUdeviceptr out, unsigned salt) const {
+    int count = kCount;
+    void* arguments[] = {&a, &b, &out, &count, &salt};
+    CHECK(cuLaunchKernel(mix, 4, 1, 1, 64, 1, 1, 0, stream, arguments, nullptr));
+  }
+  void launch_update(CUdeviceptr target, CUdeviceptr change, CUstream on = nullptr) const {
+    int count = kCount;
+    void* arguments[] = {&target, &change, &count};
+    CHECK(cuLaunchKernel(update, 4, 1, 1, 64, 1, 1, 0, on ? on : stream, arguments, nullptr));
+  }
+  void launch_opaque(CUdeviceptr target, CUdeviceptr change) const {
+    int count = kCount;
+    void* arguments[] = {&target, &change, &count};
+    CHECK(cuLaunchKernel(opaque, 4, 1, 1, 64, 1, 1, 0, stream, arguments, nullptr));
+  }
+
+  // Two branches, each from the input to a state of its own, and what joins them.
+  void step(unsigned salt) const {
+    CUdeviceptr x = memory[0], a = memory[1], b = memory[2];
+    const bool allocates = what == "pool" || what == "many";
+    if (allocates)
+      for (CUdeviceptr* each : {&x, &a, &b}) CHECK(cuMemAllocAsync(each, kBytes, stream));
+    CHECK(cuMemcpyHtoDAsync(x, input, kBytes, stream));
+    launch_mix(x, state[0], a, salt);
+    launch_update(state[0], a);
+    if (what == "opaque") launch_opaque(state[2], state[0]);
+    launch_mix(x, state[1], b, salt + 1);
+    launch_update(state[1], b);
+    CHECK(cuMemsetD32Async(a, salt, kCount, stream));
+    launch_update(state[0], a);
+    launch_update(state[2], state[0]);
+    launch_update(state[2], state[1]);
+    if (allocates)
+      for (const CUdeviceptr each : {x, a, b}) CHECK(cuMemFreeAsync(each, stream));
+  }
+  // The same, on two streams of its own.
+  void forked_step() const {
+    CUevent fork = nullptr, join = nullptr;
+    CHECK(cuEventCreate(&fork, CU_EVENT_DISABLE_TIMING));
+    CHECK(cuEventCreate(&join, CU_EVENT_DISABLE_TIMING));
+    CHECK(cuMemcpyHtoDAsync(memory[0], input, kBytes, stream));
+    CHECK(cuEventRecord(fork, stream));
+    CHECK(cuStreamWaitEvent(second, fork, 0));
+    launch_update(state[0], memory[0]);
+    launch_update(state[1], memory[0], second);
+    CHECK(cuEventRecord(join, second));
+    CHECK(cuStreamWaitEvent(stream, join, 0));
+    launch_update(state[2], state[0]);
+    launch_update(state[2], state[1]);
+    CHECK(cuEventDestroy(fork));
+    CHECK(cuEventDestroy(join));
+  }
+
+  CUgraph capture(unsigned salt) const {
+    CUgraph captured = nullptr;
+    CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    if (what == "own") {
+      forked_step();
+    } else {
+      step(salt);
+    }
+    CHECK(cuStreamEndCapture(stream, &captured));
+    return captured;
+  }
+  void make(unsigned salt) {
+    graph = capture(salt);
+    CHECK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  }
+  void end() {
+    CHECK(cuGraphExecDestroy(exec));
+    CHECK(cuGraphDestroy(graph));
+    exec = nullptr;
+    graph = nullptr;
+  }
+
+  // The parameters of the first mix become those of another salt.
+  void set(unsigned salt) const {
+    std::size_t count = 0;
+    CHECK(cuGraphGetNodes(graph, nullptr, &count));
+    std::vector<CUgraphNode> nodes(count);
+    CHECK(cuGraphGetNodes(graph, nodes.data(), &count));
+    for (CUgraphNode node : nodes) {
+      CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+      CHECK(cuGraphNodeGetType(node, &type));
+      if (type != CU_GRAPH_NODE_TYPE_KERNEL) continue;
+      CUDA_KERNEL_NODE_PARAMS params{};
+      CHECK(cuGraphKernelNodeGetParams(node, &params));
+      if (params.func != mix) continue;
+      void* arguments[5];
+      std::memcpy(arguments, params.kernelParams, sizeof arguments);
+      arguments[4] = &salt;
+      params.kernelParams = arguments;
+      CHECK(cuGraphExecKernelNodeSetParams(exec, node, &params));
+      return;
+    }
+  }
+
+  void change(unsigned salt) {
+    if (what == "update") {
+      CUgraph other = capture(salt);
+      CUgraphExecUpdateResultInfo info{};
+      CHECK(cuGraphExecUpdate(exec, other, &info));
+      CHECK(cuGraphDestroy(other));
+    }
+    if (what == "set") set(salt);
+    if (what == "many") {
+      end();
+      make(salt);
+    }
+    if (what == "released" && salt == 3) {
+      CHECK(cuStreamSynchronize(stream));
+      CHECK(cuMemFree(memory[1]));
+      CUdeviceptr again = 0;
+      CHECK(cuMemAlloc(&again, kBytes));
+      if (again != memory[1]) std::fprintf(stderr, "another address\n");
+    }
+  }
+};
+
+std::size_t free_memory() {
+  std::size_t free = 0, total = 0;
+  CHECK(cuMemGetInfo(&free, &total));
+  return free;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 3) return 2;
+  Program program(argv[1]);
+  const int steps = std::atoi(argv[2]);
+  const std::size_t free_before = free_memory();
+  program.make(3);
+  CUgraph whole = nullptr;
+  CUgraphExec launched = program.exec;
+  if (program.what == "nested") {
+    CUgraphNode node = nullptr;
+    CHECK(cuGraphCreate(&whole, 0));
+    CHECK(cuGraphAddChildGraphNode(&node, whole, nullptr, 0, program.graph));
+    CHECK(cuGraphInstantiateWithFlags(&launched, whole, 0));
+  }
+  if (program.what == "recapture") {
+    CHECK(cuStreamBeginCapture(program.stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    CHECK(cuGraphLaunch(program.exec, program.stream));
+    CHECK(cuGraphLaunch(program.exec, program.stream));
+    CHECK(cuStreamEndCapture(program.stream, &whole));
+    CHECK(cuGraphInstantiateWithFlags(&launched, whole, 0));
+  }
+  std::uint64_t digest = 14695981039346656037u;
+  for (int i = 0; i < steps; ++i) {
+    for (int k = 0; k < kCount; ++k) program.input[k] = static_cast<unsigned>(i * 31 + k);
+    if (i > 0 && i % 8 == 0) {
+      program.change(static_cast<unsigned>(i) % 5);
+      if (!whole) launched = program.exec;
+    }
+    const CUstream on = program.what == "streams" && i % 2 ? program.second : program.stream;
+    CHECK(cuGraphLaunch(launched, on));
+    CHECK(cuMemcpyDtoHAsync(program.output, program.state[2], kBytes, on));
+    CHECK(cuStreamSynchronize(on));
+    for (int k = 0; k < kCount; ++k) digest = (digest ^ program.output[k]) * 1099511628211u;
+  }
+  if (whole) {
+    CHECK(cuGraphExecDestroy(launched));
+    CHECK(cuGraphDestroy(whole));
+  }
+  program.end();
+  std::printf("%016llx, %zu bytes more are taken\n", static_cast<unsigned long long>(digest),
+              free_before - free_memory());
+  return 0;
+}

@@ -138,6 +138,7 @@ Options read_options() {
   const std::size_t folder = trace.text.rfind('/');
   if (!variable("NIMBLE_BUNDLE") && folder != std::string::npos) bundle.text.insert(0, trace.text, 0, folder + 1);
   options.bundle = std::move(bundle.text);
+  if (variable("NIMBLE_TRACE")) options.graphs_trace = trace.text;
   options.trace = std::move(trace.text);
   options.schedule = expand(setting("SCHEDULE")).text;
   options.stats = std::move(stats.text);

@@ -19,7 +19,8 @@ struct Options {
   bool rewrite_graphs = false;  // with mode off alone
   // File names, with %p and %r replaced. Those that this mode writes are this rank's own, whatever their names say.
   std::string trace, schedule, stats, bundle;
-  std::string own_files;  // one line for the user where a name had to be changed for that; else empty
+  std::string graphs_trace;  // NIMBLE_GRAPHS: where its recording goes; empty where NIMBLE_TRACE does not tell
+  std::string own_files;     // one line for the user where a name had to be changed for that; else empty
   std::string log;
   Timing timing = Timing::cupti;
   bool coverage = true;

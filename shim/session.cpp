@@ -100,6 +100,7 @@ CallSink* make_sink(const Options& options) {
       graphs.probe = options.probe_writes;
       graphs.probe_limit_bytes = static_cast<std::uint64_t>(options.probe_limit_mib) << 20;
       graphs.probe_first = static_cast<std::uint64_t>(options.probe_first);
+      graphs.trace_path = options.graphs_trace;
       graphs.log = replay_options(options).log;
       return new GraphSink(std::move(graphs), context());
   }

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <set>
+#include <fstream>
 #include <thread>
 #include <utility>
 
@@ -236,14 +236,17 @@ std::string GraphSink::rewrite(CUgraph graph, Graph& made) {
   const std::lock_guard one_at_a_time(analysis_mutex_);
   // Its nodes as ops, one behind the other: what they do when it is launched.
   analyzer::StepPlace place;
-  place.first_seq = recorder_.calls();
   place.ops = static_cast<std::uint32_t>(original.nodes().size());
+  const std::string name = "graph " + std::to_string(made.number);
+  recorder_.mark(true, name.c_str(), thread_index());
+  place.first_seq = recorder_.calls();
   for (const ProgramNode& node : original.nodes()) {
     Call op = node.call;
     op.stream = {nullptr, reinterpret_cast<std::uint64_t>(original.context()) | 1};
     record(op);
   }
   place.last_seq = recorder_.calls() - 1;
+  recorder_.mark(false, nullptr, thread_index());
   const std::uint64_t pushed = recorder_.pushed();
   const auto since = std::chrono::steady_clock::now();
   while (recorder_.written() < pushed && !store_->full()) {
@@ -352,7 +355,17 @@ SinkReport GraphSink::report() {
   return report;
 }
 
-void GraphSink::finish() noexcept {}
+// For people who want to see why: nimble-analyze takes the graphs for marked steps.
+void GraphSink::finish() noexcept try {
+  if (options_.trace_path.empty() || finished_.exchange(true)) return;
+  recorder_.finish();
+  std::ofstream file(options_.trace_path, std::ios::binary);
+  for (const auto& chunk : store_->text()) file << *chunk;
+  file.close();
+  options_.log(file.good() ? ReplayLog::info : ReplayLog::warning,
+               (file.good() ? "wrote " : "cannot write ") + options_.trace_path);
+} catch (...) {
+}
 
 bool GraphSink::forked() noexcept { return recorder_.forked(); }
 

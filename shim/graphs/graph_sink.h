@@ -39,7 +39,7 @@ struct GraphOptions {
   Tune tune = Tune::start;
   bool probe = false;  // see what kernels write, of the first `probe_first` launches and of those that are learned from
   std::uint64_t probe_limit_bytes = 0, probe_first = 0;
-  std::string stats_path;  // empty: no file
+  std::string trace_path;  // where the recording goes in the end; empty: nowhere
   std::function<void(ReplayLog, const std::string&)> log;
 };
 
@@ -87,6 +87,7 @@ class GraphSink final : public CallSink {
   mutable std::shared_mutex graphs_mutex_;
   std::unordered_map<CUgraphExec, std::shared_ptr<Graph>> graphs_;
   std::atomic<std::uint64_t> seen_{0}, rewritten_{0}, launches_{0}, steps_marked_{0};
+  std::atomic<bool> finished_{false};
 };
 
 }  // namespace nimble::shim

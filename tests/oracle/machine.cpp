@@ -179,7 +179,9 @@ void Machine::allocate(const Op& op, CUstream stream) {
 void Machine::release(const Op& op, CUstream stream) {
   CUdeviceptr& address = address_[op.buffer];
   if (address == 0) return;  // what the step before the first one would have left
-  if (op.blocking || program_.buffers[op.buffer].memory == Memory::plain) {
+  const bool plain = program_.buffers[op.buffer].memory == Memory::plain;
+  if (op.blocking || plain) {
+    if (!plain) ASK(cuCtxSynchronize());  // of memory from a pool the driver does not wait for what uses it
     ASK(cuMemFree(address));
   } else {
     ASK(cuMemFreeAsync(address, stream));

@@ -83,10 +83,13 @@ SIM_CALL(cuMemFree_v2, kContext, (CUdeviceptr pointer), (pointer)) {
       block->kind != BlockKind::kGraph) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  finish_everything(call);
+  // Of memory from a pool the driver takes it that all accesses are over (H200, 580.159: it does not wait).
   if (block->kind == BlockKind::kPool) {
     return_to_pool(block, nullptr, {});
-  } else if (block->kind == BlockKind::kGraph) {
+    return call.context->fault;
+  }
+  finish_everything(call);
+  if (block->kind == BlockKind::kGraph) {
     if (!block->outstanding) return CUDA_ERROR_INVALID_VALUE;
     block->outstanding = block->live = false;
     call.driver.outstanding.erase(block);

@@ -167,6 +167,7 @@ class Chaos {
   // x and a1, freed in one of many ways.
   void release(Disturbance what, CUdeviceptr x, CUdeviceptr a1) {
     if (what == kFreeSynchronously) {
+      CHECK(cuStreamSynchronize(stream_));  // which it does not do itself for memory from a pool
       CHECK(cuMemFree(x));
     } else if (what == kFreeElsewhere) {
       make_hand();

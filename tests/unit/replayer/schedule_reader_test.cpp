@@ -239,7 +239,9 @@ TEST(ScheduleReader, OnSeveralStreamsMemoryIsSharedOnlyWhereTheProgramHasAnOrder
     json["ops"] = ops;
     json["objects"][2]["plan_offset"] = 0;
     json["segments"][0] = {{"first", 1},
-                           {"last", second_used ? set_2 : waits ? 4 : 3},
+                           {"last", second_used ? set_2
+                                    : waits     ? 4
+                                                : 3},
                            {"lanes", 1},
                            {"synchronizations", 0},
                            {"edges", second_used ? Json{{1, 3}, {1, set_2}} : Json{{1, 3}}},

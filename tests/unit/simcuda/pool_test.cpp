@@ -96,6 +96,23 @@ TEST_F(Pool, PooledMemoryCanBeFreedAtOnce) {
   EXPECT_EQ(again, memory);
 }
 
+// As a device does: accesses are over then, or the program is wrong.
+TEST_F(Pool, FreeingPooledMemoryAtOnceWaitsForNothing) {
+  CUdeviceptr memory = 0, other = 0;
+  unsigned char* host = nullptr;
+  const CUstream s = stream();
+  OK(cuMemAllocAsync(&memory, 64, s));
+  OK(cuMemAlloc(&other, 64));
+  OK(cuMemAllocHost(reinterpret_cast<void**>(&host), 64));
+  host[0] = 0;
+  OK(cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(host), 1, 64, s));
+  OK(cuMemFree(memory));
+  EXPECT_EQ(host[0], 0);
+  OK(cuMemFree(other));
+  EXPECT_EQ(host[0], 1);
+  OK(cuMemFreeHost(host));
+}
+
 TEST_F(Pool, PoolsCount) {
   CUmemPoolProps props{};
   props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;

@@ -15,6 +15,7 @@ namespace {
 // The driver's questions about code. Not in the call table: programs may ask them too, and nothing follows from it.
 constinit DriverFunction<decltype(&::cuFuncGetName)> g_function_name("cuFuncGetName");
 constinit DriverFunction<decltype(&::cuKernelGetName)> g_kernel_name("cuKernelGetName");
+constinit DriverFunction<decltype(&::cuKernelGetFunction)> g_function_of_kernel("cuKernelGetFunction");
 constinit DriverFunction<decltype(&::cuFuncGetParamInfo)> g_function_param("cuFuncGetParamInfo");
 constinit DriverFunction<decltype(&::cuKernelGetParamInfo)> g_kernel_param("cuKernelGetParamInfo");
 constinit DriverFunction<decltype(&::cuModuleGetFunctionCount)> g_function_count("cuModuleGetFunctionCount");
@@ -247,7 +248,26 @@ void FunctionTable::read_code(FunctionInfo& info, const LoadedImage* image, cons
     proof.accesses.push_back({access.at, access.reads, access.writes});
 }
 
+// Of a kernel that was launched the driver may tell the function, which the program has never asked for: as what a node
+// of a captured graph launches.
+void FunctionTable::look_among_kernels(CUfunction handle) {
+  const auto ask = g_function_of_kernel.get();
+  std::vector<CUkernel> kernels;
+  {
+    std::shared_lock lock(mutex_);
+    if (!ask || origins_.contains(handle)) return;
+    for (const auto& [launched, info] : described_)
+      if (info->is_kernel_handle && info->image)
+        kernels.push_back(reinterpret_cast<CUkernel>(const_cast<void*>(launched)));
+  }
+  for (const CUkernel kernel : kernels) {
+    CUfunction function = nullptr;
+    if (ask(&function, kernel) == CUDA_SUCCESS && function == handle) return same_function(function, kernel);
+  }
+}
+
 const FunctionInfo& FunctionTable::describe(CUfunction handle) {
+  look_among_kernels(handle);
   Origin origin;
   bool known = false;
   std::optional<LoadedImage> code;

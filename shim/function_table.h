@@ -57,6 +57,7 @@ class FunctionTable {
 
   void remember(const void* handle, const Origin& origin);
   const FunctionInfo& describe(CUfunction handle);
+  void look_among_kernels(CUfunction handle);
   // What the code says of a kernel whose name and parameters are known.
   static void read_code(FunctionInfo& info, const LoadedImage* image, const Origin& origin);
 

@@ -94,8 +94,8 @@ std::string ProgramGraph::read(ProgramNode& node) {
       context_known_ = true;
       call.symbol = "a kernel of a graph";
       call.kind = CallKind::launch;
-      // Runtimes give a kernel handle, in a field of its own or in the function's place.
-      call.function = kernel.func ? kernel.func : reinterpret_cast<CUfunction>(kernel.kern);
+      // Runtimes launch kernels by a handle that all contexts share: the one that is known from its launches.
+      call.function = kernel.kern ? reinterpret_cast<CUfunction>(kernel.kern) : kernel.func;
       if (!call.function) return "it holds a kernel without a function";
       call.grid = {kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ};
       call.block = {kernel.blockDimX, kernel.blockDimY, kernel.blockDimZ};

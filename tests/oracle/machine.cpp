@@ -181,7 +181,7 @@ void Machine::release(const Op& op, CUstream stream) {
   if (address == 0) return;  // what the step before the first one would have left
   const bool plain = program_.buffers[op.buffer].memory == Memory::plain;
   if (op.blocking || plain) {
-    if (!plain) ASK(cuCtxSynchronize());  // of memory from a pool the driver does not wait for what uses it
+    if (!plain) ASK(cuStreamSynchronize(stream));  // of memory from a pool the driver does not wait for what uses it
     ASK(cuMemFree(address));
   } else {
     ASK(cuMemFreeAsync(address, stream));

@@ -74,7 +74,7 @@ GraphSink::GraphSink(GraphOptions options, CallContext& context)
                  .probe_first = options_.probe_first,
                  .store = store_},
                 context),
-      pool_(context) {}
+      pool_(context, options_.reuse_from) {}
 
 GraphSink::~GraphSink() = default;
 
@@ -113,7 +113,7 @@ std::optional<CUresult> GraphSink::receive(Call& call) {
 void GraphSink::after(const Call& call, CUresult result) noexcept try {
   recorder_.after(call, result);
   const bool good = result == CUDA_SUCCESS;
-  std::vector<CapturePool::Block> gone;
+  std::vector<CapturePool::Slot> gone;
   if (call.kind == CallKind::capture_begin && !good) captures_.fetch_sub(1, std::memory_order_relaxed);
   if (call.kind == CallKind::capture_end && !is_capturing(call)) {
     captures_.fetch_sub(1, std::memory_order_relaxed);
@@ -176,33 +176,34 @@ void GraphSink::record(Call call) {
 std::optional<CUresult> GraphSink::allocate(Call& call) {
   std::uint64_t capture = 0;
   if (call.own_pool || !is_capturing(call, &capture)) return std::nullopt;
-  const std::optional<CapturePool::Block> block = pool_.allocate(capture, call.size);
-  if (!block) return std::nullopt;
-  call.address = block->address;
+  const std::optional<CapturePool::Slot> slot = pool_.allocate(capture, call.stream.key, call.size);
+  if (!slot) return std::nullopt;
+  call.address = slot->address;
+  if (slot->used_again) return CUDA_SUCCESS;
   Call allocation;
   allocation.symbol = call.symbol;
   allocation.kind = CallKind::alloc;
   allocation.memory = MemoryKind::device;
-  allocation.address = block->address;
-  allocation.size = block->size;
+  allocation.address = slot->address;
+  allocation.size = slot->size;
   record(allocation);
   return CUDA_SUCCESS;
 }
 
 // Where the release is captured it would be done when the graph runs: nothing is, here and there.
 std::optional<CUresult> GraphSink::release(const Call& call) {
-  std::vector<CapturePool::Block> gone;
-  if (!pool_.release(call.address, gone)) return std::nullopt;
+  std::vector<CapturePool::Slot> gone;
+  if (!pool_.release(call.address, call.stream.key, gone)) return std::nullopt;
   forget(gone);
   return CUDA_SUCCESS;
 }
 
-void GraphSink::forget(const std::vector<CapturePool::Block>& gone) {
-  for (const CapturePool::Block& block : gone) {
+void GraphSink::forget(const std::vector<CapturePool::Slot>& gone) {
+  for (const CapturePool::Slot& slot : gone) {
     Call release;
     release.symbol = "memory of a captured graph";
     release.kind = CallKind::free;
-    release.address = block.address;
+    release.address = slot.address;
     record(release);
   }
 }

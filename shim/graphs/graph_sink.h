@@ -37,6 +37,7 @@ struct GraphOptions {
   std::vector<std::string> rules;  // files
   std::uint64_t limit_bytes = 0;   // of the recording
   Tune tune = Tune::start;
+  std::uint64_t reuse_from = 0;  // bytes: see CapturePool
   bool probe = false;  // see what kernels write, of the first `probe_first` launches and of those that are learned from
   std::uint64_t probe_limit_bytes = 0, probe_first = 0;
   std::string trace_path;  // where the recording goes in the end; empty: nowhere
@@ -63,7 +64,7 @@ class GraphSink final : public CallSink {
   bool is_capturing(const Call& call, std::uint64_t* id = nullptr) const;
   std::optional<CUresult> allocate(Call& call);
   std::optional<CUresult> release(const Call& call);
-  void forget(const std::vector<CapturePool::Block>& gone);
+  void forget(const std::vector<CapturePool::Slot>& gone);
   void record(Call call);
 
   std::optional<CUresult> launch(Call& call);

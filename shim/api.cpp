@@ -11,6 +11,7 @@
 
 #include "nimble/version.h"
 #include "shim/decode/entry.h"
+#include "shim/graphs/graph_sink.h"
 #include "shim/guard.h"
 #include "shim/options.h"
 #include "shim/regions/region_sink.h"
@@ -29,6 +30,12 @@ static_assert(static_cast<int>(SinkPhase::searching) == NIMBLE_PHASE_SEARCHING);
 static_assert(static_cast<int>(SinkPhase::binding) == NIMBLE_PHASE_BINDING);
 static_assert(static_cast<int>(SinkPhase::replaying) == NIMBLE_PHASE_REPLAYING);
 static_assert(static_cast<int>(SinkPhase::aside) == NIMBLE_PHASE_ASIDE);
+
+using GraphState = nimble::shim::GraphStatus::State;
+static_assert(static_cast<int>(GraphState::kept) == NIMBLE_GRAPH_KEPT);
+static_assert(static_cast<int>(GraphState::trying) == NIMBLE_GRAPH_TRYING);
+static_assert(static_cast<int>(GraphState::own) == NIMBLE_GRAPH_OWN);
+static_assert(static_cast<int>(GraphState::rewritten) == NIMBLE_GRAPH_REWRITTEN);
 
 nimble_mode mode_of_process() {
   static const nimble_mode mode = [] {
@@ -96,6 +103,25 @@ RegionSink* region_sink() noexcept try {
   return sink;
 } catch (...) {  // no memory to begin with
   return nullptr;
+}
+
+using nimble::shim::GraphSink;
+
+// The same where its graphs are rewritten. Starts the session: what is learned may come before any driver call of its.
+template <class Function>
+nimble_result with_graphs(Function function) noexcept {
+  static std::atomic<GraphSink*> known{nullptr};
+  GraphSink* sink = known.load(std::memory_order_acquire);
+  return guarded([&] {
+    if (!sink) {
+      if (!nimble::shim::read_options().rewrite_graphs) return NIMBLE_WRONG_MODE;
+      sink = dynamic_cast<GraphSink*>(nimble::shim::sink());
+      if (!sink) return NIMBLE_WRONG_MODE;
+      known.store(sink, std::memory_order_release);
+    }
+    const nimble::shim::Guard guard;
+    return function(*sink);
+  });
 }
 
 nimble_result result_of(const ProgramRegion& region) {
@@ -210,5 +236,34 @@ nimble_result nimble_region_destroy(nimble_region* region) {
   if (!region) return NIMBLE_SUCCESS;
   return with_regions(region, [](RegionSink& sink, ProgramRegion& mine) {
     return sink.destroy(&mine) ? NIMBLE_SUCCESS : NIMBLE_INVALID_ARGUMENT;
+  });
+}
+
+nimble_result nimble_learn_begin() {
+  return with_graphs([](GraphSink& sink) { return sink.begin_learning() ? NIMBLE_SUCCESS : NIMBLE_INVALID_ARGUMENT; });
+}
+
+nimble_result nimble_learn_end() {
+  return with_graphs([](GraphSink& sink) { return sink.end_learning() ? NIMBLE_SUCCESS : NIMBLE_INVALID_ARGUMENT; });
+}
+
+nimble_result nimble_capture_again() {
+  return with_graphs([](GraphSink& sink) { return sink.capture_again() ? NIMBLE_SUCCESS : NIMBLE_REFUSED; });
+}
+
+nimble_result nimble_get_graph(CUgraphExec_st* exec, nimble_graph_status* status) {
+  if (!status || status->size < offsetof(nimble_graph_status, text)) return NIMBLE_INVALID_ARGUMENT;
+  return with_graphs([&](GraphSink& sink) {
+    nimble_graph_status filled{};
+    const auto known = sink.status(exec);
+    if (!known) return NIMBLE_INVALID_ARGUMENT;
+    filled.exec = known->exec;
+    filled.state = static_cast<nimble_graph_state>(known->state);
+    filled.nodes = known->nodes;
+    filled.streams = known->streams;
+    filled.own_us = known->own_us;
+    filled.rewritten_us = known->rewritten_us;
+    std::memcpy(filled.text, known->text.data(), std::min(known->text.size(), sizeof filled.text - 1));
+    return fill(status, filled);
   });
 }

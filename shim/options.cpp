@@ -196,11 +196,6 @@ Options read_options() {
     number(default_of("BUNDLE_LIMIT"), options.bundle_limit_mib);
     complain("BUNDLE_LIMIT", memory, "a number of MiB: using " + std::string(default_of("BUNDLE_LIMIT")));
   }
-  const std::string_view reuse = setting("GRAPHS_REUSE");
-  if (!number(reuse, options.graphs_reuse_mib, 0) || options.graphs_reuse_mib > kMostMebibytes) {
-    options.graphs_reuse_mib = 0;
-    complain("GRAPHS_REUSE", reuse, "a number of MiB, or 0: going by the device's cache");
-  }
   const std::string_view launches = setting("PROBE_FIRST");
   if (!number(launches, options.probe_first, 0)) {
     options.probe_first = 0;

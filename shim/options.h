@@ -16,8 +16,7 @@ enum class Timing : std::uint8_t { none, cupti, events };
 
 struct Options {
   Mode mode = Mode::off;
-  bool rewrite_graphs = false;        // with mode off alone
-  std::int64_t graphs_reuse_mib = 0;  // 0: by the device's cache
+  bool rewrite_graphs = false;  // with mode off alone
   // File names, with %p and %r replaced. Those that this mode writes are this rank's own, whatever their names say.
   std::string trace, schedule, stats, bundle;
   std::string graphs_trace;  // NIMBLE_GRAPHS: where its recording goes; empty where NIMBLE_TRACE does not tell

@@ -28,6 +28,8 @@ struct Pending {
 };
 thread_local Pending t_pending __attribute__((tls_model("initial-exec")));
 
+thread_local bool t_probe __attribute__((tls_model("initial-exec"))) = false;  // see probe_this_thread()
+
 bool is_allocation(CallKind kind) { return kind == CallKind::alloc || kind == CallKind::alloc_async; }
 
 // What is put together before the queue is locked: one for each thread, so that most calls allocate nothing.
@@ -64,6 +66,8 @@ Recorder::Recorder(RecorderOptions options, CallContext& context)
 
 Recorder::~Recorder() { stop_watching(); }
 
+void Recorder::probe_this_thread(bool probe) { t_probe = probe; }
+
 // Recorders are few, and exit handlers take no argument.
 static std::atomic<Recorder*> g_watching{nullptr};
 
@@ -74,6 +78,7 @@ void Recorder::start_watching() {
     ProbeOptions probe;
     probe.limit_bytes = options_.probe_limit_bytes;
     probe.launches = options_.probe_first;
+    probe.wanted = options_.probe_on_request ? +[] { return t_probe; } : nullptr;
     probing_ = std::make_unique<Probe>(probe, context_);
     probe_.store(probing_.get(), std::memory_order_release);
   }

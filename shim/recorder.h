@@ -37,6 +37,7 @@ struct RecorderOptions {
   std::string bundle{};           // where a step is saved; empty: none is
   std::uint64_t bundle_limit_bytes = 0;
   std::shared_ptr<TraceStore> store{};  // where the trace goes instead of into the file
+  bool probe_on_request = false;        // probe: only launches of threads that ask for it (probe_this_thread)
 };
 
 class Recorder final : public CallSink {
@@ -49,6 +50,8 @@ class Recorder final : public CallSink {
   void after(const Call& call, CUresult result) noexcept override;
   void mark(bool begins, const char* name, std::uint32_t thread) noexcept override;
   SinkReport report() override;
+  // Whether this thread's launches are probed, where that is on request. Of one recorder at a time.
+  static void probe_this_thread(bool probe);
   // Calls and marks so far.
   std::uint64_t calls() const { return next_seq_.load(std::memory_order_relaxed); }
   // What the program has done so far, and how much of that is in the trace: two numbers of one kind.

@@ -97,7 +97,6 @@ CallSink* make_sink(const Options& options) {
       graphs.rules = options.rules;
       graphs.limit_bytes = static_cast<std::uint64_t>(options.auto_limit_mib) << 20;
       graphs.tune = options.tune;
-      graphs.reuse_from = static_cast<std::uint64_t>(options.graphs_reuse_mib) << 20;
       graphs.probe = options.probe_writes;
       graphs.probe_limit_bytes = static_cast<std::uint64_t>(options.probe_limit_mib) << 20;
       graphs.probe_first = static_cast<std::uint64_t>(options.probe_first);

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* Rises with every addition; what was there stays as it is. */
-#define NIMBLE_API_VERSION 1
+#define NIMBLE_API_VERSION 2
 
 #ifdef __cplusplus
 extern "C" {
@@ -71,6 +71,25 @@ typedef struct nimble_counters {
 #define NIMBLE_COUNTER(name, meaning) uint64_t name;
 #include "counters.def"
 } nimble_counters;
+
+/* What an executable CUDA graph of the program's is to NIMBLE_GRAPHS=rewrite. */
+typedef enum nimble_graph_state {
+  NIMBLE_GRAPH_KEPT = 0,     /* it is launched as it is: there is no other, and `text` says why */
+  NIMBLE_GRAPH_TRYING = 1,   /* both are launched, in turn, and timed */
+  NIMBLE_GRAPH_OWN = 2,      /* it was the faster one of the two, and is launched */
+  NIMBLE_GRAPH_REWRITTEN = 3 /* the rewritten one is launched in its place */
+} nimble_graph_state;
+
+struct CUgraphExec_st; /* a CUgraphExec is a pointer to one */
+
+typedef struct nimble_graph_status {
+  size_t size;                 /* in: sizeof(nimble_graph_status) */
+  struct CUgraphExec_st* exec; /* out: the graph that was asked about */
+  nimble_graph_state state;
+  uint32_t nodes, streams; /* of the rewritten one: its nodes, and how many of them may run side by side at most */
+  double own_us, rewritten_us; /* medians of a launch on the GPU; negative where nothing was timed yet */
+  char text[256];              /* why it is kept, ended by a null byte; else empty */
+} nimble_graph_status;
 
 /* NIMBLE_FUNCTION(name, (parameters), (arguments)): a prototype within libnimble.so; elsewhere a function that looks
  * for that one, once, and calls it. */
@@ -159,6 +178,22 @@ NIMBLE_FUNCTION(nimble_region_why, (nimble_region * region, char* text, size_t s
 
 /* Ends its life, and gives its memory back, for which the driver may wait until launches are over. Null is fine. */
 NIMBLE_FUNCTION(nimble_region_destroy, (nimble_region * region), (region))
+
+/* Graphs, with NIMBLE_GRAPHS=rewrite: what the program makes executable itself is made once more, with what does not
+ * depend on each other side by side, and the faster of the two is launched. A program that knows what it is about to
+ * capture can do more for that: run it a few times between these two, so that Nimble sees what each kernel writes (the
+ * program waits meanwhile, for milliseconds for each launch), and capture it once there, too, so that no memory is used
+ * twice in it. NIMBLE_INVALID_ARGUMENT: the calling thread is in one already, or in none. */
+NIMBLE_FUNCTION(nimble_learn_begin, (void), ())
+NIMBLE_FUNCTION(nimble_learn_end, (void), ())
+
+/* Then capture the same a second time, behind this: the next capture that this thread begins gets the memory that it
+ * allocates in stream order where the graph has it best that the thread has made executable last. NIMBLE_REFUSED where
+ * nothing is known of that. */
+NIMBLE_FUNCTION(nimble_capture_again, (void), ())
+
+/* What is known of an executable graph; with a null `exec`, of the one that the calling thread has made last. */
+NIMBLE_FUNCTION(nimble_get_graph, (struct CUgraphExec_st * exec, nimble_graph_status* status), (exec, status))
 
 #ifdef __cplusplus
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
@@ -145,6 +146,28 @@ void take_out(Trace& trace, const std::vector<std::uint64_t>& lasting) {
   }
 }
 
+// Makes the memory plan what it is already: each of the step's own objects stays where it is. What the plan was: by
+// allocation, in their order.
+std::vector<std::uint64_t> keep_memory_in_place(analyzer::Analysis& analysis) {
+  std::map<std::uint32_t, std::uint32_t> by_alloc;  // objects
+  for (std::uint32_t i = 0; i < analysis.objects.objects.size(); ++i)
+    if (analysis.objects.objects[i].step_local) by_alloc[analysis.objects.objects[i].alloc] = i;
+  std::vector<std::uint64_t> planned;
+  std::uint64_t least = ~std::uint64_t{0};
+  const auto base = [&](std::uint32_t i) { return analysis.table->objects()[analysis.objects.objects[i].id].base; };
+  for (const auto& [alloc, object] : by_alloc) {
+    planned.push_back(analysis.memory.offset[object]);
+    least = std::min(least, base(object));
+  }
+  analysis.memory.arena_bytes = 0;
+  for (const auto& [alloc, object] : by_alloc) {
+    analysis.memory.offset[object] = base(object) - least;
+    analysis.memory.arena_bytes =
+        std::max(analysis.memory.arena_bytes, analysis.memory.offset[object] + analysis.objects.objects[object].size);
+  }
+  return planned;
+}
+
 // Why an op of the step cannot be part of the one graph that is to hold them all; empty where all can. Ops that could
 // be, had they not been left alone by others, are told of only where there is no other.
 std::string why_not_one_graph(const analyzer::Analysis& analysis) {
@@ -203,10 +226,12 @@ GraphSchedule graph_schedule(const TraceStore::Text& text, const analyzer::StepP
   options.start_early = false;  // it is submitted all at once
   options.one_kind = true;
   options.step = place;
-  const analyzer::Analysis analysis = analyzer::analyze(read(text), options);
+  analyzer::Analysis analysis = analyzer::analyze(read(text), options);
   if (analysis.status != analyzer::kExitOk) return no(analysis.why_no_schedule);
   if (std::string why = why_not_one_graph(analysis); !why.empty()) return no(std::move(why));
   if (analysis.segments.segments.size() != 1) return no("its nodes make no single graph");
+  if (!analysis.memory.possible) return no("it needs more memory than a plan can hold");
+  for (const std::uint64_t at : keep_memory_in_place(analysis)) result.offsets.push_back(at);
   result.schedule = analyzer::build_schedule(analysis);
   for (std::uint32_t op = 0; op < result.schedule.ops.size(); ++op)
     if (result.schedule.ops[op].payload)
@@ -214,15 +239,15 @@ GraphSchedule graph_schedule(const TraceStore::Text& text, const analyzer::StepP
                 ") copies pointers that other ops follow");
   if (result.schedule.carries) return no("its order rests on pointers that are in memory before it begins");
   if (analyzer::check_schedule(analysis, analyzer::schedule_text(result.schedule), kName).unordered)
-    return no("a defect of the analyzer: its schedule leaves ops unordered that conflict");
+    return no("where its memory lies the nodes cannot run side by side");
   if (analysis.concurrency.nodes < 2) return no("each of its nodes needs the one before");
   for (const analyzer::StepObject& object : analysis.objects.objects)
     result.memory.push_back({analysis.table->objects()[object.id].base, object.size});
   std::sort(result.memory.begin(), result.memory.end(),
             [](const TraceProbe::Range& a, const TraceProbe::Range& b) { return a.address < b.address; });
   const ScheduleSegment& segment = result.schedule.segments.front();
-  result.text = std::to_string(place.ops) + " nodes, on " + std::to_string(segment.lanes) + " streams with " +
-                std::to_string(segment.synchronizations) + " edges between them";
+  result.text = "on " + std::to_string(segment.lanes) + " streams with " + std::to_string(segment.synchronizations) +
+                " edges between them";
   return result;
 } catch (const analyzer::InputError& error) {
   GraphSchedule none;

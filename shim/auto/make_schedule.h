@@ -51,13 +51,16 @@ class Trial {
 std::string region_schedule(const TraceStore::Text& text, const std::vector<std::uint64_t>& lasting,
                             const std::vector<std::string>& rules, std::string& why_not);
 
-// The same of the step at this place, whose ops are the nodes of a graph: none is in it but those, and nobody compares
-// anything at its launches.
+// The same of the step at this place, whose ops are the nodes of a graph, and memory that is allocated and released
+// among them: it stays where it is, and nobody compares anything at the graph's launches.
 struct GraphSchedule {
-  Schedule schedule;                      // one segment; op i is node i
+  Schedule schedule;                      // one segment
   std::vector<TraceProbe::Range> memory;  // that its ops name: whole allocations, by address
   std::string text;                       // for people: what is in it
-  std::string why_not;                    // where there is none, or it frees no two nodes from each other; else empty
+  // Where its allocations, in their order, would lie best: bytes from the begin of one block. Also where there is no
+  // schedule, if anything is known.
+  std::vector<std::uint64_t> offsets;
+  std::string why_not;  // where there is none, or it frees no two nodes from each other; else empty
 };
 GraphSchedule graph_schedule(const TraceStore::Text& text, const analyzer::StepPlace& place,
                              const std::vector<std::string>& rules);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "shim/decode/entry.h"
 #include "shim/probe/device_reader.h"
@@ -11,9 +12,7 @@ namespace nimble::shim {
 namespace {
 
 // As pools of the driver align; and what is asked of the driver at a time, at least.
-constexpr std::uint64_t kAlignment = 512, kChunk = std::uint64_t{32} << 20;
-// What the device's cache is taken to hold where the driver does not tell.
-constexpr int kCacheBytes = 32 << 20;
+constexpr std::uint64_t kAlignment = 512, kChunk = std::uint64_t{8} << 20;
 
 // Slots have one of eight sizes between a power of two and the next, so that most allocations find one that fits.
 std::uint64_t slot_size(std::uint64_t size) {
@@ -23,65 +22,90 @@ std::uint64_t slot_size(std::uint64_t size) {
 
 }  // namespace
 
-std::uint64_t CapturePool::reuse_from() {
-  if (reuse_from_ != 0) return reuse_from_;
-  int cache = 0;
-  CUdevice device = 0;
-  const auto current = reinterpret_cast<decltype(&::cuCtxGetDevice)>(context_.driver_symbol("cuCtxGetDevice"));
-  const auto ask = reinterpret_cast<decltype(&::cuDeviceGetAttribute)>(context_.driver_symbol("cuDeviceGetAttribute"));
-  if (!ask || !current || current(&device) != CUDA_SUCCESS ||
-      ask(&cache, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, device) != CUDA_SUCCESS || cache <= 0)
-    cache = kCacheBytes;
-  return reuse_from_ = static_cast<std::uint64_t>(cache) / 2;
+void CapturePool::began(std::uint64_t id, Serve serve, std::shared_ptr<const CapturePlan> plan) {
+  const std::lock_guard lock(mutex_);
+  Capture& capture = captures_[id];
+  capture.serve = serve;
+  capture.plan = std::move(plan);
+  capture.context = current_context();
 }
 
-// Of this size, or somewhat larger.
-std::optional<CapturePool::Slot> CapturePool::use_again(Capture& capture, std::uint64_t stream, std::uint64_t size) {
+std::uint64_t CapturePool::memory(Capture& capture, std::uint64_t bytes) const {
+  const auto get = reinterpret_cast<decltype(&::cuMemAlloc_v2)>(context_.driver_symbol("cuMemAlloc_v2"));
+  const RelaxedCaptures relaxed(context_);
+  CUdeviceptr base = 0;
+  if (!get || get(&base, bytes) != CUDA_SUCCESS) return 0;
+  if (!capture.context) capture.context = current_context();
+  return base;
+}
+
+// The one that was released last, of this size or somewhat larger.
+std::optional<CapturePool::Slot> CapturePool::use_again(Capture& capture, std::uint64_t stream,
+                                                        std::uint64_t size) const {
   for (auto at = capture.released.lower_bound({stream, size});
        at != capture.released.end() && at->first.stream == stream && at->first.size <= 2 * size; ++at) {
     if (at->second.empty()) continue;
-    const Slot slot{at->second.front(), at->first.size, true};
-    at->second.pop_front();
+    const Slot slot{at->second.back(), at->first.size, true};
+    at->second.pop_back();
     return slot;
   }
   return std::nullopt;
 }
 
-std::optional<CapturePool::Slot> CapturePool::allocate(std::uint64_t id, std::uint64_t stream, std::uint64_t asked) {
-  if (asked == 0 || asked > std::uint64_t{1} << 62) return std::nullopt;
-  const std::lock_guard lock(mutex_);
-  Capture& capture = captures_[id];
-  const std::uint64_t size = slot_size(asked);
-  if (capture.bytes + size > reuse_from()) {
-    if (const std::optional<Slot> slot = use_again(capture, stream, size)) {
-      capture.live.insert(slot->address);
-      return slot;
-    }
+// Its place by the plan. Once an allocation is not as planned, none is any more.
+std::optional<CapturePool::Slot> CapturePool::planned(Capture& capture, std::uint64_t size) const {
+  const std::size_t index = capture.allocations;
+  const CapturePlan& plan = *capture.plan;
+  if (index >= plan.allocations.size() || plan.allocations[index].size != size) {
+    capture.plan.reset();
+    return std::nullopt;
   }
+  const std::optional<std::uint64_t> offset = plan.allocations[index].offset;
+  if (!offset) return std::nullopt;
+  if (!capture.block.base) {
+    capture.block = {memory(capture, plan.bytes), plan.bytes, plan.bytes};
+    if (!capture.block.base) capture.plan.reset();
+  }
+  if (!capture.plan) return std::nullopt;
+  const std::uint64_t address = capture.block.base + *offset;
+  return Slot{address, size, !capture.slots.emplace(address, size).second};
+}
+
+std::optional<CapturePool::Slot> CapturePool::take(Capture& capture, std::uint64_t size) const {
   auto chunk = std::find_if(capture.chunks.begin(), capture.chunks.end(),
                             [&](const Chunk& one) { return one.size - one.used >= size; });
   if (chunk == capture.chunks.end()) {
-    const auto get = reinterpret_cast<decltype(&::cuMemAlloc_v2)>(context_.driver_symbol("cuMemAlloc_v2"));
-    const RelaxedCaptures relaxed(context_);
     Chunk added;
-    CUdeviceptr base = 0;
     // Where memory is short, as much as is needed.
     for (const std::uint64_t bytes : {std::max(size, kChunk), size}) {
       added.size = bytes;
-      if (get && get(&base, bytes) == CUDA_SUCCESS) break;
-      base = 0;
+      if (!added.base) added.base = memory(capture, bytes);
+      if (added.base) break;
     }
-    if (!base) return std::nullopt;
-    added.base = base;
-    capture.context = current_context();
+    if (!added.base) return std::nullopt;
     capture.chunks.push_back(added);
     chunk = std::prev(capture.chunks.end());
   }
   const Slot slot{chunk->base + chunk->used, size, false};
   chunk->used += size;
-  capture.bytes += size;
   capture.slots[slot.address] = size;
-  capture.live.insert(slot.address);
+  return slot;
+}
+
+std::optional<CapturePool::Slot> CapturePool::allocate(std::uint64_t id, std::uint64_t stream, std::size_t nodes,
+                                                       std::uint64_t asked) {
+  if (asked == 0 || asked > std::uint64_t{1} << 62) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  Capture& capture = captures_[id];
+  const std::uint64_t size = slot_size(asked);
+  std::optional<Slot> slot;
+  if (capture.plan) slot = planned(capture, asked);
+  if (capture.serve == Serve::again) slot = use_again(capture, stream, size);
+  if (!slot) slot = take(capture, size);
+  if (!slot) return std::nullopt;
+  ++capture.allocations;
+  capture.live[slot->address] = asked;
+  capture.events.push_back({nodes, false, slot->address, asked});
   return slot;
 }
 
@@ -91,16 +115,45 @@ bool CapturePool::holds(std::uint64_t address) const {
                      [&](const auto& one) { return one.second.slots.contains(address); });
 }
 
-bool CapturePool::release(std::uint64_t address, std::uint64_t stream, std::vector<Slot>& gone) {
+bool CapturePool::release(std::uint64_t address, std::uint64_t stream, std::optional<std::size_t> nodes,
+                          std::vector<Slot>& gone) {
   const std::lock_guard lock(mutex_);
   for (auto& [id, capture] : captures_) {
-    if (capture.live.erase(address) == 0) continue;
-    // What is released later a launch of the graph writes again.
-    if (!capture.ended) capture.released[{stream, capture.slots[address]}].push_back(address);
+    const auto found = capture.live.find(address);
+    if (found == capture.live.end()) continue;
+    if (nodes && !capture.ended) {
+      capture.events.push_back({*nodes, true, address, found->second});
+      if (capture.serve == Serve::again) capture.released[{stream, capture.slots[address]}].push_back(address);
+    }
+    capture.live.erase(found);
     let_go(id, gone);
     return true;
   }
   return false;
+}
+
+bool CapturePool::is_whole(const Capture& capture) {
+  return capture.plan && capture.allocations == capture.plan->allocations.size();
+}
+
+std::optional<CaptureMemory> CapturePool::memory_of(CUgraph graph) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, capture] : captures_) {
+    if (!capture.ended || capture.graph != graph || capture.events.empty()) continue;
+    CaptureMemory result;
+    result.kind = capture.serve == Serve::again                           ? CaptureMemory::Kind::again
+                  : capture.serve == Serve::planned && !is_whole(capture) ? CaptureMemory::Kind::broken
+                                                                          : CaptureMemory::Kind::once;
+    result.events = capture.events;
+    result.block = capture.block.base;
+    result.block_bytes = capture.block.size;
+    std::set<std::uint64_t> there;
+    for (const CaptureMemory::Event& event : capture.events)
+      event.released ? void(there.erase(event.address)) : void(there.insert(event.address));
+    result.lasting.assign(there.begin(), there.end());
+    return result;
+  }
+  return std::nullopt;
 }
 
 void CapturePool::ended(std::uint64_t id, CUgraph graph, std::vector<Slot>& gone) {
@@ -163,6 +216,7 @@ void CapturePool::let_go(std::uint64_t id, std::vector<Slot>& gone) {
   const RelaxedCaptures relaxed(context_);
   for (const Chunk& chunk : capture.chunks)
     if (free) free(chunk.base);
+  if (free && capture.block.base) free(capture.block.base);
   for (const auto& [address, size] : capture.slots) gone.push_back({address, size, false});
   captures_.erase(found);
 }

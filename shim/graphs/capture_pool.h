@@ -1,12 +1,15 @@
 // Memory for what a program allocates in stream order while it captures.
 //
 // The driver would make a node of each such allocation, whose memory exists only while the graph runs, and of which a
-// graph may have one executable alone. Here each gets a slot of its own, at once and for as long as the graph may run,
-// as a caching allocator gives it: then the graph holds nothing but work, and any number of executables can be made of
-// it. A slot that the program has released in the capture is used again only where what the capture has would not stay
-// in the device's cache otherwise (measured on an H200: a chain of kernels that never meets its memory again takes up
-// to 15 % longer), the one first that was released first: what used it then is long over, and need not be waited for.
-// A slot keeps its size, so whoever looks at a graph's nodes may take it for one allocation.
+// graph may have one executable alone. Here each gets a slot, at once and for as long as the graph may run, as a
+// caching allocator gives it: then the graph holds nothing but work, and any number of executables can be made of it.
+//
+// By itself a slot is used again as soon as the program has released it, as such allocators do: a graph that meets its
+// memory again soon finds it in the device's cache, and may leave there what it needs the next time (H200: mobilenet_v2
+// at batch 1 takes 17 % longer where no memory is used twice). But nodes that have nothing else to do with each other
+// then have to follow each other. A capture that the program makes to learn from gets every slot but once; and one that
+// it makes again gets them where the plan of that graph has them (analyzer/memory_plan.h), which shares memory only
+// where the order of the graph's own allows it.
 //
 // Owns that memory. What belongs to one capture is released together: once the program has released all of it, and the
 // captured graph and all its executables are gone. Of a graph that the program puts into another or clones nobody can
@@ -15,8 +18,8 @@
 
 #include <compare>
 #include <cstdint>
-#include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -26,24 +29,57 @@
 
 namespace nimble::shim {
 
+// Where the allocations of a capture go: of each, in their order, what it asked for, and its place in one block of
+// memory. Those that last beyond the capture have none.
+struct CapturePlan {
+  struct Allocation {
+    std::uint64_t size = 0;
+    std::optional<std::uint64_t> offset;
+  };
+  std::vector<Allocation> allocations;
+  std::uint64_t bytes = 0;  // of the block
+};
+
+// What has become of a capture's allocations.
+struct CaptureMemory {
+  struct Event {
+    std::size_t node = 0;  // how many nodes the graph had by then
+    bool released = false;
+    std::uint64_t address = 0, size = 0;  // as asked for
+  };
+  // `again`: slots were used again as they came, and each is taken for one allocation.
+  // `once`: no two allocations share a byte; or only as the plan says.
+  // `broken`: the capture has not kept to its plan.
+  enum class Kind : std::uint8_t { again, once, broken };
+  Kind kind = Kind::again;
+  std::vector<Event> events;
+  std::vector<std::uint64_t> lasting;        // addresses that were not released in it
+  std::uint64_t block = 0, block_bytes = 0;  // of its plan, where it has one
+};
+
 class CapturePool {
  public:
-  // Slots are used again in a capture that has so many bytes; 0: in one that has half of what the device's L2 cache
-  // holds.
-  CapturePool(CallContext& context, std::uint64_t reuse_from) : context_(context), reuse_from_(reuse_from) {}
+  enum class Serve : std::uint8_t { again, once, planned };
+
+  explicit CapturePool(CallContext& context) : context_(context) {}
 
   struct Slot {
     std::uint64_t address = 0, size = 0;
-    bool used_again = false;
+    bool known = false;  // it has been handed out before
   };
 
-  // Memory for an allocation on the stream with this key, which is in the capture with this id
-  // (cuStreamGetCaptureInfo); nothing where the driver has none.
-  std::optional<Slot> allocate(std::uint64_t capture, std::uint64_t stream, std::uint64_t size);
+  // A capture has begun, with this id (cuStreamGetCaptureInfo). Others are served `again`.
+  void began(std::uint64_t capture, Serve serve, std::shared_ptr<const CapturePlan> plan);
+  // Memory for an allocation on the stream with this key, which is in that capture, whose graph has so many nodes;
+  // nothing where the driver has none.
+  std::optional<Slot> allocate(std::uint64_t capture, std::uint64_t stream, std::size_t nodes, std::uint64_t size);
   // The program releases it on this stream: whether it is of here. `gone` gets what is released for good by that.
-  bool release(std::uint64_t address, std::uint64_t stream, std::vector<Slot>& gone);
+  // `nodes`: where the release is captured, too.
+  bool release(std::uint64_t address, std::uint64_t stream, std::optional<std::size_t> nodes, std::vector<Slot>& gone);
   // Whether a slot of here begins there, released by the program or not.
   bool holds(std::uint64_t address) const;
+  // Of the capture that ended in this graph; nothing where no memory is of here.
+  std::optional<CaptureMemory> memory_of(CUgraph graph) const;
 
   // The capture has ended in this graph; or in none.
   void ended(std::uint64_t capture, CUgraph graph, std::vector<Slot>& gone);
@@ -56,36 +92,41 @@ class CapturePool {
   // A context ended, and its memory with it.
   void context_ended(CUcontext context);
 
-  std::uint64_t bytes() const;
-
  private:
   struct Chunk {
     std::uint64_t base = 0, size = 0, used = 0;
   };
-  // Slots of one size that the program has released on one stream, the first of them first.
+  // Slots of one size that the program has released on one stream, the last of them last.
   struct Released {
     std::uint64_t stream, size;
     auto operator<=>(const Released&) const = default;
   };
   struct Capture {
+    Serve serve = Serve::again;
+    std::shared_ptr<const CapturePlan> plan;
+    std::size_t allocations = 0;
     CUcontext context = nullptr;
     CUgraph graph = nullptr;
     bool ended = false, shared = false;
     std::set<CUgraphExec> execs;
     std::vector<Chunk> chunks;
-    std::uint64_t bytes = 0;                       // of all slots
+    Chunk block;                                   // of the plan
     std::map<std::uint64_t, std::uint64_t> slots;  // by address: size
-    std::set<std::uint64_t> live;                  // addresses that the program has
-    std::map<Released, std::deque<std::uint64_t>> released;
+    std::map<std::uint64_t, std::uint64_t> live;   // what the program has, by address: as asked for
+    std::map<Released, std::vector<std::uint64_t>> released;
+    std::vector<CaptureMemory::Event> events;
   };
 
-  std::uint64_t reuse_from();
-  std::optional<Slot> use_again(Capture& capture, std::uint64_t stream, std::uint64_t size);
+  // Whether all that was planned was allocated, and so.
+  static bool is_whole(const Capture& capture);
+  std::uint64_t memory(Capture& capture, std::uint64_t bytes) const;
+  std::optional<Slot> use_again(Capture& capture, std::uint64_t stream, std::uint64_t size) const;
+  std::optional<Slot> planned(Capture& capture, std::uint64_t size) const;
+  std::optional<Slot> take(Capture& capture, std::uint64_t size) const;
   void let_go(std::uint64_t capture, std::vector<Slot>& gone);
 
   CallContext& context_;
   mutable std::mutex mutex_;  // guards all below
-  std::uint64_t reuse_from_;  // 0: not known yet
   std::map<std::uint64_t, Capture> captures_;
 };
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <limits>
+#include <map>
 #include <thread>
 #include <utility>
 
@@ -16,6 +18,11 @@
 namespace nimble::shim {
 
 namespace {
+
+// Of this thread: whether it is learning; the plan for the graph that it has made last; and that for its next capture.
+thread_local bool t_learning __attribute__((tls_model("initial-exec"))) = false;
+thread_local std::shared_ptr<const CapturePlan> t_made, t_plan;
+thread_local CUgraphExec t_last __attribute__((tls_model("initial-exec"))) = nullptr;  // that it has made last
 
 // How long an analysis waits for the recording to be written: its writer looks twenty times a second.
 constexpr std::chrono::milliseconds kPatience{2000};
@@ -53,6 +60,7 @@ struct GraphSink::Graph {
   // Constant once it is in the table.
   std::vector<std::uint64_t> memory;  // where what its nodes touch begins, but for the pool's; ascending
   CUcontext context = nullptr;
+  std::uint32_t nodes = 0, streams = 0;
 
   std::mutex mutex;  // guards all below
   RewrittenGraph rewritten;
@@ -69,12 +77,13 @@ GraphSink::GraphSink(GraphOptions options, CallContext& context)
       context_(context),
       store_(std::make_shared<TraceStore>(options_.limit_bytes)),
       recorder_({.path = "NIMBLE_GRAPHS",
-                 .probe = options_.probe,
+                 .probe = true,
                  .probe_limit_bytes = options_.probe_limit_bytes,
                  .probe_first = options_.probe_first,
-                 .store = store_},
+                 .store = store_,
+                 .probe_on_request = !options_.probe},
                 context),
-      pool_(context, options_.reuse_from) {}
+      pool_(context) {}
 
 GraphSink::~GraphSink() = default;
 
@@ -95,10 +104,12 @@ std::optional<CUresult> GraphSink::receive(Call& call) {
     case CallKind::capture_begin:
       captures_.fetch_add(1, std::memory_order_relaxed);
       return std::nullopt;
-    case CallKind::capture_end:
+    case CallKind::capture_end: {
       // Which capture that is nobody can ask once it has ended.
-      if (!is_capturing(call, &call.size)) call.size = 0;
+      const std::optional<Capturing> capture = capturing(call);
+      call.size = capture ? capture->id : 0;
       return std::nullopt;
+    }
     case CallKind::alloc_async:
       return captures_.load(std::memory_order_relaxed) > 0 ? allocate(call) : std::nullopt;
     case CallKind::free_async:
@@ -114,10 +125,20 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
   recorder_.after(call, result);
   const bool good = result == CUDA_SUCCESS;
   std::vector<CapturePool::Slot> gone;
-  if (call.kind == CallKind::capture_begin && !good) captures_.fetch_sub(1, std::memory_order_relaxed);
-  if (call.kind == CallKind::capture_end && !is_capturing(call)) {
+  if (call.kind == CallKind::capture_begin) {
+    if (!good) captures_.fetch_sub(1, std::memory_order_relaxed);
+    const std::optional<Capturing> capture = good ? capturing(call) : std::nullopt;
+    if (capture && t_plan) {
+      pool_.began(capture->id, CapturePool::Serve::planned, std::exchange(t_plan, nullptr));
+    } else if (capture && t_learning) {
+      pool_.began(capture->id, CapturePool::Serve::once, nullptr);
+    }
+  }
+  if (call.kind == CallKind::capture_end && !capturing(call)) {
     captures_.fetch_sub(1, std::memory_order_relaxed);
     if (call.size) pool_.ended(call.size, good ? call.graph : nullptr, gone);
+    if (good)
+      if (const std::optional<CaptureMemory> memory = pool_.memory_of(call.graph)) record_memory(*memory);
   }
   if (good) {
     switch (call.edit) {
@@ -150,17 +171,25 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
   }
 }
 
-bool GraphSink::is_capturing(const Call& call, std::uint64_t* id) const {
-  if (!call.has_stream) return false;
-  // By its plain name it is the oldest one, which tells just this.
-  using Ask = CUresult (*)(CUstream stream, CUstreamCaptureStatus * status, cuuint64_t * id);
-  const auto ask = reinterpret_cast<Ask>(context_.driver_symbol("cuStreamGetCaptureInfo"));
+std::optional<GraphSink::Capturing> GraphSink::capturing(const Call& call) const {
+  if (!call.has_stream) return std::nullopt;
+  const auto ask =
+      reinterpret_cast<decltype(&::cuStreamGetCaptureInfo_v2)>(context_.driver_symbol("cuStreamGetCaptureInfo_v2"));
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  cuuint64_t capture = 0;
-  if (!ask || ask(call.stream.handle, &status, &capture) != CUDA_SUCCESS || status == CU_STREAM_CAPTURE_STATUS_NONE)
-    return false;
-  if (id) *id = capture;
-  return true;
+  Capturing found;
+  cuuint64_t id = 0;
+  if (!ask || ask(call.stream.handle, &status, &id, &found.graph, nullptr, nullptr) != CUDA_SUCCESS ||
+      status == CU_STREAM_CAPTURE_STATUS_NONE)
+    return std::nullopt;
+  found.id = id;
+  return found;
+}
+
+std::size_t GraphSink::count_nodes(CUgraph graph) const {
+  std::size_t count = 0;
+  const auto ask = reinterpret_cast<decltype(&::cuGraphGetNodes)>(context_.driver_symbol("cuGraphGetNodes"));
+  if (ask && graph) ask(graph, nullptr, &count);
+  return count;
 }
 
 // ---- memory of captures ----
@@ -174,28 +203,45 @@ void GraphSink::record(Call call) {
 }
 
 std::optional<CUresult> GraphSink::allocate(Call& call) {
-  std::uint64_t capture = 0;
-  if (call.own_pool || !is_capturing(call, &capture)) return std::nullopt;
-  const std::optional<CapturePool::Slot> slot = pool_.allocate(capture, call.stream.key, call.size);
+  if (call.own_pool) return std::nullopt;
+  const std::optional<Capturing> capture = capturing(call);
+  if (!capture) return std::nullopt;
+  const std::optional<CapturePool::Slot> slot =
+      pool_.allocate(capture->id, call.stream.key, count_nodes(capture->graph), call.size);
   if (!slot) return std::nullopt;
   call.address = slot->address;
-  if (slot->used_again) return CUDA_SUCCESS;
-  Call allocation;
-  allocation.symbol = call.symbol;
-  allocation.kind = CallKind::alloc;
-  allocation.memory = MemoryKind::device;
-  allocation.address = slot->address;
-  allocation.size = slot->size;
-  record(allocation);
   return CUDA_SUCCESS;
 }
 
 // Where the release is captured it would be done when the graph runs: nothing is, here and there.
 std::optional<CUresult> GraphSink::release(const Call& call) {
+  if (!pool_.holds(call.address)) return std::nullopt;
+  std::optional<std::size_t> nodes;
+  if (captures_.load(std::memory_order_relaxed) > 0)
+    if (const std::optional<Capturing> capture = capturing(call)) nodes = count_nodes(capture->graph);
   std::vector<CapturePool::Slot> gone;
-  if (!pool_.release(call.address, call.stream.key, gone)) return std::nullopt;
+  if (!pool_.release(call.address, call.stream.key, nodes, gone)) return std::nullopt;
   forget(gone);
   return CUDA_SUCCESS;
+}
+
+// The memory of a capture as whoever looks at anything but its nodes may take it: as it is while no graph runs.
+void GraphSink::record_memory(const CaptureMemory& memory) {
+  const auto there = [&](std::uint64_t address, std::uint64_t size) {
+    Call allocation;
+    allocation.symbol = "memory of a captured graph";
+    allocation.kind = CallKind::alloc;
+    allocation.memory = MemoryKind::device;
+    allocation.address = address;
+    allocation.size = size;
+    record(allocation);
+  };
+  const auto in_block = [&](std::uint64_t address) { return address - memory.block < memory.block_bytes; };
+  std::map<std::uint64_t, std::uint64_t> slots;  // the largest that was at an address
+  for (const CaptureMemory::Event& event : memory.events)
+    if (!in_block(event.address)) slots[event.address] = std::max(slots[event.address], event.size);
+  for (const auto& [address, size] : slots) there(address, size);
+  if (memory.block) there(memory.block, memory.block_bytes);
 }
 
 void GraphSink::forget(const std::vector<CapturePool::Slot>& gone) {
@@ -221,11 +267,13 @@ void GraphSink::rewrite(const Call& call) {
   if (!ready_) return;
   const std::uint64_t number = seen_.fetch_add(1, std::memory_order_relaxed) + 1;
   auto made = std::make_shared<Graph>(api_, driver_, options_.tune, number);
-  if (const std::string why = rewrite(call.graph, *made); !why.empty()) {
-    options_.log(ReplayLog::info, "graph " + std::to_string(number) + " stays as it is: " + why);
-    return;
+  made->stale = rewrite(call.graph, *made);
+  if (made->stale.empty()) {
+    rewritten_.fetch_add(1, std::memory_order_relaxed);
+  } else {
+    options_.log(ReplayLog::info, "graph " + std::to_string(number) + " stays as it is: " + made->stale);
   }
-  rewritten_.fetch_add(1, std::memory_order_relaxed);
+  t_last = call.exec;
   const std::unique_lock lock(graphs_mutex_);
   graphs_[call.exec] = std::move(made);
 }
@@ -234,42 +282,117 @@ std::string GraphSink::rewrite(CUgraph graph, Graph& made) {
   const ProgramGraph original(api_, graph);
   if (!original.why_not().empty()) return original.why_not();
   if (original.nodes().size() < 2) return "it holds no two nodes";
+  const std::optional<CaptureMemory> memory = pool_.memory_of(graph);
+  if (memory && memory->kind == CaptureMemory::Kind::broken) return "the capture did not keep to its plan";
+  const bool with_memory = memory && memory->kind == CaptureMemory::Kind::once;
+  if (with_memory && !original.in_order_of_creation()) return "its nodes stand in another order than they came";
   const std::lock_guard one_at_a_time(analysis_mutex_);
-  // Its nodes as ops, one behind the other: what they do when it is launched.
-  analyzer::StepPlace place;
-  place.ops = static_cast<std::uint32_t>(original.nodes().size());
-  const std::string name = "graph " + std::to_string(made.number);
-  recorder_.mark(true, name.c_str(), thread_index());
-  place.first_seq = recorder_.calls();
-  for (const ProgramNode& node : original.nodes()) {
-    Call op = node.call;
-    op.stream = {nullptr, reinterpret_cast<std::uint64_t>(original.context()) | 1};
-    record(op);
-  }
-  place.last_seq = recorder_.calls() - 1;
-  recorder_.mark(false, nullptr, thread_index());
-  const std::uint64_t pushed = recorder_.pushed();
-  const auto since = std::chrono::steady_clock::now();
-  while (recorder_.written() < pushed && !store_->full()) {
-    if (std::chrono::steady_clock::now() - since > kPatience) return "the recording is not written";
-    std::this_thread::sleep_for(kLook);
-  }
-  if (store_->full()) return "the recording is full (NIMBLE_AUTO_LIMIT)";
-  GraphSchedule found = graph_schedule(store_->text(), place, options_.rules);
+  const Recorded recorded = record_nodes(original, with_memory ? &*memory : nullptr, made.number);
+  if (!recorded.why_not.empty()) return recorded.why_not;
+  const GraphSchedule found = graph_schedule(store_->text(), recorded.place, options_.rules);
+  if (with_memory) t_made = plan_of(*memory, found);
   if (!found.why_not.empty()) return found.why_not;
   made.context = original.context();
   for (const TraceProbe::Range& used : found.memory)
     if (!pool_.holds(used.address)) made.memory.push_back(used.address);
+  made.nodes = static_cast<std::uint32_t>(original.nodes().size());
+  made.streams = found.schedule.segments.front().lanes;
   const CurrentContext current(driver_, made.context);
-  const CUresult result = made.rewritten.build(original, found.schedule);
+  const CUresult result = made.rewritten.build(original, found.schedule, recorded.node);
   if (result != CUDA_SUCCESS) return "the driver refuses it (error " + std::to_string(result) + ")";
-  options_.log(ReplayLog::info, "graph " + std::to_string(made.number) + ": " + found.text);
+  options_.log(ReplayLog::info, "graph " + std::to_string(made.number) + ": " +
+                                    std::to_string(original.nodes().size()) + " nodes, " + found.text);
   return {};
+}
+
+// The nodes as ops, one behind the other: what they do when the graph is launched. With memory, what the capture has
+// allocated and released as ops among them.
+GraphSink::Recorded GraphSink::record_nodes(const ProgramGraph& original, const CaptureMemory* memory,
+                                            std::uint64_t number) {
+  Recorded result;
+  const StreamRef stream{nullptr, reinterpret_cast<std::uint64_t>(original.context()) | 1};
+  const auto op = [&](Call call, std::uint32_t node) {
+    call.stream = stream;
+    call.has_stream = true;
+    record(call);
+    result.node.push_back(node);
+  };
+  const std::string name = "graph " + std::to_string(number);
+  recorder_.mark(true, name.c_str(), thread_index());
+  result.place.first_seq = recorder_.calls();
+  auto event = memory ? memory->events.begin() : std::vector<CaptureMemory::Event>::const_iterator();
+  const auto events_up_to = [&](std::size_t place) {
+    for (; memory && event != memory->events.end() && event->node <= place; ++event) {
+      if (std::binary_search(memory->lasting.begin(), memory->lasting.end(), event->address)) continue;
+      Call call;
+      call.symbol = "memory of a graph";
+      call.kind = event->released ? CallKind::free_async : CallKind::alloc_async;
+      call.memory = MemoryKind::stream_ordered;
+      call.address = event->address;
+      call.size = event->size;
+      op(call, kNone);
+    }
+  };
+  for (std::uint32_t node = 0; node < original.nodes().size(); ++node) {
+    events_up_to(original.nodes()[node].place);
+    op(original.nodes()[node].call, node);
+  }
+  events_up_to(std::numeric_limits<std::size_t>::max());
+  result.place.last_seq = recorder_.calls() - 1;
+  result.place.ops = static_cast<std::uint32_t>(result.node.size());
+  recorder_.mark(false, nullptr, thread_index());
+  const std::uint64_t pushed = recorder_.pushed();
+  if (memory) record_memory(*memory);
+  const auto since = std::chrono::steady_clock::now();
+  while (recorder_.written() < pushed && !store_->full()) {
+    if (std::chrono::steady_clock::now() - since > kPatience) {
+      result.why_not = "the recording is not written";
+      return result;
+    }
+    std::this_thread::sleep_for(kLook);
+  }
+  if (store_->full()) result.why_not = "the recording is full (NIMBLE_AUTO_LIMIT)";
+  return result;
+}
+
+// What the memory plan of the schedule makes of the capture's allocations.
+std::shared_ptr<const CapturePlan> GraphSink::plan_of(const CaptureMemory& memory, const GraphSchedule& schedule) {
+  auto plan = std::make_shared<CapturePlan>();
+  auto offset = schedule.offsets.begin();
+  for (const CaptureMemory::Event& event : memory.events) {
+    if (event.released) continue;
+    CapturePlan::Allocation& allocation = plan->allocations.emplace_back();
+    allocation.size = event.size;
+    if (std::binary_search(memory.lasting.begin(), memory.lasting.end(), event.address)) continue;
+    if (offset == schedule.offsets.end()) return nullptr;
+    allocation.offset = *offset++;
+    plan->bytes = std::max(plan->bytes, *allocation.offset + event.size);
+  }
+  return offset == schedule.offsets.end() ? plan : nullptr;
+}
+
+bool GraphSink::begin_learning() {
+  if (t_learning) return false;
+  t_learning = true;
+  recorder_.probe_this_thread(true);
+  return true;
+}
+
+bool GraphSink::end_learning() {
+  if (!t_learning) return false;
+  t_learning = false;
+  recorder_.probe_this_thread(false);
+  return true;
+}
+
+bool GraphSink::capture_again() {
+  t_plan = std::exchange(t_made, nullptr);
+  return t_plan != nullptr;
 }
 
 std::optional<CUresult> GraphSink::launch(Call& call) {
   // Where it is captured it becomes a part of another, as the program has made it.
-  if (captures_.load(std::memory_order_relaxed) > 0 && is_capturing(call)) {
+  if (captures_.load(std::memory_order_relaxed) > 0 && capturing(call)) {
     pool_.shared(call.exec);
     return std::nullopt;
   }
@@ -309,19 +432,17 @@ std::optional<CUresult> GraphSink::launch(Call& call) {
 // The program changes an executable graph, or ends it.
 void GraphSink::edited(const Call& call) {
   if (!call.exec || call.edit == GraphEdit::instantiate) return;
-  std::shared_ptr<Graph> graph;
+  const std::shared_ptr<Graph> graph = find(call.exec);
+  if (!graph) return;
   {
-    const std::unique_lock lock(graphs_mutex_);
-    const auto found = graphs_.find(call.exec);
-    if (found == graphs_.end()) return;
-    graph = std::move(found->second);
-    graphs_.erase(found);
+    const std::lock_guard lock(graph->mutex);  // until a launch that is under way is made
+    if (call.edit != GraphEdit::destroy && graph->stale.empty())
+      options_.log(ReplayLog::info, "graph " + std::to_string(graph->number) + " is the program's own: it is changed");
+    if (graph->stale.empty()) graph->stale = "it is changed";
   }
-  if (call.edit != GraphEdit::destroy)
-    options_.log(ReplayLog::info,
-                 "graph " + std::to_string(graph->number) + " is the program's own again: it is changed");
-  const std::lock_guard lock(graph->mutex);  // until a launch that is under way is made
-  graph->stale = "it is changed";
+  if (call.edit != GraphEdit::destroy) return;
+  const std::unique_lock lock(graphs_mutex_);
+  graphs_.erase(call.exec);
 }
 
 // What graphs rest on is about to go.
@@ -331,13 +452,33 @@ void GraphSink::let_go_of(const Call& call) {
     if (is_release(call.kind) && !graph->uses(call)) continue;
     const std::lock_guard its_lock(graph->mutex);
     if (call.ends == Ends::stream && graph->last_stream == call.stream.key) graph->last_stream = 0;
+    const bool ends = call.kind == CallKind::context_end && (!call.context || call.context == graph->context);
+    if (ends) graph->rewritten.abandon();
+    if (!graph->stale.empty()) continue;
+    if (ends) graph->stale = "its context has ended";
     if (call.ends == Ends::code) graph->stale = "code was unloaded";
     if (is_release(call.kind)) graph->stale = "its memory was released";
-    if (call.kind != CallKind::context_end || (call.context && call.context != graph->context)) continue;
-    graph->rewritten.abandon();
-    graph->stale = "its context has ended";
   }
   if (call.kind == CallKind::context_end) pool_.context_ended(call.context);
+}
+
+std::optional<GraphStatus> GraphSink::status(CUgraphExec exec) const {
+  if (!exec) exec = t_last;
+  const std::shared_ptr<Graph> graph = find(exec);
+  if (!graph) return std::nullopt;
+  const std::lock_guard lock(graph->mutex);
+  GraphStatus status;
+  status.exec = exec;
+  status.nodes = graph->nodes;
+  status.streams = graph->streams;
+  status.own_us = graph->tuner.medians()[static_cast<std::size_t>(Way::own)];
+  status.rewritten_us = graph->tuner.medians()[static_cast<std::size_t>(Way::schedule)];
+  status.text = graph->stale;
+  using State = GraphStatus::State;
+  const bool decided = graph->tuner.decisions() != 0 || options_.tune == Tune::off;
+  const bool own = graph->tuner.decisions() != 0 && graph->tuner.settled() == Way::own;
+  status.state = !graph->stale.empty() ? State::kept : !decided ? State::trying : own ? State::own : State::rewritten;
+  return status;
 }
 
 // ---- the rest ----

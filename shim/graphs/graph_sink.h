@@ -16,17 +16,21 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "analyzer/step_finder.h"
 #include "nimble/call.h"
 #include "replayer/driver_api.h"
 #include "replayer/replayer.h"
 #include "replayer/step_clock.h"
 #include "replayer/tuner.h"
+#include "shim/auto/make_schedule.h"
 #include "shim/graphs/capture_pool.h"
+#include "shim/graphs/program_graph.h"
 #include "shim/graphs/rewritten_graph.h"
 #include "shim/recorder.h"
 #include "shim/trace_store.h"
@@ -37,11 +41,20 @@ struct GraphOptions {
   std::vector<std::string> rules;  // files
   std::uint64_t limit_bytes = 0;   // of the recording
   Tune tune = Tune::start;
-  std::uint64_t reuse_from = 0;  // bytes: see CapturePool
-  bool probe = false;  // see what kernels write, of the first `probe_first` launches and of those that are learned from
+  bool probe = false;  // see what kernels write, of all launches and not only of those that are learned from
   std::uint64_t probe_limit_bytes = 0, probe_first = 0;
   std::string trace_path;  // where the recording goes in the end; empty: nowhere
   std::function<void(ReplayLog, const std::string&)> log;
+};
+
+// What is known of an executable graph of the program's.
+struct GraphStatus {
+  enum class State : std::uint8_t { kept, trying, own, rewritten };
+  CUgraphExec exec = nullptr;
+  State state = State::kept;
+  std::uint32_t nodes = 0, streams = 0;
+  double own_us = -1, rewritten_us = -1;
+  std::string text;  // why it is kept
 };
 
 class GraphSink final : public CallSink {
@@ -57,11 +70,27 @@ class GraphSink final : public CallSink {
   void finish() noexcept override;
   bool forked() noexcept override;
 
+  // From here to end_learning() the calling thread's launches are compared, and its captures are made to learn from.
+  // False where it does so already, or nothing can be compared.
+  bool begin_learning();
+  bool end_learning();
+  // The next capture that this thread begins gets its memory as is best for the graph that it has made executable
+  // last. False where nothing is known of that.
+  bool capture_again();
+  // With null: of the one that the calling thread has made executable last. Nothing where it is not known.
+  std::optional<GraphStatus> status(CUgraphExec exec) const;
+
  private:
   struct Graph;
 
   std::optional<CUresult> receive(Call& call);
-  bool is_capturing(const Call& call, std::uint64_t* id = nullptr) const;
+  // Its capture, where it is in one.
+  struct Capturing {
+    std::uint64_t id = 0;
+    CUgraph graph = nullptr;
+  };
+  std::optional<Capturing> capturing(const Call& call) const;
+  std::size_t count_nodes(CUgraph graph) const;
   std::optional<CUresult> allocate(Call& call);
   std::optional<CUresult> release(const Call& call);
   void forget(const std::vector<CapturePool::Slot>& gone);
@@ -70,6 +99,15 @@ class GraphSink final : public CallSink {
   std::optional<CUresult> launch(Call& call);
   void rewrite(const Call& call);
   std::string rewrite(CUgraph graph, Graph& made);
+  // A graph's nodes in the recording: where, and which node each op is; kNone for those that are none.
+  struct Recorded {
+    analyzer::StepPlace place;
+    std::vector<std::uint32_t> node;
+    std::string why_not;
+  };
+  Recorded record_nodes(const ProgramGraph& original, const CaptureMemory* memory, std::uint64_t number);
+  static std::shared_ptr<const CapturePlan> plan_of(const CaptureMemory& memory, const GraphSchedule& schedule);
+  void record_memory(const CaptureMemory& memory);
   std::shared_ptr<Graph> find(CUgraphExec exec) const;
   void edited(const Call& call);
   void let_go_of(const Call& call);

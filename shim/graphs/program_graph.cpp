@@ -64,10 +64,13 @@ std::string ProgramGraph::read(CUgraph graph) {
   std::vector<CUgraphNode> handles(count);
   if (count && driver_.cuGraphGetNodes_(graph, handles.data(), &count) != CUDA_SUCCESS)
     return "the driver does not tell its nodes";
+  const std::vector<CUgraphNode> listed = handles;
   if (std::string why = put_in_order(graph, handles); !why.empty()) return why;
-  for (const CUgraphNode handle : handles) {
+  as_listed_ = handles == listed;
+  for (std::size_t place = 0; place < handles.size(); ++place) {
     ProgramNode node;
-    node.handle = handle;
+    const CUgraphNode handle = node.handle = handles[place];
+    node.place = place;
     if (driver_.cuGraphNodeGetType_(handle, &node.type) != CUDA_SUCCESS) return kRefused;
     if (node.type == CU_GRAPH_NODE_TYPE_EMPTY) continue;
     if (std::string why = read(node); !why.empty()) return why;

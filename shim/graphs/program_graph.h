@@ -17,6 +17,7 @@ namespace nimble::shim {
 struct ProgramNode {
   CUgraphNode handle = nullptr;
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+  std::size_t place = 0;  // in the order of all nodes
   Call call;
   // That of its type.
   CUDA_KERNEL_NODE_PARAMS kernel{};
@@ -32,6 +33,8 @@ class ProgramGraph {
   // Without empty nodes.
   const std::vector<ProgramNode>& nodes() const { return nodes_; }
   CUcontext context() const { return context_; }
+  // Whether that order is the one in which the driver lists them, which is that of their creation.
+  bool in_order_of_creation() const { return as_listed_; }
   // Why it cannot be written anew; empty where it can.
   const std::string& why_not() const { return why_not_; }
 
@@ -43,7 +46,7 @@ class ProgramGraph {
   const GraphApi& driver_;
   std::vector<ProgramNode> nodes_;
   CUcontext context_ = nullptr;
-  bool context_known_ = false;
+  bool context_known_ = false, as_listed_ = false;
   std::string why_not_;
 };
 

@@ -24,7 +24,8 @@ CUresult RewrittenGraph::add(CUgraph graph, const ProgramNode& node, CUcontext c
   }
 }
 
-CUresult RewrittenGraph::build(const ProgramGraph& original, const Schedule& schedule) {
+CUresult RewrittenGraph::build(const ProgramGraph& original, const Schedule& schedule,
+                               const std::vector<std::uint32_t>& of) {
   const ScheduleSegment& segment = schedule.segments.front();
   std::vector<std::vector<std::uint32_t>> before(schedule.ops.size());
   for (const auto& [from, to] : segment.edges) before[to].push_back(from);
@@ -36,7 +37,7 @@ CUresult RewrittenGraph::build(const ProgramGraph& original, const Schedule& sch
   if (result != CUDA_SUCCESS) return result;
   std::vector<CUgraphNode> made(schedule.ops.size()), after;
   for (const std::uint32_t op : segment.order) {
-    const ProgramNode& node = original.nodes()[op];
+    const ProgramNode& node = original.nodes()[of[op]];
     after.clear();
     for (const std::uint32_t other : before[op]) after.push_back(made[other]);
     result = add(graph, node, original.context(), after, &made[op]);

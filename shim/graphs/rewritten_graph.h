@@ -18,8 +18,8 @@ class RewrittenGraph {
   RewrittenGraph(const RewrittenGraph&) = delete;
   RewrittenGraph& operator=(const RewrittenGraph&) = delete;
 
-  // `schedule` is of one segment that holds all nodes: op i is node i.
-  CUresult build(const ProgramGraph& original, const Schedule& schedule);
+  // `schedule` is of one segment that holds all nodes: its op i is node[i].
+  CUresult build(const ProgramGraph& original, const Schedule& schedule, const std::vector<std::uint32_t>& node);
   CUresult launch(CUstream stream) const { return driver_.cuGraphLaunch_(exec_, stream); }
   // The context is gone, and the graph with it.
   void abandon() { exec_ = nullptr; }

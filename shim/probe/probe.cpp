@@ -51,7 +51,7 @@ void Probe::before(const Call& call, const std::atomic<bool>& any_captures) noex
   // Before it may pass: what is being compared after it does not read this any more.
   if (call.kind == CallKind::free || call.kind == CallKind::free_async) objects_.freed(call);
   if (call.kind == CallKind::context_end) objects_.clear();
-  if (call.kind == CallKind::launch) {
+  if (call.kind == CallKind::launch && (!options_.wanted || options_.wanted())) {
     open_window(call, any_captures);
   } else {
     pass();

@@ -39,6 +39,7 @@ struct ProbeOptions {
   std::uint64_t limit_bytes = 0;  // larger objects are not compared; 0: all are
   std::chrono::milliseconds patience{2000};
   std::uint64_t launches = 0;  // none beyond so many are compared; 0: all are
+  bool (*wanted)() = nullptr;  // whether this thread's launches are compared; null: all are
 };
 
 class Probe {

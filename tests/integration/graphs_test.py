@@ -16,6 +16,9 @@ KINDS = {
     "nested": r"graph 2 stays as it is: it holds a node that is no kernel, copy or set",
     "many": REWRITTEN.format(9),
     "released": REWRITTEN.format(9),
+    "learned": r"graph 2: 9 nodes, on \d+ streams with \d+ edges between them[^$]*state 3, 9 nodes on [2-9] streams: \n",
+    "unlearned": r"graph 2 stays as it is: each of its nodes needs the one before[^$]*state 0, 0 nodes on 0 streams: each of",
+    "strayed": r"graph 2 stays as it is: the capture did not keep to its plan",
     "recapture": r"graph 2 stays as it is: it holds a node that is no kernel, copy or set",
 }
 
@@ -31,14 +34,14 @@ class Graphs(ProgramTest):
                 plain = self.run_program(["rewritten", what, 40])
                 for seed in harness.BUILD.seeds(12):
                     done = self.rewrite(what, SIMCUDA_SEED=seed)
-                    self.assertEqual(plain.stdout.split(",")[0], done.stdout.split(",")[0], f"seed {seed}")
+                    self.assertEqual(plain.stdout, done.stdout, f"seed {seed}")  # and what memory is taken in the end
                     self.assertRegex(done.stderr, said)
 
     def test_while_they_are_timed_too(self):
         for what in ("plain", "pool", "streams"):
             plain = self.run_program(["rewritten", what, 60])
             done = self.rewrite(what, 60, tune="start")
-            self.assertEqual(plain.stdout.split(",")[0], done.stdout.split(",")[0])
+            self.assertEqual(plain.stdout, done.stdout)
             if what != "streams":  # which never launches twice in a row on one
                 self.assertRegex(done.stderr, r"graph 1: the (rewritten one|program's own) is launched: [\d.]+ us a launch; "
                                               r"the program's own [\d.]+ us")

@@ -11,12 +11,18 @@
 //   many       every few steps it is captured anew, and the graph before ends
 //   released   memory that it uses is released, and allocated anew
 //   recapture  a stream captures launches of it
+//   learned    kernels of which nothing is known, in memory that is allocated while it captures: Nimble is told to
+//   learn
+//              from a few runs of the step and a first capture, and the second capture gets its memory by that
+//   unlearned  the same, but Nimble is told nothing
+//   strayed    the second capture is of another step than the first
 // Beside the digest it prints what memory of the device is taken in the end that was not when the first graph began.
 #include <cstdint>
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "nimble/nimble.h"
 #include "tests/integration/programs/driver.h"
 
 namespace {
@@ -43,6 +49,10 @@ struct Program {
     CHECK(cuModuleGetFunction(&update, module, "_Z6updateILi1EEvPjPKji"));
     CHECK(cuModuleLoad(&others, image_path("opaque.simcuda").c_str()));
     CHECK(cuModuleGetFunction(&opaque, others, "advance"));
+    if (is_opaque()) {
+      CHECK(cuModuleGetFunction(&mix, others, "blend"));
+      update = opaque;
+    }
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     CHECK(cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
     for (int i = 0; i < 3; ++i) {
@@ -54,6 +64,8 @@ struct Program {
     CHECK(cuMemAllocHost(reinterpret_cast<void**>(&output), kBytes));
     CHECK(cuCtxSynchronize());
   }
+
+  bool is_opaque() const { return what == "learned" || what == "unlearned" || what == "strayed"; }
 
   void launch_mix(CUdeviceptr a, CUdeviceptr b, CUdeviceptr out, unsigned salt) const {
     int count = kCount;
@@ -74,9 +86,10 @@ struct Program {
   // Two branches, each from the input to a state of its own, and what joins them.
   void step(unsigned salt) const {
     CUdeviceptr x = memory[0], a = memory[1], b = memory[2];
-    const bool allocates = what == "pool" || what == "many";
+    const bool allocates = what == "pool" || what == "many" || is_opaque();
     if (allocates)
-      for (CUdeviceptr* each : {&x, &a, &b}) CHECK(cuMemAllocAsync(each, kBytes, stream));
+      for (CUdeviceptr* each : {&x, &a, &b})
+        CHECK(cuMemAllocAsync(each, kBytes * (what == "strayed" ? salt : 1), stream));
     CHECK(cuMemcpyHtoDAsync(x, input, kBytes, stream));
     launch_mix(x, state[0], a, salt);
     launch_update(state[0], a);
@@ -119,6 +132,18 @@ struct Program {
     CHECK(cuStreamEndCapture(stream, &captured));
     return captured;
   }
+  void learn() {
+    CHECK(cuStreamSynchronize(stream));
+    if (what != "unlearned") nimble_learn_begin();
+    for (int i = 0; i < 3; ++i) step(3);
+    CHECK(cuStreamSynchronize(stream));
+    make(what == "strayed" ? 2 : 3);
+    if (what == "unlearned") return end();
+    nimble_learn_end();
+    end();
+    if (nimble_capture_again() == NIMBLE_REFUSED) std::fprintf(stderr, "nothing is known\n");
+  }
+
   void make(unsigned salt) {
     graph = capture(salt);
     CHECK(cuGraphInstantiateWithFlags(&exec, graph, 0));
@@ -187,6 +212,7 @@ int main(int argc, char** argv) {
   Program program(argv[1]);
   const int steps = std::atoi(argv[2]);
   const std::size_t free_before = free_memory();
+  if (program.is_opaque()) program.learn();
   program.make(3);
   CUgraph whole = nullptr;
   CUgraphExec launched = program.exec;
@@ -216,6 +242,11 @@ int main(int argc, char** argv) {
     CHECK(cuStreamSynchronize(on));
     for (int k = 0; k < kCount; ++k) digest = (digest ^ program.output[k]) * 1099511628211u;
   }
+  nimble_graph_status status{};
+  status.size = sizeof status;
+  if (nimble_get_graph(launched, &status) == NIMBLE_SUCCESS)
+    std::fprintf(stderr, "state %d, %u nodes on %u streams: %s\n", static_cast<int>(status.state), status.nodes,
+                 status.streams, status.text);
   if (whole) {
     CHECK(cuGraphExecDestroy(launched));
     CHECK(cuGraphDestroy(whole));

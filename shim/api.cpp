@@ -240,11 +240,11 @@ nimble_result nimble_region_destroy(nimble_region* region) {
 }
 
 nimble_result nimble_learn_begin() {
-  return with_graphs([](GraphSink& sink) { return sink.begin_learning() ? NIMBLE_SUCCESS : NIMBLE_INVALID_ARGUMENT; });
+  return with_graphs([](GraphSink& sink) { return sink.learn(true) ? NIMBLE_SUCCESS : NIMBLE_INVALID_ARGUMENT; });
 }
 
 nimble_result nimble_learn_end() {
-  return with_graphs([](GraphSink& sink) { return sink.end_learning() ? NIMBLE_SUCCESS : NIMBLE_INVALID_ARGUMENT; });
+  return with_graphs([](GraphSink& sink) { return sink.learn(false) ? NIMBLE_SUCCESS : NIMBLE_INVALID_ARGUMENT; });
 }
 
 nimble_result nimble_capture_again() {

@@ -128,6 +128,9 @@ Options read_options() {
     complain("MODE", mode, "one of off, record, replay, auto, regions: doing nothing");
   }
   FileName trace = expand(setting("TRACE")), stats = expand(setting("STATS")), bundle = expand(setting("BUNDLE"));
+  const bool keeps_graphs =
+      options.mode == Mode::off && setting("GRAPHS") == "rewrite" && variable("NIMBLE_TRACE") != nullptr;
+  if (keeps_graphs) make_own("TRACE", trace, options.own_files);
   if (options.mode == Mode::record) {
     make_own("TRACE", trace, options.own_files);
     std::string same;  // what has been said of the trace need not be said twice
@@ -138,7 +141,7 @@ Options read_options() {
   const std::size_t folder = trace.text.rfind('/');
   if (!variable("NIMBLE_BUNDLE") && folder != std::string::npos) bundle.text.insert(0, trace.text, 0, folder + 1);
   options.bundle = std::move(bundle.text);
-  if (variable("NIMBLE_TRACE")) options.graphs_trace = trace.text;
+  if (keeps_graphs) options.graphs_trace = trace.text;
   options.trace = std::move(trace.text);
   options.schedule = expand(setting("SCHEDULE")).text;
   options.stats = std::move(stats.text);

@@ -19,11 +19,6 @@ namespace nimble::shim {
 
 namespace {
 
-// Of this thread: whether it is learning; the plan for the graph that it has made last; and that for its next capture.
-thread_local bool t_learning __attribute__((tls_model("initial-exec"))) = false;
-thread_local std::shared_ptr<const CapturePlan> t_made, t_plan;
-thread_local CUgraphExec t_last __attribute__((tls_model("initial-exec"))) = nullptr;  // that it has made last
-
 // How long an analysis waits for the recording to be written: its writer looks twenty times a second.
 constexpr std::chrono::milliseconds kPatience{2000};
 constexpr std::chrono::microseconds kLook{200};
@@ -128,9 +123,11 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
   if (call.kind == CallKind::capture_begin) {
     if (!good) captures_.fetch_sub(1, std::memory_order_relaxed);
     const std::optional<Capturing> capture = good ? capturing(call) : std::nullopt;
-    if (capture && t_plan) {
-      pool_.began(capture->id, CapturePool::Serve::planned, std::exchange(t_plan, nullptr));
-    } else if (capture && t_learning) {
+    const std::lock_guard lock(threads_mutex_);
+    OfThread& thread = threads_[call.thread];
+    if (capture && thread.plan) {
+      pool_.began(capture->id, CapturePool::Serve::planned, std::exchange(thread.plan, nullptr));
+    } else if (capture && thread.learns) {
       pool_.began(capture->id, CapturePool::Serve::once, nullptr);
     }
   }
@@ -273,7 +270,10 @@ void GraphSink::rewrite(const Call& call) {
   } else {
     options_.log(ReplayLog::info, "graph " + std::to_string(number) + " stays as it is: " + made->stale);
   }
-  t_last = call.exec;
+  {
+    const std::lock_guard lock(threads_mutex_);
+    threads_[thread_index()].last = call.exec;
+  }
   const std::unique_lock lock(graphs_mutex_);
   graphs_[call.exec] = std::move(made);
 }
@@ -290,7 +290,10 @@ std::string GraphSink::rewrite(CUgraph graph, Graph& made) {
   const Recorded recorded = record_nodes(original, with_memory ? &*memory : nullptr, made.number);
   if (!recorded.why_not.empty()) return recorded.why_not;
   const GraphSchedule found = graph_schedule(store_->text(), recorded.place, options_.rules);
-  if (with_memory) t_made = plan_of(*memory, found);
+  if (with_memory) {
+    const std::lock_guard lock(threads_mutex_);
+    threads_[thread_index()].made = plan_of(*memory, found);
+  }
   if (!found.why_not.empty()) return found.why_not;
   made.context = original.context();
   for (const TraceProbe::Range& used : found.memory)
@@ -371,23 +374,18 @@ std::shared_ptr<const CapturePlan> GraphSink::plan_of(const CaptureMemory& memor
   return offset == schedule.offsets.end() ? plan : nullptr;
 }
 
-bool GraphSink::begin_learning() {
-  if (t_learning) return false;
-  t_learning = true;
-  recorder_.probe_this_thread(true);
-  return true;
-}
-
-bool GraphSink::end_learning() {
-  if (!t_learning) return false;
-  t_learning = false;
-  recorder_.probe_this_thread(false);
+bool GraphSink::learn(bool learns) {
+  const std::lock_guard lock(threads_mutex_);
+  if (std::exchange(threads_[thread_index()].learns, learns) == learns) return false;
+  Recorder::probe_this_thread(learns);
   return true;
 }
 
 bool GraphSink::capture_again() {
-  t_plan = std::exchange(t_made, nullptr);
-  return t_plan != nullptr;
+  const std::lock_guard lock(threads_mutex_);
+  OfThread& thread = threads_[thread_index()];
+  thread.plan = std::exchange(thread.made, nullptr);
+  return thread.plan != nullptr;
 }
 
 std::optional<CUresult> GraphSink::launch(Call& call) {
@@ -462,8 +460,11 @@ void GraphSink::let_go_of(const Call& call) {
   if (call.kind == CallKind::context_end) pool_.context_ended(call.context);
 }
 
-std::optional<GraphStatus> GraphSink::status(CUgraphExec exec) const {
-  if (!exec) exec = t_last;
+std::optional<GraphStatus> GraphSink::status(CUgraphExec exec) {
+  if (!exec) {
+    const std::lock_guard lock(threads_mutex_);
+    exec = threads_[thread_index()].last;
+  }
   const std::shared_ptr<Graph> graph = find(exec);
   if (!graph) return std::nullopt;
   const std::lock_guard lock(graph->mutex);

@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -70,18 +71,24 @@ class GraphSink final : public CallSink {
   void finish() noexcept override;
   bool forked() noexcept override;
 
-  // From here to end_learning() the calling thread's launches are compared, and its captures are made to learn from.
-  // False where it does so already, or nothing can be compared.
-  bool begin_learning();
-  bool end_learning();
+  // From now on the calling thread's launches are compared, and its captures made to learn from; or not any more. False
+  // where it was so already.
+  bool learn(bool learns);
   // The next capture that this thread begins gets its memory as is best for the graph that it has made executable
   // last. False where nothing is known of that.
   bool capture_again();
   // With null: of the one that the calling thread has made executable last. Nothing where it is not known.
-  std::optional<GraphStatus> status(CUgraphExec exec) const;
+  std::optional<GraphStatus> status(CUgraphExec exec);
 
  private:
   struct Graph;
+
+  // What a thread has said, and made.
+  struct OfThread {
+    bool learns = false;
+    std::shared_ptr<const CapturePlan> made, plan;  // for the graph that it has made last; for its next capture
+    CUgraphExec last = nullptr;                     // that it has made
+  };
 
   std::optional<CUresult> receive(Call& call);
   // Its capture, where it is in one.
@@ -123,6 +130,8 @@ class GraphSink final : public CallSink {
   std::atomic<bool> ready_{false};
   std::atomic<int> captures_{0};  // that have begun and not ended, at most
   std::mutex analysis_mutex_;     // held while a graph is recorded and analyzed
+  std::mutex threads_mutex_;
+  std::map<std::uint32_t, OfThread> threads_;
   mutable std::shared_mutex graphs_mutex_;
   std::unordered_map<CUgraphExec, std::shared_ptr<Graph>> graphs_;
   std::atomic<std::uint64_t> seen_{0}, rewritten_{0}, launches_{0}, steps_marked_{0};

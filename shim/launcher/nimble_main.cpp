@@ -141,7 +141,7 @@ int main(int argc, char** argv) {
   app.footer(environment_help());
 
   CLI::App* run =
-      app.add_subcommand("run", "Run a program with libnimble.so preloaded; mode is record unless told otherwise");
+      app.add_subcommand("run", "Run a program with libnimble.so preloaded; mode is record unless told otherwise, or off with --graphs");
   run->formatter(std::make_shared<Help>("nimble run [options] -- program [arguments]"));
   run->footer(
       "Each option sets the environment variable of its name, NIMBLE_...; without it, the variable stands as it is.\n"
@@ -201,7 +201,9 @@ int main(int argc, char** argv) {
   for (const auto& [name, option] : given) {
     if (option->count() > 0) ::setenv(name.c_str(), option->as<std::string>().c_str(), 1);
   }
-  if (get("NIMBLE_MODE").empty()) ::setenv("NIMBLE_MODE", "record", 1);
+  // What graphs are rewritten for is no recording.
+  const bool graphs = !get("NIMBLE_GRAPHS").empty() && get("NIMBLE_GRAPHS") != "off";
+  if (get("NIMBLE_MODE").empty()) ::setenv("NIMBLE_MODE", graphs ? "off" : "record", 1);
   // A mode that libnimble.so does not know would be a run for nothing.
   const shim::Options settings = shim::read_options();
   if (settings.mode == shim::Mode::off && get("NIMBLE_MODE") != "off") return complain(settings.complaint, kUsage);

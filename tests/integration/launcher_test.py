@@ -69,6 +69,12 @@ class Environment(unittest.TestCase):
     def test_mode_is_record_unless_told_otherwise(self):
         self.assertEqual(seen_environment()["NIMBLE_MODE"], "record")
         self.assertEqual(seen_environment(NIMBLE_MODE="")["NIMBLE_MODE"], "record")
+        self.assertEqual(seen_environment(NIMBLE_GRAPHS="off")["NIMBLE_MODE"], "record")
+
+    def test_mode_is_off_where_graphs_are_rewritten(self):
+        self.assertEqual(seen_environment(NIMBLE_GRAPHS="rewrite")["NIMBLE_MODE"], "off")
+        self.assertEqual(seen_environment("--graphs", "rewrite")["NIMBLE_MODE"], "off")
+        self.assertEqual(seen_environment("--graphs", "rewrite", "--mode", "auto")["NIMBLE_MODE"], "auto")
         self.assertEqual(seen_environment(NIMBLE_MODE="off")["NIMBLE_MODE"], "off")
         self.assertEqual(seen_environment("--mode", "replay", NIMBLE_MODE="off")["NIMBLE_MODE"], "replay")
 

@@ -182,6 +182,23 @@ TEST_F(OptionsTest, AProbeIsAskedForByName) {
   EXPECT_FALSE(read_options().probe_writes);
 }
 
+TEST_F(OptionsTest, GraphsAreRewrittenWithoutAModeAlone) {
+  EXPECT_FALSE(read_options().rewrite_graphs);
+  setenv("NIMBLE_GRAPHS", "rewrite", 1);
+  EXPECT_TRUE(read_options().rewrite_graphs);
+  EXPECT_EQ(read_options().graphs_trace, "") << "nobody has named a file";
+  setenv("NIMBLE_TRACE", "graphs.json", 1);
+  setenv("RANK", "2", 1);
+  EXPECT_EQ(read_options().graphs_trace, "graphs.2.json");
+  setenv("NIMBLE_MODE", "auto", 1);
+  EXPECT_FALSE(read_options().rewrite_graphs);
+  EXPECT_NE(read_options().complaint.find("NIMBLE_GRAPHS=rewrite"), std::string::npos);
+  unsetenv("NIMBLE_MODE");
+  setenv("NIMBLE_GRAPHS", "on", 1);
+  EXPECT_FALSE(read_options().rewrite_graphs);
+  EXPECT_NE(read_options().complaint.find("off, rewrite"), std::string::npos);
+}
+
 TEST_F(OptionsTest, Auto) {
   setenv("NIMBLE_MODE", "auto", 1);
   EXPECT_EQ(read_options().mode, Mode::automatic);

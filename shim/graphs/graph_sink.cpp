@@ -19,6 +19,9 @@ namespace nimble::shim {
 
 namespace {
 
+// The capture that the call at hand may end.
+thread_local std::optional<GraphSink::Capturing> t_ending __attribute__((tls_model("initial-exec")));
+
 // How long an analysis waits for the recording to be written: its writer looks twenty times a second.
 constexpr std::chrono::milliseconds kPatience{2000};
 constexpr std::chrono::microseconds kLook{200};
@@ -101,8 +104,7 @@ std::optional<CUresult> GraphSink::receive(Call& call) {
       return std::nullopt;
     case CallKind::capture_end: {
       // Which capture that is nobody can ask once it has ended.
-      const std::optional<Capturing> capture = capturing(call);
-      call.size = capture ? capture->id : 0;
+      t_ending = capturing(call);
       return std::nullopt;
     }
     case CallKind::alloc_async:
@@ -131,9 +133,10 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
       pool_.began(capture->id, CapturePool::Serve::once, nullptr);
     }
   }
-  if (call.kind == CallKind::capture_end && !capturing(call)) {
+  // It may be the end of none, and a capture may go on after a call that should have ended it.
+  if (call.kind == CallKind::capture_end && t_ending && !capturing(call)) {
     captures_.fetch_sub(1, std::memory_order_relaxed);
-    if (call.size) pool_.ended(call.size, good ? call.graph : nullptr, gone);
+    pool_.ended(t_ending->id, good ? call.graph : nullptr, gone);
     if (good)
       if (const std::optional<CaptureMemory> memory = pool_.memory_of(call.graph)) record_memory(*memory);
   }
@@ -399,7 +402,9 @@ std::optional<CUresult> GraphSink::launch(Call& call) {
   const std::lock_guard lock(graph->mutex);
   if (!graph->stale.empty()) return std::nullopt;
   const Tuner::Step next = graph->tuner.next();
-  bool rewritten = next.way == Way::schedule, tried = true;
+  bool rewritten = next.way == Way::schedule;
+  bool tried =
+      captures_.load(std::memory_order_relaxed) == 0;  // a capture forbids asking whether an event has happened
   // The driver keeps launches of one executable graph apart, but knows nothing of two: these follow each other on one
   // stream alone.
   if (graph->launched && graph->last_was_rewritten != rewritten && graph->last_stream != call.stream.key) {
@@ -418,8 +423,10 @@ std::optional<CUresult> GraphSink::launch(Call& call) {
       rewritten ? graph->rewritten.launch(call.stream.handle) : api_.cuGraphLaunch_(call.exec, call.stream.handle);
   if (timed) graph->clock.end(call.stream.handle);
   recorder_.after(call, result);
-  graph->clock.read([&](std::uint32_t, Way way, double us) { graph->tuner.add(way, us); });
-  if (tried) graph->tuner.done(graph->clock.late());
+  if (tried) {
+    graph->clock.read([&](std::uint32_t, Way way, double us) { graph->tuner.add(way, us); });
+    graph->tuner.done(graph->clock.late());
+  }
   if (graph->tuner.decisions() != graph->decisions) {
     graph->decisions = graph->tuner.decisions();
     options_.log(ReplayLog::info, "graph " + std::to_string(graph->number) + ": " + text(graph->tuner));

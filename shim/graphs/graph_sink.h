@@ -60,6 +60,12 @@ struct GraphStatus {
 
 class GraphSink final : public CallSink {
  public:
+  // A capture that goes on.
+  struct Capturing {
+    std::uint64_t id = 0;
+    CUgraph graph = nullptr;
+  };
+
   // `context` must outlive the sink.
   GraphSink(GraphOptions options, CallContext& context);
   ~GraphSink() override;
@@ -91,11 +97,6 @@ class GraphSink final : public CallSink {
   };
 
   std::optional<CUresult> receive(Call& call);
-  // Its capture, where it is in one.
-  struct Capturing {
-    std::uint64_t id = 0;
-    CUgraph graph = nullptr;
-  };
   std::optional<Capturing> capturing(const Call& call) const;
   std::size_t count_nodes(CUgraph graph) const;
   std::optional<CUresult> allocate(Call& call);

@@ -14,7 +14,7 @@ from nimble.capture import Backend
 from nimble.errors import NimbleError
 from nimble.module import Nimble
 from nimble.prepared import GraphReport
-from nimble.signatures import Call, GraphCache
+from nimble.signatures import Call, GraphCache, Signature
 
 _MOST_COUNTED = 64  # signatures
 
@@ -33,29 +33,30 @@ class Accelerated:
         return self.nimble.module
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._is_for_graph(args, kwargs):
-            return self.nimble(*args, **kwargs)
-        return self.module(*args, **kwargs)
+        if self._may_be_wanted_for_training():
+            return self.module(*args, **kwargs)
+        try:
+            call = Call(args, kwargs, self.module.training)
+        except NimbleError:
+            return self.nimble(*args, **kwargs)  # which raises it, or warns
+        if call.signature.grad or not self._has_come_often(call.signature):
+            return self.module(*args, **kwargs)
+        return self.nimble.serve(call)
 
     def report(self) -> List[GraphReport]:
         """As Nimble.report()."""
         return self.nimble.report()
 
-    def _is_for_graph(self, args: Any, kwargs: Any) -> bool:
-        """False for calls that train, and until as many with this signature have come."""
+    def _may_be_wanted_for_training(self) -> bool:
         module = self.module
-        if module.training or (torch.is_grad_enabled() and any(p.requires_grad for p in module.parameters())):
-            return False
-        try:
-            signature = Call(args, kwargs, module.training).signature
-        except NimbleError:
-            return True  # which says what is wrong with it, or warns
-        if signature.grad:
-            return False
+        return module.training or (torch.is_grad_enabled() and any(p.requires_grad for p in module.parameters()))
+
+    def _has_come_often(self, signature: Signature) -> bool:
         with self._lock:
             count = self._counts.get(signature)
             if count is None:
-                self._counts.put(signature, count := [0])
+                count = [0]
+                self._counts.put(signature, count)
             count[0] += 1
             return count[0] > self._after
 

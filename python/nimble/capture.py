@@ -47,7 +47,7 @@ class Work(Protocol):
     def run(self) -> Any: ...
 
     def reset(self) -> None:
-        """Puts back what running and replaying have written to, so that no run sees what it would never see."""
+        """Called behind each run and replay: puts back what it has written to, so that no run sees what it would never see."""
 
     def before_capture(self) -> None:
         """Called when it has run at least twice, and is about to be captured."""
@@ -57,6 +57,7 @@ class Backend(Protocol):
     """What CudaCapture offers, and a fake of it in tests."""
 
     device_type: str
+    draws_on_host: bool  # the device's random numbers are the host's
 
     def check(self) -> None:
         """Raises NotLoadedError where nothing can be prepared in this process."""
@@ -100,6 +101,7 @@ class CudaCapture:
     """Captures by torch.cuda.graph, with libnimble.so rewriting what it makes."""
 
     device_type = "cuda"
+    draws_on_host = False
     _lock = threading.Lock()
 
     def check(self) -> None:
@@ -138,9 +140,9 @@ class CudaCapture:
         captured = self._graph_of(work, stream, errors)
         with torch.cuda.stream(stream):
             for _ in range(DECISION_REPLAYS):
-                work.reset()
                 captured.follow()
                 captured.replay()
+                work.reset()
                 torch.cuda.synchronize()
                 status = captured.status()
                 if status is None or status.state != shim.GraphState.TRYING:
@@ -150,8 +152,8 @@ class CudaCapture:
     @staticmethod
     def _run(work: Work, stream: "torch.cuda.Stream") -> None:
         with torch.cuda.stream(stream):
-            work.reset()
             work.run()
+            work.reset()
         torch.cuda.synchronize()
 
     @staticmethod

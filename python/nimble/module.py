@@ -17,11 +17,13 @@ from nimble.prepared import GraphReport, Options, PreparedGraph, prepare
 from nimble.signatures import Call, GraphCache
 
 
-class _Eager:
-    """In the place of a graph: why calls of a signature run eagerly."""
+# A graph that the module's changes end before so many calls was hardly worth it; so many of them in a row, and there are no more.
+_SHORT_LIFE = 8
+_MOST_SHORT_LIVED = 3
 
-    def __init__(self, why: str) -> None:
-        self.why = why
+
+class _Eager:
+    """In the place of a graph: calls of its signature run eagerly."""
 
 
 class Nimble:
@@ -68,9 +70,7 @@ class Nimble:
             try:
                 self._prepare(self._call_of(dummy_args, dummy_kwargs))
             except NimbleError as error:
-                if not self._fallback:
-                    raise
-                self._warn_eager(str(error))
+                self._fall_back(error, depth=3)
         return self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -78,15 +78,20 @@ class Nimble:
         module any more."""
         try:
             call = self._call_of(args, kwargs)
-            graph = self._graph_for(call)
         except NimbleError as error:
-            if not self._fallback:
-                raise
-            self._warn_eager(str(error))
-            graph = None
-        if graph is None:
+            self._fall_back(error, depth=3)
             return self.module(*args, **kwargs)
-        return graph(call, self._static_outputs)
+        return self.serve(call)
+
+    def serve(self, call: Call) -> Any:
+        """The same for a call that has been taken apart."""
+        try:
+            graph = self._graph_for(call)
+            if graph is not None:
+                return graph(call, self._static_outputs)
+        except NimbleError as error:
+            self._fall_back(error)
+        return self.module(*call.args, **call.kwargs)
 
     def static_inputs(self, *args: Any, **kwargs: Any) -> "Tuple[Tuple[Any, ...], Dict[str, Any]]":
         """(args, kwargs) of the graph for a call like this, in the graph's own memory: a call with these copies nothing. The
@@ -122,15 +127,22 @@ class Nimble:
 
     def _prepare(self, call: Call, before: Optional[PreparedGraph] = None) -> PreparedGraph:
         """Puts a new graph, or that there is none, into the cache. `before` is the one that it comes for, if any."""
-        options = before.options if before is not None else self._options
+        options, short_lived = self._options, 0
+        if before is not None:
+            options = before.options
+            short_lived = before.short_lived + 1 if before.calls < _SHORT_LIFE else 0
+            why = before.guard.difference()
         self._let_go(self._graphs.get(call.signature))
         self._graphs.drop(call.signature)
         try:
+            if short_lived > _MOST_SHORT_LIVED:
+                raise NimbleError(f"the module changes again and again: {why}")
             graph = prepare(self.module, call, self._backend, options)
         except NimbleError as error:
             if self._fallback:
-                self._put(call, _Eager(str(error)))
+                self._put(call, _Eager())
             raise
+        graph.short_lived = short_lived
         self._put(call, graph)
         return graph
 
@@ -148,7 +160,10 @@ class Nimble:
         if isinstance(entry, PreparedGraph):
             entry.close()
 
-    def _warn_eager(self, why: str) -> None:
+    def _fall_back(self, error: NimbleError, depth: int = 4) -> None:
+        """Raises it, or warns once that a call runs eagerly, naming the line so many calls up."""
+        if not self._fallback:
+            raise error
         if not self._warned["eager"]:
             self._warned["eager"] = True
-            warnings.warn(f"nimble: running eagerly: {why}", stacklevel=3)
+            warnings.warn(f"nimble: running eagerly: {error}", stacklevel=depth)

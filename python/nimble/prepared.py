@@ -19,7 +19,7 @@ from torch.utils import _pytree
 from nimble.capture import Backend, Captured
 from nimble.errors import CaptureError, NimbleError
 from nimble.signatures import Call, is_constant, place_of
-from nimble.state import ModuleGuard, StateKeeper, plain_tensors
+from nimble.state import ModuleGuard, StateKeeper, is_same, plain_tensors
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,8 @@ class PreparedGraph:
                  written: List[_Input], own: List[torch.Tensor]) -> None:
         self.options = options
         self.guard = guard
+        self.calls = 0
+        self.short_lived = 0  # graphs before it for the same signature that few calls used, in a row
         self.static_arguments = call.rebuilt(_with(call, inputs))
         """(args, kwargs): a call with these copies nothing."""
         self._signature = str(call.signature)
@@ -92,6 +94,7 @@ class PreparedGraph:
         graph's own, which the next call overwrites."""
         leaves = call.leaves
         with self._lock:
+            self.calls += 1
             self._captured.follow()
             if self._written:
                 self._check_apart(call)
@@ -146,14 +149,17 @@ class _ModuleWork:
         self.attributes: Dict[str, torch.Tensor] = {}  # as they are before the last capture
         self._args, self._kwargs = call.rebuilt(_with(call, self.inputs))
         self._versions = [i.tensor._version for i in self.inputs]
+        self._compared = False
 
     def run(self) -> Any:
-        output = self._module(*self._args, **self._kwargs)
-        self.written = [i for i, version in zip(self.inputs, self._versions) if i.tensor._version != version]
-        return output
+        return self._module(*self._args, **self._kwargs)
 
     def reset(self) -> None:
         self._keeper.restore_buffers()
+        if not self._compared:  # with what was written to in place
+            self._compared = True
+            self.written = [i for i, version in zip(self.inputs, self._versions)
+                            if i.tensor._version != version or not is_same(i.tensor, self._call.leaves[i.number])]
         for each in self.written:
             each.take(self._call.leaves[each.number])
 
@@ -177,7 +183,7 @@ def prepare(module: torch.nn.Module, call: Call, backend: Backend, options: Opti
             work = _ModuleWork(module, call, keeper)
             captured = _capture(module, work, backend, device, options)
         keeper.check_module()
-        if backend.device_type != "cpu":
+        if not backend.draws_on_host:
             keeper.check_random()
         _check_attributes(work.attributes, module)
         _check_outputs(captured.outputs, backend.device_type)

@@ -37,6 +37,12 @@ def _version(tensor: torch.Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
+def is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether they hold the same values. Versions do not tell: batch norm writes its statistics without raising them."""
+    with torch.no_grad():
+        return torch.equal(one, other) or bool(((one == other) | ((one != one) & (other != other))).all())
+
+
 def plain_tensors(module: torch.nn.Module) -> "List[Tuple[Dict[str, Any], str, torch.Tensor, str]]":
     """Tensors that modules hold as plain attributes: where, under which name, which, and the path."""
     return [(child.__dict__, attribute, value, _path(name, attribute)) for name, child in module.named_modules()
@@ -94,7 +100,8 @@ class StateKeeper:
         self._training = [m.training for _, m in self._modules]
         self._registered = [(m._buffers, dict(m._buffers), name) for name, m in self._modules]
         with torch.no_grad():
-            self._buffers = [(buffer, buffer.detach().clone(), _version(buffer)) for buffer in module.buffers()]
+            self._buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
+        self._dirty: Optional[List[Tuple[torch.Tensor, torch.Tensor]]] = None  # those that the first run has written to
         self._parameters = [(name, p, _version(p)) for name, p in module.named_parameters()]
         self._random = random.getstate(), torch.get_rng_state()
 
@@ -118,7 +125,6 @@ class StateKeeper:
 
     def restore(self) -> None:
         """Puts all back but parameters' values."""
-        self.restore_buffers()
         python, host = self._random
         random.setstate(python)
         torch.set_rng_state(host)
@@ -128,10 +134,17 @@ class StateKeeper:
             if any(now.get(k) is not before.get(k) for k in chain(now, before)):
                 now.clear()
                 now.update(before)
+        # A few runs later it may be others that have changed.
+        self._copy([(buffer, value) for buffer, value in self._buffers if not is_same(buffer, value)])
 
     def restore_buffers(self) -> None:
-        """Puts back the values of the buffers that were written to, ever since: a graph's writing does not show by itself."""
+        """Puts back the values of the buffers that the first run has written to. Called behind each run, also of a graph."""
+        if self._dirty is None:
+            self._dirty = [(buffer, value) for buffer, value in self._buffers if not is_same(buffer, value)]
+        self._copy(self._dirty)
+
+    @staticmethod
+    def _copy(pairs: List[Tuple[torch.Tensor, torch.Tensor]]) -> None:
         with torch.no_grad():
-            for buffer, value, version in self._buffers:
-                if _version(buffer) != version:
-                    buffer.copy_(value)
+            for buffer, value in pairs:
+                buffer.copy_(value)

@@ -1,4 +1,4 @@
-"""What the tests share: the build folder (NIMBLE_TEST_BUILD, or --build), and which of them this machine can run."""
+"""What the tests share: the build folder (NIMBLE_TEST_BUILD), and which of them this machine can run."""
 
 import os
 from pathlib import Path
@@ -10,28 +10,29 @@ TORCH_TESTS = ["test_accelerated.py", "test_module.py", "test_prepare.py", "test
 
 try:
     import torch
+
+    old = tuple(map(int, torch.__version__.split(".")[:2])) < (1, 13)
+    why_no_torch = f"PyTorch {torch.__version__} is older than 1.13" if old else ""
 except ImportError:
-    torch = None
+    why_no_torch = "no PyTorch for this interpreter"
 
-collect_ignore = TORCH_TESTS if torch is None else []
-
-
-def pytest_addoption(parser):
-    parser.addoption("--build", default=os.environ.get("NIMBLE_TEST_BUILD", str(PYTHON.parent / "build" / "default")),
-                     help="the build folder whose libnimble.so and simcuda are tested")
+collect_ignore = TORCH_TESTS if why_no_torch else []
 
 
-def pytest_report_header(config):
-    lines = [f"nimble: build folder {config.getoption('--build')}"]
-    if torch is None:
-        lines.append("nimble: no PyTorch for this interpreter: left out are " + ", ".join(TORCH_TESTS))
+BUILD = Path(os.environ.get("NIMBLE_TEST_BUILD", str(PYTHON.parent / "build" / "default")))
+
+
+def pytest_report_header():
+    lines = [f"nimble: build folder {BUILD}"]
+    if why_no_torch:
+        lines.append(f"nimble: {why_no_torch}: left out are {', '.join(TORCH_TESTS)}")
     return lines
 
 
 def pytest_collection_modifyitems(items):
     from nimble import shim
 
-    if torch is not None and torch.cuda.is_available() and shim.is_loaded():
+    if not why_no_torch and torch.cuda.is_available() and shim.is_loaded():
         return
     why = pytest.mark.skip(reason="needs a GPU, and libnimble.so preloaded: python -m nimble run -- python -m pytest -m gpu")
     for item in items:
@@ -40,11 +41,10 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="session")
-def build(request):
-    folder = Path(request.config.getoption("--build"))
-    if not (folder / "lib" / "libnimble.so").is_file():
-        pytest.skip(f"no libnimble.so in {folder}")
-    return folder
+def build():
+    if not (BUILD / "lib" / "libnimble.so").is_file():
+        pytest.skip(f"no libnimble.so in {BUILD}")
+    return BUILD
 
 
 @pytest.fixture

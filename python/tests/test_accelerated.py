@@ -1,10 +1,10 @@
 """accelerate: eager until calls repeat, and always where they may be for training."""
 
 import pytest
-import torch
-from torch import nn
 
-from nimble import NimbleError, accelerate
+torch = pytest.importorskip("torch", minversion="1.13.0a0")
+from torch import nn  # noqa: E402
+from nimble import NimbleError, accelerate  # noqa: E402
 
 
 @pytest.fixture

@@ -6,10 +6,11 @@
 import random
 
 import pytest
-import torch
-from torch import nn
 
-from nimble import CaptureError, Nimble, accelerate
+torch = pytest.importorskip("torch", minversion="1.13.0a0")
+from torch import nn  # noqa: E402
+from nimble import CaptureError, Nimble, accelerate  # noqa: E402
+
 
 pytestmark = pytest.mark.gpu
 

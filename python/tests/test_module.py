@@ -5,10 +5,11 @@ import warnings
 from collections import OrderedDict, namedtuple
 
 import pytest
-import torch
-from torch import nn
 
-from nimble import Nimble, NimbleError, NotLoadedError
+torch = pytest.importorskip("torch", minversion="1.13.0a0")
+from torch import nn  # noqa: E402
+from nimble import Nimble, NimbleError, NotLoadedError  # noqa: E402
+
 
 Output = namedtuple("Output", "sum parts")
 

@@ -3,10 +3,10 @@
 import random
 
 import pytest
-import torch
-from torch import nn
 
-from nimble import CaptureError, Nimble, NimbleError
+torch = pytest.importorskip("torch", minversion="1.13.0a0")
+from torch import nn  # noqa: E402
+from nimble import CaptureError, Nimble, NimbleError  # noqa: E402
 
 
 class Recording(nn.Module):

@@ -6,10 +6,11 @@ import random
 from collections import namedtuple
 
 import pytest
-import torch
 
-from nimble.errors import NimbleError
-from nimble.signatures import Call, GraphCache, place_of
+torch = pytest.importorskip("torch", minversion="1.13.0a0")
+from nimble.errors import NimbleError  # noqa: E402
+from nimble.signatures import Call, GraphCache, place_of  # noqa: E402
+
 
 Pair = namedtuple("Pair", "first second")
 

@@ -58,7 +58,7 @@ def _value_key(value: Any) -> Any:
         return kind, value.real.hex(), value.imag.hex()
     if isinstance(value, _PLAIN):
         return kind, value
-    if kind.__hash__ is object.__hash__:
+    if kind.__hash__ is object.__hash__:  # type: ignore[comparison-overlap]
         raise TypeError(f"is a {kind.__name__}, whose content may change without its being another one")
     try:
         hash(value)

@@ -1,5 +1,7 @@
 """accelerate: eager until calls repeat, and always where they may be for training."""
 
+import warnings
+
 import pytest
 
 torch = pytest.importorskip("torch", minversion="1.13.0a0")
@@ -42,6 +44,7 @@ def test_at_once(module, backend):
 
 
 def test_gradients_are_never_lost(module, backend):
+    warnings.simplefilter("error")  # nothing of it is worth a warning
     model = accelerate(module, after=0, backend=backend)
     model(torch.ones(1, 3)).sum().backward()
     assert module.weight.grad is not None

@@ -56,6 +56,12 @@ def test_a_preload_is_kept(nimble, build):
     assert seen(nimble("run", "see.py", LD_PRELOAD=other))[2]["LD_PRELOAD"] == f"{build / 'lib' / 'libnimble.so'}:{other}"
 
 
+def test_the_library_that_is_named_is_the_one(nimble, build):
+    other = str(build / "lib" / "libpreload_probe.so")
+    assert seen(nimble("run", "see.py", NIMBLE_LIBRARY=other))[2]["LD_PRELOAD"] == other
+    assert seen(nimble("run", "--library", other, "see.py"))[2]["LD_PRELOAD"] == other
+
+
 def test_what_the_user_has_set_stays(nimble):
     env = seen(nimble("run", "see.py", NIMBLE_MODE="replay", NIMBLE_SCHEDULE="/none"))[2]
     assert env["NIMBLE_MODE"] == "replay" and "NIMBLE_GRAPHS" not in env

@@ -104,6 +104,13 @@ def test_dummies_may_be_the_tuple_of_arguments(module, backend):
     assert Nimble(Pair().eval(), backend=backend).prepare(((one, one),)).is_prepared((one, one))
     assert not Nimble(module, backend=backend).prepare(one).is_prepared(one, other)
 
+    class Scaled(nn.Module):
+        def forward(self, pair, scale):
+            return pair[0] * scale
+
+    model = Nimble(Scaled().eval(), backend=backend).prepare((one, one), scale=2)  # with others beside it, it is an argument
+    assert model.is_prepared((one, one), scale=2)
+
 
 def test_options_reach_the_capture(module, backend):
     model = Nimble(module, backend=backend)
@@ -172,13 +179,15 @@ def test_a_changed_module_is_prepared_anew(module, backend):
     model = Nimble(module, backend=backend)
     x = torch.randn(2, 4)
     model.prepare(x, relaxed=True)
+    model.prepare(torch.randn(1, 4), use_multi_stream=False)
+    backend.graphs.pop()
     with torch.no_grad():
         module.layer.weight.mul_(3)  # in place: the graph reads it where it is
     assert same(model(x), module(x)) and len(backend.graphs) == 1
     module.layer.weight = nn.Parameter(torch.randn(4, 4))
     assert not model.is_prepared(x)
     assert same(model(x), module(x)) and len(backend.graphs) == 2
-    assert backend.graphs[0].closed and backend.asked[1] == (True, True)
+    assert backend.graphs[0].closed and backend.asked[2] == (True, True)
     handle = module.layer.register_forward_hook(lambda _module, _args, output: output + 1)
     assert same(model(x), module(x)) and len(backend.graphs) == 3
     handle.remove()

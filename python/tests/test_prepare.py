@@ -30,7 +30,7 @@ def module_with(forward, **members):
     return made.eval()
 
 
-def test_state_is_as_before(backend):
+def test_state_is_as_before(backend, monkeypatch):
     module = Recording().eval()
     module.norm.train()  # batch norm's statistics change within a module that is in eval mode
     module.inner.train()
@@ -42,10 +42,21 @@ def test_state_is_as_before(backend):
     states = torch.get_rng_state(), random.getstate()
     x = torch.randn(8, 4)
     torch.set_rng_state(states[0])
+    seen = set()
+
+    def changes(*_):  # what the module's own code may do
+        module.inner.eval()
+        seen.add((torch.is_autocast_cache_enabled(), torch.is_grad_enabled(), torch.is_inference_mode_enabled()))
+
+    module.norm.register_forward_hook(changes)
+    cleared = []
+    monkeypatch.setattr(torch, "clear_autocast_cache", lambda: cleared.append(len(seen)))
     with torch.enable_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
         Nimble(module, backend=backend).prepare(x)
         assert torch.is_grad_enabled() and not torch.is_inference_mode_enabled() and torch.is_autocast_cache_enabled()
+    assert seen == {(False, False, False)} and cleared[0] == 0
     assert torch.equal(torch.get_rng_state(), states[0]) and random.getstate() == states[1]
+    assert backend.random_states == [0]
     assert [m.training for m in module.modules()] == flags and list(map(id, module.buffers())) == buffers
     for name, value in module.state_dict().items():
         assert torch.equal(value, before[name]), name
@@ -113,6 +124,11 @@ def replaces_buffer(self, x):
     return x
 
 
+def adds_buffer(self, x):
+    self.register_buffer("more", x * 2)
+    return x
+
+
 def writes_parameter(self, x):
     self.weight.add_(1)
     return x * self.weight
@@ -133,6 +149,7 @@ def returns_elsewhere(self, x):
 
 @pytest.mark.parametrize("forward, said", [
     (replaces_buffer, "replaces its buffer 'inner.count'"),
+    (adds_buffer, "replaces its buffer 'inner.more'"),
     (writes_parameter, "writes to its parameter 'inner.weight'"),
     (assigns, "assigns a tensor to its attribute 'inner.last'"),
     (returns_hidden, r"output\['a'\]\[1\] is a object"),
@@ -145,7 +162,7 @@ def test_what_a_graph_would_not_do_raises(backend, forward, said):
     count = inner.count
     with pytest.raises(NimbleError, match=said):
         Nimble(module, backend=backend).prepare(torch.ones(2))
-    assert inner.count is count and inner.count.item() == 0
+    assert inner.count is count and inner.count.item() == 0 and list(dict(inner.named_buffers())) == ["count"]
 
 
 def test_the_hosts_random_numbers_raise(backend):

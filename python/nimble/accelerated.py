@@ -61,8 +61,8 @@ class Accelerated:
             return count[0] > self._after
 
 
-def accelerate(module: torch.nn.Module, after: int = 2, fallback: bool = True, max_graphs: int = 8, static_outputs: bool = False, *,
-               backend: Optional[Backend] = None) -> Accelerated:
+def accelerate(module: torch.nn.Module, after: int = 2, fallback: bool = True, max_graphs: int = 8,
+               static_outputs: bool = False, *, backend: Optional[Backend] = None) -> Accelerated:
     """The module, which prepares itself: calls run eagerly until `after` of them have come with the same signature, and the next
     one with it is prepared. Calls that train (the module is in training mode, or gradients are wanted) always run eagerly; so
     does what cannot be prepared, unless `fallback` is False. The rest is as for Nimble. ValueError where `after` is negative."""

@@ -56,7 +56,7 @@ def find_tools(package: Path, named: str) -> Tools:
         if library.is_file():
             launcher = _launcher_of(library.absolute())
             if launcher is None:
-                raise NimbleError(f"{library} is there, but its launcher bin/nimble is not beside its folder: install all of Nimble")
+                raise NimbleError(f"{library} is there, but its launcher bin/nimble is not beside its folder: install all of it")
             return Tools(library.absolute(), launcher)
     raise NimbleError("libnimble.so is not there: build the checkout (scripts/setup; cmake --preset default; cmake --build "
                       "build/default), or set NIMBLE_LIBRARY to the one that is installed")

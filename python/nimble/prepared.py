@@ -87,7 +87,8 @@ class PreparedGraph:
         statics = {id(i.tensor): i.number for i in inputs}
         as_they_are = {id(t) for t in own}
         # Of each output: the argument that it is, or itself where it never changes, or what is to be copied.
-        self._plan = [(statics.get(id(leaf)), not isinstance(leaf, torch.Tensor) or id(leaf) in as_they_are) for leaf in self._leaves]
+        self._plan = [(statics.get(id(leaf)), not isinstance(leaf, torch.Tensor) or id(leaf) in as_they_are)
+                      for leaf in self._leaves]
 
     def __call__(self, call: Call, static_outputs: bool) -> Any:
         """Runs the graph with the arguments of a call of its signature. The outputs are the caller's, unless they are to be the
@@ -263,7 +264,7 @@ def _check_attributes(before: Dict[str, torch.Tensor], module: torch.nn.Module) 
     """What a module makes once, and keeps, is fine. What it assigns at each run would never be assigned by a graph."""
     for path, tensor in _attributes(module).items():
         if before.get(path) is not tensor:
-            raise NimbleError(f"the module assigns a tensor to its attribute {path!r} whenever it runs, which a graph would not do")
+            raise NimbleError(f"the module assigns a tensor to its attribute {path!r} at each run, which a graph would not do")
 
 
 def _check_outputs(outputs: Any, device_type: str) -> None:
@@ -272,8 +273,8 @@ def _check_outputs(outputs: Any, device_type: str) -> None:
             if leaf.device.type != device_type:
                 raise NimbleError(f"{place_of(outputs, number, 'output')} is on {leaf.device}, where a graph does not write")
         elif not is_constant(leaf):
-            raise NimbleError(f"{place_of(outputs, number, 'output')} is a {type(leaf).__name__}, in which tensors may be hidden: "
-                              "register it with torch.utils._pytree")
+            raise NimbleError(f"{place_of(outputs, number, 'output')} is a {type(leaf).__name__}, in which tensors may be "
+                              "hidden: register it with torch.utils._pytree")
 
 
 def _storage(tensor: torch.Tensor) -> int:

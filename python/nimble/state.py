@@ -118,7 +118,8 @@ class StateKeeper:
         for now, before, name in self._registered:
             for key in chain(now, before):
                 if now.get(key) is not before.get(key):
-                    raise NimbleError(f"the module replaces its buffer {_path(name, key)!r} when it runs: it has to write in place")
+                    raise NimbleError(f"the module replaces its buffer {_path(name, key)!r} when it runs: it has to write in "
+                                      "place")
         for name, parameter, version in self._parameters:
             if _version(parameter) != version:
                 raise NimbleError(f"the module writes to its parameter {name!r} when it runs, which is not put back")

@@ -70,7 +70,8 @@ def main(image):
         graph = made(lambda out: CU.cuStreamEndCapture(stream, out), POINTER)
         return graph, made(CU.cuGraphInstantiateWithFlags, POINTER, graph, ctypes.c_ulonglong(0))
 
-    said = {"version": shim.version(), "loaded": shim.is_loaded(), "none": shim.get_graph() is None, "again": [shim.capture_again()]}
+    said = {"version": shim.version(), "loaded": shim.is_loaded(), "none": shim.get_graph() is None,
+            "again": [shim.capture_again()]}
     try:
         with shim.learning():
             with shim.learning():

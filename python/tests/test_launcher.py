@@ -20,7 +20,8 @@ BOTH = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 @pytest.fixture
 def nimble(build, tmp_path):
     """Runs python -m nimble in a scratch folder, where see.py prints what it sees."""
-    (tmp_path / "see.py").write_text("import json, os, sys\nprint(json.dumps([sys.argv[1:], sys.executable, dict(os.environ)]))\n")
+    (tmp_path / "see.py").write_text("import json, os, sys\n"
+                                     "print(json.dumps([sys.argv[1:], sys.executable, dict(os.environ)]))\n")
 
     def run(*words, **variables):
         env = {k: v for k, v in os.environ.items() if not k.startswith(("NIMBLE_", "SIMCUDA_", "PYTORCH_", "LD_"))}

@@ -95,8 +95,8 @@ def test_the_structure_is_that_of_the_header(tmp_path):
                       'printf("%zu", sizeof(nimble_graph_status)); return 0;}')
     compiler = os.environ.get("CC", "cc")
     try:
-        subprocess.run([compiler, "-I", str(TESTS.parent.parent / "include"), str(source), "-o", str(tmp_path / "layout"), "-ldl"],
-                       check=True, timeout=50)
+        subprocess.run([compiler, "-I", str(TESTS.parent.parent / "include"), str(source), "-o", str(tmp_path / "layout"),
+                        "-ldl"], check=True, timeout=50)
     except FileNotFoundError:
         pytest.skip(f"no C compiler {compiler}")
     seen = subprocess.run([str(tmp_path / "layout")], capture_output=True, text=True, check=True, timeout=10).stdout.split()

@@ -61,7 +61,8 @@ def distinct_calls():
         lambda: signature(z(2, 3), training=True),
         lambda: signature(z(2, 3, requires_grad=True)),
         *[lambda value=value: signature(value) for value in (
-            0, 1, True, False, None, 0.0, -0.0, 1.0, float("nan"), float("inf"), 1j, complex(0.0, -0.0), complex(-0.0, 0.0), complex(0.0, 0.0), "1", b"1",
+            0, 1, True, False, None, 0.0, -0.0, 1.0, float("nan"), float("inf"), 1j, complex(0.0, -0.0), complex(-0.0, 0.0),
+            complex(0.0, 0.0), "1", b"1",
             torch.float32, torch.device("cpu"), torch.channels_last, Colour.RED, Colour.BLUE, ...)],
         lambda: signature(ByContent("x")),
         lambda: signature(ByContent("y")),

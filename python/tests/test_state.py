@@ -72,9 +72,11 @@ def drop_table(m):
 
 
 CHANGES = {
-    replace_weight: "another tensor", share_data: "other storage", transpose_data: "other strides", replace_buffer: "another tensor",
+    replace_weight: "another tensor", share_data: "other storage", transpose_data: "other strides",
+    replace_buffer: "another tensor",
     add_parameter: "another tensor", replace_child: "submodule", add_child: "submodule", hook: "hook", pre_hook: "hook",
-    inner_training: "training flag", own_forward: "forward method", other_table: "tensor attribute", drop_table: "tensor attribute",
+    inner_training: "training flag", own_forward: "forward method", other_table: "tensor attribute",
+    drop_table: "tensor attribute",
 }
 
 

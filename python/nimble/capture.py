@@ -74,14 +74,15 @@ class Backend(Protocol):
 class CudaGraph:
     """A captured function on the GPU."""
 
-    def __init__(self, graph: "torch.cuda.CUDAGraph", outputs: Any, handle: Optional[int]) -> None:
+    def __init__(self, graph: "torch.cuda.CUDAGraph", outputs: Any, device: torch.device, handle: Optional[int]) -> None:
         self.outputs = outputs
         self._graph = graph
+        self._device = device
         self._handle = handle
         self._last: Optional[torch.cuda.Stream] = None
 
     def follow(self) -> None:
-        current = torch.cuda.current_stream()
+        current = torch.cuda.current_stream(self._device)  # which replay() takes, whatever device is the current one
         if self._last is not None and self._last != current:
             current.wait_stream(self._last)
         self._last = current
@@ -102,7 +103,7 @@ class CudaCapture:
 
     device_type = "cuda"
     draws_on_host = False
-    _lock = threading.Lock()
+    _lock = threading.RLock()  # a module may hold another Nimble, which is prepared in its first run
 
     def check(self) -> None:
         shim.check()
@@ -165,7 +166,7 @@ class CudaCapture:
         except Exception as error:
             raise CaptureError(first_reason(error)) from error
         status = shim.get_graph()
-        return CudaGraph(graph, outputs, status.exec if status is not None else None)
+        return CudaGraph(graph, outputs, stream.device, status.exec if status is not None else None)
 
 
 def first_reason(error: BaseException) -> str:

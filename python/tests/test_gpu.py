@@ -141,6 +141,19 @@ def test_what_waits_for_the_gpu_raises_with_its_place():
     check(Nimble(module).prepare(x()), module, x())
 
 
+def test_a_nimble_within_a_module(module):
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Nimble(module)
+
+        def forward(self, batch):
+            return {name: value + 1 for name, value in self.inner(batch).items()}
+
+    outer = Outer().cuda().eval()
+    check(Nimble(outer).prepare(x()), outer, x())
+
+
 def test_accelerate(module):
     model = accelerate(module, after=2)
     with torch.no_grad():

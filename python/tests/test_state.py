@@ -74,7 +74,7 @@ def drop_table(m):
 CHANGES = {
     replace_weight: "another tensor", share_data: "other storage", transpose_data: "other strides",
     replace_buffer: "another tensor",
-    add_parameter: "another tensor", replace_child: "submodule", add_child: "submodule", hook: "hook", pre_hook: "hook",
+    add_parameter: "or hook was added", replace_child: "submodule", add_child: "submodule is another one", hook: "or hook was added", pre_hook: "or hook was added",
     inner_training: "training flag", own_forward: "forward method", other_table: "tensor attribute",
     drop_table: "tensor attribute",
 }
@@ -87,6 +87,15 @@ def test_changes_are_seen(change):
     assert guard.difference() is None
     change(module)
     assert CHANGES[change] in guard.difference()
+
+
+def test_a_second_hook_is_seen():
+    module = Net()
+    hook(module)
+    guard = ModuleGuard(module, "cpu")
+    assert guard.difference() is None
+    hook(module)
+    assert guard.difference() == "a hook was added or removed"
 
 
 def test_a_hook_on_all_modules_is_seen():

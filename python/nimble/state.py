@@ -54,7 +54,7 @@ class ModuleGuard:
 
     def __init__(self, module: torch.nn.Module, device_type: str) -> None:
         self._modules = list(module.modules())
-        registered = [d for m in self._modules for d in (m._parameters, m._buffers)]
+        registered: List[Dict[str, Any]] = [d for m in self._modules for d in (m._parameters, m._buffers)]
         children = [m._modules for m in self._modules]
         hooks = [getattr(m, name) for m in self._modules for name in _HOOKS]
         hooks += [getattr(_module, name) for name in _GLOBAL_HOOKS]
@@ -63,8 +63,8 @@ class ModuleGuard:
         self._empty = [d for d in registered + children + hooks if not d]
         self._attributes = [m.__dict__ for m in self._modules]
         self._plain = plain_tensors(module)
-        values = [v for d in self._registered for v in d.values()]  # None, too
-        self._tensors = [t for t in values if t is not None] + [t for _, _, t, _ in self._plain]
+        values: List[Optional[torch.Tensor]] = [v for d in self._registered for v in d.values()]  # None, too
+        self._tensors: List[torch.Tensor] = [t for t in values if t is not None] + [t for _, _, t, _ in self._plain]
         self._matrices = [t for t in self._tensors if t.dim() > 1]
         # What lies elsewhere was read by the host when the graph was captured.
         self._elsewhere = [t for t in self._tensors if t.device.type != device_type]

@@ -74,7 +74,8 @@ def drop_table(m):
 CHANGES = {
     replace_weight: "another tensor", share_data: "other storage", transpose_data: "other strides",
     replace_buffer: "another tensor",
-    add_parameter: "or hook was added", replace_child: "submodule", add_child: "submodule is another one", hook: "or hook was added", pre_hook: "or hook was added",
+    add_parameter: "or hook was added", replace_child: "submodule", add_child: "submodule is another one",
+    hook: "or hook was added", pre_hook: "or hook was added",
     inner_training: "training flag", own_forward: "forward method", other_table: "tensor attribute",
     drop_table: "tensor attribute",
 }

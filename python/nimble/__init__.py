@@ -1,0 +1,32 @@
+"""PyTorch modules as CUDA graphs whose branches run in parallel, by libnimble.so. docs/pytorch.md says how.
+
+    model = nimble.Nimble(module)
+    model.prepare(example)
+    output = model(input)
+
+`nimble.shim` (what libnimble.so offers) and `python -m nimble run` work without PyTorch, so what needs it is imported at
+first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from nimble.errors import CaptureError, NimbleError, NotLoadedError
+from nimble.version import VERSION as __version__
+
+if TYPE_CHECKING:
+    from nimble.accelerated import Accelerated, accelerate
+    from nimble.module import Nimble
+    from nimble.prepared import GraphReport
+
+__all__ = ["Accelerated", "CaptureError", "GraphReport", "Nimble", "NimbleError", "NotLoadedError", "accelerate", "__version__"]
+
+_LATE = {"Accelerated": "accelerated", "accelerate": "accelerated", "Nimble": "module", "GraphReport": "prepared"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATE:
+        raise AttributeError(f"module 'nimble' has no attribute {name!r}")
+    return getattr(importlib.import_module("nimble." + _LATE[name]), name)

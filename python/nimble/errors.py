@@ -1,0 +1,22 @@
+"""What this package raises. No PyTorch here."""
+
+from __future__ import annotations
+
+
+class NimbleError(RuntimeError):
+    """Nimble cannot do what was asked; the text says why, where, and what to do about it."""
+
+
+class NotLoadedError(NimbleError):
+    """libnimble.so is not in this process, or does not rewrite graphs here."""
+
+
+class CaptureError(NimbleError):
+    """A CUDA graph of the module could not be captured. `reason` is PyTorch's, `place` the path of the module that was running
+    ("" is the outermost one), or None where it is not known."""
+
+    def __init__(self, reason: str, place: "str | None" = None) -> None:
+        where = "" if place is None else f" in module {place!r}" if place else " in the module itself"
+        super().__init__(f"cannot be captured as a CUDA graph{where}: {reason}")
+        self.reason = reason
+        self.place = place

@@ -1,0 +1,120 @@
+"""`python -m nimble run script.py`: becomes the `nimble` launcher that lies beside libnimble.so, which preloads the library.
+
+All options, checks and exit statuses are that launcher's (shim/launcher); what is added here is what a PyTorch program needs:
+this interpreter before a script, NIMBLE_GRAPHS, and the allocator. No PyTorch here. Not for use from threads: it ends in exec.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
+
+from nimble.errors import NimbleError
+
+USAGE = """\
+Usage: python -m nimble run [options] script.py [arguments]
+       python -m nimble run [options] -- program [arguments]
+
+Runs a Python script, or any program, with libnimble.so preloaded. Unless NIMBLE_MODE or --mode says otherwise, CUDA
+graphs are rewritten (NIMBLE_GRAPHS=rewrite), which is what nimble.Nimble needs. PyTorch gets its memory in stream
+order (PYTORCH_ALLOC_CONF=backend:cudaMallocAsync), unless that variable or PYTORCH_CUDA_ALLOC_CONF is set already.
+
+libnimble.so is the package's own, else the one that NIMBLE_LIBRARY names, else the one that was built in the checkout
+which this package lies in (build/default). The launcher `nimble` beside it does the rest; its options follow.
+"""
+ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+ALLOCATOR = "backend:cudaMallocAsync"
+USAGE_ERROR = 2  # as the launcher's
+
+
+class Tools(NamedTuple):
+    library: Path
+    launcher: Path
+
+
+def _launcher_of(library: Path) -> Optional[Path]:
+    """The launcher of the tree that the library lies in: lib, lib64 or lib/ARCHITECTURE, with bin beside it."""
+    for folder in library.parents[1:4]:
+        launcher = folder / "bin" / "nimble"
+        if launcher.is_file():
+            return launcher
+    return None
+
+
+def find_tools(package: Path, named: str) -> Tools:
+    """The library and its launcher, for the package in this folder, with NIMBLE_LIBRARY being `named` ("" where it is not set).
+    Raises NimbleError where there is none."""
+    candidates = [package / "lib" / "libnimble.so"]
+    if named:
+        candidates.append(Path(named))
+        if not Path(named).is_file() and not candidates[0].is_file():
+            raise NimbleError(f"NIMBLE_LIBRARY names no file: {named}")
+    candidates.append(package.parent.parent / "build" / "default" / "lib" / "libnimble.so")
+    for library in candidates:
+        if library.is_file():
+            launcher = _launcher_of(library.absolute())
+            if launcher is None:
+                raise NimbleError(f"{library} is there, but its launcher bin/nimble is not beside its folder: install all of it")
+            return Tools(library.absolute(), launcher)
+    raise NimbleError("libnimble.so is not there: build the checkout (scripts/setup; cmake --preset default; cmake --build "
+                      "build/default), or set NIMBLE_LIBRARY to the one that is installed")
+
+
+def split(words: List[str]) -> Tuple[List[str], List[str], bool]:
+    """Options of ours, then the program's words, and whether `--` stood between. Each option takes one value, unless it has
+    it behind `=` or is the help: as the launcher reads them."""
+    i = 0
+    while i < len(words) and words[i].startswith("-") and len(words[i]) > 1:
+        if words[i] == "--":
+            return words[:i], words[i + 1:], True
+        alone = words[i] in ("-h", "--help") or "=" in words[i]
+        i += 1 if alone or words[i + 1:i + 2] == ["--"] else 2
+    return words[:i], words[i:], False
+
+
+def child_environment(before: Dict[str, str], options: Iterable[str]) -> Dict[str, str]:
+    """The environment to start the launcher with, which sets LD_PRELOAD itself."""
+    env = dict(before)
+    given = {word.split("=", 1)[0] for word in options}
+    if not env.get("NIMBLE_MODE") and "--mode" not in given:
+        env["NIMBLE_MODE"] = "off"  # or the launcher would record
+        if not env.get("NIMBLE_GRAPHS"):
+            env["NIMBLE_GRAPHS"] = "rewrite"
+    if not any(env.get(name) for name in ALLOCATOR_VARIABLES):
+        for name in ALLOCATOR_VARIABLES:
+            env[name] = ALLOCATOR
+    return env
+
+
+def main(words: List[str]) -> int:
+    """Runs what the command line says; returns only where that fails, or for help, with the exit status."""
+    package = Path(__file__).absolute().parent
+    if not words or words[0] in ("-h", "--help"):
+        print(USAGE, end="")
+        return 0 if words else USAGE_ERROR
+    if words[0] != "run":
+        return _complain(f"unknown command: {words[0]}; see python -m nimble --help")
+    options, program, marked = split(words[1:])
+    try:
+        tools = find_tools(package, os.environ.get("NIMBLE_LIBRARY", ""))
+    except NimbleError as error:
+        return _complain(str(error))
+    command = [str(tools.launcher), "run"]
+    if not any(word.split("=", 1)[0] == "--library" for word in options):
+        command += ["--library", str(tools.library)]
+    if any(word in ("-h", "--help") for word in options):
+        print(USAGE, flush=True)
+        os.execv(command[0], [*command, "--help"])
+    if not program:
+        return _complain("no script to run; see python -m nimble --help")
+    if not marked:
+        program = [sys.executable, *program]
+    sys.stdout.flush()
+    os.execve(command[0], [*command, *options, "--", *program], child_environment(dict(os.environ), options))
+
+
+def _complain(text: str) -> int:
+    print(f"nimble: {text}", file=sys.stderr)
+    return USAGE_ERROR

@@ -1,0 +1,152 @@
+"""The C API of libnimble.so (include/nimble/nimble.h), as found in this process.
+
+Needs no PyTorch. All functions may be called from any thread; learning() belongs to the thread that enters it. They raise
+NotLoadedError where libnimble.so is not preloaded, or NIMBLE_GRAPHS is not `rewrite`, and NimbleError for other results.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import enum
+import functools
+from dataclasses import dataclass
+from typing import Any, Iterator, Optional
+
+from nimble.errors import NimbleError, NotLoadedError
+
+HOW_TO_RUN = "run it as: python -m nimble run script.py"
+
+
+class Result(enum.IntEnum):
+    """nimble_result."""
+
+    SUCCESS = 0
+    NOT_LOADED = 1
+    INVALID_ARGUMENT = 2
+    OUT_OF_MEMORY = 3
+    FAILED = 4
+    WRONG_MODE = 5
+    REFUSED = 6
+    STALE = 7
+    DRIVER_ERROR = 8
+
+
+class GraphState(enum.IntEnum):
+    """nimble_graph_state."""
+
+    KEPT = 0
+    TRYING = 1
+    OWN = 2
+    REWRITTEN = 3
+
+
+class CGraphStatus(ctypes.Structure):
+    """nimble_graph_status."""
+
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("exec", ctypes.c_void_p),
+        ("state", ctypes.c_int),
+        ("nodes", ctypes.c_uint32),
+        ("streams", ctypes.c_uint32),
+        ("own_us", ctypes.c_double),
+        ("rewritten_us", ctypes.c_double),
+        ("text", ctypes.c_char * 256),
+    ]
+
+
+@dataclass(frozen=True)
+class GraphStatus:
+    """What libnimble.so knows of an executable graph: `nodes` and `streams` are the rewritten one's, `own_us` and
+    `rewritten_us` medians of a launch in microseconds, None where none was timed; `text` says why it is kept."""
+
+    exec: int
+    state: GraphState
+    nodes: int
+    streams: int
+    own_us: Optional[float]
+    rewritten_us: Optional[float]
+    text: str
+
+
+@functools.lru_cache(maxsize=None)
+def _function(name: str) -> Any:
+    try:
+        function = getattr(ctypes.CDLL(None), name)
+    except AttributeError:
+        raise NotLoadedError(f"libnimble.so is not in this process, or is older than {name}: {HOW_TO_RUN}") from None
+    function.restype = ctypes.c_int
+    function.argtypes = {
+        "nimble_version": [ctypes.POINTER(ctypes.c_int), ctypes.POINTER(ctypes.c_char_p)],
+        "nimble_get_graph": [ctypes.c_void_p, ctypes.POINTER(CGraphStatus)],
+    }.get(name, [])
+    return function
+
+
+def _call(name: str, *arguments: Any) -> Result:
+    result = Result(_function(name)(*arguments))
+    if result == Result.WRONG_MODE:
+        raise NotLoadedError(f"libnimble.so is in this process, but NIMBLE_GRAPHS is not `rewrite`, or NIMBLE_MODE is set: "
+                             f"{HOW_TO_RUN}")
+    return result
+
+
+def _checked(name: str, *arguments: Any) -> None:
+    result = _call(name, *arguments)
+    if result != Result.SUCCESS:
+        raise NimbleError(f"{name}: {result.name.lower().replace('_', ' ')}; the log of libnimble.so may say more")
+
+
+def is_loaded() -> bool:
+    """Whether a libnimble.so that rewrites graphs when told to is in this process."""
+    try:
+        _function("nimble_get_graph")
+    except NotLoadedError:
+        return False
+    return True
+
+
+def version() -> "tuple[int, str]":
+    """The library's API version, and its own."""
+    api, text = ctypes.c_int(), ctypes.c_char_p()
+    _checked("nimble_version", ctypes.byref(api), ctypes.byref(text))
+    return api.value, (text.value or b"").decode()
+
+
+def check() -> None:
+    """Raises NotLoadedError where graphs are not rewritten in this process."""
+    _call("nimble_get_graph", None, ctypes.byref(CGraphStatus(size=ctypes.sizeof(CGraphStatus))))
+
+
+@contextlib.contextmanager
+def learning() -> Iterator[None]:
+    """While inside, what the calling thread's kernels write is looked at (each launch waits for the GPU), and what it captures is
+    captured to learn from. Not to be nested."""
+    _checked("nimble_learn_begin")
+    try:
+        yield
+    finally:
+        _checked("nimble_learn_end")
+
+
+def capture_again() -> bool:
+    """Has the next capture of this thread get its memory as is best for the graph that it made executable last. False where
+    nothing is known of that."""
+    result = _call("nimble_capture_again")
+    if result not in (Result.SUCCESS, Result.REFUSED):
+        raise NimbleError(f"nimble_capture_again: {result.name.lower().replace('_', ' ')}")
+    return result == Result.SUCCESS
+
+
+def get_graph(handle: Optional[int] = None) -> Optional[GraphStatus]:
+    """What is known of a CUgraphExec, or of the one that the calling thread has made last. None where nothing is."""
+    raw = CGraphStatus(size=ctypes.sizeof(CGraphStatus))
+    if _call("nimble_get_graph", handle, ctypes.byref(raw)) != Result.SUCCESS:
+        return None
+
+    def microseconds(value: float) -> Optional[float]:
+        return None if value < 0 else value
+
+    return GraphStatus(raw.exec or 0, GraphState(raw.state), raw.nodes, raw.streams, microseconds(raw.own_us),
+                       microseconds(raw.rewritten_us), raw.text.decode(errors="replace"))

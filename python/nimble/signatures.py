@@ -1,0 +1,183 @@
+"""What of a call decides which prepared graph serves it, and a bounded cache of such.
+
+A call's signature is its structure (torch.utils._pytree), of each tensor its shape, strides, dtype and device, of each other
+leaf its type and value, which leaves are one and the same tensor, and the state of PyTorch that kernels are chosen by.
+
+Signatures are constant, and any thread may use them. GraphCache has no lock: its owner has one.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import OrderedDict
+from typing import Any, Dict, Generic, Iterator, List, Optional, Tuple, TypeVar
+
+import torch
+from torch.utils import _pytree
+
+from nimble.errors import NimbleError
+
+# Types whose values never change, and which compare as they are. float and complex do not: see _value_key.
+_PLAIN = (type(None), bool, int, str, bytes, torch.dtype, torch.device, torch.layout, torch.memory_format, enum.Enum, type(...))
+_STRIDED = torch.strided
+
+
+def is_constant(value: Any) -> bool:
+    """Whether a leaf is a value that cannot change, so that a graph may give it back as it was."""
+    return isinstance(value, _PLAIN + (float, complex))
+
+
+def place_of(tree: Any, number: int, name: str) -> str:
+    """Where in `tree` its leaf of this number is, for people: `name[0]['mask']`."""
+    if isinstance(tree, dict):
+        children: List[Tuple[str, Any]] = [(f"{name}[{key!r}]", value) for key, value in tree.items()]
+    elif isinstance(tree, (tuple, list)):
+        children = [(f"{name}[{i}]", value) for i, value in enumerate(tree)]
+    else:
+        return name  # a leaf, or of a type whose inside only its owner can name
+    for where, child in children:
+        count = len(_pytree.tree_flatten(child)[0])
+        if number < count:
+            return place_of(child, number, where)
+        number -= count
+    return name
+
+
+def argument_place(args: Tuple[Any, ...], kwargs: Dict[str, Any], number: int) -> str:
+    """The same for the leaves of a call: positional arguments first."""
+    count = len(_pytree.tree_flatten(args)[0])
+    return place_of(args, number, "args") if number < count else place_of(kwargs, number - count, "kwargs")
+
+
+def _value_key(value: Any) -> Any:
+    """Something that is equal only for values that a module cannot tell apart. TypeError where there is no such thing."""
+    kind = type(value)
+    if isinstance(value, float):
+        return kind, float(value).hex()  # 0.0 == -0.0, and nan is never equal to itself
+    if isinstance(value, complex):
+        return kind, value.real.hex(), value.imag.hex()
+    if isinstance(value, _PLAIN):
+        return kind, value
+    if kind.__hash__ is object.__hash__:  # type: ignore[comparison-overlap]
+        raise TypeError(f"is a {kind.__name__}, whose content may change without its being another one")
+    try:
+        hash(value)
+    except TypeError:
+        raise TypeError(f"is a {kind.__name__}, which cannot be hashed") from None
+    return kind, value
+
+
+def _tensor_key(tensor: torch.Tensor) -> Any:
+    if tensor.layout is not _STRIDED:
+        raise TypeError(f"is a tensor with layout {tensor.layout}, not {_STRIDED}")
+    return type(tensor), tensor.shape, tensor.stride(), tensor.dtype, tensor.device
+
+
+def _autocast_state() -> Tuple[Any, ...]:
+    if hasattr(torch, "get_autocast_dtype"):  # the functions for each device are deprecated where this one is
+        return tuple((torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None) for kind in ("cuda", "cpu"))
+    return (torch.get_autocast_gpu_dtype() if torch.is_autocast_enabled() else None,
+            torch.get_autocast_cpu_dtype() if torch.is_autocast_cpu_enabled() else None)
+
+
+class Signature:
+    """Compares equal for calls that one graph can serve. `grad`: gradients are enabled, and an input requires them."""
+
+    __slots__ = ("structure", "leaves", "training", "grad", "autocast", "others", "_hash")
+
+    def __init__(self, structure: _pytree.TreeSpec, leaves: Tuple[Any, ...], training: bool, grad: bool) -> None:
+        self.structure = structure
+        self.leaves = leaves
+        self.training = training
+        self.grad = grad
+        self.autocast = _autocast_state()
+        self.others = (torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled())
+        # The structure compares, but some releases of PyTorch cannot hash it.
+        self._hash = hash((leaves, training, grad, self.autocast, self.others))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return (isinstance(other, Signature) and self._hash == other._hash and self.leaves == other.leaves
+                and self.training == other.training and self.grad == other.grad and self.autocast == other.autocast
+                and self.others == other.others and bool(self.structure == other.structure))
+
+    def __str__(self) -> str:
+        """For people: the tensors alone."""
+        tensors = [f"{str(leaf[3]).replace('torch.', '')}{list(leaf[1])}" for leaf in self.leaves if len(leaf) == 5]
+        return ", ".join(tensors) or "no tensors"
+
+
+class Call:
+    """A call's arguments taken apart: `leaves` of (args, kwargs), `structure`, `tensors` (which leaves are tensors, each tensor
+    once), `signature`. NimbleError names the argument that cannot be compared."""
+
+    __slots__ = ("args", "kwargs", "leaves", "structure", "tensors", "signature")
+
+    def __init__(self, args: Tuple[Any, ...], kwargs: Dict[str, Any], training: bool) -> None:
+        self.args, self.kwargs = args, kwargs
+        self.leaves, self.structure = _pytree.tree_flatten((args, kwargs))
+        self.tensors: List[int] = []
+        first: Dict[int, int] = {}  # where each tensor comes first
+        keys: List[Any] = []
+        needs_grad = False
+        for number, leaf in enumerate(self.leaves):
+            try:
+                if not isinstance(leaf, torch.Tensor):
+                    keys.append(_value_key(leaf))
+                elif id(leaf) in first:
+                    keys.append(("same as", first[id(leaf)]))
+                else:
+                    first[id(leaf)] = number
+                    self.tensors.append(number)
+                    needs_grad = needs_grad or leaf.requires_grad
+                    keys.append(_tensor_key(leaf))
+            except TypeError as error:
+                raise NimbleError(f"{argument_place(args, kwargs, number)} {error}: no graph can be found for the call by "
+                                  "that") from None
+        self.signature = Signature(self.structure, tuple(keys), training, needs_grad and torch.is_grad_enabled())
+
+    def rebuilt(self, leaves: List[Any]) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
+        """Arguments of the same structure with other leaves."""
+        args, kwargs = _pytree.tree_unflatten(leaves, self.structure)
+        return args, kwargs
+
+    def place(self, number: int) -> str:
+        return argument_place(self.args, self.kwargs, number)
+
+
+Entry = TypeVar("Entry")
+
+
+class GraphCache(Generic[Entry]):
+    """At most so many entries, by signature; those that were used least recently go first."""
+
+    def __init__(self, most: int) -> None:
+        if most < 1:
+            raise ValueError(f"max_graphs is {most}, and must be 1 or more")
+        self.most = most
+        self._entries: "OrderedDict[Signature, Entry]" = OrderedDict()
+
+    def get(self, signature: Signature) -> Optional[Entry]:
+        """The entry, which is thereby the one used last."""
+        entry = self._entries.get(signature)
+        if entry is not None:
+            self._entries.move_to_end(signature)
+        return entry
+
+    def put(self, signature: Signature, entry: Entry) -> Optional[Entry]:
+        """What had to go for it, if anything; an entry that it replaces is not told."""
+        self._entries[signature] = entry
+        self._entries.move_to_end(signature)
+        return self._entries.popitem(last=False)[1] if len(self._entries) > self.most else None
+
+    def drop(self, signature: Signature) -> None:
+        self._entries.pop(signature, None)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Entries, the least recently used first."""
+        return iter(list(self._entries.values()))

@@ -1,0 +1,157 @@
+"""What a module is made of: put back after preparing, and guarded at each call of a graph.
+
+ModuleGuard says whether the parameters, buffers, submodules, hooks and training flags are still the ones that a graph was
+captured with. It costs less than a microsecond a module, so it compares identities and addresses alone: values of parameters
+and buffers on the graph's device may change, since the graph reads them where they are.
+
+StateKeeper puts buffers, training flags and random numbers back. Neither may be used by two threads at once; guards only read.
+"""
+
+from __future__ import annotations
+
+import random
+from itertools import chain
+from operator import itemgetter
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+from torch.nn.modules import module as _module
+
+from nimble.errors import NimbleError
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+_GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks")
+_training = itemgetter("training")
+
+
+def _ids(dicts: List[Dict[Any, Any]]) -> List[int]:
+    return list(map(id, chain.from_iterable(map(dict.values, dicts))))
+
+
+def _path(name: str, attribute: str) -> str:
+    return f"{name}.{attribute}" if name else attribute
+
+
+def _version(tensor: torch.Tensor) -> int:
+    """Rises when the tensor is written to. Inference tensors have none, but no graph is prepared where they can be written."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether they hold the same values. Versions do not tell: batch norm writes its statistics without raising them."""
+    with torch.no_grad():
+        return torch.equal(one, other) or bool(((one == other) | ((one != one) & (other != other))).all())
+
+
+def plain_tensors(module: torch.nn.Module) -> "List[Tuple[Dict[str, Any], str, torch.Tensor, str]]":
+    """Tensors that modules hold as plain attributes: where, under which name, which, and the path."""
+    return [(child.__dict__, attribute, value, _path(name, attribute)) for name, child in module.named_modules()
+            for attribute, value in child.__dict__.items() if isinstance(value, torch.Tensor)]
+
+
+class ModuleGuard:
+    """The module as it is now. Holds all that it compares by identity, so that no id is used again."""
+
+    def __init__(self, module: torch.nn.Module, device_type: str) -> None:
+        self._modules = list(module.modules())
+        registered: List[Dict[str, Any]] = [d for m in self._modules for d in (m._parameters, m._buffers)]
+        children = [m._modules for m in self._modules]
+        hooks = [getattr(m, name) for m in self._modules for name in _HOOKS]
+        hooks += [getattr(_module, name) for name in _GLOBAL_HOOKS]
+        # Most of these are empty, and that they still are is quickly seen.
+        self._registered, self._children, self._hooks = ([d for d in dicts if d] for dicts in (registered, children, hooks))
+        self._empty = [d for d in registered + children + hooks if not d]
+        self._attributes = [m.__dict__ for m in self._modules]
+        self._plain = plain_tensors(module)
+        values: List[Optional[torch.Tensor]] = [v for d in self._registered for v in d.values()]  # None, too
+        self._tensors: List[torch.Tensor] = [t for t in values if t is not None] + [t for _, _, t, _ in self._plain]
+        self._matrices = [t for t in self._tensors if t.dim() > 1]
+        # What lies elsewhere was read by the host when the graph was captured.
+        self._elsewhere = [t for t in self._tensors if t.device.type != device_type]
+        self._kept = [values, [v for d in self._children + self._hooks for v in d.values()]]
+        self._seen = self._look()
+
+    def _look(self) -> "Tuple[Any, ...]":
+        return (
+            _ids(self._registered),
+            list(map(torch.Tensor.data_ptr, self._tensors)),
+            list(map(torch.Tensor.stride, self._matrices)),
+            _ids(self._children),
+            _ids(self._hooks),
+            list(filter(None, self._empty)),
+            list(map(_training, self._attributes)),
+            ["forward" in attributes for attributes in self._attributes],
+            [id(d.get(name)) for d, name, _, _ in self._plain],
+            list(map(_version, self._elsewhere)),
+        )
+
+    def difference(self) -> Optional[str]:
+        """What has changed since, for people; None where nothing has."""
+        now = self._look()
+        if now == self._seen:
+            return None
+        what = ("a parameter or buffer is another tensor", "a parameter or buffer has other storage",
+                "a parameter or buffer has other strides", "a submodule is another one", "a hook was added or removed",
+                "a first parameter, buffer, submodule or hook was added",
+                "a training flag has changed", "a forward method was replaced", "a tensor attribute is another one",
+                "a tensor on another device has changed")
+        return next(text for text, before, after in zip(what, self._seen, now) if before != after)
+
+
+class StateKeeper:
+    """Remembers buffers, training flags and the host's random numbers when made; restore() puts them back."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._modules = list(module.named_modules())
+        self._training = [m.training for _, m in self._modules]
+        self._registered = [(m._buffers, dict(m._buffers), name) for name, m in self._modules]
+        with torch.no_grad():
+            self._buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
+        self._dirty: Optional[List[Tuple[torch.Tensor, torch.Tensor]]] = None  # those that the first run has written to
+        self._parameters = [(name, p, _version(p)) for name, p in module.named_parameters()]
+        self._random = random.getstate(), torch.get_rng_state()
+
+    def check_random(self) -> None:
+        """Raises NimbleError where the host's random numbers have advanced: what they were would be in the graph."""
+        python, host = self._random
+        if random.getstate() != python:
+            raise NimbleError("the module draws random numbers by Python's `random`, which a graph would never draw anew")
+        if not torch.equal(torch.get_rng_state(), host):
+            raise NimbleError("the module draws random numbers on the CPU, which a graph would never draw anew")
+
+    def check_module(self) -> None:
+        """Raises NimbleError where the module has replaced a buffer or written to a parameter."""
+        for now, before, name in self._registered:
+            for key in chain(now, before):
+                if now.get(key) is not before.get(key):
+                    raise NimbleError(f"the module replaces its buffer {_path(name, key)!r} when it runs: it has to write in "
+                                      "place")
+        for name, parameter, version in self._parameters:
+            if _version(parameter) != version:
+                raise NimbleError(f"the module writes to its parameter {name!r} when it runs, which is not put back")
+
+    def restore(self) -> None:
+        """Puts all back but parameters' values."""
+        python, host = self._random
+        random.setstate(python)
+        torch.set_rng_state(host)
+        for (_, child), training in zip(self._modules, self._training):
+            child.training = training
+        for now, before, _ in self._registered:
+            if any(now.get(k) is not before.get(k) for k in chain(now, before)):
+                now.clear()
+                now.update(before)
+        # A few runs later it may be others that have changed.
+        self._copy([(buffer, value) for buffer, value in self._buffers if not is_same(buffer, value)])
+
+    def restore_buffers(self) -> None:
+        """Puts back the values of the buffers that the first run has written to. Called behind each run, also of a graph."""
+        if self._dirty is None:
+            self._dirty = [(buffer, value) for buffer, value in self._buffers if not is_same(buffer, value)]
+        self._copy(self._dirty)
+
+    @staticmethod
+    def _copy(pairs: List[Tuple[torch.Tensor, torch.Tensor]]) -> None:
+        with torch.no_grad():
+            for buffer, value in pairs:
+                buffer.copy_(value)

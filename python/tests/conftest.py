@@ -1,0 +1,42 @@
+"""What the tests share: the build folder (NIMBLE_TEST_BUILD), and which of them this machine can run."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+PYTHON = Path(__file__).resolve().parent.parent
+BUILD = Path(os.environ.get("NIMBLE_TEST_BUILD", str(PYTHON.parent / "build" / "default")))
+
+
+def has_gpu():
+    from nimble import shim
+
+    try:
+        import torch
+    except ImportError:
+        return False
+    return torch.cuda.is_available() and shim.is_loaded()
+
+
+def pytest_collection_modifyitems(items):
+    if not any("gpu" in item.keywords for item in items) or has_gpu():
+        return
+    why = pytest.mark.skip(reason="needs a GPU, and libnimble.so preloaded: python -m nimble run -- python -m pytest -m gpu")
+    for item in items:
+        if "gpu" in item.keywords:
+            item.add_marker(why)
+
+
+@pytest.fixture(scope="session")
+def build():
+    if not (BUILD / "lib" / "libnimble.so").is_file():
+        pytest.skip(f"no libnimble.so in {BUILD}")
+    return BUILD
+
+
+@pytest.fixture
+def backend():
+    from fake import FakeCapture
+
+    return FakeCapture()

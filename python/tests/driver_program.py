@@ -1,0 +1,107 @@
+"""A program of the driver API by ctypes: two branches of kernels of which nothing is known, captured as nimble.capture does it.
+
+Usage: driver_program.py OPAQUE_IMAGE. Prints one JSON object. test_shim.py runs it under libnimble.so and simcuda.
+"""
+
+import ctypes
+import json
+import sys
+
+from nimble import NimbleError, shim
+
+COUNT = 256
+CU = ctypes.CDLL("libcuda.so.1")
+POINTER, ADDRESS = ctypes.c_void_p, ctypes.c_uint64
+
+
+def check(result):
+    if result != 0:
+        raise RuntimeError(f"CUresult {result}")
+
+
+def made(function, kind, *arguments):
+    out = kind()
+    check(function(ctypes.byref(out), *arguments))
+    return out
+
+
+def launch(function, stream, *arguments):
+    pointers = (POINTER * len(arguments))(*[ctypes.cast(ctypes.byref(a), POINTER) for a in arguments])
+    check(CU.cuLaunchKernel(function, 4, 1, 1, 64, 1, 1, 0, stream, pointers, None))
+
+
+def main(image):
+    check(CU.cuInit(0))
+    device = made(CU.cuDeviceGet, ctypes.c_int, 0)
+    check(CU.cuCtxSetCurrent(made(CU.cuDevicePrimaryCtxRetain, POINTER, device)))
+    module = made(CU.cuModuleLoad, POINTER, image.encode())
+    blend = made(CU.cuModuleGetFunction, POINTER, module, b"blend")
+    advance = made(CU.cuModuleGetFunction, POINTER, module, b"advance")
+    stream = made(CU.cuStreamCreate, POINTER, 1)
+    size = ctypes.c_size_t(4 * COUNT)
+    states = [made(CU.cuMemAlloc_v2, ADDRESS, size) for _ in range(3)]
+    count = ctypes.c_int(COUNT)
+
+    def step():
+        x, a, b = memory = [made(CU.cuMemAllocAsync, ADDRESS, size, stream) for _ in range(3)]
+        check(CU.cuMemsetD32Async(x, 77, ctypes.c_size_t(COUNT), stream))
+        for target, state, salt in ((a, states[0], 3), (b, states[1], 4)):
+            launch(blend, stream, x, state, target, count, ctypes.c_uint(salt))
+            launch(advance, stream, state, target, count)
+        launch(advance, stream, states[2], states[0], count)
+        launch(advance, stream, states[2], states[1], count)
+        for each in memory:
+            check(CU.cuMemFreeAsync(each, stream))
+
+    def reset():
+        for i, state in enumerate(states):
+            check(CU.cuMemsetD32_v2(state, i + 5, ctypes.c_size_t(COUNT)))
+        check(CU.cuCtxSynchronize())
+
+    def result():
+        check(CU.cuStreamSynchronize(stream))
+        words = (ctypes.c_uint32 * COUNT)()
+        check(CU.cuMemcpyDtoH_v2(words, states[2], size))
+        return list(words[:8])
+
+    def capture():
+        check(CU.cuStreamBeginCapture_v2(stream, 0))
+        step()
+        graph = made(lambda out: CU.cuStreamEndCapture(stream, out), POINTER)
+        return graph, made(CU.cuGraphInstantiateWithFlags, POINTER, graph, ctypes.c_ulonglong(0))
+
+    said = {"version": shim.version(), "loaded": shim.is_loaded(), "none": shim.get_graph() is None,
+            "again": [shim.capture_again()]}
+    try:
+        with shim.learning():
+            with shim.learning():
+                pass
+    except NimbleError as error:
+        said["nested"] = str(error)
+    reset()
+    step()
+    said["once"] = result()
+    step()
+    said["eager"] = result()
+    with shim.learning():
+        for _ in range(2):
+            step()
+        check(CU.cuStreamSynchronize(stream))
+        graph, first = capture()
+    check(CU.cuGraphExecDestroy(first))
+    check(CU.cuGraphDestroy(graph))
+    said["again"].append(shim.capture_again())
+    graph, last = capture()
+    reset()
+    for _ in range(2):
+        check(CU.cuGraphLaunch(last, stream))
+    said["replayed"] = result()
+    status = shim.get_graph()
+    said["same"] = status == shim.get_graph(last.value) and status.exec == last.value
+    said["status"] = [status.state.name, status.nodes, status.streams, status.own_us, status.rewritten_us, status.text]
+    said["gone"] = shim.get_graph(12345) is None
+    print(json.dumps(said))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,171 @@
+"""On a GPU, with PyTorch 2 and libnimble.so: graphs compute what the module computes.
+
+    python -m nimble run -- python -m pytest -m gpu
+"""
+
+import random
+
+import pytest
+
+torch = pytest.importorskip("torch", minversion="1.13.0a0")
+from torch import nn  # noqa: E402
+from nimble import CaptureError, Nimble, accelerate  # noqa: E402
+
+
+pytestmark = pytest.mark.gpu
+
+
+class Branches(nn.Module):
+    """Four branches of small convolutions, twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 32, 3, padding=1)
+        self.blocks = nn.ModuleList(
+            nn.ModuleList(nn.Sequential(nn.Conv2d(32, 32, 1 + 2 * (i % 2), padding=i % 2), nn.BatchNorm2d(32), nn.ReLU(),
+                                        nn.Conv2d(32, 8, 3, padding=1)) for i in range(4)) for _ in range(2))
+
+    def forward(self, x):
+        x = self.stem(x)
+        for block in self.blocks:
+            x = torch.cat([branch(x) for branch in block], 1)
+        return {"out": x, "mean": x.mean((2, 3))}
+
+
+@pytest.fixture(autouse=True)
+def deterministic():
+    torch.manual_seed(0)
+    torch.backends.cudnn.benchmark = False
+    torch.backends.cudnn.deterministic = True
+
+
+@pytest.fixture
+def module():
+    return Branches().cuda().eval()
+
+
+def x(size=1):
+    return torch.randn(size, 3, 56, 56, device="cuda")
+
+
+def check(model, module, batch):
+    got = model(batch)
+    with torch.no_grad():
+        want = module(batch)
+    assert all(torch.equal(got[name], want[name]) for name in want)
+
+
+def test_bit_identical_and_rewritten(module):
+    model = Nimble(module).prepare(x())
+    for _ in range(50):
+        check(model, module, x())
+    (report,) = model.report()
+    assert report.state in ("own", "rewritten") and report.streams >= 2, report
+    assert report.own_us > 0 and report.rewritten_us > 0
+
+
+def test_one_stream(module):
+    model = Nimble(module).prepare(x(), use_multi_stream=False, relaxed=True)
+    for _ in range(50):
+        check(model, module, x())
+
+
+def test_shapes_and_streams(module):
+    model = Nimble(module, max_graphs=2)
+    streams = [torch.cuda.Stream() for _ in range(3)]
+    for i in range(30):
+        batch = x(1 + i % 2)
+        streams[i % 3].wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(streams[i % 3]):
+            check(model, module, batch)
+        torch.cuda.current_stream().wait_stream(streams[i % 3])
+
+
+def test_weights_in_place_and_anew(module):
+    model = Nimble(module).prepare(x())
+    with torch.no_grad():
+        module.stem.weight.mul_(2)
+    check(model, module, x())
+    assert model.is_prepared(x())
+    module.stem.weight.data = torch.randn_like(module.stem.weight)
+    assert not model.is_prepared(x())
+    check(model, module, x())
+
+
+def test_state_and_random_numbers(module):
+    module.blocks[0][0][1].train()
+    module.drop = nn.Dropout(0.5)
+    module.register_forward_hook(lambda m, _, out: {name: nn.functional.dropout(value) for name, value in out.items()})
+    batch = x()
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    torch.manual_seed(5)
+    state = torch.cuda.get_rng_state()
+    model = Nimble(module).prepare(batch)
+    assert torch.equal(torch.cuda.get_rng_state(), state)
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    with torch.no_grad():
+        want = [module(batch)["out"] for _ in range(5)]
+    after = {name: value.clone() for name, value in module.state_dict().items()}
+    module.load_state_dict(before)
+    torch.manual_seed(5)
+    got = [model(batch)["out"] for _ in range(5)]
+    assert all(map(torch.equal, got, want)) and not torch.equal(got[0], got[1])
+    assert all(torch.equal(value, after[name]) for name, value in module.state_dict().items())
+
+
+def test_autocast(module):
+    batch = x()
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        module(batch)  # fills autocast's cache, which no graph may use
+        model = Nimble(module).prepare(batch)
+    with torch.no_grad():
+        module.stem.weight.mul_(2)
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        check(model, module, batch)
+    assert len(model.report()) == 1
+
+
+def test_what_waits_for_the_gpu_raises_with_its_place():
+    class Asks(nn.Module):
+        def forward(self, batch):
+            return batch * batch.sum().item()
+
+    module = nn.Sequential(nn.ReLU(), Asks()).cuda().eval()
+    with pytest.raises(CaptureError, match="in module '1': .*captur"):
+        Nimble(module).prepare(x())
+    model = Nimble(module, fallback=True)
+    with pytest.warns(UserWarning, match="running eagerly"):
+        batch = x()
+        assert torch.equal(model(batch), module(batch))
+    module = Branches().cuda().eval()  # a capture that failed leaves the next one as it was
+    check(Nimble(module).prepare(x()), module, x())
+
+
+def test_a_nimble_within_a_module(module):
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Nimble(module)
+
+        def forward(self, batch):
+            return {name: value + 1 for name, value in self.inner(batch).items()}
+
+    outer = Outer().cuda().eval()
+    check(Nimble(outer).prepare(x()), outer, x())
+
+
+def test_accelerate(module):
+    model = accelerate(module, after=2)
+    with torch.no_grad():
+        for _ in range(6):
+            check(model, module, x())
+    assert len(model.report()) == 1
+
+
+def test_graphs_come_and_go(module):
+    random.seed(1)
+    model = Nimble(module, max_graphs=2)
+    with pytest.warns(UserWarning, match="max_graphs"):
+        for _ in range(12):
+            check(model, module, x(random.randrange(1, 5)))
+

@@ -1,0 +1,140 @@
+"""`python -m nimble run`, from outside: what the program sees, its exit status, and what is said where it cannot be run."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nimble import NimbleError
+from nimble.launcher import child_environment, find_tools, split
+
+PYTHON = Path(__file__).resolve().parent.parent
+BOTH = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+
+
+@pytest.fixture
+def nimble(build, tmp_path):
+    """Runs python -m nimble in a scratch folder, where see.py prints what it sees."""
+    (tmp_path / "see.py").write_text("import json, os, sys\n"
+                                     "print(json.dumps([sys.argv[1:], sys.executable, dict(os.environ)]))\n")
+
+    def run(*words, **variables):
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("NIMBLE_", "SIMCUDA_", "PYTORCH_", "LD_"))}
+        env.update(PYTHONPATH=str(PYTHON), PYTHONDONTWRITEBYTECODE="1", NIMBLE_LIBRARY=str(build / "lib" / "libnimble.so"))
+        env.update(variables)
+        return subprocess.run([sys.executable, "-m", "nimble", *words], env=env, cwd=tmp_path, capture_output=True, text=True,
+                              timeout=50)
+
+    return run
+
+
+def seen(done):
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout)
+
+
+def test_a_script_under_the_library(nimble, build):
+    words = ["--mode", "x y", "", "--", "-h"]
+    arguments, executable, env = seen(nimble("run", "see.py", *words))
+    assert arguments == words and executable == sys.executable
+    assert env["LD_PRELOAD"] == str(build / "lib" / "libnimble.so")
+    assert (env["NIMBLE_MODE"], env["NIMBLE_GRAPHS"]) == ("off", "rewrite")
+    assert [env[name] for name in BOTH] == ["backend:cudaMallocAsync"] * 2
+
+
+def test_a_program(nimble):
+    assert nimble("run", "--", "sh", "-c", "echo $NIMBLE_GRAPHS").stdout == "rewrite\n"
+    assert seen(nimble("run", "--log", "error", "--", sys.executable, "see.py"))[2]["NIMBLE_LOG"] == "error"
+
+
+def test_a_preload_is_kept(nimble, build):
+    other = str(build / "lib" / "libpreload_probe.so")
+    assert seen(nimble("run", "see.py", LD_PRELOAD=other))[2]["LD_PRELOAD"] == f"{build / 'lib' / 'libnimble.so'}:{other}"
+
+
+def test_the_library_that_is_named_is_the_one(nimble, build):
+    other = str(build / "lib" / "libpreload_probe.so")
+    assert seen(nimble("run", "see.py", NIMBLE_LIBRARY=other))[2]["LD_PRELOAD"] == other
+    assert seen(nimble("run", "--library", other, "see.py"))[2]["LD_PRELOAD"] == other
+
+
+def test_what_the_user_has_set_stays(nimble):
+    env = seen(nimble("run", "see.py", NIMBLE_MODE="replay", NIMBLE_SCHEDULE="/none"))[2]
+    assert env["NIMBLE_MODE"] == "replay" and "NIMBLE_GRAPHS" not in env
+    env = seen(nimble("run", "--mode", "auto", "see.py"))[2]
+    assert env["NIMBLE_MODE"] == "auto" and "NIMBLE_GRAPHS" not in env
+    env = seen(nimble("run", "see.py", NIMBLE_GRAPHS="off"))[2]
+    assert env["NIMBLE_GRAPHS"] == "off"
+    assert seen(nimble("run", "--graphs=off", "see.py"))[2]["NIMBLE_GRAPHS"] == "off"
+    for name in BOTH:
+        env = seen(nimble("run", "see.py", **{name: "expandable_segments:True"}))[2]
+        assert {n: env[n] for n in BOTH if n in env} == {name: "expandable_segments:True"}
+
+
+def test_exit_status_is_the_programs(nimble):
+    assert nimble("run", "--", "sh", "-c", "exit 37").returncode == 37
+    assert nimble("run", "--", "sh", "-c", "kill -TERM $$").returncode == -signal.SIGTERM
+    assert nimble("run", "--", "/none/there").returncode == 127
+    assert nimble("run", "missing.py").returncode == 2  # Python's
+
+
+@pytest.mark.parametrize("words, status, stdout, stderr", [
+    ([], 2, "Usage: python -m nimble run", ""),
+    (["--help"], 0, "Usage: python -m nimble run", ""),
+    (["run", "--help"], 0, "--mode", ""),
+    (["run"], 2, "", "no script to run"),
+    (["run", "--mode"], 2, "", "no script to run"),
+    (["run", "--mode", "nonsense", "see.py"], 2, "", "NIMBLE_MODE=nonsense"),
+    (["run", "--no-such", "1", "see.py"], 2, "", "--no-such"),
+    (["walk"], 2, "", "unknown command: walk"),
+])
+def test_help_and_complaints(nimble, words, status, stdout, stderr):
+    done = nimble(*words)
+    assert done.returncode == status and stdout in done.stdout and stderr in done.stderr
+    assert bool(done.stdout) == bool(stdout) and bool(done.stderr) == bool(stderr)
+
+
+def test_the_library_is_looked_for_in_order(tmp_path):
+    def tree(folder, launcher=True):
+        (folder / "lib").mkdir(parents=True)
+        (folder / "lib" / "libnimble.so").touch()
+        if launcher:
+            (folder / "bin").mkdir()
+            (folder / "bin" / "nimble").touch()
+        return folder / "lib" / "libnimble.so", folder / "bin" / "nimble"
+
+    package = tmp_path / "checkout" / "python" / "nimble"
+    package.mkdir(parents=True)
+    with pytest.raises(NimbleError, match="build the checkout"):
+        find_tools(package, "")
+    with pytest.raises(NimbleError, match="names no file: /none"):
+        find_tools(package, "/none")
+    built = tree(tmp_path / "checkout" / "build" / "default")
+    assert find_tools(package, "") == built
+    named = tree(tmp_path / "installed")
+    assert find_tools(package, str(named[0])) == named
+    deep = tmp_path / "installed" / "lib" / "x86_64-linux-gnu"
+    deep.mkdir()
+    shutil.copy(named[0], deep)
+    assert find_tools(package, str(deep / "libnimble.so")) == (deep / "libnimble.so", named[1])
+    own = tree(package)
+    assert find_tools(package, str(named[0])) == own
+    bare = tree(tmp_path / "bare", launcher=False)
+    shutil.rmtree(package / "lib")
+    with pytest.raises(NimbleError, match="launcher bin/nimble is not beside"):
+        find_tools(package, str(bare[0]))
+
+
+def test_words_are_split_as_the_launcher_does():
+    assert split(["a.py", "-x"]) == ([], ["a.py", "-x"], False)
+    assert split(["--mode", "off", "a.py", "--", "b"]) == (["--mode", "off"], ["a.py", "--", "b"], False)
+    assert split(["--mode=off", "--", "a", "--"]) == (["--mode=off"], ["a", "--"], True)
+    assert split(["-h", "a.py"]) == (["-h"], ["a.py"], False)
+    assert split(["--mode", "--", "a"]) == (["--mode"], ["a"], True)
+    assert split(["--mode"]) == (["--mode"], [], False)
+    assert child_environment({"NIMBLE_MODE": ""}, [])["NIMBLE_MODE"] == "off"

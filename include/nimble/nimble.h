@@ -86,7 +86,7 @@ typedef struct nimble_graph_status {
   size_t size;                 /* in: sizeof(nimble_graph_status) */
   struct CUgraphExec_st* exec; /* out: the graph that was asked about */
   nimble_graph_state state;
-  uint32_t nodes, streams; /* of the rewritten one: its nodes, and how many of them may run side by side at most */
+  uint32_t nodes, streams;     /* of the rewritten one: its nodes, and how many of them may run side by side at most */
   double own_us, rewritten_us; /* medians of a launch on the GPU; negative where nothing was timed yet */
   char text[256];              /* why it is kept, ended by a null byte; else empty */
 } nimble_graph_status;

@@ -140,8 +140,8 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", version_text);
   app.footer(environment_help());
 
-  CLI::App* run =
-      app.add_subcommand("run", "Run a program with libnimble.so preloaded; mode is record unless told otherwise, or off with --graphs");
+  CLI::App* run = app.add_subcommand(
+      "run", "Run a program with libnimble.so preloaded; mode is record unless told otherwise, or off with --graphs");
   run->formatter(std::make_shared<Help>("nimble run [options] -- program [arguments]"));
   run->footer(
       "Each option sets the environment variable of its name, NIMBLE_...; without it, the variable stands as it is.\n"

@@ -2,10 +2,10 @@
 //
 // It speaks only where memory was compared before and after the launch in at least two steps, or two other launches
 // that differ from it in nothing but the values of pointers; all objects that it names in each of them, and where its
-// parameters are the only way by which it reaches memory. Observation gives direction,
-// not extent: objects count as a whole. Pointers may lead to other objects in every step, so what was seen counts for
-// the word of the parameters through which it was seen; and what a kernel was seen to write through a word in one of
-// its launches, it writes through that word in all.
+// parameters are the only way by which it reaches memory. Observation gives direction, not extent: objects count as a
+// whole. Pointers may lead to other objects in every step, so what was seen counts for the word of the parameters
+// through which it was seen; and what a kernel was seen to write through a word in one of its launches, it writes
+// through that word in all.
 //
 // Nor does anything tell whether the kernel follows pointers in memory: all that can be reached from what it names is
 // taken to be read and written (analyzer/held_pointers.h).

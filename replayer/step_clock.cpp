@@ -26,4 +26,11 @@ void StepClock::abandon() {
   begun_ = nullptr;
 }
 
+void StepClock::close() {
+  for (const Pair& pair : pairs_)
+    for (const CUevent event : {pair.begin, pair.end})
+      if (event) driver_.cuEventDestroy_(event);
+  abandon();
+}
+
 }  // namespace nimble

@@ -1,8 +1,8 @@
 // How long steps take on the GPU, from an event before a step's first op to one behind its last.
 //
 // The events go into the step's stream, and nobody waits for them: times are read when they are there. Owns its events,
-// which it makes as they are needed and keeps as long as the process runs, kMost pairs at most; while all are in use
-// nothing is timed. Needs the step's context current. Not synchronised: the replayer's lock guards it.
+// which it makes as they are needed and keeps until close(), kMost pairs at most; while all are in use nothing is
+// timed. Needs the step's context current. Not synchronised: its owner's lock guards it.
 #pragma once
 
 #include <array>
@@ -44,6 +44,8 @@ class StepClock {
   }
   // The context is gone, and all events with it.
   void abandon();
+  // Gives its events back; times that are still to come are lost.
+  void close();
 
  private:
   static constexpr std::size_t kMost = 16;

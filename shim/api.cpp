@@ -267,3 +267,7 @@ nimble_result nimble_get_graph(CUgraphExec_st* exec, nimble_graph_status* status
     return fill(status, filled);
   });
 }
+
+nimble_result nimble_keep_graph(CUgraphExec_st* exec) {
+  return with_graphs([&](GraphSink& sink) { return sink.keep(exec) ? NIMBLE_SUCCESS : NIMBLE_INVALID_ARGUMENT; });
+}

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* Rises with every addition; what was there stays as it is. */
-#define NIMBLE_API_VERSION 2
+#define NIMBLE_API_VERSION 3
 
 #ifdef __cplusplus
 extern "C" {
@@ -194,6 +194,10 @@ NIMBLE_FUNCTION(nimble_capture_again, (void), ())
 
 /* What is known of an executable graph; with a null `exec`, of the one that the calling thread has made last. */
 NIMBLE_FUNCTION(nimble_get_graph, (struct CUgraphExec_st * exec, nimble_graph_status* status), (exec, status))
+
+/* Has an executable graph launched as it is from now on, also where another was made of it or would be faster; null
+ * likewise. NIMBLE_INVALID_ARGUMENT where it is not known. */
+NIMBLE_FUNCTION(nimble_keep_graph, (struct CUgraphExec_st * exec), (exec))
 
 #ifdef __cplusplus
 }

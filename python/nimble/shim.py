@@ -80,6 +80,7 @@ def _function(name: str) -> Any:
     function.argtypes = {
         "nimble_version": [ctypes.POINTER(ctypes.c_int), ctypes.POINTER(ctypes.c_char_p)],
         "nimble_get_graph": [ctypes.c_void_p, ctypes.POINTER(CGraphStatus)],
+        "nimble_keep_graph": [ctypes.c_void_p],
     }.get(name, [])
     return function
 
@@ -150,3 +151,9 @@ def get_graph(handle: Optional[int] = None) -> Optional[GraphStatus]:
 
     return GraphStatus(raw.exec or 0, GraphState(raw.state), raw.nodes, raw.streams, microseconds(raw.own_us),
                        microseconds(raw.rewritten_us), raw.text.decode(errors="replace"))
+
+
+def keep_graph(handle: Optional[int] = None) -> bool:
+    """Has a CUgraphExec launched as it is from now on, or the one that the calling thread has made last. False where it is not
+    known."""
+    return _call("nimble_keep_graph", handle) == Result.SUCCESS

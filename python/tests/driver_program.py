@@ -100,6 +100,7 @@ def main(image):
     said["same"] = status == shim.get_graph(last.value) and status.exec == last.value
     said["status"] = [status.state.name, status.nodes, status.streams, status.own_us, status.rewritten_us, status.text]
     said["gone"] = shim.get_graph(12345) is None
+    said["kept"] = [shim.keep_graph(12345), shim.keep_graph(), shim.get_graph().state.name]
     print(json.dumps(said))
 
 

@@ -29,8 +29,8 @@ def test_a_program_that_learns(build):
                   NIMBLE_TUNE="off")
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
-    assert said["version"] == [2, VERSION] and said["loaded"] and said["none"] and said["gone"] and said["same"]
-    assert said["again"] == [False, True]
+    assert said["version"] == [3, VERSION] and said["loaded"] and said["none"] and said["gone"] and said["same"]
+    assert said["again"] == [False, True] and said["kept"] == [False, True, "KEPT"]
     assert said["nested"].startswith("nimble_learn_begin: invalid argument")
     assert said["eager"] == said["replayed"] != said["once"]
     state, nodes, streams, own_us, rewritten_us, text = said["status"]

@@ -11,6 +11,7 @@
 #include "analyzer/checker.h"
 #include "analyzer/describe.h"
 #include "analyzer/errors.h"
+#include "analyzer/given_order.h"
 #include "analyzer/rules/shipped_rules.h"
 #include "analyzer/schedule_builder.h"
 #include "analyzer/schedule_writer.h"
@@ -23,7 +24,8 @@ namespace nimble::shim {
 
 namespace {
 
-constexpr const char* kName = "NIMBLE_MODE=auto";  // stands for the file in errors
+constexpr const char* kName = "NIMBLE_MODE=auto";        // stands for the file in errors
+constexpr std::uint32_t kMostOpsWithBranches = 1 << 14;  // a bit for each pair of them: 32 MiB
 
 // As nimble-analyze does it by default. Throws InputError for rules that cannot be read.
 analyzer::AnalysisOptions analysis_options(const std::vector<std::string>& rules) {
@@ -215,7 +217,29 @@ std::string region_schedule(const TraceStore::Text& text, const std::vector<std:
   return {};
 }
 
-GraphSchedule graph_schedule(const TraceStore::Text& text, const analyzer::StepPlace& place,
+namespace {
+
+// Whether the branches that the program has given a graph itself are all that its ops need. Why not, else empty.
+std::string why_not_as_given(const analyzer::Analysis& analysis, const std::vector<analyzer::Dag::Edge>& given) {
+  const std::uint32_t ops = analysis.step.period;
+  if (ops > kMostOpsWithBranches)
+    return "it has branches of its own, and more than " + std::to_string(kMostOpsWithBranches) + " nodes";
+  std::vector<bool> works(ops), may_wait(ops);
+  for (std::uint32_t op = 0; op < ops; ++op) {
+    works[op] = analyzer::does_work(analysis.file->trace.calls[analysis.step.calls()[op]].kind);
+    const analyzer::OpAccesses& known = analysis.accesses.ops[op];
+    may_wait[op] = known.role == analyzer::OpRole::barrier || known.communicates != analyzer::Communicates::no;
+  }
+  const auto unordered = analyzer::left_unordered(analysis.reduced, analyzer::Dag(ops, given), works, may_wait);
+  if (!unordered) return {};
+  return "the program leaves ops unordered that may be waiting for each other: " + std::to_string(unordered->first) +
+         " (" + analyzer::describe_op(analysis, unordered->first, 100) + ") and " + std::to_string(unordered->second) +
+         " (" + analyzer::describe_op(analysis, unordered->second, 100) + ")";
+}
+
+}  // namespace
+
+GraphSchedule graph_schedule(const TraceStore::Text& text, const analyzer::StepPlace& place, const GivenOrder& given,
                              const std::vector<std::string>& rules) try {
   GraphSchedule result;
   const auto no = [&](std::string why) {
@@ -230,6 +254,8 @@ GraphSchedule graph_schedule(const TraceStore::Text& text, const analyzer::StepP
   if (analysis.status != analyzer::kExitOk) return no(analysis.why_no_schedule);
   if (std::string why = why_not_one_graph(analysis); !why.empty()) return no(std::move(why));
   if (analysis.segments.segments.size() != 1) return no("its nodes make no single graph");
+  if (given)
+    if (std::string why = why_not_as_given(analysis, *given); !why.empty()) return no(std::move(why));
   if (!analysis.memory.possible) return no("it needs more memory than a plan can hold");
   for (const std::uint64_t at : keep_memory_in_place(analysis)) result.offsets.push_back(at);
   result.schedule = analyzer::build_schedule(analysis);

@@ -4,8 +4,10 @@
 // step throws for anything that is in the trace; std::bad_alloc may come out of both.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -62,7 +64,10 @@ struct GraphSchedule {
   std::vector<std::uint64_t> offsets;
   std::string why_not;  // where there is none, or it frees no two nodes from each other; else empty
 };
-GraphSchedule graph_schedule(const TraceStore::Text& text, const analyzer::StepPlace& place,
+// `given`: pairs of ops, the one before the other, as the program has put them in order; nothing where all are in the
+// order of the step.
+using GivenOrder = std::optional<std::vector<std::array<std::uint32_t, 2>>>;
+GraphSchedule graph_schedule(const TraceStore::Text& text, const analyzer::StepPlace& place, const GivenOrder& given,
                              const std::vector<std::string>& rules);
 
 }  // namespace nimble::shim

@@ -11,11 +11,18 @@
 // it makes again gets them where the plan of that graph has them (analyzer/memory_plan.h), which shares memory only
 // where the order of the graph's own allows it.
 //
+// A capture has kept to its plan only where it has allocated just what was planned, on one stream, and released all
+// that lies in the plan's block before the next one got those bytes: memory that the program still has is never handed
+// out.
+//
 // Owns that memory. What belongs to one capture is released together: once the program has released all of it, and the
-// captured graph and all its executables are gone. Of a graph that the program puts into another or clones nobody can
-// tell when that is: its memory stays. One lock; driver calls are made under it, since captures are rare. Any thread.
+// captured graph and all its executables are gone. Then it is retired, and goes back to the driver with the next
+// sweep(): that may wait for the GPU, so it is for when the program has just done so itself. Of a graph that the
+// program puts into another or clones nobody can tell when that is: its memory stays. One lock, never held while the
+// driver is called. Any thread.
 #pragma once
 
+#include <atomic>
 #include <compare>
 #include <cstdint>
 #include <map>
@@ -49,12 +56,15 @@ struct CaptureMemory {
   };
   // `again`: slots were used again as they came, and each is taken for one allocation.
   // `once`: no two allocations share a byte; or only as the plan says.
-  // `broken`: the capture has not kept to its plan.
+  // `broken`: the capture has not kept to its plan, or is one of several that have made the graph.
   enum class Kind : std::uint8_t { again, once, broken };
   Kind kind = Kind::again;
   std::vector<Event> events;
-  std::vector<std::uint64_t> lasting;        // addresses that were not released in it
-  std::uint64_t block = 0, block_bytes = 0;  // of its plan, where it has one
+  std::vector<std::uint64_t> lasting;  // addresses that were not released in it
+  struct Block {
+    std::uint64_t base = 0, size = 0;
+  };
+  std::vector<Block> blocks;  // of plans
 };
 
 class CapturePool {
@@ -73,24 +83,28 @@ class CapturePool {
   // Memory for an allocation on the stream with this key, which is in that capture, whose graph has so many nodes;
   // nothing where the driver has none.
   std::optional<Slot> allocate(std::uint64_t capture, std::uint64_t stream, std::size_t nodes, std::uint64_t size);
-  // The program releases it on this stream: whether it is of here. `gone` gets what is released for good by that.
-  // `nodes`: where the release is captured, too.
-  bool release(std::uint64_t address, std::uint64_t stream, std::optional<std::size_t> nodes, std::vector<Slot>& gone);
+  // The program releases it on this stream: whether it is of here. `nodes`: where that stream is in the capture with
+  // this id, too, how many nodes its graph has.
+  bool release(std::uint64_t address, std::uint64_t stream, std::uint64_t capture, std::optional<std::size_t> nodes);
   // Whether a slot of here begins there, released by the program or not.
   bool holds(std::uint64_t address) const;
   // Of the capture that ended in this graph; nothing where no memory is of here.
   std::optional<CaptureMemory> memory_of(CUgraph graph) const;
 
   // The capture has ended in this graph; or in none.
-  void ended(std::uint64_t capture, CUgraph graph, std::vector<Slot>& gone);
+  void ended(std::uint64_t capture, CUgraph graph);
   void instantiated(CUgraph graph, CUgraphExec exec);
-  void destroyed(CUgraph graph, std::vector<Slot>& gone);
-  void destroyed(CUgraphExec exec, std::vector<Slot>& gone);
+  void destroyed(CUgraph graph);
+  void destroyed(CUgraphExec exec);
   // The graph has become a part of another, or was cloned.
   void shared(CUgraph graph);
   void shared(CUgraphExec exec);
   // A context ended, and its memory with it.
   void context_ended(CUcontext context);
+  // Whether anything is retired.
+  bool has_retired() const { return any_retired_.load(std::memory_order_relaxed); }
+  // Gives what is retired of the current context back to the driver. Returns the slots that were in it.
+  std::vector<Slot> sweep();
 
  private:
   struct Chunk {
@@ -110,24 +124,33 @@ class CapturePool {
     bool ended = false, shared = false;
     std::set<CUgraphExec> execs;
     std::vector<Chunk> chunks;
-    Chunk block;                                   // of the plan
+    Chunk block;               // of the plan
+    std::uint64_t stream = 0;  // on which the plan's memory is allocated and released
+    bool kept_to_plan = true;
     std::map<std::uint64_t, std::uint64_t> slots;  // by address: size
     std::map<std::uint64_t, std::uint64_t> live;   // what the program has, by address: as asked for
     std::map<Released, std::vector<std::uint64_t>> released;
     std::vector<CaptureMemory::Event> events;
   };
 
-  // Whether all that was planned was allocated, and so.
-  static bool is_whole(const Capture& capture);
-  std::uint64_t memory(Capture& capture, std::uint64_t bytes) const;
-  std::optional<Slot> use_again(Capture& capture, std::uint64_t stream, std::uint64_t size) const;
-  std::optional<Slot> planned(Capture& capture, std::uint64_t size) const;
-  std::optional<Slot> take(Capture& capture, std::uint64_t size) const;
-  void let_go(std::uint64_t capture, std::vector<Slot>& gone);
+  struct Retired {
+    CUcontext context;
+    std::vector<Chunk> chunks;
+    std::vector<Slot> slots;
+  };
+
+  static CaptureMemory::Kind kind_of(const Capture& capture);
+  static std::optional<Slot> use_again(Capture& capture, std::uint64_t stream, std::uint64_t size);
+  static std::optional<Slot> planned(Capture& capture, std::uint64_t stream, std::uint64_t size);
+  static std::optional<Slot> take(Capture& capture, std::uint64_t size);
+  std::uint64_t ask_driver(std::uint64_t bytes) const;
+  void let_go(std::uint64_t capture);
 
   CallContext& context_;
+  std::atomic<bool> any_retired_{false};
   mutable std::mutex mutex_;  // guards all below
   std::map<std::uint64_t, Capture> captures_;
+  std::vector<Retired> retired_;
 };
 
 }  // namespace nimble::shim

@@ -1,13 +1,8 @@
 #include "shim/graphs/graph_sink.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <chrono>
 #include <fstream>
-#include <limits>
 #include <map>
-#include <thread>
 #include <utility>
 
 #include "replayer/current_context.h"
@@ -22,53 +17,9 @@ namespace {
 // The capture that the call at hand may end.
 thread_local std::optional<GraphSink::Capturing> t_ending __attribute__((tls_model("initial-exec")));
 
-// How long an analysis waits for the recording to be written: its writer looks twenty times a second.
-constexpr std::chrono::milliseconds kPatience{2000};
-constexpr std::chrono::microseconds kLook{200};
-
-// Which of the two is faster.
-std::string text(const Tuner& tuner) {
-  const auto us = [&](Way way) {
-    const double median = tuner.medians()[static_cast<std::size_t>(way)];
-    return median < 0 ? std::string("not timed") : fmt::format("{:.1f} us", median);
-  };
-  return fmt::format("the {} is launched: {} a launch; the program's own {}",
-                     tuner.settled() == Way::schedule ? "rewritten one" : "program's own", us(Way::schedule),
-                     us(Way::own));
-}
-
 bool is_release(CallKind kind) { return kind == CallKind::free || kind == CallKind::free_async; }
 
 }  // namespace
-
-// An executable graph of the program's for which there is another.
-struct GraphSink::Graph {
-  Graph(const GraphApi& api, const DriverApi& driver, Tune tune, std::uint64_t place)
-      : number(place), rewritten(api), tuner(tune), clock(driver) {
-    tuner.exclude(Way::one_stream);
-  }
-
-  // Whether the call releases memory that its nodes touch.
-  bool uses(const Call& call) const {
-    const auto first = std::lower_bound(memory.begin(), memory.end(), call.address);
-    return first != memory.end() && (*first == call.address || *first - call.address < call.size);
-  }
-
-  const std::uint64_t number;  // for the log
-  // Constant once it is in the table.
-  std::vector<std::uint64_t> memory;  // where what its nodes touch begins, but for the pool's; ascending
-  CUcontext context = nullptr;
-  std::uint32_t nodes = 0, streams = 0;
-
-  std::mutex mutex;  // guards all below
-  RewrittenGraph rewritten;
-  Tuner tuner;
-  StepClock clock;
-  std::uint32_t decisions = 0;
-  bool launched = false, last_was_rewritten = false;
-  std::uint64_t last_stream = 0;  // key of the stream of the last launch
-  std::string stale;              // why it is not launched any more
-};
 
 GraphSink::GraphSink(GraphOptions options, CallContext& context)
     : options_(std::move(options)),
@@ -81,23 +32,36 @@ GraphSink::GraphSink(GraphOptions options, CallContext& context)
                  .store = store_,
                  .probe_on_request = !options_.probe},
                 context),
+      recording_(recorder_, *store_),
       pool_(context) {}
 
 GraphSink::~GraphSink() = default;
 
 // ---- the program's driver calls ----
 
-std::optional<CUresult> GraphSink::before(Call& call) noexcept try {
-  if (const auto answer = receive(call)) return answer;
-  return recorder_.before(call);
-} catch (const std::exception& error) {
+void GraphSink::say(const std::string& text) const noexcept try {
+  options_.log(ReplayLog::info, text);
+} catch (...) {  // it is left unsaid
+}
+
+void GraphSink::failed(const Call& call, const std::exception& error) const noexcept try {
   options_.log(ReplayLog::warning, std::string(call.symbol) + ": " + error.what());
+} catch (...) {  // no memory even for that
+}
+
+std::optional<CUresult> GraphSink::before(Call& call) noexcept {
+  try {
+    if (const auto answer = receive(call)) return answer;
+  } catch (const std::exception& error) {
+    failed(call, error);
+  }
   return recorder_.before(call);
 }
 
+// What answers a call throws nothing from where it has done what it answers.
 std::optional<CUresult> GraphSink::receive(Call& call) {
-  if (call.edit != GraphEdit::none) edited(call);
-  if (is_release(call.kind) || call.kind == CallKind::context_end || call.ends != Ends::nothing) let_go_of(call);
+  if (call.exec && call.kind != CallKind::graph_launch) edited(call);
+  if (is_release(call.kind) || call.kind == CallKind::context_end || call.ends == Ends::code) let_go_of(call);
   switch (call.kind) {
     case CallKind::capture_begin:
       captures_.fetch_add(1, std::memory_order_relaxed);
@@ -121,7 +85,6 @@ std::optional<CUresult> GraphSink::receive(Call& call) {
 void GraphSink::after(const Call& call, CUresult result) noexcept try {
   recorder_.after(call, result);
   const bool good = result == CUDA_SUCCESS;
-  std::vector<CapturePool::Slot> gone;
   if (call.kind == CallKind::capture_begin) {
     if (!good) captures_.fetch_sub(1, std::memory_order_relaxed);
     const std::optional<Capturing> capture = good ? capturing(call) : std::nullopt;
@@ -136,9 +99,9 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
   // It may be the end of none, and a capture may go on after a call that should have ended it.
   if (call.kind == CallKind::capture_end && t_ending && !capturing(call)) {
     captures_.fetch_sub(1, std::memory_order_relaxed);
-    pool_.ended(t_ending->id, good ? call.graph : nullptr, gone);
+    pool_.ended(t_ending->id, good ? call.graph : nullptr);
     if (good)
-      if (const std::optional<CaptureMemory> memory = pool_.memory_of(call.graph)) record_memory(*memory);
+      if (const std::optional<CaptureMemory> memory = pool_.memory_of(call.graph)) recording_.memory(*memory);
   }
   if (good) {
     switch (call.edit) {
@@ -150,10 +113,10 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
         pool_.instantiated(call.graph, call.exec);
         break;
       case GraphEdit::destroy:
-        pool_.destroyed(call.exec, gone);
+        pool_.destroyed(call.exec);
         break;
       case GraphEdit::end:
-        pool_.destroyed(call.graph, gone);
+        pool_.destroyed(call.graph);
         break;
       case GraphEdit::share:
       case GraphEdit::set_other:
@@ -163,12 +126,15 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
         break;
     }
   }
-  forget(gone);
+  if (good && pool_.has_retired() && was_waited_for(call)) recording_.gone(pool_.sweep());
 } catch (const std::exception& error) {
-  try {
-    options_.log(ReplayLog::warning, std::string(call.symbol) + ": " + error.what());
-  } catch (...) {
-  }
+  failed(call, error);
+}
+
+// Whether the program has just waited until the GPU had done all that it knew of.
+bool GraphSink::was_waited_for(const Call& call) const {
+  return call.kind == CallKind::context_synchronize && !call.query &&
+         (!call.context || call.context == current_context());
 }
 
 std::optional<GraphSink::Capturing> GraphSink::capturing(const Call& call) const {
@@ -194,14 +160,6 @@ std::size_t GraphSink::count_nodes(CUgraph graph) const {
 
 // ---- memory of captures ----
 
-// What is recorded of our own doing.
-void GraphSink::record(Call call) {
-  call.traced = true;
-  call.thread = thread_index();
-  recorder_.before(call);
-  recorder_.after(call, CUDA_SUCCESS);
-}
-
 std::optional<CUresult> GraphSink::allocate(Call& call) {
   if (call.own_pool) return std::nullopt;
   const std::optional<Capturing> capture = capturing(call);
@@ -216,47 +174,21 @@ std::optional<CUresult> GraphSink::allocate(Call& call) {
 // Where the release is captured it would be done when the graph runs: nothing is, here and there.
 std::optional<CUresult> GraphSink::release(const Call& call) {
   if (!pool_.holds(call.address)) return std::nullopt;
-  std::optional<std::size_t> nodes;
-  if (captures_.load(std::memory_order_relaxed) > 0)
-    if (const std::optional<Capturing> capture = capturing(call)) nodes = count_nodes(capture->graph);
-  std::vector<CapturePool::Slot> gone;
-  if (!pool_.release(call.address, call.stream.key, nodes, gone)) return std::nullopt;
-  forget(gone);
-  return CUDA_SUCCESS;
-}
-
-// The memory of a capture as whoever looks at anything but its nodes may take it: as it is while no graph runs.
-void GraphSink::record_memory(const CaptureMemory& memory) {
-  const auto there = [&](std::uint64_t address, std::uint64_t size) {
-    Call allocation;
-    allocation.symbol = "memory of a captured graph";
-    allocation.kind = CallKind::alloc;
-    allocation.memory = MemoryKind::device;
-    allocation.address = address;
-    allocation.size = size;
-    record(allocation);
-  };
-  const auto in_block = [&](std::uint64_t address) { return address - memory.block < memory.block_bytes; };
-  std::map<std::uint64_t, std::uint64_t> slots;  // the largest that was at an address
-  for (const CaptureMemory::Event& event : memory.events)
-    if (!in_block(event.address)) slots[event.address] = std::max(slots[event.address], event.size);
-  for (const auto& [address, size] : slots) there(address, size);
-  if (memory.block) there(memory.block, memory.block_bytes);
-}
-
-void GraphSink::forget(const std::vector<CapturePool::Slot>& gone) {
-  for (const CapturePool::Slot& slot : gone) {
-    Call release;
-    release.symbol = "memory of a captured graph";
-    release.kind = CallKind::free;
-    release.address = slot.address;
-    record(release);
+  try {
+    std::optional<Capturing> capture;
+    if (captures_.load(std::memory_order_relaxed) > 0) capture = capturing(call);
+    std::optional<std::size_t> nodes;
+    if (capture) nodes = count_nodes(capture->graph);
+    if (!pool_.release(call.address, call.stream.key, capture ? capture->id : 0, nodes)) return std::nullopt;
+  } catch (const std::exception& error) {  // the driver does not know the memory
+    failed(call, error);
   }
+  return CUDA_SUCCESS;
 }
 
 // ---- graphs ----
 
-std::shared_ptr<GraphSink::Graph> GraphSink::find(CUgraphExec exec) const {
+std::shared_ptr<GraphPair> GraphSink::find(CUgraphExec exec) const {
   const std::shared_lock lock(graphs_mutex_);
   const auto found = graphs_.find(exec);
   return found == graphs_.end() ? nullptr : found->second;
@@ -266,22 +198,25 @@ void GraphSink::rewrite(const Call& call) {
   std::call_once(load_, [&] { ready_ = !api_.load(context_) && !driver_.load(context_, false); });
   if (!ready_) return;
   const std::uint64_t number = seen_.fetch_add(1, std::memory_order_relaxed) + 1;
-  auto made = std::make_shared<Graph>(api_, driver_, options_.tune, number);
-  made->stale = rewrite(call.graph, *made);
-  if (made->stale.empty()) {
-    rewritten_.fetch_add(1, std::memory_order_relaxed);
-  } else {
-    options_.log(ReplayLog::info, "graph " + std::to_string(number) + " stays as it is: " + made->stale);
-  }
   {
     const std::lock_guard lock(threads_mutex_);
-    threads_[thread_index()].last = call.exec;
+    OfThread& thread = threads_[thread_index()];
+    thread.last = call.exec;
+    thread.made = nullptr;
   }
+  auto made = std::make_shared<GraphPair>(api_, driver_, options_.tune, number);
+  if (const std::string why = rewrite(call.graph, *made); why.empty()) {
+    rewritten_.fetch_add(1, std::memory_order_relaxed);
+  } else {
+    made->keep(why);
+    options_.log(ReplayLog::info, "graph " + std::to_string(number) + " stays as it is: " + why);
+  }
+  // One of the same handle that ended unseen goes without the lock.
   const std::unique_lock lock(graphs_mutex_);
-  graphs_[call.exec] = std::move(made);
+  std::swap(graphs_[call.exec], made);
 }
 
-std::string GraphSink::rewrite(CUgraph graph, Graph& made) {
+std::string GraphSink::rewrite(CUgraph graph, GraphPair& made) {
   const ProgramGraph original(api_, graph);
   if (!original.why_not().empty()) return original.why_not();
   if (original.nodes().size() < 2) return "it holds no two nodes";
@@ -290,91 +225,25 @@ std::string GraphSink::rewrite(CUgraph graph, Graph& made) {
   const bool with_memory = memory && memory->kind == CaptureMemory::Kind::once;
   if (with_memory && !original.in_order_of_creation()) return "its nodes stand in another order than they came";
   const std::lock_guard one_at_a_time(analysis_mutex_);
-  const Recorded recorded = record_nodes(original, with_memory ? &*memory : nullptr, made.number);
+  const GraphRecording::Nodes recorded = recording_.nodes(original, with_memory ? &*memory : nullptr, made.number());
   if (!recorded.why_not.empty()) return recorded.why_not;
-  const GraphSchedule found = graph_schedule(store_->text(), recorded.place, options_.rules);
+  const GraphSchedule found = graph_schedule(store_->text(), recorded.place, recorded.given, options_.rules);
   if (with_memory) {
     const std::lock_guard lock(threads_mutex_);
-    threads_[thread_index()].made = plan_of(*memory, found);
+    threads_[thread_index()].made = capture_plan(*memory, found);
   }
   if (!found.why_not.empty()) return found.why_not;
-  made.context = original.context();
-  for (const TraceProbe::Range& used : found.memory)
-    if (!pool_.holds(used.address)) made.memory.push_back(used.address);
-  made.nodes = static_cast<std::uint32_t>(original.nodes().size());
-  made.streams = found.schedule.segments.front().lanes;
-  const CurrentContext current(driver_, made.context);
-  const CUresult result = made.rewritten.build(original, found.schedule, recorded.node);
+  std::vector<std::uint64_t> used;
+  for (const TraceProbe::Range& range : found.memory)
+    if (!pool_.holds(range.address)) used.push_back(range.address);
+  made.describe(original.context(), static_cast<std::uint32_t>(original.nodes().size()),
+                found.schedule.segments.front().lanes, std::move(used));
+  const CurrentContext current(driver_, original.context());
+  const CUresult result = made.rewritten().build(original, found.schedule, recorded.node);
   if (result != CUDA_SUCCESS) return "the driver refuses it (error " + std::to_string(result) + ")";
-  options_.log(ReplayLog::info, "graph " + std::to_string(made.number) + ": " +
+  options_.log(ReplayLog::info, "graph " + std::to_string(made.number()) + ": " +
                                     std::to_string(original.nodes().size()) + " nodes, " + found.text);
   return {};
-}
-
-// The nodes as ops, one behind the other: what they do when the graph is launched. With memory, what the capture has
-// allocated and released as ops among them.
-GraphSink::Recorded GraphSink::record_nodes(const ProgramGraph& original, const CaptureMemory* memory,
-                                            std::uint64_t number) {
-  Recorded result;
-  const StreamRef stream{nullptr, reinterpret_cast<std::uint64_t>(original.context()) | 1};
-  const auto op = [&](Call call, std::uint32_t node) {
-    call.stream = stream;
-    call.has_stream = true;
-    record(call);
-    result.node.push_back(node);
-  };
-  const std::string name = "graph " + std::to_string(number);
-  recorder_.mark(true, name.c_str(), thread_index());
-  result.place.first_seq = recorder_.calls();
-  auto event = memory ? memory->events.begin() : std::vector<CaptureMemory::Event>::const_iterator();
-  const auto events_up_to = [&](std::size_t place) {
-    for (; memory && event != memory->events.end() && event->node <= place; ++event) {
-      if (std::binary_search(memory->lasting.begin(), memory->lasting.end(), event->address)) continue;
-      Call call;
-      call.symbol = "memory of a graph";
-      call.kind = event->released ? CallKind::free_async : CallKind::alloc_async;
-      call.memory = MemoryKind::stream_ordered;
-      call.address = event->address;
-      call.size = event->size;
-      op(call, kNone);
-    }
-  };
-  for (std::uint32_t node = 0; node < original.nodes().size(); ++node) {
-    events_up_to(original.nodes()[node].place);
-    op(original.nodes()[node].call, node);
-  }
-  events_up_to(std::numeric_limits<std::size_t>::max());
-  result.place.last_seq = recorder_.calls() - 1;
-  result.place.ops = static_cast<std::uint32_t>(result.node.size());
-  recorder_.mark(false, nullptr, thread_index());
-  const std::uint64_t pushed = recorder_.pushed();
-  if (memory) record_memory(*memory);
-  const auto since = std::chrono::steady_clock::now();
-  while (recorder_.written() < pushed && !store_->full()) {
-    if (std::chrono::steady_clock::now() - since > kPatience) {
-      result.why_not = "the recording is not written";
-      return result;
-    }
-    std::this_thread::sleep_for(kLook);
-  }
-  if (store_->full()) result.why_not = "the recording is full (NIMBLE_AUTO_LIMIT)";
-  return result;
-}
-
-// What the memory plan of the schedule makes of the capture's allocations.
-std::shared_ptr<const CapturePlan> GraphSink::plan_of(const CaptureMemory& memory, const GraphSchedule& schedule) {
-  auto plan = std::make_shared<CapturePlan>();
-  auto offset = schedule.offsets.begin();
-  for (const CaptureMemory::Event& event : memory.events) {
-    if (event.released) continue;
-    CapturePlan::Allocation& allocation = plan->allocations.emplace_back();
-    allocation.size = event.size;
-    if (std::binary_search(memory.lasting.begin(), memory.lasting.end(), event.address)) continue;
-    if (offset == schedule.offsets.end()) return nullptr;
-    allocation.offset = *offset++;
-    plan->bytes = std::max(plan->bytes, *allocation.offset + event.size);
-  }
-  return offset == schedule.offsets.end() ? plan : nullptr;
 }
 
 bool GraphSink::learn(bool learns) {
@@ -397,96 +266,59 @@ std::optional<CUresult> GraphSink::launch(Call& call) {
     pool_.shared(call.exec);
     return std::nullopt;
   }
-  const std::shared_ptr<Graph> graph = find(call.exec);
-  if (!graph) return std::nullopt;
-  const std::lock_guard lock(graph->mutex);
-  if (!graph->stale.empty()) return std::nullopt;
-  const Tuner::Step next = graph->tuner.next();
-  bool rewritten = next.way == Way::schedule;
-  bool tried =
-      captures_.load(std::memory_order_relaxed) == 0;  // a capture forbids asking whether an event has happened
-  // The driver keeps launches of one executable graph apart, but knows nothing of two: these follow each other on one
-  // stream alone.
-  if (graph->launched && graph->last_was_rewritten != rewritten && graph->last_stream != call.stream.key) {
-    rewritten = graph->last_was_rewritten;
-    tried = false;
-  }
-  graph->launched = true;
-  graph->last_was_rewritten = rewritten;
-  graph->last_stream = call.stream.key;
-  launches_.fetch_add(rewritten, std::memory_order_relaxed);
-  const CurrentContext current(driver_, graph->context);
-  const bool timed = tried && next.timed && !graph->clock.full();
+  const std::shared_ptr<GraphPair> graph = find(call.exec);
+  if (!graph || graph->passes()) return std::nullopt;
   recorder_.before(call);
-  if (timed) graph->clock.begin(next.way, call.stream.handle);
-  CUresult result =
-      rewritten ? graph->rewritten.launch(call.stream.handle) : api_.cuGraphLaunch_(call.exec, call.stream.handle);
-  if (timed) graph->clock.end(call.stream.handle);
-  recorder_.after(call, result);
-  if (tried) {
-    graph->clock.read([&](std::uint32_t, Way way, double us) { graph->tuner.add(way, us); });
-    graph->tuner.done(graph->clock.late());
-  }
-  if (graph->tuner.decisions() != graph->decisions) {
-    graph->decisions = graph->tuner.decisions();
-    options_.log(ReplayLog::info, "graph " + std::to_string(graph->number) + ": " + text(graph->tuner));
-  }
-  return result;
+  // While anything is captured nobody may ask whether an event has happened.
+  const GraphPair::Launch made = graph->launch(call.exec, call.stream, captures_.load(std::memory_order_relaxed) == 0);
+  recorder_.after(call, made.result);
+  launches_.fetch_add(made.rewritten, std::memory_order_relaxed);
+  if (!made.news.empty()) say(made.news);
+  return made.result;
 }
 
 // The program changes an executable graph, or ends it.
 void GraphSink::edited(const Call& call) {
-  if (!call.exec || call.edit == GraphEdit::instantiate) return;
-  const std::shared_ptr<Graph> graph = find(call.exec);
+  if (call.edit == GraphEdit::instantiate) return;
+  std::shared_ptr<GraphPair> graph = find(call.exec);
   if (!graph) return;
-  {
-    const std::lock_guard lock(graph->mutex);  // until a launch that is under way is made
-    if (call.edit != GraphEdit::destroy && graph->stale.empty())
-      options_.log(ReplayLog::info, "graph " + std::to_string(graph->number) + " is the program's own: it is changed");
-    if (graph->stale.empty()) graph->stale = "it is changed";
+  if (call.edit != GraphEdit::destroy) {
+    if (graph->keep("it is changed"))
+      options_.log(ReplayLog::info,
+                   "graph " + std::to_string(graph->number()) + " is the program's own: it is changed");
+    return;
   }
-  if (call.edit != GraphEdit::destroy) return;
   const std::unique_lock lock(graphs_mutex_);
-  graphs_.erase(call.exec);
+  graphs_.erase(call.exec);  // `graph` goes behind the lock
 }
 
 // What graphs rest on is about to go.
 void GraphSink::let_go_of(const Call& call) {
   const std::shared_lock lock(graphs_mutex_);
   for (const auto& [exec, graph] : graphs_) {
-    if (is_release(call.kind) && !graph->uses(call)) continue;
-    const std::lock_guard its_lock(graph->mutex);
-    if (call.ends == Ends::stream && graph->last_stream == call.stream.key) graph->last_stream = 0;
-    const bool ends = call.kind == CallKind::context_end && (!call.context || call.context == graph->context);
-    if (ends) graph->rewritten.abandon();
-    if (!graph->stale.empty()) continue;
-    if (ends) graph->stale = "its context has ended";
-    if (call.ends == Ends::code) graph->stale = "code was unloaded";
-    if (is_release(call.kind)) graph->stale = "its memory was released";
+    if (is_release(call.kind) && graph->uses(call)) graph->keep("its memory was released");
+    if (call.ends == Ends::code) graph->keep("code was unloaded");
+    if (call.kind == CallKind::context_end) graph->context_ended(call.context);
   }
   if (call.kind == CallKind::context_end) pool_.context_ended(call.context);
 }
 
+CUgraphExec GraphSink::last_of_this_thread() {
+  const std::lock_guard lock(threads_mutex_);
+  return threads_[thread_index()].last;
+}
+
 std::optional<GraphStatus> GraphSink::status(CUgraphExec exec) {
-  if (!exec) {
-    const std::lock_guard lock(threads_mutex_);
-    exec = threads_[thread_index()].last;
-  }
-  const std::shared_ptr<Graph> graph = find(exec);
+  if (!exec) exec = last_of_this_thread();
+  const std::shared_ptr<GraphPair> graph = find(exec);
   if (!graph) return std::nullopt;
-  const std::lock_guard lock(graph->mutex);
-  GraphStatus status;
-  status.exec = exec;
-  status.nodes = graph->nodes;
-  status.streams = graph->streams;
-  status.own_us = graph->tuner.medians()[static_cast<std::size_t>(Way::own)];
-  status.rewritten_us = graph->tuner.medians()[static_cast<std::size_t>(Way::schedule)];
-  status.text = graph->stale;
-  using State = GraphStatus::State;
-  const bool decided = graph->tuner.decisions() != 0 || options_.tune == Tune::off;
-  const bool own = graph->tuner.decisions() != 0 && graph->tuner.settled() == Way::own;
-  status.state = !graph->stale.empty() ? State::kept : !decided ? State::trying : own ? State::own : State::rewritten;
-  return status;
+  return graph->status(exec);
+}
+
+bool GraphSink::keep(CUgraphExec exec) {
+  const std::shared_ptr<GraphPair> graph = find(exec ? exec : last_of_this_thread());
+  if (graph) graph->keep("the program wants it so");
+  return graph != nullptr;
 }
 
 // ---- the rest ----

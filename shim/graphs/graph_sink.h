@@ -7,12 +7,14 @@
 // that is changed, or whose memory is released, is the program's own again for good, and so is one of which it is not
 // known what its nodes touch.
 //
-// A CallSink: called from any thread. A lock guards the table of graphs, and one in each graph how it is launched;
-// analyses run on the program's thread, one at a time, with neither. Kept for the life of the process.
+// A CallSink: called from any thread. A lock guards the table of graphs, and what a graph is launched by guards itself
+// (GraphPair); no lock but a graph's own is held while the driver is called. Analyses run on the program's thread, one
+// at a time. Kept for the life of the process.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -23,16 +25,13 @@
 #include <unordered_map>
 #include <vector>
 
-#include "analyzer/step_finder.h"
 #include "nimble/call.h"
 #include "replayer/driver_api.h"
 #include "replayer/replayer.h"
-#include "replayer/step_clock.h"
 #include "replayer/tuner.h"
-#include "shim/auto/make_schedule.h"
 #include "shim/graphs/capture_pool.h"
-#include "shim/graphs/program_graph.h"
-#include "shim/graphs/rewritten_graph.h"
+#include "shim/graphs/graph_pair.h"
+#include "shim/graphs/graph_recording.h"
 #include "shim/recorder.h"
 #include "shim/trace_store.h"
 
@@ -46,16 +45,6 @@ struct GraphOptions {
   std::uint64_t probe_limit_bytes = 0, probe_first = 0;
   std::string trace_path;  // where the recording goes in the end; empty: nowhere
   std::function<void(ReplayLog, const std::string&)> log;
-};
-
-// What is known of an executable graph of the program's.
-struct GraphStatus {
-  enum class State : std::uint8_t { kept, trying, own, rewritten };
-  CUgraphExec exec = nullptr;
-  State state = State::kept;
-  std::uint32_t nodes = 0, streams = 0;
-  double own_us = -1, rewritten_us = -1;
-  std::string text;  // why it is kept
 };
 
 class GraphSink final : public CallSink {
@@ -85,10 +74,10 @@ class GraphSink final : public CallSink {
   bool capture_again();
   // With null: of the one that the calling thread has made executable last. Nothing where it is not known.
   std::optional<GraphStatus> status(CUgraphExec exec);
+  // It is launched as it is from now on; null likewise. False where it is not known.
+  bool keep(CUgraphExec exec);
 
  private:
-  struct Graph;
-
   // What a thread has said, and made.
   struct OfThread {
     bool learns = false;
@@ -101,29 +90,23 @@ class GraphSink final : public CallSink {
   std::size_t count_nodes(CUgraph graph) const;
   std::optional<CUresult> allocate(Call& call);
   std::optional<CUresult> release(const Call& call);
-  void forget(const std::vector<CapturePool::Slot>& gone);
-  void record(Call call);
 
   std::optional<CUresult> launch(Call& call);
   void rewrite(const Call& call);
-  std::string rewrite(CUgraph graph, Graph& made);
-  // A graph's nodes in the recording: where, and which node each op is; kNone for those that are none.
-  struct Recorded {
-    analyzer::StepPlace place;
-    std::vector<std::uint32_t> node;
-    std::string why_not;
-  };
-  Recorded record_nodes(const ProgramGraph& original, const CaptureMemory* memory, std::uint64_t number);
-  static std::shared_ptr<const CapturePlan> plan_of(const CaptureMemory& memory, const GraphSchedule& schedule);
-  void record_memory(const CaptureMemory& memory);
-  std::shared_ptr<Graph> find(CUgraphExec exec) const;
+  std::string rewrite(CUgraph graph, GraphPair& made);
+  std::shared_ptr<GraphPair> find(CUgraphExec exec) const;
+  CUgraphExec last_of_this_thread();
   void edited(const Call& call);
   void let_go_of(const Call& call);
+  bool was_waited_for(const Call& call) const;
+  void say(const std::string& text) const noexcept;
+  void failed(const Call& call, const std::exception& error) const noexcept;
 
   const GraphOptions options_;
   CallContext& context_;
   const std::shared_ptr<TraceStore> store_;
   Recorder recorder_;
+  GraphRecording recording_;
   CapturePool pool_;
   GraphApi api_;      // constant once ready_
   DriverApi driver_;  // likewise
@@ -134,7 +117,7 @@ class GraphSink final : public CallSink {
   std::mutex threads_mutex_;
   std::map<std::uint32_t, OfThread> threads_;
   mutable std::shared_mutex graphs_mutex_;
-  std::unordered_map<CUgraphExec, std::shared_ptr<Graph>> graphs_;
+  std::unordered_map<CUgraphExec, std::shared_ptr<GraphPair>> graphs_;
   std::atomic<std::uint64_t> seen_{0}, rewritten_{0}, launches_{0}, steps_marked_{0};
   std::atomic<bool> finished_{false};
 };

@@ -1,6 +1,8 @@
 #include "shim/graphs/program_graph.h"
 
 #include <algorithm>
+#include <functional>
+#include <queue>
 #include <unordered_map>
 
 #include "shim/decode/copy.h"
@@ -24,9 +26,9 @@ const char* GraphApi::load(CallContext& context) {
 
 ProgramGraph::ProgramGraph(const GraphApi& driver, CUgraph graph) : driver_(driver) { why_not_ = read(graph); }
 
-// Sorts the nodes, where there is only one way to do so: at any time, one node alone has all behind it that it waits
-// for.
-std::string ProgramGraph::put_in_order(CUgraph graph, std::vector<CUgraphNode>& handles) const {
+// Sorts the nodes so that each comes behind those that it waits for: of those that might come next, always the one that
+// was made first.
+std::string ProgramGraph::put_in_order(CUgraph graph, std::vector<CUgraphNode>& handles) {
   std::size_t count = 0;
   if (driver_.cuGraphGetEdges_(graph, nullptr, nullptr, &count) != CUDA_SUCCESS)
     return "the driver does not tell its edges, or they are of a kind of their own";
@@ -41,19 +43,24 @@ std::string ProgramGraph::put_in_order(CUgraph graph, std::vector<CUgraphNode>& 
     next[place[from[i]]].push_back(place[to[i]]);
     ++waits_for[place[to[i]]];
   }
-  std::vector<std::size_t> ready;
+  std::priority_queue<std::size_t, std::vector<std::size_t>, std::greater<>> ready;
   for (std::size_t i = 0; i < handles.size(); ++i)
-    if (waits_for[i] == 0) ready.push_back(i);
+    if (waits_for[i] == 0) ready.push(i);
   std::vector<CUgraphNode> sorted;
+  std::vector<std::size_t> at(handles.size());
   while (!ready.empty()) {
-    if (ready.size() > 1) return "the program has given it branches of its own";
-    const std::size_t node = ready.back();
-    ready.pop_back();
+    several_orders_ = several_orders_ || ready.size() > 1;
+    const std::size_t node = ready.top();
+    ready.pop();
+    at[node] = sorted.size();
     sorted.push_back(handles[node]);
     for (const std::size_t other : next[node])
-      if (--waits_for[other] == 0) ready.push_back(other);
+      if (--waits_for[other] == 0) ready.push(other);
   }
   if (sorted.size() != handles.size()) return "its edges make no order";
+  before_.resize(handles.size());
+  for (std::size_t i = 0; i < handles.size(); ++i)
+    for (const std::size_t other : next[i]) before_[at[other]].push_back(at[i]);
   handles = std::move(sorted);
   return {};
 }
@@ -76,8 +83,31 @@ std::string ProgramGraph::read(CUgraph graph) {
     if (std::string why = read(node); !why.empty()) return why;
     nodes_.push_back(node);
   }
+  if (several_orders_) find_branches();
   if (!context_ && (driver_.cuCtxGetCurrent_(&context_) != CUDA_SUCCESS || !context_)) return "no context is current";
   return {};
+}
+
+void ProgramGraph::find_branches() {
+  std::vector<std::uint32_t> index(before_.size(), kNone);  // by place; none of empty nodes
+  for (std::uint32_t i = 0; i < nodes_.size(); ++i) index[nodes_[i].place] = i;
+  branches_.emplace();
+  std::vector<std::size_t> open, seen(before_.size(), before_.size());
+  for (std::uint32_t i = 0; i < nodes_.size(); ++i) {
+    const std::size_t place = nodes_[i].place;
+    open = before_[place];
+    while (!open.empty()) {
+      const std::size_t other = open.back();
+      open.pop_back();
+      if (seen[other] == place) continue;
+      seen[other] = place;
+      if (index[other] != kNone) {
+        branches_->push_back({index[other], i});
+      } else {
+        open.insert(open.end(), before_[other].begin(), before_[other].end());
+      }
+    }
+  }
 }
 
 std::string ProgramGraph::read(ProgramNode& node) {

@@ -1,11 +1,14 @@
-// A graph of the program's, read from the driver: each node as the call that would do the same, in the one order that
-// the graph's edges leave.
+// A graph of the program's, read from the driver: each node as the call that would do the same, in an order that the
+// graph's edges leave. Where they leave several, as in a graph with branches of the program's own, the program is right
+// with any of them: so it is with one, and with whatever computes the same as that one.
 //
-// A graph whose edges leave more than one order has branches of the program's own, and is left as it is: why_not() says
-// so, as it does of nodes that no call stands for. Refers to the graph, which must stay as it is meanwhile: parameters
+// why_not() tells of nodes that no call stands for. Refers to the graph, which must stay as it is meanwhile: parameters
 // of kernels are the driver's. One thread.
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +35,9 @@ class ProgramGraph {
 
   // Without empty nodes.
   const std::vector<ProgramNode>& nodes() const { return nodes_; }
+  // Where the edges leave several orders: pairs of nodes, indices into nodes(), of which the one must come before the
+  // other, whether an edge says so or a path through empty nodes.
+  const std::optional<std::vector<std::array<std::uint32_t, 2>>>& branches() const { return branches_; }
   CUcontext context() const { return context_; }
   // Whether that order is the one in which the driver lists them, which is that of their creation.
   bool in_order_of_creation() const { return as_listed_; }
@@ -40,11 +46,15 @@ class ProgramGraph {
 
  private:
   std::string read(CUgraph graph);
-  std::string put_in_order(CUgraph graph, std::vector<CUgraphNode>& handles) const;
+  std::string put_in_order(CUgraph graph, std::vector<CUgraphNode>& handles);
+  void find_branches();
   std::string read(ProgramNode& node);
 
   const GraphApi& driver_;
   std::vector<ProgramNode> nodes_;
+  std::optional<std::vector<std::array<std::uint32_t, 2>>> branches_;
+  std::vector<std::vector<std::size_t>> before_;  // by place: places of the nodes that it has edges from
+  bool several_orders_ = false;
   CUcontext context_ = nullptr;
   bool context_known_ = false, as_listed_ = false;
   std::string why_not_;

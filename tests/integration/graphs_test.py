@@ -9,7 +9,9 @@ KINDS = {
     "plain": REWRITTEN.format(9),
     "pool": REWRITTEN.format(9),
     "opaque": REWRITTEN.format(10),
-    "own": r"graph 1 stays as it is: the program has given it branches of its own",
+    "own": REWRITTEN.format(5),
+    "waiting": r"graph 1 stays as it is: the program leaves ops unordered that may be waiting for each other: \d",
+    "forked": r"graph 2: 9 nodes, on \d+ streams with \d+ edges between them",
     "update": REWRITTEN.format(9),
     "set": REWRITTEN.format(9),
     "streams": REWRITTEN.format(9),
@@ -19,6 +21,11 @@ KINDS = {
     "learned": r"graph 2: 9 nodes, on \d+ streams with \d+ edges between them[^$]*state 3, 9 nodes on [2-9] streams: \n",
     "unlearned": r"graph 2 stays as it is: each of its nodes needs the one before[^$]*state 0, 0 nodes on 0 streams: each of",
     "strayed": r"graph 2 stays as it is: the capture did not keep to its plan",
+    "late": r"graph 2 stays as it is: the capture did not keep to its plan",
+    "parts": r"graph 1 stays as it is: the capture did not keep to its plan",
+    "disabled": REWRITTEN.format(9) + r"[^$]*graph 1 is the program's own: it is changed",
+    "hops": REWRITTEN.format(9),
+    "kept": REWRITTEN.format(9) + r"[^$]*state 0, 9 nodes on [2-9] streams: the program wants it so\n",
     "recapture": r"graph 2 stays as it is: it holds a node that is no kernel, copy or set",
 }
 
@@ -33,16 +40,19 @@ class Graphs(ProgramTest):
             with self.subTest(what=what):
                 plain = self.run_program(["rewritten", what, 40])
                 for seed in harness.BUILD.seeds(12):
-                    done = self.rewrite(what, SIMCUDA_SEED=seed)
+                    done = self.rewrite(what, SIMCUDA_SEED=seed, SIMCUDA_RACES=1,
+                                        SIMCUDA_REPORT=self.path("report.json"))
                     self.assertEqual(plain.stdout, done.stdout, f"seed {seed}")  # and what memory is taken in the end
                     self.assertRegex(done.stderr, said)
+                    self.assertEqual([], self.read_json("report.json")["races"], f"seed {seed}")
 
     def test_while_they_are_timed_too(self):
-        for what in ("plain", "pool", "streams"):
-            plain = self.run_program(["rewritten", what, 60])
-            done = self.rewrite(what, 60, tune="start")
-            self.assertEqual(plain.stdout, done.stdout)
-            if what != "streams":  # which never launches twice in a row on one
+        for what in ("plain", "pool", "streams", "hops"):
+            plain = self.run_program(["rewritten", what, 64])
+            for seed in harness.BUILD.seeds(12):
+                done = self.rewrite(what, 64, tune="start", SIMCUDA_SEED=seed)
+                self.assertEqual(plain.stdout, done.stdout, f"seed {seed}")
+            if what != "hops":  # which is changed before
                 self.assertRegex(done.stderr, r"graph 1: the (rewritten one|program's own) is launched: [\d.]+ us a launch; "
                                               r"the program's own [\d.]+ us")
 

@@ -4,6 +4,8 @@
 //   pool       the same, in memory that is allocated while it captures
 //   opaque     a kernel of which nothing is known comes between
 //   own        the program has given the graph branches itself
+//   waiting    the same, and of a kernel in one of them nothing is known
+//   forked     like learned, with branches of its own, of which one does not need to be where it is
 //   update     every few steps the graph is brought up to date with another one
 //   set        every few steps a kernel's parameters are set
 //   streams    every launch goes to another of two streams, behind the one before
@@ -16,6 +18,11 @@
 //              from a few runs of the step and a first capture, and the second capture gets its memory by that
 //   unlearned  the same, but Nimble is told nothing
 //   strayed    the second capture is of another step than the first
+//   late       the second capture releases its memory later than the first
+//   parts      two captures make the graph, one behind the other
+//   disabled   a node of it is switched off, and on again, and so on
+//   hops       launches go to two streams in turn, and nothing but the driver keeps them apart; it is updated, too
+//   kept       Nimble is told to leave it alone
 // Beside the digest it prints what memory of the device is taken in the end that was not when the first graph began.
 #include <cstdint>
 #include <cstring>
@@ -65,12 +72,14 @@ struct Program {
     CHECK(cuCtxSynchronize());
   }
 
-  bool is_opaque() const { return what == "learned" || what == "unlearned" || what == "strayed"; }
+  bool is_opaque() const {
+    return what == "learned" || what == "unlearned" || what == "strayed" || what == "late" || what == "forked";
+  }
 
-  void launch_mix(CUdeviceptr a, CUdeviceptr b, CUdeviceptr out, unsigned salt) const {
+  void launch_mix(CUdeviceptr a, CUdeviceptr b, CUdeviceptr out, unsigned salt, CUstream on = nullptr) const {
     int count = kCount;
     void* arguments[] = {&a, &b, &out, &count, &salt};
-    CHECK(cuLaunchKernel(mix, 4, 1, 1, 64, 1, 1, 0, stream, arguments, nullptr));
+    CHECK(cuLaunchKernel(mix, 4, 1, 1, 64, 1, 1, 0, on ? on : stream, arguments, nullptr));
   }
   void launch_update(CUdeviceptr target, CUdeviceptr change, CUstream on = nullptr) const {
     int count = kCount;
@@ -85,8 +94,9 @@ struct Program {
 
   // Two branches, each from the input to a state of its own, and what joins them.
   void step(unsigned salt) const {
+    if (what == "forked") return forked_step_with_memory(salt);
     CUdeviceptr x = memory[0], a = memory[1], b = memory[2];
-    const bool allocates = what == "pool" || what == "many" || is_opaque();
+    const bool allocates = what == "pool" || what == "many" || what == "parts" || is_opaque();
     if (allocates)
       for (CUdeviceptr* each : {&x, &a, &b})
         CHECK(cuMemAllocAsync(each, kBytes * (what == "strayed" ? salt : 1), stream));
@@ -94,6 +104,20 @@ struct Program {
     launch_mix(x, state[0], a, salt);
     launch_update(state[0], a);
     if (what == "opaque") launch_opaque(state[2], state[0]);
+    if (what == "late") {
+      // Memory that nothing else touches, which the second time is there for longer.
+      CUdeviceptr early = 0, late = 0;
+      CHECK(cuMemAllocAsync(&early, kBytes, stream));
+      launch_mix(x, state[0], early, salt);
+      launch_update(state[2], early);
+      if (salt == 2) CHECK(cuMemFreeAsync(early, stream));
+      CHECK(cuMemAllocAsync(&late, kBytes, stream));
+      launch_mix(x, state[2], late, salt);
+      if (salt != 2) launch_update(state[1], early);
+      launch_update(state[2], late);
+      if (salt != 2) CHECK(cuMemFreeAsync(early, stream));
+      CHECK(cuMemFreeAsync(late, stream));
+    }
     launch_mix(x, state[1], b, salt + 1);
     launch_update(state[1], b);
     CHECK(cuMemsetD32Async(a, salt, kCount, stream));
@@ -112,6 +136,7 @@ struct Program {
     CHECK(cuEventRecord(fork, stream));
     CHECK(cuStreamWaitEvent(second, fork, 0));
     launch_update(state[0], memory[0]);
+    if (what == "waiting") launch_opaque(state[0], memory[0]);
     launch_update(state[1], memory[0], second);
     CHECK(cuEventRecord(join, second));
     CHECK(cuStreamWaitEvent(stream, join, 0));
@@ -120,11 +145,39 @@ struct Program {
     CHECK(cuEventDestroy(fork));
     CHECK(cuEventDestroy(join));
   }
+  // In memory that it allocates: a branch on another stream, and behind where it begins what needs none of it.
+  void forked_step_with_memory(unsigned salt) const {
+    CUevent fork = nullptr, join = nullptr;
+    CHECK(cuEventCreate(&fork, CU_EVENT_DISABLE_TIMING));
+    CHECK(cuEventCreate(&join, CU_EVENT_DISABLE_TIMING));
+    CUdeviceptr x = 0, a = 0, b = 0, c = 0;
+    for (CUdeviceptr* each : {&x, &a, &b}) CHECK(cuMemAllocAsync(each, kBytes, stream));
+    CHECK(cuMemsetD32Async(x, salt, kCount, stream));
+    CHECK(cuEventRecord(fork, stream));
+    CHECK(cuStreamWaitEvent(second, fork, 0));
+    launch_mix(x, state[1], b, salt + 1, second);
+    launch_update(state[1], b, second);
+    CHECK(cuEventRecord(join, second));
+    launch_mix(x, state[0], a, salt);
+    launch_update(state[0], a);
+    CHECK(cuMemFreeAsync(a, stream));
+    CHECK(cuMemAllocAsync(&c, kBytes, stream));
+    launch_mix(x, state[2], c, salt);
+    launch_update(state[2], c);
+    CHECK(cuMemFreeAsync(c, stream));
+    CHECK(cuStreamWaitEvent(stream, join, 0));
+    launch_update(state[2], state[0]);
+    launch_update(state[2], state[1]);
+    for (const CUdeviceptr each : {x, b}) CHECK(cuMemFreeAsync(each, stream));
+    CHECK(cuEventDestroy(fork));
+    CHECK(cuEventDestroy(join));
+  }
 
   CUgraph capture(unsigned salt) const {
     CUgraph captured = nullptr;
+    if (what == "parts") return capture_in_parts(salt);
     CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    if (what == "own") {
+    if (what == "own" || what == "waiting") {
       forked_step();
     } else {
       step(salt);
@@ -132,12 +185,29 @@ struct Program {
     CHECK(cuStreamEndCapture(stream, &captured));
     return captured;
   }
+  // Two captures into one graph, the second behind the last node of the first.
+  CUgraph capture_in_parts(unsigned salt) const {
+    CUgraph whole = nullptr;
+    CHECK(cuGraphCreate(&whole, 0));
+    for (int part = 0; part < 2; ++part) {
+      std::size_t count = 0;
+      CHECK(cuGraphGetNodes(whole, nullptr, &count));
+      std::vector<CUgraphNode> nodes(count);
+      if (count != 0) CHECK(cuGraphGetNodes(whole, nodes.data(), &count));
+      CHECK(cuStreamBeginCaptureToGraph(stream, whole, count != 0 ? &nodes.back() : nullptr, nullptr, count != 0,
+                                        CU_STREAM_CAPTURE_MODE_GLOBAL));
+      step(salt + static_cast<unsigned>(part));
+      CUgraph same = nullptr;
+      CHECK(cuStreamEndCapture(stream, &same));
+    }
+    return whole;
+  }
   void learn() {
     CHECK(cuStreamSynchronize(stream));
     if (what != "unlearned") nimble_learn_begin();
     for (int i = 0; i < 3; ++i) step(3);
     CHECK(cuStreamSynchronize(stream));
-    make(what == "strayed" ? 2 : 3);
+    make(what == "strayed" || what == "late" ? 2 : 3);
     if (what == "unlearned") return end();
     nimble_learn_end();
     end();
@@ -155,7 +225,7 @@ struct Program {
     graph = nullptr;
   }
 
-  // The parameters of the first mix become those of another salt.
+  // The parameters of the first mix become those of another salt; or the node is switched off, or on.
   void set(unsigned salt) const {
     std::size_t count = 0;
     CHECK(cuGraphGetNodes(graph, nullptr, &count));
@@ -168,6 +238,10 @@ struct Program {
       CUDA_KERNEL_NODE_PARAMS params{};
       CHECK(cuGraphKernelNodeGetParams(node, &params));
       if (params.func != mix) continue;
+      if (what == "disabled") {
+        CHECK(cuGraphNodeSetEnabled(exec, node, salt % 2));
+        return;
+      }
       void* arguments[5];
       std::memcpy(arguments, params.kernelParams, sizeof arguments);
       arguments[4] = &salt;
@@ -178,13 +252,13 @@ struct Program {
   }
 
   void change(unsigned salt) {
-    if (what == "update") {
+    if (what == "update" || what == "hops") {
       CUgraph other = capture(salt);
       CUgraphExecUpdateResultInfo info{};
       CHECK(cuGraphExecUpdate(exec, other, &info));
       CHECK(cuGraphDestroy(other));
     }
-    if (what == "set") set(salt);
+    if (what == "set" || what == "disabled") set(salt);
     if (what == "many") {
       end();
       make(salt);
@@ -214,6 +288,7 @@ int main(int argc, char** argv) {
   const std::size_t free_before = free_memory();
   if (program.is_opaque()) program.learn();
   program.make(3);
+  if (program.what == "kept") nimble_keep_graph(nullptr);
   CUgraph whole = nullptr;
   CUgraphExec launched = program.exec;
   if (program.what == "nested") {
@@ -231,13 +306,17 @@ int main(int argc, char** argv) {
   }
   std::uint64_t digest = 14695981039346656037u;
   for (int i = 0; i < steps; ++i) {
-    for (int k = 0; k < kCount; ++k) program.input[k] = static_cast<unsigned>(i * 31 + k);
+    // Of those that hop nobody waits but for every eighth; between them the driver keeps launches apart.
+    const bool hops = program.what == "hops", looks = !hops || i % 8 == 7;
+    for (int k = 0; k < kCount; ++k) program.input[k] = static_cast<unsigned>((hops ? i / 8 : i) * 31 + k);
     if (i > 0 && i % 8 == 0) {
       program.change(static_cast<unsigned>(i) % 5);
       if (!whole) launched = program.exec;
     }
-    const CUstream on = program.what == "streams" && i % 2 ? program.second : program.stream;
+    const CUstream on = (hops || program.what == "streams") && i % 2 ? program.second : program.stream;
     CHECK(cuGraphLaunch(launched, on));
+    if (!looks) continue;
+    if (hops) CHECK(cuStreamSynchronize(program.stream));
     CHECK(cuMemcpyDtoHAsync(program.output, program.state[2], kBytes, on));
     CHECK(cuStreamSynchronize(on));
     for (int k = 0; k < kCount; ++k) digest = (digest ^ program.output[k]) * 1099511628211u;
@@ -252,6 +331,7 @@ int main(int argc, char** argv) {
     CHECK(cuGraphDestroy(whole));
   }
   program.end();
+  CHECK(cuCtxSynchronize());
   std::printf("%016llx, %zu bytes more are taken\n", static_cast<unsigned long long>(digest),
               free_before - free_memory());
   return 0;

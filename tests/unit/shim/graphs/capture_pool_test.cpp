@@ -52,13 +52,12 @@ class CapturePoolTest : public testing::Test {
     return slot ? slot->address : 0;
   }
   bool release(std::uint64_t address, std::optional<std::size_t> node = 0, std::uint64_t stream = 1) {
-    return pool_.release(address, stream, node, gone_);
+    return pool_.release(address, stream, kCapture, node);
   }
 
   static constexpr std::uint64_t kCapture = 7;
   FakeContext context_;
   CapturePool pool_{context_};
-  std::vector<CapturePool::Slot> gone_;
 };
 
 TEST_F(CapturePoolTest, ByItselfMemoryIsUsedAgainOnTheStreamThatReleasedIt) {
@@ -73,7 +72,7 @@ TEST_F(CapturePoolTest, ByItselfMemoryIsUsedAgainOnTheStreamThatReleasedIt) {
   EXPECT_EQ(allocate(1000), a);
   EXPECT_TRUE(release(large));
   EXPECT_NE(allocate(1000), large) << "a small one does not take a large slot";
-  pool_.ended(kCapture, graph(1), gone_);
+  pool_.ended(kCapture, graph(1));
   EXPECT_EQ(pool_.memory_of(graph(1))->kind, Kind::again);
 }
 
@@ -83,7 +82,7 @@ TEST_F(CapturePoolTest, WhatIsLearnedFromSharesNothing) {
   EXPECT_TRUE(release(a, 2));
   const std::uint64_t b = allocate(1000, 3);
   EXPECT_NE(a, b);
-  pool_.ended(kCapture, graph(1), gone_);
+  pool_.ended(kCapture, graph(1));
   const CaptureMemory memory = *pool_.memory_of(graph(1));
   EXPECT_EQ(memory.kind, Kind::once);
   ASSERT_EQ(memory.events.size(), 3u);
@@ -107,11 +106,14 @@ TEST_F(CapturePoolTest, ByAPlanMemoryLiesWhereThatSays) {
   EXPECT_TRUE(lasting < a || lasting >= a + 2024);
   EXPECT_TRUE(release(a));
   EXPECT_EQ(allocate(800), a);
-  pool_.ended(kCapture, graph(1), gone_);
+  EXPECT_TRUE(release(a));
+  EXPECT_TRUE(release(b));
+  pool_.ended(kCapture, graph(1));
   const CaptureMemory memory = *pool_.memory_of(graph(1));
   EXPECT_EQ(memory.kind, Kind::once);
-  EXPECT_EQ(memory.block, a);
-  EXPECT_EQ(memory.block_bytes, 2024u);
+  ASSERT_EQ(memory.blocks.size(), 1u);
+  EXPECT_EQ(memory.blocks[0].base, a);
+  EXPECT_EQ(memory.blocks[0].size, 2024u);
 }
 
 TEST_F(CapturePoolTest, WhoDoesNotKeepToThePlanIsToldSo) {
@@ -120,31 +122,95 @@ TEST_F(CapturePoolTest, WhoDoesNotKeepToThePlanIsToldSo) {
     CapturePool pool(context_);
     pool.began(kCapture, Serve::planned, std::make_shared<CapturePlan>(plan()));
     for (const std::uint64_t size : sizes) EXPECT_TRUE(pool.allocate(kCapture, 1, 0, size));
-    pool.ended(kCapture, graph(1), gone_);
+    pool.ended(kCapture, graph(1));
     EXPECT_EQ(pool.memory_of(graph(1))->kind, Kind::broken);
   }
 }
 
+TEST_F(CapturePoolTest, MemoryThatThePlanWantsBeforeItIsReleasedIsNotHandedOut) {
+  pool_.began(kCapture, Serve::planned, std::make_shared<CapturePlan>(plan()));
+  const std::uint64_t a = allocate(1000), b = allocate(1000);
+  allocate(500);
+  EXPECT_TRUE(release(b));
+  const std::uint64_t fourth = allocate(800);
+  EXPECT_TRUE(fourth >= a + 2024 || fourth + 800 <= a) << "the program still has the first one";
+  EXPECT_TRUE(release(a));
+  EXPECT_TRUE(release(fourth));
+  pool_.ended(kCapture, graph(1));
+  EXPECT_EQ(pool_.memory_of(graph(1))->kind, Kind::broken);
+}
+
+TEST_F(CapturePoolTest, WhatLastsInThePlansBlockBreaksIt) {
+  pool_.began(kCapture, Serve::planned, std::make_shared<CapturePlan>(plan()));
+  const std::uint64_t a = allocate(1000), b = allocate(1000);
+  allocate(500);
+  EXPECT_TRUE(release(a));
+  allocate(800);
+  EXPECT_TRUE(release(b));
+  pool_.ended(kCapture, graph(1));
+  EXPECT_EQ(pool_.memory_of(graph(1))->kind, Kind::broken) << "the last one would be overwritten by the next launch";
+}
+
+TEST_F(CapturePoolTest, APlanIsForOneStream) {
+  for (const bool allocates : {true, false}) {
+    CapturePool pool(context_);
+    pool.began(kCapture, Serve::planned, std::make_shared<CapturePlan>(plan()));
+    const auto at = [&](std::uint64_t size, std::uint64_t stream) {
+      return pool.allocate(kCapture, stream, 0, size)->address;
+    };
+    const std::uint64_t a = at(1000, 1), b = at(1000, allocates ? 2 : 1);
+    at(500, 1);
+    pool.release(a, allocates ? 1 : 2, kCapture, 0);
+    const std::uint64_t fourth = at(800, 1);
+    EXPECT_NE(fourth, a);
+    for (const std::uint64_t address : {b, fourth}) pool.release(address, 1, kCapture, 0);
+    pool.ended(kCapture, graph(1));
+    EXPECT_EQ(pool.memory_of(graph(1))->kind, Kind::broken);
+  }
+}
+
+TEST_F(CapturePoolTest, OfAGraphThatSeveralCapturesHaveMadeNobodyKnowsTheOrder) {
+  for (const std::uint64_t capture : {1, 2}) {
+    pool_.began(capture, Serve::once, nullptr);
+    const std::uint64_t a = pool_.allocate(capture, 1, 0, 1000)->address;
+    pool_.release(a, 1, capture, 0);
+    pool_.ended(capture, graph(1));
+    EXPECT_EQ(pool_.memory_of(graph(1))->kind, capture == 1 ? Kind::once : Kind::broken);
+  }
+  EXPECT_EQ(pool_.memory_of(graph(1))->events.size(), 4u);
+}
+
+TEST_F(CapturePoolTest, AReleaseInAnotherCaptureIsNoneInThis) {
+  pool_.began(kCapture, Serve::once, nullptr);
+  const std::uint64_t a = allocate(1000);
+  EXPECT_TRUE(pool_.release(a, 1, kCapture + 1, 5));
+  pool_.ended(kCapture, graph(1));
+  EXPECT_EQ(pool_.memory_of(graph(1))->lasting, std::vector<std::uint64_t>{a});
+}
+
 TEST_F(CapturePoolTest, GoesOnceNobodyCanUseIt) {
   const std::uint64_t a = allocate(1000);
-  pool_.ended(kCapture, graph(1), gone_);
+  pool_.ended(kCapture, graph(1));
   pool_.instantiated(graph(1), exec(2));
   pool_.instantiated(graph(1), exec(3));
-  pool_.destroyed(graph(1), gone_);
-  pool_.destroyed(exec(2), gone_);
+  pool_.destroyed(graph(1));
+  pool_.destroyed(exec(2));
   EXPECT_TRUE(release(a, std::nullopt));
-  EXPECT_TRUE(gone_.empty());
-  EXPECT_EQ(context_.live.size(), 1u);
-  pool_.destroyed(exec(3), gone_);
-  ASSERT_EQ(gone_.size(), 1u);
-  EXPECT_EQ(gone_[0].address, a);
+  EXPECT_FALSE(pool_.has_retired());
+  pool_.destroyed(exec(3));
+  EXPECT_TRUE(pool_.has_retired());
+  EXPECT_EQ(context_.live.size(), 1u) << "the GPU may not be done with it";
+  const std::vector<CapturePool::Slot> gone = pool_.sweep();
+  ASSERT_EQ(gone.size(), 1u);
+  EXPECT_EQ(gone[0].address, a);
   EXPECT_TRUE(context_.live.empty());
+  EXPECT_FALSE(pool_.has_retired());
   EXPECT_FALSE(release(a));
 }
 
 TEST_F(CapturePoolTest, WhatWasReleasedAfterTheCaptureStays) {
   const std::uint64_t a = allocate(1000);
-  pool_.ended(kCapture, graph(1), gone_);
+  pool_.ended(kCapture, graph(1));
   EXPECT_TRUE(release(a, std::nullopt)) << "each launch writes there again";
   EXPECT_TRUE(pool_.holds(a));
   EXPECT_EQ(context_.live.size(), 1u);
@@ -152,13 +218,13 @@ TEST_F(CapturePoolTest, WhatWasReleasedAfterTheCaptureStays) {
 
 TEST_F(CapturePoolTest, OfAGraphThatIsAPartOfOthersItStaysForGood) {
   const std::uint64_t a = allocate(1000);
-  pool_.ended(kCapture, graph(1), gone_);
+  pool_.ended(kCapture, graph(1));
   pool_.instantiated(graph(1), exec(2));
   pool_.shared(exec(2));
   release(a, std::nullopt);
-  pool_.destroyed(graph(1), gone_);
-  pool_.destroyed(exec(2), gone_);
-  EXPECT_EQ(context_.live.size(), 1u);
+  pool_.destroyed(graph(1));
+  pool_.destroyed(exec(2));
+  EXPECT_FALSE(pool_.has_retired());
 }
 
 TEST_F(CapturePoolTest, WhereTheDriverHasNoMemoryTheProgramAsksItItself) {
@@ -166,7 +232,7 @@ TEST_F(CapturePoolTest, WhereTheDriverHasNoMemoryTheProgramAsksItItself) {
   EXPECT_EQ(allocate(1000), 0u);
   pool_.began(8, Serve::planned, std::make_shared<CapturePlan>(plan()));
   EXPECT_FALSE(pool_.allocate(8, 1, 0, 1000));
-  pool_.ended(8, graph(1), gone_);
+  pool_.ended(8, graph(1));
   EXPECT_FALSE(pool_.memory_of(graph(1)));
 }
 

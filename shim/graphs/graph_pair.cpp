@@ -1,0 +1,153 @@
+#include "shim/graphs/graph_pair.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "replayer/current_context.h"
+
+namespace nimble::shim {
+
+GraphPair::GraphPair(const GraphApi& api, const DriverApi& driver, Tune tune, std::uint64_t number)
+    : api_(api), driver_(driver), tune_(tune), number_(number), rewritten_(api), tuner_(tune), clock_(driver) {
+  tuner_.exclude(Way::one_stream);
+}
+
+GraphPair::~GraphPair() {
+  if (context_gone_.load(std::memory_order_acquire)) {
+    rewritten_.abandon();
+    return;
+  }
+  clock_.close();
+  for (CUevent event : {behind_, tried_})
+    if (event) driver_.cuEventDestroy_(event);
+}
+
+void GraphPair::describe(CUcontext context, std::uint32_t nodes, std::uint32_t streams,
+                         std::vector<std::uint64_t> memory) {
+  context_ = context;
+  nodes_ = nodes;
+  streams_ = streams;
+  memory_ = std::move(memory);
+  std::sort(memory_.begin(), memory_.end());
+}
+
+// Whether a launch on this stream can be followed by our event. One of another context cannot.
+bool GraphPair::follow(const StreamRef& stream) {
+  if (takes_ == stream.key) return true;
+  for (CUevent* event : {&behind_, &tried_})
+    if (!*event && driver_.cuEventCreate_(event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
+      *event = nullptr;
+      return false;
+    }
+  if (driver_.cuEventRecord_(tried_, stream.handle) != CUDA_SUCCESS) return false;
+  takes_ = stream.key;
+  return true;
+}
+
+std::string GraphPair::news() const {
+  const auto us = [&](Way way) {
+    const double median = tuner_.medians()[static_cast<std::size_t>(way)];
+    return median < 0 ? std::string("not timed") : fmt::format("{:.1f} us", median);
+  };
+  return fmt::format("graph {}: the {} is launched: {} a launch; the program's own {}", number_,
+                     tuner_.settled() == Way::schedule ? "rewritten one" : "program's own", us(Way::schedule),
+                     us(Way::own));
+}
+
+GraphPair::Launch GraphPair::launch(CUgraphExec own, const StreamRef& stream, bool may_time) noexcept {
+  Launch made;
+  const std::lock_guard only_one(order_);
+  if (context_gone_.load(std::memory_order_acquire)) {
+    made.result = api_.cuGraphLaunch_(own, stream.handle);
+    return made;
+  }
+  const CurrentContext current(driver_, context_);
+  bool kept = kept_.load(std::memory_order_acquire) || tuner_.ends_replay();
+  if (!kept && !follow(stream)) {
+    // Nothing could be launched after it but itself.
+    kept = true;
+    kept_.store(true, std::memory_order_release);
+  }
+  const Tuner::Step next = tuner_.next();
+  const bool before = last_was_rewritten_.load(std::memory_order_relaxed);
+  made.rewritten = !kept && next.way == Way::schedule;
+  const bool timed = may_time && !kept && next.timed && !clock_.full();
+  if (before != made.rewritten && behind_) driver_.cuStreamWaitEvent_(stream.handle, behind_, 0);
+  if (timed) clock_.begin(next.way, stream.handle);
+  if (made.rewritten) {
+    last_was_rewritten_.store(true, std::memory_order_release);
+    made.result = rewritten_.launch(stream.handle);
+    if (made.result != CUDA_SUCCESS) {
+      // Nothing of it runs: so the program's own may, behind what ran before.
+      made.rewritten = false;
+      kept = true;
+      kept_.store(true, std::memory_order_release);
+      if (before) driver_.cuStreamWaitEvent_(stream.handle, behind_, 0);
+    }
+  }
+  if (!made.rewritten) made.result = api_.cuGraphLaunch_(own, stream.handle);
+  if (kept) clock_.cancel();
+  if (timed && clock_.running()) clock_.end(stream.handle);
+  last_was_rewritten_.store(made.rewritten, std::memory_order_release);
+  if (kept) return made;  // from here on its own is launched, which the driver keeps apart
+  if (driver_.cuEventRecord_(behind_, stream.handle) != CUDA_SUCCESS) driver_.cuStreamSynchronize_(stream.handle);
+  if (!may_time) return made;
+  const std::uint32_t decisions = tuner_.decisions();
+  clock_.read([&](std::uint32_t, Way of, double us) { tuner_.add(of, us); });
+  tuner_.done(clock_.late());
+  if (tuner_.decisions() == decisions) return made;
+  decided();
+  try {
+    made.news = news();
+  } catch (...) {  // no memory: it can be left out
+  }
+  return made;
+}
+
+void GraphPair::decided() {
+  own_for_good_.store(tuner_.ends_replay(), std::memory_order_relaxed);
+  const std::lock_guard lock(mutex_);
+  decided_ = true;
+  own_is_faster_ = tuner_.settled() == Way::own;
+  own_us_ = tuner_.medians()[static_cast<std::size_t>(Way::own)];
+  rewritten_us_ = tuner_.medians()[static_cast<std::size_t>(Way::schedule)];
+}
+
+bool GraphPair::keep(const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  const bool before = kept_.exchange(true, std::memory_order_acq_rel);
+  if (why_kept_.empty()) why_kept_ = why;
+  return !before;
+}
+
+bool GraphPair::uses(const Call& call) const {
+  const auto first = std::lower_bound(memory_.begin(), memory_.end(), call.address);
+  return first != memory_.end() && (*first == call.address || *first - call.address < call.size);
+}
+
+void GraphPair::context_ended(CUcontext context) {
+  if (context && context != context_) return;
+  context_gone_.store(true, std::memory_order_release);
+  keep("its context has ended");
+}
+
+GraphStatus GraphPair::status(CUgraphExec exec) const {
+  const std::lock_guard lock(mutex_);
+  GraphStatus status;
+  status.exec = exec;
+  status.nodes = nodes_;
+  status.streams = streams_;
+  status.own_us = own_us_;
+  status.rewritten_us = rewritten_us_;
+  status.text = why_kept_;
+  using State = GraphStatus::State;
+  const bool kept = kept_.load(std::memory_order_acquire);
+  if (kept && why_kept_.empty()) status.text = "the driver refused the rewritten one";
+  const bool decided = decided_ || tune_ == Tune::off;
+  status.state = kept ? State::kept : !decided ? State::trying : own_is_faster_ ? State::own : State::rewritten;
+  return status;
+}
+
+}  // namespace nimble::shim

@@ -1,0 +1,102 @@
+// An executable graph of the program's and the one that was made of it: which of the two a launch launches, and that
+// they never run at the same time, as the driver keeps launches of one executable graph apart.
+//
+// Behind each launch comes an event, and a launch of the other graph than the one before waits for it: the driver has
+// each launch of a graph wait for the one before, so the last one's end is the end of all. One lock is held while a
+// launch is made, for which other launches of the same graph alone wait; another guards what is known, never while the
+// driver is called. The driver's errors are the program's, but for those of the rewritten graph: then its own is
+// launched. Owns its events. Any thread, once it has been described.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "nimble/call.h"
+#include "replayer/driver_api.h"
+#include "replayer/step_clock.h"
+#include "replayer/tuner.h"
+#include "shim/graphs/rewritten_graph.h"
+
+namespace nimble::shim {
+
+// What is known of an executable graph of the program's.
+struct GraphStatus {
+  enum class State : std::uint8_t { kept, trying, own, rewritten };
+  CUgraphExec exec = nullptr;
+  State state = State::kept;
+  std::uint32_t nodes = 0, streams = 0;
+  double own_us = -1, rewritten_us = -1;
+  std::string text;  // why it is kept
+};
+
+class GraphPair {
+ public:
+  // `number`: for people. What the references name must outlive it.
+  GraphPair(const GraphApi& api, const DriverApi& driver, Tune tune, std::uint64_t number);
+  ~GraphPair();
+  GraphPair(const GraphPair&) = delete;
+  GraphPair& operator=(const GraphPair&) = delete;
+
+  // --- Before it is shared with other threads.
+
+  RewrittenGraph& rewritten() { return rewritten_; }
+  // Of the rewritten one: its context, how large it is, and where the memory that its nodes touch begins.
+  void describe(CUcontext context, std::uint32_t nodes, std::uint32_t streams, std::vector<std::uint64_t> memory);
+
+  // --- From then on.
+
+  // Whether the program's own is launched for good, and may be so by its own call.
+  bool passes() const {
+    return (kept_.load(std::memory_order_acquire) || own_for_good_.load(std::memory_order_relaxed)) &&
+           !last_was_rewritten_.load(std::memory_order_acquire);
+  }
+  struct Launch {
+    CUresult result = CUDA_SUCCESS;
+    bool rewritten = false;
+    std::string news;  // for people, where it has just been decided which is the faster one
+  };
+  // Launches one of the two. `may_time`: the driver may be asked about events.
+  Launch launch(CUgraphExec own, const StreamRef& stream, bool may_time) noexcept;
+  // The program's own is launched from now on. Whether that is new.
+  bool keep(const std::string& why);
+  // Whether the call releases memory that its nodes touch.
+  bool uses(const Call& call) const;
+  // The context, or all of them (null), is gone.
+  void context_ended(CUcontext context);
+
+  std::uint64_t number() const { return number_; }
+  GraphStatus status(CUgraphExec exec) const;
+
+ private:
+  bool follow(const StreamRef& stream);
+  std::string news() const;
+  void decided();
+
+  const GraphApi& api_;
+  const DriverApi& driver_;
+  const Tune tune_;
+  const std::uint64_t number_;
+  CUcontext context_ = nullptr;
+  std::uint32_t nodes_ = 0, streams_ = 0;
+  std::vector<std::uint64_t> memory_;  // ascending
+
+  std::mutex order_;  // held by the one launch that is being made; guards what follows
+  RewrittenGraph rewritten_;
+  Tuner tuner_;
+  StepClock clock_;
+  CUevent behind_ = nullptr;            // the last launch
+  CUevent tried_ = nullptr;             // recorded to see whether a stream takes our events
+  std::optional<std::uint64_t> takes_;  // the last stream that did
+
+  std::atomic<bool> kept_{false}, own_for_good_{false}, last_was_rewritten_{false}, context_gone_{false};
+  mutable std::mutex mutex_;  // guards what follows
+  std::string why_kept_;
+  bool decided_ = false, own_is_faster_ = false;
+  double own_us_ = -1, rewritten_us_ = -1;
+};
+
+}  // namespace nimble::shim

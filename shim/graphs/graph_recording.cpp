@@ -1,0 +1,128 @@
+#include "shim/graphs/graph_recording.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <map>
+#include <thread>
+
+#include "shim/decode/entry.h"
+
+namespace nimble::shim {
+
+namespace {
+
+// How long an analysis waits for the recording to be written: its writer looks twenty times a second.
+constexpr std::chrono::milliseconds kPatience{2000};
+constexpr std::chrono::microseconds kLook{200};
+
+}  // namespace
+
+void GraphRecording::record(Call call) {
+  call.traced = true;
+  call.thread = thread_index();
+  recorder_.before(call);
+  recorder_.after(call, CUDA_SUCCESS);
+}
+
+void GraphRecording::memory(const CaptureMemory& memory) {
+  const auto there = [&](std::uint64_t address, std::uint64_t size) {
+    Call allocation;
+    allocation.symbol = "memory of a captured graph";
+    allocation.kind = CallKind::alloc;
+    allocation.memory = MemoryKind::device;
+    allocation.address = address;
+    allocation.size = size;
+    record(allocation);
+  };
+  const auto in_block = [&](std::uint64_t address) {
+    return std::any_of(memory.blocks.begin(), memory.blocks.end(),
+                       [&](const CaptureMemory::Block& block) { return address - block.base < block.size; });
+  };
+  std::map<std::uint64_t, std::uint64_t> slots;  // the largest that was at an address
+  for (const CaptureMemory::Event& event : memory.events)
+    if (!in_block(event.address)) slots[event.address] = std::max(slots[event.address], event.size);
+  for (const auto& [address, size] : slots) there(address, size);
+  for (const CaptureMemory::Block& block : memory.blocks) there(block.base, block.size);
+}
+
+void GraphRecording::gone(const std::vector<CapturePool::Slot>& slots) {
+  for (const CapturePool::Slot& slot : slots) {
+    Call release;
+    release.symbol = "memory of a captured graph";
+    release.kind = CallKind::free;
+    release.address = slot.address;
+    record(release);
+  }
+}
+
+GraphRecording::Nodes GraphRecording::nodes(const ProgramGraph& original, const CaptureMemory* memory,
+                                            std::uint64_t number) {
+  Nodes result;
+  const StreamRef stream{nullptr, reinterpret_cast<std::uint64_t>(original.context()) | 1};
+  const auto op = [&](Call call, std::uint32_t node) {
+    call.stream = stream;
+    call.has_stream = true;
+    record(call);
+    result.node.push_back(node);
+  };
+  const std::string name = "graph " + std::to_string(number);
+  recorder_.mark(true, name.c_str(), thread_index());
+  result.place.first_seq = recorder_.calls();
+  auto event = memory ? memory->events.begin() : std::vector<CaptureMemory::Event>::const_iterator();
+  const auto events_up_to = [&](std::size_t place) {
+    for (; memory && event != memory->events.end() && event->node <= place; ++event) {
+      if (std::binary_search(memory->lasting.begin(), memory->lasting.end(), event->address)) continue;
+      Call call;
+      call.symbol = "memory of a graph";
+      call.kind = event->released ? CallKind::free_async : CallKind::alloc_async;
+      call.memory = MemoryKind::stream_ordered;
+      call.address = event->address;
+      call.size = event->size;
+      op(call, kNone);
+    }
+  };
+  std::vector<std::uint32_t> op_of;
+  for (std::uint32_t node = 0; node < original.nodes().size(); ++node) {
+    events_up_to(original.nodes()[node].place);
+    op_of.push_back(static_cast<std::uint32_t>(result.node.size()));
+    op(original.nodes()[node].call, node);
+  }
+  if (original.branches()) {
+    result.given.emplace();
+    for (const auto& [before, behind] : *original.branches()) result.given->push_back({op_of[before], op_of[behind]});
+  }
+  events_up_to(std::numeric_limits<std::size_t>::max());
+  result.place.last_seq = recorder_.calls() - 1;
+  result.place.ops = static_cast<std::uint32_t>(result.node.size());
+  recorder_.mark(false, nullptr, thread_index());
+  const std::uint64_t pushed = recorder_.pushed();
+  if (memory) this->memory(*memory);
+  const auto since = std::chrono::steady_clock::now();
+  while (recorder_.written() < pushed && !store_.full()) {
+    if (std::chrono::steady_clock::now() - since > kPatience) {
+      result.why_not = "the recording is not written";
+      return result;
+    }
+    std::this_thread::sleep_for(kLook);
+  }
+  if (store_.full()) result.why_not = "the recording is full (NIMBLE_AUTO_LIMIT)";
+  return result;
+}
+
+std::shared_ptr<const CapturePlan> capture_plan(const CaptureMemory& memory, const GraphSchedule& schedule) {
+  auto plan = std::make_shared<CapturePlan>();
+  auto offset = schedule.offsets.begin();
+  for (const CaptureMemory::Event& event : memory.events) {
+    if (event.released) continue;
+    CapturePlan::Allocation& allocation = plan->allocations.emplace_back();
+    allocation.size = event.size;
+    if (std::binary_search(memory.lasting.begin(), memory.lasting.end(), event.address)) continue;
+    if (offset == schedule.offsets.end()) return nullptr;
+    allocation.offset = *offset++;
+    plan->bytes = std::max(plan->bytes, *allocation.offset + event.size);
+  }
+  return offset == schedule.offsets.end() ? plan : nullptr;
+}
+
+}  // namespace nimble::shim

@@ -19,11 +19,11 @@ from nimble.version import VERSION as __version__
 if TYPE_CHECKING:
     from nimble.accelerated import Accelerated, accelerate
     from nimble.module import Nimble
-    from nimble.prepared import GraphReport
+    from nimble.static import GraphReport
 
 __all__ = ["Accelerated", "CaptureError", "GraphReport", "Nimble", "NimbleError", "NotLoadedError", "accelerate", "__version__"]
 
-_LATE = {"Accelerated": "accelerated", "accelerate": "accelerated", "Nimble": "module", "GraphReport": "prepared"}
+_LATE = {"Accelerated": "accelerated", "accelerate": "accelerated", "Nimble": "module", "GraphReport": "static"}
 
 
 def __getattr__(name: str) -> Any:

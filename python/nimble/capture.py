@@ -2,7 +2,8 @@
 
 A graph is captured twice where it may use several streams: once to learn from, in memory that is never used twice, and once
 more in memory that libnimble.so has placed by what it has learned. Then it is replayed until the library has decided which of
-the two executables is the faster one.
+the two executables is the faster one. A backward is captured from the autograd graph that the forward's capture has made, so
+that it reads what replays of the forward write.
 
 CudaCapture has no state of its own. Captures are made under one lock, since PyTorch allows one at a time with its allocator
 in stream order. A CudaGraph is used by one thread at a time; its owner sees to that.
@@ -10,8 +11,10 @@ in stream order. A CudaGraph is used by one thread at a time; its owner sees to 
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from typing import Any, Optional, Protocol
+import weakref
+from typing import Any, Callable, ContextManager, Iterator, List, Optional, Protocol, Tuple
 
 import torch
 
@@ -25,7 +28,8 @@ DECISION_REPLAYS = 100  # at most, until libnimble.so has timed both executables
 class Captured(Protocol):
     """A captured function. `outputs` is what it returned, in memory that each replay writes anew."""
 
-    outputs: Any
+    @property
+    def outputs(self) -> Any: ...
 
     def follow(self) -> None:
         """Has what the current stream does next come behind all that was done with the graph before."""
@@ -33,9 +37,12 @@ class Captured(Protocol):
     def replay(self) -> None:
         """Runs on the current stream."""
 
+    def beside(self) -> ContextManager[None]:
+        """What is done inside is done on the stream that it was captured on: behind what was put on the current stream before, and
+        before what follows there."""
+
     def status(self) -> Optional[shim.GraphStatus]:
         """What libnimble.so knows of it."""
-
 
     def close(self) -> None:
         """Waits until the GPU has done with it. It is not replayed any more, and its memory may go."""
@@ -53,6 +60,21 @@ class Work(Protocol):
         """Called when it has run at least twice, and is about to be captured."""
 
 
+class TrainingWork(Protocol):
+    """The same of what has a backward."""
+
+    def forward(self) -> Any:
+        """Its result holds autograd's graph."""
+
+    def backward(self, outputs: Any) -> Any:
+        """Of a forward's result, any number of times."""
+
+    def reset(self) -> None:
+        """Behind each forward, and its backward where there is one."""
+
+    def before_capture(self) -> None: ...
+
+
 class Backend(Protocol):
     """What CudaCapture offers, and a fake of it in tests."""
 
@@ -66,20 +88,31 @@ class Backend(Protocol):
 
     def set_random_state(self, device: torch.device, state: Any) -> None: ...
 
-    def capture(self, work: Work, device: torch.device, multi_stream: bool, relaxed: bool) -> Captured:
-        """Runs the work, and captures it. What it raises when it runs by itself passes through; CaptureError where it cannot be
-        captured."""
+    def capture(self, work: Work, device: torch.device, multi_stream: bool, relaxed: bool,
+                beside: Optional[Captured] = None) -> Captured:
+        """Runs the work, and captures it, on the stream of another captured function where one is given. What it raises when it
+        runs by itself passes through; CaptureError where it cannot be captured."""
+
+    def capture_training(self, work: TrainingWork, device: torch.device, multi_stream: bool,
+                         relaxed: bool) -> Tuple[Captured, Captured]:
+        """The same; the forward and the backward, whose outputs are its result."""
 
 
 class CudaGraph:
     """A captured function on the GPU."""
 
-    def __init__(self, graph: "torch.cuda.CUDAGraph", outputs: Any, device: torch.device, handle: Optional[int]) -> None:
-        self.outputs = outputs
+    def __init__(self, graph: "torch.cuda.CUDAGraph", outputs: Any, stream: "torch.cuda.Stream", handle: Optional[int]) -> None:
+        self.stream = stream
+        self._kept: List[Any] = [outputs]
         self._graph = graph
-        self._device = device
+        self._device = stream.device
         self._handle = handle
         self._last: Optional[torch.cuda.Stream] = None
+        self._at_end = weakref.finalize(self, _finally_let_go, self._kept, stream)
+
+    @property
+    def outputs(self) -> Any:
+        return self._kept[0]
 
     def follow(self) -> None:
         current = torch.cuda.current_stream(self._device)  # which replay() takes, whatever device is the current one
@@ -90,9 +123,24 @@ class CudaGraph:
     def replay(self) -> None:
         self._graph.replay()
 
+    @contextlib.contextmanager
+    def beside(self) -> Iterator[None]:
+        current = torch.cuda.current_stream(self._device)
+        self.stream.wait_stream(current)
+        try:
+            with torch.cuda.stream(self.stream):
+                yield
+        finally:
+            current.wait_stream(self.stream)
+
     def close(self) -> None:
         if self._last is not None:
             self._last.synchronize()
+
+    def forget(self) -> None:
+        """It is not replayed any more, and its outputs are not used."""
+        self._at_end.detach()
+        _let_go(self._kept, self.stream)
 
     def status(self) -> Optional[shim.GraphStatus]:
         return None if self._handle is None else shim.get_graph(self._handle)
@@ -103,7 +151,6 @@ class CudaCapture:
 
     device_type = "cuda"
     draws_on_host = False
-    _lock = threading.RLock()  # a module may hold another Nimble, which is prepared in its first run
 
     def check(self) -> None:
         shim.check()
@@ -114,59 +161,152 @@ class CudaCapture:
     def set_random_state(self, device: torch.device, state: Any) -> None:
         torch.cuda.set_rng_state(state, device)
 
-    def capture(self, work: Work, device: torch.device, multi_stream: bool, relaxed: bool) -> CudaGraph:
-        with self._lock, torch.cuda.device(device):
+    def capture(self, work: Work, device: torch.device, multi_stream: bool, relaxed: bool,
+                beside: Optional[Captured] = None) -> CudaGraph:
+        def run() -> None:
+            work.run()
+            work.reset()
+
+        with self._on_a_stream(device, beside) as stream:
+            with torch.cuda.stream(stream):
+                self._run(run, multi_stream)
+                work.before_capture()
+            captured = self._captured(work.run, stream, multi_stream, relaxed)
+            self._decide([captured], work.reset)
+            return captured
+
+    def capture_training(self, work: TrainingWork, device: torch.device, multi_stream: bool,
+                         relaxed: bool) -> Tuple[CudaGraph, CudaGraph]:
+        def run() -> None:
+            work.backward(work.forward())
+            work.reset()
+
+        with self._on_a_stream(device) as stream:
+            with torch.cuda.stream(stream):
+                self._run(run, multi_stream)
+                work.before_capture()
+            forward = self._captured(work.forward, stream, multi_stream, relaxed)
+            backward = self._captured(lambda: work.backward(forward.outputs), stream, multi_stream, relaxed)
+            self._decide([forward, backward], work.reset)
+            return forward, backward
+
+    @staticmethod
+    @contextlib.contextmanager
+    def _on_a_stream(device: torch.device, beside: Optional[Captured] = None) -> "Iterator[torch.cuda.Stream]":
+        """One that follows the current one, which follows it then."""
+        with _captures, torch.cuda.device(device):
             if torch.cuda.is_current_stream_capturing():
                 raise NimbleError("a graph is being captured on the current stream: prepare before that")
-            stream = torch.cuda.Stream()
+            stream = beside.stream if isinstance(beside, CudaGraph) else torch.cuda.Stream()  # type: ignore[no-untyped-call]
             stream.wait_stream(torch.cuda.current_stream())
             try:
-                return self._capture(work, stream, multi_stream, "relaxed" if relaxed else "global")
+                yield stream
             finally:
                 torch.cuda.current_stream().wait_stream(stream)
 
-    def _capture(self, work: Work, stream: "torch.cuda.Stream", multi_stream: bool, errors: str) -> CudaGraph:
-        self._run(work, stream)  # libraries choose their kernels now
-        if multi_stream:
+    @staticmethod
+    def _run(run: Callable[[], None], learns: bool) -> None:
+        run()  # libraries choose their kernels now
+        torch.cuda.synchronize()
+        with shim.learning() if learns else contextlib.nullcontext():
+            for _ in range(EAGER_RUNS if learns else 1):
+                run()
+                torch.cuda.synchronize()
+
+    def _captured(self, function: Callable[[], Any], stream: "torch.cuda.Stream", learns: bool, relaxed: bool) -> CudaGraph:
+        errors = "relaxed" if relaxed else "global"
+        if learns:
             with shim.learning():
-                for _ in range(EAGER_RUNS):
-                    self._run(work, stream)
-                work.before_capture()
-                first = self._graph_of(work, stream, errors)
+                first = self._graph_of(function, stream, errors)
+            first.forget()
             del first  # what was learned stays
             shim.capture_again()
-        else:
-            self._run(work, stream)
-            work.before_capture()
-        captured = self._graph_of(work, stream, errors)
-        with torch.cuda.stream(stream):
+        return self._graph_of(function, stream, errors)
+
+    @staticmethod
+    def _decide(graphs: List[CudaGraph], reset: Callable[[], None]) -> None:
+        """Replays them, one after the other, until libnimble.so has decided what to launch for each."""
+        with torch.cuda.stream(graphs[0].stream):
             for _ in range(DECISION_REPLAYS):
-                captured.follow()
-                captured.replay()
-                work.reset()
+                for graph in graphs:
+                    graph.follow()
+                    graph.replay()
+                reset()
                 torch.cuda.synchronize()
-                status = captured.status()
-                if status is None or status.state != shim.GraphState.TRYING:
+                states = [status.state for status in (graph.status() for graph in graphs) if status is not None]
+                if shim.GraphState.TRYING not in states:
                     break
-        return captured
 
     @staticmethod
-    def _run(work: Work, stream: "torch.cuda.Stream") -> None:
-        with torch.cuda.stream(stream):
-            work.run()
-            work.reset()
-        torch.cuda.synchronize()
-
-    @staticmethod
-    def _graph_of(work: Work, stream: "torch.cuda.Stream", errors: str) -> CudaGraph:
+    def _graph_of(function: Callable[[], Any], stream: "torch.cuda.Stream", errors: str) -> CudaGraph:
         graph = torch.cuda.CUDAGraph()
         try:
             with torch.cuda.graph(graph, stream=stream, capture_error_mode=errors):
-                outputs = work.run()
+                outputs = function()
         except Exception as error:
             raise CaptureError(first_reason(error)) from error
         status = shim.get_graph()
-        return CudaGraph(graph, outputs, stream.device, status.exec if status is not None else None)
+        return CudaGraph(graph, outputs, stream, status.exec if status is not None else None)
+
+
+class _Captures:
+    """The lock of captures. The thread that has it may take it again: a module may hold another Nimble, which is prepared in its
+    first run."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._depth += 1
+
+    def __exit__(self, *_: Any) -> None:
+        self._depth -= 1
+        self._lock.release()
+
+    def enter_alone(self) -> bool:
+        """Whether it was free, and is taken now."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        if self._depth:
+            self._lock.release()
+            return False
+        self._depth = 1
+        return True
+
+
+_captures = _Captures()
+
+
+def _let_go(kept: List[Any], stream: "torch.cuda.Stream") -> None:
+    """Drops tensors that were made while a graph was captured. PyTorch's allocator in stream order warns of each that goes while
+    nothing is captured, and of what a backward needs there are hundreds: so they go while something is, which comes to
+    nothing."""
+    if kept and torch.cuda.get_allocator_backend() == "cudaMallocAsync" and not torch.cuda.is_current_stream_capturing():
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.device(stream.device), torch.cuda.stream(stream):
+            something = torch.zeros(1, device=stream.device)
+            torch.cuda.synchronize()
+            graph.capture_begin(capture_error_mode="relaxed")
+            try:
+                something.zero_()  # PyTorch warns of empty graphs, too
+                kept.clear()
+            finally:
+                graph.capture_end()
+    kept.clear()
+
+
+def _finally_let_go(kept: List[Any], stream: "torch.cuda.Stream") -> None:
+    """The same at any time, on any thread, and when the process ends. Where somebody captures, it warns."""
+    if _captures.enter_alone():
+        try:
+            _let_go(kept, stream)
+        except RuntimeError:
+            pass  # a capture of somebody else's
+        finally:
+            _captures.__exit__()
+    kept.clear()
 
 
 def first_reason(error: BaseException) -> str:

@@ -13,8 +13,10 @@ import torch
 
 from nimble.capture import Backend, CudaCapture
 from nimble.errors import NimbleError
-from nimble.prepared import GraphReport, Options, PreparedGraph, prepare
+from nimble.prepared import PreparedGraph, prepare
 from nimble.signatures import Call, GraphCache
+from nimble.static import GraphReport, Options
+from nimble.training import TrainingGraph, prepare_training
 
 
 # A graph that the module's changes end before so many calls was hardly worth it; so many of them in a row, and there are no more.
@@ -26,14 +28,24 @@ class _Eager:
     """In the place of a graph: calls of its signature run eagerly."""
 
 
-class Nimble:
-    """A module for inference, each of whose calls copies its arguments, launches one graph, and returns the outputs.
+_Graph = Union[PreparedGraph, TrainingGraph]
+_Entry = Union[PreparedGraph, TrainingGraph, _Eager]
 
-    The module is used as it is, and not changed. A call computes what the module computes under torch.no_grad().
+
+class Nimble:
+    """A module each of whose calls copies its arguments, launches one graph, and returns the outputs; and each of whose
+    backwards launches one.
+
+    The module is used as it is, and not changed. A call trains where gradients are enabled and the module is in training mode, or
+    an argument requires them, or prepare() was told so once: then it computes what the module computes, and its outputs have
+    gradients as the module's have. Other calls compute what it computes under torch.no_grad().
+
+    One forward of a graph at a time can have its backward to come: calls in between run eagerly, and a warning says so once.
 
     fallback: what cannot be prepared runs eagerly from then on, and a warning says so once. Otherwise it raises NimbleError.
     max_graphs: how many graphs, of different shapes and the like, are kept; the least recently used one makes room.
-    static_outputs: calls return the graph's own memory, which the next call of the same graph overwrites, instead of copies.
+    static_outputs: calls that do not train return the graph's own memory, which the next call of the same graph overwrites,
+    instead of copies.
 
     Raises NotLoadedError where libnimble.so does not rewrite graphs in this process.
     """
@@ -47,9 +59,10 @@ class Nimble:
         self._static_outputs = static_outputs
         self._backend: Backend = backend if backend is not None else CudaCapture()
         self._options = Options()
-        self._graphs: "GraphCache[Union[PreparedGraph, _Eager]]" = GraphCache(max_graphs)
+        self._trains = False  # also in eval mode, for its parameters' sake
+        self._graphs: "GraphCache[_Entry]" = GraphCache(max_graphs)
         self._lock = threading.RLock()
-        self._warned = {"eager": False, "full": False}
+        self._warned = {"eager": False, "full": False, "awaited": False}
         self._backend.check()
 
     def prepare(self, *dummy_args: Any, training: bool = False, use_multi_stream: bool = True, relaxed: bool = False,
@@ -57,18 +70,19 @@ class Nimble:
         """Makes the graph for calls with arguments like these: tensors on the GPU, or what torch.utils._pytree can take apart.
         One tuple or list alone is the arguments, as the original has it; `prepare((pair,))` is for a module that takes a pair.
 
-        use_multi_stream: what does not depend on each other may run side by side. relaxed: PyTorch captures in mode `relaxed`, in
+        training: calls like these train, also where the module is in eval mode (as to fine-tune with fixed statistics); from then
+        on all calls do for which gradients are enabled. use_multi_stream: what does not depend on each other may run side by side. relaxed: PyTorch captures in mode `relaxed`, in
         which other threads may use the GPU freely meanwhile. Both also hold for graphs that later calls make by themselves.
-        Returns itself. NimbleError says what cannot be captured, unless `fallback` was given; training is not there yet.
+        Returns itself. NimbleError says what cannot be captured, unless `fallback` was given.
         """
-        if training:
-            raise NimbleError("only inference can be prepared so far: training=True is not supported")
         if len(dummy_args) == 1 and type(dummy_args[0]) in (tuple, list) and not dummy_kwargs:
             dummy_args = tuple(dummy_args[0])
         with self._lock:
             self._options = Options(use_multi_stream, relaxed)
+            self._trains = self._trains or training
             try:
-                self._prepare(self._call_of(dummy_args, dummy_kwargs))
+                with torch.set_grad_enabled(training):
+                    self._prepare(self._call_of(dummy_args, dummy_kwargs))
             except NimbleError as error:
                 self._fall_back(error, depth=3)
         return self
@@ -88,7 +102,11 @@ class Nimble:
         try:
             graph = self._graph_for(call)
             if graph is not None:
-                return graph(call, self._static_outputs)
+                outputs = graph(call, self._static_outputs)
+                if outputs is not NotImplemented:
+                    return outputs
+                self._warn("awaited", "a call runs eagerly, since the backward of the one before it has not run yet, and would "
+                           "not find what it needs any more", 4)
         except NimbleError as error:
             self._fall_back(error)
         return self.module(*call.args, **call.kwargs)
@@ -104,18 +122,18 @@ class Nimble:
     def report(self) -> List[GraphReport]:
         """What is known of each prepared graph, the least recently used first."""
         with self._lock:
-            return [entry.report() for entry in self._graphs if isinstance(entry, PreparedGraph)]
+            return [report for entry in self._graphs if not isinstance(entry, _Eager) for report in entry.reports()]
 
     def is_prepared(self, *args: Any, **kwargs: Any) -> bool:
         """Whether a call like this has a graph that fits the module."""
         with self._lock:
             entry = self._graphs.get(self._call_of(args, kwargs).signature)
-            return isinstance(entry, PreparedGraph) and entry.guard.difference() is None
+            return entry is not None and not isinstance(entry, _Eager) and entry.guard.difference() is None
 
     def _call_of(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Call:
-        return Call(args, kwargs, self.module.training)
+        return Call(args, kwargs, self.module.training, torch.is_grad_enabled() and (self._trains or self.module.training))
 
-    def _graph_for(self, call: Call) -> Optional[PreparedGraph]:
+    def _graph_for(self, call: Call) -> Optional[_Graph]:
         """None where calls like this run eagerly. Prepares, and raises where that fails."""
         with self._lock:
             entry = self._graphs.get(call.signature)
@@ -125,7 +143,7 @@ class Nimble:
                 entry = self._prepare(call, entry)
             return entry
 
-    def _prepare(self, call: Call, before: Optional[PreparedGraph] = None) -> PreparedGraph:
+    def _prepare(self, call: Call, before: Optional[_Graph] = None) -> _Graph:
         """Puts a new graph, or that there is none, into the cache. `before` is the one that it comes for, if any."""
         options, short_lived = self._options, 0
         if before is not None:
@@ -137,7 +155,8 @@ class Nimble:
         try:
             if short_lived > _MOST_SHORT_LIVED:
                 raise NimbleError(f"the module changes again and again: {why}")
-            graph = prepare(self.module, call, self._backend, options)
+            make = prepare_training if call.trains else prepare
+            graph: _Graph = make(self.module, call, self._backend, options)
         except NimbleError as error:
             if self._fallback:
                 self._put(call, _Eager())
@@ -146,24 +165,25 @@ class Nimble:
         self._put(call, graph)
         return graph
 
-    def _put(self, call: Call, entry: "Union[PreparedGraph, _Eager]") -> None:
+    def _put(self, call: Call, entry: _Entry) -> None:
         gone = self._graphs.put(call.signature, entry)
-        if isinstance(gone, PreparedGraph):
+        if gone is not None and not isinstance(gone, _Eager):
             self._let_go(gone)
-            if not self._warned["full"]:
-                self._warned["full"] = True
-                warnings.warn(f"nimble: calls come with more kinds of arguments than the {self._graphs.most} graphs that are "
-                              "kept: each that is not kept is prepared anew; see max_graphs", stacklevel=5)
+            self._warn("full", f"calls come with more kinds of arguments than the {self._graphs.most} graphs that are kept: each "
+                       "that is not kept is prepared anew; see max_graphs", 6)
 
     @staticmethod
-    def _let_go(entry: "Optional[Union[PreparedGraph, _Eager]]") -> None:
-        if isinstance(entry, PreparedGraph):
+    def _let_go(entry: Optional[_Entry]) -> None:
+        if entry is not None and not isinstance(entry, _Eager):
             entry.close()
 
     def _fall_back(self, error: NimbleError, depth: int = 4) -> None:
         """Raises it, or warns once that a call runs eagerly, naming the line so many calls up."""
         if not self._fallback:
             raise error
-        if not self._warned["eager"]:
-            self._warned["eager"] = True
-            warnings.warn(f"nimble: running eagerly: {error}", stacklevel=depth)
+        self._warn("eager", f"running eagerly: {error}", depth + 1)
+
+    def _warn(self, what: str, text: str, depth: int) -> None:
+        if not self._warned[what]:
+            self._warned[what] = True
+            warnings.warn(f"nimble: {text}", stacklevel=depth)

@@ -9,73 +9,31 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional
 
 import torch
-from torch.utils import _pytree
 
 from nimble.capture import Backend, Captured
-from nimble.errors import CaptureError, NimbleError
-from nimble.signatures import Call, is_constant, place_of
-from nimble.state import ModuleGuard, StateKeeper, is_same, plain_tensors
+from nimble.errors import CaptureError
+from nimble.signatures import Call
+from nimble.state import ModuleGuard, StateKeeper, is_same
+from nimble.static import (GraphReport, Input, Options, Results, attributes_of, check_apart, check_attributes, check_outputs,
+                           device_of, report, with_inputs)
 
-
-@dataclass(frozen=True)
-class Options:
-    """Of prepare(): the original's."""
-
-    use_multi_stream: bool = True
-    relaxed: bool = False
-
-
-@dataclass(frozen=True)
-class GraphReport:
-    """What is known of a prepared graph. `state`: kept, trying, own or rewritten, as nimble_graph_state; `unknown` where
-    libnimble.so does not know the graph. Times in microseconds are medians of a launch. `static_bytes`: inputs and outputs."""
-
-    signature: str
-    state: str
-    nodes: int
-    streams: int
-    own_us: Optional[float]
-    rewritten_us: Optional[float]
-    prepare_seconds: float
-    static_bytes: int
-    why: str
-
-
-class _Input:
-    """A tensor argument's own memory, with the argument's strides."""
-
-    def __init__(self, number: int, like: torch.Tensor) -> None:
-        self.number = number
-        self._single = [d for d, (size, stride) in enumerate(zip(like.shape, like.stride())) if stride == 0 and size > 1]
-        source = self._without_repeats(like.detach())
-        self._memory = torch.empty_strided(source.shape, source.stride(), dtype=like.dtype, device=like.device).copy_(source)
-        self.tensor = self._memory.expand(like.shape) if self._single else self._memory
-
-    def _without_repeats(self, tensor: torch.Tensor) -> torch.Tensor:
-        for dimension in self._single:
-            tensor = tensor.narrow(dimension, 0, 1)
-        return tensor
-
-    def take(self, tensor: torch.Tensor) -> None:
-        if tensor is not self.tensor:
-            self._memory.copy_(self._without_repeats(tensor), non_blocking=True)
+__all__ = ["GraphReport", "Options", "PreparedGraph", "naming_the_place", "prepare", "written_by"]
 
 
 class PreparedGraph:
     """Made by prepare()."""
 
-    def __init__(self, call: Call, inputs: List[_Input], captured: Captured, guard: ModuleGuard, options: Options, seconds: float,
-                 written: List[_Input], own: List[torch.Tensor]) -> None:
+    def __init__(self, call: Call, inputs: List[Input], captured: Captured, guard: ModuleGuard, options: Options, seconds: float,
+                 written: List[Input], own: List[torch.Tensor]) -> None:
         self.options = options
         self.guard = guard
         self.calls = 0
         self.short_lived = 0  # graphs before it for the same signature that few calls used, in a row
-        self.static_arguments = call.rebuilt(_with(call, inputs))
+        self.static_arguments = call.rebuilt(with_inputs(call, inputs))
         """(args, kwargs): a call with these copies nothing."""
         self._signature = str(call.signature)
         self._inputs = inputs
@@ -83,12 +41,7 @@ class PreparedGraph:
         self._captured = captured
         self._seconds = seconds
         self._lock = threading.Lock()
-        self._leaves, self._structure = _pytree.tree_flatten(captured.outputs)
-        statics = {id(i.tensor): i.number for i in inputs}
-        as_they_are = {id(t) for t in own}
-        # Of each output: the argument that it is, or itself where it never changes, or what is to be copied.
-        self._plan = [(statics.get(id(leaf)), not isinstance(leaf, torch.Tensor) or id(leaf) in as_they_are)
-                      for leaf in self._leaves]
+        self._results = Results(captured.outputs, inputs, zip(own, own))
 
     def __call__(self, call: Call, static_outputs: bool) -> Any:
         """Runs the graph with the arguments of a call of its signature. The outputs are the caller's, unless they are to be the
@@ -98,46 +51,24 @@ class PreparedGraph:
             self.calls += 1
             self._captured.follow()
             if self._written:
-                self._check_apart(call)
+                check_apart(call, self._inputs, self._written)
             for each in self._inputs:
                 each.take(leaves[each.number])
             self._captured.replay()
             for each in self._written:
                 if leaves[each.number] is not each.tensor:
                     leaves[each.number].copy_(each.tensor)
-            outputs: List[Any] = []
-            copies: Dict[int, torch.Tensor] = {}
-            for leaf, (argument, is_kept) in zip(self._leaves, self._plan):
-                if argument is not None:
-                    leaf = leaves[argument]
-                elif not is_kept and not static_outputs:
-                    copy = copies.get(id(leaf))
-                    if copy is None:
-                        copy = copies[id(leaf)] = leaf.clone()
-                    leaf = copy
-                outputs.append(leaf)
-        return _pytree.tree_unflatten(outputs, self._structure)
-
-    def _check_apart(self, call: Call) -> None:
-        """The graph's inputs share no memory: where the module writes to one, the call's may not, either."""
-        storages = [_storage(call.leaves[i.number]) for i in self._inputs]
-        for each in self._written:
-            if storages.count(_storage(call.leaves[each.number])) > 1:
-                raise NimbleError(f"the module writes to {call.place(each.number)}, which shares memory with another argument")
+            made = self._results.made
+            return self._results.returned(made if static_outputs else [each.clone() for each in made], leaves)
 
     def close(self) -> None:
         """Waits until the GPU has done with it, so that its memory may go."""
         with self._lock:
             self._captured.close()
 
-    def report(self) -> GraphReport:
-        status = self._captured.status()
-        tensors = [i.tensor for i in self._inputs] + [leaf for leaf in self._leaves if isinstance(leaf, torch.Tensor)]
-        memory = {_storage(t): _storage_bytes(t) for t in tensors}
-        if status is None:
-            return GraphReport(self._signature, "unknown", 0, 0, None, None, self._seconds, sum(memory.values()), "")
-        return GraphReport(self._signature, status.state.name.lower(), status.nodes, status.streams, status.own_us,
-                           status.rewritten_us, self._seconds, sum(memory.values()), status.text)
+    def reports(self) -> List[GraphReport]:
+        tensors = [*(i.tensor for i in self._inputs), *self._results.made, *self._results.kept]
+        return [report("inference", self._signature, self._captured.status(), self._seconds, tensors)]
 
 
 class _ModuleWork:
@@ -145,10 +76,10 @@ class _ModuleWork:
 
     def __init__(self, module: torch.nn.Module, call: Call, keeper: StateKeeper) -> None:
         self._module, self._call, self._keeper = module, call, keeper
-        self.inputs = [_Input(number, call.leaves[number]) for number in call.tensors]
-        self.written: List[_Input] = []
+        self.inputs = [Input(number, call.leaves[number]) for number in call.tensors]
+        self.written: List[Input] = []
         self.attributes: Dict[str, torch.Tensor] = {}  # as they are before the last capture
-        self._args, self._kwargs = call.rebuilt(_with(call, self.inputs))
+        self._args, self._kwargs = call.rebuilt(with_inputs(call, self.inputs))
         self._versions = [i.tensor._version for i in self.inputs]
         self._compared = False
 
@@ -159,47 +90,44 @@ class _ModuleWork:
         self._keeper.restore_buffers()
         if not self._compared:  # with what was written to in place
             self._compared = True
-            self.written = [i for i, version in zip(self.inputs, self._versions)
-                            if i.tensor._version != version or not is_same(i.tensor, self._call.leaves[i.number])]
+            self.written = written_by(self.inputs, self._versions, self._call)
         for each in self.written:
             each.take(self._call.leaves[each.number])
 
     def before_capture(self) -> None:
-        self.attributes = _attributes(self._module)
+        self.attributes = attributes_of(self._module)
 
 
 def prepare(module: torch.nn.Module, call: Call, backend: Backend, options: Options) -> PreparedGraph:
-    """Captures the module's run for a call. Runs it a few times, with copies of the arguments, and leaves the module, random
-    numbers and PyTorch's modes as they were. NimbleError says why it cannot be, and where; what the module itself raises when it
-    runs passes through."""
+    """Captures the module's run for a call, without gradients. Runs it a few times, with copies of the arguments, and leaves the
+    module, random numbers and PyTorch's modes as they were. NimbleError says why it cannot be, and where; what the module itself
+    raises when it runs passes through."""
     began = time.perf_counter()
-    if call.signature.training or call.signature.grad:
-        raise NimbleError("only inference can be prepared: call eval() on the module" if call.signature.training else
-                          "only inference can be prepared, and an argument requires gradients: use torch.no_grad(), or detach it")
-    device = _device_of(module, call, backend)
+    device = device_of([*module.parameters(), *module.buffers()], call, backend)
     keeper = StateKeeper(module)
     device_random = backend.random_state(device)
     try:
         with _inference():
             work = _ModuleWork(module, call, keeper)
-            captured = _capture(module, work, backend, device, options)
+            with naming_the_place(module):
+                captured = backend.capture(work, device, options.use_multi_stream, options.relaxed)
         keeper.check_module()
         if not backend.draws_on_host:
             keeper.check_random()
-        _check_attributes(work.attributes, module)
-        _check_outputs(captured.outputs, backend.device_type)
+        check_attributes(work.attributes, module)
+        check_outputs(captured.outputs, backend.device_type)
     finally:
         keeper.restore()
         backend.set_random_state(device, device_random)
-    guard = ModuleGuard(module, backend.device_type)
+    guard = ModuleGuard(module, backend.device_type, call.trains)
     return PreparedGraph(call, work.inputs, captured, guard, options, time.perf_counter() - began, work.written,
                          [*module.parameters(), *module.buffers()])
 
 
-def _with(call: Call, inputs: List[_Input]) -> List[Any]:
-    """The call's leaves with the graph's own tensors in the place of each argument's."""
-    own = {id(call.leaves[i.number]): i.tensor for i in inputs}
-    return [own.get(id(leaf), leaf) for leaf in call.leaves]
+def written_by(inputs: List[Input], versions: List[int], call: Call) -> List[Input]:
+    """Those inputs that the first run has written to."""
+    return [i for i, version in zip(inputs, versions)
+            if i.tensor._version != version or not is_same(i.tensor, call.leaves[i.number])]
 
 
 @contextlib.contextmanager
@@ -216,9 +144,11 @@ def _inference() -> Iterator[None]:
         torch.set_autocast_cache_enabled(cached)
 
 
-def _capture(module: torch.nn.Module, work: _ModuleWork, backend: Backend, device: torch.device, options: Options) -> Captured:
+@contextlib.contextmanager
+def naming_the_place(module: torch.nn.Module) -> Iterator[None]:
+    """A CaptureError from inside names the submodule that was running."""
     try:
-        return backend.capture(work, device, options.use_multi_stream, options.relaxed)
+        yield
     except CaptureError as error:
         if error.place is None and error.__cause__ is not None:
             raise CaptureError(error.reason, _module_at(module, error.__cause__)) from error.__cause__
@@ -237,49 +167,3 @@ def _module_at(module: torch.nn.Module, error: BaseException) -> Optional[str]:
         place = names.get(id(owner), place)
         trace = trace.tb_next
     return place
-
-
-def _device_of(module: torch.nn.Module, call: Call, backend: Backend) -> torch.device:
-    """The one device of the arguments, or of the module where no argument is a tensor."""
-    device: Optional[torch.device] = None
-    for number in call.tensors:
-        here = call.leaves[number].device
-        if here.type != backend.device_type:
-            raise NimbleError(f"{call.place(number)} is on {here}, not on {backend.device_type}: a graph cannot read it there")
-        if device is not None and here != device:
-            raise NimbleError(f"{call.place(number)} is on {here}, another argument on {device}")
-        device = here
-    if device is None:
-        device = next((t.device for t in (*module.parameters(), *module.buffers()) if t.device.type == backend.device_type), None)
-    if device is None:
-        raise NimbleError(f"neither an argument nor the module is on {backend.device_type}")
-    return device
-
-
-def _attributes(module: torch.nn.Module) -> Dict[str, torch.Tensor]:
-    return {path: tensor for _, _, tensor, path in plain_tensors(module)}
-
-
-def _check_attributes(before: Dict[str, torch.Tensor], module: torch.nn.Module) -> None:
-    """What a module makes once, and keeps, is fine. What it assigns at each run would never be assigned by a graph."""
-    for path, tensor in _attributes(module).items():
-        if before.get(path) is not tensor:
-            raise NimbleError(f"the module assigns a tensor to its attribute {path!r} at each run, which a graph would not do")
-
-
-def _check_outputs(outputs: Any, device_type: str) -> None:
-    for number, leaf in enumerate(_pytree.tree_flatten(outputs)[0]):
-        if isinstance(leaf, torch.Tensor):
-            if leaf.device.type != device_type:
-                raise NimbleError(f"{place_of(outputs, number, 'output')} is on {leaf.device}, where a graph does not write")
-        elif not is_constant(leaf):
-            raise NimbleError(f"{place_of(outputs, number, 'output')} is a {type(leaf).__name__}, in which tensors may be "
-                              "hidden: register it with torch.utils._pytree")
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage().data_ptr() if hasattr(tensor, "untyped_storage") else tensor.storage().data_ptr()
-
-
-def _storage_bytes(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage().nbytes() if hasattr(tensor, "untyped_storage") else tensor.storage().nbytes()

@@ -1,7 +1,8 @@
 """What of a call decides which prepared graph serves it, and a bounded cache of such.
 
 A call's signature is its structure (torch.utils._pytree), of each tensor its shape, strides, dtype and device, of each other
-leaf its type and value, which leaves are one and the same tensor, and the state of PyTorch that kernels are chosen by.
+leaf its type and value, which leaves are one and the same tensor, and the state of PyTorch that kernels are chosen by. Of a call
+that trains, also which tensors require gradients.
 
 Signatures are constant, and any thread may use them. GraphCache has no lock: its owner has one.
 """
@@ -81,27 +82,30 @@ def _autocast_state() -> Tuple[Any, ...]:
 
 
 class Signature:
-    """Compares equal for calls that one graph can serve. `grad`: gradients are enabled, and an input requires them."""
+    """Compares equal for calls that one graph can serve. `grad`: gradients are enabled, and an input requires them. `wanted`: of
+    a call that trains, which of its tensors require gradients; None of others."""
 
-    __slots__ = ("structure", "leaves", "training", "grad", "autocast", "others", "_hash")
+    __slots__ = ("structure", "leaves", "training", "grad", "wanted", "autocast", "others", "_hash")
 
-    def __init__(self, structure: _pytree.TreeSpec, leaves: Tuple[Any, ...], training: bool, grad: bool) -> None:
+    def __init__(self, structure: _pytree.TreeSpec, leaves: Tuple[Any, ...], training: bool, grad: bool,
+                 wanted: Optional[Tuple[bool, ...]] = None) -> None:
         self.structure = structure
         self.leaves = leaves
         self.training = training
         self.grad = grad
+        self.wanted = wanted
         self.autocast = _autocast_state()
         self.others = (torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled())
         # The structure compares, but some releases of PyTorch cannot hash it.
-        self._hash = hash((leaves, training, grad, self.autocast, self.others))
+        self._hash = hash((leaves, training, grad, wanted, self.autocast, self.others))
 
     def __hash__(self) -> int:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
         return (isinstance(other, Signature) and self._hash == other._hash and self.leaves == other.leaves
-                and self.training == other.training and self.grad == other.grad and self.autocast == other.autocast
-                and self.others == other.others and bool(self.structure == other.structure))
+                and self.training == other.training and self.grad == other.grad and self.wanted == other.wanted
+                and self.autocast == other.autocast and self.others == other.others and bool(self.structure == other.structure))
 
     def __str__(self) -> str:
         """For people: the tensors alone."""
@@ -111,11 +115,12 @@ class Signature:
 
 class Call:
     """A call's arguments taken apart: `leaves` of (args, kwargs), `structure`, `tensors` (which leaves are tensors, each tensor
-    once), `signature`. NimbleError names the argument that cannot be compared."""
+    once), `signature`, and `trains`: gradients may be asked for, as they always may where an argument requires them while they are
+    enabled. NimbleError names the argument that cannot be compared."""
 
-    __slots__ = ("args", "kwargs", "leaves", "structure", "tensors", "signature")
+    __slots__ = ("args", "kwargs", "leaves", "structure", "tensors", "trains", "signature")
 
-    def __init__(self, args: Tuple[Any, ...], kwargs: Dict[str, Any], training: bool) -> None:
+    def __init__(self, args: Tuple[Any, ...], kwargs: Dict[str, Any], training: bool, trains: bool = False) -> None:
         self.args, self.kwargs = args, kwargs
         self.leaves, self.structure = _pytree.tree_flatten((args, kwargs))
         self.tensors: List[int] = []
@@ -136,7 +141,10 @@ class Call:
             except TypeError as error:
                 raise NimbleError(f"{argument_place(args, kwargs, number)} {error}: no graph can be found for the call by "
                                   "that") from None
-        self.signature = Signature(self.structure, tuple(keys), training, needs_grad and torch.is_grad_enabled())
+        grad = needs_grad and torch.is_grad_enabled()
+        self.trains = trains or grad
+        wanted = tuple(self.leaves[number].requires_grad for number in self.tensors) if self.trains else None
+        self.signature = Signature(self.structure, tuple(keys), training, grad, wanted)
 
     def rebuilt(self, leaves: List[Any]) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
         """Arguments of the same structure with other leaves."""

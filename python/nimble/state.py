@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from itertools import chain
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
@@ -21,7 +21,10 @@ from nimble.errors import NimbleError
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks")
+_BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")
+_GLOBAL_BACKWARD_HOOKS = ("_global_backward_hooks", "_global_backward_pre_hooks")
 _training = itemgetter("training")
+_requires_grad = attrgetter("requires_grad")
 
 
 def _ids(dicts: List[Dict[Any, Any]]) -> List[int]:
@@ -50,25 +53,30 @@ def plain_tensors(module: torch.nn.Module) -> "List[Tuple[Dict[str, Any], str, t
 
 
 class ModuleGuard:
-    """The module as it is now. Holds all that it compares by identity, so that no id is used again."""
+    """The module as it is now. Holds all that it compares by identity, so that no id is used again. trains: also what only
+    gradients depend on."""
 
-    def __init__(self, module: torch.nn.Module, device_type: str) -> None:
+    def __init__(self, module: torch.nn.Module, device_type: str, trains: bool = False) -> None:
         self._modules = list(module.modules())
         registered: List[Dict[str, Any]] = [d for m in self._modules for d in (m._parameters, m._buffers)]
         children = [m._modules for m in self._modules]
         hooks = [getattr(m, name) for m in self._modules for name in _HOOKS]
         hooks += [getattr(_module, name) for name in _GLOBAL_HOOKS]
+        if trains:
+            hooks += [getattr(m, name) for m in self._modules for name in _BACKWARD_HOOKS if hasattr(m, name)]
+            hooks += [getattr(_module, name) for name in _GLOBAL_BACKWARD_HOOKS if hasattr(_module, name)]
         # Most of these are empty, and that they still are is quickly seen.
         self._registered, self._children, self._hooks = ([d for d in dicts if d] for dicts in (registered, children, hooks))
         self._empty = [d for d in registered + children + hooks if not d]
         self._attributes = [m.__dict__ for m in self._modules]
         self._plain = plain_tensors(module)
-        values: List[Optional[torch.Tensor]] = [v for d in self._registered for v in d.values()]  # None, too
+        values: List[Any] = [v for d in self._registered for v in d.values()]  # None, too
         self._tensors: List[torch.Tensor] = [t for t in values if t is not None] + [t for _, _, t, _ in self._plain]
         self._matrices = [t for t in self._tensors if t.dim() > 1]
+        self._wanting = self._tensors if trains else []
         # What lies elsewhere was read by the host when the graph was captured.
         self._elsewhere = [t for t in self._tensors if t.device.type != device_type]
-        self._kept = [values, [v for d in self._children + self._hooks for v in d.values()]]
+        self._kept: List[List[Any]] = [values, [v for d in self._children + self._hooks for v in d.values()]]
         self._seen = self._look()
 
     def _look(self) -> "Tuple[Any, ...]":
@@ -83,6 +91,7 @@ class ModuleGuard:
             ["forward" in attributes for attributes in self._attributes],
             [id(d.get(name)) for d, name, _, _ in self._plain],
             list(map(_version, self._elsewhere)),
+            list(map(_requires_grad, self._wanting)),
         )
 
     def difference(self) -> Optional[str]:
@@ -94,7 +103,7 @@ class ModuleGuard:
                 "a parameter or buffer has other strides", "a submodule is another one", "a hook was added or removed",
                 "a first parameter, buffer, submodule or hook was added",
                 "a training flag has changed", "a forward method was replaced", "a tensor attribute is another one",
-                "a tensor on another device has changed")
+                "a tensor on another device has changed", "a parameter wants gradients, or wants none any more")
         return next(text for text, before, after in zip(what, self._seen, now) if before != after)
 
 
@@ -154,4 +163,4 @@ class StateKeeper:
     def _copy(pairs: List[Tuple[torch.Tensor, torch.Tensor]]) -> None:
         with torch.no_grad():
             for buffer, value in pairs:
-                buffer.copy_(value)
+                buffer.data.copy_(value)  # nothing that autograd has saved has changed in the end

@@ -1,18 +1,36 @@
-"""In the place of CudaCapture, on the CPU: keeps what it was asked for, and replays by running the work again."""
+"""In the place of CudaCapture, on the CPU: keeps what it was asked for, and replays by running the work again.
+
+As on a GPU, a replay leaves what it makes in the memory of the capture: outputs, and what autograd has saved for their backward.
+"""
+
+import contextlib
 
 import torch
 from torch.utils import _pytree
 
 from nimble.errors import CaptureError
+from nimble.leaves import AutogradGraph, saved_by
 from nimble.shim import GraphState, GraphStatus
 
 
+def leave(made, static):
+    """In the memory of `static`."""
+    if made is not static and isinstance(static, torch.Tensor):
+        static.data.copy_(made.data)
+
+
+def tensors(tree):
+    return [leaf for leaf in _pytree.tree_flatten(tree)[0] if isinstance(leaf, torch.Tensor)]
+
+
 class FakeGraph:
-    def __init__(self, work, outputs, calls, number):
+    def __init__(self, function, outputs, calls, number, grad=False):
         self.outputs = outputs
-        self._work = work
+        self._function = function
+        self._grad = grad
         self._calls = calls
         self._number = number
+        self.replays = 0
         self.closed = False
 
     def follow(self):
@@ -20,12 +38,24 @@ class FakeGraph:
 
     def replay(self):
         assert not self.closed
+        self.replays += 1
         self._calls.append("replay")
-        with torch.no_grad():
-            made = self._work.run()
-        for static, new in zip(_pytree.tree_flatten(self.outputs)[0], _pytree.tree_flatten(made)[0]):
-            if isinstance(static, torch.Tensor) and static is not new:
-                static.copy_(new)
+        nodes = AutogradGraph(tensors(self.outputs)).nodes
+        saved = [saved_by(node) or [] for node in nodes]
+        with contextlib.ExitStack() as stack:
+            # What the function writes to in place has been written to before, for all that autograd is to know.
+            for tensor in [t for each in saved for t in each] if hasattr(torch.autograd, "_unsafe_preserve_version_counter") else []:
+                stack.enter_context(torch.autograd._unsafe_preserve_version_counter(tensor))
+            with torch.set_grad_enabled(self._grad):
+                made = self._function()
+            for static, new in zip(tensors(self.outputs), tensors(made)):
+                leave(new, static)
+            for mine, new in zip(saved, AutogradGraph(tensors(made)).nodes):
+                for static, its in zip(mine, saved_by(new) or []):
+                    leave(its, static)
+
+    def beside(self):
+        return contextlib.nullcontext()
 
     def close(self):
         self._calls.append("close")
@@ -55,24 +85,45 @@ class FakeCapture:
     def set_random_state(self, device, state):
         self.random_states.append(state)
 
-    def capture(self, work, device, multi_stream, relaxed):
+    def capture(self, work, device, multi_stream, relaxed, beside=None):
         assert not torch.is_grad_enabled()
         self.asked.append((multi_stream, relaxed))
         for _ in range(2):
             work.run()
             work.reset()
         work.before_capture()
+        graph = self._graph_of(work.run)
+        work.reset()  # a GPU executes nothing while it captures
+        for _ in range(3):
+            graph.replay()
+            work.reset()
+        self.calls.clear()
+        return graph
+
+    def capture_training(self, work, device, multi_stream, relaxed):
+        assert torch.is_grad_enabled()
+        self.asked.append((multi_stream, relaxed))
+        for _ in range(2):
+            work.backward(work.forward())
+            work.reset()
+        work.before_capture()
+        forward = self._graph_of(work.forward, True)
+        work.reset()
+        backward = self._graph_of(lambda: work.backward(forward.outputs))
+        for _ in range(3):
+            forward.replay()
+            backward.replay()
+            work.reset()
+        self.calls.clear()
+        return forward, backward
+
+    def _graph_of(self, function, grad=False):
         self.capturing = True
         try:
-            outputs = work.run()
+            outputs = function()
         except Exception as error:
             raise CaptureError(str(error)) from error
         finally:
             self.capturing = False
-        work.reset()  # a GPU executes nothing while it captures
-        self.graphs.append(FakeGraph(work, outputs, self.calls, len(self.graphs)))
-        for _ in range(3):
-            self.graphs[-1].replay()
-            work.reset()
-        self.calls.clear()
+        self.graphs.append(FakeGraph(function, outputs, self.calls, len(self.graphs), grad))
         return self.graphs[-1]

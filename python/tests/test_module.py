@@ -210,18 +210,25 @@ def test_a_module_that_changes_at_each_call_is_given_up(module, backend):
         assert same(model(x), module(x))
 
 
-def test_training_is_not_there(module, backend):
+def test_what_trains_and_what_does_not(module, backend):
+    """In eval mode a call trains for its arguments' sake, or where prepare() was told so; without gradients none does."""
     model = Nimble(module, backend=backend)
     x = torch.ones(1, 4)
-    with pytest.raises(NimbleError, match="training=True is not supported"):
-        model.prepare(x, training=True)
-    with pytest.raises(NimbleError, match="an argument requires gradients"):
-        model(x.clone().requires_grad_())
+    assert not model(x).sum.requires_grad
+    assert model(x.clone().requires_grad_()).sum.requires_grad
     with torch.no_grad():
-        model(x.clone().requires_grad_())
-    module.train()
-    with pytest.raises(NimbleError, match=r"call eval\(\)"):
-        model(x)
+        assert not model(x.clone().requires_grad_()).sum.requires_grad
+    assert [r.kind for r in model.report()] == ["forward", "backward", "inference"]  # the first served the last, too
+    model.prepare(x, training=True)
+    assert model(x).sum.requires_grad
+    model = Nimble(module.train(), backend=backend)
+    assert model(x).sum.requires_grad
+    with torch.no_grad():
+        assert not model(x).sum.requires_grad
+    assert [r.kind for r in model.report()] == ["forward", "backward", "inference"]
+    module.requires_grad_(False)
+    assert not model(x).sum.requires_grad
+    assert [r.kind for r in model.report()] == ["inference", "inference"]
 
 
 def test_fallback_runs_eagerly_and_says_so_once(module, backend):
@@ -244,14 +251,14 @@ def test_fallback_runs_eagerly_and_says_so_once(module, backend):
         assert same(model(x, flags=slice(1)), module(x))  # which no signature can be made of
         with torch.enable_grad():
             assert model(x.clone().requires_grad_()).sum.requires_grad  # as the module by itself
-    assert module.runs == runs + 5  # it was not tried again
+    assert module.runs == runs + 5 + 4  # it was not tried again, but for the last, which trains
     with pytest.raises(NimbleError, match="there is no graph"):
         model.static_inputs(x)
     assert model.report() == []
 
 
 def test_the_warning_names_the_users_line(module, backend):
-    module.train()
+    module.forward = lambda x: object()
     model = Nimble(module, fallback=True, backend=backend)
     with pytest.warns(UserWarning) as caught:
         model(torch.ones(1, 4))

@@ -1,0 +1,172 @@
+"""What gradients go to: stand-ins of parameters while graphs are made, and what autograd's graph says of itself.
+
+StandIns puts other tensors on the same memory in the places of a module's parameters and buffers. Autograd then meets leaves that nobody
+else has: hooks of the parameters do not run while a backward is captured (they run when the gradients come, as ever), no
+accumulator of an earlier run has it wait for that run's stream, and each has a version of its own, so that what it has saved
+stays valid when somebody writes to them.
+
+Not to be used by two threads at once: the module's own attributes change meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from itertools import chain
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Set, Tuple
+
+import torch
+
+from nimble.errors import NimbleError
+from nimble.static import storage
+
+
+class StandIns:
+    """One for each parameter and buffer of a module. `pairs`: of each, that and what it stands for."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._names = {id(t): name for name, t in (*module.named_parameters(), *module.named_buffers())}
+        self.pairs: List[Tuple[torch.Tensor, torch.Tensor]] = [
+            *((_stand_in(p, self._names[id(p)]), p) for p in module.parameters()),
+            *((b.data, b) for b in module.buffers() if not b.is_inference())]
+        self.parameters = [pair for pair in self.pairs if isinstance(pair[1], torch.nn.Parameter)]
+        stand_ins = {id(given): mine for mine, given in self.pairs}
+        self._versions = versions([mine for mine, _ in self.parameters])
+        self._replaced: Set[str] = set()
+        # Where each is: registered, or a plain attribute, or in a list that is one, as recurrent modules keep theirs, which also
+        # keep weak references to see whether there are others now.
+        self._places: List[Tuple[Any, Any, Any, Any]] = []
+        for child in module.modules():
+            lists = [each for each in child.__dict__.values() if isinstance(each, list)]
+            places: "Iterable[Tuple[Any, Any, Any]]" = chain(
+                ((where, key, value) for where in (child._parameters, child._buffers, child.__dict__)
+                 for key, value in where.items()),
+                ((where, i, value) for where in lists for i, value in enumerate(where)))
+            for where, key, value in places:
+                if id(value) in stand_ins:
+                    self._places.append((where, key, value, stand_ins[id(value)]))
+                elif isinstance(value, weakref.ref) and id(value()) in stand_ins:
+                    self._places.append((where, key, value, weakref.ref(stand_ins[id(value())])))
+
+    @contextlib.contextmanager
+    def in_place(self) -> Iterator[None]:
+        """While inside, the module runs with them."""
+        for where, key, _, stand_in in self._places:
+            where[key] = stand_in
+        try:
+            yield
+        finally:
+            for where, key, given, stand_in in self._places:
+                if _get(where, key) is not stand_in and isinstance(given, torch.Tensor):
+                    self._replaced.add(self._names[id(given)])
+                if isinstance(where, dict) or key < len(where):
+                    where[key] = given
+
+    def check(self) -> None:
+        """NimbleError where the module has written to a parameter, or put something else in the place of one or of a buffer."""
+        for name in sorted(self._replaced):
+            raise NimbleError(f"the module replaces its buffer or parameter {name!r} when it runs: it has to write in place")
+        for mine, given in self.pairs:
+            if mine.data_ptr() != given.data_ptr():
+                raise NimbleError(f"the module gives {self._names[id(given)]!r} other memory when it runs")
+        for (mine, given), version in zip(self.parameters, self._versions):
+            if mine._version != version:
+                raise NimbleError(f"the module writes to its parameter {self._names[id(given)]!r} when it runs, which is not put "
+                                  "back")
+
+
+def _get(where: Any, key: Any) -> Any:
+    return where.get(key) if isinstance(where, dict) else where[key] if key < len(where) else None
+
+
+def _stand_in(parameter: torch.nn.Parameter, name: str) -> torch.Tensor:
+    if isinstance(parameter, torch.nn.parameter.UninitializedParameter):
+        raise NimbleError(f"the parameter {name!r} has no memory yet: run the module once before")
+    tensor = torch.nn.Parameter(parameter.data, parameter.requires_grad)
+    try:
+        if type(tensor) is not type(parameter):
+            tensor.__class__ = type(parameter)
+    except TypeError:
+        raise NimbleError(f"the parameter {name!r} is a {type(parameter).__name__}, which nothing can stand in for") from None
+    tensor.__dict__.update(parameter.__dict__)
+    return tensor
+
+
+class AutogradGraph:
+    """What the graph of these tensors' gradients has: `leaves`, and which memory it needs when it runs backward."""
+
+    def __init__(self, roots: Iterable[torch.Tensor]) -> None:
+        self.nodes: List[Any] = []
+        self.leaves: List[torch.Tensor] = []
+        seen: Set[Any] = set()
+        waiting = [root.grad_fn for root in roots if root.grad_fn is not None]
+        while waiting:
+            node = waiting.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            self.nodes.append(node)
+            if type(node).__name__ == "AccumulateGrad":
+                self.leaves.append(getattr(node, "variable"))
+            waiting += [before for before, _ in node.next_functions if before is not None]
+
+    def saved(self) -> Optional[List[torch.Tensor]]:
+        """The tensors that it has saved; None where there is a node that does not tell."""
+        found: List[torch.Tensor] = []
+        for node in self.nodes:
+            tensors = saved_by(node)
+            if tensors is None:
+                return None
+            found += tensors
+        return found
+
+    def needs(self, tensors: Iterable[torch.Tensor]) -> List[bool]:
+        """Of each whether its memory is saved, as far as is told; else it may be."""
+        saved = self.saved()
+        if saved is None:
+            return [True for _ in tensors]
+        storages = {storage(t) for t in saved if t.layout is torch.strided}
+        return [storage(t) in storages for t in tensors]
+
+
+def saved_by(node: Any) -> Optional[List[torch.Tensor]]:
+    """What a node of autograd's graph has saved, or None where it does not tell."""
+    is_python = isinstance(node, torch.autograd.function.BackwardCFunction)
+    names = ["saved_tensors"] if is_python else [name for name in dir(node) if name.startswith("_saved_")]
+    if not names and type(node).__name__ == "CppFunction":
+        return None
+    try:
+        values = [getattr(node, name) for name in names]
+    except RuntimeError:  # it was written to since
+        return None
+    return [t for value in values for t in (value if isinstance(value, (tuple, list)) else (value,)) if isinstance(t, torch.Tensor)]
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """While inside, backwards run on this thread, of which libnimble.so looks at what it launches, and not on autograd's own."""
+    switch = getattr(torch.autograd, "set_multithreading_enabled", None)
+    with contextlib.nullcontext() if switch is None else switch(False):
+        yield
+
+
+def gradients(outputs: List[torch.Tensor], towards: List[torch.Tensor], given: "List[Optional[torch.Tensor]]",
+              ) -> "List[Optional[torch.Tensor]]":
+    """Of the outputs that something is given for. What was saved for them stays valid."""
+    used = [(output, grad) for output, grad in zip(outputs, given) if grad is not None]
+    with contextlib.ExitStack() as stack:
+        for kind in ("cuda", "cpu"):  # a backward runs in what the forward chose
+            if _autocast_is_enabled(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+        return list(torch.autograd.grad([output for output, _ in used], towards, [grad for _, grad in used], retain_graph=True,
+                                        allow_unused=True))
+
+
+def _autocast_is_enabled(kind: str) -> bool:
+    if hasattr(torch, "get_autocast_dtype"):
+        return torch.is_autocast_enabled(kind)
+    return torch.is_autocast_enabled() if kind == "cuda" else torch.is_autocast_cpu_enabled()
+
+
+def versions(tensors: List[torch.Tensor]) -> List[int]:
+    return [t._version for t in tensors]

@@ -1,0 +1,237 @@
+"""A prepared module that trains: its forward and its backward as graphs, between which autograd sees one function.
+
+The backward is captured from the autograd graph that the forward's capture has made, and reads what replays of the forward leave
+in its memory. So there is one forward at a time: until its backward has run, or nobody can ask for it any more, calls are not
+served (and run eagerly). What a backward returns is in memory of its own. Gradients of some of the outputs alone take another
+path through that autograd graph: the first time eagerly, over the same memory, and by a graph of their own from the next call
+on.
+
+A TrainingGraph may be used by any thread, as autograd's are: a lock keeps the replays apart.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+import weakref
+from typing import Any, Dict, List, Optional, Tuple, Union
+
+import torch
+
+from nimble.capture import Backend, Captured
+from nimble.errors import NimbleError
+from nimble.gradients import Copies
+from nimble.leaves import gradients, one_thread, versions
+from nimble.prepared import PreparedGraph, naming_the_place, prepare
+from nimble.signatures import Call
+from nimble.state import ModuleGuard, StateKeeper
+from nimble.static import (GraphReport, Input, Options, Results, check_apart, check_attributes, check_outputs, device_of, report)
+from nimble.training_work import BackwardWork, ForwardWork
+
+_MOST_BACKWARDS = 4  # graphs, each for other outputs that gradients come for
+
+Pattern = Tuple[bool, ...]  # for which of the outputs a gradient comes
+
+
+class _Run:
+    """A forward by replay whose backward may come. Lives as long as autograd's node of it."""
+
+    __slots__ = ("number", "is_over", "versions", "made", "__weakref__")
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.is_over = False  # its backward has run, and cannot run again
+        self.versions: List[int] = []
+        self.made: List[torch.Tensor] = []
+
+
+class _Replay(torch.autograd.Function):
+    """Autograd's node: of a TrainingGraph, a call, its run, and the tensors that gradients go to."""
+
+    @staticmethod
+    def forward(ctx: Any, graph: "TrainingGraph", call: Call, run: _Run, *_: torch.Tensor) -> Tuple[torch.Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        ctx.graph, ctx.run = graph, run
+        return graph.forward(call, run)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Optional[torch.Tensor]) -> Any:
+        if torch.is_grad_enabled():
+            raise NimbleError("a graph's backward cannot be differentiated itself (create_graph=True): run the module eagerly "
+                              "for that")
+        return (None, None, None, *ctx.graph.backward(ctx.run, grads))
+
+
+class _Backward:
+    """A way from some of the outputs to the gradients: by a graph, or eagerly where there is none."""
+
+    def __init__(self, captured: Optional[Captured] = None, is_final: bool = False) -> None:
+        self.captured = captured
+        self.is_final = is_final  # no graph is tried any more
+        self.copies: Optional[Copies] = None
+
+
+class TrainingGraph:
+    """Made by prepare_training()."""
+
+    def __init__(self, call: Call, work: ForwardWork, forward: Captured, backward: Captured, guard: ModuleGuard,
+                 options: Options, seconds: float, backend: Backend) -> None:
+        self.options = options
+        self.guard = guard
+        self.calls = 0
+        self.short_lived = 0
+        self.static_arguments = call.rebuilt(work.leaves_of_call)
+        self._signature = str(call.signature)
+        self._backend, self._seconds = backend, seconds
+        self._inputs, self._written = work.inputs, work.written
+        self._results = Results(forward.outputs, work.inputs, work.own)
+        self._wanted = [t.requires_grad for t in self._results.made]
+        self._given = work.given
+        self._towards = work.towards  # the stand-ins and static inputs; and, of each call, what is in their places:
+        self._arguments, self._parameters = work.argument_numbers, work.parameters
+        self._watched = work.watched  # what must not be written to between forward and backward
+        self._forward = forward
+        self._backwards: Dict[Pattern, _Backward] = {tuple(True for _ in self._given): _Backward(backward, True)}
+        self._number = 0  # of the last forward
+        self._last: "Optional[weakref.ref[_Run]]" = None
+        self._lock = threading.RLock()  # where a module's backward runs another's
+
+    def __call__(self, call: Call, _static_outputs: bool) -> Any:
+        """Runs the forward, and returns the outputs, which have autograd's node of the backward. NotImplemented where the forward
+        before it is still to have its backward."""
+        leaves = call.leaves
+        with self._lock:
+            last = self._last() if self._last is not None else None
+            if last is not None and not last.is_over:
+                return NotImplemented
+            self._capture_what_came()
+            self.calls += 1
+            run = _Run()
+            towards = [*(leaves[number] for number in self._arguments), *self._parameters]
+            made = list(_Replay.apply(self, call, run, *towards))  # type: ignore[no-untyped-call]
+            self._last = weakref.ref(run)
+            others, run.made = run.made, []
+        mixed = [made.pop(0) if wanted else others.pop(0) for wanted in self._wanted]
+        return self._results.returned(mixed, leaves)
+
+    def forward(self, call: Call, run: _Run) -> Tuple[torch.Tensor, ...]:
+        """Of _Replay."""
+        self._number += 1
+        run.number = self._number
+        self._forward.follow()
+        if self._written:
+            check_apart(call, self._inputs, self._written)
+        for each in self._inputs:
+            each.take(call.leaves[each.number])
+        self._forward.replay()
+        for each in self._written:
+            if call.leaves[each.number] is not each.tensor:
+                call.leaves[each.number].copy_(each.tensor)
+        run.versions = versions(self._watched)
+        made = [each.detach().clone() for each in self._results.made]
+        run.made = [each for each, wanted in zip(made, self._wanted) if not wanted]
+        return tuple(each for each, wanted in zip(made, self._wanted) if wanted)
+
+    def backward(self, run: _Run, grads: "Tuple[Optional[torch.Tensor], ...]") -> "List[Optional[torch.Tensor]]":
+        """Of _Replay."""
+        pattern = tuple(grad is not None for grad in grads)
+        if not any(pattern):
+            return [None] * len(self._towards)
+        with self._lock:
+            if run.number != self._number:
+                raise NimbleError("the graph of this forward has run another one since, so that what this backward needs is "
+                                  "gone: run all backwards of a forward before the next forward")
+            if run.versions != versions(self._watched):
+                raise NimbleError("a parameter or buffer that this backward needs was written to since its forward")
+            self._forward.follow()
+            for static, grad in zip(self._given, grads):
+                if grad is not None:
+                    static.copy_(grad)
+            way = self._backwards.setdefault(pattern, _Backward())
+            if way.captured is not None:
+                way.captured.replay()
+                result = self._copied(way, way.captured.outputs)
+            else:
+                with self._forward.beside():
+                    result = self._copied(way, self._run_backward(pattern))
+            run.is_over = not _graph_is_kept()
+        return result
+
+    def _run_backward(self, pattern: Pattern) -> "List[Optional[torch.Tensor]]":
+        wanted = [t for t, is_wanted in zip(self._results.made, self._wanted) if is_wanted]
+        return gradients(wanted, self._towards, [grad if comes else None for grad, comes in zip(self._given, pattern)])
+
+    def _copied(self, way: _Backward, made: "List[Optional[torch.Tensor]]") -> "List[Optional[torch.Tensor]]":
+        if way.copies is None:
+            way.copies = Copies(made, [*(None for _ in self._arguments), *self._parameters])
+        return way.copies(made)
+
+    def _capture_what_came(self) -> None:
+        """A graph for each pattern of gradients that a backward has met without one."""
+        for pattern, way in self._backwards.items():
+            if way.is_final:
+                continue
+            way.is_final = True
+            if sum(each.captured is not None for each in self._backwards.values()) >= _MOST_BACKWARDS:
+                continue
+            work = BackwardWork(functools.partial(self._run_backward, pattern))
+            try:
+                with torch.no_grad(), one_thread():
+                    way.captured = self._backend.capture(work, self._given[0].device, self.options.use_multi_stream,
+                                                         self.options.relaxed, self._forward)
+            except NimbleError:
+                pass  # eagerly, then
+
+    def close(self) -> None:
+        """Waits until the GPU has done with it, so that its memory may go: with its last backward, where that is still to come."""
+        with self._lock:
+            for captured in self._graphs():
+                captured.close()
+
+    def _graphs(self) -> List[Captured]:
+        return [self._forward, *(each.captured for each in self._backwards.values() if each.captured is not None)]
+
+    def reports(self) -> List[GraphReport]:
+        with self._lock:
+            tensors = [*(i.tensor for i in self._inputs), *self._results.made, *self._results.kept]
+            forward, *backwards = self._graphs()
+            return [report("forward", self._signature, forward.status(), self._seconds, tensors),
+                    *(report("backward", self._signature, each.status(), self._seconds, [*self._given, *each.outputs])
+                      for each in backwards)]
+
+
+def prepare_training(module: torch.nn.Module, call: Call, backend: Backend,
+                     options: Options) -> "Union[TrainingGraph, PreparedGraph]":
+    """As nimble.prepared.prepare, with the backward. A graph without gradients where none can be asked for."""
+    began = time.perf_counter()
+    device = device_of([*module.parameters(), *module.buffers()], call, backend)
+    keeper = StateKeeper(module)
+    device_random = backend.random_state(device)
+    try:
+        with torch.inference_mode(False), torch.enable_grad(), one_thread():
+            work = ForwardWork(module, call, keeper, backend.device_type)
+            has_gradients = work.look()
+            if has_gradients:
+                with naming_the_place(module):
+                    forward, backward = backend.capture_training(work, device, options.use_multi_stream, options.relaxed)
+                keeper.check_module()
+                work.check()
+                if not backend.draws_on_host:
+                    keeper.check_random()
+                check_attributes(work.attributes, module)
+                check_outputs(forward.outputs, backend.device_type)
+    finally:
+        keeper.restore()
+        backend.set_random_state(device, device_random)
+    if not has_gradients:
+        return prepare(module, call, backend, options)
+    guard = ModuleGuard(module, backend.device_type, trains=True)
+    return TrainingGraph(call, work, forward, backward, guard, options, time.perf_counter() - began, backend)
+
+
+def _graph_is_kept() -> bool:
+    """Whether the backward that runs was asked to leave autograd's graph as it is, so that it may run again. Not known in old
+    releases, where a backward that comes too late raises."""
+    ask = getattr(getattr(torch._C, "_autograd", None), "_get_current_graph_task_keep_graph", None)
+    return bool(ask()) if ask is not None else False

@@ -1,0 +1,133 @@
+"""What is captured of a module that trains, as nimble.capture's works: a forward with autograd's graph, and a backward through it.
+
+They belong to one preparation, and one thread. look() runs the module once by itself and finds out what gradients there are.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import torch
+
+from nimble.errors import NimbleError
+from nimble.leaves import AutogradGraph, StandIns, gradients
+from nimble.prepared import written_by
+from nimble.signatures import Call
+from nimble.state import StateKeeper
+from nimble.static import Input, Results, attributes_of, check_outputs, with_inputs
+
+
+class ForwardWork:
+    """nimble.capture.TrainingWork of a module and a call."""
+
+    def __init__(self, module: torch.nn.Module, call: Call, keeper: StateKeeper, device_type: str) -> None:
+        self._module, self._call, self._keeper, self._device_type = module, call, keeper, device_type
+        self._stand_ins = StandIns(module)
+        self.inputs = [Input(number, call.leaves[number], trains=True) for number in call.tensors]
+        self.leaves_of_call = with_inputs(call, self.inputs)
+        self.own: List[Tuple[torch.Tensor, torch.Tensor]] = self._stand_ins.pairs
+        self.written: List[Input] = []
+        self.attributes: Dict[str, torch.Tensor] = {}
+        self.towards: List[torch.Tensor] = []  # static inputs and stand-ins that gradients go to
+        self.argument_numbers: List[int] = []  # and what is in the places of the former in the call
+        self.parameters: List[torch.Tensor] = []  # and of the latter in the module
+        self.watched: List[torch.Tensor] = []
+        self.given: List[torch.Tensor] = []
+        """What backward() takes for the gradients of the outputs."""
+        self._args, self._kwargs = call.rebuilt(self.leaves_of_call)
+        self._versions = [i.tensor._version for i in self.inputs]
+
+    def look(self) -> bool:
+        """Runs it once. False where there is nothing to be differentiated."""
+        try:
+            outputs = self.forward()
+        except RuntimeError as error:
+            if "leaf Variable that requires grad" in str(error):
+                raise NimbleError("the module writes to an argument that requires gradients, or to a parameter, in place: "
+                                  f"{error}") from error
+            raise
+        check_outputs(outputs, self._device_type)
+        self.check()
+        self._check_inputs()
+        self.written = written_by(self.inputs, self._versions, self._call)
+        wanted = self._wanted(outputs)
+        graph = AutogradGraph(wanted)
+        self._find_leaves(graph, outputs)
+        self.given = [_noise(output) for output in wanted]
+        if wanted:
+            for grad in gradients(wanted, self.towards, list(self.given)):
+                if grad is not None and grad.layout is not torch.strided:
+                    raise NimbleError(f"a gradient has layout {grad.layout}, of which a graph cannot tell the size")
+        del outputs, graph, wanted  # else the accumulators of this stream would be used on others
+        self.reset()
+        return bool(self.given)
+
+    def _wanted(self, outputs: Any) -> List[torch.Tensor]:
+        return [t for t in Results(outputs, self.inputs, self.own).made if t.requires_grad]
+
+    def _check_inputs(self) -> None:
+        for each in self.inputs:
+            if each.tensor.grad_fn is not None:
+                raise NimbleError(f"the module writes what requires gradients to {self._call.place(each.number)}")
+        for mine, _ in self.own:
+            if mine.grad_fn is not None:
+                raise NimbleError("the module writes what requires gradients to a buffer, which then has a history that a graph "
+                                  "would not give it")
+
+    def _find_leaves(self, graph: AutogradGraph, outputs: Any) -> None:
+        found = {id(leaf) for leaf in graph.leaves}
+        inputs = [i for i in self.inputs if id(i.tensor) in found]
+        pairs = [(mine, given) for mine, given in self._stand_ins.parameters if id(mine) in found]
+        strange = found - {id(i.tensor) for i in inputs} - {id(mine) for mine, _ in pairs}
+        strange |= {id(t) for t in self._wanted(outputs) if t.grad_fn is None}
+        if strange:
+            shapes = ", ".join(str(list(leaf.shape)) for leaf in graph.leaves if id(leaf) in strange)
+            raise NimbleError("an output depends on tensors that require gradients, and are neither arguments nor parameters "
+                              f"that the module has as such: of shape {shapes or 'that of the output'}")
+        self.towards = [i.tensor for i in inputs] + [mine for mine, _ in pairs]
+        self.argument_numbers = [i.number for i in inputs]
+        self.parameters = [given for _, given in pairs]
+        needed = graph.needs(mine for mine, _ in self.own)
+        self.watched = [given for (_, given), is_needed in zip(self.own, needed) if is_needed]
+
+    def check(self) -> None:
+        self._stand_ins.check()
+
+    def forward(self) -> Any:
+        # What autocast has cast of the weights belongs to one run, which is looked at.
+        torch.clear_autocast_cache()
+        try:
+            with self._stand_ins.in_place():
+                return self._module(*self._args, **self._kwargs)
+        finally:
+            torch.clear_autocast_cache()
+
+    def backward(self, outputs: Any) -> "List[Optional[torch.Tensor]]":
+        return gradients(self._wanted(outputs), self.towards, list(self.given))
+
+    def reset(self) -> None:
+        self._keeper.restore_buffers()
+        for each in self.written:
+            each.take(self._call.leaves[each.number])
+
+    def before_capture(self) -> None:
+        self.attributes = attributes_of(self._module)
+
+
+class BackwardWork:
+    """nimble.capture.Work of a backward alone, which writes to nothing but what it makes."""
+
+    def __init__(self, run: "Callable[[], List[Optional[torch.Tensor]]]") -> None:
+        self.run = run
+
+    def reset(self) -> None:
+        pass
+
+    def before_capture(self) -> None:
+        pass
+
+
+def _noise(like: torch.Tensor) -> torch.Tensor:
+    """Values of which no two are the same by chance, so that it shows where a kernel writes what comes of them."""
+    generator = torch.Generator(like.device).manual_seed(1)
+    return torch.empty_like(like).detach().normal_(generator=generator)

@@ -1,27 +1,26 @@
-// The order that a program has given the nodes of a graph of its own, and whether it holds all that they need.
+// The order that two orders of the same ops have in common: that which a program has given the nodes of a graph of its
+// own, and that which they were found to need.
 //
-// A graph with branches is looked at in one of the orders that it leaves open. What two nodes need of each other by
-// what they touch must then be order that the program has given, else they race, and may be waiting for each other; and
-// a node that may be waiting for somebody must have been put in order with all others, since it is given more order
-// than it had otherwise. Where both hold, order is only ever taken away from such nodes.
+// A graph with branches is analyzed in one of the orders that it leaves open, and what two nodes need of each other is
+// order between any that touch the same memory, be it the program's or not. What is in both orders is the program's
+// with nothing added: two nodes that it has left unordered stay so, whether they race, wait for each other, or only
+// touch different parts of what counts as one piece of memory.
 //
-// Pure; any thread. Takes a bit for each pair of ops.
+// Pure; any thread. Takes three bits for each pair of ops.
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <utility>
 #include <vector>
 
 #include "analyzer/dag.h"
 
 namespace nimble::analyzer {
 
-// Two nodes, the first one first in the order of ops, which `given` leaves unordered although it must not; nothing
-// where there are none. Ops that are not `works` (allocations, releases) are no nodes of the graph: what they hand on
-// from one op to another, those need of each other. All three are over the same ops.
-std::optional<std::pair<std::uint32_t, std::uint32_t>> left_unordered(const Dag& needed, const Dag& given,
-                                                                      const std::vector<bool>& works,
-                                                                      const std::vector<bool>& may_wait);
+struct CommonOrder {
+  std::vector<Dag::Edge> edges;  // no edge that others imply; ascending by target
+  bool is_given = false;         // it is all of the given one
+};
+
+// Both are over the same ops.
+CommonOrder common_order(const Dag& needed, const Dag& given);
 
 }  // namespace nimble::analyzer

@@ -84,6 +84,9 @@ class Backend(Protocol):
     def check(self) -> None:
         """Raises NotLoadedError where nothing can be prepared in this process."""
 
+    def is_capturing(self) -> bool:
+        """Whether the current stream does."""
+
     def random_state(self, device: torch.device) -> Any: ...
 
     def set_random_state(self, device: torch.device, state: Any) -> None: ...
@@ -155,6 +158,9 @@ class CudaCapture:
     def check(self) -> None:
         shim.check()
 
+    def is_capturing(self) -> bool:
+        return torch.cuda.is_current_stream_capturing()
+
     def random_state(self, device: torch.device) -> Any:
         return torch.cuda.get_rng_state(device)
 
@@ -221,7 +227,10 @@ class CudaCapture:
             first.forget()
             del first  # what was learned stays
             shim.capture_again()
-        return self._graph_of(function, stream, errors)
+        graph = self._graph_of(function, stream, errors)
+        if not learns:
+            shim.keep_graph()  # as PyTorch has made it
+        return graph
 
     @staticmethod
     def _decide(graphs: List[CudaGraph], reset: Callable[[], None]) -> None:
@@ -240,10 +249,12 @@ class CudaCapture:
     @staticmethod
     def _graph_of(function: Callable[[], Any], stream: "torch.cuda.Stream", errors: str) -> CudaGraph:
         graph = torch.cuda.CUDAGraph()
+        pool = torch.cuda.graph_pool_handle()
         try:
-            with torch.cuda.graph(graph, stream=stream, capture_error_mode=errors):
+            with torch.cuda.stream(stream), torch.cuda.graph(graph, pool, stream, errors):
                 outputs = function()
         except Exception as error:
+            _recover(stream, pool)
             raise CaptureError(first_reason(error)) from error
         status = shim.get_graph()
         return CudaGraph(graph, outputs, stream, status.exec if status is not None else None)
@@ -307,6 +318,21 @@ def _finally_let_go(kept: List[Any], stream: "torch.cuda.Stream") -> None:
         finally:
             _captures.__exit__()
     kept.clear()
+
+
+def _recover(stream: "torch.cuda.Stream", pool: Any) -> None:
+    """Behind a capture that has failed. PyTorch 2 gives up at the driver's error when it ends one, and then its allocator and its
+    random numbers believe for good that something is captured. Of the latter a capture that succeeds convinces them."""
+    try:
+        torch._C._cuda_endAllocateToPool(stream.device.index, pool)
+    except RuntimeError:
+        pass  # it has been told
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.device(stream.device), torch.cuda.stream(stream):
+        something = torch.zeros(1, device=stream.device)
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph, stream=stream, capture_error_mode="relaxed"):
+            something.zero_()
 
 
 def first_reason(error: BaseException) -> str:

@@ -24,6 +24,15 @@ _SHORT_LIFE = 8
 _MOST_SHORT_LIVED = 3
 
 
+class _Preparing(threading.local):
+    """How many Nimbles the thread is preparing."""
+
+    depth = 0
+
+
+_preparing = _Preparing()
+
+
 class _Eager:
     """In the place of a graph: calls of its signature run eagerly."""
 
@@ -89,7 +98,9 @@ class Nimble:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the module returns for these arguments. Prepares at once what has no graph yet, or has one that does not fit the
-        module any more."""
+        module any more. While another Nimble is prepared, or somebody captures, the module itself runs, and becomes a part of that."""
+        if _preparing.depth or self._backend.is_capturing():
+            return self.module(*args, **kwargs)
         try:
             call = self._call_of(args, kwargs)
         except NimbleError as error:
@@ -156,7 +167,11 @@ class Nimble:
             if short_lived > _MOST_SHORT_LIVED:
                 raise NimbleError(f"the module changes again and again: {why}")
             make = prepare_training if call.trains else prepare
-            graph: _Graph = make(self.module, call, self._backend, options)
+            _preparing.depth += 1
+            try:
+                graph: _Graph = make(self.module, call, self._backend, options)
+            finally:
+                _preparing.depth -= 1
         except NimbleError as error:
             if self._fallback:
                 self._put(call, _Eager())

@@ -79,6 +79,9 @@ class FakeCapture:
     def check(self):
         self.calls.append("check")
 
+    def is_capturing(self):
+        return self.capturing
+
     def random_state(self, device):
         return len(self.random_states)
 

@@ -312,3 +312,24 @@ def test_what_is_no_module_and_a_process_without_the_library():
         Nimble(lambda x: x)
     with pytest.raises(NotLoadedError, match="python -m nimble run script.py"):
         Nimble(nn.ReLU(), fallback=True)
+
+
+def test_a_nimble_within_a_module_becomes_a_part_of_its_graph(backend):
+    inner = Nimble(nn.Linear(3, 3).eval(), backend=backend)
+
+    class Outer(nn.Module):
+        def forward(self, x):
+            return inner(x) + 1
+
+    outer = Nimble(Outer().eval(), backend=backend).prepare(torch.ones(2, 3))
+    assert len(backend.graphs) == 1 and not inner.report()
+    with torch.no_grad():
+        assert torch.equal(outer(torch.zeros(2, 3)), inner.module(torch.zeros(2, 3)) + 1)
+
+
+def test_within_somebody_elses_capture_the_module_runs(backend):
+    model = Nimble(nn.Linear(3, 3).eval(), backend=backend).prepare(torch.ones(2, 3))
+    backend.capturing = True
+    with torch.no_grad():
+        model(torch.ones(2, 3))
+    assert not backend.calls

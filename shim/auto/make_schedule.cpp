@@ -25,7 +25,7 @@ namespace nimble::shim {
 namespace {
 
 constexpr const char* kName = "NIMBLE_MODE=auto";        // stands for the file in errors
-constexpr std::uint32_t kMostOpsWithBranches = 1 << 14;  // a bit for each pair of them: 32 MiB
+constexpr std::uint32_t kMostOpsWithBranches = 1 << 14;  // three bits for each pair of them: 96 MiB
 
 // As nimble-analyze does it by default. Throws InputError for rules that cannot be read.
 analyzer::AnalysisOptions analysis_options(const std::vector<std::string>& rules) {
@@ -219,22 +219,22 @@ std::string region_schedule(const TraceStore::Text& text, const std::vector<std:
 
 namespace {
 
-// Whether the branches that the program has given a graph itself are all that its ops need. Why not, else empty.
-std::string why_not_as_given(const analyzer::Analysis& analysis, const std::vector<analyzer::Dag::Edge>& given) {
-  const std::uint32_t ops = analysis.step.period;
+// Leaves the schedule's order as far as the program has given it. Why there is nothing to gain, else empty.
+std::string keep_to(const std::vector<analyzer::Dag::Edge>& given, ScheduleSegment& segment, std::uint32_t ops) {
   if (ops > kMostOpsWithBranches)
     return "it has branches of its own, and more than " + std::to_string(kMostOpsWithBranches) + " nodes";
-  std::vector<bool> works(ops), may_wait(ops);
-  for (std::uint32_t op = 0; op < ops; ++op) {
-    works[op] = analyzer::does_work(analysis.file->trace.calls[analysis.step.calls()[op]].kind);
-    const analyzer::OpAccesses& known = analysis.accesses.ops[op];
-    may_wait[op] = known.role == analyzer::OpRole::barrier || known.communicates != analyzer::Communicates::no;
-  }
-  const auto unordered = analyzer::left_unordered(analysis.reduced, analyzer::Dag(ops, given), works, may_wait);
-  if (!unordered) return {};
-  return "the program leaves ops unordered that may be waiting for each other: " + std::to_string(unordered->first) +
-         " (" + analyzer::describe_op(analysis, unordered->first, 100) + ") and " + std::to_string(unordered->second) +
-         " (" + analyzer::describe_op(analysis, unordered->second, 100) + ")";
+  analyzer::CommonOrder common = analyzer::common_order(analyzer::Dag(ops, segment.edges), analyzer::Dag(ops, given));
+  if (common.is_given) return "its nodes need all the order that the program's own branches leave them";
+  segment.edges = std::move(common.edges);
+  // How many streams that is: each op goes behind one that it waits for, where nobody is there yet.
+  std::vector<bool> followed(ops);
+  std::vector<bool> follows(ops);
+  for (const auto& [from, to] : segment.edges)
+    if (!followed[from] && !follows[to]) followed[from] = follows[to] = true;
+  const auto along = static_cast<std::uint32_t>(std::count(follows.begin(), follows.end(), true));
+  segment.lanes = static_cast<std::uint32_t>(segment.order.size()) - along;
+  segment.synchronizations = static_cast<std::uint32_t>(segment.edges.size()) - along;
+  return {};
 }
 
 }  // namespace
@@ -254,8 +254,6 @@ GraphSchedule graph_schedule(const TraceStore::Text& text, const analyzer::StepP
   if (analysis.status != analyzer::kExitOk) return no(analysis.why_no_schedule);
   if (std::string why = why_not_one_graph(analysis); !why.empty()) return no(std::move(why));
   if (analysis.segments.segments.size() != 1) return no("its nodes make no single graph");
-  if (given)
-    if (std::string why = why_not_as_given(analysis, *given); !why.empty()) return no(std::move(why));
   if (!analysis.memory.possible) return no("it needs more memory than a plan can hold");
   for (const std::uint64_t at : keep_memory_in_place(analysis)) result.offsets.push_back(at);
   result.schedule = analyzer::build_schedule(analysis);
@@ -267,11 +265,13 @@ GraphSchedule graph_schedule(const TraceStore::Text& text, const analyzer::StepP
   if (analyzer::check_schedule(analysis, analyzer::schedule_text(result.schedule), kName).unordered)
     return no("where its memory lies the nodes cannot run side by side");
   if (analysis.concurrency.nodes < 2) return no("each of its nodes needs the one before");
+  ScheduleSegment& segment = result.schedule.segments.front();
+  if (given)
+    if (std::string why = keep_to(*given, segment, analysis.step.period); !why.empty()) return no(std::move(why));
   for (const analyzer::StepObject& object : analysis.objects.objects)
     result.memory.push_back({analysis.table->objects()[object.id].base, object.size});
   std::sort(result.memory.begin(), result.memory.end(),
             [](const TraceProbe::Range& a, const TraceProbe::Range& b) { return a.address < b.address; });
-  const ScheduleSegment& segment = result.schedule.segments.front();
   result.text = "on " + std::to_string(segment.lanes) + " streams with " + std::to_string(segment.synchronizations) +
                 " edges between them";
   return result;

@@ -17,6 +17,8 @@ namespace {
 // The capture that the call at hand may end.
 thread_local std::optional<GraphSink::Capturing> t_ending __attribute__((tls_model("initial-exec")));
 
+constexpr const char* kNothingInIt = "it holds no two nodes";  // not worth a line
+
 bool is_release(CallKind kind) { return kind == CallKind::free || kind == CallKind::free_async; }
 
 }  // namespace
@@ -209,7 +211,7 @@ void GraphSink::rewrite(const Call& call) {
     rewritten_.fetch_add(1, std::memory_order_relaxed);
   } else {
     made->keep(why);
-    options_.log(ReplayLog::info, "graph " + std::to_string(number) + " stays as it is: " + why);
+    if (why != kNothingInIt) say("graph " + std::to_string(number) + " stays as it is: " + why);
   }
   // One of the same handle that ended unseen goes without the lock.
   const std::unique_lock lock(graphs_mutex_);
@@ -219,7 +221,7 @@ void GraphSink::rewrite(const Call& call) {
 std::string GraphSink::rewrite(CUgraph graph, GraphPair& made) {
   const ProgramGraph original(api_, graph);
   if (!original.why_not().empty()) return original.why_not();
-  if (original.nodes().size() < 2) return "it holds no two nodes";
+  if (original.nodes().size() < 2) return kNothingInIt;
   const std::optional<CaptureMemory> memory = pool_.memory_of(graph);
   if (memory && memory->kind == CaptureMemory::Kind::broken) return "the capture did not keep to its plan";
   const bool with_memory = memory && memory->kind == CaptureMemory::Kind::once;

@@ -10,7 +10,7 @@ KINDS = {
     "pool": REWRITTEN.format(9),
     "opaque": REWRITTEN.format(10),
     "own": REWRITTEN.format(5),
-    "waiting": r"graph 1 stays as it is: the program leaves ops unordered that may be waiting for each other: \d",
+    "waiting": REWRITTEN.format(6),
     "forked": r"graph 2: 9 nodes, on \d+ streams with \d+ edges between them",
     "update": REWRITTEN.format(9),
     "set": REWRITTEN.format(9),

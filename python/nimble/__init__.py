@@ -4,6 +4,8 @@
     model.prepare(example)
     output = model(input)
 
+and, of whole training steps, nimble.step(function).
+
 `nimble.shim` (what libnimble.so offers) and `python -m nimble run` work without PyTorch, so what needs it is imported at
 first use.
 """
@@ -20,10 +22,13 @@ if TYPE_CHECKING:
     from nimble.accelerated import Accelerated, accelerate
     from nimble.module import Nimble
     from nimble.static import GraphReport
+    from nimble.steps import Step, step
 
-__all__ = ["Accelerated", "CaptureError", "GraphReport", "Nimble", "NimbleError", "NotLoadedError", "accelerate", "__version__"]
+__all__ = ["Accelerated", "CaptureError", "GraphReport", "Nimble", "NimbleError", "NotLoadedError", "Step", "accelerate", "step",
+           "__version__"]
 
-_LATE = {"Accelerated": "accelerated", "accelerate": "accelerated", "Nimble": "module", "GraphReport": "static"}
+_LATE = {"Accelerated": "accelerated", "accelerate": "accelerated", "Nimble": "module", "GraphReport": "static", "Step": "steps",
+         "step": "steps"}
 
 
 def __getattr__(name: str) -> Any:

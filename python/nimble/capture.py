@@ -75,6 +75,18 @@ class TrainingWork(Protocol):
     def before_capture(self) -> None: ...
 
 
+class RecordedWork(Protocol):
+    """The same of what must not run but for good."""
+
+    def run(self) -> Any: ...
+
+    def put_back(self) -> None:
+        """Behind a capture that another one follows: what the host's side of it has changed."""
+
+    def tensors(self) -> List[torch.Tensor]:
+        """Those that it may write to: for who cannot but run it."""
+
+
 class Backend(Protocol):
     """What CudaCapture offers, and a fake of it in tests."""
 
@@ -99,6 +111,18 @@ class Backend(Protocol):
     def capture_training(self, work: TrainingWork, device: torch.device, multi_stream: bool,
                          relaxed: bool) -> Tuple[Captured, Captured]:
         """The same; the forward and the backward, whose outputs are its result."""
+
+    def stream(self, device: torch.device) -> Any:
+        """One for run() and record()."""
+
+    def run(self, function: Callable[[], Any], stream: Any, learns: bool) -> Any:
+        """Runs it on the stream, once; to be learned from, or not."""
+
+    def hand_over(self, tensors: List[torch.Tensor]) -> None:
+        """They were made by run(), and are used on the current stream."""
+
+    def record(self, work: RecordedWork, stream: Any, multi_stream: bool, relaxed: bool) -> Captured:
+        """Captures, and runs nothing. CaptureError where it cannot be captured."""
 
 
 class CudaGraph:
@@ -196,17 +220,42 @@ class CudaCapture:
             self._decide([forward, backward], work.reset)
             return forward, backward
 
+    def stream(self, device: torch.device) -> Any:
+        with torch.cuda.device(device):
+            return torch.cuda.Stream()  # type: ignore[no-untyped-call]
+
+    def run(self, function: Callable[[], Any], stream: Any, learns: bool) -> Any:
+        with self._on_the_stream(stream), torch.cuda.stream(stream):
+            if not learns:
+                return function()
+            torch.cuda.synchronize()
+            with shim.learning():
+                return function()
+
+    def hand_over(self, tensors: List[torch.Tensor]) -> None:
+        for tensor in tensors:
+            tensor.record_stream(torch.cuda.current_stream(tensor.device))
+
+    def record(self, work: RecordedWork, stream: Any, multi_stream: bool, relaxed: bool) -> CudaGraph:
+        with self._on_the_stream(stream):
+            return self._captured(work.run, stream, multi_stream, relaxed, work.put_back)
+
+    @contextlib.contextmanager
+    def _on_a_stream(self, device: torch.device, beside: Optional[Captured] = None) -> "Iterator[torch.cuda.Stream]":
+        stream = beside.stream if isinstance(beside, CudaGraph) else self.stream(device)
+        with self._on_the_stream(stream):
+            yield stream
+
     @staticmethod
     @contextlib.contextmanager
-    def _on_a_stream(device: torch.device, beside: Optional[Captured] = None) -> "Iterator[torch.cuda.Stream]":
-        """One that follows the current one, which follows it then."""
-        with _captures, torch.cuda.device(device):
+    def _on_the_stream(stream: "torch.cuda.Stream") -> Iterator[None]:
+        """It follows the current one, which follows it then. There is one such thread at a time."""
+        with _captures, torch.cuda.device(stream.device):
             if torch.cuda.is_current_stream_capturing():
                 raise NimbleError("a graph is being captured on the current stream: prepare before that")
-            stream = beside.stream if isinstance(beside, CudaGraph) else torch.cuda.Stream()  # type: ignore[no-untyped-call]
             stream.wait_stream(torch.cuda.current_stream())
             try:
-                yield stream
+                yield
             finally:
                 torch.cuda.current_stream().wait_stream(stream)
 
@@ -219,11 +268,13 @@ class CudaCapture:
                 run()
                 torch.cuda.synchronize()
 
-    def _captured(self, function: Callable[[], Any], stream: "torch.cuda.Stream", learns: bool, relaxed: bool) -> CudaGraph:
+    def _captured(self, function: Callable[[], Any], stream: "torch.cuda.Stream", learns: bool, relaxed: bool,
+                  between: Callable[[], None] = lambda: None) -> CudaGraph:
         errors = "relaxed" if relaxed else "global"
         if learns:
             with shim.learning():
                 first = self._graph_of(function, stream, errors)
+            between()
             first.forget()
             del first  # what was learned stays
             shim.capture_again()

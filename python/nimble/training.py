@@ -101,11 +101,11 @@ class TrainingGraph:
         """Runs the forward, and returns the outputs, which have autograd's node of the backward. NotImplemented where the forward
         before it is still to have its backward."""
         leaves = call.leaves
+        self._capture_what_came()
         with self._lock:
             last = self._last() if self._last is not None else None
             if last is not None and not last.is_over:
                 return NotImplemented
-            self._capture_what_came()
             self.calls += 1
             run = _Run()
             towards = [*(leaves[number] for number in self._arguments), *self._parameters]
@@ -154,7 +154,10 @@ class TrainingGraph:
                 result = self._copied(way, way.captured.outputs)
             else:
                 with self._forward.beside():
-                    result = self._copied(way, self._run_backward(pattern))
+                    made = self._run_backward(pattern)
+                result = self._copied(way, made)
+                with self._forward.beside():  # their memory goes on that stream, behind the copies
+                    del made
             run.is_over = not _graph_is_kept()
         return result
 
@@ -168,8 +171,11 @@ class TrainingGraph:
         return way.copies(made)
 
     def _capture_what_came(self) -> None:
-        """A graph for each pattern of gradients that a backward has met without one."""
-        for pattern, way in self._backwards.items():
+        """A graph for each pattern of gradients that a backward has met without one. Without the lock: who captures may wait for
+        this graph, and a backward writes to nothing that anybody reads."""
+        if all(way.is_final for way in list(self._backwards.values())):
+            return
+        for pattern, way in list(self._backwards.items()):
             if way.is_final:
                 continue
             way.is_final = True

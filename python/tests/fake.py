@@ -73,6 +73,7 @@ class FakeCapture:
         self.calls = []
         self.asked = []  # (use_multi_stream, relaxed) of each capture
         self.graphs = []
+        self.ran = []  # whether it was learned from, of each eager run
         self.random_states = []  # that were set
         self.capturing = False
 
@@ -119,6 +120,43 @@ class FakeCapture:
             work.reset()
         self.calls.clear()
         return forward, backward
+
+    def stream(self, device):
+        return "stream"
+
+    def run(self, function, stream, learns):
+        assert stream == "stream"
+        self.ran.append(learns)
+        return function()
+
+    def hand_over(self, tensors):
+        self.handed_over = tensors
+
+    def record(self, work, stream, multi_stream, relaxed):
+        assert stream == "stream"
+        self.asked.append((multi_stream, relaxed))
+        for _ in range(multi_stream):
+            with self._nothing_runs(work):
+                self._graph_of(work.run, True)
+            self.graphs.pop()
+            work.put_back()
+        with self._nothing_runs(work):
+            graph = self._graph_of(work.run, True)
+        self.calls.clear()
+        return graph
+
+    @contextlib.contextmanager
+    def _nothing_runs(self, work):
+        """As far as the device is concerned."""
+        before = [(tensor, tensor.detach().clone()) for tensor in work.tensors()]
+        random = torch.get_rng_state()
+        try:
+            yield
+        finally:
+            for tensor, value in before:
+                tensor.data.copy_(value)
+            if self.draws_on_host:
+                torch.set_rng_state(random)
 
     def _graph_of(self, function, grad=False):
         self.capturing = True

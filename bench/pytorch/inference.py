@@ -7,7 +7,6 @@ graph is its launch alone. --prepare-only leaves what torch.compile makes in its
 """
 
 import contextlib
-import hashlib
 import json
 import sys
 import time
@@ -73,10 +72,7 @@ def nimble(module, data, multi_stream):
 
     model = Nimble(module, static_outputs=True).prepare(data, use_multi_stream=multi_stream)
     (own,), _ = model.static_inputs(data)
-    (report,) = model.report()
-    notes = {"state": report.state, "nodes": report.nodes, "streams": report.streams, "own_us": report.own_us,
-             "rewritten_us": report.rewritten_us, "why": report.why}
-    return Prepared(lambda: model(own), own, base=module, notes=notes)
+    return Prepared(lambda: model(own), own, base=module, notes=measure.graphs(model))
 
 
 def prepare(way, module, data):
@@ -97,13 +93,6 @@ def prepare(way, module, data):
     return prepared
 
 
-def digest(tensors):
-    whole = hashlib.sha256()
-    for tensor in tensors:
-        whole.update(tensor.contiguous().cpu().numpy().tobytes())
-    return whole.hexdigest()
-
-
 def compare(module, prepared, inputs):
     """How the results of other inputs stand to eager's, and to those that they must equal."""
     found, eager, base = [], [], []
@@ -117,7 +106,7 @@ def compare(module, prepared, inputs):
         raise RuntimeError("the outputs say nothing: they are not finite, or the same for different inputs")
     difference = max(float((a - b).abs().max()) for a, b in zip(found, eager))
     result = {"difference": difference, "relative_difference": difference / max(float(b.abs().max()) for b in eager),
-              "digest": digest(found), "eager_digest": digest(eager)}
+              "digest": measure.digest(found), "eager_digest": measure.digest(eager)}
     if base:
         result["same_bits"] = all(torch.equal(a, b) for a, b in zip(found, base))
     return result

@@ -2,6 +2,7 @@
 
 Nothing here keeps state. Tests put a class of their own in the place of Gpu."""
 
+import hashlib
 import statistics
 import time
 
@@ -84,3 +85,16 @@ def all_times(gpu, call):
 def memory(gpu, before):
     gpu.synchronize()
     return {"before": before, "after": gpu.used_mib()}
+
+
+def digest(tensors):
+    whole = hashlib.sha256()
+    for tensor in tensors:
+        whole.update(tensor.contiguous().cpu().numpy().tobytes())
+    return whole.hexdigest()
+
+
+def graphs(model):
+    """What a nimble.Nimble knows of its graphs."""
+    fields = ("kind", "state", "nodes", "streams", "own_us", "rewritten_us", "why")
+    return {"graphs": [{field: getattr(report, field, None) for field in fields} for report in model.report()]}

@@ -77,11 +77,12 @@ def inference(name, device="cuda", inputs=3):
     return module, [torch.randn(shape(name), device=device) for _ in range(inputs)]
 
 
-def training(name, batch, device="cuda"):
-    """A module in training mode, and a batch of images and labels. torchvision's networks as they are: their stems are made for
+def training(name, batch, device="cuda", batches=4):
+    """A module in training mode, and batches of images and labels. torchvision's networks as they are: their stems are made for
     ImageNet, so that little of an image of 32x32 is left behind them."""
     import torch
 
     set_up()
     module = build(name, num_classes=CLASSES).to(device).train()
-    return module, torch.randn(batch, 3, 32, 32, device=device), torch.randint(CLASSES, (batch,), device=device)
+    return module, [(torch.randn(batch, 3, 32, 32, device=device), torch.randint(CLASSES, (batch,), device=device))
+                    for _ in range(batches)]

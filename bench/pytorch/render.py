@@ -116,7 +116,8 @@ def speedups(part, nimble, graph):
         rows.append([part.title(row), f"{paper:.2f}" if paper else MISSING, ratio(times_of.get("eager"), own),
                      ratio(times_of.get("torchscript"), own), ratio(times_of.get(graph), own),
                      ratio(times_of.get("nimble-one"), own), ratio(min(others, default=None), best)])
-    return markdown(["network", "eager / Nimble in the paper (V100)", "eager / Nimble", "TorchScript / Nimble", f"{graph} / Nimble",
+    title = ways.way(part.name, graph).title
+    return markdown(["network", "eager / Nimble in the paper (V100)", "eager / Nimble", "TorchScript / Nimble", f"{title} / Nimble",
                      "one stream / Nimble", "fastest other / fastest of Nimble"], rows)
 
 
@@ -135,13 +136,10 @@ def decisions(part, name):
     def time(value):
         return MISSING if value is None else f"{value:.0f}"
 
-    rows = []
-    for row in part.rows:
-        entry = part.get(row, name)
-        if entry and "state" in entry:
-            rows.append([part.title(row), entry["state"], str(entry["nodes"]), str(entry["streams"]), time(entry["own_us"]),
-                         time(entry["rewritten_us"]), entry["why"] or ""])
-    return markdown(["network", "launched", "nodes", "side by side", "own, us", "rewritten, us", "why"], rows) if rows else ""
+    rows = [[part.title(row), graph["kind"] or MISSING, graph["state"], str(graph["nodes"]), str(graph["streams"]),
+             time(graph["own_us"]), time(graph["rewritten_us"]), graph["why"]]
+            for row in part.rows for graph in (part.get(row, name) or {}).get("graphs", [])]
+    return markdown(["network", "graph", "launched", "nodes", "side by side", "own, us", "rewritten, us", "why"], rows) if rows else ""
 
 
 def failures(part):

@@ -18,9 +18,12 @@ USAGE = """Usage: scripts/pytorch [options]
 Runs networks of PyTorch on the GPU in each way: eager, TorchScript, as one CUDA graph, by torch.compile, and with Nimble, each in a
 process of its own. Compares the results, and prints tables of medians. A way that fails or takes too long leaves the others be.
 
-  --part NAME,...    inference (the default)
+  --part NAME,...    inference (batch 1), training (a step at CIFAR's shapes); default: inference
   --only NAME,...    networks; default: all of the part
-  --ways NAME,...    {ways}; default: all of the part
+  --batches N,...    of training (default: 32,64,128)
+  --ways NAME,...    of inference: {inference};
+                     of training: {training};
+                     default: all of the part
   --results DIR      keeps each result in DIR/{file} at once, and the tables beside it; what is there already
                      (also in other files *.jsonl, of other runs) comes into the tables, the latest of each
   --missing          runs only what has no result there
@@ -37,8 +40,8 @@ bits than it must."""
 
 
 def usage():
-    names = list(dict.fromkeys(way.name for part in ways.WAYS.values() for way in part))
-    return USAGE.format(ways=",".join(names), file=runner.FILE)
+    names = {part: ",".join(way.name for way in known) for part, known in ways.WAYS.items()}
+    return USAGE.format(**names, file=runner.FILE)
 
 
 def networks_of(part):
@@ -49,7 +52,7 @@ def tasks(options):
     """All that the options ask for, a network at a time, so that what is compared is measured together."""
     for part in options.part:
         for network in networks_of(part):
-            for batch in networks.BATCHES if part == "training" else [1]:
+            for batch in map(int, options.batches) if part == "training" else [1]:
                 for way in ways.WAYS[part]:
                     if network in (options.only or [network]) and way.name in (options.ways or [way.name]):
                         yield Task(part, network, batch, way.name)
@@ -61,6 +64,8 @@ def measure(options, results):
     if options.missing:
         there = runner.load(results)
         wanted = [task for task in wanted if task not in there]
+    if not wanted:
+        print("there is nothing to run" if options.missing else "no such way of these networks")
     run, well = runner.Runner(options, results), True
     if options.warm:
         wanted = run.warm(wanted, options.warm)
@@ -104,10 +109,12 @@ def positive(text):
 def main():
     parser = side_by_side.parser("pytorch")
     known = {"--part": list(ways.WAYS), "--only": list(dict.fromkeys(networks.INFERENCE + networks.TRAINING)),
+             "--batches": list(map(str, networks.BATCHES)),
              "--ways": list(dict.fromkeys(way.name for part in ways.WAYS.values() for way in part))}
+    defaults = {"--part": ["inference"], "--batches": known["--batches"]}
     for option, names in known.items():
         parser.add_argument(option, type=lambda text, option=option, names=names: side_by_side.chosen(parser, option, text, names),
-                            default=["inference"] if option == "--part" else None)
+                            default=defaults.get(option))
     for option in ("--missing", "--table"):
         parser.add_argument(option, action="store_true")
     parser.add_argument("--limit", type=positive, default=300)

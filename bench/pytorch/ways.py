@@ -28,7 +28,18 @@ INFERENCE = [
     Way("nimble-compile", "Nimble over torch.compile", True, "default", same="compile"),
     Way("nimble-autotune", "Nimble over max-autotune", True, BEST_KERNELS, same="autotune"),
 ]
-WAYS = {"inference": INFERENCE}
+TRAINING = [
+    Way("eager", "eager", same="eager"),
+    Way("torchscript", "TorchScript"),
+    Way("callables", "make_graphed_callables", same="eager"),
+    Way("graph", "torch.cuda.graph of the step", same="eager"),
+    Way("compile", "torch.compile", mode="default"),
+    Way("autotune", "torch.compile max-autotune", mode=BEST),
+    Way("nimble-one", "Nimble, one stream", True, same="eager"),
+    Way("nimble", "Nimble", True, same="eager"),
+    Way("nimble-step", "nimble.step", True, same="eager"),
+]
+WAYS = {"inference": INFERENCE, "training": TRAINING}
 
 
 def way(part, name):

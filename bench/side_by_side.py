@@ -35,10 +35,10 @@ class Done(NamedTuple):
     seconds: float
 
     def json(self):
-        """The last line of its output; ValueError where that is none."""
-        lines = self.output.splitlines()
+        """The last object in its output, which has a line to itself; ValueError where there is none."""
+        lines = [line for line in self.output.splitlines() if line.startswith("{")]
         if not lines:
-            raise ValueError("there is no output")
+            raise ValueError("it has no results in it")
         return json.loads(lines[-1])
 
 

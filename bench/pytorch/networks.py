@@ -19,7 +19,8 @@ def set_up():
 
     torch.manual_seed(0)
     torch.use_deterministic_algorithms(True)
-    torch.utils.deterministic.fill_uninitialized_memory = False
+    if hasattr(torch.utils, "deterministic"):  # older releases fill nothing
+        torch.utils.deterministic.fill_uninitialized_memory = False
     torch.backends.cudnn.allow_tf32 = False
 
 

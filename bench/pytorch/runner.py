@@ -40,10 +40,12 @@ def load(folder):
     entries = []
     for path in sorted(folder.glob("*.jsonl")):
         try:
-            entries += [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
-        except ValueError as error:
-            raise side_by_side.Failure(f"{path}: {error}") from None
-    return {task_of(entry): entry for entry in sorted(entries, key=lambda entry: entry["at"])}
+            for line in filter(str.strip, path.read_text().splitlines()):
+                entry = json.loads(line)
+                entries.append((entry["at"], task_of(entry), entry))
+        except (ValueError, KeyError, TypeError) as error:
+            raise side_by_side.Failure(f"{path} is not of this command: {type(error).__name__}: {error}") from None
+    return {task: entry for _, task, entry in sorted(entries, key=lambda each: each[0])}
 
 
 def last_words(errors):
@@ -69,6 +71,7 @@ class Runner:
     def __init__(self, options, results):
         self.options = options
         self.file = results / FILE
+        self.failed = 0
         self.cold = {}  # (part, network, batch, mode): what preparing took with empty caches, or that it did not end
         self.end = time.monotonic() + options.total if options.total else None
         # Which results come from one run of the command, and so from one machine.
@@ -108,6 +111,7 @@ class Runner:
             found = found | {"cold_prepare_s": cold["prepare_s"]}
         now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="microseconds")
         entry = task._asdict() | {"at": now} | self.of_all | found
+        self.failed += "failed" in entry
         with self.file.open("a") as file:
             file.write(json.dumps(entry) + "\n")
         return entry

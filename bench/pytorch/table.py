@@ -66,7 +66,7 @@ def measure(options, results):
         wanted = [task for task in wanted if task not in there]
     if not wanted:
         print("there is nothing to run" if options.missing else "no such way of these networks")
-    run, well = runner.Runner(options, results), True
+    run = runner.Runner(options, results)
     if options.warm:
         wanted = run.warm(wanted, options.warm)
     for number, task in enumerate(wanted):
@@ -75,8 +75,7 @@ def measure(options, results):
             print(f"the time is over: {len(wanted) - number} of {len(wanted)} are not done", flush=True)
             break
         print(f"{task}: {runner.said(entry)}", flush=True)
-        well = well and "failed" not in entry
-    return well
+    return run.failed == 0
 
 
 def work(options):

@@ -30,7 +30,7 @@ def build(name, **options):
 
     if name == "encoder":  # of the shape of BERT-base
         layer = torch.nn.TransformerEncoderLayer(768, 12, 3072, batch_first=True, activation="gelu")
-        return torch.nn.TransformerEncoder(layer, 12)
+        return torch.nn.TransformerEncoder(layer, options.get("layers", 12))
     if name in ("nasnetamobile", "darts"):
         import cells
 

@@ -12,8 +12,8 @@ launch the whole step. Microseconds of a step: median [10 %, 90 %] of 100 runs o
 BY_EVENTS = """By CUDA events, from one before the call to one behind it, on a GPU that was idle:"""
 BY_CLOCK = """By the host's clock, until the GPU is done:"""
 IN_A_ROW = """By CUDA events over ten calls that follow each other without waiting, a call of them:"""
-PREPARED = """Preparing: seconds, and MiB that are taken on the device before it and behind all runs. torch.compile's caches were as the
-process found them; in brackets what it took with empty ones, where that was measured, beside other compilations."""
+PREPARED = """Preparing: seconds, and MiB that are taken on the device before it and behind all runs. In brackets: what torch.compile took
+before, to fill the caches that the timed process then found; others were compiling at the same time."""
 EXACT = """Outputs for three inputs, held against those that the same process computed by the kernels which the way is to have: eager's,
 and torch.compile's for Nimble over it. Where kernels are others, the largest difference to eager, relative to its largest output."""
 CURVES = """Losses of 50 steps and all parameters and buffers behind them, held against those of eager steps in the same process from the

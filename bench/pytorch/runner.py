@@ -77,8 +77,7 @@ class Runner:
         # Which results come from one run of the command, and so from one machine.
         self.of_all = {"invocation": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
                        "device": side_by_side.device()}
-        cache = options.cache or results / "inductor-cache"
-        self.environment = side_by_side.environment(TORCHINDUCTOR_CACHE_DIR=str(cache.resolve()))
+        self.environment = side_by_side.environment(TORCHINDUCTOR_CACHE_DIR=str(options.cache.resolve()))
 
     def left(self):
         """Seconds that a process may take: its own limit, unless the whole run ends before."""

@@ -31,7 +31,7 @@ process of its own. Compares the results, and prints tables of medians. A way th
   --limit SECONDS    for one process (default 300); what takes longer is said to be `not within` them
   --total SECONDS    for all: nothing is begun later, and what is cut short is left for --missing
   --warm N           first compiles for torch.compile's ways, N at once: they are timed alone, with caches that are filled
-  --cache DIR        torch.compile's caches (default: in DIR of --results)
+  --cache DIR        torch.compile's caches, kept for a next run (default: a folder that goes with this one)
   --build DIR        where libnimble.so is (default: build/default)
   --help             this text
 
@@ -81,6 +81,7 @@ def measure(options, results):
 def work(options):
     with tempfile.TemporaryDirectory() as folder:
         results = options.results or pathlib.Path(folder)
+        options.cache = options.cache or pathlib.Path(folder) / "cache"
         if options.table and not (options.results and results.is_dir()):
             raise side_by_side.Failure("--table: --results must name the folder of what was measured")
         results.mkdir(parents=True, exist_ok=True)

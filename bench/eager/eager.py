@@ -2,18 +2,18 @@
 
 scripts/eager calls this. Needs a GPU, PyTorch with torchvision, and a build."""
 
-import argparse
 import datetime
 import json
-import os
 import pathlib
 import statistics
-import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-NETWORK = ROOT / "bench/eager/network.py"
+import side_by_side
+from side_by_side import Failure
+
+NETWORK = side_by_side.ROOT / "bench/eager/network.py"
+LIMIT = 300  # seconds of a process
 # Launches that are probed: the first two to four calls'.
 NETWORKS = {"inception_v3": 1600, "resnet50": 900, "encoder": 280}
 USAGE = """Usage: scripts/eager [--build DIR] [--results DIR] [--only NAME,...] [--calls N] [--rounds N] [--help]
@@ -23,30 +23,24 @@ with whole ones, each as the schedule says and as NIMBLE_TUNE decides. Checks th
 prints what a call takes. Needs a GPU, PyTorch with torchvision, and a build."""
 
 
-class Failure(Exception):
-    pass
-
-
 class Bench:
     def __init__(self, options, work):
         self.options, self.work = options, work
-        self.environment = {key: value for key, value in os.environ.items() if not key.startswith("NIMBLE_")}
-        # An allocation for each tensor, and the same kernels in each process.
-        self.environment |= {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync",
-                             "PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+        self.environment = side_by_side.environment(**side_by_side.DRIVER_ALLOCATIONS)
 
     def call(self, command, **settings):
-        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=300,
-                              env=self.environment | {f"NIMBLE_{key}": str(value) for key, value in settings.items()})
-        if done.returncode != 0:
-            raise Failure(f"{' '.join(str(word) for word in command)}: {done.stderr.strip()[-400:]}")
-        return done.stdout
+        settings = {f"NIMBLE_{key}": str(value) for key, value in settings.items()}
+        done = side_by_side.run(command, self.environment | settings, LIMIT)
+        if done.status != 0:
+            why = f"took more than {LIMIT} s" if done.status is None else done.errors.strip()[-400:]
+            raise Failure(f"{' '.join(str(word) for word in command)}: {why}")
+        return done
 
     def network(self, name, calls, mode=None, **settings):
         command = [sys.executable, NETWORK, name, calls]
         if mode is not None:
             command = [self.options.build / "bin/nimble", "run", "--mode", mode, "--", *command]
-        return json.loads(self.call(command, LOG="warn", **settings).splitlines()[-1])
+        return self.call(command, LOG="warn", **settings).json()
 
     def replay(self, name, schedule, tune):
         """A run on the schedule, with its counters."""
@@ -95,49 +89,32 @@ def table(results):
     return "\n".join(lines)
 
 
-def main():
-    parser = argparse.ArgumentParser(prog="eager", usage="scripts/eager [options]; see scripts/eager --help", add_help=False)
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/default")
-    parser.add_argument("--results", type=pathlib.Path)
-    parser.add_argument("--only", default=",".join(NETWORKS))
-    parser.add_argument("--calls", type=int, default=160)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--help", "-h", action="store_true")
-    options = parser.parse_args()
-    if options.help:
-        print(USAGE)
-        return 0
-    options.build = options.build.resolve()
-    names = options.only.split(",")
-    if unknown := [name for name in names if name not in NETWORKS]:
-        parser.error(f"--only: {unknown[0]} is none of {', '.join(NETWORKS)}")
+def measure(options):
     results = []
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            bench = Bench(options, pathlib.Path(folder))
-            for name in names:
-                results.append(bench.measure(name))
-                print(f"{name}: " + ", ".join(f"{way} {median_ms(runs):.2f} ms" for way, runs in results[-1]["runs"].items()),
-                      flush=True)
-    except (Failure, subprocess.TimeoutExpired, json.JSONDecodeError) as error:
-        print(f"eager: {error}", file=sys.stderr)
-        return 1
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(options, pathlib.Path(folder))
+        for name in options.only:
+            results.append(bench.measure(name))
+            print(f"{name}: " + ", ".join(f"{way} {median_ms(runs):.2f} ms" for way, runs in results[-1]["runs"].items()), flush=True)
     text = table(results)
     print("\n" + text)
     if options.results:
-        gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True,
-                             text=True).stdout.strip()
+        gpu = side_by_side.device()
         head = (f"# Eager PyTorch by itself and under replay\n\nDevice: {gpu}; PyTorch {results[0]['runs']['own'][0]['torch']}; "
                 f"{datetime.date.today()}. `scripts/eager`.\n\nMilliseconds of a call at batch 1: the median over {options.calls} in each "
                 f"process, and over {options.rounds} processes.\n`own`: without Nimble; the others: segments, NIMBLE_TUNE. The outputs "
                 "of all runs of a network are the same to the bit.\nBelow: microseconds of a step on the GPU, as NIMBLE_TUNE=start "
                 "measured them in each process, and what it kept.\n\n")
-        options.results.mkdir(parents=True, exist_ok=True)
-        stem = options.results / f"{datetime.date.today()}-eager-pytorch"
-        stem.with_suffix(".md").write_text(head + text + "\n")
-        stem.with_suffix(".json").write_text(json.dumps({"device": gpu, "results": results}, indent=1) + "\n")
-        print(f"\nkept in {stem}.md and .json")
+        side_by_side.keep(options.results, "eager-pytorch", head + text + "\n", {"device": gpu, "results": results})
     return 0
+
+
+def main():
+    parser = side_by_side.parser("eager")
+    parser.add_argument("--only", default=list(NETWORKS), type=lambda text: side_by_side.chosen(parser, "--only", text, NETWORKS))
+    parser.add_argument("--calls", type=int, default=160)
+    parser.add_argument("--rounds", type=int, default=3)
+    return side_by_side.program("eager", USAGE, parser, measure)
 
 
 if __name__ == "__main__":

@@ -5,31 +5,21 @@ Usage: network.py NAME CALLS    (a name of torchvision.models, or `encoder`)
 
 import hashlib
 import json
+import pathlib
 import sys
 import time
 
 import torch
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "pytorch"))
 
-def network(name):
-    """The network and an input of batch 1."""
-    if name == "encoder":
-        layer = torch.nn.TransformerEncoderLayer(768, 12, 3072, batch_first=True, activation="gelu")
-        return torch.nn.TransformerEncoder(layer, 4), torch.randn(1, 128, 768)
-    import torchvision
-
-    options = {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
-    side = 299 if name == "inception_v3" else 224
-    return getattr(torchvision.models, name)(weights=None, **options), torch.randn(1, 3, side, side)
+import networks  # noqa: E402
 
 
 def main(name, calls):
-    torch.manual_seed(0)
-    torch.use_deterministic_algorithms(True)
-    torch.utils.deterministic.fill_uninitialized_memory = False
-    torch.backends.cudnn.allow_tf32 = False
-    module, data = network(name)
-    module, data = module.cuda().eval(), data.cuda()
+    networks.set_up()
+    module = networks.build(name, **({"layers": 4} if name == "encoder" else {})).cuda().eval()
+    data = torch.randn(networks.shape(name)).cuda()
     times = []
     with torch.inference_mode():
         for call in range(3 + calls):

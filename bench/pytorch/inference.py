@@ -1,120 +1,144 @@
-"""One network's inference at batch 1 in one way, in a process of its own: prints times and a digest as JSON.
+"""One network's inference at batch 1 in one way, in a process of its own: prints times and what was compared, as JSON.
 
-Usage: inference.py NETWORK WAY    (a network of networks.py; eager, graph, nimble)
+Usage: inference.py NETWORK WAY [--prepare-only]    (a network of networks.py, a way of ways.py)
 
-`graph` is torch.cuda.graph as PyTorch's documentation has it. `nimble` is the same under NIMBLE_GRAPHS=rewrite, captured twice
-as include/nimble/nimble.h says. scripts/pytorch calls this.
+Ways of Nimble need `python -m nimble run`. Each way works on one input in the same memory again and again, so that a call of a
+graph is its launch alone. --prepare-only leaves what torch.compile makes in its caches. scripts/pytorch calls this.
 """
 
-import ctypes
-import hashlib
+import contextlib
 import json
-import statistics
 import sys
 import time
 
+import measure
 import networks
 import torch
+import ways
 
-RUNS = 200
-SETTLE = 60  # launches until NIMBLE_TUNE has decided, and then some
-
-
-def by_events(call):
-    """Microseconds of a call on the GPU, from an event before it to one behind it."""
-    times = []
-    for _ in range(RUNS):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        call()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end) * 1e3)
-    return times
+WARM = 3  # calls until nothing is new any more, also for torch.compile, whose graphs come with the second one
+PROFILED = 6  # TorchScript looks at its first calls
 
 
-def by_the_clock(call):
-    """Microseconds of a call on the host, until the GPU is done with it."""
-    times = []
-    for _ in range(RUNS):
-        begin = time.perf_counter()
-        call()
-        torch.cuda.synchronize()
-        times.append((time.perf_counter() - begin) * 1e6)
-    return times
+class Prepared:
+    """A network that is ready: call() runs it on `data`; `output` is where the result lies, None where call() returns it.
+    `base`: what the result must equal to the bit, None where the kernels are others. `notes` go into the results."""
+
+    def __init__(self, call, data, output=None, base=None, notes=None):
+        self.call, self.data, self.output, self.base, self.notes = call, data, output, base, notes or {}
+
+    def result(self):
+        returned = self.call()
+        return (returned if self.output is None else self.output).clone()
 
 
-def spread(times):
-    times = sorted(times)
-    return {"median": statistics.median(times), "p10": times[len(times) // 10], "p90": times[len(times) * 9 // 10]}
+def no_gradients(way):
+    """Nimble works in the first of these modes, and torch.compile's kernels there are to be the same with it and without."""
+    return torch.no_grad() if way.nimble or way.mode else torch.inference_mode()
 
 
-class GraphStatus(ctypes.Structure):
-    """nimble_graph_status of nimble.h."""
-
-    _fields_ = [("size", ctypes.c_size_t), ("exec", ctypes.c_void_p), ("state", ctypes.c_int), ("nodes", ctypes.c_uint32),
-                ("streams", ctypes.c_uint32), ("own_us", ctypes.c_double), ("rewritten_us", ctypes.c_double),
-                ("text", ctypes.c_char * 256)]
-
-
-def capture(module, data, stream):
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream):
-        output = module(data)
-    return graph, output
+def torchscript(module, data):
+    script = torch.jit.optimize_for_inference(torch.jit.freeze(torch.jit.trace(module, data, check_trace=False)))
+    for _ in range(PROFILED):
+        script(data)
+    return Prepared(lambda: script(data), data)
 
 
-def prepare(module, data, way):
-    """The graph, the output that it fills in, and what there is to say of it."""
+def graph(module, data):
+    """As PyTorch's documentation has it."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
-    nimble = ctypes.CDLL(None) if way == "nimble" else None
-    if nimble and nimble.nimble_learn_begin() != 0:
-        raise RuntimeError("NIMBLE_GRAPHS=rewrite is not at work here")
     with torch.cuda.stream(stream):
-        for _ in range(2):
+        for _ in range(WARM):
             module(data)
-    torch.cuda.synchronize()
-    graph, output = capture(module, data, stream)
-    if not nimble:
-        return graph, output, {}
-    nimble.nimble_learn_end()
-    graph.reset()
-    nimble.nimble_capture_again()
-    graph, output = capture(module, data, stream)
-    status = GraphStatus(size=ctypes.sizeof(GraphStatus))
-    nimble.nimble_get_graph(None, ctypes.byref(status))
-    for _ in range(SETTLE):
-        graph.replay()
-        torch.cuda.synchronize()
-    nimble.nimble_get_graph(ctypes.c_void_p(status.exec), ctypes.byref(status))
-    return graph, output, {"state": status.state, "streams": status.streams, "why": status.text.decode()}
+    torch.cuda.current_stream().wait_stream(stream)
+    made = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(made):
+        output = module(data)
+    return Prepared(made.replay, data, output, module)
 
 
-def main(name, way):
-    module, data = networks.inference(name)
-    with torch.inference_mode():
-        for _ in range(3):
+def compiled(module, data, mode):
+    """Compiles the module's calls in place: its forward() itself stays eager. Seconds that the first calls took."""
+    begin = time.perf_counter()
+    module.compile(mode=mode)
+    for _ in range(WARM):
+        module(data)
+    return time.perf_counter() - begin
+
+
+def nimble(module, data, multi_stream):
+    from nimble import Nimble
+
+    model = Nimble(module, static_outputs=True).prepare(data, use_multi_stream=multi_stream)
+    (own,), _ = model.static_inputs(data)
+    return Prepared(lambda: model(own), own, base=module, notes=measure.graphs(model))
+
+
+def prepare(way, module, data):
+    if way.name == "eager":
+        return Prepared(lambda: module(data), data, base=module)
+    if way.name == "torchscript":
+        return torchscript(module, data)
+    if way.name == "graph":
+        return graph(module, data)
+    if not way.mode:
+        return nimble(module, data, way.name != "nimble-one")
+    seconds = compiled(module, data, way.mode)
+    if not way.nimble:
+        return Prepared(lambda: module(data), data, notes={"compile_s": seconds})
+    begin = time.perf_counter()
+    prepared = nimble(module, data, True)
+    prepared.notes |= {"compile_s": seconds, "nimble_s": time.perf_counter() - begin}
+    return prepared
+
+
+def compare(module, prepared, inputs):
+    """How the results of other inputs stand to eager's, and to those that they must equal."""
+    found, eager, base = [], [], []
+    for data in inputs:
+        eager.append(module.forward(data).clone())
+        if prepared.base is not None:
+            base.append(prepared.base(data).clone())
+        prepared.data.copy_(data)
+        found.append(prepared.result())
+    if not all(bool(torch.isfinite(one).all()) for one in eager) or torch.equal(eager[0], eager[-1]):
+        raise RuntimeError("the outputs say nothing: they are not finite, or the same for different inputs")
+    difference = max(float((a - b).abs().max()) for a, b in zip(found, eager))
+    result = {"difference": difference, "relative_difference": difference / max(float(b.abs().max()) for b in eager),
+              "digest": measure.digest(found), "eager_digest": measure.digest(eager)}
+    if base:
+        result["same_bits"] = all(torch.equal(a, b) for a, b in zip(found, base))
+    return result
+
+
+def run(name, way, gpu, prepare_only=False):
+    module, inputs = networks.inference(name, gpu.type)
+    data = inputs[0].clone()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(no_gradients(way))
+        for _ in range(WARM):
             module(data)
-        torch.cuda.synchronize()
-        result, free = {}, torch.cuda.mem_get_info()[0]
-        if way == "eager":
-            call, output = (lambda: module(data)), module(data)
-        else:
-            begin = time.perf_counter()
-            graph, output, result = prepare(module, data, way)
-            torch.cuda.synchronize()
-            result["prepare_s"] = time.perf_counter() - begin
-            result["memory_mib"] = (free - torch.cuda.mem_get_info()[0]) / 2**20
-            call = graph.replay
-        for _ in range(10):
-            call()
-        torch.cuda.synchronize()
-        result |= {"gpu_us": spread(by_events(call)), "wall_us": spread(by_the_clock(call))}
-    result["digest"] = hashlib.sha256(output.cpu().numpy().tobytes()).hexdigest()
-    result["torch"] = torch.__version__
-    print(json.dumps(result))
+        gpu.let_go()
+        before = gpu.used_mib()
+        begin = time.perf_counter()
+        if prepare_only:
+            compiled(module, data, way.mode)
+            gpu.synchronize()
+            return {"prepare_s": time.perf_counter() - begin}
+        prepared = prepare(way, module, data)
+        gpu.synchronize()
+        seconds = time.perf_counter() - begin
+        result = {"prepare_s": seconds, **prepared.notes, **measure.all_times(gpu, prepared.call)}
+        result["memory_mib"] = measure.memory(gpu, before)
+        result |= compare(module, prepared, inputs)
+    return result | {"torch": torch.__version__}
+
+
+def main(words):
+    name, way = words[0], ways.way("inference", words[1])
+    print(json.dumps(run(name, way, measure.Gpu(), "--prepare-only" in words[2:])))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    main(sys.argv[1:])

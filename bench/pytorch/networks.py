@@ -1,31 +1,89 @@
-"""The networks of the table, with random weights, which do not matter to its times."""
+"""The networks of the tables, with random weights.
+
+Batch norms get the statistics of a few random images: with the ones that they start with, a deep network's output hardly
+depends on its input, and comparing outputs would show nothing. PyTorch is imported when a network is made.
+"""
 
 SIDES = {"inception_v3": 299, "efficientnet_b5": 456, "nasnetalarge": 331}  # others: 224
 INFERENCE = ["resnet50", "resnet101", "inception_v3", "googlenet", "mobilenet_v2", "efficientnet_b0", "efficientnet_b5",
-             "nasnetalarge", "encoder"]
+             "nasnetamobile", "nasnetalarge", "darts", "encoder"]
+TRAINING = ["mobilenet_v2", "efficientnet_b0", "resnet50"]
+BATCHES = [32, 64, 128]
+CLASSES = 10  # of CIFAR-10, whose images are 3x32x32
+SEEN = 4  # images that batch norms have seen
 
 
-def inference(name):
-    """A module on the GPU and one input of batch 1. Sets PyTorch up so that each process runs the same kernels."""
+def set_up():
+    """Has each process run the same kernels."""
     import torch
 
     torch.manual_seed(0)
     torch.use_deterministic_algorithms(True)
-    torch.utils.deterministic.fill_uninitialized_memory = False
+    if hasattr(torch.utils, "deterministic"):  # older releases fill nothing
+        torch.utils.deterministic.fill_uninitialized_memory = False
     torch.backends.cudnn.allow_tf32 = False
+
+
+def build(name, **options):
+    """The module by itself, on the CPU, in training mode."""
+    import torch
+
     if name == "encoder":  # of the shape of BERT-base
         layer = torch.nn.TransformerEncoderLayer(768, 12, 3072, batch_first=True, activation="gelu")
-        module, data = torch.nn.TransformerEncoder(layer, 12), torch.randn(1, 128, 768)
-    else:
-        side = SIDES.get(name, 224)
-        data = torch.randn(1, 3, side, side)
-        if name == "nasnetalarge":
-            import timm
+        return torch.nn.TransformerEncoder(layer, options.get("layers", 12))
+    if name in ("nasnetamobile", "darts"):
+        import cells
 
-            module = timm.create_model(name, pretrained=False)
-        else:
-            import torchvision
+        return cells.Nasnet(**options) if name == "nasnetamobile" else cells.Darts(**options)
+    if name == "nasnetalarge":
+        import timm
 
-            options = {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
-            module = getattr(torchvision.models, name)(weights=None, **options)
-    return module.cuda().eval(), data.cuda()
+        return timm.create_model(name, pretrained=False, **options)
+    import torchvision
+
+    if name in ("googlenet", "inception_v3"):
+        options["init_weights"] = False
+    return getattr(torchvision.models, name)(weights=None, **options)
+
+
+def shape(name, batch=1):
+    side = SIDES.get(name, 224)
+    return (batch, 128, 768) if name == "encoder" else (batch, 3, side, side)
+
+
+def see(module, images):
+    """Gives the batch norms the statistics of these images."""
+    import torch
+
+    norms = [child for child in module.modules() if isinstance(child, torch.nn.BatchNorm2d)]
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.momentum = None  # the mean over all that is seen, from here on
+        norm.reset_running_stats()
+        norm.train()
+    with torch.no_grad():
+        module(images)
+    for norm, momentum in zip(norms, momenta):
+        norm.momentum = momentum
+        norm.eval()
+
+
+def inference(name, device="cuda", inputs=3):
+    """A module in evaluation mode, and different inputs of batch 1."""
+    import torch
+
+    set_up()
+    module = build(name).to(device).eval()
+    see(module, torch.randn(shape(name, SEEN), device=device))
+    return module, [torch.randn(shape(name), device=device) for _ in range(inputs)]
+
+
+def training(name, batch, device="cuda", batches=4):
+    """A module in training mode, and batches of images and labels. torchvision's networks as they are: their stems are made for
+    ImageNet, so that little of an image of 32x32 is left behind them."""
+    import torch
+
+    set_up()
+    module = build(name, num_classes=CLASSES).to(device).train()
+    return module, [(torch.randn(batch, 3, 32, 32, device=device), torch.randint(CLASSES, (batch,), device=device))
+                    for _ in range(batches)]

@@ -1,100 +1,127 @@
-"""PyTorch's inference in eager mode, as a CUDA graph, and as that graph under NIMBLE_GRAPHS=rewrite, side by side.
+"""The command line of scripts/pytorch: runs what is asked for (runner.py), and prints tables of all that is kept (report.py).
 
-scripts/pytorch calls this. Needs a GPU, PyTorch with torchvision (and timm for nasnetalarge), and a build."""
+Needs a GPU, PyTorch with torchvision (and timm for nasnetalarge), and a build; --table needs none of them."""
 
-import argparse
-import datetime
-import json
-import os
 import pathlib
-import subprocess
 import sys
+import tempfile
 
 import networks
+import report
+import runner
+import side_by_side
+import ways
+from runner import Task
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-WAYS = ["eager", "graph", "nimble"]
-STATES = ["as it is", "trying", "as it is", "rewritten"]
-USAGE = """Usage: scripts/pytorch [--build DIR] [--results DIR] [--only NAME,...] [--help]
+USAGE = """Usage: scripts/pytorch [options]
 
-Runs networks of PyTorch on the GPU at batch 1: eager, as torch.cuda.graph captures them, and the same under
-NIMBLE_GRAPHS=rewrite. Checks that all outputs are the same to the bit, and prints medians of 200 runs, each way in a process
-of its own. Needs a GPU, PyTorch with torchvision, and a build."""
+Runs networks of PyTorch on the GPU in each way: eager, TorchScript, as one CUDA graph, by torch.compile, and with Nimble, each in a
+process of its own. Compares the results, and prints tables of medians. A way that fails or takes too long leaves the others be.
 
+  --part NAME,...    inference (batch 1), training (a step at CIFAR's shapes); default: inference
+  --only NAME,...    networks; default: all of the part
+  --batches N,...    of training (default: 32,64,128)
+  --ways NAME,...    of inference: {inference};
+                     of training: {training};
+                     default: all of the part
+  --results DIR      keeps each result in DIR/{file} at once, and the tables beside it; what is there already
+                     (also in other files *.jsonl, of other runs) comes into the tables, the latest of each
+  --missing          runs only what has no result there
+  --table            runs nothing: the tables of what is there
+  --limit SECONDS    for one process (default 300); what takes longer is said to be `not within` them
+  --total SECONDS    for all: nothing is begun later, and what is cut short is left for --missing
+  --warm N           first compiles for torch.compile's ways, N at once: they are timed alone, with caches that are filled
+  --cache DIR        torch.compile's caches, kept for a next run (default: a folder that goes with this one)
+  --build DIR        where libnimble.so is (default: build/default)
+  --help             this text
 
-class Failure(Exception):
-    pass
-
-
-def run(name, way, build):
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("NIMBLE_")}
-    environment["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
-    command = [sys.executable, str(ROOT / "bench/pytorch/inference.py"), name, way]
-    if way == "nimble":
-        # An allocation of the driver's for each tensor; the variable has two names.
-        environment |= {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync", "PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync"}
-        command = [str(build / "bin/nimble"), "run", "--graphs", "rewrite", "--log", "warn", "--", *command]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
-    if done.returncode != 0:
-        raise Failure(f"{name}, {way}: {done.stderr.strip()[-400:]}")
-    return json.loads(done.stdout.splitlines()[-1])
+Needs a GPU, PyTorch with torchvision (timm for nasnetalarge), and a build. Exits with 1 where a way failed or an output has other
+bits than it must."""
 
 
-def table(results):
-    lines = ["| network | eager | graph | Nimble | graph / Nimble | by the clock | streams | prepared in | memory, MiB |",
-             "|---" * 9 + "|"]
-    for name, ways in results.items():
-        times = {way: ways[way]["gpu_us"]["median"] for way in WAYS}
-        clock = {way: ways[way]["wall_us"]["median"] for way in WAYS}
-        nimble = ways["nimble"]
-        streams = nimble["streams"] if nimble["state"] == 3 else STATES[nimble["state"]]
-        lines.append(f"| {name} | {times['eager']:.0f} | {times['graph']:.0f} | {times['nimble']:.0f} | "
-                     f"{times['graph'] / times['nimble']:.2f} | {clock['graph'] / clock['nimble']:.2f} | {streams} | "
-                     f"{nimble['prepare_s']:.1f} s | {ways['graph']['memory_mib']:.0f}, {nimble['memory_mib']:.0f} |")
-    return "\n".join(lines)
+def usage():
+    names = {part: ",".join(way.name for way in known) for part, known in ways.WAYS.items()}
+    return USAGE.format(**names, file=runner.FILE)
+
+
+def networks_of(part):
+    return networks.TRAINING if part == "training" else networks.INFERENCE
+
+
+def tasks(options):
+    """All that the options ask for, a network at a time, so that what is compared is measured together."""
+    for part in options.part:
+        for network in networks_of(part):
+            for batch in map(int, options.batches) if part == "training" else [1]:
+                for way in ways.WAYS[part]:
+                    if network in (options.only or [network]) and way.name in (options.ways or [way.name]):
+                        yield Task(part, network, batch, way.name)
+
+
+def measure(options, results):
+    """Runs what is asked for; whether all of it went well."""
+    wanted = list(tasks(options))
+    if options.missing:
+        there = runner.load(results)
+        wanted = [task for task in wanted if task not in there]
+    if not wanted:
+        print("there is nothing to run" if options.missing else "no such way of these networks")
+    run = runner.Runner(options, results)
+    if options.warm:
+        wanted = run.warm(wanted, options.warm)
+    for number, task in enumerate(wanted):
+        entry = run.timed(task)
+        if entry is None:
+            print(f"the time is over: {len(wanted) - number} of {len(wanted)} are not done", flush=True)
+            break
+        print(f"{task}: {runner.said(entry)}", flush=True)
+    return run.failed == 0
+
+
+def work(options):
+    with tempfile.TemporaryDirectory() as folder:
+        results = options.results or pathlib.Path(folder)
+        options.cache = options.cache or pathlib.Path(folder) / "cache"
+        if options.table and not (options.results and results.is_dir()):
+            raise side_by_side.Failure("--table: --results must name the folder of what was measured")
+        results.mkdir(parents=True, exist_ok=True)
+        well = options.table or measure(options, results)
+        entries = runner.load(results)
+        if not entries:
+            raise side_by_side.Failure("there are no results")
+        text = report.report(entries)
+        print("\n" + text)
+        for title, way in report.differences(entries):
+            print(f"pytorch: {title}, {way}: the results have other bits than they must", file=sys.stderr)
+            well = False
+        if options.results:
+            side_by_side.keep(options.results, "pytorch", text, {"results": list(entries.values())})
+    return 0 if well else 1
+
+
+def positive(text):
+    value = int(text)
+    if value < 1:
+        raise ValueError
+    return value
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="pytorch", usage="scripts/pytorch [options]; see scripts/pytorch --help", add_help=False)
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/default")
-    parser.add_argument("--results", type=pathlib.Path)
-    parser.add_argument("--only", default=",".join(networks.INFERENCE))
-    parser.add_argument("--help", "-h", action="store_true")
-    options = parser.parse_args()
-    if options.help:
-        print(USAGE)
-        return 0
-    names = options.only.split(",")
-    if unknown := [name for name in names if name not in networks.INFERENCE]:
-        parser.error(f"--only: {unknown[0]} is none of {', '.join(networks.INFERENCE)}")
-    results = {}
-    try:
-        for name in names:
-            results[name] = {way: run(name, way, options.build.resolve()) for way in WAYS}
-            if len({one["digest"] for one in results[name].values()}) != 1:
-                raise Failure(f"{name}: the output is not the same in every way")
-            print(f"{name}: " + ", ".join(f"{way} {results[name][way]['gpu_us']['median']:.0f} us" for way in WAYS), flush=True)
-    except (Failure, subprocess.TimeoutExpired, json.JSONDecodeError, FileNotFoundError) as error:
-        print(f"pytorch: {error}", file=sys.stderr)
-        return 1
-    text = table(results)
-    print("\n" + text)
-    if options.results:
-        gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True,
-                             text=True).stdout.strip()
-        torch = next(iter(results.values()))["eager"]["torch"]
-        head = (f"# PyTorch's inference at batch 1\n\nDevice: {gpu}; PyTorch {torch}; {datetime.date.today()}. `scripts/pytorch`.\n\n"
-                "Microseconds of a call on the GPU, from an event before it to one behind it: medians of 200. `graph` is\n"
-                "torch.cuda.graph; `Nimble` the same script under `NIMBLE_GRAPHS=rewrite`, captured twice (docs/nimble.md). Then: how\n"
-                "much faster that is than `graph`, by events and by the host's clock until the GPU is done; on how many streams, or\n"
-                "that the graph is launched as it is; how long it took to prepare; and what memory the graph took, as `graph` and with\n"
-                "Nimble. All outputs are the same to the bit.\n\n")
-        options.results.mkdir(parents=True, exist_ok=True)
-        stem = options.results / f"{datetime.date.today()}-pytorch-inference"
-        stem.with_suffix(".md").write_text(head + text + "\n")
-        stem.with_suffix(".json").write_text(json.dumps({"device": gpu, "results": results}, indent=1) + "\n")
-        print(f"\nkept in {stem}.md and .json")
-    return 0
+    parser = side_by_side.parser("pytorch")
+    known = {"--part": list(ways.WAYS), "--only": list(dict.fromkeys(networks.INFERENCE + networks.TRAINING)),
+             "--batches": list(map(str, networks.BATCHES)),
+             "--ways": list(dict.fromkeys(way.name for part in ways.WAYS.values() for way in part))}
+    defaults = {"--part": ["inference"], "--batches": known["--batches"]}
+    for option, names in known.items():
+        parser.add_argument(option, type=lambda text, option=option, names=names: side_by_side.chosen(parser, option, text, names),
+                            default=defaults.get(option))
+    for option in ("--missing", "--table"):
+        parser.add_argument(option, action="store_true")
+    parser.add_argument("--limit", type=positive, default=300)
+    parser.add_argument("--total", type=positive)
+    parser.add_argument("--warm", type=positive)
+    parser.add_argument("--cache", type=pathlib.Path)
+    return side_by_side.program("pytorch", usage(), parser, work)
 
 
 if __name__ == "__main__":

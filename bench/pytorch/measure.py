@@ -1,0 +1,100 @@
+"""What a call takes on a GPU: by CUDA events, by the host's clock, and one of many that follow each other.
+
+Nothing here keeps state. Tests put a class of their own in the place of Gpu."""
+
+import hashlib
+import statistics
+import time
+
+import torch
+
+LEAST, MOST = 100, 300  # runs; more than the least number only within a second
+ROW = 10  # calls that follow each other without waiting
+
+
+class Gpu:
+    """The current CUDA device."""
+
+    type = "cuda"
+
+    def synchronize(self):
+        torch.cuda.synchronize()
+
+    def event(self):
+        return torch.cuda.Event(enable_timing=True)
+
+    def used_mib(self):
+        """Memory that is taken on the device, by whomever: the driver's view."""
+        free, total = torch.cuda.mem_get_info()
+        return (total - free) / 2**20
+
+    def let_go(self):
+        """Memory that PyTorch keeps for later goes back to the device."""
+        self.synchronize()
+        torch.cuda.empty_cache()
+
+
+def repeat(once, seconds=1.0):
+    """What LEAST to MOST runs return."""
+    found, end = [], time.perf_counter() + seconds
+    while len(found) < LEAST or (len(found) < MOST and time.perf_counter() < end):
+        found.append(once())
+    return found
+
+
+def by_events(gpu, call, calls=1):
+    """Microseconds of a call on the GPU, from an event before the first one to one behind the last. The GPU is idle before, so
+    what the host takes until a call's first launch counts for a call alone."""
+    def once():
+        begin, end = gpu.event(), gpu.event()
+        begin.record()
+        for _ in range(calls):
+            call()
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end) * 1e3 / calls
+
+    return repeat(once) if calls == 1 else [once() for _ in range(LEAST // calls)]
+
+
+def by_the_clock(gpu, call):
+    """Microseconds of a call on the host, until the GPU is done with it."""
+    def once():
+        begin = time.perf_counter()
+        call()
+        gpu.synchronize()
+        return (time.perf_counter() - begin) * 1e6
+
+    return repeat(once)
+
+
+def spread(times):
+    times = sorted(times)
+    return {"median": statistics.median(times), "p10": times[len(times) // 10], "p90": times[len(times) * 9 // 10],
+            "runs": len(times)}
+
+
+def all_times(gpu, call):
+    for _ in range(10):
+        call()
+    gpu.synchronize()
+    return {"gpu_us": spread(by_events(gpu, call)), "wall_us": spread(by_the_clock(gpu, call)),
+            "row_us": spread(by_events(gpu, call, ROW))}
+
+
+def memory(gpu, before):
+    gpu.synchronize()
+    return {"before": before, "after": gpu.used_mib()}
+
+
+def digest(tensors):
+    whole = hashlib.sha256()
+    for tensor in tensors:
+        whole.update(tensor.contiguous().cpu().numpy().tobytes())
+    return whole.hexdigest()
+
+
+def graphs(model):
+    """What a nimble.Nimble knows of its graphs."""
+    fields = ("kind", "state", "nodes", "streams", "own_us", "rewritten_us", "why")
+    return {"graphs": [{field: getattr(report, field, None) for field in fields} for report in model.report()]}

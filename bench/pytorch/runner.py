@@ -1,0 +1,159 @@
+"""Runs each way of each network in a process of its own, and keeps what it found as lines of JSON, one for each process.
+
+A line is appended as soon as there is one, so that a run that is cut short leaves what it has. Of lines for the same way of
+the same network the latest counts, in whichever file it is. Timed processes run one at a time; warm() runs several at once.
+"""
+
+import concurrent.futures
+import datetime
+import json
+import os
+import sys
+import time
+from typing import NamedTuple
+
+import side_by_side
+import ways
+
+FILE = "pytorch-runs.jsonl"
+SCRIPTS = {"inference": "inference.py", "training": "training.py"}
+
+
+class Task(NamedTuple):
+    """One cell of the tables."""
+
+    part: str
+    network: str
+    batch: int
+    way: str
+
+    def __str__(self):
+        return f"{self.network}{f', batch {self.batch}' if self.part == 'training' else ''}, {self.way}"
+
+
+def task_of(entry):
+    return Task(*(entry[field] for field in Task._fields))
+
+
+def load(folder):
+    """The latest entry of each task in a folder's files; Failure for what is no such file."""
+    entries = []
+    for path in sorted(folder.glob("*.jsonl")):
+        try:
+            for line in filter(str.strip, path.read_text().splitlines()):
+                entry = json.loads(line)
+                entries.append((entry["at"], task_of(entry), entry))
+        except (ValueError, KeyError, TypeError) as error:
+            raise side_by_side.Failure(f"{path} is not of this command: {type(error).__name__}: {error}") from None
+    return {task: entry for _, task, entry in sorted(entries, key=lambda each: each[0])}
+
+
+def last_words(errors):
+    """The line that says why: that of the exception, or else the last one."""
+    lines = [line for line in errors.splitlines() if line.strip()]
+    named = [line for line in lines if line.split(":")[0].endswith(("Error", "Exception", "Interrupt")) and not line.startswith(" ")]
+    return (named or lines or ["it said nothing"])[-1][:300]
+
+
+def outcome(done, limit):
+    """What is kept of a process: what it has found, or why there is nothing."""
+    if done.status is None:
+        return {"not_within_s": round(limit), "stderr": done.errors}
+    if done.status == 0:
+        try:
+            return done.json()
+        except ValueError as error:
+            return {"failed": f"its output cannot be read: {error}", "stderr": done.errors}
+    return {"failed": last_words(done.errors) if done.status > 0 else f"ended by signal {-done.status}", "stderr": done.errors}
+
+
+class Runner:
+    def __init__(self, options, results):
+        self.options = options
+        self.file = results / FILE
+        self.failed = 0
+        self.cold = {}  # (part, network, batch, mode): what preparing took with empty caches, or that it did not end
+        self.end = time.monotonic() + options.total if options.total else None
+        # Which results come from one run of the command, and so from one machine.
+        self.of_all = {"invocation": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+                       "device": side_by_side.device()}
+        self.environment = side_by_side.environment(TORCHINDUCTOR_CACHE_DIR=str(options.cache.resolve()))
+
+    def left(self):
+        """Seconds that a process may take: its own limit, unless the whole run ends before."""
+        return self.options.limit if self.end is None else min(self.options.limit, self.end - time.monotonic())
+
+    def command(self, task, *more):
+        words = [side_by_side.ROOT / "bench/pytorch" / SCRIPTS[task.part], task.network]
+        return words + ([str(task.batch)] if task.part == "training" else []) + [task.way, *more]
+
+    def timed(self, task):
+        """Runs and keeps a task; None where the time for all is over before it is done."""
+        limit, env = self.left(), dict(self.environment)
+        if limit <= 0:
+            return None
+        command = [sys.executable, *self.command(task)]
+        if ways.way(task.part, task.way).nimble:
+            python = str(side_by_side.ROOT / "python")
+            env |= {"PYTHONPATH": os.pathsep.join([python, *filter(None, [env.get("PYTHONPATH")])]),
+                    "NIMBLE_LIBRARY": str(self.options.build / "lib/libnimble.so")}
+            command[1:1] = ["-m", "nimble", "run", "--log", "warn"]
+        done = side_by_side.run(command, env, limit)
+        if done.status is None and limit < self.options.limit:
+            return None  # nobody knows whether it would have been done within its own limit
+        return self.kept(task, outcome(done, limit) | {"seconds": done.seconds})
+
+    def kept(self, task, found):
+        mode = ways.way(task.part, task.way).mode
+        cold = self.cold.get((*task[:3], mode), {})
+        if "prepare_s" in cold:
+            found = found | {"cold_prepare_s": cold["prepare_s"]}
+        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="microseconds")
+        entry = task._asdict() | {"at": now} | self.of_all | found
+        self.failed += "failed" in entry
+        with self.file.open("a") as file:
+            file.write(json.dumps(entry) + "\n")
+        return entry
+
+    def warm(self, tasks, jobs):
+        """Has torch.compile fill its caches for these tasks, several at once. Returns the tasks that are still worth a run: those
+        whose compilation failed or did not end are kept as such."""
+        compiled = {}
+        for task in tasks:
+            if mode := ways.way(task.part, task.way).mode:
+                compiled.setdefault((*task[:3], mode), []).append(task)
+        threads = str(max(2, (os.cpu_count() or 2) // jobs))
+        env = self.environment | {"TORCHINDUCTOR_COMPILE_THREADS": threads}
+
+        def prepare(key):
+            limit = self.left()
+            if limit <= 0:
+                return key, None
+            done = side_by_side.run([sys.executable, *self.command(compiled[key][0], "--prepare-only")], env, limit)
+            if done.status is None and limit < self.options.limit:
+                return key, None
+            return key, outcome(done, limit)
+
+        lost = set()
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            for key, found in pool.map(prepare, compiled):
+                if found is None:
+                    continue
+                self.cold[key] = found
+                print(f"{compiled[key][0].network}, {key[-1]}: " + said(found), flush=True)
+                if "prepare_s" not in found:
+                    lost.update(compiled[key])
+                    for task in compiled[key]:
+                        self.kept(task, found)
+        return [task for task in tasks if task not in lost]
+
+
+def said(entry):
+    """An entry in a few words, for who is watching."""
+    if "not_within_s" in entry:
+        return f"not within {entry['not_within_s']} s"
+    if "failed" in entry:
+        return f"failed: {entry['failed']}"
+    if "gpu_us" not in entry:
+        return f"prepared in {entry['prepare_s']:.1f} s"
+    return f"{entry['gpu_us']['median']:.0f} us, prepared in {entry['prepare_s']:.1f} s"

@@ -1,0 +1,159 @@
+"""One network's training step at CIFAR's shapes in one way, in a process of its own: prints times and losses as JSON.
+
+Usage: training.py NETWORK BATCH WAY [--prepare-only]    (a network and a way of training, as in networks.py and ways.py)
+
+A step is forward, cross entropy, backward, and SGD without momentum. Each process first trains eagerly, then in its way from the
+same state with the same seed, and compares the losses and the state behind it. scripts/pytorch calls this.
+"""
+
+import json
+import sys
+import time
+
+import measure
+import networks
+import torch
+import ways
+
+WARM = 3
+PROFILED = 6  # TorchScript looks at its first steps
+STEPS = 50  # of the curve of losses
+RATE = 0.01
+
+
+class Trainer:
+    """A module with its optimizer, one batch in memory that stays where it is, and the state from which all began."""
+
+    def __init__(self, module, batches):
+        self.module, self.batches = module, batches
+        self.images, self.labels = (tensor.clone() for tensor in batches[0])
+        self.forward = module  # or what stands for it
+        self.optimizer = torch.optim.SGD(module.parameters(), lr=RATE)
+        self.loss_of = torch.nn.CrossEntropyLoss()
+        self._begin = self.state()
+
+    def state(self):
+        return {name: tensor.clone() for name, tensor in self.module.state_dict().items()}
+
+    def step(self):
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self.loss_of(self.forward(self.images), self.labels)
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
+
+    def begin_again(self):
+        """The state is written in place, where graphs read it; random numbers are those of the first time."""
+        self.module.load_state_dict(self._begin)
+        torch.manual_seed(1)
+
+    def curve(self, step, loss=None):
+        """Losses of STEPS steps from the beginning, and the state behind them. `loss`: where step() leaves it."""
+        self.begin_again()
+        losses = []
+        for number in range(STEPS):
+            for mine, one in zip((self.images, self.labels), self.batches[number % len(self.batches)]):
+                mine.copy_(one)
+            returned = step()
+            losses.append((returned if loss is None else loss).clone())
+        return losses, self.state()
+
+
+def warm(step, times):
+    for _ in range(times):
+        step()
+
+
+def whole_graph(trainer):
+    """The step as PyTorch's documentation captures it: (replay, where the loss is)."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        warm(trainer.step, WARM)
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    trainer.optimizer.zero_grad(set_to_none=True)
+    with torch.cuda.graph(graph):
+        loss = trainer.step()
+    return graph.replay, loss
+
+
+def nimble_module(trainer, multi_stream):
+    from nimble import Nimble
+
+    model = Nimble(trainer.module).prepare(trainer.images, training=True, use_multi_stream=multi_stream)
+    (trainer.images,), _ = model.static_inputs(trainer.images)
+    trainer.forward = model
+    return measure.graphs(model)
+
+
+def nimble_step(trainer):
+    import nimble
+
+    step = nimble.step(trainer.step, modules=[trainer.module], optimizers=[trainer.optimizer])
+    step()
+    return step
+
+
+def prepare(way, trainer):
+    """(a step without arguments, where it leaves the loss if it does not return it, notes)"""
+    step, loss, notes = trainer.step, None, {}
+    if way.name == "torchscript":
+        trainer.forward = torch.jit.script(trainer.module)
+        warm(step, PROFILED)
+    elif way.name == "callables":
+        trainer.forward = torch.cuda.make_graphed_callables(trainer.module, (trainer.images,), num_warmup_iters=WARM)
+    elif way.name == "graph":
+        step, loss = whole_graph(trainer)
+    elif way.mode:
+        trainer.module.compile(mode=way.mode)
+        warm(step, WARM)
+    elif way.name == "nimble-step":
+        step = nimble_step(trainer)
+    elif way.nimble:
+        notes = nimble_module(trainer, way.name != "nimble-one")
+    return step, loss, notes
+
+
+def compare(way, eager, found):
+    """Curves and states, as lists of tensors."""
+    (eager_losses, eager_state), (losses, state) = eager, found
+    if not all(bool(torch.isfinite(loss)) for loss in eager_losses) or torch.equal(eager_losses[0], eager_losses[-1]):
+        raise RuntimeError("the losses say nothing: they are not finite, or do not change")
+    before, after = eager_losses + list(eager_state.values()), losses + list(state.values())
+    difference = max(float((a - b).abs()) for a, b in zip(losses, eager_losses))
+    result = {"losses": [float(loss) for loss in losses], "eager_losses": [float(loss) for loss in eager_losses],
+              "difference": difference, "relative_difference": difference / max(float(loss.abs()) for loss in eager_losses),
+              "digest": measure.digest(after), "eager_digest": measure.digest(before)}
+    if way.same:
+        result["same_bits"] = all(torch.equal(a, b) for a, b in zip(after, before))
+    return result
+
+
+def run(name, batch, way, gpu, prepare_only=False):
+    trainer = Trainer(*networks.training(name, batch, gpu.type))
+    warm(trainer.step, WARM)
+    eager = None if prepare_only else trainer.curve(trainer.step)
+    trainer.begin_again()
+    trainer.optimizer.zero_grad(set_to_none=True)
+    gpu.let_go()
+    before = gpu.used_mib()
+    begin = time.perf_counter()
+    step, loss, notes = prepare(way, trainer)
+    gpu.synchronize()
+    result = {"prepare_s": time.perf_counter() - begin, **notes}
+    if prepare_only:
+        return result
+    result |= measure.all_times(gpu, step)
+    result["memory_mib"] = measure.memory(gpu, before)
+    result |= compare(way, eager, trainer.curve(step, loss))
+    return result | {"torch": torch.__version__}
+
+
+def main(words):
+    name, batch, way = words[0], int(words[1]), ways.way("training", words[2])
+    print(json.dumps(run(name, batch, way, measure.Gpu(), "--prepare-only" in words[3:])))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

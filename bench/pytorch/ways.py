@@ -1,0 +1,47 @@
+"""The ways in which a network is run: the columns of the tables. No PyTorch here."""
+
+from typing import NamedTuple, Optional
+
+
+class Way(NamedTuple):
+    """`nimble`: runs under `python -m nimble run`. `mode`: torch.compile's, where its kernels are used. `same`: of which way its
+    results have the bits, None for those with kernels of their own."""
+
+    name: str
+    title: str
+    nimble: bool = False
+    mode: Optional[str] = None
+    same: Optional[str] = None
+
+
+BEST = "max-autotune"
+BEST_KERNELS = "max-autotune-no-cudagraphs"
+
+INFERENCE = [
+    Way("eager", "eager", same="eager"),
+    Way("torchscript", "TorchScript"),
+    Way("graph", "torch.cuda.graph", same="eager"),
+    Way("compile", "torch.compile", mode="default"),
+    Way("autotune", "torch.compile max-autotune", mode=BEST),
+    Way("nimble-one", "Nimble, one stream", True, same="eager"),
+    Way("nimble", "Nimble", True, same="eager"),
+    Way("nimble-compile", "Nimble over torch.compile", True, "default", same="compile"),
+    Way("nimble-autotune", "Nimble over max-autotune", True, BEST_KERNELS, same="autotune"),
+]
+TRAINING = [
+    Way("eager", "eager", same="eager"),
+    Way("torchscript", "TorchScript"),
+    Way("callables", "make_graphed_callables", same="eager"),
+    Way("graph", "torch.cuda.graph of the step", same="eager"),
+    Way("compile", "torch.compile", mode="default"),
+    Way("autotune", "torch.compile max-autotune", mode=BEST),
+    Way("nimble-one", "Nimble, one stream", True, same="eager"),
+    Way("nimble", "Nimble", True, same="eager"),
+    Way("nimble-step", "nimble.step", True, same="eager"),
+]
+WAYS = {"inference": INFERENCE, "training": TRAINING}
+
+
+def way(part, name):
+    """KeyError where there is none."""
+    return {each.name: each for each in WAYS[part]}[name]

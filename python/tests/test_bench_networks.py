@@ -1,0 +1,236 @@
+"""The networks of bench/pytorch, and what it measures of them, on the CPU: a fake in the place of the GPU, and of CudaCapture."""
+
+import functools
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", minversion="1.13.0a0")
+from torch import nn  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "bench" / "pytorch"), str(ROOT / "bench")]
+
+import cells  # noqa: E402
+import inference  # noqa: E402
+import measure  # noqa: E402
+import networks  # noqa: E402
+import training  # noqa: E402
+import ways  # noqa: E402
+
+compiles = pytest.mark.skipif(not hasattr(nn.Module, "compile"), reason="this PyTorch has no Module.compile")
+
+
+@pytest.fixture(autouse=True)
+def settings():
+    """networks.set_up() is for a process of its own."""
+    yield
+    torch.use_deterministic_algorithms(False)
+    torch.backends.cudnn.allow_tf32 = True
+    if hasattr(torch.utils, "deterministic"):
+        torch.utils.deterministic.fill_uninitialized_memory = True
+
+
+def parameters(module):
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+# The papers say 5.3 and 4.7 million.
+@pytest.mark.parametrize("name, count", [("nasnetamobile", 5_289_978), ("darts", 4_718_752), ("encoder", 85_054_464)])
+def test_networks_of_our_own(name, count):
+    module, (data, *_) = networks.inference(name, "cpu")
+    assert parameters(module) == count and not module.training
+    with torch.no_grad():
+        assert module(data).shape == ((1, 128, 768) if name == "encoder" else (1, 1000))
+
+
+@pytest.mark.parametrize("name, count", [
+    ("resnet50", 25_557_032), ("resnet101", 44_549_160), ("inception_v3", 27_161_264), ("googlenet", 13_004_888),
+    ("mobilenet_v2", 3_504_872), ("efficientnet_b0", 5_288_548), ("efficientnet_b5", 30_389_784), ("nasnetalarge", 88_753_150)])
+def test_networks_of_others(name, count):
+    pytest.importorskip("timm" if name == "nasnetalarge" else "torchvision")
+    with torch.device("meta"):
+        module = networks.build(name).eval()
+        assert parameters(module) == count
+        assert module(torch.empty(networks.shape(name))).shape == (1, 1000)
+
+
+def test_every_network_is_tested_here():
+    marks = [test.pytestmark[0].args[1] for test in (test_networks_of_our_own, test_networks_of_others)]
+    assert {row[0] for rows in marks for row in rows} == set(networks.INFERENCE) >= set(networks.TRAINING)
+
+
+@pytest.mark.parametrize("name", networks.TRAINING)
+def test_training_networks(name):
+    pytest.importorskip("torchvision")
+    module, batches = networks.training(name, 2, "cpu")
+    assert module.training and len(batches) > 1
+    images, labels = batches[0]
+    assert images.shape == (2, 3, 32, 32) and module(images).shape == (2, networks.CLASSES) and labels.max() < networks.CLASSES
+
+
+def test_cells_do_not_look_at_the_side():
+    for module in (cells.Nasnet(1, 96, classes=3), cells.Darts(4, 3, classes=3)):
+        assert module.eval()(torch.zeros(1, 3, 75, 75)).shape == (1, 3)
+
+
+def test_batch_norms_see_images_and_are_as_before():
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, momentum=0.3), nn.Dropout()).eval()
+    images = torch.randn(4, 3, 8, 8) * 5 + 2
+    networks.see(module, images)
+    norm, made = module[1], module[0](images)
+    assert torch.allclose(norm.running_mean, made.mean((0, 2, 3)), atol=1e-4)
+    assert torch.allclose(norm.running_var, made.var((0, 2, 3)), rtol=1e-3)
+    assert norm.momentum == 0.3 and not norm.training and not module[2].training
+
+
+class Event:
+    def record(self):
+        self.at = time.perf_counter()
+
+    def synchronize(self):
+        pass
+
+    def elapsed_time(self, other):
+        return (other.at - self.at) * 1e3
+
+
+class Host(measure.Gpu):
+    type = "cpu"
+
+    def __init__(self):
+        self.used = [7.0, 9.0]
+
+    def synchronize(self):
+        pass
+
+    def event(self):
+        return Event()
+
+    def used_mib(self):
+        return self.used.pop(0)
+
+    def let_go(self):
+        pass
+
+
+def small():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Dropout(0.25), nn.Linear(8 * 36, 10))
+
+
+@pytest.fixture
+def bench(monkeypatch, backend):
+    """Small networks, few runs, and Nimble and torch.compile without a GPU."""
+    monkeypatch.setattr(measure, "LEAST", 10)
+    monkeypatch.setattr(measure, "MOST", 12)
+    monkeypatch.setattr(training, "STEPS", 6)
+    monkeypatch.setattr(networks, "inference", lambda *_: (small().eval(), [torch.randn(1, 3, 8, 8) for _ in range(3)]))
+    monkeypatch.setattr(networks, "training", lambda *_: (small(), [(torch.randn(4, 3, 8, 8), torch.randint(10, (4,)))
+                                                                   for _ in range(2)]))
+    import nimble
+
+    monkeypatch.setattr(nimble, "Nimble", functools.partial(nimble.Nimble, backend=backend), raising=False)
+    if hasattr(nn.Module, "compile"):
+        eager = functools.partial(nn.Module.compile, backend="eager")
+        monkeypatch.setattr(nn.Module, "compile", lambda self, mode: eager(self))
+    return backend
+
+
+INFERENCE = ["eager", "torchscript", "nimble-one", "nimble", pytest.param("compile", marks=compiles),
+             pytest.param("autotune", marks=compiles), pytest.param("nimble-compile", marks=compiles)]
+
+
+@pytest.mark.parametrize("name", INFERENCE)
+def test_inference(bench, name):
+    way = ways.way("inference", name)
+    found = inference.run("small", way, Host())
+    for field in ("gpu_us", "wall_us", "row_us"):
+        assert 0 < found[field]["p10"] <= found[field]["median"] <= found[field]["p90"]
+    assert found["gpu_us"]["runs"] >= 10 and found["row_us"]["runs"] == 1
+    assert found["memory_mib"] == {"before": 7.0, "after": 9.0} and found["torch"] == torch.__version__
+    assert found.get("same_bits") is (True if way.same in ("eager",) or way.nimble else None)
+    assert found["relative_difference"] < 1e-5
+    assert ("compile_s" in found) == bool(way.mode)
+    if way.nimble:
+        assert bench.asked == [(name != "nimble-one", False)]
+        (graph,) = found["graphs"]
+        assert graph["state"] == "rewritten" and graph["streams"] == 3
+    else:
+        assert not bench.asked
+
+
+@compiles
+def test_only_preparing(bench):
+    assert set(inference.run("small", ways.way("inference", "nimble-compile"), Host(), True)) == {"prepare_s"} and not bench.asked
+    assert "gpu_us" not in training.run("small", 4, ways.way("training", "compile"), Host(), True)
+
+
+def test_a_call_of_nimble_copies_nothing(bench):
+    module, (data, *_) = networks.inference()
+    prepared = inference.prepare(ways.way("inference", "nimble"), module, data)
+    assert prepared.data is not data and prepared.result is not None
+    assert prepared.call() is prepared.call()  # the graph's own output
+
+
+def test_results_that_differ_are_found(bench):
+    module, inputs = networks.inference()
+    wrong = inference.Prepared(lambda: module(inputs[0]), inputs[0].clone(), base=module)  # as if the input were in the graph
+    with torch.no_grad():
+        found = inference.compare(module, wrong, inputs)
+    assert found["same_bits"] is False and found["relative_difference"] > 1e-3 and found["digest"] != found["eager_digest"]
+
+
+@pytest.mark.parametrize("bad", [float("nan"), 0.0])
+def test_outputs_that_say_nothing_raise(bench, bad):
+    module, inputs = networks.inference()
+    with torch.no_grad():
+        module[-1].weight.fill_(bad)
+        with pytest.raises(RuntimeError, match="say nothing"):
+            inference.compare(module, inference.prepare(ways.way("inference", "eager"), module, inputs[0].clone()), inputs)
+
+
+@pytest.mark.parametrize("name", ["eager", "torchscript", pytest.param("compile", marks=compiles)])
+def test_training(bench, name):
+    found = training.run("small", 4, ways.way("training", name), Host())
+    assert len(found["losses"]) == 6 and found["losses"][0] != found["losses"][-1]
+    assert found["memory_mib"] == {"before": 7.0, "after": 9.0} and found["gpu_us"]["runs"] >= 10
+    if name != "torchscript":  # which has kernels of its own
+        assert found["losses"] == found["eager_losses"] and found["digest"] == found["eager_digest"]
+    assert found.get("same_bits") is (True if name == "eager" else None)
+
+
+def test_trainings_that_differ_are_found(bench):
+    trainer = training.Trainer(*networks.training())
+    eager = trainer.curve(trainer.step)
+    way = ways.way("training", "graph")
+    assert training.compare(way, eager, trainer.curve(trainer.step))["same_bits"] is True
+
+    def skips_buffers():
+        loss = trainer.step()
+        trainer.module[1].num_batches_tracked.sub_(1)
+        return loss
+
+    found = training.compare(way, eager, trainer.curve(skips_buffers))
+    assert found["same_bits"] is False and found["difference"] == 0
+    trainer.optimizer.param_groups[0]["lr"] = 0.02
+    found = training.compare(way, eager, trainer.curve(trainer.step))
+    assert found["same_bits"] is False and found["relative_difference"] > 0
+    with pytest.raises(RuntimeError, match="say nothing"):
+        training.compare(way, ([eager[0][0]] * 2, {}), eager)
+
+
+def test_a_curve_reads_the_loss_where_a_graph_leaves_it(bench):
+    trainer = training.Trainer(*networks.training())
+    place = torch.zeros(())
+    losses, _ = trainer.curve(lambda: place.copy_(trainer.step()) and None, place)
+    assert [float(loss) for loss in losses] == [float(loss) for loss in trainer.curve(trainer.step)[0]]
+
+
+def test_the_worker_says_what_it_does_not_know():
+    for main, words in ((inference.main, ["resnet50", "fast"]), (training.main, ["resnet50", "32", "fast"])):
+        with pytest.raises(KeyError, match="fast"):
+            main(words)

@@ -1,0 +1,260 @@
+"""scripts/pytorch without a GPU: its command line, what it keeps of processes, and the tables of what was kept. No PyTorch."""
+
+import json
+import subprocess
+import sys
+import time
+import types
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "bench" / "pytorch"), str(ROOT / "bench")]
+
+import networks  # noqa: E402
+import render  # noqa: E402
+import runner  # noqa: E402
+import side_by_side  # noqa: E402
+import ways  # noqa: E402
+from runner import Task  # noqa: E402
+
+
+def script(*words):
+    return subprocess.run([sys.executable, str(ROOT / "scripts/pytorch"), *map(str, words)], capture_output=True, text=True, timeout=60)
+
+
+def entry(network, way, us=None, part="inference", batch=1, at="2026-01-02T03:04:05", **more):
+    found = {"part": part, "network": network, "batch": batch, "way": way, "at": at, "invocation": "one", "device": "A GPU, 1.2"}
+    if us is not None:
+        times = {"median": us, "p10": us - 1, "p90": us + 2, "runs": 100}
+        found |= {"gpu_us": times, "wall_us": times, "row_us": times, "prepare_s": 1.25, "torch": "2.11.0",
+                  "memory_mib": {"before": 500, "after": 600}, "difference": 0.0, "relative_difference": 0.0, "digest": "d",
+                  "eager_digest": "d", "same_bits": True}
+    return found | more
+
+
+def graph(**more):
+    return {"kind": None, "state": "rewritten", "nodes": 9, "streams": 3, "own_us": 20.0, "rewritten_us": None, "why": "", **more}
+
+
+def keep(folder, *entries, name="pytorch-runs.jsonl"):
+    (folder / name).write_text("".join(json.dumps(one) + "\n" for one in entries))
+
+
+def tables(folder, *entries, status=0):
+    keep(folder, *entries)
+    done = script("--table", "--results", folder)
+    assert done.returncode == status, done.stderr
+    return done.stdout
+
+
+def test_times_failures_and_what_is_missing(tmp_path):
+    text = tables(tmp_path, entry("nasnetamobile", "eager", 1000), entry("nasnetamobile", "graph", 400),
+                  entry("nasnetamobile", "nimble", 200, graphs=[graph()]),
+                  entry("darts", "graph", failed="RuntimeError: no memory", stderr="a\nb"),
+                  entry("darts", "autotune", not_within_s=300))
+    assert "| network | eager | torch.cuda.graph | torch.compile max-autotune | Nimble |" in text
+    assert "| NASNet-A mobile | 1000 [999, 1002] | 400 [399, 402] | - | 200 [199, 202] |" in text
+    assert "| DARTS | - | failed | not within 300 s | - |" in text
+    assert "| NASNet-A mobile | 22.34 | 5.00 | - | 2.00 | - | 2.00 |" in text  # beside what was published
+    assert "| DARTS | - | - | - | - | - | - |" in text
+    assert "- DARTS, torch.cuda.graph: RuntimeError: no memory" in text
+    assert "| NASNet-A mobile | - | rewritten | 9 | 3 | 20 | - |  |" in text
+    assert "1.25 s, 500 to 600" in text
+    assert "Device: A GPU, 1.2; PyTorch 2.11.0; 2026-01-02. `scripts/pytorch`, one run of it." in text
+    (kept,) = tmp_path.glob("*-pytorch.md")
+    assert kept.read_text() in text
+    assert len(json.loads(kept.with_suffix(".json").read_text())["results"]) == 5
+
+
+def test_networks_stand_in_one_order_and_titles_are_not_names(tmp_path):
+    text = tables(tmp_path, entry("encoder", "eager", 3), entry("resnet50", "eager", 2))
+    assert text.index("| resnet50 |") < text.index("| encoder (BERT-base) |")
+
+
+def test_the_latest_result_counts_in_whichever_file(tmp_path):
+    keep(tmp_path, entry("resnet50", "eager", 7, at="2026-01-03", invocation="two"), name="a.jsonl")
+    text = tables(tmp_path, entry("resnet50", "eager", 5, at="2026-01-02"), entry("resnet50", "graph", 4, at="2026-01-02"))
+    assert "| resnet50 | 7 [6, 9] | 4 [3, 6] |" in text
+    assert "Not all ways were measured in one run of the command for: resnet50." in text and "2 runs of it" in text
+
+
+def test_one_run_of_the_command_needs_no_remark(tmp_path):
+    assert "Not all ways" not in tables(tmp_path, entry("resnet50", "eager", 5), entry("resnet50", "graph", 4))
+
+
+def test_slower_rows_are_named(tmp_path):
+    text = tables(tmp_path, entry("resnet50", "graph", 100), entry("resnet50", "nimble", 104), entry("darts", "graph", 100),
+                  entry("darts", "nimble", 100.5))
+    assert "Nimble is slower than torch.cuda.graph by more than 1% on: resnet50 (0.96)." in text
+    text = tables(tmp_path, entry("resnet50", "graph", 100), entry("resnet50", "nimble", 90))
+    assert "Nimble is slower than torch.cuda.graph by more than 1% on: no row." in text
+
+
+def test_other_bits_are_an_error(tmp_path):
+    text = tables(tmp_path, entry("resnet50", "nimble", 5, same_bits=False), status=1)
+    assert "OTHER BITS" in text
+    assert "resnet50, nimble" in script("--table", "--results", tmp_path).stderr
+    assert "OTHER BITS" not in tables(tmp_path, entry("resnet50", "nimble", 5))
+
+
+def exactness(*entries, way):
+    part = render.Part("inference", {runner.task_of(one): one for one in entries})
+    return render.exactness(part, ("resnet50", 1), ways.way("inference", way))
+
+
+def test_exactness_in_words():
+    assert exactness(entry("resnet50", "graph", 1), way="graph") == "same bits"
+    assert exactness(entry("resnet50", "eager", 1, digest="x"), entry("resnet50", "graph", 1), way="graph") == \
+        "same bits, other than in eager's process, eager differs between the processes"
+    compiled = entry("resnet50", "compile", 1, relative_difference=2e-6)
+    del compiled["same_bits"]
+    assert exactness(compiled, way="compile") == "2e-06 of eager's largest"
+    assert exactness(compiled, entry("resnet50", "nimble-compile", 1, digest="x"), way="nimble-compile") == \
+        "same bits, other than in compile's process, 0e+00 of eager's largest"
+    assert exactness(entry("resnet50", "graph", not_within_s=3), way="graph") == "not within 3 s"
+    assert exactness(way="graph") == "-"
+
+
+def test_training(tmp_path):
+    rows = [entry("resnet50", way, us, "training", batch) for batch, way, us in
+            ((32, "eager", 200), (32, "nimble", 100), (128, "eager", 400), (32, "graph", 50), (32, "nimble-step", 60))]
+    text = tables(tmp_path, *rows)
+    assert "## Training" in text and "## Inference" not in text
+    assert "| resnet50, 32 | 1.90 | 2.00 | - | - | - | 0.83 |" in text
+    assert text.index("| resnet50, 32 | 200") < text.index("| resnet50, 128 | 400")
+    assert "nimble.step is slower than torch.cuda.graph of the step by more than 1% on: resnet50, 32 (0.83)." in text
+
+
+def test_compiling_with_empty_caches_is_told(tmp_path):
+    assert "| resnet50 | 1.2 s (70 s), 500 to 600 |" in tables(tmp_path, entry("resnet50", "compile", 5, cold_prepare_s=70.1))
+
+
+def test_published_figures_are_of_networks_that_there_are():
+    for part, known in (("inference", networks.INFERENCE), ("training", networks.TRAINING)):
+        found = {name for name in render.PUBLISHED[part] if name != "source"}
+        assert found and found <= set(known)
+    assert all(set(render.PUBLISHED["training"][name]) == set(map(str, networks.BATCHES)) for name in networks.TRAINING)
+
+
+@pytest.mark.parametrize("words, why", [
+    (["--only", "resnet5"], "--only: resnet5 is none of"), (["--ways", "eager,fast"], "--ways: fast is none of"),
+    (["--part", "serving"], "--part: serving is none of"), (["--batches", "33"], "--batches: 33 is none of"),
+    (["--limit", "0"], "--limit"), (["--warm", "none"], "--warm"), (["--tab"], "--tab"), (["more"], "more")])
+def test_arguments_that_are_refused(words, why):
+    done = script(*words)
+    assert done.returncode == 2 and why in done.stderr and "--help" in done.stderr
+
+
+def test_results_that_cannot_be_shown(tmp_path):
+    for words in (["--table"], ["--table", "--results", tmp_path / "none"], ["--table", "--results", tmp_path],
+                  ["--part", "training", "--only", "darts"]):
+        done = script(*words)
+        assert done.returncode == 1 and done.stderr.startswith("pytorch: "), words
+    for broken in ("{", '{"at": "2026", "part": "inference"}', "[1]"):
+        (tmp_path / "broken.jsonl").write_text(broken)
+        done = script("--table", "--results", tmp_path)
+        assert done.returncode == 1 and "broken.jsonl is not of this command" in done.stderr
+
+
+def test_help_names_every_way_and_option():
+    done = script("--help")
+    assert done.returncode == 0 and done.stdout.startswith("Usage: scripts/pytorch ")
+    for word in ("--batches", "--missing", "--total", *(way.name for part in ways.WAYS.values() for way in part)):
+        assert word in done.stdout
+
+
+# Processes, with programs in the place of the benches'.
+
+FOUND = 'print("noise"); print(\'{"prepare_s": 1.0, "gpu_us": {"median": 5}}\'); print("more noise")'
+
+
+@pytest.fixture
+def run(tmp_path):
+    def make(program, **options):
+        given = {"limit": 60, "total": None, "cache": tmp_path / "cache", "build": tmp_path, **options}
+        made = runner.Runner(types.SimpleNamespace(**given), tmp_path)
+        made.command = lambda task, *more: ["-c", program, task.way, *more]
+        return made
+    return make
+
+
+def kept(folder):
+    return {task[3]: found for task, found in runner.load(folder).items()}
+
+
+def task(way, network="resnet50"):
+    return Task("inference", network, 1, way)
+
+
+def test_a_result_is_kept_at_once(run, tmp_path):
+    found = run(FOUND).timed(task("eager"))
+    assert found["gpu_us"] == {"median": 5} and kept(tmp_path)["eager"] == found
+
+
+@pytest.mark.parametrize("program, why", [
+    ("import sys; sys.stderr.write('warning\\n  ValueError: not this\\n'); raise ValueError('the reason')", "ValueError: the reason"),
+    ("import os; os.kill(os.getpid(), 11)", "ended by signal 11"), ("pass", "its output cannot be read: it has no results in it"),
+    ("print('{')", "its output cannot be read"), ("import sys; sys.exit('last words')", "last words"), ("exit(3)", "it said nothing")])
+def test_what_a_failure_says(run, tmp_path, program, why):
+    made = run(program)
+    assert made.timed(task("eager"))["failed"].startswith(why) and made.failed == 1
+    assert runner.said(kept(tmp_path)["eager"]).startswith("failed: ")
+
+
+def test_the_tail_of_stderr_is_kept_without_this_machines_folders(run):
+    place = f"{ROOT}/bench/pytorch/x.py"
+    found = run(f"import sys; sys.exit('File \"{place}\", File \"/a/b/site-packages/torch/y.py\"' + 3000 * '.')").timed(task("eager"))
+    assert len(found["stderr"]) == side_by_side.TAIL
+    assert side_by_side.without_paths(f'"{place}" "/a/site-packages/y.py"') == '"bench/pytorch/x.py" "y.py"'
+
+
+def test_a_process_that_takes_too_long_ends_with_its_children(run, tmp_path):
+    child = f"import time; time.sleep(3); open({str(tmp_path / 'alive')!r}, 'w')"
+    program = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    begin = time.monotonic()
+    found = run(program, limit=1).timed(task("eager"))
+    assert found["not_within_s"] == 1 and time.monotonic() - begin < 2.5
+    time.sleep(3)
+    assert not (tmp_path / "alive").exists()
+
+
+def test_what_the_time_for_all_cuts_short_is_not_kept(run, tmp_path):
+    made = run("import time; time.sleep(30)", total=1)
+    assert made.timed(task("eager")) is None  # ended
+    assert made.timed(task("graph")) is None  # not begun
+    assert runner.load(tmp_path) == {}
+
+
+def test_ways_of_nimble_run_under_nimble(run, tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setenv("NIMBLE_MODE", "record")
+    monkeypatch.setenv("PYTHONPATH", "/wheels")
+    monkeypatch.setattr(side_by_side, "run", lambda command, env, limit: calls.append((command, env)) or side_by_side.Done(0, "{}", "", 1))
+    made = run("x")
+    made.timed(task("nimble-one"))
+    made.timed(task("graph"))
+    (nimble, env), (graph_, own) = calls
+    assert nimble[1:4] == ["-m", "nimble", "run"] and "-m" not in graph_
+    assert env["PYTHONPATH"] == f"{ROOT}/python:/wheels" and env["NIMBLE_LIBRARY"] == f"{tmp_path}/lib/libnimble.so"
+    assert own["PYTHONPATH"] == "/wheels" and "NIMBLE_MODE" not in own and own["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "cache")
+
+
+def test_warming_compiles_each_mode_once_and_gives_up_what_does_not_compile(run, tmp_path):
+    log = tmp_path / "log"
+    made = run(f"""
+import sys
+open({str(log)!r}, "a").write(" ".join(sys.argv[1:]) + "\\n")
+if sys.argv[1] == "autotune":
+    raise RuntimeError("cannot")
+print('{{"prepare_s": 9.0}}')
+""")
+    wanted = [task(way.name) for way in ways.INFERENCE]
+    left = made.warm(wanted, 3)
+    assert sorted(log.read_text().split("\n")[:-1]) == ["autotune --prepare-only", "compile --prepare-only",
+                                                        "nimble-autotune --prepare-only"]
+    assert [one.way for one in left] == [way.name for way in ways.INFERENCE if way.name != "autotune"]
+    assert kept(tmp_path)["autotune"]["failed"] == "RuntimeError: cannot" and made.failed == 1
+    assert made.timed(task("nimble-compile"))["cold_prepare_s"] == 9.0
+    assert "cold_prepare_s" not in made.timed(task("nimble"))

@@ -241,8 +241,7 @@ std::string GraphSink::rewrite(CUgraph graph, GraphPair& made) {
   made.describe(original.context(), static_cast<std::uint32_t>(original.nodes().size()),
                 found.schedule.segments.front().lanes, std::move(used));
   const CurrentContext current(driver_, original.context());
-  const CUresult result = made.rewritten().build(original, found.schedule, recorded.node);
-  if (result != CUDA_SUCCESS) return "the driver refuses it (error " + std::to_string(result) + ")";
+  if (std::string why = made.rewritten().build(original, found.schedule, recorded.node); !why.empty()) return why;
   options_.log(ReplayLog::info, "graph " + std::to_string(made.number()) + ": " +
                                     std::to_string(original.nodes().size()) + " nodes, " + found.text);
   return {};

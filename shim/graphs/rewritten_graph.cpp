@@ -4,6 +4,14 @@
 
 namespace nimble::shim {
 
+namespace {
+
+std::string refusal(const std::string& what, CUresult result) {
+  return "the driver refuses " + what + " (error " + std::to_string(result) + ")";
+}
+
+}  // namespace
+
 RewrittenGraph::~RewrittenGraph() {
   if (exec_) driver_.cuGraphExecDestroy_(exec_);
 }
@@ -24,8 +32,8 @@ CUresult RewrittenGraph::add(CUgraph graph, const ProgramNode& node, CUcontext c
   }
 }
 
-CUresult RewrittenGraph::build(const ProgramGraph& original, const Schedule& schedule,
-                               const std::vector<std::uint32_t>& of) {
+std::string RewrittenGraph::build(const ProgramGraph& original, const Schedule& schedule,
+                                  const std::vector<std::uint32_t>& of) {
   const ScheduleSegment& segment = schedule.segments.front();
   std::vector<std::vector<std::uint32_t>> before(schedule.ops.size());
   for (const auto& [from, to] : segment.edges) before[to].push_back(from);
@@ -34,14 +42,18 @@ CUresult RewrittenGraph::build(const ProgramGraph& original, const Schedule& sch
 
   CUgraph graph = nullptr;
   CUresult result = driver_.cuGraphCreate_(&graph, 0);
-  if (result != CUDA_SUCCESS) return result;
+  if (result != CUDA_SUCCESS) return refusal("another graph", result);
+  std::string refused;
   std::vector<CUgraphNode> made(schedule.ops.size()), after;
   for (const std::uint32_t op : segment.order) {
     const ProgramNode& node = original.nodes()[of[op]];
     after.clear();
     for (const std::uint32_t other : before[op]) after.push_back(made[other]);
     result = add(graph, node, original.context(), after, &made[op]);
-    if (result != CUDA_SUCCESS) break;
+    if (result != CUDA_SUCCESS) {
+      refused = refusal(std::string(node.call.symbol) + ", node " + std::to_string(of[op]), result);
+      break;
+    }
     if (!priorities || node.type != CU_GRAPH_NODE_TYPE_KERNEL || schedule.ops[op].priority == 0) continue;
     CUkernelNodeAttrValue value{};
     if (driver_.cuGraphKernelNodeGetAttribute_(node.handle, CU_KERNEL_NODE_ATTRIBUTE_PRIORITY, &value) != CUDA_SUCCESS)
@@ -56,10 +68,13 @@ CUresult RewrittenGraph::build(const ProgramGraph& original, const Schedule& sch
                                     &exec_, graph, CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY) != CUDA_SUCCESS) {
     exec_ = nullptr;
     result = driver_.cuGraphInstantiateWithFlags_(&exec_, graph, 0);
-    if (result != CUDA_SUCCESS) exec_ = nullptr;
+    if (result != CUDA_SUCCESS) {
+      exec_ = nullptr;
+      refused = refusal("to make it executable", result);
+    }
   }
   driver_.cuGraphDestroy_(graph);
-  return result;
+  return refused;
 }
 
 }  // namespace nimble::shim

@@ -5,6 +5,9 @@
 // two from running at the same time. Not synchronised.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "nimble/schedule.h"
 #include "shim/graphs/graph_api.h"
 #include "shim/graphs/program_graph.h"
@@ -18,8 +21,9 @@ class RewrittenGraph {
   RewrittenGraph(const RewrittenGraph&) = delete;
   RewrittenGraph& operator=(const RewrittenGraph&) = delete;
 
-  // `schedule` is of one segment that holds all nodes: its op i is node[i].
-  CUresult build(const ProgramGraph& original, const Schedule& schedule, const std::vector<std::uint32_t>& node);
+  // `schedule` is of one segment that holds all nodes: its op i is node[i]. Returns what the driver refuses; empty where
+  // nothing.
+  std::string build(const ProgramGraph& original, const Schedule& schedule, const std::vector<std::uint32_t>& node);
   CUresult launch(CUstream stream) const { return driver_.cuGraphLaunch_(exec_, stream); }
   // The context is gone, and the graph with it.
   void abandon() { exec_ = nullptr; }

@@ -190,7 +190,7 @@ class TrainingGraph:
                 pass  # eagerly, then
 
     def close(self) -> None:
-        """Waits until the GPU has done with it, so that its memory may go: with its last backward, where that is still to come."""
+        """Waits until the GPU has done with it. Its memory goes when nobody refers to it: a backward to come does."""
         with self._lock:
             for captured in self._graphs():
                 captured.close()

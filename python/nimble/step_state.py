@@ -76,7 +76,8 @@ class StepState:
             if one != other:
                 return f"{slot.name!r} has changed"
         what = ("", "", "a hyperparameter of an optimizer (its learning rate, say) has changed",
-                "an optimizer has other parameters", "the state of an optimizer is another, or is kept on the host", "a gradient scaler has changed",
+                "an optimizer has other parameters", "the state of an optimizer is another, or is kept on the host",
+                "a gradient scaler has changed",
                 "a parameter has other storage")
         return next(text for text, one, other in zip(what, before, now) if one != other)
 
@@ -161,7 +162,7 @@ class Grads:
 
     def __init__(self, parameters: Sequence[torch.Tensor], before: "List[Optional[torch.Tensor]]",
                  behind: "List[Optional[torch.Tensor]]") -> None:
-        self._parameters, self._behind = parameters, behind
+        self._parameters, self._behind = parameters, list(behind)
         self._there = [grad is not None for grad in before]
         # Those that are written in place have to be the same memory then. What a step drops may be anything.
         same = [(p, b) for p, b, a in zip(parameters, before, behind) if b is not None and b is a]
@@ -189,6 +190,14 @@ class Grads:
                 for i in range(len(self._own)):
                     self._owners[i].grad = self._own[i] if is_there else None
                 self._counts[is_there] = self.uses()
+
+    def leave(self) -> None:
+        """Has the parameters' gradients in memory of their own: the graph goes."""
+        for i in range(len(self._own)):
+            if self._owners[i].grad is self._own[i]:
+                self._owners[i].grad = self._own[i].clone()
+        for each in (self._own, self._behind, self._same, self._storages):
+            each.clear()
 
     def are_held(self) -> bool:
         """Whether somebody has kept a gradient of an earlier step, which a replay would write to."""

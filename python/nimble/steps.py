@@ -12,6 +12,7 @@ import contextlib
 import threading
 import time
 import warnings
+import weakref
 from typing import Any, Callable, Iterable, Iterator, List, Optional, Set
 
 import torch
@@ -39,12 +40,14 @@ class _Graph:
         self.calls = 0
         self.grads = grads
         self._signature, self._seconds = str(call.signature), seconds
-        self._inputs, self._captured = inputs, captured
+        self._inputs = inputs
         self._written = [i for i in inputs if i.number in kind.written]
         self._versions = kind.versions
         outputs, _, self._scalers = captured.outputs
         own = [*state.parameters, *state.buffers]
         self._results = Results(outputs, inputs, zip(own, own))
+        self._captured = captured  # the last, and so is the last to go
+        weakref.finalize(self, grads.leave)
 
     def __call__(self, call: Call) -> Any:
         self.calls += 1
@@ -67,6 +70,7 @@ class _Graph:
         return self._results.returned(made, call.leaves)
 
     def close(self) -> None:
+        self.grads.leave()
         self._captured.close()
 
     def report(self) -> GraphReport:

@@ -38,8 +38,8 @@ class Captured(Protocol):
         """Runs on the current stream."""
 
     def beside(self) -> ContextManager[None]:
-        """What is done inside is done on the stream that it was captured on: behind what was put on the current stream before, and
-        before what follows there."""
+        """What is done inside is done on the stream that it was captured on: behind what was put on the current stream before,
+        and before what follows there."""
 
     def status(self) -> Optional[shim.GraphStatus]:
         """What libnimble.so knows of it."""

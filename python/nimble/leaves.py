@@ -1,9 +1,9 @@
 """What gradients go to: stand-ins of parameters while graphs are made, and what autograd's graph says of itself.
 
-StandIns puts other tensors on the same memory in the places of a module's parameters and buffers. Autograd then meets leaves that nobody
-else has: hooks of the parameters do not run while a backward is captured (they run when the gradients come, as ever), no
-accumulator of an earlier run has it wait for that run's stream, and each has a version of its own, so that what it has saved
-stays valid when somebody writes to them.
+StandIns puts other tensors on the same memory in the places of a module's parameters and buffers. Autograd then meets leaves
+that nobody else has: hooks of the parameters do not run while a backward is captured (they run when the gradients come, as
+ever), no accumulator of an earlier run has it wait for that run's stream, and each has a version of its own, so that what it
+has saved stays valid when somebody writes to them.
 
 Not to be used by two threads at once: the module's own attributes change meanwhile.
 """
@@ -139,7 +139,8 @@ def saved_by(node: Any) -> Optional[List[torch.Tensor]]:
         values = [getattr(node, name) for name in names]
     except RuntimeError:  # it was written to since
         return None
-    return [t for value in values for t in (value if isinstance(value, (tuple, list)) else (value,)) if isinstance(t, torch.Tensor)]
+    found = [t for value in values for t in (value if isinstance(value, (tuple, list)) else (value,))]
+    return [t for t in found if isinstance(t, torch.Tensor)]
 
 
 @contextlib.contextmanager

@@ -80,8 +80,9 @@ class Nimble:
         One tuple or list alone is the arguments, as the original has it; `prepare((pair,))` is for a module that takes a pair.
 
         training: calls like these train, also where the module is in eval mode (as to fine-tune with fixed statistics); from then
-        on all calls do for which gradients are enabled. use_multi_stream: what does not depend on each other may run side by side. relaxed: PyTorch captures in mode `relaxed`, in
-        which other threads may use the GPU freely meanwhile. Both also hold for graphs that later calls make by themselves.
+        on all calls do for which gradients are enabled. use_multi_stream: what does not depend on each other may run side by
+        side. relaxed: PyTorch captures in mode `relaxed`, in which other threads may use the GPU freely meanwhile. Both also
+        hold for graphs that later calls make by themselves.
         Returns itself. NimbleError says what cannot be captured, unless `fallback` was given.
         """
         if len(dummy_args) == 1 and type(dummy_args[0]) in (tuple, list) and not dummy_kwargs:

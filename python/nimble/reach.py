@@ -113,7 +113,8 @@ class _Search:
             return
         names = _names_of(function)
         for free, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
-            self._slot(free, cell, "", functools.partial(_content, cell), functools.partial(setattr, cell, "cell_contents"), names)
+            assign = functools.partial(setattr, cell, "cell_contents")
+            self._slot(free, cell, "", functools.partial(_content, cell), assign, names)
         self._dictionary("", function.__globals__, [each for each in names if each in function.__globals__], names)
         for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
             self.visit("a default", default, names)

@@ -115,8 +115,8 @@ class Signature:
 
 class Call:
     """A call's arguments taken apart: `leaves` of (args, kwargs), `structure`, `tensors` (which leaves are tensors, each tensor
-    once), `signature`, and `trains`: gradients may be asked for, as they always may where an argument requires them while they are
-    enabled. NimbleError names the argument that cannot be compared."""
+    once), `signature`, and `trains`: gradients may be asked for, as they always may where an argument requires them while they
+    are enabled. NimbleError names the argument that cannot be compared."""
 
     __slots__ = ("args", "kwargs", "leaves", "structure", "tensors", "trains", "signature")
 

@@ -41,7 +41,8 @@ class StepState:
     def tensors(self) -> List[torch.Tensor]:
         """All that it knows of which a step may write to."""
         reached = self._reached
-        return _unique(chain(self.parameters, self.buffers, reached.tensors, (p.grad for p in self.parameters if p.grad is not None),
+        grads = [p.grad for p in self.parameters if p.grad is not None]
+        return _unique(chain(self.parameters, self.buffers, reached.tensors, grads,
                              (t for o in reached.optimizers for t in _tensors_of(o)),
                              (t for s in reached.scalers for t in (s._scale, s._growth_tracker) if t is not None)))
 
@@ -55,7 +56,8 @@ class StepState:
         return (
             [guard.difference() for guard in self._guards],
             [self._values((slot.get() for slot in reached.slots), 2)],
-            [[self._values(v for k, v in group.items() if k != "params") for group in o.param_groups] for o in reached.optimizers],
+            [[self._values(v for k, v in group.items() if k != "params") for group in o.param_groups]
+             for o in reached.optimizers],
             [[list(map(id, group["params"])) for group in o.param_groups] for o in reached.optimizers],
             [[self._values(state.values()) if isinstance(state, dict) else id(state) for state in o.state.values()]
              for o in reached.optimizers],
@@ -73,8 +75,9 @@ class StepState:
         for slot, one, other in zip(self._reached.slots, before[1][0], now[1][0]):
             if one != other:
                 return f"{slot.name!r} has changed"
-        what = ("", "", "a hyperparameter of an optimizer (its learning rate, say) has changed", "an optimizer has other parameters",
-                "the state of an optimizer is another, or is kept on the host", "a gradient scaler has changed",
+        what = ("", "", "a hyperparameter of an optimizer (its learning rate, say) has changed",
+                "an optimizer has other parameters", "the state of an optimizer is another, or is kept on the host",
+                "a gradient scaler has changed",
                 "a parameter has other storage")
         return next(text for text, one, other in zip(what, before, now) if one != other)
 
@@ -159,7 +162,7 @@ class Grads:
 
     def __init__(self, parameters: Sequence[torch.Tensor], before: "List[Optional[torch.Tensor]]",
                  behind: "List[Optional[torch.Tensor]]") -> None:
-        self._parameters, self._behind = parameters, behind
+        self._parameters, self._behind = parameters, list(behind)
         self._there = [grad is not None for grad in before]
         # Those that are written in place have to be the same memory then. What a step drops may be anything.
         same = [(p, b) for p, b, a in zip(parameters, before, behind) if b is not None and b is a]
@@ -187,6 +190,14 @@ class Grads:
                 for i in range(len(self._own)):
                     self._owners[i].grad = self._own[i] if is_there else None
                 self._counts[is_there] = self.uses()
+
+    def leave(self) -> None:
+        """Has the parameters' gradients in memory of their own: the graph goes."""
+        for i in range(len(self._own)):
+            if self._owners[i].grad is self._own[i]:
+                self._owners[i].grad = self._own[i].clone()
+        for each in (self._own, self._behind, self._same, self._storages):
+            each.clear()
 
     def are_held(self) -> bool:
         """Whether somebody has kept a gradient of an earlier step, which a replay would write to."""

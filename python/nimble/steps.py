@@ -12,6 +12,7 @@ import contextlib
 import threading
 import time
 import warnings
+import weakref
 from typing import Any, Callable, Iterable, Iterator, List, Optional, Set
 
 import torch
@@ -39,12 +40,14 @@ class _Graph:
         self.calls = 0
         self.grads = grads
         self._signature, self._seconds = str(call.signature), seconds
-        self._inputs, self._captured = inputs, captured
+        self._inputs = inputs
         self._written = [i for i in inputs if i.number in kind.written]
         self._versions = kind.versions
         outputs, _, self._scalers = captured.outputs
         own = [*state.parameters, *state.buffers]
         self._results = Results(outputs, inputs, zip(own, own))
+        self._captured = captured  # the last, and so is the last to go
+        weakref.finalize(self, grads.leave)
 
     def __call__(self, call: Call) -> Any:
         self.calls += 1
@@ -67,6 +70,7 @@ class _Graph:
         return self._results.returned(made, call.leaves)
 
     def close(self) -> None:
+        self.grads.leave()
         self._captured.close()
 
     def report(self) -> GraphReport:
@@ -141,8 +145,8 @@ class Step:
                 return _without_history(self.function(*args, **kwargs))
             kind.graphs.append(kind.graphs.pop(kind.graphs.index(graph)))
             if graph.grads.are_held():
-                self._warn("held", "a step runs eagerly, since somebody holds on to the gradients (p.grad) of an earlier one, which "
-                           "lie in the graph's memory: keep copies instead")
+                self._warn("held", "a step runs eagerly, since somebody holds on to the gradients (p.grad) of an earlier one, "
+                           "which lie in the graph's memory: keep copies instead")
                 return self._on_stream(call, False, StepState(self._reached(), self._backend.device_type))
             return graph(call)
 
@@ -259,8 +263,8 @@ class Step:
         gone.close()
         self._short_lived = self._short_lived + 1 if gone.calls < _SHORT_LIFE else 0
         if self._short_lived > _MOST_SHORT_LIVED:
-            kind.why = NimbleError("each call comes with other tensors for gradients (p.grad): clear them by zero_grad(), or keep "
-                                   "them where they are")
+            kind.why = NimbleError("each call comes with other tensors for gradients (p.grad): clear them by zero_grad(), or "
+                                   "keep them where they are")
             raise kind.why
 
     def _warn(self, what: str, text: str) -> None:
@@ -269,9 +273,9 @@ class Step:
             warnings.warn(f"nimble: {text}", stacklevel=3)
 
 
-def step(function: Callable[..., Any], modules: Iterable[torch.nn.Module] = (), optimizers: Iterable[torch.optim.Optimizer] = (), *,
-         use_multi_stream: bool = True, relaxed: bool = False, fallback: bool = False, max_graphs: int = 8,
-         backend: Optional[Backend] = None) -> Step:
+def step(function: Callable[..., Any], modules: Iterable[torch.nn.Module] = (),
+         optimizers: Iterable[torch.optim.Optimizer] = (), *, use_multi_stream: bool = True, relaxed: bool = False,
+         fallback: bool = False, max_graphs: int = 8, backend: Optional[Backend] = None) -> Step:
     """The function, which runs as one graph once it has run a few times: a training step, or a part of one, as in
 
         def train(images, labels):

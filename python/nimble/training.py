@@ -103,8 +103,7 @@ class TrainingGraph:
         leaves = call.leaves
         self._capture_what_came()
         with self._lock:
-            last = self._last() if self._last is not None else None
-            if last is not None and not last.is_over:
+            if self._is_awaited():
                 return NotImplemented
             self.calls += 1
             run = _Run()
@@ -114,6 +113,11 @@ class TrainingGraph:
             others, run.made = run.made, []
         mixed = [made.pop(0) if wanted else others.pop(0) for wanted in self._wanted]
         return self._results.returned(mixed, leaves)
+
+    def _is_awaited(self) -> bool:
+        """Whether a backward may still come."""
+        last = self._last() if self._last is not None else None
+        return last is not None and not last.is_over
 
     def forward(self, call: Call, run: _Run) -> Tuple[torch.Tensor, ...]:
         """Of _Replay."""
@@ -190,10 +194,11 @@ class TrainingGraph:
                 pass  # eagerly, then
 
     def close(self) -> None:
-        """Waits until the GPU has done with it, so that its memory may go: with its last backward, where that is still to come."""
+        """Waits until the GPU has done with it. Its memory goes when nobody refers to it: a backward to come does."""
         with self._lock:
-            for captured in self._graphs():
-                captured.close()
+            if not self._is_awaited():
+                for captured in self._graphs():
+                    captured.close()
 
     def _graphs(self) -> List[Captured]:
         return [self._forward, *(each.captured for each in self._backwards.values() if each.captured is not None)]

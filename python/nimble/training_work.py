@@ -1,4 +1,4 @@
-"""What is captured of a module that trains, as nimble.capture's works: a forward with autograd's graph, and a backward through it.
+"""What is captured of a module that trains, as nimble.capture's works: a forward with autograd's graph, and a backward of it.
 
 They belong to one preparation, and one thread. look() runs the module once by itself and finds out what gradients there are.
 """

@@ -44,8 +44,9 @@ class FakeGraph:
         saved = [saved_by(node) or [] for node in nodes]
         with contextlib.ExitStack() as stack:
             # What the function writes to in place has been written to before, for all that autograd is to know.
-            for tensor in [t for each in saved for t in each] if hasattr(torch.autograd, "_unsafe_preserve_version_counter") else []:
-                stack.enter_context(torch.autograd._unsafe_preserve_version_counter(tensor))
+            for tensor in [t for each in saved for t in each]:
+                if hasattr(torch.autograd, "_unsafe_preserve_version_counter"):
+                    stack.enter_context(torch.autograd._unsafe_preserve_version_counter(tensor))
             with torch.set_grad_enabled(self._grad):
                 made = self._function()
             for static, new in zip(tensors(self.outputs), tensors(made)):

@@ -165,7 +165,7 @@ def test_gradients_that_somebody_holds(nets, backend):
 
 def test_a_learning_rate_that_changes(nets, backend):
     net, twin = nets
-    results = []
+    results, left = [], set()
     for each, wrap in ((net, functools.partial(nimble.step, backend=backend)), (twin, lambda f: f)):
         optimizer = sgd(each)
         scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
@@ -174,11 +174,15 @@ def test_a_learning_rate_that_changes(nets, backend):
         def before(i, scheduler=scheduler):
             if i in (10, 20):
                 scheduler.step()
+            if i in (11, 21):
+                left.update(map(id, (p.grad for p in net.parameters())))
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             results.append(steps(train, each, count=30, before=before))
     assert same(*results) and [g.closed for g in backend.graphs] == [True, True, False]
+    own = {id(grad) for graph in backend.graphs[:2] for grad in graph.outputs[1]}
+    assert not own & left and left  # gradients that a graph leaves are none of its own any more
     assert backend.ran == [False, True, True, True, True] and [g.replays for g in backend.graphs] == [7, 9, 9]
 
 

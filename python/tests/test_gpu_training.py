@@ -1,0 +1,471 @@
+"""On a GPU, with PyTorch 2 and libnimble.so: training by graphs leaves, to the bit, what eager training leaves.
+
+    python -m nimble run -- python -m pytest -m gpu
+"""
+
+import copy
+import gc
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch", minversion="1.13.0a0")
+from torch import nn  # noqa: E402
+import nimble  # noqa: E402
+from nimble import Nimble, NimbleError  # noqa: E402
+
+
+pytestmark = pytest.mark.gpu
+STEPS = 50
+
+
+class Net(nn.Module):
+    """Branches of small convolutions, batch norm and dropout; classes, and features that a loss may use or not."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 32, 3, padding=1)
+        self.branches = nn.ModuleList(
+            nn.Sequential(nn.Conv2d(32, 32, 1 + 2 * (i % 2), padding=i % 2, bias=False), nn.BatchNorm2d(32), nn.ReLU(),
+                          nn.Conv2d(32, 16, 3, padding=1)) for i in range(4))
+        self.drop = nn.Dropout(0.3)
+        self.last = nn.Linear(64, 10)
+        self.aside = nn.Linear(64, 4)
+
+    def forward(self, x):
+        x = torch.relu(self.stem(x))
+        x = torch.cat([branch(x) for branch in self.branches], 1).mean((2, 3))
+        x = self.drop(x)
+        return {"classes": self.last(x), "features": self.aside(x), "best": x.argmax(1)}
+
+
+@pytest.fixture(autouse=True)
+def deterministic():
+    torch.manual_seed(0)
+    torch.backends.cudnn.benchmark = False
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.allow_tf32 = False
+
+
+@pytest.fixture
+def nets():
+    net = Net().cuda()
+    return net, copy.deepcopy(net)
+
+
+def images(size=8):
+    return torch.randn(size, 3, 24, 24, device="cuda")
+
+
+def labels(size=8):
+    return torch.randint(10, (size,), device="cuda")
+
+
+def loss_of(outputs, y):
+    return nn.functional.cross_entropy(outputs["classes"].float(), y) + outputs["features"].float().pow(2).mean()
+
+
+def sgd(net, **options):
+    return torch.optim.SGD(net.parameters(), **{"lr": 0.05, "momentum": 0.9, **options})
+
+
+def grads(net):
+    return {name: None if p.grad is None else p.grad.clone() for name, p in net.named_parameters()}
+
+
+def same(one, other):
+    different = [name for name in one if not (one[name] is other[name] is None or torch.equal(one[name], other[name]))]
+    assert not different and list(one) == list(other), different
+    return True
+
+
+def left(net, losses):
+    """All that training leaves."""
+    return {"losses": torch.stack(losses), **{k: v.clone() for k, v in net.state_dict().items()},
+            **{"grad " + k: v for k, v in grads(net).items()}, "random": torch.cuda.get_rng_state()}
+
+
+def train(call, net, count=STEPS, loss=loss_of, optimizer=None, data=images, sizes=(8,), clear=True, before=lambda i: None):
+    optimizer = optimizer or sgd(net)
+    torch.manual_seed(1)
+    losses = []
+    for i in range(count):
+        before(i)
+        size = sizes[i % len(sizes)]
+        x, y = data(size), labels(size)
+        if clear:
+            optimizer.zero_grad()
+        made = loss(call(x), y)
+        made.backward()
+        optimizer.step()
+        losses.append(made.detach())
+    return left(net, losses)
+
+
+def train_by(step, net, count=STEPS, sizes=(8,), before=lambda i: None):
+    torch.manual_seed(1)
+    losses = []
+    for i in range(count):
+        before(i)
+        size = sizes[i % len(sizes)]
+        losses.append(step(images(size), labels(size)).detach().clone())
+    return left(net, losses)
+
+
+def step_of(net, optimizer, clear=True):
+    def train(x, y):
+        if clear:
+            optimizer.zero_grad(set_to_none=True)
+        loss = loss_of(net(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return train
+
+
+# ---- Nimble ----
+
+
+@pytest.mark.parametrize("clear", [True, False])
+def test_steps_equal_eager_ones_to_the_bit(nets, clear):
+    net, twin = nets
+    before = {k: v.clone() for k, v in net.state_dict().items()}
+    model = Nimble(net).prepare(images(), training=True)
+    assert same(net.state_dict(), before) and all(p.grad is None for p in net.parameters())
+    results = [train(call, each, clear=clear, optimizer=sgd(each, lr=0.05 if clear else 1e-3, momentum=0.9 * clear))
+               for call, each in ((model, net), (twin, twin))]
+    assert same(*results) and results[0]["losses"].isfinite().all()
+    forward, backward = model.report()
+    assert (forward.kind, backward.kind) == ("forward", "backward")
+    for each in (forward, backward):
+        assert each.state in ("own", "rewritten") and each.streams >= 2 and each.own_us > 0 and each.rewritten_us > 0, each
+
+
+def test_preparing_draws_nothing(nets):
+    net, _ = nets
+    x = images()
+    state = torch.cuda.get_rng_state()
+    model = Nimble(net).prepare(x, training=True)
+    assert torch.equal(torch.cuda.get_rng_state(), state)
+    first = model(x)["classes"].detach()
+    assert not torch.equal(model(x)["classes"], first)  # dropout
+
+
+def test_one_stream(nets):
+    net, twin = nets
+    model = Nimble(net).prepare(images(), training=True, use_multi_stream=False, relaxed=True)
+    assert same(train(model, net), train(twin, twin))
+
+
+def test_gradients_to_images_and_of_some_outputs(nets):
+    net, twin = nets
+    model = Nimble(net)
+    for which in (["classes"], ["features"], ["classes", "features"], ["classes"], ["features"]):
+        x = images().requires_grad_()
+        results = []
+        for call, each in ((model, net), (twin, twin)):
+            each.zero_grad(set_to_none=True)
+            torch.manual_seed(2)
+            outputs = call(x * 2)
+            sum(outputs[name].pow(2).sum() for name in which).backward()
+            results.append({"x": x.grad, "best": outputs["best"], **grads(each)})
+            x.grad = None
+        assert same(*results)
+        assert (results[0]["aside.weight"] is None) == ("features" not in which)
+    assert [r.kind for r in model.report()] == ["forward"] + ["backward"] * 3
+
+
+def test_gradients_that_are_kept(nets):
+    net, twin = nets
+    model, kept = Nimble(net), []
+    for i in range(4):
+        x = images()
+        for call, each in ((model, net), (twin, twin)):
+            each.zero_grad(set_to_none=True)
+            torch.manual_seed(i)
+            outputs = call(x)
+            loss_of(outputs, torch.arange(8, device="cuda")).backward()
+            kept.append([*(p.grad for p in each.parameters()), outputs["classes"]])
+    for mine, other in zip(kept[::2], kept[1::2]):
+        assert all(map(torch.equal, mine, other))
+
+
+def test_two_forwards_before_a_backward(nets):
+    net, twin = nets
+    model = Nimble(net).prepare(images(), training=True)
+    a, b, y = images(), images(), labels()
+    with pytest.warns(UserWarning, match="backward of the one before it"):
+        for _ in range(2):
+            for call, each in ((model, net), (twin, twin)):
+                each.zero_grad()
+                torch.manual_seed(3)
+                first, second = call(a), call(b)
+                loss_of(first, y).backward()
+                loss_of(second, y).backward()
+            assert same(grads(net), grads(twin)) and same(net.state_dict(), twin.state_dict())
+
+
+def test_a_backward_twice(nets):
+    net, twin = nets
+    model = Nimble(net).prepare(images(), training=True)
+    x, y = images(), labels()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for call, each in ((model, net), (twin, twin)):
+            torch.manual_seed(3)
+            loss = loss_of(call(x), y)
+            loss.backward(retain_graph=True)
+            call(x * 2)
+            loss.backward()
+    assert same(grads(net), grads(twin))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_autocast_and_a_gradient_scaler(nets, dtype):
+    net, twin = nets
+    results = []
+    for call, each in ((Nimble(net), net), (twin, twin)):
+        optimizer, scaler, losses = sgd(each), torch.amp.GradScaler("cuda", init_scale=2.0**30, growth_interval=4), []
+        torch.manual_seed(1)
+        for _ in range(20):
+            optimizer.zero_grad()
+            with torch.autocast("cuda", dtype=dtype):
+                loss = loss_of(call(images()), labels())
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            losses.append(loss.detach())
+        results.append({"scale": torch.tensor(scaler.get_scale()), **left(each, losses)})
+    assert same(*results)
+
+
+def test_channels_last(nets):
+    net, twin = (each.to(memory_format=torch.channels_last) for each in nets)
+
+    def data(size):
+        return images(size).to(memory_format=torch.channels_last)
+
+    assert same(train(Nimble(net), net, data=data), train(twin, twin, data=data))
+    assert net.stem.weight.grad.stride() == twin.stem.weight.grad.stride() != net.stem.weight.contiguous().stride()
+
+
+def test_shapes_modes_and_streams(nets):
+    net, twin = nets
+    model = Nimble(net)
+    streams = [torch.cuda.Stream() for _ in range(2)]
+    optimizers = sgd(net), sgd(twin)
+    for i in range(24):
+        size = 4 + i % 2 * 4
+        torch.manual_seed(i)
+        x, y = images(size), labels(size)
+        for call, each, optimizer in ((model, net, optimizers[0]), (twin, twin, optimizers[1])):
+            torch.manual_seed(i)
+            stream = streams[i % 2]
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                optimizer.zero_grad()
+                loss_of(call(x), y).backward()
+                optimizer.step()
+            torch.cuda.current_stream().wait_stream(stream)
+        if i % 8 == 0:
+            for each in nets:
+                each.eval()
+            with torch.no_grad():
+                assert torch.equal(model(x)["classes"], twin(x)["classes"])
+            for each in nets:
+                each.train()
+    assert same(net.state_dict(), twin.state_dict())
+    assert sorted(r.kind for r in model.report()) == ["backward"] * 2 + ["forward"] * 2 + ["inference"] * 2
+
+
+def test_an_old_loss_that_lives_while_preparing(nets):
+    """Autograd keeps the parameters' accumulators of an earlier run, which belong to that run's stream."""
+    net, twin = nets
+    x, y = images(), labels()
+    for each in nets:
+        torch.manual_seed(1)
+        each.old = [loss_of(each(x), y)]
+        each.old[0].backward()
+    model = Nimble(net).prepare(x, training=True)
+    for call, each in ((model, net), (twin, twin)):
+        torch.manual_seed(2)
+        loss_of(call(x), y).backward()
+    assert same(grads(net), grads(twin)) and same(net.state_dict(), twin.state_dict())
+
+
+def test_hooks_of_parameters(nets):
+    net, twin = nets
+    model = Nimble(net).prepare(images(), training=True)
+
+    def clamp(parameter):
+        parameter.grad.clamp_(-0.01, 0.01)
+
+    for each in nets:
+        each.last.weight.register_hook(lambda grad: grad * 2)
+        each.stem.weight.register_post_accumulate_grad_hook(clamp)
+    assert same(train(model, net, 10), train(twin, twin, 10))
+
+
+def test_what_cannot_be_captured_raises(nets):
+    net, _ = nets
+    net.register_forward_hook(lambda _m, _a, out: {**out, "features": out["features"] * out["features"].mean().item()})
+    before = {k: v.clone() for k, v in net.state_dict().items()}
+    with pytest.raises(nimble.CaptureError, match="captur"):
+        Nimble(net).prepare(images(), training=True)
+    assert same(net.state_dict(), before)
+
+
+def test_graphs_go_quietly(nets, capfd):
+    """PyTorch's allocator warns of memory of captures that is let go of when nothing is captured."""
+    net, _ = nets
+    model = Nimble(net).prepare(images(), training=True)
+    train(model, net, 3)
+    step = nimble.step(step_of(net, sgd(net)))
+    train_by(step, net, 6)
+    net.zero_grad(set_to_none=True)
+    torch.cuda.synchronize()
+    capfd.readouterr()
+    del model, step
+    gc.collect()
+    torch.cuda.synchronize()
+    assert "captured" not in capfd.readouterr().err
+
+
+# ---- step ----
+
+
+@pytest.mark.parametrize("clear", ["inside", "outside", "never"])
+def test_whole_steps_equal_eager_ones_to_the_bit(nets, clear):
+    net, twin = nets
+    results, reports = [], []
+    for each in nets:
+        optimizer = sgd(each, lr=0.05, momentum=0.9) if clear != "never" else sgd(each, lr=1e-3, momentum=0)
+        call = step_of(each, optimizer, clear == "inside")
+        step = nimble.step(call, modules=[each], optimizers=[optimizer]) if each is net else call
+
+        def before(_, optimizer=optimizer):
+            if clear == "outside":
+                optimizer.zero_grad(set_to_none=True)
+
+        results.append(train_by(step, each, before=before))
+        reports += step.report() if each is net else []
+    assert same(*results)
+    (report,) = reports
+    assert report.kind == "step" and report.state in ("trying", "own", "rewritten") and report.streams >= 2, report
+
+
+def test_adam(nets):
+    net, twin = nets
+    results = []
+    for each in nets:
+        optimizer = torch.optim.Adam(each.parameters(), lr=1e-3, capturable=True)
+        call = step_of(each, optimizer)
+        results.append(train_by(nimble.step(call) if each is net else call, each))
+    assert same(*results)
+
+
+def test_an_optimizer_that_counts_on_the_host(nets):
+    net, twin = nets
+    for make, said in ((torch.optim.Adam, "Adam counts its steps on the host.*capturable=True"),
+                       (torch.optim.Adagrad, "state of an optimizer")):
+        results = []
+        for each in nets:
+            optimizer = make(each.parameters(), lr=1e-3)
+            call = step_of(each, optimizer)
+            step = nimble.step(call)
+            if each is net:
+                train_by(step, each, 3)
+                for _ in range(2):
+                    with pytest.raises(NimbleError, match=said):
+                        step(images(), labels())
+            else:
+                train_by(call, each, 3)
+            results.append({**{k: v.clone() for k, v in each.state_dict().items()},
+                            "count": next(iter(optimizer.state.values()))["step"].clone()})
+        assert same(*results)
+
+
+def test_a_learning_rate_that_changes(nets):
+    net, twin = nets
+    results = []
+    for each in nets:
+        optimizer = sgd(each)
+        call = step_of(each, optimizer)
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+
+        def before(i, scheduler=scheduler):
+            if i % 12 == 11:
+                scheduler.step()
+
+        results.append(train_by(nimble.step(call) if each is net else call, each, 36, before=before))
+    assert same(*results)
+
+
+def test_shapes_of_steps(nets):
+    net, twin = nets
+    results = []
+    for each in nets:
+        call = step_of(each, sgd(each))
+        step = nimble.step(call) if each is net else call
+        results.append(train_by(step, each, 24, sizes=(8, 4)))
+    assert same(*results)
+
+
+def test_accumulation_over_steps(nets):
+    net, twin = nets
+    results = []
+    for each in nets:
+        optimizer = sgd(each)
+
+        def call(x, y, each=each):
+            loss = loss_of(each(x), y) / 2
+            loss.backward()
+            return loss
+
+        def before(i, optimizer=optimizer):
+            if i % 2 == 0 and i > 0:
+                optimizer.step()
+                optimizer.zero_grad()
+
+        results.append(train_by(nimble.step(call, [each]) if each is net else call, each, 20, before=before))
+    assert same(*results)
+
+
+def test_autocast_and_a_scaler_within_a_step(nets):
+    net, twin = nets
+    results = []
+    for each in nets:
+        optimizer = torch.optim.Adam(each.parameters(), lr=1e-3, fused=True, capturable=True)
+        scaler = torch.amp.GradScaler("cuda", init_scale=2.0**30, growth_interval=4)
+
+        def call(x, y, each=each, optimizer=optimizer, scaler=scaler):
+            optimizer.zero_grad()
+            with torch.autocast("cuda", dtype=torch.float16):
+                loss = loss_of(each(x), y)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            return loss
+
+        result = train_by(nimble.step(call) if each is net else call, each, 30)
+        results.append({"scale": torch.tensor(scaler.get_scale()), **result})
+    assert same(*results)
+
+
+def test_gradients_that_somebody_holds(nets):
+    net, twin = nets
+    kept = []
+    for each in nets:
+        call = step_of(each, sgd(each))
+        mine = []
+
+        def before(i, each=each, mine=mine):
+            if i in (6, 8):
+                mine.append(each.stem.weight.grad)
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            train_by(nimble.step(call) if each is net else call, each, 12, before=before)
+        kept.append(mine)
+    assert all(map(torch.equal, *kept)) and same(net.state_dict(), twin.state_dict())

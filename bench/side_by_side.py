@@ -1,5 +1,6 @@
 """What the benches have in common that hold ways of running PyTorch against one another, each way in a process of its own:
-the command line, the processes, the device, and results kept as a table and as JSON. No PyTorch here. Threads may run processes side by side.
+the command line, the processes, the device, and results kept as a table and as JSON. No PyTorch here. Threads may run
+processes at the same time.
 
 scripts/eager and scripts/pytorch use it, by bench/eager and bench/pytorch.
 """

@@ -21,7 +21,8 @@ from runner import Task  # noqa: E402
 
 
 def script(*words):
-    return subprocess.run([sys.executable, str(ROOT / "scripts/pytorch"), *map(str, words)], capture_output=True, text=True, timeout=60)
+    command = [sys.executable, str(ROOT / "scripts/pytorch"), *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
 def entry(network, way, us=None, part="inference", batch=1, at="2026-01-02T03:04:05", **more):
@@ -194,9 +195,10 @@ def test_a_result_is_kept_at_once(run, tmp_path):
 
 
 @pytest.mark.parametrize("program, why", [
-    ("import sys; sys.stderr.write('warning\\n  ValueError: not this\\n'); raise ValueError('the reason')", "ValueError: the reason"),
+    ("import sys; sys.stderr.write('1\\n  ValueError: not it\\n'); raise ValueError('the reason')", "ValueError: the reason"),
     ("import os; os.kill(os.getpid(), 11)", "ended by signal 11"), ("pass", "its output cannot be read: it has no results in it"),
-    ("print('{')", "its output cannot be read"), ("import sys; sys.exit('last words')", "last words"), ("exit(3)", "it said nothing")])
+    ("print('{')", "its output cannot be read"), ("import sys; sys.exit('last words')", "last words"),
+    ("exit(3)", "it said nothing")])
 def test_what_a_failure_says(run, tmp_path, program, why):
     made = run(program)
     assert made.timed(task("eager"))["failed"].startswith(why) and made.failed == 1
@@ -205,7 +207,7 @@ def test_what_a_failure_says(run, tmp_path, program, why):
 
 def test_the_tail_of_stderr_is_kept_without_this_machines_folders(run):
     place = f"{ROOT}/bench/pytorch/x.py"
-    found = run(f"import sys; sys.exit('File \"{place}\", File \"/a/b/site-packages/torch/y.py\"' + 3000 * '.')").timed(task("eager"))
+    found = run(f"import sys; sys.exit('File \"{place}\"' + 3000 * '.')").timed(task("eager"))
     assert len(found["stderr"]) == side_by_side.TAIL
     assert side_by_side.without_paths(f'"{place}" "/a/site-packages/y.py"') == '"bench/pytorch/x.py" "y.py"'
 
@@ -231,14 +233,20 @@ def test_ways_of_nimble_run_under_nimble(run, tmp_path, monkeypatch):
     calls = []
     monkeypatch.setenv("NIMBLE_MODE", "record")
     monkeypatch.setenv("PYTHONPATH", "/wheels")
-    monkeypatch.setattr(side_by_side, "run", lambda command, env, limit: calls.append((command, env)) or side_by_side.Done(0, "{}", "", 1))
+
+    def note(command, env, limit):
+        calls.append((command, env))
+        return side_by_side.Done(0, "{}", "", 1)
+
+    monkeypatch.setattr(side_by_side, "run", note)
     made = run("x")
     made.timed(task("nimble-one"))
     made.timed(task("graph"))
     (nimble, env), (graph_, own) = calls
     assert nimble[1:4] == ["-m", "nimble", "run"] and "-m" not in graph_
     assert env["PYTHONPATH"] == f"{ROOT}/python:/wheels" and env["NIMBLE_LIBRARY"] == f"{tmp_path}/lib/libnimble.so"
-    assert own["PYTHONPATH"] == "/wheels" and "NIMBLE_MODE" not in own and own["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "cache")
+    assert own["PYTHONPATH"] == "/wheels" and "NIMBLE_MODE" not in own
+    assert own["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "cache")
 
 
 def test_warming_compiles_each_mode_once_and_gives_up_what_does_not_compile(run, tmp_path):

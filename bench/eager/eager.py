@@ -102,10 +102,11 @@ def measure(options):
     if options.results:
         gpu = side_by_side.device()
         head = (f"# Eager PyTorch by itself and under replay\n\nDevice: {gpu}; PyTorch {results[0]['runs']['own'][0]['torch']}; "
-                f"{datetime.date.today()}. `scripts/eager`.\n\nMilliseconds of a call at batch 1: the median over "
-                f"{options.calls} in each process, and over {options.rounds} processes.\n`own`: without Nimble; the others: segments, "
-                "NIMBLE_TUNE. The outputs of all runs of a network are the same to the bit.\nBelow: microseconds of a step on the GPU, as "
-                "NIMBLE_TUNE=start measured them in each process, and what it kept.\n\n")
+                f"{datetime.date.today()}. `scripts/eager`.\n\n"
+                f"Milliseconds of a call at batch 1: the median over {options.calls} in each process, and over {options.rounds} "
+                "processes.\n`own`: without Nimble; the others: segments, NIMBLE_TUNE. The outputs of all runs of a network are "
+                "the same to the bit.\nBelow: microseconds of a step on the GPU, as NIMBLE_TUNE=start measured them in each "
+                "process, and what it kept.\n\n")
         side_by_side.keep(options.results, "eager-pytorch", head + text + "\n", {"device": gpu, "results": results})
     return 0
 

@@ -16,6 +16,7 @@ import networks  # noqa: E402
 import render  # noqa: E402
 import runner  # noqa: E402
 import side_by_side  # noqa: E402
+import table  # noqa: E402
 import ways  # noqa: E402
 from runner import Task  # noqa: E402
 
@@ -266,3 +267,52 @@ print('{{"prepare_s": 9.0}}')
     assert kept(tmp_path)["autotune"]["failed"] == "RuntimeError: cannot" and made.failed == 1
     assert made.timed(task("nimble-compile"))["cold_prepare_s"] == 9.0
     assert "cold_prepare_s" not in made.timed(task("nimble"))
+
+
+def measured(monkeypatch, capsys, folder, *words, program=FOUND):
+    """What a whole run of the command ran: (network, batch, way), its exit status, and what it printed."""
+    found = []
+
+    def command(self, task, *more):
+        found.append((task.network, task.batch, task.way))
+        return ["-c", program]
+
+    monkeypatch.setattr(runner.Runner, "command", command)
+    monkeypatch.setattr(runner.ways, "way", lambda part, name: ways.Way(name, name))
+    monkeypatch.setattr(sys, "argv", ["pytorch", "--results", str(folder), *words])
+    try:
+        status = table.main()
+    finally:
+        monkeypatch.undo()
+    return found, status, capsys.readouterr().out
+
+
+WHOLE = "print('" + json.dumps({key: value for key, value in entry("", "", 5).items() if key not in entry("", "")}) + "')"
+
+
+def test_a_run_is_what_was_asked_for(monkeypatch, capsys, tmp_path):
+    only = ["--only", "resnet50,darts", "--ways", "eager,graph"]
+    found, status, text = measured(monkeypatch, capsys, tmp_path, *only, program=WHOLE)
+    assert found == [(network, 1, way) for network in ("resnet50", "darts") for way in ("eager", "graph")] and status == 0
+    assert "resnet50, graph: 5 us, prepared in 1.2 s" in text and "| DARTS | 5 [4, 7] | 5 [4, 7] |" in text
+    only[3] += ",nimble"
+    found, status, _ = measured(monkeypatch, capsys, tmp_path, *only, "--missing", program=WHOLE)
+    assert found == [("resnet50", 1, "nimble"), ("darts", 1, "nimble")] and status == 0
+    found, status, text = measured(monkeypatch, capsys, tmp_path, *only, "--missing", program=WHOLE)
+    assert found == [] and status == 0 and "there is nothing to run" in text
+    found, _, _ = measured(monkeypatch, capsys, tmp_path, "--part", "training", "--batches", "32,128", "--only", "resnet50",
+                           "--ways", "callables", program=WHOLE)
+    assert found == [("resnet50", 32, "callables"), ("resnet50", 128, "callables")]
+
+
+def test_a_run_goes_on_behind_a_failure_and_says_so_at_its_end(monkeypatch, capsys, tmp_path):
+    found, status, text = measured(monkeypatch, capsys, tmp_path, "--only", "darts", "--ways", "eager,graph",
+                                   program="raise OSError(3)")
+    assert len(found) == 2 and status == 1 and text.count("failed: OSError: 3") == 2 and "| DARTS | failed | failed |" in text
+
+
+def test_a_run_ends_with_its_time(monkeypatch, capsys, tmp_path):
+    keep(tmp_path, entry("resnet50", "eager", 5))
+    found, status, text = measured(monkeypatch, capsys, tmp_path, "--only", "darts", "--total", "1",
+                                   program="import time; time.sleep(9)")
+    assert len(found) == 1 and status == 0 and f"{len(ways.INFERENCE)} of {len(ways.INFERENCE)} are not done" in text

@@ -1,10 +1,12 @@
 """What the benches have in common that hold ways of running PyTorch against one another, each way in a process of its own:
-the command line, the processes, the device, and results kept as a table and as JSON. No PyTorch here. Threads may run processes side by side.
+the command line, the processes, the device, and results kept as a table and as JSON. No PyTorch here. Threads may run
+processes at the same time.
 
 scripts/eager and scripts/pytorch use it, by bench/eager and bench/pytorch.
 """
 
 import argparse
+import contextlib
 import datetime
 import json
 import os
@@ -61,10 +63,13 @@ def finish(process, limit):
         output, errors = process.communicate(timeout=max(limit, 0))
         status = process.returncode
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        output, errors = process.communicate()
+        end(process)
+        try:
+            output, errors = process.communicate(timeout=10)
+        except subprocess.TimeoutExpired:  # something else holds the pipes
+            output = errors = ""
     except BaseException:
-        os.killpg(process.pid, signal.SIGKILL)
+        end(process)
         raise
     return Done(status, output, without_paths(errors)[-TAIL:], time.monotonic() - begin)
 
@@ -74,6 +79,12 @@ def without_paths(text):
     return re.sub(r"[^\s\"']*/(?:site|dist)-packages/", "", text.replace(f"{ROOT}/", ""))
 
 
+def end(process):
+    """With all that it has started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
 def run(command, env, limit):
     return finish(start(command, env), limit)
 
@@ -81,8 +92,9 @@ def run(command, env, limit):
 def device():
     """The GPU and its driver, as one line; empty where nobody tells."""
     try:
-        return subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True,
-                              text=True, timeout=60).stdout.strip()
+        done = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True,
+                              text=True, timeout=60)
+        return done.stdout.strip() if done.returncode == 0 else ""
     except (OSError, subprocess.TimeoutExpired):
         return ""
 

@@ -95,16 +95,18 @@ def measure(options):
         bench = Bench(options, pathlib.Path(folder))
         for name in options.only:
             results.append(bench.measure(name))
-            print(f"{name}: " + ", ".join(f"{way} {median_ms(runs):.2f} ms" for way, runs in results[-1]["runs"].items()), flush=True)
+            ways = ", ".join(f"{way} {median_ms(runs):.2f} ms" for way, runs in results[-1]["runs"].items())
+            print(f"{name}: {ways}", flush=True)
     text = table(results)
     print("\n" + text)
     if options.results:
         gpu = side_by_side.device()
         head = (f"# Eager PyTorch by itself and under replay\n\nDevice: {gpu}; PyTorch {results[0]['runs']['own'][0]['torch']}; "
-                f"{datetime.date.today()}. `scripts/eager`.\n\nMilliseconds of a call at batch 1: the median over {options.calls} in each "
-                f"process, and over {options.rounds} processes.\n`own`: without Nimble; the others: segments, NIMBLE_TUNE. The outputs "
-                "of all runs of a network are the same to the bit.\nBelow: microseconds of a step on the GPU, as NIMBLE_TUNE=start "
-                "measured them in each process, and what it kept.\n\n")
+                f"{datetime.date.today()}. `scripts/eager`.\n\n"
+                f"Milliseconds of a call at batch 1: the median over {options.calls} in each process, and over {options.rounds} "
+                "processes.\n`own`: without Nimble; the others: segments, NIMBLE_TUNE. The outputs of all runs of a network are "
+                "the same to the bit.\nBelow: microseconds of a step on the GPU, as NIMBLE_TUNE=start measured them in each "
+                "process, and what it kept.\n\n")
         side_by_side.keep(options.results, "eager-pytorch", head + text + "\n", {"device": gpu, "results": results})
     return 0
 

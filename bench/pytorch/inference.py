@@ -6,7 +6,6 @@ Ways of Nimble need `python -m nimble run`. Each way works on one input in the s
 graph is its launch alone. --prepare-only leaves what torch.compile makes in its caches. scripts/pytorch calls this.
 """
 
-import contextlib
 import json
 import sys
 import time
@@ -115,8 +114,7 @@ def compare(module, prepared, inputs):
 def run(name, way, gpu, prepare_only=False):
     module, inputs = networks.inference(name, gpu.type)
     data = inputs[0].clone()
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(no_gradients(way))
+    with no_gradients(way):
         for _ in range(WARM):
             module(data)
         gpu.let_go()

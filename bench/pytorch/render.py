@@ -8,7 +8,8 @@ import ways
 from runner import Task
 
 PUBLISHED = json.loads((pathlib.Path(__file__).parent / "published.json").read_text())
-TITLES = {"encoder": "encoder (BERT-base)", "nasnetamobile": "NASNet-A mobile", "nasnetalarge": "NASNet-A large", "darts": "DARTS"}
+TITLES = {"encoder": "encoder (BERT-base)", "nasnetamobile": "NASNet-A mobile", "nasnetalarge": "NASNet-A large",
+          "darts": "DARTS"}
 MISSING = "-"
 # By how much a ratio of medians must be below 1 to be called slower.
 NOISE = 0.01
@@ -117,8 +118,8 @@ def speedups(part, nimble, graph):
                      ratio(times_of.get("torchscript"), own), ratio(times_of.get(graph), own),
                      ratio(times_of.get("nimble-one"), own), ratio(min(others, default=None), best)])
     title = ways.way(part.name, graph).title
-    return markdown(["network", "eager / Nimble in the paper (V100)", "eager / Nimble", "TorchScript / Nimble", f"{title} / Nimble",
-                     "one stream / Nimble", "fastest other / fastest of Nimble"], rows)
+    return markdown(["network", "eager / Nimble in the paper (V100)", "eager / Nimble", "TorchScript / Nimble",
+                     f"{title} / Nimble", "one stream / Nimble", "fastest other / fastest of Nimble"], rows)
 
 
 def slower(part, way, than):
@@ -139,7 +140,8 @@ def decisions(part, name):
     rows = [[part.title(row), graph["kind"] or MISSING, graph["state"], str(graph["nodes"]), str(graph["streams"]),
              time(graph["own_us"]), time(graph["rewritten_us"]), graph["why"]]
             for row in part.rows for graph in (part.get(row, name) or {}).get("graphs", [])]
-    return markdown(["network", "graph", "launched", "nodes", "side by side", "own, us", "rewritten, us", "why"], rows) if rows else ""
+    columns = ["network", "graph", "launched", "nodes", "side by side", "own, us", "rewritten, us", "why"]
+    return markdown(columns, rows) if rows else ""
 
 
 def failures(part):
@@ -160,5 +162,7 @@ def sources(entries):
 
 def of_several_runs(part):
     """Rows whose ways were not all measured by one run of the command."""
-    return [part.title(row) for row in part.rows
-            if len({entry["invocation"] for way in part.ways if (entry := part.get(row, way.name)) and "invocation" in entry}) > 1]
+    def runs(row):
+        return {entry["invocation"] for way in part.ways if (entry := part.get(row, way.name)) and "invocation" in entry}
+
+    return [part.title(row) for row in part.rows if len(runs(row)) > 1]

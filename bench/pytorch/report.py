@@ -3,26 +3,29 @@
 import render
 from render import Part
 
-INFERENCE = """Each way in a process of its own, in fp32 without TF32 and with deterministic algorithms, on one input in the same memory
-again and again: a call of a graph is its launch alone. Microseconds of a call: median [10 %, 90 %] of 100 runs or more."""
-TRAINING = """The step: forward, cross entropy, backward, SGD; images of 3x32x32, 10 classes; torchvision's networks with their stems as they are.
-Each way in a process of its own, in fp32 without TF32 and with deterministic algorithms. `make_graphed_callables` and `Nimble`
-leave loss and optimizer as they are, and have graphs for forward and backward; `torch.cuda.graph of the step` and `nimble.step`
-launch the whole step. Microseconds of a step: median [10 %, 90 %] of 100 runs or more."""
+INFERENCE = """Each way in a process of its own, in fp32 without TF32 and with deterministic algorithms, on one input in the
+same memory again and again: a call of a graph is its launch alone. Microseconds of a call: median [10 %, 90 %] of 100 runs or
+more."""
+TRAINING = """The step: forward, cross entropy, backward, SGD; images of 3x32x32, 10 classes; torchvision's networks with
+their stems as they are. Each way in a process of its own, in fp32 without TF32 and with deterministic algorithms.
+`make_graphed_callables` and `Nimble` leave loss and optimizer as they are, and have graphs for forward and backward;
+`torch.cuda.graph of the step` and `nimble.step` launch the whole step. Microseconds of a step: median [10 %, 90 %] of 100
+runs or more."""
 BY_EVENTS = """By CUDA events, from one before the call to one behind it, on a GPU that was idle:"""
 BY_CLOCK = """By the host's clock, until the GPU is done:"""
 IN_A_ROW = """By CUDA events over ten calls that follow each other without waiting, a call of them:"""
-PREPARED = """Preparing: seconds, and MiB that are taken on the device before it and behind all runs. In brackets: what torch.compile took
-before, to fill the caches that the timed process then found; others were compiling at the same time."""
-EXACT = """Outputs for three inputs, held against those that the same process computed by the kernels which the way is to have: eager's,
-and torch.compile's for Nimble over it. Where kernels are others, the largest difference to eager, relative to its largest output."""
-CURVES = """Losses of 50 steps and all parameters and buffers behind them, held against those of eager steps in the same process from the
-same state with the same seed. Where kernels or random numbers are others, the largest difference between two losses, relative to
-the largest loss. The losses are in the JSON."""
-PAPER = """How many times faster, by events, beside what the paper reports (bench/pytorch/published.json); `fastest` are the fastest of
-the ways above that are Nimble's, and of those that are not:"""
-DECISIONS = """What became of Nimble's graphs: `rewritten`, or `own`, the program's, since it was faster, or `kept`, since there is no other.
-Microseconds are medians of a launch, measured by libnimble.so when it decided:"""
+PREPARED = """Preparing: seconds, and MiB that are taken on the device before it and behind all runs. In brackets: what
+torch.compile took before, to fill the caches that the timed process then found; others were compiling at the same time."""
+EXACT = """Outputs for three inputs, held against those that the same process computed by the kernels which the way is to
+have: eager's, and torch.compile's for Nimble over it. Where kernels are others, the largest difference to eager, relative to
+its largest output."""
+CURVES = """Losses of 50 steps and all parameters and buffers behind them, held against those of eager steps in the same
+process from the same state with the same seed. Where kernels or random numbers are others, the largest difference between two
+losses, relative to the largest loss. The losses are in the JSON."""
+PAPER = """How many times faster, by events, beside what the paper reports (bench/pytorch/published.json); `fastest` are the
+fastest of the ways above that are Nimble's, and of those that are not:"""
+DECISIONS = """What became of Nimble's graphs: `rewritten`, or `own`, the program's, since it was faster, or `kept`, since
+there is no other. Microseconds are medians of a launch, measured by libnimble.so when it decided:"""
 
 
 def inference(part):
@@ -48,14 +51,14 @@ def notes(part, pairs, exact):
     names = {way.name: way.title for way in part.ways}
     for way, than in pairs:
         if way in names and than in names:
-            rows = render.slower(part, way, than)
-            text.append(f"{names[way]} is slower than {names[than]} by more than {render.NOISE:.0%} on: {', '.join(rows) or 'no row'}.")
+            rows = ", ".join(render.slower(part, way, than)) or "no row"
+            text.append(f"{names[way]} is slower than {names[than]} by more than {render.NOISE:.0%} on: {rows}.")
     for way in part.ways:
         if way.nimble and (table := render.decisions(part, way.name)):
             text += [f"{way.title}. " + DECISIONS, table]
     text += [PREPARED, part.table(render.prepared)]
-    text += [exact, render.markdown(["network", *names.values()],
-                                    [[part.title(row), *(render.exactness(part, row, way) for way in part.ways)] for row in part.rows])]
+    rows = [[part.title(row), *(render.exactness(part, row, way) for way in part.ways)] for row in part.rows]
+    text += [exact, render.markdown(["network", *names.values()], rows)]
     if rows := render.of_several_runs(part):
         text.append(f"Not all ways were measured in one run of the command for: {', '.join(rows)}.")
     if failed := render.failures(part):

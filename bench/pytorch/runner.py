@@ -51,7 +51,7 @@ def load(folder):
 def last_words(errors):
     """The line that says why: that of the exception, or else the last one."""
     lines = [line for line in errors.splitlines() if line.strip()]
-    named = [line for line in lines if line.split(":")[0].endswith(("Error", "Exception", "Interrupt")) and not line.startswith(" ")]
+    named = [line for line in lines if line.split(":")[0].endswith(("Error", "Exception", "Interrupt")) and line[0] != " "]
     return (named or lines or ["it said nothing"])[-1][:300]
 
 

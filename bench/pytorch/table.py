@@ -2,6 +2,7 @@
 
 Needs a GPU, PyTorch with torchvision (and timm for nasnetalarge), and a build; --table needs none of them."""
 
+import functools
 import pathlib
 import sys
 import tempfile
@@ -15,8 +16,8 @@ from runner import Task
 
 USAGE = """Usage: scripts/pytorch [options]
 
-Runs networks of PyTorch on the GPU in each way: eager, TorchScript, as one CUDA graph, by torch.compile, and with Nimble, each in a
-process of its own. Compares the results, and prints tables of medians. A way that fails or takes too long leaves the others be.
+Runs networks of PyTorch on the GPU in each way: eager, TorchScript, as one CUDA graph, by torch.compile, and with Nimble, each
+in a process of its own. Compares the results, and prints tables of medians. What fails or takes too long leaves the others be.
 
   --part NAME,...    inference (batch 1), training (a step at CIFAR's shapes); default: inference
   --only NAME,...    networks; default: all of the part
@@ -113,7 +114,7 @@ def main():
              "--ways": list(dict.fromkeys(way.name for part in ways.WAYS.values() for way in part))}
     defaults = {"--part": ["inference"], "--batches": known["--batches"]}
     for option, names in known.items():
-        parser.add_argument(option, type=lambda text, option=option, names=names: side_by_side.chosen(parser, option, text, names),
+        parser.add_argument(option, type=functools.partial(side_by_side.chosen, parser, option, known=names),
                             default=defaults.get(option))
     for option in ("--missing", "--table"):
         parser.add_argument(option, action="store_true")

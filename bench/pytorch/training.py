@@ -17,6 +17,7 @@ import ways
 
 WARM = 3
 PROFILED = 6  # TorchScript looks at its first steps
+DECIDED = 120  # steps at most until it is known which graph is launched
 STEPS = 50  # of the curve of losses
 RATE = 0.01
 
@@ -53,7 +54,7 @@ class Trainer:
         losses = []
         for number in range(STEPS):
             for mine, one in zip((self.images, self.labels), self.batches[number % len(self.batches)]):
-                mine.copy_(one)
+                mine.data.copy_(one)  # unseen by autograd: it may be a graph's memory, whose history is the first batch's
             returned = step()
             losses.append((returned if loss is None else loss).clone())
         return losses, self.state()
@@ -88,11 +89,17 @@ def nimble_module(trainer, multi_stream):
 
 
 def nimble_step(trainer):
+    """(the step, notes). Its first calls run eagerly, and some more until libnimble.so has timed both graphs. Without arguments,
+    it works on the memory that the eager step works on, and nothing is copied."""
     import nimble
 
     step = nimble.step(trainer.step, modules=[trainer.module], optimizers=[trainer.optimizer])
-    step()
-    return step
+    for _ in range(DECIDED):
+        step()
+        notes = measure.graphs(step)
+        if notes["graphs"] and all(graph["state"] != "trying" for graph in notes["graphs"]):
+            break
+    return step, notes
 
 
 def prepare(way, trainer):
@@ -109,7 +116,7 @@ def prepare(way, trainer):
         trainer.module.compile(mode=way.mode)
         warm(step, WARM)
     elif way.name == "nimble-step":
-        step = nimble_step(trainer)
+        step, notes = nimble_step(trainer)
     elif way.nimble:
         notes = nimble_module(trainer, way.name != "nimble-one")
     return step, loss, notes

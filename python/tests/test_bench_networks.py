@@ -133,7 +133,9 @@ def bench(monkeypatch, backend):
                                                                    for _ in range(2)]))
     import nimble
 
-    monkeypatch.setattr(nimble, "Nimble", functools.partial(nimble.Nimble, backend=backend), raising=False)
+    for name in ("Nimble", "step"):
+        if hasattr(nimble, name):
+            monkeypatch.setattr(nimble, name, functools.partial(getattr(nimble, name), backend=backend), raising=False)
     if hasattr(nn.Module, "compile"):
         eager = functools.partial(nn.Module.compile, backend="eager")
         monkeypatch.setattr(nn.Module, "compile", lambda self, mode: eager(self))
@@ -201,6 +203,15 @@ def test_training(bench, name):
     if name != "torchscript":  # which has kernels of its own
         assert found["losses"] == found["eager_losses"] and found["digest"] == found["eager_digest"]
     assert found.get("same_bits") is (True if name == "eager" else None)
+
+
+@pytest.mark.parametrize("name", ["nimble-one", "nimble", "nimble-step"])
+def test_training_with_nimble(bench, name):
+    if not hasattr(bench, "capture_training"):
+        pytest.skip("this package does not train yet")
+    found = training.run("small", 4, ways.way("training", name), Host())
+    assert found["same_bits"] is True and found["losses"] == found["eager_losses"]
+    assert [graph["kind"] for graph in found["graphs"]] == (["step"] if name == "nimble-step" else ["forward", "backward"])
 
 
 def test_trainings_that_differ_are_found(bench):

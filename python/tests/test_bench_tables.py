@@ -16,12 +16,14 @@ import networks  # noqa: E402
 import render  # noqa: E402
 import runner  # noqa: E402
 import side_by_side  # noqa: E402
+import table  # noqa: E402
 import ways  # noqa: E402
 from runner import Task  # noqa: E402
 
 
 def script(*words):
-    return subprocess.run([sys.executable, str(ROOT / "scripts/pytorch"), *map(str, words)], capture_output=True, text=True, timeout=60)
+    command = [sys.executable, str(ROOT / "scripts/pytorch"), *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
 def entry(network, way, us=None, part="inference", batch=1, at="2026-01-02T03:04:05", **more):
@@ -194,9 +196,10 @@ def test_a_result_is_kept_at_once(run, tmp_path):
 
 
 @pytest.mark.parametrize("program, why", [
-    ("import sys; sys.stderr.write('warning\\n  ValueError: not this\\n'); raise ValueError('the reason')", "ValueError: the reason"),
+    ("import sys; sys.stderr.write('1\\n  ValueError: not it\\n'); raise ValueError('the reason')", "ValueError: the reason"),
     ("import os; os.kill(os.getpid(), 11)", "ended by signal 11"), ("pass", "its output cannot be read: it has no results in it"),
-    ("print('{')", "its output cannot be read"), ("import sys; sys.exit('last words')", "last words"), ("exit(3)", "it said nothing")])
+    ("print('{')", "its output cannot be read"), ("import sys; sys.exit('last words')", "last words"),
+    ("exit(3)", "it said nothing")])
 def test_what_a_failure_says(run, tmp_path, program, why):
     made = run(program)
     assert made.timed(task("eager"))["failed"].startswith(why) and made.failed == 1
@@ -205,7 +208,7 @@ def test_what_a_failure_says(run, tmp_path, program, why):
 
 def test_the_tail_of_stderr_is_kept_without_this_machines_folders(run):
     place = f"{ROOT}/bench/pytorch/x.py"
-    found = run(f"import sys; sys.exit('File \"{place}\", File \"/a/b/site-packages/torch/y.py\"' + 3000 * '.')").timed(task("eager"))
+    found = run(f"import sys; sys.exit('File \"{place}\"' + 3000 * '.')").timed(task("eager"))
     assert len(found["stderr"]) == side_by_side.TAIL
     assert side_by_side.without_paths(f'"{place}" "/a/site-packages/y.py"') == '"bench/pytorch/x.py" "y.py"'
 
@@ -231,14 +234,20 @@ def test_ways_of_nimble_run_under_nimble(run, tmp_path, monkeypatch):
     calls = []
     monkeypatch.setenv("NIMBLE_MODE", "record")
     monkeypatch.setenv("PYTHONPATH", "/wheels")
-    monkeypatch.setattr(side_by_side, "run", lambda command, env, limit: calls.append((command, env)) or side_by_side.Done(0, "{}", "", 1))
+
+    def note(command, env, limit):
+        calls.append((command, env))
+        return side_by_side.Done(0, "{}", "", 1)
+
+    monkeypatch.setattr(side_by_side, "run", note)
     made = run("x")
     made.timed(task("nimble-one"))
     made.timed(task("graph"))
     (nimble, env), (graph_, own) = calls
     assert nimble[1:4] == ["-m", "nimble", "run"] and "-m" not in graph_
     assert env["PYTHONPATH"] == f"{ROOT}/python:/wheels" and env["NIMBLE_LIBRARY"] == f"{tmp_path}/lib/libnimble.so"
-    assert own["PYTHONPATH"] == "/wheels" and "NIMBLE_MODE" not in own and own["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "cache")
+    assert own["PYTHONPATH"] == "/wheels" and "NIMBLE_MODE" not in own
+    assert own["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "cache")
 
 
 def test_warming_compiles_each_mode_once_and_gives_up_what_does_not_compile(run, tmp_path):
@@ -258,3 +267,52 @@ print('{{"prepare_s": 9.0}}')
     assert kept(tmp_path)["autotune"]["failed"] == "RuntimeError: cannot" and made.failed == 1
     assert made.timed(task("nimble-compile"))["cold_prepare_s"] == 9.0
     assert "cold_prepare_s" not in made.timed(task("nimble"))
+
+
+def measured(monkeypatch, capsys, folder, *words, program=FOUND):
+    """What a whole run of the command ran: (network, batch, way), its exit status, and what it printed."""
+    found = []
+
+    def command(self, task, *more):
+        found.append((task.network, task.batch, task.way))
+        return ["-c", program]
+
+    monkeypatch.setattr(runner.Runner, "command", command)
+    monkeypatch.setattr(runner.ways, "way", lambda part, name: ways.Way(name, name))
+    monkeypatch.setattr(sys, "argv", ["pytorch", "--results", str(folder), *words])
+    try:
+        status = table.main()
+    finally:
+        monkeypatch.undo()
+    return found, status, capsys.readouterr().out
+
+
+WHOLE = "print('" + json.dumps({key: value for key, value in entry("", "", 5).items() if key not in entry("", "")}) + "')"
+
+
+def test_a_run_is_what_was_asked_for(monkeypatch, capsys, tmp_path):
+    only = ["--only", "resnet50,darts", "--ways", "eager,graph"]
+    found, status, text = measured(monkeypatch, capsys, tmp_path, *only, program=WHOLE)
+    assert found == [(network, 1, way) for network in ("resnet50", "darts") for way in ("eager", "graph")] and status == 0
+    assert "resnet50, graph: 5 us, prepared in 1.2 s" in text and "| DARTS | 5 [4, 7] | 5 [4, 7] |" in text
+    only[3] += ",nimble"
+    found, status, _ = measured(monkeypatch, capsys, tmp_path, *only, "--missing", program=WHOLE)
+    assert found == [("resnet50", 1, "nimble"), ("darts", 1, "nimble")] and status == 0
+    found, status, text = measured(monkeypatch, capsys, tmp_path, *only, "--missing", program=WHOLE)
+    assert found == [] and status == 0 and "there is nothing to run" in text
+    found, _, _ = measured(monkeypatch, capsys, tmp_path, "--part", "training", "--batches", "32,128", "--only", "resnet50",
+                           "--ways", "callables", program=WHOLE)
+    assert found == [("resnet50", 32, "callables"), ("resnet50", 128, "callables")]
+
+
+def test_a_run_goes_on_behind_a_failure_and_says_so_at_its_end(monkeypatch, capsys, tmp_path):
+    found, status, text = measured(monkeypatch, capsys, tmp_path, "--only", "darts", "--ways", "eager,graph",
+                                   program="raise OSError(3)")
+    assert len(found) == 2 and status == 1 and text.count("failed: OSError: 3") == 2 and "| DARTS | failed | failed |" in text
+
+
+def test_a_run_ends_with_its_time(monkeypatch, capsys, tmp_path):
+    keep(tmp_path, entry("resnet50", "eager", 5))
+    found, status, text = measured(monkeypatch, capsys, tmp_path, "--only", "darts", "--total", "1",
+                                   program="import time; time.sleep(9)")
+    assert len(found) == 1 and status == 0 and f"{len(ways.INFERENCE)} of {len(ways.INFERENCE)} are not done" in text

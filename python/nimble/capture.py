@@ -164,10 +164,11 @@ class CudaGraph:
         if self._last is not None:
             self._last.synchronize()
 
-    def forget(self) -> None:
-        """It is not replayed any more, and its outputs are not used."""
+    def end(self) -> List[Any]:
+        """Ends the graph. The list holds its outputs alone, and is to be cleared while something is captured (see _let_go)."""
         self._at_end.detach()
-        _let_go(self._kept, self.stream)
+        self._graph.reset()
+        return self._kept
 
     def status(self) -> Optional[shim.GraphStatus]:
         return None if self._handle is None else shim.get_graph(self._handle)
@@ -271,14 +272,14 @@ class CudaCapture:
     def _captured(self, function: Callable[[], Any], stream: "torch.cuda.Stream", learns: bool, relaxed: bool,
                   between: Callable[[], None] = lambda: None) -> CudaGraph:
         errors = "relaxed" if relaxed else "global"
+        kept: List[Any] = []
         if learns:
             with shim.learning():
                 first = self._graph_of(function, stream, errors)
             between()
-            first.forget()
-            del first  # what was learned stays
+            kept = first.end()  # what was learned stays
             shim.capture_again()
-        graph = self._graph_of(function, stream, errors)
+        graph = self._graph_of(function, stream, errors, kept)
         if not learns:
             shim.keep_graph()  # as PyTorch has made it
         return graph
@@ -298,11 +299,15 @@ class CudaCapture:
                     break
 
     @staticmethod
-    def _graph_of(function: Callable[[], Any], stream: "torch.cuda.Stream", errors: str) -> CudaGraph:
+    def _graph_of(function: Callable[[], Any], stream: "torch.cuda.Stream", errors: str,
+                  going: Optional[List[Any]] = None) -> CudaGraph:
+        """`going`: what is dropped first."""
         graph = torch.cuda.CUDAGraph()
         pool = torch.cuda.graph_pool_handle()
         try:
             with torch.cuda.stream(stream), torch.cuda.graph(graph, pool, stream, errors):
+                if going is not None:
+                    going.clear()
                 outputs = function()
         except Exception as error:
             _recover(stream, pool)

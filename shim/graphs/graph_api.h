@@ -8,14 +8,14 @@
 
 namespace nimble::shim {
 
-// Each by its exact name, since shim/ sees all versions of cuda.h. cuGraphGetEdges is the one that does not tell of
-// data on edges, and refuses where there is any.
+// Each by its exact name, since shim/ sees all versions of cuda.h. Those of edges are the ones that know no data on
+// them, and refuse where there is any.
 // clang-format off
 #define NIMBLE_GRAPH_FUNCTIONS(X)                                                                                \
   X(cuGraphGetNodes) X(cuGraphGetEdges) X(cuGraphNodeGetType) X(cuGraphKernelNodeGetParams_v2)                   \
   X(cuGraphMemcpyNodeGetParams) X(cuGraphMemsetNodeGetParams) X(cuGraphKernelNodeGetAttribute)                   \
-  X(cuGraphKernelNodeSetAttribute) X(cuGraphKernelNodeCopyAttributes) X(cuGraphCreate) X(cuGraphDestroy)         \
-  X(cuGraphAddKernelNode_v2) X(cuGraphAddMemcpyNode) X(cuGraphAddMemsetNode) X(cuGraphInstantiateWithFlags)      \
+  X(cuGraphKernelNodeSetAttribute) X(cuGraphClone) X(cuGraphNodeFindInClone) X(cuGraphDestroyNode)               \
+  X(cuGraphAddDependencies) X(cuGraphRemoveDependencies) X(cuGraphDestroy) X(cuGraphInstantiateWithFlags)        \
   X(cuGraphExecDestroy) X(cuGraphLaunch) X(cuCtxGetCurrent) X(cuCtxGetStreamPriorityRange)
 // clang-format on
 

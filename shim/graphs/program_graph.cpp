@@ -24,16 +24,18 @@ const char* GraphApi::load(CallContext& context) {
   return nullptr;
 }
 
-ProgramGraph::ProgramGraph(const GraphApi& driver, CUgraph graph) : driver_(driver) { why_not_ = read(graph); }
+ProgramGraph::ProgramGraph(const GraphApi& driver, CUgraph graph) : driver_(driver), graph_(graph) {
+  why_not_ = read();
+}
 
 // Sorts the nodes so that each comes behind those that it waits for: of those that might come next, always the one that
 // was made first.
-std::string ProgramGraph::put_in_order(CUgraph graph, std::vector<CUgraphNode>& handles) {
+std::string ProgramGraph::put_in_order(std::vector<CUgraphNode>& handles) {
   std::size_t count = 0;
-  if (driver_.cuGraphGetEdges_(graph, nullptr, nullptr, &count) != CUDA_SUCCESS)
+  if (driver_.cuGraphGetEdges_(graph_, nullptr, nullptr, &count) != CUDA_SUCCESS)
     return "the driver does not tell its edges, or they are of a kind of their own";
   std::vector<CUgraphNode> from(count), to(count);
-  if (count && driver_.cuGraphGetEdges_(graph, from.data(), to.data(), &count) != CUDA_SUCCESS)
+  if (count && driver_.cuGraphGetEdges_(graph_, from.data(), to.data(), &count) != CUDA_SUCCESS)
     return "its edges are of a kind of their own";
   std::unordered_map<CUgraphNode, std::size_t> place;
   for (std::size_t i = 0; i < handles.size(); ++i) place[handles[i]] = i;
@@ -65,21 +67,24 @@ std::string ProgramGraph::put_in_order(CUgraph graph, std::vector<CUgraphNode>& 
   return {};
 }
 
-std::string ProgramGraph::read(CUgraph graph) {
+std::string ProgramGraph::read() {
   std::size_t count = 0;
-  if (driver_.cuGraphGetNodes_(graph, nullptr, &count) != CUDA_SUCCESS) return "the driver does not tell its nodes";
+  if (driver_.cuGraphGetNodes_(graph_, nullptr, &count) != CUDA_SUCCESS) return "the driver does not tell its nodes";
   std::vector<CUgraphNode> handles(count);
-  if (count && driver_.cuGraphGetNodes_(graph, handles.data(), &count) != CUDA_SUCCESS)
+  if (count && driver_.cuGraphGetNodes_(graph_, handles.data(), &count) != CUDA_SUCCESS)
     return "the driver does not tell its nodes";
   const std::vector<CUgraphNode> listed = handles;
-  if (std::string why = put_in_order(graph, handles); !why.empty()) return why;
+  if (std::string why = put_in_order(handles); !why.empty()) return why;
   as_listed_ = handles == listed;
   for (std::size_t place = 0; place < handles.size(); ++place) {
     ProgramNode node;
     const CUgraphNode handle = node.handle = handles[place];
     node.place = place;
     if (driver_.cuGraphNodeGetType_(handle, &node.type) != CUDA_SUCCESS) return kRefused;
-    if (node.type == CU_GRAPH_NODE_TYPE_EMPTY) continue;
+    if (node.type == CU_GRAPH_NODE_TYPE_EMPTY) {
+      empty_.push_back(handle);
+      continue;
+    }
     if (std::string why = read(node); !why.empty()) return why;
     nodes_.push_back(node);
   }
@@ -120,8 +125,8 @@ std::string ProgramGraph::read(ProgramNode& node) {
                                                  &value) == CUDA_SUCCESS &&
           value.deviceUpdatableKernelNode.deviceUpdatable)
         return "it holds a kernel that the device may change";
-      if (driver_.cuGraphKernelNodeGetParams_v2_(node.handle, &node.kernel) != CUDA_SUCCESS) return kRefused;
-      const CUDA_KERNEL_NODE_PARAMS& kernel = node.kernel;
+      CUDA_KERNEL_NODE_PARAMS kernel{};
+      if (driver_.cuGraphKernelNodeGetParams_v2_(node.handle, &kernel) != CUDA_SUCCESS) return kRefused;
       if (context_known_ && kernel.ctx != context_) return "it is of several contexts";
       context_ = kernel.ctx;
       context_known_ = true;
@@ -138,25 +143,27 @@ std::string ProgramGraph::read(ProgramNode& node) {
       return {};
     }
     case CU_GRAPH_NODE_TYPE_MEMCPY: {
-      if (driver_.cuGraphMemcpyNodeGetParams_(node.handle, &node.copy) != CUDA_SUCCESS) return kRefused;
-      if (!decode::between_memory(node.copy)) return "it copies from or to an array";
-      if (node.copy.Depth > 1) return "it copies layers";
+      CUDA_MEMCPY3D copy{};
+      if (driver_.cuGraphMemcpyNodeGetParams_(node.handle, &copy) != CUDA_SUCCESS) return kRefused;
+      if (!decode::between_memory(copy)) return "it copies from or to an array";
+      if (copy.Depth > 1) return "it copies layers";
       call.symbol = "a copy of a graph";
       call.kind = CallKind::copy;
-      decode::Copy2D::rows(call, node.copy, decode::box_dst_3d(node.copy), decode::box_src_3d(node.copy));
+      decode::Copy2D::rows(call, copy, decode::box_dst_3d(copy), decode::box_src_3d(copy));
       // What it carries is in its source when it runs, and nobody can look at that now.
       call.device_source = true;
       return {};
     }
     case CU_GRAPH_NODE_TYPE_MEMSET: {
-      if (driver_.cuGraphMemsetNodeGetParams_(node.handle, &node.set) != CUDA_SUCCESS) return kRefused;
+      CUDA_MEMSET_NODE_PARAMS set{};
+      if (driver_.cuGraphMemsetNodeGetParams_(node.handle, &set) != CUDA_SUCCESS) return kRefused;
       call.symbol = "a set of a graph";
       call.kind = CallKind::set;
-      call.dst = {node.set.dst, node.set.pitch};
-      call.width = node.set.width * node.set.elementSize;
-      call.height = std::max<std::size_t>(node.set.height, 1);
-      call.value = node.set.value;
-      call.element = node.set.elementSize;
+      call.dst = {set.dst, set.pitch};
+      call.width = set.width * set.elementSize;
+      call.height = std::max<std::size_t>(set.height, 1);
+      call.value = set.value;
+      call.element = set.elementSize;
       return {};
     }
     default:

@@ -22,10 +22,6 @@ struct ProgramNode {
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
   std::size_t place = 0;  // in the order of all nodes
   Call call;
-  // That of its type.
-  CUDA_KERNEL_NODE_PARAMS kernel{};
-  CUDA_MEMCPY3D copy{};
-  CUDA_MEMSET_NODE_PARAMS set{};
 };
 
 class ProgramGraph {
@@ -33,8 +29,10 @@ class ProgramGraph {
   // The graph's context is taken to be the current one where no kernel of it tells.
   ProgramGraph(const GraphApi& driver, CUgraph graph);
 
-  // Without empty nodes.
+  CUgraph handle() const { return graph_; }
+  // Without empty nodes; and those.
   const std::vector<ProgramNode>& nodes() const { return nodes_; }
+  const std::vector<CUgraphNode>& empty_nodes() const { return empty_; }
   // Where the edges leave several orders: pairs of nodes, indices into nodes(), of which the one must come before the
   // other, whether an edge says so or a path through empty nodes.
   const std::optional<std::vector<std::array<std::uint32_t, 2>>>& branches() const { return branches_; }
@@ -45,13 +43,15 @@ class ProgramGraph {
   const std::string& why_not() const { return why_not_; }
 
  private:
-  std::string read(CUgraph graph);
-  std::string put_in_order(CUgraph graph, std::vector<CUgraphNode>& handles);
+  std::string read();
+  std::string put_in_order(std::vector<CUgraphNode>& handles);
   void find_branches();
   std::string read(ProgramNode& node);
 
   const GraphApi& driver_;
+  const CUgraph graph_;
   std::vector<ProgramNode> nodes_;
+  std::vector<CUgraphNode> empty_;
   std::optional<std::vector<std::array<std::uint32_t, 2>>> branches_;
   std::vector<std::vector<std::size_t>> before_;  // by place: places of the nodes that it has edges from
   bool several_orders_ = false;

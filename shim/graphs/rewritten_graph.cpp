@@ -6,8 +6,8 @@ namespace nimble::shim {
 
 namespace {
 
-std::string refusal(const std::string& what, CUresult result) {
-  return "the driver refuses " + what + " (error " + std::to_string(result) + ")";
+std::string refusal(const char* what, CUresult result) {
+  return std::string("the driver refuses ") + what + " (error " + std::to_string(result) + ")";
 }
 
 }  // namespace
@@ -16,44 +16,30 @@ RewrittenGraph::~RewrittenGraph() {
   if (exec_) driver_.cuGraphExecDestroy_(exec_);
 }
 
-CUresult RewrittenGraph::add(CUgraph graph, const ProgramNode& node, CUcontext context,
-                             const std::vector<CUgraphNode>& after, CUgraphNode* added) const {
-  switch (node.type) {
-    case CU_GRAPH_NODE_TYPE_KERNEL: {
-      const CUresult result = driver_.cuGraphAddKernelNode_v2_(added, graph, after.data(), after.size(), &node.kernel);
-      return result == CUDA_SUCCESS ? driver_.cuGraphKernelNodeCopyAttributes_(*added, node.handle) : result;
-    }
-    case CU_GRAPH_NODE_TYPE_MEMCPY:
-      return driver_.cuGraphAddMemcpyNode_(added, graph, after.data(), after.size(), &node.copy, context);
-    case CU_GRAPH_NODE_TYPE_MEMSET:
-      return driver_.cuGraphAddMemsetNode_(added, graph, after.data(), after.size(), &node.set, context);
-    default:
-      return CUDA_ERROR_NOT_SUPPORTED;  // ProgramGraph lets no other through
+std::string RewrittenGraph::put_in_order(CUgraph clone, const ProgramGraph& original, const Schedule& schedule,
+                                         const std::vector<std::uint32_t>& of) const {
+  std::size_t count = 0;
+  CUresult result = driver_.cuGraphGetEdges_(clone, nullptr, nullptr, &count);
+  std::vector<CUgraphNode> from(count), to(count);
+  if (result == CUDA_SUCCESS && count != 0) result = driver_.cuGraphGetEdges_(clone, from.data(), to.data(), &count);
+  if (result == CUDA_SUCCESS && count != 0)
+    result = driver_.cuGraphRemoveDependencies_(clone, from.data(), to.data(), count);
+  if (result != CUDA_SUCCESS) return refusal("to take its edges away", result);
+  for (const CUgraphNode empty : original.empty_nodes()) {
+    CUgraphNode node = nullptr;
+    result = driver_.cuGraphNodeFindInClone_(&node, empty, clone);
+    if (result == CUDA_SUCCESS) result = driver_.cuGraphDestroyNode_(node);
+    if (result != CUDA_SUCCESS) return refusal("to take an empty node away", result);
   }
-}
 
-std::string RewrittenGraph::build(const ProgramGraph& original, const Schedule& schedule,
-                                  const std::vector<std::uint32_t>& of) {
-  const ScheduleSegment& segment = schedule.segments.front();
-  std::vector<std::vector<std::uint32_t>> before(schedule.ops.size());
-  for (const auto& [from, to] : segment.edges) before[to].push_back(from);
   int least = 0, greatest = 0;
   bool priorities = driver_.cuCtxGetStreamPriorityRange_(&least, &greatest) == CUDA_SUCCESS;
-
-  CUgraph graph = nullptr;
-  CUresult result = driver_.cuGraphCreate_(&graph, 0);
-  if (result != CUDA_SUCCESS) return refusal("another graph", result);
-  std::string refused;
-  std::vector<CUgraphNode> made(schedule.ops.size()), after;
+  const ScheduleSegment& segment = schedule.segments.front();
+  std::vector<CUgraphNode> made(schedule.ops.size());
   for (const std::uint32_t op : segment.order) {
     const ProgramNode& node = original.nodes()[of[op]];
-    after.clear();
-    for (const std::uint32_t other : before[op]) after.push_back(made[other]);
-    result = add(graph, node, original.context(), after, &made[op]);
-    if (result != CUDA_SUCCESS) {
-      refused = refusal(std::string(node.call.symbol) + ", node " + std::to_string(of[op]), result);
-      break;
-    }
+    result = driver_.cuGraphNodeFindInClone_(&made[op], node.handle, clone);
+    if (result != CUDA_SUCCESS) return refusal("to find a node", result);
     if (!priorities || node.type != CU_GRAPH_NODE_TYPE_KERNEL || schedule.ops[op].priority == 0) continue;
     CUkernelNodeAttrValue value{};
     if (driver_.cuGraphKernelNodeGetAttribute_(node.handle, CU_KERNEL_NODE_ATTRIBUTE_PRIORITY, &value) != CUDA_SUCCESS)
@@ -63,18 +49,31 @@ std::string RewrittenGraph::build(const ProgramGraph& original, const Schedule& 
     priorities =
         driver_.cuGraphKernelNodeSetAttribute_(made[op], CU_KERNEL_NODE_ATTRIBUTE_PRIORITY, &value) == CUDA_SUCCESS;
   }
-  // Drivers before 11.7 do not know the flag.
-  if (result == CUDA_SUCCESS && driver_.cuGraphInstantiateWithFlags_(
-                                    &exec_, graph, CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY) != CUDA_SUCCESS) {
-    exec_ = nullptr;
-    result = driver_.cuGraphInstantiateWithFlags_(&exec_, graph, 0);
-    if (result != CUDA_SUCCESS) {
-      exec_ = nullptr;
-      refused = refusal("to make it executable", result);
-    }
+  from.clear();
+  to.clear();
+  for (const auto& [before, behind] : segment.edges) {
+    from.push_back(made[before]);
+    to.push_back(made[behind]);
   }
-  driver_.cuGraphDestroy_(graph);
-  return refused;
+  if (!from.empty()) result = driver_.cuGraphAddDependencies_(clone, from.data(), to.data(), from.size());
+  return result == CUDA_SUCCESS ? std::string() : refusal("other edges", result);
+}
+
+std::string RewrittenGraph::build(const ProgramGraph& original, const Schedule& schedule,
+                                  const std::vector<std::uint32_t>& of) {
+  CUgraph clone = nullptr;
+  CUresult result = driver_.cuGraphClone_(&clone, original.handle());
+  if (result != CUDA_SUCCESS) return refusal("to clone it", result);
+  std::string why = put_in_order(clone, original, schedule, of);
+  // Drivers before 11.7 do not know the flag.
+  for (const unsigned flags : {unsigned{CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY}, 0u}) {
+    if (!why.empty() || exec_) break;
+    result = driver_.cuGraphInstantiateWithFlags_(&exec_, clone, flags);
+    if (result != CUDA_SUCCESS) exec_ = nullptr;
+  }
+  if (why.empty() && !exec_) why = refusal("to make it executable", result);
+  driver_.cuGraphDestroy_(clone);
+  return why;
 }
 
 }  // namespace nimble::shim

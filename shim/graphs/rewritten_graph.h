@@ -1,6 +1,7 @@
 // A graph of the program's, with only as much of its order as its nodes need.
 //
-// Owns its executable graph. Its nodes are copies: the program's graph may change or go. Needs the graph's context
+// The program's graph is cloned, since not every node can be made anew from what the driver tells of it, and the clone
+// gets other edges. Owns its executable graph: the program's graph may change or go. Needs the graph's context
 // current when it is built and destroyed. May be launched wherever the original may, but the driver does not keep the
 // two from running at the same time. Not synchronised.
 #pragma once
@@ -21,16 +22,16 @@ class RewrittenGraph {
   RewrittenGraph(const RewrittenGraph&) = delete;
   RewrittenGraph& operator=(const RewrittenGraph&) = delete;
 
-  // `schedule` is of one segment that holds all nodes: its op i is node[i]. Returns what the driver refuses; empty where
-  // nothing.
+  // `schedule` is of one segment that holds all nodes: its op i is node[i]. Returns what the driver refuses; empty
+  // where nothing.
   std::string build(const ProgramGraph& original, const Schedule& schedule, const std::vector<std::uint32_t>& node);
   CUresult launch(CUstream stream) const { return driver_.cuGraphLaunch_(exec_, stream); }
   // The context is gone, and the graph with it.
   void abandon() { exec_ = nullptr; }
 
  private:
-  CUresult add(CUgraph graph, const ProgramNode& node, CUcontext context, const std::vector<CUgraphNode>& after,
-               CUgraphNode* added) const;
+  std::string put_in_order(CUgraph clone, const ProgramGraph& original, const Schedule& schedule,
+                           const std::vector<std::uint32_t>& node) const;
 
   const GraphApi& driver_;
   CUgraphExec exec_ = nullptr;

@@ -171,7 +171,7 @@ class Nimble:
         if gone is not None and not isinstance(gone, _Eager):
             self._let_go(gone)
             self._warn("full", f"calls come with more kinds of arguments than the {self._graphs.most} graphs that are kept: each "
-                       "that is not kept is prepared anew; see max_graphs", 6)
+                       "that is not kept is prepared anew; see max_graphs", 7)
 
     @staticmethod
     def _let_go(entry: Optional[_Entry]) -> None:

@@ -70,7 +70,7 @@ class _Graph:
         return self._results.returned(made, call.leaves)
 
     def close(self) -> None:
-        self.grads.leave()
+        """It is dropped then."""
         self._captured.close()
 
     def report(self) -> GraphReport:
@@ -318,6 +318,9 @@ def _naming_the_optimizer(state: StepState) -> Iterator[None]:
         if "capturable" in error.reason and names:
             raise NimbleError(f"{', '.join(names)} counts its steps on the host, which a graph would not do: make it with "
                               "capturable=True") from error
+        if "legacy stream" in error.reason:
+            raise NimbleError(f"{error}. Something still holds on to autograd's graph of an earlier run, an old loss perhaps: let "
+                              "go of it before the step runs for the first time") from error
         raise
 
 

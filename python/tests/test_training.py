@@ -389,6 +389,7 @@ def test_arguments_that_are_written(backend):
     (lambda self, x: (x.copy_(x * self.weight), x * self.weight)[1], r"writes what requires gradients to args\[0\]"),
     (lambda self, x: (self.weight.data.add_(1), x * self.weight)[1], None),
     (lambda self, x: (self.under_no_grad(), x * self.weight)[1], "writes to its parameter 'weight'"),
+    (lambda self, x: (setattr(self.weight, "data", self.weight.data.clone()), x * self.weight)[1], "'weight' other memory"),
     (lambda self, x: (self.replace(), x * self.weight)[1], "replaces its buffer or parameter 'count'"),
     (lambda self, x: {"a": [x * self.weight, object()]}, r"output\['a'\]\[1\] is a object"),
     (lambda self, x: self.table(x.long()), "layout torch.sparse_coo"),
@@ -491,6 +492,15 @@ def test_autocast(pair, backend):
 
         assert same(*both(lambda: run(model, module), lambda: run(twin, twin)))
     assert len(backend.graphs) == 3
+
+
+def test_autocast_keeps_no_copies_of_one_run_for_another(backend, monkeypatch):
+    runs = []
+    module = only(lambda self, x: (runs.append("run"), self.linear(x))[1], linear=nn.Linear(4, 2))
+    monkeypatch.setattr(torch, "clear_autocast_cache", lambda: runs.append("clear"))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        Nimble(module, backend=backend).prepare(torch.ones(3, 4), training=True)
+    assert len(runs) >= 9 and runs == ["clear", "run", "clear"] * (len(runs) // 3)
 
 
 def test_shapes_and_modes_in_one_nimble(pair, backend):

@@ -500,7 +500,8 @@ def test_autocast_keeps_no_copies_of_one_run_for_another(backend, monkeypatch):
     monkeypatch.setattr(torch, "clear_autocast_cache", lambda: runs.append("clear"))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         Nimble(module, backend=backend).prepare(torch.ones(3, 4), training=True)
-    assert len(runs) >= 9 and runs == ["clear", "run", "clear"] * (len(runs) // 3)
+        made = list(runs)  # leaving autocast clears it, too
+    assert len(made) >= 9 and made == ["clear", "run", "clear"] * (len(made) // 3)
 
 
 def test_shapes_and_modes_in_one_nimble(pair, backend):

@@ -16,6 +16,7 @@ from nimble.errors import NimbleError
 from nimble.prepared import PreparedGraph, prepare
 from nimble.signatures import Call, GraphCache
 from nimble.static import GraphReport, Options
+from nimble.steps import is_running
 from nimble.training import TrainingGraph, prepare_training
 
 
@@ -100,6 +101,9 @@ class Nimble:
 
     def serve(self, call: Call) -> Any:
         """The same for a call that has been taken apart."""
+        if is_running():
+            with torch.set_grad_enabled(call.trains):
+                return self.module(*call.args, **call.kwargs)
         try:
             graph = self._graph_for(call)
             if graph is not None:

@@ -381,6 +381,17 @@ def test_what_is_found(nets):
     assert {"scale", "count", "scheduler.last_epoch"} <= names and "unread" not in names
 
 
+def test_a_nimble_within_a_step(nets, backend):
+    """Runs as its module, which is found."""
+    net, twin = nets
+    model = nimble.Nimble(net, backend=backend).prepare(torch.randn(5, 4), training=True)
+    step = nimble.step(training(model, sgd(net)), backend=backend)
+    assert same(steps(step, net), steps(training(twin, sgd(twin)), twin))
+    assert [g.replays for g in backend.graphs] == [3, 3, 8 - WARM]
+    assert find(step.function, [], []).modules == [net]
+    assert model(torch.randn(5, 4)).requires_grad and backend.graphs[0].replays == 4
+
+
 def test_nothing_is_found(backend):
     with pytest.raises(NimbleError, match="neither a module nor an optimizer is found"):
         nimble.step(lambda x: x, backend=backend)(torch.ones(1))

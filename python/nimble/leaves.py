@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from itertools import chain
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Set, Tuple
+from typing import Any, Iterable, Iterator, List, Optional, Set, Tuple
 
 import torch
 

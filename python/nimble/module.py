@@ -16,6 +16,7 @@ from nimble.errors import NimbleError
 from nimble.prepared import PreparedGraph, prepare
 from nimble.signatures import Call, GraphCache
 from nimble.static import GraphReport, Options
+from nimble.steps import is_running
 from nimble.training import TrainingGraph, prepare_training
 
 
@@ -111,6 +112,9 @@ class Nimble:
 
     def serve(self, call: Call) -> Any:
         """The same for a call that has been taken apart."""
+        if is_running():
+            with torch.set_grad_enabled(call.trains):
+                return self.module(*call.args, **call.kwargs)
         try:
             graph = self._graph_for(call)
             if graph is not None:
@@ -186,7 +190,7 @@ class Nimble:
         if gone is not None and not isinstance(gone, _Eager):
             self._let_go(gone)
             self._warn("full", f"calls come with more kinds of arguments than the {self._graphs.most} graphs that are kept: each "
-                       "that is not kept is prepared anew; see max_graphs", 6)
+                       "that is not kept is prepared anew; see max_graphs", 7)
 
     @staticmethod
     def _let_go(entry: Optional[_Entry]) -> None:

@@ -98,6 +98,8 @@ class _Search:
             for each in list(value)[:MOST_ELEMENTS]:
                 self.visit(name, each, names)
         elif hasattr(value, "__dict__"):
+            if type(value).__module__.partition(".")[0] == "nimble":
+                self.visit(name + ".module", getattr(value, "module", None), names)
             self._attributes(name, value, names)
 
     def _is_new(self, value: Any, names: Any) -> bool:

@@ -69,6 +69,8 @@ class ModuleGuard:
         self._registered, self._children, self._hooks = ([d for d in dicts if d] for dicts in (registered, children, hooks))
         self._empty = [d for d in registered + children + hooks if not d]
         self._attributes = [m.__dict__ for m in self._modules]
+        self._flags = [d for d in self._attributes if "training" in d]
+        self._flagged = [m for m in self._modules if "training" not in m.__dict__]  # as those of torch.compile
         self._plain = plain_tensors(module)
         values: List[Any] = [v for d in self._registered for v in d.values()]  # None, too
         self._tensors: List[torch.Tensor] = [t for t in values if t is not None] + [t for _, _, t, _ in self._plain]
@@ -87,7 +89,7 @@ class ModuleGuard:
             _ids(self._children),
             _ids(self._hooks),
             list(filter(None, self._empty)),
-            list(map(_training, self._attributes)),
+            list(map(_training, self._flags)) + [m.training for m in self._flagged],
             ["forward" in attributes for attributes in self._attributes],
             [id(d.get(name)) for d, name, _, _ in self._plain],
             list(map(_version, self._elsewhere)),

@@ -13,7 +13,7 @@ import threading
 import time
 import warnings
 import weakref
-from typing import Any, Callable, Iterable, Iterator, List, Optional, Set
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 import torch
 from torch.utils import _pytree
@@ -30,6 +30,20 @@ from nimble.step_state import Grads, Look, StepState, check_unchanged
 _SHORT_LIFE = 8  # calls, below which a graph was hardly worth its capture
 _MOST_SHORT_LIVED = 3  # of these in a row
 _MOST_VARIANTS = 4  # graphs for one kind of call, by what there are for gradients when it comes
+
+
+class _Running(threading.local):
+    """Whether this thread runs a step's function, to look at it or to capture it."""
+
+    now = False
+
+
+_running = _Running()
+
+
+def is_running() -> bool:
+    """Whether this thread is within a step, which has no room for other graphs."""
+    return _running.now
 
 
 class _Graph:
@@ -70,7 +84,7 @@ class _Graph:
         return self._results.returned(made, call.leaves)
 
     def close(self) -> None:
-        self.grads.leave()
+        """It is dropped then."""
         self._captured.close()
 
     def report(self) -> GraphReport:
@@ -201,12 +215,19 @@ class Step:
             self._stream = self._backend.stream(device_of([*state.parameters, *state.buffers], call, self._backend))
         there = state.tensors()
         with one_thread():
-            result = self._backend.run(lambda: _without_history(self.function(*call.args, **call.kwargs)), self._stream, learns)
+            result = self._backend.run(lambda: self._outputs(call.args, call.kwargs), self._stream, learns)
         known = {id(t) for t in (*there, *call.leaves)}
         found = [*(p.grad for p in state.parameters), *_pytree.tree_flatten(result)[0]]
         self._backend.hand_over([t for t in found if isinstance(t, torch.Tensor) and t.device.type == self._backend.device_type
                                  and id(t) not in known])
         return result
+
+    def _outputs(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+        before, _running.now = _running.now, True
+        try:
+            return _without_history(self.function(*args, **kwargs))
+        finally:
+            _running.now = before
 
     def _reached(self) -> Reached:
         reached = find(self.function, *self._given)
@@ -228,7 +249,7 @@ class Step:
         def run() -> Any:
             torch.clear_autocast_cache()  # which a graph may not use, and may not leave anything in
             try:
-                outputs = _without_history(self.function(*args, **kwargs))
+                outputs = self._outputs(args, kwargs)
             finally:
                 torch.clear_autocast_cache()
             return outputs, [p.grad for p in state.parameters], state.scaling()
@@ -318,6 +339,9 @@ def _naming_the_optimizer(state: StepState) -> Iterator[None]:
         if "capturable" in error.reason and names:
             raise NimbleError(f"{', '.join(names)} counts its steps on the host, which a graph would not do: make it with "
                               "capturable=True") from error
+        if "legacy stream" in error.reason:
+            raise NimbleError(f"{error}. Something still holds on to autograd's graph of an earlier run, an old loss perhaps: let "
+                              "go of it before the step runs for the first time") from error
         raise
 
 

@@ -26,7 +26,7 @@ from nimble.leaves import gradients, one_thread, versions
 from nimble.prepared import PreparedGraph, naming_the_place, prepare
 from nimble.signatures import Call
 from nimble.state import ModuleGuard, StateKeeper
-from nimble.static import (GraphReport, Input, Options, Results, check_apart, check_attributes, check_outputs, device_of, report)
+from nimble.static import GraphReport, Options, Results, check_apart, check_attributes, device_of, report
 from nimble.training_work import BackwardWork, ForwardWork
 
 _MOST_BACKWARDS = 4  # graphs, each for other outputs that gradients come for
@@ -231,7 +231,6 @@ def prepare_training(module: torch.nn.Module, call: Call, backend: Backend,
                 if not backend.draws_on_host:
                     keeper.check_random()
                 check_attributes(work.attributes, module)
-                check_outputs(forward.outputs, backend.device_type)
     finally:
         keeper.restore()
         backend.set_random_state(device, device_random)

@@ -24,8 +24,9 @@ def tensors(tree):
 
 
 class FakeGraph:
-    def __init__(self, function, outputs, calls, number, grad=False):
+    def __init__(self, function, outputs, calls, number, grad=False, touches=list):
         self.outputs = outputs
+        self._touches = touches  # what autograd is not to know of
         self._function = function
         self._grad = grad
         self._calls = calls
@@ -44,7 +45,7 @@ class FakeGraph:
         saved = [saved_by(node) or [] for node in nodes]
         with contextlib.ExitStack() as stack:
             # What the function writes to in place has been written to before, for all that autograd is to know.
-            for tensor in [t for each in saved for t in each]:
+            for tensor in [*(t for each in saved for t in each), *self._touches()]:
                 if hasattr(torch.autograd, "_unsafe_preserve_version_counter"):
                     stack.enter_context(torch.autograd._unsafe_preserve_version_counter(tensor))
             with torch.set_grad_enabled(self._grad):
@@ -142,7 +143,7 @@ class FakeCapture:
             self.graphs.pop()
             work.put_back()
         with self._nothing_runs(work):
-            graph = self._graph_of(work.run, True)
+            graph = self._graph_of(work.run, True, work.tensors)
         self.calls.clear()
         return graph
 
@@ -159,7 +160,7 @@ class FakeCapture:
             if self.draws_on_host:
                 torch.set_rng_state(random)
 
-    def _graph_of(self, function, grad=False):
+    def _graph_of(self, function, grad=False, touches=list):
         self.capturing = True
         try:
             outputs = function()
@@ -167,5 +168,5 @@ class FakeCapture:
             raise CaptureError(str(error)) from error
         finally:
             self.capturing = False
-        self.graphs.append(FakeGraph(function, outputs, self.calls, len(self.graphs), grad))
+        self.graphs.append(FakeGraph(function, outputs, self.calls, len(self.graphs), grad, touches))
         return self.graphs[-1]

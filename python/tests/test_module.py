@@ -167,8 +167,9 @@ def test_one_graph_for_each_kind_of_call_and_no_more_than_allowed(module, backen
             x = torch.randn(size, 4)
             assert same(model(x), module(x))
     assert len(backend.graphs) == 2
-    with pytest.warns(UserWarning, match="more kinds of arguments than the 2 graphs"):
+    with pytest.warns(UserWarning, match="more kinds of arguments than the 2 graphs") as caught:
         model(torch.randn(3, 4))
+    assert caught[0].filename == __file__
     assert [g.closed for g in backend.graphs] == [True, False, False]
     assert [r.signature for r in model.report()] == ["float32[2, 4]", "float32[3, 4]"]
     x = torch.randn(1, 4)

@@ -125,3 +125,25 @@ def test_values_that_lie_on_another_device_count():
     guard = ModuleGuard(module, "cuda")
     module.norm.running_mean.add_(1)
     assert "on another device" in guard.difference()
+
+
+@pytest.mark.skipif(not hasattr(torch, "compile"), reason="this PyTorch cannot compile")
+def test_a_compiled_module():
+    """Its training flag is the one of the module inside."""
+    module = Net().eval()
+    compiled = torch.compile(module)
+    guard = ModuleGuard(compiled, "cpu")
+    assert guard.difference() is None
+    compiled.train()
+    assert "training flag" in guard.difference()
+
+
+def test_what_only_gradients_depend_on():
+    module = Net()
+    guards = ModuleGuard(module, "cpu"), ModuleGuard(module, "cpu", trains=True)
+    module.first.register_full_backward_hook(lambda *_: None)
+    assert guards[0].difference() is None and "hook" in guards[1].difference()
+    module = Net()
+    guards = ModuleGuard(module, "cpu"), ModuleGuard(module, "cpu", trains=True)
+    module.first.weight.requires_grad_(False)
+    assert guards[0].difference() is None and "wants gradients" in guards[1].difference()

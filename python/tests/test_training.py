@@ -8,6 +8,8 @@ import pytest
 torch = pytest.importorskip("torch", minversion="1.13.0a0")
 from torch import nn  # noqa: E402
 from nimble import CaptureError, Nimble, NimbleError  # noqa: E402
+from nimble.gradients import Copies  # noqa: E402
+from nimble.static import storage  # noqa: E402
 
 KEEPS = hasattr(torch._C, "_autograd") and hasattr(torch._C._autograd, "_get_current_graph_task_keep_graph")
 
@@ -387,6 +389,7 @@ def test_arguments_that_are_written(backend):
     (lambda self, x: (x.copy_(x * self.weight), x * self.weight)[1], r"writes what requires gradients to args\[0\]"),
     (lambda self, x: (self.weight.data.add_(1), x * self.weight)[1], None),
     (lambda self, x: (self.under_no_grad(), x * self.weight)[1], "writes to its parameter 'weight'"),
+    (lambda self, x: (setattr(self.weight, "data", self.weight.data.clone()), x * self.weight)[1], "'weight' other memory"),
     (lambda self, x: (self.replace(), x * self.weight)[1], "replaces its buffer or parameter 'count'"),
     (lambda self, x: {"a": [x * self.weight, object()]}, r"output\['a'\]\[1\] is a object"),
     (lambda self, x: self.table(x.long()), "layout torch.sparse_coo"),
@@ -452,6 +455,24 @@ def test_strides_of_gradients(backend):
         mine, other = (mine.x_grad, other.x_grad) if mine is module else (mine.grad, other.grad)
         assert torch.equal(mine, other) and mine.stride() == other.stride()
     assert module.conv.weight.grad.is_contiguous(memory_format=torch.channels_last)
+    where = {storage(p.grad) for p in module.parameters()}
+    assert len(where) == 1  # autograd has copied none again
+
+
+def test_copies_of_gradients():
+    dense, sliced = torch.empty(2, 3, 4, 4).to(memory_format=torch.channels_last), torch.empty(4, 6)[:, ::2]
+    made = [torch.randn(2, 3, 4, 4), torch.randn(4, 3), None, torch.ones(()).expand(2, 3), torch.randn(3, 2).t(),
+            torch.ones(2, dtype=torch.float64), torch.zeros(0, 3), torch.ones(())]
+    likes = [dense, sliced] + [None] * 6
+    copies = Copies(made, likes)
+    one, other = copies(made), copies([each if each is None else each + 1 for each in made])
+    assert one[2] is other[2] is None
+    for mine, grad, more in zip(one, made, other):
+        if grad is not None:
+            assert torch.equal(mine, grad) and torch.equal(more, grad + 1) and mine.dtype == grad.dtype
+            assert mine.data_ptr() % 16 == 0
+    assert one[0].stride() == dense.stride() and [one[i].stride() for i in (1, 3, 4)] == [(3, 1), (3, 1), (1, 2)]
+    assert storage(one[0]) == storage(one[1]) != storage(other[0])
 
 
 def test_autocast(pair, backend):
@@ -471,6 +492,16 @@ def test_autocast(pair, backend):
 
         assert same(*both(lambda: run(model, module), lambda: run(twin, twin)))
     assert len(backend.graphs) == 3
+
+
+def test_autocast_keeps_no_copies_of_one_run_for_another(backend, monkeypatch):
+    runs = []
+    module = only(lambda self, x: (runs.append("run"), self.linear(x))[1], linear=nn.Linear(4, 2))
+    monkeypatch.setattr(torch, "clear_autocast_cache", lambda: runs.append("clear"))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        Nimble(module, backend=backend).prepare(torch.ones(3, 4), training=True)
+        made = list(runs)  # leaving autocast clears it, too
+    assert len(made) >= 9 and made == ["clear", "run", "clear"] * (len(made) // 3)
 
 
 def test_shapes_and_modes_in_one_nimble(pair, backend):
@@ -509,6 +540,13 @@ def test_graphs_that_went_have_their_backward(pair, backend):
         both(lambda: run(model), lambda: run(twin))
     assert same(grads(module), grads(twin))
     assert [g.closed for g in backend.graphs] == [False, False, False]
+
+
+@pytest.mark.skipif(not hasattr(torch, "compile"), reason="this PyTorch cannot compile")
+def test_a_compiled_module(pair, backend):
+    module, twin = pair
+    calls = [torch.compile(m, backend="aot_eager") for m in pair]
+    assert same(steps(Nimble(calls[0], backend=backend), module), steps(calls[1], twin)) and replays(backend)[0] == 6
 
 
 def test_fallback(pair, backend):

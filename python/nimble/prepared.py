@@ -18,6 +18,7 @@ from torch.utils import _pytree
 
 from nimble.capture import Backend, Captured
 from nimble.errors import CaptureError, NimbleError
+from nimble.nesting import inside
 from nimble.signatures import Call, is_constant, place_of
 from nimble.state import ModuleGuard, StateKeeper, is_same, plain_tensors
 
@@ -120,9 +121,9 @@ class PreparedGraph:
 
     def _check_apart(self, call: Call) -> None:
         """The graph's inputs share no memory: where the module writes to one, the call's may not, either."""
-        storages = [_storage(call.leaves[i.number]) for i in self._inputs]
+        storages = [storage_of(call.leaves[i.number]) for i in self._inputs]
         for each in self._written:
-            if storages.count(_storage(call.leaves[each.number])) > 1:
+            if storages.count(storage_of(call.leaves[each.number])) > 1:
                 raise NimbleError(f"the module writes to {call.place(each.number)}, which shares memory with another argument")
 
     def close(self) -> None:
@@ -133,7 +134,7 @@ class PreparedGraph:
     def report(self) -> GraphReport:
         status = self._captured.status()
         tensors = [i.tensor for i in self._inputs] + [leaf for leaf in self._leaves if isinstance(leaf, torch.Tensor)]
-        memory = {_storage(t): _storage_bytes(t) for t in tensors}
+        memory = {storage_of(t): _storage_bytes(t) for t in tensors}
         if status is None:
             return GraphReport(self._signature, "unknown", 0, 0, None, None, self._seconds, sum(memory.values()), "")
         return GraphReport(self._signature, status.state.name.lower(), status.nodes, status.streams, status.own_us,
@@ -180,7 +181,7 @@ def prepare(module: torch.nn.Module, call: Call, backend: Backend, options: Opti
     keeper = StateKeeper(module)
     device_random = backend.random_state(device)
     try:
-        with _inference():
+        with inside(), _inference():
             work = _ModuleWork(module, call, keeper)
             captured = _capture(module, work, backend, device, options)
         keeper.check_module()
@@ -277,7 +278,8 @@ def _check_outputs(outputs: Any, device_type: str) -> None:
                               "hidden: register it with torch.utils._pytree")
 
 
-def _storage(tensor: torch.Tensor) -> int:
+def storage_of(tensor: torch.Tensor) -> int:
+    """The address of the memory that a tensor shares with its views."""
     return tensor.untyped_storage().data_ptr() if hasattr(tensor, "untyped_storage") else tensor.storage().data_ptr()
 
 

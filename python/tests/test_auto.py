@@ -5,7 +5,6 @@ import gc
 import io
 import os
 import pickle
-import subprocess
 import sys
 import threading
 import weakref
@@ -13,14 +12,13 @@ from collections import namedtuple
 
 import pytest
 
-torch = pytest.importorskip("torch", minversion="1.13.0a0")
+torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
 from nimble import Nimble  # noqa: E402
 from nimble.auto import calls, settings, switches  # noqa: E402
 from nimble.nesting import nesting  # noqa: E402
 from replaying import ReplayingCapture  # noqa: E402
 
-NEW = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 1)
 EAGER_FIRST = 3  # plain, watched, looked at for changes
 COMPARED = 3
 
@@ -169,7 +167,7 @@ def raised_forward(x):
     lambda net: setattr(net.last, "weight", nn.Parameter(torch.ones(2, 4))),
     lambda net: setattr(net.last.weight, "data", torch.ones(2, 4)),
     lambda net: setattr(net, "shift", torch.zeros(2)),
-    lambda net: net.inner.append(nn.ReLU()) if NEW else net.inner.add_module("2", nn.ReLU()),
+    lambda net: net.inner.append(nn.ReLU()),
     lambda net: setattr(net.inner[0], "bias", None),
     lambda net: setattr(net.inner[1], "inplace", True),
     lambda net: setattr(net.inner[0], "forward", lambda x: net.inner[0].__class__.forward(net.inner[0], x) * 2),
@@ -237,7 +235,6 @@ def test_modes_are_kinds_of_calls(auto, backend, net, enter):
     assert backend.replays == replays
 
 
-@pytest.mark.skipif(not NEW, reason="PyTorch 1 has other names for some")
 @pytest.mark.parametrize("module, name, value", [
     (torch.backends.cudnn, "benchmark", True), (torch.backends.cudnn, "enabled", False),
     (torch.backends.cudnn, "deterministic", True), (torch.backends.cudnn, "allow_tf32", False),
@@ -258,7 +255,6 @@ def test_switches(auto, backend, net, module, name, value):
         setattr(module, name, was)
 
 
-@pytest.mark.skipif(not NEW, reason="PyTorch 1 has no context managers for some")
 def test_more_switches(auto):
     before = switches.state()
     for change, undo in ((lambda: torch.set_float32_matmul_precision("high"), lambda: torch.set_float32_matmul_precision("highest")),
@@ -310,14 +306,12 @@ def test_tracing_profiling_and_transforms(auto, backend, net):
     torch.fx.symbolic_trace(net)
     with torch.autograd.profiler.profile():
         net(x)
-    if NEW:
-        torch.func.vmap(net)(torch.ones(4, 2, 3))
-        torch.compile(lambda y: net(y), backend="eager")(x)
-        torch.compile(net, backend="eager")(x)
+    torch.func.vmap(net)(torch.ones(4, 2, 3))
+    torch.compile(lambda y: net(y), backend="eager")(x)
+    torch.compile(net, backend="eager")(x)
     assert backend.replays == replays
 
 
-@pytest.mark.skipif(not NEW, reason="PyTorch 1 has no torch.compile")
 def test_compiled_with_hooks_in_one_graph(auto, net):
     torch._dynamo.reset()
     net.last.register_forward_hook(lambda module, args, out: out + 1)

@@ -28,8 +28,8 @@ std::string preload(const std::string& library, const std::string& before);
 // `prefix`/bin: in a wheel, where CMake has installed it, or in the checkout whose build tree this is.
 std::optional<std::string> find_startup(const std::filesystem::path& prefix);
 
-// The value for PYTHONPATH: `folder` first, then what was there before. `folder` is not named twice. PYTHONPATH cannot name
-// a folder with a colon in its path; what was there stays then.
+// The value for PYTHONPATH: `folder` first, then what was there before. `folder` is not named twice. PYTHONPATH cannot
+// name a folder with a colon in its path; what was there stays then.
 std::string python_path(const std::string& folder, const std::string& before);
 
 // Whether LD_PRELOAD can name this file: it separates names by spaces and colons, and knows no quoting.

@@ -63,9 +63,6 @@ except (ImportError, AttributeError):
 
 def _default_device() -> "Tuple[bool, Optional[torch.device]]":
     """Whether what torch.set_default_device() makes is the only mode there is, or there is none; and its device."""
-    if not hasattr(_C, "_len_torch_dispatch_stack"):
-        get_function_mode = getattr(_C, "_get_torch_function_mode", lambda: None)
-        return not (get_function_mode() or getattr(_C, "_get_torch_dispatch_mode", lambda: None)()), None
     count = _C._len_torch_function_stack()
     if count == 0:
         return _C._len_torch_dispatch_stack() == 0, None

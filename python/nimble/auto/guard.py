@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import weakref
 from itertools import chain
-from operator import itemgetter
+from operator import is_, itemgetter
 from typing import Any, Dict, Hashable, List, Optional, Tuple
 
 import torch
@@ -22,17 +22,17 @@ from nimble.auto.watch import Watched, is_programs
 from nimble.errors import NimbleError
 
 _OF_ANY_MODULE = frozenset(vars(torch.nn.Module())) - {"training"}
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_GLOBAL_HOOKS = tuple(name for name in ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks",
-                                        "_global_backward_pre_hooks") if hasattr(_module, name))
+_GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks")
 _MOST_WATCHED = 256  # values whose content is compared
 
-_parameters, _buffers, _children = map(itemgetter, ("_parameters", "_buffers", "_modules"))
-_hooks = [itemgetter(name) for name in _HOOKS if name in _OF_ANY_MODULE]
+_registries = [itemgetter(name) for name in ("_parameters", "_buffers", "_modules")]
+_hooks = [itemgetter(name) for name in ("_forward_hooks", "_forward_pre_hooks")]
+_dtype = torch.Tensor.dtype.__get__  # type: ignore[attr-defined]
 
 
 def has_hooks(modules: "List[Dict[str, Any]]") -> bool:
-    """Whether any of the modules with these dictionaries, or all that there are, have hooks, which a graph would not run."""
+    """Whether any of the modules with these dictionaries, or all that there are, have hooks for a forward run, which a graph would not
+    call."""
     return any(getattr(_module, name) for name in _GLOBAL_HOOKS) or any(any(map(hooks, modules)) for hooks in _hooks)
 
 
@@ -53,22 +53,31 @@ class Guard:
         self._gone: List[Any] = []  # references to what is no more
         self._kept: List[Any] = []  # weak references, and values that lead to nothing else
         self._modules = [weakref.ref(m, self._gone.append) for m in modules]
-        # Tuples of attributes, module by module; a single name would give no tuple.
-        self._names = [tuple(name for name in d if name not in _OF_ANY_MODULE) for d in dicts]
-        self._getters = [itemgetter("training", *names) if names else _training_alone for names in self._names]
+        self._names = [tuple(name for name in d if name not in _OF_ANY_MODULE and name != "training") for d in dicts]
+        # Most attributes never change but by being replaced, and may be held: they are the quickest to compare.
+        plain = [[name for name in names if is_plain(d[name])] for names, d in zip(self._names, dicts)]
+        self._getters = [itemgetter("training", "training", *names) for names in plain]  # of one name it gives no tuple
+        self._plain = list(chain.from_iterable(g(d) for g, d in zip(self._getters, dicts)))
+        self._others = [(number, name) for number, names in enumerate(self._names) for name in names if name not in plain[number]]
+        # Most modules have no parameters, buffers or children, and that they still have none is quickly seen.
+        registries = self._registries_now(dicts)
+        modules_begin = 2 * len(dicts)  # behind those of parameters and of buffers
+        self._full = _several([number for number, registry in enumerate(registries) if registry and number < modules_begin])
+        self._parents = _several([number for number, registry in enumerate(registries) if registry and number >= modules_begin])
+        self._empty = _several([number for number, registry in enumerate(registries) if not registry])
         self._classes = self._classes_of(modules)
         self._globals = [(namespace, name) for namespace, name, _ in watched.names]
-        values = list(chain.from_iterable(g(d) for g, d in zip(self._getters, dicts)))
-        values += self._outside_now()
+        values = [dicts[number][name] for number, name in self._others] + self._outside_now()
         known = {id(m) for m in modules}
         if any(hides_module(value, known) for value in values):
             raise NimbleError("it uses modules that are not registered as its own")
         self._tensors = self._plain_tensors(dicts)
-        self._elsewhere = [number for number, t in enumerate(self._tensors_now(dicts)) if t.device.type != device_type]
+        tensors = self._tensors_now(dicts, self._registered_now(registries))
+        self._elsewhere = [number for number, t in enumerate(tensors) if t.device.type != device_type]
         self._watched = self._mutable_values(dicts)
         if len(self._watched) > _MOST_WATCHED:
             raise NimbleError("its attributes hold more Python objects than can be compared at each call")
-        for each in chain(values, self._tensors_now(dicts)):
+        for each in chain(values, tensors):
             self._keep(each)
         if has_hooks(dicts):
             raise NimbleError("it has hooks")
@@ -101,8 +110,14 @@ class Guard:
         return [(number, name) for number, names in enumerate(self._names) for name in names
                 if isinstance(dicts[number][name], torch.Tensor)]
 
-    def _tensors_now(self, dicts: "List[Dict[str, Any]]") -> List[torch.Tensor]:
-        registered = chain.from_iterable(map(dict.values, chain(map(_parameters, dicts), map(_buffers, dicts))))
+    @staticmethod
+    def _registries_now(dicts: "List[Dict[str, Any]]") -> "List[Dict[str, Any]]":
+        return list(chain.from_iterable([map(registry, dicts) for registry in _registries]))
+
+    def _registered_now(self, registries: "List[Dict[str, Any]]") -> "List[Optional[torch.Tensor]]":
+        return list(chain.from_iterable(map(dict.values, self._full(registries))))
+
+    def _tensors_now(self, dicts: "List[Dict[str, Any]]", registered: "List[Optional[torch.Tensor]]") -> List[torch.Tensor]:
         tensors: List[torch.Tensor] = [t for t in registered if t is not None]
         tensors += [dicts[number][name] for number, name in self._tensors]
         tensors += [t for t in (_value_of(*where) for where in self._globals) if isinstance(t, torch.Tensor)]
@@ -132,23 +147,28 @@ class Guard:
             return None
         dicts: "List[Dict[str, Any]]" = list(map(vars, modules))
         try:
-            attributes = list(chain.from_iterable([g(d) for g, d in zip(self._getters, dicts)]))
+            plain = list(chain.from_iterable([g(d) for g, d in zip(self._getters, dicts)]))
+            others = [dicts[number][name] for number, name in self._others]
         except KeyError:
             return None
         outside = self._outside_now()
-        registered = list(chain.from_iterable(map(dict.values, chain(map(_parameters, dicts), map(_buffers, dicts)))))
-        tensors = self._tensors_now(dicts)
+        registries = self._registries_now(dicts)
+        registered = self._registered_now(registries)
+        tensors = self._tensors_now(dicts, registered)
         watched: List[Hashable] = [content(dicts[number][name] if number >= 0 else outside[-1 - number])
                                    for number, name in self._watched if number >= -len(outside)]
         return (
             _ids(registered),
-            _ids(chain.from_iterable(map(dict.values, map(_children, dicts)))),
-            _ids(attributes),
+            _ids(chain.from_iterable(map(dict.values, self._parents(registries)))),
+            any(self._empty(registries)),
+            all(map(is_, plain, self._plain)),
+            _ids(others),
             list(map(len, dicts)),
             _ids(outside),
             watched,
             list(map(torch.Tensor.data_ptr, tensors)),
-            [(t.dtype, t.stride()) for t in tensors],
+            list(map(_dtype, tensors)),
+            [t.stride() for t in tensors if t.dim() > 1],
             [0 if tensors[number].is_inference() else tensors[number]._version for number in self._elsewhere],
             has_hooks(dicts),
         )
@@ -160,12 +180,15 @@ class Guard:
             return None
         if now is None or self._seen is None:
             return "a submodule, a parameter or a value that it used is gone"
-        what = ("a parameter or buffer is another tensor", "a submodule is another one", "the value of an attribute has changed",
-                "an attribute was added", "a global, or an attribute of a class, that its code uses has changed",
+        what = ("a parameter or buffer is another tensor", "a submodule is another one", "a first parameter, buffer or submodule was added", "the value of an attribute has changed",
+                "the value of an attribute has changed", "an attribute was added", "a global, or an attribute of a class, that its code uses has changed",
                 "the content of an attribute or global has changed", "a tensor has other storage",
-                "a tensor has another type or other strides", "a tensor on another device has changed", "a hook was added")
+                "a tensor has another type", "a tensor has other strides", "a tensor on another device has changed", "a hook was added")
         return next(text for text, before, after in zip(what, self._seen, now) if before != after)
 
 
-def _training_alone(attributes: "Dict[str, Any]") -> "Tuple[Any, ...]":
-    return (attributes["training"],)
+def _several(numbers: List[int]) -> Any:
+    """What takes the items of these numbers out of a list, as a tuple."""
+    if len(numbers) > 1:
+        return itemgetter(*numbers)
+    return lambda items: tuple(items[number] for number in numbers)

@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 ROOT = sys.argv[1]
-SCRIPTS = ["setup", "test", "demo", "bench", "gpu_suite", "soak", "eager"]
+SCRIPTS = ["setup", "test", "demo", "bench", "gpu_suite", "soak", "eager", "wheel"]
 
 
 def script(name, *arguments):

@@ -87,9 +87,14 @@ def prepared(auto, backend, module, *shape):
     return module
 
 
+def as_it_is(x):
+    return x
+
+
 class Net(nn.Module):
     def __init__(self, size=3):
         super().__init__()
+        self.act = as_it_is
         self.inner = nn.Sequential(nn.Linear(size, 4), nn.ReLU())
         self.last = nn.Linear(4, 2)
         self.scale = 2.0
@@ -98,7 +103,7 @@ class Net(nn.Module):
         self.register_buffer("shift", torch.ones(2))
 
     def forward(self, x):
-        return self.last(self.inner(x)) * self.scale * self.pair[0] * self.table[0] * self.table[1]["a"] + self.shift
+        return self.act(self.last(self.inner(x))) * self.scale * self.pair[0] * self.table[0] * self.table[1]["a"] + self.shift
 
 
 @pytest.fixture
@@ -152,10 +157,6 @@ def other_linear():
     return nn.Linear(4, 2)
 
 
-def raised_forward(x):
-    return x
-
-
 @pytest.mark.parametrize("change", [
     lambda net: setattr(net, "scale", 3.0),
     lambda net: setattr(net, "scale", -0.0),
@@ -172,7 +173,10 @@ def raised_forward(x):
     lambda net: setattr(net.inner[1], "inplace", True),
     lambda net: setattr(net.inner[0], "forward", lambda x: net.inner[0].__class__.forward(net.inner[0], x) * 2),
     lambda net: setattr(Net, "forward", lambda self, x: self.last(self.inner(x)) * 7),
-    lambda net: net.half().float().double().float(),
+    lambda net: setattr(net, "act", torch.neg),
+    lambda net: setattr(net.last, "weight", nn.Parameter(net.last.weight.data)),
+    lambda net: net.inner[1].register_buffer("more", torch.ones(1)),
+    lambda net: setattr(net.last.weight, "data", net.last.weight.data.t().contiguous().t()),
 ])
 def test_changes_are_seen(auto, backend, net, change, monkeypatch):
     monkeypatch.setattr(Net, "forward", Net.forward)  # put back behind the test
@@ -232,7 +236,11 @@ def test_modes_are_kinds_of_calls(auto, backend, net, enter):
         with inside_one():
             want = net(x)
         assert torch.equal(got, want) and got.dtype == want.dtype and got.is_inference() == want.is_inference()
-    assert backend.replays == replays
+        assert backend.replays == replays
+        for _ in range(8):
+            got = net(x)
+            assert torch.equal(got, want) and got.dtype == want.dtype and got.is_inference() == want.is_inference()
+    assert graphs(auto, net) == 2 and served(auto, net).served == 2 + 3
 
 
 @pytest.mark.parametrize("module, name, value", [
@@ -487,6 +495,12 @@ def test_effects_are_seen(auto, backend, capsys, forward, said):
     assert any(said in reason for reason, _ in served(auto, module).reasons()), served(auto, module).reasons()
 
 
+def test_several_devices(auto, backend):
+    module = module_with(lambda self, x: x * 2, other=nn.Parameter(torch.ones(1, device="meta")))
+    run(module, 9)
+    assert backend.captures == 0 and served(auto, module).reasons()[0] == ("it lies on several devices", 6)
+
+
 def test_what_is_made_once_is_fine(auto, backend):
     def forward(self, x):
         if not hasattr(self, "made"):
@@ -563,12 +577,13 @@ def test_arguments_that_are_written(auto, backend):
     lambda self, x: (lambda y: (y, y[0]))(x * 2),
     lambda self, x: (x * 2).chunk(2),
     lambda self, x: self.weight[0],
+    lambda self, x: self.table,
 ])
 def test_views_are_not_copies(auto, backend, forward, said):
-    module = module_with(forward, weight=nn.Parameter(torch.ones(2, 3)))
+    module = module_with(forward, weight=nn.Parameter(torch.ones(2, 3)), table=torch.ones(3))
     for _ in range(9):
         module(torch.ones(2, 3))
-    assert graphs(auto, module) == 0 and ("is a view of" in said.getvalue() or "output 0" in said.getvalue())
+    assert graphs(auto, module) == 0 and ("shares memory with" in said.getvalue() or "output 0" in said.getvalue())
 
 
 def test_structures(auto, backend):

@@ -93,6 +93,14 @@ class Auto:
         while self._late and self.enabled:
             self._late.pop().close()
 
+    def close(self) -> None:
+        """Lets go of all graphs. All calls run as they are from now on."""
+        self.enabled = False
+        for _, served in list(self._modules.values()):
+            served.close()
+        for served in self._late:
+            served.close()
+
     def report(self) -> List[str]:
         """A line for each module that was looked at, in the order in which they came; those that have gone first."""
         return self._lines + [line for _, served in list(self._modules.values()) for line in lines_of(served)]
@@ -185,3 +193,7 @@ def _at_exit(auto: Auto, process: int) -> None:
         auto.settings.inform(line)
     if len(lines) > _MOST_LINES:
         auto.settings.inform(f"PyTorch: {len(lines) - _MOST_LINES} more modules")
+    try:
+        auto.close()  # while all that they need is still there
+    except Exception:
+        pass

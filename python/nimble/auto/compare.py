@@ -14,6 +14,7 @@ from torch.utils import _pytree
 from nimble.capture import Backend
 from nimble.prepared import storage_of
 from nimble.signatures import Call
+from nimble.state import plain_tensors
 
 
 def is_identical(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -66,13 +67,13 @@ def shared_output(outputs: Any, call: Call, module: torch.nn.Module) -> Optional
     well. Outputs that are an argument or a parameter themselves are that in a graph's results, too."""
     kept = [call.leaves[number] for number in call.tensors] + [*module.parameters(), *module.buffers()]
     itself = {id(t) for t in kept}
-    taken = {storage_of(t) for t in kept if t.numel() > 0}
+    taken = {storage_of(t) for t in (*kept, *[t for _, _, t, _ in plain_tensors(module)]) if t.numel() > 0}
     leaves = {id(t): t for t in _pytree.tree_flatten(outputs)[0] if isinstance(t, torch.Tensor) and id(t) not in itself}
     for tensor in leaves.values():
         if tensor.layout is torch.strided and tensor.numel() > 0:
             storage = storage_of(tensor)
             if storage in taken:
-                return "an output is a view of an argument, of a parameter or of another output"
+                return "an output shares memory with an argument, with a tensor of the module or with another output"
             taken.add(storage)
     return None
 

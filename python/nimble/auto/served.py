@@ -249,8 +249,9 @@ class Served:
             self._look_at(entry, call, module)
         except Exception as error:
             self._end(entry, error)
-        if entry.graph is not None:
-            return self._compare(entry, call, original, module)
+        graph = entry.graph
+        if graph is not None:
+            return self._compare(entry, graph, call, original, module)
         self.eager[entry.aside or _BEFORE] += 1
         entry.calls += 1
         if entry.aside is not None or entry.calls == 1:
@@ -316,6 +317,8 @@ class Served:
         left_alone = why_left_alone(module, self._settings)  # which its submodules may have become since
         if left_alone is not None:
             raise _Aside(left_alone)
+        if any(t.device != device for t in (*module.parameters(), *module.buffers())):
+            raise _Aside("it lies on several devices")
         if switches.has_other_ranks():
             raise _Aside("other ranks may be waiting for what it sends, which preparing would send more often")
         if not self._room(device):
@@ -337,9 +340,7 @@ class Served:
             raise
         return graph
 
-    def _compare(self, entry: _Entry, call: Call, original: Original, module: torch.nn.Module) -> Any:
-        graph = entry.graph
-        assert graph is not None
+    def _compare(self, entry: _Entry, graph: PreparedGraph, call: Call, original: Original, module: torch.nn.Module) -> Any:
         if switches.has_other_ranks():  # since then
             self.eager["other ranks"] += 1
             self._end(entry, _Aside("other ranks may be waiting for what it sends"))

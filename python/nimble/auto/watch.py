@@ -28,6 +28,8 @@ _LIBRARY = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _LOGGING = os.path.join(_LIBRARY, "logging") + os.sep
 # Built-in functions by their modules: they tell the world something, or bring something of it.
 _EFFECTS = {"_io", "_queue", "_random", "_socket", "posix", "time", "_pickle", "_ctypes", "_posixsubprocess", "select"}
+# Pinned memory is read when a graph runs, when something else may stand there.
+_EFFECTFUL_METHODS = {"pin_memory"}
 _EFFECTFUL = {"print", "input", "open", "breakpoint", "exec"}
 _MOST_NAMES = 1024
 
@@ -54,11 +56,13 @@ class Watch:
         return sys.getprofile() is None
 
     def run(self, function: "Callable[..., Any]", *args: Any, **kwargs: Any) -> Any:
-        sys.setprofile(self._see)
+        ours = self._see
+        sys.setprofile(ours)
         try:
             return function(*args, **kwargs)
         finally:
-            sys.setprofile(None)
+            if sys.getprofile() == ours:
+                sys.setprofile(None)
 
     def result(self) -> Watched:
         names: "Dict[Tuple[int, str], Tuple[Any, str, Any]]" = {}
@@ -82,7 +86,8 @@ class Watch:
         if module is None and owner is not None:
             module = type(owner).__module__
         name = getattr(function, "__name__", "?")
-        if module in _EFFECTS or module == "builtins" and name in _EFFECTFUL or "random" in str(module).split("."):
+        if module in _EFFECTS or module == "builtins" and name in _EFFECTFUL or name in _EFFECTFUL_METHODS \
+                or "random" in str(module).split("."):
             self._set_effect(f"it calls {module}.{name}", frame)
         elif "_distributed_c10d" in str(module):
             self._set_effect("it talks to other processes", frame)

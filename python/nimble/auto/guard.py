@@ -176,10 +176,10 @@ class Guard:
     def difference(self, root: torch.nn.Module) -> Optional[str]:
         """What has changed since, for people; None where nothing has."""
         now = self._look(root)
-        if now == self._seen:
-            return None
         if now is None or self._seen is None:
             return "a submodule, a parameter or a value that it used is gone"
+        if now == self._seen:
+            return None
         what = ("a parameter or buffer is another tensor", "a submodule is another one", "a first parameter, buffer or submodule was added", "the value of an attribute has changed",
                 "the value of an attribute has changed", "an attribute was added", "a global, or an attribute of a class, that its code uses has changed",
                 "the content of an attribute or global has changed", "a tensor has other storage",

@@ -697,6 +697,20 @@ def test_modules_go_and_take_their_graphs_along(auto, backend):
     assert reference() is None and not auto._modules
 
 
+def test_modules_that_go_while_something_is_captured(auto, backend, net, monkeypatch):
+    other = prepared(auto, backend, Net().eval())
+    monkeypatch.setattr(switches, "is_capturing", lambda device: True)
+    del other
+    gc.collect()
+    assert backend.closed == 0
+    net(torch.ones(2, 3))
+    assert backend.closed == 0, "still"
+    monkeypatch.undo()
+    net(torch.ones(2, 3))
+    assert backend.closed == 1
+    assert auto.report()[0].startswith("PyTorch: Net: 2 calls served")  # which has gone
+
+
 def test_copies_and_state_are_unaffected(auto, backend, net):
     before = set(vars(net)), list(net.state_dict())
     prepared(auto, backend, net)
@@ -745,6 +759,68 @@ def test_another_thread_while_it_is_prepared(auto, backend, net):
     backend.at_capture = None
     run(net, 9)
     assert graphs(auto, net) == 1
+
+
+def in_thread(function):
+    def work():
+        with torch.no_grad():
+            function()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+def test_another_thread_while_it_is_compared(auto, backend, net):
+    run(net, EAGER_FIRST + 1)
+    assert graphs(auto, net) == 1
+    backend.spoil = lambda graph: (setattr(backend, "spoil", None), in_thread(lambda: net(torch.ones(2, 3))).join())
+    run(net, 1)
+    assert graphs(auto, net) == 0 and backend.closed == 1
+    run(net, 9)
+    assert graphs(auto, net) == 1
+
+
+def test_another_thread_is_in_it(auto, backend):
+    began, may_end = threading.Event(), threading.Event()
+
+    def forward(self, x, waits=None):
+        if waits:
+            began.set()
+            may_end.wait(20)
+        return x * 2
+
+    module = module_with(forward)
+    thread = in_thread(lambda: module(torch.ones(2, 3), True))
+    began.wait(20)
+    run(module, 9)
+    assert backend.captures == 0
+    may_end.set()
+    thread.join()
+    run(module, 9)
+    assert backend.captures == 1
+
+
+def test_a_graph_that_fails_when_it_has_written(auto, backend):
+    def forward(self, x):
+        self.seen.add_(1)
+        return x * 2
+
+    module = module_with(forward)
+    module.register_buffer("seen", torch.zeros(()))
+    run(module, EAGER_FIRST + COMPARED)
+    module.seen.zero_()
+
+    def fail(graph):
+        raise MemoryError("none left")
+
+    backend.spoil = fail
+    with pytest.raises(MemoryError):
+        module(torch.ones(2))  # of another kind, which runs eagerly
+        module(torch.ones(2, 3))
+    assert module.seen == 2
+    module(torch.ones(2, 3))
+    assert module.seen == 3 and graphs(auto, module) == 0
 
 
 def test_nimble_itself_is_not_looked_at(auto, backend, net):

@@ -54,7 +54,7 @@ class Auto:
     def call(self, original: "Callable[..., Any]", module: torch.nn.Module, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
         """An outermost call."""
         try:
-            if self._late:
+            if self._late and not switches.is_capturing(self._backend.device_type):
                 self._close_late()
             served: Optional[Served] = self.served_for(module)
         except Exception as error:  # a module that cannot be looked at, whatever it is

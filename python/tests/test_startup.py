@@ -129,6 +129,29 @@ def test_twice_in_the_path(program):
     assert rewrites is True and seen["PYTORCH_ALLOC_CONF"] is not None
 
 
+def test_looking_whether_pytorch_is_there(program):
+    """As libraries do that can do without."""
+    done = program("import importlib.util, sys\n"
+                   "for _ in range(2):\n"
+                   "    spec = importlib.util.find_spec('torch')\n"
+                   "    assert spec.loader.get_filename('torch') == spec.origin and 'nimble' not in sys.modules\n"
+                   "assert importlib.util.find_spec('not_there') is None\n" + SHOW)
+    seen, rewrites, _ = said(done)
+    assert seen["PYTORCH_ALLOC_CONF"] is not None and rewrites is True
+
+
+def test_without_pytorch(program, tmp_path):
+    script = ("import importlib.util, shutil, sys\nshutil.rmtree(%r)\nimportlib.invalidate_caches()\n"
+              "try:\n    import torch\nexcept ImportError as error:\n    print(error)\n" % str(tmp_path / "site" / "torch"))
+    done = program(script)
+    assert done.stdout == "No module named 'torch'\n" and done.stderr == ""
+
+
+def test_a_pytorch_that_cannot_be_loaded(program):
+    done = program("import sys\nimport torch.there_is_no_such_thing\n")
+    assert "No module named 'torch.there_is_no_such_thing'" in done.stderr
+
+
 def test_another_package_of_the_name(program, tmp_path):
     (tmp_path / "nimble.py").write_text("value = 3\n")
     done = program("import nimble, json, torch\nassert nimble.value == 3\nprint(json.dumps([torch.seen]))")

@@ -13,15 +13,12 @@ from __future__ import annotations
 
 import os
 import re
-from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Callable, Dict, Optional, Sequence, Tuple
 
 from nimble import shim
 from nimble.auto import settings as settings_of_user
-from nimble.auto.settings import Settings
 from nimble.errors import NimbleError
 from nimble.launcher import ALLOCATOR, ALLOCATOR_VARIABLES
 
@@ -29,51 +26,30 @@ _OLDEST = (2, 1)  # that knows the allocator, and whose modules are called as ca
 _REWRITE = {"NIMBLE_MODE": "off", "NIMBLE_GRAPHS": "rewrite"}
 
 
-class _BehindImport(Loader):
-    """A loader that runs PyTorch's own, and then looks at calls of modules."""
-
-    def __init__(self, loader: Any, settings: Settings) -> None:
-        self._loader = loader
-        self._settings = settings
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)  # resources, source, what else a loader may offer
-
-    def create_module(self, spec: ModuleSpec) -> Optional[ModuleType]:
-        made: Optional[ModuleType] = self._loader.create_module(spec)
-        return made
-
-    def exec_module(self, module: ModuleType) -> None:
-        if module.__spec__ is not None:
-            module.__spec__.loader = self._loader
-        module.__loader__ = self._loader
-        self._loader.exec_module(module)
-        try:
-            from nimble.auto import calls
-
-            calls.install(self._settings)
-        except Exception as error:
-            self._settings.warn(f"PyTorch modules are left alone: {type(error).__name__}: {error}")
-
-
-def watch_import(spec: ModuleSpec) -> None:
-    """Called before PyTorch is loaded from `spec`."""
+def before_torch(spec: ModuleSpec) -> "Optional[Callable[[], None]]":
+    """Called before PyTorch is loaded from `spec`. Returns what is to be called behind that, None where nothing is."""
     settings = settings_of_user.read()
-    if not shim.is_loaded() or spec.loader is None:
-        return
+    if not shim.is_loaded():
+        return None
     version, cuda = torch_version(spec.submodule_search_locations or ())
     if not cuda:
-        return  # this PyTorch has no GPU to use; what else the program does with one is for libnimble.so
+        return None  # this PyTorch has no GPU to use; what else the program does with one is for libnimble.so
     if version < _OLDEST:
         settings.inform(f"PyTorch {version[0]}.{version[1]} is too old for its modules to be prepared: driver calls are replayed "
                         "instead")
-        return
+        return None
     if not rewrite_graphs():
         settings.inform("the GPU was in use before PyTorch was imported, so its modules are left alone: driver calls are replayed "
                         "instead")
-        return
+        return None
     set_allocator(os.environ)
-    spec.loader = _BehindImport(spec.loader, settings)
+
+    def behind() -> None:
+        from nimble.auto import calls
+
+        calls.install(settings)
+
+    return behind
 
 
 def rewrite_graphs() -> bool:

@@ -1,7 +1,7 @@
 """Found by Python at its start, where `nimble run` under NIMBLE_MODE=auto has put this folder in front of PYTHONPATH.
 
 It leaves the program as it would be without this folder: sys.path, and the sitecustomize that it hides. All it adds is a
-finder that waits for PyTorch to be imported, and then imports nimble.auto, from the package that this folder lies in. It
+finder that waits for PyTorch to be loaded, and then imports nimble.auto, from the package that this folder lies in. It
 runs in every Python program, of any version, so it does next to nothing, in old words, and lets no error through.
 """
 # mypy: ignore-errors
@@ -31,26 +31,61 @@ def _wait_for_torch():
         return  # by another folder like this one
     from importlib import util
 
+    class Loading(object):
+        """PyTorch's loader, and what nimble.auto does before and behind it."""
+
+        def __init__(self, loader):
+            self._loader = loader
+
+        def __getattr__(self, name):
+            return getattr(self._loader, name)
+
+        def create_module(self, spec):
+            return self._loader.create_module(spec)
+
+        def exec_module(self, module):
+            module.__loader__ = module.__spec__.loader = self._loader
+            if Waiting in sys.meta_path:
+                sys.meta_path.remove(Waiting)
+            behind = _guarded(lambda: _before_torch(util, module.__spec__))
+            self._loader.exec_module(module)
+            if behind is not None:
+                _guarded(behind)
+
     class Waiting(object):
-        """Finds nothing. Python asks it for each module that is imported, until PyTorch is."""
+        """Asked for each module that is looked for. Programs also look whether PyTorch is there, and never load it."""
 
         waits_for_torch = True
+        looking = False
 
         @classmethod
         def find_spec(cls, name, path=None, target=None):
-            if name != "torch":
+            if name != "torch" or cls.looking:
                 return None
-            sys.meta_path.remove(cls)
-            spec = util.find_spec(name)
+            cls.looking = True
             try:
-                hook = _import_hook(util)
-                if hook is not None and spec is not None:
-                    hook.watch_import(spec)
-            except Exception as error:
-                sys.stderr.write("nimble: warning: PyTorch modules are left alone: %s: %s\n" % (type(error).__name__, error))
+                spec = util.find_spec(name)
+            finally:
+                cls.looking = False
+            if spec is not None and hasattr(spec.loader, "exec_module"):
+                spec.loader = Loading(spec.loader)
             return spec
 
     sys.meta_path.insert(0, Waiting)
+
+
+def _guarded(function):
+    try:
+        return function()
+    except Exception as error:
+        sys.stderr.write("nimble: warning: PyTorch modules are left alone: %s: %s\n" % (type(error).__name__, error))
+        return None
+
+
+def _before_torch(util, spec):
+    """What is to be called behind the import; None for nothing."""
+    hook = _import_hook(util)
+    return None if hook is None else hook.before_torch(spec)
 
 
 def _import_hook(util):

@@ -3,8 +3,8 @@
 
 Usage: auto_calls.py [--json FILE]
 
-Needs PyTorch 2.1 or later, and nothing of libnimble.so. Median nanoseconds of a call, over rounds that alternate with those of plain
-PyTorch, so that a busy machine slows both.
+Needs PyTorch 2.1 or later, and nothing of libnimble.so. Median nanoseconds of a call, over rounds that alternate with those of
+plain PyTorch, so that a busy machine slows both.
 """
 
 import argparse
@@ -98,7 +98,7 @@ def main():
 
     found = {"a call within another": calls_of(both, nested, identity, x),
              "an outermost call with arguments on the CPU": calls_of(both, lambda _: None, identity, x),
-             "an outermost call in training mode": calls_of(both, lambda _: None, nn.Identity().train(), torch.ones(1, device="meta"))}
+             "an outermost call in training mode": calls_of(both, lambda _: None, nn.Identity().train(), [1.0])}
     calls.uninstall()
     with torch.no_grad():
         image = torch.ones(1, 3, 8, 8)
@@ -116,8 +116,8 @@ def main():
         for name, each in times.items():
             print(f"  {name:44} {each:>9,}")
     if words.json:
-        Path(words.json).write_text(json.dumps({"python": platform.python_version(), "torch": torch.__version__, "median_ns": found},
-                                               indent=1) + "\n")
+        figures = {"python": platform.python_version(), "torch": torch.__version__, "median_ns": found}
+        Path(words.json).write_text(json.dumps(figures, indent=1) + "\n")
 
 
 if __name__ == "__main__":

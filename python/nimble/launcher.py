@@ -25,7 +25,8 @@ Under --mode auto PyTorch modules whose calls repeat are prepared by themselves,
 docs/pytorch.md, and --torch.
 
 libnimble.so is the package's own, else the one that NIMBLE_LIBRARY names, else the one that was built in the checkout
-which this package lies in (build/default), or installed with it. The launcher `nimble` beside it does the rest; its options follow.
+which this package lies in (build/default), or installed with it. The
+launcher `nimble` beside it does the rest; its options follow.
 """
 ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 ALLOCATOR = "backend:cudaMallocAsync"

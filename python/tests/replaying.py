@@ -1,5 +1,5 @@
-"""A fake of CudaCapture whose graphs are like CUDA's: they keep the ops that were captured, with the memory that these used, and replay
-runs them again, whatever Python would do by now."""
+"""A fake of CudaCapture whose graphs are like CUDA's: they keep the ops that were captured, with the memory that these used, and
+replay runs them again, whatever Python would do by now."""
 
 import torch
 from torch.utils import _pytree

@@ -44,7 +44,8 @@ NAN = torch.tensor([1, 0x7FC00001], dtype=torch.int32).view(torch.float32)
 
 
 @pytest.mark.parametrize("ours, theirs", [
-    (torch.ones(2), torch.tensor([1.0, 1.0 + 2.0 ** -23])), (torch.zeros(2), -torch.zeros(2)), (torch.ones(2), torch.ones(2).double()),
+    (torch.ones(2), torch.tensor([1.0, 1.0 + 2.0 ** -23])), (torch.zeros(2), -torch.zeros(2)),
+    (torch.ones(2), torch.ones(2).double()),
     (torch.ones(2), torch.ones(2, 1)), (torch.ones(2, 3), torch.ones(3, 2).t()), (torch.ones(2), torch.ones(2).requires_grad_()),
     (torch.ones(2), nn.Parameter(torch.ones(2), False)), (torch.ones(2), 1.0), (torch.ones(2), [torch.ones(2)]),
     ((1, 2), (1, 3)), (1, True), (0.0, -0.0), ("a", "b"), (None, 0), ([1], (1,)), ({"a": 1}, {"b": 1}), ([1], [1, 2]),

@@ -140,7 +140,8 @@ def test_contents_differ(one, other):
     assert content(one) != content(other)
 
 
-@pytest.mark.parametrize("value", [1, 1.5, float("nan"), "a", None, (1, "a"), [1, [2]], {"a": {1, 2}}, Colour.RED, torch.float16, Holder(3)])
+@pytest.mark.parametrize("value", [1, 1.5, float("nan"), "a", None, (1, "a"), [1, [2]], {"a": {1, 2}}, Colour.RED, torch.float16,
+                                   Holder(3)])
 def test_contents_are_the_same(value):
     assert content(value) == content(value)
 

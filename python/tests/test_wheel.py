@@ -38,8 +38,8 @@ def environment(build, tmp_path_factory):
     (wheel,) = folder.glob("*.whl")
     assert wheel.name.startswith("nimble-") and "-py3-none-linux_" in wheel.name
     subprocess.run([sys.executable, "-m", "venv", str(folder / "env")], check=True, env=clean(), timeout=250)
-    subprocess.run([str(folder / "env/bin/python"), "-m", "pip", "install", "-q", "--no-index", "--no-deps", str(wheel)], check=True,
-                   env=clean(), timeout=250)
+    pip = [str(folder / "env/bin/python"), "-m", "pip"]
+    subprocess.run([*pip, "install", "-q", "--no-index", "--no-deps", str(wheel)], check=True, env=clean(), timeout=250)
     return folder / "env" / "bin"
 
 
@@ -59,7 +59,8 @@ def test_the_commands(environment, tmp_path):
     assert str(package / "lib" / "libnimble.so") in run(environment / "nimble", "--version", cwd=tmp_path)
     env = seen(run(environment / "nimble", "run", "--mode", "auto", "--", "env", cwd=tmp_path))
     assert env["LD_PRELOAD"] == str(package / "lib" / "libnimble.so") and env["PYTHONPATH"] == str(package / "startup")
-    (tmp_path / "script.py").write_text("import os, sys\nfor item in os.environ.items(): print('%s=%s' % item)\nprint('python=' + sys.executable)\n")
+    (tmp_path / "script.py").write_text("import os, sys\nfor item in os.environ.items(): print('%s=%s' % item)\n"
+                                        "print('python=' + sys.executable)\n")
     env = seen(run(environment / "python", "-m", "nimble", "run", "script.py", cwd=tmp_path))
     assert env["LD_PRELOAD"] == str(package / "lib" / "libnimble.so") and env["NIMBLE_GRAPHS"] == "rewrite"
     assert env["python"] == str(environment / "python")
@@ -71,7 +72,8 @@ def test_the_library_and_the_analyzer(environment, build, tmp_path):
     said = run(environment / "python", "-m", "nimble", "run", "script.py", cwd=tmp_path, LD_LIBRARY_PATH=str(build / "simcuda"))
     assert said == run(environment / "python", "-c", "import nimble; print(nimble.__version__)", cwd=tmp_path)
     assert "at::native" in run(environment / "nimble-analyze", "--print-rules", cwd=tmp_path)
-    run(environment / "nimble", "run", "--", build / "bin" / "chaos", "40", "1", cwd=tmp_path, LD_LIBRARY_PATH=str(build / "simcuda"))
+    run(environment / "nimble", "run", "--", build / "bin" / "chaos", "40", "1", cwd=tmp_path,
+        LD_LIBRARY_PATH=str(build / "simcuda"))
     run(environment / "nimble-analyze", "trace.json", cwd=tmp_path)
     assert "a step of" in run(environment / "nimble", "check", "schedule.json", cwd=tmp_path).lower()
     assert "bundle" in run(environment / "nimble-replay", "--help", cwd=tmp_path)
@@ -85,4 +87,4 @@ def test_pytorch_of_another_environment(environment, build, tmp_path):
     (torch / "version.py").write_text("__version__ = '2.11.0'\ncuda = '13.0'\n")
     said = run(environment / "nimble", "run", "--mode", "auto", "--", sys.executable, "-c", "import torch", cwd=tmp_path,
                PYTHONPATH=str(tmp_path / "site"), LD_LIBRARY_PATH=str(build / "simcuda"))
-    assert Path(said.strip()).is_relative_to(environment.parent) or Path(said.strip()).is_relative_to(environment.parent.resolve())
+    assert Path(said.strip()).resolve().is_relative_to(environment.parent.resolve())

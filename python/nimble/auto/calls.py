@@ -1,8 +1,8 @@
 """Outermost calls of PyTorch's modules, and who looks at them.
 
-install() puts a function of ours in the place of torch.nn.Module.__call__. It costs calls within other calls one look at a thread's
-own number. Outermost calls go to the module's Served, found by the module's id: a weak reference's callback takes it away when the
-module goes, and its graphs with it, so that nothing keeps the module, and nothing is written into it.
+install() puts a function of ours in the place of torch.nn.Module.__call__. It costs calls within other calls one look at a
+thread's own number. Outermost calls go to the module's Served, found by the module's id: a weak reference's callback takes it
+away when the module goes, and its graphs with it, so that nothing keeps the module, and nothing is written into it.
 
 Any thread. In a forked child of the process all calls run as they are.
 """

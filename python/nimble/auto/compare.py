@@ -1,8 +1,7 @@
 """One call run both ways, by its graph and eagerly, and what differs.
 
-The eager run is the one that counts: it comes last, with buffers, arguments and random numbers as they were before the graph's, and
-its result is the program's. For one thread at a time; the caller sees to that.
-"""
+The eager run is the one that counts: it comes last, with buffers, arguments and random numbers as they were before the graph's,
+and its result is the program's. For one thread at a time; the caller sees to that."""
 
 from __future__ import annotations
 
@@ -20,7 +19,8 @@ from nimble.state import plain_tensors
 def is_identical(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether a program cannot tell them apart: to the bit."""
     if (type(one) is not type(other) or one.dtype != other.dtype or one.shape != other.shape or one.device != other.device
-            or one.layout != other.layout or one.requires_grad != other.requires_grad or one.is_inference() != other.is_inference()):
+            or one.layout != other.layout or one.requires_grad != other.requires_grad
+            or one.is_inference() != other.is_inference()):
         return False
     if one is other:
         return True
@@ -120,8 +120,8 @@ def _same_random(one: "Tuple[Any, torch.Tensor]", other: "Tuple[Any, torch.Tenso
 
 class Comparison:
     """result: what the eager run returned. difference: None where both did the same. has_effects: the graph wrote to buffers or
-    arguments, or drew random numbers, so that it cannot simply be run again. The times are seconds that each took until the GPU was
-    through. Where our own part failed, `failure` says why, and there is nothing known of the rest."""
+    arguments, or drew random numbers, so that it cannot simply be run again. The times are seconds that each took until the GPU
+    was through. Where our own part failed, `failure` says why, and there is nothing known of the rest."""
 
     def __init__(self) -> None:
         self.result: Any = None

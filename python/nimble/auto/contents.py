@@ -1,8 +1,8 @@
 """Python values, compared cheaply: what a module's code may read beside its tensors.
 
-content() is equal for values that a program cannot tell apart by looking, as far as it looks: into lists, tuples, dictionaries, sets,
-small arrays and objects, some levels deep and some hundred values far. Beyond that identity stands for the value. It is what
-nimble.auto compares at each call, and what the comparisons with eager runs are the net under.
+content() is equal for values that a program cannot tell apart by looking, as far as it looks: into lists, tuples, dictionaries,
+sets, small arrays and objects, some levels deep and some hundred values far. Beyond that identity stands for the value. It is
+what nimble.auto compares at each call, and what the comparisons with eager runs are the net under.
 
 Holds nothing: contents are made of numbers, texts and ids. Runs no code of the program's. No state; any thread.
 """
@@ -21,8 +21,8 @@ _DEPTH = 4
 _MOST = 64  # entries of a container that are looked at
 _MOST_VALUES = 256  # that are looked at in all
 _EXACT = (type(None), bool, int, str, bytes, type(...), torch.dtype, torch.device, torch.layout, torch.memory_format)
-_BY_IDENTITY = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, torch.nn.Module, property,
-                staticmethod, classmethod, enum.Enum)
+_BY_IDENTITY = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, torch.nn.Module,
+                property, staticmethod, classmethod, enum.Enum)
 _SEQUENCES = (list, tuple, deque, torch.Size)
 _SETS = (set, frozenset)
 _MAPPINGS = (dict, OrderedDict, defaultdict)

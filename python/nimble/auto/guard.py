@@ -1,5 +1,5 @@
-"""All of a module that its graph rests on, compared at each call: what state.ModuleGuard compares, and what only a module needs for
-which nobody has vouched: Python values in its attributes, attributes of its classes, globals that its code reads.
+"""All of a module that its graph rests on, compared at each call: what state.ModuleGuard compares, and what only a module needs
+for which nobody has vouched: Python values in its attributes, attributes of its classes, globals that its code reads.
 
 Nothing of the module is held, so that the module goes when the program lets go of it: objects are compared by id, and a weak
 reference to each tells when an id may be another object's. What has neither is compared by content alone.
@@ -31,8 +31,8 @@ _dtype = torch.Tensor.dtype.__get__  # type: ignore[attr-defined]
 
 
 def has_hooks(modules: "List[Dict[str, Any]]") -> bool:
-    """Whether any of the modules with these dictionaries, or all that there are, have hooks for a forward run, which a graph would not
-    call."""
+    """Whether any of the modules with these dictionaries, or all that there are, have hooks for a forward run, which a
+    graph would not call."""
     return any(getattr(_module, name) for name in _GLOBAL_HOOKS) or any(any(map(hooks, modules)) for hooks in _hooks)
 
 
@@ -180,10 +180,21 @@ class Guard:
             return "a submodule, a parameter or a value that it used is gone"
         if now == self._seen:
             return None
-        what = ("a parameter or buffer is another tensor", "a submodule is another one", "a first parameter, buffer or submodule was added", "the value of an attribute has changed",
-                "the value of an attribute has changed", "an attribute was added", "a global, or an attribute of a class, that its code uses has changed",
-                "the content of an attribute or global has changed", "a tensor has other storage",
-                "a tensor has another type", "a tensor has other strides", "a tensor on another device has changed", "a hook was added")
+        what = (
+            "a parameter or buffer is another tensor",
+            "a submodule is another one",
+            "a first parameter, buffer or submodule was added",
+            "the value of an attribute has changed",
+            "the value of an attribute has changed",
+            "an attribute was added",
+            "a global, or an attribute of a class, that its code uses has changed",
+            "the content of an attribute or global has changed",
+            "a tensor has other storage",
+            "a tensor has another type",
+            "a tensor has other strides",
+            "a tensor on another device has changed",
+            "a hook was added",
+        )
         return next(text for text, before, after in zip(what, self._seen, now) if before != after)
 
 

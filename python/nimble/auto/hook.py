@@ -35,12 +35,12 @@ def before_torch(spec: ModuleSpec) -> "Optional[Callable[[], None]]":
     if not cuda:
         return None  # this PyTorch has no GPU to use; what else the program does with one is for libnimble.so
     if version < _OLDEST:
-        settings.inform(f"PyTorch {version[0]}.{version[1]} is too old for its modules to be prepared: driver calls are replayed "
-                        "instead")
+        settings.inform(f"PyTorch {version[0]}.{version[1]} is too old for its modules to be prepared: driver calls are "
+                        "replayed instead")
         return None
     if not rewrite_graphs():
-        settings.inform("the GPU was in use before PyTorch was imported, so its modules are left alone: driver calls are replayed "
-                        "instead")
+        settings.inform("the GPU was in use before PyTorch was imported, so its modules are left alone: driver calls are "
+                        "replayed instead")
         return None
     set_allocator(os.environ)
 
@@ -77,7 +77,8 @@ def set_allocator(environment: "os._Environ[str] | Dict[str, str]") -> None:
 
 
 def torch_version(folders: Sequence[str]) -> "Tuple[Tuple[int, int], str]":
-    """Of the PyTorch in these folders, which is not loaded yet: its version, and that of the CUDA that it is built with, or ""."""
+    """Of the PyTorch in these folders, which is not loaded yet: its version, and that of the CUDA that it is built with, or
+    ""."""
     for folder in folders:
         try:
             text = (Path(folder) / "version.py").read_text(encoding="utf-8")

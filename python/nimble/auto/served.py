@@ -1,9 +1,10 @@
 """One module whose calls are looked at: which of them run eagerly and why, which are prepared, which are served by a graph.
 
-There is an entry for each kind of call: its signature, and the state of PyTorch around it. An entry's first calls run eagerly: the
-first as it is, since modules make things once; the second watched (watch.py); the third with the guard (guard.py) held against what
-it changes. The next one is prepared, and compared with an eager run (compare.py), as are the next two, and then each tenth, hundredth,
-thousandth and so on. A difference ends the entry for good. A change that the guard sees has the entry begin anew, some times.
+There is an entry for each kind of call: its signature, and the state of PyTorch around it. An entry's first calls run eagerly:
+the first as it is, since modules make things once; the second watched (watch.py); the third with the guard (guard.py) held
+against what it changes. The next one is prepared, and compared with an eager run (compare.py), as are the next two, and then each
+tenth, hundredth, thousandth and so on. A difference ends the entry for good. A change that the guard sees has the entry begin
+anew, some times.
 
 Training would have its place in _why_eager and _advance, with a graph that nimble.prepared makes for it.
 
@@ -23,10 +24,11 @@ import torch
 
 from nimble.auto import switches
 from nimble.auto.compare import compare
+from nimble.auto.entries import Aside, Changed, Differs, Disturbed, Entry
 from nimble.auto.guard import Guard
 from nimble.auto.kinds import why_left_alone
 from nimble.auto.settings import Settings
-from nimble.auto.watch import Watch, Watched
+from nimble.auto.watch import Watch
 from nimble.capture import Backend
 from nimble.errors import NimbleError
 from nimble.prepared import Options, PreparedGraph, prepare
@@ -52,48 +54,6 @@ _BEFORE = "before it was prepared"
 _THREADS = "while another thread ran it"
 
 
-class _Aside(Exception):
-    """Calls of this kind run eagerly from now on; the text says why."""
-
-
-class _Changed(Exception):
-    """The module is not what the guard has seen."""
-
-
-class _Differs(Exception):
-    """A graph's run was not an eager run's."""
-
-
-class _Disturbed(Exception):
-    """Another thread ran the module meanwhile."""
-
-
-class _Entry:
-    """What is known of one kind of call."""
-
-    def __init__(self) -> None:
-        self.calls = 0  # since it began
-        self.watches = 0
-        self.short_lived = 0
-        self.disturbed = 0
-        self.watched: Optional[Watched] = None
-        self.guard: Optional[Guard] = None
-        self.graph: Optional[PreparedGraph] = None
-        self.served = 0  # by this graph, with those that were compared
-        self.next_compared = 0
-        self.has_effects = True
-        self.graph_seconds = self.eager_seconds = math.inf  # a call, the fastest that was compared
-        self.aside: Optional[str] = None
-        self.broken: Optional[Exception] = None  # what a call of the graph has raised
-
-    def begin_anew(self) -> None:
-        self.calls = 1  # what is made once has been made
-        self.watched = self.guard = self.graph = self.broken = None
-        self.served = self.next_compared = self.watches = 0
-        self.has_effects = True
-        self.graph_seconds = self.eager_seconds = math.inf
-
-
 class Served:
     """Made for the first call of a module."""
 
@@ -107,7 +67,7 @@ class Served:
         self.eager: "Counter[str]" = Counter()  # calls, by reason; threads count roughly
         self._backend, self._settings, self._room, self._clock = backend, settings, room, clock
         self._looking = math.inf  # seconds that it takes to find a call's entry and to see that its graph still fits
-        self._entries: "OrderedDict[Tuple[Hashable, ...], _Entry]" = OrderedDict()
+        self._entries: "OrderedDict[Tuple[Hashable, ...], Entry]" = OrderedDict()
         self._entries_lock = threading.Lock()  # held for look-ups alone
         self._advancing = threading.Lock()
         self._threads: "Set[int]" = set()  # that are in a call now
@@ -147,7 +107,7 @@ class Served:
 
     # ---- which calls are looked at ----
 
-    def _plan(self, module: torch.nn.Module, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> "Union[str, Tuple[_Entry, Call]]":
+    def _plan(self, module: torch.nn.Module, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> "Union[str, Tuple[Entry, Call]]":
         """The entry for a call, or why it runs eagerly."""
         if self.aside is not None:
             return self.aside
@@ -158,7 +118,8 @@ class Served:
             self._warn(f"{self.name} runs eagerly: {self.aside}")
             return self.aside
 
-    def _entry_for(self, module: torch.nn.Module, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> "Union[str, Tuple[_Entry, Call]]":
+    def _entry_for(self, module: torch.nn.Module, args: Tuple[Any, ...],
+                   kwargs: Dict[str, Any]) -> "Union[str, Tuple[Entry, Call]]":
         why = self._why_eager(module, args, kwargs)
         if why is not None:
             return why
@@ -178,7 +139,7 @@ class Served:
         with self._entries_lock:
             entry = self._entries.get(key)
             if entry is None:
-                entry = self._entries[key] = _Entry()
+                entry = self._entries[key] = Entry()
             self._entries.move_to_end(key)
         if len(self._entries) > _MAX_ENTRIES:
             self._make_room()
@@ -217,7 +178,7 @@ class Served:
     # ---- calls with a graph ----
 
     @staticmethod
-    def _may_serve(entry: _Entry, module: torch.nn.Module) -> bool:
+    def _may_serve(entry: Entry, module: torch.nn.Module) -> bool:
         """Whether the entry's graph may have the call for itself."""
         guard = entry.guard
         if entry.graph is None or guard is None or entry.broken is not None:
@@ -227,7 +188,7 @@ class Served:
         except Exception:
             return False  # which _advance will meet again
 
-    def _serve(self, entry: _Entry, call: Call, original: Original, module: torch.nn.Module) -> Any:
+    def _serve(self, entry: Entry, call: Call, original: Original, module: torch.nn.Module) -> Any:
         graph = entry.graph
         if graph is None:  # another thread has ended it
             return self._run_eagerly(_THREADS, original, module, call.args, call.kwargs)
@@ -244,7 +205,7 @@ class Served:
 
     # ---- calls that have an entry advance, one at a time ----
 
-    def _advance(self, entry: _Entry, call: Call, original: Original, module: torch.nn.Module) -> Any:
+    def _advance(self, entry: Entry, call: Call, original: Original, module: torch.nn.Module) -> Any:
         try:
             self._look_at(entry, call, module)
         except Exception as error:
@@ -260,7 +221,7 @@ class Served:
             return self._watch(entry, call, original, module)
         return self._look_for_changes(entry, call, original, module)
 
-    def _look_at(self, entry: _Entry, call: Call, module: torch.nn.Module) -> None:
+    def _look_at(self, entry: Entry, call: Call, module: torch.nn.Module) -> None:
         """Prepares the entry where it is due. Raises what ends it."""
         if entry.broken is not None:
             raise entry.broken
@@ -268,12 +229,12 @@ class Served:
             return
         change = entry.guard.difference(module)
         if change is not None:
-            raise _Changed(change)
+            raise Changed(change)
         if entry.graph is None:
             entry.graph = self._prepared(entry.guard, call, module)
             self._make_room()
 
-    def _watch(self, entry: _Entry, call: Call, original: Original, module: torch.nn.Module) -> Any:
+    def _watch(self, entry: Entry, call: Call, original: Original, module: torch.nn.Module) -> Any:
         if not Watch.is_possible():
             return original(module, *call.args, **call.kwargs)
         watch = Watch()
@@ -281,13 +242,13 @@ class Served:
         try:
             watched = watch.result()
             if watched.effect is not None:
-                raise _Aside(watched.effect)
+                raise Aside(watched.effect)
             entry.watched = watched
         except Exception as error:
             self._end(entry, error)
         return result
 
-    def _look_for_changes(self, entry: _Entry, call: Call, original: Original, module: torch.nn.Module) -> Any:
+    def _look_for_changes(self, entry: Entry, call: Call, original: Original, module: torch.nn.Module) -> Any:
         guard: Optional[Guard] = None
         entry.watches += 1
         try:
@@ -303,26 +264,26 @@ class Served:
             if change is None:
                 entry.guard = guard
             elif entry.watches >= _MOST_WATCHES:
-                raise _Aside(f"{change} whenever it runs")
+                raise Aside(f"{change} whenever it runs")
         except Exception as error:
             self._end(entry, error)
         return result
 
     def _prepared(self, guard: Guard, call: Call, module: torch.nn.Module) -> PreparedGraph:
         if not call.tensors:
-            raise _Aside("none of its arguments is a tensor")
+            raise Aside("none of its arguments is a tensor")
         device = call.leaves[call.tensors[0]].device
         if self.prepared >= _MAX_PREPARED:
-            raise _Aside("its calls are of more kinds than graphs are made for")
+            raise Aside("its calls are of more kinds than graphs are made for")
         left_alone = why_left_alone(module, self._settings)  # which its submodules may have become since
         if left_alone is not None:
-            raise _Aside(left_alone)
+            raise Aside(left_alone)
         if any(t.device != device for t in (*module.parameters(), *module.buffers())):
-            raise _Aside("it lies on several devices")
+            raise Aside("it lies on several devices")
         if switches.has_other_ranks():
-            raise _Aside("other ranks may be waiting for what it sends, which preparing would send more often")
+            raise Aside("other ranks may be waiting for what it sends, which preparing would send more often")
         if not self._room(device):
-            raise _Aside("less than a quarter of the GPU's memory is free")
+            raise Aside("less than a quarter of the GPU's memory is free")
         self.prepared += 1
         arrivals = self._arrivals
         graph = prepare(module, call, self._backend, _OPTIONS)
@@ -330,70 +291,70 @@ class Served:
         try:
             change = guard.difference(module)
             if change is not None:
-                raise _Changed(change)
+                raise Changed(change)
             if self._arrivals != arrivals:
-                raise _Disturbed()
+                raise Disturbed()
             if not self._room(device):
-                raise _Aside("with its graph less than a quarter of the GPU's memory would be free")
+                raise Aside("with its graph less than a quarter of the GPU's memory would be free")
         except Exception:
             graph.close()
             raise
         return graph
 
-    def _compare(self, entry: _Entry, graph: PreparedGraph, call: Call, original: Original, module: torch.nn.Module) -> Any:
+    def _compare(self, entry: Entry, graph: PreparedGraph, call: Call, original: Original, module: torch.nn.Module) -> Any:
         if switches.has_other_ranks():  # since then
             self.eager["other ranks"] += 1
-            self._end(entry, _Aside("other ranks may be waiting for what it sends"))
+            self._end(entry, Aside("other ranks may be waiting for what it sends"))
             return original(module, *call.args, **call.kwargs)
         self.compared += 1
         arrivals = self._arrivals
         done = compare(lambda: graph(call, False), lambda: original(module, *call.args, **call.kwargs), module, call,
                        call.leaves[call.tensors[0]].device, self._backend, self._clock)
         if self._arrivals != arrivals:
-            self._end(entry, _Disturbed())
+            self._end(entry, Disturbed())
         elif done.failure is not None:
             self._end(entry, done.failure)
         elif done.difference is not None:
-            self._end(entry, _Differs(done.difference))
+            self._end(entry, Differs(done.difference))
         else:
             entry.served += 1
             entry.has_effects = done.has_effects
             entry.graph_seconds = min(entry.graph_seconds, done.graph_seconds)
             entry.eager_seconds = min(entry.eager_seconds, done.eager_seconds)
             if entry.served == _COMPARED_AT_FIRST and not self._is_worth_it(entry):
-                self._end(entry, _Aside(f"eager runs are as fast: {entry.eager_seconds * 1e6:.0f} us, by its graph "
+                self._end(entry, Aside(f"eager runs are as fast: {entry.eager_seconds * 1e6:.0f} us, by its graph "
                                         f"{(entry.graph_seconds + self._looking) * 1e6:.0f} us"))
             entry.next_compared = entry.served if entry.served < _COMPARED_AT_FIRST else _next_power_of_ten(entry.served)
         return done.result
 
-    def _is_worth_it(self, entry: _Entry) -> bool:
+    def _is_worth_it(self, entry: Entry) -> bool:
         """Small modules are as fast without."""
         looking = self._looking if self._looking < math.inf else 0.0
         return entry.graph_seconds + looking <= _GAIN * entry.eager_seconds
 
     # ---- endings ----
 
-    def _end(self, entry: _Entry, error: Exception) -> None:
-        """The entry's graph goes. It begins anew where only the module has changed, some times; else calls of its kind run eagerly
-        from now on."""
+    def _end(self, entry: Entry, error: Exception) -> None:
+        """The entry's graph goes. It begins anew where only the module has changed, some times; else calls of its kind run
+        eagerly from now on."""
         short_lived = entry.served < _SHORT_LIFE
         self._let_go(entry)
         entry.begin_anew()
-        if isinstance(error, _Disturbed):
+        if isinstance(error, Disturbed):
             entry.disturbed += 1
             if entry.disturbed <= _MOST_DISTURBED:
                 return
-            error = _Aside("other threads run it all the time")
-        if isinstance(error, _Changed):
+            error = Aside("other threads run it all the time")
+        if isinstance(error, Changed):
             entry.short_lived = entry.short_lived + 1 if short_lived else 0
             if entry.short_lived <= _MOST_SHORT_LIVED:
                 return
-            error = _Aside(f"it changes again and again: {error}")
-        if isinstance(error, _Differs):
+            error = Aside(f"it changes again and again: {error}")
+        if isinstance(error, Differs):
             entry.aside = f"a graph of it does not do the same: {error}"
         else:
-            entry.aside = str(error) if isinstance(error, (NimbleError, _Aside)) else f"{type(error).__name__}: {error}"
-        if not isinstance(error, (NimbleError, _Aside)):
+            entry.aside = str(error) if isinstance(error, (NimbleError, Aside)) else f"{type(error).__name__}: {error}"
+        if not isinstance(error, (NimbleError, Aside)):
             self._warn(f"{self.name} runs eagerly: {entry.aside}")
 
     def _warn(self, text: str) -> None:
@@ -402,7 +363,7 @@ class Served:
             self._settings.warn(text)
 
     @staticmethod
-    def _let_go(entry: _Entry) -> None:
+    def _let_go(entry: Entry) -> None:
         graph, entry.graph = entry.graph, None
         if graph is not None:
             try:

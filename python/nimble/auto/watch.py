@@ -121,7 +121,8 @@ def is_programs(name: Any) -> bool:
     return package not in ("torch", "builtins", "nimble") and package not in getattr(sys, "stdlib_module_names", ())
 
 
-def _note_names(code: CodeType, namespace: "Dict[str, Any]", names: "Dict[Tuple[int, str], Tuple[Any, str, Any]]") -> Optional[str]:
+def _note_names(code: CodeType, namespace: "Dict[str, Any]",
+                names: "Dict[Tuple[int, str], Tuple[Any, str, Any]]") -> Optional[str]:
     """Notes what `code` may read of its globals. The name of one that it may assign to, if any."""
     if not is_programs(namespace.get("__name__", "")):
         return None

@@ -9,6 +9,7 @@ plain PyTorch, so that a busy machine slows both.
 
 import argparse
 import json
+import os
 import platform
 import statistics
 import sys
@@ -116,7 +117,7 @@ def main():
         for name, each in times.items():
             print(f"  {name:44} {each:>9,}")
     if words.json:
-        figures = {"python": platform.python_version(), "torch": torch.__version__, "median_ns": found}
+        figures = {"date": time.strftime("%Y-%m-%d"), "device": "none", "cores": os.cpu_count(), "python": platform.python_version(), "torch": torch.__version__, "median_ns": found}
         Path(words.json).write_text(json.dumps(figures, indent=1) + "\n")
 
 

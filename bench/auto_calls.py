@@ -117,7 +117,8 @@ def main():
         for name, each in times.items():
             print(f"  {name:44} {each:>9,}")
     if words.json:
-        figures = {"date": time.strftime("%Y-%m-%d"), "device": "none", "cores": os.cpu_count(), "python": platform.python_version(), "torch": torch.__version__, "median_ns": found}
+        figures = {"date": time.strftime("%Y-%m-%d"), "device": "none", "cores": os.cpu_count(),
+                   "python": platform.python_version(), "torch": torch.__version__, "median_ns": found}
         Path(words.json).write_text(json.dumps(figures, indent=1) + "\n")
 
 

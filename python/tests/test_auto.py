@@ -193,6 +193,22 @@ def test_views_are_not_copies(auto, backend, forward, said):
     assert graphs(auto, module) == 0 and ("shares memory with" in said.getvalue() or "output 0" in said.getvalue())
 
 
+@pytest.mark.parametrize("forward, said", [
+    (lambda self, x, into: (into.append(1), x * 2)[1], "it puts something else into its arguments"),
+    (lambda self, x, into: (into[0].update(a=3), x * 2)[1], "it puts something else into its arguments"),
+    (lambda self, x, into: (into.__setitem__(1, x * 3), x * 2)[1], "it puts something else into its arguments"),
+    (lambda self, x, into: (x * 2, into), "an output is a list or the like"),
+    (lambda self, x, into: (x * 2, into[0]), "an output is a list or the like"),
+    (lambda self, x, into: (x * 2, self.kept), "an output is a list or the like"),
+])
+def test_lists_are_not_the_graphs(auto, backend, forward, said):
+    module = module_with(forward, kept=[1, {"b": 2}])
+    for _ in range(12):
+        module(torch.ones(2), [{"a": 1}, torch.ones(2)])
+    assert graphs(auto, module) == 0
+    assert any(said in reason for reason, _ in served(auto, module).reasons()), served(auto, module).reasons()
+
+
 def test_structures(auto, backend):
     Pair = namedtuple("Pair", "a b")
 

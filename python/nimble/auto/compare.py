@@ -5,7 +5,8 @@ and its result is the program's. For one thread at a time; the caller sees to th
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from operator import is_
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 import torch
 from torch.utils import _pytree
@@ -68,6 +69,8 @@ def shared_output(outputs: Any, call: Call, module: torch.nn.Module) -> Optional
     kept = [call.leaves[number] for number in call.tensors] + [*module.parameters(), *module.buffers()]
     itself = {id(t) for t in kept}
     taken = {storage_of(t) for t in (*kept, *[t for _, _, t, _ in plain_tensors(module)]) if t.numel() > 0}
+    if _containers((call.args, call.kwargs, [vars(each) for each in module.modules()])) & _containers(outputs):
+        return "an output is a list or the like that is an argument's or the module's"
     leaves = {id(t): t for t in _pytree.tree_flatten(outputs)[0] if isinstance(t, torch.Tensor) and id(t) not in itself}
     for tensor in leaves.values():
         if tensor.layout is torch.strided and tensor.numel() > 0:
@@ -76,6 +79,24 @@ def shared_output(outputs: Any, call: Call, module: torch.nn.Module) -> Optional
                 return "an output shares memory with an argument, with a tensor of the module or with another output"
             taken.add(storage)
     return None
+
+
+def _containers(tree: Any) -> "Set[int]":
+    """Ids of what a program could put something into: lists, dictionaries, and what else torch.utils._pytree takes apart."""
+    found: Set[int] = set()
+    node = _pytree.SUPPORTED_NODES.get(type(tree))
+    if node is not None:
+        if type(tree) is not tuple:
+            found.add(id(tree))
+        for child in node.flatten_fn(tree)[0]:
+            found |= _containers(child)
+    return found
+
+
+def is_untouched(call: Call) -> bool:
+    """Whether the lists and the like in a call's arguments still hold what they held. A graph is not told of them."""
+    leaves, structure = _pytree.tree_flatten((call.args, call.kwargs))
+    return len(leaves) == len(call.leaves) and all(map(is_, leaves, call.leaves)) and bool(structure == call.structure)
 
 
 class _State:
@@ -164,6 +185,8 @@ def compare(graph: "Callable[[], Any]", eager: "Callable[[], Any]", module: torc
     try:
         done.eager_seconds = finished() - began
         done.difference = differing_output(ours, done.result) or shared_output(done.result, call, module)
+        if done.difference is None and not is_untouched(call):
+            done.difference = "it puts something else into its arguments"
         if done.difference is None and state.differing_write(written):
             done.difference = "it writes other values to its buffers or arguments"
         if done.difference is None and not _same_random(random, state.random_now()):

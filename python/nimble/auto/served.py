@@ -23,7 +23,7 @@ from typing import Any, Callable, Dict, Hashable, List, Optional, Set, Tuple, Un
 import torch
 
 from nimble.auto import switches
-from nimble.auto.compare import compare
+from nimble.auto.compare import compare, is_untouched
 from nimble.auto.entries import Aside, Changed, Differs, Disturbed, Entry
 from nimble.auto.guard import Guard
 from nimble.auto.kinds import why_left_alone
@@ -261,6 +261,8 @@ class Served:
             return result
         try:
             change = guard.difference(module)
+            if not is_untouched(call):
+                raise Aside("it puts something else into its arguments")
             if change is None:
                 entry.guard = guard
             elif entry.watches >= _MOST_WATCHES:

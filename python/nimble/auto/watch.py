@@ -30,6 +30,7 @@ _LOGGING = os.path.join(_LIBRARY, "logging") + os.sep
 _EFFECTS = {"_io", "_queue", "_random", "_socket", "posix", "time", "_pickle", "_ctypes", "_posixsubprocess", "select"}
 # Pinned memory is read when a graph runs, when something else may stand there.
 _EFFECTFUL_METHODS = {"pin_memory"}
+_HARMLESS = {"cpu_count", "fspath", "getpid"}
 _EFFECTFUL = {"print", "input", "open", "breakpoint", "exec"}
 _MOST_NAMES = 1024
 
@@ -86,7 +87,7 @@ class Watch:
         if module is None and owner is not None:
             module = type(owner).__module__
         name = getattr(function, "__name__", "?")
-        if module in _EFFECTS or module == "builtins" and name in _EFFECTFUL or name in _EFFECTFUL_METHODS \
+        if module in _EFFECTS and name not in _HARMLESS or module == "builtins" and name in _EFFECTFUL or name in _EFFECTFUL_METHODS \
                 or "random" in str(module).split("."):
             self._set_effect(f"it calls {module}.{name}", frame)
         elif "_distributed_c10d" in str(module):

@@ -83,6 +83,11 @@ def test_tracing_profiling_and_transforms(auto, backend, net):
     with torch.autograd.profiler.profile():
         net(x)
     torch.func.vmap(net)(torch.ones(4, 2, 3))
+    with torch.enable_grad(), torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x, torch.ones(2, 3))
+        net.requires_grad_(False)
+        assert torch.autograd.forward_ad.unpack_dual(net(dual)).tangent is not None
+        assert served(auto, net).eager["within forward-mode differentiation"] == 1
     torch.compile(lambda y: net(y), backend="eager")(x)
     torch.compile(net, backend="eager")(x)
     assert backend.replays == replays

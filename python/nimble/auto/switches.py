@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Callable, Hashable, List, Optional, Tuple
 
 import torch
+from torch.autograd import forward_ad as _forward_ad
 
 # Functions of torch._C without arguments. Each release has some of them; those that are not there have nothing to tell.
 GETTERS = (
@@ -88,6 +89,8 @@ def why_eager() -> Optional[str]:
         return "under a torch function or dispatch mode"
     if _FUNCTORCH() is not None:
         return "within a transform of torch.func"
+    if getattr(_forward_ad, "_current_level", -1) >= 0:
+        return "within forward-mode differentiation"
     if _DYNAMO() is not None:
         return "within torch.compile"
     if _PROFILES():

@@ -37,6 +37,7 @@ struct Options {
   std::int64_t auto_limit_mib = 0;
   std::int64_t auto_tries = 0;
   std::int64_t auto_wait_ms = 0;
+  bool torch = true;      // mode auto: the launcher puts the Python package before the program's
   std::string complaint;  // one line per setting that could not be understood; such a setting keeps its default
 };
 

@@ -21,8 +21,12 @@ Runs a Python script, or any program, with libnimble.so preloaded. Unless NIMBLE
 graphs are rewritten (NIMBLE_GRAPHS=rewrite), which is what nimble.Nimble needs. PyTorch gets its memory in stream
 order (PYTORCH_ALLOC_CONF=backend:cudaMallocAsync), unless that variable or PYTORCH_CUDA_ALLOC_CONF is set already.
 
+Under --mode auto PyTorch modules whose calls repeat are prepared by themselves, with no change to the script; see
+docs/pytorch.md, and --torch.
+
 libnimble.so is the package's own, else the one that NIMBLE_LIBRARY names, else the one that was built in the checkout
-which this package lies in (build/default). The launcher `nimble` beside it does the rest; its options follow.
+which this package lies in (build/default), or installed with it. The
+launcher `nimble` beside it does the rest; its options follow.
 """
 ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 ALLOCATOR = "backend:cudaMallocAsync"
@@ -52,6 +56,9 @@ def find_tools(package: Path, named: str) -> Tools:
         if not Path(named).is_file() and not candidates[0].is_file():
             raise NimbleError(f"NIMBLE_LIBRARY names no file: {named}")
     candidates.append(package.parent.parent / "build" / "default" / "lib" / "libnimble.so")
+    if package.parts[-4:-1] == ("share", "nimble", "python"):  # where CMake has installed it
+        candidates += [found for pattern in ("lib", "lib64", "lib/*") for found in
+                       sorted(package.parents[3].glob(f"{pattern}/libnimble.so"))]
     for library in candidates:
         if library.is_file():
             launcher = _launcher_of(library.absolute())
@@ -113,6 +120,30 @@ def main(words: List[str]) -> int:
         program = [sys.executable, *program]
     sys.stdout.flush()
     os.execve(command[0], [*command, *options, "--", *program], child_environment(dict(os.environ), options))
+
+
+def nimble() -> int:
+    """The command `nimble` of an installed package: the launcher itself, as docs/nimble.md has it."""
+    return _become_tool("nimble")
+
+
+def nimble_analyze() -> int:
+    return _become_tool("nimble-analyze")
+
+
+def nimble_replay() -> int:
+    return _become_tool("nimble-replay")
+
+
+def _become_tool(name: str) -> int:
+    try:
+        tools = find_tools(Path(__file__).absolute().parent, os.environ.get("NIMBLE_LIBRARY", ""))
+    except NimbleError as error:
+        return _complain(str(error))
+    program = tools.launcher.parent / name
+    if not program.is_file():
+        return _complain(f"{name} is not beside {tools.launcher}: install all of it")
+    os.execv(program, [str(program), *sys.argv[1:]])
 
 
 def _complain(text: str) -> int:

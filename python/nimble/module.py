@@ -13,6 +13,7 @@ import torch
 
 from nimble.capture import Backend, CudaCapture
 from nimble.errors import NimbleError
+from nimble.nesting import inside
 from nimble.prepared import PreparedGraph, prepare
 from nimble.signatures import Call, GraphCache
 from nimble.static import GraphReport, Options
@@ -174,7 +175,8 @@ class Nimble:
             make = prepare_training if call.trains else prepare
             _preparing.depth += 1
             try:
-                graph: _Graph = make(self.module, call, self._backend, options)
+                with inside():
+                    graph: _Graph = make(self.module, call, self._backend, options)
             finally:
                 _preparing.depth -= 1
         except NimbleError as error:

@@ -122,6 +122,16 @@ def test_the_library_is_looked_for_in_order(tmp_path):
     deep.mkdir()
     shutil.copy(named[0], deep)
     assert find_tools(package, str(deep / "libnimble.so")) == (deep / "libnimble.so", named[1])
+    prefix = tmp_path / "prefix"
+    shared = prefix / "share" / "nimble" / "python" / "nimble"  # where CMake installs the package
+    shared.mkdir(parents=True)
+    with pytest.raises(NimbleError, match="build the checkout"):
+        find_tools(shared, "")
+    installed = tree(prefix)
+    assert find_tools(shared, "") == installed
+    (prefix / "lib64").mkdir()
+    shutil.move(installed[0], prefix / "lib64")
+    assert find_tools(shared, "") == (prefix / "lib64" / "libnimble.so", installed[1])
     own = tree(package)
     assert find_tools(package, str(named[0])) == own
     bare = tree(tmp_path / "bare", launcher=False)

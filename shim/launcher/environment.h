@@ -1,8 +1,10 @@
-// The environment in which the launcher runs a program: the preload, and Nimble's variables.
+// The environment in which the launcher runs a program: the preload, the Python package, and Nimble's variables.
 //
-// Free functions without state. `option_names` and `variable` map what stands in nimble/options.def.
+// Free functions without state. `options` and `variable` map what stands in nimble/options.def.
 #pragma once
 
+#include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +23,14 @@ std::string flag(const Option& option);      // HOLD_US -> --hold-us
 
 // The value for LD_PRELOAD: `library` first, then what was there before. `library` is not named twice.
 std::string preload(const std::string& library, const std::string& before);
+
+// The folder whose sitecustomize.py prepares PyTorch modules by themselves (python/nimble/startup), for the launcher in
+// `prefix`/bin: in a wheel, where CMake has installed it, or in the checkout whose build tree this is.
+std::optional<std::string> find_startup(const std::filesystem::path& prefix);
+
+// The value for PYTHONPATH: `folder` first, then what was there before. `folder` is not named twice. PYTHONPATH cannot
+// name a folder with a colon in its path; what was there stays then.
+std::string python_path(const std::string& folder, const std::string& before);
 
 // Whether LD_PRELOAD can name this file: it separates names by spaces and colons, and knows no quoting.
 bool can_preload(std::string_view library);

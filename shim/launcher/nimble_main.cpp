@@ -34,14 +34,21 @@ std::string get(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// libnimble.so beside this program: in the build tree, or where CMake installed both.
-std::optional<std::string> find_library() {
+// The folder whose bin this program is in: of the build tree, of a Python package, or where CMake installed it.
+std::optional<std::filesystem::path> prefix() {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error) return std::nullopt;
-  const std::filesystem::path prefix = self.parent_path().parent_path();
+  return self.parent_path().parent_path();
+}
+
+// libnimble.so beside this program.
+std::optional<std::string> find_library() {
+  const std::optional<std::filesystem::path> own = prefix();
+  if (!own) return std::nullopt;
+  std::error_code error;
   for (const char* folder : {"lib", NIMBLE_LIBDIR}) {
-    const std::filesystem::path file = prefix / folder / "libnimble.so";
+    const std::filesystem::path file = *own / folder / "libnimble.so";
     if (std::filesystem::exists(file, error)) return file.string();
   }
   return std::nullopt;
@@ -207,6 +214,12 @@ int main(int argc, char** argv) {
   // A mode that libnimble.so does not know would be a run for nothing.
   const shim::Options settings = shim::read_options();
   if (settings.mode == shim::Mode::off && get("NIMBLE_MODE") != "off") return complain(settings.complaint, kUsage);
+  // Python programs find the package that prepares PyTorch modules before anything else of theirs.
+  if (settings.mode == shim::Mode::automatic && settings.torch) {
+    const std::optional<std::filesystem::path> own = prefix();
+    if (const auto startup = own ? find_startup(*own) : std::nullopt)
+      ::setenv("PYTHONPATH", python_path(*startup, get("PYTHONPATH")).c_str(), 1);
+  }
   return become(program, library);
 }
 

@@ -71,6 +71,30 @@ class Environment(unittest.TestCase):
         self.assertEqual(seen_environment(NIMBLE_MODE="")["NIMBLE_MODE"], "record")
         self.assertEqual(seen_environment(NIMBLE_GRAPHS="off")["NIMBLE_MODE"], "record")
 
+    def test_python_finds_the_package_in_mode_auto(self):
+        """In a build tree: that of the checkout. Elsewhere: beside the launcher, or where CMake installs it."""
+        def path_of(launcher, **variables):
+            result = subprocess.run([launcher, "run", "--library", PROBE, "--mode", "auto", "--", "env"], capture_output=True,
+                                    text=True, env={"PATH": os.environ["PATH"], "ASAN_OPTIONS": "verify_asan_link_order=0", **variables})
+            self.assertEqual(result.returncode, 0, result.stderr)
+            return dict(line.split("=", 1) for line in result.stdout.splitlines() if "=" in line).get("PYTHONPATH")
+
+        with tempfile.TemporaryDirectory() as folder:
+            launcher = os.path.join(folder, "a", "b", "bin", "nimble")
+            os.makedirs(os.path.dirname(launcher))
+            shutil.copy(NIMBLE, launcher)
+            self.assertIsNone(path_of(launcher))
+            for place in ("python/nimble/startup", "a/b/share/nimble/python/nimble/startup", "a/b/startup"):
+                startup = os.path.join(folder, place)
+                os.makedirs(startup)
+                self.assertNotEqual(path_of(launcher), startup)
+                open(os.path.join(startup, "sitecustomize.py"), "w").close()
+                self.assertEqual(path_of(launcher), startup)
+            self.assertEqual(path_of(launcher, PYTHONPATH="/x:"), startup + ":/x:")
+            self.assertEqual(path_of(launcher, PYTHONPATH=startup + ":/x"), startup + ":/x")
+            self.assertIsNone(path_of(launcher, NIMBLE_TORCH="off"))
+            self.assertEqual(path_of(launcher, NIMBLE_TORCH="off", PYTHONPATH="/x"), "/x")
+
     def test_mode_is_off_where_graphs_are_rewritten(self):
         self.assertEqual(seen_environment(NIMBLE_GRAPHS="rewrite")["NIMBLE_MODE"], "off")
         self.assertEqual(seen_environment("--graphs", "rewrite")["NIMBLE_MODE"], "off")

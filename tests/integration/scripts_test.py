@@ -12,6 +12,7 @@ import unittest
 
 ROOT = sys.argv[1]
 SCRIPTS = ["setup", "test", "demo", "bench", "gpu_suite", "soak", "eager", "pytorch"]
+SCRIPTS = ["setup", "test", "demo", "bench", "gpu_suite", "soak", "eager", "wheel"]
 
 
 def script(name, *arguments):

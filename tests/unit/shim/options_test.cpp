@@ -30,6 +30,15 @@ TEST_F(OptionsTest, NothingSetMeansOff) {
   EXPECT_EQ(options.complaint, "");
 }
 
+TEST_F(OptionsTest, PyTorchIsPreparedUnlessItIsOff) {
+  EXPECT_TRUE(read_options().torch);
+  setenv("NIMBLE_TORCH", "off", 1);
+  EXPECT_FALSE(read_options().torch);
+  setenv("NIMBLE_TORCH", "no", 1);
+  EXPECT_TRUE(read_options().torch);
+  EXPECT_EQ(read_options().complaint, "NIMBLE_TORCH=no is not one of auto, off: using auto");
+}
+
 TEST_F(OptionsTest, ModesAreWords) {
   setenv("NIMBLE_MODE", "record", 1);
   EXPECT_EQ(read_options().mode, Mode::record);

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""What looking at each call of a module costs a PyTorch program under NIMBLE_MODE=auto: nimble.auto, without a GPU.
+
+Usage: auto_calls.py [--json FILE]
+
+Needs PyTorch 2.1 or later, and nothing of libnimble.so. Median nanoseconds of a call, over rounds that alternate with those of
+plain PyTorch, so that a busy machine slows both.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
+
+import torch  # noqa: E402
+from torch import nn  # noqa: E402
+from nimble.auto import calls, settings, switches  # noqa: E402
+from nimble.auto.guard import Guard  # noqa: E402
+from nimble.auto.watch import Watched  # noqa: E402
+from nimble.nesting import nesting  # noqa: E402
+from nimble.signatures import Call  # noqa: E402
+
+ROUNDS = 41
+
+
+def seconds(function, count):
+    began = time.perf_counter()
+    for _ in range(count):
+        function()
+    return (time.perf_counter() - began) / count
+
+
+def medians(functions, count):
+    """Nanoseconds of each, in turns."""
+    times = {name: [] for name in functions}
+    for _ in range(ROUNDS):
+        for name, function in functions.items():
+            times[name].append(seconds(function, count))
+    return {name: round(statistics.median(each) * 1e9) for name, each in times.items()}
+
+
+def network(blocks):
+    """As residual networks are built: three modules a layer."""
+    layers = []
+    for _ in range(blocks):
+        layers += [nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU()]
+    return nn.Sequential(*layers).eval()
+
+
+class Both:
+    """torch.nn.Module.__call__, plain or looked at."""
+
+    def __init__(self):
+        plain = nn.Module.__call__
+        calls.install(settings.Settings())
+        self.ways = {"plain": plain, "looked at": nn.Module.__call__}
+
+    def under(self, way, function):
+        def run():
+            nn.Module.__call__ = self.ways[way]
+            function()
+        return run
+
+
+def calls_of(both, prepare, module, argument, count=2000):
+    """A call of a module that does nothing, behind `prepare`, both ways."""
+    def loop():
+        for _ in range(count):
+            module(argument)
+
+    functions = {}
+    for way in both.ways:
+        run = both.under(way, loop)
+
+        def timed(run=run):
+            prepare(1)
+            run()
+            prepare(0)
+        functions[way] = timed
+    return {way: round(each / count) for way, each in medians(functions, 1).items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", help="writes the figures to this file as well")
+    words = parser.parse_args()
+    torch.set_num_threads(1)
+    x, identity = torch.ones(1), nn.Identity().eval()
+    both = Both()
+
+    def nested(on):
+        nesting.depth = on
+
+    found = {"a call within another": calls_of(both, nested, identity, x),
+             "an outermost call with arguments on the CPU": calls_of(both, lambda _: None, identity, x),
+             "an outermost call in training mode": calls_of(both, lambda _: None, nn.Identity().train(), [1.0])}
+    calls.uninstall()
+    with torch.no_grad():
+        image = torch.ones(1, 3, 8, 8)
+        parts = {"signature of a call with one tensor": lambda: Call((image,), {}, False), "PyTorch's switches": switches.state,
+                 "what goes on around the call": switches.why_eager}
+        for blocks in (1, 18, 53, 333):
+            net = network(blocks)
+            guard = Guard(net, "cpu", Watched())
+            assert guard.difference(net) is None
+            parts[f"guard of {len(list(net.modules()))} modules"] = lambda guard=guard, net=net: guard.difference(net)
+        found["parts of a call that a graph serves"] = medians(parts, 20)
+    print(f"{platform.machine()}, Python {platform.python_version()}, PyTorch {torch.__version__}; median ns")
+    for what, times in found.items():
+        print(what)
+        for name, each in times.items():
+            print(f"  {name:44} {each:>9,}")
+    if words.json:
+        figures = {"date": time.strftime("%Y-%m-%d"), "device": "none", "cores": os.cpu_count(),
+                   "python": platform.python_version(), "torch": torch.__version__, "median_ns": found}
+        Path(words.json).write_text(json.dumps(figures, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,5 @@
+"""PyTorch modules that are prepared by themselves, under NIMBLE_MODE=auto: docs/pytorch.md says what the user sees.
+
+`hook` is what python/nimble/startup imports when the program imports PyTorch; nothing else of this package is for use from
+outside. Importing it changes nothing.
+"""

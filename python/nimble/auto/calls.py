@@ -1,0 +1,199 @@
+"""Outermost calls of PyTorch's modules, and who looks at them.
+
+install() puts a function of ours in the place of torch.nn.Module.__call__. It costs calls within other calls one look at a
+thread's own number. Outermost calls go to the module's Served, found by the module's id: a weak reference's callback takes it
+away when the module goes, and its graphs with it, so that nothing keeps the module, and nothing is written into it.
+
+Any thread. In a forked child of the process all calls run as they are.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import time
+import weakref
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import torch
+
+from nimble.auto import switches
+from nimble.auto.kinds import why_left_alone
+from nimble.auto.served import Served
+from nimble.auto.settings import Settings
+from nimble.capture import Backend, CudaCapture
+from nimble.nesting import nesting
+
+_ROOM = 4  # graphs are made while one part in so many of the GPU's memory is free
+_MOST_LINES = 40
+
+_is_compiling: "Callable[[], bool]" = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
+
+
+class Auto:
+    """All that is known of a process's modules."""
+
+    def __init__(self, backend: Backend, settings: Settings, clock: "Callable[[], float]") -> None:
+        self.settings = settings
+        self.enabled = True
+        self._backend, self._clock = backend, clock
+        self._modules: "Dict[int, Tuple[weakref.ref[torch.nn.Module], Served]]" = {}
+        self._late: List[Served] = []  # whose modules have gone at a moment when no graph may go
+        self._lines: List[str] = []  # of modules that have gone
+
+    def served_for(self, module: torch.nn.Module) -> Served:
+        found = self._modules.get(id(module))
+        if found is not None:
+            return found[1]
+        made = Served(type(module), self._backend, self.settings, self._has_room, self._clock)
+        made.aside = why_left_alone(module, self.settings)
+        number = id(module)
+        self._modules[number] = weakref.ref(module, lambda _: self._forget(number)), made
+        return made
+
+    def call(self, original: "Callable[..., Any]", module: torch.nn.Module, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+        """An outermost call."""
+        try:
+            if self._late and not switches.is_capturing(self._backend.device_type):
+                self._close_late()
+            served: Optional[Served] = self.served_for(module)
+        except Exception as error:  # a module that cannot be looked at, whatever it is
+            self.settings.inform(f"{type(module).__name__} is left alone: {type(error).__name__}: {error}")
+            served = None
+        if served is None or served.aside is not None:
+            return original(module, *args, **kwargs)
+        return served.call(original, module, args, kwargs)
+
+    def _has_room(self, device: torch.device) -> bool:
+        if device.type != "cuda":
+            return True
+        free, total = torch.cuda.mem_get_info(device)
+        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return free + max(0, unused) >= total // _ROOM
+
+    def _forget(self, number: int) -> None:
+        """A module has gone, wherever the thread just is."""
+        found = self._modules.pop(number, None)
+        if found is None:
+            return
+        if not self.enabled:
+            self._late.append(found[1])  # in a forked child the graphs are the parent's
+            return
+        self._lines += lines_of(found[1])
+        del self._lines[_MOST_LINES:]
+        try:
+            if switches.is_capturing(self._backend.device_type):
+                self._late.append(found[1])
+            else:
+                found[1].close()
+        except Exception:
+            self._late.append(found[1])
+
+    def _close_late(self) -> None:
+        while self._late and self.enabled:
+            self._late.pop().close()
+
+    def close(self) -> None:
+        """Lets go of all graphs. All calls run as they are from now on."""
+        self.enabled = False
+        for _, served in list(self._modules.values()):
+            served.close()
+        for served in self._late:
+            served.close()
+
+    def report(self) -> List[str]:
+        """A line for each module that was looked at, in the order in which they came; those that have gone first."""
+        return self._lines + [line for _, served in list(self._modules.values()) for line in lines_of(served)]
+
+
+def lines_of(served: Served) -> List[str]:
+    """For people: nothing of modules that a graph could never have been made for."""
+    reasons = served.reasons()
+    if not served.prepared and all(reason.startswith(("an argument is not on", "training")) for reason, _ in reasons):
+        return []
+    text = f"PyTorch: {served.name}: {served.served} calls served by graphs"
+    if served.compared:
+        text += f", {served.compared} compared with eager runs"
+    if reasons:
+        text += f", {sum(count for _, count in reasons)} run eagerly ("
+        text += "; ".join(f"{count} {reason}" for reason, count in reasons[:4]) + (")" if len(reasons) <= 4 else "; ...)")
+    for graph in served.graphs():
+        (report,) = graph.reports()
+        text += f"; a graph for {report.signature}, {report.state}"
+        if report.own_us is not None and report.rewritten_us is not None:
+            text += f" ({report.rewritten_us:.1f} us rewritten, {report.own_us:.1f} us as PyTorch makes it)"
+        elif report.why:
+            text += f" ({report.why})"
+    return [text]
+
+
+def wrapped(auto: Auto, original: "Callable[..., Any]") -> "Callable[..., Any]":
+    """The function in the place of `original`, which is torch.nn.Module.__call__."""
+
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if nesting.depth or _is_compiling() or not auto.enabled:
+            # What the original does, without a frame more.
+            compiled = self._compiled_call_impl
+            return self._call_impl(*args, **kwargs) if compiled is None else compiled(*args, **kwargs)
+        nesting.depth = 1
+        try:
+            return auto.call(original, self, args, kwargs)
+        finally:
+            nesting.depth = 0
+
+    def around_original(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        if nesting.depth or _is_compiling() or not auto.enabled:
+            return original(self, *args, **kwargs)
+        nesting.depth = 1
+        try:
+            return auto.call(original, self, args, kwargs)
+        finally:
+            nesting.depth = 0
+
+    known = getattr(torch.nn.Module, "_wrapped_call_impl", None)
+    made = __call__ if known is original and hasattr(torch.nn.Module, "_compiled_call_impl") else around_original
+    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+        setattr(made, name, getattr(original, name))
+    return made
+
+
+def install(settings: Settings, backend: Optional[Backend] = None, clock: "Callable[[], float]" = time.perf_counter) -> Auto:
+    """Looks at all calls from now on, until uninstall()."""
+    auto = Auto(backend if backend is not None else CudaCapture(), settings, clock)
+    auto_of_process.append((auto, torch.nn.Module.__call__))
+    torch.nn.Module.__call__ = wrapped(auto, torch.nn.Module.__call__)  # type: ignore[method-assign]
+    os.register_at_fork(after_in_child=lambda: _in_child(auto))
+    atexit.register(_at_exit, auto, os.getpid())
+    return auto
+
+
+def uninstall() -> None:
+    """Undoes the last install()."""
+    auto, original = auto_of_process.pop()
+    auto.enabled = False
+    torch.nn.Module.__call__ = original  # type: ignore[method-assign]
+
+
+auto_of_process: "List[Tuple[Auto, Callable[..., Any]]]" = []
+
+
+def _in_child(auto: Auto) -> None:
+    auto.enabled = False
+    nesting.depth = 0
+
+
+def _at_exit(auto: Auto, process: int) -> None:
+    if os.getpid() != process or not auto.enabled:
+        return
+    try:
+        lines = auto.report()
+    except Exception as error:
+        lines = [f"PyTorch: {type(error).__name__}: {error}"]
+    for line in lines[:_MOST_LINES]:
+        auto.settings.inform(line)
+    if len(lines) > _MOST_LINES:
+        auto.settings.inform(f"PyTorch: {len(lines) - _MOST_LINES} more modules")
+    try:
+        auto.close()  # while all that they need is still there
+    except Exception:
+        pass

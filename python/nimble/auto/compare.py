@@ -1,0 +1,196 @@
+"""One call run both ways, by its graph and eagerly, and what differs.
+
+The eager run is the one that counts: it comes last, with buffers, arguments and random numbers as they were before the graph's,
+and its result is the program's. For one thread at a time; the caller sees to that."""
+
+from __future__ import annotations
+
+from operator import is_
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+
+import torch
+from torch.utils import _pytree
+
+from nimble.capture import Backend
+from nimble.static import storage
+from nimble.signatures import Call
+from nimble.state import plain_tensors
+
+
+def is_identical(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether a program cannot tell them apart: to the bit."""
+    if (type(one) is not type(other) or one.dtype != other.dtype or one.shape != other.shape or one.device != other.device
+            or one.layout != other.layout or one.requires_grad != other.requires_grad
+            or one.is_inference() != other.is_inference()):
+        return False
+    if one is other:
+        return True
+    if one.layout is not torch.strided or one.is_quantized or other.is_quantized:
+        return False
+    if one.stride() != other.stride() or one.is_conj() != other.is_conj() or one.is_neg() != other.is_neg():
+        return False
+    return _same_bytes(one, other)
+
+
+def _same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
+    with torch.no_grad():
+        first, second = (t.detach().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8) for t in (one, other))
+        return torch.equal(first, second)
+
+
+def differing_output(graphs: Any, eagers: Any) -> Optional[str]:
+    """What of the outputs differs, None where nothing does."""
+    ours, structure = _pytree.tree_flatten(graphs)
+    theirs, other_structure = _pytree.tree_flatten(eagers)
+    if structure != other_structure or len(ours) != len(theirs):
+        return "its outputs have another structure"
+    first: Dict[int, int] = {}
+    other_first: Dict[int, int] = {}
+    for number, (one, other) in enumerate(zip(ours, theirs)):
+        if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+            if first.setdefault(id(one), number) != other_first.setdefault(id(other), number):
+                return f"output {number} is the same tensor as another in one of them"
+            if not is_identical(one, other):
+                return f"output {number} ({_described(other)}) differs"
+        elif isinstance(one, torch.Tensor) or isinstance(other, torch.Tensor):
+            return f"output {number} is a tensor in one of them"
+        elif type(one) is not type(other) or repr(one) != repr(other):
+            return f"output {number} is {other!r}, not {one!r}"
+    return None
+
+
+def _described(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).replace('torch.', '')}{list(tensor.shape)}"
+
+
+def shared_output(outputs: Any, call: Call, module: torch.nn.Module) -> Optional[str]:
+    """Why copies cannot stand for an eager run's outputs: a program that writes to one of them would write to something else as
+    well. Outputs that are an argument or a parameter themselves are that in a graph's results, too."""
+    kept = [call.leaves[number] for number in call.tensors] + [*module.parameters(), *module.buffers()]
+    itself = {id(t) for t in kept}
+    taken = {storage(t) for t in (*kept, *[t for _, _, t, _ in plain_tensors(module)]) if t.numel() > 0}
+    if _containers((call.args, call.kwargs, [vars(each) for each in module.modules()])) & _containers(outputs):
+        return "an output is a list or the like that is an argument's or the module's"
+    leaves = {id(t): t for t in _pytree.tree_flatten(outputs)[0] if isinstance(t, torch.Tensor) and id(t) not in itself}
+    for tensor in leaves.values():
+        if tensor.layout is torch.strided and tensor.numel() > 0:
+            where = storage(tensor)
+            if where in taken:
+                return "an output shares memory with an argument, with a tensor of the module or with another output"
+            taken.add(where)
+    return None
+
+
+def _containers(tree: Any) -> "Set[int]":
+    """Ids of what a program could put something into: lists, dictionaries, and what else torch.utils._pytree takes apart."""
+    found: Set[int] = set()
+    node = _pytree.SUPPORTED_NODES.get(type(tree))
+    if node is not None:
+        if type(tree) is not tuple:
+            found.add(id(tree))
+        for child in node.flatten_fn(tree)[0]:
+            found |= _containers(child)
+    return found
+
+
+def is_untouched(call: Call) -> bool:
+    """Whether the lists and the like in a call's arguments still hold what they held. A graph is not told of them."""
+    leaves, structure = _pytree.tree_flatten((call.args, call.kwargs))
+    return len(leaves) == len(call.leaves) and all(map(is_, leaves, call.leaves)) and bool(structure == call.structure)
+
+
+class _State:
+    """What a run may write to: the module's buffers, the call's arguments, random numbers."""
+
+    def __init__(self, module: torch.nn.Module, call: Call, device: torch.device, backend: Backend) -> None:
+        self._device, self._backend = device, backend
+        self._tensors = [*module.buffers(), *[call.leaves[number] for number in call.tensors]]
+        with torch.no_grad():
+            self._values = [t.detach().clone() for t in self._tensors]
+        self._random = self._random_now()
+
+    def _random_now(self) -> "Tuple[Any, torch.Tensor]":
+        return self._backend.random_state(self._device), torch.get_rng_state()
+
+    def writes_since(self) -> "Tuple[List[Tuple[int, torch.Tensor]], bool]":
+        """Which tensors are others than they were, with what they are now; whether random numbers were drawn."""
+        written = [(number, t.detach().clone()) for number, (t, value) in enumerate(zip(self._tensors, self._values))
+                   if not _same_bytes(t, value)]
+        return written, not _same_random(self._random, self._random_now())
+
+    def random_now(self) -> "Tuple[Any, torch.Tensor]":
+        return self._random_now()
+
+    def restore(self, written: "List[Tuple[int, torch.Tensor]]") -> None:
+        with torch.no_grad():
+            for number, _ in written:
+                self._tensors[number].copy_(self._values[number])
+        self._backend.set_random_state(self._device, self._random[0])
+        torch.set_rng_state(self._random[1])
+
+    def differing_write(self, written: "List[Tuple[int, torch.Tensor]]") -> bool:
+        """Whether the tensors are others now than after the run that has written so."""
+        by_number = dict(written)
+        return any(not _same_bytes(t, by_number.get(number, self._values[number])) for number, t in enumerate(self._tensors))
+
+
+def _same_random(one: "Tuple[Any, torch.Tensor]", other: "Tuple[Any, torch.Tensor]") -> bool:
+    device = torch.equal(one[0], other[0]) if isinstance(one[0], torch.Tensor) else bool(one[0] == other[0])
+    return device and torch.equal(one[1], other[1])
+
+
+class Comparison:
+    """result: what the eager run returned. difference: None where both did the same. has_effects: the graph wrote to buffers or
+    arguments, or drew random numbers, so that it cannot simply be run again. The times are seconds that each took until the GPU
+    was through. Where our own part failed, `failure` says why, and there is nothing known of the rest."""
+
+    def __init__(self) -> None:
+        self.result: Any = None
+        self.difference: Optional[str] = None
+        self.has_effects = False
+        self.failure: Optional[Exception] = None
+        self.graph_seconds = self.eager_seconds = 0.0
+
+
+def compare(graph: "Callable[[], Any]", eager: "Callable[[], Any]", module: torch.nn.Module, call: Call, device: torch.device,
+            backend: Backend, clock: "Callable[[], float]") -> Comparison:
+    """Runs both. What the eager run raises passes through; nothing else does, unless the state cannot be put back."""
+
+    def finished() -> float:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        return clock()
+
+    done = Comparison()
+    state: Optional[_State] = None
+    written: List[Tuple[int, torch.Tensor]] = []
+    ours, drawn, random, began = None, False, None, 0.0
+    try:
+        state = _State(module, call, device, backend)
+        began = finished()
+        ours = graph()
+        done.graph_seconds = finished() - began
+        written, drawn = state.writes_since()
+        random = state.random_now()
+        done.has_effects = bool(written) or drawn
+    except Exception as error:
+        done.failure = error
+    if state is not None:
+        # Also where the graph's run has failed: it may have written.
+        state.restore(written if done.failure is None else list(enumerate(state._values)))
+        began = finished()
+    done.result = eager()
+    if state is None or random is None or done.failure is not None:
+        return done
+    try:
+        done.eager_seconds = finished() - began
+        done.difference = differing_output(ours, done.result) or shared_output(done.result, call, module)
+        if done.difference is None and not is_untouched(call):
+            done.difference = "it puts something else into its arguments"
+        if done.difference is None and state.differing_write(written):
+            done.difference = "it writes other values to its buffers or arguments"
+        if done.difference is None and not _same_random(random, state.random_now()):
+            done.difference = "it draws another number of random numbers"
+    except Exception as error:
+        done.failure = error
+    return done

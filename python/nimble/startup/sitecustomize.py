@@ -1,0 +1,115 @@
+"""Found by Python at its start, where `nimble run` under NIMBLE_MODE=auto has put this folder in front of PYTHONPATH.
+
+It leaves the program as it would be without this folder: sys.path, and the sitecustomize that it hides. All it adds is a
+finder that waits for PyTorch to be loaded, and then imports nimble.auto, from the package that this folder lies in. It
+runs in every Python program, of any version, so it does next to nothing, in old words, and lets no error through.
+"""
+# mypy: ignore-errors
+
+import os
+import sys
+
+
+def _chain():
+    """Runs the sitecustomize that would have been found without this folder. What it raises is Python's to report."""
+    own = sys.modules[__name__]
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder or os.curdir) != here]
+    del sys.modules[__name__]
+    try:
+        __import__(__name__)
+    except ImportError as error:
+        if getattr(error, "name", None) != __name__:
+            raise
+        sys.modules[__name__] = own
+
+
+def _wait_for_torch():
+    if sys.version_info < (3, 9) or os.environ.get("NIMBLE_MODE") != "auto" or os.environ.get("NIMBLE_TORCH") == "off":
+        return
+    if any(getattr(finder, "waits_for_torch", False) for finder in sys.meta_path):
+        return  # by another folder like this one
+    from importlib import util
+
+    class Loading(object):
+        """PyTorch's loader, and what nimble.auto does before and behind it."""
+
+        def __init__(self, loader):
+            self._loader = loader
+
+        def __getattr__(self, name):
+            return getattr(self._loader, name)
+
+        def create_module(self, spec):
+            return self._loader.create_module(spec)
+
+        def exec_module(self, module):
+            module.__loader__ = module.__spec__.loader = self._loader
+            if Waiting in sys.meta_path:
+                sys.meta_path.remove(Waiting)
+            behind = _guarded(lambda: _before_torch(util, module.__spec__))
+            self._loader.exec_module(module)
+            if behind is not None:
+                _guarded(behind)
+
+    class Waiting(object):
+        """Asked for each module that is looked for. Programs also look whether PyTorch is there, and never load it."""
+
+        waits_for_torch = True
+        looking = False
+
+        @classmethod
+        def find_spec(cls, name, path=None, target=None):
+            if name != "torch" or cls.looking:
+                return None
+            cls.looking = True
+            try:
+                spec = util.find_spec(name)
+            finally:
+                cls.looking = False
+            if spec is not None and hasattr(spec.loader, "exec_module"):
+                spec.loader = Loading(spec.loader)
+            return spec
+
+    sys.meta_path.insert(0, Waiting)
+
+
+def _guarded(function):
+    try:
+        return function()
+    except Exception as error:
+        sys.stderr.write("nimble: warning: PyTorch modules are left alone: %s: %s\n" % (type(error).__name__, error))
+        return None
+
+
+def _before_torch(util, spec):
+    """What is to be called behind the import; None for nothing."""
+    hook = _import_hook(util)
+    return None if hook is None else hook.before_torch(spec)
+
+
+def _import_hook(util):
+    """nimble.auto.hook, of this very package. None where the program has a package of this name that is another."""
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    init = os.path.join(package, "__init__.py")
+    found = sys.modules.get("nimble") or util.find_spec("nimble")
+    if found is None:
+        spec = util.spec_from_file_location("nimble", init, submodule_search_locations=[package])
+        module = util.module_from_spec(spec)
+        sys.modules["nimble"] = module
+        spec.loader.exec_module(module)
+    else:
+        origin = getattr(found, "origin", None) or getattr(found, "__file__", None)
+        if not (origin and os.path.exists(origin) and os.path.samefile(origin, init)):
+            sys.stderr.write("nimble: warning: PyTorch modules are left alone: another package is called nimble, %s\n" % origin)
+            return None
+    from nimble.auto import hook
+
+    return hook
+
+
+try:
+    _wait_for_torch()
+except Exception:  # in whose place the program runs as without Nimble
+    pass
+_chain()

@@ -1,0 +1,235 @@
+"""nimble.auto: errors, threads, other processes."""
+
+import os
+import sys
+import threading
+
+import pytest
+
+torch = pytest.importorskip("torch", minversion="2.1")
+from nimble import Nimble  # noqa: E402
+from nimble.auto import calls, switches  # noqa: E402
+from nimble.nesting import nesting  # noqa: E402
+from auto_tools import (COMPARED, EAGER_FIRST, Net, auto, backend, graphs, module_with, net, prepared, run,  # noqa: E402, F401
+                        said, served)
+from replaying import ReplayingCapture  # noqa: E402
+
+def test_exceptions_are_the_modules(auto, backend, net):
+    class Refuses(Exception):
+        pass
+
+    def forward(self, x):
+        if self.refuses.item():
+            raise Refuses()
+        return x * 2
+
+    module = module_with(forward, refuses=torch.tensor(False))
+    for i in range(20):
+        module.refuses.fill_(i % 2 == 1)
+        if i % 2:
+            with pytest.raises(Refuses):
+                module(torch.ones(2))
+        else:
+            module(torch.ones(2))
+        assert nesting.depth == 0 and sys.getprofile() is None
+    with pytest.raises(RuntimeError, match="mat1 and mat2"):
+        net(torch.ones(2, 7))
+    assert nesting.depth == 0
+
+
+def test_our_own_mistakes_stay_ours(auto, backend, net, said, monkeypatch):
+    monkeypatch.setattr(calls.Served, "_entry_for", lambda *_: 1 / 0)
+    run(net, 3)
+    monkeypatch.undo()
+    assert said.getvalue().count("Net runs eagerly: ZeroDivisionError") == 1
+    run(net, 9)
+    assert backend.captures == 0
+
+
+def test_what_preparing_and_graphs_raise(auto, backend, net, said):
+    def fail():
+        raise MemoryError("none left")
+
+    backend.at_capture = fail
+    run(net, 9)
+    assert backend.captures == 1 and "Net runs eagerly: MemoryError: none left" in said.getvalue()
+    backend.at_capture = None
+    other = Net().eval()
+    run(other, EAGER_FIRST + COMPARED)
+    assert graphs(auto, other) == 1
+    backend.spoil = lambda graph: fail()
+    run(other, 9)
+    assert graphs(auto, other) == 0 and said.getvalue().count("none left") == 2
+
+
+def test_what_cannot_be_captured(auto, backend, net):
+    def forward(self, x):
+        if backend.capturing:
+            raise RuntimeError("not while capturing")
+        return x * 2
+
+    module = module_with(forward)
+    run(module, 9)
+    assert backend.captures == 1 and graphs(auto, module) == 0
+    why = "cannot be captured as a CUDA graph in the module itself: not while capturing"
+    assert served(auto, module).reasons()[0] == (why, 6)
+
+
+def test_threads(auto, backend, net):
+    prepared(auto, backend, net)
+    wrong = []
+
+    def work(seed):
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for _ in range(40):
+                x = torch.randn(2, 3, generator=generator)
+                if not torch.equal(net(x), Net.forward(net, x)):
+                    wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong and graphs(auto, net) == 1
+
+
+def test_another_thread_while_it_is_prepared(auto, backend, net):
+    def come():
+        def other():
+            with torch.no_grad():
+                net(torch.ones(2, 3))
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+
+    backend.at_capture = come
+    run(net, 4)
+    assert backend.captures == 1 and graphs(auto, net) == 0 and backend.closed == 1
+    assert served(auto, net).eager["while another thread ran it"] == 1
+    backend.at_capture = None
+    run(net, 9)
+    assert graphs(auto, net) == 1
+
+
+def in_thread(function):
+    def work():
+        with torch.no_grad():
+            function()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+def test_another_thread_while_it_is_compared(auto, backend, net):
+    run(net, EAGER_FIRST + 1)
+    assert graphs(auto, net) == 1
+    backend.spoil = lambda graph: (setattr(backend, "spoil", None), in_thread(lambda: net(torch.ones(2, 3))).join())
+    run(net, 1)
+    assert graphs(auto, net) == 0 and backend.closed == 1
+    run(net, 9)
+    assert graphs(auto, net) == 1
+
+
+def test_another_thread_is_in_it(auto, backend):
+    began, may_end = threading.Event(), threading.Event()
+
+    def forward(self, x, waits=None):
+        if waits:
+            began.set()
+            may_end.wait(20)
+        return x * 2
+
+    module = module_with(forward)
+    thread = in_thread(lambda: module(torch.ones(2, 3), True))
+    began.wait(20)
+    run(module, 9)
+    assert backend.captures == 0
+    may_end.set()
+    thread.join()
+    run(module, 9)
+    assert backend.captures == 1
+
+
+def test_a_graph_that_fails_when_it_has_written(auto, backend):
+    def forward(self, x):
+        self.seen.add_(1)
+        return x * 2
+
+    module = module_with(forward)
+    module.register_buffer("seen", torch.zeros(()))
+    run(module, EAGER_FIRST + COMPARED)
+    module.seen.zero_()
+
+    def fail(graph):
+        raise MemoryError("none left")
+
+    backend.spoil = fail
+    with pytest.raises(MemoryError):
+        module(torch.ones(2))  # of another kind, which runs eagerly
+        module(torch.ones(2, 3))
+    assert module.seen == 2
+    module(torch.ones(2, 3))
+    assert module.seen == 3 and graphs(auto, module) == 0
+
+
+def test_nimble_itself_is_not_looked_at(auto, backend, net):
+    model = Nimble(net, backend=Relaxed())
+    for _ in range(9):
+        model(torch.ones(2, 3))
+    assert id(net) not in auto._modules
+
+
+class Relaxed(ReplayingCapture):
+    def capture(self, work, device, multi_stream, relaxed):
+        return super().capture(work, device, True, True)
+
+
+def test_other_ranks(auto, backend, net, monkeypatch):
+    prepared(auto, backend, net)
+    monkeypatch.setattr(switches, "has_other_ranks", lambda: True)
+    other = Net().eval()
+    run(other, 9)
+    assert graphs(auto, other) == 0
+    run(net, 9)
+    assert graphs(auto, net) == 0
+
+
+def test_collectives_are_seen(auto, backend, tmp_path):
+    import torch.distributed as distributed
+    if not distributed.is_available():
+        pytest.skip("this PyTorch has no torch.distributed")
+
+    def forward(self, x):
+        distributed.all_reduce(x)
+        return x * 2
+
+    distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        module = module_with(forward)
+        for _ in range(9):
+            module(torch.ones(2))
+    finally:
+        distributed.destroy_process_group()
+    assert backend.captures == 0
+    assert any("it talks to other processes" in reason for reason, _ in served(auto, module).reasons())
+
+
+def test_a_forked_child_runs_as_it_is(auto, backend, net):
+    prepared(auto, backend, net)
+    replays = backend.replays
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            with torch.no_grad():
+                same = torch.equal(net(torch.ones(2, 3)), Net.forward(net, torch.ones(2, 3)))
+            os.write(write, b"fine" if same and backend.replays == replays and not auto.enabled else b"served")
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(read, 10) == b"fine" and auto.enabled
+    run(net, 1)
+    assert backend.replays == replays + 1

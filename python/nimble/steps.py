@@ -340,8 +340,8 @@ def _naming_the_optimizer(state: StepState) -> Iterator[None]:
             raise NimbleError(f"{', '.join(names)} counts its steps on the host, which a graph would not do: make it with "
                               "capturable=True") from error
         if "legacy stream" in error.reason:
-            raise NimbleError(f"{error}. Something still holds on to autograd's graph of an earlier run, an old loss perhaps: let "
-                              "go of it before the step runs for the first time") from error
+            raise NimbleError(f"{error}. Something still holds on to autograd's graph of an earlier run, an old loss perhaps: "
+                              "let go of it before the step runs for the first time") from error
         raise
 
 

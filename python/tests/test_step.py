@@ -368,19 +368,6 @@ def test_values_that_are_read(nets, backend):
     assert len(backend.graphs) == 2
 
 
-def test_what_is_found(nets):
-    net, other = nets
-    trainer = Trainer(net, None)
-    for function, modules in ((trainer.train, [net]), (functools.partial(Trainer.train, trainer), [net]),
-                              (lambda: (net, [other]), [net, other]), (lambda n=net: n, [net]),
-                              (lambda: (lambda: trainer.net), [net]), (lambda: trainer.add(), [])):
-        assert [id(m) for m in find(function, [], []).modules] == [id(m) for m in modules]
-    assert find(trainer.train, [other], []).modules == [other, net]
-    assert find(trainer.train, [], []).optimizers == [trainer.optimizer]
-    names = {slot.name for slot in find(trainer.train, [], []).slots}
-    assert {"scale", "count", "scheduler.last_epoch"} <= names and "unread" not in names
-
-
 def test_a_nimble_within_a_step(nets, backend):
     """Runs as its module, which is found."""
     net, twin = nets

@@ -1,0 +1,152 @@
+"""On a GPU, with PyTorch 2 and libnimble.so: steps by one graph leave, to the bit, what eager steps leave.
+
+    python -m nimble run -- python -m pytest -m gpu
+"""
+
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch", minversion="1.13.0a0")
+import nimble  # noqa: E402
+from gpu_nets import deterministic, images, labels, loss_of, nets, same, sgd, step_of, train_by  # noqa: E402, F401
+from nimble import NimbleError  # noqa: E402
+
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("clear", ["inside", "outside", "never"])
+def test_whole_steps_equal_eager_ones_to_the_bit(nets, clear):
+    net, twin = nets
+    results, reports = [], []
+    for each in nets:
+        optimizer = sgd(each, lr=0.05, momentum=0.9) if clear != "never" else sgd(each, lr=1e-3, momentum=0)
+        call = step_of(each, optimizer, clear == "inside")
+        step = nimble.step(call, modules=[each], optimizers=[optimizer]) if each is net else call
+
+        def before(_, optimizer=optimizer):
+            if clear == "outside":
+                optimizer.zero_grad(set_to_none=True)
+
+        results.append(train_by(step, each, before=before))
+        reports += step.report() if each is net else []
+    assert same(*results)
+    (report,) = reports
+    assert report.kind == "step" and report.state in ("trying", "own", "rewritten") and report.streams >= 2, report
+
+
+def test_adam(nets):
+    net, twin = nets
+    results = []
+    for each in nets:
+        optimizer = torch.optim.Adam(each.parameters(), lr=1e-3, capturable=True)
+        call = step_of(each, optimizer)
+        results.append(train_by(nimble.step(call) if each is net else call, each))
+    assert same(*results)
+
+
+def test_an_optimizer_that_counts_on_the_host(nets):
+    net, twin = nets
+    for make, said in ((torch.optim.Adam, "Adam counts its steps on the host.*capturable=True"),
+                       (torch.optim.Adagrad, "state of an optimizer")):
+        results = []
+        for each in nets:
+            optimizer = make(each.parameters(), lr=1e-3)
+            call = step_of(each, optimizer)
+            step = nimble.step(call)
+            if each is net:
+                train_by(step, each, 3)
+                for _ in range(2):
+                    with pytest.raises(NimbleError, match=said):
+                        step(images(), labels())
+            else:
+                train_by(call, each, 3)
+            results.append({**{k: v.clone() for k, v in each.state_dict().items()},
+                            "count": next(iter(optimizer.state.values()))["step"].clone()})
+        assert same(*results)
+
+
+def test_a_learning_rate_that_changes(nets):
+    net, twin = nets
+    results = []
+    for each in nets:
+        optimizer = sgd(each)
+        call = step_of(each, optimizer)
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+
+        def before(i, scheduler=scheduler):
+            if i % 12 == 11:
+                scheduler.step()
+
+        results.append(train_by(nimble.step(call) if each is net else call, each, 36, before=before))
+    assert same(*results)
+
+
+def test_shapes_of_steps(nets):
+    net, twin = nets
+    results = []
+    for each in nets:
+        call = step_of(each, sgd(each))
+        step = nimble.step(call) if each is net else call
+        results.append(train_by(step, each, 24, sizes=(8, 4)))
+    assert same(*results)
+
+
+def test_accumulation_over_steps(nets):
+    net, twin = nets
+    results = []
+    for each in nets:
+        optimizer = sgd(each)
+
+        def call(x, y, each=each):
+            loss = loss_of(each(x), y) / 2
+            loss.backward()
+            return loss
+
+        def before(i, optimizer=optimizer):
+            if i % 2 == 0 and i > 0:
+                optimizer.step()
+                optimizer.zero_grad()
+
+        results.append(train_by(nimble.step(call, [each]) if each is net else call, each, 20, before=before))
+    assert same(*results)
+
+
+def test_autocast_and_a_scaler_within_a_step(nets):
+    net, twin = nets
+    results = []
+    for each in nets:
+        optimizer = torch.optim.Adam(each.parameters(), lr=1e-3, fused=True, capturable=True)
+        scaler = torch.amp.GradScaler("cuda", init_scale=2.0**30, growth_interval=4)
+
+        def call(x, y, each=each, optimizer=optimizer, scaler=scaler):
+            optimizer.zero_grad()
+            with torch.autocast("cuda", dtype=torch.float16):
+                loss = loss_of(each(x), y)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            return loss
+
+        result = train_by(nimble.step(call) if each is net else call, each, 30)
+        results.append({"scale": torch.tensor(scaler.get_scale()), **result})
+    assert same(*results)
+
+
+def test_gradients_that_somebody_holds(nets):
+    net, twin = nets
+    kept = []
+    for each in nets:
+        call = step_of(each, sgd(each))
+        mine = []
+
+        def before(i, each=each, mine=mine):
+            if i in (6, 8):
+                mine.append(each.stem.weight.grad)
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            train_by(nimble.step(call) if each is net else call, each, 12, before=before)
+        kept.append(mine)
+    assert all(map(torch.equal, *kept)) and same(net.state_dict(), twin.state_dict())

@@ -1,0 +1,67 @@
+"""What is found of a function: the modules, optimizers and values that it refers to."""
+
+import functools
+
+import pytest
+
+torch = pytest.importorskip("torch", minversion="1.13.0a0")
+from torch import nn  # noqa: E402
+from nimble.reach import find  # noqa: E402
+
+
+class Trainer:
+    def __init__(self, net):
+        self.net, self.count, self.scale = net, 0, 1.0
+        self.optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, 1)
+        self.unread = 0
+
+    def train(self, x):
+        self.scheduler.step()
+        self.add()
+        return self.net(x) * self.scale
+
+    def add(self):
+        self.count += 1
+
+
+def test_modules_optimizers_and_values():
+    net, other = nn.Linear(2, 2), nn.Linear(2, 2)
+    trainer = Trainer(net)
+    for function, modules in ((trainer.train, [net]), (functools.partial(Trainer.train, trainer), [net]),
+                              (lambda: (net, [other]), [net, other]), (lambda n=net: n, [net]),
+                              (lambda: (lambda: trainer.net), [net]), (lambda: trainer.add(), [])):
+        assert [id(m) for m in find(function, [], []).modules] == [id(m) for m in modules]
+    assert find(trainer.train, [other], []).modules == [other, net]
+    assert find(trainer.train, [], []).optimizers == [trainer.optimizer]
+    names = {slot.name for slot in find(trainer.train, [], []).slots}
+    assert {"scale", "count", "scheduler.last_epoch"} <= names and "unread" not in names
+
+
+table = [1]
+
+
+def test_places_are_read_and_written():
+    weights = [1.0, 2.0]
+
+    def function(x, *, scale=3):
+        return weights, table
+
+    slots = {slot.name: slot for slot in find(function, [], []).slots}
+    assert set(slots) == {"weights", "weights[0]", "weights[1]", "table", "table[0]"}
+    slots["weights[1]"].set(5.0)
+    assert weights == [1.0, 5.0] and slots["weights[1]"].get() == 5.0
+    weights.clear()
+    assert slots["weights[1]"].get() is None
+    slots["weights"].set("other")
+    assert weights == "other"
+    slots["table"].set("gone")
+    assert table == "gone"
+
+
+def test_what_refers_to_itself_and_what_is_large():
+    loop = []
+    loop.append(loop)
+    many = list(range(100000))
+    reached = find(lambda: (loop, many), [], [])
+    assert len(reached.slots) < 200

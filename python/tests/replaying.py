@@ -75,6 +75,9 @@ class ReplayingCapture:
     def check(self):
         pass
 
+    def is_capturing(self):
+        return self.capturing
+
     def random_state(self, device):
         return torch.get_rng_state()
 

@@ -14,7 +14,7 @@ import torch
 from nimble.capture import Backend, CudaCapture
 from nimble.errors import NimbleError
 from nimble.nesting import inside
-from nimble.prepared import PreparedGraph, prepare
+from nimble.prepared import CHANGED, PreparedGraph, prepare
 from nimble.signatures import Call, GraphCache
 from nimble.static import GraphReport, Options
 from nimble.steps import is_running
@@ -118,12 +118,16 @@ class Nimble:
                 return self.module(*call.args, **call.kwargs)
         try:
             graph = self._graph_for(call)
-            if graph is not None:
+            while graph is not None:
                 outputs = graph(call, self._static_outputs)
+                if outputs is CHANGED:
+                    graph = self._graph_instead_of(graph, call)
+                    continue
                 if outputs is not NotImplemented:
                     return outputs
                 self._warn("awaited", "a call runs eagerly, since the backward of the one before it has not run yet, and would "
                            "not find what it needs any more", 4)
+                break
         except NimbleError as error:
             self._fall_back(error)
         return self.module(*call.args, **call.kwargs)
@@ -156,9 +160,16 @@ class Nimble:
             entry = self._graphs.get(call.signature)
             if isinstance(entry, _Eager):
                 return None
-            if entry is None or entry.guard.difference() is not None:
+            if entry is None or not entry.runs_ahead and entry.guard.difference() is not None:
                 entry = self._prepare(call, entry)
             return entry
+
+    def _graph_instead_of(self, graph: _Graph, call: Call) -> Optional[_Graph]:
+        """The same where this one was seen not to fit any more."""
+        with self._lock:
+            if self._graphs.get(call.signature) is graph:
+                self._prepare(call, graph)
+            return self._graph_for(call)
 
     def _prepare(self, call: Call, before: Optional[_Graph] = None) -> _Graph:
         """Puts a new graph, or that there is none, into the cache. `before` is the one that it comes for, if any."""

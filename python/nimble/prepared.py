@@ -22,16 +22,22 @@ from nimble.state import ModuleGuard, StateKeeper, is_same
 from nimble.static import (GraphReport, Input, Options, Results, attributes_of, check_apart, check_attributes, check_outputs,
                            device_of, report, with_inputs)
 
-__all__ = ["GraphReport", "Options", "PreparedGraph", "naming_the_place", "prepare", "written_by"]
+__all__ = ["CHANGED", "GraphReport", "Options", "PreparedGraph", "naming_the_place", "prepare", "written_by"]
+
+
+CHANGED = object()  # instead of outputs
 
 
 class PreparedGraph:
-    """Made by prepare()."""
+    """Made by prepare(). `runs_ahead`: it writes to nothing but its own memory, so a call launches it first, and looks whether it
+    fits the module while it runs. The memory of parameters and buffers stays for that, although the module may have let go of it."""
 
     def __init__(self, call: Call, inputs: List[Input], captured: Captured, guard: ModuleGuard, options: Options, seconds: float,
-                 written: List[Input], own: List[torch.Tensor]) -> None:
+                 written: List[Input], own: List[torch.Tensor], runs_ahead: bool = False) -> None:
         self.options = options
         self.guard = guard
+        self.runs_ahead = runs_ahead
+        self._read = [t.detach() for t in own] if runs_ahead else []
         self.calls = 0
         self.short_lived = 0  # graphs before it for the same signature that few calls used, in a row
         self.static_arguments = call.rebuilt(with_inputs(call, inputs))
@@ -46,10 +52,9 @@ class PreparedGraph:
 
     def __call__(self, call: Call, static_outputs: bool) -> Any:
         """Runs the graph with the arguments of a call of its signature. The outputs are the caller's, unless they are to be the
-        graph's own, which the next call overwrites."""
+        graph's own, which the next call overwrites. CHANGED where it runs ahead, and does not fit the module any more."""
         leaves = call.leaves
         with self._lock:
-            self.calls += 1
             self._captured.follow()
             if self._written:
                 check_apart(call, self._inputs, self._written)
@@ -59,8 +64,17 @@ class PreparedGraph:
             for each in self._written:
                 if leaves[each.number] is not each.tensor:
                     leaves[each.number].copy_(each.tensor)
+            if self.runs_ahead and self.guard.difference() is not None:
+                return CHANGED
+            self.calls += 1
             made = self._results.made
             return self._results.returned(made if static_outputs else [each.clone() for each in made], leaves)
+
+    def forget_module(self) -> None:
+        """From now on it holds nothing of the module's, and its owner looks whether it fits before each call."""
+        self.runs_ahead = False
+        self._read.clear()
+        del self.guard
 
     def close(self) -> None:
         """Waits until the GPU has done with it, so that its memory may go."""
@@ -117,12 +131,19 @@ def prepare(module: torch.nn.Module, call: Call, backend: Backend, options: Opti
             keeper.check_random()
         check_attributes(work.attributes, module)
         check_outputs(captured.outputs, backend.device_type)
+        draws = not _is_same_state(backend.random_state(device), device_random)
+        runs_ahead = not (work.written or draws or keeper.has_written() or any(m.training for m in module.modules()))
     finally:
         keeper.restore()
         backend.set_random_state(device, device_random)
     guard = ModuleGuard(module, backend.device_type, call.trains)
     return PreparedGraph(call, work.inputs, captured, guard, options, time.perf_counter() - began, work.written,
-                         [*module.parameters(), *module.buffers()])
+                         [*module.parameters(), *module.buffers()], runs_ahead)
+
+
+def _is_same_state(one: Any, other: Any) -> bool:
+    """Of random numbers."""
+    return torch.equal(one, other) if isinstance(one, torch.Tensor) else bool(one == other)
 
 
 def written_by(inputs: List[Input], versions: List[int], call: Call) -> List[Input]:

@@ -118,6 +118,7 @@ class StateKeeper:
         self._registered = [(m._buffers, dict(m._buffers), name) for name, m in self._modules]
         with torch.no_grad():
             self._buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
+        self._versions = [_version(buffer) for buffer, _ in self._buffers]
         self._dirty: Optional[List[Tuple[torch.Tensor, torch.Tensor]]] = None  # those that the first run has written to
         self._parameters = [(name, p, _version(p)) for name, p in module.named_parameters()]
         self._random = random.getstate(), torch.get_rng_state()
@@ -129,6 +130,11 @@ class StateKeeper:
             raise NimbleError("the module draws random numbers by Python's `random`, which a graph would never draw anew")
         if not torch.equal(torch.get_rng_state(), host):
             raise NimbleError("the module draws random numbers on the CPU, which a graph would never draw anew")
+
+    def has_written(self) -> bool:
+        """Whether the runs so far have written to a buffer. Asked before restore()."""
+        return bool(self._dirty) or any(_version(b) != v for (b, _), v in zip(self._buffers, self._versions)) or not all(
+            is_same(buffer, value) for buffer, value in self._buffers)
 
     def check_module(self) -> None:
         """Raises NimbleError where the module has replaced a buffer or written to a parameter."""

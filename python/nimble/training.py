@@ -75,6 +75,7 @@ class _Backward:
 class TrainingGraph:
     """Made by prepare_training()."""
 
+    runs_ahead = False  # what a forward writes its backward reads
     def __init__(self, call: Call, work: ForwardWork, forward: Captured, backward: Captured, guard: ModuleGuard,
                  options: Options, seconds: float, backend: Backend) -> None:
         self.options = options

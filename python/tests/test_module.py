@@ -334,3 +334,62 @@ def test_within_somebody_elses_capture_the_module_runs(backend):
     with torch.no_grad():
         model(torch.ones(2, 3))
     assert not backend.calls
+
+
+class TestRunningAhead:
+    """A graph that writes to nothing is launched before anybody looks whether it fits."""
+
+    @pytest.fixture
+    def module(self):
+        return nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).eval()
+
+    def test_a_call_looks_behind_the_launch(self, module, backend, monkeypatch):
+        model = Nimble(module, backend=backend).prepare(torch.ones(2, 3))
+        (graph,) = model._graphs
+        assert graph.runs_ahead
+        monkeypatch.setattr(type(graph.guard), "difference", lambda self: backend.calls.append("look"))
+        model(torch.ones(2, 3))
+        assert backend.calls == ["follow", "replay", "look"]
+
+    def test_what_does_not_fit_any_more_is_thrown_away(self, module, backend):
+        model = Nimble(module, backend=backend).prepare(torch.ones(2, 3))
+        module[0].weight.data = torch.randn(3, 3)
+        with torch.no_grad():
+            assert torch.equal(model(torch.ones(2, 3)), module(torch.ones(2, 3)))
+        assert len(backend.graphs) == 2 and [graph.calls for graph in model._graphs] == [1]
+
+    def test_memory_of_weights_stays_until_then(self, module, backend):
+        model = Nimble(module, backend=backend).prepare(torch.ones(2, 3))
+        (graph,) = model._graphs
+        before = module[0].weight.data_ptr()
+        module[0].weight.data = torch.randn(3, 3)
+        assert before in [t.data_ptr() for t in graph._read]
+
+    @pytest.mark.parametrize("what", ["buffer", "same bits", "input", "training"])
+    def test_what_writes_does_not(self, module, backend, what):
+        class Writes(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner = module
+                self.register_buffer("count", torch.zeros(3))
+
+            def forward(self, x):
+                if what == "buffer":
+                    self.count += 1
+                if what == "same bits":
+                    self.count.copy_(torch.zeros(3))
+                if what == "input":
+                    x += 1
+                return self.inner(x)
+
+        writes = Writes().eval()
+        if what == "training":
+            module[1].train()
+        model = Nimble(writes, backend=backend).prepare(torch.ones(2, 3))
+        assert [graph.runs_ahead for graph in model._graphs] == [False]
+
+    def test_what_draws_random_numbers_does_not(self, module, backend, monkeypatch):
+        states = iter(range(10))
+        monkeypatch.setattr(backend, "random_state", lambda device: next(states))
+        model = Nimble(module, backend=backend).prepare(torch.ones(2, 3))
+        assert [graph.runs_ahead for graph in model._graphs] == [False]

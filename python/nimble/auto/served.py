@@ -289,7 +289,7 @@ class Served:
         self.prepared += 1
         arrivals = self._arrivals
         graph = prepare(module, call, self._backend, _OPTIONS)
-        del graph.guard  # which holds the module; ours does not
+        graph.forget_module()  # which our guard does not hold
         try:
             change = guard.difference(module)
             if change is not None:

@@ -107,18 +107,20 @@ RegionSink* region_sink() noexcept try {
 
 using nimble::shim::GraphSink;
 
-// The same where its graphs are rewritten. Starts the session: what is learned may come before any driver call of its.
+// Starts the session, where there is none: what is learned may come before any driver call. Not remembered: a forked
+// child has another receiver. Null where this process does not rewrite graphs; a session that goes on decides that, not
+// what the environment says by now.
+GraphSink* graph_sink() {
+  CallSink* sink = nimble::shim::started_sink();
+  if (!sink && nimble::shim::read_options().rewrite_graphs) sink = nimble::shim::sink();
+  return dynamic_cast<GraphSink*>(sink);
+}
+
 template <class Function>
 nimble_result with_graphs(Function function) noexcept {
-  static std::atomic<GraphSink*> known{nullptr};
-  GraphSink* sink = known.load(std::memory_order_acquire);
   return guarded([&] {
-    if (!sink) {
-      if (!nimble::shim::read_options().rewrite_graphs) return NIMBLE_WRONG_MODE;
-      sink = dynamic_cast<GraphSink*>(nimble::shim::sink());
-      if (!sink) return NIMBLE_WRONG_MODE;
-      known.store(sink, std::memory_order_release);
-    }
+    GraphSink* const sink = graph_sink();
+    if (!sink) return NIMBLE_WRONG_MODE;
     const nimble::shim::Guard guard;
     return function(*sink);
   });

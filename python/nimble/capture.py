@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import warnings
 import weakref
 from typing import Any, Callable, ContextManager, Iterator, List, Optional, Protocol, Tuple
 
@@ -135,7 +136,7 @@ class CudaGraph:
         self._device = stream.device
         self._handle = handle
         self._last: Optional[torch.cuda.Stream] = None
-        self._at_end = weakref.finalize(self, _finally_let_go, self._kept, stream)
+        self._at_end = weakref.finalize(self, _let_go, self._kept)
 
     @property
     def outputs(self) -> Any:
@@ -164,11 +165,10 @@ class CudaGraph:
         if self._last is not None:
             self._last.synchronize()
 
-    def end(self) -> List[Any]:
-        """Ends the graph. The list holds its outputs alone, and is to be cleared while something is captured (see _let_go)."""
-        self._at_end.detach()
+    def end(self) -> None:
+        """It is not replayed any more, and its outputs are not used."""
         self._graph.reset()
-        return self._kept
+        self._at_end()
 
     def status(self) -> Optional[shim.GraphStatus]:
         return None if self._handle is None else shim.get_graph(self._handle)
@@ -272,14 +272,13 @@ class CudaCapture:
     def _captured(self, function: Callable[[], Any], stream: "torch.cuda.Stream", learns: bool, relaxed: bool,
                   between: Callable[[], None] = lambda: None) -> CudaGraph:
         errors = "relaxed" if relaxed else "global"
-        kept: List[Any] = []
         if learns:
             with shim.learning():
                 first = self._graph_of(function, stream, errors)
             between()
-            kept = first.end()  # what was learned stays
+            first.end()  # what was learned stays
             shim.capture_again()
-        graph = self._graph_of(function, stream, errors, kept)
+        graph = self._graph_of(function, stream, errors)
         if not learns:
             shim.keep_graph()  # as PyTorch has made it
         return graph
@@ -299,15 +298,11 @@ class CudaCapture:
                     break
 
     @staticmethod
-    def _graph_of(function: Callable[[], Any], stream: "torch.cuda.Stream", errors: str,
-                  going: Optional[List[Any]] = None) -> CudaGraph:
-        """`going`: what is dropped first."""
+    def _graph_of(function: Callable[[], Any], stream: "torch.cuda.Stream", errors: str) -> CudaGraph:
         graph = torch.cuda.CUDAGraph()
         pool = torch.cuda.graph_pool_handle()
         try:
             with torch.cuda.stream(stream), torch.cuda.graph(graph, pool, stream, errors):
-                if going is not None:
-                    going.clear()
                 outputs = function()
         except Exception as error:
             _recover(stream, pool)
@@ -316,63 +311,27 @@ class CudaCapture:
         return CudaGraph(graph, outputs, stream, status.exec if status is not None else None)
 
 
-class _Captures:
-    """The lock of captures. The thread that has it may take it again: a module may hold another Nimble, which is prepared in its
-    first run."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._depth = 0
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-        self._depth += 1
-
-    def __exit__(self, *_: Any) -> None:
-        self._depth -= 1
-        self._lock.release()
-
-    def enter_alone(self) -> bool:
-        """Whether it was free, and is taken now."""
-        if not self._lock.acquire(blocking=False):
-            return False
-        if self._depth:
-            self._lock.release()
-            return False
-        self._depth = 1
-        return True
+# Taken by whoever captures. The thread that has it may take it again: a module may hold another Nimble, which is prepared in its
+# first run.
+_captures = threading.RLock()
 
 
-_captures = _Captures()
-
-
-def _let_go(kept: List[Any], stream: "torch.cuda.Stream") -> None:
+def _let_go(kept: List[Any]) -> None:
     """Drops tensors that were made while a graph was captured. PyTorch's allocator in stream order warns of each that goes while
-    nothing is captured, and of what a backward needs there are hundreds: so they go while something is, which comes to
-    nothing."""
-    if kept and torch.cuda.get_allocator_backend() == "cudaMallocAsync" and not torch.cuda.is_current_stream_capturing():
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.device(stream.device), torch.cuda.stream(stream):
-            something = torch.zeros(1, device=stream.device)
-            torch.cuda.synchronize()
-            graph.capture_begin(capture_error_mode="relaxed")
-            try:
-                something.zero_()  # PyTorch warns of empty graphs, too
-                kept.clear()
-            finally:
-                graph.capture_end()
-    kept.clear()
+    nothing is captured, on stderr, and of what a backward needs there are hundreds. Within a function of PyTorch's that Python
+    calls its warnings become Python's, which can be left out; and Tensor.apply_ is one that calls any function. (To drop them while
+    something is captured is no way: where autograd has used one on another stream, PyTorch ends the process.)"""
 
+    def clear(_: float) -> float:
+        kept.clear()
+        return 0.0
 
-def _finally_let_go(kept: List[Any], stream: "torch.cuda.Stream") -> None:
-    """The same at any time, on any thread, and when the process ends. Where somebody captures, it warns."""
-    if _captures.enter_alone():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         try:
-            _let_go(kept, stream)
+            torch.zeros(1, device="cpu").apply_(clear)
         except RuntimeError:
-            pass  # a capture of somebody else's
-        finally:
-            _captures.__exit__()
+            pass  # as under somebody's mode for functions
     kept.clear()
 
 

@@ -102,3 +102,25 @@ def test_the_structure_is_that_of_the_header(tmp_path):
     seen = subprocess.run([str(tmp_path / "layout")], capture_output=True, text=True, check=True, timeout=10).stdout.split()
     offsets = [getattr(shim.CGraphStatus, f).offset for f in fields] + [ctypes.sizeof(shim.CGraphStatus)]
     assert list(map(int, seen)) == offsets
+
+
+def test_a_session_that_has_started_decides(build):
+    """Whatever the environment says by then; nimble.auto puts it back at once."""
+    script = ("import os\nfrom nimble import shim\n"
+              "os.environ.update(NIMBLE_MODE='off', NIMBLE_GRAPHS='rewrite')\nshim.check()\n"
+              "os.environ.update(NIMBLE_MODE='auto')\ndel os.environ['NIMBLE_GRAPHS']\n"
+              "with shim.learning(): pass\nprint(shim.capture_again(), shim.get_graph(), shim.keep_graph())")
+    done = python(build, "-c", script, NIMBLE_MODE="auto")
+    assert (done.returncode, done.stdout.split()) == (0, ["False", "None", "False"]), done.stderr
+
+
+def test_a_child_has_a_session_of_its_own(build):
+    """Not its parent's, whose threads it has not: there it does not learn."""
+    script = ("import ctypes, os\nfrom nimble import shim\nfrom nimble.errors import NimbleError\n"
+              "assert ctypes.CDLL('libcuda.so.1').cuInit(0) == 0\n"
+              "with shim.learning():\n    pid = os.fork()\n    if not pid:\n        try:\n"
+              "            shim._checked('nimble_learn_end')\n        except NimbleError:\n            os._exit(3)\n"
+              "        os._exit(0)\n"
+              "    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))")
+    done = python(build, "-c", script, NIMBLE_GRAPHS="rewrite")
+    assert (done.returncode, done.stdout.split()) == (0, ["3"]), done.stderr

@@ -118,6 +118,7 @@ def test_a_child_has_a_session_of_its_own(build):
     """Not its parent's, whose threads it has not: there it does not learn."""
     script = ("import ctypes, os\nfrom nimble import shim\nfrom nimble.errors import NimbleError\n"
               "assert ctypes.CDLL('libcuda.so.1').cuInit(0) == 0\n"
+              "with shim.learning(): pass\n"
               "with shim.learning():\n    pid = os.fork()\n    if not pid:\n        try:\n"
               "            shim._checked('nimble_learn_end')\n        except NimbleError:\n            os._exit(3)\n"
               "        os._exit(0)\n"

@@ -68,6 +68,21 @@ bool ObservedAccess::ask(const OpQuestion& op, std::vector<Access>& found, std::
               (whole >= kLeastObservations ? ", and not for all of its pointers" : "");
     return false;
   }
+  // No kernel is there to write nothing: what it stored was there already, as where a program does the same again and
+  // gets the same memory for it.
+  const auto others = seen_.of(op.call.function);
+  const auto writes = [&](std::size_t word) {
+    const auto elsewhere = [&](const WrittenWords& written) {
+      return written.at.size() == 1 && written.at[0] == op.pointers[word].at;
+    };
+    return words[word].written || std::any_of(others.begin(), others.end(), elsewhere);
+  };
+  bool writes_any = !others.empty();
+  for (std::size_t i = 0; i < words.size(); ++i) writes_any = writes_any || writes(i);
+  if (!writes_any) {
+    why_not = "it was not seen to write anything";
+    return false;
+  }
   std::vector<std::uint32_t> from, reached;
   for (const PointerWord& pointer : op.pointers) from.push_back(pointer.object);
   std::string why;
@@ -76,13 +91,7 @@ bool ObservedAccess::ask(const OpQuestion& op, std::vector<Access>& found, std::
     return false;
   }
   for (const std::uint32_t object : reached) add_whole_object(object, op.pointers.front().at, true, found);
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    std::uint32_t at = op.pointers[i].at;
-    auto elsewhere = [&](const WrittenWords& written) { return written.at.size() == 1 && written.at[0] == at; };
-    auto others = seen_.of(op.call.function);
-    bool writes = words[i].written || std::any_of(others.begin(), others.end(), elsewhere);
-    add_whole({&op.pointers[i], 1}, writes, found);
-  }
+  for (std::size_t i = 0; i < words.size(); ++i) add_whole({&op.pointers[i], 1}, writes(i), found);
   return true;
 }
 

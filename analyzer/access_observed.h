@@ -11,7 +11,8 @@
 // taken to be read and written (analyzer/held_pointers.h).
 //
 // A store of what was there already is not seen. Several steps with different data make that unlikely, no more: hence
-// this is the weakest evidence, and it can be left out (--trust). What it says holds for just the code that ran.
+// this is the weakest evidence, and it can be left out (--trust). Of a kernel that was not seen to write anything it
+// says nothing. What it says holds for just the code that ran.
 //
 // Refers to the trace, its objects, the step and the observations, which must outlive it. One thread. `held` may be
 // null where nobody will believe what it says.

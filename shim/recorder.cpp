@@ -67,6 +67,7 @@ Recorder::Recorder(RecorderOptions options, CallContext& context)
 Recorder::~Recorder() { stop_watching(); }
 
 void Recorder::probe_this_thread(bool probe) { t_probe = probe; }
+bool Recorder::probes_this_thread() { return t_probe; }
 
 // Recorders are few, and exit handlers take no argument.
 static std::atomic<Recorder*> g_watching{nullptr};

@@ -52,6 +52,7 @@ class Recorder final : public CallSink {
   SinkReport report() override;
   // Whether this thread's launches are probed, where that is on request. Of one recorder at a time.
   static void probe_this_thread(bool probe);
+  static bool probes_this_thread();
   // Calls and marks so far.
   std::uint64_t calls() const { return next_seq_.load(std::memory_order_relaxed); }
   // What the program has done so far, and how much of that is in the trace: two numbers of one kind.

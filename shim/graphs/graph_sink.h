@@ -90,6 +90,7 @@ class GraphSink final : public CallSink {
   std::size_t count_nodes(CUgraph graph) const;
   std::optional<CUresult> allocate(Call& call);
   std::optional<CUresult> release(const Call& call);
+  void fill(const Call& call);
 
   std::optional<CUresult> launch(Call& call);
   void rewrite(const Call& call);
@@ -118,6 +119,7 @@ class GraphSink final : public CallSink {
   std::map<std::uint32_t, OfThread> threads_;
   mutable std::shared_mutex graphs_mutex_;
   std::unordered_map<CUgraphExec, std::shared_ptr<GraphPair>> graphs_;
+  std::atomic<std::uint32_t> fills_{0};
   std::atomic<std::uint64_t> seen_{0}, rewritten_{0}, launches_{0}, steps_marked_{0};
   std::atomic<bool> finished_{false};
 };

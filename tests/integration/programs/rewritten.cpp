@@ -19,6 +19,7 @@
 //   unlearned  the same, but Nimble is told nothing
 //   strayed    the second capture is of another step than the first
 //   late       the second capture releases its memory later than the first
+//   again      like learned, but the step computes the same each time
 //   parts      two captures make the graph, one behind the other
 //   disabled   a node of it is switched off, and on again, and so on
 //   hops       launches go to two streams in turn, and nothing but the driver keeps them apart; it is updated, too
@@ -73,7 +74,8 @@ struct Program {
   }
 
   bool is_opaque() const {
-    return what == "learned" || what == "unlearned" || what == "strayed" || what == "late" || what == "forked";
+    return what == "learned" || what == "unlearned" || what == "strayed" || what == "late" || what == "forked" ||
+           what == "again";
   }
 
   void launch_mix(CUdeviceptr a, CUdeviceptr b, CUdeviceptr out, unsigned salt, CUstream on = nullptr) const {
@@ -95,6 +97,7 @@ struct Program {
   // Two branches, each from the input to a state of its own, and what joins them.
   void step(unsigned salt) const {
     if (what == "forked") return forked_step_with_memory(salt);
+    if (what == "again") return same_step();
     CUdeviceptr x = memory[0], a = memory[1], b = memory[2];
     const bool allocates = what == "pool" || what == "many" || what == "parts" || is_opaque();
     if (allocates)
@@ -126,6 +129,17 @@ struct Program {
     launch_update(state[2], state[1]);
     if (allocates)
       for (const CUdeviceptr each : {x, a, b}) CHECK(cuMemFreeAsync(each, stream));
+  }
+  // Two branches and what joins them, of values that never change.
+  void same_step() const {
+    CUdeviceptr x = 0, a = 0, b = 0, c = 0;
+    for (CUdeviceptr* each : {&x, &a, &b, &c}) CHECK(cuMemAllocAsync(each, kBytes, stream));
+    CHECK(cuMemsetD32Async(x, 9, kCount, stream));
+    launch_mix(x, state[0], a, 1);
+    launch_mix(x, state[1], b, 1);
+    launch_mix(a, b, c, 1);
+    CHECK(cuMemcpyDtoDAsync(state[2], c, kBytes, stream));
+    for (const CUdeviceptr each : {c, b, a, x}) CHECK(cuMemFreeAsync(each, stream));
   }
   // The same, on two streams of its own.
   void forked_step() const {
@@ -203,6 +217,7 @@ struct Program {
     return whole;
   }
   void learn() {
+    if (what == "again") step(3);
     CHECK(cuStreamSynchronize(stream));
     if (what != "unlearned") nimble_learn_begin();
     for (int i = 0; i < 3; ++i) step(3);

@@ -102,6 +102,13 @@ TEST(ObservedAccess, OnceWrittenIsWritten) {
   EXPECT_EQ(accesses(once.analyze()), "0rw 1rw");
 }
 
+// A step that does the same again stores what is there.
+TEST(ObservedAccess, OfWhatWroteNothingNothingIsKnown) {
+  Case still;
+  still.first = [](int) { return probed({0, 1}, {}); };
+  EXPECT_NE(reason(still.analyze()).find("it was not seen to write anything"), std::string::npos);
+}
+
 TEST(ObservedAccess, TwoWholeStepsAreNeeded) {
   Case two;
   two.first = [](int step) { return step < 2 ? probed({0, 1}, {1}) : std::string(); };

@@ -14,6 +14,7 @@
 #include "analyzer/held_pointers.h"
 #include "analyzer/kinds_together.h"
 #include "analyzer/reduce.h"
+#include "analyzer/scratch.h"
 #include "analyzer/step_kinds.h"
 #include "analyzer/thread_order.h"
 
@@ -221,6 +222,7 @@ std::optional<HeldPointers::Outcome> infer(Analysis& analysis, const AnalysisOpt
       trace, options, held,
       std::make_unique<ObservedAccess>(trace, *analysis.table, analysis.step, seen, believes_sight ? &held : nullptr));
   analysis.accesses = infer_accesses(trace, *analysis.table, analysis.objects, calls, sources, &held, &conflicts);
+  find_scratch(trace, *analysis.table, seen, analysis.objects, calls, analysis.accesses);
   analysis.conflicts = conflicts.take();
   return held.asked() ? std::optional(held.outcome()) : std::nullopt;
 }

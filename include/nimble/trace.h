@@ -245,6 +245,13 @@ struct TraceCall {
   bool texture = false;  // hidden: a texture or a surface, which only instructions of their own can read or write
 };
 
+// What a recording names the nodes of a graph that it holds as ops: they did not run when they were recorded.
+inline constexpr const char *kKernelOfAGraph = "a kernel of a graph", *kCopyOfAGraph = "a copy of a graph",
+                            *kSetOfAGraph = "a set of a graph";
+inline bool is_node_of_a_graph(const TraceCall& call) {
+  return call.symbol == kKernelOfAGraph || call.symbol == kCopyOfAGraph || call.symbol == kSetOfAGraph;
+}
+
 // Whether the recorder saw all launches, copies and sets, as an independent witness counted them.
 struct TraceCoverage {
   std::string why_not;  // why nothing was counted; empty if it was

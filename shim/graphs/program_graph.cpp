@@ -130,7 +130,7 @@ std::string ProgramGraph::read(ProgramNode& node) {
       if (context_known_ && kernel.ctx != context_) return "it is of several contexts";
       context_ = kernel.ctx;
       context_known_ = true;
-      call.symbol = "a kernel of a graph";
+      call.symbol = kKernelOfAGraph;
       call.kind = CallKind::launch;
       // Runtimes launch kernels by a handle that all contexts share: the one that is known from its launches.
       call.function = kernel.kern ? reinterpret_cast<CUfunction>(kernel.kern) : kernel.func;
@@ -147,7 +147,7 @@ std::string ProgramGraph::read(ProgramNode& node) {
       if (driver_.cuGraphMemcpyNodeGetParams_(node.handle, &copy) != CUDA_SUCCESS) return kRefused;
       if (!decode::between_memory(copy)) return "it copies from or to an array";
       if (copy.Depth > 1) return "it copies layers";
-      call.symbol = "a copy of a graph";
+      call.symbol = kCopyOfAGraph;
       call.kind = CallKind::copy;
       decode::Copy2D::rows(call, copy, decode::box_dst_3d(copy), decode::box_src_3d(copy));
       // What it carries is in its source when it runs, and nobody can look at that now.
@@ -157,7 +157,7 @@ std::string ProgramGraph::read(ProgramNode& node) {
     case CU_GRAPH_NODE_TYPE_MEMSET: {
       CUDA_MEMSET_NODE_PARAMS set{};
       if (driver_.cuGraphMemsetNodeGetParams_(node.handle, &set) != CUDA_SUCCESS) return kRefused;
-      call.symbol = "a set of a graph";
+      call.symbol = kSetOfAGraph;
       call.kind = CallKind::set;
       call.dst = {set.dst, set.pitch};
       call.width = set.width * set.elementSize;

@@ -43,6 +43,7 @@ struct Case {
   std::string params = kTwo;
   std::string more = kCode;
   bool self_contained = true;
+  bool filled = true;  // the first object, before the steps
   std::string first_words = hex(object(0)) + hex(object(1));
   std::function<std::string(int step)> first = [](int) { return probed({0, 1}, {1}); };
   std::function<std::string(int step)> words = [this](int) { return first_words; };
@@ -55,6 +56,7 @@ struct Case {
     text.function("_Z5otherPfPKf", kTwo);
     text.stream();
     for (int i = 0; i < 6; ++i) text.alloc(object(i), kSize);
+    if (filled) text.set(object(0), kSize);
     before(text);
     for (int step = 0; step < 4; ++step) {
       text.launch(0, words(step), 0, first(step));
@@ -107,6 +109,23 @@ TEST(ObservedAccess, OfWhatWroteNothingNothingIsKnown) {
   Case still;
   still.first = [](int) { return probed({0, 1}, {}); };
   EXPECT_NE(reason(still.analyze()).find("it was not seen to write anything"), std::string::npos);
+}
+
+// Memory that nobody has filled is no memory to read from: a kernel keeps something there.
+TEST(ObservedAccess, WhatNobodyHasFilledIsWritten) {
+  Case scratch;
+  scratch.filled = false;
+  EXPECT_EQ(accesses(scratch.analyze()), "0rw 1rw");
+  // Another kernel that was not looked at may have filled it, but not one of the same, which was seen not to.
+  scratch.before = [](test::TraceText& text) { text.launch(1, hex(object(0)) + hex(object(5))); };
+  EXPECT_EQ(accesses(scratch.analyze()), "0r 1rw");
+  scratch.before = [](test::TraceText& text) { text.launch(0, hex(object(0)) + hex(object(5))); };
+  EXPECT_EQ(accesses(scratch.analyze()), "0rw 1rw");
+  // Nor does a node of a graph, which did not run.
+  scratch.before = [](test::TraceText& text) {
+    text.launch(1, hex(object(0)) + hex(object(5)), 0, std::string(",\"call\":\"") + kKernelOfAGraph + "\"");
+  };
+  EXPECT_EQ(accesses(scratch.analyze()), "0rw 1rw");
 }
 
 TEST(ObservedAccess, TwoWholeStepsAreNeeded) {
@@ -242,7 +261,7 @@ TEST(Conflict, ADeclaredReadThatWasWrittenIsAWrite) {
   ASSERT_EQ(analysis.conflicts.size(), 1u);
   EXPECT_EQ(conflict_text(analysis, analysis.conflicts[0]),
             "kernel f, parameter 0: its signature (declared) says that it is only read, but it was seen to be written "
-            "in 1 of 1 launches, first at seq 12");
+            "in 1 of 1 launches, first at seq 13");
   EXPECT_EQ(analysis.status, kExitOk) << "the schedule is made all the same";
   EXPECT_NE(text_report(analysis).find("Conflicts of evidence"), std::string::npos);
   EXPECT_NE(json_report(analysis).find(R"("said_by": "its signature")"), std::string::npos);

@@ -1,0 +1,87 @@
+#include "analyzer/scratch.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace nimble::analyzer {
+
+namespace {
+
+// What the whole trace has written to, by object; as far as anybody knows.
+class Filled {
+ public:
+  Filled(const Trace& trace, const ObjectTable& table, const Observations& seen)
+      : trace_(trace), table_(table), seen_(seen), filled_(table.objects().size()) {
+    for (std::size_t i = 0; i < filled_.size(); ++i) {
+      const Object& object = table.objects()[i];
+      const bool of_device = object.memory == MemoryKind::device || object.memory == MemoryKind::stream_ordered;
+      filled_[i] = !of_device || object.birth == kNone;
+    }
+    for (std::uint32_t call = 0; call < trace.calls.size(); ++call)
+      if (is_op(trace.calls[call].kind) && trace.calls[call].result == 0 && !is_node_of_a_graph(trace.calls[call]))
+        fill(call);
+  }
+
+  bool operator[](std::uint32_t object) const { return filled_[object]; }
+
+ private:
+  void fill(std::uint32_t index) {
+    const TraceCall& call = trace_.calls[index];
+    const auto pointers = table_.pointers(index);
+    switch (call.kind) {
+      case CallKind::alloc_async:
+      case CallKind::free_async:
+        return;
+      case CallKind::copy:
+      case CallKind::set:
+        for (const PointerWord& pointer : pointers)
+          if (pointer.at == kAtDst) filled_[pointer.object] = true;
+        return;
+      case CallKind::launch:
+        break;
+      default:
+        for (const PointerWord& pointer : pointers) filled_[pointer.object] = true;
+        return;
+    }
+    if (seen_.compared(index)) {
+      const Sight sight = seen_.look(index);
+      for (std::size_t i = 0; i < pointers.size(); ++i)
+        if (sight.written[i] || !sight.whole) filled_[pointers[i].object] = true;
+      return;
+    }
+    // One that was not looked at does what others of its kernel were seen to do.
+    const auto known = seen_.of(call.function);
+    for (const PointerWord& pointer : pointers) {
+      const bool writes = std::any_of(known.begin(), known.end(), [&](const WrittenWords& words) {
+        return std::find(words.at.begin(), words.at.end(), pointer.at) != words.at.end();
+      });
+      if (writes || seen_.launches(call.function) == 0) filled_[pointer.object] = true;
+    }
+  }
+
+  const Trace& trace_;
+  const ObjectTable& table_;
+  const Observations& seen_;
+  std::vector<bool> filled_;
+};
+
+}  // namespace
+
+void find_scratch(const Trace& trace, const ObjectTable& table, const Observations& seen, const StepObjects& objects,
+                  std::span<const std::uint32_t> calls, StepAccesses& accesses) {
+  if (!seen.any()) return;
+  std::vector<bool> written(objects.objects.size());  // by whatever op of the step
+  for (std::uint32_t op = 0; op < accesses.ops.size(); ++op) {
+    for (const Access& access : accesses.of(op))
+      if (access.writes) written[access.object] = true;
+    if (accesses.ops[op].role != OpRole::barrier) continue;
+    for (const PointerWord& pointer : table.pointers(calls[op])) written[objects.find(pointer.object)] = true;
+  }
+  const Filled filled(trace, table, seen);
+  for (Access& access : accesses.all)
+    if (access.evidence == Evidence::observed && !access.writes && !written[access.object] &&
+        (objects.objects[access.object].step_local || !filled[objects.objects[access.object].id]))
+      access.writes = true;
+}
+
+}  // namespace nimble::analyzer

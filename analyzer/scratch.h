@@ -1,0 +1,28 @@
+// Memory that kernels keep their intermediate results in: seen only by what they do with it.
+//
+// A library hands such memory to its kernels, as room for partial sums or for counters. What a kernel stores there need
+// not be seen (access_observed.h): it may store what an earlier launch has left, or put back what was there. But memory
+// that nobody has filled holds nothing to read. So where a launch was only seen to read an object, and nothing has
+// written to that before, in the step or in the whole trace, it counts as writing to it: two such launches do not run
+// side by side.
+//
+// Nodes of a graph's, which a recording holds as launches that did not run, fill nothing; memory that the host reaches
+// counts as filled, and so does what was there before the recording. Pure; one thread. No errors.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "analyzer/access.h"
+#include "analyzer/objects.h"
+#include "analyzer/observations.h"
+#include "analyzer/step_objects.h"
+#include "nimble/trace.h"
+
+namespace nimble::analyzer {
+
+// Corrects `accesses`, which is complete, of the ops `calls`.
+void find_scratch(const Trace& trace, const ObjectTable& table, const Observations& seen, const StepObjects& objects,
+                  std::span<const std::uint32_t> calls, StepAccesses& accesses);
+
+}  // namespace nimble::analyzer

@@ -21,6 +21,7 @@ import torch
 
 from nimble import shim
 from nimble.errors import CaptureError, NimbleError
+from nimble.other_data import other_data
 
 EAGER_RUNS = 2  # that are learned from
 DECISION_REPLAYS = 100  # at most, until libnimble.so has timed both executables
@@ -60,6 +61,9 @@ class Work(Protocol):
     def before_capture(self) -> None:
         """Called when it has run at least twice, and is about to be captured."""
 
+    def data(self) -> List[torch.Tensor]:
+        """What it runs on, of its own: while it is learned from, other values may be there. Asked when it has run."""
+
 
 class TrainingWork(Protocol):
     """The same of what has a backward."""
@@ -74,6 +78,8 @@ class TrainingWork(Protocol):
         """Behind each forward, and its backward where there is one."""
 
     def before_capture(self) -> None: ...
+
+    def data(self) -> List[torch.Tensor]: ...
 
 
 class RecordedWork(Protocol):
@@ -200,7 +206,7 @@ class CudaCapture:
 
         with self._on_a_stream(device, beside) as stream:
             with torch.cuda.stream(stream):
-                self._run(run, multi_stream)
+                self._run(run, multi_stream, work.data)
                 work.before_capture()
             captured = self._captured(work.run, stream, multi_stream, relaxed)
             self._decide([captured], work.reset)
@@ -214,7 +220,7 @@ class CudaCapture:
 
         with self._on_a_stream(device) as stream:
             with torch.cuda.stream(stream):
-                self._run(run, multi_stream)
+                self._run(run, multi_stream, work.data)
                 work.before_capture()
             forward = self._captured(work.forward, stream, multi_stream, relaxed)
             backward = self._captured(lambda: work.backward(forward.outputs), stream, multi_stream, relaxed)
@@ -230,7 +236,7 @@ class CudaCapture:
             if not learns:
                 return function()
             torch.cuda.synchronize()
-            with shim.learning():
+            with _learning():
                 return function()
 
     def hand_over(self, tensors: List[torch.Tensor]) -> None:
@@ -261,13 +267,14 @@ class CudaCapture:
                 torch.cuda.current_stream().wait_stream(stream)
 
     @staticmethod
-    def _run(run: Callable[[], None], learns: bool) -> None:
+    def _run(run: Callable[[], None], learns: bool, data: Callable[[], List[torch.Tensor]]) -> None:
         run()  # libraries choose their kernels now
         torch.cuda.synchronize()
-        with shim.learning() if learns else contextlib.nullcontext():
-            for _ in range(EAGER_RUNS if learns else 1):
-                run()
-                torch.cuda.synchronize()
+        for number in range(EAGER_RUNS if learns else 1):
+            with other_data(data()) if learns and number % 2 else contextlib.nullcontext():
+                with _learning() if learns else contextlib.nullcontext():
+                    run()
+                    torch.cuda.synchronize()
 
     def _captured(self, function: Callable[[], Any], stream: "torch.cuda.Stream", learns: bool, relaxed: bool,
                   between: Callable[[], None] = lambda: None) -> CudaGraph:
@@ -314,6 +321,16 @@ class CudaCapture:
 # Taken by whoever captures. The thread that has it may take it again: a module may hold another Nimble, which is prepared in its
 # first run.
 _captures = threading.RLock()
+
+
+@contextlib.contextmanager
+def _learning() -> Iterator[None]:
+    """shim.learning() of runs. New memory shows what is stored there; so PyTorch's own allocator, which keeps memory, has to let go
+    of it."""
+    if torch.cuda.get_allocator_backend() == "native":
+        torch.cuda.empty_cache()
+    with shim.learning():
+        yield
 
 
 def _let_go(kept: List[Any]) -> None:

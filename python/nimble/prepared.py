@@ -112,6 +112,9 @@ class _ModuleWork:
     def before_capture(self) -> None:
         self.attributes = attributes_of(self._module)
 
+    def data(self) -> List[torch.Tensor]:
+        return [each.memory for each in self.inputs]
+
 
 def prepare(module: torch.nn.Module, call: Call, backend: Backend, options: Options) -> PreparedGraph:
     """Captures the module's run for a call, without gradients. Runs it a few times, with copies of the arguments, and leaves the

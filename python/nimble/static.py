@@ -64,8 +64,8 @@ class Input:
         self.number = number
         self._single = [d for d, (size, stride) in enumerate(zip(like.shape, like.stride())) if stride == 0 and size > 1]
         source = self._without_repeats(like.detach())
-        self._memory = torch.empty_strided(source.shape, source.stride(), dtype=like.dtype, device=like.device).copy_(source)
-        self.tensor = self._memory.expand(like.shape) if self._single else self._memory
+        self.memory = torch.empty_strided(source.shape, source.stride(), dtype=like.dtype, device=like.device).copy_(source)
+        self.tensor = self.memory.expand(like.shape) if self._single else self.memory
         if trains:
             self.tensor = self.tensor.data.requires_grad_(like.requires_grad)
 
@@ -76,7 +76,7 @@ class Input:
 
     def take(self, tensor: torch.Tensor) -> None:
         if tensor is not self.tensor:
-            self._memory.copy_(self._without_repeats(tensor.detach()), non_blocking=True)
+            self.memory.copy_(self._without_repeats(tensor.detach()), non_blocking=True)
 
 
 class Results:

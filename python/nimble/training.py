@@ -186,7 +186,7 @@ class TrainingGraph:
             way.is_final = True
             if sum(each.captured is not None for each in self._backwards.values()) >= _MOST_BACKWARDS:
                 continue
-            work = BackwardWork(functools.partial(self._run_backward, pattern))
+            work = BackwardWork(functools.partial(self._run_backward, pattern), self._given)
             try:
                 with torch.no_grad(), one_thread():
                     way.captured = self._backend.capture(work, self._given[0].device, self.options.use_multi_stream,

@@ -113,18 +113,25 @@ class ForwardWork:
     def before_capture(self) -> None:
         self.attributes = attributes_of(self._module)
 
+    def data(self) -> List[torch.Tensor]:
+        return [*(each.memory for each in self.inputs), *self.given]
+
 
 class BackwardWork:
     """nimble.capture.Work of a backward alone, which writes to nothing but what it makes."""
 
-    def __init__(self, run: "Callable[[], List[Optional[torch.Tensor]]]") -> None:
+    def __init__(self, run: "Callable[[], List[Optional[torch.Tensor]]]", given: List[torch.Tensor]) -> None:
         self.run = run
+        self._given = given
 
     def reset(self) -> None:
         pass
 
     def before_capture(self) -> None:
         pass
+
+    def data(self) -> List[torch.Tensor]:
+        return self._given
 
 
 def _noise(like: torch.Tensor) -> torch.Tensor:

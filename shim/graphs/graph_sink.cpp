@@ -201,9 +201,12 @@ void GraphSink::fill(const Call& call) {
   if (in_order) {
     if (const auto set = reinterpret_cast<decltype(&::cuMemsetD32Async)>(context_.driver_symbol("cuMemsetD32Async")))
       set(call.address, word, call.size / 4, call.stream.handle);
-  } else if (const auto set = reinterpret_cast<decltype(&::cuMemsetD32_v2)>(context_.driver_symbol("cuMemsetD32_v2"))) {
-    set(call.address, word, call.size / 4);
+    return;
   }
+  // Such memory may be used on any stream at once: so it is waited for.
+  const auto set = reinterpret_cast<decltype(&::cuMemsetD32_v2)>(context_.driver_symbol("cuMemsetD32_v2"));
+  const auto wait = reinterpret_cast<decltype(&::cuStreamSynchronize)>(context_.driver_symbol("cuStreamSynchronize"));
+  if (set && wait && set(call.address, word, call.size / 4) == CUDA_SUCCESS) wait(CU_STREAM_LEGACY);
 }
 
 // ---- graphs ----

@@ -37,7 +37,8 @@ class PreparedGraph:
         self.options = options
         self.guard = guard
         self.runs_ahead = runs_ahead
-        self._read = [t.detach() for t in own] if runs_ahead else []
+        self._read = guard.memory() if runs_ahead else []
+        self._read_at = self._pointers()
         self.calls = 0
         self.short_lived = 0  # graphs before it for the same signature that few calls used, in a row
         self.static_arguments = call.rebuilt(with_inputs(call, inputs))
@@ -55,6 +56,10 @@ class PreparedGraph:
         graph's own, which the next call overwrites. CHANGED where it runs ahead, and does not fit the module any more."""
         leaves = call.leaves
         with self._lock:
+            # Memory can also be taken from a tensor that is held.
+            looks_behind = self.runs_ahead and self._pointers() == self._read_at
+            if self.runs_ahead and not looks_behind and self.guard.difference() is not None:
+                return CHANGED
             self._captured.follow()
             if self._written:
                 check_apart(call, self._inputs, self._written)
@@ -64,11 +69,14 @@ class PreparedGraph:
             for each in self._written:
                 if leaves[each.number] is not each.tensor:
                     leaves[each.number].copy_(each.tensor)
-            if self.runs_ahead and self.guard.difference() is not None:
+            if looks_behind and self.guard.difference() is not None:
                 return CHANGED
             self.calls += 1
             made = self._results.made
             return self._results.returned(made if static_outputs else [each.clone() for each in made], leaves)
+
+    def _pointers(self) -> List[int]:
+        return list(map(torch.Tensor.data_ptr, self._read))
 
     def forget_module(self) -> None:
         """From now on it holds nothing of the module's, and its owner looks whether it fits before each call."""

@@ -81,6 +81,10 @@ class ModuleGuard:
         self._kept: List[List[Any]] = [values, [v for d in self._children + self._hooks for v in d.values()]]
         self._seen = self._look()
 
+    def memory(self) -> List[torch.Tensor]:
+        """Tensors on the memory of parameters, buffers and tensors in plain attributes, as they are now: who holds them keeps it."""
+        return [t.detach() for t in self._tensors]
+
     def _look(self) -> "Tuple[Any, ...]":
         return (
             _ids(self._registered),
@@ -118,7 +122,9 @@ class StateKeeper:
         self._registered = [(m._buffers, dict(m._buffers), name) for name, m in self._modules]
         with torch.no_grad():
             self._buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
-        self._versions = [_version(buffer) for buffer, _ in self._buffers]
+            self._attributes = [(t, t.detach().clone()) for _, _, t, _ in plain_tensors(module)]
+        self._versions = [_version(tensor) for tensor, _ in (*self._buffers, *self._attributes)]
+        self._module = module
         self._dirty: Optional[List[Tuple[torch.Tensor, torch.Tensor]]] = None  # those that the first run has written to
         self._parameters = [(name, p, _version(p)) for name, p in module.named_parameters()]
         self._random = random.getstate(), torch.get_rng_state()
@@ -132,9 +138,12 @@ class StateKeeper:
             raise NimbleError("the module draws random numbers on the CPU, which a graph would never draw anew")
 
     def has_written(self) -> bool:
-        """Whether the runs so far have written to a buffer. Asked before restore()."""
-        return bool(self._dirty) or any(_version(b) != v for (b, _), v in zip(self._buffers, self._versions)) or not all(
-            is_same(buffer, value) for buffer, value in self._buffers)
+        """Whether the runs so far may have written to a buffer, or to a tensor in a plain attribute: also to one that they have
+        made. Asked before restore()."""
+        known = [*self._buffers, *self._attributes]
+        return (bool(self._dirty) or any(_version(t) != version for (t, _), version in zip(known, self._versions))
+                or not all(is_same(tensor, value) for tensor, value in known)
+                or [id(t) for _, _, t, _ in plain_tensors(self._module)] != [id(t) for t, _ in self._attributes])
 
     def check_module(self) -> None:
         """Raises NimbleError where the module has replaced a buffer or written to a parameter."""

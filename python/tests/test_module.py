@@ -365,15 +365,35 @@ class TestRunningAhead:
         module[0].weight.data = torch.randn(3, 3)
         assert before in [t.data_ptr() for t in graph._read]
 
-    @pytest.mark.parametrize("what", ["buffer", "same bits", "input", "training"])
+    def test_memory_that_is_taken_away_is_not_read(self, module, backend):
+        """As whoever shards parameters takes it."""
+        model = Nimble(module, backend=backend).prepare(torch.ones(2, 3))
+        weight, value = module[0].weight, module[0].weight.detach().clone()
+        storage = weight.untyped_storage() if hasattr(weight, "untyped_storage") else weight.storage()
+        storage.resize_(0)
+        replays = len(backend.calls)
+        with pytest.raises(Exception):
+            model(torch.ones(2, 3))  # the module itself cannot run, either
+        assert "replay" not in backend.calls[replays:]
+        storage.resize_(value.numel() if not hasattr(weight, "untyped_storage") else value.numel() * 4)
+        with torch.no_grad():
+            weight.copy_(value)
+            assert torch.equal(model(torch.ones(2, 3)), module(torch.ones(2, 3)))
+
+    @pytest.mark.parametrize("what", ["buffer", "same bits", "input", "training", "attribute", "made"])
     def test_what_writes_does_not(self, module, backend, what):
         class Writes(nn.Module):
             def __init__(self):
                 super().__init__()
                 self.inner = module
                 self.register_buffer("count", torch.zeros(3))
+                self.plain = torch.zeros(3)
 
             def forward(self, x):
+                if what == "attribute":
+                    self.plain += 1
+                if what == "made" and not hasattr(self, "later"):
+                    self.later = torch.zeros(3)
                 if what == "buffer":
                     self.count += 1
                 if what == "same bits":

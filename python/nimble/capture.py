@@ -347,7 +347,7 @@ def _let_go(kept: List[Any]) -> None:
         warnings.simplefilter("ignore")
         try:
             torch.zeros(1, device="cpu").apply_(clear)
-        except RuntimeError:
+        except Exception:
             pass  # as under somebody's mode for functions
     kept.clear()
 
@@ -359,12 +359,15 @@ def _recover(stream: "torch.cuda.Stream", pool: Any) -> None:
         torch._C._cuda_endAllocateToPool(stream.device.index, pool)
     except RuntimeError:
         pass  # it has been told
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.device(stream.device), torch.cuda.stream(stream):
-        something = torch.zeros(1, device=stream.device)
-        torch.cuda.synchronize()
-        with torch.cuda.graph(graph, stream=stream, capture_error_mode="relaxed"):
-            something.zero_()
+    try:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.device(stream.device), torch.cuda.stream(stream):
+            something = torch.zeros(1, device=stream.device)
+            torch.cuda.synchronize()
+            with torch.cuda.graph(graph, stream=stream, capture_error_mode="relaxed"):
+                something.zero_()
+    except RuntimeError:
+        pass  # what has failed is told, and not this
 
 
 def first_reason(error: BaseException) -> str:

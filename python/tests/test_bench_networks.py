@@ -207,8 +207,6 @@ def test_training(bench, name):
 
 @pytest.mark.parametrize("name", ["nimble-one", "nimble", "nimble-step"])
 def test_training_with_nimble(bench, name):
-    if not hasattr(bench, "capture_training"):
-        pytest.skip("this package does not train yet")
     found = training.run("small", 4, ways.way("training", name), Host())
     assert found["same_bits"] is True and found["losses"] == found["eager_losses"]
     assert [graph["kind"] for graph in found["graphs"]] == (["step"] if name == "nimble-step" else ["forward", "backward"])

@@ -24,11 +24,12 @@ std::uint64_t slot_size(std::uint64_t size) {
 }  // namespace
 
 void CapturePool::began(std::uint64_t id, Serve serve, std::shared_ptr<const CapturePlan> plan) {
+  CUcontext const context = current_context();
   const std::lock_guard lock(mutex_);
   Capture& capture = captures_[id];
   capture.serve = serve;
   capture.plan = std::move(plan);
-  capture.context = current_context();
+  capture.context = context;
 }
 
 std::uint64_t CapturePool::ask_driver(std::uint64_t bytes) const {
@@ -84,6 +85,7 @@ std::optional<CapturePool::Slot> CapturePool::allocate(std::uint64_t id, std::ui
                                                        std::uint64_t asked) {
   if (asked == 0 || asked > std::uint64_t{1} << 62) return std::nullopt;
   const std::uint64_t size = slot_size(asked);
+  CUcontext const context = current_context();
   std::unique_lock lock(mutex_);
   Capture& capture = captures_[id];
   // Without the lock; false where the capture has gone meanwhile, with its context.
@@ -94,7 +96,7 @@ std::optional<CapturePool::Slot> CapturePool::allocate(std::uint64_t id, std::ui
     return captures_.contains(id);
   };
   std::uint64_t base = 0;
-  if (!capture.context) capture.context = current_context();
+  if (!capture.context) capture.context = context;
   if (capture.plan && capture.kept_to_plan && !capture.block.base && capture.plan->bytes != 0) {
     const std::uint64_t bytes = capture.plan->bytes;
     if (!ask(bytes, base)) return std::nullopt;

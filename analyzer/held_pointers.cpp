@@ -45,6 +45,7 @@ HeldPointers::HeldPointers(const Trace& trace, const ObjectTable& table, Step st
       step_(std::move(step)),
       calls_(step_.calls),
       flows_(trace, rules, seen),
+      seen_(seen),
       now_is_{std::vector<std::uint8_t>(calls_.size(), 0), std::vector<std::vector<Followed>>(calls_.size())},
       compared_(calls_.size(), 0) {}
 
@@ -172,6 +173,15 @@ void HeldPointers::kernel_outside(std::uint32_t call) {
     const bool keeps = flow.keeps && !(stored.empty() || (stored.size() == 1 && stored.contains(slot(pointer.object))));
     if (keeps || ((flow.to || flow.keeps) && moves)) taint(pointer.object, kByKernel);
   }
+  look(call);
+}
+
+// Of the step's own launches it says nothing: in another repeat something else may lie there.
+void HeldPointers::look(std::uint32_t call) {
+  if (seen_ == nullptr || call >= calls_.front()) return;
+  for (const PointerWord& pointer : table_.pointers(call))
+    if (table_.objects()[pointer.object].memory != MemoryKind::mapped && seen_->was_plain(call, pointer.object))
+      clear(pointer.object, call);
 }
 
 void HeldPointers::outside(std::uint32_t index) {

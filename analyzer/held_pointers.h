@@ -4,6 +4,9 @@
 // Pointers get into memory by copies from the host, of which the trace holds the words that may be addresses, and by
 // kernels that store what they were given (analyzer/kernel_flow.h); copies on the device and kernels move them.
 //
+// Where memory was looked through behind a launch (NIMBLE_PROBE), and held none, there are none, whoever has written to
+// it before: that is believed where observations are.
+//
 // What the step itself puts there replay sees as well: the payload of a copy can be compared with the recorded one, and
 // a kernel's parameters are. These pointers are known one by one. Of what was put there before the step, or by ops of
 // which too little is known, or may be put there by the host without a call, it is only known that there may be some:
@@ -126,6 +129,7 @@ class HeldPointers {
   void clear(std::uint32_t object, std::uint32_t call);
   // Why nobody can tell what lies there; empty where it can be told.
   std::string_view doubt(std::uint32_t object);
+  void look(std::uint32_t call);
   bool visit(std::uint32_t object, std::string& why);
   bool filled_by_step(std::uint32_t object, std::string& why);
   bool fresh(std::uint32_t object, std::string& why);
@@ -143,6 +147,7 @@ class HeldPointers {
   const Step step_;
   const std::span<const std::uint32_t> calls_;
   KernelFlows flows_;
+  const Observations* const seen_;
   std::uint32_t mapped_ = kNone;  // the first object that is mapped
 
   std::uint32_t now_ = 0, done_ = 0;  // the op that is asked about; how many have had their effect

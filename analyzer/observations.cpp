@@ -52,6 +52,12 @@ Sight Observations::look(std::uint32_t call) const {
   return sight;
 }
 
+bool Observations::was_plain(std::uint32_t call, std::uint32_t object) const {
+  if (!compared(call)) return false;
+  const TraceProbe& probe = trace_.probes[trace_.calls[call].probe];
+  return probe.plain && holds(probe.compared, objects_.objects()[object]);
+}
+
 std::uint64_t Observations::likeness(std::uint32_t call) const {
   const TraceCall& launch = trace_.calls[call];
   Hasher hash;

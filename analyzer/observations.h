@@ -41,6 +41,8 @@ class Observations {
   bool compared(std::uint32_t call) const { return trace_.calls[call].probe != kNone; }
   // Of a launch that was compared.
   Sight look(std::uint32_t call) const;
+  // Whether no addresses lay in the object when this launch was over.
+  bool was_plain(std::uint32_t call, std::uint32_t object) const;
   // The launches that were compared, anywhere in the trace, of which only the values of pointers are other than this
   // one's: the same kernel in the same shape, with pointers in the same words of its parameters, and all else in them
   // the same. Ascending; this one may be among them.

@@ -39,6 +39,7 @@ void probe(const Fields& args, Trace& trace, TraceCall& call) {
   probe.compared = ranges(args, "compared");
   probe.written = ranges(args, "written");
   probe.addresses = args.flag_or("addresses", false);
+  probe.plain = args.flag_or("plain", false);
   auto object = probe.compared.begin();
   for (const TraceProbe::Range& range : probe.written) {
     while (object != probe.compared.end() && object->address + object->bytes <= range.address) ++object;

@@ -29,7 +29,7 @@ void append_probe(std::string& out, const TraceAccess* list, std::size_t count) 
     append(out, R"(,"{}":[)", key);
     const char* separator = "";
     for (std::size_t i = 0; i < count; ++i) {
-      if (list[i].writes != writes || list[i] == kProbeSawAddresses) continue;
+      if (list[i].writes != writes || list[i].bytes == 0) continue;  // a remark
       append(out, "{}[{},{}]", separator, list[i].address, list[i].bytes);
       separator = ",";
     }
@@ -38,6 +38,7 @@ void append_probe(std::string& out, const TraceAccess* list, std::size_t count) 
   ranges("compared", false);
   ranges("written", true);
   if (std::find(list, list + count, kProbeSawAddresses) != list + count) out += R"(,"addresses":true)";
+  if (std::find(list, list + count, kProbeSawNone) != list + count) out += R"(,"plain":true)";
 }
 
 }  // namespace

@@ -147,6 +147,7 @@ struct TraceProbe {
   std::vector<Range> compared;  // objects, each from its first byte to its last
   std::vector<Range> written;   // what changed in them, in whole chunks
   bool addresses = false;       // what was written there looks like addresses of the program's memory
+  bool plain = false;           // nothing that lay in all of them behind the launch does
 };
 
 // What all of that cost.

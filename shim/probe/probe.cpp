@@ -90,6 +90,7 @@ void Probe::open_window(const Call& call, const std::atomic<bool>& any_captures)
 // something beside them says what the kernel does.
 bool Probe::find_targets(const Call& call) {
   targets_.clear();
+  addresses_ = holds_any_ = false;
   const FunctionInfo& function = context_.function(call.function);
   for (std::uint32_t i = 0; i < call.attribute_count; ++i)
     if (decode::meaningful(call.attributes[i])) return false;
@@ -126,12 +127,11 @@ bool Probe::digest(CUstream stream, ChunkDigests Target::*which) {
     pieces.push_back({target.base, target.size});
   }
   const bool again = which == &Target::after;
-  if (!again) addresses_ = false;
   const auto outcome = reader_.read(stream, pieces, [&](std::size_t piece, std::span<const std::uint8_t> bytes) {
     Target& target = targets_[piece];
     const std::size_t first = (target.*which).chunks().size();
     (target.*which).add(bytes);
-    if (again && !addresses_) look_for_addresses(target, first, bytes);
+    if (again && !(addresses_ && holds_any_)) look_for_addresses(target, first, bytes);
   });
   return !failed(outcome, "while its memory was read");
 }
@@ -153,19 +153,22 @@ bool Probe::failed(DeviceReader::Outcome outcome, const char* doing) {
   return true;
 }
 
-// Whether what the launch has written looks like addresses of the program's memory.
+// Whether anything behind the launch looks like addresses of the program's memory, and whether the launch has written
+// any.
 void Probe::look_for_addresses(const Target& target, std::size_t first, std::span<const std::uint8_t> bytes) {
   const std::vector<std::uint64_t>& before = target.before.chunks();
   for (std::size_t at = 0; at < bytes.size(); at += kProbeChunk) {
     const std::size_t chunk = first + at / kProbeChunk;
-    if (chunk < before.size() && before[chunk] == target.after.chunks()[chunk]) continue;
+    const bool written = chunk >= before.size() || before[chunk] != target.after.chunks()[chunk];
+    if (written ? addresses_ : holds_any_) continue;
     const std::size_t end = std::min(at + kProbeChunk, bytes.size());
     for (std::size_t word_at = at; word_at + 8 <= end; word_at += 8) {
       std::uint64_t word = 0;
       std::memcpy(&word, bytes.data() + word_at, sizeof word);
       if (could_be_address(word) && objects_.find(word)) {
-        addresses_ = true;
-        return;
+        holds_any_ = true;
+        addresses_ = addresses_ || written;
+        break;
       }
     }
   }
@@ -206,6 +209,7 @@ void Probe::compare(std::vector<TraceAccess>& seen) const {
   for (const Target& target : targets_) append_changes(target.base, target.size, target.before, target.after, seen);
   const auto addresses = [&] {
     if (addresses_) seen.push_back(kProbeSawAddresses);
+    if (!holds_any_) seen.push_back(kProbeSawNone);
   };
   if (seen.size() <= kMostRanges + targets_.size()) return addresses();
   seen.resize(targets_.size());

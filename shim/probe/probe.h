@@ -85,6 +85,7 @@ class Probe {
   std::vector<Target> targets_;
   std::vector<std::uint8_t> params_;
   bool addresses_ = false;  // what was written may be addresses of the program's memory
+  bool holds_any_ = false;  // the same of anything that lies in what was compared, behind the launch
   int failures_ = 0;
   std::set<std::pair<std::uint64_t, std::uint64_t>> left_out_;
 

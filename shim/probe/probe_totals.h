@@ -10,6 +10,8 @@ namespace nimble::shim {
 
 // Among what was seen of a launch: what it has written looks like addresses of the program's memory.
 inline constexpr TraceAccess kProbeSawAddresses{0, 0, true, true};
+// Likewise: nothing that lay in what was compared, when the launch was over, looks like such an address.
+inline constexpr TraceAccess kProbeSawNone{0, 0, false, false};
 
 struct ProbeTotals {
   std::uint64_t limit_bytes = 0;

@@ -67,6 +67,16 @@ class Program {
                 ",\"compared\":[" + out + "," + table + "],\"written\":[" + out + "]");
   }
 
+  // Launched before the step, and memory was looked through behind it.
+  void looked(const std::vector<std::uint64_t>& compared, const char* found = ",\"plain\":true", bool leaks = false) {
+    std::string list;
+    for (const std::uint64_t base : compared)
+      list.append(list.empty() ? "[" : ",[").append(std::to_string(base)) +=
+          "," + std::to_string(base < kTable ? kSize : kTableBytes) + "]";
+    text.launch(leaks ? unknown_ : plain_, hex(kA) + hex(kTable), 0,
+                ",\"compared\":[" + list + "],\"written\":[]" + found);
+  }
+
   test::TraceText text;
 
  private:
@@ -335,6 +345,54 @@ TEST(HeldPointers, WhatWasSeenToKeepNoAddressesHoldsForCodeThatIsKnown) {
   };
   EXPECT_EQ(step(true).text(2), "A:r B:r S:rw T:r");
   EXPECT_EQ(step(false).text(2).substr(0, 1), "?") << "replay cannot tell whether it is the same kernel";
+}
+
+TEST(HeldPointers, WhereMemoryWasLookedThroughThereIsWhatWasSeen) {
+  const auto step = [](const std::function<void(Program&)>& before) {
+    return repeated([](Program& p) { p.by_class(kTable, 0); }, before);
+  };
+  const auto taint = [](Program& p) {
+    p.upload(kTable, {kA, kB});
+    p.text.call("opaque", "\"stream\":0");
+  };
+  EXPECT_TRUE(step(taint).unknown(0, "too little is known"));
+  EXPECT_EQ(step([=](Program& p) {
+              taint(p);
+              p.looked({kA, kTable});
+            }).text(0),
+            "T:rw");
+  EXPECT_EQ(step([=](Program& p) {
+              taint(p);
+              p.looked({kTable}, ",\"plain\":true", true);
+            }).text(0),
+            "T:rw")
+      << "whatever the kernel may have done";
+  EXPECT_TRUE(step([=](Program& p) {
+                taint(p);
+                p.looked({kA});
+              }).unknown(0, "too little is known"))
+      << "nobody looked there";
+  EXPECT_TRUE(step([=](Program& p) {
+                taint(p);
+                p.looked({kA, kTable}, "");
+              }).unknown(0, "too little is known"))
+      << "there was something";
+  EXPECT_TRUE(step([=](Program& p) {
+                p.looked({kA, kTable});
+                taint(p);
+              }).unknown(0, "too little is known"))
+      << "that was too early";
+  // What the step puts there itself is there.
+  EXPECT_EQ(repeated(
+                [](Program& p) {
+                  p.upload(kTable, {kA, kB});
+                  p.by_class(kTable, 0);
+                },
+                [](Program& p) {
+                  p.looked({kA, kTable});
+                })
+                .text(1),
+            "A:rw B:rw T:rw");
 }
 
 TEST(HeldPointers, NothingIsLookedForWhereNobodyFollows) {

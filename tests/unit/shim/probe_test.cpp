@@ -179,6 +179,7 @@ class ProbeTest : public testing::Test {
     if (!seen) return "nothing";
     std::string result;
     for (const TraceAccess& each : *seen) {
+      if (each.bytes == 0) continue;
       const bool in_a = each.address >= address(a_) && each.address < address(a_) + a_.size();
       const std::uint64_t base = in_a ? address(a_) : address(b_);
       if (each.writes) {
@@ -216,6 +217,31 @@ TEST_F(ProbeTest, SeesWhatALaunchWritesAndNothingElse) {
   EXPECT_GT(totals.time_ns, 0u);
 }
 
+TEST_F(ProbeTest, AddressesAreSeenWhereverTheyLie) {
+  const auto store = [&](std::vector<std::uint8_t>& memory, std::size_t at, std::uint64_t word) {
+    std::memcpy(memory.data() + at, &word, sizeof word);
+  };
+  // What was written, and what lay there: each as it was told.
+  const auto seen = [&](const std::function<void()>& kernel) {
+    const auto* list = launch({address(a_), address(b_), 0, 0}, kernel);
+    const auto told = [&](const TraceAccess& remark) {
+      return std::find(list->begin(), list->end(), remark) != list->end();
+    };
+    return std::string(told(kProbeSawAddresses) ? "wrote " : "").append(told(kProbeSawNone) ? "none" : "some");
+  };
+  EXPECT_EQ(seen([] {}), "none");
+  EXPECT_EQ(seen([&] { store(a_, 8, 77); }), "none");
+  EXPECT_EQ(seen([&] { store(a_, 2 * kChunk, address(b_, 16)); }), "wrote some");
+  EXPECT_EQ(seen([&] { store(b_, 16, 78); }), "some") << "it lies there still";
+  EXPECT_EQ(seen([&] { store(a_, 2 * kChunk + 8, 79); }), "wrote some") << "it was in what was written";
+  EXPECT_EQ(seen([&] { store(a_, 2 * kChunk, 0); }), "none");
+  EXPECT_EQ(seen([&] { store(b_, kChunk, address(a_)); }), "wrote some") << "in the last chunk, which is a short one";
+  EXPECT_EQ(seen([&] { store(a_, 0, 80); }), "some");
+  // Of a launch that names nothing, nothing of the one before.
+  const auto* list = launch({0, 0, 0, 0}, [] {});
+  EXPECT_EQ(std::count(list->begin(), list->end(), kProbeSawAddresses), 0);
+}
+
 TEST_F(ProbeTest, LeavesOutWhatIsTooLargeOrCannotBeCopied) {
   std::vector<std::uint8_t> large(kChunk * 100 + 1), mapped(kChunk);
   allocate(large);
@@ -242,10 +268,11 @@ TEST_F(ProbeTest, LargeObjectsComeInSeveralPortions) {
   large[(std::size_t{16} << 20) + 5] = large[large.size() - 1] = 1;
   const auto* seen = probe.after(launch, CUDA_SUCCESS);
   ASSERT_TRUE(seen);
-  ASSERT_EQ(seen->size(), 3u);
+  ASSERT_EQ(seen->size(), 4u);
   EXPECT_EQ((*seen)[1].address - address(large), std::uint64_t{16} << 20);
   EXPECT_EQ((*seen)[2].address - address(large), std::uint64_t{40} << 20);
   EXPECT_EQ((*seen)[2].bytes, 3u);
+  EXPECT_EQ((*seen)[3], kProbeSawNone);
 }
 
 TEST_F(ProbeTest, FreedMemoryIsNotRead) {

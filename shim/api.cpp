@@ -270,6 +270,21 @@ nimble_result nimble_get_graph(CUgraphExec_st* exec, nimble_graph_status* status
   });
 }
 
+nimble_result nimble_watch_memory(const std::uint64_t* addresses, size_t count, const volatile std::uint32_t** gone) {
+  if (!gone || (count && !addresses)) return NIMBLE_INVALID_ARGUMENT;
+  *gone = nullptr;
+  return with_graphs([&](GraphSink& sink) {
+    *gone = sink.watch().add({addresses, count});
+    return *gone ? NIMBLE_SUCCESS : NIMBLE_FAILED;
+  });
+}
+
+nimble_result nimble_unwatch_memory(const volatile std::uint32_t* gone) {
+  return with_graphs([&](GraphSink& sink) {
+    return sink.watch().remove(const_cast<const std::uint32_t*>(gone)) ? NIMBLE_SUCCESS : NIMBLE_INVALID_ARGUMENT;
+  });
+}
+
 nimble_result nimble_keep_graph(CUgraphExec_st* exec) {
   return with_graphs([&](GraphSink& sink) { return sink.keep(exec) ? NIMBLE_SUCCESS : NIMBLE_INVALID_ARGUMENT; });
 }

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* Rises with every addition; what was there stays as it is. */
-#define NIMBLE_API_VERSION 3
+#define NIMBLE_API_VERSION 4
 
 #ifdef __cplusplus
 extern "C" {
@@ -198,6 +198,13 @@ NIMBLE_FUNCTION(nimble_get_graph, (struct CUgraphExec_st * exec, nimble_graph_st
 /* Has an executable graph launched as it is from now on, also where another was made of it or would be faster; null
  * likewise. NIMBLE_INVALID_ARGUMENT where it is not known. */
 NIMBLE_FUNCTION(nimble_keep_graph, (struct CUgraphExec_st * exec), (exec))
+
+/* Memory that the program wants to hear of: `**gone` is 0, and 1 from before the driver is called by which any of the
+ * allocations goes in which these addresses lie, or their context, the current one. It may be read at any time, without
+ * a call, until nimble_unwatch_memory. NIMBLE_FAILED where the driver knows no allocation at one of the addresses. */
+NIMBLE_FUNCTION(nimble_watch_memory, (const uint64_t* addresses, size_t count, const volatile uint32_t** gone),
+                (addresses, count, gone))
+NIMBLE_FUNCTION(nimble_unwatch_memory, (const volatile uint32_t* gone), (gone))
 
 #ifdef __cplusplus
 }

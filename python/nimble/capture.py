@@ -1,7 +1,7 @@
 """All that talks to CUDA: streams, captures, and the graphs that come of them. Tests put a fake of CudaCapture in its place.
 
-A graph is captured twice where it may use several streams: once to learn from, in memory that is never used twice, and once
-more in memory that libnimble.so has placed by what it has learned. Then it is replayed until the library has decided which of
+A graph is captured twice: once to learn from, in memory that is never used twice, and once more in memory that libnimble.so has
+placed by what it has learned. Then it is replayed until the library has decided which of
 the two executables is the faster one. A backward is captured from the autograd graph that the forward's capture has made, so
 that it reads what replays of the forward write.
 
@@ -48,6 +48,15 @@ class Captured(Protocol):
 
     def close(self) -> None:
         """Waits until the GPU has done with it. It is not replayed any more, and its memory may go."""
+
+
+class Watch(Protocol):
+    """Whether the device still has some memory: bool() of it, at any time."""
+
+    def __bool__(self) -> bool: ...
+
+    def close(self) -> None:
+        """Nobody asks any more."""
 
 
 class Work(Protocol):
@@ -110,6 +119,9 @@ class Backend(Protocol):
 
     def set_random_state(self, device: torch.device, state: Any) -> None: ...
 
+    def watch(self, tensors: List[torch.Tensor]) -> Watch:
+        """Of the memory of these."""
+
     def capture(self, work: Work, device: torch.device, multi_stream: bool, relaxed: bool,
                 beside: Optional[Captured] = None) -> Captured:
         """Runs the work, and captures it, on the stream of another captured function where one is given. What it raises when it
@@ -142,6 +154,7 @@ class CudaGraph:
         self._device = stream.device
         self._handle = handle
         self._last: Optional[torch.cuda.Stream] = None
+        self._last_handle: Optional[int] = None
         self._at_end = weakref.finalize(self, _let_go, self._kept)
 
     @property
@@ -149,10 +162,14 @@ class CudaGraph:
         return self._kept[0]
 
     def follow(self) -> None:
-        current = torch.cuda.current_stream(self._device)  # which replay() takes, whatever device is the current one
+        # The current stream is the one that replay() takes, whatever device is the current one. Its handle is had sooner.
+        handle = torch._C._cuda_getCurrentRawStream(self._device.index)
+        if handle == self._last_handle:
+            return
+        current = torch.cuda.current_stream(self._device)
         if self._last is not None and self._last != current:
             current.wait_stream(self._last)
-        self._last = current
+        self._last, self._last_handle = current, handle
 
     def replay(self) -> None:
         self._graph.replay()
@@ -197,6 +214,9 @@ class CudaCapture:
 
     def set_random_state(self, device: torch.device, state: Any) -> None:
         torch.cuda.set_rng_state(state, device)
+
+    def watch(self, tensors: List[torch.Tensor]) -> shim.MemoryWatch:
+        return shim.MemoryWatch(tensor.data_ptr() for tensor in tensors)
 
     def capture(self, work: Work, device: torch.device, multi_stream: bool, relaxed: bool,
                 beside: Optional[Captured] = None) -> CudaGraph:
@@ -276,17 +296,18 @@ class CudaCapture:
                     run()
                     torch.cuda.synchronize()
 
-    def _captured(self, function: Callable[[], Any], stream: "torch.cuda.Stream", learns: bool, relaxed: bool,
+    def _captured(self, function: Callable[[], Any], stream: "torch.cuda.Stream", multi_stream: bool, relaxed: bool,
                   between: Callable[[], None] = lambda: None) -> CudaGraph:
+        """Twice also where it is to have one stream: what PyTorch allocates in stream order while a graph is captured the graph
+        allocates anew each time that it runs, unless it gets memory by a plan."""
         errors = "relaxed" if relaxed else "global"
-        if learns:
-            with shim.learning():
-                first = self._graph_of(function, stream, errors)
-            between()
-            first.end()  # what was learned stays
-            shim.capture_again()
+        with shim.learning():
+            first = self._graph_of(function, stream, errors)
+        between()
+        first.end()  # what was learned stays
+        shim.capture_again()
         graph = self._graph_of(function, stream, errors)
-        if not learns:
+        if not multi_stream:
             shim.keep_graph()  # as PyTorch has made it
         return graph
 

@@ -15,7 +15,7 @@ from nimble.capture import Backend, CudaCapture
 from nimble.errors import NimbleError
 from nimble.nesting import inside
 from nimble.prepared import CHANGED, PreparedGraph, prepare
-from nimble.signatures import Call, GraphCache
+from nimble.signatures import Call, GraphCache, Repeated
 from nimble.static import GraphReport, Options
 from nimble.steps import is_running
 from nimble.training import TrainingGraph, prepare_training
@@ -72,6 +72,7 @@ class Nimble:
         self._options = Options()
         self._trains = False  # also in eval mode, for its parameters' sake
         self._graphs: "GraphCache[_Entry]" = GraphCache(max_graphs)
+        self._last: "Optional[Tuple[Repeated, PreparedGraph]]" = None  # which a call may be like
         self._lock = threading.RLock()
         self._warned = {"eager": False, "full": False, "awaited": False}
         self._backend.check()
@@ -104,12 +105,25 @@ class Nimble:
         module any more. While another Nimble is prepared, or somebody captures, the module itself runs, and becomes a part of that."""
         if _preparing.depth or self._backend.is_capturing():
             return self.module(*args, **kwargs)
+        outputs = self._again(args) if self._last is not None and not kwargs else CHANGED
+        if outputs is not CHANGED:
+            return outputs
         try:
             call = self._call_of(args, kwargs)
         except NimbleError as error:
             self._fall_back(error, depth=3)
             return self.module(*args, **kwargs)
         return self.serve(call)
+
+    def _again(self, args: Tuple[Any, ...]) -> Any:
+        """The outputs of a call like the one before. CHANGED where it is another one, or a longer look is needed."""
+        last, training = self._last, self.module.training
+        if last is None or is_running() or ((training or self._trains) and torch.is_grad_enabled()):
+            return CHANGED
+        repeated, graph = last
+        if not repeated.fits(args, training):
+            return CHANGED
+        return graph.run(args, self._static_outputs)
 
     def serve(self, call: Call) -> Any:
         """The same for a call that has been taken apart."""
@@ -124,6 +138,8 @@ class Nimble:
                     graph = self._graph_instead_of(graph, call)
                     continue
                 if outputs is not NotImplemented:
+                    if isinstance(graph, PreparedGraph) and graph.runs_ahead and Repeated.is_possible(call):
+                        self._last = Repeated(call), graph
                     return outputs
                 self._warn("awaited", "a call runs eagerly, since the backward of the one before it has not run yet, and would "
                            "not find what it needs any more", 4)
@@ -178,6 +194,7 @@ class Nimble:
             options = before.options
             short_lived = before.short_lived + 1 if before.calls < _SHORT_LIFE else 0
             why = before.guard.difference()
+        self._last = None
         self._let_go(self._graphs.get(call.signature))
         self._graphs.drop(call.signature)
         try:
@@ -200,6 +217,7 @@ class Nimble:
 
     def _put(self, call: Call, entry: _Entry) -> None:
         gone = self._graphs.put(call.signature, entry)
+        self._last = None
         if gone is not None and not isinstance(gone, _Eager):
             self._let_go(gone)
             self._warn("full", f"calls come with more kinds of arguments than the {self._graphs.most} graphs that are kept: each "

@@ -10,11 +10,11 @@ import contextlib
 import threading
 import time
 from types import TracebackType
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 import torch
 
-from nimble.capture import Backend, Captured
+from nimble.capture import Backend, Captured, Watch
 from nimble.errors import CaptureError
 from nimble.nesting import inside
 from nimble.signatures import Call
@@ -29,16 +29,16 @@ CHANGED = object()  # instead of outputs
 
 
 class PreparedGraph:
-    """Made by prepare(). `runs_ahead`: it writes to nothing but its own memory, so a call launches it first, and looks whether it
-    fits the module while it runs. The memory of parameters and buffers stays for that, although the module may have let go of it."""
+    """Made by prepare(). `ahead`: it writes to nothing but its own memory, so a call launches it first, and looks whether it fits
+    the module while it runs, as long as the memory is there of what it reads: `ahead` tells. That of parameters and buffers stays
+    for that, although the module may have let go of it."""
 
     def __init__(self, call: Call, inputs: List[Input], captured: Captured, guard: ModuleGuard, options: Options, seconds: float,
-                 written: List[Input], own: List[torch.Tensor], runs_ahead: bool = False) -> None:
+                 written: List[Input], own: List[torch.Tensor], ahead: Optional[Watch] = None) -> None:
         self.options = options
         self.guard = guard
-        self.runs_ahead = runs_ahead
-        self._read = guard.memory() if runs_ahead else []
-        self._read_at = self._pointers()
+        self._ahead = ahead
+        self._read = guard.memory() if ahead is not None else []
         self.calls = 0
         self.short_lived = 0  # graphs before it for the same signature that few calls used, in a row
         self.static_arguments = call.rebuilt(with_inputs(call, inputs))
@@ -51,18 +51,25 @@ class PreparedGraph:
         self._lock = threading.Lock()
         self._results = Results(captured.outputs, inputs, zip(own, own))
 
+    @property
+    def runs_ahead(self) -> bool:
+        return self._ahead is not None
+
     def __call__(self, call: Call, static_outputs: bool) -> Any:
         """Runs the graph with the arguments of a call of its signature. The outputs are the caller's, unless they are to be the
         graph's own, which the next call overwrites. CHANGED where it runs ahead, and does not fit the module any more."""
-        leaves = call.leaves
+        if self._written:
+            check_apart(call, self._inputs, self._written)
+        return self.run(call.leaves, static_outputs)
+
+    def run(self, leaves: Sequence[Any], static_outputs: bool) -> Any:
+        """The same for the leaves of a call, where it writes to none of them."""
         with self._lock:
-            # Memory can also be taken from a tensor that is held.
-            looks_behind = self.runs_ahead and self._pointers() == self._read_at
-            if self.runs_ahead and not looks_behind and self.guard.difference() is not None:
+            ahead = self._ahead
+            looks_behind = bool(ahead)  # memory can also be taken from a tensor that is held
+            if ahead is not None and not looks_behind and self.guard.difference() is not None:
                 return CHANGED
             self._captured.follow()
-            if self._written:
-                check_apart(call, self._inputs, self._written)
             for each in self._inputs:
                 each.take(leaves[each.number])
             self._captured.replay()
@@ -75,19 +82,23 @@ class PreparedGraph:
             made = self._results.made
             return self._results.returned(made if static_outputs else [each.clone() for each in made], leaves)
 
-    def _pointers(self) -> List[int]:
-        return list(map(torch.Tensor.data_ptr, self._read))
-
     def forget_module(self) -> None:
         """From now on it holds nothing of the module's, and its owner looks whether it fits before each call."""
-        self.runs_ahead = False
-        self._read.clear()
+        self._stop_running_ahead()
         del self.guard
+
+    def _stop_running_ahead(self) -> None:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.close()
+        self._read.clear()
 
     def close(self) -> None:
         """Waits until the GPU has done with it, so that its memory may go."""
         with self._lock:
             self._captured.close()
+            if self._ahead is not None:
+                self._ahead.close()
 
     def reports(self) -> List[GraphReport]:
         tensors = [*(i.tensor for i in self._inputs), *self._results.made, *self._results.kept]
@@ -148,8 +159,9 @@ def prepare(module: torch.nn.Module, call: Call, backend: Backend, options: Opti
         keeper.restore()
         backend.set_random_state(device, device_random)
     guard = ModuleGuard(module, backend.device_type, call.trains)
+    ahead = backend.watch(guard.memory()) if runs_ahead else None
     return PreparedGraph(call, work.inputs, captured, guard, options, time.perf_counter() - began, work.written,
-                         [*module.parameters(), *module.buffers()], runs_ahead)
+                         [*module.parameters(), *module.buffers()], ahead)
 
 
 def _is_same_state(one: Any, other: Any) -> bool:

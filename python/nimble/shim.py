@@ -10,8 +10,9 @@ import contextlib
 import ctypes
 import enum
 import functools
+import weakref
 from dataclasses import dataclass
-from typing import Any, Iterator, Optional
+from typing import Any, Iterable, Iterator, Optional
 
 from nimble.errors import NimbleError, NotLoadedError
 
@@ -81,6 +82,8 @@ def _function(name: str) -> Any:
         "nimble_version": [ctypes.POINTER(ctypes.c_int), ctypes.POINTER(ctypes.c_char_p)],
         "nimble_get_graph": [ctypes.c_void_p, ctypes.POINTER(CGraphStatus)],
         "nimble_keep_graph": [ctypes.c_void_p],
+        "nimble_watch_memory": [ctypes.POINTER(ctypes.c_uint64), ctypes.c_size_t, ctypes.POINTER(ctypes.c_void_p)],
+        "nimble_unwatch_memory": [ctypes.c_void_p],
     }.get(name, [])
     return function
 
@@ -157,3 +160,27 @@ def keep_graph(handle: Optional[int] = None) -> bool:
     """Has a CUgraphExec launched as it is from now on, or the one that the calling thread has made last. False where it is not
     known."""
     return _call("nimble_keep_graph", handle) == Result.SUCCESS
+
+
+class MemoryWatch:
+    """Whether the driver still has the allocations in which these addresses lie: bool() of it costs no call. Where it cannot be told
+    they count as gone. To be closed."""
+
+    def __init__(self, addresses: Iterable[int]) -> None:
+        there = [address for address in addresses if address]
+        word = ctypes.c_void_p()
+        result = _call("nimble_watch_memory", (ctypes.c_uint64 * len(there))(*there), len(there), ctypes.byref(word))
+        at = word.value if result == Result.SUCCESS else None
+        self._gone = ctypes.c_uint32(1) if at is None else ctypes.c_uint32.from_address(at)
+        self._end = weakref.finalize(self, _call, "nimble_unwatch_memory", at) if at is not None else None
+        if self._end is not None:
+            self._end.atexit = False
+
+    def __bool__(self) -> bool:
+        return self._gone.value == 0
+
+    def close(self) -> None:
+        """It counts as gone from now on. Not while another thread asks."""
+        self._gone = ctypes.c_uint32(1)
+        if self._end is not None:
+            self._end()

@@ -74,18 +74,25 @@ def _tensor_key(tensor: torch.Tensor) -> Any:
     return type(tensor), tensor.shape, tensor.stride(), tensor.dtype, tensor.device
 
 
-def _autocast_state() -> Tuple[Any, ...]:
-    if hasattr(torch, "get_autocast_dtype"):  # the functions for each device are deprecated where this one is
-        return tuple((torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None) for kind in ("cuda", "cpu"))
-    return (torch.get_autocast_gpu_dtype() if torch.is_autocast_enabled() else None,
-            torch.get_autocast_cpu_dtype() if torch.is_autocast_cpu_enabled() else None)
+_NAMES_DEVICES = hasattr(torch, "get_autocast_dtype")  # the functions for each device are deprecated where this one is
+
+
+def _modes() -> Tuple[Any, ...]:
+    """The state of PyTorch that kernels are chosen by: what autocast casts to, on either device, and two switches."""
+    if _NAMES_DEVICES:
+        gpu = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None
+        cpu = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
+    else:
+        gpu = torch.get_autocast_gpu_dtype() if torch.is_autocast_enabled() else None
+        cpu = torch.get_autocast_cpu_dtype() if torch.is_autocast_cpu_enabled() else None
+    return gpu, cpu, torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled()
 
 
 class Signature:
     """Compares equal for calls that one graph can serve. `grad`: gradients are enabled, and an input requires them. `wanted`: of
     a call that trains, which of its tensors require gradients; None of others."""
 
-    __slots__ = ("structure", "leaves", "training", "grad", "wanted", "autocast", "others", "_hash")
+    __slots__ = ("structure", "leaves", "training", "grad", "wanted", "modes", "_hash")
 
     def __init__(self, structure: _pytree.TreeSpec, leaves: Tuple[Any, ...], training: bool, grad: bool,
                  wanted: Optional[Tuple[bool, ...]] = None) -> None:
@@ -94,10 +101,9 @@ class Signature:
         self.training = training
         self.grad = grad
         self.wanted = wanted
-        self.autocast = _autocast_state()
-        self.others = (torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled())
+        self.modes = _modes()
         # The structure compares, but some releases of PyTorch cannot hash it.
-        self._hash = hash((leaves, training, grad, wanted, self.autocast, self.others))
+        self._hash = hash((leaves, training, grad, wanted, self.modes))
 
     def __hash__(self) -> int:
         return self._hash
@@ -105,7 +111,7 @@ class Signature:
     def __eq__(self, other: object) -> bool:
         return (isinstance(other, Signature) and self._hash == other._hash and self.leaves == other.leaves
                 and self.training == other.training and self.grad == other.grad and self.wanted == other.wanted
-                and self.autocast == other.autocast and self.others == other.others and bool(self.structure == other.structure))
+                and self.modes == other.modes and bool(self.structure == other.structure))
 
     def __str__(self) -> str:
         """For people: the tensors alone."""
@@ -153,6 +159,33 @@ class Call:
 
     def place(self, number: int) -> str:
         return argument_place(self.args, self.kwargs, number)
+
+
+class Repeated:
+    """Calls like one, seen to be of its signature in a microsecond or two: of nothing but tensors in a row, for which nobody
+    wants gradients."""
+
+    __slots__ = ("_keys", "_modes", "_training")
+
+    def __init__(self, call: Call) -> None:
+        self._keys = [key for key in call.signature.leaves]
+        self._modes = call.signature.modes
+        self._training = call.signature.training
+
+    @staticmethod
+    def is_possible(call: Call) -> bool:
+        return not (call.kwargs or call.trains or len(call.tensors) != len(call.args)
+                    or any(type(argument) is not torch.Tensor for argument in call.args))
+
+    def fits(self, args: Tuple[Any, ...], training: bool) -> bool:
+        """Of a call of these alone, by which no gradients may be asked for but the tensors' own."""
+        if len(args) != len(self._keys) or training != self._training:
+            return False
+        for tensor, (kind, shape, stride, dtype, device) in zip(args, self._keys):
+            if (type(tensor) is not kind or tensor.requires_grad or tensor.layout is not _STRIDED or tensor.shape != shape
+                    or tensor.stride() != stride or tensor.dtype is not dtype or tensor.device != device):
+                return False
+        return self._modes == _modes() and (len(args) == 1 or len(set(map(id, args))) == len(args))
 
 
 Entry = TypeVar("Entry")

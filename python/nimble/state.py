@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import random
 from itertools import chain
-from operator import attrgetter, itemgetter
-from typing import Any, Dict, List, Optional, Tuple
+from operator import attrgetter, eq, is_, itemgetter
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 from torch.nn.modules import module as _module
@@ -27,8 +27,12 @@ _training = itemgetter("training")
 _requires_grad = attrgetter("requires_grad")
 
 
-def _ids(dicts: List[Dict[Any, Any]]) -> List[int]:
-    return list(map(id, chain.from_iterable(map(dict.values, dicts))))
+def _values(dicts: List[Dict[Any, Any]]) -> List[Any]:
+    return list(chain.from_iterable(map(dict.values, dicts)))
+
+
+def _are_identical(now: List[Any], before: List[Any]) -> bool:
+    return len(now) == len(before) and all(map(is_, now, before))
 
 
 def _path(name: str, attribute: str) -> str:
@@ -72,45 +76,55 @@ class ModuleGuard:
         self._flags = [d for d in self._attributes if "training" in d]
         self._flagged = [m for m in self._modules if "training" not in m.__dict__]  # as those of torch.compile
         self._plain = plain_tensors(module)
-        values: List[Any] = [v for d in self._registered for v in d.values()]  # None, too
-        self._tensors: List[torch.Tensor] = [t for t in values if t is not None] + [t for _, _, t, _ in self._plain]
+        registered_now = _values(self._registered)  # None, too
+        self._tensors: List[torch.Tensor] = [t for t in registered_now if t is not None] + [t for _, _, t, _ in self._plain]
         self._matrices = [t for t in self._tensors if t.dim() > 1]
         self._wanting = self._tensors if trains else []
         # What lies elsewhere was read by the host when the graph was captured.
         self._elsewhere = [t for t in self._tensors if t.device.type != device_type]
-        self._kept: List[List[Any]] = [values, [v for d in self._children + self._hooks for v in d.values()]]
         self._seen = self._look()
 
     def memory(self) -> List[torch.Tensor]:
         """Tensors on the memory of parameters, buffers and tensors in plain attributes, as they are now: who holds them keeps it."""
         return [t.detach() for t in self._tensors]
 
-    def _look(self) -> "Tuple[Any, ...]":
-        return (
-            _ids(self._registered),
+    def _look(self) -> List[List[Any]]:
+        """What is compared, in the order of _PARTS."""
+        return [
+            _values(self._registered),
             list(map(torch.Tensor.data_ptr, self._tensors)),
             list(map(torch.Tensor.stride, self._matrices)),
-            _ids(self._children),
-            _ids(self._hooks),
+            _values(self._children),
+            _values(self._hooks),
             list(filter(None, self._empty)),
             list(map(_training, self._flags)) + [m.training for m in self._flagged],
             ["forward" in attributes for attributes in self._attributes],
-            [id(d.get(name)) for d, name, _, _ in self._plain],
+            [d.get(name) for d, name, _, _ in self._plain],
             list(map(_version, self._elsewhere)),
             list(map(_requires_grad, self._wanting)),
-        )
+        ]
 
     def difference(self) -> Optional[str]:
         """What has changed since, for people; None where nothing has."""
-        now = self._look()
-        if now == self._seen:
-            return None
-        what = ("a parameter or buffer is another tensor", "a parameter or buffer has other storage",
-                "a parameter or buffer has other strides", "a submodule is another one", "a hook was added or removed",
-                "a first parameter, buffer, submodule or hook was added",
-                "a training flag has changed", "a forward method was replaced", "a tensor attribute is another one",
-                "a tensor on another device has changed", "a parameter wants gradients, or wants none any more")
-        return next(text for text, before, after in zip(what, self._seen, now) if before != after)
+        for (text, are_same), now, before in zip(_PARTS, self._look(), self._seen):
+            if not are_same(now, before):
+                return text
+        return None
+
+
+_PARTS: "Tuple[Tuple[str, Callable[[List[Any], List[Any]], bool]], ...]" = (
+    ("a parameter or buffer is another tensor", _are_identical),
+    ("a parameter or buffer has other storage", eq),
+    ("a parameter or buffer has other strides", eq),
+    ("a submodule is another one", _are_identical),
+    ("a hook was added or removed", _are_identical),
+    ("a first parameter, buffer, submodule or hook was added", eq),
+    ("a training flag has changed", eq),
+    ("a forward method was replaced", eq),
+    ("a tensor attribute is another one", _are_identical),
+    ("a tensor on another device has changed", eq),
+    ("a parameter wants gradients, or wants none any more", eq),
+)
 
 
 class StateKeeper:

@@ -7,7 +7,7 @@ None of it may be used by two threads at once; the owner of the graph has a lock
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import torch
 from torch.utils import _pytree
@@ -105,7 +105,7 @@ class Results:
                     self.made.append(leaf)
                 self._plan.append((None, places[id(leaf)], None))
 
-    def returned(self, made: "List[torch.Tensor]", arguments: List[Any]) -> Any:
+    def returned(self, made: "List[torch.Tensor]", arguments: Sequence[Any]) -> Any:
         """With these in the place of `made`."""
         leaves = [kept if argument is None and place is None else made[place] if place is not None else arguments[argument or 0]
                   for argument, place, kept in self._plan]

@@ -101,6 +101,19 @@ def main(image):
     said["status"] = [status.state.name, status.nodes, status.streams, status.own_us, status.rewritten_us, status.text]
     said["gone"] = shim.get_graph(12345) is None
     said["kept"] = [shim.keep_graph(12345), shim.keep_graph(), shim.get_graph().state.name]
+    watches = [shim.MemoryWatch([]), shim.MemoryWatch([states[1].value + 8, states[2].value, 0]), shim.MemoryWatch([states[0].value]),
+               shim.MemoryWatch([4711])]
+
+    def watched():
+        return [bool(each) for each in watches]
+
+    said["watched"] = [watched()]
+    watches[2].close()
+    for state in states:
+        check(CU.cuMemFree_v2(state))
+        said["watched"].append(watched())
+    watches[1].close()
+    watches[1].close()
     print(json.dumps(said))
 
 

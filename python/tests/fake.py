@@ -67,6 +67,16 @@ class FakeGraph:
         return GraphStatus(self._number, GraphState.REWRITTEN, 9, 3, 20.0, 10.0, "")
 
 
+class FakeWatch:
+    there = True
+
+    def __bool__(self):
+        return self.there
+
+    def close(self):
+        self.there = False
+
+
 class FakeCapture:
     device_type = "cpu"
     draws_on_host = True
@@ -77,6 +87,7 @@ class FakeCapture:
         self.graphs = []
         self.ran = []  # whether it was learned from, of each eager run
         self.random_states = []  # that were set
+        self.watches = []
         self.capturing = False
 
     def check(self):
@@ -90,6 +101,11 @@ class FakeCapture:
 
     def set_random_state(self, device, state):
         self.random_states.append(state)
+
+    def watch(self, tensors):
+        self.watches.append(FakeWatch())
+        self.watched = [t.data_ptr() for t in tensors]
+        return self.watches[-1]
 
     def capture(self, work, device, multi_stream, relaxed, beside=None):
         assert not torch.is_grad_enabled()

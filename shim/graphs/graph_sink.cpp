@@ -35,7 +35,8 @@ GraphSink::GraphSink(GraphOptions options, CallContext& context)
                  .probe_on_request = !options_.probe},
                 context),
       recording_(recorder_, *store_),
-      pool_(context) {}
+      pool_(context),
+      watch_(context) {}
 
 GraphSink::~GraphSink() = default;
 
@@ -316,6 +317,7 @@ void GraphSink::edited(const Call& call) {
 
 // What graphs rest on is about to go.
 void GraphSink::let_go_of(const Call& call) {
+  watch_.ends(call);
   const std::shared_lock lock(graphs_mutex_);
   for (const auto& [exec, graph] : graphs_) {
     if (is_release(call.kind) && graph->uses(call)) graph->keep("its memory was released");

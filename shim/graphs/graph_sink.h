@@ -32,6 +32,7 @@
 #include "shim/graphs/capture_pool.h"
 #include "shim/graphs/graph_pair.h"
 #include "shim/graphs/graph_recording.h"
+#include "shim/graphs/memory_watch.h"
 #include "shim/recorder.h"
 #include "shim/trace_store.h"
 
@@ -76,6 +77,7 @@ class GraphSink final : public CallSink {
   std::optional<GraphStatus> status(CUgraphExec exec);
   // It is launched as it is from now on; null likewise. False where it is not known.
   bool keep(CUgraphExec exec);
+  MemoryWatch& watch() { return watch_; }
 
  private:
   // What a thread has said, and made.
@@ -109,6 +111,7 @@ class GraphSink final : public CallSink {
   Recorder recorder_;
   GraphRecording recording_;
   CapturePool pool_;
+  MemoryWatch watch_;
   GraphApi api_;      // constant once ready_
   DriverApi driver_;  // likewise
   std::once_flag load_;

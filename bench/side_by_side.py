@@ -50,17 +50,18 @@ def environment(**settings):
     return own | {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"} | settings
 
 
-def start(command, env):
-    """In a process group of its own, so that it is ended with all that it has started."""
+def start(command, env, waits=False):
+    """In a process group of its own, so that it is ended with all that it has started. `waits`: for a line, which finish() sends
+    it; where it waits is its own affair."""
     return subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                            errors="replace", env=env, process_group=0)
+                            errors="replace", env=env, process_group=0, stdin=subprocess.PIPE if waits else None)
 
 
 def finish(process, limit):
     """Waits for a process, or ends it after `limit` seconds."""
     begin, status = time.monotonic(), None
     try:
-        output, errors = process.communicate(timeout=max(limit, 0))
+        output, errors = process.communicate("go\n" if process.stdin else None, timeout=max(limit, 0))
         status = process.returncode
     except subprocess.TimeoutExpired:
         end(process)

@@ -1,9 +1,10 @@
 """One network's inference at batch 1 in one way, in a process of its own: prints times and what was compared, as JSON.
 
-Usage: inference.py NETWORK WAY [--prepare-only]    (a network of networks.py, a way of ways.py)
+Usage: inference.py NETWORK WAY [--prepare-only] [--wait]    (a network of networks.py, a way of ways.py)
 
 Ways of Nimble need `python -m nimble run`. Each way works on one input in the same memory again and again, so that a call of a
-graph is its launch alone. --prepare-only leaves what torch.compile makes in its caches. scripts/pytorch calls this.
+graph is its launch alone. --prepare-only leaves what torch.compile makes in its caches. --wait has it wait for a line on stdin
+before it uses the GPU. scripts/pytorch calls this.
 """
 
 import json
@@ -111,8 +112,8 @@ def compare(module, prepared, inputs):
     return result
 
 
-def run(name, way, gpu, prepare_only=False):
-    module, inputs = networks.inference(name, gpu.type)
+def run(name, way, gpu, prepare_only=False, made=lambda: None):
+    module, inputs = networks.inference(name, gpu.type, made=made)
     data = inputs[0].clone()
     with no_gradients(way):
         for _ in range(WARM):
@@ -135,7 +136,7 @@ def run(name, way, gpu, prepare_only=False):
 
 def main(words):
     name, way = words[0], ways.way("inference", words[1])
-    print(json.dumps(run(name, way, measure.Gpu(), "--prepare-only" in words[2:])))
+    print(json.dumps(run(name, way, measure.Gpu(), **measure.options(words[2:]))))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ Nothing here keeps state. Tests put a class of their own in the place of Gpu."""
 
 import hashlib
 import statistics
+import sys
 import time
 
 import torch
@@ -32,6 +33,11 @@ class Gpu:
         """Memory that PyTorch keeps for later goes back to the device."""
         self.synchronize()
         torch.cuda.empty_cache()
+
+
+def options(words):
+    """Of a process's command line: whether it only prepares, and what it does before it uses the GPU."""
+    return {"prepare_only": "--prepare-only" in words, "made": sys.stdin.readline if "--wait" in words else lambda: None}
 
 
 def repeat(once, seconds=1.0):

@@ -1,10 +1,13 @@
 """Runs each way of each network in a process of its own, and keeps what it found as lines of JSON, one for each process.
 
 A line is appended as soon as there is one, so that a run that is cut short leaves what it has. Of lines for the same way of
-the same network the latest counts, in whichever file it is. Timed processes run one at a time; warm() runs several at once.
+the same network the latest counts, in whichever file it is. Timed processes have the GPU one at a time: the next one may start
+meanwhile, and waits where it would use it. warm() runs several at once, and leaves what each took beside what they have made.
 """
 
+import collections
 import concurrent.futures
+import contextlib
 import datetime
 import json
 import os
@@ -16,6 +19,7 @@ import side_by_side
 import ways
 
 FILE = "pytorch-runs.jsonl"
+COLD = "prepared.json"  # in the folder of caches: what it took to fill them
 SCRIPTS = {"inference": "inference.py", "training": "training.py"}
 
 
@@ -29,6 +33,12 @@ class Task(NamedTuple):
 
     def __str__(self):
         return f"{self.network}{f', batch {self.batch}' if self.part == 'training' else ''}, {self.way}"
+
+
+def cold_name(task):
+    """Of what torch.compile makes for a task; None where it makes nothing."""
+    mode = ways.way(task.part, task.way).mode
+    return mode and f"{task.part}, {task.network}, {task.batch}, {mode}"
 
 
 def task_of(entry):
@@ -72,7 +82,10 @@ class Runner:
         self.options = options
         self.file = results / FILE
         self.failed = 0
-        self.cold = {}  # (part, network, batch, mode): what preparing took with empty caches, or that it did not end
+        self.cold = {}  # by cold_name(): what preparing took with empty caches, or that it did not end
+        self.cold_file = options.cache / COLD
+        with contextlib.suppress(FileNotFoundError):
+            self.cold = json.loads(self.cold_file.read_text())
         self.end = time.monotonic() + options.total if options.total else None
         # Which results come from one run of the command, and so from one machine.
         self.of_all = {"invocation": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
@@ -87,27 +100,51 @@ class Runner:
         words = [side_by_side.ROOT / "bench/pytorch" / SCRIPTS[task.part], task.network]
         return words + ([str(task.batch)] if task.part == "training" else []) + [task.way, *more]
 
-    def timed(self, task):
-        """Runs and keeps a task; None where the time for all is over before it is done."""
-        limit, env = self.left(), dict(self.environment)
-        if limit <= 0:
-            return None
-        command = [sys.executable, *self.command(task)]
+    def begin(self, task):
+        """A process for timed(), which waits before it uses the GPU."""
+        env = dict(self.environment)
+        command = [sys.executable, *self.command(task, "--wait")]
         if ways.way(task.part, task.way).nimble:
             python = str(side_by_side.ROOT / "python")
             env |= {"PYTHONPATH": os.pathsep.join([python, *filter(None, [env.get("PYTHONPATH")])]),
                     "NIMBLE_LIBRARY": str(self.options.build / "lib/libnimble.so")}
             command[1:1] = ["-m", "nimble", "run", "--log", "warn"]
-        done = side_by_side.run(command, env, limit)
+        return side_by_side.start(command, env, waits=True)
+
+    def timed(self, task, process=None):
+        """Runs and keeps a task; None where the time for all is over before it is done. `process`: of begin()."""
+        limit = self.left()
+        if limit <= 0:
+            return None
+        done = side_by_side.finish(process or self.begin(task), limit)
         if done.status is None and limit < self.options.limit:
             return None  # nobody knows whether it would have been done within its own limit
         return self.kept(task, outcome(done, limit) | {"seconds": done.seconds})
 
+    def all_timed(self, tasks):
+        """Runs all, and yields each with its entry, until the time for all is over. So many as the options say are started
+        ahead."""
+        begun = collections.deque()
+        rest = iter(tasks)
+        try:
+            for task in tasks:
+                while len(begun) <= self.options.ahead and (following := next(rest, None)) is not None:
+                    begun.append(self.begin(following))
+                entry = self.timed(task, begun.popleft())
+                if entry is None:
+                    break
+                yield task, entry
+        finally:
+            for process in begun:
+                side_by_side.end(process)
+                process.communicate()
+
     def kept(self, task, found):
-        mode = ways.way(task.part, task.way).mode
-        cold = self.cold.get((*task[:3], mode), {})
+        cold = self.cold.get(cold_name(task), {})
         if "prepare_s" in cold:
             found = found | {"cold_prepare_s": cold["prepare_s"]}
+        if self.options.ahead:
+            found = found | {"ahead": self.options.ahead}
         now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="microseconds")
         entry = task._asdict() | {"at": now} | self.of_all | found
         self.failed += "failed" in entry
@@ -116,12 +153,13 @@ class Runner:
         return entry
 
     def warm(self, tasks, jobs):
-        """Has torch.compile fill its caches for these tasks, several at once. Returns the tasks that are still worth a run: those
-        whose compilation failed or did not end are kept as such."""
+        """Has torch.compile fill its caches for these tasks, several at once, where they were not filled before. Returns the
+        tasks that are still worth a run: those whose compilation failed or did not end are kept as such."""
         compiled = {}
         for task in tasks:
-            if mode := ways.way(task.part, task.way).mode:
-                compiled.setdefault((*task[:3], mode), []).append(task)
+            name = cold_name(task)
+            if name and "prepare_s" not in self.cold.get(name, {}):
+                compiled.setdefault(name, []).append(task)
         threads = str(max(2, (os.cpu_count() or 2) // jobs))
         env = self.environment | {"TORCHINDUCTOR_COMPILE_THREADS": threads}
 
@@ -135,12 +173,14 @@ class Runner:
             return key, outcome(done, limit)
 
         lost = set()
+        self.options.cache.mkdir(parents=True, exist_ok=True)
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
             for key, found in pool.map(prepare, compiled):
                 if found is None:
                     continue
                 self.cold[key] = found
-                print(f"{compiled[key][0].network}, {key[-1]}: " + said(found), flush=True)
+                self.cold_file.write_text(json.dumps(self.cold, indent=1) + "\n")
+                print(f"{key}: {said(found)}", flush=True)
                 if "prepare_s" not in found:
                     lost.update(compiled[key])
                     for task in compiled[key]:

@@ -32,7 +32,9 @@ in a process of its own. Compares the results, and prints tables of medians. Wha
   --limit SECONDS    for one process (default 300); what takes longer is said to be `not within` them
   --total SECONDS    for all: nothing is begun later, and what is cut short is left for --missing
   --warm N           first compiles for torch.compile's ways, N at once: they are timed alone, with caches that are filled
+  --warm-only        does no more than that
   --cache DIR        torch.compile's caches, kept for a next run (default: a folder that goes with this one)
+  --ahead N          N processes start while another is timed, and wait where they would use the GPU (default 0)
   --build DIR        where libnimble.so is (default: build/default)
   --help             this text
 
@@ -70,24 +72,27 @@ def measure(options, results):
     run = runner.Runner(options, results)
     if options.warm:
         wanted = run.warm(wanted, options.warm)
-    for number, task in enumerate(wanted):
-        entry = run.timed(task)
-        if entry is None:
-            print(f"the time is over: {len(wanted) - number} of {len(wanted)} are not done", flush=True)
-            break
+    number = 0
+    for number, (task, entry) in enumerate([] if options.warm_only else run.all_timed(wanted), 1):
         print(f"{task}: {runner.said(entry)}", flush=True)
+    if number < len(wanted) and not options.warm_only:
+        print(f"the time is over: {len(wanted) - number} of {len(wanted)} are not done", flush=True)
     return run.failed == 0
 
 
 def work(options):
     with tempfile.TemporaryDirectory() as folder:
         results = options.results or pathlib.Path(folder)
+        if options.warm_only and not options.warm:
+            raise side_by_side.Failure("--warm-only: --warm must say how many at once")
         options.cache = options.cache or pathlib.Path(folder) / "cache"
         if options.table and not (options.results and results.is_dir()):
             raise side_by_side.Failure("--table: --results must name the folder of what was measured")
         results.mkdir(parents=True, exist_ok=True)
         well = options.table or measure(options, results)
         entries = runner.load(results)
+        if options.warm_only and not entries:
+            return 0 if well else 1
         if not entries:
             raise side_by_side.Failure("there are no results")
         text = report.report(entries)
@@ -100,11 +105,15 @@ def work(options):
     return 0 if well else 1
 
 
-def positive(text):
+def natural(text, least=0):
     value = int(text)
-    if value < 1:
+    if value < least:
         raise ValueError
     return value
+
+
+def positive(text):
+    return natural(text, 1)
 
 
 def main():
@@ -116,11 +125,12 @@ def main():
     for option, names in known.items():
         parser.add_argument(option, type=functools.partial(side_by_side.chosen, parser, option, known=names),
                             default=defaults.get(option))
-    for option in ("--missing", "--table"):
+    for option in ("--missing", "--table", "--warm-only"):
         parser.add_argument(option, action="store_true")
     parser.add_argument("--limit", type=positive, default=300)
     parser.add_argument("--total", type=positive)
     parser.add_argument("--warm", type=positive)
+    parser.add_argument("--ahead", type=natural, default=0)
     parser.add_argument("--cache", type=pathlib.Path)
     return side_by_side.program("pytorch", usage(), parser, work)
 

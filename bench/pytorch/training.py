@@ -1,6 +1,6 @@
 """One network's training step at CIFAR's shapes in one way, in a process of its own: prints times and losses as JSON.
 
-Usage: training.py NETWORK BATCH WAY [--prepare-only]    (a network and a way of training, as in networks.py and ways.py)
+Usage: training.py NETWORK BATCH WAY [--prepare-only] [--wait]    (as inference.py, with a way of training)
 
 A step is forward, cross entropy, backward, and SGD without momentum. Each process first trains eagerly, then in its way from the
 same state with the same seed, and compares the losses and the state behind it. scripts/pytorch calls this.
@@ -137,8 +137,8 @@ def compare(way, eager, found):
     return result
 
 
-def run(name, batch, way, gpu, prepare_only=False):
-    trainer = Trainer(*networks.training(name, batch, gpu.type))
+def run(name, batch, way, gpu, prepare_only=False, made=lambda: None):
+    trainer = Trainer(*networks.training(name, batch, gpu.type, made=made))
     warm(trainer.step, WARM)
     eager = None if prepare_only else trainer.curve(trainer.step)
     trainer.begin_again()
@@ -159,7 +159,7 @@ def run(name, batch, way, gpu, prepare_only=False):
 
 def main(words):
     name, batch, way = words[0], int(words[1]), ways.way("training", words[2])
-    print(json.dumps(run(name, batch, way, measure.Gpu(), "--prepare-only" in words[3:])))
+    print(json.dumps(run(name, batch, way, measure.Gpu(), **measure.options(words[3:]))))
 
 
 if __name__ == "__main__":

@@ -128,8 +128,8 @@ def bench(monkeypatch, backend):
     monkeypatch.setattr(measure, "LEAST", 10)
     monkeypatch.setattr(measure, "MOST", 12)
     monkeypatch.setattr(training, "STEPS", 6)
-    monkeypatch.setattr(networks, "inference", lambda *_: (small().eval(), [torch.randn(1, 3, 8, 8) for _ in range(3)]))
-    monkeypatch.setattr(networks, "training", lambda *_: (small(), [(torch.randn(4, 3, 8, 8), torch.randint(10, (4,)))
+    monkeypatch.setattr(networks, "inference", lambda *_, **__: (small().eval(), [torch.randn(1, 3, 8, 8) for _ in range(3)]))
+    monkeypatch.setattr(networks, "training", lambda *_, **__: (small(), [(torch.randn(4, 3, 8, 8), torch.randint(10, (4,)))
                                                                    for _ in range(2)]))
     import nimble
 

@@ -151,7 +151,7 @@ def test_arguments_that_are_refused(words, why):
 
 def test_results_that_cannot_be_shown(tmp_path):
     for words in (["--table"], ["--table", "--results", tmp_path / "none"], ["--table", "--results", tmp_path],
-                  ["--part", "training", "--only", "darts"]):
+                  ["--part", "training", "--only", "darts"], ["--warm-only"]):
         done = script(*words)
         assert done.returncode == 1 and done.stderr.startswith("pytorch: "), words
     for broken in ("{", '{"at": "2026", "part": "inference"}', "[1]"):
@@ -163,7 +163,7 @@ def test_results_that_cannot_be_shown(tmp_path):
 def test_help_names_every_way_and_option():
     done = script("--help")
     assert done.returncode == 0 and done.stdout.startswith("Usage: scripts/pytorch ")
-    for word in ("--batches", "--missing", "--total", *(way.name for part in ways.WAYS.values() for way in part)):
+    for word in ("--batches", "--missing", "--total", "--ahead", "--warm-only", *(way.name for part in ways.WAYS.values() for way in part)):
         assert word in done.stdout
 
 
@@ -175,7 +175,7 @@ FOUND = 'print("noise"); print(\'{"prepare_s": 1.0, "gpu_us": {"median": 5}}\');
 @pytest.fixture
 def run(tmp_path):
     def make(program, **options):
-        given = {"limit": 60, "total": None, "cache": tmp_path / "cache", "build": tmp_path, **options}
+        given = {"limit": 60, "total": None, "cache": tmp_path / "cache", "build": tmp_path, "ahead": 0, **options}
         made = runner.Runner(types.SimpleNamespace(**given), tmp_path)
         made.command = lambda task, *more: ["-c", program, task.way, *more]
         return made
@@ -235,14 +235,15 @@ def test_ways_of_nimble_run_under_nimble(run, tmp_path, monkeypatch):
     monkeypatch.setenv("NIMBLE_MODE", "record")
     monkeypatch.setenv("PYTHONPATH", "/wheels")
 
-    def note(command, env, limit):
+    def note(command, env, waits):
+        assert waits and "--wait" in command
         calls.append((command, env))
-        return side_by_side.Done(0, "{}", "", 1)
 
-    monkeypatch.setattr(side_by_side, "run", note)
+    monkeypatch.setattr(side_by_side, "start", note)
+    monkeypatch.setattr(side_by_side, "finish", lambda process, limit: side_by_side.Done(0, "{}", "", 1))
     made = run("x")
-    made.timed(task("nimble-one"))
-    made.timed(task("graph"))
+    for way in ("nimble-one", "graph"):
+        assert made.timed(task(way))["seconds"] == 1
     (nimble, env), (graph_, own) = calls
     assert nimble[1:4] == ["-m", "nimble", "run"] and "-m" not in graph_
     assert env["PYTHONPATH"] == f"{ROOT}/python:/wheels" and env["NIMBLE_LIBRARY"] == f"{tmp_path}/lib/libnimble.so"
@@ -267,6 +268,45 @@ print('{{"prepare_s": 9.0}}')
     assert kept(tmp_path)["autotune"]["failed"] == "RuntimeError: cannot" and made.failed == 1
     assert made.timed(task("nimble-compile"))["cold_prepare_s"] == 9.0
     assert "cold_prepare_s" not in made.timed(task("nimble"))
+    # Another run finds the caches filled, and knows what that took.
+    log.unlink()
+    again = run("raise RuntimeError('not again')")
+    assert again.warm([task("compile")], 3) == [task("compile")]
+    again.command = made.command
+    assert again.timed(task("nimble-compile"))["cold_prepare_s"] == 9.0
+
+
+def test_processes_start_ahead_and_have_the_gpu_one_at_a_time(run, tmp_path):
+    log = tmp_path / "log"
+    program = f'''
+import sys, time
+def say(what):
+    with open({str(log)!r}, "a") as file: file.write(f"{{sys.argv[1]}} {{what}}\\n")
+say("starts")
+sys.stdin.readline()
+say("has it")
+time.sleep(0.3)
+say("ends")
+print('{{"prepare_s": 1.0}}')
+'''
+    tasks = [task(name) for name in ("eager", "graph", "torchscript", "autotune")]
+    for ahead in (0, 2):
+        log.write_text("")
+        found = [(one.way, entry["prepare_s"], entry.get("ahead")) for one, entry in run(program, ahead=ahead).all_timed(tasks)]
+        assert found == [(one.way, 1.0, ahead or None) for one in tasks]
+        said = log.read_text().splitlines()
+        assert [line for line in said if "starts" not in line] == [f"{t.way} {what}" for t in tasks for what in ("has it", "ends")]
+        assert (said.index("graph starts") < said.index("eager ends")) == bool(ahead)
+        assert said.index("autotune starts") > said.index("eager ends"), "no more than so many"
+
+
+def test_what_has_started_ahead_goes_with_the_run(run, tmp_path):
+    program = f"import os, sys, time; open({str(tmp_path)!r} + '/' + str(os.getpid()), 'w'); sys.stdin.readline(); time.sleep(30)"
+    begin = time.monotonic()
+    assert list(run(program, ahead=1, total=2).all_timed([task("eager"), task("graph")])) == []
+    assert time.monotonic() - begin < 10
+    pids = [int(path.name) for path in tmp_path.iterdir() if path.name.isdigit()]
+    assert pids and not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
 def measured(monkeypatch, capsys, folder, *words, program=FOUND):

@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -55,6 +56,15 @@ def start(command, env, waits=False):
     it; where it waits is its own affair."""
     return subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                             errors="replace", env=env, process_group=0, stdin=subprocess.PIPE if waits else None)
+
+
+def wait_for_ready(process, limit):
+    """Until it says on a line of its own that it is `ready`, or has ended, or for so many seconds."""
+    end, said = time.monotonic() + limit, b"\n"
+    while (left := end - time.monotonic()) > 0 and select.select([process.stdout], [], [], left)[0]:
+        said += (part := os.read(process.stdout.fileno(), 1 << 16))  # past Python's buffer, in which a line would wait unseen
+        if b"\nready\n" in said or not part:
+            break
 
 
 def finish(process, limit):

@@ -3,8 +3,8 @@
 Usage: inference.py NETWORK WAY [--prepare-only] [--wait]    (a network of networks.py, a way of ways.py)
 
 Ways of Nimble need `python -m nimble run`. Each way works on one input in the same memory again and again, so that a call of a
-graph is its launch alone. --prepare-only leaves what torch.compile makes in its caches. --wait has it wait for a line on stdin
-before it uses the GPU. scripts/pytorch calls this.
+graph is its launch alone. --prepare-only leaves what torch.compile makes in its caches. --wait has it say
+that it is ready before it uses the GPU, and wait for a line on stdin. scripts/pytorch calls this.
 """
 
 import json

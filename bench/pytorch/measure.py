@@ -37,7 +37,12 @@ class Gpu:
 
 def options(words):
     """Of a process's command line: whether it only prepares, and what it does before it uses the GPU."""
-    return {"prepare_only": "--prepare-only" in words, "made": sys.stdin.readline if "--wait" in words else lambda: None}
+    return {"prepare_only": "--prepare-only" in words, "made": wait if "--wait" in words else lambda: None}
+
+
+def wait():
+    print("ready", flush=True)
+    sys.stdin.readline()
 
 
 def repeat(once, seconds=1.0):

@@ -1,8 +1,8 @@
 """Runs each way of each network in a process of its own, and keeps what it found as lines of JSON, one for each process.
 
 A line is appended as soon as there is one, so that a run that is cut short leaves what it has. Of lines for the same way of
-the same network the latest counts, in whichever file it is. Timed processes have the GPU one at a time: the next one may start
-meanwhile, and waits where it would use it. warm() runs several at once, and leaves what each took beside what they have made.
+the same network the latest counts, in whichever file it is. Timed processes have the GPU one at a time, and nothing else runs then.
+warm() runs several at once, and leaves what each took beside what they have made.
 """
 
 import collections
@@ -115,6 +115,8 @@ class Runner:
         """Runs and keeps a task; None where the time for all is over before it is done. `process`: of begin()."""
         limit = self.left()
         if limit <= 0:
+            if process is not None:
+                side_by_side.finish(process, 0)
             return None
         done = side_by_side.finish(process or self.begin(task), limit)
         if done.status is None and limit < self.options.limit:
@@ -122,29 +124,31 @@ class Runner:
         return self.kept(task, outcome(done, limit) | {"seconds": done.seconds})
 
     def all_timed(self, tasks):
-        """Runs all, and yields each with its entry, until the time for all is over. So many as the options say are started
-        ahead."""
-        begun = collections.deque()
-        rest = iter(tasks)
-        try:
-            for task in tasks:
-                while len(begun) <= self.options.ahead and (following := next(rest, None)) is not None:
-                    begun.append(self.begin(following))
-                entry = self.timed(task, begun.popleft())
-                if entry is None:
-                    break
-                yield task, entry
-        finally:
-            for process in begun:
-                side_by_side.end(process)
-                process.communicate()
+        """Runs all, and yields each with its entry, until the time for all is over. As many as the options say start together, and
+        none of these has the GPU before all wait for it, so that nothing else keeps the CPU busy while one is timed."""
+        together = self.options.together
+        for first in range(0, len(tasks), together):
+            some = tasks[first:first + together]
+            begun = collections.deque(self.begin(task) for task in some)
+            try:
+                for process in begun if together > 1 else ():
+                    side_by_side.wait_for_ready(process, self.left())
+                for task in some:
+                    entry = self.timed(task, begun.popleft())
+                    if entry is None:
+                        return
+                    yield task, entry
+            finally:
+                for process in begun:
+                    side_by_side.end(process)
+                    process.communicate()
 
     def kept(self, task, found):
         cold = self.cold.get(cold_name(task), {})
         if "prepare_s" in cold:
             found = found | {"cold_prepare_s": cold["prepare_s"]}
-        if self.options.ahead:
-            found = found | {"ahead": self.options.ahead}
+        if self.options.together > 1:
+            found = found | {"together": self.options.together}
         now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="microseconds")
         entry = task._asdict() | {"at": now} | self.of_all | found
         self.failed += "failed" in entry

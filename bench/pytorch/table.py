@@ -34,7 +34,8 @@ in a process of its own. Compares the results, and prints tables of medians. Wha
   --warm N           first compiles for torch.compile's ways, N at once: they are timed alone, with caches that are filled
   --warm-only        does no more than that
   --cache DIR        torch.compile's caches, kept for a next run (default: a folder that goes with this one)
-  --ahead N          N processes start while another is timed, and wait where they would use the GPU (default 0)
+  --together N       N processes start at once, and have the GPU one after the other when all wait for it (default 1): nothing
+                     else runs while one is timed, as without this, and it takes less time in all
   --build DIR        where libnimble.so is (default: build/default)
   --help             this text
 
@@ -105,15 +106,11 @@ def work(options):
     return 0 if well else 1
 
 
-def natural(text, least=0):
+def positive(text):
     value = int(text)
-    if value < least:
+    if value < 1:
         raise ValueError
     return value
-
-
-def positive(text):
-    return natural(text, 1)
 
 
 def main():
@@ -130,7 +127,7 @@ def main():
     parser.add_argument("--limit", type=positive, default=300)
     parser.add_argument("--total", type=positive)
     parser.add_argument("--warm", type=positive)
-    parser.add_argument("--ahead", type=natural, default=0)
+    parser.add_argument("--together", type=positive, default=1)
     parser.add_argument("--cache", type=pathlib.Path)
     return side_by_side.program("pytorch", usage(), parser, work)
 

@@ -163,7 +163,7 @@ def test_results_that_cannot_be_shown(tmp_path):
 def test_help_names_every_way_and_option():
     done = script("--help")
     assert done.returncode == 0 and done.stdout.startswith("Usage: scripts/pytorch ")
-    for word in ("--batches", "--missing", "--total", "--ahead", "--warm-only", *(way.name for part in ways.WAYS.values() for way in part)):
+    for word in ("--batches", "--missing", "--total", "--together", "--warm-only", *(way.name for part in ways.WAYS.values() for way in part)):
         assert word in done.stdout
 
 
@@ -175,7 +175,7 @@ FOUND = 'print("noise"); print(\'{"prepare_s": 1.0, "gpu_us": {"median": 5}}\');
 @pytest.fixture
 def run(tmp_path):
     def make(program, **options):
-        given = {"limit": 60, "total": None, "cache": tmp_path / "cache", "build": tmp_path, "ahead": 0, **options}
+        given = {"limit": 60, "total": None, "cache": tmp_path / "cache", "build": tmp_path, "together": 1, **options}
         made = runner.Runner(types.SimpleNamespace(**given), tmp_path)
         made.command = lambda task, *more: ["-c", program, task.way, *more]
         return made
@@ -276,37 +276,51 @@ print('{{"prepare_s": 9.0}}')
     assert again.timed(task("nimble-compile"))["cold_prepare_s"] == 9.0
 
 
-def test_processes_start_ahead_and_have_the_gpu_one_at_a_time(run, tmp_path):
+def test_processes_start_together_and_have_the_gpu_one_at_a_time(run, tmp_path):
     log = tmp_path / "log"
     program = f'''
 import sys, time
 def say(what):
     with open({str(log)!r}, "a") as file: file.write(f"{{sys.argv[1]}} {{what}}\\n")
 say("starts")
+time.sleep(0.2)
+print("noise")
+say("waits")
+print("ready", flush=True)
 sys.stdin.readline()
 say("has it")
-time.sleep(0.3)
+time.sleep(0.2)
 say("ends")
 print('{{"prepare_s": 1.0}}')
 '''
     tasks = [task(name) for name in ("eager", "graph", "torchscript", "autotune")]
-    for ahead in (0, 2):
+    for together in (1, 3):
         log.write_text("")
-        found = [(one.way, entry["prepare_s"], entry.get("ahead")) for one, entry in run(program, ahead=ahead).all_timed(tasks)]
-        assert found == [(one.way, 1.0, ahead or None) for one in tasks]
+        found = [(one.way, entry["prepare_s"], entry.get("together")) for one, entry in
+                 run(program, together=together).all_timed(tasks)]
+        assert found == [(one.way, 1.0, 3 if together > 1 else None) for one in tasks]
         said = log.read_text().splitlines()
-        assert [line for line in said if "starts" not in line] == [f"{t.way} {what}" for t in tasks for what in ("has it", "ends")]
-        assert (said.index("graph starts") < said.index("eager ends")) == bool(ahead)
-        assert said.index("autotune starts") > said.index("eager ends"), "no more than so many"
+        assert [line for line in said if "ends" in line or "has" in line] == \
+            [f"{one.way} {what}" for one in tasks for what in ("has it", "ends")]
+        assert (said.index("torchscript waits") < said.index("eager has it")) == (together > 1)
+        assert said.index("autotune starts") > said.index("torchscript ends") or together == 1
 
 
-def test_what_has_started_ahead_goes_with_the_run(run, tmp_path):
-    program = f"import os, sys, time; open({str(tmp_path)!r} + '/' + str(os.getpid()), 'w'); sys.stdin.readline(); time.sleep(30)"
+def test_of_those_that_start_together_one_may_fail(run):
+    program = "import sys; sys.argv[1] == 'eager' and sys.exit('last words'); print('ready', flush=True); sys.stdin.readline(); " \
+        "print('{\"prepare_s\": 1.0}')"
+    found = dict(run(program, together=2).all_timed([task("eager"), task("graph")]))
+    assert found[task("eager")]["failed"] == "last words" and found[task("graph")]["prepare_s"] == 1.0
+
+
+def test_what_has_started_goes_with_the_run(run, tmp_path):
+    program = f"import os, sys, time; open({str(tmp_path)!r} + '/' + str(os.getpid()), 'w'); print('ready', flush=True); " \
+        "sys.stdin.readline(); time.sleep(30)"
     begin = time.monotonic()
-    assert list(run(program, ahead=1, total=2).all_timed([task("eager"), task("graph")])) == []
+    assert list(run(program, together=2, total=2).all_timed([task("eager"), task("graph")])) == []
     assert time.monotonic() - begin < 10
     pids = [int(path.name) for path in tmp_path.iterdir() if path.name.isdigit()]
-    assert pids and not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    assert len(pids) == 2 and not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
 def measured(monkeypatch, capsys, folder, *words, program=FOUND):

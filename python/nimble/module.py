@@ -55,8 +55,7 @@ class Nimble:
 
     fallback: what cannot be prepared runs eagerly from then on, and a warning says so once. Otherwise it raises NimbleError.
     max_graphs: how many graphs, of different shapes and the like, are kept; the least recently used one makes room.
-    static_outputs: calls that do not train return the graph's own memory, which the next call of the same graph overwrites,
-    instead of copies.
+    static_outputs: calls that do not train return the graph's own memory, which the next call overwrites, instead of copies.
 
     Raises NotLoadedError where libnimble.so does not rewrite graphs in this process.
     """
@@ -121,9 +120,12 @@ class Nimble:
         if last is None or is_running() or ((training or self._trains) and torch.is_grad_enabled()):
             return CHANGED
         repeated, graph = last
-        if not repeated.fits(args, training):
+        # Where nothing has to be copied all looks can come behind the launch.
+        copies = not graph.has_as_inputs(args)
+        if copies and not repeated.fits(args, training):
             return CHANGED
-        return graph.run(args, self._static_outputs)
+        outputs = graph.run(args, self._static_outputs)
+        return outputs if copies or repeated.fits(args, training) else CHANGED
 
     def serve(self, call: Call) -> Any:
         """The same for a call that has been taken apart."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from operator import is_
 from types import TracebackType
 from typing import Any, Dict, Iterator, List, Optional, Sequence
 
@@ -45,11 +46,16 @@ class PreparedGraph:
         """(args, kwargs): a call with these copies nothing."""
         self._signature = str(call.signature)
         self._inputs = inputs
+        self._own = [each.tensor for each in inputs]
         self._written = written  # by the module, in place
         self._captured = captured
         self._seconds = seconds
         self._lock = threading.Lock()
         self._results = Results(captured.outputs, inputs, zip(own, own))
+
+    def has_as_inputs(self, args: Sequence[Any]) -> bool:
+        """Whether these are just its own inputs."""
+        return len(args) == len(self._own) and all(map(is_, args, self._own))
 
     @property
     def runs_ahead(self) -> bool:
@@ -57,7 +63,7 @@ class PreparedGraph:
 
     def __call__(self, call: Call, static_outputs: bool) -> Any:
         """Runs the graph with the arguments of a call of its signature. The outputs are the caller's, unless they are to be the
-        graph's own, which the next call overwrites. CHANGED where it runs ahead, and does not fit the module any more."""
+        graph's own, which the next run overwrites. CHANGED where it runs ahead, and does not fit the module any more."""
         if self._written:
             check_apart(call, self._inputs, self._written)
         return self.run(call.leaves, static_outputs)

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", minversion="1.13.0a0")
 from torch import nn  # noqa: E402
 from nimble import Nimble, NimbleError, NotLoadedError  # noqa: E402
-from nimble.signatures import Call  # noqa: E402
+from nimble.signatures import Call, Repeated  # noqa: E402
 
 
 Output = namedtuple("Output", "sum parts")
@@ -501,6 +501,26 @@ class TestCallsThatRepeat:
         model.module.train()
         model(x)
         assert len(model.apart) > before + 1
+
+    def test_with_the_graphs_own_inputs_all_looks_come_behind(self, model, backend, monkeypatch):
+        for _ in range(2):
+            self.called(model, torch.ones(2, 3))
+        (own,), _ = model.static_inputs(torch.ones(2, 3))
+        monkeypatch.setattr(Repeated, "fits", lambda self, *_: backend.calls.append("fits") or True)
+        backend.calls.clear()
+        model(own)
+        assert backend.calls == ["follow", "replay", "fits"]
+        model(torch.ones(2, 3))
+        assert backend.calls[3:] == ["fits", "follow", "replay"]
+
+    def test_and_are_believed(self, model, backend):
+        for _ in range(2):
+            self.called(model, torch.ones(3, 3))
+        (own,), _ = model.static_inputs(torch.ones(3, 3))
+        own.copy_(torch.arange(9.0).view(3, 3))
+        assert not self.called(model, own)
+        own.t_()  # in place
+        assert self.called(model, own) and len(backend.graphs) == 2
 
     def test_a_graph_that_has_gone_is_not_run(self, model, backend):
         for _ in range(2):

@@ -8,6 +8,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "code/names.h"
+
 namespace nimble::code {
 namespace {
 
@@ -19,17 +21,6 @@ constexpr std::uint32_t kFirstSpecialCallee = 0xfffffff0u;    // .nv.callgraph: 
 
 // Functions from outside that change nothing that another kernel could see. A failing assertion ends the program.
 bool harmless_call(std::string_view name) { return name.empty() || name[0] == '.' || name == "__assertfail"; }
-
-bool digits(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
-}
-
-// The compiler's own names for string literals and for __func__: nothing writes them.
-bool literal(std::string_view name) {
-  for (const std::string_view prefix : {"$str$", "__unnamed_"})
-    if (name.starts_with(prefix) && digits(name.substr(prefix.size()))) return true;
-  return name == "$str";
-}
 
 // Tags of NVIDIA's header libraries: thrust::placeholders::_1, cuda::std::ranges::begin, cute::_ and so on. nvcc gives
 // every file that includes these headers a private copy of them all: objects of empty classes, in which nothing can be
@@ -63,7 +54,7 @@ struct Symbol {
   bool local = false, kernel = false;
 
   // A variable that nobody writes, or in which there is nothing to be written.
-  bool is_constant() const { return local && (literal(name) || (size == 1 && tag(name))); }
+  bool is_constant() const { return local && (names_constant(name) || (size == 1 && tag(name))); }
 };
 
 class Reader {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "code/names.h"
+
 namespace nimble::code {
 namespace {
 
@@ -190,7 +192,7 @@ std::uint32_t PtxCells::outside(std::string_view name) {
       hides("it uses the texture ", name);
     else if (variable.managed)
       hides("it reaches the managed variable ", name);
-    else if (!is_constant_table(name) && result_.variable.empty())
+    else if (!names_constant(name) && result_.variable.empty())
       result_.variable
           .append(variable.space == PtxSpace::constant ? "it reads the constant variable "
                                                        : "it reaches the global variable ")

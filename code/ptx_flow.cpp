@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "code/names.h"
 #include "code/ptx_steps.h"
 
 namespace nimble::code {
@@ -203,7 +204,7 @@ class Judge {
       if (extra.space == PtxSpace::local || extra.space == PtxSpace::param) continue;
       if (step.space == PtxSpace::local || step.space == PtxSpace::param) continue;
       if (extra.space == PtxSpace::texture) return no("it reaches the texture ", extra.name);
-      const bool table = is_constant_table(extra.name);
+      const bool table = names_constant(extra.name);
       if (writes && table) return no("it writes the table ", extra.name);
       if (writes && extra.space == PtxSpace::constant) return no("it writes the constant variable ", extra.name);
       variable = true;
@@ -229,7 +230,7 @@ class Judge {
       for (std::size_t i = 0; i < steps_.extra.size(); ++i) {
         const PtxExtraRoot& extra = steps_.extra[i];
         const bool others = extra.space != PtxSpace::local && extra.space != PtxSpace::param;
-        if (others && !is_constant_table(extra.name) && flow_.may_be(step.src, steps_.extra_root(i)))
+        if (others && !names_constant(extra.name) && flow_.may_be(step.src, steps_.extra_root(i)))
           return no("it stores the address of the variable ", extra.name);
       }
     }

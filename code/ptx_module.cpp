@@ -207,16 +207,6 @@ const PtxFunction* PtxModule::find(std::string_view name) const {
   return found == function_of.end() ? nullptr : &functions[found->second];
 }
 
-bool is_constant_table(std::string_view name) {
-  for (const std::string_view prefix : {"__cudart_", "$str$", "__unnamed_"}) {
-    if (!name.starts_with(prefix)) continue;
-    if (prefix == "__cudart_") return true;
-    const std::string_view rest = name.substr(prefix.size());
-    return std::all_of(rest.begin(), rest.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
-  }
-  return name == "$str";
-}
-
 unsigned ptx_type_bits(std::string_view type) {
   if (type == "pred") return 1;
   if (type == "f16x2" || type == "bf16x2" || type == "tf32") return 32;

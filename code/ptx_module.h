@@ -45,10 +45,6 @@ struct PtxModule {
   const PtxFunction* find(std::string_view name) const;
 };
 
-// What of a module's variables nobody writes: the tables of NVIDIA's mathematical functions, string literals, and names
-// of functions. Their names are reserved.
-bool is_constant_table(std::string_view name);
-
 PtxModule read_ptx(std::string_view text);
 
 // Bits of a type: 64 for ".u64" without the dot, 1 for "pred", 0 for what is no type that has bits.

@@ -37,7 +37,7 @@ class Api(ProgramTest):
     def test_off(self):
         plain, _ = self.run_api()
         lines, said = self.run_api("off")
-        self.assertRegex(lines[0], r"^version 0 api 3 text \d+\.\d+\.\d+$")
+        self.assertRegex(lines[0], r"^version 0 api 4 text \d+\.\d+\.\d+$")
         self.assertEqual((said["after"]["status"], said["after"]["mode"], said["after"]["phase"]), (0, 0, 0))
         self.assertEqual(self.sum_of(plain), self.sum_of(lines))
         self.assertEqual(lines[-1], "bad arguments: 2 2 2")
@@ -82,7 +82,7 @@ class Api(ProgramTest):
         if harness.BUILD.preload_first:
             self.skipTest("the interpreter is built without sanitizers")
         done = subprocess.run([sys.executable, "-c", script], env=env, text=True, capture_output=True, check=True)
-        self.assertEqual(done.stdout.split(), ["0", "3", "0"])
+        self.assertEqual(done.stdout.split(), ["0", "4", "0"])
 
 
 if __name__ == "__main__":

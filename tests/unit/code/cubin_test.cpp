@@ -53,6 +53,11 @@ TEST_F(CubinTest, TagsOfHeaderLibrariesConcernNobody) {
   }
 }
 
+TEST_F(CubinTest, LiteralsOfLlvmConcernNobody) {
+  EXPECT_EQ(why(read_cubin(file("llvm")), "reads_literals"), "");
+  EXPECT_EQ(why(read_cubin(file("llvm_variable")), "counts"), "it reaches the global variable _$_strings (.nv.global)");
+}
+
 TEST_F(CubinTest, TellsTheVirtualArchitecture) {
   EXPECT_EQ(read_cubin(file("all")).virtual_arch, 90u);
   EXPECT_EQ(read_cubin(file("older")).virtual_arch, 80u);

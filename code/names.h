@@ -1,0 +1,15 @@
+// Names that compilers give to variables which nobody writes.
+//
+// Pure; any thread. No errors.
+#pragma once
+
+#include <string_view>
+
+namespace nimble::code {
+
+// Of the tables of NVIDIA's mathematical functions, of string literals, and of names of functions, by nvcc or LLVM
+// (Triton, and with it torch.compile: its mathematical functions name what they were compiled for). Such names are
+// reserved.
+bool names_constant(std::string_view name);
+
+}  // namespace nimble::code

@@ -133,4 +133,19 @@ std::vector<Call> CallHistory::calls() const {
   return calls;
 }
 
+std::vector<Call> CallHistory::calls_to_record() const {
+  std::vector<Call> calls = this->calls();
+  calls.push_back(unrecorded());
+  return calls;
+}
+
+Call CallHistory::unrecorded() {
+  Call call;
+  call.symbol = "what was not recorded";
+  call.kind = CallKind::opaque;
+  call.traced = call.has_stream = true;
+  call.stream = {nullptr, 1};
+  return call;
+}
+
 }  // namespace nimble

@@ -30,8 +30,6 @@ thread_local Pending t_pending __attribute__((tls_model("initial-exec")));
 
 thread_local bool t_probe __attribute__((tls_model("initial-exec"))) = false;  // see probe_this_thread()
 
-bool is_allocation(CallKind kind) { return kind == CallKind::alloc || kind == CallKind::alloc_async; }
-
 // What is put together before the queue is locked: one for each thread, so that most calls allocate nothing.
 struct Gathered {
   std::vector<TraceAccess> accesses;  // that few calls have

@@ -40,6 +40,11 @@ class TraceStore {
     return text_;
   }
 
+  std::uint64_t bytes() const {
+    const std::lock_guard lock(mutex_);
+    return bytes_;
+  }
+
   bool full() const {
     const std::lock_guard lock(mutex_);
     return full_;

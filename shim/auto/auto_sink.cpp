@@ -156,13 +156,9 @@ void AutoSink::check_whether_it_matches() {
   }
   // What it needs of the driver is looked up without our lock.
   auto next = std::make_unique<Recording>(options_.limit_bytes, context_);
-  Call unseen;  // anything may have happened to any memory
-  unseen.symbol = "what was not recorded";
-  unseen.kind = CallKind::opaque;
-  unseen.traced = unseen.has_stream = true;
-  unseen.stream = {nullptr, 1};
-  next->recorder.before(unseen);
-  next->recorder.after(unseen, CUDA_SUCCESS);
+  Call first = CallHistory::unrecorded();
+  next->recorder.before(first);
+  next->recorder.after(first, CUDA_SUCCESS);
   record_again(std::move(next));
 }
 
@@ -179,7 +175,7 @@ void AutoSink::record_again(std::unique_ptr<Recording> next) {
   counted_ = replay->report().counters;
   history_.restart(*alive);
   handed_over_ = false;
-  for (Call& call : history_.calls()) {
+  for (Call& call : history_.calls_to_record()) {
     wanted->recorder.before(call);
     wanted->recorder.after(call, CUDA_SUCCESS);
   }

@@ -18,6 +18,30 @@ constexpr std::chrono::microseconds kLook{200};
 
 }  // namespace
 
+GraphRecording::GraphRecording(RecorderOptions options, std::uint64_t limit_bytes, CallContext& context)
+    : store_(std::make_shared<TraceStore>(limit_bytes)),
+      recorder_(
+          [&] {
+            options.store = store_;
+            return std::move(options);
+          }(),
+          context) {}
+
+void GraphRecording::begin_behind(const std::vector<Call>& calls, const GraphRecording& before) {
+  std::map<std::uint64_t, std::uint64_t> memory;
+  {
+    const std::lock_guard lock(before.mutex_);
+    memory = before.memory_;
+  }
+  for (const auto& [address, size] : memory) there(address, size);
+  for (const Call& call : calls) record(call);
+}
+
+void GraphRecording::end() noexcept {
+  recorder_.finish();
+  store_->drop();
+}
+
 void GraphRecording::record(Call call) {
   call.traced = true;
   call.thread = thread_index();
@@ -25,16 +49,19 @@ void GraphRecording::record(Call call) {
   recorder_.after(call, CUDA_SUCCESS);
 }
 
+void GraphRecording::there(std::uint64_t address, std::uint64_t size) {
+  Call allocation;
+  allocation.symbol = "memory of a captured graph";
+  allocation.kind = CallKind::alloc;
+  allocation.memory = MemoryKind::device;
+  allocation.address = address;
+  allocation.size = size;
+  record(allocation);
+  const std::lock_guard lock(mutex_);
+  memory_[address] = size;
+}
+
 void GraphRecording::memory(const CaptureMemory& memory) {
-  const auto there = [&](std::uint64_t address, std::uint64_t size) {
-    Call allocation;
-    allocation.symbol = "memory of a captured graph";
-    allocation.kind = CallKind::alloc;
-    allocation.memory = MemoryKind::device;
-    allocation.address = address;
-    allocation.size = size;
-    record(allocation);
-  };
   const auto in_block = [&](std::uint64_t address) {
     return std::any_of(memory.blocks.begin(), memory.blocks.end(),
                        [&](const CaptureMemory::Block& block) { return address - block.base < block.size; });
@@ -53,6 +80,8 @@ void GraphRecording::gone(const std::vector<CapturePool::Slot>& slots) {
     release.kind = CallKind::free;
     release.address = slot.address;
     record(release);
+    const std::lock_guard lock(mutex_);
+    memory_.erase(slot.address);
   }
 }
 
@@ -99,14 +128,14 @@ GraphRecording::Nodes GraphRecording::nodes(const ProgramGraph& original, const 
   const std::uint64_t pushed = recorder_.pushed();
   if (memory) this->memory(*memory);
   const auto since = std::chrono::steady_clock::now();
-  while (recorder_.written() < pushed && !store_.full()) {
+  while (recorder_.written() < pushed && !store_->full()) {
     if (std::chrono::steady_clock::now() - since > kPatience) {
       result.why_not = "the recording is not written";
       return result;
     }
     std::this_thread::sleep_for(kLook);
   }
-  if (store_.full()) result.why_not = "the recording is full (NIMBLE_AUTO_LIMIT)";
+  if (store_->full()) result.why_not = "the recording is full (NIMBLE_AUTO_LIMIT)";
   return result;
 }
 

@@ -1,12 +1,17 @@
-// What NIMBLE_GRAPHS=rewrite puts into the recording itself: the nodes of graphs, as ops of a marked step, and the
-// memory that captures got from the pool.
+// What NIMBLE_GRAPHS=rewrite records: the program's calls, by a Recorder into memory; the nodes of graphs, as ops of a
+// marked step; and the memory that captures got from the pool.
+//
+// A recording may begin anywhere in a process's life, with what is allocated then: work that is not in it may have been
+// anything. So it is never too late to see what a program does, and an analysis goes through what came since.
 //
 // One graph is recorded at a time: whoever records nodes holds a lock of the owner's. The rest may come from any
 // thread.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -22,8 +27,16 @@ namespace nimble::shim {
 
 class GraphRecording {
  public:
-  // Both must outlive it.
-  GraphRecording(Recorder& recorder, const TraceStore& store) : recorder_(recorder), store_(store) {}
+  // `context` must outlive it. The options' store is its own.
+  GraphRecording(RecorderOptions options, std::uint64_t limit_bytes, CallContext& context);
+
+  Recorder& recorder() { return recorder_; }
+  const TraceStore& store() const { return *store_; }
+  // Begins in the middle: with the memory of captures that another one knows of, and behind these calls. Before any
+  // call.
+  void begin_behind(const std::vector<Call>& calls, const GraphRecording& before);
+  // Nothing is taken any more, and the text is forgotten.
+  void end() noexcept;
 
   // A graph's nodes in the recording: where, and which node each op is; kNone for those that are none.
   struct Nodes {
@@ -42,9 +55,12 @@ class GraphRecording {
 
  private:
   void record(Call call);
+  void there(std::uint64_t address, std::uint64_t size);
 
-  Recorder& recorder_;
-  const TraceStore& store_;
+  const std::shared_ptr<TraceStore> store_;
+  Recorder recorder_;
+  mutable std::mutex mutex_;                       // guards what follows
+  std::map<std::uint64_t, std::uint64_t> memory_;  // of captures: address, bytes
 };
 
 // Where the memory plan of a graph's schedule has the allocations of its capture; null where it does not tell.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -16,6 +17,10 @@ namespace {
 
 // The capture that the call at hand may end.
 thread_local std::optional<GraphSink::Capturing> t_ending __attribute__((tls_model("initial-exec")));
+// Where the call at hand is recorded.
+thread_local GraphRecording* t_recorded __attribute__((tls_model("initial-exec"))) = nullptr;
+
+constexpr std::uint64_t kRoom = 16;  // one part in so many of the limit may be taken when somebody begins to learn
 
 constexpr const char* kNothingInIt = "it holds no two nodes";  // not worth a line
 
@@ -24,21 +29,43 @@ bool is_release(CallKind kind) { return kind == CallKind::free || kind == CallKi
 }  // namespace
 
 GraphSink::GraphSink(GraphOptions options, CallContext& context)
-    : options_(std::move(options)),
-      context_(context),
-      store_(std::make_shared<TraceStore>(options_.limit_bytes)),
-      recorder_({.path = "NIMBLE_GRAPHS",
-                 .probe = true,
-                 .probe_limit_bytes = options_.probe_limit_bytes,
-                 .probe_first = options_.probe_first,
-                 .store = store_,
-                 .probe_on_request = !options_.probe},
-                context),
-      recording_(recorder_, *store_),
-      pool_(context),
-      watch_(context) {}
+    : options_(std::move(options)), context_(context), history_(context), pool_(context), watch_(context) {
+  recording_ = recordings_.emplace_back(make_recording()).get();
+}
 
 GraphSink::~GraphSink() = default;
+
+std::unique_ptr<GraphRecording> GraphSink::make_recording() const {
+  RecorderOptions options;
+  options.path = "NIMBLE_GRAPHS";
+  options.probe = true;
+  options.probe_limit_bytes = options_.probe_limit_bytes;
+  options.probe_first = options_.probe_first;
+  options.probe_on_request = !options_.probe;
+  return std::make_unique<GraphRecording>(std::move(options), options_.limit_bytes, context_);
+}
+
+// A recording that is full, or has so many bytes, is ended, and one begins that knows what is allocated, but not what was
+// done. Not in the middle of a capture, or while anybody learns. The analysis lock is held.
+void GraphSink::record_anew(std::uint64_t from_bytes) {
+  GraphRecording& old = recording();
+  if (!old.store().full() && old.store().bytes() < from_bytes) return;
+  if (captures_.load(std::memory_order_relaxed) > 0) return;
+  {
+    const std::lock_guard lock(threads_mutex_);
+    for (const auto& [number, thread] : threads_)
+      if (thread.learns || thread.plan) return;
+  }
+  auto next = make_recording();
+  {
+    // Whoever allocates meanwhile waits, so that it is in the one or in the other.
+    const std::lock_guard lock(history_mutex_);
+    next->begin_behind(history_.calls_to_record(), old);
+    recording_.store(next.get(), std::memory_order_release);
+  }
+  recordings_.push_back(std::move(next));
+  old.end();
+}
 
 // ---- the program's driver calls ----
 
@@ -58,7 +85,15 @@ std::optional<CUresult> GraphSink::before(Call& call) noexcept {
   } catch (const std::exception& error) {
     failed(call, error);
   }
-  return recorder_.before(call);
+  if (CallHistory::matters(call)) {
+    history_.prepare();
+    const std::lock_guard lock(history_mutex_);
+    history_.before(call);
+    t_recorded = &recording();
+  } else {
+    t_recorded = &recording();
+  }
+  return t_recorded->recorder().before(call);
 }
 
 // What answers a call throws nothing from where it has done what it answers.
@@ -86,7 +121,17 @@ std::optional<CUresult> GraphSink::receive(Call& call) {
 }
 
 void GraphSink::after(const Call& call, CUresult result) noexcept try {
-  recorder_.after(call, result);
+  GraphRecording* recorded = std::exchange(t_recorded, nullptr);
+  if (CallHistory::matters(call)) {
+    history_.prepare();
+    const std::lock_guard lock(history_mutex_);
+    history_.after(call, result);
+    // What a recording that has begun meanwhile does not know of yet.
+    if (is_allocation(call.kind)) recorded = &recording();
+    (recorded ? *recorded : recording()).recorder().after(call, result);
+  } else {
+    (recorded ? *recorded : recording()).recorder().after(call, result);
+  }
   const bool good = result == CUDA_SUCCESS;
   if (call.kind == CallKind::capture_begin) {
     if (!good) captures_.fetch_sub(1, std::memory_order_relaxed);
@@ -104,7 +149,7 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
     captures_.fetch_sub(1, std::memory_order_relaxed);
     pool_.ended(t_ending->id, good ? call.graph : nullptr);
     if (good)
-      if (const std::optional<CaptureMemory> memory = pool_.memory_of(call.graph)) recording_.memory(*memory);
+      if (const std::optional<CaptureMemory> memory = pool_.memory_of(call.graph)) recording().memory(*memory);
   }
   if (good) {
     switch (call.edit) {
@@ -130,7 +175,7 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
     }
   }
   if (good && (call.kind == CallKind::alloc_async || call.kind == CallKind::alloc)) fill(call);
-  if (good && pool_.has_retired() && was_waited_for(call)) recording_.gone(pool_.sweep());
+  if (good && pool_.has_retired() && was_waited_for(call)) recording().gone(pool_.sweep());
 } catch (const std::exception& error) {
   failed(call, error);
 }
@@ -249,9 +294,11 @@ std::string GraphSink::rewrite(CUgraph graph, GraphPair& made) {
   const bool with_memory = memory && memory->kind == CaptureMemory::Kind::once;
   if (with_memory && !original.in_order_of_creation()) return "its nodes stand in another order than they came";
   const std::lock_guard one_at_a_time(analysis_mutex_);
-  const GraphRecording::Nodes recorded = recording_.nodes(original, with_memory ? &*memory : nullptr, made.number());
+  record_anew(std::numeric_limits<std::uint64_t>::max());
+  GraphRecording& recording = this->recording();
+  const GraphRecording::Nodes recorded = recording.nodes(original, with_memory ? &*memory : nullptr, made.number());
   if (!recorded.why_not.empty()) return recorded.why_not;
-  const GraphSchedule found = graph_schedule(store_->text(), recorded.place, recorded.given, options_.rules);
+  const GraphSchedule found = graph_schedule(recording.store().text(), recorded.place, recorded.given, options_.rules);
   if (with_memory) {
     const std::lock_guard lock(threads_mutex_);
     threads_[thread_index()].made = capture_plan(*memory, found);
@@ -270,6 +317,10 @@ std::string GraphSink::rewrite(CUgraph graph, GraphPair& made) {
 }
 
 bool GraphSink::learn(bool learns) {
+  if (learns) {
+    const std::lock_guard one_at_a_time(analysis_mutex_);
+    record_anew(options_.limit_bytes / kRoom);
+  }
   const std::lock_guard lock(threads_mutex_);
   if (std::exchange(threads_[thread_index()].learns, learns) == learns) return false;
   Recorder::probe_this_thread(learns);
@@ -291,10 +342,11 @@ std::optional<CUresult> GraphSink::launch(Call& call) {
   }
   const std::shared_ptr<GraphPair> graph = find(call.exec);
   if (!graph || graph->passes()) return std::nullopt;
-  recorder_.before(call);
+  Recorder& recorder = recording().recorder();
+  recorder.before(call);
   // While anything is captured nobody may ask whether an event has happened.
   const GraphPair::Launch made = graph->launch(call.exec, call.stream, captures_.load(std::memory_order_relaxed) == 0);
-  recorder_.after(call, made.result);
+  recorder.after(call, made.result);
   launches_.fetch_add(made.rewritten, std::memory_order_relaxed);
   if (!made.news.empty()) say(made.news);
   return made.result;
@@ -349,12 +401,12 @@ bool GraphSink::keep(CUgraphExec exec) {
 
 void GraphSink::mark(bool begins, const char* name, std::uint32_t thread) noexcept {
   if (begins) steps_marked_.fetch_add(1, std::memory_order_relaxed);
-  recorder_.mark(begins, name, thread);
+  recording().recorder().mark(begins, name, thread);
 }
 
 SinkReport GraphSink::report() {
   SinkReport report;
-  report.phase = store_->full() ? SinkPhase::aside : SinkPhase::recording;
+  report.phase = recording().store().full() ? SinkPhase::aside : SinkPhase::recording;
   report.counters.steps_marked = steps_marked_.load(std::memory_order_relaxed);
   report.counters.graph_launches = launches_.load(std::memory_order_relaxed);
   report.counters.recordings = 1;
@@ -364,15 +416,16 @@ SinkReport GraphSink::report() {
 // For people who want to see why: nimble-analyze takes the graphs for marked steps.
 void GraphSink::finish() noexcept try {
   if (options_.trace_path.empty() || finished_.exchange(true)) return;
-  recorder_.finish();
+  GraphRecording& last = recording();
+  last.recorder().finish();
   std::ofstream file(options_.trace_path, std::ios::binary);
-  for (const auto& chunk : store_->text()) file << *chunk;
+  for (const auto& chunk : last.store().text()) file << *chunk;
   file.close();
   options_.log(file.good() ? ReplayLog::info : ReplayLog::warning,
                (file.good() ? "wrote " : "cannot write ") + options_.trace_path);
 } catch (...) {
 }
 
-bool GraphSink::forked() noexcept { return recorder_.forked(); }
+bool GraphSink::forked() noexcept { return recording().recorder().forked(); }
 
 }  // namespace nimble::shim

@@ -1,11 +1,12 @@
 // NIMBLE_GRAPHS=rewrite: graphs that the program makes itself are made once more, without the order that only came from
 // their being put on one stream, and launched in place of its own where that is faster.
 //
-// All is recorded into memory meanwhile. When the program makes a graph executable, the graph's nodes are recorded,
-// too, as a step that is analyzed there and then; what comes out is built beside the program's own executable graph,
-// and each launch of that launches one of the two: first either in turn, while both are timed, then the faster. A graph
-// that is changed, or whose memory is released, is the program's own again for good, and so is one of which it is not
-// known what its nodes touch.
+// All is recorded into memory meanwhile, of which not more than the limit is kept: who begins to learn when it has
+// grown begins a new recording, and so does a graph where it is full. When the program makes a graph executable, the
+// graph's nodes are recorded, too, as a step that is analyzed there and then; what comes out is built beside the
+// program's own executable graph, and each launch of that launches one of the two: first either in turn, while both are
+// timed, then the faster. A graph that is changed, or whose memory is released, is the program's own again for good,
+// and so is one of which it is not known what its nodes touch.
 //
 // A CallSink: called from any thread. A lock guards the table of graphs, and what a graph is launched by guards itself
 // (GraphPair); no lock but a graph's own is held while the driver is called. Analyses run on the program's thread, one
@@ -26,6 +27,7 @@
 #include <vector>
 
 #include "nimble/call.h"
+#include "replayer/call_history.h"
 #include "replayer/driver_api.h"
 #include "replayer/replayer.h"
 #include "replayer/tuner.h"
@@ -33,8 +35,6 @@
 #include "shim/graphs/graph_pair.h"
 #include "shim/graphs/graph_recording.h"
 #include "shim/graphs/memory_watch.h"
-#include "shim/recorder.h"
-#include "shim/trace_store.h"
 
 namespace nimble::shim {
 
@@ -87,6 +87,9 @@ class GraphSink final : public CallSink {
     CUgraphExec last = nullptr;                     // that it has made
   };
 
+  GraphRecording& recording() { return *recording_.load(std::memory_order_acquire); }
+  std::unique_ptr<GraphRecording> make_recording() const;
+  void record_anew(std::uint64_t from_bytes);
   std::optional<CUresult> receive(Call& call);
   std::optional<Capturing> capturing(const Call& call) const;
   std::size_t count_nodes(CUgraph graph) const;
@@ -107,9 +110,11 @@ class GraphSink final : public CallSink {
 
   const GraphOptions options_;
   CallContext& context_;
-  const std::shared_ptr<TraceStore> store_;
-  Recorder recorder_;
-  GraphRecording recording_;
+  std::atomic<GraphRecording*> recording_{nullptr};
+  // All there were: calls may still be on their way through an earlier one. Guarded by analysis_mutex_.
+  std::vector<std::unique_ptr<GraphRecording>> recordings_;
+  std::mutex history_mutex_;
+  CallHistory history_;
   CapturePool pool_;
   MemoryWatch watch_;
   GraphApi api_;      // constant once ready_

@@ -165,19 +165,13 @@ ProgramRegion* RegionSink::begin() {
   }
   // As of a process that was recorded from its beginning, but for what its work has been: that may have been anything.
   const std::uint32_t thread = thread_index();
-  Call unseen;
-  unseen.symbol = "what was not recorded";
-  unseen.kind = CallKind::opaque;
-  unseen.traced = unseen.has_stream = true;
-  unseen.thread = thread;
-  unseen.stream = {nullptr, 1};
-  region->recorder_->before(unseen);
-  region->recorder_->after(unseen, CUDA_SUCCESS);
-  for (Call call : region->earlier_) {
+  const auto record = [&](Call call) {
     call.thread = thread;
     region->recorder_->before(call);
     region->recorder_->after(call, CUDA_SUCCESS);
-  }
+  };
+  for (const Call& call : region->earlier_) record(call);
+  record(CallHistory::unrecorded());
   region->recorder_->mark(true, nullptr, thread);
   t_region = region.get();
   return region.release();

@@ -47,6 +47,15 @@ class Graphs(ProgramTest):
                     self.assertRegex(done.stderr, said)
                     self.assertEqual([], self.read_json("report.json")["races"], f"seed {seed}")
 
+    def test_it_is_never_too_late_to_learn(self):
+        plain = self.run_program(["rewritten", "long", 20])
+        for seed in harness.BUILD.seeds(6):
+            done = self.rewrite("long", 20, SIMCUDA_SEED=seed, SIMCUDA_RACES=1, SIMCUDA_REPORT=self.path("report.json"),
+                                NIMBLE_AUTO_LIMIT="1")
+            self.assertEqual(plain.stdout, done.stdout, f"seed {seed}")
+            self.assertRegex(done.stderr, KINDS["learned"])
+            self.assertEqual([], self.read_json("report.json")["races"], f"seed {seed}")
+
     def test_while_they_are_timed_too(self):
         for what in ("plain", "pool", "streams", "hops"):
             plain = self.run_program(["rewritten", what, 64])

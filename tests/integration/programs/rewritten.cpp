@@ -19,6 +19,7 @@
 //   unlearned  the same, but Nimble is told nothing
 //   strayed    the second capture is of another step than the first
 //   late       the second capture releases its memory later than the first
+//   long       like learned, but behind more eager steps than a recording may hold
 //   again      like learned, but the step computes the same each time
 //   parts      two captures make the graph, one behind the other
 //   disabled   a node of it is switched off, and on again, and so on
@@ -35,7 +36,7 @@
 
 namespace {
 
-constexpr int kCount = 256;
+constexpr int kCount = 256, kMany = 600;
 constexpr std::size_t kBytes = kCount * sizeof(unsigned);
 
 struct Program {
@@ -75,7 +76,7 @@ struct Program {
 
   bool is_opaque() const {
     return what == "learned" || what == "unlearned" || what == "strayed" || what == "late" || what == "forked" ||
-           what == "again";
+           what == "again" || what == "long";
   }
 
   void launch_mix(CUdeviceptr a, CUdeviceptr b, CUdeviceptr out, unsigned salt, CUstream on = nullptr) const {
@@ -301,6 +302,7 @@ int main(int argc, char** argv) {
   Program program(argv[1]);
   const int steps = std::atoi(argv[2]);
   const std::size_t free_before = free_memory();
+  for (int i = 0; i < kMany && program.what == "long"; ++i) program.step(3);
   if (program.is_opaque()) program.learn();
   program.make(3);
   if (program.what == "kept") nimble_keep_graph(nullptr);

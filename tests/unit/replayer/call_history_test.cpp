@@ -161,6 +161,17 @@ TEST_F(CallHistoryTest, RestartsWithWhatOthersHaveFollowed) {
   EXPECT_EQ(history_.calls()[1].memory, MemoryKind::pinned);
 }
 
+TEST_F(CallHistoryTest, WhatWasDoneToTheMemoryCameBehindIt) {
+  pass(call(CallKind::alloc, 1000, 100));
+  pass(call(CallKind::alloc, 2000, 100));
+  const std::vector<Call> calls = history_.calls_to_record();
+  ASSERT_EQ(calls.size(), 3u);
+  EXPECT_EQ(calls[0].kind, CallKind::alloc);
+  EXPECT_EQ(calls[1].kind, CallKind::alloc);
+  EXPECT_EQ(calls[2].kind, CallKind::opaque) << "before them it would say nothing of them";
+  EXPECT_TRUE(calls[2].traced && calls[2].has_stream);
+}
+
 TEST_F(CallHistoryTest, OtherCallsDoNotMatter) {
   EXPECT_FALSE(CallHistory::matters(call(CallKind::launch)));
   EXPECT_FALSE(CallHistory::matters(call(CallKind::copy)));

@@ -20,7 +20,7 @@ thread_local std::optional<GraphSink::Capturing> t_ending __attribute__((tls_mod
 // Where the call at hand is recorded.
 thread_local GraphRecording* t_recorded __attribute__((tls_model("initial-exec"))) = nullptr;
 
-constexpr std::uint64_t kRoom = 16;  // one part in so many of the limit may be taken when somebody begins to learn
+constexpr std::uint64_t kRoom = 16;  // one part in so many of the limit may have come since when somebody learns
 
 constexpr const char* kNothingInIt = "it holds no two nodes";  // not worth a line
 
@@ -45,11 +45,13 @@ std::unique_ptr<GraphRecording> GraphSink::make_recording() const {
   return std::make_unique<GraphRecording>(std::move(options), options_.limit_bytes, context_);
 }
 
-// A recording that is full, or has so many bytes, is ended, and one begins that knows what is allocated, but not what was
-// done. Not in the middle of a capture, or while anybody learns. The analysis lock is held.
-void GraphSink::record_anew(std::uint64_t from_bytes) {
+// A recording that is full, or has so many bytes of what nobody learned from behind what somebody did, is ended, and
+// one begins that knows what is allocated, but not what was done. Not in the middle of a capture, or while anybody
+// learns. The analysis lock is held.
+void GraphSink::record_anew(std::uint64_t unlearned_bytes) {
   GraphRecording& old = recording();
-  if (!old.store().full() && old.store().bytes() < from_bytes) return;
+  if (!old.store().full() && old.store().bytes() - learned_bytes_.load(std::memory_order_relaxed) < unlearned_bytes)
+    return;
   if (captures_.load(std::memory_order_relaxed) > 0) return;
   {
     const std::lock_guard lock(threads_mutex_);
@@ -64,6 +66,7 @@ void GraphSink::record_anew(std::uint64_t from_bytes) {
     recording_.store(next.get(), std::memory_order_release);
   }
   recordings_.push_back(std::move(next));
+  learned_bytes_.store(0, std::memory_order_relaxed);
   old.end();
 }
 
@@ -320,6 +323,8 @@ bool GraphSink::learn(bool learns) {
   if (learns) {
     const std::lock_guard one_at_a_time(analysis_mutex_);
     record_anew(options_.limit_bytes / kRoom);
+  } else {
+    learned_bytes_.store(recording().store().bytes(), std::memory_order_relaxed);
   }
   const std::lock_guard lock(threads_mutex_);
   if (std::exchange(threads_[thread_index()].learns, learns) == learns) return false;

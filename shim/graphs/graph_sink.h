@@ -1,12 +1,12 @@
 // NIMBLE_GRAPHS=rewrite: graphs that the program makes itself are made once more, without the order that only came from
 // their being put on one stream, and launched in place of its own where that is faster.
 //
-// All is recorded into memory meanwhile, of which not more than the limit is kept: who begins to learn when it has
-// grown begins a new recording, and so does a graph where it is full. When the program makes a graph executable, the
-// graph's nodes are recorded, too, as a step that is analyzed there and then; what comes out is built beside the
-// program's own executable graph, and each launch of that launches one of the two: first either in turn, while both are
-// timed, then the faster. A graph that is changed, or whose memory is released, is the program's own again for good,
-// and so is one of which it is not known what its nodes touch.
+// All is recorded into memory meanwhile, of which not more than the limit is kept: who begins to learn when much has
+// come since anybody did begins a new recording, and so does a graph where it is full. When the program makes a graph
+// executable, the graph's nodes are recorded, too, as a step that is analyzed there and then; what comes out is built
+// beside the program's own executable graph, and each launch of that launches one of the two: first either in turn,
+// while both are timed, then the faster. A graph that is changed, or whose memory is released, is the program's own
+// again for good, and so is one of which it is not known what its nodes touch.
 //
 // A CallSink: called from any thread. A lock guards the table of graphs, and what a graph is launched by guards itself
 // (GraphPair); no lock but a graph's own is held while the driver is called. Analyses run on the program's thread, one
@@ -89,7 +89,7 @@ class GraphSink final : public CallSink {
 
   GraphRecording& recording() { return *recording_.load(std::memory_order_acquire); }
   std::unique_ptr<GraphRecording> make_recording() const;
-  void record_anew(std::uint64_t from_bytes);
+  void record_anew(std::uint64_t unlearned_bytes);
   std::optional<CUresult> receive(Call& call);
   std::optional<Capturing> capturing(const Call& call) const;
   std::size_t count_nodes(CUgraph graph) const;
@@ -113,6 +113,7 @@ class GraphSink final : public CallSink {
   std::atomic<GraphRecording*> recording_{nullptr};
   // All there were: calls may still be on their way through an earlier one. Guarded by analysis_mutex_.
   std::vector<std::unique_ptr<GraphRecording>> recordings_;
+  std::atomic<std::uint64_t> learned_bytes_{0};  // of the present one, when somebody ceased to learn
   std::mutex history_mutex_;
   CallHistory history_;
   CapturePool pool_;

@@ -119,7 +119,15 @@ def main(words: List[str]) -> int:
     if not marked:
         program = [sys.executable, *program]
     sys.stdout.flush()
-    os.execve(command[0], [*command, *options, "--", *program], child_environment(dict(os.environ), options))
+    env = child_environment(dict(os.environ), options)
+    if _found_by_the_working_folder(package):
+        env["PYTHONPATH"] = os.pathsep.join([str(package.parent), *filter(None, [env.get("PYTHONPATH")])])
+    os.execve(command[0], [*command, *options, "--", *program], env)
+
+
+def _found_by_the_working_folder(package: Path) -> bool:
+    """Whether `python -m` has found the package where it was called, as in a checkout: a script looks beside itself."""
+    return bool(sys.path) and package.parent == Path(sys.path[0] or os.curdir).absolute()
 
 
 def nimble() -> int:

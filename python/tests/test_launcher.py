@@ -23,11 +23,11 @@ def nimble(build, tmp_path):
     (tmp_path / "see.py").write_text("import json, os, sys\n"
                                      "print(json.dumps([sys.argv[1:], sys.executable, dict(os.environ)]))\n")
 
-    def run(*words, **variables):
+    def run(*words, cwd=tmp_path, **variables):
         env = {k: v for k, v in os.environ.items() if not k.startswith(("NIMBLE_", "SIMCUDA_", "PYTORCH_", "LD_"))}
         env.update(PYTHONPATH=str(PYTHON), PYTHONDONTWRITEBYTECODE="1", NIMBLE_LIBRARY=str(build / "lib" / "libnimble.so"))
         env.update(variables)
-        return subprocess.run([sys.executable, "-m", "nimble", *words], env=env, cwd=tmp_path, capture_output=True, text=True,
+        return subprocess.run([sys.executable, "-m", "nimble", *words], env=env, cwd=cwd, capture_output=True, text=True,
                               timeout=50)
 
     return run
@@ -45,6 +45,17 @@ def test_a_script_under_the_library(nimble, build):
     assert env["LD_PRELOAD"] == str(build / "lib" / "libnimble.so")
     assert (env["NIMBLE_MODE"], env["NIMBLE_GRAPHS"]) == ("off", "rewrite")
     assert [env[name] for name in BOTH] == ["backend:cudaMallocAsync"] * 2
+
+
+@pytest.mark.parametrize("before", ["", "/elsewhere"])
+def test_a_script_finds_the_package_of_the_checkout_that_runs_it(nimble, tmp_path, before):
+    (tmp_path / "find.py").write_text("import nimble; print(nimble.__file__)")
+    here = str(PYTHON / "nimble" / "__init__.py")
+    done = nimble("run", str(tmp_path / "find.py"), cwd=PYTHON, PYTHONPATH=before)
+    assert done.stdout.strip() == here, done.stderr
+    env = seen(nimble("run", str(tmp_path / "see.py"), cwd=PYTHON, PYTHONPATH=before))[2]
+    assert env["PYTHONPATH"] == str(PYTHON) + (":/elsewhere" if before else "")
+    assert seen(nimble("run", "see.py"))[2]["PYTHONPATH"] == str(PYTHON), "which was there already"
 
 
 def test_a_program(nimble):

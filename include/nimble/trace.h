@@ -45,9 +45,7 @@ inline constexpr std::string_view name(CallKind kind) { return kCallKindNames[st
 
 // Whether calls of this kind put work on a stream.
 inline constexpr bool is_op(CallKind kind) { return kind <= CallKind::opaque; }
-inline constexpr bool is_allocation(CallKind kind) {
-  return kind == CallKind::alloc || kind == CallKind::alloc_async;
-}
+inline constexpr bool is_allocation(CallKind kind) { return kind == CallKind::alloc || kind == CallKind::alloc_async; }
 
 // Where an allocation's memory is, and who can touch it. `global` is a variable of a module, `mapped` a VMM mapping or
 // memory of a program's graph, `external` memory that another process or another API reaches, too.

@@ -37,8 +37,8 @@ class CallHistory {
   // Calls that succeeded and have the same effect as all that have been: what is hidden first, then allocations by
   // address. Their notes are constants.
   std::vector<Call> calls() const;
-  // The same for a recording that begins now: behind them an op that may have done anything to all of that memory, since
-  // nobody has recorded what was done.
+  // The same for a recording that begins now: behind them an op that may have done anything to all of that memory,
+  // since nobody has recorded what was done.
   std::vector<Call> calls_to_record() const;
   // That op alone.
   static Call unrecorded();

@@ -39,9 +39,6 @@ class Filled {
         return;
       case CallKind::launch:
         break;
-      case CallKind::opaque:
-        if (!call.accesses) return fill_all_before(index);
-        [[fallthrough]];
       default:
         for (const PointerWord& pointer : pointers) filled_[pointer.object] = true;
         return;
@@ -60,11 +57,6 @@ class Filled {
       });
       if (writes || seen_.launches(call.function) == 0) filled_[pointer.object] = true;
     }
-  }
-
-  void fill_all_before(std::uint32_t index) {
-    for (std::size_t i = 0; i < filled_.size(); ++i)
-      if (table_.objects()[i].birth < index) filled_[i] = true;
   }
 
   const Trace& trace_;

@@ -7,7 +7,9 @@
 // side by side.
 //
 // Nodes of a graph's, which a recording holds as launches that did not run, fill nothing; memory that the host reaches
-// counts as filled, and so does what was there before the recording. Pure; one thread. No errors.
+// counts as filled, and so does what the recording has not seen come. What an op did of which nothing is known, or what
+// came before a recording that begins in the middle, fills nothing, either: nobody has seen it. Pure; one thread. No
+// errors.
 #pragma once
 
 #include <cstdint>

@@ -16,16 +16,15 @@ namespace {
 constexpr std::chrono::milliseconds kPatience{2000};
 constexpr std::chrono::microseconds kLook{200};
 
+RecorderOptions with_store(RecorderOptions options, std::shared_ptr<TraceStore> store) {
+  options.store = std::move(store);
+  return options;
+}
+
 }  // namespace
 
 GraphRecording::GraphRecording(RecorderOptions options, std::uint64_t limit_bytes, CallContext& context)
-    : store_(std::make_shared<TraceStore>(limit_bytes)),
-      recorder_(
-          [&] {
-            options.store = store_;
-            return std::move(options);
-          }(),
-          context) {}
+    : store_(std::make_shared<TraceStore>(limit_bytes)), recorder_(with_store(std::move(options), store_), context) {}
 
 void GraphRecording::begin_behind(const std::vector<Call>& calls, const GraphRecording& before) {
   std::map<std::uint64_t, std::uint64_t> memory;

@@ -88,15 +88,27 @@ std::optional<CUresult> GraphSink::before(Call& call) noexcept {
   } catch (const std::exception& error) {
     failed(call, error);
   }
-  if (CallHistory::matters(call)) {
-    history_.prepare();
-    const std::lock_guard lock(history_mutex_);
-    history_.before(call);
-    t_recorded = &recording();
-  } else {
+  try {
+    t_recorded = follow(call, std::nullopt);
+  } catch (const std::exception& error) {
+    failed(call, error);
     t_recorded = &recording();
   }
   return t_recorded->recorder().before(call);
+}
+
+// What is allocated, and where the call is to be recorded: an allocation counts from its answer, all else from before
+// that. A recording that begins meanwhile knows what was followed before, and gets what is followed later.
+GraphRecording* GraphSink::follow(const Call& call, std::optional<CUresult> result) {
+  if (!CallHistory::matters(call)) return &recording();
+  history_.prepare();
+  const std::lock_guard lock(history_mutex_);
+  if (result) {
+    history_.after(call, *result);
+  } else {
+    history_.before(call);
+  }
+  return &recording();
 }
 
 // What answers a call throws nothing from where it has done what it answers.
@@ -124,17 +136,9 @@ std::optional<CUresult> GraphSink::receive(Call& call) {
 }
 
 void GraphSink::after(const Call& call, CUresult result) noexcept try {
-  GraphRecording* recorded = std::exchange(t_recorded, nullptr);
-  if (CallHistory::matters(call)) {
-    history_.prepare();
-    const std::lock_guard lock(history_mutex_);
-    history_.after(call, result);
-    // What a recording that has begun meanwhile does not know of yet.
-    if (is_allocation(call.kind)) recorded = &recording();
-    (recorded ? *recorded : recording()).recorder().after(call, result);
-  } else {
-    (recorded ? *recorded : recording()).recorder().after(call, result);
-  }
+  GraphRecording* const begun = std::exchange(t_recorded, nullptr);
+  GraphRecording* const present = follow(call, result);
+  (begun && !is_allocation(call.kind) ? begun : present)->recorder().after(call, result);
   const bool good = result == CUDA_SUCCESS;
   if (call.kind == CallKind::capture_begin) {
     if (!good) captures_.fetch_sub(1, std::memory_order_relaxed);
@@ -323,11 +327,13 @@ bool GraphSink::learn(bool learns) {
   if (learns) {
     const std::lock_guard one_at_a_time(analysis_mutex_);
     record_anew(options_.limit_bytes / kRoom);
-  } else {
-    learned_bytes_.store(recording().store().bytes(), std::memory_order_relaxed);
   }
   const std::lock_guard lock(threads_mutex_);
-  if (std::exchange(threads_[thread_index()].learns, learns) == learns) return false;
+  OfThread& thread = threads_[thread_index()];
+  if (thread.learns == learns) return false;
+  // Nobody begins another recording while this thread still learns.
+  if (!learns) learned_bytes_.store(recording().store().bytes(), std::memory_order_relaxed);
+  thread.learns = learns;
   Recorder::probe_this_thread(learns);
   return true;
 }

@@ -8,9 +8,10 @@
 // while both are timed, then the faster. A graph that is changed, or whose memory is released, is the program's own
 // again for good, and so is one of which it is not known what its nodes touch.
 //
-// A CallSink: called from any thread. A lock guards the table of graphs, and what a graph is launched by guards itself
-// (GraphPair); no lock but a graph's own is held while the driver is called. Analyses run on the program's thread, one
-// at a time. Kept for the life of the process.
+// A CallSink: called from any thread. Locks guard the table of graphs, what threads have said, and what is allocated;
+// what a graph is launched by guards itself (GraphPair). No lock but a graph's own, and that of an analysis, is held
+// while the driver does anything; under the one of what is allocated it is asked which stream captures. Analyses run on
+// the program's thread, one at a time. Kept for the life of the process.
 #pragma once
 
 #include <atomic>
@@ -90,6 +91,7 @@ class GraphSink final : public CallSink {
   GraphRecording& recording() { return *recording_.load(std::memory_order_acquire); }
   std::unique_ptr<GraphRecording> make_recording() const;
   void record_anew(std::uint64_t unlearned_bytes);
+  GraphRecording* follow(const Call& call, std::optional<CUresult> result);
   std::optional<CUresult> receive(Call& call);
   std::optional<Capturing> capturing(const Call& call) const;
   std::size_t count_nodes(CUgraph graph) const;

@@ -31,6 +31,12 @@ void LiveObjects::freed(const Call& call) {
 void LiveObjects::clear() {
   const std::lock_guard lock(mutex_);
   map_.clear();
+  forgot_ = true;
+}
+
+bool LiveObjects::may_hold(std::uint64_t address) const {
+  const std::lock_guard lock(mutex_);
+  return forgot_ || map_.find(address) != nullptr;
 }
 
 std::optional<Allocation> LiveObjects::find(std::uint64_t address) const {

@@ -24,10 +24,13 @@ class LiveObjects {
 
   // The live object that holds `address`, where there is one that may be copied at any time.
   std::optional<Allocation> find(std::uint64_t address) const;
+  // Whether an address may lead to what is alive: any may, once a context has ended, since others' memory lives on.
+  bool may_hold(std::uint64_t address) const;
 
  private:
   mutable std::mutex mutex_;
   MemoryMap map_;
+  bool forgot_ = false;
 };
 
 // Whether memory of this kind is there for a copy as long as it is allocated. A mapping need not be accessible, a

@@ -165,7 +165,7 @@ void Probe::look_for_addresses(const Target& target, std::size_t first, std::spa
     for (std::size_t word_at = at; word_at + 8 <= end; word_at += 8) {
       std::uint64_t word = 0;
       std::memcpy(&word, bytes.data() + word_at, sizeof word);
-      if (could_be_address(word) && objects_.find(word)) {
+      if (could_be_address(word) && objects_.may_hold(word)) {
         holds_any_ = true;
         addresses_ = addresses_ || written;
         break;

@@ -237,6 +237,16 @@ TEST_F(ProbeTest, AddressesAreSeenWhereverTheyLie) {
   EXPECT_EQ(seen([&] { store(a_, 2 * kChunk, 0); }), "none");
   EXPECT_EQ(seen([&] { store(b_, kChunk, address(a_)); }), "wrote some") << "in the last chunk, which is a short one";
   EXPECT_EQ(seen([&] { store(a_, 0, 80); }), "some");
+  // With a context all is forgotten, also what of another one lives on.
+  Call end;
+  end.kind = CallKind::context_end;
+  end.traced = true;
+  probe_.before(end, any_captures_);
+  allocate(a_);
+  allocate(b_);
+  EXPECT_EQ(seen([] {}), "some") << "an address, of what it may be";
+  store(b_, kChunk, std::uint64_t{0});
+  EXPECT_EQ(seen([&] { store(a_, 0, std::uint64_t{0x7f0012345678}); }), "wrote some");
   // Of a launch that names nothing, nothing of the one before.
   const auto* list = launch({0, 0, 0, 0}, [] {});
   EXPECT_EQ(std::count(list->begin(), list->end(), kProbeSawAddresses), 0);

@@ -90,6 +90,12 @@ def without_paths(text):
     return re.sub(r"[^\s\"']*/(?:site|dist)-packages/", "", text.replace(f"{ROOT}/", ""))
 
 
+def give_up(process):
+    """One that nobody will finish()."""
+    end(process)
+    process.communicate()
+
+
 def end(process):
     """With all that it has started."""
     with contextlib.suppress(ProcessLookupError):

@@ -116,7 +116,7 @@ class Runner:
         limit = self.left()
         if limit <= 0:
             if process is not None:
-                side_by_side.finish(process, 0)
+                side_by_side.give_up(process)
             return None
         done = side_by_side.finish(process or self.begin(task), limit)
         if done.status is None and limit < self.options.limit:
@@ -140,8 +140,7 @@ class Runner:
                     yield task, entry
             finally:
                 for process in begun:
-                    side_by_side.end(process)
-                    process.communicate()
+                    side_by_side.give_up(process)
 
     def kept(self, task, found):
         cold = self.cold.get(cold_name(task), {})

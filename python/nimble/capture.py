@@ -1,9 +1,8 @@
 """All that talks to CUDA: streams, captures, and the graphs that come of them. Tests put a fake of CudaCapture in its place.
 
 A graph is captured twice: once to learn from, in memory that is never used twice, and once more in memory that libnimble.so has
-placed by what it has learned. Then it is replayed until the library has decided which of
-the two executables is the faster one. A backward is captured from the autograd graph that the forward's capture has made, so
-that it reads what replays of the forward write.
+placed by what it has learned. Then it is replayed until the library has decided which of the two executables is the faster one. A
+backward is captured from the autograd graph that the forward's capture has made, so that it reads what replays of the forward write.
 
 CudaCapture has no state of its own. Captures are made under one lock, since PyTorch allows one at a time with its allocator
 in stream order. A CudaGraph is used by one thread at a time; its owner sees to that.
@@ -216,7 +215,9 @@ class CudaCapture:
         torch.cuda.set_rng_state(state, device)
 
     def watch(self, tensors: List[torch.Tensor]) -> shim.MemoryWatch:
-        return shim.MemoryWatch(tensor.data_ptr() for tensor in tensors)
+        here = [tensor for tensor in tensors if tensor.is_cuda]
+        with torch.cuda.device(here[0].device) if here else contextlib.nullcontext():
+            return shim.MemoryWatch(tensor.data_ptr() for tensor in here)
 
     def capture(self, work: Work, device: torch.device, multi_stream: bool, relaxed: bool,
                 beside: Optional[Captured] = None) -> CudaGraph:
@@ -298,8 +299,8 @@ class CudaCapture:
 
     def _captured(self, function: Callable[[], Any], stream: "torch.cuda.Stream", multi_stream: bool, relaxed: bool,
                   between: Callable[[], None] = lambda: None) -> CudaGraph:
-        """Twice also where it is to have one stream: what PyTorch allocates in stream order while a graph is captured the graph
-        allocates anew each time that it runs, unless it gets memory by a plan."""
+        """Twice also where it is to have one stream: memory by a plan takes less room in the caches than memory that is used again
+        by its size."""
         errors = "relaxed" if relaxed else "global"
         with shim.learning():
             first = self._graph_of(function, stream, errors)

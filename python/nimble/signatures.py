@@ -168,7 +168,7 @@ class Repeated:
     __slots__ = ("_keys", "_modes", "_training")
 
     def __init__(self, call: Call) -> None:
-        self._keys = [key for key in call.signature.leaves]
+        self._keys = call.signature.leaves
         self._modes = call.signature.modes
         self._training = call.signature.training
 

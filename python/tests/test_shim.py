@@ -76,6 +76,16 @@ def test_check_is_quiet_where_all_is_there(build):
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["True", "fine"], "")
 
 
+def test_memory_of_the_host_is_not_watched(monkeypatch):
+    """The driver knows nothing of it, and the device's would count as gone."""
+    torch = pytest.importorskip("torch")
+    from nimble.capture import CudaCapture
+
+    asked = []
+    monkeypatch.setattr(shim, "MemoryWatch", lambda addresses: asked.extend(addresses) or "watch")
+    assert CudaCapture().watch([torch.zeros(3)]) == "watch" and asked == []
+
+
 def header():
     return (TESTS.parent.parent / "include" / "nimble" / "nimble.h").read_text(encoding="utf-8")
 

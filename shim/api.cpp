@@ -16,6 +16,7 @@
 #include "shim/options.h"
 #include "shim/regions/region_sink.h"
 #include "shim/session.h"
+#include "shim/wrappers.h"
 
 namespace {
 
@@ -283,6 +284,18 @@ nimble_result nimble_unwatch_memory(const volatile std::uint32_t* gone) {
   return with_graphs([&](GraphSink& sink) {
     return sink.watch().remove(const_cast<const std::uint32_t*>(gone)) ? NIMBLE_SUCCESS : NIMBLE_INVALID_ARGUMENT;
   });
+}
+
+nimble_result nimble_launch_graph(CUgraphExec_st* exec, CUstream_st* stream, const volatile std::uint32_t* gone) {
+  const nimble_result may = with_graphs([&](GraphSink& sink) {
+    if (gone && __atomic_load_n(gone, __ATOMIC_ACQUIRE)) return NIMBLE_STALE;
+    const std::optional<bool> may_be = sink.may_launch(exec, stream);
+    return !may_be ? NIMBLE_INVALID_ARGUMENT : *may_be ? NIMBLE_SUCCESS : NIMBLE_REFUSED;
+  });
+  if (may != NIMBLE_SUCCESS) return may;
+  // From here on it is a call of the program's.
+  const auto launch = reinterpret_cast<decltype(&::cuGraphLaunch)>(nimble::shim::wrapper(nimble::shim::id_cuGraphLaunch));
+  return launch(exec, stream) == CUDA_SUCCESS ? NIMBLE_SUCCESS : NIMBLE_DRIVER_ERROR;
 }
 
 nimble_result nimble_keep_graph(CUgraphExec_st* exec) {

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* Rises with every addition; what was there stays as it is. */
-#define NIMBLE_API_VERSION 4
+#define NIMBLE_API_VERSION 5
 
 #ifdef __cplusplus
 extern "C" {
@@ -205,6 +205,14 @@ NIMBLE_FUNCTION(nimble_keep_graph, (struct CUgraphExec_st * exec), (exec))
 NIMBLE_FUNCTION(nimble_watch_memory, (const uint64_t* addresses, size_t count, const volatile uint32_t** gone),
                 (addresses, count, gone))
 NIMBLE_FUNCTION(nimble_unwatch_memory, (const volatile uint32_t* gone), (gone))
+
+/* Launches an executable graph on the stream (0: the legacy default stream) as cuGraphLaunch would, where that is safe
+ * without a look at anything else: NIMBLE_STALE where `*gone` is 1 (null: nothing is watched), NIMBLE_REFUSED where the
+ * stream captures, or another context is current than when the graph was made executable. Nothing is launched then, and
+ * neither where the graph is not known: NIMBLE_INVALID_ARGUMENT. */
+NIMBLE_FUNCTION(nimble_launch_graph,
+                (struct CUgraphExec_st * exec, struct CUstream_st* stream, const volatile uint32_t* gone),
+                (exec, stream, gone))
 
 #ifdef __cplusplus
 }

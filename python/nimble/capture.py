@@ -38,6 +38,10 @@ class Captured(Protocol):
     def replay(self) -> None:
         """Runs on the current stream."""
 
+    def launch(self, ahead: "Watch") -> bool:
+        """follow() and replay() of what draws no random numbers, in as little time as can be. False where nothing was done, since a
+        longer look is needed: the memory of `ahead` is gone, the current stream captures, or it is another one than before."""
+
     def beside(self) -> ContextManager[None]:
         """What is done inside is done on the stream that it was captured on: behind what was put on the current stream before,
         and before what follows there."""
@@ -53,6 +57,10 @@ class Watch(Protocol):
     """Whether the device still has some memory: bool() of it, at any time."""
 
     def __bool__(self) -> bool: ...
+
+    @property
+    def word(self) -> int:
+        """For shim.launcher()."""
 
     def close(self) -> None:
         """Nobody asks any more."""
@@ -152,6 +160,8 @@ class CudaGraph:
         self._graph = graph
         self._device = stream.device
         self._handle = handle
+        self._index = stream.device.index
+        self._launch = shim.launcher(handle) if handle is not None else None
         self._last: Optional[torch.cuda.Stream] = None
         self._last_handle: Optional[int] = None
         self._at_end = weakref.finalize(self, _let_go, self._kept)
@@ -162,7 +172,7 @@ class CudaGraph:
 
     def follow(self) -> None:
         # The current stream is the one that replay() takes, whatever device is the current one. Its handle is had sooner.
-        handle = torch._C._cuda_getCurrentRawStream(self._device.index)
+        handle = torch._C._cuda_getCurrentRawStream(self._index)
         if handle == self._last_handle:
             return
         current = torch.cuda.current_stream(self._device)
@@ -172,6 +182,10 @@ class CudaGraph:
 
     def replay(self) -> None:
         self._graph.replay()
+
+    def launch(self, ahead: Watch) -> bool:
+        stream = torch._C._cuda_getCurrentRawStream(self._index)
+        return stream == self._last_handle and self._launch is not None and self._launch(stream, ahead.word) == 0
 
     @contextlib.contextmanager
     def beside(self) -> Iterator[None]:

@@ -102,11 +102,13 @@ class Nimble:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the module returns for these arguments. Prepares at once what has no graph yet, or has one that does not fit the
         module any more. While another Nimble is prepared, or somebody captures, the module itself runs, and becomes a part of that."""
+        last = self._last
+        if last is not None and not kwargs:
+            outputs = self._again(last, args)
+            if outputs is not CHANGED:
+                return outputs
         if _preparing.depth or self._backend.is_capturing():
             return self.module(*args, **kwargs)
-        outputs = self._again(args) if self._last is not None and not kwargs else CHANGED
-        if outputs is not CHANGED:
-            return outputs
         try:
             call = self._call_of(args, kwargs)
         except NimbleError as error:
@@ -114,18 +116,18 @@ class Nimble:
             return self.module(*args, **kwargs)
         return self.serve(call)
 
-    def _again(self, args: Tuple[Any, ...]) -> Any:
+    def _again(self, last: "Tuple[Repeated, PreparedGraph]", args: Tuple[Any, ...]) -> Any:
         """The outputs of a call like the one before. CHANGED where it is another one, or a longer look is needed."""
-        last, training = self._last, self.module.training
-        if last is None or is_running() or ((training or self._trains) and torch.is_grad_enabled()):
-            return CHANGED
         repeated, graph = last
-        # Where nothing has to be copied all looks can come behind the launch.
-        copies = not graph.has_as_inputs(args)
-        if copies and not repeated.fits(args, training):
+        # Where nothing has to be copied the launch comes before all looks: behind a wait each costs microseconds.
+        outputs = graph.run_own(args, self._static_outputs)
+        training = self.module.training
+        if (_preparing.depth or is_running() or ((training or self._trains) and torch.is_grad_enabled())
+                or not repeated.fits(args, training)):
             return CHANGED
-        outputs = graph.run(args, self._static_outputs)
-        return outputs if copies or repeated.fits(args, training) else CHANGED
+        if outputs is not CHANGED:
+            return outputs
+        return CHANGED if self._backend.is_capturing() else graph.run(args, self._static_outputs)
 
     def serve(self, call: Call) -> Any:
         """The same for a call that has been taken apart."""

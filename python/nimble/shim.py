@@ -12,7 +12,7 @@ import enum
 import functools
 import weakref
 from dataclasses import dataclass
-from typing import Any, Iterable, Iterator, Optional
+from typing import Any, Callable, Iterable, Iterator, Optional
 
 from nimble.errors import NimbleError, NotLoadedError
 
@@ -84,6 +84,7 @@ def _function(name: str) -> Any:
         "nimble_keep_graph": [ctypes.c_void_p],
         "nimble_watch_memory": [ctypes.POINTER(ctypes.c_uint64), ctypes.c_size_t, ctypes.POINTER(ctypes.c_void_p)],
         "nimble_unwatch_memory": [ctypes.c_void_p],
+        "nimble_launch_graph": [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p],
     }.get(name, [])
     return function
 
@@ -162,6 +163,13 @@ def keep_graph(handle: Optional[int] = None) -> bool:
     return _call("nimble_keep_graph", handle) == Result.SUCCESS
 
 
+def launcher(handle: int) -> "Callable[[int, Optional[int]], int]":
+    """Of a CUgraphExec: launches it on the stream of a handle, if nothing captures there, the context is the one that it was made
+    in, and nothing is gone of a MemoryWatch whose `word` is given. 0 where it does, a Result else. One call, and nothing beside
+    it."""
+    return functools.partial(_function("nimble_launch_graph"), handle)
+
+
 class MemoryWatch:
     """Whether the driver still has the allocations in which these addresses lie: bool() of it costs no call. Where it cannot be told
     they count as gone. To be closed."""
@@ -178,6 +186,11 @@ class MemoryWatch:
 
     def __bool__(self) -> bool:
         return self._gone.value == 0
+
+    @property
+    def word(self) -> int:
+        """Where it is written, for launcher(), until close()."""
+        return ctypes.addressof(self._gone)
 
     def close(self) -> None:
         """It counts as gone from now on. Not while another thread asks."""

@@ -96,6 +96,22 @@ def main(image):
     for _ in range(2):
         check(CU.cuGraphLaunch(last, stream))
     said["replayed"] = result()
+    watch = shim.MemoryWatch(state.value for state in states)
+    by_itself = shim.launcher(last.value)
+    said["launched"] = [shim.launcher(12345)(stream.value, None)]
+    check(CU.cuStreamBeginCapture_v2(stream, 0))
+    said["launched"].append(by_itself(stream.value, None))
+    empty = made(lambda out: CU.cuStreamEndCapture(stream, out), POINTER)
+    nodes = ctypes.c_size_t(9)
+    check(CU.cuGraphGetNodes(empty, None, ctypes.byref(nodes)))
+    said["launched"].append(nodes.value)
+    context = made(CU.cuCtxGetCurrent, POINTER)
+    check(CU.cuCtxSetCurrent(None))
+    said["launched"].append(by_itself(stream.value, None))
+    check(CU.cuCtxSetCurrent(context))
+    reset()
+    said["launched"] += [by_itself(stream.value, watch.word), by_itself(stream.value, None)]
+    said["by itself"] = result()
     status = shim.get_graph()
     said["same"] = status == shim.get_graph(last.value) and status.exec == last.value
     said["status"] = [status.state.name, status.nodes, status.streams, status.own_us, status.rewritten_us, status.text]
@@ -112,6 +128,9 @@ def main(image):
     for state in states:
         check(CU.cuMemFree_v2(state))
         said["watched"].append(watched())
+    said["launched"].append(by_itself(stream.value, watch.word))
+    watch.close()
+    said["launched"].append(by_itself(stream.value, watch.word))
     watches[1].close()
     watches[1].close()
     print(json.dumps(said))

@@ -33,6 +33,7 @@ class FakeGraph:
         self._number = number
         self.replays = 0
         self.closed = False
+        self.owner = None  # the FakeCapture
 
     def follow(self):
         self._calls.append("follow")
@@ -55,6 +56,14 @@ class FakeGraph:
             for mine, new in zip(saved, AutogradGraph(tensors(made)).nodes):
                 for static, its in zip(mine, saved_by(new) or []):
                     leave(its, static)
+
+    def launch(self, ahead):
+        if not ahead or self.owner.capturing:
+            return False
+        self._calls.append("launch")
+        self.follow()
+        self.replay()
+        return True
 
     def beside(self):
         return contextlib.nullcontext()
@@ -185,4 +194,5 @@ class FakeCapture:
         finally:
             self.capturing = False
         self.graphs.append(FakeGraph(function, outputs, self.calls, len(self.graphs), grad, touches))
+        self.graphs[-1].owner = self
         return self.graphs[-1]

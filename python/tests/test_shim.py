@@ -29,12 +29,14 @@ def test_a_program_that_learns(build):
                   NIMBLE_TUNE="off")
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
-    assert said["version"] == [4, VERSION] and said["loaded"] and said["none"] and said["gone"] and said["same"]
+    assert said["version"] == [5, VERSION] and said["loaded"] and said["none"] and said["gone"] and said["same"]
     assert said["again"] == [False, True] and said["kept"] == [False, True, "KEPT"]
     none = [True, False, False, False]
     assert said["watched"] == [[True, True, True, False], [True, True, False, False], none, none]
     assert said["nested"].startswith("nimble_learn_begin: invalid argument")
-    assert said["eager"] == said["replayed"] != said["once"]
+    assert said["eager"] == said["replayed"] == said["by itself"] != said["once"]
+    unknown, refused, stale = shim.Result.INVALID_ARGUMENT, shim.Result.REFUSED, shim.Result.STALE
+    assert said["launched"] == [unknown, refused, 0, refused, 0, 0, stale, stale]
     state, nodes, streams, own_us, rewritten_us, text = said["status"]
     assert (state, nodes, own_us, rewritten_us, text) == ("REWRITTEN", 7, None, None, "") and streams >= 2
 

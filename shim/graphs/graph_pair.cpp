@@ -9,8 +9,15 @@
 
 namespace nimble::shim {
 
-GraphPair::GraphPair(const GraphApi& api, const DriverApi& driver, Tune tune, std::uint64_t number)
-    : api_(api), driver_(driver), tune_(tune), number_(number), rewritten_(api), tuner_(tune), clock_(driver) {
+GraphPair::GraphPair(const GraphApi& api, const DriverApi& driver, Tune tune, std::uint64_t number, CUcontext made_in)
+    : api_(api),
+      driver_(driver),
+      tune_(tune),
+      number_(number),
+      made_in_(made_in),
+      rewritten_(api),
+      tuner_(tune),
+      clock_(driver) {
   tuner_.exclude(Way::one_stream);
 }
 

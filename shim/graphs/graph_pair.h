@@ -35,8 +35,9 @@ struct GraphStatus {
 
 class GraphPair {
  public:
-  // `number`: for people. What the references name must outlive it.
-  GraphPair(const GraphApi& api, const DriverApi& driver, Tune tune, std::uint64_t number);
+  // `number`: for people. `made_in`: the context that was current when the program's own was made executable. What the
+  // references name must outlive it.
+  GraphPair(const GraphApi& api, const DriverApi& driver, Tune tune, std::uint64_t number, CUcontext made_in);
   ~GraphPair();
   GraphPair(const GraphPair&) = delete;
   GraphPair& operator=(const GraphPair&) = delete;
@@ -69,6 +70,7 @@ class GraphPair {
   void context_ended(CUcontext context);
 
   std::uint64_t number() const { return number_; }
+  CUcontext made_in() const { return made_in_; }
   GraphStatus status(CUgraphExec exec) const;
 
  private:
@@ -80,6 +82,7 @@ class GraphPair {
   const DriverApi& driver_;
   const Tune tune_;
   const std::uint64_t number_;
+  CUcontext const made_in_;
   CUcontext context_ = nullptr;
   std::uint32_t nodes_ = 0, streams_ = 0;
   std::vector<std::uint64_t> memory_;  // ascending

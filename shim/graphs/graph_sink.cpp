@@ -194,13 +194,16 @@ bool GraphSink::was_waited_for(const Call& call) const {
 }
 
 std::optional<GraphSink::Capturing> GraphSink::capturing(const Call& call) const {
-  if (!call.has_stream) return std::nullopt;
+  return call.has_stream ? capturing(call.stream.handle) : std::nullopt;
+}
+
+std::optional<GraphSink::Capturing> GraphSink::capturing(CUstream stream) const {
   const auto ask =
       reinterpret_cast<decltype(&::cuStreamGetCaptureInfo_v2)>(context_.driver_symbol("cuStreamGetCaptureInfo_v2"));
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   Capturing found;
   cuuint64_t id = 0;
-  if (!ask || ask(call.stream.handle, &status, &id, &found.graph, nullptr, nullptr) != CUDA_SUCCESS ||
+  if (!ask || ask(stream, &status, &id, &found.graph, nullptr, nullptr) != CUDA_SUCCESS ||
       status == CU_STREAM_CAPTURE_STATUS_NONE)
     return std::nullopt;
   found.id = id;
@@ -280,7 +283,7 @@ void GraphSink::rewrite(const Call& call) {
     thread.last = call.exec;
     thread.made = nullptr;
   }
-  auto made = std::make_shared<GraphPair>(api_, driver_, options_.tune, number);
+  auto made = std::make_shared<GraphPair>(api_, driver_, options_.tune, number, current_context());
   if (const std::string why = rewrite(call.graph, *made); why.empty()) {
     rewritten_.fetch_add(1, std::memory_order_relaxed);
   } else {
@@ -361,6 +364,13 @@ std::optional<CUresult> GraphSink::launch(Call& call) {
   launches_.fetch_add(made.rewritten, std::memory_order_relaxed);
   if (!made.news.empty()) say(made.news);
   return made.result;
+}
+
+std::optional<bool> GraphSink::may_launch(CUgraphExec exec, CUstream stream) const {
+  const std::shared_ptr<GraphPair> graph = find(exec);
+  if (!graph) return std::nullopt;
+  return graph->made_in() == current_context() &&
+         (captures_.load(std::memory_order_relaxed) == 0 || !capturing(stream));
 }
 
 // The program changes an executable graph, or ends it.

@@ -79,6 +79,9 @@ class GraphSink final : public CallSink {
   // It is launched as it is from now on; null likewise. False where it is not known.
   bool keep(CUgraphExec exec);
   MemoryWatch& watch() { return watch_; }
+  // Whether the calling thread may launch it on the stream: its context is current, and the stream does not capture.
+  // Nothing where the graph is not known.
+  std::optional<bool> may_launch(CUgraphExec exec, CUstream stream) const;
 
  private:
   // What a thread has said, and made.
@@ -94,6 +97,7 @@ class GraphSink final : public CallSink {
   GraphRecording* follow(const Call& call, std::optional<CUresult> result);
   std::optional<CUresult> receive(Call& call);
   std::optional<Capturing> capturing(const Call& call) const;
+  std::optional<Capturing> capturing(CUstream stream) const;
   std::size_t count_nodes(CUgraph graph) const;
   std::optional<CUresult> allocate(Call& call);
   std::optional<CUresult> release(const Call& call);

@@ -294,7 +294,8 @@ nimble_result nimble_launch_graph(CUgraphExec_st* exec, CUstream_st* stream, con
   });
   if (may != NIMBLE_SUCCESS) return may;
   // From here on it is a call of the program's.
-  const auto launch = reinterpret_cast<decltype(&::cuGraphLaunch)>(nimble::shim::wrapper(nimble::shim::id_cuGraphLaunch));
+  const auto launch =
+      reinterpret_cast<decltype(&::cuGraphLaunch)>(nimble::shim::wrapper(nimble::shim::id_cuGraphLaunch));
   return launch(exec, stream) == CUDA_SUCCESS ? NIMBLE_SUCCESS : NIMBLE_DRIVER_ERROR;
 }
 

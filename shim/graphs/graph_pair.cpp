@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "replayer/current_context.h"
@@ -32,12 +31,11 @@ GraphPair::~GraphPair() {
 }
 
 void GraphPair::describe(CUcontext context, std::uint32_t nodes, std::uint32_t streams,
-                         std::vector<std::uint64_t> memory) {
+                         std::vector<TraceProbe::Range> memory) {
   context_ = context;
   nodes_ = nodes;
   streams_ = streams;
-  memory_ = std::move(memory);
-  std::sort(memory_.begin(), memory_.end());
+  memory_.name(std::move(memory));
 }
 
 // Whether a launch on this stream can be followed by our event. One of another context cannot.
@@ -129,9 +127,14 @@ bool GraphPair::keep(const std::string& why) {
   return !before;
 }
 
-bool GraphPair::uses(const Call& call) const {
-  const auto first = std::lower_bound(memory_.begin(), memory_.end(), call.address);
-  return first != memory_.end() && (*first == call.address || *first - call.address < call.size);
+bool GraphPair::memory_goes(const Call& call) {
+  const std::lock_guard lock(mutex_);
+  return memory_.release(call);
+}
+
+bool GraphPair::memory_joins(const Call& call) const {
+  const std::lock_guard lock(mutex_);
+  return memory_.joins(call);
 }
 
 void GraphPair::context_ended(CUcontext context) {

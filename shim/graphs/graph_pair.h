@@ -20,6 +20,7 @@
 #include "replayer/step_clock.h"
 #include "replayer/tuner.h"
 #include "shim/graphs/rewritten_graph.h"
+#include "shim/graphs/touched_memory.h"
 
 namespace nimble::shim {
 
@@ -45,8 +46,8 @@ class GraphPair {
   // --- Before it is shared with other threads.
 
   RewrittenGraph& rewritten() { return rewritten_; }
-  // Of the rewritten one: its context, how large it is, and where the memory that its nodes touch begins.
-  void describe(CUcontext context, std::uint32_t nodes, std::uint32_t streams, std::vector<std::uint64_t> memory);
+  // Of the rewritten one: its context, how large it is, and the allocations that its nodes name.
+  void describe(CUcontext context, std::uint32_t nodes, std::uint32_t streams, std::vector<TraceProbe::Range> memory);
 
   // --- From then on.
 
@@ -64,8 +65,10 @@ class GraphPair {
   Launch launch(CUgraphExec own, const StreamRef& stream, bool may_time) noexcept;
   // The program's own is launched from now on. Whether that is new.
   bool keep(const std::string& why);
-  // Whether the call releases memory that its nodes touch.
-  bool uses(const Call& call) const;
+  // The call releases memory. Whether its nodes name some of it.
+  bool memory_goes(const Call& call);
+  // The call has allocated memory. Whether its nodes may now touch the same where they did not before.
+  bool memory_joins(const Call& call) const;
   // The context, or all of them (null), is gone.
   void context_ended(CUcontext context);
 
@@ -85,7 +88,6 @@ class GraphPair {
   CUcontext const made_in_;
   CUcontext context_ = nullptr;
   std::uint32_t nodes_ = 0, streams_ = 0;
-  std::vector<std::uint64_t> memory_;  // ascending
 
   std::mutex order_;  // held by the one launch that is being made; guards what follows
   RewrittenGraph rewritten_;
@@ -97,6 +99,7 @@ class GraphPair {
 
   std::atomic<bool> kept_{false}, own_for_good_{false}, last_was_rewritten_{false}, context_gone_{false};
   mutable std::mutex mutex_;  // guards what follows
+  TouchedMemory memory_;
   std::string why_kept_;
   bool decided_ = false, own_is_faster_ = false;
   double own_us_ = -1, rewritten_us_ = -1;

@@ -181,7 +181,10 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
         break;
     }
   }
-  if (good && (call.kind == CallKind::alloc_async || call.kind == CallKind::alloc)) fill(call);
+  if (good && is_allocation(call.kind)) {
+    fill(call);
+    if (memory_went_.load(std::memory_order_acquire)) take_note_of_new_memory(call);
+  }
   if (good && pool_.has_retired() && was_waited_for(call)) recording().gone(pool_.sweep());
 } catch (const std::exception& error) {
   failed(call, error);
@@ -314,9 +317,9 @@ std::string GraphSink::rewrite(CUgraph graph, GraphPair& made) {
     threads_[thread_index()].made = capture_plan(*memory, found);
   }
   if (!found.why_not.empty()) return found.why_not;
-  std::vector<std::uint64_t> used;
+  std::vector<TraceProbe::Range> used;
   for (const TraceProbe::Range& range : found.memory)
-    if (!pool_.holds(range.address)) used.push_back(range.address);
+    if (!pool_.holds(range.address)) used.push_back(range);
   made.describe(original.context(), static_cast<std::uint32_t>(original.nodes().size()),
                 found.schedule.segments.front().lanes, std::move(used));
   const CurrentContext current(driver_, original.context());
@@ -393,11 +396,20 @@ void GraphSink::let_go_of(const Call& call) {
   watch_.ends(call);
   const std::shared_lock lock(graphs_mutex_);
   for (const auto& [exec, graph] : graphs_) {
-    if (is_release(call.kind) && graph->uses(call)) graph->keep("its memory was released");
+    if (is_release(call.kind) && graph->memory_goes(call)) memory_went_.store(true, std::memory_order_release);
     if (call.ends == Ends::code) graph->keep("code was unloaded");
     if (call.kind == CallKind::context_end) graph->context_ended(call.context);
   }
   if (call.kind == CallKind::context_end) pool_.context_ended(call.context);
+}
+
+// The program learns of the memory behind this: no launch that uses it comes before.
+void GraphSink::take_note_of_new_memory(const Call& call) {
+  const std::shared_lock lock(graphs_mutex_);
+  for (const auto& [exec, graph] : graphs_)
+    if (graph->memory_joins(call) && graph->keep("two parts of its memory have become one"))
+      say("graph " + std::to_string(graph->number()) +
+          " is the program's own: two parts of its memory have become one");
 }
 
 CUgraphExec GraphSink::last_of_this_thread() {

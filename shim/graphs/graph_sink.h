@@ -5,8 +5,9 @@
 // come since anybody did begins a new recording, and so does a graph where it is full. When the program makes a graph
 // executable, the graph's nodes are recorded, too, as a step that is analyzed there and then; what comes out is built
 // beside the program's own executable graph, and each launch of that launches one of the two: first either in turn,
-// while both are timed, then the faster. A graph that is changed, or whose memory is released, is the program's own
-// again for good, and so is one of which it is not known what its nodes touch.
+// while both are timed, then the faster. A graph that is changed, or parts of whose memory come to lie in one
+// allocation (TouchedMemory), is the program's own again for good, and so is one of which it is not known what its
+// nodes touch.
 //
 // A CallSink: called from any thread. Locks guard the table of graphs, what threads have said, and what is allocated;
 // what a graph is launched by guards itself (GraphPair). No lock but a graph's own, and that of an analysis, is held
@@ -110,6 +111,7 @@ class GraphSink final : public CallSink {
   CUgraphExec last_of_this_thread();
   void edited(const Call& call);
   void let_go_of(const Call& call);
+  void take_note_of_new_memory(const Call& call);
   bool was_waited_for(const Call& call) const;
   void say(const std::string& text) const noexcept;
   void failed(const Call& call, const std::exception& error) const noexcept;
@@ -136,6 +138,7 @@ class GraphSink final : public CallSink {
   std::unordered_map<CUgraphExec, std::shared_ptr<GraphPair>> graphs_;
   std::atomic<std::uint32_t> fills_{0};
   std::atomic<std::uint64_t> seen_{0}, rewritten_{0}, launches_{0}, steps_marked_{0};
+  std::atomic<bool> memory_went_{false};  // that a graph names
   std::atomic<bool> finished_{false};
 };
 

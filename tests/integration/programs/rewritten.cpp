@@ -12,6 +12,7 @@
 //   nested     the graph is a part of another, which is launched
 //   many       every few steps it is captured anew, and the graph before ends
 //   released   memory that it uses is released, and allocated anew
+//   joined     two pieces of it are released, and lie in one allocation then
 //   recapture  a stream captures launches of it
 //   learned    kernels of which nothing is known, in memory that is allocated while it captures: Nimble is told to
 //   learn
@@ -67,8 +68,10 @@ struct Program {
     for (int i = 0; i < 3; ++i) {
       CHECK(cuMemAlloc(&state[i], kBytes));
       CHECK(cuMemsetD32(state[i], static_cast<unsigned>(i) + 5, kCount));
-      CHECK(cuMemAlloc(&memory[i], kBytes));
+      if (what != "joined") CHECK(cuMemAlloc(&memory[i], kBytes));
     }
+    if (what == "joined")  // one behind the other
+      for (CUdeviceptr& each : memory) CHECK(cuMemAlloc(&each, kBytes));
     CHECK(cuMemAllocHost(reinterpret_cast<void**>(&input), kBytes));
     CHECK(cuMemAllocHost(reinterpret_cast<void**>(&output), kBytes));
     CHECK(cuCtxSynchronize());
@@ -285,6 +288,14 @@ struct Program {
       CUdeviceptr again = 0;
       CHECK(cuMemAlloc(&again, kBytes));
       if (again != memory[1]) std::fprintf(stderr, "another address\n");
+    }
+    if (what == "joined" && salt == 3) {
+      CHECK(cuStreamSynchronize(stream));
+      CHECK(cuMemFree(memory[1]));
+      CHECK(cuMemFree(memory[2]));
+      CUdeviceptr both = 0;
+      CHECK(cuMemAlloc(&both, memory[2] - memory[1] + kBytes));
+      if (both != memory[1]) std::fprintf(stderr, "another address\n");
     }
   }
 };

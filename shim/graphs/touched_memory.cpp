@@ -1,0 +1,36 @@
+#include "shim/graphs/touched_memory.h"
+
+#include <algorithm>
+
+namespace nimble::shim {
+
+void TouchedMemory::name(std::vector<TraceProbe::Range> allocations) {
+  allocations_.clear();
+  for (const TraceProbe::Range& range : allocations)
+    allocations_.push_back({range.address, range.address + std::max<std::uint64_t>(range.bytes, 1), false});
+  std::sort(allocations_.begin(), allocations_.end(),
+            [](const Allocation& a, const Allocation& b) { return a.begin < b.begin; });
+}
+
+// Those that share a byte with the call's memory. What it releases may have no size that is known.
+template <class Visit>
+void TouchedMemory::each_in(auto& allocations, const Call& call, const Visit& visit) {
+  const std::uint64_t end = call.address + std::max<std::uint64_t>(call.size, 1);
+  auto at = std::lower_bound(allocations.begin(), allocations.end(), call.address,
+                             [](const Allocation& each, std::uint64_t address) { return each.end <= address; });
+  for (; at != allocations.end() && at->begin < end; ++at) visit(*at);
+}
+
+bool TouchedMemory::release(const Call& call) {
+  bool any = false;
+  each_in(allocations_, call, [&](Allocation& each) { any = each.went = true; });
+  return any;
+}
+
+bool TouchedMemory::joins(const Call& call) const {
+  int went = 0;
+  each_in(allocations_, call, [&](const Allocation& each) { went += each.went; });
+  return went > 1;
+}
+
+}  // namespace nimble::shim

@@ -1,0 +1,57 @@
+#include "shim/graphs/touched_memory.h"
+
+#include <gtest/gtest.h>
+
+namespace nimble::shim {
+namespace {
+
+Call memory(std::uint64_t address, std::uint64_t size = 0) {
+  Call call;
+  call.address = address;
+  call.size = size;
+  return call;
+}
+
+class TouchedMemoryTest : public testing::Test {
+ protected:
+  void SetUp() override { touched_.name({{0x3000, 0x100}, {0x1000, 0x100}, {0x2000, 0x100}, {0x4000, 0}}); }
+  TouchedMemory touched_;
+};
+
+TEST_F(TouchedMemoryTest, WhatHoldsAByteOfThemTakesThemAlong) {
+  EXPECT_FALSE(touched_.release(memory(0x0f00, 0x100)));
+  EXPECT_FALSE(touched_.release(memory(0x1100, 0xf00)));
+  EXPECT_FALSE(touched_.release(memory(0x5000)));
+  EXPECT_TRUE(touched_.release(memory(0x1000)));
+  EXPECT_TRUE(touched_.release(memory(0x20ff, 0x10))) << "the last byte, by an unmapping";
+  EXPECT_TRUE(touched_.release(memory(0x2f00, 0x101)));
+  EXPECT_TRUE(touched_.release(memory(0x4000))) << "of a size that is not known";
+}
+
+TEST_F(TouchedMemoryTest, TwoThatWentMustNotBecomeOne) {
+  EXPECT_FALSE(touched_.joins(memory(0, 0x10000))) << "nothing went";
+  touched_.release(memory(0x1000));
+  EXPECT_FALSE(touched_.joins(memory(0, 0x10000))) << "what is there cannot be a part of it";
+  touched_.release(memory(0x2000));
+  EXPECT_TRUE(touched_.joins(memory(0, 0x10000)));
+  EXPECT_TRUE(touched_.joins(memory(0x10ff, 0xf02)));
+  EXPECT_FALSE(touched_.joins(memory(0x1100, 0xf00)));
+  EXPECT_FALSE(touched_.joins(memory(0x1000, 0x100)));
+  EXPECT_FALSE(touched_.joins(memory(0x2000, 0x10000)));
+}
+
+TEST_F(TouchedMemoryTest, WhatCameInTheirPlaceMayGoAgain) {
+  touched_.release(memory(0x1000));
+  EXPECT_TRUE(touched_.release(memory(0x1000, 0x500)));
+  touched_.release(memory(0x2000));
+  EXPECT_TRUE(touched_.joins(memory(0x1000, 0x1001)));
+}
+
+TEST_F(TouchedMemoryTest, NothingIsNamed) {
+  touched_.name({});
+  EXPECT_FALSE(touched_.release(memory(0, ~std::uint64_t{0})));
+  EXPECT_FALSE(touched_.joins(memory(0, ~std::uint64_t{0})));
+}
+
+}  // namespace
+}  // namespace nimble::shim

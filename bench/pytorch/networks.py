@@ -28,9 +28,10 @@ def build(name, **options):
     """The module by itself, on the CPU, in training mode."""
     import torch
 
-    if name == "encoder":  # of the shape of BERT-base
-        layer = torch.nn.TransformerEncoderLayer(768, 12, 3072, batch_first=True, activation="gelu")
-        return torch.nn.TransformerEncoder(layer, options.get("layers", 12))
+    if name == "encoder":
+        import encoder
+
+        return encoder.Encoder(**options)
     if name in ("nasnetamobile", "darts"):
         import cells
 

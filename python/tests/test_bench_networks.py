@@ -40,6 +40,8 @@ def parameters(module):
 # The papers say 5.3 and 4.7 million.
 @pytest.mark.parametrize("name, count", [("nasnetamobile", 5_289_978), ("darts", 4_718_752), ("encoder", 85_054_464)])
 def test_networks_of_our_own(name, count):
+    if name == "encoder" and not hasattr(nn.functional, "scaled_dot_product_attention"):
+        pytest.skip("this PyTorch is too old for it")
     module, (data, *_) = networks.inference(name, "cpu")
     assert parameters(module) == count and not module.training
     with torch.no_grad():

@@ -166,7 +166,8 @@ Options read_options() {
   choose("TUNE", options.tune, std::pair{Word("off"), Tune::off}, std::pair{Word("start"), Tune::start},
          std::pair{Word("always"), Tune::always});
   choose("TUNE_SAVE", options.tune_save, std::pair{Word("on"), true}, std::pair{Word("off"), false});
-  choose("TORCH", options.torch, std::pair{Word("auto"), true}, std::pair{Word("off"), false});
+  choose("TORCH", options.torch, std::pair{Word("auto"), true}, std::pair{Word("training"), true},
+         std::pair{Word("off"), false});
   choose("GRAPHS", options.rewrite_graphs, std::pair{Word("off"), false}, std::pair{Word("rewrite"), true});
   if (options.rewrite_graphs && options.mode != Mode::off) {
     options.rewrite_graphs = false;

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from itertools import chain
-from typing import Any, Iterable, Iterator, List, Optional, Set, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 import torch
 
@@ -125,8 +125,27 @@ class AutogradGraph:
         saved = self.saved()
         if saved is None:
             return [True for _ in tensors]
-        storages = {storage(t) for t in saved if t.layout is torch.strided}
-        return [storage(t) in storages for t in tensors]
+        ranges: Dict[int, List[Tuple[int, int]]] = {}
+        for t in saved:
+            if t.layout is torch.strided and t.numel() > 0:
+                ranges.setdefault(storage(t), []).append(_range_of(t))
+        return [any(begin < _range_of(t)[1] and _range_of(t)[0] < end for begin, end in ranges.get(storage(t), []))
+                for t in tensors]
+
+    def why_unsure(self) -> Optional[str]:
+        """Why a replay of it may not be a backward of its own; None where it is."""
+        if any(isinstance(node, torch.autograd.function.BackwardCFunction) for node in self.nodes):
+            return "its backward runs Python code"
+        saved = self.saved()
+        if saved is None:
+            return "what its backward needs is not told"
+        return None if saved else "its backward needs nothing of its forward"
+
+
+def _range_of(tensor: torch.Tensor) -> Tuple[int, int]:
+    """Where its first byte is, and what is behind its last."""
+    begin = tensor.data_ptr()
+    return begin, begin + tensor.element_size() * (1 + sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride())))
 
 
 def saved_by(node: Any) -> Optional[List[torch.Tensor]]:

@@ -167,6 +167,15 @@ def check_outputs(outputs: Any, device_type: str) -> None:
                               "hidden: register it with torch.utils._pytree")
 
 
+def same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether both hold the same, to the bit. Of one type."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    with torch.no_grad():
+        first, second = (t.detach().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8) for t in (one, other))
+        return torch.equal(first, second)
+
+
 def storage(tensor: torch.Tensor) -> int:
     """Where its memory begins."""
     return int(_storage_of(tensor).data_ptr())

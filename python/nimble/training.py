@@ -15,9 +15,10 @@ import functools
 import threading
 import time
 import weakref
-from typing import Any, Dict, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import torch
+from torch.utils import _pytree
 
 from nimble.capture import Backend, Captured
 from nimble.errors import NimbleError
@@ -26,7 +27,7 @@ from nimble.leaves import gradients, one_thread, versions
 from nimble.prepared import PreparedGraph, naming_the_place, prepare
 from nimble.signatures import Call
 from nimble.state import ModuleGuard, StateKeeper
-from nimble.static import GraphReport, Options, Results, check_apart, check_attributes, device_of, report
+from nimble.static import GraphReport, Options, Results, check_apart, check_attributes, device_of, report, same_bytes
 from nimble.training_work import BackwardWork, ForwardWork
 
 _MOST_BACKWARDS = 4  # graphs, each for other outputs that gradients come for
@@ -37,9 +38,11 @@ Pattern = Tuple[bool, ...]  # for which of the outputs a gradient comes
 class _Run:
     """A forward by replay whose backward may come. Lives as long as autograd's node of it."""
 
-    __slots__ = ("number", "is_over", "versions", "made", "__weakref__")
+    __slots__ = ("number", "is_over", "versions", "made", "call", "call_versions", "__weakref__")
 
     def __init__(self) -> None:
+        self.call: Optional[Call] = None  # where it may have to run again
+        self.call_versions: List[int] = []
         self.number = 0
         self.is_over = False  # its backward has run, and cannot run again
         self.versions: List[int] = []
@@ -58,8 +61,7 @@ class _Replay(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Optional[torch.Tensor]) -> Any:
         if torch.is_grad_enabled():
-            raise NimbleError("a graph's backward cannot be differentiated itself (create_graph=True): run the module eagerly "
-                              "for that")
+            return (None, None, None, *ctx.graph.differentiable(ctx.run, grads))
         return (None, None, None, *ctx.graph.backward(ctx.run, grads))
 
 
@@ -70,12 +72,14 @@ class _Backward:
         self.captured = captured
         self.is_final = is_final  # no graph is tried any more
         self.copies: Optional[Copies] = None
+        self.compared = 0
 
 
 class TrainingGraph:
     """Made by prepare_training()."""
 
     runs_ahead = False  # what a forward writes its backward reads
+
     def __init__(self, call: Call, work: ForwardWork, forward: Captured, backward: Captured, guard: ModuleGuard,
                  options: Options, seconds: float, backend: Backend) -> None:
         self.options = options
@@ -97,6 +101,21 @@ class TrainingGraph:
         self._number = 0  # of the last forward
         self._last: "Optional[weakref.ref[_Run]]" = None
         self._lock = threading.RLock()  # where a module's backward runs another's
+        self._compare_first = 0
+        self._again: "Optional[Callable[[Call], Any]]" = None
+        self.difference: Optional[str] = None
+        """What differed where a backward was compared; the graph of it is not used any more."""
+
+    @property
+    def towards(self) -> "Tuple[List[int], List[torch.Tensor]]":
+        """What gradients go to: which of a call's leaves, and which parameters."""
+        return self._arguments, self._parameters
+
+    def distrust(self, times: int, again: "Callable[[Call], Any]") -> None:
+        """For who has not asked for a graph. The first so many backwards of each kind run both ways, by the graph and by autograd
+        over the same memory, whose result counts: see `difference`. again(call) runs the module eagerly, for gradients that are
+        to be differentiated themselves."""
+        self._compare_first, self._again = times, again
 
     def __call__(self, call: Call, _static_outputs: bool) -> Any:
         """Runs the forward, and returns the outputs, which have autograd's node of the backward. NotImplemented where the forward
@@ -108,6 +127,8 @@ class TrainingGraph:
                 return NotImplemented
             self.calls += 1
             run = _Run()
+            if self._again is not None:
+                run.call, run.call_versions = call, versions([leaves[number] for number in call.tensors])
             towards = [*(leaves[number] for number in self._arguments), *self._parameters]
             made = list(_Replay.apply(self, call, run, *towards))  # type: ignore[no-untyped-call]
             self._last = weakref.ref(run)
@@ -115,8 +136,12 @@ class TrainingGraph:
         mixed = [made.pop(0) if wanted else others.pop(0) for wanted in self._wanted]
         return self._results.returned(mixed, leaves)
 
+    def is_awaited(self) -> bool:
+        """Whether a backward may still come: calls are not served."""
+        with self._lock:
+            return self._is_awaited()
+
     def _is_awaited(self) -> bool:
-        """Whether a backward may still come."""
         last = self._last() if self._last is not None else None
         return last is not None and not last.is_over
 
@@ -149,22 +174,67 @@ class TrainingGraph:
                                   "gone: run all backwards of a forward before the next forward")
             if run.versions != versions(self._watched):
                 raise NimbleError("a parameter or buffer that this backward needs was written to since its forward")
-            self._forward.follow()
-            for static, grad in zip(self._given, grads):
-                if grad is not None:
-                    static.copy_(grad)
-            way = self._backwards.setdefault(pattern, _Backward())
-            if way.captured is not None:
-                way.captured.replay()
-                result = self._copied(way, way.captured.outputs)
-            else:
-                with self._forward.beside():
-                    made = self._run_backward(pattern)
-                result = self._copied(way, made)
-                with self._forward.beside():  # their memory goes on that stream, behind the copies
-                    del made
-            run.is_over = not _graph_is_kept()
+            result = self._backward(pattern, grads)
+            run.is_over = not graph_is_kept()
         return result
+
+    def _backward(self, pattern: Pattern, grads: "Tuple[Optional[torch.Tensor], ...]",
+                  is_compared: bool = False) -> "List[Optional[torch.Tensor]]":
+        """Of the last forward."""
+        self._forward.follow()
+        for static, grad in zip(self._given, grads):
+            if grad is not None:
+                static.copy_(grad)
+        way = self._backwards.setdefault(pattern, _Backward())
+        if way.captured is None:
+            return self._eager_backward(way, pattern)
+        way.captured.replay()
+        result = self._copied(way, way.captured.outputs)
+        if way.compared < self._compare_first and not is_compared:
+            way.compared += 1
+            eager = self._eager_backward(way, pattern)
+            self.difference = self.difference or differing_gradient(result, eager)
+            if self.difference is not None:
+                way.captured = None
+            return eager
+        return result
+
+    def _eager_backward(self, way: _Backward, pattern: Pattern) -> "List[Optional[torch.Tensor]]":
+        with self._forward.beside():
+            made = self._run_backward(pattern)
+        result = self._copied(way, made)
+        with self._forward.beside():  # their memory goes on that stream, behind the copies
+            del made
+        return result
+
+    def run_by_itself(self, call: Call, given: "List[torch.Tensor]") -> "List[Optional[torch.Tensor]]":
+        """A forward, and the gradients that come of these, one for each output that wants some: for nobody's autograd. Not while
+        a backward is to come."""
+        with self._lock, torch.no_grad():
+            self.forward(call, _Run())
+            return self._backward(tuple(True for _ in given), tuple(given), is_compared=True)
+
+    def differentiable(self, run: _Run, grads: "Tuple[Optional[torch.Tensor], ...]") -> "List[Optional[torch.Tensor]]":
+        """The gradients, with a history: the module runs again, eagerly, for that."""
+        call = run.call
+        if self._again is None or call is None:
+            raise NimbleError("a graph's backward cannot be differentiated itself (create_graph=True): run the module eagerly "
+                              "for that")
+        tensors = [call.leaves[number] for number in call.tensors]
+        if run.versions != versions(self._watched) or run.call_versions != versions(tensors):
+            raise NimbleError("an argument, a parameter or a buffer was written to since the forward whose gradients are to be "
+                              "differentiated")
+        known = {id(t) for t in (*tensors, *self._parameters)}
+        outputs = {id(t): t for t in _pytree.tree_flatten(self._again(call))[0]
+                   if isinstance(t, torch.Tensor) and t.requires_grad and id(t) not in known}
+        before = [t for t, is_wanted in zip(self._results.made, self._wanted) if is_wanted]
+        if (run.number != self._number or len(outputs) != len(before)
+                or not all(same_bytes(one, other) for one, other in zip(outputs.values(), before))):
+            raise NimbleError("gradients are to be differentiated of a forward that cannot be run again as it was")
+        used = [(output, grad) for output, grad in zip(outputs.values(), grads) if grad is not None]
+        return list(torch.autograd.grad([output for output, _ in used],
+                                        [*(call.leaves[number] for number in self._arguments), *self._parameters],
+                                        [grad for _, grad in used], create_graph=True, allow_unused=True))
 
     def _run_backward(self, pattern: Pattern) -> "List[Optional[torch.Tensor]]":
         wanted = [t for t, is_wanted in zip(self._results.made, self._wanted) if is_wanted]
@@ -194,6 +264,10 @@ class TrainingGraph:
             except NimbleError:
                 pass  # eagerly, then
 
+    def forget_module(self) -> None:
+        """From now on it holds of the module but its parameters, and its owner looks whether it fits before each call."""
+        del self.guard
+
     def close(self) -> None:
         """Waits until the GPU has done with it. Its memory goes when nobody refers to it: a backward to come does."""
         with self._lock:
@@ -213,9 +287,10 @@ class TrainingGraph:
                       for each in backwards)]
 
 
-def prepare_training(module: torch.nn.Module, call: Call, backend: Backend,
-                     options: Options) -> "Union[TrainingGraph, PreparedGraph]":
-    """As nimble.prepared.prepare, with the backward. A graph without gradients where none can be asked for."""
+def prepare_training(module: torch.nn.Module, call: Call, backend: Backend, options: Options,
+                     accept: "Callable[[ForwardWork], None]" = lambda _: None) -> "Union[TrainingGraph, PreparedGraph]":
+    """As nimble.prepared.prepare, with the backward. A graph without gradients where none can be asked for. accept() is told what
+    is about to be captured, and may raise."""
     began = time.perf_counter()
     device = device_of([*module.parameters(), *module.buffers()], call, backend)
     keeper = StateKeeper(module)
@@ -225,6 +300,7 @@ def prepare_training(module: torch.nn.Module, call: Call, backend: Backend,
             work = ForwardWork(module, call, keeper, backend.device_type)
             has_gradients = work.look()
             if has_gradients:
+                accept(work)
                 with naming_the_place(module):
                     forward, backward = backend.capture_training(work, device, options.use_multi_stream, options.relaxed)
                 keeper.check_module()
@@ -241,7 +317,15 @@ def prepare_training(module: torch.nn.Module, call: Call, backend: Backend,
     return TrainingGraph(call, work, forward, backward, guard, options, time.perf_counter() - began, backend)
 
 
-def _graph_is_kept() -> bool:
+def differing_gradient(ours: "List[Optional[torch.Tensor]]", theirs: "List[Optional[torch.Tensor]]") -> Optional[str]:
+    """Which is another one, to the bit, or is there in one of them alone; None where none is."""
+    for number, (one, other) in enumerate(zip(ours, theirs)):
+        if (one is None) != (other is None) or one is not None and other is not None and not same_bytes(one, other):
+            return f"gradient {number} differs"
+    return None
+
+
+def graph_is_kept() -> bool:
     """Whether the backward that runs was asked to leave autograd's graph as it is, so that it may run again. Not known in old
     releases, where a backward that comes too late raises."""
     ask = getattr(getattr(torch._C, "_autograd", None), "_get_current_graph_task_keep_graph", None)

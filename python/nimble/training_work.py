@@ -32,6 +32,7 @@ class ForwardWork:
         self.argument_numbers: List[int] = []  # and what is in the places of the former in the call
         self.parameters: List[torch.Tensor] = []  # and of the latter in the module
         self.watched: List[torch.Tensor] = []
+        self.why_unsure: Optional[str] = None  # see AutogradGraph.why_unsure(), of what each of the outputs comes from
         self.given: List[torch.Tensor] = []
         """What backward() takes for the gradients of the outputs."""
         self._args, self._kwargs = call.rebuilt(self.leaves_of_call)
@@ -53,7 +54,9 @@ class ForwardWork:
         wanted = self._wanted(outputs)
         graph = AutogradGraph(wanted)
         self._find_leaves(graph, outputs)
-        self.given = [_noise(output) for output in wanted]
+        unsure = [AutogradGraph([output]).why_unsure() for output in wanted]
+        self.why_unsure = next((why for why in unsure if why is not None), None)
+        self.given = [noise(output) for output in wanted]
         if wanted:
             for grad in gradients(wanted, self.towards, list(self.given)):
                 if grad is not None and grad.layout is not torch.strided:
@@ -134,7 +137,7 @@ class BackwardWork:
         return self._given
 
 
-def _noise(like: torch.Tensor) -> torch.Tensor:
+def noise(like: torch.Tensor) -> torch.Tensor:
     """Values of which no two are the same by chance, so that it shows where a kernel writes what comes of them."""
     generator = torch.Generator(like.device).manual_seed(1)
     return torch.empty_like(like).detach().normal_(generator=generator)

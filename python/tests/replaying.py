@@ -1,6 +1,8 @@
 """A fake of CudaCapture whose graphs are like CUDA's: they keep the ops that were captured, with the memory that these used, and
 replay runs them again, whatever Python would do by now."""
 
+import contextlib
+
 import torch
 from torch.utils import _pytree
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -8,6 +10,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fake import FakeWatch
 from nimble.errors import CaptureError
 from nimble.shim import GraphState, GraphStatus
+
+
+def unseen(value):
+    return value.data if isinstance(value, torch.Tensor) else value
 
 
 def storage(tensor):
@@ -41,7 +47,8 @@ class ReplayedGraph:
         self.replays += 1
         self._backend.replays += 1
         with torch.no_grad():
-            for function, args, kwargs, result in self._ops:
+            # Nothing of it is for autograd to know: what it has saved is written again, and is as valid as before.
+            for function, args, kwargs, result in _pytree.tree_map(unseen, self._ops):
                 taken = {storage(t) for t in _pytree.tree_flatten((args, kwargs))[0] if isinstance(t, torch.Tensor)}
                 kept = [t for t in _pytree.tree_flatten(result)[0] if isinstance(t, torch.Tensor)]
                 if kept and all(storage(t) in taken for t in kept) and not function._schema.is_mutable:
@@ -52,6 +59,9 @@ class ReplayedGraph:
                         one.copy_(other)
         if self._backend.spoil is not None:
             self._backend.spoil(self)
+
+    def beside(self):
+        return contextlib.nullcontext()
 
     def status(self):
         return GraphStatus(self.replays, GraphState.REWRITTEN, 9, 3, 20.0, 10.0, "")
@@ -88,7 +98,7 @@ class ReplayingCapture:
     def watch(self, tensors):
         return FakeWatch()
 
-    def capture(self, work, device, multi_stream, relaxed):
+    def capture(self, work, device, multi_stream, relaxed, beside=None):
         assert multi_stream and relaxed and not torch.is_grad_enabled()
         self.captures += 1
         work.run()
@@ -107,3 +117,18 @@ class ReplayingCapture:
             self.capturing = False
         work.reset()  # a GPU executes nothing while it captures
         return ReplayedGraph(ops.made, outputs, self)
+
+    def capture_training(self, work, device, multi_stream, relaxed):
+        assert multi_stream and relaxed and torch.is_grad_enabled()
+        self.captures += 1
+        work.backward(work.forward())
+        work.reset()
+        work.before_capture()
+        forward, outputs = Ops(), None
+        with forward:
+            outputs = work.forward()
+        work.reset()
+        backward = Ops()
+        with backward:
+            gradients = work.backward(outputs)
+        return ReplayedGraph(forward.made, outputs, self), ReplayedGraph(backward.made, gradients, self)

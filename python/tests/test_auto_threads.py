@@ -92,7 +92,9 @@ def test_threads(auto, backend, net):
         thread.start()
     for thread in threads:
         thread.join()
-    assert not wrong and graphs(auto, net) == 1
+    assert not wrong
+    run(net, EAGER_FIRST + 1)  # one of them may have come while another one's call was compared, which ends the graph
+    assert graphs(auto, net) == 1
 
 
 def test_another_thread_while_it_is_prepared(auto, backend, net):

@@ -108,6 +108,34 @@ with torch.no_grad():
     for i in range(30):
         take(net(batch()))
 """
+TRAINED = """\
+import contextlib
+for p in net.parameters():
+    if p.dim() < 2: p.data.add_(0.1)
+opt = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9)
+scaler = torch.amp.GradScaler("cuda", enabled=AMP)
+def loss_of(x):
+    with torch.autocast("cuda", dtype=torch.float16) if AMP else contextlib.nullcontext():
+        out = net(x)
+        return out["out"].float().square().mean() + out["mean"].float().sum() if USES_BOTH else out["mean"].float().square().mean()
+net.train()
+for i in range(30):
+    opt.zero_grad()
+    loss = loss_of(batch(4))
+    scaler.scale(loss).backward()
+    scaler.step(opt)
+    scaler.update()
+    take(loss)
+    if i == 20:
+        net.eval()
+        with torch.no_grad():
+            take(net(batch(4)))
+        net.train()
+for p in net.parameters():
+    take(p)
+for b in net.buffers():
+    take(b)
+"""
 SYNCHRONISES = """\
 class Asks(nn.Module):
     def forward(self, x):
@@ -167,6 +195,18 @@ def test_an_unchanged_script(tmp_path, script, rewritten):
     served = re.search(r"PyTorch: (?:Branches|Noisy): (\d+) calls served by graphs", said)
     assert served and int(served[1]) > 5, said
     assert re.search(r"a graph for float32\[.*?\], (rewritten|own)", said), said
+
+
+@pytest.mark.parametrize("uses_both, amp", [(True, False), (False, False), (True, True)])
+def test_an_unchanged_training(tmp_path, uses_both, amp):
+    script = f"AMP, USES_BOTH = {amp}, {uses_both}\n" + TRAINED
+    plain, _ = run(script, tmp_path, PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync")
+    auto, said = run(script, tmp_path, "--mode", "auto", "--torch", "training")
+    assert auto == plain, said
+    assert "does not do the same" not in said, said
+    served = re.search(r"PyTorch: Branches: (\d+) calls served by graphs", said)
+    assert served and int(served[1]) > 15, said
+    assert re.search(r"\(backward\), (rewritten|own)", said), said
 
 
 def test_memory_goes_with_the_module(tmp_path):

@@ -118,12 +118,13 @@ def lines_of(served: Served) -> List[str]:
         text += f", {sum(count for _, count in reasons)} run eagerly ("
         text += "; ".join(f"{count} {reason}" for reason, count in reasons[:4]) + (")" if len(reasons) <= 4 else "; ...)")
     for graph in served.graphs():
-        (report,) = graph.reports()
-        text += f"; a graph for {report.signature}, {report.state}"
-        if report.own_us is not None and report.rewritten_us is not None:
-            text += f" ({report.rewritten_us:.1f} us rewritten, {report.own_us:.1f} us as PyTorch makes it)"
-        elif report.why:
-            text += f" ({report.why})"
+        for report in graph.reports():
+            kind = "" if report.kind == "inference" else f" ({report.kind})"
+            text += f"; a graph for {report.signature}{kind}, {report.state}"
+            if report.own_us is not None and report.rewritten_us is not None:
+                text += f" ({report.rewritten_us:.1f} us rewritten, {report.own_us:.1f} us as PyTorch makes it)"
+            elif report.why:
+                text += f" ({report.why})"
     return [text]
 
 

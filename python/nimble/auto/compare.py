@@ -11,8 +11,10 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 import torch
 from torch.utils import _pytree
 
+from nimble.auto.entries import Aside
+from nimble.auto.gradients import Check
 from nimble.capture import Backend
-from nimble.static import storage
+from nimble.static import same_bytes, storage
 from nimble.signatures import Call
 from nimble.state import plain_tensors
 
@@ -29,13 +31,7 @@ def is_identical(one: torch.Tensor, other: torch.Tensor) -> bool:
         return False
     if one.stride() != other.stride() or one.is_conj() != other.is_conj() or one.is_neg() != other.is_neg():
         return False
-    return _same_bytes(one, other)
-
-
-def _same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
-    with torch.no_grad():
-        first, second = (t.detach().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8) for t in (one, other))
-        return torch.equal(first, second)
+    return same_bytes(one, other)
 
 
 def differing_output(graphs: Any, eagers: Any) -> Optional[str]:
@@ -115,7 +111,7 @@ class _State:
     def writes_since(self) -> "Tuple[List[Tuple[int, torch.Tensor]], bool]":
         """Which tensors are others than they were, with what they are now; whether random numbers were drawn."""
         written = [(number, t.detach().clone()) for number, (t, value) in enumerate(zip(self._tensors, self._values))
-                   if not _same_bytes(t, value)]
+                   if not same_bytes(t, value)]
         return written, not _same_random(self._random, self._random_now())
 
     def random_now(self) -> "Tuple[Any, torch.Tensor]":
@@ -124,14 +120,16 @@ class _State:
     def restore(self, written: "List[Tuple[int, torch.Tensor]]") -> None:
         with torch.no_grad():
             for number, _ in written:
-                self._tensors[number].copy_(self._values[number])
+                tensor = self._tensors[number]
+                # What autograd has saved of it has not changed in the end.
+                (tensor if tensor.is_inference() else tensor.data).copy_(self._values[number])
         self._backend.set_random_state(self._device, self._random[0])
         torch.set_rng_state(self._random[1])
 
     def differing_write(self, written: "List[Tuple[int, torch.Tensor]]") -> bool:
         """Whether the tensors are others now than after the run that has written so."""
         by_number = dict(written)
-        return any(not _same_bytes(t, by_number.get(number, self._values[number])) for number, t in enumerate(self._tensors))
+        return any(not same_bytes(t, by_number.get(number, self._values[number])) for number, t in enumerate(self._tensors))
 
 
 def _same_random(one: "Tuple[Any, torch.Tensor]", other: "Tuple[Any, torch.Tensor]") -> bool:
@@ -153,8 +151,9 @@ class Comparison:
 
 
 def compare(graph: "Callable[[], Any]", eager: "Callable[[], Any]", module: torch.nn.Module, call: Call, device: torch.device,
-            backend: Backend, clock: "Callable[[], float]") -> Comparison:
-    """Runs both. What the eager run raises passes through; nothing else does, unless the state cannot be put back."""
+            backend: Backend, clock: "Callable[[], float]", gradients: "Optional[Check]" = None) -> Comparison:
+    """Runs both. What the eager run raises passes through; nothing else does, unless the state cannot be put back. gradients: of a
+    call that trains, compares these, and what they take counts for the times."""
 
     def finished() -> float:
         if device.type == "cuda":
@@ -178,13 +177,16 @@ def compare(graph: "Callable[[], Any]", eager: "Callable[[], Any]", module: torc
     if state is not None:
         # Also where the graph's run has failed: it may have written.
         state.restore(written if done.failure is None else list(enumerate(state._values)))
+        if gradients is not None and done.failure is None:
+            _compare_gradients(done, gradients, state, finished)
         began = finished()
     done.result = eager()
     if state is None or random is None or done.failure is not None:
         return done
     try:
-        done.eager_seconds = finished() - began
-        done.difference = differing_output(ours, done.result) or shared_output(done.result, call, module)
+        if gradients is None:
+            done.eager_seconds = finished() - began
+        done.difference = done.difference or differing_output(ours, done.result) or shared_output(done.result, call, module)
         if done.difference is None and not is_untouched(call):
             done.difference = "it puts something else into its arguments"
         if done.difference is None and state.differing_write(written):
@@ -194,3 +196,20 @@ def compare(graph: "Callable[[], Any]", eager: "Callable[[], Any]", module: torc
     except Exception as error:
         done.failure = error
     return done
+
+
+def _compare_gradients(done: Comparison, gradients: Check, state: _State, finished: "Callable[[], float]") -> None:
+    def put_back() -> None:
+        state.restore(state.writes_since()[0])
+
+    try:
+        both = gradients(put_back, finished)
+        done.graph_seconds, done.eager_seconds = both.graph_seconds, both.eager_seconds
+        if both.difference is not None and both.repeats:
+            done.difference = both.difference
+        elif both.difference is not None:
+            done.failure = Aside("its gradients are not the same each time")
+    except Exception as error:
+        done.failure = error
+    finally:
+        put_back()

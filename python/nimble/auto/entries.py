@@ -4,11 +4,15 @@ lock."""
 from __future__ import annotations
 
 import math
-from typing import Optional
+from typing import Optional, Union
 
+from nimble.auto.gradients import Backwards
 from nimble.auto.guard import Guard
 from nimble.auto.watch import Watched
 from nimble.prepared import PreparedGraph
+from nimble.training import TrainingGraph
+
+Graph = Union[PreparedGraph, TrainingGraph]
 
 
 class Aside(Exception):
@@ -37,7 +41,8 @@ class Entry:
         self.disturbed = 0
         self.watched: Optional[Watched] = None
         self.guard: Optional[Guard] = None
-        self.graph: Optional[PreparedGraph] = None
+        self.backwards = Backwards()  # of its eager calls
+        self.graph: Optional[Graph] = None
         self.served = 0  # by this graph, with those that were compared
         self.next_compared = 0
         self.has_effects = True
@@ -48,6 +53,7 @@ class Entry:
     def begin_anew(self) -> None:
         self.calls = 1  # what is made once has been made
         self.watched = self.guard = self.graph = self.broken = None
+        self.backwards = Backwards()
         self.served = self.next_compared = self.watches = 0
         self.has_effects = True
         self.graph_seconds = self.eager_seconds = math.inf

@@ -27,13 +27,19 @@ _MOST_WATCHED = 256  # values whose content is compared
 
 _registries = [itemgetter(name) for name in ("_parameters", "_buffers", "_modules")]
 _hooks = [itemgetter(name) for name in ("_forward_hooks", "_forward_pre_hooks")]
+_GLOBAL_BACKWARD_HOOKS = ("_global_backward_hooks", "_global_backward_pre_hooks")
+_BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")
+_requires_grad = torch.Tensor.requires_grad.__get__  # type: ignore[attr-defined]
 _dtype = torch.Tensor.dtype.__get__  # type: ignore[attr-defined]
 
 
-def has_hooks(modules: "List[Dict[str, Any]]") -> bool:
+def has_hooks(modules: "List[Dict[str, Any]]", trains: bool = False) -> bool:
     """Whether any of the modules with these dictionaries, or all that there are, have hooks for a forward run, which a
-    graph would not call."""
-    return any(getattr(_module, name) for name in _GLOBAL_HOOKS) or any(any(map(hooks, modules)) for hooks in _hooks)
+    graph would not call. trains: or for a backward."""
+    if any(getattr(_module, name) for name in _GLOBAL_HOOKS) or any(any(map(hooks, modules)) for hooks in _hooks):
+        return True
+    return trains and (any(getattr(_module, name, None) for name in _GLOBAL_BACKWARD_HOOKS)
+                       or any(each.get(name) for each in modules for name in _BACKWARD_HOOKS))
 
 
 def _ids(values: Any) -> List[int]:
@@ -45,9 +51,11 @@ def _value_of(namespace: Any, name: str) -> Any:
 
 
 class Guard:
-    """Of `root` as it is now, and of what a watched run of it has read. NimbleError where that cannot be guarded."""
+    """Of `root` as it is now, and of what a watched run of it has read. trains: also of what only gradients depend on.
+    NimbleError where that cannot be guarded."""
 
-    def __init__(self, root: torch.nn.Module, device_type: str, watched: Watched) -> None:
+    def __init__(self, root: torch.nn.Module, device_type: str, watched: Watched, trains: bool = False) -> None:
+        self._trains = trains
         modules = list(root.modules())
         dicts = [vars(m) for m in modules]
         self._gone: List[Any] = []  # references to what is no more
@@ -79,7 +87,7 @@ class Guard:
             raise NimbleError("its attributes hold more Python objects than can be compared at each call")
         for each in chain(values, tensors):
             self._keep(each)
-        if has_hooks(dicts):
+        if has_hooks(dicts, trains):
             raise NimbleError("it has hooks")
         self._seen = self._look(root)
 
@@ -170,7 +178,8 @@ class Guard:
             list(map(_dtype, tensors)),
             [t.stride() for t in tensors if t.dim() > 1],
             [0 if tensors[number].is_inference() else tensors[number]._version for number in self._elsewhere],
-            has_hooks(dicts),
+            has_hooks(dicts, self._trains),
+            list(map(_requires_grad, tensors)) if self._trains else None,
         )
 
     def difference(self, root: torch.nn.Module) -> Optional[str]:
@@ -194,6 +203,7 @@ class Guard:
             "a tensor has other strides",
             "a tensor on another device has changed",
             "a hook was added",
+            "a parameter wants gradients, or wants none any more",
         )
         return next(text for text, before, after in zip(what, self._seen, now) if before != after)
 

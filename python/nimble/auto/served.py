@@ -6,7 +6,8 @@ against what it changes. The next one is prepared, and compared with an eager ru
 tenth, hundredth, thousandth and so on. A difference ends the entry for good. A change that the guard sees has the entry begin
 anew, some times.
 
-Training would have its place in _why_eager and _advance, with a graph that nimble.prepared makes for it.
+A call that may be for training (settings.trains) has graphs of forward and backward. Its gradients are compared as its outputs
+are, and the program's own first backwards once more; what is seen of the backwards of eager calls may end the entry (gradients.py).
 
 A Served holds no module: it is told the one that it stands for at each call. Calls may come from any thread: those that a graph
 serves go side by side; entries advance under a lock that nobody waits for, while no other thread runs the module: who comes
@@ -15,8 +16,10 @@ meanwhile runs eagerly, and what was found with another thread about is not beli
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
+import weakref
 from collections import Counter, OrderedDict
 from typing import Any, Callable, Dict, Hashable, List, Optional, Set, Tuple, Union
 
@@ -24,15 +27,17 @@ import torch
 
 from nimble.auto import switches
 from nimble.auto.compare import compare, is_untouched
-from nimble.auto.entries import Aside, Changed, Differs, Disturbed, Entry
+from nimble.auto.entries import Aside, Changed, Differs, Disturbed, Entry, Graph
+from nimble.auto.gradients import BothWays, again, check
 from nimble.auto.guard import Guard
 from nimble.auto.kinds import why_left_alone
 from nimble.auto.settings import Settings
 from nimble.auto.watch import Watch
 from nimble.capture import Backend
 from nimble.errors import NimbleError
-from nimble.prepared import Options, PreparedGraph, prepare
+from nimble.prepared import Options, prepare
 from nimble.signatures import Call
+from nimble.training import TrainingGraph, prepare_training
 
 MAX_GRAPHS = 8
 _MAX_ENTRIES = 64  # kinds of call that are remembered
@@ -50,7 +55,9 @@ _OPTIONS = Options(use_multi_stream=True, relaxed=True)
 Original = Callable[..., Any]
 
 
+_TRAINS = "training, or gradients are wanted"
 _BEFORE = "before it was prepared"
+_AWAITED = "while the backward of the call before was still to come"
 _THREADS = "while another thread ran it"
 
 
@@ -120,15 +127,18 @@ class Served:
 
     def _entry_for(self, module: torch.nn.Module, args: Tuple[Any, ...],
                    kwargs: Dict[str, Any]) -> "Union[str, Tuple[Entry, Call]]":
-        why = self._why_eager(module, args, kwargs)
+        wants = torch.is_grad_enabled() and any(p.requires_grad for p in module.parameters())
+        why = self._why_eager(module, args, wants)
         if why is not None:
             return why
         try:
-            call = Call(args, kwargs, module.training)
+            call = Call(args, kwargs, module.training, wants)
         except NimbleError as error:
             return str(error)
-        if call.signature.grad:
-            return "training, or gradients are wanted"
+        if call.trains:
+            why = switches.why_not_trained() if self._settings.trains else _TRAINS
+            if why is not None:
+                return why
         for number in call.tensors:
             tensor = call.leaves[number]
             if type(tensor) not in _PLAIN_TENSORS or tensor.is_conj() or tensor.is_neg():
@@ -147,7 +157,8 @@ class Served:
             return entry.aside
         return entry, call
 
-    def _why_eager(self, module: torch.nn.Module, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Optional[str]:
+    def _why_eager(self, module: torch.nn.Module, args: Tuple[Any, ...], wants: bool) -> Optional[str]:
+        """wants: the module's parameters want gradients."""
         device = self._backend.device_type
         for argument in args:
             if isinstance(argument, torch.Tensor):
@@ -156,8 +167,8 @@ class Served:
                 break
         if getattr(module, "_compiled_call_impl", None) is not None:
             return "compiled by torch.compile"
-        if module.training or (torch.is_grad_enabled() and any(p.requires_grad for p in module.parameters())):
-            return "training, or gradients are wanted"
+        if (module.training or wants) and not self._settings.trains:
+            return _TRAINS
         if switches.is_capturing(device):
             return "within a CUDA graph's capture"
         return switches.why_eager()
@@ -180,8 +191,10 @@ class Served:
     @staticmethod
     def _may_serve(entry: Entry, module: torch.nn.Module) -> bool:
         """Whether the entry's graph may have the call for itself."""
-        guard = entry.guard
-        if entry.graph is None or guard is None or entry.broken is not None:
+        guard, graph = entry.guard, entry.graph
+        if graph is None or guard is None or entry.broken is not None:
+            return False
+        if isinstance(graph, TrainingGraph) and graph.difference is not None:
             return False
         try:
             return guard.difference(module) is None and entry.served < entry.next_compared
@@ -199,6 +212,8 @@ class Served:
             if entry.has_effects and not isinstance(error, NimbleError):
                 raise  # it may have written what an eager run would write once more
             return self._run_eagerly("its graph failed", original, module, call.args, call.kwargs)
+        if result is NotImplemented:
+            return self._run_eagerly(_AWAITED, original, module, call.args, call.kwargs)
         entry.served += 1
         self.served += 1
         return result
@@ -207,7 +222,7 @@ class Served:
 
     def _advance(self, entry: Entry, call: Call, original: Original, module: torch.nn.Module) -> Any:
         try:
-            self._look_at(entry, call, module)
+            self._look_at(entry, call, original, module)
         except Exception as error:
             self._end(entry, error)
         graph = entry.graph
@@ -217,21 +232,27 @@ class Served:
         entry.calls += 1
         if entry.aside is not None or entry.calls == 1:
             return original(module, *call.args, **call.kwargs)
-        if entry.watched is None:
-            return self._watch(entry, call, original, module)
-        return self._look_for_changes(entry, call, original, module)
+        look = self._watch if entry.watched is None else self._look_for_changes
+        result = look(entry, call, original, module)
+        if call.trains:
+            entry.backwards.look_at(result, call)
+        return result
 
-    def _look_at(self, entry: Entry, call: Call, module: torch.nn.Module) -> None:
+    def _look_at(self, entry: Entry, call: Call, original: Original, module: torch.nn.Module) -> None:
         """Prepares the entry where it is due. Raises what ends it."""
         if entry.broken is not None:
             raise entry.broken
+        if isinstance(entry.graph, TrainingGraph) and entry.graph.difference is not None:
+            raise Differs(entry.graph.difference)
         if entry.guard is None:
             return
+        if entry.backwards.why_not is not None:
+            raise Aside(entry.backwards.why_not)
         change = entry.guard.difference(module)
         if change is not None:
             raise Changed(change)
         if entry.graph is None:
-            entry.graph = self._prepared(entry.guard, call, module)
+            entry.graph = self._prepared(entry.guard, call, original, module)
             self._make_room()
 
     def _watch(self, entry: Entry, call: Call, original: Original, module: torch.nn.Module) -> Any:
@@ -253,7 +274,7 @@ class Served:
         entry.watches += 1
         try:
             assert entry.watched is not None
-            guard = Guard(module, self._backend.device_type, entry.watched)
+            guard = Guard(module, self._backend.device_type, entry.watched, call.trains)
         except Exception as error:
             self._end(entry, error)
         result = original(module, *call.args, **call.kwargs)
@@ -271,7 +292,7 @@ class Served:
             self._end(entry, error)
         return result
 
-    def _prepared(self, guard: Guard, call: Call, module: torch.nn.Module) -> PreparedGraph:
+    def _prepared(self, guard: Guard, call: Call, original: Original, module: torch.nn.Module) -> Graph:
         if not call.tensors:
             raise Aside("none of its arguments is a tensor")
         device = call.leaves[call.tensors[0]].device
@@ -288,8 +309,15 @@ class Served:
             raise Aside("less than a quarter of the GPU's memory is free")
         self.prepared += 1
         arrivals = self._arrivals
-        graph = prepare(module, call, self._backend, _OPTIONS)
+        graph: Graph
+        if call.trains:
+            graph = prepare_training(module, call, self._backend, _OPTIONS, check)
+        else:
+            graph = prepare(module, call, self._backend, _OPTIONS)
         graph.forget_module()  # which our guard does not hold
+        if isinstance(graph, TrainingGraph):
+            graph.distrust(_COMPARED_AT_FIRST,
+                           functools.partial(again, weakref.ref(module), original, self._backend, device))
         try:
             change = guard.difference(module)
             if change is not None:
@@ -303,7 +331,9 @@ class Served:
             raise
         return graph
 
-    def _compare(self, entry: Entry, graph: PreparedGraph, call: Call, original: Original, module: torch.nn.Module) -> Any:
+    def _compare(self, entry: Entry, graph: Graph, call: Call, original: Original, module: torch.nn.Module) -> Any:
+        if isinstance(graph, TrainingGraph) and graph.is_awaited():
+            return self._run_eagerly(_AWAITED, original, module, call.args, call.kwargs)
         if switches.has_other_ranks():  # since then
             self.eager["other ranks"] += 1
             self._end(entry, Aside("other ranks may be waiting for what it sends"))
@@ -311,7 +341,8 @@ class Served:
         self.compared += 1
         arrivals = self._arrivals
         done = compare(lambda: graph(call, False), lambda: original(module, *call.args, **call.kwargs), module, call,
-                       call.leaves[call.tensors[0]].device, self._backend, self._clock)
+                       call.leaves[call.tensors[0]].device, self._backend, self._clock,
+                       functools.partial(BothWays, graph, module, call) if isinstance(graph, TrainingGraph) else None)
         if self._arrivals != arrivals:
             self._end(entry, Disturbed())
         elif done.failure is not None:
@@ -380,7 +411,7 @@ class Served:
 
     # ---- what is said in the end ----
 
-    def graphs(self) -> List[PreparedGraph]:
+    def graphs(self) -> List[Graph]:
         return [entry.graph for entry in list(self._entries.values()) if entry.graph is not None]
 
     def reasons(self) -> "List[Tuple[str, int]]":

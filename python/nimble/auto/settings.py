@@ -16,10 +16,12 @@ _LEVELS = ("off", "error", "warn", "info")
 
 @dataclass(frozen=True)
 class Settings:
-    """`skip`: NIMBLE_TORCH_SKIP. `level`: how much is said, as an index into off, error, warn, info."""
+    """`skip`: NIMBLE_TORCH_SKIP. `level`: how much is said, as an index into off, error, warn, info. `trains`: calls that may be
+    for training are prepared, too."""
 
     skip: Tuple[str, ...] = ()
     level: int = 3
+    trains: bool = False
 
     def skips(self, kind: type) -> bool:
         """Whether modules of this class are to be left alone, by its name or that of a class that it is made from."""
@@ -44,4 +46,4 @@ def read() -> Settings:
     """From the environment. A level that is not known is the default, as libnimble.so has it, which complains."""
     skip = tuple(name.strip() for name in os.environ.get("NIMBLE_TORCH_SKIP", "").split(",") if name.strip())
     word = os.environ.get("NIMBLE_LOG", "")
-    return Settings(skip, _LEVELS.index(word) if word in _LEVELS else 3)
+    return Settings(skip, _LEVELS.index(word) if word in _LEVELS else 3, os.environ.get("NIMBLE_TORCH") == "training")

@@ -52,6 +52,7 @@ def _getters() -> "List[Callable[[], Any]]":
 
 
 _GET = _getters()
+_SAVES_ELSEWHERE: "Callable[[bool], Any]" = getattr(getattr(_C, "_autograd", None), "_top_saved_tensors_default_hooks", lambda _: True)
 _PROFILES: "Callable[[], bool]" = getattr(getattr(_C, "_autograd", None), "_profiler_enabled", lambda: False)
 _FUNCTORCH: "Callable[[], Any]" = getattr(getattr(_C, "_functorch", None), "peek_interpreter_stack", lambda: None)
 try:
@@ -95,6 +96,17 @@ def why_eager() -> Optional[str]:
         return "within torch.compile"
     if _PROFILES():
         return "profiled"
+    return None
+
+
+def why_not_trained() -> Optional[str]:
+    """The same of what only a backward meets."""
+    if not hasattr(_C._autograd, "_get_current_graph_task_keep_graph"):
+        return "training, of which this PyTorch does not tell enough"
+    if _SAVES_ELSEWHERE(True) is not None:
+        return "under hooks for what autograd saves"
+    if torch.is_anomaly_enabled():
+        return "within anomaly detection"
     return None
 
 

@@ -22,6 +22,8 @@ import torch
 
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _DISTRIBUTED = os.path.join(_TORCH, "distributed") + os.sep
+_TENSOR_METHODS = os.path.join(_TORCH, "_tensor.py")
+_HOOKS = os.path.join(_TORCH, "autograd", "graph.py")  # of what autograd saves and hands on; checkpointing uses them, too
 _DYNAMO = os.path.join(_TORCH, "_dynamo") + os.sep
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LIBRARY = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
@@ -29,7 +31,8 @@ _LOGGING = os.path.join(_LIBRARY, "logging") + os.sep
 # Built-in functions by their modules: they tell the world something, or bring something of it.
 _EFFECTS = {"_io", "_queue", "_random", "_socket", "posix", "time", "_pickle", "_ctypes", "_posixsubprocess", "select"}
 # Pinned memory is read when a graph runs, when something else may stand there.
-_EFFECTFUL_METHODS = {"pin_memory"}
+_EFFECTFUL_METHODS = {"pin_memory", "retain_grad"}
+_TENSOR_HOOKS = {"register_hook", "register_post_accumulate_grad_hook"}
 _HARMLESS = {"cpu_count", "fspath", "getpid"}
 _EFFECTFUL = {"print", "input", "open", "breakpoint", "exec"}
 _MOST_NAMES = 1024
@@ -102,6 +105,8 @@ class Watch:
             self._set_effect("it talks to other processes", frame)
         elif file.startswith(_DYNAMO):
             self._set_effect("it uses torch.compile", frame)
+        elif file == _HOOKS or file == _TENSOR_METHODS and code.co_name in _TENSOR_HOOKS:
+            self._set_effect("it hooks into its backward", frame)
         elif file.startswith(_LOGGING) and code.co_name == "_log":
             self._set_effect("it writes to a log", frame)
         if not file.startswith((_TORCH, _OWN)):

@@ -1,0 +1,131 @@
+"""Gradients of modules that nobody has asked to prepare: what is seen of the backwards of eager calls, one call's gradients both
+ways, and a call run again for gradients that are to be differentiated.
+
+A Backwards may be told of backwards by any thread; the functions have no state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Callable, List, Optional
+
+import torch
+from torch.utils import _pytree
+
+from nimble.capture import Backend
+from nimble.errors import NimbleError
+from nimble.leaves import StandIns, gradients, one_thread
+from nimble.nesting import inside
+from nimble.signatures import Call
+from nimble.state import StateKeeper
+from nimble.static import Input, Results, with_inputs
+from nimble.training import TrainingGraph, differing_gradient, graph_is_kept
+from nimble.training_work import ForwardWork, noise
+
+
+class Backwards:
+    """Those of eager calls, as far as a graph's would be none of them."""
+
+    def __init__(self) -> None:
+        self.why_not: Optional[str] = None
+
+    def look_at(self, outputs: Any, call: Call) -> None:
+        """Hears of the gradients that come to the outputs of a call."""
+        known = {id(call.leaves[number]) for number in call.tensors}
+        for leaf in _pytree.tree_flatten(outputs)[0]:
+            if isinstance(leaf, torch.Tensor) and leaf.grad_fn is not None and id(leaf) not in known:
+                leaf.register_hook(self._listener())  # type: ignore[no-untyped-call]
+
+    def _listener(self) -> "Callable[[torch.Tensor], None]":
+        is_over = False
+
+        def comes(_: torch.Tensor) -> None:
+            nonlocal is_over
+            if torch.is_grad_enabled():
+                self.why_not = "its gradients are differentiated themselves"
+            elif is_over:
+                self.why_not = "its backward runs in parts"
+            is_over = not graph_is_kept()
+
+        return comes
+
+
+def check(work: ForwardWork) -> None:
+    """NimbleError where it cannot be seen from outside what the backward does."""
+    if work.why_unsure is not None:
+        raise NimbleError(work.why_unsure)
+
+
+class BothWays:
+    """What one call's gradients were, by the graph and eagerly. `difference`: None where they were the same; `repeats`: whether
+    eager ones are those of another eager run. The times are seconds until the device was through."""
+
+    def __init__(self, graph: TrainingGraph, module: torch.nn.Module, call: Call, put_back: "Callable[[], None]",
+                 finished: "Callable[[], float]") -> None:
+        """put_back() undoes what a run has written. Gradients of the outputs are noise."""
+        eager = _Eager(graph, module, call)
+        began = finished()
+        theirs = eager.run()
+        self.eager_seconds = finished() - began
+        put_back()
+        began = finished()
+        ours = graph.run_by_itself(call, eager.given)
+        self.graph_seconds = finished() - began
+        put_back()
+        self.difference = differing_gradient(ours, theirs)
+        self.repeats = True
+        if self.difference is not None:
+            self.repeats = differing_gradient(eager.run(), theirs) is None
+            put_back()
+
+
+class _Eager:
+    """A call that is run with leaves of its own, so that nobody's hooks run, and no gradients are accumulated."""
+
+    def __init__(self, graph: TrainingGraph, module: torch.nn.Module, call: Call) -> None:
+        self._module = module
+        self._inputs = [Input(number, call.leaves[number], trains=True) for number in call.tensors]
+        self._stand_ins = StandIns(module)
+        self._args, self._kwargs = call.rebuilt(with_inputs(call, self._inputs))
+        numbers, parameters = graph.towards
+        inputs = {each.number: each.tensor for each in self._inputs}
+        mine = {id(given): stand_in for stand_in, given in self._stand_ins.pairs}
+        self._towards = [*(inputs[number] for number in numbers), *(mine[id(each)] for each in parameters)]
+        self.given: List[torch.Tensor] = []
+
+    def run(self) -> "List[Optional[torch.Tensor]]":
+        with torch.enable_grad(), one_thread():
+            torch.clear_autocast_cache()
+            try:
+                with self._stand_ins.in_place():
+                    outputs = self._module(*self._args, **self._kwargs)
+            finally:
+                torch.clear_autocast_cache()
+            wanted = [t for t in Results(outputs, self._inputs, self._stand_ins.pairs).made if t.requires_grad]
+            self.given = self.given or [noise(output) for output in wanted]
+            return gradients(wanted, self._towards, list(self.given))
+
+
+def again(module: "Callable[[], Optional[torch.nn.Module]]", original: "Callable[..., Any]", backend: Backend,
+          device: torch.device, call: Call) -> Any:
+    """Runs it eagerly, with gradients enabled; buffers and random numbers are then as before. NimbleError where the module has
+    gone."""
+    found = module()
+    if found is None:
+        raise NimbleError("gradients are to be differentiated of a module that has gone")
+    keeper, random = StateKeeper(found), backend.random_state(device)
+    try:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(inside())
+            stack.enter_context(torch.enable_grad())
+            for kind, dtype in zip(("cuda", "cpu"), call.signature.modes):  # a backward's thread has modes of its own
+                if dtype is not None:
+                    stack.enter_context(torch.autocast(kind, dtype=dtype))
+            return original(found, *call.args, **call.kwargs)
+    finally:
+        keeper.restore()
+        backend.set_random_state(device, random)
+
+
+Check = Callable[[Callable[[], None], Callable[[], float]], BothWays]
+__all__ = ["Backwards", "BothWays", "Check", "again", "check"]

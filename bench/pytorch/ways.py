@@ -14,6 +14,9 @@ class Way(NamedTuple):
     same: Optional[str] = None
 
 
+# torch.compile's options for what Nimble is to run side by side: memory that is used again puts what uses it in order, and Nimble
+# has a plan of its own for it.
+MEMORY_OF_ITS_OWN = {"allow_buffer_reuse": False, "inplace_buffers": False}
 BEST = "max-autotune"
 BEST_KERNELS = "max-autotune-no-cudagraphs"
 

@@ -140,7 +140,7 @@ def bench(monkeypatch, backend):
             monkeypatch.setattr(nimble, name, functools.partial(getattr(nimble, name), backend=backend), raising=False)
     if hasattr(nn.Module, "compile"):
         eager = functools.partial(nn.Module.compile, backend="eager")
-        monkeypatch.setattr(nn.Module, "compile", lambda self, mode: eager(self))
+        monkeypatch.setattr(nn.Module, "compile", lambda self, mode=None, options=None: eager(self))
     return backend
 
 
@@ -245,3 +245,15 @@ def test_the_worker_says_what_it_does_not_know():
     for main, words in ((inference.main, ["resnet50", "fast"]), (training.main, ["resnet50", "32", "fast"])):
         with pytest.raises(KeyError, match="fast"):
             main(words)
+
+
+@compiles
+def test_options_of_torch_compile_are_known():
+    """Else torch.compile would raise, on a GPU."""
+    inductor = pytest.importorskip("torch._inductor")
+    from torch._inductor import config
+
+    for way in ways.INFERENCE:
+        if way.nimble and way.mode:
+            assert isinstance(inductor.list_mode_options(way.mode), dict)
+    assert all(getattr(config, option) is True and value is False for option, value in ways.MEMORY_OF_ITS_OWN.items())

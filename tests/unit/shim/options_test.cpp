@@ -36,7 +36,9 @@ TEST_F(OptionsTest, PyTorchIsPreparedUnlessItIsOff) {
   EXPECT_FALSE(read_options().torch);
   setenv("NIMBLE_TORCH", "no", 1);
   EXPECT_TRUE(read_options().torch);
-  EXPECT_EQ(read_options().complaint, "NIMBLE_TORCH=no is not one of auto, off: using auto");
+  EXPECT_EQ(read_options().complaint, "NIMBLE_TORCH=no is not one of auto, training, off: using auto");
+  setenv("NIMBLE_TORCH", "training", 1);
+  EXPECT_TRUE(read_options().torch && read_options().complaint.empty());
 }
 
 TEST_F(OptionsTest, ModesAreWords) {

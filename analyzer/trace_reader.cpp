@@ -75,11 +75,21 @@ class Decoder {
       calls = std::move(in_order);
     }
     place_device_bars(bars_, file_, calls);
+    if (!knows_variables()) {
+      for (TraceFunction& function : trace_.functions) function.self_contained |= function.constants;
+    }
   }
 
   bool ended() const { return ended_; }
 
  private:
+  // Whether the program may have the address of a variable of an image, by which it could write constant ones.
+  bool knows_variables() const {
+    return trace_.dropped > 0 || std::any_of(trace_.calls.begin(), trace_.calls.end(), [](const TraceCall& call) {
+             return call.kind == CallKind::alloc && call.memory == MemoryKind::global;
+           });
+  }
+
   void header(const Fields& args) {
     std::uint64_t version = args.number("version");
     if (version != kTraceVersion)

@@ -73,6 +73,7 @@ void code(const Fields& args, const Trace& trace, TraceFunction& function) {
   }
   if (args.has("self_contained")) {
     function.self_contained = args.flag("self_contained");
+    function.constants = args.flag_or("constants", false);
     function.why = args.text_or("why", "");
   }
   function.why_not_proven = args.text_or("why_not_proven", "");

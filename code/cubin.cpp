@@ -70,7 +70,9 @@ class Reader {
       if (!symbols_[i].kernel) continue;
       const auto own = whys_.find(symbols_[i].section);
       std::string why = !all_.empty() ? all_ : own != whys_.end() ? own->second : calls_of(i);
-      result_.kernels.push_back({std::string(symbols_[i].name), why.empty(), std::move(why)});
+      const bool constants = why.empty() && constants_;
+      if (constants) why = "it has constant variables (.nv.constant3)";
+      result_.kernels.push_back({std::string(symbols_[i].name), why.empty(), constants, std::move(why)});
     }
     std::sort(result_.kernels.begin(), result_.kernels.end(),
               [](const CubinKernel& a, const CubinKernel& b) { return a.name < b.name; });
@@ -139,8 +141,7 @@ class Reader {
   void judge_sections() {
     for (const Section& section : sections_) {
       // Any kernel reaches constant bank 3 by offsets that leave no trace outside of its instructions.
-      if (section.name.starts_with(".nv.constant3") && section.size != 0)
-        nobody("it has constant variables (.nv.constant3)");
+      if (section.name.starts_with(".nv.constant3") && section.size != 0) constants_ = true;
       // Tables by which linked programs share functions and variables.
       for (const std::string_view name : {".nv.uft", ".nv.udt", ".nv.ugt"})
         if (section.name.starts_with(name)) nobody("it has a section " + std::string(section.name));
@@ -270,6 +271,7 @@ class Reader {
   std::vector<Symbol> symbols_;
   std::size_t symbol_table_ = 0, symbol_names_ = 0;
   std::unordered_map<unsigned, std::size_t> kernel_of_section_;
+  bool constants_ = false;                          // there are constant variables
   std::string all_;                                 // why no kernel of this file is self-contained
   std::unordered_map<unsigned, std::string> whys_;  // why one is not, by the section of its instructions
   std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> callees_;

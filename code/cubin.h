@@ -14,7 +14,8 @@ namespace nimble::code {
 struct CubinKernel {
   std::string name;
   bool self_contained = false;
-  std::string why;  // where it is not
+  bool constants = false;  // it would be, but for constant variables that it may read
+  std::string why;         // where it is not
 };
 
 struct Cubin {

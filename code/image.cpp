@@ -97,8 +97,12 @@ KernelFacts Image::kernel(std::string_view name, std::span<const unsigned> archs
         facts.why_not_proven = "it differs from device to device";
       }
       facts.origin = std::max(facts.origin, here.origin);
-      if (facts.self_contained && !here.self_contained) facts.why = here.why;
-      facts.self_contained &= here.self_contained;
+      const bool contained = facts.self_contained && here.self_contained;
+      const bool but_for_constants =
+          (facts.self_contained || facts.constants) && (here.self_contained || here.constants);
+      if (facts.self_contained || (facts.constants && !but_for_constants)) facts.why = here.why;
+      facts.self_contained = contained;
+      facts.constants = but_for_constants && !contained;
     }
   }
   if (digest_ == 0 && !question.bytes.empty()) digest_ = digest_of(question.bytes);
@@ -178,8 +182,9 @@ KernelFacts Image::on(Question& question, std::string_view name, unsigned arch) 
     facts.why = facts.origin == Origin::none ? facts.why_not_proven : proof.why_not_self_contained;
   for (const CubinKernel* kernel : kernels) {
     if (by_ptx || kernel->self_contained) continue;
+    facts.constants = kernel->constants && (facts.self_contained || facts.constants);
     facts.self_contained = false;
-    facts.why = kernel->why;
+    if (facts.constants || !kernel->constants) facts.why = kernel->why;
   }
   if (!facts.self_contained && facts.why.empty()) facts.why = "its PTX is not what runs";
   return facts;

@@ -31,6 +31,7 @@ enum class Origin : std::uint8_t {
 
 struct KernelFacts {
   bool self_contained = false;  // its parameters are the only way by which it reaches memory
+  bool constants = false;       // they would be, but for constant variables of its image, which no kernel can write
   std::string why;              // where it is not, or where that is not known
 
   // What its PTX proves of its accesses; nothing, and why, where it proves nothing.

@@ -115,7 +115,9 @@ const char* LiveStep::match_launch(std::uint32_t index, const Call& call) {
     const FunctionInfo& info = context_.function(call.function);
     if (info.name != function.name || !info.params || *info.params != function.params) return "another kernel";
     // Its accesses were taken from its parameters: code that reaches more is other code.
-    if (!op.barrier && function.self_contained && !info.self_contained) return "a kernel of another build";
+    // Constant variables it may read: what writes these is no op of the step, which names none of the program's.
+    if (!op.barrier && function.self_contained && !info.self_contained && !info.constants)
+      return "a kernel of another build";
     // What it was seen to do, or never to do, other ops may rest on, even where it keeps its own place.
     if (function.code != 0 && info.code != function.code) return "a kernel of another build";
     if (!op.barrier && function.proven && !proves_the_same(function, info))

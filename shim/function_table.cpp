@@ -220,6 +220,7 @@ void FunctionTable::read_code(FunctionInfo& info, const LoadedImage* image, cons
   if (info.code == 0) info.code = facts.image_digest;
   if (image->by_kernel) {
     info.self_contained = facts.self_contained;
+    info.constants = facts.constants;
     info.why = facts.why;
   }
   info.why_not_proven = facts.why_not_proven;

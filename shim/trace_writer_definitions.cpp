@@ -37,6 +37,7 @@ std::string spoken(const std::string& name) {
 // What is known of a kernel's code: `,"self_contained":...` and so on.
 void append_code(std::string& out, const FunctionInfo& function) {
   append(out, R"(,"self_contained":{})", function.self_contained);
+  if (function.constants) out += R"(,"constants":true)";
   if (!function.why.empty()) append(out, R"(,"why":{})", json_text(function.why));
   if (function.code) append(out, R"(,"code":"{:016x}")", function.code);
   if (!function.proof) {

@@ -34,6 +34,7 @@ struct FunctionInfo {
   std::optional<std::vector<ParamLayout>> params;
   std::uint32_t param_bytes = 0;  // size of the packed parameter buffer
   bool self_contained = false;    // of this kernel alone: its image may say less
+  bool constants = false;         // it would be, but for constant variables that it may read
   std::string why;
   std::optional<KernelProof> proof;
   std::string why_not_proven;

@@ -133,6 +133,9 @@ struct TraceFunction {
   std::optional<std::vector<ParamLayout>> params;
   // As of TraceImage, but of this kernel alone: what its image says of all where the trace does not tell.
   bool self_contained = false;
+  // It would be, but for constant variables of its image. No kernel can write these, and the host only at an address
+  // that it has asked for: where the program has asked for none, `self_contained` is true once a trace has been read.
+  bool constants = false;
   std::string why;
   std::optional<KernelProof> proof;
   std::string why_not_proven;

@@ -97,14 +97,15 @@ struct FunctionOfKernel {
   }
 };
 
-// A variable of a module: memory with an address and a size.
+// A variable of a module: memory with an address and a size. Who does not ask for the size may write to it all the
+// same.
 struct Global {
   template <class Pointer, class Size, class Module>
   static void before(Entry, Call&, Pointer*, Size*, Module, const char*) {}
   template <class Pointer, class Size, class Module>
   static void after(Call& call, Pointer* out, Size* bytes, Module module, const char* name) {
-    if (!out || !bytes || !functions().first_sight_of_global(*out, module, name)) return;
-    allocation(call, MemoryKind::global, *bytes);
+    if (!out || !functions().first_sight_of_global(*out, module, name)) return;
+    allocation(call, MemoryKind::global, bytes ? *bytes : 1);
     allocated(call, *out);
   }
 };

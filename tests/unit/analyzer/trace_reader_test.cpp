@@ -183,6 +183,28 @@ TEST(TraceReader, DeviceTimesAndCoverage) {
   EXPECT_NE(error_of(more.str()).find("args.recorded: is more than was seen"), std::string::npos);
 }
 
+// No kernel writes a constant variable, and the host only where it has asked for its address.
+TEST(TraceReader, ConstantVariablesAreAsGoodAsNoneWhileNobodyKnowsWhereTheyLie) {
+  const auto self_contained = [](const char* memory, const char* dropped) {
+    test::TraceText text;
+    text.image(false);
+    text.function("reads", "[[0,8]]", 0, R"(,"self_contained":false,"constants":true,"why":"constants")");
+    text.function("writes", "[[0,8]]", 0, R"(,"self_contained":false,"why":"variables")");
+    text.stream();
+    text.launch(0, hex(0x1000));
+    text.alloc(0x1000, 0x100, memory);
+    if (*dropped) text.event("nimble.end", dropped);
+    const TempFile file(text.str(false));
+    const Trace trace = read_trace(file.path()).trace;
+    EXPECT_FALSE(trace.functions[1].self_contained);
+    return trace.functions[0].self_contained;
+  };
+  EXPECT_TRUE(self_contained("device", R"("dropped":0)"));
+  EXPECT_TRUE(self_contained("device", ""));
+  EXPECT_FALSE(self_contained("global", R"("dropped":0)"));
+  EXPECT_FALSE(self_contained("device", R"("dropped":1)")) << "who knows what was asked for";
+}
+
 TEST(TraceReader, NamesTheFieldOfEveryHandBrokenCall) {
   EXPECT_EQ(error_of_call("jump", ""), "cat: no such kind of call: jump");
   EXPECT_EQ(error_of_call("launch", ""), "args.stream: is missing");

@@ -39,8 +39,11 @@ TEST_F(CubinTest, VariablesConcernAllKernels) {
   const Cubin variable = read_cubin(file("variable")), constant = read_cubin(file("constant"));
   for (const char* kernel : {"plain", "calls", "asserts", "writes_variable"})
     EXPECT_NE(why(variable, kernel).find(".nv.global"), std::string::npos) << kernel;
-  for (const char* kernel : {"plain", "calls", "asserts", "reads_constant"})
+  for (const char* kernel : {"plain", "calls", "asserts", "reads_constant"}) {
     EXPECT_NE(why(constant, kernel).find(".nv.constant3"), std::string::npos) << kernel;
+    EXPECT_TRUE(constant.find(kernel)->constants && !constant.find(kernel)->self_contained) << kernel;
+  }
+  for (const char* kernel : {"plain", "writes_variable"}) EXPECT_FALSE(variable.find(kernel)->constants) << kernel;
 }
 
 TEST_F(CubinTest, TagsOfHeaderLibrariesConcernNobody) {

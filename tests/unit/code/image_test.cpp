@@ -164,6 +164,24 @@ TEST_F(ImageOfNvcc, WhereNoMachineCodeIsForJustThisDeviceItsPtxMayRunToo) {
   EXPECT_EQ(facts(write_fatbin({{2, 90, through}, with(90), with(80)}), "plain").origin, Origin::same);
 }
 
+TEST_F(ImageOfNvcc, ConstantVariablesAreToldFromOthers) {
+  for (const char* kernel : {"plain", "reads_constant"}) {
+    const KernelFacts found = facts(file("constant.cubin"), kernel);
+    EXPECT_TRUE(found.constants && !found.self_contained) << kernel;
+    EXPECT_EQ(found.why, "it has constant variables (.nv.constant3)") << kernel;
+  }
+  EXPECT_FALSE(facts(file("constant.cubin"), "prints").constants) << "it calls out, too";
+  EXPECT_FALSE(facts(file("all.cubin"), "plain").constants);
+  EXPECT_FALSE(Image(file("constant.cubin")).whole().self_contained);
+  // Which of two is loaded only the driver knows; each has to be as good.
+  const std::string constant = file("constant.cubin"), all = file("all.cubin"), older = file("older.cubin");
+  const KernelFacts both = facts(write_fatbin({{2, 90, constant}, {2, 90, all}}), "plain");
+  EXPECT_TRUE(both.constants && !both.self_contained);
+  const KernelFacts devices = facts(write_fatbin({{2, 90, constant}, {2, 80, older}}), "plain", {80, 90});
+  EXPECT_TRUE(devices.constants && !devices.self_contained);
+  EXPECT_FALSE(facts(write_fatbin({{2, 90, constant}, {2, 90, file("variable.cubin")}}), "plain").constants);
+}
+
 TEST_F(ImageOfNvcc, MachineCodeAloneProvesNoAccess) {
   const KernelFacts plain = facts(file("all.cubin"), "plain");
   EXPECT_TRUE(plain.self_contained);

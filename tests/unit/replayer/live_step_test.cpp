@@ -195,6 +195,10 @@ TEST_F(LiveStepTest, AKernelFromAnotherImageIsADivergence) {
   EXPECT_FALSE(player.before(c));
   start();
   EXPECT_STREQ(match(1), "a kernel of another build");
+  context_.info.constants = true;
+  start();
+  EXPECT_STRNE(match(1), "a kernel of another build") << "nobody writes what it may read beside";
+  context_.info.constants = false;
   kernel.self_contained = false;
   kernel.code = 5;  // what it was seen to do holds for just its code
   start();

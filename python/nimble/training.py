@@ -261,8 +261,9 @@ class TrainingGraph:
                 with torch.no_grad(), one_thread():
                     way.captured = self._backend.capture(work, self._given[0].device, self.options.use_multi_stream,
                                                          self.options.relaxed, self._forward)
-            except NimbleError:
-                pass  # eagerly, then
+            except Exception as error:
+                if self._again is None and not isinstance(error, NimbleError):
+                    raise  # else eagerly, then
 
     def forget_module(self) -> None:
         """From now on it holds of the module but its parameters, and its owner looks whether it fits before each call."""

@@ -132,9 +132,9 @@ bool GraphPair::memory_goes(const Call& call) {
   return memory_.release(call);
 }
 
-bool GraphPair::memory_joins(const Call& call) const {
+bool GraphPair::memory_brings_together(const Call& call) const {
   const std::lock_guard lock(mutex_);
-  return memory_.joins(call);
+  return memory_.brings_together(call);
 }
 
 void GraphPair::context_ended(CUcontext context) {

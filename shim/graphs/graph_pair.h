@@ -68,7 +68,7 @@ class GraphPair {
   // The call releases memory. Whether its nodes name some of it.
   bool memory_goes(const Call& call);
   // The call has allocated memory. Whether its nodes may now touch the same where they did not before.
-  bool memory_joins(const Call& call) const;
+  bool memory_brings_together(const Call& call) const;
   // The context, or all of them (null), is gone.
   void context_ended(CUcontext context);
 

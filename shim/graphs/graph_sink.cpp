@@ -407,9 +407,9 @@ void GraphSink::let_go_of(const Call& call) {
 void GraphSink::take_note_of_new_memory(const Call& call) {
   const std::shared_lock lock(graphs_mutex_);
   for (const auto& [exec, graph] : graphs_)
-    if (graph->memory_joins(call) && graph->keep("two parts of its memory have become one"))
+    if (graph->memory_brings_together(call) && graph->keep("what it used apart may lie in one piece of memory now"))
       say("graph " + std::to_string(graph->number()) +
-          " is the program's own: two parts of its memory have become one");
+          " is the program's own: what it used apart may lie in one piece of memory now");
 }
 
 CUgraphExec GraphSink::last_of_this_thread() {

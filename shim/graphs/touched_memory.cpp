@@ -27,10 +27,11 @@ bool TouchedMemory::release(const Call& call) {
   return any;
 }
 
-bool TouchedMemory::joins(const Call& call) const {
+bool TouchedMemory::brings_together(const Call& call) const {
   int went = 0;
   each_in(allocations_, call, [&](const Allocation& each) { went += each.went; });
-  return went > 1;
+  const bool of_its_own = call.memory == MemoryKind::device || call.memory == MemoryKind::stream_ordered;
+  return went > (of_its_own ? 1 : 0);
 }
 
 }  // namespace nimble::shim

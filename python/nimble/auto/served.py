@@ -235,7 +235,10 @@ class Served:
         look = self._watch if entry.watched is None else self._look_for_changes
         result = look(entry, call, original, module)
         if call.trains:
-            entry.backwards.look_at(result, call)
+            try:
+                entry.backwards.look_at(result, call)
+            except Exception as error:
+                self._end(entry, error)
         return result
 
     def _look_at(self, entry: Entry, call: Call, original: Original, module: torch.nn.Module) -> None:

@@ -29,28 +29,43 @@ TEST_F(TouchedMemoryTest, WhatHoldsAByteOfThemTakesThemAlong) {
 }
 
 TEST_F(TouchedMemoryTest, TwoThatWentMustNotBecomeOne) {
-  EXPECT_FALSE(touched_.joins(memory(0, 0x10000))) << "nothing went";
+  EXPECT_FALSE(touched_.brings_together(memory(0, 0x10000))) << "nothing went";
   touched_.release(memory(0x1000));
-  EXPECT_FALSE(touched_.joins(memory(0, 0x10000))) << "what is there cannot be a part of it";
+  EXPECT_FALSE(touched_.brings_together(memory(0, 0x10000))) << "what is there cannot be a part of it";
   touched_.release(memory(0x2000));
-  EXPECT_TRUE(touched_.joins(memory(0, 0x10000)));
-  EXPECT_TRUE(touched_.joins(memory(0x10ff, 0xf02)));
-  EXPECT_FALSE(touched_.joins(memory(0x1100, 0xf00)));
-  EXPECT_FALSE(touched_.joins(memory(0x1000, 0x100)));
-  EXPECT_FALSE(touched_.joins(memory(0x2000, 0x10000)));
+  EXPECT_TRUE(touched_.brings_together(memory(0, 0x10000)));
+  EXPECT_TRUE(touched_.brings_together(memory(0x10ff, 0xf02)));
+  EXPECT_FALSE(touched_.brings_together(memory(0x1100, 0xf00)));
+  EXPECT_FALSE(touched_.brings_together(memory(0x1000, 0x100)));
+  EXPECT_FALSE(touched_.brings_together(memory(0x2000, 0x10000)));
+}
+
+TEST_F(TouchedMemoryTest, NorMayOneBecomeWhatMayLieElsewhereToo) {
+  touched_.release(memory(0x1000));
+  for (const MemoryKind kind :
+       {MemoryKind::mapped, MemoryKind::external, MemoryKind::managed, MemoryKind::registered}) {
+    Call call = memory(0x1000, 0x100);
+    call.memory = kind;
+    EXPECT_TRUE(touched_.brings_together(call));
+    call.address = 0x2000;
+    EXPECT_FALSE(touched_.brings_together(call)) << "which is still there";
+  }
+  Call call = memory(0x1000, 0x100);
+  call.memory = MemoryKind::stream_ordered;
+  EXPECT_FALSE(touched_.brings_together(call));
 }
 
 TEST_F(TouchedMemoryTest, WhatCameInTheirPlaceMayGoAgain) {
   touched_.release(memory(0x1000));
   EXPECT_TRUE(touched_.release(memory(0x1000, 0x500)));
   touched_.release(memory(0x2000));
-  EXPECT_TRUE(touched_.joins(memory(0x1000, 0x1001)));
+  EXPECT_TRUE(touched_.brings_together(memory(0x1000, 0x1001)));
 }
 
 TEST_F(TouchedMemoryTest, NothingIsNamed) {
   touched_.name({});
   EXPECT_FALSE(touched_.release(memory(0, ~std::uint64_t{0})));
-  EXPECT_FALSE(touched_.joins(memory(0, ~std::uint64_t{0})));
+  EXPECT_FALSE(touched_.brings_together(memory(0, ~std::uint64_t{0})));
 }
 
 }  // namespace

@@ -56,6 +56,8 @@ LiveStep::LiveStep(const Schedule& schedule, CallContext& context, MemoryMap& me
       memory_(memory),
       objects_(objects),
       reach_(reach),
+      names_variables_(std::any_of(schedule.objects.begin(), schedule.objects.end(),
+                                   [](const ScheduleObject& object) { return object.memory == MemoryKind::global; })),
       records_(schedule),
       nowhere_(std::size_t{1} << kNowhereBits),
       ops_(schedule.ops.size()) {
@@ -115,8 +117,8 @@ const char* LiveStep::match_launch(std::uint32_t index, const Call& call) {
     const FunctionInfo& info = context_.function(call.function);
     if (info.name != function.name || !info.params || *info.params != function.params) return "another kernel";
     // Its accesses were taken from its parameters: code that reaches more is other code.
-    // Constant variables it may read: what writes these is no op of the step, which names none of the program's.
-    if (!op.barrier && function.self_contained && !info.self_contained && !info.constants)
+    // Constant variables it may read, where no op of the step names a variable and so could write them.
+    if (!op.barrier && function.self_contained && !info.self_contained && !(info.constants && !names_variables_))
       return "a kernel of another build";
     // What it was seen to do, or never to do, other ops may rest on, even where it keeps its own place.
     if (function.code != 0 && info.code != function.code) return "a kernel of another build";

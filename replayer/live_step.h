@@ -95,6 +95,7 @@ class LiveStep {
   MemoryMap& memory_;
   ObjectMap& objects_;
   const Reach reach_;
+  const bool names_variables_;  // of an image: the step may write what kernels read as constants
   EventRecords records_;
   bool unknown_wait_ = false;
   std::uint32_t mismatch_at_ = kNone;

@@ -7,18 +7,10 @@
 #include <cooperative_groups.h>
 #include <cuda_runtime.h>
 
+#include "checked.h"
 #include "stepped.h"
 
 namespace cg = cooperative_groups;
-
-#define CHECK(call)                                                                                          \
-  do {                                                                                                       \
-    const cudaError_t check_result_ = (call);                                                                \
-    if (check_result_ != cudaSuccess) {                                                                      \
-      std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(check_result_)); \
-      std::exit(1);                                                                                          \
-    }                                                                                                        \
-  } while (false)
 
 constexpr int kBlocks = 64, kThreads = 256, kCount = kBlocks * kThreads;
 constexpr std::size_t kBytes = kCount * sizeof(unsigned);

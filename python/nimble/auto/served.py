@@ -127,10 +127,12 @@ class Served:
 
     def _entry_for(self, module: torch.nn.Module, args: Tuple[Any, ...],
                    kwargs: Dict[str, Any]) -> "Union[str, Tuple[Entry, Call]]":
-        wants = torch.is_grad_enabled() and any(p.requires_grad for p in module.parameters())
-        why = self._why_eager(module, args, wants)
+        why = self._why_eager(module, args)
         if why is not None:
             return why
+        wants = torch.is_grad_enabled() and any(p.requires_grad for p in module.parameters())
+        if wants and not self._settings.trains:
+            return _TRAINS
         try:
             call = Call(args, kwargs, module.training, wants)
         except NimbleError as error:
@@ -157,8 +159,7 @@ class Served:
             return entry.aside
         return entry, call
 
-    def _why_eager(self, module: torch.nn.Module, args: Tuple[Any, ...], wants: bool) -> Optional[str]:
-        """wants: the module's parameters want gradients."""
+    def _why_eager(self, module: torch.nn.Module, args: Tuple[Any, ...]) -> Optional[str]:
         device = self._backend.device_type
         for argument in args:
             if isinstance(argument, torch.Tensor):
@@ -167,7 +168,7 @@ class Served:
                 break
         if getattr(module, "_compiled_call_impl", None) is not None:
             return "compiled by torch.compile"
-        if (module.training or wants) and not self._settings.trains:
+        if module.training and not self._settings.trains:
             return _TRAINS
         if switches.is_capturing(device):
             return "within a CUDA graph's capture"

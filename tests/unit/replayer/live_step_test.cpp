@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "replayer/step_player.h"
@@ -198,6 +199,10 @@ TEST_F(LiveStepTest, AKernelFromAnotherImageIsADivergence) {
   context_.info.constants = true;
   start();
   EXPECT_STRNE(match(1), "a kernel of another build") << "nobody writes what it may read beside";
+  const MemoryKind weights = std::exchange(schedule_.objects[0].memory, MemoryKind::global);
+  start();
+  EXPECT_STREQ(match(1), "a kernel of another build") << "the step names a variable";
+  schedule_.objects[0].memory = weights;
   context_.info.constants = false;
   kernel.self_contained = false;
   kernel.code = 5;  // what it was seen to do holds for just its code

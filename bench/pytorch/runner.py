@@ -37,8 +37,9 @@ class Task(NamedTuple):
 
 def cold_name(task):
     """Of what torch.compile makes for a task; None where it makes nothing."""
-    mode = ways.way(task.part, task.way).mode
-    return mode and f"{task.part}, {task.network}, {task.batch}, {mode}"
+    way = ways.way(task.part, task.way)
+    options = ", memory of its own" if way.nimble else ""  # inference.compiled
+    return way.mode and f"{task.part}, {task.network}, {task.batch}, {way.mode}{options}"
 
 
 def task_of(entry):

@@ -81,8 +81,8 @@ def split(words: List[str]) -> Tuple[List[str], List[str], bool]:
     return words[:i], words[i:], False
 
 
-def child_environment(before: Dict[str, str], options: Iterable[str]) -> Dict[str, str]:
-    """The environment to start the launcher with, which sets LD_PRELOAD itself."""
+def child_environment(before: Dict[str, str], options: Iterable[str], package: Path) -> Dict[str, str]:
+    """The environment to start the launcher with, which sets LD_PRELOAD itself. `package`: this one's folder."""
     env = dict(before)
     given = {word.split("=", 1)[0] for word in options}
     if not env.get("NIMBLE_MODE") and "--mode" not in given:
@@ -92,7 +92,14 @@ def child_environment(before: Dict[str, str], options: Iterable[str]) -> Dict[st
     if not any(env.get(name) for name in ALLOCATOR_VARIABLES):
         for name in ALLOCATOR_VARIABLES:
             env[name] = ALLOCATOR
+        _put_in_path(env, package / "startup")  # what PyTorch cannot do then is left out
     return env
+
+
+def _put_in_path(env: Dict[str, str], folder: Path) -> None:
+    """In front of PYTHONPATH, where it can be told."""
+    if os.pathsep not in str(folder):
+        env["PYTHONPATH"] = os.pathsep.join([str(folder), *filter(None, [env.get("PYTHONPATH")])])
 
 
 def main(words: List[str]) -> int:
@@ -119,9 +126,10 @@ def main(words: List[str]) -> int:
     if not marked:
         program = [sys.executable, *program]
     sys.stdout.flush()
-    env = child_environment(dict(os.environ), options)
+    env = dict(os.environ)
     if _found_by_the_working_folder(package):
-        env["PYTHONPATH"] = os.pathsep.join([str(package.parent), *filter(None, [env.get("PYTHONPATH")])])
+        _put_in_path(env, package.parent)
+    env = child_environment(env, options, package)
     os.execve(command[0], [*command, *options, "--", *program], env)
 
 

@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch", minversion="2.1")
 from nimble.launcher import find_tools  # noqa: E402
 
 pytestmark = pytest.mark.gpu
+PYTHON = Path(__file__).resolve().parent.parent
 
 NETWORK = """\
 import hashlib, sys, torch
@@ -157,6 +158,12 @@ with torch.no_grad():
     torch.cuda.empty_cache()
     print(torch.cuda.memory_allocated() >> 20)
 """
+COMPILES = """\
+compiled = torch.compile(net, mode="reduce-overhead")
+with torch.no_grad():
+    for i in range(6):
+        take(compiled(batch()))
+"""
 WORKERS = """\
 class Data(torch.utils.data.Dataset):
     def __len__(self): return 40
@@ -167,13 +174,17 @@ with torch.no_grad():
 """
 
 
-def run(script, tmp_path, *options, **variables):
+def run(script, tmp_path, *options, launch=None, **variables):
+    """Plainly, by the launcher with these options, or by another one."""
     path = tmp_path / "script.py"
     path.write_text(NETWORK + script + "torch.cuda.synchronize()\nprint(digest.hexdigest())\n")
     env = {k: v for k, v in os.environ.items() if not k.startswith(("NIMBLE_", "PYTORCH_", "LD_PRELOAD"))}
     env.update(CUBLAS_WORKSPACE_CONFIG=":4096:8", **variables)
     words = [sys.executable, str(path)]
-    if options:
+    if launch:
+        env["PYTHONPATH"] = os.pathsep.join([str(PYTHON), *filter(None, [env.get("PYTHONPATH")])])
+        words = [*launch, "run", *options, "--", *words]
+    elif options:
         import nimble
         tools = find_tools(Path(nimble.__path__[0]), os.environ.get("NIMBLE_LIBRARY", ""))
         words = [str(tools.launcher), "run", *options, "--", *words]
@@ -207,6 +218,15 @@ def test_an_unchanged_training(tmp_path, uses_both, amp):
     served = re.search(r"PyTorch: Branches: (\d+) calls served by graphs", said)
     assert served and int(served[1]) > 15, said
     assert re.search(r"\(backward\), (rewritten|own)", said), said
+
+
+@pytest.mark.parametrize("options", [["--mode", "auto"], []], ids=["auto", "run"])
+def test_compiled_graphs_of_pytorchs_own(tmp_path, options):
+    """Which PyTorch cannot make with memory in stream order. Its kernels are the same without them."""
+    plain, _ = run(COMPILES, tmp_path)
+    with_nimble, said = run(COMPILES, tmp_path, *options, launch=[sys.executable, "-m", "nimble"])
+    assert with_nimble == plain, said
+    assert said.count("own CUDA graphs") == 1, said
 
 
 def test_memory_goes_with_the_module(tmp_path):

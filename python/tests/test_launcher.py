@@ -14,6 +14,7 @@ from nimble import NimbleError
 from nimble.launcher import child_environment, find_tools, split
 
 PYTHON = Path(__file__).resolve().parent.parent
+STARTUP = PYTHON / "nimble" / "startup"
 BOTH = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 
 
@@ -54,8 +55,8 @@ def test_a_script_finds_the_package_of_the_checkout_that_runs_it(nimble, tmp_pat
     done = nimble("run", str(tmp_path / "find.py"), cwd=PYTHON, PYTHONPATH=before)
     assert done.stdout.strip() == here, done.stderr
     env = seen(nimble("run", str(tmp_path / "see.py"), cwd=PYTHON, PYTHONPATH=before))[2]
-    assert env["PYTHONPATH"] == str(PYTHON) + (":/elsewhere" if before else "")
-    assert seen(nimble("run", "see.py"))[2]["PYTHONPATH"] == str(PYTHON), "which was there already"
+    assert env["PYTHONPATH"] == f"{STARTUP}:{PYTHON}" + (":/elsewhere" if before else "")
+    assert seen(nimble("run", "see.py"))[2]["PYTHONPATH"] == f"{STARTUP}:{PYTHON}", "which was there already"
 
 
 def test_a_program(nimble):
@@ -85,6 +86,7 @@ def test_what_the_user_has_set_stays(nimble):
     for name in BOTH:
         env = seen(nimble("run", "see.py", **{name: "expandable_segments:True"}))[2]
         assert {n: env[n] for n in BOTH if n in env} == {name: "expandable_segments:True"}
+        assert env["PYTHONPATH"] == str(PYTHON), "nothing is to be left out"
 
 
 def test_exit_status_is_the_programs(nimble):
@@ -158,4 +160,4 @@ def test_words_are_split_as_the_launcher_does():
     assert split(["-h", "a.py"]) == (["-h"], ["a.py"], False)
     assert split(["--mode", "--", "a"]) == (["--mode"], ["a"], True)
     assert split(["--mode"]) == (["--mode"], [], False)
-    assert child_environment({"NIMBLE_MODE": ""}, [])["NIMBLE_MODE"] == "off"
+    assert child_environment({"NIMBLE_MODE": ""}, [], PYTHON / "nimble")["NIMBLE_MODE"] == "off"

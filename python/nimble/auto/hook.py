@@ -1,6 +1,6 @@
-"""What happens when a program under NIMBLE_MODE=auto imports PyTorch.
+"""What happens when a program under NIMBLE_MODE=auto, or one of `python -m nimble run`, imports PyTorch.
 
-Before PyTorch is there, libnimble.so is told to rewrite graphs, and leave the driver's other calls alone, instead of what
+Under NIMBLE_MODE=auto: before PyTorch is there, libnimble.so is told to rewrite graphs, and leave the driver's other calls alone, instead of what
 NIMBLE_MODE=auto does with programs that are no PyTorch programs; and PyTorch is told to take its memory in stream order. Behind
 the import, calls of modules are looked at (calls.py). libnimble.so reads its settings when its session starts, with the first
 driver call, or where it is asked about graphs, as here. So the environment says so for that moment alone: other programs that
@@ -17,7 +17,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Callable, Dict, Optional, Sequence, Tuple
 
-from nimble import shim
+from nimble import compiled_graphs, shim
 from nimble.auto import settings as settings_of_user
 from nimble.errors import NimbleError
 from nimble.launcher import ALLOCATOR, ALLOCATOR_VARIABLES
@@ -28,6 +28,8 @@ _REWRITE = {"NIMBLE_MODE": "off", "NIMBLE_GRAPHS": "rewrite"}
 
 def before_torch(spec: ModuleSpec) -> "Optional[Callable[[], None]]":
     """Called before PyTorch is loaded from `spec`. Returns what is to be called behind that, None where nothing is."""
+    if os.environ.get("NIMBLE_MODE") != "auto" or os.environ.get("NIMBLE_TORCH") == "off":
+        return compiled_graphs.install  # `python -m nimble run` has spoken of PyTorch's memory
     settings = settings_of_user.read()
     if not shim.is_loaded():
         return None
@@ -45,6 +47,7 @@ def before_torch(spec: ModuleSpec) -> "Optional[Callable[[], None]]":
     set_allocator(os.environ)
 
     def behind() -> None:
+        compiled_graphs.install()
         from nimble.auto import calls
 
         calls.install(settings)

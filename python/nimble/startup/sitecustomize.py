@@ -1,4 +1,5 @@
-"""Found by Python at its start, where `nimble run` under NIMBLE_MODE=auto has put this folder in front of PYTHONPATH.
+"""Found by Python at its start, where `nimble run` under NIMBLE_MODE=auto, or `python -m nimble run`, has put this folder in
+front of PYTHONPATH.
 
 It leaves the program as it would be without this folder: sys.path, and the sitecustomize that it hides. All it adds is a
 finder that waits for PyTorch to be loaded, and then imports nimble.auto, from the package that this folder lies in. It
@@ -25,7 +26,9 @@ def _chain():
 
 
 def _wait_for_torch():
-    if sys.version_info < (3, 9) or os.environ.get("NIMBLE_MODE") != "auto" or os.environ.get("NIMBLE_TORCH") == "off":
+    is_auto = os.environ.get("NIMBLE_MODE") == "auto" and os.environ.get("NIMBLE_TORCH") != "off"
+    in_stream_order = "cudaMallocAsync" in os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "")
+    if sys.version_info < (3, 9) or not (is_auto or in_stream_order):
         return
     if any(getattr(finder, "waits_for_torch", False) for finder in sys.meta_path):
         return  # by another folder like this one

@@ -1,0 +1,110 @@
+"""nimble.compiled_graphs: what torch.compile's own CUDA graphs become where memory comes in stream order."""
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nimble import compiled_graphs
+
+PYTHON = Path(__file__).resolve().parent.parent
+# PyTorch, as far as this is about it.
+TORCH = {
+    "__init__.py": "from torch import cuda\n",
+    "version.py": "__version__ = '2.11.0'\ncuda = '13.0'\n",
+    "cuda.py": "import os\ndef get_allocator_backend():\n"
+               "    return 'cudaMallocAsync' if 'Async' in os.environ.get('PYTORCH_CUDA_ALLOC_CONF', '') else 'native'\n",
+    "_inductor/__init__.py": "",
+    "_inductor/cudagraph_trees.py": "def cudagraphify_impl(model, inputs, static=(), *, is_backward=False):\n"
+                                    "    return 'graphs', model, inputs, static, is_backward\n",
+}
+COMPILE = """\
+import json, sys
+import torch
+before = 'torch._inductor.cudagraph_trees' in sys.modules
+found = []
+for _ in range(2):
+    from torch._inductor.cudagraph_trees import cudagraphify_impl
+    made = cudagraphify_impl('the model', ['x'], (0,), is_backward=True)
+    found.append(made if isinstance(made, str) else list(made))
+import torch._inductor.cudagraph_trees as trees
+left = [type(f).__name__ for f in sys.meta_path if 'nimble' in type(f).__module__]
+print(json.dumps([before, found, type(trees.__loader__).__name__, trees.__spec__.loader is trees.__loader__, left]))
+"""
+AS_IT_WAS = ["graphs", "the model", ["x"], [0], True]
+
+
+@pytest.fixture
+def compile_under(build, tmp_path):
+    """Runs COMPILE with a PyTorch of a few lines, by `python -m nimble run` with these options, or plainly (None)."""
+    for name, text in TORCH.items():
+        path = tmp_path / "site" / "torch" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (tmp_path / "script.py").write_text(COMPILE)
+
+    def run(options, **variables):
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("NIMBLE_", "SIMCUDA_", "PYTORCH_", "LD_"))}
+        env.update(PYTHONPATH=os.pathsep.join([str(PYTHON), str(tmp_path / "site")]), PYTHONDONTWRITEBYTECODE="1",
+                   NIMBLE_LIBRARY=str(build / "lib" / "libnimble.so"), LD_LIBRARY_PATH=str(build / "simcuda"), **variables)
+        words = [] if options is None else ["-m", "nimble", "run", *options]
+        done = subprocess.run([sys.executable, *words, str(tmp_path / "script.py")], env=env, capture_output=True, text=True,
+                              timeout=50)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout), done.stderr
+
+    return run
+
+
+def test_they_are_left_out_where_nimble_has_memory_come_in_stream_order(compile_under):
+    for options in ([], ["--mode", "record", "--trace", "/dev/null"]):
+        found, said = compile_under(options)
+        assert found == [False, ["the model", "the model"], "SourceFileLoader", True, []]
+        assert said.count("nimble: warning: torch.compile's own CUDA graphs") == 1 and "backend:native" in said
+
+
+def test_under_auto(compile_under):
+    """Where this PyTorch has no modules to look at, which is said."""
+    found, said = compile_under(["--mode", "auto"])
+    assert found[1] == ["the model", "the model"] and "own CUDA graphs" in said
+    # What is told about memory holds without modules, too.
+    found, said = compile_under(["--mode", "auto", "--torch", "off"])
+    assert found[1] == ["the model", "the model"] and "own CUDA graphs" in said
+
+
+@pytest.mark.parametrize("options, variables", [
+    (None, {}), ([], {"PYTORCH_CUDA_ALLOC_CONF": "backend:native"}), ([], {"PYTORCH_ALLOC_CONF": "backend:native"}),
+    (["--mode", "auto"], {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}),
+])
+def test_they_are_there_with_pytorchs_own_allocator(compile_under, options, variables):
+    found, said = compile_under(options, **variables)
+    assert found[1] == [AS_IT_WAS, AS_IT_WAS] and "CUDA graphs" not in said
+
+
+def test_that_nothing_is_said_where_the_user_wants_it(compile_under):
+    found, said = compile_under(["--log", "error"])
+    assert found[1] == ["the model", "the model"] and said == ""
+
+
+def test_pytorchs_own_module(monkeypatch):
+    """The function is still there, and is what the compiler asks for."""
+    torch = pytest.importorskip("torch", minversion="2.1")
+    try:
+        trees = importlib.import_module(compiled_graphs.MAKER)
+    except Exception as error:
+        pytest.skip(f"this PyTorch cannot load it: {error}")
+    monkeypatch.setattr(trees, "cudagraphify_impl", trees.cudagraphify_impl)
+    before = list(sys.meta_path)
+    for _ in range(2):
+        compiled_graphs.install()
+    assert sys.meta_path == before and trees.cudagraphify_impl.nimble_leaves_out
+    monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: "cudaMallocAsync")
+    compile_fx = importlib.import_module("torch._inductor.compile_fx")
+    ran = []
+    run = compile_fx.cudagraphify(lambda inputs: ran.append(inputs) or "outputs", (), device_index=0, stack_traces=[],
+                                  is_backward=False, is_inference=True)
+    assert run(["x"]) == "outputs" and run(["y"]) == "outputs" and ran == [["x"], ["y"]]

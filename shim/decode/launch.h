@@ -1,6 +1,7 @@
 // Launches: kernels in all their forms, host functions, program graphs.
 #pragma once
 
+#include "nimble/launch_attributes.h"
 #include "shim/decode/touch.h"
 
 namespace nimble::shim::decode {
@@ -29,15 +30,22 @@ struct LaunchCooperative {
   }
 };
 
-// Whether a launch attribute says anything: many callers pass attributes at their default.
+static_assert(only_changes_how_it_runs(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) &&
+              only_changes_how_it_runs(CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) &&
+              !only_changes_how_it_runs(CU_LAUNCH_ATTRIBUTE_COOPERATIVE) &&
+              !only_changes_how_it_runs(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) &&
+              !only_changes_how_it_runs(CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT) &&
+              !only_changes_how_it_runs(CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE));
+
+// Whether a launch attribute says anything: many callers pass attributes at their default. That a kernel may begin
+// before the one ahead of it has ended is a permission: without it, it waits, and computes the same.
 inline bool meaningful(const CUlaunchAttribute& attribute) {
   switch (attribute.id) {
     case CU_LAUNCH_ATTRIBUTE_IGNORE:
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
       return false;
     case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
       return attribute.value.cooperative != 0;
-    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-      return attribute.value.programmaticStreamSerializationAllowed != 0;
     default:
       return true;
   }

@@ -8,8 +8,7 @@
 
 namespace nimble::shim {
 
-// Each by its exact name, since shim/ sees all versions of cuda.h. Those of edges are the ones that know no data on
-// them, and refuse where there is any.
+// Each by its exact name, since shim/ sees all versions of cuda.h.
 // clang-format off
 #define NIMBLE_GRAPH_FUNCTIONS(X)                                                                                \
   X(cuGraphGetNodes) X(cuGraphGetEdges) X(cuGraphNodeGetType) X(cuGraphKernelNodeGetParams_v2)                   \
@@ -17,14 +16,17 @@ namespace nimble::shim {
   X(cuGraphKernelNodeSetAttribute) X(cuGraphClone) X(cuGraphNodeFindInClone) X(cuGraphDestroyNode)               \
   X(cuGraphAddDependencies) X(cuGraphRemoveDependencies) X(cuGraphDestroy) X(cuGraphInstantiateWithFlags)        \
   X(cuGraphExecDestroy) X(cuGraphLaunch) X(cuCtxGetCurrent) X(cuCtxGetStreamPriorityRange)
+// Since 12.3: edges with data. Those above know of none, and refuse where there is some.
+#define NIMBLE_GRAPH_EDGE_FUNCTIONS(X) X(cuGraphGetEdges_v2) X(cuGraphRemoveDependencies_v2)
 // clang-format on
 
 struct GraphApi {
 #define X(function) decltype(&::function) function##_ = nullptr;
   NIMBLE_GRAPH_FUNCTIONS(X)
+  NIMBLE_GRAPH_EDGE_FUNCTIONS(X)  // both or none: null
 #undef X
 
-  // Looks them up. Returns the first missing one's name, or null.
+  // Looks them up. Returns the first missing one's name of those that there have to be, or null.
   const char* load(CallContext& context);
 };
 

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "shim/decode/copy.h"
+#include "shim/graphs/graph_edges.h"
 
 namespace nimble::shim {
 
@@ -21,6 +22,10 @@ const char* GraphApi::load(CallContext& context) {
   if (!function##_) return #function;
   NIMBLE_GRAPH_FUNCTIONS(X)
 #undef X
+#define X(function) function##_ = reinterpret_cast<decltype(function##_)>(context.driver_symbol(#function));
+  NIMBLE_GRAPH_EDGE_FUNCTIONS(X)
+#undef X
+  if (!cuGraphRemoveDependencies_v2_) cuGraphGetEdges_v2_ = nullptr;
   return nullptr;
 }
 
@@ -31,19 +36,15 @@ ProgramGraph::ProgramGraph(const GraphApi& driver, CUgraph graph) : driver_(driv
 // Sorts the nodes so that each comes behind those that it waits for: of those that might come next, always the one that
 // was made first.
 std::string ProgramGraph::put_in_order(std::vector<CUgraphNode>& handles) {
-  std::size_t count = 0;
-  if (driver_.cuGraphGetEdges_(graph_, nullptr, nullptr, &count) != CUDA_SUCCESS)
-    return "the driver does not tell its edges, or they are of a kind of their own";
-  std::vector<CUgraphNode> from(count), to(count);
-  if (count && driver_.cuGraphGetEdges_(graph_, from.data(), to.data(), &count) != CUDA_SUCCESS)
-    return "its edges are of a kind of their own";
+  GraphEdges edges;
+  if (std::string why = edges.read(driver_, graph_); !why.empty()) return why;
   std::unordered_map<CUgraphNode, std::size_t> place;
   for (std::size_t i = 0; i < handles.size(); ++i) place[handles[i]] = i;
   std::vector<std::vector<std::size_t>> next(handles.size());
   std::vector<std::size_t> waits_for(handles.size());
-  for (std::size_t i = 0; i < std::min(count, from.size()); ++i) {
-    next[place[from[i]]].push_back(place[to[i]]);
-    ++waits_for[place[to[i]]];
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    next[place[edges.from(i)]].push_back(place[edges.to(i)]);
+    ++waits_for[place[edges.to(i)]];
   }
   std::priority_queue<std::size_t, std::vector<std::size_t>, std::greater<>> ready;
   for (std::size_t i = 0; i < handles.size(); ++i)

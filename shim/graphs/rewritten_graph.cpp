@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "shim/graphs/graph_edges.h"
+
 namespace nimble::shim {
 
 namespace {
@@ -18,12 +20,9 @@ RewrittenGraph::~RewrittenGraph() {
 
 std::string RewrittenGraph::put_in_order(CUgraph clone, const ProgramGraph& original, const Schedule& schedule,
                                          const std::vector<std::uint32_t>& of) const {
-  std::size_t count = 0;
-  CUresult result = driver_.cuGraphGetEdges_(clone, nullptr, nullptr, &count);
-  std::vector<CUgraphNode> from(count), to(count);
-  if (result == CUDA_SUCCESS && count != 0) result = driver_.cuGraphGetEdges_(clone, from.data(), to.data(), &count);
-  if (result == CUDA_SUCCESS && count != 0)
-    result = driver_.cuGraphRemoveDependencies_(clone, from.data(), to.data(), count);
+  GraphEdges edges;
+  if (std::string why = edges.read(driver_, clone); !why.empty()) return why;
+  CUresult result = edges.remove(driver_, clone);
   if (result != CUDA_SUCCESS) return refusal("to take its edges away", result);
   for (const CUgraphNode empty : original.empty_nodes()) {
     CUgraphNode node = nullptr;
@@ -49,8 +48,7 @@ std::string RewrittenGraph::put_in_order(CUgraph clone, const ProgramGraph& orig
     priorities =
         driver_.cuGraphKernelNodeSetAttribute_(made[op], CU_KERNEL_NODE_ATTRIBUTE_PRIORITY, &value) == CUDA_SUCCESS;
   }
-  from.clear();
-  to.clear();
+  std::vector<CUgraphNode> from, to;
   for (const auto& [before, behind] : segment.edges) {
     from.push_back(made[before]);
     to.push_back(made[behind]);

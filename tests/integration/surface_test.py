@@ -91,8 +91,8 @@ class Attributes(SurfaceTest):
     def test_events_that_launches_record(self):
         trace = self.record("surface", "attributes", 20)
         launches = [e["args"] for e in self.calls(trace, "cuLaunchKernelEx")]
-        # At its default an attribute says nothing.
-        self.assertEqual([e.get("attrs") for e in launches[:5]], [None, [6], [8], [2], [12]])
+        # At its default an attribute says nothing, and nor does one that only permits something.
+        self.assertEqual([e.get("attrs") for e in launches[:5]], [None, None, [8], [2], [12]])
         self.assertTrue(launches[3]["coop"])
         self.assertIn("event", launches[4])
         waits = [e["args"]["event"] for e in self.calls(trace, "cuStreamWaitEvent")]

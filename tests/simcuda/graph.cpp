@@ -265,10 +265,14 @@ static CUresult add_edges(CUgraph graph, const CUgraphNode* from, const CUgraphN
   return CUDA_SUCCESS;
 }
 
-static CUresult remove_edges(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to, std::size_t count) {
+static CUresult remove_edges(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to, const CUgraphEdgeData* data,
+                             std::size_t count) {
   if (const CUresult error = check_ends(graph, from, to, count)) return error;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (find_edge(to[i]->dependencies, from[i]) == to[i]->dependencies.end()) return CUDA_ERROR_INVALID_VALUE;
+  for (std::size_t i = 0; i < count; ++i) {  // an edge is one with just this data
+    const auto found = find_edge(to[i]->dependencies, from[i]);
+    const CUgraphEdgeData wanted = data != nullptr ? data[i] : CUgraphEdgeData{};
+    if (found == to[i]->dependencies.end() || std::memcmp(&found->data, &wanted, sizeof wanted) != 0)
+      return CUDA_ERROR_INVALID_VALUE;
   }
   for (std::size_t i = 0; i < count; ++i) {
     to[i]->dependencies.erase(find_edge(to[i]->dependencies, from[i]));
@@ -288,12 +292,12 @@ SIM_CALL(cuGraphAddDependencies_v2, kInit,
 }
 SIM_CALL(cuGraphRemoveDependencies, kInit,
          (CUgraph graph, const CUgraphNode* from, const CUgraphNode* to, size_t count), (graph, from, to, count)) {
-  return remove_edges(graph, from, to, count);
+  return remove_edges(graph, from, to, nullptr, count);
 }
 SIM_CALL(cuGraphRemoveDependencies_v2, kInit,
          (CUgraph graph, const CUgraphNode* from, const CUgraphNode* to, const CUgraphEdgeData* data, size_t count),
          (graph, from, to, data, count)) {
-  return remove_edges(graph, from, to, count);
+  return remove_edges(graph, from, to, data, count);
 }
 
 SIM_CALL(cuGraphDebugDotPrint, kInit, (CUgraph graph, const char* path, unsigned flags), (graph, path, flags)) {

@@ -40,6 +40,7 @@ CUresult fill_from_extra(const SimKernel& kernel, void* const* extra, Bytes& byt
 
 struct LaunchOptions {
   bool cooperative = false;
+  bool programmatic = false;  // it may begin when the kernel before it says so
   CUevent completion_event = nullptr;
   LaunchAttributes kept;  // of a node, when captured
 };
@@ -70,9 +71,11 @@ CUresult read_attributes(const CUlaunchConfig& config, LaunchOptions& options) {
       case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
         options.completion_event = attribute.value.launchCompletionEvent.event;
         break;
+      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+        options.programmatic = attribute.value.programmaticStreamSerializationAllowed != 0;
+        break;
       default:
-        // Priorities, domains, carveouts, programmatic serialisation: permissions and hints. To keep stream order is
-        // always allowed.
+        // Priorities, domains, carveouts: hints.
         if (attribute.id >= CU_LAUNCH_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
         break;
     }
@@ -80,6 +83,17 @@ CUresult read_attributes(const CUlaunchConfig& config, LaunchOptions& options) {
   }
   if (options.completion_event != nullptr && !valid(options.completion_event)) return CUDA_ERROR_INVALID_HANDLE;
   return CUDA_SUCCESS;
+}
+
+// A captured kernel behind just one other: the edge says that it waits for less than that one's end. When the graph
+// runs it waits for the end, which is always allowed.
+void let_overlap(CUgraphNode node) {
+  if (node->dependencies.size() != 1 || node->dependencies[0].node->type != CU_GRAPH_NODE_TYPE_KERNEL) return;
+  CUgraphEdgeData data{};
+  data.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+  data.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+  node->dependencies[0].data = data;
+  node->dependencies[0].node->dependents.back().data = data;
 }
 
 CUresult check_cooperative(Call& call, const Work& work) {
@@ -110,7 +124,10 @@ CUresult launch(Call& call, CUfunction function, Dim grid, Dim block, unsigned s
     d.engine.drop(op);
     CUgraphNode node = nullptr;
     error = capture_node(stream, CU_GRAPH_NODE_TYPE_KERNEL, std::move(work), &node);
-    if (error == CUDA_SUCCESS && options != nullptr) node->attributes = options->kept;
+    if (error == CUDA_SUCCESS && options != nullptr) {
+      node->attributes = options->kept;
+      if (options->programmatic) let_overlap(node);
+    }
     return error;
   }
   if ((error = refusal(call, op->work, false)) != CUDA_SUCCESS) {

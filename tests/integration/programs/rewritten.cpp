@@ -18,6 +18,8 @@
 //   learn
 //              from a few runs of the step and a first capture, and the second capture gets its memory by that
 //   unlearned  the same, but Nimble is told nothing
+//   early      kernels may begin before the ones ahead of them have ended
+//   clusters   like learned, but kernels may begin early, and run in clusters
 //   strayed    the second capture is of another step than the first
 //   late       the second capture releases its memory later than the first
 //   long       like learned, but behind more eager steps than a recording may hold
@@ -79,23 +81,39 @@ struct Program {
 
   bool is_opaque() const {
     return what == "learned" || what == "unlearned" || what == "strayed" || what == "late" || what == "forked" ||
-           what == "again" || what == "long";
+           what == "again" || what == "long" || what == "clusters";
+  }
+
+  void launch(CUfunction kernel, CUstream on, void** arguments) const {
+    CUlaunchAttribute attributes[2]{};
+    attributes[0].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    attributes[0].value.programmaticStreamSerializationAllowed = 1;
+    attributes[1].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    attributes[1].value.clusterDim = {2, 1, 1};
+    CUlaunchConfig config{};
+    config.gridDimX = 4;
+    config.blockDimX = 64;
+    config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
+    config.hStream = on;
+    config.attrs = attributes;
+    config.numAttrs = what == "clusters" ? 2 : what == "early" ? 1 : 0;
+    CHECK(cuLaunchKernelEx(&config, kernel, arguments, nullptr));
   }
 
   void launch_mix(CUdeviceptr a, CUdeviceptr b, CUdeviceptr out, unsigned salt, CUstream on = nullptr) const {
     int count = kCount;
     void* arguments[] = {&a, &b, &out, &count, &salt};
-    CHECK(cuLaunchKernel(mix, 4, 1, 1, 64, 1, 1, 0, on ? on : stream, arguments, nullptr));
+    launch(mix, on ? on : stream, arguments);
   }
   void launch_update(CUdeviceptr target, CUdeviceptr change, CUstream on = nullptr) const {
     int count = kCount;
     void* arguments[] = {&target, &change, &count};
-    CHECK(cuLaunchKernel(update, 4, 1, 1, 64, 1, 1, 0, on ? on : stream, arguments, nullptr));
+    launch(update, on ? on : stream, arguments);
   }
   void launch_opaque(CUdeviceptr target, CUdeviceptr change) const {
     int count = kCount;
     void* arguments[] = {&target, &change, &count};
-    CHECK(cuLaunchKernel(opaque, 4, 1, 1, 64, 1, 1, 0, stream, arguments, nullptr));
+    launch(opaque, stream, arguments);
   }
 
   // Two branches, each from the input to a state of its own, and what joins them.

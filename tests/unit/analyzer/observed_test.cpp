@@ -236,7 +236,7 @@ TEST(ObservedAccess, DoesNotSpeakWhereMemoryMayBeReachedOtherwise) {
   nameless.more = "";
   EXPECT_NE(reason(nameless.analyze()).find("cannot be known again"), std::string::npos);
   Case attributes;
-  attributes.first = [](int) { return probed({0, 1}, {1}) + ",\"attrs\":[6]"; };
+  attributes.first = [](int) { return probed({0, 1}, {1}) + ",\"attrs\":[4,12]"; };
   EXPECT_NE(reason(attributes.analyze()).find("attributes"), std::string::npos);
 }
 

@@ -268,6 +268,8 @@ TEST(DecodeLaunch, AttributesThatRecordEvents) {
                                   static_cast<void**>(nullptr));
   };
   EXPECT_TRUE(launched(1).plain) << "at its default";
+  attributes[0].value.programmaticStreamSerializationAllowed = 1;
+  EXPECT_TRUE(launched(1).plain) << "a permission";
   EXPECT_FALSE(launched(2).plain);
   EXPECT_EQ(launched(2).event, event);
   EXPECT_EQ(launched(2).event2, nullptr);

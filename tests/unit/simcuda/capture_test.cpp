@@ -1,4 +1,6 @@
 // Stream capture: what becomes of the calls, and what must not be called.
+#include <dlfcn.h>
+
 #include <set>
 #include <thread>
 
@@ -102,6 +104,40 @@ TEST_F(Capture, TheInfoTellsWhereItStands) {
   OK(cuStreamUpdateCaptureDependencies(origin, &empty, nullptr, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
   OK(append(origin, number, 2));
   EXPECT_EQ(end_and_run(), 12u);
+}
+
+TEST_F(Capture, AKernelThatMayBeginEarlyHasAnEdgeThatSaysSo) {
+  OK(cuStreamBeginCapture(origin, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  CUlaunchAttribute early{};
+  early.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  early.value.programmaticStreamSerializationAllowed = 1;
+  CUlaunchConfig config{};
+  config.gridDimX = config.gridDimY = config.gridDimZ = config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+  config.hStream = origin;
+  config.attrs = &early;
+  for (int i = 1; i < 4; ++i) {
+    void* arguments[] = {&number, &i};
+    config.numAttrs = i == 2;
+    OK(cuLaunchKernelEx(&config, function("append"), arguments, nullptr));
+  }
+  CUgraph graph = nullptr;
+  OK(cuStreamEndCapture(origin, &graph));
+  CUgraphNode from[2] = {}, to[2] = {};
+  CUgraphEdgeData data[2] = {};
+  std::size_t count = 2;
+  using PlainEdges = CUresult (*)(CUgraph, CUgraphNode*, CUgraphNode*, size_t*);
+  const auto plain = reinterpret_cast<PlainEdges>(dlsym(RTLD_DEFAULT, "cuGraphGetEdges"));
+  EXPECT_EQ(plain(graph, from, to, &count), CUDA_ERROR_LOSSY_QUERY);
+  OK(cuGraphGetEdges(graph, from, to, data, &count));
+  ASSERT_EQ(count, 2u);
+  EXPECT_EQ(data[0].type, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC);
+  EXPECT_EQ(data[0].from_port, CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC);
+  EXPECT_EQ(data[1].type, CU_GRAPH_DEPENDENCY_TYPE_DEFAULT);
+  EXPECT_EQ(cuGraphRemoveDependencies(graph, from, to, nullptr, 1), CUDA_ERROR_INVALID_VALUE) << "another edge";
+  OK(cuGraphRemoveDependencies(graph, from, to, data, 2));
+  OK(cuGraphGetEdges(graph, nullptr, nullptr, nullptr, &count));
+  EXPECT_EQ(count, 0u);
+  OK(cuGraphDestroy(graph));
 }
 
 TEST_F(Capture, IntoAGraphThatIsThere) {

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 import sys
 from itertools import chain
+from operator import add
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import torch
@@ -37,6 +38,8 @@ class StepState:
             (p for o in reached.optimizers for group in o.param_groups for p in group["params"]),
             (t for t in reached.tensors if t.requires_grad and t.is_leaf)))
         self.buffers = _unique(b for m in reached.modules for b in m.buffers())
+        guarded = {id(p) for m in reached.modules for p in m.parameters()}
+        self._others = [p for p in self.parameters if id(p) not in guarded]
 
     def tensors(self) -> List[torch.Tensor]:
         """All that it knows of which a step may write to."""
@@ -62,7 +65,7 @@ class StepState:
             [[self._values(state.values()) if isinstance(state, dict) else id(state) for state in o.state.values()]
              for o in reached.optimizers],
             [self._values(getattr(s, name) for name in _SCALER if hasattr(s, name)) for s in reached.scalers],
-            self._values(self.parameters),
+            self._values(self._others),
         )
 
     def difference(self, before: Look, now: Look) -> Optional[str]:
@@ -204,6 +207,8 @@ class Grads:
         if not self._counts or not self._own:
             return False
         there, gone, now = self._counts[True], self._counts[False], self.uses()
+        if now == gone:  # as behind zero_grad(): each is the graph's alone
+            return False
         return any(now[i] > (there[i] if self._owners[i].grad is self._own[i] else gone[i]) for i in range(len(now)))
 
     def count_again(self, before: List[int]) -> None:
@@ -214,7 +219,7 @@ class Grads:
     def uses(self) -> List[int]:
         """How many references there are to each of the graph's own, and to their memory."""
         references = list(map(sys.getrefcount, self._own))
-        return [r + torch._C._storage_Use_Count(s) for r, s in zip(references, self._storages)] if self._storages else references
+        return list(map(add, references, map(torch._C._storage_Use_Count, self._storages))) if self._storages else references
 
 
 def check_unchanged(state: StepState, before: Look, random_before: Any) -> None:

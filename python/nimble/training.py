@@ -50,19 +50,19 @@ class _Run:
 
 
 class _Replay(torch.autograd.Function):
-    """Autograd's node: of a TrainingGraph, a call, its run, and the tensors that gradients go to."""
+    """Autograd's node: of a TrainingGraph, a run that has begun, and the tensors that gradients go to."""
 
     @staticmethod
-    def forward(ctx: Any, graph: "TrainingGraph", call: Call, run: _Run, *_: torch.Tensor) -> Tuple[torch.Tensor, ...]:
+    def forward(ctx: Any, graph: "TrainingGraph", run: _Run, *_: torch.Tensor) -> Tuple[torch.Tensor, ...]:
         ctx.set_materialize_grads(False)
         ctx.graph, ctx.run = graph, run
-        return graph.forward(call, run)
+        return graph.outputs_of(run)
 
     @staticmethod
     def backward(ctx: Any, *grads: Optional[torch.Tensor]) -> Any:
         if torch.is_grad_enabled():
-            return (None, None, None, *ctx.graph.differentiable(ctx.run, grads))
-        return (None, None, None, *ctx.graph.backward(ctx.run, grads))
+            return (None, None, *ctx.graph.differentiable(ctx.run, grads))
+        return (None, None, *ctx.graph.backward(ctx.run, grads))
 
 
 class _Backward:
@@ -129,8 +129,10 @@ class TrainingGraph:
             run = _Run()
             if self._again is not None:
                 run.call, run.call_versions = call, versions([leaves[number] for number in call.tensors])
+            with torch.no_grad():
+                self._begin(call, run)  # the GPU is at work while autograd looks at the parameters
             towards = [*(leaves[number] for number in self._arguments), *self._parameters]
-            made = list(_Replay.apply(self, call, run, *towards))  # type: ignore[no-untyped-call]
+            made = list(_Replay.apply(self, run, *towards))  # type: ignore[no-untyped-call]
             self._last = weakref.ref(run)
             others, run.made = run.made, []
         mixed = [made.pop(0) if wanted else others.pop(0) for wanted in self._wanted]
@@ -145,8 +147,8 @@ class TrainingGraph:
         last = self._last() if self._last is not None else None
         return last is not None and not last.is_over
 
-    def forward(self, call: Call, run: _Run) -> Tuple[torch.Tensor, ...]:
-        """Of _Replay."""
+    def _begin(self, call: Call, run: _Run) -> None:
+        """Launches the forward."""
         self._number += 1
         run.number = self._number
         self._forward.follow()
@@ -158,6 +160,9 @@ class TrainingGraph:
         for each in self._written:
             if call.leaves[each.number] is not each.tensor:
                 call.leaves[each.number].copy_(each.tensor)
+
+    def outputs_of(self, run: _Run) -> Tuple[torch.Tensor, ...]:
+        """Of _Replay, behind _begin()."""
         run.versions = versions(self._watched)
         made = [each.detach().clone() for each in self._results.made]
         run.made = [each for each, wanted in zip(made, self._wanted) if not wanted]
@@ -211,7 +216,7 @@ class TrainingGraph:
         """A forward, and the gradients that come of these, one for each output that wants some: for nobody's autograd. Not while
         a backward is to come."""
         with self._lock, torch.no_grad():
-            self.forward(call, _Run())
+            self._begin(call, _Run())
             return self._backward(tuple(True for _ in given), tuple(given), is_compared=True)
 
     def differentiable(self, run: _Run, grads: "Tuple[Optional[torch.Tensor], ...]") -> "List[Optional[torch.Tensor]]":

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
+from collections import Counter
 from itertools import chain
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
@@ -30,8 +31,10 @@ class StandIns:
             *((_stand_in(p, self._names[id(p)]), p) for p in module.parameters()),
             *((b.data, b) for b in module.buffers() if not b.is_inference())]
         self.parameters = [pair for pair in self.pairs if isinstance(pair[1], torch.nn.Parameter)]
+        self.apart: List[Tuple[torch.Tensor, torch.Tensor]] = []  # see set_apart()
         stand_ins = {id(given): mine for mine, given in self.pairs}
         self._versions = versions([mine for mine, _ in self.parameters])
+        self._buffer_versions = {id(mine): mine._version for mine, given in self.pairs if not isinstance(given, torch.nn.Parameter)}
         self._replaced: Set[str] = set()
         # Where each is: registered, or a plain attribute, or in a list that is one, as recurrent modules keep theirs, which also
         # keep weak references to see whether there are others now.
@@ -48,9 +51,30 @@ class StandIns:
                 elif isinstance(value, weakref.ref) and id(value()) in stand_ins:
                     self._places.append((where, key, value, weakref.ref(stand_ins[id(value())])))
 
+    def set_apart(self, buffers: List[torch.Tensor]) -> None:
+        """Gives the stand-ins of these buffers memory of their own, which has their values where in_place() begins. Does nothing where
+        one of them shares its memory with another tensor that is known."""
+        users = Counter(storage(given) for _, given in self.pairs)
+        known = {id(given) for _, given in self.pairs}
+        if not all(id(buffer) in known and users[storage(buffer)] == 1 for buffer in buffers):
+            return
+        own = {id(buffer): buffer.detach().clone() for buffer in buffers}
+        before = {id(given): mine for mine, given in self.pairs if id(given) in own}
+        stand_ins = {id(mine): own[given] for given, mine in before.items()}
+        self.pairs[:] = [(own.get(id(given), mine), given) for mine, given in self.pairs]
+        self._places = [(where, key, given, _instead_of(stand_in, stand_ins)) for where, key, given, stand_in in self._places]
+        self.apart = [(mine, given) for mine, given in self.pairs if id(given) in own]
+
+    def has_written(self) -> bool:
+        """Whether a buffer was written to whose stand-in is on its own memory, as far as versions tell."""
+        apart = {id(mine) for mine, _ in self.apart}
+        return any(mine._version != self._buffer_versions[id(mine)] for mine, given in self.pairs
+                   if id(mine) in self._buffer_versions and id(mine) not in apart)
+
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
         """While inside, the module runs with them."""
+        copy_all([mine.data for mine, _ in self.apart], [given for _, given in self.apart])
         for where, key, _, stand_in in self._places:
             where[key] = stand_in
         try:
@@ -66,13 +90,37 @@ class StandIns:
         """NimbleError where the module has written to a parameter, or put something else in the place of one or of a buffer."""
         for name in sorted(self._replaced):
             raise NimbleError(f"the module replaces its buffer or parameter {name!r} when it runs: it has to write in place")
+        apart = {id(mine) for mine, _ in self.apart}
         for mine, given in self.pairs:
-            if mine.data_ptr() != given.data_ptr():
+            if id(mine) not in apart and mine.data_ptr() != given.data_ptr():
                 raise NimbleError(f"the module gives {self._names[id(given)]!r} other memory when it runs")
         for (mine, given), version in zip(self.parameters, self._versions):
             if mine._version != version:
                 raise NimbleError(f"the module writes to its parameter {self._names[id(given)]!r} when it runs, which is not put "
                                   "back")
+
+
+def copy_all(targets: List[torch.Tensor], sources: List[torch.Tensor]) -> None:
+    """With as few kernels as there are dtypes, where PyTorch can do that."""
+    kinds: Dict[torch.dtype, Tuple[List[torch.Tensor], List[torch.Tensor]]] = {}
+    for target, source in zip(targets, sources):
+        some = kinds.setdefault(target.dtype, ([], []))
+        some[0].append(target)
+        some[1].append(source)
+    with torch.no_grad():
+        for some in kinds.values():
+            if hasattr(torch, "_foreach_copy_"):
+                torch._foreach_copy_(*some)
+            else:
+                for target, source in zip(*some):
+                    target.copy_(source)
+
+
+def _instead_of(stand_in: Any, others: Dict[int, torch.Tensor]) -> Any:
+    if isinstance(stand_in, weakref.ref):
+        other = others.get(id(stand_in()))
+        return stand_in if other is None else weakref.ref(other)
+    return others.get(id(stand_in), stand_in)
 
 
 def _get(where: Any, key: Any) -> Any:

@@ -22,7 +22,7 @@ from nimble.state import ModuleGuard, StateKeeper, is_same
 from nimble.static import (GraphReport, Input, Options, Results, attributes_of, check_apart, check_attributes, check_outputs,
                            device_of, report, with_inputs)
 
-__all__ = ["CHANGED", "GraphReport", "Options", "PreparedGraph", "naming_the_place", "prepare", "written_by"]
+__all__ = ["CHANGED", "GraphReport", "Options", "PreparedGraph", "is_same_state", "naming_the_place", "prepare", "written_by"]
 
 
 CHANGED = object()  # instead of outputs
@@ -173,7 +173,7 @@ def prepare(module: torch.nn.Module, call: Call, backend: Backend, options: Opti
             keeper.check_random()
         check_attributes(work.attributes, module)
         check_outputs(captured.outputs, backend.device_type)
-        draws = not _is_same_state(backend.random_state(device), device_random)
+        draws = not is_same_state(backend.random_state(device), device_random)
         runs_ahead = not (work.written or draws or keeper.has_written() or any(m.training for m in module.modules()))
     finally:
         keeper.restore()
@@ -184,7 +184,7 @@ def prepare(module: torch.nn.Module, call: Call, backend: Backend, options: Opti
                          [*module.parameters(), *module.buffers()], ahead)
 
 
-def _is_same_state(one: Any, other: Any) -> bool:
+def is_same_state(one: Any, other: Any) -> bool:
     """Of random numbers."""
     return torch.equal(one, other) if isinstance(one, torch.Tensor) else bool(one == other)
 

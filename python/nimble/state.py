@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 from itertools import chain
 from operator import attrgetter, eq, is_, itemgetter
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from torch.nn.modules import module as _module
@@ -128,16 +128,18 @@ _PARTS: "Tuple[Tuple[str, Callable[[List[Any], List[Any]], bool]], ...]" = (
 
 
 class StateKeeper:
-    """Remembers buffers, training flags and the host's random numbers when made; restore() puts them back."""
+    """Remembers buffers (and tensors in plain attributes, which are none), training flags and the host's random numbers when made;
+    restore() puts them back."""
 
     def __init__(self, module: torch.nn.Module) -> None:
         self._modules = list(module.named_modules())
         self._training = [m.training for _, m in self._modules]
         self._registered = [(m._buffers, dict(m._buffers), name) for name, m in self._modules]
         with torch.no_grad():
-            self._buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
-            self._attributes = [(t, t.detach().clone()) for _, _, t, _ in plain_tensors(module)]
-        self._versions = [_version(tensor) for tensor, _ in (*self._buffers, *self._attributes)]
+            self._attributes = {id(t): t for _, _, t, _ in plain_tensors(module)}
+            buffers = {id(t): t for t in (*module.buffers(), *self._attributes.values())}
+            self._buffers = [(buffer, buffer.detach().clone()) for buffer in buffers.values()]
+        self._versions = [_version(tensor) for tensor, _ in self._buffers]
         self._module = module
         self._dirty: Optional[List[Tuple[torch.Tensor, torch.Tensor]]] = None  # those that the first run has written to
         self._parameters = [(name, p, _version(p)) for name, p in module.named_parameters()]
@@ -151,13 +153,23 @@ class StateKeeper:
         if not torch.equal(torch.get_rng_state(), host):
             raise NimbleError("the module draws random numbers on the CPU, which a graph would never draw anew")
 
-    def has_written(self) -> bool:
+    def has_drawn(self) -> bool:
+        """Whether the host's random numbers have advanced. Asked before restore()."""
+        python, host = self._random
+        return random.getstate() != python or not torch.equal(torch.get_rng_state(), host)
+
+    def written(self) -> List[torch.Tensor]:
+        """The buffers that the first run has written to, as far as values tell. Asked behind restore_buffers()."""
+        return [buffer for buffer, _ in self._dirty or []]
+
+    def has_written(self, but: Sequence[torch.Tensor] = ()) -> bool:
         """Whether the runs so far may have written to a buffer, or to a tensor in a plain attribute: also to one that they have
-        made. Asked before restore()."""
-        known = [*self._buffers, *self._attributes]
-        return (bool(self._dirty) or any(_version(t) != version for (t, _), version in zip(known, self._versions))
-                or not all(is_same(tensor, value) for tensor, value in known)
-                or [id(t) for _, _, t, _ in plain_tensors(self._module)] != [id(t) for t, _ in self._attributes])
+        made. Asked before restore(). `but`: the first run may have written to these buffers."""
+        apart = set(map(id, but))
+        return (any(id(buffer) not in apart for buffer in self.written())
+                or any(_version(t) != version for (t, _), version in zip(self._buffers, self._versions))
+                or not all(is_same(tensor, value) for tensor, value in self._buffers)
+                or [id(t) for _, _, t, _ in plain_tensors(self._module)] != list(self._attributes))
 
     def check_module(self) -> None:
         """Raises NimbleError where the module has replaced a buffer or written to a parameter."""

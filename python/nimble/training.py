@@ -20,11 +20,11 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 import torch
 from torch.utils import _pytree
 
-from nimble.capture import Backend, Captured
+from nimble.capture import Backend, Captured, Watch
 from nimble.errors import NimbleError
 from nimble.gradients import Copies
-from nimble.leaves import gradients, one_thread, versions
-from nimble.prepared import PreparedGraph, naming_the_place, prepare
+from nimble.leaves import copy_all, gradients, one_thread, versions
+from nimble.prepared import CHANGED, PreparedGraph, is_same_state, naming_the_place, prepare
 from nimble.signatures import Call
 from nimble.state import ModuleGuard, StateKeeper
 from nimble.static import GraphReport, Options, Results, check_apart, check_attributes, device_of, report, same_bytes
@@ -76,14 +76,20 @@ class _Backward:
 
 
 class TrainingGraph:
-    """Made by prepare_training()."""
-
-    runs_ahead = False  # what a forward writes its backward reads
+    """Made by prepare_training(). `ahead`: the forward writes to nothing but its own memory, so a call launches it first, as with a
+    PreparedGraph. Buffers that the module writes to are written when it is known that the graph fits. `draws_on`: the device of whose
+    random numbers it draws some."""
 
     def __init__(self, call: Call, work: ForwardWork, forward: Captured, backward: Captured, guard: ModuleGuard,
-                 options: Options, seconds: float, backend: Backend) -> None:
+                 options: Options, seconds: float, backend: Backend, ahead: Optional[Watch],
+                 draws_on: Optional[torch.device]) -> None:
         self.options = options
         self.guard = guard
+        self._ahead = ahead
+        self._draws_on = draws_on
+        self._read = guard.memory() if ahead is not None else []
+        # As tensors of their own, since batch norm raises no version of what it writes to.
+        self._apart = [mine.data for mine, _ in work.apart], [given.data for _, given in work.apart]
         self.calls = 0
         self.short_lived = 0
         self.static_arguments = call.rebuilt(work.leaves_of_call)
@@ -107,6 +113,10 @@ class TrainingGraph:
         """What differed where a backward was compared; the graph of it is not used any more."""
 
     @property
+    def runs_ahead(self) -> bool:
+        return self._ahead is not None
+
+    @property
     def towards(self) -> "Tuple[List[int], List[torch.Tensor]]":
         """What gradients go to: which of a call's leaves, and which parameters."""
         return self._arguments, self._parameters
@@ -119,18 +129,29 @@ class TrainingGraph:
 
     def __call__(self, call: Call, _static_outputs: bool) -> Any:
         """Runs the forward, and returns the outputs, which have autograd's node of the backward. NotImplemented where the forward
-        before it is still to have its backward."""
+        before it is still to have its backward. CHANGED where it runs ahead, and does not fit the module any more."""
         leaves = call.leaves
         self._capture_what_came()
         with self._lock:
             if self._is_awaited():
                 return NotImplemented
-            self.calls += 1
+            ahead = self._ahead
+            looks_behind = bool(ahead)  # memory can also be taken from a tensor that is held
+            if ahead is not None and not looks_behind and self.guard.difference() is not None:
+                return CHANGED
             run = _Run()
             if self._again is not None:
                 run.call, run.call_versions = call, versions([leaves[number] for number in call.tensors])
+            draws_on = self._draws_on if looks_behind else None
+            numbers = self._backend.random_state(draws_on) if draws_on is not None else None
             with torch.no_grad():
-                self._begin(call, run)  # the GPU is at work while autograd looks at the parameters
+                self._begin(call, run)  # the GPU is at work while all else is looked at
+                if looks_behind and self.guard.difference() is not None:
+                    if draws_on is not None:
+                        self._backend.set_random_state(draws_on, numbers)
+                    return CHANGED
+                self._publish()
+            self.calls += 1
             towards = [*(leaves[number] for number in self._arguments), *self._parameters]
             made = list(_Replay.apply(self, run, *towards))  # type: ignore[no-untyped-call]
             self._last = weakref.ref(run)
@@ -160,6 +181,11 @@ class TrainingGraph:
         for each in self._written:
             if call.leaves[each.number] is not each.tensor:
                 call.leaves[each.number].copy_(each.tensor)
+
+    def _publish(self) -> None:
+        """Behind _begin(), where the module fits: its buffers become what the forward has made of them."""
+        if self._apart[0]:
+            copy_all(self._apart[1], self._apart[0])
 
     def outputs_of(self, run: _Run) -> Tuple[torch.Tensor, ...]:
         """Of _Replay, behind _begin()."""
@@ -217,6 +243,7 @@ class TrainingGraph:
         a backward is to come."""
         with self._lock, torch.no_grad():
             self._begin(call, _Run())
+            self._publish()
             return self._backward(tuple(True for _ in given), tuple(given), is_compared=True)
 
     def differentiable(self, run: _Run, grads: "Tuple[Optional[torch.Tensor], ...]") -> "List[Optional[torch.Tensor]]":
@@ -271,12 +298,19 @@ class TrainingGraph:
                     raise  # else eagerly, then
 
     def forget_module(self) -> None:
-        """From now on it holds of the module but its parameters, and its owner looks whether it fits before each call."""
+        """From now on it holds of the module but its parameters and the buffers that it writes to, and its owner looks whether it
+        fits before each call."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.close()
+        self._read.clear()
         del self.guard
 
     def close(self) -> None:
         """Waits until the GPU has done with it. Its memory goes when nobody refers to it: a backward to come does."""
         with self._lock:
+            if self._ahead is not None:
+                self._ahead.close()
             if not self._is_awaited():
                 for captured in self._graphs():
                     captured.close()
@@ -314,13 +348,17 @@ def prepare_training(module: torch.nn.Module, call: Call, backend: Backend, opti
                 if not backend.draws_on_host:
                     keeper.check_random()
                 check_attributes(work.attributes, module)
+                draws = keeper.has_drawn() or not is_same_state(backend.random_state(device), device_random)
+                runs_ahead = work.writes_nothing_else()
     finally:
         keeper.restore()
         backend.set_random_state(device, device_random)
     if not has_gradients:
         return prepare(module, call, backend, options)
     guard = ModuleGuard(module, backend.device_type, trains=True)
-    return TrainingGraph(call, work, forward, backward, guard, options, time.perf_counter() - began, backend)
+    ahead = backend.watch(guard.memory()) if runs_ahead else None
+    return TrainingGraph(call, work, forward, backward, guard, options, time.perf_counter() - began, backend, ahead,
+                         device if draws else None)
 
 
 def differing_gradient(ours: "List[Optional[torch.Tensor]]", theirs: "List[Optional[torch.Tensor]]") -> Optional[str]:

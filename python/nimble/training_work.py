@@ -63,7 +63,21 @@ class ForwardWork:
                     raise NimbleError(f"a gradient has layout {grad.layout}, of which a graph cannot tell the size")
         del outputs, graph, wanted  # else the accumulators of this stream would be used on others
         self.reset()
+        if not self.written:
+            self._stand_ins.set_apart(self._keeper.written())
+            apart = {id(given) for _, given in self.apart}
+            self.watched = [given for given in self.watched if id(given) not in apart]
         return bool(self.given)
+
+    @property
+    def apart(self) -> "List[Tuple[torch.Tensor, torch.Tensor]]":
+        """Memory of the graph's own that the forward writes to instead of buffers, and those."""
+        return self._stand_ins.apart
+
+    def writes_nothing_else(self) -> bool:
+        """Whether no run was seen to write to anything that others see. Asked before the keeper restores anything."""
+        given = [given for _, given in self.apart]
+        return not (self.written or self._stand_ins.has_written() or self._keeper.has_written(but=given))
 
     def _wanted(self, outputs: Any) -> List[torch.Tensor]:
         return [t for t in Results(outputs, self.inputs, self.own).made if t.requires_grad]

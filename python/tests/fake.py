@@ -106,10 +106,11 @@ class FakeCapture:
         return self.capturing
 
     def random_state(self, device):
-        return len(self.random_states)
+        return torch.get_rng_state()
 
     def set_random_state(self, device, state):
         self.random_states.append(state)
+        torch.set_rng_state(state)
 
     def watch(self, tensors):
         self.watches.append(FakeWatch())

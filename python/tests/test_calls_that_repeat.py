@@ -102,8 +102,15 @@ class TestRunningAhead:
         assert [graph.runs_ahead for graph in model._graphs] == [False]
 
     def test_what_draws_random_numbers_does_not(self, module, backend, monkeypatch):
-        states = iter(range(10))
-        monkeypatch.setattr(backend, "random_state", lambda device: next(states))
+        states = [torch.get_rng_state()]  # another one for each time that it is asked
+
+        def next_state(device):
+            states.append(states[-1].clone())
+            states[-1][0] += 1
+            return states[-1]
+
+        monkeypatch.setattr(backend, "random_state", next_state)
+        monkeypatch.setattr(backend, "set_random_state", lambda device, state: None)
         model = Nimble(module, backend=backend).prepare(torch.ones(2, 3))
         assert [graph.runs_ahead for graph in model._graphs] == [False]
 

@@ -22,19 +22,36 @@ constexpr std::uint32_t kFirstSpecialCallee = 0xfffffff0u;    // .nv.callgraph: 
 // Functions from outside that change nothing that another kernel could see. A failing assertion ends the program.
 bool harmless_call(std::string_view name) { return name.empty() || name[0] == '.' || name == "__assertfail"; }
 
-// Tags of NVIDIA's header libraries: thrust::placeholders::_1, cuda::std::ranges::begin, cute::_ and so on. nvcc gives
-// every file that includes these headers a private copy of them all: objects of empty classes, in which nothing can be
-// kept.
-bool tag(std::string_view name) {
-  if (!name.starts_with("_ZN")) return false;
+// The rest of a name with internal linkage: nvcc puts the file's own name before it. Empty where it is none.
+std::string_view internal(std::string_view name) {
+  if (!name.starts_with("_ZN")) return {};
   name.remove_prefix(3);
   std::size_t size = 0, at = 0;
   for (; at < name.size() && at < 4 && std::isdigit(static_cast<unsigned char>(name[at])) != 0; ++at)
     size = 10 * size + static_cast<std::size_t>(name[at] - '0');
-  if (at == 0 || size > name.size() - at || !name.substr(at).starts_with("_INTERNAL_")) return false;
-  name.remove_prefix(at + size);
+  if (at == 0 || size > name.size() - at || !name.substr(at).starts_with("_INTERNAL_")) return {};
+  return name.substr(at + size);
+}
+
+// Tags of NVIDIA's header libraries: thrust::placeholders::_1, cuda::std::ranges::begin, cute::_ and so on. nvcc gives
+// every file that includes these headers a private copy of them all: objects of empty classes, in which nothing can be
+// kept.
+bool tag(std::string_view name) {
+  const std::string_view rest = internal(name);
   for (const std::string_view library : {"6thrust", "3cub", "4cuda3std", "4cute"})
-    if (name.starts_with(library)) return true;
+    if (rest.starts_with(library)) return true;
+  return false;
+}
+
+// The numbers of kinds of groups in cooperative_groups.h (cooperative_groups::details), which are constants there.
+bool group_number(std::string_view name) {
+  std::string_view rest = internal(name);
+  constexpr std::string_view kDetails = "18cooperative_groups4__v17details";
+  if (!rest.starts_with(kDetails)) return false;
+  rest.remove_prefix(kDetails.size());
+  for (const std::string_view kind : {"18coalesced_group_idE", "19multi_grid_group_idE", "13grid_group_idE",
+                                      "15thread_block_idE", "19multi_tile_group_idE", "16cluster_group_idE"})
+    if (rest == kind) return true;
   return false;
 }
 
@@ -54,7 +71,9 @@ struct Symbol {
   bool local = false, kernel = false;
 
   // A variable that nobody writes, or in which there is nothing to be written.
-  bool is_constant() const { return local && (names_constant(name) || (size == 1 && tag(name))); }
+  bool is_constant() const {
+    return local && (names_constant(name) || (size == 1 && tag(name)) || (size == 4 && group_number(name)));
+  }
 };
 
 class Reader {

@@ -56,6 +56,15 @@ TEST_F(CubinTest, TagsOfHeaderLibrariesConcernNobody) {
   }
 }
 
+TEST_F(CubinTest, NumbersOfKindsOfGroupsConcernNobody) {
+  const Cubin groups = read_cubin(file("groups")), other = read_cubin(file("other_group"));
+  ASSERT_NE(file("groups").find("cluster_group_id"), std::string::npos);
+  for (const char* kernel : {"plain", "tells_group"}) {
+    EXPECT_EQ(why(groups, kernel), "") << kernel;
+    EXPECT_NE(why(other, kernel).find("15latest_group_idE"), std::string::npos) << kernel << ": " << why(other, kernel);
+  }
+}
+
 TEST_F(CubinTest, LiteralsOfLlvmConcernNobody) {
   EXPECT_EQ(why(read_cubin(file("llvm")), "reads_literals"), "");
   EXPECT_EQ(why(read_cubin(file("llvm_variable")), "counts"), "it reaches the global variable _$_strings (.nv.global)");

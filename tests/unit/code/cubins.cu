@@ -1,5 +1,6 @@
-// Code for the tests of cubins and fatbins. WITH_CONSTANT, WITH_VARIABLE and WITH_FLAG add variables, which change what
-// is known of the other kernels as well; WITH_TAGS adds those of NVIDIA's header libraries, which do not.
+// Code for the tests of cubins and fatbins. WITH_CONSTANT, WITH_VARIABLE, WITH_FLAG and WITH_OTHER_GROUP add variables,
+// which change what is known of the other kernels as well; WITH_TAGS and WITH_GROUPS add those of NVIDIA's header
+// libraries, which do not.
 #include <cassert>
 #include <cstdio>
 
@@ -56,5 +57,21 @@ __device__ bool flag;
 extern "C" __global__ void raises_flag(int* w) {
   w[0] = flag;
   flag = true;
+}
+#endif
+
+#ifdef WITH_GROUPS
+// As cooperative_groups.h has them, and older compilers leave them.
+namespace cooperative_groups::__v1::details {
+static constexpr __device__ unsigned int cluster_group_id = 6;
+#ifdef WITH_OTHER_GROUP
+static __device__ unsigned int latest_group_id = 7;
+#endif
+}  // namespace cooperative_groups::__v1::details
+extern "C" __global__ void tells_group(const unsigned** w) {
+  w[0] = &cooperative_groups::__v1::details::cluster_group_id;
+#ifdef WITH_OTHER_GROUP
+  cooperative_groups::__v1::details::latest_group_id += threadIdx.x;
+#endif
 }
 #endif

@@ -23,6 +23,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analyzer/kernel_flow.h"
@@ -89,6 +90,18 @@ class HeldPointers {
   const Outcome& outcome() const { return now_is_; }
 
  private:
+  // Why something is not known.
+  static constexpr std::string_view kByHost = "the host may fill it without a call";
+  static constexpr std::string_view kUnlooked = "a copy filled it whose content the trace does not hold";
+  static constexpr std::string_view kBefore = "pointers were put into it outside of the step";
+  static constexpr std::string_view kByKernel = "a kernel of which too little is known may have put pointers into it";
+  static constexpr std::string_view kByOther = "an op of which too little is known may have put pointers into it";
+  static constexpr std::string_view kNotFilled = "the step itself does not fill all of it";
+  static constexpr std::string_view kPointers = "there are pointers in it, and its type does not tell what to";
+  static constexpr std::string_view kTooMuch = "it may lead to too much to be told apart";
+  // More in one object, or on the way from one, is as good as anything.
+  static constexpr std::size_t kMostPlaces = 1 << 16, kMostBundles = 16, kMostFillers = 256, kMostReached = 128;
+
   struct Place {
     std::uint32_t object;  // that is pointed to
     bool old = false;      // from the repeat before
@@ -113,6 +126,7 @@ class HeldPointers {
     bool operator==(const Held&) const = default;
   };
 
+  static bool host_fills(MemoryKind memory);
   void catch_up();
   void before_the_step();
   void repeat_before();

@@ -1,6 +1,7 @@
 #include "analyzer/access_observed.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "analyzer/kernel_params.h"
 
@@ -41,27 +42,36 @@ bool ObservedAccess::ask(const OpQuestion& op, std::vector<Access>& found, std::
     why_not = "its code could not be read, so that it cannot be known again";
     return false;
   }
+  const std::vector<std::uint32_t> behind = seen_.behind(step_.calls()[op.op]);
   for (const ParamLayout& param : *function.params)
-    if (has_stray_address(op, param)) {
+    if (has_stray_address(op, param, behind)) {
       why_not = "its parameters may hold addresses of unknown memory, which was not seen";
       return false;
     }
 
-  std::vector<Word> words(op.pointers.size());
+  std::vector<PointerWord> pointers;
+  std::copy_if(op.pointers.begin(), op.pointers.end(), std::back_inserter(pointers),
+               [&](const PointerWord& word) { return !std::binary_search(behind.begin(), behind.end(), word.at); });
+  std::vector<Word> words(pointers.size());
+  std::vector<std::uint32_t> nowhere(behind.size());  // in how many of the launches these words led nowhere
   std::uint32_t whole = 0;
   for (std::uint32_t index : launches_to_look_at(op)) {
     Sight sight = seen_.look(index);
     whole += sight.whole;
     auto there = table_.pointers(index);
-    for (std::size_t i = 0, j = 0; i < op.pointers.size(); ++i) {
-      while (j < there.size() && there[j].at < op.pointers[i].at) ++j;
-      if (j == there.size() || there[j].at != op.pointers[i].at) continue;
+    const std::vector<std::uint32_t>& led_nowhere = op.trace.calls[index].nowhere;
+    for (std::size_t i = 0; i < behind.size(); ++i)
+      nowhere[i] += std::binary_search(led_nowhere.begin(), led_nowhere.end(), behind[i]);
+    for (std::size_t i = 0, j = 0; i < pointers.size(); ++i) {
+      while (j < there.size() && there[j].at < pointers[i].at) ++j;
+      if (j == there.size() || there[j].at != pointers[i].at) continue;
       words[i].launches += sight.whole;
       words[i].written = words[i].written || sight.written[j];
     }
   }
   bool enough = whole >= kLeastObservations;
   for (const Word& word : words) enough = enough && word.launches >= kLeastObservations;
+  for (const std::uint32_t launches : nowhere) enough = enough && launches >= kLeastObservations;
   if (!enough) {
     why_not = "what it writes was seen in " + std::to_string(whole) + (whole == 1 ? " launch" : " launches") +
               " like it (the step came " + std::to_string(step_.begins.size()) + " times)" +
@@ -73,7 +83,7 @@ bool ObservedAccess::ask(const OpQuestion& op, std::vector<Access>& found, std::
   const auto others = seen_.of(op.call.function);
   const auto writes = [&](std::size_t word) {
     const auto elsewhere = [&](const WrittenWords& written) {
-      return written.at.size() == 1 && written.at[0] == op.pointers[word].at;
+      return written.at.size() == 1 && written.at[0] == pointers[word].at;
     };
     return words[word].written || std::any_of(others.begin(), others.end(), elsewhere);
   };
@@ -84,14 +94,14 @@ bool ObservedAccess::ask(const OpQuestion& op, std::vector<Access>& found, std::
     return false;
   }
   std::vector<std::uint32_t> from, reached;
-  for (const PointerWord& pointer : op.pointers) from.push_back(pointer.object);
+  for (const PointerWord& pointer : pointers) from.push_back(pointer.object);
   std::string why;
   if (held_ != nullptr && !from.empty() && !held_->reachable(from, reached, why)) {
     why_not = "it may follow pointers in memory, and what lies there is not known: " + why;
     return false;
   }
-  for (const std::uint32_t object : reached) add_whole_object(object, op.pointers.front().at, true, found);
-  for (std::size_t i = 0; i < words.size(); ++i) add_whole({&op.pointers[i], 1}, writes(i), found);
+  for (const std::uint32_t object : reached) add_whole_object(object, pointers.front().at, true, found);
+  for (std::size_t i = 0; i < words.size(); ++i) add_whole({&pointers[i], 1}, writes(i), found);
   return true;
 }
 

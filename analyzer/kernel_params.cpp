@@ -50,10 +50,10 @@ bool leads_somewhere(const OpQuestion& op, std::uint32_t at) {
   return word_at(op.call.params, at) != 0 && !std::binary_search(op.call.nowhere.begin(), op.call.nowhere.end(), at);
 }
 
-bool has_stray_address(const OpQuestion& op, const ParamLayout& param) {
+bool has_stray_address(const OpQuestion& op, const ParamLayout& param, std::span<const std::uint32_t> but) {
   auto known = pointers_in(op, param);
   for (std::uint32_t at = (param.offset + 7) & ~7u; at + 8 <= param.offset + param.size; at += 8) {
-    if (!may_lead_elsewhere(op, at)) continue;
+    if (!may_lead_elsewhere(op, at) || std::binary_search(but.begin(), but.end(), at)) continue;
     if (std::none_of(known.begin(), known.end(), [&](const PointerWord& pointer) { return pointer.at == at; }))
       return true;
   }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 
 #include "analyzer/access.h"
@@ -33,8 +34,8 @@ bool may_lead_elsewhere(const OpQuestion& op, std::uint32_t at);
 // The same of a word that is a pointer by its type, of which any value but null counts.
 bool leads_somewhere(const OpQuestion& op, std::uint32_t at);
 
-// Whether may_lead_elsewhere() is so of some word of the parameter.
-bool has_stray_address(const OpQuestion& op, const ParamLayout& param);
+// Whether may_lead_elsewhere() is so of some word of the parameter, but for these.
+bool has_stray_address(const OpQuestion& op, const ParamLayout& param, std::span<const std::uint32_t> but = {});
 
 // Appends an access to the whole of an object, which is read in any case.
 void add_whole_object(std::uint32_t object, std::uint32_t at, bool writes, std::vector<Access>& found);

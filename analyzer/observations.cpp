@@ -11,6 +11,10 @@ namespace {
 
 using Ranges = std::vector<TraceProbe::Range>;
 
+// How far behind an object's end a word may be that was reckoned from it: no more than what is copied or read at a time
+// goes beyond, and less than any object that is worth the while.
+constexpr std::uint64_t kJustBehind = 512;
+
 bool holds(const Ranges& compared, const Object& object) {
   auto found =
       std::lower_bound(compared.begin(), compared.end(), object.base,
@@ -33,8 +37,11 @@ Observations::Observations(const Trace& trace, const ObjectTable& objects)
       by_function_(trace.functions.size()),
       launches_(trace.functions.size()),
       whole_(trace.functions.size()),
-      addresses_(trace.functions.size()) {
+      addresses_(trace.functions.size()),
+      behind_(trace.functions.size()) {
   if (trace.probes.empty()) return;
+  for (std::uint32_t call = 0; call < trace.calls.size(); ++call)
+    if (trace.calls[call].kind == CallKind::launch && compared(call)) gather_behind(call);
   for (std::uint32_t call = 0; call < trace.calls.size(); ++call)
     if (trace.calls[call].kind == CallKind::launch && compared(call)) gather(call);
 }
@@ -58,42 +65,66 @@ bool Observations::was_plain(std::uint32_t call, std::uint32_t object) const {
   return probe.plain && holds(probe.compared, objects_.objects()[object]);
 }
 
+void Observations::gather_behind(std::uint32_t call) {
+  const TraceCall& launch = trace_.calls[call];
+  for (const std::uint32_t at : launch.nowhere) {
+    for (const PointerWord& pointer : objects_.pointers(call)) {
+      if (pointer.at >= kAtGlobals) break;
+      const std::uint64_t word = word_at(launch.params, at);
+      const WordBehind behind{at, pointer.at, word - word_at(launch.params, pointer.at)};
+      if (is_behind(call, behind)) ++behind_[launch.function][behind];
+    }
+  }
+}
+
+bool Observations::is_behind(std::uint32_t call, const WordBehind& word) const {
+  const std::vector<std::uint8_t>& params = trace_.calls[call].params;
+  const auto pointers = objects_.pointers(call);
+  const auto found = std::lower_bound(pointers.begin(), pointers.end(), word.pointer,
+                                      [](const PointerWord& each, std::uint32_t at) { return each.at < at; });
+  if (found == pointers.end() || found->at != word.pointer) return false;
+  const Object& object = objects_.objects()[found->object];
+  const std::uint64_t value = word_at(params, word.at);
+  return value - word_at(params, word.pointer) == word.distance && value >= object.base + object.size &&
+         value - object.base - object.size < kJustBehind;
+}
+
+std::vector<std::uint32_t> Observations::behind(std::uint32_t call) const {
+  std::vector<std::uint32_t> result;
+  for (const auto& [word, launches] : behind_[trace_.calls[call].function])
+    if (launches >= kLeastObservations && (result.empty() || result.back() != word.at) && is_behind(call, word))
+      result.push_back(word.at);
+  return result;
+}
+
+Observations::Common Observations::common(std::uint32_t call) const {
+  Common result{{}, behind(call), trace_.calls[call].params};
+  for (const PointerWord& pointer : objects_.pointers(call))
+    if (!std::binary_search(result.behind.begin(), result.behind.end(), pointer.at))
+      result.pointers.push_back(pointer.at);
+  for (const auto* words : {&result.pointers, &result.behind})
+    for (const std::uint32_t at : *words)
+      if (at < kAtGlobals) std::memset(result.params.data() + at, 0, sizeof(std::uint64_t));
+  return result;
+}
+
 std::uint64_t Observations::likeness(std::uint32_t call) const {
   const TraceCall& launch = trace_.calls[call];
+  const Common same = common(call);
   Hasher hash;
   hash.add(launch.function);
   for (const auto& shape : {launch.grid, launch.block})
     for (std::uint32_t dimension : shape) hash.add(dimension);
   hash.add(launch.shared_bytes);
-  std::vector<std::uint8_t> params = launch.params;
-  for (const PointerWord& pointer : objects_.pointers(call)) {
-    hash.add(pointer.at);
-    if (pointer.at < kAtGlobals) std::memset(params.data() + pointer.at, 0, sizeof(std::uint64_t));
-  }
-  hash.add(std::string_view(reinterpret_cast<const char*>(params.data()), params.size()));
+  for (const std::uint32_t at : same.pointers) hash.add(at);
+  hash.add(std::string_view(reinterpret_cast<const char*>(same.params.data()), same.params.size()));
   return hash.value();
 }
 
 bool Observations::are_alike(std::uint32_t one, std::uint32_t other) const {
   const TraceCall &a = trace_.calls[one], &b = trace_.calls[other];
-  auto pointers = objects_.pointers(one), others = objects_.pointers(other);
-  auto same_place = [](const PointerWord& x, const PointerWord& y) { return x.at == y.at; };
-  if (a.function != b.function || a.grid != b.grid || a.block != b.block || a.shared_bytes != b.shared_bytes ||
-      a.params.size() != b.params.size() ||
-      !std::equal(pointers.begin(), pointers.end(), others.begin(), others.end(), same_place))
-    return false;
-  std::size_t begin = 0;
-  auto same_up_to = [&](std::size_t end) {
-    return std::equal(a.params.begin() + static_cast<std::ptrdiff_t>(begin),
-                      a.params.begin() + static_cast<std::ptrdiff_t>(end),
-                      b.params.begin() + static_cast<std::ptrdiff_t>(begin));
-  };
-  for (const PointerWord& pointer : pointers) {
-    if (pointer.at >= kAtGlobals) break;
-    if (!same_up_to(pointer.at)) return false;
-    begin = pointer.at + sizeof(std::uint64_t);
-  }
-  return same_up_to(a.params.size());
+  return a.function == b.function && a.grid == b.grid && a.block == b.block && a.shared_bytes == b.shared_bytes &&
+         common(one) == common(other);
 }
 
 std::vector<std::uint32_t> Observations::alike(std::uint32_t call) const {

@@ -111,6 +111,67 @@ TEST(ObservedAccess, OfWhatWroteNothingNothingIsKnown) {
   EXPECT_NE(reason(still.analyze()).find("it was not seen to write anything"), std::string::npos);
 }
 
+// A library may hand a kernel an address just behind an object. What lies there is not the kernel's.
+TEST(ObservedAccess, AnAddressBehindAnObjectThatLedNowhereIsNone) {
+  for (const bool is_known : {false, true}) {
+    Case behind;
+    behind.params = "[[0,24]]";
+    // In the first two steps nothing is behind the object. In the last two there is memory that nobody knows, or some
+    // that is known.
+    behind.before = [&](test::TraceText& text) {
+      text.alloc(object(6), kSize);
+      if (is_known) text.alloc(object(6) + kSize, kSize);
+    };
+    std::uint64_t distance = kSize + 16;
+    behind.words = [&](int step) {
+      const std::uint64_t target = object(step < 2 ? step + 1 : 6);
+      return hex(object(0)) + hex(target) + hex(target + (step < 2 ? kSize + 16 : distance));
+    };
+    bool is_nowhere = true;
+    behind.first = [&](int step) {
+      if (step > 1) return std::string();
+      return probed({0, step + 1}, {step + 1}) + (is_nowhere ? ",\"nowhere\":[16]" : "");
+    };
+    Analysis analysis = behind.analyze();
+    EXPECT_EQ(analysis.accesses.ops[0].evidence, Evidence::observed);
+    EXPECT_EQ(accesses(analysis), "0r 6rw") << is_known;
+    distance += 8;
+    EXPECT_NE(reason(behind.analyze()), "") << "not where it was";
+    distance -= 8;
+    is_nowhere = false;
+    EXPECT_NE(reason(behind.analyze()), "") << "somewhere";
+  }
+}
+
+// Nor is it one only because it was none where a scalar was another.
+TEST(ObservedAccess, AnAddressBehindAnObjectMustHaveLedNowhereInLaunchesLikeThis) {
+  constexpr std::uint64_t kBehind = object(6) + kSize;
+  for (const std::uint64_t nowhere_in : {1u, 0u}) {
+    Case behind;
+    behind.params = "[[0,24],[24,8]]";
+    const auto words = [](std::uint64_t target, std::uint64_t mode) {
+      return hex(object(0)) + hex(target) + hex(target + kSize + 16) + hex(mode);
+    };
+    behind.before = [&](test::TraceText& text) {
+      for (int i = 1; i < 3; ++i)
+        text.launch(0, words(object(i), nowhere_in), 0, probed({0, i}, {i}) + ",\"nowhere\":[16]");
+      text.alloc(object(6), kSize);
+      text.alloc(kBehind, kSize);
+      const std::string compared = "[" + std::to_string(object(0)) + ",4096],[" + std::to_string(object(6)) +
+                                   ",4096],[" + std::to_string(kBehind) + ",4096]";
+      for (int i = 0; i < 2; ++i)
+        text.launch(0, words(object(6), 1), 0,
+                    ",\"compared\":[" + compared + "],\"written\":[[" + std::to_string(object(6)) + ",4096]]");
+    };
+    behind.words = [&](int) { return words(object(6), 1); };
+    behind.first = [](int) { return std::string(); };
+    if (nowhere_in == 1)
+      EXPECT_EQ(accesses(behind.analyze()), "0r 6rw");
+    else
+      EXPECT_NE(reason(behind.analyze()), "");
+  }
+}
+
 // Memory that nobody has filled is no memory to read from: a kernel keeps something there.
 TEST(ObservedAccess, WhatNobodyHasFilledIsWritten) {
   Case scratch;

@@ -321,10 +321,24 @@ TEST_F(ProbeTest, LaunchesWithAttributesOrThatFailAreNotCompared) {
   EXPECT_EQ(text(launch(
                 {address(a_), 0, 0, 0}, [] {}, CUDA_ERROR_INVALID_VALUE)),
             "nothing");
-  attributes_.resize(1);
+  attributes_.resize(2);
   attributes_[0].id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
+  attributes_[1].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+  attributes_[1].value.cooperative = 1;
+  EXPECT_EQ(text(launch({address(a_), 0, 0, 0}, [] {})), "nothing");
+  attributes_[1].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
   EXPECT_EQ(text(launch({address(a_), 0, 0, 0}, [] {})), "nothing");
   EXPECT_EQ(probe_.totals().compared, 0u);
+}
+
+TEST_F(ProbeTest, HowALaunchRunsIsNoReasonNotToLook) {
+  attributes_.resize(2);
+  attributes_[0].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  attributes_[0].value.clusterDim = {2, 1, 1};
+  attributes_[1].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  attributes_[1].value.programmaticStreamSerializationAllowed = 1;
+  EXPECT_EQ(text(launch({address(a_), 0, 0, 0}, [&] { a_[0] = 1; })), "A a0+4096");
+  EXPECT_EQ(probe_.totals().compared, 1u);
 }
 
 TEST_F(ProbeTest, ErrorsCostOneLaunchAndManyInARowEndIt) {

@@ -96,6 +96,8 @@ def nimble_step(trainer):
     step = nimble.step(trainer.step, modules=[trainer.module], optimizers=[trainer.optimizer])
     for _ in range(DECIDED):
         step()
+        if trainer.images.is_cuda:
+            torch.cuda.synchronize()  # or the times come when all are on their way
         notes = measure.graphs(step)
         if notes["graphs"] and all(graph["state"] != "trying" for graph in notes["graphs"]):
             break

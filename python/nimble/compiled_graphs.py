@@ -10,11 +10,12 @@ needs it; what it is asked for is looked at then. Any thread.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from importlib import util
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, Callable, Optional
+from typing import Any, Callable, List, Optional, Sequence
 
 from nimble.auto import settings
 
@@ -68,25 +69,31 @@ class _Loading:
 def _look_at(module: ModuleType) -> None:
     original = getattr(module, _FUNCTION, None)
     if original is not None and not hasattr(original, "nimble_leaves_out"):
-        setattr(module, _FUNCTION, _unless_in_stream_order(original))
+        setattr(module, _FUNCTION, _unless_in_stream_order(module, original))
 
 
-def _unless_in_stream_order(original: "Callable[..., Any]") -> "Callable[..., Any]":
+def _unless_in_stream_order(module: Any, original: "Callable[..., Any]") -> "Callable[..., Any]":
     """cudagraphify_impl(model, inputs, ...): what is to be called instead of the compiled model, with a list of inputs."""
     has_warned = False
 
-    def cudagraphify_impl(model: "Callable[..., Any]", *arguments: Any, **more: Any) -> Any:
+    def cudagraphify_impl(model: "Callable[..., Any]", inputs: List[Any], static_input_idxs: Sequence[int] = (), *arguments: Any,
+                          **more: Any) -> Any:
         import torch
 
         if torch.cuda.get_allocator_backend() != _IN_STREAM_ORDER:
-            return original(model, *arguments, **more)
+            return original(model, inputs, static_input_idxs, *arguments, **more)
         nonlocal has_warned
         if not has_warned:
             has_warned = True
             settings.read().warn("torch.compile's own CUDA graphs (reduce-overhead, max-autotune) are left out: PyTorch cannot make "
                                  "them where memory comes in stream order, as Nimble has it. With PYTORCH_ALLOC_CONF=backend:native "
                                  "they are there, and Nimble sees less")
-        return model
+        # A graph has its arguments copied to where kernels may expect them; without one this is all that is left of that.
+        check = module.get_input_idxs_to_check(inputs, static_input_idxs)
+        align = module.align_inputs_from_check_idxs
+        if "mutated_input_idxs" not in inspect.signature(align).parameters:
+            return align(model, inputs_to_check=check)
+        return align(model, inputs_to_check=check, mutated_input_idxs=set(more.get("mutated_input_idxs", ())))
 
     cudagraphify_impl.nimble_leaves_out = True  # type: ignore[attr-defined]
     return cudagraphify_impl

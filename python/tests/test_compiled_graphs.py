@@ -19,8 +19,14 @@ TORCH = {
     "cuda.py": "import os\ndef get_allocator_backend():\n"
                "    return 'cudaMallocAsync' if 'Async' in os.environ.get('PYTORCH_CUDA_ALLOC_CONF', '') else 'native'\n",
     "_inductor/__init__.py": "",
-    "_inductor/cudagraph_trees.py": "def cudagraphify_impl(model, inputs, static=(), *, is_backward=False):\n"
-                                    "    return 'graphs', model, inputs, static, is_backward\n",
+    "_inductor/cudagraph_trees.py": """\
+def cudagraphify_impl(model, inputs, static=(), *, is_backward=False, mutated_input_idxs=()):
+    return 'graphs', model, inputs, static, is_backward
+def get_input_idxs_to_check(inputs, static):
+    return ['of', inputs, static]
+def align_inputs_from_check_idxs(model, inputs_to_check, mutated_input_idxs):
+    return [model, inputs_to_check, sorted(mutated_input_idxs)]
+""",
 }
 COMPILE = """\
 import json, sys
@@ -29,13 +35,13 @@ before = 'torch._inductor.cudagraph_trees' in sys.modules
 found = []
 for _ in range(2):
     from torch._inductor.cudagraph_trees import cudagraphify_impl
-    made = cudagraphify_impl('the model', ['x'], (0,), is_backward=True)
-    found.append(made if isinstance(made, str) else list(made))
+    found.append(list(cudagraphify_impl('the model', ['x'], (0,), is_backward=True, mutated_input_idxs=(2, 1))))
 import torch._inductor.cudagraph_trees as trees
 left = [type(f).__name__ for f in sys.meta_path if 'nimble' in type(f).__module__]
 print(json.dumps([before, found, type(trees.__loader__).__name__, trees.__spec__.loader is trees.__loader__, left]))
 """
 AS_IT_WAS = ["graphs", "the model", ["x"], [0], True]
+LEFT_OUT = ["the model", ["of", ["x"], [0]], [1, 2]]
 
 
 @pytest.fixture
@@ -63,17 +69,17 @@ def compile_under(build, tmp_path):
 def test_they_are_left_out_where_nimble_has_memory_come_in_stream_order(compile_under):
     for options in ([], ["--mode", "record", "--trace", "/dev/null"]):
         found, said = compile_under(options)
-        assert found == [False, ["the model", "the model"], "SourceFileLoader", True, []]
+        assert found == [False, [LEFT_OUT, LEFT_OUT], "SourceFileLoader", True, []]
         assert said.count("nimble: warning: torch.compile's own CUDA graphs") == 1 and "backend:native" in said
 
 
 def test_under_auto(compile_under):
     """Where this PyTorch has no modules to look at, which is said."""
     found, said = compile_under(["--mode", "auto"])
-    assert found[1] == ["the model", "the model"] and "own CUDA graphs" in said
+    assert found[1] == [LEFT_OUT, LEFT_OUT] and "own CUDA graphs" in said
     # What is told about memory holds without modules, too.
     found, said = compile_under(["--mode", "auto", "--torch", "off"])
-    assert found[1] == ["the model", "the model"] and "own CUDA graphs" in said
+    assert found[1] == [LEFT_OUT, LEFT_OUT] and "own CUDA graphs" in said
 
 
 @pytest.mark.parametrize("options, variables", [
@@ -87,7 +93,7 @@ def test_they_are_there_with_pytorchs_own_allocator(compile_under, options, vari
 
 def test_that_nothing_is_said_where_the_user_wants_it(compile_under):
     found, said = compile_under(["--log", "error"])
-    assert found[1] == ["the model", "the model"] and said == ""
+    assert found[1] == [LEFT_OUT, LEFT_OUT] and said == ""
 
 
 def test_pytorchs_own_module(monkeypatch):
@@ -105,6 +111,10 @@ def test_pytorchs_own_module(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: "cudaMallocAsync")
     compile_fx = importlib.import_module("torch._inductor.compile_fx")
     ran = []
-    run = compile_fx.cudagraphify(lambda inputs: ran.append(inputs) or "outputs", (), device_index=0, stack_traces=[],
-                                  is_backward=False, is_inference=True)
-    assert run(["x"]) == "outputs" and run(["y"]) == "outputs" and ran == [["x"], ["y"]]
+    run = compile_fx.cudagraphify(lambda inputs: ran.append([t.data_ptr() % 16 for t in inputs]) or "outputs", (), device_index=0,
+                                  stack_traces=[], is_backward=False, is_inference=True)
+    for name in ("compile_fx", "utils"):
+        monkeypatch.setattr(importlib.import_module(f"torch._inductor.{name}"), "is_gpu", lambda device: True, raising=False)
+    memory = torch.zeros(16)
+    assert run([memory]) == "outputs" and run([memory[1:]]) == "outputs"
+    assert ran == [[0], [0]], "kernels may expect it there"

@@ -19,6 +19,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 import torch
 
 from nimble.errors import NimbleError
+from nimble.state import plain_tensors
 from nimble.static import storage
 
 
@@ -32,6 +33,9 @@ class StandIns:
             *((b.data, b) for b in module.buffers() if not b.is_inference())]
         self.parameters = [pair for pair in self.pairs if isinstance(pair[1], torch.nn.Parameter)]
         self.apart: List[Tuple[torch.Tensor, torch.Tensor]] = []  # see set_apart()
+        self._together: Tuple[List[Any], List[Any]] = [], []
+        tensors = {id(t): t for t in (*(given for _, given in self.pairs), *(t for _, _, t, _ in plain_tensors(module)))}
+        self._users = Counter(storage(t) for t in tensors.values())
         stand_ins = {id(given): mine for mine, given in self.pairs}
         self._versions = versions([mine for mine, _ in self.parameters])
         self._buffer_versions = {id(mine): mine._version for mine, given in self.pairs if not isinstance(given, torch.nn.Parameter)}
@@ -53,17 +57,22 @@ class StandIns:
 
     def set_apart(self, buffers: List[torch.Tensor]) -> None:
         """Gives the stand-ins of these buffers memory of their own, which has their values where in_place() begins. Does nothing where
-        one of them shares its memory with another tensor that is known."""
-        users = Counter(storage(given) for _, given in self.pairs)
-        known = {id(given) for _, given in self.pairs}
-        if not all(id(buffer) in known and users[storage(buffer)] == 1 for buffer in buffers):
+        another tensor of the module's is on the memory of one of them: it would not see what is written."""
+        mine = {id(given): stand_in for stand_in, given in self.pairs}
+        if not all(id(buffer) in mine and self._users[storage(buffer)] == 1 for buffer in buffers):
             return
         own = {id(buffer): buffer.detach().clone() for buffer in buffers}
-        before = {id(given): mine for mine, given in self.pairs if id(given) in own}
-        stand_ins = {id(mine): own[given] for given, mine in before.items()}
-        self.pairs[:] = [(own.get(id(given), mine), given) for mine, given in self.pairs]
+        stand_ins = {id(mine[given]): tensor for given, tensor in own.items()}
+        self._together = list(self.pairs), list(self._places)
+        self.pairs[:] = [(own.get(id(given), stand_in), given) for stand_in, given in self.pairs]
         self._places = [(where, key, given, _instead_of(stand_in, stand_ins)) for where, key, given, stand_in in self._places]
-        self.apart = [(mine, given) for mine, given in self.pairs if id(given) in own]
+        self.apart = [(stand_in, given) for stand_in, given in self.pairs if id(given) in own]
+
+    def put_together(self) -> None:
+        """They are on the memory of the buffers again."""
+        if self.apart:
+            self.pairs[:], self._places = self._together
+            self.apart = []
 
     def has_written(self) -> bool:
         """Whether a buffer was written to whose stand-in is on its own memory, as far as versions tell."""

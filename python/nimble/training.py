@@ -341,6 +341,9 @@ def prepare_training(module: torch.nn.Module, call: Call, backend: Backend, opti
             has_gradients = work.look()
             if has_gradients:
                 accept(work)
+                keeper.restore()
+                backend.set_random_state(device, device_random)
+                work.set_apart()
                 with naming_the_place(module):
                     forward, backward = backend.capture_training(work, device, options.use_multi_stream, options.relaxed)
                 keeper.check_module()

@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
+from torch.utils import _pytree
 
 from nimble.errors import NimbleError
 from nimble.leaves import AutogradGraph, StandIns, gradients
 from nimble.prepared import written_by
 from nimble.signatures import Call
 from nimble.state import StateKeeper
-from nimble.static import Input, Results, attributes_of, check_outputs, with_inputs
+from nimble.static import Input, Results, attributes_of, check_outputs, same_bytes, with_inputs
 
 
 class ForwardWork:
@@ -35,6 +36,7 @@ class ForwardWork:
         self.why_unsure: Optional[str] = None  # see AutogradGraph.why_unsure(), of what each of the outputs comes from
         self.given: List[torch.Tensor] = []
         """What backward() takes for the gradients of the outputs."""
+        self._first: List[torch.Tensor] = []  # what came of look()
         self._args, self._kwargs = call.rebuilt(self.leaves_of_call)
         self._versions = [i.tensor._version for i in self.inputs]
 
@@ -61,13 +63,31 @@ class ForwardWork:
             for grad in gradients(wanted, self.towards, list(self.given)):
                 if grad is not None and grad.layout is not torch.strided:
                     raise NimbleError(f"a gradient has layout {grad.layout}, of which a graph cannot tell the size")
+        self._first = self._left_by(outputs)
         del outputs, graph, wanted  # else the accumulators of this stream would be used on others
         self.reset()
-        if not self.written:
-            self._stand_ins.set_apart(self._keeper.written())
-            apart = {id(given) for _, given in self.apart}
-            self.watched = [given for given in self.watched if id(given) not in apart]
         return bool(self.given)
+
+    def set_apart(self) -> None:
+        """Has the forward write to memory of its own instead of buffers, where that is seen to make no difference: behind look(), with
+        random numbers as they were before that. Code may read a buffer by ways that nobody knows."""
+        written = self._keeper.written()
+        if written and not self.written:
+            self._stand_ins.set_apart(written)
+        if self.apart:
+            found = self._left_by(self.forward())
+            if len(found) != len(self._first) or not all(map(same_bytes, found, self._first)):
+                self._stand_ins.put_together()
+            self.reset()
+        self._first = []
+        apart = {id(given) for _, given in self.apart}
+        self.watched = [given for given in self.watched if id(given) not in apart]
+
+    def _left_by(self, outputs: Any) -> List[torch.Tensor]:
+        """What a forward leaves: outputs, and what buffers are then. (Gradients read buffers behind that.)"""
+        leaves = [leaf for leaf in _pytree.tree_flatten(outputs)[0] if isinstance(leaf, torch.Tensor)]
+        buffers = [mine for mine, given in self.own if not isinstance(given, torch.nn.Parameter)]
+        return [each.detach().clone() for each in (*leaves, *buffers)]
 
     @property
     def apart(self) -> "List[Tuple[torch.Tensor, torch.Tensor]]":

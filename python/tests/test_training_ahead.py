@@ -168,7 +168,8 @@ def test_gradients_that_are_still_to_come(pair, backend):
 @pytest.mark.parametrize("build", [
     lambda m: m.register_buffer("view", m.seen.view(1)),
     lambda m: setattr(m.norms[1], "running_mean", m.norms[0].running_mean[:3]),
-], ids=["a view", "a part"])
+    lambda m: setattr(m, "plain", m.seen.view(1)),
+], ids=["a view", "a part", "in a plain attribute"])
 def test_buffers_that_share_memory(backend, build):
     """Each is written in its place, and so no launch comes before a look."""
     torch.manual_seed(3)
@@ -202,8 +203,8 @@ def test_statistics_that_share_memory(backend):
 
 def test_random_numbers_are_drawn_where_the_graph_fits(backend, monkeypatch):
     torch.manual_seed(3)
-    module, twin = (only(lambda self, x: (nn.functional.dropout(self.linear(x), 0.5, True), torch.rand(())), linear=nn.Linear(4, 4))
-                    for _ in range(2))
+    module, twin = (only(lambda self, x: (nn.functional.dropout(self.norm(self.linear(x)), 0.5, True), torch.rand(())),
+                         linear=nn.Linear(4, 4), norm=nn.BatchNorm1d(4)) for _ in range(2))
     twin.load_state_dict(module.state_dict())
     model = Nimble(module, backend=backend).prepare(torch.randn(5, 4), training=True)
     assert entry(model).runs_ahead
@@ -222,7 +223,8 @@ def test_random_numbers_are_drawn_where_the_graph_fits(backend, monkeypatch):
             m.linear.weight.data = m.linear.weight.data * 2
         graph, mine = entry(model), None  # no backward is to come
         mine, other = both(lambda: model(torch.randn(5, 4)), lambda: twin(torch.randn(5, 4)))
-        assert all(map(torch.equal, mine, other)) and entry(model) is not graph
+        assert all(map(torch.equal, mine, other)) and entry(model) is not graph and entry(model).runs_ahead
+        assert same(module.state_dict(), twin.state_dict())
         mine = None
 
 
@@ -251,3 +253,33 @@ def test_the_watch_ends_with_the_graph(pair, backend):
     replace_weight(module)
     model.prepare(torch.randn(5, 4), training=True)
     assert graph() is None and not watch.there and backend.watches[-1].there
+
+
+class Hidden:
+    """What a module's code may get at a buffer by."""
+
+
+@pytest.mark.parametrize("hide", [lambda buffer: buffer, lambda buffer: buffer[:3]], ids=["the tensor itself", "a part of it"])
+def test_buffers_that_are_read_by_ways_that_nobody_knows(backend, hide):
+    """The code reads what it has written, by another name."""
+    def forward(self, x):
+        h = self.norm(self.linear(x))
+        return h * self.hidden.buffer.mean()
+
+    def build():
+        torch.manual_seed(3)
+        module = only(forward, linear=nn.Linear(4, 6), norm=nn.BatchNorm1d(6))
+        module.hidden = Hidden()
+        module.hidden.buffer = hide(module.norm.running_var)
+        return module
+
+    module, twin = build(), build()
+    model = Nimble(module, backend=backend).prepare(torch.randn(5, 4), training=True)
+    assert not entry(model).runs_ahead
+    for _ in range(3):
+        x = torch.randn(5, 4)
+        (mine, other) = model(x), twin(x)
+        mine.pow(2).sum().backward()
+        other.pow(2).sum().backward()
+        assert torch.equal(mine, other) and same(grads(module), grads(twin))
+        assert same(module.state_dict(), twin.state_dict())

@@ -20,7 +20,7 @@ from typing import Any, Callable, List, Optional, Sequence
 from nimble.auto import settings
 
 MAKER = "torch._inductor.cudagraph_trees"
-_FUNCTION = "cudagraphify_impl"
+_FUNCTION, _MANAGER = "cudagraphify_impl", "get_manager"
 _IN_STREAM_ORDER = "cudaMallocAsync"
 
 
@@ -68,8 +68,37 @@ class _Loading:
 
 def _look_at(module: ModuleType) -> None:
     original = getattr(module, _FUNCTION, None)
-    if original is not None and not hasattr(original, "nimble_leaves_out"):
-        setattr(module, _FUNCTION, _unless_in_stream_order(module, original))
+    if original is None or hasattr(original, "nimble_leaves_out"):
+        return
+    setattr(module, _FUNCTION, _unless_in_stream_order(module, original))
+    if hasattr(module, _MANAGER):
+        setattr(module, _MANAGER, _or_none_that_answers(getattr(module, _MANAGER)))
+
+
+class _NoGraphs:
+    """In the place of who keeps a device's graphs: a backward that is compiled without one tells them that it begins."""
+
+    def __bool__(self) -> bool:
+        return False
+
+    def set_to_running_backward(self) -> None:
+        pass
+
+
+def _or_none_that_answers(original: "Callable[..., Any]") -> "Callable[..., Any]":
+    """get_manager(device_index, create_if_none_exists), which finds none where all graphs were left out."""
+
+    def get_manager(*arguments: Any, **more: Any) -> Any:
+        found = original(*arguments, **more)
+        return found if found is not None or not _is_in_stream_order() else _NoGraphs()
+
+    return get_manager
+
+
+def _is_in_stream_order() -> bool:
+    import torch
+
+    return torch.cuda.get_allocator_backend() == _IN_STREAM_ORDER
 
 
 def _unless_in_stream_order(module: Any, original: "Callable[..., Any]") -> "Callable[..., Any]":
@@ -78,9 +107,7 @@ def _unless_in_stream_order(module: Any, original: "Callable[..., Any]") -> "Cal
 
     def cudagraphify_impl(model: "Callable[..., Any]", inputs: List[Any], static_input_idxs: Sequence[int] = (), *arguments: Any,
                           **more: Any) -> Any:
-        import torch
-
-        if torch.cuda.get_allocator_backend() != _IN_STREAM_ORDER:
+        if not _is_in_stream_order():
             return original(model, inputs, static_input_idxs, *arguments, **more)
         nonlocal has_warned
         if not has_warned:

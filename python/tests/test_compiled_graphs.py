@@ -103,12 +103,16 @@ def test_pytorchs_own_module(monkeypatch):
         trees = importlib.import_module(compiled_graphs.MAKER)
     except Exception as error:
         pytest.skip(f"this PyTorch cannot load it: {error}")
-    monkeypatch.setattr(trees, "cudagraphify_impl", trees.cudagraphify_impl)
+    for name in ("cudagraphify_impl", "get_manager"):
+        monkeypatch.setattr(trees, name, getattr(trees, name))
     before = list(sys.meta_path)
     for _ in range(2):
         compiled_graphs.install()
     assert sys.meta_path == before and trees.cudagraphify_impl.nimble_leaves_out
     monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: "cudaMallocAsync")
+    manager = trees.get_manager(0, create_if_none_exists=False)
+    assert manager is not None and not manager  # as a backward without a graph asserts
+    manager.set_to_running_backward()
     compile_fx = importlib.import_module("torch._inductor.compile_fx")
     ran = []
     run = compile_fx.cudagraphify(lambda inputs: ran.append([t.data_ptr() % 16 for t in inputs]) or "outputs", (), device_index=0,

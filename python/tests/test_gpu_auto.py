@@ -164,6 +164,17 @@ with torch.no_grad():
     for i in range(6):
         take(compiled(batch()))
 """
+COMPILES_FOR_TRAINING = """\
+compiled = torch.compile(net, mode="reduce-overhead")
+opt = torch.optim.SGD(net.parameters(), 0.01)
+torch.use_deterministic_algorithms(True)
+for i in range(6):
+    opt.zero_grad()
+    compiled(batch(4))["mean"].square().mean().backward()
+    opt.step()
+for p in net.parameters():
+    take(p)
+"""
 WORKERS = """\
 class Data(torch.utils.data.Dataset):
     def __len__(self): return 40
@@ -220,11 +231,12 @@ def test_an_unchanged_training(tmp_path, uses_both, amp):
     assert re.search(r"\(backward\), (rewritten|own)", said), said
 
 
-@pytest.mark.parametrize("options", [["--mode", "auto"], []], ids=["auto", "run"])
-def test_compiled_graphs_of_pytorchs_own(tmp_path, options):
+@pytest.mark.parametrize("script, options", [(COMPILES, ["--mode", "auto"]), (COMPILES, []), (COMPILES_FOR_TRAINING, [])],
+                         ids=["auto", "run", "training"])
+def test_compiled_graphs_of_pytorchs_own(tmp_path, script, options):
     """Which PyTorch cannot make with memory in stream order. Its kernels are the same without them."""
-    plain, _ = run(COMPILES, tmp_path)
-    with_nimble, said = run(COMPILES, tmp_path, *options, launch=[sys.executable, "-m", "nimble"])
+    plain, _ = run(script, tmp_path)
+    with_nimble, said = run(script, tmp_path, *options, launch=[sys.executable, "-m", "nimble"])
     assert with_nimble == plain, said
     assert said.count("own CUDA graphs") == 1, said
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "nimble/launch_attributes.h"
 #include "nimble/schedule.h"
 
 namespace nimble::analyzer {
@@ -12,8 +11,7 @@ std::optional<std::string> why_parameters_do_not_tell(const OpQuestion& op) {
   if (!layout) return "its parameter layout is unknown";
   if (!layout->empty() && op.call.params.empty()) return "its parameters were not recorded";
   if (op.call.cooperative) return "it is a cooperative launch";
-  if (!std::all_of(op.call.attributes.begin(), op.call.attributes.end(), only_changes_how_it_runs))
-    return "it was launched with attributes";
+  if (!op.call.attributes.empty()) return "it was launched with attributes";
   return std::nullopt;
 }
 

@@ -54,8 +54,8 @@ class Observations {
   bool compared(std::uint32_t call) const { return trace_.calls[call].probe != kNone; }
   // Of a launch that was compared.
   Sight look(std::uint32_t call) const;
-  // The words of a launch's parameters that are just behind an object that another word points into, as they were in
-  // two launches of the kernel or more, on other memory, that were compared, and in which they led nowhere. Ascending.
+  // The words of a launch's parameters that are just behind an object that another word points into, as far from that
+  // as they were in two launches of the kernel or more that were compared, and in which they led nowhere. Ascending.
   std::vector<std::uint32_t> behind(std::uint32_t call) const;
   // Whether no addresses lay in the object when this launch was over.
   bool was_plain(std::uint32_t call, std::uint32_t object) const;

@@ -38,7 +38,8 @@ class StepState:
             (p for o in reached.optimizers for group in o.param_groups for p in group["params"]),
             (t for t in reached.tensors if t.requires_grad and t.is_leaf)))
         self.buffers = _unique(b for m in reached.modules for b in m.buffers())
-        guarded = {id(p) for m in reached.modules for p in m.parameters()}
+        # Of those on the host their values count, which the modules' guards do not compare.
+        guarded = {id(p) for m in reached.modules for p in m.parameters() if p.device.type == device_type}
         self._others = [p for p in self.parameters if id(p) not in guarded]
 
     def tensors(self) -> List[torch.Tensor]:

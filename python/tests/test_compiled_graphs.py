@@ -82,6 +82,13 @@ def test_under_auto(compile_under):
     assert found[1] == [LEFT_OUT, LEFT_OUT] and "own CUDA graphs" in said
 
 
+def test_under_auto_that_leaves_a_pytorch_alone(compile_under, tmp_path):
+    """It may have been told about memory all the same."""
+    (tmp_path / "site" / "torch" / "version.py").write_text("__version__ = '2.0.1'\ncuda = '13.0'\n")
+    found, said = compile_under(["--mode", "auto"])
+    assert found[1] == [LEFT_OUT, LEFT_OUT] and "too old" in said and "own CUDA graphs" in said
+
+
 @pytest.mark.parametrize("options, variables", [
     (None, {}), ([], {"PYTORCH_CUDA_ALLOC_CONF": "backend:native"}), ([], {"PYTORCH_ALLOC_CONF": "backend:native"}),
     (["--mode", "auto"], {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}),

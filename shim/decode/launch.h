@@ -1,7 +1,6 @@
 // Launches: kernels in all their forms, host functions, program graphs.
 #pragma once
 
-#include "nimble/launch_attributes.h"
 #include "shim/decode/touch.h"
 
 namespace nimble::shim::decode {
@@ -30,12 +29,24 @@ struct LaunchCooperative {
   }
 };
 
-static_assert(only_changes_how_it_runs(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) &&
-              only_changes_how_it_runs(CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) &&
-              !only_changes_how_it_runs(CU_LAUNCH_ATTRIBUTE_COOPERATIVE) &&
-              !only_changes_how_it_runs(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) &&
-              !only_changes_how_it_runs(CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT) &&
-              !only_changes_how_it_runs(CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE));
+// Whether a launch attribute changes how a kernel runs, and nothing of what it touches: caching, waiting, clusters,
+// urgency, fences, shared memory. Others record events, have the blocks wait for each other, or are not known.
+inline bool only_changes_how_it_runs(const CUlaunchAttribute& attribute) {
+  switch (attribute.id) {
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+      return true;
+    default:
+      return false;
+  }
+}
 
 // Whether a launch attribute says anything: many callers pass attributes at their default. That a kernel may begin
 // before the one ahead of it has ended is a permission: without it, it waits, and computes the same.

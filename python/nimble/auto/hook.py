@@ -1,10 +1,12 @@
 """What happens when a program under NIMBLE_MODE=auto, or one of `python -m nimble run`, imports PyTorch.
 
-Under NIMBLE_MODE=auto: before PyTorch is there, libnimble.so is told to rewrite graphs, and leave the driver's other calls alone, instead of what
-NIMBLE_MODE=auto does with programs that are no PyTorch programs; and PyTorch is told to take its memory in stream order. Behind
-the import, calls of modules are looked at (calls.py). libnimble.so reads its settings when its session starts, with the first
-driver call, or where it is asked about graphs, as here. So the environment says so for that moment alone: other programs that
-this one starts are told by it what the user said.
+Under NIMBLE_MODE=auto: before PyTorch is there, libnimble.so is told to rewrite graphs, and leave the driver's other calls alone,
+instead of what NIMBLE_MODE=auto does with programs that are no PyTorch programs; and PyTorch is told to take its memory in stream
+order. Behind the import, calls of modules are looked at (calls.py). libnimble.so reads its settings when its session starts, with
+the first driver call, or where it is asked about graphs, as here. So the environment says so for that moment alone: other programs
+that this one starts are told by it what the user said.
+
+Wherever PyTorch may have been told so, also by `python -m nimble run`, what it cannot do then is left out (compiled_graphs.py).
 
 Runs once, in the thread that imports PyTorch.
 """
@@ -28,22 +30,20 @@ _REWRITE = {"NIMBLE_MODE": "off", "NIMBLE_GRAPHS": "rewrite"}
 
 def before_torch(spec: ModuleSpec) -> "Optional[Callable[[], None]]":
     """Called before PyTorch is loaded from `spec`. Returns what is to be called behind that, None where nothing is."""
-    if os.environ.get("NIMBLE_MODE") != "auto" or os.environ.get("NIMBLE_TORCH") == "off":
-        return compiled_graphs.install  # `python -m nimble run` has spoken of PyTorch's memory
+    if os.environ.get("NIMBLE_MODE") != "auto" or os.environ.get("NIMBLE_TORCH") == "off" or not shim.is_loaded():
+        return compiled_graphs.install
     settings = settings_of_user.read()
-    if not shim.is_loaded():
-        return None
     version, cuda = torch_version(spec.submodule_search_locations or ())
     if not cuda:
         return None  # this PyTorch has no GPU to use; what else the program does with one is for libnimble.so
     if version < _OLDEST:
         settings.inform(f"PyTorch {version[0]}.{version[1]} is too old for its modules to be prepared: driver calls are "
                         "replayed instead")
-        return None
+        return compiled_graphs.install
     if not rewrite_graphs():
         settings.inform("the GPU was in use before PyTorch was imported, so its modules are left alone: driver calls are "
                         "replayed instead")
-        return None
+        return compiled_graphs.install
     set_allocator(os.environ)
 
     def behind() -> None:

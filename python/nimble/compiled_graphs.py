@@ -1,8 +1,8 @@
 """CUDA graphs that torch.compile makes of its own accord (modes `reduce-overhead` and `max-autotune`), where PyTorch has been told
-to take memory in stream order: they are left out.
+to take memory in stream order: those of inference are graphs of ours (compiled_function.py), those of training are left out.
 
-They need what PyTorch's own allocator alone can do (to put the state of a pool back), and would end the program with an error that
-it does not meet without Nimble. What is compiled runs without them, as in torch.compile's default mode.
+PyTorch's need what its own allocator alone can do (to put the state of a pool back), and would end the program with an error that
+it does not meet without Nimble. What is compiled for training runs without them, as in torch.compile's default mode.
 
 install() is called behind PyTorch's import, by nimble.startup. PyTorch loads the module that makes these graphs when it first
 needs it; what it is asked for is looked at then. Any thread.
@@ -10,18 +10,27 @@ needs it; what it is asked for is looked at then. Any thread.
 
 from __future__ import annotations
 
+import atexit
 import inspect
+import os
 import sys
+import weakref
 from importlib import util
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, Callable, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence, Set
 
+from nimble import shim
 from nimble.auto import settings
+from nimble.errors import NimbleError
+
+if TYPE_CHECKING:
+    from nimble.compiled_function import CompiledFunction
 
 MAKER = "torch._inductor.cudagraph_trees"
 _FUNCTION, _MANAGER = "cudagraphify_impl", "get_manager"
 _IN_STREAM_ORDER = "cudaMallocAsync"
+_ROOM = 16  # one part in so many of the GPU's memory has to stay free. Graphs of PyTorch's own would take some, too
 
 
 def install() -> None:
@@ -103,24 +112,92 @@ def _is_in_stream_order() -> bool:
 
 def _unless_in_stream_order(module: Any, original: "Callable[..., Any]") -> "Callable[..., Any]":
     """cudagraphify_impl(model, inputs, ...): what is to be called instead of the compiled model, with a list of inputs."""
-    has_warned = False
+    ours = _Ours()
 
     def cudagraphify_impl(model: "Callable[..., Any]", inputs: List[Any], static_input_idxs: Sequence[int] = (), *arguments: Any,
                           **more: Any) -> Any:
         if not _is_in_stream_order():
             return original(model, inputs, static_input_idxs, *arguments, **more)
-        nonlocal has_warned
-        if not has_warned:
-            has_warned = True
-            settings.read().warn("torch.compile's own CUDA graphs (reduce-overhead, max-autotune) are left out: PyTorch cannot make "
-                                 "them where memory comes in stream order, as Nimble has it. With PYTORCH_ALLOC_CONF=backend:native "
-                                 "they are there, and Nimble sees less")
-        # A graph has its arguments copied to where kernels may expect them; without one this is all that is left of that.
-        check = module.get_input_idxs_to_check(inputs, static_input_idxs)
-        align = module.align_inputs_from_check_idxs
-        if "mutated_input_idxs" not in inspect.signature(align).parameters:
-            return align(model, inputs_to_check=check)
-        return align(model, inputs_to_check=check, mutated_input_idxs=set(more.get("mutated_input_idxs", ())))
+        written = set(more.get("mutated_input_idxs", ()))
+        made: "Optional[Callable[..., Any]]" = None
+
+        def run(inputs: List[Any]) -> Any:
+            nonlocal made
+            if made is None:  # those that it is compiled with may be no more than descriptions
+                aligned = _aligned(module, model, inputs, static_input_idxs, written)
+                made = ours.function(aligned, inputs, static_input_idxs, written, bool(more.get("is_inference")))
+            return made(inputs)
+
+        return run
 
     cudagraphify_impl.nimble_leaves_out = True  # type: ignore[attr-defined]
     return cudagraphify_impl
+
+
+def _aligned(module: Any, model: "Callable[..., Any]", inputs: List[Any], static: Sequence[int],
+             written: Set[int]) -> "Callable[..., Any]":
+    """PyTorch's graphs have their arguments copied to where kernels may expect them; without one this is all that is left of that."""
+    check = module.get_input_idxs_to_check(inputs, static)
+    align: "Callable[..., Callable[..., Any]]" = module.align_inputs_from_check_idxs
+    if "mutated_input_idxs" not in inspect.signature(align).parameters:
+        return align(model, inputs_to_check=check)
+    return align(model, inputs_to_check=check, mutated_input_idxs=written)
+
+
+class _Ours:
+    """What is made in the place of PyTorch's graphs."""
+
+    def __init__(self) -> None:
+        self._functions: "weakref.WeakSet[CompiledFunction]" = weakref.WeakSet()
+        self._settings = settings.read()
+        self._has_warned = False
+        self._process = os.getpid()
+
+    def function(self, model: "Callable[..., Any]", inputs: List[Any], static: Sequence[int], written: Set[int],
+                 is_inference: bool) -> "Callable[..., Any]":
+        """What is called instead of the model."""
+        if not is_inference:
+            self._warn("those of training are left out")
+            return model
+        if os.environ.get("NIMBLE_TORCH") == "off" or not self._rewrites():
+            self._warn("they are left out")
+            return model
+        from nimble.auto.switches import has_room
+        from nimble.capture import CudaCapture
+        from nimble.compiled_function import CompiledFunction
+
+        if not self._functions:
+            atexit.register(self._at_exit)
+        made = CompiledFunction(model, inputs, static, written, CudaCapture(), self._settings,
+                                lambda device: has_room(device, _ROOM))
+        self._functions.add(made)
+        return made
+
+    @staticmethod
+    def _rewrites() -> bool:
+        try:
+            shim.check()
+            return True
+        except NimbleError:
+            return False
+
+    def _warn(self, text: str) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            self._settings.warn(f"torch.compile's own CUDA graphs (reduce-overhead, max-autotune): {text}, since PyTorch cannot make "
+                                "them where memory comes in stream order, as Nimble has it. With PYTORCH_ALLOC_CONF=backend:native "
+                                "they are there, and Nimble sees less")
+
+    def _at_exit(self) -> None:
+        """While all that graphs need is still there."""
+        if os.getpid() != self._process:
+            return
+        from nimble.compiled_function import lines_of
+
+        try:
+            for line in lines_of(self._functions):
+                self._settings.inform(line)
+            for each in self._functions:
+                each.close()
+        except Exception:
+            pass  # the GPU has failed, which the program has been told by its own calls

@@ -92,7 +92,7 @@ def child_environment(before: Dict[str, str], options: Iterable[str], package: P
     if not any(env.get(name) for name in ALLOCATOR_VARIABLES):
         for name in ALLOCATOR_VARIABLES:
             env[name] = ALLOCATOR
-        _put_in_path(env, package / "startup")  # what PyTorch cannot do then is left out
+        _put_in_path(env, package / "startup")  # for what PyTorch cannot do then
     return env
 
 

@@ -13,7 +13,7 @@ import torch
 
 from nimble.capture import Backend, CudaCapture
 from nimble.errors import NimbleError
-from nimble.nesting import inside
+from nimble.nesting import nesting
 from nimble.prepared import CHANGED, PreparedGraph, prepare
 from nimble.signatures import Call, GraphCache, Repeated
 from nimble.static import GraphReport, Options
@@ -24,15 +24,6 @@ from nimble.training import TrainingGraph, prepare_training
 # A graph that the module's changes end before so many calls was hardly worth it; so many of them in a row, and there are no more.
 _SHORT_LIFE = 8
 _MOST_SHORT_LIVED = 3
-
-
-class _Preparing(threading.local):
-    """How many Nimbles the thread is preparing."""
-
-    depth = 0
-
-
-_preparing = _Preparing()
 
 
 class _Eager:
@@ -107,7 +98,7 @@ class Nimble:
             outputs = self._again(last, args)
             if outputs is not CHANGED:
                 return outputs
-        if _preparing.depth or self._backend.is_capturing():
+        if nesting.preparing or self._backend.is_capturing():
             return self.module(*args, **kwargs)
         try:
             call = self._call_of(args, kwargs)
@@ -122,7 +113,7 @@ class Nimble:
         # Where nothing has to be copied the launch comes before all looks: behind a wait each costs microseconds.
         outputs = graph.run_own(args, self._static_outputs)
         training = self.module.training
-        if (_preparing.depth or is_running() or ((training or self._trains) and torch.is_grad_enabled())
+        if (nesting.preparing or is_running() or ((training or self._trains) and torch.is_grad_enabled())
                 or not repeated.fits(args, training)):
             return CHANGED
         if outputs is not CHANGED:
@@ -205,12 +196,7 @@ class Nimble:
             if short_lived > _MOST_SHORT_LIVED:
                 raise NimbleError(f"the module changes again and again: {why}")
             make = prepare_training if call.trains else prepare
-            _preparing.depth += 1
-            try:
-                with inside():
-                    graph: _Graph = make(self.module, call, self._backend, options)
-            finally:
-                _preparing.depth -= 1
+            graph: _Graph = make(self.module, call, self._backend, options)
         except NimbleError as error:
             if self._fallback:
                 self._put(call, _Eager())

@@ -1,4 +1,5 @@
-"""Whether this thread is inside a module's call that nimble.auto looks at, or is preparing one: calls within are not looked at.
+"""Where this thread is: inside a module's call that nimble.auto looks at, whose inner calls are not looked at; or preparing a graph,
+where what has graphs of its own runs without them, and becomes a part of that one.
 
 No PyTorch here. A thread's own; no locks.
 """
@@ -11,7 +12,8 @@ from typing import Iterator
 
 
 class _Nesting(threading.local):
-    depth = 0
+    depth = 0  # of module calls that nimble.auto looks at: 0 or 1
+    preparing = 0  # graphs that are being prepared
 
 
 nesting = _Nesting()
@@ -26,3 +28,14 @@ def inside() -> Iterator[None]:
         yield
     finally:
         nesting.depth = before
+
+
+@contextlib.contextmanager
+def preparing() -> Iterator[None]:
+    """The same while a graph is prepared."""
+    nesting.preparing += 1
+    try:
+        with inside():
+            yield
+    finally:
+        nesting.preparing -= 1

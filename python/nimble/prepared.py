@@ -16,7 +16,7 @@ import torch
 
 from nimble.capture import Backend, Captured, Watch
 from nimble.errors import CaptureError
-from nimble.nesting import inside
+from nimble.nesting import preparing
 from nimble.signatures import Call
 from nimble.state import ModuleGuard, StateKeeper, is_same
 from nimble.static import (GraphReport, Input, Options, Results, attributes_of, check_apart, check_attributes, check_outputs,
@@ -164,7 +164,7 @@ def prepare(module: torch.nn.Module, call: Call, backend: Backend, options: Opti
     keeper = StateKeeper(module)
     device_random = backend.random_state(device)
     try:
-        with inside(), _inference():
+        with preparing(), _inference():
             work = _ModuleWork(module, call, keeper)
             with naming_the_place(module):
                 captured = backend.capture(work, device, options.use_multi_stream, options.relaxed)

@@ -24,6 +24,7 @@ from nimble.capture import Backend, Captured, Watch
 from nimble.errors import NimbleError
 from nimble.gradients import Copies
 from nimble.leaves import copy_all, gradients, one_thread, versions
+from nimble.nesting import preparing
 from nimble.prepared import CHANGED, PreparedGraph, is_same_state, naming_the_place, prepare
 from nimble.signatures import Call
 from nimble.state import ModuleGuard, StateKeeper
@@ -336,7 +337,7 @@ def prepare_training(module: torch.nn.Module, call: Call, backend: Backend, opti
     keeper = StateKeeper(module)
     device_random = backend.random_state(device)
     try:
-        with torch.inference_mode(False), torch.enable_grad(), one_thread():
+        with preparing(), torch.inference_mode(False), torch.enable_grad(), one_thread():
             work = ForwardWork(module, call, keeper, backend.device_type)
             has_gradients = work.look()
             if has_gradients:

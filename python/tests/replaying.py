@@ -33,7 +33,10 @@ class Ops(TorchDispatchMode):
 
 class ReplayedGraph:
     def __init__(self, ops, outputs, backend):
-        self._ops = ops
+        # With the memory that they used, whatever tensors come to lie elsewhere. Nothing of it is for autograd to know: what it has
+        # saved is written again, and is as valid as before.
+        with torch.inference_mode(False):
+            self._ops = _pytree.tree_map(unseen, ops)
         self.outputs = outputs
         self._backend = backend
         self.replays = 0
@@ -47,8 +50,7 @@ class ReplayedGraph:
         self.replays += 1
         self._backend.replays += 1
         with torch.no_grad():
-            # Nothing of it is for autograd to know: what it has saved is written again, and is as valid as before.
-            for function, args, kwargs, result in _pytree.tree_map(unseen, self._ops):
+            for function, args, kwargs, result in self._ops:
                 taken = {storage(t) for t in _pytree.tree_flatten((args, kwargs))[0] if isinstance(t, torch.Tensor)}
                 kept = [t for t in _pytree.tree_flatten(result)[0] if isinstance(t, torch.Tensor)]
                 if kept and all(storage(t) in taken for t in kept) and not function._schema.is_mutable:

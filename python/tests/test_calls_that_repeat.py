@@ -207,7 +207,7 @@ class TestCallsThatRepeat:
         if what == "capture":
             backend.capturing = True
         if what == "preparing":
-            monkeypatch.setattr("nimble.module._preparing.depth", 1)
+            monkeypatch.setattr("nimble.nesting.nesting.preparing", 1)
         expected = torch.ones(2, 3) + (0 if what == "memory" else 100)
         assert torch.equal(model(own), expected) and ("launch" in backend.calls) == (what == "preparing")
 

@@ -20,28 +20,30 @@ TORCH = {
                "    return 'cudaMallocAsync' if 'Async' in os.environ.get('PYTORCH_CUDA_ALLOC_CONF', '') else 'native'\n",
     "_inductor/__init__.py": "",
     "_inductor/cudagraph_trees.py": """\
-def cudagraphify_impl(model, inputs, static=(), *, is_backward=False, mutated_input_idxs=()):
-    return 'graphs', model, inputs, static, is_backward
+def cudagraphify_impl(model, inputs, static=(), *, is_backward=False, is_inference=False, mutated_input_idxs=()):
+    return lambda given: ['graphs', model, inputs, static, is_backward]
 def get_input_idxs_to_check(inputs, static):
     return ['of', inputs, static]
 def align_inputs_from_check_idxs(model, inputs_to_check, mutated_input_idxs):
-    return [model, inputs_to_check, sorted(mutated_input_idxs)]
+    return lambda given: [model, given, inputs_to_check, sorted(mutated_input_idxs)]
 """,
 }
 COMPILE = """\
-import json, sys
+import json, os, sys
 import torch
+is_inference = 'IS_INFERENCE' in os.environ
 before = 'torch._inductor.cudagraph_trees' in sys.modules
 found = []
 for _ in range(2):
     from torch._inductor.cudagraph_trees import cudagraphify_impl
-    found.append(list(cudagraphify_impl('the model', ['x'], (0,), is_backward=True, mutated_input_idxs=(2, 1))))
+    run = cudagraphify_impl('the model', ['x'], (0,), is_backward=True, is_inference=is_inference, mutated_input_idxs=(2, 1))
+    found.append([run(['y']) for _ in range(2)])
 import torch._inductor.cudagraph_trees as trees
 left = [type(f).__name__ for f in sys.meta_path if 'nimble' in type(f).__module__]
 print(json.dumps([before, found, type(trees.__loader__).__name__, trees.__spec__.loader is trees.__loader__, left]))
 """
-AS_IT_WAS = ["graphs", "the model", ["x"], [0], True]
-LEFT_OUT = ["the model", ["of", ["x"], [0]], [1, 2]]
+AS_IT_WAS = [["graphs", "the model", ["x"], [0], True]] * 2
+LEFT_OUT = [["the model", ["y"], ["of", ["y"], [0]], [1, 2]]] * 2
 
 
 @pytest.fixture
@@ -71,6 +73,13 @@ def test_they_are_left_out_where_nimble_has_memory_come_in_stream_order(compile_
         found, said = compile_under(options)
         assert found == [False, [LEFT_OUT, LEFT_OUT], "SourceFileLoader", True, []]
         assert said.count("nimble: warning: torch.compile's own CUDA graphs") == 1 and "backend:native" in said
+        assert "those of training are left out" in said
+
+
+def test_those_of_inference_where_graphs_are_not_rewritten(compile_under):
+    for options, variables in ((["--mode", "record", "--trace", "/dev/null"], {}), ([], {"NIMBLE_TORCH": "off"})):
+        found, said = compile_under(options, IS_INFERENCE="1", **variables)
+        assert found[1] == [LEFT_OUT, LEFT_OUT] and said.count(": they are left out") == 1
 
 
 def test_under_auto(compile_under):
@@ -103,29 +112,85 @@ def test_that_nothing_is_said_where_the_user_wants_it(compile_under):
     assert found[1] == [LEFT_OUT, LEFT_OUT] and said == ""
 
 
-def test_pytorchs_own_module(monkeypatch):
-    """The function is still there, and is what the compiler asks for."""
+@pytest.fixture
+def trees(monkeypatch):
+    """PyTorch's own module, looked at, on a machine whose CPU is its GPU."""
     torch = pytest.importorskip("torch", minversion="2.1")
     try:
-        trees = importlib.import_module(compiled_graphs.MAKER)
+        found = importlib.import_module(compiled_graphs.MAKER)
     except Exception as error:
         pytest.skip(f"this PyTorch cannot load it: {error}")
     for name in ("cudagraphify_impl", "get_manager"):
-        monkeypatch.setattr(trees, name, getattr(trees, name))
+        monkeypatch.setattr(found, name, getattr(found, name))
     before = list(sys.meta_path)
     for _ in range(2):
         compiled_graphs.install()
-    assert sys.meta_path == before and trees.cudagraphify_impl.nimble_leaves_out
+    assert sys.meta_path == before and found.cudagraphify_impl.nimble_leaves_out
     monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: "cudaMallocAsync")
-    manager = trees.get_manager(0, create_if_none_exists=False)
-    assert manager is not None and not manager  # as a backward without a graph asserts
-    manager.set_to_running_backward()
-    compile_fx = importlib.import_module("torch._inductor.compile_fx")
-    ran = []
-    run = compile_fx.cudagraphify(lambda inputs: ran.append([t.data_ptr() % 16 for t in inputs]) or "outputs", (), device_index=0,
-                                  stack_traces=[], is_backward=False, is_inference=True)
     for name in ("compile_fx", "utils"):
         monkeypatch.setattr(importlib.import_module(f"torch._inductor.{name}"), "is_gpu", lambda device: True, raising=False)
+    return found
+
+
+def cudagraphify(model, **more):
+    compile_fx = importlib.import_module("torch._inductor.compile_fx")
+    return compile_fx.cudagraphify(model, device_index=0, stack_traces=[], **{"is_backward": False, **more})
+
+
+def test_a_backward(trees):
+    """It tells whom it finds that it begins; who is there asserts that somebody is."""
+    manager = trees.get_manager(0, create_if_none_exists=False)
+    assert manager is not None and not manager
+    manager.set_to_running_backward()
+
+
+def test_pytorchs_own_module(trees, capsys):
+    """The function is still there, and is what the compiler asks for."""
+    import torch
+
+    ran = []
+    run = cudagraphify(lambda inputs: ran.append([t.data_ptr() % 16 for t in inputs]) or "outputs", is_inference=False)
     memory = torch.zeros(16)
     assert run([memory]) == "outputs" and run([memory[1:]]) == "outputs"
     assert ran == [[0], [0]], "kernels may expect it there"
+    assert "those of training are left out" in capsys.readouterr().err
+
+
+def test_graphs_for_inference(trees, monkeypatch, capsys):
+    import torch
+    from replaying import ReplayingCapture
+
+    ran = []
+
+    def model(inputs):
+        weight, x = inputs
+        inputs.clear()
+        ran.append(x.data_ptr() % 16)
+        return [weight * x]
+
+    backend = ReplayingCapture()
+    monkeypatch.setattr("nimble.capture.CudaCapture", lambda: backend)
+    monkeypatch.setattr("nimble.shim.check", lambda: None)
+    monkeypatch.setattr("atexit.register", lambda *_: None)
+    in_favour_of_graphs(monkeypatch)
+    weight, memory = torch.randn(15), torch.randn(17)
+    run = cudagraphify(model, static_input_idxs=(0,), is_inference=True)
+    for i in range(12):
+        x = memory[i % 3:][:15]
+        assert torch.equal(run([weight, x])[0], weight * x)
+    assert backend.captures == 1 and len(ran) < 12 and set(ran) == {0}
+    assert "own CUDA graphs" not in capsys.readouterr().err
+
+
+def in_favour_of_graphs(monkeypatch):
+    """What is timed here is no GPU."""
+    from nimble import compiled_function
+
+    compare = compiled_function.compare
+
+    def favour(*arguments):
+        done = compare(*arguments)
+        done.graph_seconds, done.eager_seconds = 1.0, 2.0
+        return done
+
+    monkeypatch.setattr(compiled_function, "compare", favour)

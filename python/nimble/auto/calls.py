@@ -24,7 +24,6 @@ from nimble.auto.settings import Settings
 from nimble.capture import Backend, CudaCapture
 from nimble.nesting import nesting
 
-_ROOM = 4  # graphs are made while one part in so many of the GPU's memory is free
 _MOST_LINES = 40
 
 _is_compiling: "Callable[[], bool]" = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
@@ -45,7 +44,7 @@ class Auto:
         found = self._modules.get(id(module))
         if found is not None:
             return found[1]
-        made = Served(type(module), self._backend, self.settings, self._has_room, self._clock)
+        made = Served(type(module), self._backend, self.settings, switches.has_room, self._clock)
         made.aside = why_left_alone(module, self.settings)
         number = id(module)
         self._modules[number] = weakref.ref(module, lambda _: self._forget(number)), made
@@ -63,13 +62,6 @@ class Auto:
         if served is None or served.aside is not None:
             return original(module, *args, **kwargs)
         return served.call(original, module, args, kwargs)
-
-    def _has_room(self, device: torch.device) -> bool:
-        if device.type != "cuda":
-            return True
-        free, total = torch.cuda.mem_get_info(device)
-        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return free + max(0, unused) >= total // _ROOM
 
     def _forget(self, number: int) -> None:
         """A module has gone, wherever the thread just is."""

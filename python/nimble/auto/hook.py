@@ -6,7 +6,7 @@ order. Behind the import, calls of modules are looked at (calls.py). libnimble.s
 the first driver call, or where it is asked about graphs, as here. So the environment says so for that moment alone: other programs
 that this one starts are told by it what the user said.
 
-Wherever PyTorch may have been told so, also by `python -m nimble run`, what it cannot do then is left out (compiled_graphs.py).
+Wherever PyTorch may have been told so, also by `python -m nimble run`, what it cannot do then is done otherwise (compiled_graphs.py).
 
 Runs once, in the thread that imports PyTorch.
 """

@@ -1,4 +1,4 @@
-"""PyTorch's state outside of modules: what kernels are chosen by, and what keeps a call from being a graph's.
+"""PyTorch's state outside of modules: what kernels are chosen by, and what keeps a call from being a graph's, memory among it.
 
 State is that of the calling thread where PyTorch has it by thread. No state of our own; any thread.
 """
@@ -114,6 +114,15 @@ def has_other_ranks() -> bool:
     """Collectives of a call that runs once more than those of the other ranks would never end."""
     distributed: Any = torch.distributed
     return bool(distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1)
+
+
+def has_room(device: torch.device, parts: int = 4) -> bool:
+    """Whether there is memory for another graph: one part in so many of the GPU's is free."""
+    if device.type != "cuda":
+        return True
+    free, total = torch.cuda.mem_get_info(device)
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return free + max(0, unused) >= total // parts
 
 
 def is_capturing(device_type: str) -> bool:

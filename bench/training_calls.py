@@ -8,6 +8,7 @@ launched. Median microseconds of a call, over rounds in which the caches are as 
 """
 
 import argparse
+import functools
 import json
 import os
 import platform
@@ -59,9 +60,9 @@ def trained(name):
     return net, torch.randn(2, 3, 32, 32), torch.randint(networks.CLASSES, (2,))
 
 
-def step(name):
+def step(name, optimizer_of=functools.partial(torch.optim.SGD, lr=0.01)):
     net, images, labels = trained(name)
-    optimizer, loss_of, backend = torch.optim.SGD(net.parameters(), lr=0.01), torch.nn.CrossEntropyLoss(), fake.FakeCapture()
+    optimizer, loss_of, backend = optimizer_of(net.parameters()), torch.nn.CrossEntropyLoss(), fake.FakeCapture()
 
     def train():
         optimizer.zero_grad(set_to_none=True)
@@ -74,6 +75,14 @@ def step(name):
     for _ in range(6):
         call()
     return measure(Launches(backend), call, lambda: None)
+
+
+def step_with_momentum(name):
+    return step(name, functools.partial(torch.optim.SGD, lr=0.01, momentum=0.9))
+
+
+def step_with_adam(name):
+    return step(name, functools.partial(torch.optim.Adam, lr=0.01))
 
 
 def forward(name):
@@ -103,9 +112,10 @@ def main():
     found = {}
     print(f"{platform.machine()}, Python {platform.python_version()}, PyTorch {torch.__version__}; median us")
     for name in words.networks:
-        for what, way in (("nimble.step", step), ("Nimble, forward", forward)):
+        for what, way in (("nimble.step", step), ("nimble.step, momentum", step_with_momentum), ("nimble.step, Adam", step_with_adam),
+                          ("Nimble, forward", forward)):
             found[f"{name}, {what}"] = times = way(name)
-            print(f"  {name + ', ' + what:32}", ", ".join(f"{part} {us}" for part, us in times.items()))
+            print(f"  {name + ', ' + what:36}", ", ".join(f"{part} {us}" for part, us in times.items()))
     if words.json:
         figures = {"date": time.strftime("%Y-%m-%d"), "device": "none", "cores": os.cpu_count(),
                    "python": platform.python_version(), "torch": torch.__version__, "median_us": found}

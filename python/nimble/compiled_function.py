@@ -65,7 +65,7 @@ class _Entry:
     def __init__(self) -> None:
         self.calls = self.compared = self.moves = 0
         self.graph: Optional[PreparedGraph] = None
-        self.addresses: List[Optional[int]] = []  # of each input that stays where it is
+        self.addresses: List[int] = []  # of each input that stays where it is
         self.is_trusted = False
         self.graph_seconds = self.compiled_seconds = math.inf  # a call, the fastest that was compared
         self.aside: Optional[str] = None  # why there is no graph, and none is tried
@@ -155,10 +155,10 @@ class CompiledFunction:
 
     def _are_there(self, entry: _Entry, inputs: List[Any]) -> bool:
         """Whether all that stays where it is is where it was."""
-        equal = getattr(torch._C, "_tensors_data_ptrs_at_indices_equal", None)
-        if equal is not None:
-            return bool(equal(inputs, entry.addresses, self._static))
-        return all(inputs[number].data_ptr() == entry.addresses[number] for number in self._static)
+        return self._addresses_of(inputs) == entry.addresses
+
+    def _addresses_of(self, inputs: List[Any]) -> List[int]:
+        return list(map(torch.Tensor.data_ptr, [inputs[number] for number in self._static]))
 
     def _advance(self, key: Tuple[Any, ...], others: List[Any], inputs: List[Any]) -> Any:
         """A call that no graph serves that is trusted. One thread at a time."""
@@ -206,9 +206,7 @@ class CompiledFunction:
             raise ValueError("other ranks may be waiting for what it sends, which preparing would send more often")
         if not self._has_room(device):
             raise ValueError("too little of the GPU's memory is free")
-        addresses: List[Optional[int]] = [None] * len(inputs)
-        for number in self._static:
-            addresses[number] = inputs[number].data_ptr()
+        addresses = self._addresses_of(inputs)
         with torch.no_grad():
             graph = prepare(module, call, self._backend, _OPTIONS)
         graph.forget_module()  # what the inputs are is looked at at each call

@@ -25,6 +25,7 @@ _BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")
 _GLOBAL_BACKWARD_HOOKS = ("_global_backward_hooks", "_global_backward_pre_hooks")
 _training = itemgetter("training")
 _requires_grad = attrgetter("requires_grad")
+_any_requires_grad: "Callable[..., bool]" = getattr(torch._C, "_any_requires_grad", lambda *tensors: any(map(_requires_grad, tensors)))
 
 
 def _values(dicts: List[Dict[Any, Any]]) -> List[Any]:
@@ -79,7 +80,8 @@ class ModuleGuard:
         registered_now = _values(self._registered)  # None, too
         self._tensors: List[torch.Tensor] = [t for t in registered_now if t is not None] + [t for _, _, t, _ in self._plain]
         self._matrices = [t for t in self._tensors if t.dim() > 1]
-        self._wanting = self._tensors if trains else []
+        self._wanting = [t for t in self._tensors if trains and t.requires_grad]
+        self._others = [t for t in self._tensors if trains and not t.requires_grad]
         # What lies elsewhere was read by the host when the graph was captured.
         self._elsewhere = [t for t in self._tensors if t.device.type != device_type]
         self._seen = self._look()
@@ -88,7 +90,7 @@ class ModuleGuard:
         """Tensors on the memory of parameters, buffers and tensors in plain attributes, as they are now: who holds them keeps it."""
         return [t.detach() for t in self._tensors]
 
-    def _look(self) -> List[List[Any]]:
+    def _look(self) -> List[Any]:
         """What is compared, in the order of _PARTS."""
         return [
             _values(self._registered),
@@ -102,6 +104,7 @@ class ModuleGuard:
             [d.get(name) for d, name, _, _ in self._plain],
             list(map(_version, self._elsewhere)),
             list(map(_requires_grad, self._wanting)),
+            _any_requires_grad(*self._others),
         ]
 
     def difference(self) -> Optional[str]:
@@ -112,7 +115,7 @@ class ModuleGuard:
         return None
 
 
-_PARTS: "Tuple[Tuple[str, Callable[[List[Any], List[Any]], bool]], ...]" = (
+_PARTS: "Tuple[Tuple[str, Callable[[Any, Any], bool]], ...]" = (
     ("a parameter or buffer is another tensor", _are_identical),
     ("a parameter or buffer has other storage", eq),
     ("a parameter or buffer has other strides", eq),
@@ -123,7 +126,8 @@ _PARTS: "Tuple[Tuple[str, Callable[[List[Any], List[Any]], bool]], ...]" = (
     ("a forward method was replaced", eq),
     ("a tensor attribute is another one", _are_identical),
     ("a tensor on another device has changed", eq),
-    ("a parameter wants gradients, or wants none any more", eq),
+    ("a parameter wants no gradients any more", eq),
+    ("a parameter or buffer wants gradients that wanted none", eq),
 )
 
 

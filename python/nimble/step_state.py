@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import sys
 from itertools import chain
-from operator import add
+from operator import attrgetter, is_
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import torch
@@ -24,6 +24,7 @@ _SCALER = ("_enabled", "_growth_factor", "_backoff_factor", "_growth_interval", 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 Look = Tuple[Any, ...]
+_grad = attrgetter("grad")
 
 
 class StepState:
@@ -41,6 +42,7 @@ class StepState:
         # Of those on the host their values count, which the modules' guards do not compare.
         guarded = {id(p) for m in reached.modules for p in m.parameters() if p.device.type == device_type}
         self._others = [p for p in self.parameters if id(p) not in guarded]
+        self._known: Dict[int, _Known] = {}  # states of optimizers, by their number
 
     def tensors(self) -> List[torch.Tensor]:
         """All that it knows of which a step may write to."""
@@ -63,8 +65,7 @@ class StepState:
             [[self._values(v for k, v in group.items() if k != "params") for group in o.param_groups]
              for o in reached.optimizers],
             [[list(map(id, group["params"])) for group in o.param_groups] for o in reached.optimizers],
-            [[self._values(state.values()) if isinstance(state, dict) else id(state) for state in o.state.values()]
-             for o in reached.optimizers],
+            [self._state_of(number, o) for number, o in enumerate(reached.optimizers)],
             [self._values(getattr(s, name) for name in _SCALER if hasattr(s, name)) for s in reached.scalers],
             self._values(self._others),
         )
@@ -84,6 +85,19 @@ class StepState:
                 "a gradient scaler has changed",
                 "a parameter has other storage")
         return next(text for text, one, other in zip(what, before, now) if one != other)
+
+    def _state_of(self, number: int, optimizer: torch.optim.Optimizer) -> List[Any]:
+        """Values of what the optimizer keeps for each parameter: some tensors for each, so what was made of them is used again."""
+        states = list(optimizer.state.values())
+        if not all(isinstance(state, dict) for state in states):
+            return [self._values(state.values()) if isinstance(state, dict) else id(state) for state in states]
+        values = list(chain.from_iterable(map(dict.values, states)))
+        sizes = list(map(len, states))
+        known = self._known.get(number)
+        if known is None or known.sizes != sizes or not known.are_the_same(values):
+            made = [self._values(state.values()) for state in states]
+            known = self._known[number] = _Known(sizes, values, made, self._device_type)
+        return known.made
 
     def _values(self, values: Iterable[Any], depth: int = 1) -> List[Any]:
         """Of each its value where it has one for the host, else where it is. Of lists in lists so many of them deep."""
@@ -161,6 +175,24 @@ class StepState:
         return random.getstate(), torch.get_rng_state().tolist()
 
 
+class _Known:
+    """Values that a look has been at, and what it has `made` of them."""
+
+    def __init__(self, sizes: List[int], values: List[Any], made: List[Any], device_type: str) -> None:
+        self.sizes, self.made = sizes, made
+        self._values = values
+        self._tensors = [value for value in values if isinstance(value, torch.Tensor)]
+        self._addresses = list(map(torch.Tensor.data_ptr, self._tensors))
+        # None of which changes and stays the same object, but for a tensor that is given other memory.
+        self._is_constant = (all(isinstance(value, (torch.Tensor, *_PLAIN)) for value in values)
+                             and all(tensor.device.type == device_type for tensor in self._tensors))
+
+    def are_the_same(self, values: List[Any]) -> bool:
+        """Whether a look at these would make the same of them. No where only a look can tell."""
+        return (self._is_constant and len(values) == len(self._values) and all(map(is_, values, self._values))
+                and list(map(torch.Tensor.data_ptr, self._tensors)) == self._addresses)
+
+
 class Grads:
     """p.grad of each parameter before and behind the capture."""
 
@@ -177,18 +209,25 @@ class Grads:
         self._owners, self._own = [p for p, _ in own], [a for _, a in own]
         self._storages = [a.untyped_storage()._cdata for a in self._own] if hasattr(torch._C, "_storage_Use_Count") else []
         self._counts: Dict[bool, List[int]] = {}
+        self._fits_as_left = [a is not None for a in behind] == self._there
+        self._is_as_left = False  # all is what put() has left there, as fit() has seen it
 
     def fit(self) -> bool:
         """Whether the graph may be replayed with the gradients that there are."""
-        return ([p.grad is not None for p in self._parameters] == self._there
-                and all(p.grad is grad for p, grad in zip(self._wearers, self._same))
-                and list(map(torch.Tensor.data_ptr, self._same)) == self._addresses)
+        now = list(map(_grad, self._parameters))
+        self._is_as_left = len(now) == len(self._behind) and all(map(is_, now, self._behind))
+        if not (self._is_as_left and self._fits_as_left):
+            if [grad is not None for grad in now] != self._there:
+                return False
+            if not all(p.grad is grad for p, grad in zip(self._wearers, self._same)):
+                return False
+        return list(map(torch.Tensor.data_ptr, self._same)) == self._addresses
 
     def put(self) -> None:
         """Behind a replay."""
-        for parameter, grad in zip(self._parameters, self._behind):
-            if parameter.grad is not grad:
-                parameter.grad = grad
+        if not all(map(is_, map(_grad, self._parameters), self._behind)):
+            for i in range(len(self._behind)):  # no name is left for one of them, which would count as a use
+                self._parameters[i].grad = self._behind[i]
         if not self._counts:  # nobody else can have them yet
             for is_there in (False, True):
                 for i in range(len(self._own)):
@@ -204,13 +243,14 @@ class Grads:
             each.clear()
 
     def are_held(self) -> bool:
-        """Whether somebody has kept a gradient of an earlier step, which a replay would write to."""
+        """Whether somebody has kept a gradient of an earlier step, which a replay would write to. Asked behind fit()."""
         if not self._counts or not self._own:
             return False
         there, gone, now = self._counts[True], self._counts[False], self.uses()
-        if now == gone:  # as behind zero_grad(): each is the graph's alone
+        if now == gone or self._is_as_left and now == there:  # each is the graph's alone, as behind zero_grad(), or a parameter's
             return False
-        return any(now[i] > (there[i] if self._owners[i].grad is self._own[i] else gone[i]) for i in range(len(now)))
+        worn = [self._owners[i].grad is self._own[i] for i in range(len(self._own))]
+        return any(count > (there if worn[i % len(worn)] else gone)[i] for i, count in enumerate(now))
 
     def count_again(self, before: List[int]) -> None:
         """Another graph refers to them, too, since their uses were counted last."""
@@ -218,9 +258,10 @@ class Grads:
         self._counts = {is_there: [c + m for c, m in zip(counts, more)] for is_there, counts in self._counts.items()}
 
     def uses(self) -> List[int]:
-        """How many references there are to each of the graph's own, and to their memory."""
+        """How many references there are to each of the graph's own; then to the memory of each, where PyTorch tells."""
         references = list(map(sys.getrefcount, self._own))
-        return list(map(add, references, map(torch._C._storage_Use_Count, self._storages))) if self._storages else references
+        references += map(torch._C._storage_Use_Count, self._storages)
+        return references
 
 
 def check_unchanged(state: StepState, before: Look, random_before: Any) -> None:

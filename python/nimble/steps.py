@@ -63,14 +63,19 @@ class _Graph:
         self._captured = captured  # the last, and so is the last to go
         weakref.finalize(self, grads.leave)
 
-    def __call__(self, call: Call) -> Any:
-        self.calls += 1
+    def take(self, call: Call) -> None:
+        """The arguments, into its own memory. Nothing else is written."""
         self._captured.follow()
-        if self._written:
-            check_apart(call, self._inputs, self._written)
         with torch.no_grad():
             for each in self._inputs:
                 each.take(call.leaves[each.number])
+
+    def __call__(self, call: Call) -> Any:
+        """Of a call whose arguments it has taken."""
+        self.calls += 1
+        if self._written:
+            check_apart(call, self._inputs, self._written)
+        with torch.no_grad():
             self._captured.replay()
             for each in self._written:
                 call.leaves[each.number].copy_(each.tensor)
@@ -144,10 +149,15 @@ class Step:
                 if call.signature.grad:
                     raise NimbleError("an argument requires gradients, which a step would not give to it")
                 kind = self._kind_of(call)
+                taken = kind.graphs[-1] if kind.graphs else None
+                if taken is not None:  # most likely it is the one; the GPU copies while the host looks
+                    taken.take(call)
                 self._drop_what_is_stale()
+                if taken not in kind.graphs:
+                    taken = None  # and its memory goes before other memory is needed
                 if kind.why is not None:
                     raise kind.why
-                graph = next((each for each in kind.graphs if each.grads.fit()), None)
+                graph = next((each for each in reversed(kind.graphs) if each.grads.fit()), None)
                 if graph is None and kind.eager > 0:
                     return self._run(call, kind)
                 if graph is None:
@@ -158,6 +168,8 @@ class Step:
                 self._warn("eager", f"the step runs eagerly: {error}")
                 return _without_history(self.function(*args, **kwargs))
             kind.graphs.append(kind.graphs.pop(kind.graphs.index(graph)))
+            if graph is not taken:
+                graph.take(call)
             if graph.grads.are_held():
                 self._warn("held", "a step runs eagerly, since somebody holds on to the gradients (p.grad) of an earlier one, "
                            "which lie in the graph's memory: keep copies instead")

@@ -139,7 +139,8 @@ def test_accumulation_outside(nets, backend):
     assert same(*results) and [g.replays for g in backend.graphs] == [1, 5, 5] and backend.ran == [False, True, True]
 
 
-def test_gradients_that_somebody_holds(nets, backend):
+@pytest.mark.parametrize("name", ["first.weight", "first.bias", "last.bias"])
+def test_gradients_that_somebody_holds(nets, backend, name):
     net, twin = nets
     kept = []
     for each, wrap in ((net, functools.partial(nimble.step, backend=backend)), (twin, lambda f: f)):
@@ -148,7 +149,7 @@ def test_gradients_that_somebody_holds(nets, backend):
 
         def hold(i, each=each, mine=mine):
             if i in (5, 7):
-                mine.append(each.first.weight.grad)
+                mine.append(each.get_parameter(name).grad)
             if i == 9 and hasattr(torch._C, "_storage_Use_Count"):
                 mine.append(each.last.weight.grad.view(-1)[2:])
             if i in (8, 12):

@@ -1,6 +1,7 @@
 #include "analyzer/scratch.h"
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 namespace nimble::analyzer {
@@ -17,15 +18,39 @@ class Filled {
       const bool of_device = object.memory == MemoryKind::device || object.memory == MemoryKind::stream_ordered;
       filled_[i] = !of_device || object.birth == kNone;
     }
-    for (std::uint32_t call = 0; call < trace.calls.size(); ++call)
-      if (is_op(trace.calls[call].kind) && trace.calls[call].result == 0 && !is_node_of_a_graph(trace.calls[call]))
-        fill(call);
+    for (std::uint32_t call = 0; call < trace.calls.size(); ++call) {
+      if (trace.calls[call].result != 0) continue;
+      if (is_op(trace.calls[call].kind)) fill(call, is_node_of_a_graph(trace.calls[call]));
+      note_memory_of_captures(call);
+    }
   }
 
   bool operator[](std::uint32_t object) const { return filled_[object]; }
 
  private:
-  void fill(std::uint32_t index) {
+  // Memory of a capture is another object each time that it is said to be there.
+  void note_memory_of_captures(std::uint32_t index) {
+    const TraceCall& call = trace_.calls[index];
+    if (call.kind == CallKind::free || call.kind == CallKind::free_async) by_nodes_.erase(call.address);
+    if (!is_allocation(call.kind)) return;
+    if (call.symbol != kMemoryOfACapture) {
+      by_nodes_.erase(call.address);
+    } else if (by_nodes_.contains(call.address)) {
+      for (const PointerWord& pointer : table_.pointers(index)) filled_[pointer.object] = true;
+    }
+  }
+
+  void mark(std::uint32_t object, bool by_node) {
+    const Object& known = table_.objects()[object];
+    if (!by_node) {
+      filled_[object] = true;
+    } else if (known.birth != kNone && trace_.calls[known.birth].symbol == kMemoryOfACapture) {
+      filled_[object] = true;
+      by_nodes_.insert(known.base);
+    }
+  }
+
+  void fill(std::uint32_t index, bool by_node) {
     const TraceCall& call = trace_.calls[index];
     const auto pointers = table_.pointers(index);
     switch (call.kind) {
@@ -35,18 +60,18 @@ class Filled {
       case CallKind::copy:
       case CallKind::set:
         for (const PointerWord& pointer : pointers)
-          if (pointer.at == kAtDst) filled_[pointer.object] = true;
+          if (pointer.at == kAtDst) mark(pointer.object, by_node);
         return;
       case CallKind::launch:
         break;
       default:
-        for (const PointerWord& pointer : pointers) filled_[pointer.object] = true;
+        for (const PointerWord& pointer : pointers) mark(pointer.object, by_node);
         return;
     }
     if (seen_.compared(index)) {
       const Sight sight = seen_.look(index);
       for (std::size_t i = 0; i < pointers.size(); ++i)
-        if (sight.written[i] || !sight.whole) filled_[pointers[i].object] = true;
+        if (sight.written[i] || !sight.whole) mark(pointers[i].object, by_node);
       return;
     }
     // One that was not looked at does what others of its kernel were seen to do.
@@ -55,7 +80,7 @@ class Filled {
       const bool writes = std::any_of(known.begin(), known.end(), [&](const WrittenWords& words) {
         return std::find(words.at.begin(), words.at.end(), pointer.at) != words.at.end();
       });
-      if (writes || seen_.launches(call.function) == 0) filled_[pointer.object] = true;
+      if (writes || seen_.launches(call.function) == 0) mark(pointer.object, by_node);
     }
   }
 
@@ -63,6 +88,7 @@ class Filled {
   const ObjectTable& table_;
   const Observations& seen_;
   std::vector<bool> filled_;
+  std::set<std::uint64_t> by_nodes_;  // memory of captures, by address, that nodes have filled
 };
 
 }  // namespace

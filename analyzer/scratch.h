@@ -6,8 +6,9 @@
 // written to that before, in the step or in the whole trace, it counts as writing to it: two such launches do not run
 // side by side.
 //
-// Nodes of a graph's, which a recording holds as launches that did not run, fill nothing; memory that the host reaches
-// counts as filled, and so does what the recording has not seen come. What an op did of which nothing is known, or what
+// Nodes of a graph's, which a recording holds as launches that did not run, fill only what captures have allocated: who
+// is about to use that has the graph run before. Memory that the host reaches counts as filled, and so does what the
+// recording has not seen come. What an op did of which nothing is known, or what
 // came before a recording that begins in the middle, fills nothing, either: nobody has seen it. Pure; one thread. No
 // errors.
 #pragma once

@@ -271,6 +271,17 @@ nimble_result nimble_get_graph(CUgraphExec_st* exec, nimble_graph_status* status
   });
 }
 
+nimble_result nimble_graph_writes_only(CUgraphExec_st* exec, const std::uint64_t* addresses, const std::uint64_t* bytes,
+                                       size_t count) {
+  if (count && (!addresses || !bytes)) return NIMBLE_INVALID_ARGUMENT;
+  return with_graphs([&](GraphSink& sink) {
+    std::vector<nimble::TraceProbe::Range> ranges;
+    for (size_t i = 0; i < count; ++i) ranges.push_back({addresses[i], bytes[i]});
+    const std::optional<bool> only = sink.writes_only(exec, ranges);
+    return !only ? NIMBLE_INVALID_ARGUMENT : *only ? NIMBLE_SUCCESS : NIMBLE_REFUSED;
+  });
+}
+
 nimble_result nimble_watch_memory(const std::uint64_t* addresses, size_t count, const volatile std::uint32_t** gone) {
   if (!gone || (count && !addresses)) return NIMBLE_INVALID_ARGUMENT;
   *gone = nullptr;

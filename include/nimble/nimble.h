@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* Rises with every addition; what was there stays as it is. */
-#define NIMBLE_API_VERSION 5
+#define NIMBLE_API_VERSION 6
 
 #ifdef __cplusplus
 extern "C" {
@@ -188,8 +188,9 @@ NIMBLE_FUNCTION(nimble_learn_begin, (void), ())
 NIMBLE_FUNCTION(nimble_learn_end, (void), ())
 
 /* Then capture the same a second time, behind this: the next capture that this thread begins gets the memory that it
- * allocates in stream order where the graph has it best that the thread has made executable last. NIMBLE_REFUSED where
- * nothing is known of that. */
+ * allocates in stream order where the graph has it best that the thread has made executable last; where there were
+ * several since it began to learn, as many captures do, in the same order. NIMBLE_REFUSED where nothing is known of
+ * any. */
 NIMBLE_FUNCTION(nimble_capture_again, (void), ())
 
 /* What is known of an executable graph; with a null `exec`, of the one that the calling thread has made last. */
@@ -198,6 +199,14 @@ NIMBLE_FUNCTION(nimble_get_graph, (struct CUgraphExec_st * exec, nimble_graph_st
 /* Has an executable graph launched as it is from now on, also where another was made of it or would be faster; null
  * likewise. NIMBLE_INVALID_ARGUMENT where it is not known. */
 NIMBLE_FUNCTION(nimble_keep_graph, (struct CUgraphExec_st * exec), (exec))
+
+/* NIMBLE_SUCCESS where all that the graph's nodes write, by what is known of them, is memory that its own capture has
+ * allocated, or lies in one of `count` ranges of so many bytes from these addresses: a launch of it can be taken back
+ * by who keeps what is there. NIMBLE_REFUSED where it is not, or not known; NIMBLE_INVALID_ARGUMENT where the graph is
+ * not. */
+NIMBLE_FUNCTION(nimble_graph_writes_only,
+                (struct CUgraphExec_st * exec, const uint64_t* addresses, const uint64_t* bytes, size_t count),
+                (exec, addresses, bytes, count))
 
 /* Memory that the program wants to hear of: `**gone` is 0, and 1 from before the driver is called by which any of the
  * allocations goes in which these addresses lie, or their context, the current one. It may be read at any time, without

@@ -257,6 +257,10 @@ inline bool is_node_of_a_graph(const TraceCall& call) {
   return call.symbol == kKernelOfAGraph || call.symbol == kCopyOfAGraph || call.symbol == kSetOfAGraph;
 }
 
+// And the memory of a captured graph, which is there for whoever looks at anything but the graph's nodes: allocated, as
+// often as its content begins anew, and released.
+inline constexpr const char* kMemoryOfACapture = "memory of a captured graph";
+
 // Whether the recorder saw all launches, copies and sets, as an independent witness counted them.
 struct TraceCoverage {
   std::string why_not;  // why nothing was counted; empty if it was

@@ -12,7 +12,7 @@ import enum
 import functools
 import weakref
 from dataclasses import dataclass
-from typing import Any, Callable, Iterable, Iterator, Optional
+from typing import Any, Callable, Iterable, Iterator, Optional, Tuple
 
 from nimble.errors import NimbleError, NotLoadedError
 
@@ -82,6 +82,8 @@ def _function(name: str) -> Any:
         "nimble_version": [ctypes.POINTER(ctypes.c_int), ctypes.POINTER(ctypes.c_char_p)],
         "nimble_get_graph": [ctypes.c_void_p, ctypes.POINTER(CGraphStatus)],
         "nimble_keep_graph": [ctypes.c_void_p],
+        "nimble_graph_writes_only": [ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint64),
+                                     ctypes.c_size_t],
         "nimble_watch_memory": [ctypes.POINTER(ctypes.c_uint64), ctypes.c_size_t, ctypes.POINTER(ctypes.c_void_p)],
         "nimble_unwatch_memory": [ctypes.c_void_p],
         "nimble_launch_graph": [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p],
@@ -136,8 +138,8 @@ def learning() -> Iterator[None]:
 
 
 def capture_again() -> bool:
-    """Has the next capture of this thread get its memory as is best for the graph that it made executable last. False where
-    nothing is known of that."""
+    """Has the next captures of this thread get their memory as is best for the graphs that it made executable since it began to
+    learn, or last, each for one, in their order. False where nothing is known of any."""
     result = _call("nimble_capture_again")
     if result not in (Result.SUCCESS, Result.REFUSED):
         raise NimbleError(f"nimble_capture_again: {result.name.lower().replace('_', ' ')}")
@@ -161,6 +163,14 @@ def keep_graph(handle: Optional[int] = None) -> bool:
     """Has a CUgraphExec launched as it is from now on, or the one that the calling thread has made last. False where it is not
     known."""
     return _call("nimble_keep_graph", handle) == Result.SUCCESS
+
+
+def writes_only(handle: int, ranges: Iterable[Tuple[int, int]]) -> bool:
+    """Whether all that a CUgraphExec writes is memory of its own capture, or lies in these ranges (address, bytes). False where it is
+    not known."""
+    there = list(ranges)
+    addresses, sizes = ((ctypes.c_uint64 * len(there))(*[each[part] for each in there]) for part in (0, 1))
+    return _call("nimble_graph_writes_only", handle, addresses, sizes, len(there)) == Result.SUCCESS
 
 
 def launcher(handle: int) -> "Callable[[int, Optional[int]], int]":

@@ -260,7 +260,8 @@ class Grads:
     def uses(self) -> List[int]:
         """How many references there are to each of the graph's own; then to the memory of each, where PyTorch tells."""
         references = list(map(sys.getrefcount, self._own))
-        references += map(torch._C._storage_Use_Count, self._storages)
+        if self._storages:
+            references += map(torch._C._storage_Use_Count, self._storages)
         return references
 
 

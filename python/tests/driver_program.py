@@ -70,6 +70,79 @@ def main(image):
         graph = made(lambda out: CU.cuStreamEndCapture(stream, out), POINTER)
         return graph, made(CU.cuGraphInstantiateWithFlags, POINTER, graph, ctypes.c_ulonglong(0))
 
+    def in_parts(between):
+        """A step with two parts: what the first allocates the second reads and releases."""
+        x, a, b = memory = [made(CU.cuMemAllocAsync, ADDRESS, size, stream) for _ in range(3)]
+        check(CU.cuMemsetD32Async(x, 77, ctypes.c_size_t(COUNT), stream))
+        launch(blend, stream, x, states[0], a, count, ctypes.c_uint(3))
+        launch(blend, stream, x, states[0], b, count, ctypes.c_uint(4))
+        launch(advance, stream, states[1], a, count)
+        between()
+        c, d = [made(CU.cuMemAllocAsync, ADDRESS, size, stream) for _ in range(2)]
+        launch(blend, stream, a, x, c, count, ctypes.c_uint(5))
+        launch(blend, stream, b, x, d, count, ctypes.c_uint(6))
+        launch(advance, stream, states[2], c, count)
+        launch(advance, stream, states[2], d, count)
+        for each in (*memory, c, d):
+            check(CU.cuMemFreeAsync(each, stream))
+
+    def capture_parts():
+        found = []
+
+        def ends():
+            graph = made(lambda out: CU.cuStreamEndCapture(stream, out), POINTER)
+            found.append((graph, made(CU.cuGraphInstantiateWithFlags, POINTER, graph, ctypes.c_ulonglong(0))))
+
+        def between():
+            ends()
+            check(CU.cuStreamBeginCapture_v2(stream, 0))
+
+        check(CU.cuStreamBeginCapture_v2(stream, 0))
+        in_parts(between)
+        ends()
+        return found
+
+    def destroy(graphs):
+        for graph, executable in graphs:
+            check(CU.cuGraphExecDestroy(executable))
+            check(CU.cuGraphDestroy(graph))
+
+    def parts():
+        said = {}
+        reset()
+        for _ in range(2):
+            in_parts(lambda: None)
+        said["eager"] = result()
+        with shim.learning():
+            for _ in range(2):
+                in_parts(lambda: None)
+            check(CU.cuStreamSynchronize(stream))
+            graphs = capture_parts()
+        destroy(graphs)
+        said["again"] = shim.capture_again()
+        graphs = capture_parts()
+        (_, first), (_, second) = graphs
+        reset()
+        for _ in range(2):
+            for each in (first, second):
+                check(CU.cuGraphLaunch(each, stream))
+        said["replayed"] = result()
+        said["status"] = [[status.nodes, status.streams, status.text] for status in map(shim.get_graph, (first.value, second.value))]
+        begin = states[1].value
+        said["writes"] = [shim.writes_only(first.value, ranges) for ranges in
+                          ([(begin, size.value)], [(7, 8), (begin - 4, size.value + 4)], [], [(begin, size.value - 1)],
+                           [(begin + 1, size.value)], [(states[2].value, size.value)])]
+        said["writes"] += [shim.writes_only(second.value, [(states[2].value, size.value)]), shim.writes_only(12345, [(0, 1 << 60)])]
+        # The second is captured no more: what was planned for it is forgotten with the first that fails.
+        said["third"] = shim.capture_again()
+        check(CU.cuStreamBeginCapture_v2(stream, 0))
+        CU.cuStreamSynchronize(stream)  # not allowed
+        said["fails"] = CU.cuStreamEndCapture(stream, ctypes.byref(POINTER())) != 0
+        others = [capture()]
+        said["other"] = shim.get_graph(others[0][1].value).text
+        destroy(others + graphs)
+        return said
+
     said = {"version": shim.version(), "loaded": shim.is_loaded(), "none": shim.get_graph() is None,
             "again": [shim.capture_again()]}
     try:
@@ -117,6 +190,7 @@ def main(image):
     said["status"] = [status.state.name, status.nodes, status.streams, status.own_us, status.rewritten_us, status.text]
     said["gone"] = shim.get_graph(12345) is None
     said["kept"] = [shim.keep_graph(12345), shim.keep_graph(), shim.get_graph().state.name]
+    said["parts"] = parts()
     watches = [shim.MemoryWatch([]), shim.MemoryWatch([states[1].value + 8, states[2].value, 0]), shim.MemoryWatch([states[0].value]),
                shim.MemoryWatch([4711])]
 

@@ -39,6 +39,11 @@ def test_a_program_that_learns(build):
     assert said["launched"] == [unknown, refused, 0, refused, 0, 0, stale, stale]
     state, nodes, streams, own_us, rewritten_us, text = said["status"]
     assert (state, nodes, own_us, rewritten_us, text) == ("REWRITTEN", 7, None, None, "") and streams >= 2
+    parts = said["parts"]
+    assert parts["again"] and parts["replayed"] == parts["eager"]
+    assert [(nodes, text) for nodes, _, text in parts["status"]] == [(4, ""), (4, "")] and parts["status"][0][1] >= 2
+    assert parts["writes"] == [True, True, False, False, False, False, True, False]
+    assert parts["fails"] and "its plan" not in parts["other"]
 
 
 def test_both_executables_are_timed(build):

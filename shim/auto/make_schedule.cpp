@@ -237,6 +237,20 @@ std::string keep_to(const std::vector<analyzer::Dag::Edge>& given, ScheduleSegme
   return {};
 }
 
+std::optional<std::vector<TraceProbe::Range>> written(const analyzer::Analysis& analysis) {
+  std::map<std::uint64_t, std::uint64_t> found;
+  for (std::uint32_t op = 0; op < analysis.step.period; ++op) {
+    if (analysis.accesses.ops[op].role == analyzer::OpRole::barrier) return std::nullopt;
+    for (const analyzer::Access& access : analysis.accesses.of(op)) {
+      const analyzer::StepObject& object = analysis.objects.objects[access.object];
+      if (access.writes && !object.step_local) found[analysis.table->objects()[object.id].base] = object.size;
+    }
+  }
+  std::vector<TraceProbe::Range> ranges;
+  for (const auto& [address, size] : found) ranges.push_back({address, size});
+  return ranges;
+}
+
 }  // namespace
 
 GraphSchedule graph_schedule(const TraceStore::Text& text, const analyzer::StepPlace& place, const GivenOrder& given,
@@ -252,6 +266,7 @@ GraphSchedule graph_schedule(const TraceStore::Text& text, const analyzer::StepP
   options.step = place;
   analyzer::Analysis analysis = analyzer::analyze(read(text), options);
   if (analysis.status != analyzer::kExitOk) return no(analysis.why_no_schedule);
+  result.writes = written(analysis);
   if (std::string why = why_not_one_graph(analysis); !why.empty()) return no(std::move(why));
   if (analysis.segments.segments.size() != 1) return no("its nodes make no single graph");
   if (!analysis.memory.possible) return no("it needs more memory than a plan can hold");

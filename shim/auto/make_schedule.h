@@ -62,6 +62,9 @@ struct GraphSchedule {
   // Where its allocations, in their order, would lie best: bytes from the begin of one block. Also where there is no
   // schedule, if anything is known.
   std::vector<std::uint64_t> offsets;
+  // Memory that its ops may write, but for what is allocated among them: whole allocations, by address. Also where
+  // there is no schedule; nothing where there is an op of which it is not known.
+  std::optional<std::vector<TraceProbe::Range>> writes;
   std::string why_not;  // where there is none, or it frees no two nodes from each other; else empty
 };
 // `given`: pairs of ops, the one before the other, as the program has put them in order; nothing where all are in the

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "replayer/current_context.h"
@@ -125,6 +126,21 @@ bool GraphPair::keep(const std::string& why) {
   const bool before = kept_.exchange(true, std::memory_order_acq_rel);
   if (why_kept_.empty()) why_kept_ = why;
   return !before;
+}
+
+void GraphPair::writes(std::optional<std::vector<TraceProbe::Range>> ranges) {
+  const std::lock_guard lock(mutex_);
+  writes_ = std::move(ranges);
+}
+
+bool GraphPair::writes_only(const std::vector<TraceProbe::Range>& ranges) const {
+  const std::lock_guard lock(mutex_);
+  return writes_ && std::ranges::all_of(*writes_, [&](const TraceProbe::Range& written) {
+           return std::ranges::any_of(ranges, [&](const TraceProbe::Range& range) {
+             return written.address >= range.address && written.address - range.address <= range.bytes &&
+                    written.bytes <= range.bytes - (written.address - range.address);
+           });
+         });
 }
 
 bool GraphPair::memory_goes(const Call& call) {

@@ -51,6 +51,11 @@ class GraphPair {
 
   // --- From then on.
 
+  // What its nodes may write, but for memory of its own capture; nothing where that is not known, or not any more.
+  void writes(std::optional<std::vector<TraceProbe::Range>> ranges);
+  // Whether that lies in these, as far as it is known.
+  bool writes_only(const std::vector<TraceProbe::Range>& ranges) const;
+
   // Whether the program's own is launched for good, and may be so by its own call.
   bool passes() const {
     return (kept_.load(std::memory_order_acquire) || own_for_good_.load(std::memory_order_relaxed)) &&
@@ -100,6 +105,7 @@ class GraphPair {
   std::atomic<bool> kept_{false}, own_for_good_{false}, last_was_rewritten_{false}, context_gone_{false};
   mutable std::mutex mutex_;  // guards what follows
   TouchedMemory memory_;
+  std::optional<std::vector<TraceProbe::Range>> writes_;
   std::string why_kept_;
   bool decided_ = false, own_is_faster_ = false;
   double own_us_ = -1, rewritten_us_ = -1;

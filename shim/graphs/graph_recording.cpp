@@ -50,7 +50,7 @@ void GraphRecording::record(Call call) {
 
 void GraphRecording::there(std::uint64_t address, std::uint64_t size) {
   Call allocation;
-  allocation.symbol = "memory of a captured graph";
+  allocation.symbol = kMemoryOfACapture;
   allocation.kind = CallKind::alloc;
   allocation.memory = MemoryKind::device;
   allocation.address = address;
@@ -75,7 +75,7 @@ void GraphRecording::memory(const CaptureMemory& memory) {
 void GraphRecording::gone(const std::vector<CapturePool::Slot>& slots) {
   for (const CapturePool::Slot& slot : slots) {
     Call release;
-    release.symbol = "memory of a captured graph";
+    release.symbol = kMemoryOfACapture;
     release.kind = CallKind::free;
     release.address = slot.address;
     record(release);

@@ -24,6 +24,18 @@ constexpr std::uint64_t kRoom = 16;  // one part in so many of the limit may hav
 
 constexpr const char* kNothingInIt = "it holds no two nodes";  // not worth a line
 
+// Without the memory that the capture has allocated.
+std::vector<TraceProbe::Range> not_of(const std::optional<CaptureMemory>& memory,
+                                      std::vector<TraceProbe::Range> ranges) {
+  if (!memory) return ranges;
+  std::erase_if(ranges, [&](const TraceProbe::Range& range) {
+    const auto holds = [&](std::uint64_t begin, std::uint64_t size) { return range.address - begin < size; };
+    return std::ranges::any_of(memory->events, [&](const auto& event) { return holds(event.address, event.size); }) ||
+           std::ranges::any_of(memory->blocks, [&](const auto& block) { return holds(block.base, block.size); });
+  });
+  return ranges;
+}
+
 bool is_release(CallKind kind) { return kind == CallKind::free || kind == CallKind::free_async; }
 
 }  // namespace
@@ -56,7 +68,7 @@ void GraphSink::record_anew(std::uint64_t unlearned_bytes) {
   {
     const std::lock_guard lock(threads_mutex_);
     for (const auto& [number, thread] : threads_)
-      if (thread.learns || thread.plan) return;
+      if (thread.learns || !thread.plans.empty()) return;
   }
   auto next = make_recording();
   {
@@ -145,11 +157,21 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
     const std::optional<Capturing> capture = good ? capturing(call) : std::nullopt;
     const std::lock_guard lock(threads_mutex_);
     OfThread& thread = threads_[call.thread];
-    if (capture && thread.plan) {
-      pool_.began(capture->id, CapturePool::Serve::planned, std::exchange(thread.plan, nullptr));
+    std::shared_ptr<const CapturePlan> plan;
+    if (capture && !thread.plans.empty()) {
+      plan = std::move(thread.plans.front());
+      thread.plans.pop_front();
+    }
+    if (plan) {
+      pool_.began(capture->id, CapturePool::Serve::planned, std::move(plan));
     } else if (capture && thread.learns) {
       pool_.began(capture->id, CapturePool::Serve::once, nullptr);
     }
+  }
+  if (call.kind == CallKind::capture_end && !good) {
+    // Those that were to follow are for a program that goes on as it did the first time.
+    const std::lock_guard lock(threads_mutex_);
+    threads_[call.thread].plans.clear();
   }
   // It may be the end of none, and a capture may go on after a call that should have ended it.
   if (call.kind == CallKind::capture_end && t_ending && !capturing(call)) {
@@ -284,7 +306,8 @@ void GraphSink::rewrite(const Call& call) {
     const std::lock_guard lock(threads_mutex_);
     OfThread& thread = threads_[thread_index()];
     thread.last = call.exec;
-    thread.made = nullptr;
+    if (!thread.learns) thread.made.clear();
+    thread.made.push_back(nullptr);
   }
   auto made = std::make_shared<GraphPair>(api_, driver_, options_.tune, number, current_context());
   if (const std::string why = rewrite(call.graph, *made); why.empty()) {
@@ -314,8 +337,9 @@ std::string GraphSink::rewrite(CUgraph graph, GraphPair& made) {
   const GraphSchedule found = graph_schedule(recording.store().text(), recorded.place, recorded.given, options_.rules);
   if (with_memory) {
     const std::lock_guard lock(threads_mutex_);
-    threads_[thread_index()].made = capture_plan(*memory, found);
+    threads_[thread_index()].made.back() = capture_plan(*memory, found);
   }
+  if (found.writes) made.writes(not_of(memory, *found.writes));
   if (!found.why_not.empty()) return found.why_not;
   std::vector<TraceProbe::Range> used;
   for (const TraceProbe::Range& range : found.memory)
@@ -340,6 +364,10 @@ bool GraphSink::learn(bool learns) {
   // Nobody begins another recording while this thread still learns.
   if (!learns) learned_bytes_.store(recording().store().bytes(), std::memory_order_relaxed);
   thread.learns = learns;
+  if (learns) {
+    thread.made.clear();
+    thread.plans.clear();
+  }
   Recorder::probe_this_thread(learns);
   return true;
 }
@@ -347,8 +375,9 @@ bool GraphSink::learn(bool learns) {
 bool GraphSink::capture_again() {
   const std::lock_guard lock(threads_mutex_);
   OfThread& thread = threads_[thread_index()];
-  thread.plan = std::exchange(thread.made, nullptr);
-  return thread.plan != nullptr;
+  thread.plans = std::exchange(thread.made, {});
+  if (std::ranges::all_of(thread.plans, [](const auto& plan) { return !plan; })) thread.plans.clear();
+  return !thread.plans.empty();
 }
 
 std::optional<CUresult> GraphSink::launch(Call& call) {
@@ -382,6 +411,7 @@ void GraphSink::edited(const Call& call) {
   std::shared_ptr<GraphPair> graph = find(call.exec);
   if (!graph) return;
   if (call.edit != GraphEdit::destroy) {
+    graph->writes(std::nullopt);
     if (graph->keep("it is changed"))
       options_.log(ReplayLog::info,
                    "graph " + std::to_string(graph->number()) + " is the program's own: it is changed");
@@ -422,6 +452,11 @@ std::optional<GraphStatus> GraphSink::status(CUgraphExec exec) {
   const std::shared_ptr<GraphPair> graph = find(exec);
   if (!graph) return std::nullopt;
   return graph->status(exec);
+}
+
+std::optional<bool> GraphSink::writes_only(CUgraphExec exec, const std::vector<TraceProbe::Range>& ranges) const {
+  const std::shared_ptr<GraphPair> graph = find(exec);
+  return graph ? std::optional(graph->writes_only(ranges)) : std::nullopt;
 }
 
 bool GraphSink::keep(CUgraphExec exec) {

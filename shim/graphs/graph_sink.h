@@ -17,6 +17,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <map>
@@ -72,11 +73,14 @@ class GraphSink final : public CallSink {
   // From now on the calling thread's launches are compared, and its captures made to learn from; or not any more. False
   // where it was so already.
   bool learn(bool learns);
-  // The next capture that this thread begins gets its memory as is best for the graph that it has made executable
-  // last. False where nothing is known of that.
+  // The next captures that this thread begins get their memory as is best for the graphs that it has made executable
+  // since it began to learn, or last, each for one, in their order. False where nothing is known of any.
   bool capture_again();
   // With null: of the one that the calling thread has made executable last. Nothing where it is not known.
   std::optional<GraphStatus> status(CUgraphExec exec);
+  // Whether all that its nodes write, by what is known of them, is memory that its own capture has allocated, or lies
+  // in one of these ranges. Nothing where the graph is not known.
+  std::optional<bool> writes_only(CUgraphExec exec, const std::vector<TraceProbe::Range>& ranges) const;
   // It is launched as it is from now on; null likewise. False where it is not known.
   bool keep(CUgraphExec exec);
   MemoryWatch& watch() { return watch_; }
@@ -88,8 +92,9 @@ class GraphSink final : public CallSink {
   // What a thread has said, and made.
   struct OfThread {
     bool learns = false;
-    std::shared_ptr<const CapturePlan> made, plan;  // for the graph that it has made last; for its next capture
-    CUgraphExec last = nullptr;                     // that it has made
+    // For the graphs that it has made; for its next captures, the first of these first. Null where there is none.
+    std::deque<std::shared_ptr<const CapturePlan>> made, plans;
+    CUgraphExec last = nullptr;  // that it has made
   };
 
   GraphRecording& recording() { return *recording_.load(std::memory_order_acquire); }

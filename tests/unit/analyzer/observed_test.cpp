@@ -195,6 +195,34 @@ TEST(ObservedAccess, WhatNobodyHasFilledIsWritten) {
   EXPECT_EQ(accesses(scratch.analyze()), "0rw 1rw");
 }
 
+// What a capture has allocated the nodes of its graph fill: whoever reads it has the graph run before.
+TEST(ObservedAccess, NodesOfAGraphFillMemoryOfTheirCapture) {
+  const std::string of_graph = std::string(",\"call\":\"") + kKernelOfAGraph + "\"";
+  const auto captured = [](test::TraceText& text) {
+    text.call("alloc", "\"addr\":" + std::to_string(object(0)) + ",\"size\":" + std::to_string(kSize) +
+                           R"(,"memory":"device","call":")" + kMemoryOfACapture + "\"");
+  };
+  Case graph;
+  graph.filled = false;
+  const auto with = [&](const std::function<void(test::TraceText&)>& before) {
+    graph.before = before;
+    return accesses(graph.analyze());
+  };
+  const auto fill = [&](test::TraceText& text, int function = 1) {
+    text.launch(function, hex(object(0)) + hex(object(5)), 0, of_graph);
+  };
+  EXPECT_EQ(with([&](auto& text) { captured(text); }), "0rw 1rw");
+  EXPECT_EQ(with([&](auto& text) { captured(text), fill(text); }), "0r 1rw");
+  // It is there anew behind the graph's own nodes.
+  EXPECT_EQ(with([&](auto& text) { captured(text), fill(text), captured(text); }), "0r 1rw");
+  // But not by a kernel that was seen to leave it alone; nor in what came to lie there later.
+  EXPECT_EQ(with([&](auto& text) { captured(text), fill(text, 0), captured(text); }), "0rw 1rw");
+  EXPECT_EQ(with([&](auto& text) { captured(text), fill(text), text.free(object(0)), captured(text); }), "0rw 1rw");
+  EXPECT_EQ(with([&](auto& text) { captured(text), fill(text), text.alloc(object(0), kSize); }), "0rw 1rw");
+  EXPECT_EQ(with([&](auto& text) { captured(text), fill(text), text.alloc(object(0), kSize), captured(text); }),
+            "0rw 1rw");
+}
+
 TEST(ObservedAccess, TwoWholeStepsAreNeeded) {
   Case two;
   two.first = [](int step) { return step < 2 ? probed({0, 1}, {1}) : std::string(); };

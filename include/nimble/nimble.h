@@ -208,6 +208,10 @@ NIMBLE_FUNCTION(nimble_graph_writes_only,
                 (struct CUgraphExec_st * exec, const uint64_t* addresses, const uint64_t* bytes, size_t count),
                 (exec, addresses, bytes, count))
 
+/* NIMBLE_SUCCESS where all is done that was put on the stream (0: the legacy default stream), NIMBLE_REFUSED where it
+ * is not, or cannot be told. Ends nobody's capture, as cuStreamQuery may. */
+NIMBLE_FUNCTION(nimble_stream_is_idle, (struct CUstream_st * stream), (stream))
+
 /* Memory that the program wants to hear of: `**gone` is 0, and 1 from before the driver is called by which any of the
  * allocations goes in which these addresses lie, or their context, the current one. It may be read at any time, without
  * a call, until nimble_unwatch_memory. NIMBLE_FAILED where the driver knows no allocation at one of the addresses. */

@@ -24,6 +24,7 @@ from nimble.other_data import other_data
 
 EAGER_RUNS = 2  # that are learned from
 DECISION_REPLAYS = 100  # at most, until libnimble.so has timed both executables
+_GRANULE = 512  # bytes: no two allocations of the driver's pools lie in one
 
 
 class Captured(Protocol):
@@ -98,10 +99,19 @@ class TrainingWork(Protocol):
     def data(self) -> List[torch.Tensor]: ...
 
 
+# Ends a part, and begins the next. It is told of all tensors that the first has made, as long as anybody has them, so that none goes
+# while the second is captured: PyTorch ends the process where one was used on a stream that is not captured then.
+Part = Callable[[List[torch.Tensor]], None]
+
+
 class RecordedWork(Protocol):
     """The same of what must not run but for good."""
 
-    def run(self) -> Any: ...
+    def run(self, part: "Optional[Part]") -> Any:
+        """`part` is to be called where a second part begins, if there is such a place; None: it is to have one part."""
+
+    def may_write(self) -> List[torch.Tensor]:
+        """What a first part may write to, beyond memory of its own."""
 
     def put_back(self) -> None:
         """Behind a capture that another one follows: what the host's side of it has changed."""
@@ -147,8 +157,12 @@ class Backend(Protocol):
     def hand_over(self, tensors: List[torch.Tensor]) -> None:
         """They were made by run(), and are used on the current stream."""
 
-    def record(self, work: RecordedWork, stream: Any, multi_stream: bool, relaxed: bool) -> Captured:
-        """Captures, and runs nothing. CaptureError where it cannot be captured."""
+    def is_idle(self, device: torch.device) -> bool:
+        """Whether all is done that was put on the current stream."""
+
+    def record(self, work: RecordedWork, stream: Any, multi_stream: bool, relaxed: bool, in_parts: bool) -> List[Captured]:
+        """Captures, and runs nothing. CaptureError where it cannot be captured. in_parts: in two, where the work has a place for that
+        and the first is known to write to nothing but what it may."""
 
 
 class CudaGraph:
@@ -209,6 +223,16 @@ class CudaGraph:
     def status(self) -> Optional[shim.GraphStatus]:
         return None if self._handle is None else shim.get_graph(self._handle)
 
+    def keep(self) -> None:
+        """It is launched as PyTorch has made it."""
+        if self._handle is not None:
+            shim.keep_graph(self._handle)
+
+    def writes_only(self, tensors: List[torch.Tensor]) -> bool:
+        """Whether it is known to write to nothing but memory of its own capture, and to these."""
+        ranges = [(t.data_ptr(), -(-t.numel() * t.element_size() // _GRANULE) * _GRANULE) for t in tensors]
+        return self._handle is not None and shim.writes_only(self._handle, ranges)
+
 
 class CudaCapture:
     """Captures by torch.cuda.graph, with libnimble.so rewriting what it makes."""
@@ -243,7 +267,7 @@ class CudaCapture:
             with torch.cuda.stream(stream):
                 self._run(run, multi_stream, work.data)
                 work.before_capture()
-            captured = self._captured(work.run, stream, multi_stream, relaxed)
+            (captured,) = self._captured(lambda _: work.run(), stream, multi_stream, relaxed)
             self._decide([captured], work.reset)
             return captured
 
@@ -257,8 +281,8 @@ class CudaCapture:
             with torch.cuda.stream(stream):
                 self._run(run, multi_stream, work.data)
                 work.before_capture()
-            forward = self._captured(work.forward, stream, multi_stream, relaxed)
-            backward = self._captured(lambda: work.backward(forward.outputs), stream, multi_stream, relaxed)
+            (forward,) = self._captured(lambda _: work.forward(), stream, multi_stream, relaxed)
+            (backward,) = self._captured(lambda _: work.backward(forward.outputs), stream, multi_stream, relaxed)
             self._decide([forward, backward], work.reset)
             return forward, backward
 
@@ -278,9 +302,17 @@ class CudaCapture:
         for tensor in tensors:
             tensor.record_stream(torch.cuda.current_stream(tensor.device))
 
-    def record(self, work: RecordedWork, stream: Any, multi_stream: bool, relaxed: bool) -> CudaGraph:
+    def is_idle(self, device: torch.device) -> bool:
+        return shim.is_idle(torch._C._cuda_getCurrentRawStream(device.index))
+
+    def record(self, work: RecordedWork, stream: Any, multi_stream: bool, relaxed: bool, in_parts: bool) -> "List[Captured]":
         with self._on_the_stream(stream):
-            return self._captured(work.run, stream, multi_stream, relaxed, work.put_back)
+            # With PyTorch's own allocator nobody can tell what is whose.
+            if in_parts and torch.cuda.get_allocator_backend() != "native":
+                graphs = self._captured_in_parts(work, stream, multi_stream, relaxed)
+                if graphs:
+                    return [*graphs]
+            return [*self._captured(work.run, stream, multi_stream, relaxed, work.put_back)]
 
     @contextlib.contextmanager
     def _on_a_stream(self, device: torch.device, beside: Optional[Captured] = None) -> "Iterator[torch.cuda.Stream]":
@@ -311,20 +343,43 @@ class CudaCapture:
                     run()
                     torch.cuda.synchronize()
 
-    def _captured(self, function: Callable[[], Any], stream: "torch.cuda.Stream", multi_stream: bool, relaxed: bool,
-                  between: Callable[[], None] = lambda: None) -> CudaGraph:
+    def _captured_in_parts(self, work: RecordedWork, stream: "torch.cuda.Stream", multi_stream: bool, relaxed: bool) -> List[CudaGraph]:
+        """None of them where it is better not in parts."""
+        def between() -> None:
+            _forget_workspaces()
+            work.put_back()
+
+        graphs: List[CudaGraph] = []
+        _forget_workspaces()
+        try:
+            graphs = self._captured(work.run, stream, multi_stream, relaxed, between, True)
+        except CaptureError:
+            pass  # its parts may be the reason
+        finally:
+            _forget_workspaces()
+        if len(graphs) == 1 or graphs and graphs[0].writes_only(work.may_write()):
+            return graphs
+        for graph in graphs:
+            graph.end()
+        work.put_back()
+        return []
+
+    def _captured(self, function: "Callable[[Optional[Part]], Any]", stream: "torch.cuda.Stream", multi_stream: bool, relaxed: bool,
+                  between: Callable[[], None] = lambda: None, in_parts: bool = False) -> List[CudaGraph]:
         """Twice also where it is to have one stream: memory by a plan takes less room in the caches than memory that is used again
-        by its size."""
+        by its size. in_parts: the function gets what it is to call where a second graph begins."""
         errors = "relaxed" if relaxed else "global"
         with shim.learning():
-            first = self._graph_of(function, stream, errors)
+            first = self._graphs_of(function, stream, errors, in_parts)
         between()
-        first.end()  # what was learned stays
+        for graph in first:
+            graph.end()  # what was learned stays
         shim.capture_again()
-        graph = self._graph_of(function, stream, errors)
+        graphs = self._graphs_of(function, stream, errors, len(first) > 1)
         if not multi_stream:
-            shim.keep_graph()  # as PyTorch has made it
-        return graph
+            for graph in graphs:
+                graph.keep()  # as PyTorch has made it
+        return graphs
 
     @staticmethod
     def _decide(graphs: List[CudaGraph], reset: Callable[[], None]) -> None:
@@ -341,22 +396,50 @@ class CudaCapture:
                     break
 
     @staticmethod
-    def _graph_of(function: Callable[[], Any], stream: "torch.cuda.Stream", errors: str) -> CudaGraph:
-        graph = torch.cuda.CUDAGraph()
-        pool = torch.cuda.graph_pool_handle()
+    def _graphs_of(function: "Callable[[Optional[Part]], Any]", stream: "torch.cuda.Stream", errors: str,
+                   in_parts: bool) -> List[CudaGraph]:
+        """The outputs are the last one's."""
+        made: List[CudaGraph] = []
+        alive: List[torch.Tensor] = []
+        capture: Any = torch.cuda.graph(torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle(), stream, errors)
+
+        def add(outputs: Any) -> None:
+            status = shim.get_graph()
+            made.append(CudaGraph(capture.cuda_graph, outputs, stream, status.exec if status is not None else None))
+
+        def part(tensors: List[torch.Tensor]) -> None:
+            alive.extend(tensors)
+            with torch.cuda.stream(stream):
+                capture.cuda_graph.capture_end()
+                add(None)
+                capture.pool = (torch.cuda.graph_pool_handle(),)
+                capture.cuda_graph = torch.cuda.CUDAGraph()
+                capture.cuda_graph.capture_begin(*capture.pool, capture_error_mode=errors)
+
         try:
-            with torch.cuda.stream(stream), torch.cuda.graph(graph, pool, stream, errors):
-                outputs = function()
+            with torch.cuda.stream(stream), capture:
+                outputs = function(part if in_parts else None)
         except Exception as error:
-            _recover(stream, pool)
+            _recover(stream, capture.pool[0])
             raise CaptureError(first_reason(error)) from error
-        status = shim.get_graph()
-        return CudaGraph(graph, outputs, stream, status.exec if status is not None else None)
+        finally:
+            _let_go(alive)
+        add(outputs)
+        return made
 
 
 # Taken by whoever captures. The thread that has it may take it again: a module may hold another Nimble, which is prepared in its
 # first run.
 _captures = threading.RLock()
+
+
+def _forget_workspaces() -> None:
+    """Has PyTorch take memory anew for cuBLAS to work in: within a capture, memory of that capture, which is nobody else's."""
+    def clear(_: float) -> float:
+        getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)()
+        return 0.0
+
+    _without_warnings(clear)
 
 
 @contextlib.contextmanager
@@ -379,13 +462,18 @@ def _let_go(kept: List[Any]) -> None:
         kept.clear()
         return 0.0
 
+    _without_warnings(clear)
+    kept.clear()
+
+
+def _without_warnings(function: Callable[[float], float]) -> None:
+    """Called with some number, within a function of PyTorch's; if that can be."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            torch.zeros(1, device="cpu").apply_(clear)
+            torch.zeros(1, device="cpu").apply_(function)
         except Exception:
             pass  # as under somebody's mode for functions
-    kept.clear()
 
 
 def _recover(stream: "torch.cuda.Stream", pool: Any) -> None:

@@ -85,6 +85,7 @@ def _function(name: str) -> Any:
         "nimble_graph_writes_only": [ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint64),
                                      ctypes.c_size_t],
         "nimble_watch_memory": [ctypes.POINTER(ctypes.c_uint64), ctypes.c_size_t, ctypes.POINTER(ctypes.c_void_p)],
+        "nimble_stream_is_idle": [ctypes.c_void_p],
         "nimble_unwatch_memory": [ctypes.c_void_p],
         "nimble_launch_graph": [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p],
     }.get(name, [])
@@ -171,6 +172,11 @@ def writes_only(handle: int, ranges: Iterable[Tuple[int, int]]) -> bool:
     there = list(ranges)
     addresses, sizes = ((ctypes.c_uint64 * len(there))(*[each[part] for each in there]) for part in (0, 1))
     return _call("nimble_graph_writes_only", handle, addresses, sizes, len(there)) == Result.SUCCESS
+
+
+def is_idle(stream: int) -> bool:
+    """Whether all is done that was put on the stream of a handle."""
+    return _call("nimble_stream_is_idle", stream) == Result.SUCCESS
 
 
 def launcher(handle: int) -> "Callable[[int, Optional[int]], int]":

@@ -52,6 +52,10 @@ class StepState:
                              (t for o in reached.optimizers for t in _tensors_of(o)),
                              (t for s in reached.scalers for t in (s._scale, s._growth_tracker) if t is not None)))
 
+    def memory(self) -> List[torch.Tensor]:
+        """Tensors on the memory that it may read, but for that of gradients and optimizers."""
+        return [*(t for guard in self._guards for t in guard.memory()), *self.parameters, *self.buffers, *self._reached.tensors]
+
     def scaling(self) -> List[Tuple[Any, Dict[Any, Dict[str, Any]]]]:
         """What each gradient scaler has noted of the optimizers."""
         return [(s, {key: dict(value) for key, value in s._per_optimizer_states.items()}) for s in self._reached.scalers]

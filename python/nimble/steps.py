@@ -18,12 +18,14 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set,
 import torch
 from torch.utils import _pytree
 
-from nimble.capture import EAGER_RUNS, Backend, Captured, CudaCapture
+from nimble.capture import EAGER_RUNS, Backend, Captured, CudaCapture, Part
 from nimble.errors import CaptureError, NimbleError
-from nimble.leaves import one_thread, versions
+from nimble.leaves import copy_all, one_thread, versions
+from nimble.parts import Ahead, InParts, alive_now, at_first_backward, can_be_kept
 from nimble.prepared import naming_the_place
 from nimble.reach import Reached, find
 from nimble.signatures import Call, GraphCache
+from nimble.state import is_same
 from nimble.static import GraphReport, Input, Options, Results, check_apart, check_outputs, device_of, report, with_inputs
 from nimble.step_state import Grads, Look, StepState, check_unchanged
 
@@ -50,9 +52,10 @@ class _Graph:
     """One captured step."""
 
     def __init__(self, call: Call, inputs: List[Input], kind: "_Kind", captured: Captured, grads: Grads, state: StepState,
-                 seconds: float) -> None:
+                 seconds: float, ahead: Optional[Ahead]) -> None:
         self.calls = 0
         self.grads = grads
+        self._ahead = ahead
         self._signature, self._seconds = str(call.signature), seconds
         self._inputs = inputs
         self._written = [i for i in inputs if i.number in kind.written]
@@ -70,13 +73,26 @@ class _Graph:
             for each in self._inputs:
                 each.take(call.leaves[each.number])
 
+    def begin(self) -> None:
+        """As much of a call as can be taken back, where the GPU would only wait. Behind take()."""
+        if self._ahead is not None:
+            self._ahead.begin()
+
+    def take_back(self) -> None:
+        """The call is not one for this graph. All is then as if it had not begun."""
+        if self._ahead is not None:
+            self._ahead.take_back()
+
     def __call__(self, call: Call) -> Any:
-        """Of a call whose arguments it has taken."""
+        """Of a call whose arguments it has taken, and which may have begun."""
         self.calls += 1
         if self._written:
             check_apart(call, self._inputs, self._written)
         with torch.no_grad():
-            self._captured.replay()
+            if self._ahead is not None and self._ahead.has_begun:
+                self._ahead.finish()
+            else:
+                self._captured.replay()
             for each in self._written:
                 call.leaves[each.number].copy_(each.tensor)
             made = [each.clone() for each in self._results.made]
@@ -89,8 +105,10 @@ class _Graph:
         return self._results.returned(made, call.leaves)
 
     def close(self) -> None:
-        """It is dropped then."""
+        """It is dropped then. What has begun of it may still be taken back."""
         self._captured.close()
+        if self._ahead is not None:
+            self._ahead.close()
 
     def report(self) -> GraphReport:
         tensors = [*(i.tensor for i in self._inputs), *self._results.made]
@@ -104,20 +122,38 @@ class _Kind:
         self.eager = eager  # calls that are still to run eagerly
         self.has_run = False
         self.written: Set[int] = set()  # arguments that it writes to, by the number of the leaf
+        self.buffers: List[torch.Tensor] = []  # those that it was seen to write to
         self.versions: List[torch.Tensor] = []  # what else it writes to in a way that autograd sees
         self.graphs: List[_Graph] = []  # the least recently used first
         self.why: Optional[NimbleError] = None  # there is no graph, and none is tried
 
 
 class _Work:
-    """nimble.capture.RecordedWork of a step."""
+    """nimble.capture.RecordedWork of a step. `buffers`: those that its first part may write to, and copies before."""
 
-    def __init__(self, run: Callable[[], Any], state: StepState) -> None:
-        self.run, self._state = run, state
+    def __init__(self, run: Callable[[], Any], state: StepState, buffers: List[torch.Tensor], device_type: str) -> None:
+        self._run, self._state, self._device_type = run, state, device_type
         self.put_back = state.keep()
+        self.keeps = [(buffer, torch.empty_like(buffer)) for buffer in buffers]
+
+    def run(self, part: Optional[Part]) -> Any:
+        if part is None:
+            return self._run()
+
+        def switch() -> None:
+            alive = alive_now(self._device_type)
+            if alive is not None:
+                part(alive)
+
+        copy_all([copy for _, copy in self.keeps], [buffer for buffer, _ in self.keeps])
+        with at_first_backward(switch):
+            return self._run()
+
+    def may_write(self) -> List[torch.Tensor]:
+        return [tensor for pair in self.keeps for tensor in pair]
 
     def tensors(self) -> List[torch.Tensor]:
-        return self._state.tensors()
+        return [*self._state.tensors(), *(copy for _, copy in self.keeps)]
 
 
 class Step:
@@ -150,18 +186,17 @@ class Step:
                     raise NimbleError("an argument requires gradients, which a step would not give to it")
                 kind = self._kind_of(call)
                 taken = kind.graphs[-1] if kind.graphs else None
-                if taken is not None:  # most likely it is the one; the GPU copies while the host looks
+                if taken is not None:  # most likely it is the one: the GPU is at work while the host looks
                     taken.take(call)
-                self._drop_what_is_stale()
-                if taken not in kind.graphs:
+                    taken.begin()
+                graph, is_held = self._fitting(kind, taken)
+                if graph is not taken:
                     taken = None  # and its memory goes before other memory is needed
-                if kind.why is not None:
-                    raise kind.why
-                graph = next((each for each in reversed(kind.graphs) if each.grads.fit()), None)
                 if graph is None and kind.eager > 0:
                     return self._run(call, kind)
                 if graph is None:
                     graph = self._capture(call, kind)
+                    is_held = graph.grads.are_held()
             except NimbleError as error:
                 if not self._fallback:
                     raise
@@ -170,7 +205,7 @@ class Step:
             kind.graphs.append(kind.graphs.pop(kind.graphs.index(graph)))
             if graph is not taken:
                 graph.take(call)
-            if graph.grads.are_held():
+            if is_held:
                 self._warn("held", "a step runs eagerly, since somebody holds on to the gradients (p.grad) of an earlier one, "
                            "which lie in the graph's memory: keep copies instead")
                 return self._on_stream(call, False, StepState(self._reached(), self._backend.device_type))
@@ -189,6 +224,21 @@ class Step:
             for graph in gone.graphs if gone is not None else []:
                 graph.close()
         return kind
+
+    def _fitting(self, kind: _Kind, taken: Optional[_Graph]) -> Tuple[Optional[_Graph], bool]:
+        """The graph that fits what there is now, and whether somebody holds its gradients. What has begun of another, or of one that
+        cannot go on, is taken back."""
+        graph, is_held = None, False
+        try:
+            self._drop_what_is_stale()
+            if kind.why is not None:
+                raise kind.why
+            graph = next((each for each in reversed(kind.graphs) if each.grads.fit()), None)
+            is_held = graph is not None and graph.grads.are_held()
+            return graph, is_held
+        finally:
+            if taken is not None and (graph is not taken or is_held):
+                taken.take_back()
 
     def _drop_what_is_stale(self) -> None:
         """Where what the graphs were captured with is not as it was."""
@@ -216,7 +266,10 @@ class Step:
         state = StepState(self._reached(), self._backend.device_type)
         known = [t for t in (*state.parameters, *state.buffers) if not t.is_inference()]
         before = versions(known), [_version(call.leaves[number]) for number in call.tensors]
+        buffers = [(buffer, buffer.detach().clone()) for buffer in state.buffers if buffer.device.type == self._backend.device_type]
         result = self._on_stream(call, learns, state)
+        seen = set(map(id, kind.buffers))
+        kind.buffers += [buffer for buffer, value in buffers if id(buffer) not in seen and not is_same(buffer, value)]
         kind.versions = [t for t, version in zip(known, before[0]) if t._version != version]
         kind.written |= {number for number, version in zip(call.tensors, before[1]) if _version(call.leaves[number]) != version}
         return result
@@ -254,7 +307,7 @@ class Step:
         if len(kind.graphs) >= _MOST_VARIANTS:
             self._make_room(kind)
         state = self._state if self._state is not None else StepState(self._reached(), self._backend.device_type)
-        device_of([*state.parameters, *state.buffers], call, self._backend)
+        device = device_of([*state.parameters, *state.buffers], call, self._backend)
         inputs = [Input(number, call.leaves[number], trains=True) for number in call.tensors]
         args, kwargs = call.rebuilt(with_inputs(call, inputs))
 
@@ -269,10 +322,13 @@ class Step:
         before, random_before = state.look(), state.host_random()
         uses = [(graph, graph.grads.uses()) for each in self._kinds for graph in each.graphs]
         grads_before = [p.grad for p in state.parameters]
-        work = _Work(run, state)
+        own = [buffer for buffer in state.buffers if any(buffer is each for each in kind.buffers)]
+        in_parts = self._options.use_multi_stream and not kind.written and can_be_kept(own)
+        work = _Work(run, state, own if in_parts else [], self._backend.device_type)
         try:
             with torch.inference_mode(False), one_thread(), _explaining(state):
-                captured = self._backend.record(work, self._stream, self._options.use_multi_stream, self._options.relaxed)
+                graphs = self._backend.record(work, self._stream, self._options.use_multi_stream, self._options.relaxed, in_parts)
+            captured = InParts(*graphs) if len(graphs) > 1 else graphs[0]
             check_unchanged(state, before, None if self._backend.draws_on_host else random_before)
             check_outputs(captured.outputs[0], self._backend.device_type)
         except BaseException as error:
@@ -285,7 +341,8 @@ class Step:
         grads = Grads(state.parameters, grads_before, captured.outputs[1])
         for each, count in uses:
             each.grads.count_again(count)
-        graph = _Graph(call, inputs, kind, captured, grads, state, time.perf_counter() - began)
+        ahead = Ahead(captured, work.keeps, state.memory(), self._backend, device) if isinstance(captured, InParts) else None
+        graph = _Graph(call, inputs, kind, captured, grads, state, time.perf_counter() - began, ahead)
         kind.graphs.append(graph)
         self._state, self._seen = state, before
         return graph

@@ -126,7 +126,9 @@ def main(image):
         for _ in range(2):
             for each in (first, second):
                 check(CU.cuGraphLaunch(each, stream))
+        said["idle"] = [shim.is_idle(stream.value)]
         said["replayed"] = result()
+        said["idle"].append(shim.is_idle(stream.value))
         said["status"] = [[status.nodes, status.streams, status.text] for status in map(shim.get_graph, (first.value, second.value))]
         begin = states[1].value
         said["writes"] = [shim.writes_only(first.value, ranges) for ranges in
@@ -136,6 +138,7 @@ def main(image):
         # The second is captured no more: what was planned for it is forgotten with the first that fails.
         said["third"] = shim.capture_again()
         check(CU.cuStreamBeginCapture_v2(stream, 0))
+        said["idle"] += [shim.is_idle(stream.value), shim.is_idle(0)]
         CU.cuStreamSynchronize(stream)  # not allowed
         said["fails"] = CU.cuStreamEndCapture(stream, ctypes.byref(POINTER())) != 0
         others = [capture()]

@@ -84,6 +84,10 @@ class ReplayingCapture:
         self.capturing = False
         self.spoil = None  # called behind each replay
         self.at_capture = None
+        self.idle = True
+        self.refuses_parts = False
+        self.recorded = []  # of each record(), its graphs
+        self.watches = []
 
     def check(self):
         pass
@@ -98,7 +102,49 @@ class ReplayingCapture:
         torch.set_rng_state(state)
 
     def watch(self, tensors):
-        return FakeWatch()
+        self.watches.append(FakeWatch())
+        return self.watches[-1]
+
+    def is_idle(self, device):
+        return self.idle
+
+    def stream(self, device):
+        return "stream"
+
+    def run(self, function, stream, learns):
+        return function()
+
+    def hand_over(self, tensors):
+        pass
+
+    def record(self, work, stream, multi_stream, relaxed, in_parts):
+        self.captures += 1
+        before = [(tensor, tensor.detach().clone()) for tensor in work.tensors()]
+        random = torch.get_rng_state()
+        tapes = [Ops()]
+
+        def part(alive):
+            assert all(isinstance(tensor, torch.Tensor) for tensor in alive)
+            tapes[-1].__exit__(None, None, None)
+            tapes.append(Ops())
+            tapes[-1].__enter__()
+
+        in_parts = in_parts and not self.refuses_parts
+        self.capturing = True
+        tapes[-1].__enter__()
+        try:
+            outputs = work.run(part if in_parts else None)
+        except Exception as error:
+            raise CaptureError(str(error)) from error
+        finally:
+            tapes[-1].__exit__(None, None, None)
+            self.capturing = False
+        for tensor, value in before:
+            tensor.data.copy_(value)
+        torch.set_rng_state(random)
+        graphs = [ReplayedGraph(tape.made, outputs if tape is tapes[-1] else None, self) for tape in tapes]
+        self.recorded.append(graphs)
+        return graphs
 
     def capture(self, work, device, multi_stream, relaxed, beside=None):
         assert multi_stream and relaxed and not torch.is_grad_enabled()

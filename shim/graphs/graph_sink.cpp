@@ -10,6 +10,7 @@
 #include "shim/auto/make_schedule.h"
 #include "shim/decode/entry.h"
 #include "shim/graphs/program_graph.h"
+#include "shim/probe/device_reader.h"
 
 namespace nimble::shim {
 
@@ -403,6 +404,13 @@ std::optional<bool> GraphSink::may_launch(CUgraphExec exec, CUstream stream) con
   if (!graph) return std::nullopt;
   return graph->made_in() == current_context() &&
          (captures_.load(std::memory_order_relaxed) == 0 || !capturing(stream));
+}
+
+bool GraphSink::is_idle(CUstream stream) const {
+  if (captures_.load(std::memory_order_relaxed) > 0) return false;
+  const auto ask = reinterpret_cast<decltype(&::cuStreamQuery)>(context_.driver_symbol("cuStreamQuery"));
+  const RelaxedCaptures relaxed(context_);  // one may begin meanwhile, which the question would end
+  return ask && ask(stream) == CUDA_SUCCESS;
 }
 
 // The program changes an executable graph, or ends it.

@@ -87,6 +87,8 @@ class GraphSink final : public CallSink {
   // Whether the calling thread may launch it on the stream: its context is current, and the stream does not capture.
   // Nothing where the graph is not known.
   std::optional<bool> may_launch(CUgraphExec exec, CUstream stream) const;
+  // Whether all is done that was put on the stream. No where somebody captures, or it cannot be told.
+  bool is_idle(CUstream stream) const;
 
  private:
   // What a thread has said, and made.

@@ -1,0 +1,285 @@
+"""Steps whose first part is launched before their state is looked at: they leave what eager steps leave, also where that part was
+launched for nothing."""
+
+import copy
+import threading
+
+import pytest
+
+torch = pytest.importorskip("torch", minversion="2.1")
+from torch import nn  # noqa: E402
+import nimble  # noqa: E402
+from nimble.parts import InParts, alive_now, at_first_backward, can_be_kept  # noqa: E402
+from nimble.shim import GraphState, GraphStatus  # noqa: E402
+from replaying import ReplayingCapture  # noqa: E402
+from test_step import Net, same, sgd, steps, training  # noqa: E402
+
+EAGER = 3
+
+
+@pytest.fixture
+def backend():
+    return ReplayingCapture()
+
+
+@pytest.fixture
+def pair():
+    torch.manual_seed(0)
+    net = Net()
+    return net, copy.deepcopy(net)
+
+
+def both(pair, backend, before=lambda i, net, optimizer: None, make=training, count=14):
+    """Whether steps of either leave the same; the step is `both.step`."""
+    results = []
+    for net in pair:
+        optimizer = sgd(net)
+        train = make(net, optimizer)
+        if net is pair[0]:
+            train = both.step = nimble.step(train, modules=[net], optimizers=[optimizer], backend=backend)
+        results.append(steps(train, net, count=count, before=lambda i: before(i, net, optimizer)))
+    return same(*results)
+
+
+def replays(backend):
+    return [[graph.replays for graph in graphs] for graphs in backend.recorded]
+
+
+def test_steps_are_the_functions(pair, backend):
+    assert both(pair, backend)
+    assert replays(backend) == [[14 - EAGER, 14 - EAGER]]
+    (report,) = both.step.report()
+    assert (report.kind, report.state, report.nodes, report.streams) == ("step", "rewritten", 18, 3)
+
+
+AHEAD, BEHIND = ["launch", "look", "launch"], ["look", "launch", "launch"]
+
+
+@pytest.fixture
+def order(backend, monkeypatch):
+    """order(before): what comes behind what in the calls that a graph serves, `before` being called before each."""
+    def of(pair, before):
+        calls = []
+        look = nimble.steps.StepState.look
+        backend.spoil = lambda graph: calls[-1].append("launch")
+        monkeypatch.setattr(nimble.steps.StepState, "look", lambda self: calls[-1].append("look") or look(self))
+
+        def begin(i, net, optimizer):
+            calls.append([])
+            before(i)
+
+        assert both(pair, backend, begin)
+        return calls[EAGER + 1:14]  # behind the capture, of the one that has graphs
+
+    return of
+
+
+def test_where_the_gpu_is_busy_the_look_comes_first(pair, backend, order):
+    assert order(pair, lambda i: setattr(backend, "idle", i < 8)) == [AHEAD] * (8 - EAGER - 1) + [BEHIND] * (14 - 8)
+
+
+def test_memory_that_is_gone(pair, backend, order):
+    def before(i):
+        if i == 8:
+            backend.watches[-1].there = False
+
+    assert order(pair, before) == [AHEAD] * (8 - EAGER - 1) + [BEHIND] * (14 - 8)
+
+
+def test_within_a_capture(pair, backend, order):
+    """It becomes a part of that as it is, and nothing can be taken back."""
+    assert order(pair, lambda i: setattr(backend, "capturing", i == 9)) == [
+        BEHIND if i == 9 else AHEAD for i in range(EAGER + 1, 14)]
+
+
+def learning_rate(i, net, optimizer):
+    if i in (6, 10):
+        optimizer.param_groups[0]["lr"] *= 0.5
+
+
+def other_memory(i, net, optimizer):
+    if i == 6:
+        net.first.weight.data = net.first.weight.data * 2
+
+
+def other_statistics(i, net, optimizer):
+    if i == 6:
+        net.norm.running_mean.data = net.norm.running_mean.data + 1
+    if i == 9:
+        net.norm.register_buffer("running_var", net.norm.running_var * 2)
+
+
+def other_values(i, net, optimizer):
+    if i in (5, 7):
+        with torch.no_grad():
+            net.norm.running_mean.add_(1)
+            net.last.weight.mul_(0.5)
+
+
+def other_modules(i, net, optimizer):
+    if i == 6:
+        net.drop = nn.Dropout(0.25)
+
+
+def no_statistics(i, net, optimizer):
+    if i == 7:
+        net.norm.eval()
+
+
+def frozen(i, net, optimizer):
+    if i == 7:
+        net.first.bias.requires_grad_(False)
+
+
+def other_gradients(i, net, optimizer):
+    if i in (6, 8):
+        optimizer.zero_grad(set_to_none=True)
+
+
+def random_numbers(i, net, optimizer):
+    if i == 7:
+        torch.rand(3)
+    if i == 9:
+        torch.manual_seed(5)
+
+
+@pytest.mark.parametrize("change, for_nothing", [
+    (learning_rate, True), (other_memory, True), (other_statistics, True), (other_values, False), (other_modules, True),
+    (no_statistics, True), (frozen, True), (other_gradients, True), (random_numbers, False)])
+def test_what_was_launched_for_nothing_is_taken_back(pair, backend, change, for_nothing):
+    assert both(pair, backend, change)
+    assert any(first > second for first, second in replays(backend)) == for_nothing
+
+
+def test_gradients_that_somebody_holds(pair, backend):
+    kept = {id(net): [] for net in pair}
+
+    def hold(i, net, optimizer):
+        if i in (6, 8):
+            kept[id(net)].append(net.last.bias.grad)
+
+    with pytest.warns(UserWarning, match="somebody holds on"):
+        assert both(pair, backend, hold)
+    one, other = kept.values()
+    assert all(map(torch.equal, one, other)) and any(first > second for first, second in replays(backend))
+
+
+def test_a_step_that_raises(pair, backend):
+    """Behind changes without end there is no graph any more, and what has begun is taken back first."""
+    net, twin = pair
+    results = []
+    for each in pair:
+        optimizer = sgd(each)
+        train = training(each, optimizer)
+        if each is net:
+            train = nimble.step(train, modules=[each], optimizers=[optimizer], backend=backend, fallback=True)
+
+        def before(i, optimizer=optimizer):
+            optimizer.param_groups[0]["lr"] *= 0.9 if i % 2 else 1.0
+
+        if each is net:
+            with pytest.warns(UserWarning, match="the step runs eagerly"):
+                results.append(steps(train, each, count=30, before=before))
+        else:
+            results.append(steps(train, each, count=30, before=before))
+    assert same(*results)
+
+
+def without_backward(net, optimizer):
+    def run(x, y):
+        with torch.no_grad():
+            return {"loss": net(x).sum()}
+
+    return run
+
+
+def by_grad(net, optimizer):
+    """The gradients by torch.autograd.grad, of a loss that was made by another one."""
+    def run(x, y):
+        parameters = list(net.parameters())
+        loss = nn.functional.cross_entropy(net(x), y)
+        grads = torch.autograd.grad(loss, parameters, create_graph=True)
+        penalty = sum(g.square().sum() for g in grads) * 0.1
+        optimizer.zero_grad(set_to_none=True)
+        (loss + penalty).backward()
+        optimizer.step()
+        return {"loss": loss}
+
+    return run
+
+
+def writes_an_argument(net, optimizer):
+    train = training(net, optimizer)
+
+    def run(x, y):
+        x.mul_(2)
+        return train(x, y)
+
+    return run
+
+
+@pytest.mark.parametrize("make, parts", [(without_backward, 1), (by_grad, 2), (writes_an_argument, 1)])
+def test_where_a_part_ends(pair, backend, make, parts):
+    assert both(pair, backend, make=make)
+    assert [len(graphs) for graphs in backend.recorded] == [parts]
+
+
+def test_where_the_first_part_may_write_elsewhere(pair, backend):
+    backend.refuses_parts = True
+    assert both(pair, backend) and replays(backend) == [[14 - EAGER]]
+
+
+def test_buffers_that_copies_do_not_hold(pair, backend):
+    for net in pair:
+        together = torch.zeros(12)
+        net.norm.running_mean, net.norm.running_var = together[:6], together[6:].fill_(1)
+    assert both(pair, backend) and replays(backend) == [[14 - EAGER]]
+    assert not can_be_kept([torch.zeros(3, 4).t()]) and can_be_kept([torch.zeros(3), torch.zeros(())])
+
+
+def test_other_threads_go_on_meanwhile():
+    """Their backwards are no end of a part."""
+    ends, failures = [], []
+
+    def other():
+        try:
+            x = torch.ones(2, requires_grad=True)
+            x.sum().backward()
+            assert torch.equal(x.grad, torch.ones(2))
+        except BaseException as error:
+            failures.append(error)
+
+    originals = torch.autograd.backward, torch.autograd.grad
+    with at_first_backward(lambda: ends.append(1)):
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        assert not ends and not failures
+        other()
+        other()
+    assert ends == [1] and not failures and (torch.autograd.backward, torch.autograd.grad) == originals
+
+
+def test_what_is_alive():
+    x = torch.ones(3, requires_grad=True)
+    loss = (x * 2).exp().sum()  # holds what nobody else has
+    alive = alive_now("cpu")
+    assert any(each is x for each in alive) and any(each is loss for each in alive)
+    assert any(each.shape == (3,) and torch.equal(each.detach(), torch.full((3,), 2.0).exp()) for each in alive)
+
+
+def test_the_status_of_both():
+    class Part:
+        def __init__(self, *status):
+            self._status = GraphStatus(*status) if status else None
+
+        def status(self):
+            return self._status
+
+    own, trying = Part(1, GraphState.OWN, 4, 2, 3.0, 4.0, ""), Part(2, GraphState.TRYING, 5, 3, None, None, "")
+    rewritten, kept = Part(3, GraphState.REWRITTEN, 6, 7, 5.0, 4.0, ""), Part(4, GraphState.KEPT, 0, 0, None, None, "why")
+    assert InParts(own, rewritten).status() == GraphStatus(3, GraphState.REWRITTEN, 10, 7, 8.0, 8.0, "")
+    assert InParts(own, trying).status().state == GraphState.TRYING
+    assert InParts(kept, own).status() == GraphStatus(1, GraphState.OWN, 4, 2, None, None, "")
+    assert InParts(kept, kept).status().text == "why; why"
+    assert InParts(Part(), kept).status().text == "why" and InParts(Part(), Part()).status() is None

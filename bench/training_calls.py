@@ -23,6 +23,7 @@ sys.path[:0] = [str(ROOT / folder) for folder in ("python", "python/tests", "ben
 import torch  # noqa: E402
 import fake  # noqa: E402
 import networks  # noqa: E402
+import replaying  # noqa: E402
 from nimble import steps  # noqa: E402
 from nimble.module import Nimble  # noqa: E402
 
@@ -31,15 +32,15 @@ NETWORKS = ("mobilenet_v2", "resnet50")
 
 
 class Launches:
-    """When the last graph would have been launched."""
+    """When the first graph of a call would have been launched."""
 
-    def __init__(self, backend):
-        self.at = 0.0
-        for graph in backend.graphs:
+    def __init__(self, graphs):
+        self.at = None
+        for graph in graphs:
             graph.replay = self.note
 
     def note(self):
-        self.at = time.perf_counter()
+        self.at = self.at or time.perf_counter()
 
 
 def measure(launches, call, between):
@@ -47,6 +48,7 @@ def measure(launches, call, between):
     until, whole = [], []
     for _ in range(ROUNDS):
         between()
+        launches.at = None
         began = time.perf_counter()
         call()
         ended = time.perf_counter()
@@ -60,9 +62,11 @@ def trained(name):
     return net, torch.randn(2, 3, 32, 32), torch.randint(networks.CLASSES, (2,))
 
 
-def step(name, optimizer_of=functools.partial(torch.optim.SGD, lr=0.01)):
+def step(name, optimizer_of=functools.partial(torch.optim.SGD, lr=0.01), is_idle=False):
+    """Where the GPU is idle its first part comes before the look, else nothing does."""
     net, images, labels = trained(name)
-    optimizer, loss_of, backend = optimizer_of(net.parameters()), torch.nn.CrossEntropyLoss(), fake.FakeCapture()
+    optimizer, loss_of, backend = optimizer_of(net.parameters()), torch.nn.CrossEntropyLoss(), replaying.ReplayingCapture()
+    backend.idle = is_idle
 
     def train():
         optimizer.zero_grad(set_to_none=True)
@@ -74,7 +78,11 @@ def step(name, optimizer_of=functools.partial(torch.optim.SGD, lr=0.01)):
     call = steps.step(train, modules=[net], optimizers=[optimizer], backend=backend)
     for _ in range(6):
         call()
-    return measure(Launches(backend), call, lambda: None)
+    return measure(Launches([graph for graphs in backend.recorded for graph in graphs]), call, lambda: None)
+
+
+def step_on_an_idle_gpu(name):
+    return step(name, is_idle=True)
 
 
 def step_with_momentum(name):
@@ -100,7 +108,7 @@ def forward(name):
     for _ in range(3):
         outputs.append(model(own))
         between()
-    return measure(Launches(backend), lambda: outputs.append(model(own)), between)
+    return measure(Launches(backend.graphs), lambda: outputs.append(model(own)), between)
 
 
 def main():
@@ -112,7 +120,7 @@ def main():
     found = {}
     print(f"{platform.machine()}, Python {platform.python_version()}, PyTorch {torch.__version__}; median us")
     for name in words.networks:
-        for what, way in (("nimble.step", step), ("nimble.step, momentum", step_with_momentum), ("nimble.step, Adam", step_with_adam),
+        for what, way in (("nimble.step", step), ("nimble.step, GPU idle", step_on_an_idle_gpu), ("nimble.step, momentum", step_with_momentum), ("nimble.step, Adam", step_with_adam),
                           ("Nimble, forward", forward)):
             found[f"{name}, {what}"] = times = way(name)
             print(f"  {name + ', ' + what:36}", ", ".join(f"{part} {us}" for part, us in times.items()))

@@ -10,7 +10,7 @@ from typing import Any, List, Optional
 
 import torch
 
-from nimble.capture import Backend
+from nimble.backend import Backend
 from nimble.errors import NimbleError
 from nimble.module import Nimble
 from nimble.prepared import GraphReport

@@ -24,7 +24,7 @@ import torch
 from nimble.auto import switches
 from nimble.auto.compare import compare
 from nimble.auto.settings import Settings
-from nimble.capture import Backend
+from nimble.backend import Backend
 from nimble.nesting import nesting
 from nimble.prepared import CHANGED, PreparedGraph, prepare
 from nimble.signatures import Call

@@ -11,7 +11,8 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 
 import torch
 
-from nimble.capture import Backend, CudaCapture
+from nimble.backend import Backend
+from nimble.capture import CudaCapture
 from nimble.errors import NimbleError
 from nimble.nesting import nesting
 from nimble.prepared import CHANGED, PreparedGraph, prepare

@@ -16,7 +16,7 @@ from typing import Any, Callable, ContextManager, Iterator, List, Optional, Sequ
 
 import torch
 
-from nimble.capture import Backend, Captured, Watch
+from nimble.backend import Backend, Captured, Watch
 from nimble.leaves import AutogradGraph, copy_all
 from nimble.prepared import is_same_state
 from nimble.shim import GraphState, GraphStatus
@@ -24,7 +24,7 @@ from nimble.static import storage, storage_bytes
 
 
 class InParts:
-    """nimble.capture.Captured of two, the one behind the other."""
+    """nimble.backend.Captured of two, the one behind the other."""
 
     def __init__(self, first: Captured, second: Captured) -> None:
         self.first, self.second = first, second

@@ -14,7 +14,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 import torch
 
-from nimble.capture import Backend, Captured, Watch
+from nimble.backend import Backend, Captured, Watch
 from nimble.errors import CaptureError
 from nimble.nesting import preparing
 from nimble.signatures import Call
@@ -126,7 +126,7 @@ class PreparedGraph:
 
 
 class _ModuleWork:
-    """A run of the module with arguments of the graph's own, as nimble.capture.Work."""
+    """A run of the module with arguments of the graph's own, as nimble.backend.Work."""
 
     def __init__(self, module: torch.nn.Module, call: Call, keeper: StateKeeper) -> None:
         self._module, self._call, self._keeper = module, call, keeper

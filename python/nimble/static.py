@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 import torch
 from torch.utils import _pytree
 
-from nimble.capture import Backend
+from nimble.backend import Backend
 from nimble.errors import NimbleError
 from nimble.shim import GraphStatus
 from nimble.signatures import Call, is_constant, place_of

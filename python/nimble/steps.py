@@ -18,7 +18,8 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set,
 import torch
 from torch.utils import _pytree
 
-from nimble.capture import EAGER_RUNS, Backend, Captured, CudaCapture, Part
+from nimble.backend import EAGER_RUNS, Backend, Captured, Part
+from nimble.capture import CudaCapture
 from nimble.errors import CaptureError, NimbleError
 from nimble.leaves import copy_all, one_thread, versions
 from nimble.parts import Ahead, InParts, alive_now, at_first_backward, can_be_kept
@@ -129,7 +130,7 @@ class _Kind:
 
 
 class _Work:
-    """nimble.capture.RecordedWork of a step. `buffers`: those that its first part may write to, and copies before."""
+    """nimble.backend.RecordedWork of a step. `buffers`: those that its first part may write to, and copies before."""
 
     def __init__(self, run: Callable[[], Any], state: StepState, buffers: List[torch.Tensor], device_type: str) -> None:
         self._run, self._state, self._device_type = run, state, device_type

@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 import torch
 from torch.utils import _pytree
 
-from nimble.capture import Backend, Captured, Watch
+from nimble.backend import Backend, Captured, Watch
 from nimble.errors import NimbleError
 from nimble.gradients import Copies
 from nimble.leaves import copy_all, gradients, one_thread, versions

@@ -1,4 +1,4 @@
-"""What is captured of a module that trains, as nimble.capture's works: a forward with autograd's graph, and a backward of it.
+"""What is captured of a module that trains, as nimble.backend's works: a forward with autograd's graph, and a backward of it.
 
 They belong to one preparation, and one thread. look() runs the module once by itself and finds out what gradients there are.
 """
@@ -19,7 +19,7 @@ from nimble.static import Input, Results, attributes_of, check_outputs, same_byt
 
 
 class ForwardWork:
-    """nimble.capture.TrainingWork of a module and a call."""
+    """nimble.backend.TrainingWork of a module and a call."""
 
     def __init__(self, module: torch.nn.Module, call: Call, keeper: StateKeeper, device_type: str) -> None:
         self._module, self._call, self._keeper, self._device_type = module, call, keeper, device_type
@@ -155,7 +155,7 @@ class ForwardWork:
 
 
 class BackwardWork:
-    """nimble.capture.Work of a backward alone, which writes to nothing but what it makes."""
+    """nimble.backend.Work of a backward alone, which writes to nothing but what it makes."""
 
     def __init__(self, run: "Callable[[], List[Optional[torch.Tensor]]]", given: List[torch.Tensor]) -> None:
         self.run = run

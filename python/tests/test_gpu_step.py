@@ -67,6 +67,35 @@ def test_an_optimizer_that_counts_on_the_host(nets):
         assert same(*results)
 
 
+def test_what_is_launched_before_the_look(nets):
+    """On an idle GPU, and taken back where the learning rate, a parameter's memory or the statistics have changed."""
+    from nimble.parts import Ahead
+
+    net, twin = nets
+    results, begun, taken_back = [], [], []
+    with pytest.MonkeyPatch.context() as patch:
+        begin, take_back = Ahead.begin, Ahead.take_back
+        patch.setattr(Ahead, "begin", lambda self: (begin(self), begun.append(self.has_begun))[0])
+        patch.setattr(Ahead, "take_back", lambda self: (taken_back.append(self.has_begun), take_back(self))[1])
+        for each in nets:
+            optimizer = sgd(each)
+            call = step_of(each, optimizer)
+
+            def before(i, each=each, optimizer=optimizer):
+                torch.cuda.synchronize()
+                if i in (8, 20):
+                    optimizer.param_groups[0]["lr"] *= 0.5
+                if i == 12:
+                    p = next(each.parameters())
+                    p.data = p.data * 0.5
+                if i == 16:
+                    next(b for b in each.buffers() if b.is_floating_point()).add_(0.25)
+
+            results.append(train_by(nimble.step(call) if each is net else call, each, 24, before=before))
+    assert same(*results)
+    assert sum(begun) > 8 and sum(taken_back) == 3, (begun, taken_back)
+
+
 def test_a_learning_rate_that_changes(nets):
     net, twin = nets
     results = []

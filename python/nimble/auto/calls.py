@@ -21,7 +21,8 @@ from nimble.auto import switches
 from nimble.auto.kinds import why_left_alone
 from nimble.auto.served import Served
 from nimble.auto.settings import Settings
-from nimble.capture import Backend, CudaCapture
+from nimble.backend import Backend
+from nimble.capture import CudaCapture
 from nimble.nesting import nesting
 
 _MOST_LINES = 40

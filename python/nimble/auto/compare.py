@@ -13,7 +13,7 @@ from torch.utils import _pytree
 
 from nimble.auto.entries import Aside
 from nimble.auto.gradients import Check
-from nimble.capture import Backend
+from nimble.backend import Backend
 from nimble.static import same_bytes, storage
 from nimble.signatures import Call
 from nimble.state import plain_tensors

@@ -12,7 +12,7 @@ from typing import Any, Callable, List, Optional
 import torch
 from torch.utils import _pytree
 
-from nimble.capture import Backend
+from nimble.backend import Backend
 from nimble.errors import NimbleError
 from nimble.leaves import StandIns, gradients, one_thread
 from nimble.nesting import inside

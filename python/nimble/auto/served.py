@@ -33,7 +33,7 @@ from nimble.auto.guard import Guard
 from nimble.auto.kinds import why_left_alone
 from nimble.auto.settings import Settings
 from nimble.auto.watch import Watch
-from nimble.capture import Backend
+from nimble.backend import Backend
 from nimble.errors import NimbleError
 from nimble.prepared import Options, prepare
 from nimble.signatures import Call

@@ -207,9 +207,8 @@ def _range_of(tensor: torch.Tensor) -> Tuple[int, int]:
 
 def saved_by(node: Any) -> Optional[List[torch.Tensor]]:
     """What a node of autograd's graph has saved, or None where it does not tell."""
-    is_python = isinstance(node, torch.autograd.function.BackwardCFunction)
-    names = ["saved_tensors"] if is_python else [name for name in dir(node) if name.startswith("_saved_")]
-    if not names and type(node).__name__ == "CppFunction":
+    names = _names_of_saved(node)
+    if names is None:
         return None
     try:
         values = [getattr(node, name) for name in names]
@@ -217,6 +216,24 @@ def saved_by(node: Any) -> Optional[List[torch.Tensor]]:
         return None
     found = [t for value in values for t in (value if isinstance(value, (tuple, list)) else (value,))]
     return [t for t in found if isinstance(t, torch.Tensor)]
+
+
+def _names_of_saved(node: Any) -> Optional[List[str]]:
+    """None of one that keeps them where nobody can look."""
+    if isinstance(node, torch.autograd.function.BackwardCFunction):
+        return ["saved_tensors"]
+    names = [name for name in dir(node) if name.startswith("_saved_")]
+    return None if not names and type(node).__name__ == "CppFunction" else names
+
+
+def held_by(tensors: Iterable[torch.Tensor]) -> Optional[List[torch.Tensor]]:
+    """What their autograd graphs keep from going, as far as these have not run; None where one of the nodes does not tell."""
+    found: List[torch.Tensor] = []
+    for node in AutogradGraph(tensors).nodes:
+        if _names_of_saved(node) is None:
+            return None
+        found += saved_by(node) or []
+    return found
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from typing import Any, Callable, ContextManager, Iterator, List, Optional, Sequ
 import torch
 
 from nimble.backend import Backend, Captured, Watch
-from nimble.leaves import AutogradGraph, copy_all
+from nimble.leaves import copy_all, held_by
 from nimble.prepared import is_same_state
 from nimble.shim import GraphState, GraphStatus
 from nimble.static import storage, storage_bytes
@@ -142,5 +142,5 @@ def at_first_backward(call: Callable[[], None]) -> Iterator[None]:
 def alive_now(device_type: str) -> Optional[List[torch.Tensor]]:
     """All tensors on such devices that Python knows of, with what their autograd graphs have saved; None where these do not tell."""
     known = [each for each in gc.get_objects() if issubclass(type(each), torch.Tensor) and each.device.type == device_type]
-    saved = AutogradGraph(known).saved()
-    return None if saved is None else known + saved
+    held = held_by(known)
+    return None if held is None else known + held

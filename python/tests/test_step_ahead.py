@@ -266,6 +266,17 @@ def test_what_is_alive():
     alive = alive_now("cpu")
     assert any(each is x for each in alive) and any(each is loss for each in alive)
     assert any(each.shape == (3,) and torch.equal(each.detach(), torch.full((3,), 2.0).exp()) for each in alive)
+    loss.backward()  # whose graph has let go of all
+    assert alive_now("cpu") is not None
+
+    class CppFunction:  # as PyTorch names those of extensions, which do not tell
+        next_functions = ()
+
+    class Loss(torch.Tensor):
+        grad_fn = CppFunction()
+
+    other = torch.ones(3).as_subclass(Loss)
+    assert alive_now("cpu") is None and other is not None
 
 
 def test_the_status_of_both():

@@ -77,7 +77,7 @@ class _Loading:
 
 def _look_at(module: ModuleType) -> None:
     original = getattr(module, _FUNCTION, None)
-    if original is None or hasattr(original, "nimble_leaves_out"):
+    if original is None or hasattr(original, "is_of_nimble"):
         return
     setattr(module, _FUNCTION, _unless_in_stream_order(module, original))
     if hasattr(module, _MANAGER):
@@ -130,7 +130,7 @@ def _unless_in_stream_order(module: Any, original: "Callable[..., Any]") -> "Cal
 
         return run
 
-    cudagraphify_impl.nimble_leaves_out = True  # type: ignore[attr-defined]
+    cudagraphify_impl.is_of_nimble = True  # type: ignore[attr-defined]
     return cudagraphify_impl
 
 

@@ -125,7 +125,7 @@ def trees(monkeypatch):
     before = list(sys.meta_path)
     for _ in range(2):
         compiled_graphs.install()
-    assert sys.meta_path == before and found.cudagraphify_impl.nimble_leaves_out
+    assert sys.meta_path == before and found.cudagraphify_impl.is_of_nimble
     monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: "cudaMallocAsync")
     for name in ("compile_fx", "utils"):
         monkeypatch.setattr(importlib.import_module(f"torch._inductor.{name}"), "is_gpu", lambda device: True, raising=False)

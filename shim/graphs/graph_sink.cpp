@@ -10,7 +10,6 @@
 #include "shim/auto/make_schedule.h"
 #include "shim/decode/entry.h"
 #include "shim/graphs/program_graph.h"
-#include "shim/probe/device_reader.h"
 
 namespace nimble::shim {
 
@@ -20,8 +19,6 @@ namespace {
 thread_local std::optional<GraphSink::Capturing> t_ending __attribute__((tls_model("initial-exec")));
 // Where the call at hand is recorded.
 thread_local GraphRecording* t_recorded __attribute__((tls_model("initial-exec"))) = nullptr;
-
-constexpr std::uint64_t kRoom = 16;  // one part in so many of the limit may have come since when somebody learns
 
 constexpr const char* kNothingInIt = "it holds no two nodes";  // not worth a line
 
@@ -354,33 +351,6 @@ std::string GraphSink::rewrite(CUgraph graph, GraphPair& made) {
   return {};
 }
 
-bool GraphSink::learn(bool learns) {
-  if (learns) {
-    const std::lock_guard one_at_a_time(analysis_mutex_);
-    record_anew(options_.limit_bytes / kRoom);
-  }
-  const std::lock_guard lock(threads_mutex_);
-  OfThread& thread = threads_[thread_index()];
-  if (thread.learns == learns) return false;
-  // Nobody begins another recording while this thread still learns.
-  if (!learns) learned_bytes_.store(recording().store().bytes(), std::memory_order_relaxed);
-  thread.learns = learns;
-  if (learns) {
-    thread.made.clear();
-    thread.plans.clear();
-  }
-  Recorder::probe_this_thread(learns);
-  return true;
-}
-
-bool GraphSink::capture_again() {
-  const std::lock_guard lock(threads_mutex_);
-  OfThread& thread = threads_[thread_index()];
-  thread.plans = std::exchange(thread.made, {});
-  if (std::ranges::all_of(thread.plans, [](const auto& plan) { return !plan; })) thread.plans.clear();
-  return !thread.plans.empty();
-}
-
 std::optional<CUresult> GraphSink::launch(Call& call) {
   // Where it is captured it becomes a part of another, as the program has made it.
   if (captures_.load(std::memory_order_relaxed) > 0 && capturing(call)) {
@@ -397,20 +367,6 @@ std::optional<CUresult> GraphSink::launch(Call& call) {
   launches_.fetch_add(made.rewritten, std::memory_order_relaxed);
   if (!made.news.empty()) say(made.news);
   return made.result;
-}
-
-std::optional<bool> GraphSink::may_launch(CUgraphExec exec, CUstream stream) const {
-  const std::shared_ptr<GraphPair> graph = find(exec);
-  if (!graph) return std::nullopt;
-  return graph->made_in() == current_context() &&
-         (captures_.load(std::memory_order_relaxed) == 0 || !capturing(stream));
-}
-
-bool GraphSink::is_idle(CUstream stream) const {
-  if (captures_.load(std::memory_order_relaxed) > 0) return false;
-  const auto ask = reinterpret_cast<decltype(&::cuStreamQuery)>(context_.driver_symbol("cuStreamQuery"));
-  const RelaxedCaptures relaxed(context_);  // one may begin meanwhile, which the question would end
-  return ask && ask(stream) == CUDA_SUCCESS;
 }
 
 // The program changes an executable graph, or ends it.
@@ -448,29 +404,6 @@ void GraphSink::take_note_of_new_memory(const Call& call) {
     if (graph->memory_brings_together(call) && graph->keep("what it used apart may lie in one piece of memory now"))
       say("graph " + std::to_string(graph->number()) +
           " is the program's own: what it used apart may lie in one piece of memory now");
-}
-
-CUgraphExec GraphSink::last_of_this_thread() {
-  const std::lock_guard lock(threads_mutex_);
-  return threads_[thread_index()].last;
-}
-
-std::optional<GraphStatus> GraphSink::status(CUgraphExec exec) {
-  if (!exec) exec = last_of_this_thread();
-  const std::shared_ptr<GraphPair> graph = find(exec);
-  if (!graph) return std::nullopt;
-  return graph->status(exec);
-}
-
-std::optional<bool> GraphSink::writes_only(CUgraphExec exec, const std::vector<TraceProbe::Range>& ranges) const {
-  const std::shared_ptr<GraphPair> graph = find(exec);
-  return graph ? std::optional(graph->writes_only(ranges)) : std::nullopt;
-}
-
-bool GraphSink::keep(CUgraphExec exec) {
-  const std::shared_ptr<GraphPair> graph = find(exec ? exec : last_of_this_thread());
-  if (graph) graph->keep("the program wants it so");
-  return graph != nullptr;
 }
 
 // ---- the rest ----

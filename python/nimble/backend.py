@@ -37,6 +37,9 @@ class Captured(Protocol):
     def status(self) -> Optional[shim.GraphStatus]:
         """What libnimble.so knows of it."""
 
+    def wait(self) -> None:
+        """Until the GPU has done with it."""
+
     def close(self) -> None:
         """Waits until the GPU has done with it. It is not replayed any more, and its memory may go."""
 

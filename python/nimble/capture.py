@@ -74,9 +74,12 @@ class CudaGraph:
         finally:
             current.wait_stream(self.stream)
 
-    def close(self) -> None:
+    def wait(self) -> None:
         if self._last is not None:
             self._last.synchronize()
+
+    def close(self) -> None:
+        self.wait()
 
     def end(self) -> None:
         """It is not replayed any more, and its outputs are not used."""

@@ -51,6 +51,10 @@ class InParts:
         one, other = self.first.status(), self.second.status()
         return one if other is None else other if one is None else _together(one, other)
 
+    def wait(self) -> None:
+        self.first.wait()
+        self.second.wait()
+
     def close(self) -> None:
         self.first.close()
         self.second.close()

@@ -10,7 +10,7 @@ import contextlib
 import threading
 import time
 from types import TracebackType
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import torch
 
@@ -38,6 +38,7 @@ class PreparedGraph:
         self.options = options
         self.guard = guard
         self._ahead = ahead
+        self._fits: "Optional[Callable[[], bool]]" = lambda: self.guard.difference() is None
         self._read = guard.memory() if ahead is not None else []
         self.calls = 0
         self.short_lived = 0  # graphs before it for the same signature that few calls used, in a row
@@ -56,19 +57,21 @@ class PreparedGraph:
     def runs_ahead(self) -> bool:
         return self._ahead is not None
 
-    def __call__(self, call: Call, static_outputs: bool) -> Any:
+    def __call__(self, call: Call, static_outputs: bool, fits: "Optional[Callable[[], bool]]" = None) -> Any:
         """Runs the graph with the arguments of a call of its signature. The outputs are the caller's, unless they are to be the
-        graph's own, which the next run overwrites. CHANGED where it runs ahead, and does not fit the module any more."""
+        graph's own, which the next run overwrites. CHANGED where it runs ahead, and does not fit the module any more: as `fits` says,
+        where its owner knows (forget_module())."""
         if self._written:
             check_apart(call, self._inputs, self._written)
-        return self.run(call.leaves, static_outputs)
+        return self.run(call.leaves, static_outputs, fits)
 
-    def run(self, leaves: Sequence[Any], static_outputs: bool) -> Any:
+    def run(self, leaves: Sequence[Any], static_outputs: bool, fits: "Optional[Callable[[], bool]]" = None) -> Any:
         """The same for the leaves of a call, where it writes to none of them."""
         with self._lock:
-            ahead = self._ahead
+            fits = fits or self._fits
+            ahead = self._ahead if fits is not None else None
             looks_behind = bool(ahead)  # memory can also be taken from a tensor that is held
-            if ahead is not None and not looks_behind and self.guard.difference() is not None:
+            if ahead is not None and fits is not None and not looks_behind and not fits():
                 return CHANGED
             self._captured.follow()
             for each in self._inputs:
@@ -77,7 +80,8 @@ class PreparedGraph:
             for each in self._written:
                 if leaves[each.number] is not each.tensor:
                     leaves[each.number].copy_(each.tensor)
-            if looks_behind and self.guard.difference() is not None:
+            if looks_behind and fits is not None and not fits():
+                self._captured.wait()  # what it reads may go now
                 return CHANGED
             self.calls += 1
             return self._returned(leaves, static_outputs)
@@ -102,16 +106,15 @@ class PreparedGraph:
         made = self._results.made
         return self._results.returned(made if static_outputs else [each.clone() for each in made], leaves)
 
-    def forget_module(self) -> None:
-        """From now on it holds nothing of the module's, and its owner looks whether it fits before each call."""
-        self._stop_running_ahead()
+    def forget_module(self, may_run_ahead: bool = False) -> None:
+        """From now on it holds nothing of the module's, and its owner looks whether it fits: where it still runs ahead, when it is
+        asked in the call; else before. may_run_ahead: it reads no memory but that of the module's tensors."""
+        if self._ahead is not None and not may_run_ahead:
+            self._ahead.close()
+            self._ahead = None
+        self._read.clear()  # that the driver lets go of some is still seen
+        self._fits = None
         del self.guard
-
-    def _stop_running_ahead(self) -> None:
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            ahead.close()
-        self._read.clear()
 
     def close(self) -> None:
         """Waits until the GPU has done with it, so that its memory may go."""

@@ -68,6 +68,9 @@ class FakeGraph:
     def beside(self):
         return contextlib.nullcontext()
 
+    def wait(self):
+        self._calls.append("wait")
+
     def close(self):
         self._calls.append("close")
         self.closed = True

@@ -68,6 +68,9 @@ class ReplayedGraph:
     def status(self):
         return GraphStatus(self.replays, GraphState.REWRITTEN, 9, 3, 20.0, 10.0, "")
 
+    def wait(self):
+        self._backend.waits += 1
+
     def close(self):
         self.closed = True
         self._backend.closed += 1
@@ -81,6 +84,7 @@ class ReplayingCapture:
         self.captures = 0
         self.replays = 0
         self.closed = 0
+        self.waits = 0
         self.capturing = False
         self.spoil = None  # called behind each replay
         self.at_capture = None

@@ -12,6 +12,7 @@ from __future__ import annotations
 import enum
 import types
 from collections import OrderedDict, defaultdict, deque
+from functools import partial
 from itertools import islice
 from typing import Any, Hashable
 
@@ -20,9 +21,13 @@ import torch
 _DEPTH = 4
 _MOST = 64  # entries of a container that are looked at
 _MOST_VALUES = 256  # that are looked at in all
+_MOST_SEARCHED = 20000  # values, once
 _EXACT = (type(None), bool, int, str, bytes, type(...), torch.dtype, torch.device, torch.layout, torch.memory_format)
 _BY_IDENTITY = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, torch.nn.Module,
                 property, staticmethod, classmethod, enum.Enum)
+# Of what cannot hold any, and of modules and code, each looked at where they are known.
+_WITHOUT_TENSORS = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, torch.nn.Module, property,
+                    staticmethod, classmethod, enum.Enum, types.GetSetDescriptorType, types.MemberDescriptorType, torch.Generator)
 _SEQUENCES = (list, tuple, deque, torch.Size)
 _SETS = (set, frozenset)
 _MAPPINGS = (dict, OrderedDict, defaultdict)
@@ -92,6 +97,32 @@ def _content(value: Any, depth: int, left: "list[int]") -> Hashable:
     if inside is None:
         return id(value)
     return (id(value), len(inside), *[(key, _content(each, depth, left)) for key, each in islice(inside.items(), 4 * _MOST)])
+
+
+def may_hold_tensor(value: Any) -> bool:
+    """Whether a tensor may be held in a value, or is one: no only where all of it is looked at. Modules count as none, and so does
+    code: what they hold is looked at elsewhere."""
+    waiting, seen = [value], set()
+    while waiting:
+        each = waiting.pop()
+        if is_plain(each) or _is(each, _WITHOUT_TENSORS) or id(each) in seen:
+            continue
+        seen.add(id(each))
+        kind: Any = type(each)
+        inside = _inside(each)
+        if _is(each, torch.Tensor) or len(seen) > _MOST_SEARCHED:
+            return True
+        if kind in _SEQUENCES or kind in _SETS:
+            waiting += each
+        elif kind in _MAPPINGS:
+            waiting += [*each, *each.values()]
+        elif kind is partial:
+            waiting += [each.func, *each.args, *each.keywords.values()]
+        elif inside is not None and not _is(each, (list, dict, set, tuple)):
+            waiting += [*inside.values(), *(held for base in kind.__mro__[:-1] for held in vars(base).values())]
+        else:
+            return True
+    return False
 
 
 def hides_module(value: Any, known: "set[int]", depth: int = _DEPTH) -> bool:

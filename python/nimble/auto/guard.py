@@ -17,7 +17,7 @@ from typing import Any, Dict, Hashable, List, Optional, Tuple
 import torch
 from torch.nn.modules import module as _module
 
-from nimble.auto.contents import content, hides_module, is_mutable, is_plain
+from nimble.auto.contents import content, hides_module, is_mutable, is_plain, may_hold_tensor
 from nimble.auto.watch import Watched, is_programs
 from nimble.errors import NimbleError
 
@@ -77,6 +77,8 @@ class Guard:
         self._globals = [(namespace, name) for namespace, name, _ in watched.names]
         values = [dicts[number][name] for number, name in self._others] + self._outside_now()
         known = {id(m) for m in modules}
+        # Of the module's own tensors others know where their memory is.
+        self.reads_own_memory_alone = not may_hold_tensor(values)
         if any(hides_module(value, known) for value in values):
             raise NimbleError("it uses modules that are not registered as its own")
         self._tensors = self._plain_tensors(dicts)

@@ -35,7 +35,7 @@ from nimble.auto.settings import Settings
 from nimble.auto.watch import Watch
 from nimble.backend import Backend
 from nimble.errors import NimbleError
-from nimble.prepared import Options, prepare
+from nimble.prepared import CHANGED, Options, PreparedGraph, prepare
 from nimble.signatures import Call
 from nimble.training import TrainingGraph, prepare_training
 
@@ -92,6 +92,11 @@ class Served:
             if isinstance(found, str):
                 return self._run_eagerly(found, original, module, args, kwargs)
             entry, call = found
+            ahead = self._ahead_of(entry)
+            if ahead is not None:
+                result = self._serve_ahead(ahead, entry, call, module)
+                if result is not CHANGED:
+                    return result
             may_serve = self._may_serve(entry, module)
             self._looking = min(self._looking, self._clock() - began) if entry.graph is not None else self._looking
             if may_serve:
@@ -201,6 +206,36 @@ class Served:
             return guard.difference(module) is None and entry.served < entry.next_compared
         except Exception:
             return False  # which _advance will meet again
+
+    @staticmethod
+    def _ahead_of(entry: Entry) -> Optional[PreparedGraph]:
+        """The entry's graph, where it may be launched before it is known whether the call is one for it."""
+        graph = entry.graph
+        if (isinstance(graph, PreparedGraph) and graph.runs_ahead and entry.guard is not None and entry.broken is None
+                and entry.served < entry.next_compared):
+            return graph
+        return None
+
+    def _serve_ahead(self, graph: PreparedGraph, entry: Entry, call: Call, module: torch.nn.Module) -> Any:
+        """CHANGED where the call is another's; what its launch has done nobody sees then."""
+        def fits() -> bool:
+            began = self._clock()
+            try:
+                return entry.guard is not None and entry.guard.difference(module) is None
+            except Exception:
+                return False  # which _advance will meet again
+            finally:
+                self._looking = min(self._looking, self._clock() - began)
+
+        try:
+            result = graph(call, False, fits)
+        except Exception as error:
+            entry.broken = error
+            return CHANGED
+        if result is not CHANGED:
+            entry.served += 1
+            self.served += 1
+        return result
 
     def _serve(self, entry: Entry, call: Call, original: Original, module: torch.nn.Module) -> Any:
         graph = entry.graph
@@ -318,7 +353,11 @@ class Served:
             graph = prepare_training(module, call, self._backend, _OPTIONS, check)
         else:
             graph = prepare(module, call, self._backend, _OPTIONS)
-        graph.forget_module()  # which our guard does not hold
+        # Our guard does not hold it.
+        if isinstance(graph, PreparedGraph):
+            graph.forget_module(guard.reads_own_memory_alone)
+        else:
+            graph.forget_module()
         if isinstance(graph, TrainingGraph):
             graph.distrust(_COMPARED_AT_FIRST,
                            functools.partial(again, weakref.ref(module), original, self._backend, device))

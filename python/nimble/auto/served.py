@@ -9,6 +9,8 @@ anew, some times.
 A call that may be for training (settings.trains) has graphs of forward and backward. Its gradients are compared as its outputs
 are, and the program's own first backwards once more; what is seen of the backwards of eager calls may end the entry (gradients.py).
 
+A graph that writes to nothing but its own memory, and reads no tensors but the module's own, is launched before the guard is asked.
+
 A Served holds no module: it is told the one that it stands for at each call. Calls may come from any thread: those that a graph
 serves go side by side; entries advance under a lock that nobody waits for, while no other thread runs the module: who comes
 meanwhile runs eagerly, and what was found with another thread about is not believed. Nothing of our own is raised to the program.

@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import torch
 
+from nimble.auto import switches
 from nimble.backend import Backend, Captured, Watch
 from nimble.errors import CaptureError
 from nimble.nesting import preparing
@@ -177,7 +178,9 @@ def prepare(module: torch.nn.Module, call: Call, backend: Backend, options: Opti
         check_attributes(work.attributes, module)
         check_outputs(captured.outputs, backend.device_type)
         draws = not is_same_state(backend.random_state(device), device_random)
-        runs_ahead = not (work.written or draws or keeper.has_written() or any(m.training for m in module.modules()))
+        # What it sends to other ranks cannot be thrown away.
+        runs_ahead = not (work.written or draws or keeper.has_written() or any(m.training for m in module.modules())
+                          or switches.has_other_ranks())
     finally:
         keeper.restore()
         backend.set_random_state(device, device_random)

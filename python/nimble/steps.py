@@ -18,6 +18,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set,
 import torch
 from torch.utils import _pytree
 
+from nimble.auto import switches
 from nimble.backend import EAGER_RUNS, Backend, Captured, Part
 from nimble.capture import CudaCapture
 from nimble.errors import CaptureError, NimbleError
@@ -324,7 +325,7 @@ class Step:
         uses = [(graph, graph.grads.uses()) for each in self._kinds for graph in each.graphs]
         grads_before = [p.grad for p in state.parameters]
         own = [buffer for buffer in state.buffers if any(buffer is each for each in kind.buffers)]
-        in_parts = self._options.use_multi_stream and not kind.written and can_be_kept(own)
+        in_parts = self._options.use_multi_stream and not kind.written and can_be_kept(own) and not switches.has_other_ranks()
         work = _Work(run, state, own if in_parts else [], self._backend.device_type)
         try:
             with torch.inference_mode(False), one_thread(), _explaining(state):

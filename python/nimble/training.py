@@ -20,6 +20,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 import torch
 from torch.utils import _pytree
 
+from nimble.auto import switches
 from nimble.backend import Backend, Captured, Watch
 from nimble.errors import NimbleError
 from nimble.gradients import Copies
@@ -353,7 +354,7 @@ def prepare_training(module: torch.nn.Module, call: Call, backend: Backend, opti
                     keeper.check_random()
                 check_attributes(work.attributes, module)
                 draws = keeper.has_drawn() or not is_same_state(backend.random_state(device), device_random)
-                runs_ahead = work.writes_nothing_else()
+                runs_ahead = work.writes_nothing_else() and not switches.has_other_ranks()
     finally:
         keeper.restore()
         backend.set_random_state(device, device_random)

@@ -101,6 +101,11 @@ class TestRunningAhead:
         model = Nimble(writes, backend=backend).prepare(torch.ones(2, 3))
         assert [graph.runs_ahead for graph in model._graphs] == [False]
 
+    def test_what_may_be_sent_to_other_ranks_does_not(self, module, backend, monkeypatch):
+        monkeypatch.setattr("nimble.auto.switches.has_other_ranks", lambda: True)
+        model = Nimble(module, backend=backend).prepare(torch.ones(2, 3))
+        assert [graph.runs_ahead for graph in model._graphs] == [False]
+
     def test_what_draws_random_numbers_does_not(self, module, backend, monkeypatch):
         states = [torch.get_rng_state()]  # another one for each time that it is asked
 

@@ -47,6 +47,15 @@ def test_a_program_that_learns(build):
     assert parts["fails"] and "its plan" not in parts["other"]
 
 
+def test_what_talks_to_others_cannot_be_taken_back(build, tmp_path):
+    rules = tmp_path / "rules.json"
+    rules.write_text('{"nimble_rules": 3, "rules": [{"kernel": "advance", "communicates": true}]}')
+    done = python(build, str(TESTS / "driver_program.py"), str(build / "bin" / "opaque.simcuda"), NIMBLE_GRAPHS="rewrite",
+                  NIMBLE_TUNE="off", NIMBLE_RULES=str(rules))
+    assert done.returncode == 0, done.stderr
+    assert not any(json.loads(done.stdout)["parts"]["writes"])
+
+
 def test_both_executables_are_timed(build):
     script = ("import sys, runpy\n"
               "from nimble import shim\n"

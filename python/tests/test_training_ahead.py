@@ -188,6 +188,12 @@ def test_buffers_that_share_memory(backend, build):
     assert same(step(model, module, x), step(twin, twin, x))
 
 
+def test_what_may_be_sent_to_other_ranks(backend, monkeypatch):
+    monkeypatch.setattr("nimble.auto.switches.has_other_ranks", lambda: True)
+    model = Nimble(Net(), backend=backend).prepare(torch.randn(5, 4), training=True)
+    assert not entry(model).runs_ahead
+
+
 def test_statistics_that_share_memory(backend):
     """Of which no version tells that they are written."""
     made = [only(lambda self, x: self.norm(self.linear(x)), linear=nn.Linear(4, 6), norm=nn.BatchNorm1d(6)) for _ in range(2)]

@@ -240,7 +240,9 @@ std::string keep_to(const std::vector<analyzer::Dag::Edge>& given, ScheduleSegme
 std::optional<std::vector<TraceProbe::Range>> written(const analyzer::Analysis& analysis) {
   std::map<std::uint64_t, std::uint64_t> found;
   for (std::uint32_t op = 0; op < analysis.step.period; ++op) {
-    if (analysis.accesses.ops[op].role == analyzer::OpRole::barrier) return std::nullopt;
+    const analyzer::OpAccesses& known = analysis.accesses.ops[op];
+    if (known.role == analyzer::OpRole::barrier || known.communicates != analyzer::Communicates::no)
+      return std::nullopt;
     for (const analyzer::Access& access : analysis.accesses.of(op)) {
       const analyzer::StepObject& object = analysis.objects.objects[access.object];
       if (access.writes && !object.step_local) found[analysis.table->objects()[object.id].base] = object.size;

@@ -63,7 +63,7 @@ struct GraphSchedule {
   // schedule, if anything is known.
   std::vector<std::uint64_t> offsets;
   // Memory that its ops may write, but for what is allocated among them: whole allocations, by address. Also where
-  // there is no schedule; nothing where there is an op of which it is not known.
+  // there is no schedule; nothing where there is an op of which it is not known, or that may be talking to somebody.
   std::optional<std::vector<TraceProbe::Range>> writes;
   std::string why_not;  // where there is none, or it frees no two nodes from each other; else empty
 };

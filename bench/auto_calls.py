@@ -16,7 +16,8 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
+PYTHON = Path(__file__).resolve().parent.parent / "python"
+sys.path[:0] = [str(PYTHON), str(PYTHON / "tests")]
 
 import torch  # noqa: E402
 from torch import nn  # noqa: E402
@@ -25,6 +26,7 @@ from nimble.auto.guard import Guard  # noqa: E402
 from nimble.auto.watch import Watched  # noqa: E402
 from nimble.nesting import nesting  # noqa: E402
 from nimble.signatures import Call  # noqa: E402
+from replaying import ReplayingCapture  # noqa: E402
 
 ROUNDS = 41
 
@@ -48,8 +50,8 @@ def medians(functions, count):
 def network(blocks):
     """As residual networks are built: three modules a layer."""
     layers = []
-    for _ in range(blocks):
-        layers += [nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU()]
+    for number in range(blocks):
+        layers += [nn.Conv2d(8 if number else 3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU()]
     return nn.Sequential(*layers).eval()
 
 
@@ -86,6 +88,26 @@ def calls_of(both, prepare, module, argument, count=2000):
     return {way: round(each / count) for way, each in medians(functions, 1).items()}
 
 
+def served(blocks):
+    """(until its graph would be launched, in all) of a call that one serves: a fake's, which notes when that is."""
+    backend = ReplayingCapture()
+    calls.install(settings.Settings(), backend, clock=lambda: 0.0)
+    net, image, launched, times = network(blocks), torch.ones(1, 3, 8, 8), [], []
+    for _ in range(8):  # until it has been compared
+        net(image)
+    backend_replays = backend.replays
+    ((_, of_net),) = calls.auto_of_process[-1][0]._modules.values()
+    for graph in of_net.graphs():
+        graph._captured.replay = lambda: launched.append(time.perf_counter())
+    for _ in range(ROUNDS * 5):
+        began = time.perf_counter()
+        net(image)
+        times.append((launched.pop() - began, time.perf_counter() - began))
+    assert backend.replays == backend_replays and not launched
+    calls.uninstall()
+    return [round(statistics.median(each) * 1e9) for each in zip(*times)]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", help="writes the figures to this file as well")
@@ -111,6 +133,9 @@ def main():
             assert guard.difference(net) is None
             parts[f"guard of {len(list(net.modules()))} modules"] = lambda guard=guard, net=net: guard.difference(net)
         found["parts of a call that a graph serves"] = medians(parts, 20)
+        whole = found["a call that a graph serves"] = {}
+        for blocks in (1, 18, 53, 333):
+            whole[f"{3 * blocks + 1} modules, until the launch"], whole[f"{3 * blocks + 1} modules, in all"] = served(blocks)
     print(f"{platform.machine()}, Python {platform.python_version()}, PyTorch {torch.__version__}; median ns")
     for what, times in found.items():
         print(what)

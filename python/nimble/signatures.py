@@ -10,6 +10,7 @@ Signatures are constant, and any thread may use them. GraphCache has no lock: it
 from __future__ import annotations
 
 import enum
+import functools
 from collections import OrderedDict
 from typing import Any, Dict, Generic, Iterator, List, Optional, Tuple, TypeVar
 
@@ -119,6 +120,12 @@ class Signature:
         return ", ".join(tensors) or "no tensors"
 
 
+@functools.lru_cache(maxsize=64)
+def _structure_of(tensors: int) -> _pytree.TreeSpec:
+    """Of a call of so many tensors in a row."""
+    return _pytree.tree_flatten(((0,) * tensors, {}))[1]
+
+
 class Call:
     """A call's arguments taken apart: `leaves` of (args, kwargs), `structure`, `tensors` (which leaves are tensors, each tensor
     once), `signature`, and `trains`: gradients may be asked for, as they always may where an argument requires them while they
@@ -128,7 +135,10 @@ class Call:
 
     def __init__(self, args: Tuple[Any, ...], kwargs: Dict[str, Any], training: bool, trains: bool = False) -> None:
         self.args, self.kwargs = args, kwargs
-        self.leaves, self.structure = _pytree.tree_flatten((args, kwargs))
+        if not kwargs and all([type(argument) is torch.Tensor for argument in args]):
+            self.leaves, self.structure = list(args), _structure_of(len(args))
+        else:
+            self.leaves, self.structure = _pytree.tree_flatten((args, kwargs))
         self.tensors: List[int] = []
         first: Dict[int, int] = {}  # where each tensor comes first
         keys: List[Any] = []

@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch", minversion="1.13.0a0")
 from nimble.errors import NimbleError  # noqa: E402
+from torch.utils import _pytree  # noqa: E402
 from nimble.signatures import Call, GraphCache, place_of  # noqa: E402
 
 
@@ -163,3 +164,14 @@ def test_the_cache_keeps_what_was_used_last():
             assert [entry[0] for entry in cache] == model and len(cache) == len(model)
     with pytest.raises(ValueError):
         GraphCache(0)
+
+
+@pytest.mark.parametrize("args", [(), (torch.ones(2),), (torch.ones(2), torch.zeros(3, 1)), (torch.ones(1), 2),
+                                  (torch.nn.Parameter(torch.ones(2)),), ([torch.ones(2)],)])
+def test_calls_of_tensors_in_a_row_are_like_all_others(args):
+    call, leaves = Call(args, {}, False), _pytree.tree_flatten((args, {}))
+    assert list(map(id, call.leaves)) == list(map(id, leaves[0])) and call.structure == leaves[1]
+    again, more = call.rebuilt(call.leaves)
+    assert list(map(id, again)) == list(map(id, args)) or isinstance(args[0], list)
+    assert type(again) is tuple and more == {}
+    assert (call.signature == Call(args, {"more": torch.ones(1)}, False).signature) is False

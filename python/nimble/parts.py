@@ -143,8 +143,15 @@ def at_first_backward(call: Callable[[], None]) -> Iterator[None]:
         autograd.backward, autograd.grad = originals
 
 
+def _is_on(tensor: torch.Tensor, device_type: str) -> bool:
+    try:
+        return tensor.device.type == device_type
+    except Exception:  # of a class of its own, which has no memory to tell of
+        return False
+
+
 def alive_now(device_type: str) -> Optional[List[torch.Tensor]]:
     """All tensors on such devices that Python knows of, with what their autograd graphs have saved; None where these do not tell."""
-    known = [each for each in gc.get_objects() if issubclass(type(each), torch.Tensor) and each.device.type == device_type]
+    known = [each for each in gc.get_objects() if issubclass(type(each), torch.Tensor) and _is_on(each, device_type)]
     held = held_by(known)
     return None if held is None else known + held

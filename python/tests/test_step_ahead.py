@@ -274,6 +274,14 @@ def test_what_is_alive():
     loss.backward()  # whose graph has let go of all
     assert alive_now("cpu") is not None
 
+    class Odd(torch.Tensor):
+        @property
+        def device(self):
+            raise RuntimeError("none")
+
+    odd = torch.ones(1).as_subclass(Odd)
+    assert alive_now("cpu") is not None and odd is not None
+
     class CppFunction:  # as PyTorch names those of extensions, which do not tell
         next_functions = ()
 

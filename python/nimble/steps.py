@@ -23,7 +23,7 @@ from nimble.backend import EAGER_RUNS, Backend, Captured, Part
 from nimble.capture import CudaCapture
 from nimble.errors import CaptureError, NimbleError
 from nimble.leaves import copy_all, one_thread, versions
-from nimble.parts import Ahead, InParts, alive_now, at_first_backward, can_be_kept
+from nimble.parts import Ahead, InParts, alive_now, at_first_backward, can_be_kept, is_worth_it
 from nimble.prepared import naming_the_place
 from nimble.reach import Reached, find
 from nimble.signatures import Call, GraphCache
@@ -325,7 +325,8 @@ class Step:
         uses = [(graph, graph.grads.uses()) for each in self._kinds for graph in each.graphs]
         grads_before = [p.grad for p in state.parameters]
         own = [buffer for buffer in state.buffers if any(buffer is each for each in kind.buffers)]
-        in_parts = self._options.use_multi_stream and not kind.written and can_be_kept(own) and not switches.has_other_ranks()
+        in_parts = (self._options.use_multi_stream and is_worth_it(state.parameters) and not kind.written and can_be_kept(own)
+                    and not switches.has_other_ranks())
         work = _Work(run, state, own if in_parts else [], self._backend.device_type)
         try:
             with torch.inference_mode(False), one_thread(), _explaining(state):

@@ -229,6 +229,11 @@ def test_where_the_first_part_may_write_elsewhere(pair, backend):
     assert both(pair, backend) and replays(backend) == [[14 - EAGER]]
 
 
+def test_steps_that_take_long_anyway(pair, backend, monkeypatch):
+    monkeypatch.setattr("nimble.parts._MOST_BYTES", 4 * sum(p.numel() for p in pair[0].parameters()) - 1)
+    assert both(pair, backend) and replays(backend) == [[14 - EAGER]]
+
+
 def test_what_may_be_sent_to_other_ranks(pair, backend, monkeypatch):
     monkeypatch.setattr("nimble.auto.switches.has_other_ranks", lambda: True)
     assert both(pair, backend) and replays(backend) == [[14 - EAGER]]

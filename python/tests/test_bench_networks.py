@@ -257,3 +257,23 @@ def test_options_of_torch_compile_are_known():
         if way.nimble and way.mode:
             assert isinstance(inductor.list_mode_options(way.mode), dict)
     assert all(getattr(config, option) is True and value is False for option, value in ways.MEMORY_OF_ITS_OWN.items())
+
+
+def test_a_step_in_two_graphs_against_one(bench, monkeypatch):
+    import nimble
+    import step_parts
+    from replaying import ReplayingCapture
+
+    backends = []
+
+    def step(*arguments, **more):
+        backends.append(ReplayingCapture())
+        return nimble.steps.step(*arguments, **more, backend=backends[-1])
+
+    monkeypatch.setattr(nimble, "step", step)
+    host = Host()
+    host.used = [7.0, 9.0, 9.0, 10.0]
+    found = step_parts.run("any", 4, host)
+    assert found["same_bits"] and [found[way]["parts"] for way in ("two graphs", "one graph")] == [[2], [1]]
+    assert [found[way]["mib"] for way in ("two graphs", "one graph")] == [2, 1]
+    assert found["two graphs"]["gpu_us"]["runs"] >= 10

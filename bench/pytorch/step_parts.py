@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""What a training step takes on a GPU in two graphs (python/nimble/parts.py), and in one.
+
+Usage: python -m nimble run bench/pytorch/step_parts.py [--json FILE] [NETWORK:BATCH...]
+
+Both ways of a network in one process, from the same state with the same seed; losses of 50 steps and the state behind them have to
+be the same to the bit. Microseconds by CUDA events: of a step that begins on an idle GPU, and of ten that follow each other; by the
+clock; and MiB that a way has taken.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+from unittest import mock
+
+import measure
+import networks
+import nimble
+import torch
+import training
+
+CELLS = ("mobilenet_v2:32", "mobilenet_v2:128", "efficientnet_b0:64", "resnet50:32")
+WAYS = {"two graphs": lambda parameters: True, "one graph": lambda parameters: False}
+
+
+def run(name, batch, gpu):
+    """By way: times, memory, how many graphs a step has, and whether all is as with the other way."""
+    found, curves = {}, []
+    for way, is_worth_it in WAYS.items():
+        trainer = training.Trainer(*networks.training(name, batch, gpu.type))
+        trainer.begin_again()
+        gpu.let_go()
+        before = gpu.used_mib()
+        with mock.patch("nimble.steps.is_worth_it", is_worth_it):
+            step, _ = training.nimble_step(trainer)
+        graphs = [graph for kind in step._kinds for graph in kind.graphs]
+        times = measure.all_times(gpu, step)
+        memory = measure.memory(gpu, before)
+        curves.append(trainer.curve(step))
+        found[way] = {**times, "mib": round(memory["after"] - memory["before"]),
+                      "parts": [2 if graph._ahead is not None else 1 for graph in graphs]}
+    (losses, state), (other_losses, other_state) = curves
+    same = all(map(torch.equal, [*losses, *state.values()], [*other_losses, *other_state.values()]))
+    return {**found, "same_bits": same}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cells", nargs="*", default=CELLS)
+    parser.add_argument("--json", help="writes the figures to this file as well")
+    words = parser.parse_args()
+    figures = {"date": time.strftime("%Y-%m-%d"), "device": torch.cuda.get_device_name(), "torch": torch.__version__,
+               "nimble": nimble.__version__, "cells": {}}
+    for cell in words.cells:
+        name, batch = cell.split(":")
+        figures["cells"][cell] = found = run(name, int(batch), measure.Gpu())
+        for way in WAYS:
+            times = ", ".join(f"{what} {found[way][key]['median']:.0f}" for what, key in
+                              (("idle", "gpu_us"), ("in a row", "row_us"), ("by the clock", "wall_us")))
+            print(f"{cell:20} {way:10} {times} us, {found[way]['mib']} MiB, parts {found[way]['parts']}", flush=True)
+        print(f"{cell:20} {'the same to the bit' if found['same_bits'] else 'NOT THE SAME'}", flush=True)
+        if words.json:
+            Path(words.json).write_text(json.dumps(figures, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

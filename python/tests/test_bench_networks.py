@@ -260,6 +260,7 @@ def test_options_of_torch_compile_are_known():
 
 
 def test_a_step_in_two_graphs_against_one(bench, monkeypatch):
+    pytest.importorskip("torch", minversion="2.1")  # whose ops can be taken down in a backward
     import nimble
     import step_parts
     from replaying import ReplayingCapture

@@ -39,7 +39,7 @@ class PreparedGraph:
         self.options = options
         self.guard = guard
         self._ahead = ahead
-        self._fits: "Optional[Callable[[], bool]]" = lambda: self.guard.difference() is None
+        self._knows_module = True
         self._read = guard.memory() if ahead is not None else []
         self.calls = 0
         self.short_lived = 0  # graphs before it for the same signature that few calls used, in a row
@@ -69,7 +69,8 @@ class PreparedGraph:
     def run(self, leaves: Sequence[Any], static_outputs: bool, fits: "Optional[Callable[[], bool]]" = None) -> Any:
         """The same for the leaves of a call, where it writes to none of them."""
         with self._lock:
-            fits = fits or self._fits
+            if fits is None and self._knows_module:
+                fits = self._fits
             ahead = self._ahead if fits is not None else None
             looks_behind = bool(ahead)  # memory can also be taken from a tensor that is held
             if ahead is not None and fits is not None and not looks_behind and not fits():
@@ -86,6 +87,9 @@ class PreparedGraph:
                 return CHANGED
             self.calls += 1
             return self._returned(leaves, static_outputs)
+
+    def _fits(self) -> bool:
+        return self.guard.difference() is None
 
     def run_own(self, args: Sequence[Any], static_outputs: bool) -> Any:
         """The same for its own inputs, launched before anything else is looked at. CHANGED also where they are others, or where a
@@ -114,7 +118,7 @@ class PreparedGraph:
             self._ahead.close()
             self._ahead = None
         self._read.clear()  # that the driver lets go of some is still seen
-        self._fits = None
+        self._knows_module = False
         del self.guard
 
     def close(self) -> None:

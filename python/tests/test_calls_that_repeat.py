@@ -239,3 +239,22 @@ class TestCallsThatRepeat:
         backend.calls.clear()
         self.called(model, torch.ones(2, 3))
         assert not backend.calls
+
+
+def test_graphs_go_at_once(backend):
+    """Their memory is wanted for the next: none waits for the garbage collector."""
+    import gc
+    import weakref
+
+    gc.collect()
+    gc.disable()
+    try:
+        for training in (False, True):
+            model = Nimble(nn.Linear(3, 2).train(training), backend=backend).prepare(torch.ones(2, 3), training=training)
+            with torch.set_grad_enabled(training):
+                model(torch.ones(2, 3))
+            graphs = [weakref.ref(graph) for graph in model._graphs]
+            del model
+            assert len(graphs) == 1 and graphs[0]() is None
+    finally:
+        gc.enable()

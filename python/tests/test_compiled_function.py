@@ -363,3 +363,20 @@ def test_what_is_said(compiled, backend):
     assert backend.closed == 1
     check(function, linear, lambda: two(weight, bias), 2)
     assert backend.captures == 1
+
+
+def test_graphs_go_at_once(compiled, backend):
+    import gc
+    import weakref
+
+    weight, bias = torch.randn(3, 4), torch.randn(1)
+    function = compiled(linear, two(weight, bias), (0, 2))
+    gc.collect()
+    gc.disable()
+    try:
+        check(function, linear, lambda: two(weight, bias), 6)
+        (graph,) = [weakref.ref(entry.graph) for entry in function._entries.values()]
+        check(function, linear, two, 1)  # its weights are elsewhere
+        assert graph() is None
+    finally:
+        gc.enable()

@@ -312,3 +312,26 @@ def test_the_status_of_both():
     assert InParts(kept, own).status() == GraphStatus(1, GraphState.OWN, 4, 2, None, None, "")
     assert InParts(kept, kept).status().text == "why; why"
     assert InParts(Part(), kept).status().text == "why" and InParts(Part(), Part()).status() is None
+
+
+def test_graphs_go_at_once(pair, backend):
+    """Before the next is captured: none waits for the garbage collector."""
+    import gc
+    import weakref
+
+    seen, gone = [], []
+
+    def before(i, net, optimizer):
+        if net is pair[0] and i in (6, 8):
+            graphs = [graph for kind in both.step._kinds for graph in kind.graphs] if i == 6 else []
+            seen.extend(map(weakref.ref, graphs))
+            gone.extend(graph() is None for graph in seen if i == 8)
+        learning_rate(i, net, optimizer)
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert both(pair, backend, before)
+    finally:
+        gc.enable()
+    assert gone == [True]

@@ -131,6 +131,26 @@ def test_a_graph_that_fails(auto, backend, net, order):
     assert len(launches) == 1 and graphs(auto, net) == 0 and any("MemoryError" in why for why, _ in served(auto, net).reasons())
 
 
+def test_a_graph_that_another_thread_ends(auto, backend):
+    """While it is about to be launched: what it raises then is not the program's."""
+    class Reads(nn.Module):
+        def forward(self, x):
+            return x * TABLE
+
+    module = prepared_anew(auto, backend, Reads().eval())
+    (entry,) = [each for each in served(auto, module)._entries.values() if each.graph is not None]
+    assert not entry.has_effects
+
+    def end(graph):
+        entry.begin_anew()
+        raise MemoryError("it has gone")
+
+    launches = backend.replays
+    backend.spoil = end
+    x = torch.randn(2, 3)
+    assert torch.equal(module(x), x * TABLE) and backend.replays == launches + 1
+
+
 def test_changes_under_threads(auto, backend, net):
     """What a call returns is of a module as it was at some moment of the call."""
     prepared(auto, backend, net)

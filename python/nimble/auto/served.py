@@ -240,14 +240,14 @@ class Served:
         return result
 
     def _serve(self, entry: Entry, call: Call, original: Original, module: torch.nn.Module) -> Any:
-        graph = entry.graph
-        if graph is None:  # another thread has ended it
+        has_effects, graph = entry.has_effects, entry.graph  # which another thread may end at any time
+        if graph is None:
             return self._run_eagerly(_THREADS, original, module, call.args, call.kwargs)
         try:
             result = graph(call, False)
         except Exception as error:
             entry.broken = error
-            if entry.has_effects and not isinstance(error, NimbleError):
+            if has_effects and not isinstance(error, NimbleError):
                 raise  # it may have written what an eager run would write once more
             return self._run_eagerly("its graph failed", original, module, call.args, call.kwargs)
         if result is NotImplemented:

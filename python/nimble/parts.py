@@ -22,7 +22,6 @@ from nimble.prepared import is_same_state
 from nimble.shim import GraphState, GraphStatus
 from nimble.static import storage, storage_bytes
 
-
 _MOST_BYTES = 128 << 20  # of gradients. ResNet-50 has 98 MiB, and takes 8.5 ms for a step of 32 small images (H200), a look 0.1
 
 

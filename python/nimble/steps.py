@@ -142,8 +142,12 @@ class _Work:
         if part is None:
             return self._run()
 
+        grads = [p.grad for p in self._state.parameters]
+
         def switch() -> None:
-            alive = alive_now(self._device_type)
+            # Gradients of its own would lie where somebody may still look at those of the step before.
+            has_own = any(p.grad is not None and p.grad is not grad for p, grad in zip(self._state.parameters, grads))
+            alive = None if has_own else alive_now(self._device_type)
             if alive is not None:
                 part(alive)
 

@@ -137,6 +137,18 @@ def main(image):
         said["writes"] += [shim.writes_only(second.value, [(states[2].value, size.value)]), shim.writes_only(12345, [(0, 1 << 60)])]
         # The second is captured no more: what was planned for it is forgotten with the first that fails.
         said["third"] = shim.capture_again()
+        # A copy to memory that the driver does not know.
+        there, said["to the host"] = (ctypes.c_uint32 * COUNT)(), []
+        for copies in (False, True):
+            check(CU.cuStreamBeginCapture_v2(stream, 0))
+            for state in states[:2]:
+                check(CU.cuMemsetD32Async(state, 77, ctypes.c_size_t(COUNT), stream))
+            if copies:
+                check(CU.cuMemcpyDtoHAsync_v2(there, states[2], size, stream))
+            sets = made(lambda out: CU.cuStreamEndCapture(stream, out), POINTER)
+            executable = made(CU.cuGraphInstantiateWithFlags, POINTER, sets, ctypes.c_ulonglong(0))
+            said["to the host"].append(shim.writes_only(executable.value, [(state.value, size.value) for state in states]))
+            destroy([(sets, executable)])
         check(CU.cuStreamBeginCapture_v2(stream, 0))
         said["idle"] += [shim.is_idle(stream.value), shim.is_idle(0)]
         CU.cuStreamSynchronize(stream)  # not allowed

@@ -218,10 +218,36 @@ def writes_an_argument(net, optimizer):
     return run
 
 
-@pytest.mark.parametrize("make, parts", [(without_backward, 1), (by_grad, 2), (writes_an_argument, 1)])
+def fills_gradients_before(net, optimizer):
+    """They lie in the first part's memory then, where a program may still look at those of the step before."""
+    def run(x, y):
+        for p in net.parameters():
+            p.grad = torch.zeros_like(p)
+        loss = nn.functional.cross_entropy(net(x), y)
+        loss.backward()
+        optimizer.step()
+        return {"loss": loss}
+
+    return run
+
+
+@pytest.mark.parametrize("make, parts", [(without_backward, 1), (by_grad, 2), (writes_an_argument, 1), (fills_gradients_before, 1)])
 def test_where_a_part_ends(pair, backend, make, parts):
     assert both(pair, backend, make=make)
     assert [len(graphs) for graphs in backend.recorded] == [parts]
+
+
+def test_gradients_that_are_filled_before_and_held(pair, backend):
+    kept = {id(net): [] for net in pair}
+
+    def hold(i, net, optimizer):
+        if i == 7:
+            kept[id(net)].append(net.last.bias.grad)
+
+    with pytest.warns(UserWarning, match="somebody holds on"):
+        assert both(pair, backend, hold, fills_gradients_before)
+    one, other = kept.values()
+    assert all(map(torch.equal, one, other))
 
 
 def test_where_the_first_part_may_write_elsewhere(pair, backend):

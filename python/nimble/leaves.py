@@ -14,7 +14,7 @@ import contextlib
 import weakref
 from collections import Counter
 from itertools import chain
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 import torch
 
@@ -264,3 +264,26 @@ def _autocast_is_enabled(kind: str) -> bool:
 
 def versions(tensors: List[torch.Tensor]) -> List[int]:
     return [t._version for t in tensors]
+
+
+def _increment() -> "Callable[[List[torch.Tensor]], None]":
+    increment: Any = getattr(torch.autograd.graph, "increment_version", None)
+
+    def none(_: List[torch.Tensor]) -> None:
+        pass
+
+    def one_by_one(tensors: List[torch.Tensor]) -> None:
+        for each in tensors:
+            increment(each)
+
+    if increment is None:  # before 2.1
+        return none
+    try:
+        increment([torch.empty(0, device="cpu")])
+    except RuntimeError:  # releases that take no lists
+        return one_by_one
+    return increment  # type: ignore[no-any-return]
+
+
+# Tells autograd that they have been written to, which it then says to a backward that has saved one before.
+mark_written: "Callable[[List[torch.Tensor]], None]" = _increment()

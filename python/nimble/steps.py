@@ -22,7 +22,7 @@ from nimble.auto import switches
 from nimble.backend import EAGER_RUNS, Backend, Captured, Part
 from nimble.capture import CudaCapture
 from nimble.errors import CaptureError, NimbleError
-from nimble.leaves import copy_all, one_thread, versions
+from nimble.leaves import copy_all, mark_written, one_thread, versions
 from nimble.parts import Ahead, InParts, alive_now, at_first_backward, can_be_kept, is_worth_it
 from nimble.prepared import naming_the_place
 from nimble.reach import Reached, find
@@ -102,8 +102,7 @@ class _Graph:
         for scaler, states in self._scalers:
             scaler._per_optimizer_states.clear()
             scaler._per_optimizer_states.update({key: dict(value) for key, value in states.items()})
-        if hasattr(torch.autograd.graph, "increment_version"):  # a backward of before would not find what it has saved
-            torch.autograd.graph.increment_version(self._versions)
+        mark_written(self._versions)  # a backward of before would not find what it has saved
         return self._results.returned(made, call.leaves)
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import sys
 import threading
 from typing import Any, Callable, ContextManager, Iterator, List, Optional, Sequence
 
@@ -159,7 +160,11 @@ def _is_on(tensor: torch.Tensor, device_type: str) -> bool:
 
 
 def alive_now(device_type: str) -> Optional[List[torch.Tensor]]:
-    """All tensors on such devices that Python knows of, with what their autograd graphs have saved; None where these do not tell."""
-    known = [each for each in gc.get_objects() if issubclass(type(each), torch.Tensor) and _is_on(each, device_type)]
+    """All tensors on such devices that Python knows of, with what their autograd graphs have saved; None where these do not tell.
+    Left out are those by which torch.compile describes tensors: they have no memory, and some releases leave graphs of them to
+    Python's collector."""
+    described: Any = getattr(sys.modules.get("torch._subclasses.fake_tensor"), "FakeTensor", ())
+    known = [each for each in gc.get_objects() if issubclass(type(each), torch.Tensor) and not issubclass(type(each), described)
+             and _is_on(each, device_type)]
     held = held_by(known)
     return None if held is None else known + held

@@ -323,6 +323,17 @@ def test_what_is_alive():
     assert alive_now("cpu") is None and other is not None
 
 
+def test_what_torch_compile_only_describes_is_not_alive():
+    """Graphs of such tensors are left for Python's collector by some releases."""
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+    with FakeTensorMode():
+        described = torch.ones(3, requires_grad=True)
+        loss = (described * 2).exp().sum()
+    alive = alive_now("cpu")
+    assert alive and not any(isinstance(each, FakeTensor) for each in alive) and loss is not None
+
+
 def test_the_status_of_both():
     class Part:
         def __init__(self, *status):

@@ -2,7 +2,7 @@
 
 import pytest
 
-torch = pytest.importorskip("torch", minversion="2.1")
+torch = pytest.importorskip("torch", minversion="2.5")  # nimble.auto's oldest
 from torch import nn  # noqa: E402
 from nimble.auto import calls, settings  # noqa: E402
 from nimble.nesting import nesting  # noqa: E402

@@ -336,3 +336,24 @@ def test_settings(monkeypatch):
 
 def test_what_stays_of_torch(auto):
     assert nn.Module.__call__.__qualname__.startswith("Module.") and nn.Linear.__call__ is nn.Module.__call__
+
+
+def test_calls_of_a_compiled_function_that_breaks_off(auto, backend, net):
+    class Breaks(Net):
+        def forward(self, x):
+            torch._dynamo.graph_break()
+            return super().forward(x)
+
+    torch._dynamo.reset()
+    broken = Breaks().eval()
+
+    @torch.compile(backend="eager")
+    def function(x):
+        return net(x) + broken(x) * 2
+
+    for i in range(12):
+        x = torch.ones(2, 3) * i
+        got = function(x)
+        with inside_one():
+            assert torch.equal(got, net(x) + broken(x) * 2)
+    assert backend.captures == 0

@@ -24,7 +24,7 @@ from nimble.auto import settings as settings_of_user
 from nimble.errors import NimbleError
 from nimble.launcher import ALLOCATOR, ALLOCATOR_VARIABLES
 
-_OLDEST = (2, 1)  # that knows the allocator, and whose modules are called as calls.py does it
+_OLDEST = (2, 5)  # that tells a call whether torch.compile looks at it (switches.py); 2.1 would know the allocator
 _REWRITE = {"NIMBLE_MODE": "off", "NIMBLE_GRAPHS": "rewrite"}
 
 

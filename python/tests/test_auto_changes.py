@@ -1,6 +1,7 @@
 """nimble.auto: what changes between calls, or in them, and is seen: by the guard, by the watch, by comparisons."""
 
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -107,7 +108,7 @@ def test_modes_are_kinds_of_calls(auto, backend, net, enter):
     (torch.backends.cuda.matmul, "allow_tf32", True),
     (torch.backends.cuda.matmul, "allow_fp16_reduced_precision_reduction", False),
     (torch.backends.cuda.matmul, "allow_bf16_reduced_precision_reduction", False),
-])
+], ids=lambda value: value if isinstance(value, str) else "")
 def test_switches(auto, backend, net, module, name, value):
     prepared(auto, backend, net)
     before, was = switches.state(), getattr(module, name)
@@ -135,6 +136,18 @@ def test_more_switches(auto):
         assert switches.state() != before and switches.why_eager() is None
         undo()
     torch.set_float32_matmul_precision("highest")
+
+
+def test_switches_of_releases_to_come():
+    module = SimpleNamespace(_get_kernel_kind=lambda: "auto", _set_kernel_kind=None, _get_order=lambda: [1, 2], _set_order=None,
+                             _get_new_sdp_enabled=lambda: True, _get_without_setter=lambda: 1,
+                             _get_of_one=lambda one: one, _set_of_one=None, _get_warnAlways=lambda: 1, _set_warnAlways=None)
+    assert sorted(map(str, (get() for get in switches._getters(module)))) == ["True", "[1, 2]", "auto"]
+
+
+def test_training_is_told_enough_of():
+    pytest.importorskip("torch", minversion="2.9")
+    assert switches.why_not_trained() is None
 
 
 def test_what_a_default_device_is_not(auto, backend, net):

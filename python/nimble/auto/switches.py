@@ -5,34 +5,41 @@ State is that of the calling thread where PyTorch has it by thread. No state of 
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable, Hashable, List, Optional, Tuple
 
 import torch
 from torch.autograd import forward_ad as _forward_ad
 
-# Functions of torch._C without arguments. Each release has some of them; those that are not there have nothing to tell.
-GETTERS = (
-    "_get_blas_preferred_backend",
-    "_get_cublas_allow_bf16_reduced_precision_reduction",
-    "_get_cublas_allow_fp16_accumulation",
-    "_get_cublas_allow_fp16_reduced_precision_reduction",
-    "_get_cudnn_benchmark",
-    "_get_cudnn_deterministic",
-    "_get_cudnn_enabled",
-    "_get_cudnn_sdp_enabled",
-    "_get_default_device",
-    "_get_deterministic_algorithms_warn_only",
-    "_get_deterministic_fill_uninitialized_memory",
-    "_get_fa3_sdp_enabled",
-    "_get_flash_sdp_enabled",
-    "_get_linalg_preferred_backend",
-    "_get_math_sdp_allow_fp16_bf16_reduction",
-    "_get_math_sdp_enabled",
-    "_get_mem_efficient_sdp_enabled",
-    "_get_overrideable_sdp_enabled",
-    "_get_sdp_priority_order",
-    "_get_sm_carveout_experimental",
-)
+# A switch is what torch._C can get and set, by functions of one name; so those of releases to come are looked at, too. Of
+# attention's the setters have names of their own, and two more have none.
+_ATTENTION = "_sdp_enabled"
+_WITHOUT_SETTER = ("_get_default_device", "_get_deterministic_algorithms_warn_only")
+# Those that choose no kernel on a GPU of NVIDIA's, or are asked for elsewhere.
+_OTHERS = frozenset((
+    "_get_autograd_fallback_mode",
+    "_get_backcompat_broadcast_warn",
+    "_get_backcompat_keepdim_warn",
+    "_get_cpu_allow_fp16_reduced_precision_reduction",
+    "_get_deterministic_algorithms",
+    "_get_dispatch_mode",
+    "_get_fake_constant",
+    "_get_graph_exec_group",
+    "_get_graph_executor_optimize",
+    "_get_miopen_immediate",
+    "_get_mkldnn_deterministic",
+    "_get_mkldnn_enabled",
+    "_get_nnpack_enabled",
+    "_get_onednn_allow_tf32",
+    "_get_qengine",
+    "_get_rocm_fa_preferred_backend",
+    "_get_tensor_metadata",
+    "_get_thread_name",
+    "_get_torch_function_state",
+    "_get_tracing_state",
+    "_get_value_trace",
+    "_get_warnAlways",
+))
 # Newer releases have these by part of the library; the older functions raise there where the newer ones were used.
 _PRECISIONS = (("generic", "all"), ("cuda", "all"), ("cuda", "matmul"), ("cuda", "conv"), ("cuda", "rnn"))
 _OLD_PRECISIONS = ("_get_cublas_allow_tf32", "_get_cudnn_allow_tf32", "_get_float32_matmul_precision")
@@ -40,27 +47,34 @@ _OLD_PRECISIONS = ("_get_cublas_allow_tf32", "_get_cudnn_allow_tf32", "_get_floa
 _C: Any = torch._C  # much of it is not in its stubs, or not in each release
 
 
-def _getters() -> "List[Callable[[], Any]]":
-    found = [getattr(_C, name) for name in GETTERS if hasattr(_C, name)]
-    if not hasattr(_C, "_get_fp32_precision_getter"):
-        return found + [getattr(_C, name) for name in _OLD_PRECISIONS if hasattr(_C, name)]
+def _getters(of: Any) -> "List[Callable[[], Any]]":
+    """Those of torch._C, which is `of`."""
+    names = [name for name in dir(of) if name.startswith("_get_") and name not in _OTHERS and name not in _OLD_PRECISIONS
+             and (hasattr(of, "_set_" + name[len("_get_"):]) or name.endswith(_ATTENTION) or name in _WITHOUT_SETTER)]
+    if hasattr(of, "_get_fp32_precision_getter"):
+        precisions = [functools.partial(of._get_fp32_precision_getter, *part) for part in _PRECISIONS]
+    else:
+        precisions = [getattr(of, name) for name in _OLD_PRECISIONS if hasattr(of, name)]
+    return [*(getattr(of, name) for name in names if _tells(getattr(of, name))), *precisions]
 
-    def of_part(part: "Tuple[str, str]") -> "Callable[[], Any]":
-        return lambda: _C._get_fp32_precision_getter(*part)
 
-    return found + [of_part(part) for part in _PRECISIONS]
+def _tells(getter: "Callable[[], Any]") -> bool:
+    """Whether it is one without arguments, whose values state() can have compared."""
+    try:
+        value = getter()
+        hash(tuple(value) if type(value) is list else value)
+    except Exception:
+        return False
+    return True
 
 
-_GET = _getters()
-_SAVES_ELSEWHERE: "Callable[[bool], Any]" = getattr(getattr(_C, "_autograd", None), "_top_saved_tensors_default_hooks", lambda _: True)
+_GET = _getters(_C)
+_SAVES_ELSEWHERE: "Optional[Callable[[bool], Any]]" = getattr(getattr(_C, "_autograd", None), "_top_saved_tensors_default_hooks",
+                                                              None)
 _PROFILES: "Callable[[], bool]" = getattr(getattr(_C, "_autograd", None), "_profiler_enabled", lambda: False)
 _FUNCTORCH: "Callable[[], Any]" = getattr(getattr(_C, "_functorch", None), "peek_interpreter_stack", lambda: None)
-try:
-    import torch._C._dynamo.eval_frame as _eval_frame
-
-    _DYNAMO: "Callable[[], Any]" = _eval_frame.get_eval_frame_callback
-except (ImportError, AttributeError):
-    _DYNAMO = lambda: None  # noqa: E731
+_DYNAMO: "Callable[[], Any]" = getattr(getattr(getattr(_C, "_dynamo", None), "eval_frame", None), "get_eval_frame_callback",
+                                       lambda: None)
 
 
 def _default_device() -> "Tuple[bool, Optional[torch.device]]":
@@ -101,8 +115,8 @@ def why_eager() -> Optional[str]:
 
 def why_not_trained() -> Optional[str]:
     """The same of what only a backward meets."""
-    if not hasattr(_C._autograd, "_get_current_graph_task_keep_graph"):
-        return "training, of which this PyTorch does not tell enough"
+    if _SAVES_ELSEWHERE is None or not hasattr(_C._autograd, "_get_current_graph_task_keep_graph"):
+        return "training, of which this PyTorch does not tell enough"  # before 2.9
     if _SAVES_ELSEWHERE(True) is not None:
         return "under hooks for what autograd saves"
     if torch.is_anomaly_enabled():

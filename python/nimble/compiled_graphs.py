@@ -118,14 +118,16 @@ def _unless_in_stream_order(module: Any, original: "Callable[..., Any]") -> "Cal
                           **more: Any) -> Any:
         if not _is_in_stream_order():
             return original(model, inputs, static_input_idxs, *arguments, **more)
-        written = set(more.get("mutated_input_idxs", ()))
+        told = more.get("mutated_input_idxs")  # old releases do not tell
+        written = set(told or ())
         made: "Optional[Callable[..., Any]]" = None
 
         def run(inputs: List[Any]) -> Any:
             nonlocal made
             if made is None:  # those that it is compiled with may be no more than descriptions
                 aligned = _aligned(module, model, inputs, static_input_idxs, written)
-                made = ours.function(aligned, inputs, static_input_idxs, written, bool(more.get("is_inference")))
+                made = ours.function(aligned, inputs, static_input_idxs, written if told is not None else None,
+                                     bool(more.get("is_inference")))
             return made(inputs)
 
         return run
@@ -153,13 +155,13 @@ class _Ours:
         self._has_warned = False
         self._process = os.getpid()
 
-    def function(self, model: "Callable[..., Any]", inputs: List[Any], static: Sequence[int], written: Set[int],
+    def function(self, model: "Callable[..., Any]", inputs: List[Any], static: Sequence[int], written: "Optional[Set[int]]",
                  is_inference: bool) -> "Callable[..., Any]":
-        """What is called instead of the model."""
+        """What is called instead of the model. written: None where it is not known."""
         if not is_inference:
             self._warn("those of training are left out")
             return model
-        if os.environ.get("NIMBLE_TORCH") == "off" or not self._rewrites():
+        if written is None or os.environ.get("NIMBLE_TORCH") == "off" or not self._rewrites():
             self._warn("they are left out")
             return model
         from nimble.auto.switches import has_room

@@ -183,6 +183,8 @@ def test_a_program(compile_with, backend, kind, change, served, mode):
             outcomes.append(outcome(compile_with(graphs, module), module, change))
     for want, got in zip(*outcomes):
         assert len(want) == len(got) and all(torch.equal(a, b) for a, b in zip(want, got))
+    if kind is Cached and not getattr(torch._dynamo.config, "inline_inbuilt_nn_modules", False):
+        served = False  # up to 2.4 buffers are the graph's own, and not said to stay where they are
     assert compile_with.functions and (sum(each.served for each in compile_with.functions) > 0) == served, [
         dict(each.as_compiled) for each in compile_with.functions]
 

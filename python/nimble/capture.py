@@ -345,8 +345,9 @@ def _without_warnings(function: Callable[[float], float]) -> None:
 def _recover(stream: "torch.cuda.Stream", pool: Any) -> None:
     """Behind a capture that has failed. PyTorch 2 gives up at the driver's error when it ends one, and then its allocator and its
     random numbers believe for good that something is captured. Of the latter a capture that succeeds convinces them."""
+    end = getattr(torch._C, "_cuda_endAllocateToPool", None) or getattr(torch._C, "_cuda_endAllocateCurrentStreamToPool")  # 2.1 to 2.8
     try:
-        torch._C._cuda_endAllocateToPool(stream.device.index, pool)
+        end(stream.device.index, pool)
     except RuntimeError:
         pass  # it has been told
     try:

@@ -75,18 +75,21 @@ def _tensor_key(tensor: torch.Tensor) -> Any:
     return type(tensor), tensor.shape, tensor.stride(), tensor.dtype, tensor.device
 
 
-_NAMES_DEVICES = hasattr(torch, "get_autocast_dtype")  # the functions for each device are deprecated where this one is
+def _autocast() -> Tuple[Optional[torch.dtype], Optional[torch.dtype]]:
+    """What it casts to on GPUs and on the CPU, where it is enabled."""
+    return (torch.get_autocast_gpu_dtype() if torch.is_autocast_enabled() else None,
+            torch.get_autocast_cpu_dtype() if torch.is_autocast_cpu_enabled() else None)
+
+
+if hasattr(torch, "get_autocast_dtype"):  # where it is, those for each device are deprecated
+    def _autocast() -> Tuple[Optional[torch.dtype], Optional[torch.dtype]]:  # noqa: F811
+        return (torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None,
+                torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None)
 
 
 def _modes() -> Tuple[Any, ...]:
     """The state of PyTorch that kernels are chosen by: what autocast casts to, on either device, and two switches."""
-    if _NAMES_DEVICES:
-        gpu = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None
-        cpu = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
-    else:
-        gpu = torch.get_autocast_gpu_dtype() if torch.is_autocast_enabled() else None
-        cpu = torch.get_autocast_cpu_dtype() if torch.is_autocast_cpu_enabled() else None
-    return gpu, cpu, torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled()
+    return *_autocast(), torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled()
 
 
 class Signature:

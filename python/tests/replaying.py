@@ -4,7 +4,7 @@ replay runs them again, whatever Python would do by now."""
 import contextlib
 
 import torch
-from torch.utils import _pytree
+from torch.utils import _python_dispatch, _pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fake import FakeWatch
@@ -24,6 +24,15 @@ class Ops(TorchDispatchMode):
     def __init__(self):
         super().__init__()
         self.made = []
+
+    # Several threads are in one each, of which PyTorch's own way leaves the process with torch.compile switched off: whether any
+    # thread is in a mode is one variable, which each puts back as it found it.
+    def __enter__(self):
+        _python_dispatch._push_mode(self)
+        return self
+
+    def __exit__(self, *_):
+        _python_dispatch._pop_mode()
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))

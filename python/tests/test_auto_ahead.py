@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-torch = pytest.importorskip("torch", minversion="2.1")
+torch = pytest.importorskip("torch", minversion="2.5")
 from torch import nn  # noqa: E402
 from nimble.auto.contents import may_hold_tensor  # noqa: E402
 from nimble.auto.guard import Guard  # noqa: E402

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-torch = pytest.importorskip("torch", minversion="2.1")
+torch = pytest.importorskip("torch", minversion="2.5")
 from nimble import Nimble  # noqa: E402
 from nimble.auto import calls, switches  # noqa: E402
 from nimble.nesting import nesting  # noqa: E402

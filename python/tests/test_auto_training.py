@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 
-torch = pytest.importorskip("torch", minversion="2.1")
+torch = pytest.importorskip("torch", minversion="2.5")
 import torch.utils.checkpoint  # noqa: E402
 from torch import nn  # noqa: E402
 from nimble.auto import calls, settings, switches  # noqa: E402

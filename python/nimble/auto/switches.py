@@ -116,7 +116,7 @@ def why_eager() -> Optional[str]:
 def why_not_trained() -> Optional[str]:
     """The same of what only a backward meets."""
     if _SAVES_ELSEWHERE is None or not hasattr(_C._autograd, "_get_current_graph_task_keep_graph"):
-        return "training, of which this PyTorch does not tell enough"  # before 2.9
+        return "training, of which this PyTorch does not tell enough"  # up to 2.7
     if _SAVES_ELSEWHERE(True) is not None:
         return "under hooks for what autograd saves"
     if torch.is_anomaly_enabled():

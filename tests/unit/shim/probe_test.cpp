@@ -168,6 +168,7 @@ class ProbeTest : public testing::Test {
     call.kind = CallKind::launch;
     call.traced = call.has_stream = true;
     call.kernel_params = parameters;
+    call.symbol = symbol_;
     call.attributes = attributes_.data();
     call.attribute_count = static_cast<std::uint32_t>(attributes_.size());
     probe_.before(call, any_captures_);
@@ -195,6 +196,7 @@ class ProbeTest : public testing::Test {
 
   Driver driver_;
   std::atomic<bool> any_captures_{false};
+  const char* symbol_ = "";
   std::vector<CUlaunchAttribute> attributes_;
   // One block, so that which comes first is known.
   std::vector<std::uint8_t> a_ = std::vector<std::uint8_t>(3 * kChunk), b_ = std::vector<std::uint8_t>(kChunk + 10);
@@ -329,6 +331,12 @@ TEST_F(ProbeTest, LaunchesWithAttributesOrThatFailAreNotCompared) {
   attributes_[1].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
   EXPECT_EQ(text(launch({address(a_), 0, 0, 0}, [] {})), "nothing");
   EXPECT_EQ(probe_.totals().compared, 0u);
+}
+
+TEST_F(ProbeTest, NodesOfGraphsDoNotRunWhenTheyAreRecorded) {
+  symbol_ = kKernelOfAGraph;
+  EXPECT_EQ(text(launch({address(a_), 0, 0, 0}, [] {})), "nothing");
+  EXPECT_EQ(probe_.totals().launches, 0u);
 }
 
 TEST_F(ProbeTest, HowALaunchRunsIsNoReasonNotToLook) {

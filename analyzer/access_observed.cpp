@@ -55,10 +55,12 @@ bool ObservedAccess::ask(const OpQuestion& op, std::vector<Access>& found, std::
   std::vector<Word> words(pointers.size());
   std::vector<std::uint32_t> nowhere(behind.size());  // in how many of the launches these words led nowhere
   std::uint32_t whole = 0;
+  bool followed_none = true;
   for (std::uint32_t index : launches_to_look_at(op)) {
     Sight sight = seen_.look(index);
     whole += sight.whole;
     auto there = table_.pointers(index);
+    for (const PointerWord& pointer : there) followed_none = followed_none && seen_.was_plain(index, pointer.object);
     const std::vector<std::uint32_t>& led_nowhere = op.trace.calls[index].nowhere;
     for (std::size_t i = 0; i < behind.size(); ++i)
       nowhere[i] += std::binary_search(led_nowhere.begin(), led_nowhere.end(), behind[i]);
@@ -82,8 +84,13 @@ bool ObservedAccess::ask(const OpQuestion& op, std::vector<Access>& found, std::
   // gets the same memory for it.
   const auto others = seen_.of(op.call.function);
   const auto writes = [&](std::size_t word) {
+    // Of several words that led to one object there, and lead to one here, nobody knows which it was.
     const auto elsewhere = [&](const WrittenWords& written) {
-      return written.at.size() == 1 && written.at[0] == pointers[word].at;
+      return std::ranges::find(written.at, pointers[word].at) != written.at.end() &&
+             std::ranges::all_of(written.at, [&](std::uint32_t at) {
+               const PointerWord* other = pointer_at(op, at);
+               return other != nullptr && other->object == pointers[word].object;
+             });
     };
     return words[word].written || std::any_of(others.begin(), others.end(), elsewhere);
   };
@@ -96,6 +103,13 @@ bool ObservedAccess::ask(const OpQuestion& op, std::vector<Access>& found, std::
   std::vector<std::uint32_t> from, reached;
   for (const PointerWord& pointer : pointers) from.push_back(pointer.object);
   std::string why;
+  // It may have followed pointers. What lies there when the graph runs, the program may put there until then.
+  if (held_ != nullptr && !followed_none && is_node_of_a_graph(op.call))
+    for (const std::uint32_t object : from)
+      if (!held_->fresh(object, why)) {
+        why_not = "it may follow pointers in memory that its graph does not fill: addresses lay there when it was seen";
+        return false;
+      }
   if (held_ != nullptr && !from.empty() && !held_->reachable(from, reached, why)) {
     why_not = "it may follow pointers in memory, and what lies there is not known: " + why;
     return false;

@@ -8,6 +8,14 @@ namespace nimble::analyzer {
 
 namespace {
 
+// Whether all that the op stores is one value, over and over: a set, or PyTorch's kernel for it. Memory that holds
+// nothing else may be a library's counters and sums, which its kernels leave as they have found them.
+bool only_clears(const Trace& trace, const TraceCall& call) {
+  if (call.kind == CallKind::set) return true;
+  return call.kind == CallKind::launch && call.function != kNone &&
+         trace.functions[call.function].name.find("FillFunctor") != std::string::npos;
+}
+
 // What the whole trace has written to, by object; as far as anybody knows.
 class Filled {
  public:
@@ -52,13 +60,13 @@ class Filled {
 
   void fill(std::uint32_t index, bool by_node) {
     const TraceCall& call = trace_.calls[index];
+    if (only_clears(trace_, call)) return;
     const auto pointers = table_.pointers(index);
     switch (call.kind) {
       case CallKind::alloc_async:
       case CallKind::free_async:
         return;
       case CallKind::copy:
-      case CallKind::set:
         for (const PointerWord& pointer : pointers)
           if (pointer.at == kAtDst) mark(pointer.object, by_node);
         return;
@@ -98,6 +106,7 @@ void find_scratch(const Trace& trace, const ObjectTable& table, const Observatio
   if (!seen.any()) return;
   std::vector<bool> written(objects.objects.size());  // by whatever op of the step
   for (std::uint32_t op = 0; op < accesses.ops.size(); ++op) {
+    if (only_clears(trace, trace.calls[calls[op]])) continue;
     for (const Access& access : accesses.of(op))
       if (access.writes) written[access.object] = true;
     if (accesses.ops[op].role != OpRole::barrier) continue;

@@ -2,9 +2,10 @@
 //
 // A library hands such memory to its kernels, as room for partial sums or for counters. What a kernel stores there need
 // not be seen (access_observed.h): it may store what an earlier launch has left, or put back what was there. But memory
-// that nobody has filled holds nothing to read. So where a launch was only seen to read an object, and nothing has
-// written to that before, in the step or in the whole trace, it counts as writing to it: two such launches do not run
-// side by side.
+// that nobody has filled holds nothing to read, and neither does what was only cleared: with all bytes alike, as
+// counters begin, which such kernels put back. So where a launch was only seen to read an object, and nothing has
+// written anything else to that before, in the step or in the whole trace, it counts as writing to it: two such
+// launches do not run side by side.
 //
 // Nodes of a graph's, which a recording holds as launches that did not run, fill only what captures have allocated: who
 // is about to use that has the graph run before. Memory that the host reaches counts as filled, and so does what the

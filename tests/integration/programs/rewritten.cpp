@@ -156,7 +156,7 @@ struct Program {
   void same_step() const {
     CUdeviceptr x = 0, a = 0, b = 0, c = 0;
     for (CUdeviceptr* each : {&x, &a, &b, &c}) CHECK(cuMemAllocAsync(each, kBytes, stream));
-    CHECK(cuMemsetD32Async(x, 9, kCount, stream));
+    CHECK(cuMemcpyDtoDAsync(x, state[0], kBytes, stream));
     launch_mix(x, state[0], a, 1);
     launch_mix(x, state[1], b, 1);
     launch_mix(a, b, c, 1);

@@ -40,6 +40,7 @@ std::string probed(const std::vector<int>& compared, const std::vector<int>& wri
 // A step of two launches of one kernel, four times over. What is told of the first launch is up to the test.
 struct Case {
   std::string name = "opaque";
+  std::string third = "_Z5thirdPfPKf";  // of a function that the steps do not launch
   std::string params = kTwo;
   std::string more = kCode;
   bool self_contained = true;
@@ -54,9 +55,10 @@ struct Case {
     text.image(self_contained);
     text.function(name, params, 0, more);
     text.function("_Z5otherPfPKf", kTwo);
+    text.function(third, kTwo);
     text.stream();
     for (int i = 0; i < 6; ++i) text.alloc(object(i), kSize);
-    if (filled) text.set(object(0), kSize);
+    if (filled) text.copy(object(0), object(5), kSize);
     before(text);
     for (int step = 0; step < 4; ++step) {
       text.launch(0, words(step), 0, first(step));
@@ -195,6 +197,19 @@ TEST(ObservedAccess, WhatNobodyHasFilledIsWritten) {
   EXPECT_EQ(accesses(scratch.analyze()), "0rw 1rw");
 }
 
+// Zeros may be what a kernel has put back: counters and sums that nobody else may touch meanwhile.
+TEST(ObservedAccess, WhatWasOnlyClearedIsWritten) {
+  Case cleared;
+  cleared.filled = false;
+  cleared.before = [](test::TraceText& text) { text.set(object(0), kSize); };
+  EXPECT_EQ(accesses(cleared.analyze()), "0rw 1rw");
+  // Also by PyTorch's kernel for that; not by another one.
+  cleared.before = [](test::TraceText& text) { text.launch(2, hex(object(0)) + hex(object(5))); };
+  EXPECT_EQ(accesses(cleared.analyze()), "0r 1rw");
+  cleared.third = "_Z6vectorIN2at6native11FillFunctorIfEEEvPfPKf";
+  EXPECT_EQ(accesses(cleared.analyze()), "0rw 1rw");
+}
+
 // What a capture has allocated the nodes of its graph fill: whoever reads it has the graph run before.
 TEST(ObservedAccess, NodesOfAGraphFillMemoryOfTheirCapture) {
   const std::string of_graph = std::string(",\"call\":\"") + kKernelOfAGraph + "\"";
@@ -221,6 +236,26 @@ TEST(ObservedAccess, NodesOfAGraphFillMemoryOfTheirCapture) {
   EXPECT_EQ(with([&](auto& text) { captured(text), fill(text), text.alloc(object(0), kSize); }), "0rw 1rw");
   EXPECT_EQ(with([&](auto& text) { captured(text), fill(text), text.alloc(object(0), kSize), captured(text); }),
             "0rw 1rw");
+}
+
+// Of several words that lead to one object nobody knows by which it was written.
+TEST(ObservedAccess, WhatWasWrittenThroughOneOfSeveralWordsIsWritten) {
+  Case it;
+  it.name = "opaque";
+  it.params = "[[0,8],[8,8],[16,8],[24,4]]";
+  it.first_words = hex(object(0)) + hex(object(0)) + hex(object(1)) + "02000000";
+  const auto with = [&](int second) {
+    it.before = [=](test::TraceText& text) {
+      for (const int each : {0, 2}) text.copy(object(each), object(5), kSize);
+      text.launch(0, hex(object(0)) + hex(object(second)) + hex(object(1)) + "01000000", 0,
+                  second == 0 ? probed({0, 1}, {0, 1}) : probed({0, 1, 2}, {0, 1}));
+    };
+    return accesses(it.analyze());
+  };
+  EXPECT_EQ(with(0), "0rw 1rw");
+  it.first_words = hex(object(0)) + hex(object(2)) + hex(object(1)) + "02000000";
+  it.first = [](int) { return probed({0, 1, 2}, {1}); };
+  EXPECT_EQ(with(0), "0r 2r 1rw");  // which two objects here is not known
 }
 
 TEST(ObservedAccess, TwoWholeStepsAreNeeded) {

@@ -200,9 +200,16 @@ void HeldPointers::before_the_step() {
     for (const PointerWord& pointer : table_.pointers(index))
       if (!copies || pointer.at == kAtDst) device_writes_[pointer.object] = 1;
   }
-  for (std::uint32_t index = 0; index < calls_.front(); ++index)
-    if (index >= step_.repeats.size() || step_.repeats[index] == 0) outside(index);
+  for (std::uint32_t index = 0; index < calls_.front(); ++index) {
+    if (index < step_.repeats.size() && step_.repeats[index] != 0) continue;
+    // A node of a graph has not run: what it would overwrite may still be there.
+    may_clear_ = !is_node_of_a_graph(trace_.calls[index]);
+    outside(index);
+  }
+  // Nor need a graph have run before, and who launches it may fill memory anew each time.
+  may_clear_ = !is_node_of_a_graph(trace_.calls[calls_.front()]);
   repeat_before();
+  may_clear_ = true;
 }
 
 // Goes through the step as if it were the one before, until it leaves behind what it found.

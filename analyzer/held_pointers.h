@@ -71,7 +71,9 @@ class HeldPointers {
 
   // All that the pointers in `object` lead to. Only where the step itself has put them there, all of them.
   bool table(std::uint32_t object, Pointee pointee, std::vector<std::uint32_t>& found, std::string& why);
-  // Whether `object` was filled by the step itself, and not with pointers.
+  // Whether `object` was filled by the step itself: nobody can have put something else there before.
+  bool fresh(std::uint32_t object, std::string& why);
+  // Whether it was, and not with pointers.
   bool plain(std::uint32_t object, std::string& why);
   // All that can be reached from these objects, over any number of pointers, beside themselves. Where the step has put
   // nothing, and nothing is known to have been put before, there is taken to be nothing.
@@ -146,7 +148,6 @@ class HeldPointers {
   void look(std::uint32_t call);
   bool visit(std::uint32_t object, std::string& why);
   bool filled_by_step(std::uint32_t object, std::string& why);
-  bool fresh(std::uint32_t object, std::string& why);
 
   // Whether the payload that was looked at when the copy was called is what it carried later.
   bool payload_is_known(std::uint32_t call) const;

@@ -128,9 +128,9 @@ void HeldPointers::inside(std::uint32_t op) {
   const TraceCall& call = trace_.calls[index];
   if (call.result != 0) return;
   if (op < step_.uncompared.size() && step_.uncompared[op] != 0 && !(call.kind == CallKind::copy && call.words)) {
-    may_clear_ = false;
+    const bool could_clear = std::exchange(may_clear_, false);
     outside(index);
-    may_clear_ = true;
+    may_clear_ = could_clear;
     return;
   }
   switch (call.kind) {

@@ -49,7 +49,7 @@ bool GraphAccess::ask(const OpQuestion& op, std::vector<Access>& found, std::str
     launch.kind = CallKind::launch;
     launch.function = kernel.function;
     launch.params = kernel.params;
-    if (!ask_kernel({op.trace, launch, pointers, op.objects}, found, why_not)) {
+    if (!ask_kernel({op.trace, launch, pointers, op.objects, {}}, found, why_not)) {
       found.resize(before);
       return false;
     }

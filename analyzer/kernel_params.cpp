@@ -11,6 +11,8 @@ std::optional<std::string> why_parameters_do_not_tell(const OpQuestion& op) {
   if (!layout) return "its parameter layout is unknown";
   if (!layout->empty() && op.call.params.empty()) return "its parameters were not recorded";
   if (op.call.cooperative) return "it is a cooperative launch";
+  if (op.trace.functions[op.call.function].name.find("reverse_iterator") != std::string::npos)
+    return "it takes an iterator that goes backwards, which is where memory ends";
   if (!op.call.attributes.empty()) return "it was launched with attributes";
   return std::nullopt;
 }
@@ -39,13 +41,21 @@ std::span<const PointerWord> pointers_in(const OpQuestion& op, const ParamLayout
   return {first, last};
 }
 
+namespace {
+
+// Whether the driver knows no memory there, and there is none behind which the word is.
+bool leads_nowhere(const OpQuestion& op, std::uint32_t at) {
+  return std::ranges::binary_search(op.call.nowhere, at) && !std::ranges::binary_search(op.ends, at);
+}
+
+}  // namespace
+
 bool may_lead_elsewhere(const OpQuestion& op, std::uint32_t at) {
-  return could_be_address(word_at(op.call.params, at)) &&
-         !std::binary_search(op.call.nowhere.begin(), op.call.nowhere.end(), at);
+  return could_be_address(word_at(op.call.params, at)) && !leads_nowhere(op, at);
 }
 
 bool leads_somewhere(const OpQuestion& op, std::uint32_t at) {
-  return word_at(op.call.params, at) != 0 && !std::binary_search(op.call.nowhere.begin(), op.call.nowhere.end(), at);
+  return word_at(op.call.params, at) != 0 && !leads_nowhere(op, at);
 }
 
 bool has_stray_address(const OpQuestion& op, const ParamLayout& param, std::span<const std::uint32_t> but) {

@@ -1,5 +1,6 @@
 #include "analyzer/objects.h"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -75,6 +76,14 @@ class LiveObjects {
     return PointerWord{0, id, offset};
   }
 
+  // The object that ends at this address, or kNone.
+  std::uint32_t find_end(std::uint64_t address) const {
+    auto above = by_base_.lower_bound(address);
+    if (above == by_base_.begin()) return kNone;
+    const std::uint32_t id = std::prev(above)->second;
+    return objects_[id].base + objects_[id].size == address ? id : kNone;
+  }
+
  private:
   void end(std::map<std::uint64_t, std::uint32_t>::iterator at, std::uint32_t call) {
     objects_[at->second].death = call;
@@ -101,11 +110,24 @@ ObjectTable::ObjectTable(const Trace& trace) {
     pointer->at = at;
     pointers_.push_back(*pointer);
   };
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> ends;  // of one kernel: the word, and the object
   auto add_parameters = [&](std::uint32_t function, const std::vector<std::uint8_t>& params, std::uint32_t first) {
     if (params.empty()) return;
+    const std::size_t first_pointer = pointers_.size();
+    ends.clear();
     for (const ParamLayout& param : *trace.functions[function].params)
-      for (std::uint32_t at = (param.offset + 7) & ~7u; at + 8 <= param.offset + param.size; at += 8)
-        if (std::uint64_t word = word_at(params, at); word != 0) add(live.find(word, 0), first + at);
+      for (std::uint32_t at = (param.offset + 7) & ~7u; at + 8 <= param.offset + param.size; at += 8) {
+        const std::uint64_t word = word_at(params, at);
+        if (word == 0) continue;
+        const auto pointer = live.find(word, 0);
+        add(pointer, first + at);
+        if (const std::uint32_t object = pointer ? kNone : live.find_end(word); object != kNone)
+          ends.emplace_back(first + at, object);
+      }
+    for (const auto& [at, object] : ends)
+      if (std::none_of(pointers_.begin() + static_cast<std::ptrdiff_t>(first_pointer), pointers_.end(),
+                       [&, object = object](const PointerWord& pointer) { return pointer.object == object; }))
+        ends_[static_cast<std::uint32_t>(first_.size() - 1)].push_back(at);
   };
   auto add_globals = [&](std::uint32_t function, std::uint32_t index) {
     const auto& proof = trace.functions[function].proof;

@@ -155,6 +155,20 @@ TEST(SignatureAccess, WordsThatLeadNowhereAreNoAddresses) {
   EXPECT_EQ(pointer("[]").op().role, OpRole::barrier);
 }
 
+// From where memory ends a kernel may go backwards.
+TEST(SignatureAccess, AnEndIsNoWordThatLeadsNowhere) {
+  const auto ends = [](const std::string& params, const std::string& words, const std::string& nowhere) {
+    const bool two = params == kTwo;
+    return launch(two ? "_Z1fPfPKf" : "_Z1fPfPKfS1_", params, words, "", true, ",\"nowhere\":" + nowhere).op().role;
+  };
+  EXPECT_EQ(ends(kTwo, hex(kA) + hex(kB + kSize), "[8]"), OpRole::barrier);
+  EXPECT_EQ(ends(kTwo, hex(kA) + hex(kB + kSize + 8), "[8]"), OpRole::accesses);
+  EXPECT_EQ(ends("[[0,8],[8,8],[16,8]]", hex(kA) + hex(kB) + hex(kB + kSize), "[16]"), OpRole::accesses);
+  const Asked iterator = launch("_Z1fIN6thrust16reverse_iteratorIPfEEEvPfPKf", kTwo, hex(kA) + hex(kB));
+  EXPECT_EQ(iterator.op().role, OpRole::barrier);
+  EXPECT_NE(iterator.why().find("backwards"), std::string::npos);
+}
+
 TEST(SignatureAccess, DoesNotSpeakInATraceWithHiddenWaysToMemory) {
   auto text = begin("_Z1fPfPKf", kTwo);
   text.call("hidden", "\"note\":\"a texture object\"");

@@ -55,6 +55,27 @@ TEST(Objects, APointerBehindTheEndBelongsToWhoeverIsThere) {
   EXPECT_EQ(found.last()[0].offset, 0u);
 }
 
+TEST(Objects, EndsOfWhatNothingElsePointsTo) {
+  auto text = begin("[[0,8],[8,8]]");
+  text.alloc(0x1000, 0x100);
+  text.alloc(0x3000, 0x100);
+  text.launch(0, hex(0x1100) + hex(0x3000));
+  Found found(text);
+  const auto ends = found.table.ends(2);
+  EXPECT_EQ(std::vector(ends.begin(), ends.end()), std::vector{0u});
+  const auto none = [&](const std::string& words) {
+    auto other = text;
+    other.launch(0, words);
+    return Found(other).table.ends(3).empty();
+  };
+  EXPECT_FALSE(none(hex(0x3000) + hex(0x1100)));
+  EXPECT_TRUE(none(hex(0x1000) + hex(0x1100)));  // from begin to end
+  EXPECT_TRUE(none(hex(0x1101) + hex(0x10ff)));
+  text.alloc(0x1100, 0x100);
+  text.launch(0, hex(0x1100) + hex(0x3000));
+  EXPECT_TRUE(Found(text).table.ends(4).empty()) << "it is where something else begins";
+}
+
 TEST(Objects, WhatACopyCarriesCounts) {
   auto text = begin("[]");
   text.alloc(0x1000, 0x100);

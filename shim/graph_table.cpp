@@ -70,6 +70,8 @@ const char* GraphTable::read(CUgraphNode handle, Graph& result, int depth) {
       if (attribute && attribute(handle, CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE, &value) == CUDA_SUCCESS &&
           value.deviceUpdatableKernelNode.deviceUpdatable)
         return "it holds a kernel that the device may change";
+      if (attribute && attribute(handle, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value) == CUDA_SUCCESS && value.cooperative)
+        return "it holds a cooperative kernel";
       CUDA_KERNEL_NODE_PARAMS params{};
       if (!get || get(handle, &params) != CUDA_SUCCESS) return kRefused;
       if (const char* why = kernel(params, node)) return why;

@@ -126,6 +126,9 @@ std::string ProgramGraph::read(ProgramNode& node) {
                                                  &value) == CUDA_SUCCESS &&
           value.deviceUpdatableKernelNode.deviceUpdatable)
         return "it holds a kernel that the device may change";
+      call.cooperative = driver_.cuGraphKernelNodeGetAttribute_(node.handle, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value) ==
+                             CUDA_SUCCESS &&
+                         value.cooperative != 0;
       CUDA_KERNEL_NODE_PARAMS kernel{};
       if (driver_.cuGraphKernelNodeGetParams_v2_(node.handle, &kernel) != CUDA_SUCCESS) return kRefused;
       if (context_known_ && kernel.ctx != context_) return "it is of several contexts";

@@ -245,7 +245,9 @@ std::optional<std::vector<TraceProbe::Range>> written(const analyzer::Analysis& 
       return std::nullopt;
     for (const analyzer::Access& access : analysis.accesses.of(op)) {
       const analyzer::StepObject& object = analysis.objects.objects[access.object];
-      if (access.writes && !object.step_local) found[analysis.table->objects()[object.id].base] = object.size;
+      // What was only seen not to be written may be: with what was there already.
+      const bool may_write = access.writes || access.evidence == analyzer::Evidence::observed;
+      if (may_write && !object.step_local) found[analysis.table->objects()[object.id].base] = object.size;
     }
   }
   std::vector<TraceProbe::Range> ranges;

@@ -34,6 +34,22 @@ KINDS = {
 }
 
 
+# Of what can be seen less of than it does, with what may become of it.
+STAYS = r"graph {} stays as it is: {}"
+UNSEEN = {
+    "cleared": REWRITTEN.format(4),  # and the two that share the workspace one behind the other
+    "cleared_inside": REWRITTEN.format(5),
+    "cleared_before": r"graph 2: 4 nodes, on \d+ streams",
+    "table": "graph 1: ",
+    "table_late": "graph 1: ",
+    "table_cleared": "graph 2: ",
+    "table_reset": "graph 1: ",
+    "cache": r"writes only: [1-9] without the cache, 0 with it",
+    "reversed": "graph 1",
+    "cooperative": STAYS.format(1, ""),
+}
+
+
 class Graphs(ProgramTest):
     def rewrite(self, what, steps=40, tune="off", **settings):
         return self.run_program(["rewritten", what, steps], mode="off", NIMBLE_GRAPHS="rewrite", NIMBLE_TUNE=tune,
@@ -47,6 +63,17 @@ class Graphs(ProgramTest):
                     done = self.rewrite(what, SIMCUDA_SEED=seed, SIMCUDA_RACES=1,
                                         SIMCUDA_REPORT=self.path("report.json"))
                     self.assertEqual(plain.stdout, done.stdout, f"seed {seed}")  # and what memory is taken in the end
+                    self.assertRegex(done.stderr, said)
+                    self.assertEqual([], self.read_json("report.json")["races"], f"seed {seed}")
+
+    def test_what_cannot_be_seen(self):
+        for what, said in UNSEEN.items():
+            with self.subTest(what=what):
+                plain = self.run_program(["unseen", what])
+                for seed in harness.BUILD.seeds(6):
+                    done = self.run_program(["unseen", what], mode="off", NIMBLE_GRAPHS="rewrite", NIMBLE_TUNE="off", NIMBLE_LOG="info",
+                                            SIMCUDA_SEED=seed, SIMCUDA_RACES=1, SIMCUDA_REPORT=self.path("report.json"))
+                    self.assertEqual(plain.stdout, done.stdout, f"seed {seed}: {done.stderr}")
                     self.assertRegex(done.stderr, said)
                     self.assertEqual([], self.read_json("report.json")["races"], f"seed {seed}")
 

@@ -1,0 +1,247 @@
+// A program that captures kernels of which less can be seen than they do, and launches the graph: `unseen WHAT` prints
+// a digest of what all launches have computed. WHAT:
+//   cleared         two kernels share a workspace that was set to zeros before, and is zeros again behind each
+//   cleared_inside  the same, set by a node of the graph
+//   cleared_before  the same, allocated and set by another graph's nodes
+//   table           a kernel follows a table of pointers that lies in memory when the graph is made executable
+//   table_late      the same, but the table is put there behind that
+//   table_cleared   the same as `table`, but another graph, which is not launched, has a node that would clear it
+//   table_reset     the same, but the graph clears it at its end, and the program fills it before each launch
+//   cache           a kernel writes to memory from before what is there while Nimble learns
+//   reversed        a kernel is given where its source ends
+//   cooperative     two cooperative kernels
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "nimble/nimble.h"
+#include "tests/integration/programs/driver.h"
+
+namespace {
+
+constexpr int kCount = 256, kLaunches = 20;
+constexpr std::size_t kBytes = kCount * sizeof(unsigned);
+
+struct Program {
+  CUmodule module = nullptr;
+  CUstream stream = nullptr;
+  std::uint64_t digest = 14695981039346656037u;
+  CUdeviceptr x = 0, y = 0, a = 0, b = 0, out = 0, sum = 0, other = 0;
+  std::vector<unsigned> given = std::vector<unsigned>(kCount);
+
+  Program() {
+    start_driver();
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK(cuModuleLoad(&module, image_path("unseen.simcuda").c_str()));
+    for (CUdeviceptr* each : {&x, &y, &a, &b, &out, &sum, &other}) *each = memory(1);
+  }
+
+  static CUdeviceptr memory(unsigned value) {
+    CUdeviceptr pointer = 0;
+    CHECK(cuMemAlloc(&pointer, kBytes));
+    CHECK(cuMemsetD32(pointer, value, kCount));
+    CHECK(cuCtxSynchronize());
+    return pointer;
+  }
+
+  template <typename... Arguments>
+  void launch(const char* name, Arguments... arguments) {
+    CUfunction function = nullptr;
+    int count = kCount;
+    CHECK(cuModuleGetFunction(&function, module, name));
+    void* parameters[] = {&arguments..., &count};
+    CHECK(cuLaunchKernel(function, 4, 1, 1, 64, 1, 1, 0, stream, parameters, nullptr));
+  }
+
+  void give(CUdeviceptr to, int seed) {
+    for (int i = 0; i < kCount; ++i)
+      given[static_cast<std::size_t>(i)] = static_cast<unsigned>(seed) * 977u + static_cast<unsigned>(i) * 31u + 7u;
+    CHECK(cuMemcpyHtoDAsync(to, given.data(), kBytes, stream));
+    CHECK(cuStreamSynchronize(stream));
+  }
+
+  void take(CUdeviceptr from) {
+    CHECK(cuMemcpyDtoHAsync(given.data(), from, kBytes, stream));
+    CHECK(cuStreamSynchronize(stream));
+    for (unsigned value : given) digest = (digest ^ value) * 1099511628211u;
+  }
+
+  template <typename Work>
+  CUgraphExec capture(const Work& work) {
+    CUgraph graph = nullptr;
+    CUgraphExec exec = nullptr;
+    CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    work();
+    CHECK(cuStreamEndCapture(stream, &graph));
+    CHECK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    return exec;
+  }
+
+  template <typename Work>
+  void learn(const Work& work) {
+    nimble_learn_begin();
+    for (int i = 0; i < 3; ++i) {
+      work();
+      CHECK(cuStreamSynchronize(stream));
+    }
+  }
+
+  template <typename Before>
+  void run(CUgraphExec exec, std::initializer_list<CUdeviceptr> results, const Before& before) {
+    for (int i = 0; i < kLaunches; ++i) {
+      before();
+      give(x, i);
+      CHECK(cuGraphLaunch(exec, stream));
+      for (CUdeviceptr result : results) take(result);
+    }
+    nimble_graph_status status{};
+    status.size = sizeof status;
+    if (nimble_get_graph(exec, &status) == NIMBLE_SUCCESS)
+      std::fprintf(stderr, "state %d, %u nodes on %u streams\n", static_cast<int>(status.state), status.nodes,
+                   status.streams);
+  }
+  void run(CUgraphExec exec, std::initializer_list<CUdeviceptr> results) {
+    run(exec, results, [] {});
+  }
+};
+
+void cleared(Program& p, bool inside, bool before) {
+  CUdeviceptr work = before ? 0 : Program::memory(0);
+  const auto sums = [&] {
+    p.launch("split_sum", work, p.x, p.a);
+    p.launch("split_sum", work, p.y, p.b);
+    p.launch("advance", p.sum, p.a);
+    p.launch("advance", p.other, p.b);
+  };
+  const auto clear = [&] { CHECK(cuMemsetD32Async(work, 0, kCount, p.stream)); };
+  p.give(p.x, 1);
+  p.give(p.y, 2);
+  p.learn([&] {
+    if (before) CHECK(cuMemAllocAsync(&work, kBytes, p.stream));
+    if (inside || before) clear();
+    sums();
+    if (before) CHECK(cuMemFreeAsync(work, p.stream));
+  });
+  CUgraphExec first = nullptr;
+  if (before)
+    first = p.capture([&] {
+      CHECK(cuMemAllocAsync(&work, kBytes, p.stream));
+      clear();
+      p.launch("advance", p.sum, p.x);
+    });
+  const CUgraphExec exec = p.capture([&] {
+    if (inside) clear();
+    sums();
+  });
+  nimble_learn_end();
+  if (first) CHECK(cuGraphLaunch(first, p.stream));
+  p.run(exec, {p.sum, p.other});
+}
+
+void table(Program& p, const std::string& what) {
+  CUdeviceptr table = 0, another = 0;
+  CHECK(cuMemAlloc(&table, 2 * sizeof(CUdeviceptr)));
+  CHECK(cuMemAlloc(&another, 2 * sizeof(CUdeviceptr)));
+  CUdeviceptr both[] = {p.a, p.a};
+  const auto put = [&](CUdeviceptr where) { CHECK(cuMemcpyHtoDAsync(where, both, sizeof both, p.stream)); };
+  const auto clear = [&] { CHECK(cuMemsetD32Async(table, 0, 4, p.stream)); };
+  const auto work = [&](CUdeviceptr from) {
+    p.launch("scale", p.a, p.x);
+    p.launch("batched", from, p.out);
+    p.launch("advance", p.sum, p.out);
+    p.launch("advance", p.other, p.x);
+  };
+  int seed = 40;
+  p.learn([&] {
+    p.give(p.x, seed++);
+    put(another);
+    work(another);
+  });
+  if (what != "table_late") put(table);
+  if (what == "table_cleared")
+    p.capture([&] {
+      clear();
+      p.launch("advance", p.out, p.x);
+    });
+  const CUgraphExec exec = p.capture([&] {
+    work(table);
+    if (what == "table_reset") clear();
+  });
+  nimble_learn_end();
+  if (what == "table_late") put(table);
+  p.run(exec, {p.sum, p.other}, [&] {
+    if (what == "table_reset") put(table);
+  });
+}
+
+void cache(Program& p) {
+  const CUdeviceptr cache = Program::memory(1);
+  p.give(p.x, 5);
+  const auto work = [&] {
+    CUdeviceptr made = 0;
+    CHECK(cuMemAllocAsync(&made, kBytes, p.stream));
+    p.launch("append", made, cache, p.x);
+    p.launch("advance", p.sum, made);
+    p.launch("advance", p.other, cache);
+    CHECK(cuMemFreeAsync(made, p.stream));
+  };
+  work();
+  CHECK(cuStreamSynchronize(p.stream));
+  p.learn(work);
+  const CUgraphExec exec = p.capture(work);
+  nimble_learn_end();
+  const std::uint64_t without[] = {p.sum, p.other}, with[] = {p.sum, p.other, cache, p.x};
+  const std::uint64_t bytes[] = {kBytes, kBytes, kBytes, kBytes};
+  std::fprintf(stderr, "writes only: %d without the cache, %d with it\n",
+               static_cast<int>(nimble_graph_writes_only(exec, without, bytes, 2)),
+               static_cast<int>(nimble_graph_writes_only(exec, with, bytes, 4)));
+  p.run(exec, {p.sum, p.other, cache});
+}
+
+void reversed(Program& p) {
+  p.run(p.capture([&] {
+    p.launch("_Z4fillILi3EEvPjPKji", p.a, p.x);
+    p.launch("_Z8reversedILi1EEvPKjPji", p.a + kBytes, p.out);
+    p.launch("_Z4fillILi3EEvPjPKji", p.sum, p.out);
+    p.launch("_Z4fillILi3EEvPjPKji", p.other, p.x);
+  }),
+        {p.sum, p.other});
+}
+
+void cooperative(Program& p) {
+  const auto launch = [&](CUdeviceptr to) {
+    CUfunction fill = nullptr;
+    int count = kCount;
+    CHECK(cuModuleGetFunction(&fill, p.module, "_Z4fillILi3EEvPjPKji"));
+    void* parameters[] = {&to, &p.x, &count};
+    CHECK(cuLaunchCooperativeKernel(fill, 4, 1, 1, 64, 1, 1, 0, p.stream, parameters));
+  };
+  p.run(p.capture([&] {
+    launch(p.a);
+    launch(p.b);
+  }),
+        {p.a, p.b});
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  const std::string what = count > 1 ? words[1] : "";
+  Program program;
+  if (what.starts_with("cleared")) {
+    cleared(program, what == "cleared_inside", what == "cleared_before");
+  } else if (what.starts_with("table")) {
+    table(program, what);
+  } else if (what == "cache") {
+    cache(program);
+  } else if (what == "reversed") {
+    reversed(program);
+  } else if (what == "cooperative") {
+    cooperative(program);
+  } else {
+    std::fprintf(stderr, "unseen: what?\n");
+    return 2;
+  }
+  std::printf("%016llx\n", static_cast<unsigned long long>(program.digest));
+}

@@ -130,11 +130,13 @@ def main(image):
         said["replayed"] = result()
         said["idle"].append(shim.is_idle(stream.value))
         said["status"] = [[status.nodes, status.streams, status.text] for status in map(shim.get_graph, (first.value, second.value))]
-        begin = states[1].value
+        begin, read = states[1].value, (states[0].value, size.value)  # of the latter nobody has seen a write
         said["writes"] = [shim.writes_only(first.value, ranges) for ranges in
-                          ([(begin, size.value)], [(7, 8), (begin - 4, size.value + 4)], [], [(begin, size.value - 1)],
-                           [(begin + 1, size.value)], [(states[2].value, size.value)])]
-        said["writes"] += [shim.writes_only(second.value, [(states[2].value, size.value)]), shim.writes_only(12345, [(0, 1 << 60)])]
+                          ([(begin, size.value), read], [read, (7, 8), (begin - 4, size.value + 4)], [], [read, (begin, size.value - 1)],
+                           [read, (begin + 1, size.value)], [read, (states[2].value, size.value)])]
+        said["writes"] += [shim.writes_only(second.value, [(0, 1 << 60)]), shim.writes_only(12345, [(0, 1 << 60)])]
+        said["only seen to be read"] = [shim.writes_only(first.value, [(begin, size.value)]),
+                                        shim.writes_only(second.value, [(states[2].value, size.value)])]
         # The second is captured no more: what was planned for it is forgotten with the first that fails.
         said["third"] = shim.capture_again()
         # A copy to memory that the driver does not know.

@@ -43,6 +43,7 @@ def test_a_program_that_learns(build):
     assert parts["again"] and parts["replayed"] == parts["eager"]
     assert [(nodes, text) for nodes, _, text in parts["status"]] == [(4, ""), (4, "")] and parts["status"][0][1] >= 2
     assert parts["writes"] == [True, True, False, False, False, False, True, False]
+    assert parts["only seen to be read"] == [False, False]
     assert parts["to the host"] == [True, False]
     assert parts["idle"][1:] == [True, False, False]
     assert parts["fails"] and "its plan" not in parts["other"]

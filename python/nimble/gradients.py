@@ -33,7 +33,8 @@ class Copies:
     def __call__(self, made: "List[Optional[torch.Tensor]]") -> "List[Optional[torch.Tensor]]":
         sources = [grad for grad in made if grad is not None]
         blocks = {dtype: torch.empty(size, dtype=dtype, device=sources[0].device) for dtype, size in self._sizes.items()}
-        copies = [None if place is None else blocks[place[0]].as_strided(place[1], place[2], place[3]) for place in self._plan]
+        # .data: each has a version of its own, and is nobody's view.
+        copies = [None if place is None else blocks[place[0]].as_strided(place[1], place[2], place[3]).data for place in self._plan]
         targets = [each for each in copies if each is not None]
         if hasattr(torch, "_foreach_copy_"):
             torch._foreach_copy_(targets, sources)

@@ -227,9 +227,14 @@ def _names_of_saved(node: Any) -> Optional[List[str]]:
 
 
 def held_by(tensors: Iterable[torch.Tensor]) -> Optional[List[torch.Tensor]]:
-    """What their autograd graphs keep from going, as far as these have not run; None where one of the nodes does not tell."""
+    """What their autograd graphs keep from going, as far as these have not run; None where one of the nodes does not tell, or one of
+    the tensors: views that were made without gradients do not, once their base was written to with them."""
     found: List[torch.Tensor] = []
-    for node in AutogradGraph(tensors).nodes:
+    try:
+        nodes = AutogradGraph(tensors).nodes
+    except RuntimeError:
+        return None
+    for node in nodes:
         if _names_of_saved(node) is None:
             return None
         found += saved_by(node) or []

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import threading
 import warnings
+from itertools import chain
 from typing import Any, Dict, List, Optional, Tuple, Union
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from nimble.backend import Backend
 from nimble.capture import CudaCapture
@@ -198,8 +200,8 @@ class Nimble:
                 raise NimbleError(f"the module changes again and again: {why}")
             make = prepare_training if call.trains else prepare
             graph: _Graph = make(self.module, call, self._backend, options)
-        except NimbleError as error:
-            if self._fallback:
+        except NimbleError:
+            if self._fallback and not any(map(is_lazy, chain(self.module.parameters(), self.module.buffers()))):
                 self._put(call, _Eager())
             raise
         graph.short_lived = short_lived

@@ -1,25 +1,50 @@
 """What a function refers to: the modules, optimizers and tensors that it works with, and the Python values that it reads.
 
-Looked at are closure cells, default arguments, global names that its code has, and of objects the attributes that its code
-names; methods and functions that it calls of these likewise. It is no proof: what it gets at by other ways (getattr, a registry)
-is not found, and has to be given.
+Looked at are closure cells, default arguments, global names that its code has, and of modules and classes what it names of them; the
+same of functions that are found so. Of objects, however they are come by: the attributes that any of this code names, of their own or
+of their class, and methods and properties of these names. It is no proof: what it gets at by other ways (getattr, a registry of
+somebody else's) is not found, and has to be given. What is found, and is too much to be compared, or could not be put back, raises.
 
 find() has no state. A Reached is constant; its slots read and write what they stand for.
 """
 
 from __future__ import annotations
 
+import collections
+import collections.abc
+import enum
 import functools
+import importlib
+import io
+import os
+import sys
 import types
+import weakref
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Set, Tuple
 
 import torch
 
-_MOST = 1000  # objects that are looked at
-MOST_ELEMENTS = 64  # of a container
+from nimble.errors import NimbleError
+from nimble.host_random import is_generator
+from nimble.state import has_memory, parts_of
 
+_MOST = 2000  # objects that are looked at
+MOST_ELEMENTS = 64  # of a container; more where all are plain values
+_MOST_PLAIN = 10000
+_MOST_BYTES = 1 << 16  # of an array on the host
+
+_LIBRARIES = {"torch", "numpy", "nimble", "builtins"}  # and Python's own: of which nothing is looked at, what they keep is theirs
+_STDLIB = os.path.dirname(os.__file__)
+# Methods that syntax calls, without naming them.
+_CALLED = ("__call__", "__getitem__", "__setitem__", "__contains__", "__len__", "__iter__", "__next__", "__enter__", "__exit__",
+           "__getattr__", "__bool__", "__float__", "__add__", "__radd__", "__sub__", "__mul__", "__rmul__", "__truediv__", "__matmul__")
+_OF_CLASSES = (*_CALLED, "__init__", "__new__")
+_COMPARED = {"state", "param_groups", "defaults"}  # of optimizers, otherwise
+
+_LISTS = (torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.Sequential)
 _schedulers = torch.optim.lr_scheduler
 _SCHEDULER = getattr(_schedulers, "LRScheduler", None) or getattr(_schedulers, "_LRScheduler")
+_optimizers = importlib.import_module("torch.optim.optimizer")  # no attribute of torch.optim in some releases
 
 
 class Slot:
@@ -32,102 +57,215 @@ class Slot:
 
 
 class Reached:
-    """Each once. `slots` are the places where values are read from."""
+    """Each once. `slots` are the places where values are read from, `containers` the lists and the like among these."""
 
     def __init__(self) -> None:
         self.modules: List[torch.nn.Module] = []
         self.optimizers: List[torch.optim.Optimizer] = []
         self.scalers: List[Any] = []
         self.tensors: List[torch.Tensor] = []
+        self.generators: List[Any] = []  # of random numbers, on the host
+        self.containers: List[Any] = []
         self.slots: List[Slot] = []
+        self.held: List[Any] = []  # so that no id is used again
 
 
 def find(function: Callable[..., Any], modules: Iterable[torch.nn.Module],
          optimizers: Iterable[torch.optim.Optimizer]) -> Reached:
-    """With those that are given."""
-    search = _Search()
-    for each in (*modules, *optimizers):
-        search.visit("", each, set())
-    search.visit("", function, set())
-    return search.reached
+    """With those that are given. NimbleError where something could not be compared, or put back."""
+    given = (*modules, *optimizers)
+    names: Set[str] = set()
+    while True:  # names of methods that are found are names of attributes
+        search = _Search(names)
+        try:
+            for each in (*given, function):
+                search.visit("", each, set())
+        except RecursionError:
+            raise NimbleError("the step refers to objects in objects without end, so that nobody can tell what it reads") from None
+        if search.names <= names:
+            return search.reached
+        names = names | search.names
+
+
+def hooks_of(optimizer: torch.optim.Optimizer) -> List[Any]:
+    """Functions that run with its step, and what was put in the place of its methods, or None."""
+    return [*(hook for name in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+              for hook in getattr(optimizer, name, {}).values()), optimizer.__dict__.get("step"), optimizer.__dict__.get("zero_grad")]
+
+
+def hooks_of_all_optimizers() -> List[Any]:
+    return [hook for name in ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks")
+            for hook in getattr(_optimizers, name, {}).values()]
 
 
 class _Search:
-    def __init__(self) -> None:
+    """`known`: names of attributes that count."""
+
+    def __init__(self, known: Set[str]) -> None:
         self.reached = Reached()
-        self._seen: Set[Tuple[int, Any]] = set()
-        self._held: List[Any] = []  # so that no id is used again
+        self.names: Set[str] = set()  # that the code has
+        self._known = known
+        self._seen: Set[Any] = set()
         self._slots: Set[Tuple[int, Any]] = set()
 
     def visit(self, name: str, value: Any, names: Set[str]) -> None:
         """`names`: those that the code has which refers to the value."""
         reached = self.reached
-        if isinstance(value, (types.ModuleType, type)) or _is_plain(value) or len(self._seen) > _MOST:
+        if is_plain(value):
+            return
+        if isinstance(value, (types.ModuleType, type)):
+            self._namespace(name, value, names)
+            return
+        if isinstance(value, types.MethodType):
+            self.visit(name, value.__self__, names)
+            self.visit(name, value.__func__, names)
+            return
+        if isinstance(value, types.BuiltinFunctionType):
+            self.visit(name, value.__self__, set())
+            return
+        if not self._is_new(value):
             return
         if isinstance(value, types.FunctionType):
-            self._function(value, None)
-        elif isinstance(value, types.MethodType):
-            self.visit(name, value.__self__, _names_of(value.__func__))
-            if isinstance(value.__func__, types.FunctionType):
-                self._function(value.__func__, value.__self__)
-        elif not self._is_new(value, frozenset(names) if hasattr(value, "__dict__") else None):
-            return
+            self._function(name, value)
         elif isinstance(value, torch.nn.Module):
             _add(reached.modules, value)
-            self._attributes(name, value, names)
+            self._attributes(name, value)
+            self._submodules(name, value)
         elif isinstance(value, torch.optim.Optimizer):
             _add(reached.optimizers, value)
+            self._attributes(name, value, _COMPARED, ("step", "zero_grad"))
+            for hook in (*hooks_of(value), *hooks_of_all_optimizers()):
+                self.visit(name, hook, set())
         elif isinstance(value, torch.Tensor):
-            _add(reached.tensors, value)
-        elif hasattr(value, "_per_optimizer_states") and hasattr(value, "_growth_factor"):
+            self._tensor(name, value)
+        elif is_generator(value):
+            reached.generators.append(value)
+        elif "_per_optimizer_states" in _dict_of(value) and "_growth_factor" in value.__dict__:
             _add(reached.scalers, value)
         elif isinstance(value, _SCHEDULER):
             self.visit(name + ".optimizer", getattr(value, "optimizer"), names)
-            self._dictionary(name, value.__dict__, [key for key, each in value.__dict__.items() if _is_plain(each)], names)
+            self._dictionary(name, value.__dict__, [key for key, each in value.__dict__.items() if is_plain(each)], names)
+            self._attributes(name, value)
         elif isinstance(value, functools.partial):
-            self.visit(name, value.func, names)
-            for each in (*value.args, *value.keywords.values()):
-                self.visit(name, each, _names_of(value.func))
-        elif isinstance(value, dict):
-            self._dictionary(name, value, list(value)[:MOST_ELEMENTS], names)
-        elif isinstance(value, list):
-            for i in range(min(len(value), MOST_ELEMENTS)):
-                self._slot(f"{name}[{i}]", value, i, functools.partial(_item, value, i),
-                           functools.partial(value.__setitem__, i), names)
-        elif isinstance(value, (tuple, set, frozenset)):
-            for each in list(value)[:MOST_ELEMENTS]:
+            for each in (value.func, *value.args, *value.keywords.values()):
                 self.visit(name, each, names)
-        elif hasattr(value, "__dict__"):
-            if type(value).__module__.partition(".")[0] == "nimble":
-                self.visit(name + ".module", getattr(value, "module", None), names)
-            self._attributes(name, value, names)
+        elif isinstance(value, weakref.ref):
+            self.visit(name, value(), names)
+        elif isinstance(value, (dict, list, tuple, set, frozenset, collections.deque)):
+            self._container(name, value, names)
+            self._attributes(name, value)
+        elif str(type(value).__module__).partition(".")[0] == "nimble":
+            for inner in ("module", "function", "_given"):
+                self.visit(name, getattr(value, inner, None), names)
+        elif _is_iterator(value):
+            raise NimbleError(f"{name!r} is an iterator (a {type(value).__name__}), of which a graph would take nothing: pass what it "
+                              "gives as an argument")
+        elif is_array(value):
+            if value.nbytes > _MOST_BYTES:
+                raise NimbleError(f"{name!r} is an array of {value.nbytes} bytes on the host, which cannot be compared at each call: "
+                                  "pass it as an argument, as a tensor")
+        else:
+            self.visit(name, getattr(value, "__wrapped__", None), names)
+            self._attributes(name, value)
 
-    def _is_new(self, value: Any, names: Any) -> bool:
-        key = (id(value), names)
-        if key in self._seen:
+    def _is_new(self, value: Any, key: Any = None) -> bool:
+        if (id(value), key) in self._seen:
             return False
-        self._seen.add(key)
-        self._held.append(value)
+        if len(self._seen) >= _MOST:
+            raise NimbleError(f"the step refers to more than {_MOST} objects, so that nobody can tell what it reads: have it name "
+                              "less, of its objects and of globals")
+        self._seen.add((id(value), key))
+        self.reached.held.append(value)
         return True
 
-    def _function(self, function: types.FunctionType, owner: Any) -> None:
-        if not self._is_new(function, id(owner)):
+    def _submodules(self, name: str, module: torch.nn.Module) -> None:
+        """Those that are named, for their attributes' sake, and all of a list."""
+        for key, child in module._modules.items():
+            if child is not None and (key in self._known or isinstance(module, _LISTS)) and self._is_new(child, "within"):
+                self._attributes(f"{name}.{key}", child)
+                self._submodules(f"{name}.{key}", child)
+
+    def _tensor(self, name: str, tensor: torch.Tensor) -> None:
+        if not has_memory(tensor):
+            raise NimbleError(f"{name!r} is a {type(tensor).__name__} whose memory a graph cannot follow")
+        for part in parts_of(tensor):
+            _add(self.reached.tensors, part)
+
+    def _function(self, name: str, function: types.FunctionType) -> None:
+        cells = list(zip(function.__code__.co_freevars, function.__closure__ or ()))
+        self.visit(name, function.__dict__.get("__wrapped__"), set())
+        if _is_librarys(str(function.__globals__.get("__name__"))):  # a decorator, perhaps
+            for free, cell in cells:
+                self.visit(free, _content(cell), set())
             return
-        names = _names_of(function)
-        for free, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+        names = _names_of(function.__code__)
+        self.names |= names
+        for free, cell in cells:
             assign = functools.partial(setattr, cell, "cell_contents")
             self._slot(free, cell, "", functools.partial(_content, cell), assign, names)
-        self._dictionary("", function.__globals__, [each for each in names if each in function.__globals__], names)
+        self._dictionary("", function.__globals__, [each for each in function.__globals__ if each in names], names)
+        self._dictionary(name, function.__dict__, [each for each in function.__dict__ if each in self._known], names)
         for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
             self.visit("a default", default, names)
 
-    def _attributes(self, name: str, owner: Any, names: Set[str]) -> None:
-        """And the methods among the names, whose names count, too."""
-        self._dictionary(name, owner.__dict__, [each for each in names if each in owner.__dict__], names)
-        for each in names:
-            method = getattr(type(owner), each, None)
-            if isinstance(method, types.FunctionType) and not _is_torchs(method):
-                self.visit(name, types.MethodType(method, owner), set())
+    def _namespace(self, name: str, space: Any, names: Set[str]) -> None:
+        """A module of Python's, or a class: what the code names of it that refers to it."""
+        if isinstance(space, types.ModuleType):
+            found = [] if _is_librarys(space.__name__) else [key for key in space.__dict__ if key in names]
+            if found and self._is_new(space, tuple(found)):
+                self._dictionary(name, space.__dict__, found, names)
+            return
+        more = ("forward", "backward", "setup_context") if issubclass(space, torch.autograd.Function) else _OF_CLASSES
+        for owner in _own_classes(space):
+            found = [key for key in owner.__dict__ if key in names or key in more]
+            if found and self._is_new(owner, tuple(found)):
+                for key in found:
+                    self._of_class(name, owner, key)
+
+    def _attributes(self, name: str, owner: Any, but: Iterable[str] = (), methods: Tuple[str, ...] = ()) -> None:
+        """Those that count, of its own or of its classes. `methods` that are called, named or not."""
+        mine = _dict_of(owner)
+        self._dictionary(name, mine, [key for key in mine if key in self._known and key not in but], set())
+        for kind in _own_classes(type(owner)):
+            for key, value in kind.__dict__.items():
+                if key not in self._known and key not in _CALLED and key not in methods or key in but:
+                    continue
+                if isinstance(value, types.MemberDescriptorType):  # of __slots__
+                    self._slot(f"{name}.{key}", owner, key, functools.partial(getattr, owner, key, None),
+                               functools.partial(setattr, owner, key), set())
+                    continue
+                self._of_class(name, kind, key)
+                if not _is_code(value) and key not in mine:  # of which it may get one of its own
+                    self._slot(f"{name}.{key}", owner, key, functools.partial(getattr, owner, key, None),
+                               functools.partial(_no_own, mine, key), set())
+
+    def _of_class(self, name: str, kind: type, key: str) -> None:
+        value = kind.__dict__[key]
+        if not _is_code(value):
+            if not key.startswith("__"):
+                self._slot(f"{name}.{key}", kind, key, functools.partial(kind.__dict__.get, key),
+                           functools.partial(setattr, kind, key), set())
+            return
+        for function in (value, *(getattr(value, part, None) for part in ("__func__", "fget", "fset", "func"))):
+            if isinstance(function, (types.FunctionType, functools.partial)):
+                self.visit(f"{name}.{key}", function, set())
+
+    def _container(self, name: str, value: Any, names: Set[str]) -> None:
+        if not isinstance(value, (tuple, frozenset)):
+            self.reached.containers.append(value)
+        elements = list(value.values()) if isinstance(value, dict) else list(value)
+        if len(elements) > MOST_ELEMENTS:
+            if len(elements) > _MOST_PLAIN or not all(map(is_plain, elements)):
+                raise NimbleError(f"{name!r} has {len(elements)} elements, which are too many to be compared at each call: pass what "
+                                  "the step needs of it as an argument")
+        elif isinstance(value, dict):
+            self._dictionary(name, value, list(value), names)
+        elif isinstance(value, (list, collections.deque)):
+            for i in range(len(value)):
+                self._slot(f"{name}[{i}]", value, i, functools.partial(_item, value, i), functools.partial(_set_item, value, i), names)
+        else:
+            for each in elements:
+                self.visit(name, each, names)
 
     def _dictionary(self, name: str, where: Dict[Any, Any], keys: List[Any], names: Set[str]) -> None:
         for key in keys:
@@ -138,28 +276,62 @@ class _Search:
         value = get()
         if (id(where), key) not in self._slots and not isinstance(value, (types.ModuleType, types.BuiltinFunctionType)):
             self._slots.add((id(where), key))
-            self._held.append(where)
+            self.reached.held.append(where)
             self.reached.slots.append(Slot(name, get, set))
         self.visit(name, value, names)
 
 
-def _is_plain(value: Any) -> bool:
-    return value is None or isinstance(value, (bool, int, float, complex, str, bytes, torch.dtype, torch.device))
+def is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, (bool, int, float, complex, str, bytes, torch.dtype, torch.device, enum.Enum))
 
 
-def _is_torchs(function: types.FunctionType) -> bool:
-    return (function.__module__ or "").partition(".")[0] == "torch"
+def is_array(value: Any) -> bool:
+    """Whether it is one of NumPy's, or a number of its."""
+    numpy: Any = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic))
 
 
-def _names_of(function: Any) -> Set[str]:
+def _is_iterator(value: Any) -> bool:
+    """One whose state nobody can put back: not of a class of the program's own, which is looked at."""
+    return (isinstance(value, collections.abc.Iterator) and not isinstance(value, io.IOBase)
+            and not any("__next__" in kind.__dict__ for kind in _own_classes(type(value))))
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_librarys(module: str) -> bool:
+    """Whether the module of this name belongs to one of those that are not looked at."""
+    if module.partition(".")[0] in _LIBRARIES:
+        return True
+    if module == "__main__":
+        return False
+    file = getattr(sys.modules.get(module), "__file__", None)  # a program's own may have a name of Python's
+    if not file:
+        return module in sys.builtin_module_names
+    return file.startswith(_STDLIB + os.sep) and "-packages" + os.sep not in file
+
+
+def _own_classes(kind: type) -> List[type]:
+    return [each for each in kind.__mro__ if not _is_librarys(str(each.__module__))]
+
+
+def _is_code(value: Any) -> bool:
+    return isinstance(value, (types.FunctionType, staticmethod, classmethod, property, functools.cached_property,
+                              types.GetSetDescriptorType, types.MemberDescriptorType, type, functools.partialmethod))
+
+
+def _dict_of(value: Any) -> Dict[str, Any]:
+    found = getattr(value, "__dict__", None)
+    return found if isinstance(found, dict) else {}
+
+
+def _names_of(code: types.CodeType) -> Set[str]:
     def codes(code: types.CodeType) -> Iterator[types.CodeType]:
         yield code
         for each in code.co_consts:
             if isinstance(each, types.CodeType):
                 yield from codes(each)
 
-    code = getattr(function, "__code__", None)
-    return {name for each in codes(code) for name in (*each.co_names, *each.co_freevars)} if code is not None else set()
+    return {name for each in codes(code) for name in (*each.co_names, *each.co_freevars)}
 
 
 def _add(where: List[Any], value: Any) -> None:
@@ -174,5 +346,14 @@ def _content(cell: Any) -> Any:
         return None
 
 
-def _item(where: List[Any], i: int) -> Any:
+def _item(where: Any, i: int) -> Any:
     return where[i] if i < len(where) else None
+
+
+def _set_item(where: Any, i: int, value: Any) -> None:
+    if i < len(where):
+        where[i] = value
+
+
+def _no_own(mine: Dict[str, Any], key: str, _: Any) -> None:
+    mine.pop(key, None)

@@ -1,30 +1,38 @@
 """The state that a step works on, beyond its arguments: what a graph of it was captured with, and gradients as it leaves them.
 
 StepState reads all that the graph has frozen or refers to by address, compares it, and puts back what the host's side of a
-capture has changed, where nothing has run. Grads knows what p.grad was before and behind the capture.
+capture has changed, where nothing has run. What p.grad was before and behind the capture is step_grads.Grads' to know.
 
 Not to be used by two threads at once.
 """
 
 from __future__ import annotations
 
-import random
-import sys
+import collections
+import marshal
 from itertools import chain
 from operator import attrgetter, is_
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from nimble.errors import NimbleError
-from nimble.reach import MOST_ELEMENTS, Reached
-from nimble.state import ModuleGuard, is_same
+from nimble.reach import MOST_ELEMENTS, Reached, hooks_of, hooks_of_all_optimizers, is_array
+from nimble.host_random import HostRandom
+from nimble.state import Metadata, ModuleGuard, is_same, parts_of, plain_tensors
 
 _SCALER = ("_enabled", "_growth_factor", "_backoff_factor", "_growth_interval", "_scale", "_growth_tracker")
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 Look = Tuple[Any, ...]
-_grad = attrgetter("grad")
+_backward_hooks = attrgetter("_backward_hooks")
+_NOTED = 8  # where in a look what scalers have noted is
+_MOST_NUMBERS = 16  # of a tensor on the host, whose values are compared
+
+
+def _accumulate_hooks(tensor: torch.Tensor) -> Any:
+    return getattr(tensor, "_post_accumulate_grad_hooks", None)  # from 2.1 on
 
 
 class StepState:
@@ -38,11 +46,15 @@ class StepState:
             (p for m in reached.modules for p in m.parameters()),
             (p for o in reached.optimizers for group in o.param_groups for p in group["params"]),
             (t for t in reached.tensors if t.requires_grad and t.is_leaf)))
+        self.found = reached.tensors
         self.buffers = _unique(b for m in reached.modules for b in m.buffers())
         # Of those on the host their values count, which the modules' guards do not compare.
         guarded = {id(p) for m in reached.modules for p in m.parameters() if p.device.type == device_type}
         self._others = [p for p in self.parameters if id(p) not in guarded]
         self._known: Dict[int, _Known] = {}  # states of optimizers, by their number
+        self._metadata = Metadata((*self._others, *reached.tensors), trains=True)
+        self._hooks_at, self._has_hooks = -1, True  # how many hooks had been made when there were none on parameters
+        self._held: List[Any] = []  # what a look tells by its id
 
     def tensors(self) -> List[torch.Tensor]:
         """All that it knows of which a step may write to."""
@@ -50,28 +62,49 @@ class StepState:
         grads = [p.grad for p in self.parameters if p.grad is not None]
         return _unique(chain(self.parameters, self.buffers, reached.tensors, grads,
                              (t for o in reached.optimizers for t in _tensors_of(o)),
-                             (t for s in reached.scalers for t in (s._scale, s._growth_tracker) if t is not None)))
+                             (t for s in reached.scalers for t in (s._scale, s._growth_tracker) if t is not None),
+                             (t for s in reached.scalers for t in _found_by(s))))
+
+    def kept_by_optimizers(self) -> List[torch.Tensor]:
+        """What they and gradient scalers keep, which a step writes to."""
+        reached = self._reached
+        states = (value for o in reached.optimizers for state in o.state.values() if isinstance(state, dict)
+                  for value in state.values())
+        scales = (value for s in reached.scalers for value in (s._scale, s._growth_tracker))
+        return _unique(value for value in chain(states, scales) if isinstance(value, torch.Tensor))
 
     def memory(self) -> List[torch.Tensor]:
-        """Tensors on the memory that it may read, but for that of gradients and optimizers."""
-        return [*(t for guard in self._guards for t in guard.memory()), *self.parameters, *self.buffers, *self._reached.tensors]
+        """Tensors on the memory that it may read, but for that of gradients which it does not add to."""
+        return [*(t for guard in self._guards for t in guard.memory()), *self.parameters, *self.buffers, *self._reached.tensors,
+                *(t for o in self.optimizers for t in _tensors_of(o))]
 
     def scaling(self) -> List[Tuple[Any, Dict[Any, Dict[str, Any]]]]:
         """What each gradient scaler has noted of the optimizers."""
         return [(s, {key: dict(value) for key, value in s._per_optimizer_states.items()}) for s in self._reached.scalers]
 
-    def look(self) -> Look:
-        """Equal as long as a graph that was captured at the time of one may be replayed at that of the other."""
+    def look(self, holds: bool = False) -> Look:
+        """Equal as long as a graph that was captured at the time of one may be replayed at that of the other. holds: this one's ids are
+        not used again as long as this is there."""
         reached = self._reached
+        values = [slot.get() for slot in reached.slots]
+        hooks = [*map(hooks_of, reached.optimizers), self._hooks_of_parameters(), hooks_of_all_optimizers()]
+        groups = [[[v for k, v in group.items() if k != "params"] for group in o.param_groups] for o in reached.optimizers]
+        noted = [[value for state in s._per_optimizer_states.values() for value in _noted(state)] for s in reached.scalers]
+        if holds:
+            states = [list(o.state.values()) for o in reached.optimizers]
+            scales = [getattr(s, name, None) for s in reached.scalers for name in _SCALER]
+            self._held = [_with_elements(values), hooks, _with_elements(groups), noted, states, scales]
         return (
             [guard.difference() for guard in self._guards],
-            [self._values((slot.get() for slot in reached.slots), 2)],
-            [[self._values(v for k, v in group.items() if k != "params") for group in o.param_groups]
-             for o in reached.optimizers],
+            [self._values(values, 2)],
+            [[self._values(each) for each in group] for group in groups],
             [[list(map(id, group["params"])) for group in o.param_groups] for o in reached.optimizers],
             [self._state_of(number, o) for number, o in enumerate(reached.optimizers)],
             [self._values(getattr(s, name) for name in _SCALER if hasattr(s, name)) for s in reached.scalers],
             self._values(self._others),
+            [list(map(id, each)) for each in hooks],
+            [self._values(each) for each in noted],
+            self._metadata.difference(),
         )
 
     def difference(self, before: Look, now: Look) -> Optional[str]:
@@ -86,9 +119,20 @@ class StepState:
                 return f"{slot.name!r} has changed"
         what = ("", "", "a hyperparameter of an optimizer (its learning rate, say) has changed",
                 "an optimizer has other parameters", "the state of an optimizer is another, or is kept on the host",
-                "a gradient scaler has changed",
-                "a parameter has other storage")
+                "a gradient scaler has changed", "a parameter has other storage",
+                "a hook of a parameter or an optimizer was added or removed",
+                "a gradient scaler has been told something else of an optimizer", str(now[-1]))
         return next(text for text, one, other in zip(what, before, now) if one != other)
+
+    def _hooks_of_parameters(self) -> List[Any]:
+        """As long as no hook is made anywhere, none is on a parameter that had none."""
+        made = getattr(RemovableHandle, "next_id", None)
+        if made is not None and made == self._hooks_at and not self._has_hooks:
+            return []
+        found = [hook for hooks in (*map(_backward_hooks, self.parameters), *map(_accumulate_hooks, self.parameters))
+                 for hook in (hooks or {}).values()]
+        self._hooks_at, self._has_hooks = -1 if made is None else made, bool(found)
+        return found
 
     def _state_of(self, number: int, optimizer: torch.optim.Optimizer) -> List[Any]:
         """Values of what the optimizer keeps for each parameter: some tensors for each, so what was made of them is used again."""
@@ -108,16 +152,20 @@ class StepState:
         result: List[Any] = []
         for value in values:
             if isinstance(value, torch.Tensor):
-                result.append((id(value), value.data_ptr()) if value.device.type == self._device_type
-                              else (id(value), value.tolist() if value.numel() <= 16 else value._version))
+                result.append((id(value), _address(value)) if value.device.type == self._device_type
+                              else (id(value), value.tolist() if value.numel() <= _MOST_NUMBERS else _version(value)))
             elif isinstance(value, float):
                 result.append(value.hex())
             elif isinstance(value, _PLAIN):
                 result.append((type(value), value))
-            elif isinstance(value, (tuple, list)) and depth and len(value) <= MOST_ELEMENTS:
+            elif isinstance(value, (tuple, list, collections.deque)) and depth and len(value) <= MOST_ELEMENTS:
                 result.append(self._values(value, depth - 1))
-            elif isinstance(value, (list, dict, set)):
-                result.append((id(value), len(value)))
+            elif isinstance(value, (list, dict, set, collections.deque)):
+                result.append((id(value), len(value), _content_of(value)))
+            elif isinstance(value, (tuple, frozenset)):
+                result.append(_content_of(value) or id(value))
+            elif is_array(value):
+                result.append((str(value.dtype), value.shape, value.tobytes()))
             else:
                 result.append(id(value))
         return result
@@ -126,26 +174,27 @@ class StepState:
         """A function that puts back what the host has of it: for a capture, which runs nothing on the device."""
         reached = self._reached
         slots = [(slot, slot.get()) for slot in reached.slots]
-        lists = [(value, list(value)) for _, value in slots if isinstance(value, list)]
+        containers = [(value, value.copy()) for value in reached.containers]
         groups = [(group, dict(group)) for o in reached.optimizers for group in o.param_groups]
         states = [(o.state, {key: dict(value) if isinstance(value, dict) else value for key, value in o.state.items()})
                   for o in reached.optimizers]
         scalers = [(s, dict(s.__dict__), noted) for s, noted in self.scaling()]
         buffers = [(m._buffers, dict(m._buffers)) for module in reached.modules for m in module.modules()]
+        plain = [each for module in reached.modules for each in plain_tensors(module)]
         training = [(m, m.training) for module in reached.modules for m in module.modules()]
         grads = [(p, p.grad) for p in self.parameters]
-        host = [(t, t.clone()) for t in self.tensors() if t.device.type != self._device_type]
-        python, numbers = random.getstate(), torch.get_rng_state()
+        host = [(t, t.clone()) for t in self.tensors() if t.device.type != self._device_type and t.layout is torch.strided]
+        numbers = self.host_random()
 
         def put_back() -> None:
-            random.setstate(python)
-            torch.set_rng_state(numbers)
+            numbers.put_back()
             for slot, value in slots:
                 if slot.get() is not value:
                     slot.set(value)
-            for where, elements in lists:
-                if list(map(id, where)) != list(map(id, elements)):
-                    where[:] = elements
+            for where, elements in containers:
+                if not _has_the_same(where, elements):
+                    where.clear()
+                    (where.update if isinstance(where, (dict, set)) else where.extend)(elements)
             for group, values in groups:
                 group.update(values)
             for state, kept in states:
@@ -163,6 +212,9 @@ class StepState:
                 if list(now) != list(before) or list(map(id, now.values())) != list(map(id, before.values())):
                     now.clear()
                     now.update(before)
+            for attributes, name, tensor, _ in plain:
+                if attributes.get(name) is not tensor:
+                    attributes[name] = tensor
             for module, flag in training:
                 module.training = flag
             for parameter, grad in grads:
@@ -174,9 +226,8 @@ class StepState:
 
         return put_back
 
-    @staticmethod
-    def host_random() -> Tuple[Any, List[int]]:
-        return random.getstate(), torch.get_rng_state().tolist()
+    def host_random(self) -> HostRandom:
+        return HostRandom(self._reached.generators)
 
 
 class _Known:
@@ -197,89 +248,65 @@ class _Known:
                 and list(map(torch.Tensor.data_ptr, self._tensors)) == self._addresses)
 
 
-class Grads:
-    """p.grad of each parameter before and behind the capture."""
-
-    def __init__(self, parameters: Sequence[torch.Tensor], before: "List[Optional[torch.Tensor]]",
-                 behind: "List[Optional[torch.Tensor]]") -> None:
-        self._parameters, self._behind = parameters, list(behind)
-        self._there = [grad is not None for grad in before]
-        # Those that are written in place have to be the same memory then. What a step drops may be anything.
-        same = [(p, b) for p, b, a in zip(parameters, before, behind) if b is not None and b is a]
-        self._wearers, self._same = [p for p, _ in same], [b for _, b in same]
-        self._addresses = list(map(torch.Tensor.data_ptr, self._same))
-        # The others are the graph's own.
-        own = [(p, a) for p, b, a in zip(parameters, before, behind) if a is not None and a is not b]
-        self._owners, self._own = [p for p, _ in own], [a for _, a in own]
-        self._storages = [a.untyped_storage()._cdata for a in self._own] if hasattr(torch._C, "_storage_Use_Count") else []
-        self._counts: Dict[bool, List[int]] = {}
-        self._fits_as_left = [a is not None for a in behind] == self._there
-        self._is_as_left = False  # all is what put() has left there, as fit() has seen it
-
-    def fit(self) -> bool:
-        """Whether the graph may be replayed with the gradients that there are."""
-        now = list(map(_grad, self._parameters))
-        self._is_as_left = len(now) == len(self._behind) and all(map(is_, now, self._behind))
-        if not (self._is_as_left and self._fits_as_left):
-            if [grad is not None for grad in now] != self._there:
-                return False
-            if not all(p.grad is grad for p, grad in zip(self._wearers, self._same)):
-                return False
-        return list(map(torch.Tensor.data_ptr, self._same)) == self._addresses
-
-    def put(self) -> None:
-        """Behind a replay."""
-        if not all(map(is_, map(_grad, self._parameters), self._behind)):
-            for i in range(len(self._behind)):  # no name is left for one of them, which would count as a use
-                self._parameters[i].grad = self._behind[i]
-        if not self._counts:  # nobody else can have them yet
-            for is_there in (False, True):
-                for i in range(len(self._own)):
-                    self._owners[i].grad = self._own[i] if is_there else None
-                self._counts[is_there] = self.uses()
-
-    def leave(self) -> None:
-        """Has the parameters' gradients in memory of their own: the graph goes."""
-        for i in range(len(self._own)):
-            if self._owners[i].grad is self._own[i]:
-                self._owners[i].grad = self._own[i].clone()
-        for each in (self._own, self._behind, self._same, self._storages):
-            each.clear()
-
-    def are_held(self) -> bool:
-        """Whether somebody has kept a gradient of an earlier step, which a replay would write to. Asked behind fit()."""
-        if not self._counts or not self._own:
-            return False
-        there, gone, now = self._counts[True], self._counts[False], self.uses()
-        if now == gone or self._is_as_left and now == there:  # each is the graph's alone, as behind zero_grad(), or a parameter's
-            return False
-        worn = [self._owners[i].grad is self._own[i] for i in range(len(self._own))]
-        return any(count > (there if worn[i % len(worn)] else gone)[i] for i, count in enumerate(now))
-
-    def count_again(self, before: List[int]) -> None:
-        """Another graph refers to them, too, since their uses were counted last."""
-        more = [now - then for now, then in zip(self.uses(), before)]
-        self._counts = {is_there: [c + m for c, m in zip(counts, more)] for is_there, counts in self._counts.items()}
-
-    def uses(self) -> List[int]:
-        """How many references there are to each of the graph's own; then to the memory of each, where PyTorch tells."""
-        references = list(map(sys.getrefcount, self._own))
-        if self._storages:
-            references += map(torch._C._storage_Use_Count, self._storages)
-        return references
-
-
-def check_unchanged(state: StepState, before: Look, random_before: Any) -> None:
-    """NimbleError where a capture has changed what its replays would not. The host's random numbers are the step's own where
-    nothing is given of them."""
-    if random_before is not None and state.host_random() != random_before:
-        raise NimbleError("the step draws random numbers on the host (the CPU, or Python's `random`), which a graph would never "
-                          "draw anew")
-    what = state.difference(before, state.look())
+def check_unchanged(state: StepState, before: Look, random_before: HostRandom, draws_on_host: bool) -> None:
+    """NimbleError where a capture has changed what its replays would not. draws_on_host: the device's random numbers are the host's."""
+    who = random_before.who_has_drawn(but_torch=draws_on_host)
+    if who is not None:
+        raise NimbleError(f"the step draws random numbers on the host ({who}), which a graph would never draw anew")
+    now = list(state.look())
+    now[_NOTED] = before[_NOTED]  # of which replays leave the same
+    what = state.difference(before, tuple(now))
     if what is not None:
         raise NimbleError(f"the step changes what its graph would not change: {what}. Optimizers that count their steps on the "
                           "host need capturable=True; learning rates are to be changed, and counters to be counted, outside of "
                           "the step")
+
+
+def _address(tensor: torch.Tensor) -> Any:
+    return tensor.data_ptr() if tensor.layout is torch.strided else [part.data_ptr() for part in parts_of(tensor)]
+
+
+def _content_of(value: Any) -> Any:
+    """Of a container whose elements are in no slots of their own: what is in it, where that is plain values."""
+    if isinstance(value, (set, frozenset)):
+        return frozenset(map(_key, value))
+    if len(value) <= MOST_ELEMENTS:
+        return None
+    elements = list(value.items()) if isinstance(value, dict) else list(value)
+    try:
+        return marshal.dumps(elements, 2)  # a version that tells alike values alike
+    except ValueError:
+        return repr(elements)
+
+
+def _key(value: Any) -> Any:
+    return (type(value), value) if isinstance(value, _PLAIN) else id(value)
+
+
+def _has_the_same(one: Any, other: Any) -> bool:
+    if isinstance(one, dict):
+        return list(map(id, one)) == list(map(id, other)) and list(map(id, one.values())) == list(map(id, other.values()))
+    return one == other if isinstance(one, set) else list(map(id, one)) == list(map(id, other))
+
+
+def _noted(state: Dict[str, Any]) -> Iterator[Any]:
+    """What a gradient scaler has noted of an optimizer: how far it is, and where it has found infinities."""
+    stage = state.get("stage")
+    yield getattr(stage, "value", stage)
+    yield from state.get("found_inf_per_device", {}).values()
+
+
+def _found_by(scaler: Any) -> Iterator[torch.Tensor]:
+    return (value for state in scaler._per_optimizer_states.values() for value in _noted(state) if isinstance(value, torch.Tensor))
+
+
+def _with_elements(values: Iterable[Any], depth: int = 3) -> List[Any]:
+    """The same, and what is in lists and tuples as it is now."""
+    return [(value, _with_elements(value, depth - 1)) if depth and isinstance(value, (list, tuple)) else value for value in values]
+
+
+def _version(tensor: torch.Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def _unique(tensors: Iterable[torch.Tensor]) -> List[torch.Tensor]:

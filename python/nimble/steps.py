@@ -8,28 +8,30 @@ Calls may come from any thread, one at a time.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 import warnings
-import weakref
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 import torch
+from torch.nn.parameter import is_lazy
 from torch.utils import _pytree
 
 from nimble.auto import switches
-from nimble.backend import EAGER_RUNS, Backend, Captured, Part
+from nimble.backend import EAGER_RUNS, Backend
 from nimble.capture import CudaCapture
 from nimble.errors import CaptureError, NimbleError
-from nimble.leaves import copy_all, mark_written, one_thread, versions
-from nimble.parts import Ahead, InParts, alive_now, at_first_backward, can_be_kept, is_worth_it
-from nimble.prepared import naming_the_place
+from nimble.leaves import one_thread, versions
+from nimble.nesting import nesting
+from nimble.parts import Ahead, InParts, at_first_backward, can_be_kept, is_worth_it
 from nimble.reach import Reached, find
 from nimble.signatures import Call, GraphCache
-from nimble.state import is_same
-from nimble.static import GraphReport, Input, Options, Results, check_apart, check_outputs, device_of, report, with_inputs
-from nimble.step_state import Grads, Look, StepState, check_unchanged
+from nimble.state import is_same, parts_of
+from nimble.static import GraphReport, Input, Options, check_outputs, device_of, same_bytes, with_inputs
+from nimble.step_errors import OfTheFunction, check_arguments, explaining, is_of_captures
+from nimble.step_graph import Graph, Kind, Work
+from nimble.step_grads import Grads, check_layouts
+from nimble.step_state import Look, StepState, check_unchanged
 
 _SHORT_LIFE = 8  # calls, below which a graph was hardly worth its capture
 _MOST_SHORT_LIVED = 3  # of these in a row
@@ -50,117 +52,6 @@ def is_running() -> bool:
     return _running.now
 
 
-class _Graph:
-    """One captured step."""
-
-    def __init__(self, call: Call, inputs: List[Input], kind: "_Kind", captured: Captured, grads: Grads, state: StepState,
-                 seconds: float, ahead: Optional[Ahead]) -> None:
-        self.calls = 0
-        self.grads = grads
-        self._ahead = ahead
-        self._signature, self._seconds = str(call.signature), seconds
-        self._inputs = inputs
-        self._written = [i for i in inputs if i.number in kind.written]
-        self._versions = kind.versions
-        outputs, _, self._scalers = captured.outputs
-        own = [*state.parameters, *state.buffers]
-        self._results = Results(outputs, inputs, zip(own, own))
-        self._captured = captured  # the last, and so is the last to go
-        weakref.finalize(self, grads.leave)
-
-    def take(self, call: Call) -> None:
-        """The arguments, into its own memory. Nothing else is written."""
-        self._captured.follow()
-        with torch.no_grad():
-            for each in self._inputs:
-                each.take(call.leaves[each.number])
-
-    def begin(self) -> None:
-        """As much of a call as can be taken back, where the GPU would only wait. Behind take()."""
-        if self._ahead is not None:
-            self._ahead.begin()
-
-    def take_back(self) -> None:
-        """The call is not one for this graph. All is then as if it had not begun."""
-        if self._ahead is not None:
-            self._ahead.take_back()
-
-    def __call__(self, call: Call) -> Any:
-        """Of a call whose arguments it has taken, and which may have begun."""
-        self.calls += 1
-        if self._written:
-            check_apart(call, self._inputs, self._written)
-        with torch.no_grad():
-            if self._ahead is not None and self._ahead.has_begun:
-                self._ahead.finish()
-            else:
-                self._captured.replay()
-            for each in self._written:
-                call.leaves[each.number].copy_(each.tensor)
-            made = [each.clone() for each in self._results.made]
-        self.grads.put()
-        for scaler, states in self._scalers:
-            scaler._per_optimizer_states.clear()
-            scaler._per_optimizer_states.update({key: dict(value) for key, value in states.items()})
-        mark_written(self._versions)  # a backward of before would not find what it has saved
-        return self._results.returned(made, call.leaves)
-
-    def close(self) -> None:
-        """It is dropped then. What has begun of it may still be taken back."""
-        self._captured.close()
-        if self._ahead is not None:
-            self._ahead.close()
-
-    def report(self) -> GraphReport:
-        tensors = [*(i.tensor for i in self._inputs), *self._results.made]
-        return report("step", self._signature, self._captured.status(), self._seconds, tensors)
-
-
-class _Kind:
-    """Calls of one signature."""
-
-    def __init__(self, eager: int) -> None:
-        self.eager = eager  # calls that are still to run eagerly
-        self.has_run = False
-        self.written: Set[int] = set()  # arguments that it writes to, by the number of the leaf
-        self.buffers: List[torch.Tensor] = []  # those that it was seen to write to
-        self.versions: List[torch.Tensor] = []  # what else it writes to in a way that autograd sees
-        self.graphs: List[_Graph] = []  # the least recently used first
-        self.why: Optional[NimbleError] = None  # there is no graph, and none is tried
-
-
-class _Work:
-    """nimble.backend.RecordedWork of a step. `buffers`: those that its first part may write to, and copies before."""
-
-    def __init__(self, run: Callable[[], Any], state: StepState, buffers: List[torch.Tensor], device_type: str) -> None:
-        self._run, self._state, self._device_type = run, state, device_type
-        self.put_back = state.keep()
-        self.keeps = [(buffer, torch.empty_like(buffer)) for buffer in buffers]
-
-    def run(self, part: Optional[Part]) -> Any:
-        if part is None:
-            return self._run()
-
-        grads = [p.grad for p in self._state.parameters]
-
-        def switch() -> None:
-            # Gradients of its own would lie where somebody may still look at those of the step before.
-            has_own = any(p.grad is not None and p.grad is not grad for p, grad in zip(self._state.parameters, grads))
-            alive = None if has_own else alive_now(self._device_type)
-            if alive is not None:
-                part(alive)
-
-        copy_all([copy for _, copy in self.keeps], [buffer for buffer, _ in self.keeps])
-        with at_first_backward(switch):
-            return self._run()
-
-    def may_write(self) -> List[torch.Tensor]:
-        return [tensor for pair in self.keeps for tensor in pair]
-
-    def tensors(self) -> List[torch.Tensor]:
-        return [*self._state.tensors(), *(copy for _, copy in self.keeps)]
-
-
 class Step:
     """Made by step()."""
 
@@ -173,7 +64,7 @@ class Step:
         self._given = tuple(modules), tuple(optimizers)
         self._options, self._fallback = options, fallback
         self._backend: Backend = backend if backend is not None else CudaCapture()
-        self._kinds: "GraphCache[_Kind]" = GraphCache(max_graphs)
+        self._kinds: "GraphCache[Kind]" = GraphCache(max_graphs)
         self._state: Optional[StepState] = None  # that all graphs were captured with
         self._seen: Look = ()
         self._short_lived = 0
@@ -183,8 +74,12 @@ class Step:
         self._backend.check()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What the function returns, without a history of gradients."""
+        """What the function returns, without a history of gradients. Within another step, or while a Nimble is prepared, it is a part
+        of that."""
+        if is_running() or nesting.preparing:
+            return _without_history(self.function(*args, **kwargs))
         with self._lock:
+            begun: Optional[Graph] = None
             try:
                 call = Call(args, kwargs, False, torch.is_grad_enabled())
                 if call.signature.grad:
@@ -193,56 +88,68 @@ class Step:
                 taken = kind.graphs[-1] if kind.graphs else None
                 if taken is not None:  # most likely it is the one: the GPU is at work while the host looks
                     taken.take(call)
+                    begun = taken
                     taken.begin()
-                graph, is_held = self._fitting(kind, taken)
+                graph, is_held = self._fitting(kind, call, taken)
                 if graph is not taken:
-                    taken = None  # and its memory goes before other memory is needed
+                    taken = begun = None  # and its memory goes before other memory is needed
                 if graph is None and kind.eager > 0:
                     return self._run(call, kind)
                 if graph is None:
-                    graph = self._capture(call, kind)
+                    try:
+                        graph = self._capture(call, kind)
+                    except OfTheFunction as error:
+                        return self._run_instead(call, kind, error)
+                    graph.check(call)
                     is_held = graph.grads.are_held()
+                state = StepState(self._reached(), self._backend.device_type) if is_held else None
+                kind.graphs.append(kind.graphs.pop(kind.graphs.index(graph)))
+                if graph is not taken:
+                    graph.take(call)
+                if state is None:
+                    return graph(call)
             except NimbleError as error:
                 if not self._fallback:
                     raise
                 self._warn("eager", f"the step runs eagerly: {error}")
                 return _without_history(self.function(*args, **kwargs))
-            kind.graphs.append(kind.graphs.pop(kind.graphs.index(graph)))
-            if graph is not taken:
-                graph.take(call)
-            if is_held:
-                self._warn("held", "a step runs eagerly, since somebody holds on to the gradients (p.grad) of an earlier one, "
-                           "which lie in the graph's memory: keep copies instead")
-                return self._on_stream(call, False, StepState(self._reached(), self._backend.device_type))
-            return graph(call)
+            finally:
+                if begun is not None:  # and has not come to its end
+                    begun.take_back()
+            self._warn("held", "a step runs eagerly, since somebody holds on to the gradients (p.grad) of an earlier one, which lie "
+                       "in the graph's memory: keep copies instead")
+            return self._on_stream(call, False, state)
 
     def report(self) -> List[GraphReport]:
         """What is known of each graph, those of the least recently used kind of call first."""
         with self._lock:
             return [graph.report() for kind in self._kinds for graph in kind.graphs]
 
-    def _kind_of(self, call: Call) -> _Kind:
+    def _kind_of(self, call: Call) -> Kind:
         kind = self._kinds.get(call.signature)
         if kind is None:
-            kind = _Kind(1 + EAGER_RUNS if self._options.use_multi_stream else 2)
+            kind = Kind(1 + EAGER_RUNS if self._options.use_multi_stream else 2)
             gone = self._kinds.put(call.signature, kind)
             for graph in gone.graphs if gone is not None else []:
                 graph.close()
         return kind
 
-    def _fitting(self, kind: _Kind, taken: Optional[_Graph]) -> Tuple[Optional[_Graph], bool]:
+    def _fitting(self, kind: Kind, call: Call, taken: Optional[Graph]) -> Tuple[Optional[Graph], bool]:
         """The graph that fits what there is now, and whether somebody holds its gradients. What has begun of another, or of one that
         cannot go on, is taken back."""
-        graph, is_held = None, False
+        graph, is_held, can_go_on = None, False, False
         try:
             self._drop_what_is_stale()
             if kind.why is not None:
                 raise kind.why
             graph = next((each for each in reversed(kind.graphs) if each.grads.fit()), None)
-            is_held = graph is not None and graph.grads.are_held()
+            if graph is not None:
+                graph.check(call)
+                is_held = graph.grads.are_held()
+            can_go_on = graph is taken and not is_held
             return graph, is_held
         finally:
-            if taken is not None and (graph is not taken or is_held):
+            if taken is not None and not can_go_on:
                 taken.take_back()
 
     def _drop_what_is_stale(self) -> None:
@@ -259,37 +166,64 @@ class Step:
             for graph in kind.graphs:
                 graph.close()
             kind.graphs = []
-            kind.eager = 1 if self._options.use_multi_stream and kind.has_run else kind.eager
+            kind.eager = 1 if kind.has_run else kind.eager
             if self._short_lived > _MOST_SHORT_LIVED and kind.why is None:
                 kind.why = NimbleError(f"what the step works on changes again and again: {why}")
 
-    def _run(self, call: Call, kind: _Kind) -> Any:
-        """Eagerly, as a real step that is learned from. Notes what it writes to."""
-        kind.eager -= 1
+    def _run(self, call: Call, kind: Kind) -> Any:
+        """Eagerly, as a real step that is learned from. Notes what it writes to. One that raises does not count."""
         learns = kind.has_run and self._options.use_multi_stream
-        kind.has_run = True
-        state = StepState(self._reached(), self._backend.device_type)
-        known = [t for t in (*state.parameters, *state.buffers) if not t.is_inference()]
-        before = versions(known), [_version(call.leaves[number]) for number in call.tensors]
+        reached = self._reached()
+        if any(is_lazy(t) for m in reached.modules for t in (*m.parameters(), *m.buffers())):  # nothing is known until it has memory
+            return self._outputs(call.args, call.kwargs)
+        state = StepState(reached, self._backend.device_type)
+        known = [t for t in _unique((*state.parameters, *state.buffers, *state.found)) if not t.is_inference()]
+        watched = state.parameters if is_worth_it(state.parameters) else []
+        before = versions(known), [_version(p) for p in watched]
         buffers = [(buffer, buffer.detach().clone()) for buffer in state.buffers if buffer.device.type == self._backend.device_type]
-        result = self._on_stream(call, learns, state)
+        arguments = [(number, _version(call.leaves[number]), call.leaves[number].detach().clone()) for number in call.tensors]
+        values = [p.detach().clone() for p in watched]
+        early: List[Tuple[List[int], List[torch.Tensor]]] = []
+
+        def look() -> None:
+            early.append(([_version(p) for p in watched], [p.detach().clone() for p in watched]))
+
+        result = self._on_stream(call, learns, state, look)
+        kind.eager -= 1
+        kind.has_run = True
         seen = set(map(id, kind.buffers))
         kind.buffers += [buffer for buffer, value in buffers if id(buffer) not in seen and not is_same(buffer, value)]
         kind.versions = [t for t, version in zip(known, before[0]) if t._version != version]
-        kind.written |= {number for number, version in zip(call.tensors, before[1]) if _version(call.leaves[number]) != version}
+        kind.writes_early = kind.writes_early or any(
+            numbers != before[1] or not all(map(_is_unchanged, now, values)) for numbers, now in early)
+        for number, version, value in arguments:
+            argument = call.leaves[number]
+            if _version(argument) != version or not _is_unchanged(argument, value):
+                kind.written.add(number)
         return result
 
-    def _on_stream(self, call: Call, learns: bool, state: StepState) -> Any:
+    def _run_instead(self, call: Call, kind: Kind, error: NimbleError) -> Any:
+        """Where the function has raised within a capture: most likely it does so anyway. Else there is no graph."""
+        kind.eager = 1
+        result = self._run(call, kind)
+        kind.why = error
+        return result
+
+    def _on_stream(self, call: Call, learns: bool, state: StepState, before_backward: Callable[[], None] = lambda: None) -> Any:
         """Eagerly, on the stream of the captures, so that what autograd keeps for the parameters belongs to that."""
+        def run() -> Any:
+            with at_first_backward(before_backward):
+                return self._outputs(call.args, call.kwargs)
+
         if self._stream is None:
             self._stream = self._backend.stream(device_of([*state.parameters, *state.buffers], call, self._backend))
         there = state.tensors()
         with one_thread():
-            result = self._backend.run(lambda: self._outputs(call.args, call.kwargs), self._stream, learns)
+            result = self._backend.run(run, self._stream, learns)
         known = {id(t) for t in (*there, *call.leaves)}
         found = [*(p.grad for p in state.parameters), *_pytree.tree_flatten(result)[0]]
-        self._backend.hand_over([t for t in found if isinstance(t, torch.Tensor) and t.device.type == self._backend.device_type
-                                 and id(t) not in known])
+        self._backend.hand_over([part for t in found if isinstance(t, torch.Tensor) and t.device.type == self._backend.device_type
+                                 and id(t) not in known for part in parts_of(t)])
         return result
 
     def _outputs(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
@@ -306,39 +240,49 @@ class Step:
                               "optimizers=[...]")
         return reached
 
-    def _capture(self, call: Call, kind: _Kind) -> _Graph:
+    def _capture(self, call: Call, kind: Kind) -> Graph:
         """Where it fails, all is as before."""
         began = time.perf_counter()
         if len(kind.graphs) >= _MOST_VARIANTS:
             self._make_room(kind)
         state = self._state if self._state is not None else StepState(self._reached(), self._backend.device_type)
+        check_layouts(state.parameters)
         device = device_of([*state.parameters, *state.buffers], call, self._backend)
         inputs = [Input(number, call.leaves[number], trains=True) for number in call.tensors]
-        args, kwargs = call.rebuilt(with_inputs(call, inputs))
+        leaves = with_inputs(call, inputs)
+        args, kwargs = call.rebuilt(leaves)
+        own_errors: List[BaseException] = []
 
         def run() -> Any:
             torch.clear_autocast_cache()  # which a graph may not use, and may not leave anything in
             try:
                 outputs = self._outputs(args, kwargs)
+            except Exception as error:
+                own_errors.extend([] if is_of_captures(error) else [error])
+                raise
             finally:
                 torch.clear_autocast_cache()
             return outputs, [p.grad for p in state.parameters], state.scaling()
 
-        before, random_before = state.look(), state.host_random()
+        before, random_before = state.look(True), state.host_random()
         uses = [(graph, graph.grads.uses()) for each in self._kinds for graph in each.graphs]
         grads_before = [p.grad for p in state.parameters]
         own = [buffer for buffer in state.buffers if any(buffer is each for each in kind.buffers)]
-        in_parts = (self._options.use_multi_stream and is_worth_it(state.parameters) and not kind.written and can_be_kept(own)
-                    and not switches.has_other_ranks())
-        work = _Work(run, state, own if in_parts else [], self._backend.device_type)
+        in_parts = (self._options.use_multi_stream and is_worth_it(state.parameters) and not kind.written and not kind.writes_early
+                    and can_be_kept(own) and not switches.has_other_ranks())
+        work = Work(run, state, inputs, own if in_parts else [], self._backend.device_type)
         try:
-            with torch.inference_mode(False), one_thread(), _explaining(state):
+            with torch.inference_mode(False), torch.set_grad_enabled(call.trains), one_thread(), explaining(state):
                 graphs = self._backend.record(work, self._stream, self._options.use_multi_stream, self._options.relaxed, in_parts)
             captured = InParts(*graphs) if len(graphs) > 1 else graphs[0]
-            check_unchanged(state, before, None if self._backend.draws_on_host else random_before)
+            check_unchanged(state, before, random_before, self._backend.draws_on_host)
+            check_layouts(state.parameters)
             check_outputs(captured.outputs[0], self._backend.device_type)
+            check_arguments(call, leaves, args, kwargs)
         except BaseException as error:
             work.put_back()
+            if own_errors and isinstance(error, CaptureError):
+                raise OfTheFunction(error.reason, error.place) from error
             if isinstance(error, NimbleError):
                 kind.why = error
             raise
@@ -348,12 +292,12 @@ class Step:
         for each, count in uses:
             each.grads.count_again(count)
         ahead = Ahead(captured, work.keeps, state.memory(), self._backend, device) if isinstance(captured, InParts) else None
-        graph = _Graph(call, inputs, kind, captured, grads, state, time.perf_counter() - began, ahead)
+        graph = Graph(call, inputs, kind, captured, grads, state, time.perf_counter() - began, ahead)
         kind.graphs.append(graph)
         self._state, self._seen = state, before
         return graph
 
-    def _make_room(self, kind: _Kind) -> None:
+    def _make_room(self, kind: Kind) -> None:
         """For a graph with other gradients to begin with."""
         gone = kind.graphs.pop(0)
         gone.close()
@@ -395,29 +339,16 @@ def step(function: Callable[..., Any], modules: Iterable[torch.nn.Module] = (),
     return Step(function, modules, optimizers, Options(use_multi_stream, relaxed), fallback, max_graphs, backend)
 
 
-@contextlib.contextmanager
-def _explaining(state: StepState) -> Iterator[None]:
-    """Errors of a capture say where, and what to do about optimizers that keep count on the host."""
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(_naming_the_optimizer(state))
-        for module in state.modules:
-            stack.enter_context(naming_the_place(module))
-        yield
-
-
-@contextlib.contextmanager
-def _naming_the_optimizer(state: StepState) -> Iterator[None]:
+def _is_unchanged(tensor: torch.Tensor, value: torch.Tensor) -> bool:
+    """As far as it can be compared; versions are, anyway. The step has run: nothing may raise."""
     try:
-        yield
-    except CaptureError as error:
-        names = sorted({type(o).__name__ for o in state.optimizers if any(g.get("capturable") is False for g in o.param_groups)})
-        if "capturable" in error.reason and names:
-            raise NimbleError(f"{', '.join(names)} counts its steps on the host, which a graph would not do: make it with "
-                              "capturable=True") from error
-        if "legacy stream" in error.reason:
-            raise NimbleError(f"{error}. Something still holds on to autograd's graph of an earlier run, an old loss perhaps: "
-                              "let go of it before the step runs for the first time") from error
-        raise
+        return same_bytes(tensor, value)
+    except RuntimeError:
+        return True
+
+
+def _unique(tensors: Iterable[torch.Tensor]) -> List[torch.Tensor]:
+    return list({id(t): t for t in tensors}.values())
 
 
 def _version(tensor: torch.Tensor) -> int:

@@ -350,11 +350,13 @@ def prepare_training(module: torch.nn.Module, call: Call, backend: Backend, opti
                     forward, backward = backend.capture_training(work, device, options.use_multi_stream, options.relaxed)
                 keeper.check_module()
                 work.check()
-                if not backend.draws_on_host:
-                    keeper.check_random()
+                keeper.check_random(but_torch=backend.draws_on_host)
                 check_attributes(work.attributes, module)
                 draws = keeper.has_drawn() or not is_same_state(backend.random_state(device), device_random)
                 runs_ahead = work.writes_nothing_else() and not switches.has_other_ranks()
+    except BaseException:
+        keeper.restore_attributes()
+        raise
     finally:
         keeper.restore()
         backend.set_random_state(device, device_random)

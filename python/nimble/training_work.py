@@ -60,13 +60,21 @@ class ForwardWork:
         self.why_unsure = next((why for why in unsure if why is not None), None)
         self.given = [noise(output) for output in wanted]
         if wanted:
-            for grad in gradients(wanted, self.towards, list(self.given)):
+            for grad in self._gradients(wanted):
                 if grad is not None and grad.layout is not torch.strided:
                     raise NimbleError(f"a gradient has layout {grad.layout}, of which a graph cannot tell the size")
         self._first = self._left_by(outputs)
         del outputs, graph, wanted  # else the accumulators of this stream would be used on others
         self.reset()
         return bool(self.given)
+
+    def _gradients(self, wanted: List[torch.Tensor]) -> "List[Optional[torch.Tensor]]":
+        try:
+            return gradients(wanted, self.towards, list(self.given))
+        except NimbleError:
+            raise
+        except RuntimeError as error:  # a backward that only Tensor.backward() can run
+            raise NimbleError(f"the gradients cannot be had by torch.autograd.grad: {error}") from error
 
     def set_apart(self) -> None:
         """Has the forward write to memory of its own instead of buffers, where that is seen to make no difference: behind look(), with

@@ -17,6 +17,8 @@ def unseen(value):
 
 
 def storage(tensor):
+    if tensor.layout is not torch.strided:
+        tensor = tensor.detach()._values()
     return tensor.untyped_storage().data_ptr() if hasattr(tensor, "untyped_storage") else tensor.storage().data_ptr()
 
 

@@ -6,6 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch", minversion="1.13.0a0")
 from torch import nn  # noqa: E402
+from nimble import NimbleError  # noqa: E402
 from nimble.reach import find  # noqa: E402
 
 
@@ -62,6 +63,9 @@ def test_places_are_read_and_written():
 def test_what_refers_to_itself_and_what_is_large():
     loop = []
     loop.append(loop)
-    many = list(range(100000))
+    many = list(range(1000))
     reached = find(lambda: (loop, many), [], [])
-    assert len(reached.slots) < 200
+    assert {slot.name for slot in reached.slots} == {"loop", "loop[0]", "many"}
+    many *= 100
+    with pytest.raises(NimbleError, match="'many' has 100000 elements"):
+        find(lambda: many, [], [])

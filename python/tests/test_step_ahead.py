@@ -9,8 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
 import nimble  # noqa: E402
-from nimble.parts import InParts, alive_now, at_first_backward, can_be_kept  # noqa: E402
-from nimble.shim import GraphState, GraphStatus  # noqa: E402
+from nimble.parts import alive_now, at_first_backward, can_be_kept  # noqa: E402
 from replaying import ReplayingCapture  # noqa: E402
 from test_step import Net, same, sgd, steps, training  # noqa: E402
 
@@ -62,7 +61,7 @@ def order(backend, monkeypatch):
         calls = []
         look = nimble.steps.StepState.look
         backend.spoil = lambda graph: calls[-1].append("launch")
-        monkeypatch.setattr(nimble.steps.StepState, "look", lambda self: calls[-1].append("look") or look(self))
+        monkeypatch.setattr(nimble.steps.StepState, "look", lambda self, *more: calls[-1].append("look") or look(self, *more))
 
         def begin(i, net, optimizer):
             calls.append([])
@@ -231,7 +230,20 @@ def fills_gradients_before(net, optimizer):
     return run
 
 
-@pytest.mark.parametrize("make, parts", [(without_backward, 1), (by_grad, 2), (writes_an_argument, 1), (fills_gradients_before, 1)])
+def clips_parameters_before(net, optimizer):
+    """As a critic's are. What is launched for nothing would leave them clipped."""
+    train = training(net, optimizer)
+
+    def run(x, y):
+        for p in net.parameters():
+            p.data.mul_(0.9)
+        return train(x, y)
+
+    return run
+
+
+@pytest.mark.parametrize("make, parts", [(without_backward, 1), (by_grad, 2), (writes_an_argument, 1), (fills_gradients_before, 1),
+                                         (clips_parameters_before, 1)])
 def test_where_a_part_ends(pair, backend, make, parts):
     assert both(pair, backend, make=make)
     assert [len(graphs) for graphs in backend.recorded] == [parts]
@@ -248,6 +260,20 @@ def test_gradients_that_are_filled_before_and_held(pair, backend):
         assert both(pair, backend, hold, fills_gradients_before)
     one, other = kept.values()
     assert all(map(torch.equal, one, other))
+
+
+def test_what_the_first_part_may_write(pair, backend, monkeypatch):
+    """Buffers and their copies are put back; inputs are written anew by each call; parameters are seen not to be written."""
+    asked, record = [], backend.record
+    monkeypatch.setattr(backend, "record", lambda work, *rest: asked.append(work.may_write()) or record(work, *rest))
+    assert both(pair, backend)
+    net, ((first, second),) = pair[0], backend.recorded
+    places = {t.data_ptr() for t in asked[0]}
+    assert {p.data_ptr() for p in net.parameters()} <= places
+    assert {b.data_ptr() for b in net.norm.buffers()} <= places
+    (graph,) = (graph for kind in both.step._kinds for graph in kind.graphs)
+    assert {i.memory.data_ptr() for i in graph._inputs} <= places
+    assert len({t.data_ptr() for t in asked[0]}) == len(list(net.parameters())) + 2 * 3 + 2  # buffers twice, and two inputs
 
 
 def test_where_the_first_part_may_write_elsewhere(pair, backend):
@@ -323,6 +349,19 @@ def test_what_is_alive():
     assert alive_now("cpu") is None and other is not None
 
 
+def test_a_view_whose_history_nobody_can_tell():
+    """Somebody else's, anywhere in the process: asking for its grad_fn raises."""
+    base = torch.ones(3)
+    with torch.no_grad():
+        view = base[1:]
+    base.mul_(torch.ones(3, requires_grad=True))
+    with pytest.raises(RuntimeError, match="no_grad mode"):
+        view.grad_fn
+    assert alive_now("cpu") is None
+    del view
+    assert alive_now("cpu") is not None
+
+
 def test_what_torch_compile_only_describes_is_not_alive():
     """Graphs of such tensors are left for Python's collector by some releases."""
     from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -332,23 +371,6 @@ def test_what_torch_compile_only_describes_is_not_alive():
         loss = (described * 2).exp().sum()
     alive = alive_now("cpu")
     assert alive and not any(isinstance(each, FakeTensor) for each in alive) and loss is not None
-
-
-def test_the_status_of_both():
-    class Part:
-        def __init__(self, *status):
-            self._status = GraphStatus(*status) if status else None
-
-        def status(self):
-            return self._status
-
-    own, trying = Part(1, GraphState.OWN, 4, 2, 3.0, 4.0, ""), Part(2, GraphState.TRYING, 5, 3, None, None, "")
-    rewritten, kept = Part(3, GraphState.REWRITTEN, 6, 7, 5.0, 4.0, ""), Part(4, GraphState.KEPT, 0, 0, None, None, "why")
-    assert InParts(own, rewritten).status() == GraphStatus(3, GraphState.REWRITTEN, 10, 7, 8.0, 8.0, "")
-    assert InParts(own, trying).status().state == GraphState.TRYING
-    assert InParts(kept, own).status() == GraphStatus(1, GraphState.OWN, 4, 2, None, None, "")
-    assert InParts(kept, kept).status().text == "why; why"
-    assert InParts(Part(), kept).status().text == "why" and InParts(Part(), Part()).status() is None
 
 
 def test_graphs_go_at_once(pair, backend):

@@ -1,0 +1,60 @@
+"""What a step's capture fails by: the function's own errors, what cannot be captured, and what a graph would not do.
+
+No state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from operator import is_
+from typing import Any, Dict, Iterator, List, Tuple
+
+from torch.utils import _pytree
+
+from nimble.errors import CaptureError, NimbleError
+from nimble.prepared import naming_the_place
+from nimble.signatures import Call
+from nimble.step_state import StepState
+
+
+class OfTheFunction(CaptureError):
+    """An error that the function itself has raised within a capture."""
+
+
+@contextlib.contextmanager
+def explaining(state: StepState) -> Iterator[None]:
+    """Errors of a capture say where, and what to do about optimizers that keep count on the host."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_naming_the_optimizer(state))
+        for module in state.modules:
+            stack.enter_context(naming_the_place(module))
+        yield
+
+
+@contextlib.contextmanager
+def _naming_the_optimizer(state: StepState) -> Iterator[None]:
+    try:
+        yield
+    except CaptureError as error:
+        names = sorted({type(o).__name__ for o in state.optimizers if any(g.get("capturable") is False for g in o.param_groups)})
+        if "capturable" in error.reason and names:
+            raise NimbleError(f"{', '.join(names)} counts its steps on the host, which a graph would not do: make it with "
+                              "capturable=True") from error
+        if "legacy stream" in error.reason:
+            raise NimbleError(f"{error}. Something still holds on to autograd's graph of an earlier run, an old loss perhaps: "
+                              "let go of it before the step runs for the first time") from error
+        raise
+
+
+def is_of_captures(error: BaseException) -> bool:
+    """Whether it is most likely about what cannot be captured, and not one that the function would raise anyway."""
+    text = str(error).lower()
+    return isinstance(error, NimbleError) or any(word in text for word in ("cuda", "captur", "cudnn", "cublas", "nccl"))
+
+
+def check_arguments(call: Call, leaves: List[Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
+    """Behind a capture with these leaves."""
+    behind, structure = _pytree.tree_flatten((args, kwargs))
+    if structure != call.structure or len(behind) != len(leaves) or not all(map(is_, behind, leaves)):
+        raise NimbleError("the step puts something into its arguments (a list or a dictionary), or takes something out of them, "
+                          "which a graph would not do: return it instead")

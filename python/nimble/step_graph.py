@@ -1,0 +1,151 @@
+"""One captured step, what is known of calls of its kind, and what is captured of it.
+
+None of it may be used by two threads at once.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Callable, List, Optional, Set
+
+import torch
+
+from nimble.backend import Captured, Part
+from nimble.errors import NimbleError
+from nimble.leaves import copy_all, mark_written
+from nimble.parts import Ahead, alive_now, at_first_backward
+from nimble.signatures import Call
+from nimble.static import GraphReport, Input, Results, check_apart, report, storage
+from nimble.step_grads import Grads
+from nimble.step_state import StepState
+
+
+class Kind:
+    """Calls of one signature."""
+
+    def __init__(self, eager: int) -> None:
+        self.eager = eager  # calls that are still to run eagerly
+        self.has_run = False
+        self.written: Set[int] = set()  # arguments that it writes to, by the number of the leaf
+        self.buffers: List[torch.Tensor] = []  # those that it was seen to write to
+        self.versions: List[torch.Tensor] = []  # what else it writes to in a way that autograd sees
+        self.writes_early = False  # to parameters, before its first backward
+        self.graphs: List[Graph] = []  # the least recently used first
+        self.why: Optional[NimbleError] = None  # there is no graph, and none is tried
+
+
+class Graph:
+    """One captured step."""
+
+    def __init__(self, call: Call, inputs: List[Input], kind: Kind, captured: Captured, grads: Grads, state: StepState,
+                 seconds: float, ahead: Optional[Ahead]) -> None:
+        self.calls = 0
+        self.grads = grads
+        self._ahead = ahead
+        self._signature, self._seconds = str(call.signature), seconds
+        self._inputs = inputs
+        self._written = [i for i in inputs if i.number in kind.written]
+        self._versions = kind.versions
+        # Memory that a call's arguments must not be on: see check().
+        written = [*kind.buffers, *kind.versions, *state.kept_by_optimizers(), *grads.in_place()]
+        self._writes = set(map(storage, written)) - {0}
+        self._reads = set(map(storage, state.tensors())) - {0} if self._written else set()
+        outputs, _, self._scalers = captured.outputs
+        own = [*state.parameters, *state.buffers]
+        self._results = Results(outputs, inputs, zip(own, own))
+        self._captured = captured  # the last, and so is the last to go
+        weakref.finalize(self, grads.leave)
+
+    def take(self, call: Call) -> None:
+        """The arguments, into its own memory. Nothing else is written."""
+        self._captured.follow()
+        with torch.no_grad():
+            for each in self._inputs:
+                each.take(call.leaves[each.number])
+
+    def begin(self) -> None:
+        """As much of a call as can be taken back, where the GPU would only wait. Behind take()."""
+        if self._ahead is not None:
+            self._ahead.begin()
+
+    def take_back(self) -> None:
+        """All is as if no call had begun. Does nothing behind one that has come to its end."""
+        if self._ahead is not None:
+            self._ahead.take_back()
+
+    def check(self, call: Call) -> None:
+        """NimbleError where arguments share memory with what the step writes to, or what it writes to of theirs with what it works
+        on: its graph has copies of them, which do not change with that."""
+        if self._written:
+            check_apart(call, self._inputs, self._written)
+        for each in self._inputs:
+            where = storage(call.leaves[each.number])
+            if where in self._writes or where in self._reads and each in self._written:
+                raise NimbleError(f"{call.place(each.number)} shares memory with what the step works on, and one of both is "
+                                  "written to: pass a copy")
+
+    def __call__(self, call: Call) -> Any:
+        """Of a call whose arguments it has taken, and which may have begun."""
+        self.calls += 1
+        with torch.no_grad():
+            if self._ahead is not None and self._ahead.has_begun:
+                self._ahead.finish()
+            else:
+                self._captured.replay()
+            for each in self._written:
+                call.leaves[each.number].copy_(each.tensor)
+            made = [each.clone() for each in self._results.made]
+        self.grads.put()
+        for scaler, states in self._scalers:
+            scaler._per_optimizer_states.clear()
+            scaler._per_optimizer_states.update({key: dict(value) for key, value in states.items()})
+        mark_written(self._versions)  # a backward of before would not find what it has saved
+        return self._results.returned(made, call.leaves)
+
+    def close(self) -> None:
+        """It is dropped then. What has begun of it may still be taken back."""
+        self._captured.close()
+        if self._ahead is not None:
+            self._ahead.close()
+
+    def report(self) -> GraphReport:
+        tensors = [*(i.tensor for i in self._inputs), *self._results.made]
+        return report("step", self._signature, self._captured.status(), self._seconds, tensors)
+
+
+class Work:
+    """nimble.backend.RecordedWork of a step. `buffers`: those that its first part may write to, and copies before."""
+
+    def __init__(self, run: Callable[[], Any], state: StepState, inputs: List[Input], buffers: List[torch.Tensor],
+                 device_type: str) -> None:
+        self._run, self._state, self._inputs, self._device_type = run, state, inputs, device_type
+        self.put_back = state.keep()
+        self.keeps = [(buffer, torch.empty_like(buffer)) for buffer in buffers]
+
+    def run(self, part: Optional[Part]) -> Any:
+        if part is None:
+            return self._run()
+
+        grads = [p.grad for p in self._state.parameters]
+
+        def switch() -> None:
+            # Gradients of its own would lie where somebody may still look at those of the step before.
+            has_own = any(p.grad is not None and p.grad is not grad for p, grad in zip(self._state.parameters, grads))
+            alive = None if has_own else alive_now(self._device_type)
+            if alive is not None:
+                part(alive)
+
+        copy_all([copy for _, copy in self.keeps], [buffer for buffer, _ in self.keeps])
+        with at_first_backward(switch):
+            return self._run()
+
+    def may_write(self) -> List[torch.Tensor]:
+        """Buffers, which are put back where the first part has run for nothing; their copies, and the memory of the inputs, which
+        each call writes anew; parameters, and the other buffers. The last two only as memory that a kernel reads, and may be taken to
+        write the same values to: their values were compared in eager steps, of which those that write to parameters before their first
+        backward are not captured in parts."""
+        here = [t for t in (*self._state.parameters, *self._state.buffers) if t.device.type == self._device_type]
+        return [*(tensor for pair in self.keeps for tensor in pair), *(each.memory for each in self._inputs), *here]
+
+    def tensors(self) -> List[torch.Tensor]:
+        return [*self._state.tensors(), *(copy for _, copy in self.keeps)]

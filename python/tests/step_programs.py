@@ -1,0 +1,85 @@
+"""What tests of nimble.step share: programs that run eagerly and under Nimble, and what they leave."""
+
+import random
+import sys
+import warnings
+
+import torch
+from torch import nn
+
+import nimble
+from nimble import NimbleError
+from nimble.steps import _without_history
+from replaying import ReplayingCapture
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
+
+
+def sgd(net, **options):
+    return torch.optim.SGD(net.parameters(), **{"lr": 0.1, **options})
+
+
+def update(net, optimizer, loss):
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+def plain(value):
+    """What can be compared: of tensors their values as they are now."""
+    if isinstance(value, torch.Tensor):
+        dense = value.detach().to_dense() if value.is_sparse else value.detach()
+        return str(dense.dtype), tuple(dense.shape), str(dense.tolist())
+    if isinstance(value, nn.Module):
+        return plain(value.state_dict())
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [plain(each) for each in value]
+    return value
+
+
+def left_by(program, backend=None, **options):
+    """What a program leaves: a generator, which is given what to wrap its function by, and whether that is Nimble's. An error of
+    Nimble's ends it, and is left."""
+    torch.manual_seed(0)
+    random.seed(0)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(0)
+
+    def wrap(function, modules=(), optimizers=(), **more):
+        if backend is None:
+            return lambda *args, **kwargs: _without_history(function(*args, **kwargs))
+        return nimble.step(function, modules, optimizers, backend=backend, **{**options, **more})
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        left = []
+        try:
+            for each in program(wrap):
+                left.append(plain(each))
+        except NimbleError as error:
+            left.append(error)
+        return left
+
+
+def same(program, draws_on_host=True, **options):
+    """Whether a program leaves the same under Nimble. same.backend is what it ran on."""
+    backend = same.backend = ReplayingCapture()
+    backend.draws_on_host = draws_on_host
+    mine, its = left_by(program, backend, **options), left_by(program)
+    if mine and isinstance(mine[-1], NimbleError):
+        raise mine[-1]
+    return mine == its
+
+
+def raises(program, said, draws_on_host=True, calls=3):
+    """Whether Nimble says so in the end, and has done what the program does until then. With fallback all is the same."""
+    backend = same.backend = ReplayingCapture()
+    backend.draws_on_host = draws_on_host
+    mine, its = left_by(program, backend), left_by(program)
+    assert isinstance(mine[-1], NimbleError) and said in str(mine[-1]), mine[-1]
+    return mine[:-1] == its[:len(mine) - 1] and len(mine) - 1 == calls and same(program, draws_on_host, fallback=True)

@@ -1,0 +1,24 @@
+"""What is told of two graphs that are one step."""
+
+import pytest
+
+pytest.importorskip("torch", minversion="2.1")
+from nimble.parts import InParts  # noqa: E402
+from nimble.shim import GraphState, GraphStatus  # noqa: E402
+
+
+def test_the_status_of_both():
+    class Part:
+        def __init__(self, *status):
+            self._status = GraphStatus(*status) if status else None
+
+        def status(self):
+            return self._status
+
+    own, trying = Part(1, GraphState.OWN, 4, 2, 3.0, 4.0, ""), Part(2, GraphState.TRYING, 5, 3, None, None, "")
+    rewritten, kept = Part(3, GraphState.REWRITTEN, 6, 7, 5.0, 4.0, ""), Part(4, GraphState.KEPT, 0, 0, None, None, "why")
+    assert InParts(own, rewritten).status() == GraphStatus(3, GraphState.REWRITTEN, 10, 7, 8.0, 8.0, "")
+    assert InParts(own, trying).status().state == GraphState.TRYING
+    assert InParts(kept, own).status() == GraphStatus(1, GraphState.OWN, 4, 2, None, None, "")
+    assert InParts(kept, kept).status().text == "why; why"
+    assert InParts(Part(), kept).status().text == "why" and InParts(Part(), Part()).status() is None

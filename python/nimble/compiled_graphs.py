@@ -152,7 +152,7 @@ class _Ours:
     def __init__(self) -> None:
         self._functions: "weakref.WeakSet[CompiledFunction]" = weakref.WeakSet()
         self._settings = settings.read()
-        self._has_warned = False
+        self._has_warned = self._is_registered = False
         self._process = os.getpid()
 
     def function(self, model: "Callable[..., Any]", inputs: List[Any], static: Sequence[int], written: "Optional[Set[int]]",
@@ -168,7 +168,8 @@ class _Ours:
         from nimble.capture import CudaCapture
         from nimble.compiled_function import CompiledFunction
 
-        if not self._functions:
+        if not self._is_registered:
+            self._is_registered = True
             atexit.register(self._at_exit)
         made = CompiledFunction(model, inputs, static, written, CudaCapture(), self._settings,
                                 lambda device: has_room(device, _ROOM))

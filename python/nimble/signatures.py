@@ -21,6 +21,7 @@ from nimble.errors import NimbleError
 
 # Types whose values never change, and which compare as they are. float and complex do not: see _value_key.
 _PLAIN = (type(None), bool, int, str, bytes, torch.dtype, torch.device, torch.layout, torch.memory_format, enum.Enum, type(...))
+_PLAIN_KINDS = frozenset(_PLAIN) - {enum.Enum}  # of others that are made from these a module may read more
 _STRIDED = torch.strided
 
 
@@ -52,21 +53,20 @@ def argument_place(args: Tuple[Any, ...], kwargs: Dict[str, Any], number: int) -
 
 
 def _value_key(value: Any) -> Any:
-    """Something that is equal only for values that a module cannot tell apart. TypeError where there is no such thing."""
+    """Something that is equal only for values that a module cannot tell apart. TypeError where there is no such thing: what tells by
+    itself whether it is equal may leave out what a module reads, and would be held."""
     kind = type(value)
-    if isinstance(value, float):
-        return kind, float(value).hex()  # 0.0 == -0.0, and nan is never equal to itself
-    if isinstance(value, complex):
+    if kind is float:
+        return kind, value.hex()  # 0.0 == -0.0, and nan is never equal to itself
+    if kind is complex:
         return kind, value.real.hex(), value.imag.hex()
-    if isinstance(value, _PLAIN):
+    if kind in _PLAIN_KINDS or isinstance(value, enum.Enum):
         return kind, value
-    if kind.__hash__ is object.__hash__:  # type: ignore[comparison-overlap]
-        raise TypeError(f"is a {kind.__name__}, whose content may change without its being another one")
-    try:
-        hash(value)
-    except TypeError:
-        raise TypeError(f"is a {kind.__name__}, which cannot be hashed") from None
-    return kind, value
+    if kind is torch.Size:
+        return kind, tuple(value)
+    if kind.__module__ == "numpy" and hasattr(value, "tobytes") and kind.__hash__ is not None and not value.dtype.hasobject:
+        return kind, str(value.dtype), value.tobytes()  # one of numpy's numbers
+    raise TypeError(f"is a {kind.__name__}, whose content may change without its being another one")
 
 
 def _tensor_key(tensor: torch.Tensor) -> Any:

@@ -105,3 +105,37 @@ def module_with(forward, **members):
     for name, value in members.items():
         setattr(made, name, value)
     return made.eval()
+
+
+def both_ways(program, grad=False, trains=False):
+    """What a program returns, a list, with calls that are looked at and without has to be the same. Returns why calls ran eagerly, and
+    how many graphs replayed."""
+    results, backend = [], ReplayingCapture()
+    for looked_at in (False, True):
+        torch.manual_seed(0)
+        made = calls.install(settings.Settings(trains=trains), backend, clock=lambda: 0.0) if looked_at else None
+        try:
+            with torch.set_grad_enabled(grad):
+                results.append([described(each) for each in program()])
+        finally:
+            if made is not None:
+                calls.uninstall()
+    for number, (plain, other) in enumerate(zip(*results)):
+        assert plain == other, (number, made.report())
+    return " ".join(made.report()), backend.replays
+
+
+def described(value):
+    if isinstance(value, torch.Tensor):
+        return tuple(value.shape), str(value.dtype), value.requires_grad, value.detach().flatten().tolist()
+    return [described(each) for each in value] if isinstance(value, (tuple, list)) else repr(value)
+
+
+def calls_of(module, change=None, times=12, at=8, also=lambda: None):
+    """What so many calls of a module return, and `also` behind each; `change` comes before one of them."""
+    made = []
+    for number in range(times):
+        if change is not None and number == at:
+            change()
+        made += [module(torch.full((2, 3), float(number))), also()]
+    return [each.clone() if isinstance(each, torch.Tensor) else each for each in made]

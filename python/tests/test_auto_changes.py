@@ -165,11 +165,11 @@ def test_what_a_default_device_is_not(auto, backend, net):
 
 def test_a_difference_ends_it_for_good(auto, backend, said):
     values = iter([1.0] * 8 + [2.0] * 1000)
-    state = {"now": 1.0}
-    module = module_with(lambda self, x: x * state["now"])
+    state = sys.modules["nobody"] = SimpleNamespace(now=1.0)
+    module = module_with(lambda self, x: x * getattr(sys, "modules")["nobody"].now)
     run(module, EAGER_FIRST + COMPARED)
     assert graphs(auto, module) == 1
-    state["now"] = next(values) * 3
+    state.now = next(values) * 3
     replays = backend.replays
     x = torch.ones(2, 3)
     for _ in range(6):  # which nobody can see
@@ -181,6 +181,7 @@ def test_a_difference_ends_it_for_good(auto, backend, said):
     assert backend.captures == 1 and backend.closed == 1
     assert said.getvalue().count("warning") == 1
     assert "Given runs eagerly: a graph of it does not do the same: output 0" in said.getvalue()
+    del sys.modules["nobody"]
 
 
 def test_noise_ends_it(auto, backend, said, net):
@@ -256,10 +257,10 @@ def logs(self, x):
 
 @pytest.mark.parametrize("forward, said", [
     (counts, "it assigns to the global COUNT"),
-    (collects, "the content of an attribute or global has changed whenever it runs"),
+    (collects, "the content of an attribute or global, or an attribute of a class, has changed whenever it runs"),
     (prints, r"it calls builtins.print (test_auto_changes.py:"),
     (numbers_itself, "has changed whenever it runs"),
-    (collects_itself, "the content of an attribute or global has changed whenever it runs"),
+    (collects_itself, "the content of an attribute or global, or an attribute of a class, has changed whenever it runs"),
     (asks_the_time, "it calls time.time (test_auto_changes.py:"),
     (logs, "it writes to a log (test_auto_changes.py:"),
 ])
@@ -291,7 +292,7 @@ def test_what_is_made_once_is_fine(auto, backend):
 def test_a_module_that_is_not_registered(auto, backend):
     module = module_with(lambda self, x: self.others[0](x), others=[nn.Linear(3, 2)])
     run(module, 9)
-    assert backend.captures == 0 and ("it uses modules that are not registered as its own", 6) in served(auto, module).reasons()
+    assert backend.captures == 0 and ("it uses modules that are not registered as its own", 7) in served(auto, module).reasons()
 
 
 def test_profilers_of_the_program_stay(auto, backend, net):

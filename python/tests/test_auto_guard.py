@@ -1,16 +1,23 @@
 """The guard of nimble.auto by itself: what it sees, what it refuses, and that it holds nothing."""
 
+import contextvars
+import copy
 import enum
 import gc
+import itertools
+import threading
+import types
 import weakref
-from collections import deque
+from array import array
+from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
+from functools import partial
 
 import pytest
 
 torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
 from nimble import NimbleError  # noqa: E402
-from nimble.auto.contents import content, is_mutable, is_plain  # noqa: E402
+from nimble.auto.contents import Contents, is_plain, plain_key  # noqa: E402
 from nimble.auto.guard import Guard  # noqa: E402
 from nimble.auto.watch import Watch, Watched  # noqa: E402
 
@@ -23,6 +30,18 @@ class Square(nn.Module):
         self.linear = nn.Linear(4, 4)
         self.plain = torch.ones(3)
         self.register_buffer("shift", torch.ones(4))
+
+
+class Other(nn.Linear):
+    pass
+
+
+def rename(module, old, new):
+    for registry in (module._parameters, module._modules):
+        if old in registry:
+            values = {new if key == old else key: value for key, value in registry.items()}
+            registry.clear()
+            registry.update(values)
 
 
 @pytest.fixture
@@ -40,7 +59,15 @@ def guarded(module, device="cpu"):
     (lambda m: setattr(m.linear.weight, "data", m.linear.weight.data.t()), "a tensor has other strides"),
     (lambda m: setattr(m.shift, "data", m.shift.data.view(torch.int32)), "a tensor has another type"),
     (lambda m: setattr(m.linear.weight, "data", m.linear.weight.data.clone()), "a tensor has other storage"),
-    (lambda m: setattr(m.plain, "data", torch.zeros(3)), "a tensor has other storage"),
+    (lambda m: setattr(m.plain, "data", torch.zeros(3)), "the content of an attribute"),
+    (lambda m: setattr(m.plain, "data", m.plain.data[:2]), "the content of an attribute"),
+    (lambda m: setattr(m.linear.weight, "data", m.linear.weight.data[:2]), "a tensor has another shape"),
+    (lambda m: setattr(m.shift, "data", m.shift.data[:2]), "a tensor has another shape"),
+    (lambda m: setattr(m.shift, "data", m.shift.data.as_strided((4,), (0,))), "a tensor has other strides"),
+    (lambda m: setattr(m.linear.weight, "scale", 2.0), "an attribute was set on a tensor"),
+    (lambda m: setattr(m.linear, "__class__", Other), "a submodule is of another class"),
+    (lambda m: rename(m.linear, "weight", "kernel"), "a parameter or buffer has another name"),
+    (lambda m: rename(m, "linear", "line"), "a submodule has another name"),
     (lambda m: setattr(m, "plain", torch.zeros(3)), "gone"),
     (lambda m: setattr(m, "linear", nn.Linear(4, 4)), "gone"),
     (lambda m: setattr(m.linear, "in_features", 5), "the value of an attribute has changed"),
@@ -49,7 +76,7 @@ def guarded(module, device="cpu"):
     (lambda m: m.linear.register_forward_pre_hook(print), "a hook was added"),
     (lambda m: m.add_module("more", nn.ReLU()), "a submodule is another one"),
     (lambda m: m.linear.add_module("more", nn.ReLU()), "a first parameter, buffer or submodule was added"),
-    (lambda m: setattr(Square, "level", 2), "a global, or an attribute of a class"),
+    (lambda m: setattr(Square, "level", 2), "an attribute of a class"),
 ])
 def test_what_it_sees(module, change, said, monkeypatch):
     monkeypatch.setattr(Square, "level", 1)
@@ -84,6 +111,9 @@ def test_what_the_host_has_read(module):
     guard = guarded(module, "cuda")
     module.shift.add_(1)
     assert guard.difference(module) == "a tensor on another device has changed"
+    guard = guarded(module, "cuda")
+    module.shift.numpy()[0] = 7  # which raises no version
+    assert guard.difference(module) == "a tensor on another device has changed"
 
 
 def test_another_module(module):
@@ -112,7 +142,7 @@ def test_what_it_refuses(module):
         Guard(module, "cpu", Watched())
     module.others = {"a": (module.linear,)}
     guarded(module)
-    for number in range(300):
+    for number in range(600):
         setattr(module, f"list{number}", [number])
     with pytest.raises(NimbleError, match="more Python objects"):
         Guard(module, "cpu", Watched())
@@ -126,55 +156,125 @@ class Holder:
     def __init__(self, value):
         self.value = value
 
+    def method(self):
+        return self.value
+
+
+class Table(dict):
+    pass
+
+
+class Many(list):
+    pass
+
+
+Pair = namedtuple("Pair", "a b")
+
 
 class Slots:
     __slots__ = ("value",)
 
 
+def contents(value):
+    """What says whether a value is still the same."""
+    made = Contents([value], set(), KEPT.append, "cuda")
+    return lambda now: made.is_same([now])
+
+
+KEPT = []
+
+
 @pytest.mark.parametrize("one, other", [
     (1, 1.0), (1, True), (0.0, -0.0), (1, 2), ("a", "b"), ((1, 2), (1, 3)), ([1], [2]), ([1], (1,)), ({"a": 1}, {"a": 2}),
     ({"a": 1, "b": 2}, {"b": 2, "a": 1}), ({1}, {2}), ([[1, {"a": [1]}]], [[1, {"a": [2]}]]), (deque([1]), deque([2])), (1j, 2j),
-    (torch.float16, torch.float32), (int, float), (1.5, 1.25), ([float("nan")], [1.0]),
+    (torch.float16, torch.float32), (int, float), (1.5, 1.25), ([float("nan")], [1.0]), (Holder(1), Holder(1)),
+    (bytearray(b"1"), bytearray(b"2")), (array("f", [1]), array("f", [2])), (print, len), ([[]], [[1]]), ({1: [2]}, {1: [3]}),
 ])
 def test_contents_differ(one, other):
-    assert content(one) != content(other)
+    assert not contents(one)(other)
 
 
 @pytest.mark.parametrize("value", [1, 1.5, float("nan"), "a", None, (1, "a"), [1, [2]], {"a": {1, 2}}, Colour.RED, torch.float16,
                                    Holder(3)])
 def test_contents_are_the_same(value):
-    assert content(value) == content(value)
+    same = contents(value)
+    assert same(value) and same(value if isinstance(value, Holder) else copy.deepcopy(value))
 
 
 def test_contents_of_objects():
-    holder = Holder([1])
-    before = content(holder)
-    holder.value.append(2)
-    assert content(holder) != before
-    tensor = torch.ones(2)
-    before = content([tensor])
-    tensor.add_(1)
-    assert content([tensor]) != before
+    for value, change in changing():
+        same = contents(value)
+        assert same(value), value
+        change(value)
+        assert not same(value), value
+
+
+def changing():
+    def with_default(x, seen={"n": 0}):  # noqa: B006
+        return x
+
+    with_default.scale = 2.0
+    slots, variable, hosts = Slots(), contextvars.ContextVar("variable", default=1), torch.ones(2)
+    slots.value = [1]
     numpy = pytest.importorskip("numpy")
-    array = numpy.ones(3)
-    before = content(array)
-    array[0] = 2
-    assert content(array) != before
+    return [
+        (Holder([1]), lambda v: v.value.append(2)), (slots, lambda v: setattr(v, "value", 3)), (slots, lambda v: delattr(v, "value")),
+        (hosts, lambda v: v.add_(1)), ([hosts], lambda v: v[0].data.numpy().fill(5)),
+        ([torch.ones(4)], lambda v: setattr(v[0], "scale", 1)),
+        ([torch.ones(4)], lambda v: setattr(v[0], "data", v[0].data.view(2, 2))), (numpy.ones(3), lambda v: v.fill(2)),
+        (numpy.ones(1000), lambda v: v.fill(2)), (Table(scale=1), lambda v: v.__setitem__("scale", 2)),
+        (Table(scale=1), lambda v: setattr(v, "more", 2)), (Many([1]), lambda v: v.append(2)), (Counter("a"), lambda v: v.update("a")),
+        ({f"k{i}": i for i in range(1000)}, lambda v: v.__setitem__("k999", 3)), (Pair([1], 2), lambda v: v.a.append(1)),
+        (with_default, lambda v: setattr(v, "scale", 3.0)), (variable, lambda v: v.set(2)),
+        (partial(print, [1]), lambda v: v.args[0].append(1)),
+        (Holder(1).method, lambda v: setattr(v.__self__, "value", 3)), ([].append, lambda v: v(1)),
+        (OrderedDict(a=1, b=2), lambda v: v.move_to_end("a")), (defaultdict(int), lambda v: v["a"]),
+        ([[[[[[1]]]]]], lambda v: v[0][0][0][0].append(1)),
+        (types.SimpleNamespace(a=1), lambda v: setattr(v, "a", 2)), (threading.local(), lambda v: setattr(v, "a", 2)),
+    ]
+
+
+@pytest.mark.parametrize("value, said", [
+    (itertools.count(), "iterator"), (iter([1]), "iterator"), (torch.Generator(), "random numbers"), (nn.ReLU(), "not registered"),
+    (Holder(nn.ReLU()), "not registered"), (nn.ReLU().forward, "not registered"), (partial(nn.ReLU()), "not registered"),
+    (bytearray(1 << 17), "large bytearray"), ([[i] for i in range(1000)], "more Python objects"),
+])
+def test_what_cannot_be_compared(value, said):
+    with pytest.raises(NimbleError, match=said):
+        contents([value])
+
+
+def test_functions_that_have_run():
+    settings = {"scale": 1}
+    function = lambda x: x * settings["scale"]  # noqa: E731
+    made = Contents([function], set(), KEPT.append, "cpu", frozenset([function.__code__]))
+    assert made.is_same([function])
+    settings["scale"] = 2
+    assert not made.is_same([function])
+
+
+def test_an_object_that_takes_anothers_place():
+    """All that a list holds is known by more than its id."""
+    module = Square()
+    module.functions = [lambda x: x * 2]
+    guard = guarded(module)
+    module.functions.clear()
+    module.functions.append(lambda x: x * 3)
+    assert guard.difference(module) is not None
 
 
 def test_large_and_endless_contents():
     endless = []
     endless.append(endless)
-    assert content(endless) == content(endless)
-    wide = [[[[i] * 60] * 60] * 60 for i in range(60)]
-    assert content(wide) == content(wide)
+    assert contents(endless)(endless)
+    names = {i: f"class {i}" for i in range(2000)}
+    assert contents(names)(dict(names)) and not contents(names)({**names, 1999: "another"})
 
 
 def test_kinds_of_values():
     assert all(map(is_plain, (1, 1.5, "a", None, (1, (2, "b")), Colour.RED, torch.float16, torch.device("cpu"))))
     assert not any(map(is_plain, ([1], {}, (1, []), torch.ones(1), Holder(1), print, Slots())))
-    assert all(map(is_mutable, ([1], {}, (1, []), {1}, Holder(1), deque())))
-    assert not any(map(is_mutable, (1, (1, 2), torch.ones(1), print, Slots(), nn.ReLU(), Colour.RED, int)))
+    assert plain_key((1, 0.0)) == plain_key((1, 0.0)) != plain_key((1, -0.0)) and plain_key(1) != plain_key(True)
 
 
 GLOBAL = [1]
@@ -192,9 +292,9 @@ def test_watch():
     watch = Watch()
     assert watch.run(lambda: reads(4)) == 8
     watched = watch.result()
-    names = {name: value for _, name, value in watched.names}
-    assert names["GLOBAL"] is GLOBAL and names["Namespace"] is Namespace and names["value"] == 3 and names["reads"] is reads
-    assert watched.effect is None and "x" not in names
+    assert {(namespace, name) for namespace, name in watched.places if namespace is Namespace} == {(Namespace, "value")}
+    names = {name for namespace, name in watched.places if namespace is globals()}
+    assert names >= {"GLOBAL", "Namespace", "reads", "len"} and "x" not in names and watched.effect is None
 
 
 @pytest.mark.parametrize("function, said", [
@@ -202,6 +302,11 @@ def test_watch():
     (lambda: open("/dev/null").close(), "it calls "),
     (lambda: __import__("random").random(), "it calls random"),
     (lambda: __import__("time").monotonic(), "it calls time.monotonic"),
+    (lambda: __import__("datetime").datetime.now(), "it calls datetime.now"),
+    (lambda: __import__("uuid").uuid4(), "it calls posix.urandom"),
+    (lambda: __import__("warnings").warn("said", stacklevel=2), "it calls _warnings.warn"),
+    (lambda: threading.Thread(target=len, args=("",)).start(), "it calls _thread.start"),
+    (lambda: torch.ones(2).storage_offset(), "it asks where in memory"),
 ])
 def test_effects(function, said):
     watch = Watch()

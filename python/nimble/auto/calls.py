@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 
-from nimble.auto import switches
+from nimble.auto import casts, switches
 from nimble.auto.kinds import why_left_alone
 from nimble.auto.served import Served
 from nimble.auto.settings import Settings
@@ -36,6 +36,7 @@ class Auto:
     def __init__(self, backend: Backend, settings: Settings, clock: "Callable[[], float]") -> None:
         self.settings = settings
         self.enabled = True
+        self.undo: "Callable[[], None]" = lambda: None  # what install() has done besides
         self._backend, self._clock = backend, clock
         self._modules: "Dict[int, Tuple[weakref.ref[torch.nn.Module], Served]]" = {}
         self._late: List[Served] = []  # whose modules have gone at a moment when no graph may go
@@ -155,6 +156,7 @@ def install(settings: Settings, backend: Optional[Backend] = None, clock: "Calla
     """Looks at all calls from now on, until uninstall()."""
     auto = Auto(backend if backend is not None else CudaCapture(), settings, clock)
     auto_of_process.append((auto, torch.nn.Module.__call__))
+    auto.undo = casts.install()
     torch.nn.Module.__call__ = wrapped(auto, torch.nn.Module.__call__)  # type: ignore[method-assign]
     os.register_at_fork(after_in_child=lambda: _in_child(auto))
     atexit.register(_at_exit, auto, os.getpid())
@@ -165,6 +167,7 @@ def uninstall() -> None:
     """Undoes the last install()."""
     auto, original = auto_of_process.pop()
     auto.enabled = False
+    auto.undo()
     torch.nn.Module.__call__ = original  # type: ignore[method-assign]
 
 

@@ -6,14 +6,16 @@ and its result is the program's. For one thread at a time; the caller sees to th
 from __future__ import annotations
 
 from operator import is_
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Hashable, List, Optional, Sequence, Set, Tuple
 
 import torch
 from torch.utils import _pytree
 
+from nimble.auto.arguments import differing_objects, key_of
 from nimble.auto.entries import Aside
 from nimble.auto.gradients import Check
 from nimble.backend import Backend
+from nimble.errors import NimbleError
 from nimble.static import same_bytes, storage
 from nimble.signatures import Call
 from nimble.state import plain_tensors
@@ -52,23 +54,27 @@ def differing_output(graphs: Any, eagers: Any) -> Optional[str]:
             return f"output {number} is a tensor in one of them"
         elif type(one) is not type(other) or repr(one) != repr(other):
             return f"output {number} is {other!r}, not {one!r}"
-    return None
+    return differing_objects(graphs, eagers)
 
 
 def _described(tensor: torch.Tensor) -> str:
     return f"{str(tensor.dtype).replace('torch.', '')}{list(tensor.shape)}"
 
 
-def shared_output(outputs: Any, call: Call, module: torch.nn.Module) -> Optional[str]:
+def shared_output(outputs: Any, call: Call, module: torch.nn.Module, others: Sequence[torch.Tensor] = ()) -> Optional[str]:
     """Why copies cannot stand for an eager run's outputs: a program that writes to one of them would write to something else as
-    well. Outputs that are an argument or a parameter themselves are that in a graph's results, too."""
+    well. Outputs that are an argument or a parameter themselves are that in a graph's results, too. others: tensors that the module
+    finds elsewhere."""
     kept = [call.leaves[number] for number in call.tensors] + [*module.parameters(), *module.buffers()]
     itself = {id(t) for t in kept}
-    taken = {storage(t) for t in (*kept, *[t for _, _, t, _ in plain_tensors(module)]) if t.numel() > 0}
+    more = [t for t in (*others, *[t for _, _, t, _ in plain_tensors(module)]) if t.layout is torch.strided]
+    taken = {storage(t) for t in (*kept, *more) if t.numel() > 0}
     if _containers((call.args, call.kwargs, [vars(each) for each in module.modules()])) & _containers(outputs):
         return "an output is a list or the like that is an argument's or the module's"
     leaves = {id(t): t for t in _pytree.tree_flatten(outputs)[0] if isinstance(t, torch.Tensor) and id(t) not in itself}
     for tensor in leaves.values():
+        if vars(tensor):
+            return "an output is a tensor with attributes of the program's"
         if tensor.layout is torch.strided and tensor.numel() > 0:
             where = storage(tensor)
             if where in taken:
@@ -89,18 +95,26 @@ def _containers(tree: Any) -> "Set[int]":
     return found
 
 
-def is_untouched(call: Call) -> bool:
-    """Whether the lists and the like in a call's arguments still hold what they held. A graph is not told of them."""
+def is_untouched(call: Call, key: Hashable) -> bool:
+    """Whether the lists and the like in a call's arguments still hold what they held, when key_of() was `key`. A graph is not told
+    of them."""
     leaves, structure = _pytree.tree_flatten((call.args, call.kwargs))
-    return len(leaves) == len(call.leaves) and all(map(is_, leaves, call.leaves)) and bool(structure == call.structure)
+    if len(leaves) != len(call.leaves) or not all(map(is_, leaves, call.leaves)) or structure != call.structure:
+        return False
+    try:
+        return key_of(call) == key
+    except NimbleError:
+        return False
 
 
 class _State:
-    """What a run may write to: the module's buffers, the call's arguments, random numbers."""
+    """What a run may write to: the module's buffers, its tensors in plain attributes, the call's arguments, random numbers."""
 
     def __init__(self, module: torch.nn.Module, call: Call, device: torch.device, backend: Backend) -> None:
         self._device, self._backend = device, backend
-        self._tensors = [*module.buffers(), *[call.leaves[number] for number in call.tensors]]
+        plain = [t for _, _, t, _ in plain_tensors(module)]
+        tensors = (*module.buffers(), *plain, *[call.leaves[number] for number in call.tensors])
+        self._tensors = [t for t in {id(t): t for t in tensors}.values() if t.layout is torch.strided]
         with torch.no_grad():
             self._values = [t.detach().clone() for t in self._tensors]
         self._random = self._random_now()
@@ -122,7 +136,8 @@ class _State:
             for number, _ in written:
                 tensor = self._tensors[number]
                 # What autograd has saved of it has not changed in the end.
-                (tensor if tensor.is_inference() else tensor.data).copy_(self._values[number])
+                each = tensor if tensor.is_inference() else tensor.data
+                _without_repeats(each).copy_(_without_repeats(self._values[number], each))
         self._backend.set_random_state(self._device, self._random[0])
         torch.set_rng_state(self._random[1])
 
@@ -130,6 +145,15 @@ class _State:
         """Whether the tensors are others now than after the run that has written so."""
         by_number = dict(written)
         return any(not same_bytes(t, by_number.get(number, self._values[number])) for number, t in enumerate(self._tensors))
+
+
+def _without_repeats(tensor: torch.Tensor, like: Optional[torch.Tensor] = None) -> torch.Tensor:
+    """Each place in the memory of an expanded tensor once, or the same of one with the values of `like`."""
+    of = tensor if like is None else like
+    for dimension, (size, stride) in enumerate(zip(of.shape, of.stride())):
+        if stride == 0 and size > 1:
+            tensor = tensor.narrow(dimension, 0, 1)
+    return tensor
 
 
 def _same_random(one: "Tuple[Any, torch.Tensor]", other: "Tuple[Any, torch.Tensor]") -> bool:
@@ -151,9 +175,10 @@ class Comparison:
 
 
 def compare(graph: "Callable[[], Any]", eager: "Callable[[], Any]", module: torch.nn.Module, call: Call, device: torch.device,
-            backend: Backend, clock: "Callable[[], float]", gradients: "Optional[Check]" = None) -> Comparison:
-    """Runs both. What the eager run raises passes through; nothing else does, unless the state cannot be put back. gradients: of a
-    call that trains, compares these, and what they take counts for the times."""
+            backend: Backend, clock: "Callable[[], float]", gradients: "Optional[Check]" = None,
+            others: Sequence[torch.Tensor] = ()) -> Comparison:
+    """Runs both. What the eager run raises passes through; nothing else does. gradients: of a call that trains, compares these, and
+    what they take counts for the times. others: tensors that the module finds elsewhere."""
 
     def finished() -> float:
         if device.type == "cuda":
@@ -164,7 +189,9 @@ def compare(graph: "Callable[[], Any]", eager: "Callable[[], Any]", module: torc
     state: Optional[_State] = None
     written: List[Tuple[int, torch.Tensor]] = []
     ours, drawn, random, began = None, False, None, 0.0
+    key: Hashable = None
     try:
+        key = key_of(call)
         state = _State(module, call, device, backend)
         began = finished()
         ours = graph()
@@ -175,10 +202,13 @@ def compare(graph: "Callable[[], Any]", eager: "Callable[[], Any]", module: torc
     except Exception as error:
         done.failure = error
     if state is not None:
-        # Also where the graph's run has failed: it may have written.
-        state.restore(written if done.failure is None else list(enumerate(state._values)))
-        if gradients is not None and done.failure is None:
-            _compare_gradients(done, gradients, state, finished)
+        try:
+            # Also where the graph's run has failed: it may have written.
+            state.restore(written if done.failure is None else state.writes_since()[0])
+            if gradients is not None and done.failure is None:
+                _compare_gradients(done, gradients, state, finished)
+        except Exception as error:
+            done.failure = error
         began = finished()
     done.result = eager()
     if state is None or random is None or done.failure is not None:
@@ -186,8 +216,8 @@ def compare(graph: "Callable[[], Any]", eager: "Callable[[], Any]", module: torc
     try:
         if gradients is None:
             done.eager_seconds = finished() - began
-        done.difference = done.difference or differing_output(ours, done.result) or shared_output(done.result, call, module)
-        if done.difference is None and not is_untouched(call):
+        done.difference = done.difference or differing_output(ours, done.result) or shared_output(done.result, call, module, others)
+        if done.difference is None and not is_untouched(call, key):
             done.difference = "it puts something else into its arguments"
         if done.difference is None and state.differing_write(written):
             done.difference = "it writes other values to its buffers or arguments"

@@ -4,7 +4,7 @@ lock."""
 from __future__ import annotations
 
 import math
-from typing import Optional, Union
+from typing import FrozenSet, Optional, Union
 
 from nimble.auto.gradients import Backwards
 from nimble.auto.guard import Guard
@@ -31,6 +31,10 @@ class Disturbed(Exception):
     """Another thread ran the module meanwhile."""
 
 
+class Shares(Exception):
+    """An argument of the call shares memory with the module."""
+
+
 class Entry:
     """What is known of one kind of call."""
 
@@ -46,6 +50,7 @@ class Entry:
         self.served = 0  # by this graph, with those that were compared
         self.next_compared = 0
         self.has_effects = True
+        self.apart_from: "FrozenSet[int]" = frozenset()  # memory that no argument may share, where the graph writes
         self.graph_seconds = self.eager_seconds = math.inf  # a call, the fastest that was compared
         self.aside: Optional[str] = None
         self.broken: Optional[Exception] = None  # what a call of the graph has raised
@@ -56,4 +61,5 @@ class Entry:
         self.backwards = Backwards()
         self.served = self.next_compared = self.watches = 0
         self.has_effects = True
+        self.apart_from = frozenset()
         self.graph_seconds = self.eager_seconds = math.inf

@@ -23,6 +23,9 @@ from nimble.training import TrainingGraph, differing_gradient, graph_is_kept
 from nimble.training_work import ForwardWork, noise
 
 
+_forget_casts = torch.clear_autocast_cache  # PyTorch's own: what a program has cast is its own affair
+
+
 class Backwards:
     """Those of eager calls, as far as a graph's would be none of them."""
 
@@ -95,12 +98,12 @@ class _Eager:
 
     def run(self) -> "List[Optional[torch.Tensor]]":
         with torch.enable_grad(), one_thread():
-            torch.clear_autocast_cache()
+            _forget_casts()
             try:
                 with self._stand_ins.in_place():
                     outputs = self._module(*self._args, **self._kwargs)
             finally:
-                torch.clear_autocast_cache()
+                _forget_casts()
             wanted = [t for t in Results(outputs, self._inputs, self._stand_ins.pairs).made if t.requires_grad]
             self.given = self.given or [noise(output) for output in wanted]
             return gradients(wanted, self._towards, list(self.given))

@@ -1,8 +1,9 @@
 """All of a module that its graph rests on, compared at each call: what state.ModuleGuard compares, and what only a module needs
-for which nobody has vouched: Python values in its attributes, attributes of its classes, globals that its code reads.
+for which nobody has vouched: Python values in its attributes, attributes of its classes, globals that its code reads, and all that
+these lead to (contents.py).
 
 Nothing of the module is held, so that the module goes when the program lets go of it: objects are compared by id, and a weak
-reference to each tells when an id may be another object's. What has neither is compared by content alone.
+reference to each tells when an id may be another object's.
 
 A Guard only reads, from any thread; difference() may miss what another thread changes meanwhile.
 """
@@ -11,25 +12,25 @@ from __future__ import annotations
 
 import weakref
 from itertools import chain
-from operator import is_, itemgetter
-from typing import Any, Dict, Hashable, List, Optional, Tuple
+from operator import attrgetter, is_, itemgetter
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 from torch.nn.modules import module as _module
 
-from nimble.auto.contents import content, hides_module, is_mutable, is_plain, may_hold_tensor
+from nimble.auto.contents import Contents, host_key, is_plain, tensors_in
 from nimble.auto.watch import Watched, is_programs
 from nimble.errors import NimbleError
 
 _OF_ANY_MODULE = frozenset(vars(torch.nn.Module())) - {"training"}
 _GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks")
-_MOST_WATCHED = 256  # values whose content is compared
 
 _registries = [itemgetter(name) for name in ("_parameters", "_buffers", "_modules")]
 _hooks = [itemgetter(name) for name in ("_forward_hooks", "_forward_pre_hooks")]
 _GLOBAL_BACKWARD_HOOKS = ("_global_backward_hooks", "_global_backward_pre_hooks")
 _BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")
 _requires_grad = torch.Tensor.requires_grad.__get__  # type: ignore[attr-defined]
+_attributes = attrgetter("__dict__")
 _dtype = torch.Tensor.dtype.__get__  # type: ignore[attr-defined]
 
 
@@ -46,10 +47,6 @@ def _ids(values: Any) -> List[int]:
     return list(map(id, values))
 
 
-def _value_of(namespace: Any, name: str) -> Any:
-    return (namespace if isinstance(namespace, dict) else namespace.__dict__).get(name)
-
-
 class Guard:
     """Of `root` as it is now, and of what a watched run of it has read. trains: also of what only gradients depend on.
     NimbleError where that cannot be guarded."""
@@ -59,12 +56,12 @@ class Guard:
         modules = list(root.modules())
         dicts = [vars(m) for m in modules]
         self._gone: List[Any] = []  # references to what is no more
-        self._kept: List[Any] = []  # weak references, and values that lead to nothing else
+        self._kept: List[Any] = []  # weak references
         self._modules = [weakref.ref(m, self._gone.append) for m in modules]
         self._names = [tuple(name for name in d if name not in _OF_ANY_MODULE and name != "training") for d in dicts]
         # Most attributes never change but by being replaced, and may be held: they are the quickest to compare.
         plain = [[name for name in names if is_plain(d[name])] for names, d in zip(self._names, dicts)]
-        self._getters = [itemgetter("training", "training", *names) for names in plain]  # of one name it gives no tuple
+        self._getters = [itemgetter("training", *(names or ["training"])) for names in plain]  # of one name it gives no tuple
         self._plain = list(chain.from_iterable(g(d) for g, d in zip(self._getters, dicts)))
         self._others = [(number, name) for number, names in enumerate(self._names) for name in names if name not in plain[number]]
         # Most modules have no parameters, buffers or children, and that they still have none is quickly seen.
@@ -74,34 +71,38 @@ class Guard:
         self._parents = _several([number for number, registry in enumerate(registries) if registry and number >= modules_begin])
         self._empty = _several([number for number, registry in enumerate(registries) if not registry])
         self._classes = self._classes_of(modules)
-        self._globals = [(namespace, name) for namespace, name, _ in watched.names]
-        values = [dicts[number][name] for number, name in self._others] + self._outside_now()
-        known = {id(m) for m in modules}
-        # Of the module's own tensors others know where their memory is.
-        self.reads_own_memory_alone = not may_hold_tensor(values)
-        if any(hides_module(value, known) for value in values):
-            raise NimbleError("it uses modules that are not registered as its own")
-        self._tensors = self._plain_tensors(dicts)
-        tensors = self._tensors_now(dicts, self._registered_now(registries))
+        # What runs of PyTorch's classes may be patched.
+        forwards = {base: "forward" for m in modules for base in type(m).__mro__ if "forward" in vars(base)}
+        self._getters_outside = [((space if isinstance(space, dict) else vars(space)).get, name)
+                                 for space, name in (*watched.places, *forwards.items())]
+        tensors = self._tensors_now(registries)
+        # Of one in a row strides tell how many dimensions it has, and so the number of its values its shape: quicker.
+        self._rows = _several([number for number, t in enumerate(tensors) if t.dim() == 1])
+        self._matrices = _several([number for number, t in enumerate(tensors) if t.dim() != 1])
         self._elsewhere = [number for number, t in enumerate(tensors) if t.device.type != device_type]
-        self._watched = self._mutable_values(dicts)
-        if len(self._watched) > _MOST_WATCHED:
-            raise NimbleError("its attributes hold more Python objects than can be compared at each call")
-        for each in chain(values, tensors):
-            self._keep(each)
+        values = self._values_now(dicts, self._attributes_now(tensors))
+        others, are_all = self._others_of(values, tensors)
+        # Of the module's own tensors somebody knows where their memory is.
+        self.reads_own_memory_alone = are_all and not others
+        self._compares_grad = trains or torch.is_grad_enabled()
+        if self._compares_grad and not trains and any(t.requires_grad for t in others):
+            raise NimbleError("gradients are wanted by a tensor that it finds elsewhere")
         if has_hooks(dicts, trains):
             raise NimbleError("it has hooks")
+        for each in tensors:
+            self._keep(each)
+        self._contents = Contents(values, {id(m) for m in modules}, self._keep, device_type, watched.codes, watched.names)
         self._seen = self._look(root)
 
+    def others(self, root: torch.nn.Module) -> List[torch.Tensor]:
+        """Tensors, as far as they can be found, that it reads or writes beside its parameters and buffers."""
+        dicts = list(map(vars, root.modules()))
+        tensors = self._tensors_now(self._registries_now(dicts))
+        return self._others_of(self._values_now(dicts, self._attributes_now(tensors)), tensors)[0]
+
     def _keep(self, value: Any) -> None:
-        """Sees to it that the value's id is not another's without our knowing, if that can be had without holding a module."""
-        if is_plain(value):
-            self._kept.append(value)
-            return
-        try:
-            self._kept.append(weakref.ref(value, self._gone.append))
-        except TypeError:
-            pass  # a list or a dictionary: compared by content
+        """Sees to it that the value's id is not another's without our knowing. TypeError where that cannot be had."""
+        self._kept.append(weakref.ref(value, self._gone.append))
 
     @staticmethod
     def _classes_of(modules: List[torch.nn.Module]) -> List[type]:
@@ -109,79 +110,71 @@ class Guard:
         classes = {base for kind in {type(m) for m in modules} for base in kind.__mro__ if is_programs(base.__module__)}
         return sorted(classes, key=lambda kind: kind.__qualname__)
 
-    def _outside_now(self) -> List[Any]:
-        """The values of globals, and of all that is in the classes."""
-        values = [_value_of(*where) for where in self._globals]
+    @staticmethod
+    def _attributes_now(tensors: List[torch.Tensor]) -> "List[Dict[str, Any]]":
+        """What the program has set on tensors. Mostly nothing."""
+        return list(filter(None, map(_attributes, tensors)))
+
+    def _values_now(self, dicts: "List[Dict[str, Any]]", attributes: "List[Dict[str, Any]]") -> List[Any]:
+        """Of attributes, of globals, of all that is in the classes, and what is set on tensors."""
+        values = [dicts[number][name] for number, name in self._others]
+        values += [get(name) for get, name in self._getters_outside]
         values.extend(chain.from_iterable([vars(kind).values() for kind in self._classes]))
+        values.extend(chain.from_iterable(map(dict.values, attributes)))
         return values
 
-    def _plain_tensors(self, dicts: "List[Dict[str, Any]]") -> "List[Tuple[int, str]]":
-        """Where tensors are plain attributes."""
-        return [(number, name) for number, names in enumerate(self._names) for name in names
-                if isinstance(dicts[number][name], torch.Tensor)]
+    @staticmethod
+    def _others_of(values: List[Any], tensors: List[torch.Tensor]) -> "Tuple[List[torch.Tensor], bool]":
+        """Tensors in the values that are none of its own, and whether these are all."""
+        found, are_all = tensors_in(values)
+        own = set(map(id, tensors))
+        return [t for t in found if id(t) not in own], are_all
 
     @staticmethod
     def _registries_now(dicts: "List[Dict[str, Any]]") -> "List[Dict[str, Any]]":
         return list(chain.from_iterable([map(registry, dicts) for registry in _registries]))
 
+    def _tensors_now(self, registries: "List[Dict[str, Any]]") -> List[torch.Tensor]:
+        return [t for t in self._registered_now(registries) if t is not None]
+
     def _registered_now(self, registries: "List[Dict[str, Any]]") -> "List[Optional[torch.Tensor]]":
         return list(chain.from_iterable(map(dict.values, self._full(registries))))
-
-    def _tensors_now(self, dicts: "List[Dict[str, Any]]", registered: "List[Optional[torch.Tensor]]") -> List[torch.Tensor]:
-        tensors: List[torch.Tensor] = [t for t in registered if t is not None]
-        tensors += [dicts[number][name] for number, name in self._tensors]
-        tensors += [t for t in (_value_of(*where) for where in self._globals) if isinstance(t, torch.Tensor)]
-        return tensors
-
-    def _mutable_values(self, dicts: "List[Dict[str, Any]]") -> "List[Tuple[int, str]]":
-        """Where values are whose content is compared: (module, attribute), or (-1 - number, "") of those outside. Each object
-        once."""
-        places: "List[Tuple[int, str]]" = []
-        known = set()
-        for number, names in enumerate(self._names):
-            for name in names:
-                value = dicts[number][name]
-                if is_mutable(value) and id(value) not in known:
-                    known.add(id(value))
-                    places.append((number, name))
-        for number, value in enumerate(self._outside_now()):
-            if is_mutable(value) and id(value) not in known:
-                known.add(id(value))
-                places.append((-1 - number, ""))
-        return places
 
     def _look(self, root: torch.nn.Module) -> "Optional[Tuple[Any, ...]]":
         """None where something that has been seen is gone."""
         modules = [reference() for reference in self._modules]
         if self._gone or modules[0] is not root:
             return None
-        dicts: "List[Dict[str, Any]]" = list(map(vars, modules))
-        try:
-            plain = list(chain.from_iterable([g(d) for g, d in zip(self._getters, dicts)]))
-            others = [dicts[number][name] for number, name in self._others]
-        except KeyError:
-            return None
-        outside = self._outside_now()
+        dicts: "List[Dict[str, Any]]" = list(map(_attributes, modules))
         registries = self._registries_now(dicts)
+        full, parents = self._full(registries), self._parents(registries)
         registered = self._registered_now(registries)
-        tensors = self._tensors_now(dicts, registered)
-        watched: List[Hashable] = [content(dicts[number][name] if number >= 0 else outside[-1 - number])
-                                   for number, name in self._watched if number >= -len(outside)]
+        tensors: List[torch.Tensor] = [t for t in registered if t is not None]
+        try:
+            are_same = all(map(is_, chain.from_iterable([g(d) for g, d in zip(self._getters, dicts)]), self._plain))
+            attributes = self._attributes_now(tensors)
+            values = self._values_now(dicts, attributes)
+            rows, matrices = self._rows(tensors), self._matrices(tensors)
+        except (KeyError, IndexError):
+            return None
         return (
+            list(map(type, modules)),
             _ids(registered),
-            _ids(chain.from_iterable(map(dict.values, self._parents(registries)))),
+            [*chain.from_iterable(full), *map(len, full)],
+            _ids(chain.from_iterable(map(dict.values, parents))),
+            [*chain.from_iterable(parents), *map(len, parents)],
             any(self._empty(registries)),
-            all(map(is_, plain, self._plain)),
-            _ids(others),
+            are_same,
             list(map(len, dicts)),
-            _ids(outside),
-            watched,
+            [_ids(attributes), *map(tuple, attributes)] if attributes else None,
+            self._contents.is_same(values),
             list(map(torch.Tensor.data_ptr, tensors)),
             list(map(_dtype, tensors)),
-            [t.stride() for t in tensors if t.dim() > 1],
-            [0 if tensors[number].is_inference() else tensors[number]._version for number in self._elsewhere],
+            [*map(torch.Tensor.size, matrices), *map(torch.Tensor.numel, rows)],
+            list(map(torch.Tensor.stride, tensors)),
+            [host_key(tensors[number]) for number in self._elsewhere],
             has_hooks(dicts, self._trains),
-            list(map(_requires_grad, tensors)) if self._trains else None,
+            list(map(_requires_grad, tensors)) if self._compares_grad else None,
         )
 
     def difference(self, root: torch.nn.Module) -> Optional[str]:
@@ -192,16 +185,19 @@ class Guard:
         if now == self._seen:
             return None
         what = (
+            "a submodule is of another class",
             "a parameter or buffer is another tensor",
+            "a parameter or buffer has another name",
             "a submodule is another one",
+            "a submodule has another name",
             "a first parameter, buffer or submodule was added",
             "the value of an attribute has changed",
-            "the value of an attribute has changed",
             "an attribute was added",
-            "a global, or an attribute of a class, that its code uses has changed",
-            "the content of an attribute or global has changed",
+            "an attribute was set on a tensor",
+            "the content of an attribute or global, or an attribute of a class, has changed",
             "a tensor has other storage",
             "a tensor has another type",
+            "a tensor has another shape",
             "a tensor has other strides",
             "a tensor on another device has changed",
             "a hook was added",

@@ -88,6 +88,17 @@ def _default_device() -> "Tuple[bool, Optional[torch.device]]":
     return True, mode.device
 
 
+def _of_python() -> "List[Callable[[], Any]]":
+    """Switches that are variables of PyTorch's modules."""
+    mha = vars(getattr(torch.backends, "mha", torch.backends))
+    einsum = vars(getattr(getattr(torch.backends, "opt_einsum", None), "m", torch.backends))
+    places = ((mha, "_is_fastpath_enabled"), (einsum, "enabled"), (einsum, "strategy"))
+    return [functools.partial(space.get, name) for space, name in places if name in space]
+
+
+_GET += _of_python()
+
+
 def state() -> "Tuple[Hashable, ...]":
     """Equal where the same module and arguments lead to the same kernels, as far as PyTorch's switches go. Training mode,
     autocast, the default dtype and deterministic algorithms are in the call's signature already."""

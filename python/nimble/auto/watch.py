@@ -2,9 +2,9 @@
 do that a graph would not do?
 
 The hook tells each function that is called. Functions of PyTorch itself are taken for known, but for those that talk to other
-processes. Of all others, each global name that their code reads is noted, with attributes of modules and classes read through it:
-the guard compares these at each call. What cannot be noted (cells of closures, what is reached by other ways) is what comparing
-replays with eager runs is for.
+processes. Of all others, each global name that their code reads is noted, with what is read through modules and classes, PyTorch's
+too, which may be patched: the guard compares these at each call. A method of a module that is not one of the root's ends it. What
+cannot be noted (what is reached by other ways) is what comparing replays with eager runs is for.
 
 A Watch is one thread's. It holds no module of the program's.
 """
@@ -16,12 +16,14 @@ import os
 import sys
 from dataclasses import dataclass, field
 from types import CodeType, FrameType, ModuleType
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
 
 import torch
 
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _DISTRIBUTED = os.path.join(_TORCH, "distributed") + os.sep
+_LAYERS = os.path.join(_TORCH, "nn") + os.sep
+_ANY_MODULE = os.path.join(_LAYERS, "modules", "module.py")
 _TENSOR_METHODS = os.path.join(_TORCH, "_tensor.py")
 _HOOKS = os.path.join(_TORCH, "autograd", "graph.py")  # of what autograd saves and hands on; checkpointing uses them, too
 _DYNAMO = os.path.join(_TORCH, "_dynamo") + os.sep
@@ -29,30 +31,39 @@ _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LIBRARY = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _LOGGING = os.path.join(_LIBRARY, "logging") + os.sep
 # Built-in functions by their modules: they tell the world something, or bring something of it.
-_EFFECTS = {"_io", "_queue", "_random", "_socket", "posix", "time", "_pickle", "_ctypes", "_posixsubprocess", "select"}
+_EFFECTS = {"_io", "_queue", "_random", "_socket", "posix", "time", "_pickle", "_ctypes", "_posixsubprocess", "select", "_warnings",
+            "_uuid"}
+_EFFECTFUL_OF = {("_thread", "start_new_thread"), ("_thread", "start_new"), ("_thread", "start_joinable_thread"),
+                 ("datetime", "now"), ("datetime", "today"), ("datetime", "utcnow")}
 # Pinned memory is read when a graph runs, when something else may stand there.
 _EFFECTFUL_METHODS = {"pin_memory", "retain_grad"}
 _TENSOR_HOOKS = {"register_hook", "register_post_accumulate_grad_hook"}
 _HARMLESS = {"cpu_count", "fspath", "getpid"}
 _EFFECTFUL = {"print", "input", "open", "breakpoint", "exec"}
-_MOST_NAMES = 1024
+_MOST_NAMES = 2048
+_MOST_STEPS = 4  # of names that follow a global's
 
 
 @dataclass
 class Watched:
-    """What a run has shown. `names`: (namespace, name, value) of what was read: a namespace is a module's dictionary or a class.
-    `effect`: why a graph cannot stand for the run; None where nothing was seen."""
+    """What a run has shown. `places`: (namespace, name) of what was read: a namespace is a dictionary or a class. `codes` that have
+    run, but PyTorch's; `names`: the attributes that these read. `effect`: why a graph cannot stand for the run; None where nothing
+    was seen."""
 
-    names: "List[Tuple[Any, str, Any]]" = field(default_factory=list)
+    places: "List[Tuple[Any, str]]" = field(default_factory=list)
+    codes: "FrozenSet[CodeType]" = frozenset()
+    names: "FrozenSet[str]" = frozenset()
     effect: Optional[str] = None
 
 
 class Watch:
-    """Made for one run."""
+    """Made for one run, of a module, or of a function that uses none."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: Optional[torch.nn.Module] = None) -> None:
         self._codes: "Dict[CodeType, Dict[str, Any]]" = {}
         self._effect: Optional[str] = None
+        self._places: "Dict[Tuple[int, str], Tuple[Any, str]]" = {}
+        self._modules = {id(each) for each in root.modules()} if root is not None else None
 
     @staticmethod
     def is_possible() -> bool:
@@ -69,14 +80,15 @@ class Watch:
                 sys.setprofile(None)
 
     def result(self) -> Watched:
-        names: "Dict[Tuple[int, str], Tuple[Any, str, Any]]" = {}
         for code, namespace in self._codes.items():
-            assigned = _note_names(code, namespace, names)
+            assigned = _note_names(code, namespace, self._places)
             if assigned and self._effect is None:
                 self._effect = f"it assigns to the global {assigned} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})"
-        if len(names) > _MOST_NAMES and self._effect is None:
-            self._effect = f"its code reads {len(names)} global names, more than can be compared at each call"
-        return Watched(list(names.values()), self._effect)
+        if len(self._places) > _MOST_NAMES and self._effect is None:
+            self._effect = f"its code reads {len(self._places)} global names, more than can be compared at each call"
+        codes = frozenset(code for code in self._codes if not code.co_filename.startswith(_TORCH))
+        names = frozenset(name for code in codes if is_programs(self._codes[code].get("__name__", "")) for name in code.co_names)
+        return Watched(list(self._places.values()), codes, names, self._effect)
 
     def _see(self, frame: FrameType, event: str, argument: Any) -> None:
         if event == "c_call":
@@ -88,16 +100,20 @@ class Watch:
         owner = getattr(function, "__self__", None)
         module = getattr(function, "__module__", None)
         if module is None and owner is not None:
-            module = type(owner).__module__
+            module = (owner if isinstance(owner, type) else type(owner)).__module__
         name = getattr(function, "__name__", "?")
         if module in _EFFECTS and name not in _HARMLESS or module == "builtins" and name in _EFFECTFUL or name in _EFFECTFUL_METHODS \
-                or "random" in str(module).split("."):
+                or "random" in str(module).split(".") or (module, name) in _EFFECTFUL_OF:
             self._set_effect(f"it calls {module}.{name}", frame)
+        elif name == "storage_offset" and not frame.f_code.co_filename.startswith(_TORCH):
+            self._set_effect("it asks where in memory a tensor is", frame)
         elif "_distributed_c10d" in str(module):
             self._set_effect("it talks to other processes", frame)
 
     def _see_function(self, frame: FrameType) -> None:
         code = frame.f_code
+        if code.co_varnames[:1] == ("self",) and code.co_argcount > 0:
+            self._see_method(frame, frame.f_locals.get("self"))
         if code in self._codes:
             return
         file = code.co_filename
@@ -109,8 +125,21 @@ class Watch:
             self._set_effect("it hooks into its backward", frame)
         elif file.startswith(_LOGGING) and code.co_name == "_log":
             self._set_effect("it writes to a log", frame)
-        if not file.startswith((_TORCH, _OWN)):
+        if not file.startswith((_TORCH, _OWN)) or file.startswith(_LAYERS) and file != _ANY_MODULE:
             self._codes[code] = frame.f_globals
+
+    def _see_method(self, frame: FrameType, owner: Any) -> None:
+        """Modules that are made in the run may do in it what they like."""
+        if self._modules is not None and issubclass(type(owner), torch.nn.Module) and id(owner) not in self._modules:
+            if frame.f_code.co_name == "__init__":
+                self._modules.add(id(owner))
+            elif self._effect is None:
+                self._effect = "it uses modules that are not registered as its own"
+        elif owner is os.environ and frame.f_code.co_name == "__getitem__":
+            encode, data = getattr(owner, "encodekey", None), getattr(owner, "_data", None)
+            if encode is not None and data is not None:
+                key = encode(frame.f_locals["key"])
+                self._places[id(data), key] = data, key
 
     def _set_effect(self, what: str, frame: FrameType) -> None:
         caller: Optional[FrameType] = frame
@@ -127,26 +156,55 @@ def is_programs(name: Any) -> bool:
     return package not in ("torch", "builtins", "nimble") and package not in getattr(sys, "stdlib_module_names", ())
 
 
-def _note_names(code: CodeType, namespace: "Dict[str, Any]",
-                names: "Dict[Tuple[int, str], Tuple[Any, str, Any]]") -> Optional[str]:
+def _note_names(code: CodeType, namespace: "Dict[str, Any]", places: "Dict[Tuple[int, str], Tuple[Any, str]]") -> Optional[str]:
     """Notes what `code` may read of its globals. The name of one that it may assign to, if any."""
-    if not is_programs(namespace.get("__name__", "")):
+    is_torchs = code.co_filename.startswith(_LAYERS)
+    if not is_torchs and not is_programs(namespace.get("__name__", "")):
         return None
     for instruction in dis.get_instructions(code):
         name = instruction.argval
-        if instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+        if instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL") and not is_torchs:
             return str(name)
-        if instruction.opname not in ("LOAD_GLOBAL", "LOAD_NAME") or name not in namespace:
-            continue
-        value = namespace[name]
-        names.setdefault((id(namespace), name), (namespace, name, value))
-        inner: Any = None  # of what an attribute may be read
-        if isinstance(value, ModuleType) and is_programs(value.__name__):
-            inner = value.__dict__
-        elif isinstance(value, type) and is_programs(value.__module__):
-            inner = value
-        for attribute in code.co_names if inner is not None else ():
-            found = inner if isinstance(inner, dict) else inner.__dict__
-            if attribute in found:
-                names.setdefault((id(inner), attribute), (inner, attribute, found[attribute]))
+        if instruction.opname == "IMPORT_NAME":
+            found = _imported(str(name), namespace)
+            if found is not None:
+                _note(sys.modules, found, code.co_names, places, _MOST_STEPS)
+        elif instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME") and not is_torchs:
+            _note(namespace, name, code.co_names, places, _MOST_STEPS)
+        elif instruction.opname == "LOAD_GLOBAL" and isinstance(namespace.get(name), ModuleType):
+            # Of PyTorch's own layers what they call, which programs patch: torch.nn.functional's.
+            space = vars(namespace[name])
+            places.update(((id(space), each), (space, each)) for each in code.co_names
+                          if each in space and not isinstance(space[each], (ModuleType, type)))
     return None
+
+
+def _imported(name: str, namespace: "Dict[str, Any]") -> Optional[str]:
+    """Its name among Python's modules, where it is the program's: of a relative import the last part alone is in the code."""
+    for found in (name, f"{namespace.get('__package__')}.{name}", str(namespace.get("__package__"))):
+        if name and found in sys.modules and is_programs(found):
+            return found
+    return None
+
+
+def _note(namespace: Any, name: str, names: "Tuple[str, ...]", places: "Dict[Tuple[int, str], Tuple[Any, str]]", steps: int) -> None:
+    """That `name` is read there, and what is read through it by others of the names: of modules, and of classes where they, or what
+    they are made from, have it. A name that a namespace lacks may be a built-in function's, until it is there."""
+    places[id(namespace), name] = namespace, name
+    if name not in (namespace if isinstance(namespace, dict) else vars(namespace)):
+        return
+    value = (namespace if isinstance(namespace, dict) else vars(namespace))[name]
+    if steps == 0:
+        return
+    if isinstance(value, ModuleType) and (is_programs(value.__name__) or value.__name__.split(".")[0] == "torch"):
+        space = vars(value)
+        for each in names:
+            if each in space and (id(space), each) not in places:
+                _note(space, each, names, places, steps - 1)
+    elif isinstance(value, type) and is_programs(value.__module__):
+        bases = [base for base in value.__mro__ if is_programs(base.__module__)]
+        for each in names:
+            if any(each in vars(base) for base in bases):
+                for base in bases:
+                    if (id(base), each) not in places:
+                        _note(base, each, names, places, steps - 1)

@@ -40,7 +40,7 @@ class Tools(NamedTuple):
 
 def _launcher_of(library: Path) -> Optional[Path]:
     """The launcher of the tree that the library lies in: lib, lib64 or lib/ARCHITECTURE, with bin beside it."""
-    for folder in library.parents[1:4]:
+    for folder in list(library.parents)[1:4]:  # which takes no slices up to Python 3.9
         launcher = folder / "bin" / "nimble"
         if launcher.is_file():
             return launcher

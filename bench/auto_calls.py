@@ -3,7 +3,7 @@
 
 Usage: auto_calls.py [--json FILE]
 
-Needs PyTorch 2.1 or later, and nothing of libnimble.so. Median nanoseconds of a call, over rounds that alternate with those of
+Needs PyTorch 2.5 or later, and nothing of libnimble.so. Median nanoseconds of a call, over rounds that alternate with those of
 plain PyTorch, so that a busy machine slows both.
 """
 

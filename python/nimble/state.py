@@ -81,6 +81,18 @@ def _guards_of(kind: Any, tensors: Sequence[torch.Tensor]) -> Any:
 
 
 _tensor_guards: Any = _found_tensor_guards()
+
+
+def metadata_check(tensors: Sequence[torch.Tensor]) -> "Optional[Callable[..., bool]]":
+    """What is True for as many tensors, each once, of whose memory all is told that is told of these; False may also be PyTorch's modes.
+    Holds none of them. None where there is nothing that does."""
+    try:
+        check: "Callable[..., bool]" = _guards_of(_tensor_guards, tensors).check
+        return check
+    except Exception:
+        return None  # not in this release, or tensors of a class that it does not know
+
+
 _MOST_MODES = 4  # of PyTorch, which they compare, too
 
 
@@ -120,11 +132,9 @@ class Metadata:
 
     def _add_check(self) -> None:
         """For the modes that there are now."""
-        if _tensor_guards is not None and len(self._checks) < _MOST_MODES:
-            try:
-                self._checks.append(_guards_of(_tensor_guards, self._tensors).check)
-            except Exception:
-                pass  # tensors of a class that it does not know
+        check = metadata_check(self._tensors) if len(self._checks) < _MOST_MODES else None
+        if check is not None:
+            self._checks.append(check)
 
 
 _METADATA = ("a parameter or buffer has other strides", "a parameter or buffer has another shape",

@@ -21,6 +21,7 @@ from torch.nn.modules import module as _module
 from nimble.auto.contents import Contents, host_key, is_plain, tensors_in
 from nimble.auto.watch import Watched, is_programs
 from nimble.errors import NimbleError
+from nimble.state import metadata_check
 
 _OF_ANY_MODULE = frozenset(vars(torch.nn.Module())) - {"training"}
 _GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks")
@@ -76,15 +77,16 @@ class Guard:
         self._getters_outside = [((space if isinstance(space, dict) else vars(space)).get, name)
                                  for space, name in (*watched.places, *forwards.items())]
         tensors = self._tensors_now(registries)
-        # Of one in a row strides tell how many dimensions it has, and so the number of its values its shape: quicker.
-        self._rows = _several([number for number, t in enumerate(tensors) if t.dim() == 1])
-        self._matrices = _several([number for number, t in enumerate(tensors) if t.dim() != 1])
+        first = {id(t): number for number, t in reversed(list(enumerate(tensors)))}
+        self._each_once = _several(sorted(first.values()))
         self._elsewhere = [number for number, t in enumerate(tensors) if t.device.type != device_type]
         values = self._values_now(dicts, self._attributes_now(tensors))
         others, are_all = self._others_of(values, tensors)
         # Of the module's own tensors somebody knows where their memory is.
         self.reads_own_memory_alone = are_all and not others
         self._compares_grad = trains or torch.is_grad_enabled()
+        self._metadata = self._metadata_of(tensors)
+        self._has_metadata = metadata_check(self._each_once(tensors))
         if self._compares_grad and not trains and any(t.requires_grad for t in others):
             raise NimbleError("gradients are wanted by a tensor that it finds elsewhere")
         if has_hooks(dicts, trains):
@@ -154,7 +156,7 @@ class Guard:
             are_same = all(map(is_, chain.from_iterable([g(d) for g, d in zip(self._getters, dicts)]), self._plain))
             attributes = self._attributes_now(tensors)
             values = self._values_now(dicts, attributes)
-            rows, matrices = self._rows(tensors), self._matrices(tensors)
+            each_once = self._each_once(tensors)
         except (KeyError, IndexError):
             return None
         return (
@@ -169,13 +171,15 @@ class Guard:
             [_ids(attributes), *map(tuple, attributes)] if attributes else None,
             self._contents.is_same(values),
             list(map(torch.Tensor.data_ptr, tensors)),
-            list(map(_dtype, tensors)),
-            [*map(torch.Tensor.size, matrices), *map(torch.Tensor.numel, rows)],
-            list(map(torch.Tensor.stride, tensors)),
+            # The quick way is False for other modes of PyTorch's, too.
+            self._has_metadata is not None and self._has_metadata(*each_once) or self._metadata_of(tensors) == self._metadata,
             [host_key(tensors[number]) for number in self._elsewhere],
             has_hooks(dicts, self._trains),
-            list(map(_requires_grad, tensors)) if self._compares_grad else None,
         )
+
+    def _metadata_of(self, tensors: List[torch.Tensor]) -> "Tuple[List[Any], ...]":
+        return (list(map(_dtype, tensors)), list(map(torch.Tensor.size, tensors)), list(map(torch.Tensor.stride, tensors)),
+                list(map(_requires_grad, tensors)) if self._compares_grad else [])
 
     def difference(self, root: torch.nn.Module) -> Optional[str]:
         """What has changed since, for people; None where nothing has."""
@@ -196,12 +200,9 @@ class Guard:
             "an attribute was set on a tensor",
             "the content of an attribute or global, or an attribute of a class, has changed",
             "a tensor has other storage",
-            "a tensor has another type",
-            "a tensor has another shape",
-            "a tensor has other strides",
+            "a tensor has another type, another shape or other strides, or wants gradients where it did not, or no more",
             "a tensor on another device has changed",
             "a hook was added",
-            "a parameter wants gradients, or wants none any more",
         )
         return next(text for text, before, after in zip(what, self._seen, now) if before != after)
 

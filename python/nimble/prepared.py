@@ -108,8 +108,7 @@ class PreparedGraph:
             return self._returned(args, static_outputs)
 
     def _returned(self, leaves: Sequence[Any], static_outputs: bool) -> Any:
-        made = self._results.made
-        return self._results.returned(made if static_outputs else [each.clone() for each in made], leaves)
+        return self._results.returned(self._results.made if static_outputs else self._results.copied(), leaves)
 
     def forget_module(self, may_run_ahead: bool = False) -> None:
         """From now on it holds nothing of the module's, and its owner looks whether it fits: where it still runs ahead, when it is

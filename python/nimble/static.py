@@ -14,6 +14,7 @@ from torch.utils import _pytree
 
 from nimble.backend import Backend
 from nimble.errors import NimbleError
+from nimble.outputs import OutputCopies
 from nimble.shim import GraphStatus
 from nimble.signatures import Call, is_constant, place_of
 from nimble.state import plain_tensors
@@ -93,6 +94,7 @@ class Results:
         self.made: List[torch.Tensor] = []
         self.kept: List[Any] = []
         self._plan: List[Tuple[Optional[int], Optional[int], Any]] = []  # argument, or number in `made`, or itself
+        self._copies: Optional[OutputCopies] = None
         for leaf in leaves:
             if id(leaf) in arguments:
                 self._plan.append((arguments[id(leaf)], None, None))
@@ -104,6 +106,12 @@ class Results:
                     places[id(leaf)] = len(self.made)
                     self.made.append(leaf)
                 self._plan.append((None, places[id(leaf)], None))
+
+    def copied(self) -> List[torch.Tensor]:
+        """Copies of `made`, as they are now."""
+        if self._copies is None:
+            self._copies = OutputCopies(self.made)
+        return self._copies()
 
     def returned(self, made: "List[torch.Tensor]", arguments: Sequence[Any]) -> Any:
         """With these in the place of `made`."""

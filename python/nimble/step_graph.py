@@ -94,7 +94,7 @@ class Graph:
                 self._captured.replay()
             for each in self._written:
                 call.leaves[each.number].copy_(each.tensor)
-            made = [each.clone() for each in self._results.made]
+            made = self._results.copied()
         self.grads.put()
         for scaler, states in self._scalers:
             scaler._per_optimizer_states.clear()

@@ -186,16 +186,35 @@ def test_arguments_that_are_written(auto, backend):
 @pytest.mark.parametrize("forward", [
     lambda self, x: x[0],
     lambda self, x: x.view(-1),
-    lambda self, x: (lambda y: (y, y[0]))(x * 2),
-    lambda self, x: (x * 2).chunk(2),
+    lambda self, x: (lambda y: (y, x[0]))(x * 2),
     lambda self, x: self.weight[0],
     lambda self, x: self.table,
 ])
-def test_views_are_not_copies(auto, backend, forward, said):
+def test_views_of_what_lasts_are_not_copies(auto, backend, forward, said):
     module = module_with(forward, weight=nn.Parameter(torch.ones(2, 3)), table=torch.ones(3))
     for _ in range(9):
         module(torch.ones(2, 3))
     assert graphs(auto, module) == 0 and ("shares memory with" in said.getvalue() or "output 0" in said.getvalue())
+
+
+@pytest.mark.parametrize("forward", [
+    lambda self, x: (lambda y: (y, y.t(), {"first": y[0]}))(x * 2),
+    lambda self, x: (x * 2).chunk(2, 1),
+    lambda self, x: (x * 2)[:, 0],
+    lambda self, x: (x.sum(0) * 2).expand(2, 3),
+])
+def test_views_of_each_other_stay_views(auto, forward):
+    module = module_with(forward)
+    for i in range(12):
+        x = torch.arange(6.0).reshape(2, 3) + i
+        outputs = []
+        for call in (module, lambda x: forward(module, x)):
+            result = call(x)
+            tensors = torch.utils._pytree.tree_flatten(result)[0]
+            tensors[-1].narrow(0, 0, 1).add_(100)
+            outputs.append([(t.clone(), t.stride()) for t in tensors])
+        assert all(torch.equal(a, b) and one == other for (a, one), (b, other) in zip(*outputs))
+    assert served(auto, module).served > 0
 
 
 @pytest.mark.parametrize("forward, said", [

@@ -124,6 +124,14 @@ def test_outputs_that_share(module, output):
     assert done.difference is not None and "shares memory" in done.difference
 
 
+@pytest.mark.parametrize("graph, same", [
+    (lambda y: [y, y[1:]], True), (lambda y: [y, y[:2]], False), (lambda y: [y, y[1:].clone()], False), (lambda y: [y[1:], y], False),
+])
+def test_outputs_that_share_with_each_other(module, graph, same):
+    done = held(module, lambda: graph(torch.ones(3)), lambda: (lambda y: [y, y[1:]])(torch.ones(3)))
+    assert (done.difference is None) == same
+
+
 def test_outputs_that_are_an_argument_or_a_parameter(module):
     x = torch.ones(3)
     assert held(module, lambda: (x, module.weight), lambda: (x, module.weight), x).difference is None

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch", minversion="2.1")
+torch = pytest.importorskip("torch", minversion="2.5")
 from nimble.launcher import find_tools  # noqa: E402
 
 pytestmark = pytest.mark.gpu

@@ -251,7 +251,7 @@ if __name__ == "__main__":
 
 
 def test_real_pytorch_and_its_workers(build, tmp_path):
-    torch = pytest.importorskip("torch", minversion="2.1")
+    torch = pytest.importorskip("torch", minversion="2.5")
     if torch.version.cuda is None:
         pytest.skip("this PyTorch is built without CUDA")
     script = tmp_path / "script.py"

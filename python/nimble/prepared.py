@@ -176,14 +176,16 @@ def prepare(module: torch.nn.Module, call: Call, backend: Backend, options: Opti
             with naming_the_place(module):
                 captured = backend.capture(work, device, options.use_multi_stream, options.relaxed)
         keeper.check_module()
-        if not backend.draws_on_host:
-            keeper.check_random()
+        keeper.check_random(but_torch=backend.draws_on_host)
         check_attributes(work.attributes, module)
         check_outputs(captured.outputs, backend.device_type)
         draws = not is_same_state(backend.random_state(device), device_random)
         # What it sends to other ranks cannot be thrown away.
         runs_ahead = not (work.written or draws or keeper.has_written() or any(m.training for m in module.modules())
                           or switches.has_other_ranks())
+    except BaseException:
+        keeper.restore_attributes()
+        raise
     finally:
         keeper.restore()
         backend.set_random_state(device, device_random)

@@ -208,3 +208,36 @@ def test_runs_see_what_a_first_run_sees(backend):
     executed = positions[:2] + positions[3:]  # the third was captured, which executes nothing on a GPU
     assert set(executed) == {(0, 0)}
     assert int(module.position) == 0
+
+
+@pytest.mark.parametrize("draw, said", [(random.random, "Python's `random`"), ("numpy", "NumPy")])
+def test_what_is_drawn_on_the_host_raises_also_where_that_is_the_device(draw, said):
+    if draw == "numpy":
+        draw = pytest.importorskip("numpy").random.rand
+
+    class Mixes(torch.nn.Module):
+        def forward(self, x):
+            return x * float(draw())
+
+    pytest.importorskip("torch", minversion="2.1")
+    from replaying import ReplayingCapture
+
+    with pytest.raises(NimbleError, match=said):
+        Nimble(Mixes().eval(), backend=ReplayingCapture()).prepare(torch.ones(2), relaxed=True)
+
+
+def test_attributes_are_what_they_were_where_preparing_fails(backend):
+    class Normed(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.part = torch.ones(2)
+
+        def forward(self, x):
+            self.part = x * 2
+            return self.part + 1
+
+    module = Normed().eval()
+    part = module.part
+    with pytest.raises(NimbleError, match="assigns a tensor to its attribute 'part'"):
+        Nimble(module, backend=backend).prepare(torch.ones(2))
+    assert module.part is part

@@ -138,7 +138,8 @@ class Metadata:
 
 
 _METADATA = ("a parameter or buffer has other strides", "a parameter or buffer has another shape",
-             "a parameter or buffer has another dtype", "a parameter wants no gradients any more", "a parameter or buffer wants gradients that wanted none")
+             "a parameter or buffer has another dtype", "a parameter wants no gradients any more",
+             "a parameter or buffer wants gradients that wanted none")
 
 
 def parts_of(tensor: torch.Tensor) -> List[torch.Tensor]:

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.4")
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
-from nimble import compiled_function, compiled_graphs  # noqa: E402
+from nimble import compiled_function  # noqa: E402
 from test_compiled_graphs import in_favour_of_graphs, trees  # noqa: E402, F401
 from replaying import ReplayingCapture  # noqa: E402
 

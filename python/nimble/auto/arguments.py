@@ -9,7 +9,6 @@ from collections import OrderedDict, defaultdict, deque
 from operator import attrgetter, is_
 from typing import Any, Callable, FrozenSet, Hashable, Iterable, List, Optional, Tuple
 
-import torch
 from torch.utils import _pytree
 
 from nimble.auto.contents import attributes_of, is_plain, plain_key

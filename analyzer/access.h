@@ -38,7 +38,7 @@ struct OpQuestion {
   const TraceCall& call;
   std::span<const PointerWord> pointers;  // objects by their index in the trace's ObjectTable
   const ObjectTable& objects;
-  std::span<const std::uint32_t> ends;  // ObjectTable::ends()
+  std::span<const std::uint32_t> ends;  // ObjectTable::ends(); none for a kernel of a graph of the program's
   std::uint32_t op = kNone;             // its place in the step; kNone for a kernel of a graph of the program's
 
   // Other nodes of the graph may fill memory before it.

@@ -207,7 +207,7 @@ void HeldPointers::before_the_step() {
     outside(index);
   }
   // Nor need a graph have run before, and who launches it may fill memory anew each time.
-  may_clear_ = !is_node_of_a_graph(trace_.calls[calls_.front()]);
+  may_clear_ = std::ranges::none_of(calls_, [&](std::uint32_t call) { return is_node_of_a_graph(trace_.calls[call]); });
   repeat_before();
   may_clear_ = true;
 }

@@ -113,7 +113,6 @@ ObjectTable::ObjectTable(const Trace& trace) {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> ends;  // of one kernel: the word, and the object
   auto add_parameters = [&](std::uint32_t function, const std::vector<std::uint8_t>& params, std::uint32_t first) {
     if (params.empty()) return;
-    const std::size_t first_pointer = pointers_.size();
     ends.clear();
     for (const ParamLayout& param : *trace.functions[function].params)
       for (std::uint32_t at = (param.offset + 7) & ~7u; at + 8 <= param.offset + param.size; at += 8) {
@@ -124,10 +123,12 @@ ObjectTable::ObjectTable(const Trace& trace) {
         if (const std::uint32_t object = pointer ? kNone : live.find_end(word); object != kNone)
           ends.emplace_back(first + at, object);
       }
+  };
+  auto add_ends = [&](std::uint32_t index) {
     for (const auto& [at, object] : ends)
-      if (std::none_of(pointers_.begin() + static_cast<std::ptrdiff_t>(first_pointer), pointers_.end(),
+      if (std::none_of(pointers_.begin() + static_cast<std::ptrdiff_t>(first_[index]), pointers_.end(),
                        [&, object = object](const PointerWord& pointer) { return pointer.object == object; }))
-        ends_[static_cast<std::uint32_t>(first_.size() - 1)].push_back(at);
+        ends_[index].push_back(at);
   };
   auto add_globals = [&](std::uint32_t function, std::uint32_t index) {
     const auto& proof = trace.functions[function].proof;
@@ -175,6 +176,7 @@ ObjectTable::ObjectTable(const Trace& trace) {
         break;
       case CallKind::launch:
         add_parameters(call.function, call.params, 0);
+        add_ends(index);
         add_globals(call.function, index);
         break;
       case CallKind::opaque:

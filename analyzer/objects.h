@@ -51,8 +51,8 @@ class ObjectTable {
     return {pointers_.data() + first_[index], pointers_.data() + first_[index + 1]};
   }
 
-  // The words of a launch, or of a graph's kernels, that are the end of a live object to which no word of that kernel
-  // points, and where no other object lies: the first byte behind it, from which a kernel may go backwards. Ascending.
+  // The words of a launch that are the end of a live object to which no other word of it points, and where no other
+  // object lies: the first byte behind it, from which a kernel may go backwards. Ascending.
   std::span<const std::uint32_t> ends(std::uint32_t index) const {
     const auto found = ends_.find(index);
     return found == ends_.end() ? std::span<const std::uint32_t>() : std::span(found->second);
@@ -62,7 +62,7 @@ class ObjectTable {
   std::vector<Object> objects_;
   std::vector<std::uint64_t> first_;  // per call and one more: where its pointers begin
   std::vector<PointerWord> pointers_;
-  std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> ends_;  // by call
+  std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> ends_;  // by launch
 };
 
 // The 8-byte word at byte `at` of packed parameters. The caller has checked that it is inside.

@@ -44,6 +44,7 @@ UNSEEN = {
     "table_late": "graph 1: ",
     "table_cleared": "graph 2: ",
     "table_reset": "graph 1: ",
+    "table_reset_allocates": "graph 1: ",
     "cache": r"writes only: [1-9] without the cache, 0 with it",
     "reversed": "graph 1",
     "cooperative": STAYS.format(1, ""),

@@ -7,6 +7,7 @@
 //   table_late      the same, but the table is put there behind that
 //   table_cleared   the same as `table`, but another graph, which is not launched, has a node that would clear it
 //   table_reset     the same, but the graph clears it at its end, and the program fills it before each launch
+//   table_reset_allocates  the same, and the graph begins by allocating memory
 //   cache           a kernel writes to memory from before what is there while Nimble learns
 //   reversed        a kernel is given where its source ends
 //   cooperative     two cooperative kernels
@@ -146,11 +147,15 @@ void table(Program& p, const std::string& what) {
   CUdeviceptr both[] = {p.a, p.a};
   const auto put = [&](CUdeviceptr where) { CHECK(cuMemcpyHtoDAsync(where, both, sizeof both, p.stream)); };
   const auto clear = [&] { CHECK(cuMemsetD32Async(table, 0, 4, p.stream)); };
+  const bool resets = what.starts_with("table_reset"), allocates = what == "table_reset_allocates";
   const auto work = [&](CUdeviceptr from) {
+    CUdeviceptr made = 0;
+    if (allocates) CHECK(cuMemAllocAsync(&made, kBytes, p.stream));
     p.launch("scale", p.a, p.x);
     p.launch("batched", from, p.out);
     p.launch("advance", p.sum, p.out);
     p.launch("advance", p.other, p.x);
+    if (allocates) CHECK(cuMemFreeAsync(made, p.stream));
   };
   int seed = 40;
   p.learn([&] {
@@ -166,12 +171,12 @@ void table(Program& p, const std::string& what) {
     });
   const CUgraphExec exec = p.capture([&] {
     work(table);
-    if (what == "table_reset") clear();
+    if (resets) clear();
   });
   nimble_learn_end();
   if (what == "table_late") put(table);
   p.run(exec, {p.sum, p.other}, [&] {
-    if (what == "table_reset") put(table);
+    if (resets) put(table);
   });
 }
 

@@ -62,7 +62,7 @@ StepAccesses infer_accesses(const Trace& trace, const ObjectTable& table, const 
       entry.evidence = Evidence::exact;
       continue;
     }
-    OpQuestion question{trace, call, table.pointers(calls[op]), table, table.ends(calls[op]), op};
+    OpQuestion question{trace, call, table.pointers(calls[op]), table, table.unsure(calls[op]), op, calls[op]};
     AccessSource* speaker = nullptr;
     why.clear();
     for (const auto& source : sources) {

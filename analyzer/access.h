@@ -38,8 +38,9 @@ struct OpQuestion {
   const TraceCall& call;
   std::span<const PointerWord> pointers;  // objects by their index in the trace's ObjectTable
   const ObjectTable& objects;
-  std::span<const std::uint32_t> ends;  // ObjectTable::ends(); none for a kernel of a graph of the program's
+  std::span<const PointerWord> unsure;  // ObjectTable::unsure()
   std::uint32_t op = kNone;             // its place in the step; kNone for a kernel of a graph of the program's
+  std::uint32_t index = kNone;          // its place in the trace; likewise
 
   // Other nodes of the graph may fill memory before it.
   bool in_graph() const { return op == kNone; }

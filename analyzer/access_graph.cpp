@@ -45,11 +45,17 @@ bool GraphAccess::ask(const OpQuestion& op, std::vector<Access>& found, std::str
     auto end_at = std::lower_bound(begin_at, op.pointers.end(), end, behind);
     std::vector<PointerWord> pointers(begin_at, end_at);
     for (PointerWord& pointer : pointers) pointer.at -= first;
+    std::vector<PointerWord> unsure;
+    for (PointerWord word : op.unsure)
+      if (word.at >= first && word.at < end) {
+        word.at -= first;
+        unsure.push_back(word);
+      }
     TraceCall launch;
     launch.kind = CallKind::launch;
     launch.function = kernel.function;
     launch.params = kernel.params;
-    if (!ask_kernel({op.trace, launch, pointers, op.objects, {}}, found, why_not)) {
+    if (!ask_kernel({op.trace, launch, pointers, op.objects, unsure}, found, why_not)) {
       found.resize(before);
       return false;
     }

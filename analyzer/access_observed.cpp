@@ -60,7 +60,7 @@ bool ObservedAccess::ask(const OpQuestion& op, std::vector<Access>& found, std::
     Sight sight = seen_.look(index);
     whole += sight.whole;
     auto there = table_.pointers(index);
-    for (const PointerWord& pointer : there) followed_none = followed_none && seen_.was_plain(index, pointer.object);
+    followed_none = followed_none && seen_.was_plain(index);
     const std::vector<std::uint32_t>& led_nowhere = op.trace.calls[index].nowhere;
     for (std::size_t i = 0; i < behind.size(); ++i)
       nowhere[i] += std::binary_search(led_nowhere.begin(), led_nowhere.end(), behind[i]);
@@ -104,14 +104,20 @@ bool ObservedAccess::ask(const OpQuestion& op, std::vector<Access>& found, std::
   for (const PointerWord& pointer : pointers) from.push_back(pointer.object);
   std::string why;
   // It may have followed pointers. What lies there when the graph runs, the program may put there until then.
-  if (held_ != nullptr && !followed_none && is_node_of_a_graph(op.call))
-    for (const std::uint32_t object : from)
-      if (!held_->fresh(object, why)) {
-        why_not = "it may follow pointers in memory that its graph does not fill: addresses lay there when it was seen";
-        return false;
-      }
+  const bool by_graph = held_ != nullptr && !followed_none && is_node_of_a_graph(op.call);
+  const auto fresh = [&](std::uint32_t object) { return held_->fresh(object, why); };
+  const char* const not_its_own =
+      "it may follow pointers in memory that its graph does not fill: addresses lay there when it was seen";
+  if (by_graph && !std::ranges::all_of(from, fresh)) {
+    why_not = not_its_own;
+    return false;
+  }
   if (held_ != nullptr && !from.empty() && !held_->reachable(from, reached, why)) {
     why_not = "it may follow pointers in memory, and what lies there is not known: " + why;
+    return false;
+  }
+  if (by_graph && !std::ranges::all_of(reached, fresh)) {
+    why_not = not_its_own;
     return false;
   }
   for (const std::uint32_t object : reached) add_whole_object(object, pointers.front().at, true, found);

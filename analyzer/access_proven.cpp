@@ -30,7 +30,7 @@ bool ProvenAccessSource::ask(const OpQuestion& op, std::vector<Access>& found, s
   for (const ProvenAccess& access : function.proof->accesses)
     for (std::uint32_t at : access.at) {
       told.push_back(at);
-      if (pointer_at(op, at) != nullptr || !may_lead_elsewhere(op, at)) continue;
+      if (!is_unsure(op, at) && (pointer_at(op, at) != nullptr || !may_lead_elsewhere(op, at))) continue;
       why_not = "the word at byte " + std::to_string(at) +
                 " of its parameters points into no allocation that the trace knows";
       return false;

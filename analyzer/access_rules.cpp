@@ -102,7 +102,7 @@ void RulesAccess::ask_param(const OpQuestion& op, const Rule& rule, std::size_t 
         }
         const ParamLayout part{live->first, 8 * live->count};
         for (std::uint32_t at = live->first; at < live->first + 8 * live->count; at += 8)
-          if (pointers_in(op, {at, 8}).empty() && leads_somewhere(op, at)) why_not = where(rule, index) + kUnknown;
+          if (leads_to_unknown(op, at)) why_not = where(rule, index) + kUnknown;
         add_whole(pointers_in(op, part), words.mode != RuleMode::in, found);
       }
       return;
@@ -110,9 +110,8 @@ void RulesAccess::ask_param(const OpQuestion& op, const Rule& rule, std::size_t 
     case RuleMode::table_in:
       return ask_table(op, rule, index, found, why_not);
     default: {
-      const bool stray = layout.size == 8 && layout.offset % 8 == 0
-                             ? pointers_in(op, layout).empty() && leads_somewhere(op, layout.offset)
-                             : has_stray_address(op, layout);
+      const bool stray = layout.size == 8 && layout.offset % 8 == 0 ? leads_to_unknown(op, layout.offset)
+                                                                    : has_stray_address(op, layout);
       if (stray) why_not = where(rule, index) + kUnknown;
       return add_whole(pointers_in(op, layout), param.mode != RuleMode::in, found);
     }
@@ -128,7 +127,7 @@ void RulesAccess::ask_table(const OpQuestion& op, const Rule& rule, std::size_t 
                             std::string& why_not) const {
   const ParamLayout& layout = (*trace_.functions[op.call.function].params)[index];
   const auto pointers = pointers_in(op, layout);
-  if (layout.size != 8 || layout.offset % 8 != 0 || (pointers.empty() && leads_somewhere(op, layout.offset)))
+  if (layout.size != 8 || layout.offset % 8 != 0 || leads_to_unknown(op, layout.offset))
     why_not = where(rule, index) + kUnknown;
   add_whole(pointers, false, found);
   for (const PointerWord& pointer : pointers) {

@@ -1,5 +1,7 @@
 #include "analyzer/access_signature.h"
 
+#include <algorithm>
+
 #include "analyzer/kernel_params.h"
 
 namespace nimble::analyzer {
@@ -11,8 +13,8 @@ bool is_indirect(const ParamType& type) { return type.kind == ParamKind::table |
 
 }  // namespace
 
-SignatureAccess::SignatureAccess(const Trace& trace, HeldPointers& held)
-    : trace_(trace), held_(held), hidden_(hidden_memory(trace)), verdicts_(trace.functions.size()) {}
+SignatureAccess::SignatureAccess(const Trace& trace, HeldPointers& held, const Observations* seen)
+    : trace_(trace), held_(held), seen_(seen), hidden_(hidden_memory(trace)), verdicts_(trace.functions.size()) {}
 
 SignatureAccess::Verdict SignatureAccess::judge(const TraceFunction& function) const {
   Verdict verdict;
@@ -59,8 +61,10 @@ bool SignatureAccess::ask(const OpQuestion& op, std::vector<Access>& found, std:
     bool is_pointer = kind != ParamKind::value && kind != ParamKind::aggregate;
     if (is_pointer && params[i].offset % 8 != 0)
       why_not = "parameter " + std::to_string(i) + " is a pointer at an odd place";
-    else if (is_pointer && pointers_in(op, params[i]).empty() && leads_somewhere(op, params[i].offset))
+    else if (is_pointer && leads_to_unknown(op, params[i].offset))
       why_not = "parameter " + std::to_string(i) + " points into no allocation that the trace knows";
+    else if (kind == ParamKind::value && is_unsure(op, params[i]))
+      why_not = "parameter " + std::to_string(i) + " may be an address beside an allocation";
     else if (kind == ParamKind::aggregate && has_stray_address(op, params[i]))
       why_not = "parameter " + std::to_string(i) + " is a class by value that may hold addresses of unknown memory";
   }
@@ -87,7 +91,12 @@ bool SignatureAccess::follow(const OpQuestion& op, std::size_t param, const Para
   std::vector<std::uint32_t> from, reached;
   for (const PointerWord& pointer : pointers) from.push_back(pointer.object);
   bool known = !op.in_graph();
+  // What lies there when a graph runs, the program may put there until then.
+  const bool by_graph = leads_on && is_node_of_a_graph(op.call) && !(seen_ && seen_->follows_nothing(op.call.function));
+  const auto fresh = [&](std::uint32_t object) { return held_.fresh(object, why); };
+  if (known && by_graph) known = std::ranges::all_of(from, fresh);
   if (known && leads_on) known = held_.reachable(from, reached, why);
+  if (known && by_graph) known = std::ranges::all_of(reached, fresh);
   if (known && type.kind == ParamKind::table) known = held_.table(from.front(), type.pointee, reached, why);
   if (known && type.kind == ParamKind::any) known = held_.plain(from.front(), why);
   if (!known) {

@@ -2,7 +2,9 @@
 //
 // Where a parameter leads to pointers in memory, what these lead to counts as well, and the signature speaks only where
 // it is known what they are (analyzer/held_pointers.h): `T* const*` is a table of them, a class by value may lead to
-// some, and `void*`, pointers to classes and to 8-byte integers must not.
+// some, and `void*`, pointers to classes and to 8-byte integers must not. Where the launch is a node of a graph, which
+// comes again when the program may have put something else there, a class must lead to what the graph itself has
+// filled, unless the kernel was seen to follow nothing.
 //
 // Speaks only for kernels whose code was read and is self-contained, in a trace in which nothing was created through
 // which a kernel reaches memory that no parameter names, and whose parameter types account for every byte of the
@@ -14,13 +16,15 @@
 
 #include "analyzer/access.h"
 #include "analyzer/held_pointers.h"
+#include "analyzer/observations.h"
 #include "analyzer/signature.h"
 
 namespace nimble::analyzer {
 
 class SignatureAccess : public AccessSource {
  public:
-  SignatureAccess(const Trace& trace, HeldPointers& held);
+  // `seen` may be null: then nothing that was seen is believed.
+  SignatureAccess(const Trace& trace, HeldPointers& held, const Observations* seen = nullptr);
 
   Evidence evidence() const override { return Evidence::declared; }
   std::string basis(const OpQuestion&) override { return "its signature"; }
@@ -39,6 +43,7 @@ class SignatureAccess : public AccessSource {
 
   const Trace& trace_;
   HeldPointers& held_;
+  const Observations* const seen_;
   std::string hidden_;  // what was created, by which kernels may reach unnamed memory
   std::vector<Verdict> verdicts_;
 };

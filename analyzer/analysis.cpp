@@ -13,6 +13,7 @@
 #include "analyzer/early_start.h"
 #include "analyzer/held_pointers.h"
 #include "analyzer/kinds_together.h"
+#include "analyzer/led_nowhere.h"
 #include "analyzer/reduce.h"
 #include "analyzer/scratch.h"
 #include "analyzer/step_kinds.h"
@@ -188,9 +189,10 @@ void decide(Analysis& analysis, const AnalysisOptions& options) {
   }
 }
 
-// All sources of evidence, in order of strength. `observed` may be null.
+// All sources of evidence, in order of strength. `seen`, as far as it is believed, and `observed` may be null.
 std::vector<std::unique_ptr<AccessSource>> sources_of(const Trace& trace, const AnalysisOptions& options,
-                                                      HeldPointers& held, std::unique_ptr<AccessSource> observed) {
+                                                      HeldPointers& held, const Observations* seen,
+                                                      std::unique_ptr<AccessSource> observed) {
   std::vector<std::unique_ptr<AccessSource>> sources;
   sources.push_back(std::make_unique<ExactAccess>());
   std::vector<AccessSource*> for_kernels;
@@ -202,7 +204,7 @@ std::vector<std::unique_ptr<AccessSource>> sources_of(const Trace& trace, const 
   for_kernel(std::make_unique<ProvenAccessSource>(trace, true));
   for_kernel(std::make_unique<RulesAccess>(trace, options.rules, held));
   for_kernel(std::make_unique<ProvenAccessSource>(trace, false));
-  for_kernel(std::make_unique<SignatureAccess>(trace, held));
+  for_kernel(std::make_unique<SignatureAccess>(trace, held, seen));
   if (observed) for_kernel(std::move(observed));
   sources.push_back(std::make_unique<GraphAccess>(for_kernels));
   return sources;
@@ -219,11 +221,13 @@ std::optional<HeldPointers::Outcome> infer(Analysis& analysis, const AnalysisOpt
   const bool believes_sight = options.trust == Evidence::observed;
   HeldPointers held(trace, *analysis.table, std::move(step), options.rules, believes_sight ? &seen : nullptr);
   const auto sources = sources_of(
-      trace, options, held,
+      trace, options, held, believes_sight ? &seen : nullptr,
       std::make_unique<ObservedAccess>(trace, *analysis.table, analysis.step, seen, believes_sight ? &held : nullptr));
   analysis.accesses = infer_accesses(trace, *analysis.table, analysis.objects, calls, sources, &held, &conflicts);
   find_scratch(trace, *analysis.table, seen, analysis.objects, calls, analysis.accesses);
   analysis.conflicts = conflicts.take();
+  if (options.step)
+    analysis.led_nowhere = words_that_led_nowhere(trace, *analysis.table, seen, analysis.accesses, calls);
   return held.asked() ? std::optional(held.outcome()) : std::nullopt;
 }
 
@@ -302,7 +306,7 @@ StepAccesses accesses_of(const Trace& trace, const ObjectTable& table, const Ste
   HeldPointers::Step step;
   step.calls = calls;
   HeldPointers held(trace, table, std::move(step), options.rules);
-  const auto sources = sources_of(trace, options, held, nullptr);
+  const auto sources = sources_of(trace, options, held, nullptr, nullptr);
   return infer_accesses(trace, table, objects, calls, sources, &held);
 }
 

@@ -72,6 +72,7 @@ struct Analysis {
   StepAccesses accesses;
   Evidence trust = kDefaultTrust;
   std::vector<EvidenceConflict> conflicts;
+  std::vector<std::uint64_t> led_nowhere;  // analyzer/led_nowhere.h; where the step was not looked for
   std::unique_ptr<HappensBefore> order;
   Dependencies dependencies;
   Dag reduced;  // of the whole step

@@ -66,6 +66,15 @@ const PointerWord* HeldPointers::pointer_at(std::uint32_t call, std::uint32_t at
   return nullptr;
 }
 
+// Its pointers, and what may be some.
+std::vector<PointerWord> HeldPointers::all_words(std::uint32_t call) const {
+  const auto pointers = table_.pointers(call);
+  std::vector<PointerWord> all(pointers.begin(), pointers.end());
+  const auto unsure = table_.unsure(call);
+  all.insert(all.end(), unsure.begin(), unsure.end());
+  return all;
+}
+
 bool HeldPointers::covers(std::uint32_t call, const PointerWord& pointer) const {
   const TraceCall& made = trace_.calls[call];
   return made.height == 1 && pointer.offset == 0 && made.width == table_.objects()[pointer.object].size &&
@@ -128,7 +137,7 @@ void HeldPointers::copy_outside(std::uint32_t call) {
 void HeldPointers::kernel_outside(std::uint32_t call) {
   const TraceCall& launch = trace_.calls[call];
   const TraceFunction& function = trace_.functions[launch.function];
-  const auto pointers = table_.pointers(call);
+  const std::vector<PointerWord> pointers = all_words(call);
   if (!function.params || (launch.params.empty() && !function.params->empty())) return taint_all(call, kByKernel);
   bool moves = flows_.leaks(launch.function) && !pointers.empty();
   std::set<std::uint32_t> stored;
@@ -170,7 +179,7 @@ void HeldPointers::outside(std::uint32_t index) {
       return kernel_outside(index);
     case CallKind::graph_launch:
       if (call.graph == kNone || !trace_.graphs[call.graph].known) return taint_all(index, kByOther);
-      for (const PointerWord& pointer : table_.pointers(index)) {
+      for (const PointerWord& pointer : all_words(index)) {
         const auto& list = trace_.graphs[call.graph].accesses;
         if (pointer.at >= list.size() || list[pointer.at].writes) taint(pointer.object, kByOther);
       }
@@ -197,7 +206,7 @@ void HeldPointers::before_the_step() {
     if (call.kind == CallKind::host_function) host_functions_ = true;
     if (!is_op(call.kind)) continue;
     const bool copies = call.kind == CallKind::copy || call.kind == CallKind::set;
-    for (const PointerWord& pointer : table_.pointers(index))
+    for (const PointerWord& pointer : all_words(index))
       if (!copies || pointer.at == kAtDst) device_writes_[pointer.object] = 1;
   }
   for (std::uint32_t index = 0; index < calls_.front(); ++index) {

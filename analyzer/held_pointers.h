@@ -152,6 +152,7 @@ class HeldPointers {
   // Whether the payload that was looked at when the copy was called is what it carried later.
   bool payload_is_known(std::uint32_t call) const;
   const PointerWord* pointer_at(std::uint32_t call, std::uint32_t at) const;
+  std::vector<PointerWord> all_words(std::uint32_t call) const;
   bool covers(std::uint32_t call, const PointerWord& pointer) const;
   // All mapped memory may be the same memory.
   std::uint32_t slot(std::uint32_t object) const;

@@ -43,9 +43,9 @@ std::span<const PointerWord> pointers_in(const OpQuestion& op, const ParamLayout
 
 namespace {
 
-// Whether the driver knows no memory there, and there is none behind which the word is.
+// Whether the driver knows no memory there, and there is none for which the word may stand.
 bool leads_nowhere(const OpQuestion& op, std::uint32_t at) {
-  return std::ranges::binary_search(op.call.nowhere, at) && !std::ranges::binary_search(op.ends, at);
+  return std::ranges::binary_search(op.call.nowhere, at) && !is_unsure(op, at);
 }
 
 }  // namespace
@@ -54,11 +54,24 @@ bool may_lead_elsewhere(const OpQuestion& op, std::uint32_t at) {
   return could_be_address(word_at(op.call.params, at)) && !leads_nowhere(op, at);
 }
 
-bool leads_somewhere(const OpQuestion& op, std::uint32_t at) {
+bool leads_to_unknown(const OpQuestion& op, std::uint32_t at) {
+  if (pointer_at(op, at) != nullptr) return is_unsure(op, at);
   return word_at(op.call.params, at) != 0 && !leads_nowhere(op, at);
 }
 
+bool is_unsure(const OpQuestion& op, std::uint32_t at) {
+  return std::ranges::binary_search(op.unsure, at, {}, &PointerWord::at);
+}
+
+bool is_unsure(const OpQuestion& op, const ParamLayout& param) {
+  const auto found = std::ranges::lower_bound(op.unsure, param.offset, {}, &PointerWord::at);
+  return found != op.unsure.end() && found->at < param.offset + param.size;
+}
+
 bool has_stray_address(const OpQuestion& op, const ParamLayout& param, std::span<const std::uint32_t> but) {
+  for (const PointerWord& word : op.unsure)
+    if (word.at >= param.offset && word.at < param.offset + param.size && !std::ranges::binary_search(but, word.at))
+      return true;
   auto known = pointers_in(op, param);
   for (std::uint32_t at = (param.offset + 7) & ~7u; at + 8 <= param.offset + param.size; at += 8) {
     if (!may_lead_elsewhere(op, at) || std::binary_search(but.begin(), but.end(), at)) continue;

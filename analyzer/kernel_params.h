@@ -31,10 +31,15 @@ std::span<const PointerWord> pointers_in(const OpQuestion& op, const ParamLayout
 // asks the driver which words lead nowhere. The caller has seen that it is no pointer into a live object.
 bool may_lead_elsewhere(const OpQuestion& op, std::uint32_t at);
 
-// The same of a word that is a pointer by its type, of which any value but null counts.
-bool leads_somewhere(const OpQuestion& op, std::uint32_t at);
+// Whether a word that is a pointer by its type, of which any value but null counts, leads to memory of which the trace
+// does not know, or it is not known to which.
+bool leads_to_unknown(const OpQuestion& op, std::uint32_t at);
 
-// Whether may_lead_elsewhere() is so of some word of the parameter, but for these.
+// Whether the word at this place is one of op.unsure, or any in the parameter.
+bool is_unsure(const OpQuestion& op, std::uint32_t at);
+bool is_unsure(const OpQuestion& op, const ParamLayout& param);
+
+// Whether may_lead_elsewhere() or is_unsure() is so of some word of the parameter, but for these.
 bool has_stray_address(const OpQuestion& op, const ParamLayout& param, std::span<const std::uint32_t> but = {});
 
 // Appends an access to the whole of an object, which is read in any case.

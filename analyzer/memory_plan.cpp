@@ -226,6 +226,8 @@ StepUses uses_of_step(const ObjectTable& table, std::span<const std::uint32_t> c
     for (const PointerWord& pointer : table.pointers(calls[op]))
       if (!std::binary_search(skipped.begin(), skipped.end(), pointer.at))
         uses.objects.push_back(objects.find(pointer.object));
+    for (const PointerWord& word : table.unsure(calls[op]))
+      if (const std::uint32_t object = objects.find(word.object); object != kNone) uses.objects.push_back(object);
     std::sort(uses.objects.begin() + begin, uses.objects.end());
     uses.objects.erase(std::unique(uses.objects.begin() + begin, uses.objects.end()), uses.objects.end());
   }

@@ -5,8 +5,15 @@
 #include <map>
 #include <optional>
 
+#include "nimble/schedule.h"
+
 namespace nimble::analyzer {
 namespace {
+
+// How far before an object a word may be that stands for it. An array in one dimension that is counted from one begins
+// an element before its memory, and one with a halo as many as that has: 16 bytes at most, and few of them. It is less
+// than what allocators align to (256 bytes and more): what begins in a block of theirs is not near the next one.
+constexpr std::uint64_t kJustBefore = 256;
 
 // The objects that are alive at one point of the trace, by address.
 class LiveObjects {
@@ -84,6 +91,14 @@ class LiveObjects {
     return objects_[id].base + objects_[id].size == address ? id : kNone;
   }
 
+  // The object that begins a little behind this address, or kNone. What is the begin of another one is no more than
+  // that.
+  std::uint32_t find_just_behind(std::uint64_t address) const {
+    const auto above = by_base_.upper_bound(address);
+    if (above == by_base_.end() || above->first - address >= kJustBefore) return kNone;
+    return above != by_base_.begin() && std::prev(above)->first == address ? kNone : above->second;
+  }
+
  private:
   void end(std::map<std::uint64_t, std::uint32_t>::iterator at, std::uint32_t call) {
     objects_[at->second].death = call;
@@ -110,25 +125,39 @@ ObjectTable::ObjectTable(const Trace& trace) {
     pointer->at = at;
     pointers_.push_back(*pointer);
   };
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> ends;  // of one kernel: the word, and the object
-  auto add_parameters = [&](std::uint32_t function, const std::vector<std::uint8_t>& params, std::uint32_t first) {
+  std::vector<PointerWord> ends, unsure;  // of one kernel
+  auto add_parameters = [&](std::uint32_t function, const std::vector<std::uint8_t>& params, std::uint32_t index,
+                            std::uint32_t first) {
     if (params.empty()) return;
     ends.clear();
+    unsure.clear();
+    const std::size_t first_pointer = pointers_.size();
     for (const ParamLayout& param : *trace.functions[function].params)
-      for (std::uint32_t at = (param.offset + 7) & ~7u; at + 8 <= param.offset + param.size; at += 8) {
+      for (std::uint32_t at = param.offset; at + 8 <= param.offset + param.size; ++at) {
         const std::uint64_t word = word_at(params, at);
         if (word == 0) continue;
+        if (at % 8 != 0) {
+          // A class may be packed to any byte: the compiler puts its members together from smaller loads.
+          if (const auto pointer = could_be_address(word) ? live.find(word, 0) : std::nullopt)
+            unsure.push_back({first + at, pointer->object, 0});
+          continue;
+        }
         const auto pointer = live.find(word, 0);
         add(pointer, first + at);
         if (const std::uint32_t object = pointer ? kNone : live.find_end(word); object != kNone)
-          ends.emplace_back(first + at, object);
+          ends.push_back({first + at, object, 0});
+        if (const std::uint32_t object = could_be_address(word) ? live.find_just_behind(word) : kNone; object != kNone)
+          unsure.push_back({first + at, object, 0});
       }
-  };
-  auto add_ends = [&](std::uint32_t index) {
-    for (const auto& [at, object] : ends)
-      if (std::none_of(pointers_.begin() + static_cast<std::ptrdiff_t>(first_[index]), pointers_.end(),
-                       [&, object = object](const PointerWord& pointer) { return pointer.object == object; }))
-        ends_[index].push_back(at);
+    for (const PointerWord& end : ends)
+      if (std::none_of(pointers_.begin() + static_cast<std::ptrdiff_t>(first_pointer), pointers_.end(),
+                       [&](const PointerWord& pointer) { return pointer.object == end.object; }))
+        unsure.push_back(end);
+    if (unsure.empty()) return;
+    std::stable_sort(unsure.begin(), unsure.end(),
+                     [](const PointerWord& a, const PointerWord& b) { return a.at < b.at; });
+    std::vector<PointerWord>& all = unsure_[index];
+    all.insert(all.end(), unsure.begin(), unsure.end());
   };
   auto add_globals = [&](std::uint32_t function, std::uint32_t index) {
     const auto& proof = trace.functions[function].proof;
@@ -175,8 +204,7 @@ ObjectTable::ObjectTable(const Trace& trace) {
         add(live.find(call.dst.address, extent_of(call.dst, call.width, call.height)), kAtDst);
         break;
       case CallKind::launch:
-        add_parameters(call.function, call.params, 0);
-        add_ends(index);
+        add_parameters(call.function, call.params, index, 0);
         add_globals(call.function, index);
         break;
       case CallKind::opaque:
@@ -188,7 +216,7 @@ ObjectTable::ObjectTable(const Trace& trace) {
         add_list(graph.accesses);
         auto first = static_cast<std::uint32_t>(graph.accesses.size());
         for (const TraceGraph::Kernel& kernel : graph.kernels) {
-          add_parameters(kernel.function, kernel.params, first);
+          add_parameters(kernel.function, kernel.params, index, first);
           first += static_cast<std::uint32_t>(kernel.params.size());
         }
         break;

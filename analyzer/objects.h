@@ -51,18 +51,23 @@ class ObjectTable {
     return {pointers_.data() + first_[index], pointers_.data() + first_[index + 1]};
   }
 
-  // The words of a launch that are the end of a live object to which no other word of it points, and where no other
-  // object lies: the first byte behind it, from which a kernel may go backwards. Ascending.
-  std::span<const std::uint32_t> ends(std::uint32_t index) const {
-    const auto found = ends_.find(index);
-    return found == ends_.end() ? std::span<const std::uint32_t>() : std::span(found->second);
+  // The words of a launch, or of the kernels of a graph launch, that may lead to this object though they do not point
+  // into it as pointers do. Whether or not there is a pointer in the same place, nobody can tell what the kernel makes
+  // of such a word. `offset` says nothing. By `at`, which ascends:
+  //   - the end of an object to which no other word of the kernel points, and where no other object lies: the first
+  //     byte behind it, from which a kernel may go backwards;
+  //   - what is a little before an object, in another one or in none: where arrays are counted from one, or hang over;
+  //   - an address inside an object that does not stand where pointers are aligned, as in packed classes.
+  std::span<const PointerWord> unsure(std::uint32_t index) const {
+    const auto found = unsure_.find(index);
+    return found == unsure_.end() ? std::span<const PointerWord>() : std::span(found->second);
   }
 
  private:
   std::vector<Object> objects_;
   std::vector<std::uint64_t> first_;  // per call and one more: where its pointers begin
   std::vector<PointerWord> pointers_;
-  std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> ends_;  // by launch
+  std::unordered_map<std::uint32_t, std::vector<PointerWord>> unsure_;  // by launch
 };
 
 // The 8-byte word at byte `at` of packed parameters. The caller has checked that it is inside.

@@ -38,6 +38,7 @@ Observations::Observations(const Trace& trace, const ObjectTable& objects)
       launches_(trace.functions.size()),
       whole_(trace.functions.size()),
       addresses_(trace.functions.size()),
+      plain_(trace.functions.size()),
       behind_(trace.functions.size()) {
   if (trace.probes.empty()) return;
   for (std::uint32_t call = 0; call < trace.calls.size(); ++call)
@@ -63,6 +64,11 @@ bool Observations::was_plain(std::uint32_t call, std::uint32_t object) const {
   if (!compared(call)) return false;
   const TraceProbe& probe = trace_.probes[trace_.calls[call].probe];
   return probe.plain && holds(probe.compared, objects_.objects()[object]);
+}
+
+bool Observations::was_plain(std::uint32_t call) const {
+  return std::ranges::all_of(objects_.pointers(call),
+                             [&](const PointerWord& pointer) { return was_plain(call, pointer.object); });
 }
 
 void Observations::gather_behind(std::uint32_t call) {
@@ -142,6 +148,7 @@ void Observations::gather(std::uint32_t call) {
   std::uint32_t function = trace_.calls[call].function;
   ++launches_[function];
   whole_[function] += look(call).whole;
+  plain_[function] += was_plain(call);
   addresses_[function] += trace_.probes[trace_.calls[call].probe].addresses;
   if (trace_.probes[trace_.calls[call].probe].written.empty()) return;
   Sight sight = look(call);

@@ -59,6 +59,13 @@ class Observations {
   std::vector<std::uint32_t> behind(std::uint32_t call) const;
   // Whether no addresses lay in the object when this launch was over.
   bool was_plain(std::uint32_t call, std::uint32_t object) const;
+  // Whether that is so of all objects that it names: then it has followed no pointers in memory.
+  bool was_plain(std::uint32_t call) const;
+  // Whether it is so of all launches of a kernel that were compared, and these are enough. They need not be alike:
+  // classes that are handed over by value have bytes in them that nobody has written.
+  bool follows_nothing(std::uint32_t function) const {
+    return launches_[function] >= kLeastObservations && plain_[function] == launches_[function];
+  }
   // The launches that were compared, anywhere in the trace, of which only the values of pointers, and of words just
   // behind objects, are other than this one's: the same kernel in the same shape, with pointers in the same words of
   // its parameters, and all else in them the same. Ascending; this one may be among them.
@@ -95,7 +102,7 @@ class Observations {
   const ObjectTable& objects_;
   bool any_ = false;
   std::vector<std::vector<WrittenWords>> by_function_;
-  std::vector<std::uint32_t> launches_, whole_, addresses_;
+  std::vector<std::uint32_t> launches_, whole_, addresses_, plain_;
   std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> alike_;  // calls, by their likeness
   std::vector<std::map<WordBehind, std::uint32_t>> behind_;  // by function: in how many launches they led nowhere
 };

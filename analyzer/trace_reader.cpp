@@ -75,19 +75,24 @@ class Decoder {
       calls = std::move(in_order);
     }
     place_device_bars(bars_, file_, calls);
-    if (!knows_variables()) {
-      for (TraceFunction& function : trace_.functions) function.self_contained |= function.constants;
-    }
+    judge_constants();
   }
 
   bool ended() const { return ended_; }
 
  private:
-  // Whether the program may have the address of a variable of an image, by which it could write constant ones.
-  bool knows_variables() const {
-    return trace_.dropped > 0 || std::any_of(trace_.calls.begin(), trace_.calls.end(), [](const TraceCall& call) {
-             return call.kind == CallKind::alloc && call.memory == MemoryKind::global;
-           });
+  // Constant variables are as good as none where the program cannot have the address of one: of their image it has
+  // asked for none.
+  void judge_constants() {
+    if (trace_.dropped > 0) return;
+    std::vector<bool> asked(trace_.images.size());
+    for (const TraceCall& call : trace_.calls) {
+      if (call.kind != CallKind::alloc || call.memory != MemoryKind::global) continue;
+      if (call.image == kNone) return;
+      asked[call.image] = true;
+    }
+    for (TraceFunction& function : trace_.functions)
+      if (function.constants && function.image != kNone && !asked[function.image]) function.self_contained = true;
   }
 
   void header(const Fields& args) {

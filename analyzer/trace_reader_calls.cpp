@@ -167,6 +167,7 @@ void arguments(const Fields& args, Trace& trace, TraceCall& call) {
       if (call.size > kMaxAddress - call.address) args.fail("size", "reaches past the end of the address space");
       call.own_pool = args.flag_or("own_pool", false);
       call.memory = call.kind == CallKind::alloc_async ? MemoryKind::stream_ordered : memory(args);
+      if (args.has("image")) call.image = read_id(args, "image", trace.images.size());
       context(args, call);
       break;
     case CallKind::free:

@@ -55,6 +55,19 @@ bool group_number(std::string_view name) {
   return false;
 }
 
+// The tables of the generators in curand_kernel.h, in unsigned ints: each file that includes it has its own, and what
+// it reads of them for one generator shares the list of addresses with all others.
+bool generator_table(std::string_view name, std::uint64_t size) {
+  const auto words = [&](std::uint64_t count) { return size == count * sizeof(std::uint32_t); };
+  for (const std::string_view one : {"mrg32k3aM1", "mrg32k3aM2", "mrg32k3aM1Seq", "mrg32k3aM2Seq"})
+    if (name == one) return words(std::uint64_t{64} * 3 * 3);
+  for (const std::string_view one : {"mrg32k3aM1SubSeq", "mrg32k3aM2SubSeq"})
+    if (name == one) return words(std::uint64_t{56} * 3 * 3);
+  for (const std::string_view one : {"precalc_xorwow_matrix", "precalc_xorwow_offset_matrix"})
+    if (name == one) return words(std::uint64_t{32} * 800);
+  return false;
+}
+
 struct Section {
   std::string_view name;
   std::uint32_t type = 0, info = 0;
@@ -72,7 +85,8 @@ struct Symbol {
 
   // A variable that nobody writes, or in which there is nothing to be written.
   bool is_constant() const {
-    return local && (names_constant(name) || (size == 1 && tag(name)) || (size == 4 && group_number(name)));
+    return local && (names_constant(name) || (size == 1 && tag(name)) || (size == 4 && group_number(name)) ||
+                     generator_table(name, size));
   }
 };
 

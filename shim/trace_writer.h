@@ -81,6 +81,8 @@ class TraceWriter {
   };
   // The file's own ids, in the order of first use: the shim's tables number what the program never launches, too.
   std::unordered_map<const FunctionInfo*, std::uint32_t> functions_;
+  std::unordered_map<std::string, std::uint32_t>
+      known_functions_;  // of images that are known, by what is written of them
   std::unordered_map<const ImageInfo*, std::uint32_t> images_;
   std::unordered_map<const GraphInfo*, std::uint32_t> graphs_;
   std::unordered_map<std::uint64_t, Stream> streams_;

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "nimble/trace.h"
+#include "shim/function_table.h"
 #include "shim/trace_text.h"
 #include "shim/trace_writer.h"
 
@@ -105,6 +106,9 @@ void TraceWriter::arguments(const Record& record) {
       append(args_, R"(,"addr":{},"size":{},"memory":"{}")", call.address, call.size, name(call.memory));
       if (call.own_pool) append(args_, R"(,"own_pool":true)");
       if (record.context) append(args_, R"(,"context":{})", contexts_.at(record.context));
+      if (call.memory == MemoryKind::global)
+        if (const ImageInfo* image = functions().global_at(call.address).image)
+          append(args_, R"(,"image":{})", define_image(*image));
       break;
     case CallKind::alloc_async:
       append(args_, R"(,"addr":{},"size":{})", call.address, call.size);

@@ -122,11 +122,10 @@ std::uint32_t TraceWriter::define_image(const ImageInfo& image) {
 }
 
 std::uint32_t TraceWriter::define_function(const FunctionInfo& function) {
-  const auto [found, is_new] = functions_.try_emplace(&function, static_cast<std::uint32_t>(functions_.size()));
-  const std::uint32_t id = found->second;
+  const auto [found, is_new] = functions_.try_emplace(&function, 0);
+  std::uint32_t& id = found->second;
   if (!is_new) return id;
   const std::string image = function.image ? fmt::format("{}", define_image(*function.image)) : "null";
-  names_.push_back(json_text(spoken(function.name)));
   std::string params;
   if (function.params) {
     const char* separator = "[";
@@ -141,9 +140,19 @@ std::uint32_t TraceWriter::define_function(const FunctionInfo& function) {
   }
   std::string code;
   if (function.image) append_code(code, function);
-  line(fmt::format(
-      R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.function","args":{{"id":{},"name":{},"image":{},"params":{}{}}}}})json",
-      id, json_text(function.name), image, params, code));
+  const std::string known =
+      fmt::format(R"("name":{},"image":{},"params":{}{})", json_text(function.name), image, params, code);
+  // A kernel has several handles: nodes of a graph name it by another than the launches that they were captured from.
+  // What is seen of one is seen of all.
+  id = static_cast<std::uint32_t>(names_.size());
+  if (function.image) {
+    const auto [same, is_first] = known_functions_.try_emplace(known, id);
+    id = same->second;
+    if (!is_first) return id;
+  }
+  names_.push_back(json_text(spoken(function.name)));
+  line(
+      fmt::format(R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.function","args":{{"id":{},{}}}}})json", id, known));
   return id;
 }
 

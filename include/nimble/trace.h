@@ -244,6 +244,7 @@ struct TraceCall {
   std::uint64_t address = 0, size = 0;  // alloc, alloc_async, free, free_async (size: of a free that covers more)
   MemoryKind memory = MemoryKind::device;
   bool own_pool = false;                 // alloc_async: from a pool that the program named
+  std::uint32_t image = kNone;           // alloc of a variable: index into Trace::images, kNone where unknown
   std::optional<std::uint32_t> context;  // alloc: in which; context_end, context_synchronize: which. Absent: unknown
 
   std::string note;      // hidden: what was created; step_begin: the step's name; opaque: nothing

@@ -105,7 +105,10 @@ DeviceReader::Outcome DeviceReader::read(CUstream stream, std::span<const Piece>
 }
 
 RelaxedCaptures::RelaxedCaptures(CallContext& context)
-    : exchange_(reinterpret_cast<decltype(exchange_)>(context.driver_symbol("cuThreadExchangeStreamCaptureMode"))) {
+    : RelaxedCaptures(
+          reinterpret_cast<decltype(exchange_)>(context.driver_symbol("cuThreadExchangeStreamCaptureMode"))) {}
+
+RelaxedCaptures::RelaxedCaptures(decltype(&::cuThreadExchangeStreamCaptureMode) exchange) : exchange_(exchange) {
   if (exchange_ && exchange_(&mode_) != CUDA_SUCCESS) exchange_ = nullptr;
 }
 

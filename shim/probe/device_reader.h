@@ -69,6 +69,7 @@ class DeviceReader {
 class RelaxedCaptures {
  public:
   explicit RelaxedCaptures(CallContext& context);
+  explicit RelaxedCaptures(decltype(&::cuThreadExchangeStreamCaptureMode) exchange);  // may be null
   ~RelaxedCaptures();
   RelaxedCaptures(const RelaxedCaptures&) = delete;
   RelaxedCaptures& operator=(const RelaxedCaptures&) = delete;

@@ -169,6 +169,46 @@ TEST(SignatureAccess, AnEndIsNoWordThatLeadsNowhere) {
   EXPECT_NE(iterator.why().find("backwards"), std::string::npos);
 }
 
+// One-based arrays, and what begins with a halo.
+TEST(SignatureAccess, WhatIsJustBeforeMemoryIsNoWordThatLeadsNowhere) {
+  const auto role = [](std::uint64_t word, std::uint64_t other) {
+    return launch("_Z1fPfPKf", kTwo, hex(word) + hex(other), "", true, ",\"nowhere\":[0,8]").op().role;
+  };
+  EXPECT_EQ(role(kA - 4, kB), OpRole::barrier);
+  EXPECT_EQ(role(kB, kA - 4), OpRole::barrier);
+  EXPECT_EQ(role(kA - 4, kA), OpRole::barrier);
+  EXPECT_EQ(role(kA - 0x100, kB), OpRole::accesses);
+  const auto beside = [](const char* name, const char* params, const std::string& words) {
+    auto text = begin(name, params);
+    text.alloc(kA + kSize, kSize);
+    text.launch(0, words);
+    return ask(text);
+  };
+  EXPECT_EQ(beside("_Z1fPfPKf", kTwo, hex(kA + kSize - 4) + hex(kB)).op().role, OpRole::barrier);
+  EXPECT_EQ(beside("_Z1fPfPKf", kTwo, hex(kA + kSize - 0x100) + hex(kA + kSize)).text(), "0rw 1r");
+  EXPECT_EQ(beside("_Z1fPfPKf", kTwo, hex(kA + kSize) + hex(kA)).text(), "0rw 1r");
+  EXPECT_EQ(beside("_Z1fPKfl", kTwo, hex(kA) + hex(kA + kSize - 4)).op().role, OpRole::barrier) << "a number";
+  EXPECT_EQ(beside("_Z1f4Nodei", "[[0,16],[16,4]]", hex(3) + hex(kA + kSize - 4) + hex(7, 4)).op().role,
+            OpRole::barrier);
+}
+
+TEST(SignatureAccess, APackedClassMayHoldAddressesAnywhere) {
+  const auto role = [](const std::string& bytes, const std::string& rules = "") {
+    return launch("_Z1f6PackedPf", "[[0,20],[24,8]]", bytes + hex(0, 4) + hex(kB), rules, true, ",\"nowhere\":[0,8]")
+        .op()
+        .role;
+  };
+  EXPECT_EQ(role(hex(kA) + hex(7) + hex(7, 4)), OpRole::accesses);
+  EXPECT_EQ(role(hex(7, 4) + hex(kA) + hex(7)), OpRole::barrier);
+  EXPECT_EQ(role(hex(7, 4) + hex(7) + hex(kA)), OpRole::barrier);
+  EXPECT_EQ(role("07" + hex(kA) + hex(7) + "000000"), OpRole::barrier);
+  const auto rule = [](const char* mode) {
+    return R"({"kernel":"_Z1f6PackedPf","params":[")" + std::string(mode) + R"(","out"]})";
+  };
+  EXPECT_EQ(role(hex(7, 4) + hex(kA) + hex(7), rule("scan")), OpRole::barrier);
+  EXPECT_EQ(role(hex(7, 4) + hex(kA) + hex(7), rule("value")), OpRole::accesses) << "a rule knows better";
+}
+
 TEST(SignatureAccess, DoesNotSpeakInATraceWithHiddenWaysToMemory) {
   auto text = begin("_Z1fPfPKf", kTwo);
   text.call("hidden", "\"note\":\"a texture object\"");

@@ -54,7 +54,9 @@ class Program {
   void fills(std::uint64_t table, std::uint64_t a, std::uint64_t b) {
     text.launch(fills_, hex(table) + hex(a) + hex(b));
   }
-  void by_class(std::uint64_t first, std::uint64_t second) { text.launch(by_class_, hex(first) + hex(second)); }
+  void by_class(std::uint64_t first, std::uint64_t second, const std::string& more = "") {
+    text.launch(by_class_, hex(first) + hex(second), 0, more);
+  }
   void anything(std::uint64_t data, std::uint64_t out = kC) { text.launch(anything_, hex(data) + hex(out)); }
   void unknown(std::uint64_t a, std::uint64_t b) { text.launch(unknown_, hex(a) + hex(b)); }
   void plain(std::uint64_t out, std::uint64_t in) { text.launch(plain_, hex(out) + hex(in)); }
@@ -265,6 +267,51 @@ TEST(HeldPointers, AClassByValueLeadsAnywhere) {
                          p.upload(kTable, {kA, kB});
                        })
                   .unknown(0, "class by value"));
+}
+
+// What lies in memory when a graph runs, the program may have put there since.
+TEST(HeldPointers, AClassOfANodeMustLeadToWhatItsGraphFills) {
+  const std::string of_graph = std::string(",\"call\":\"") + kKernelOfAGraph + "\"";
+  const auto last_op = [&](const std::function<void(Program&)>& before, const std::function<void(Program&)>& nodes) {
+    Program program;
+    const std::uint64_t allocations = 6;
+    std::uint64_t launches = 0;
+    if (before) {
+      for (int i = 0; i < 2; ++i) before(program), ++launches;
+    }
+    nodes(program);
+    program.by_class(kTable, 0, of_graph);
+    const TraceFile file = program.text.read();
+    AnalysisOptions options;
+    options.one_kind = true;
+    StepPlace place;
+    place.first_seq = allocations + launches;
+    place.last_seq = file.trace.calls.back().seq;
+    place.ops = static_cast<std::uint32_t>(place.last_seq - place.first_seq + 1);
+    options.step = place;
+    const Result result{program.text.analyze(options)};
+    return result.text(place.ops - 1);
+  };
+  const auto seen = [](const char* found, std::uint64_t rest = 0) {
+    const std::string table = "[" + std::to_string(kTable) + "," + std::to_string(kTableBytes) + "]";
+    return [=](Program& p) {
+      p.by_class(kTable, rest, ",\"compared\":[" + table + "],\"written\":[" + table + "]" + found);
+    };
+  };
+  const auto nothing = [](Program&) {};
+  const auto clears = [](Program& p) { p.text.set(kTable, kTableBytes); };
+  const auto fills = [](Program& p) { p.upload(kTable, {kA, kB}); };
+  const auto fills_all = [&](Program& p) {
+    for (const std::uint64_t address : {kA, kB}) p.text.set(address, kSize);
+    fills(p);
+  };
+  EXPECT_EQ(last_op(nullptr, nothing).substr(0, 1), "?");
+  EXPECT_EQ(last_op(nullptr, clears), "T:rw");
+  EXPECT_EQ(last_op(nullptr, fills).substr(0, 1), "?") << "what these lead to is not known";
+  EXPECT_EQ(last_op(nullptr, fills_all), "A:rw B:rw T:rw");
+  EXPECT_EQ(last_op(seen(",\"plain\":true"), nothing), "T:rw") << "it was seen to follow nothing";
+  EXPECT_EQ(last_op(seen(",\"plain\":true", 3), nothing), "T:rw") << "whatever else lay in its class";
+  EXPECT_EQ(last_op(seen(""), nothing).substr(0, 1), "?") << "it may have followed what lay there";
 }
 
 TEST(HeldPointers, WhatTheStepBeforeLeftIsThere) {

@@ -55,25 +55,81 @@ TEST(Objects, APointerBehindTheEndBelongsToWhoeverIsThere) {
   EXPECT_EQ(found.last()[0].offset, 0u);
 }
 
+// The words of the last call that may lead to an object without pointing into it: "0:1", the byte and the object.
+std::string unsure(const test::TraceText& text) {
+  const Found found(text);
+  std::string result;
+  for (const PointerWord& word : found.table.unsure(static_cast<std::uint32_t>(found.file.trace.calls.size()) - 1))
+    result += (result.empty() ? "" : " ") + std::to_string(word.at) + ":" + std::to_string(word.object);
+  return result;
+}
+
 TEST(Objects, EndsOfWhatNothingElsePointsTo) {
   auto text = begin("[[0,8],[8,8]]");
   text.alloc(0x1000, 0x100);
   text.alloc(0x3000, 0x100);
-  text.launch(0, hex(0x1100) + hex(0x3000));
-  Found found(text);
-  const auto ends = found.table.ends(2);
-  EXPECT_EQ(std::vector(ends.begin(), ends.end()), std::vector{0u});
-  const auto none = [&](const std::string& words) {
+  const auto of = [&](const std::string& words) {
     auto other = text;
     other.launch(0, words);
-    return Found(other).table.ends(3).empty();
+    return unsure(other);
   };
-  EXPECT_FALSE(none(hex(0x3000) + hex(0x1100)));
-  EXPECT_TRUE(none(hex(0x1000) + hex(0x1100)));  // from begin to end
-  EXPECT_TRUE(none(hex(0x1101) + hex(0x10ff)));
+  EXPECT_EQ(of(hex(0x1100) + hex(0x3000)), "0:0");
+  EXPECT_EQ(of(hex(0x3000) + hex(0x1100)), "8:0");
+  EXPECT_EQ(of(hex(0x1000) + hex(0x1100)), "") << "from begin to end";
+  EXPECT_EQ(of(hex(0x1101) + hex(0x10ff)), "");
   text.alloc(0x1100, 0x100);
-  text.launch(0, hex(0x1100) + hex(0x3000));
-  EXPECT_TRUE(Found(text).table.ends(4).empty()) << "it is where something else begins";
+  EXPECT_EQ(of(hex(0x1100) + hex(0x3000)), "") << "it is where something else begins";
+}
+
+// Arrays that are counted from one, or hang over.
+TEST(Objects, WhatIsJustBeforeAnObjectMayStandForIt) {
+  auto text = begin("[[0,8],[8,8]]");
+  text.alloc(0x100000, 0x1000);
+  text.alloc(0x101000, 0x1000);  // side by side
+  text.alloc(0x103000, 0x1000);
+  text.alloc(0x110000, 4);
+  text.alloc(0x110010, 0x1000);
+  const auto of = [&](std::uint64_t word, std::uint64_t other) {
+    auto launch = text;
+    launch.launch(0, hex(word) + hex(other));
+    return unsure(launch);
+  };
+  EXPECT_EQ(of(0x102ffc, 0), "0:2");
+  EXPECT_EQ(of(0, 0x102f01), "8:2");
+  EXPECT_EQ(of(0x102f00, 0), "");
+  EXPECT_EQ(of(0x102ffc, 0x103000), "0:2") << "the other pointer may do something else";
+  EXPECT_EQ(of(0x100ffc, 0), "0:1") << "in the tail of another one";
+  EXPECT_EQ(of(0x100f00, 0x101000), "") << "where an allocator's last block may begin";
+  EXPECT_EQ(of(0x100800, 0x101ff0), "");
+  EXPECT_EQ(of(0x110000, 0), "") << "where another one begins";
+  EXPECT_EQ(of(0x110001, 0), "0:4");
+  EXPECT_EQ(of(0x102000 - 4, 0), "") << "nothing begins there";
+}
+
+TEST(Objects, AnAddressMayStandAnywhereInAPackedClass) {
+  auto text = begin("[[0,4],[4,20],[24,8],[32,4]]");
+  text.alloc(0x7f0000100000, 0x1000);
+  const auto of = [&](const std::string& words) {
+    auto launch = text;
+    launch.launch(0, words + hex(0x7f0000100000, 4));
+    return unsure(launch);
+  };
+  const std::string address = hex(0x7f0000100010), none = hex(0, 4);
+  EXPECT_EQ(of(none + none + address + none + none + hex(7)), "") << "where pointers stand";
+  EXPECT_EQ(of(none + address + none + none + none + hex(7)), "4:0");
+  EXPECT_EQ(of(none + none + none + address + none + hex(7)), "12:0");
+  EXPECT_EQ(of(none + "00" + address + "000000" + none + none + hex(7)), "5:0");
+  EXPECT_EQ(of(none + none + none + none + none + none + address), "") << "a pointer of its own";
+  EXPECT_EQ(of(hex(0x100000, 4) + hex(0x7f00, 4) + none + none + none + none + hex(7)), "") << "two parameters";
+}
+
+TEST(Objects, ThatIsSoInGraphsToo) {
+  auto text = begin("[[0,8],[8,12]]");
+  text.alloc(0x7f0000100000, 0x1000);
+  const std::string kernel = "[0,\"" + hex(0x7f0000100000) + hex(1, 4) + hex(0x7f0000100000) + "\"]";
+  text.graph("[]", "[" + kernel + "," + kernel + "]");
+  text.call("graph_launch", "\"stream\":0,\"graph\":0");
+  EXPECT_EQ(unsure(text), "12:0 32:0");
 }
 
 TEST(Objects, WhatACopyCarriesCounts) {

@@ -187,7 +187,7 @@ TEST(TraceReader, DeviceTimesAndCoverage) {
 TEST(TraceReader, ConstantVariablesAreAsGoodAsNoneWhileNobodyKnowsWhereTheyLie) {
   const auto self_contained = [](const char* memory, const char* dropped) {
     test::TraceText text;
-    text.image(false);
+    for (int image = 0; image < 2; ++image) text.image(false);
     text.function("reads", "[[0,8]]", 0, R"(,"self_contained":false,"constants":true,"why":"constants")");
     text.function("writes", "[[0,8]]", 0, R"(,"self_contained":false,"why":"variables")");
     text.stream();
@@ -199,8 +199,11 @@ TEST(TraceReader, ConstantVariablesAreAsGoodAsNoneWhileNobodyKnowsWhereTheyLie) 
     EXPECT_FALSE(trace.functions[1].self_contained);
     return trace.functions[0].self_contained;
   };
+  const char *of_its = R"(global","image":0,"symbol":"x)", *of_another = R"(global","image":1,"symbol":"x)";
   EXPECT_TRUE(self_contained("device", R"("dropped":0)"));
   EXPECT_TRUE(self_contained("device", ""));
+  EXPECT_TRUE(self_contained(of_another, R"("dropped":0)")) << "a variable of another image";
+  EXPECT_FALSE(self_contained(of_its, R"("dropped":0)"));
   EXPECT_FALSE(self_contained("global", R"("dropped":0)"));
   EXPECT_FALSE(self_contained("device", R"("dropped":1)")) << "who knows what was asked for";
 }

@@ -65,6 +65,15 @@ TEST_F(CubinTest, NumbersOfKindsOfGroupsConcernNobody) {
   }
 }
 
+TEST_F(CubinTest, TablesOfGeneratorsConcernNobody) {
+  const Cubin tables = read_cubin(file("tables")), other = read_cubin(file("other_table"));
+  ASSERT_NE(file("tables").find("mrg32k3aM2Seq"), std::string::npos);
+  for (const char* kernel : {"plain", "draws"}) {
+    EXPECT_EQ(why(tables, kernel), "") << kernel;
+    EXPECT_NE(why(other, kernel).find("mrg32k3aM1 ("), std::string::npos) << kernel << ": " << why(other, kernel);
+  }
+}
+
 TEST_F(CubinTest, LiteralsOfLlvmConcernNobody) {
   EXPECT_EQ(why(read_cubin(file("llvm")), "reads_literals"), "");
   EXPECT_EQ(why(read_cubin(file("llvm_variable")), "counts"), "it reaches the global variable _$_strings (.nv.global)");

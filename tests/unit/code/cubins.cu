@@ -1,6 +1,6 @@
-// Code for the tests of cubins and fatbins. WITH_CONSTANT, WITH_VARIABLE, WITH_FLAG and WITH_OTHER_GROUP add variables,
-// which change what is known of the other kernels as well; WITH_TAGS and WITH_GROUPS add those of NVIDIA's header
-// libraries, which do not.
+// Code for the tests of cubins and fatbins. WITH_CONSTANT, WITH_VARIABLE, WITH_FLAG, WITH_OTHER_GROUP and
+// WITH_OTHER_TABLE add variables, which change what is known of the other kernels as well; WITH_TAGS, WITH_GROUPS and
+// WITH_TABLES add those of NVIDIA's header libraries, which do not.
 #include <cassert>
 #include <cstdio>
 
@@ -57,6 +57,21 @@ __device__ bool flag;
 extern "C" __global__ void raises_flag(int* w) {
   w[0] = flag;
   flag = true;
+}
+#endif
+
+#ifdef WITH_TABLES
+// As curand_kernel.h has them.
+static __device__ unsigned int mrg32k3aM2Seq[64][3][3] = {{{1}}};
+static __device__ unsigned int precalc_xorwow_matrix[32][800] = {{2}};
+#ifdef WITH_OTHER_TABLE
+static __device__ unsigned int mrg32k3aM1[64][3] = {{3}};  // of another size than theirs
+#endif
+extern "C" __global__ void draws(unsigned* w, int i) {
+  w[0] = mrg32k3aM2Seq[i][0][1] + precalc_xorwow_matrix[i][i];
+#ifdef WITH_OTHER_TABLE
+  mrg32k3aM1[i][0] = 4;
+#endif
 }
 #endif
 

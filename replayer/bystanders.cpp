@@ -86,6 +86,8 @@ bool Bystanders::may_close(const Call& call) const {
 bool Bystanders::observes_nothing(const Call& call) const {
   if (!holding_.load(std::memory_order_acquire)) return true;
   if (!call.has_stream || call.stream.is_legacy() || legacy_.load(std::memory_order_acquire)) return false;
+  // A record by the launch itself: the one that is held back would come behind it.
+  if (call.event || call.event2) return false;
   switch (call.kind) {
     case CallKind::launch:
     case CallKind::copy:

@@ -145,6 +145,7 @@ void GraphTable::edited(const Call& call, bool succeeded) {
     case GraphEdit::none:
     case GraphEdit::end:
     case GraphEdit::share:
+    case GraphEdit::add_release:
       return;
     case GraphEdit::destroy: {
       const std::lock_guard lock(mutex_);

@@ -40,8 +40,8 @@ constexpr std::size_t kMostAccesses = 4096;  // of one call; more are not worth 
 
 // The context that the call is about.
 CUcontext context_of(const Call& call) {
-  // A legacy default stream is told apart by its context alone.
-  if (call.has_stream && call.stream.is_legacy())
+  // A legacy default stream is told apart by its context alone, and so is what stands for the stream of a graph.
+  if (call.has_stream && (call.stream.is_legacy() || call.stream.is_of_graph()))
     return reinterpret_cast<CUcontext>(call.stream.key & ~std::uint64_t{3});
   if (call.has_stream) return streams().context(call.stream);
   switch (call.kind) {
@@ -234,13 +234,16 @@ void Recorder::after(const Call& call, CUresult result) noexcept try {
 
 bool Recorder::look_at_payload(const Call& call, std::vector<TraceWord>& words) {
   if (call.height != 1 || call.width == 0 || call.device_source) return false;
-  if (!call.host_source) {
+  // An entry point for the host's memory takes the device's as well.
+  if (!call.host_source || (call.src.address >= allocated_.begin() && call.src.address < allocated_.end())) {
     const auto ask =
         reinterpret_cast<decltype(&::cuPointerGetAttribute)>(context_.driver_symbol("cuPointerGetAttribute"));
     unsigned type = 0, managed = 0;
-    if (!ask || ask(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, call.src.address) != CUDA_SUCCESS ||
-        type != CU_MEMORYTYPE_HOST ||
-        ask(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, call.src.address) != CUDA_SUCCESS || managed)
+    const bool is_known = ask && ask(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, call.src.address) == CUDA_SUCCESS;
+    if (!is_known && !(ask && call.host_source))
+      return false;  // of what the driver does not know the entry point tells
+    if (is_known && (type != CU_MEMORYTYPE_HOST ||
+                     ask(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, call.src.address) != CUDA_SUCCESS || managed))
       return false;
   }
   return find_words(reinterpret_cast<const void*>(call.src.address), call.width, call.dst.address, allocated_, words);

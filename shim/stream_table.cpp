@@ -28,6 +28,7 @@ bool is_capturing(CUstream stream) {
 StreamKind StreamTable::kind(const StreamRef& stream) {
   if (stream.is_legacy()) return StreamKind::legacy;
   if (stream.is_per_thread()) return StreamKind::per_thread;
+  if (stream.is_of_graph()) return StreamKind::non_blocking;
   return facts(stream).kind;
 }
 

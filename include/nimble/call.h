@@ -43,21 +43,24 @@ struct FunctionInfo {
 
 // A stream as the program named it. `key` tells streams apart: it is the handle, or for a default stream a number made
 // from the context (and the thread, for per-thread default streams). `handle` is what the driver takes for it from the
-// same thread, whichever variant of the entry point is called.
+// same thread, whichever variant of the entry point is called. The nodes of a graph are on one that is none: of a
+// context, too, and in no order with any other stream.
 struct StreamRef {
   CUstream handle = nullptr;
   std::uint64_t key = 0;
 
   bool is_legacy() const { return (key & 3) == 1; }
   bool is_per_thread() const { return (key & 3) == 2; }
+  bool is_of_graph() const { return (key & 3) == 3; }
   bool operator==(const StreamRef& other) const { return key == other.key; }
 };
 
 // What a call brings to an end, besides what its kind says.
 enum class Ends : std::uint8_t { nothing, stream, event, code, green_context };
 
-// What a call does to an executable graph of the program's; or to a graph: `end` of it, or `share`, by which its nodes
-// become those of another as well.
+// What a call does to an executable graph of the program's; or to a graph: `end` of it, `share`, by which its nodes
+// become those of another as well, or `add_release` of a node that releases `address`. The last has as `arguments`
+// where the node goes, the nodes before it, the data of these edges, and how many there are.
 enum class GraphEdit : std::uint8_t {
   none,
   instantiate,
@@ -68,7 +71,8 @@ enum class GraphEdit : std::uint8_t {
   set_other,
   destroy,
   end,
-  share
+  share,
+  add_release
 };
 
 struct Region {
@@ -88,6 +92,8 @@ struct Call {
   bool plain = true;           // an op with no flags or attributes beyond what this record holds
   bool brings_code = false;    // a module or library was loaded, or a kernel of one was asked for
   bool texture = false;        // hidden: a texture or a surface
+  bool shown = false;          // hidden: by it somebody beside the program's own kernels may reach or see something
+  bool unordered = false;      // what a capturing stream gets next may not come behind what it got before
   bool host_source = false;    // copy: the entry point says that the source is the host's memory
   bool device_source = false;  // copy: that it is the device's
   bool address_range = false;  // cuMemGetAddressRange: asks for the allocation that holds `address`
@@ -115,7 +121,8 @@ struct Call {
   const char* note = nullptr;
 
   CUgraphExec exec = nullptr;  // graph_launch, and calls that edit a graph
-  CUgraph graph = nullptr;     // capture_end: what it has made; what is instantiated, ends or is shared
+  CUgraph graph = nullptr;     // capture_begin: what is captured into, if the program says so; capture_end: what it
+                               // has made; what is instantiated, ends, is shared or gets a node
   GraphEdit edit = GraphEdit::none;
 
   // What else the op touches, where dst and src cannot say it: appends all of it, or returns false where the arguments

@@ -291,6 +291,7 @@ GraphSchedule graph_schedule(const TraceStore::Text& text, const analyzer::StepP
     result.memory.push_back({analysis.table->objects()[object.id].base, object.size});
   std::sort(result.memory.begin(), result.memory.end(),
             [](const TraceProbe::Range& a, const TraceProbe::Range& b) { return a.address < b.address; });
+  result.nowhere = std::move(analysis.led_nowhere);
   result.text = "on " + std::to_string(segment.lanes) + " streams with " + std::to_string(segment.synchronizations) +
                 " edges between them";
   return result;

@@ -58,6 +58,7 @@ std::string region_schedule(const TraceStore::Text& text, const std::vector<std:
 struct GraphSchedule {
   Schedule schedule;                      // one segment
   std::vector<TraceProbe::Range> memory;  // that its ops name: whole allocations, by address
+  std::vector<std::uint64_t> nowhere;     // words of its ops that look like addresses and were taken to be none
   std::string text;                       // for people: what is in it
   // Where its allocations, in their order, would lie best: bytes from the begin of one block. Also where there is no
   // schedule, if anything is known.

@@ -90,10 +90,35 @@ struct GraphChange {
   static void before(Entry, Call& call, CUgraphExec exec, CUgraphNode, unsigned) { edits(call, GraphEdit::none, exec); }
 };
 
-// A node that allocates: from here on its memory has an address.
+inline void adds_release(Call& call, CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
+                         const CUgraphEdgeData* data, std::size_t count, CUdeviceptr pointer) {
+  call.edit = GraphEdit::add_release;
+  call.graph = graph;
+  call.address = pointer;
+  call.arguments = {out, dependencies, data, reinterpret_cast<const void*>(count)};
+}
+
+// A node that releases what another graph, or this one, has allocated.
+struct GraphFree {
+  static void before(Entry, Call& call, CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
+                     std::size_t count, CUdeviceptr pointer) {
+    adds_release(call, out, graph, dependencies, nullptr, count, pointer);
+  }
+};
+
+// A node that allocates: from here on its memory has an address. One that releases.
 struct GraphAlloc {
-  template <class... Args>
-  static void before(Entry, Call&, Args...) {}
+  static void before(Entry, Call&, CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t,
+                     CUDA_MEM_ALLOC_NODE_PARAMS*) {}
+  static void before(Entry entry, Call& call, CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
+                     std::size_t count, CUgraphNodeParams* params) {
+    before(entry, call, out, graph, dependencies, nullptr, count, params);
+  }
+  static void before(Entry, Call& call, CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
+                     const CUgraphEdgeData* data, std::size_t count, CUgraphNodeParams* params) {
+    if (params && params->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+      adds_release(call, out, graph, dependencies, data, count, params->free.dptr);
+  }
 
   static void after(Call& call, CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t,
                     CUDA_MEM_ALLOC_NODE_PARAMS* params) {

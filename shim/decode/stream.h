@@ -126,6 +126,24 @@ struct CaptureBegin {
   static void before(Entry entry, Call& call, CUstream stream, Rest...) {
     op(entry, call, CallKind::capture_begin, stream);
   }
+  static void before(Entry entry, Call& call, CUstream stream, CUgraph graph, const CUgraphNode*,
+                     const CUgraphEdgeData*, std::size_t, CUstreamCaptureMode) {
+    op(entry, call, CallKind::capture_begin, stream);
+    call.graph = graph;
+  }
+};
+
+// What the stream captures next is told what it comes behind: then it may not come behind what the stream has captured
+// before.
+struct CaptureOrder {
+  static void before(Entry entry, Call& call, CUstream stream, CUgraphNode*, std::size_t, unsigned flags) {
+    call.stream = stream_ref(entry, stream);  // on which nothing is put
+    call.unordered = flags & CU_STREAM_SET_CAPTURE_DEPENDENCIES;
+  }
+  static void before(Entry entry, Call& call, CUstream stream, CUgraphNode* nodes, const CUgraphEdgeData*,
+                     std::size_t count, unsigned flags) {
+    before(entry, call, stream, nodes, count, flags);
+  }
 };
 
 // The stream executes again.
@@ -144,6 +162,7 @@ struct Hidden {
   static void before(Entry, Call& call, Args...) {
     event(call, CallKind::hidden);
     call.note = call.symbol;
+    call.shown = true;
   }
 };
 
@@ -155,6 +174,7 @@ struct Texture {
   static void before(Entry entry, Call& call, Args... args) {
     Hidden::before(entry, call, args...);
     call.texture = true;
+    call.shown = false;
   }
 };
 

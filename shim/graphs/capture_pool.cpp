@@ -24,19 +24,25 @@ std::uint64_t slot_size(std::uint64_t size) {
 }  // namespace
 
 void CapturePool::began(std::uint64_t id, Serve serve, std::shared_ptr<const CapturePlan> plan) {
-  CUcontext const context = current_context();
   const std::lock_guard lock(mutex_);
   Capture& capture = captures_[id];
   capture.serve = serve;
   capture.plan = std::move(plan);
-  capture.context = context;
 }
 
-std::uint64_t CapturePool::ask_driver(std::uint64_t bytes) const {
+std::uint64_t CapturePool::ask_driver(CUcontext context, std::uint64_t bytes) const {
   const auto get = reinterpret_cast<decltype(&::cuMemAlloc_v2)>(context_.driver_symbol("cuMemAlloc_v2"));
-  const RelaxedCaptures relaxed(context_);
+  const auto push = reinterpret_cast<decltype(&::cuCtxPushCurrent_v2)>(context_.driver_symbol("cuCtxPushCurrent_v2"));
+  const auto pop = reinterpret_cast<decltype(&::cuCtxPopCurrent_v2)>(context_.driver_symbol("cuCtxPopCurrent_v2"));
+  const bool other = context != current_context();
+  if (!get || (other && (!push || !pop || push(context) != CUDA_SUCCESS))) return 0;
   CUdeviceptr base = 0;
-  return get && get(&base, bytes) == CUDA_SUCCESS ? base : 0;
+  {
+    const RelaxedCaptures relaxed(context_);
+    if (get(&base, bytes) != CUDA_SUCCESS) base = 0;
+  }
+  if (other) pop(&context);
+  return base;
 }
 
 // The one that was released last, of this size or somewhat larger.
@@ -71,32 +77,53 @@ std::optional<CapturePool::Slot> CapturePool::planned(Capture& capture, std::uin
   return slot;
 }
 
-std::optional<CapturePool::Slot> CapturePool::take(Capture& capture, std::uint64_t size) {
-  const auto chunk = std::find_if(capture.chunks.begin(), capture.chunks.end(),
-                                  [&](const Chunk& one) { return one.size - one.used >= size; });
-  if (chunk == capture.chunks.end()) return std::nullopt;
-  const Slot slot{chunk->base + chunk->used, size, false};
-  chunk->used += size;
-  capture.slots[slot.address] = size;
-  return slot;
+// Where the next slot begins: not where the program may release what never was there.
+std::optional<std::uint64_t> CapturePool::place_in(const Chunk& chunk, std::uint64_t size) const {
+  std::uint64_t at = chunk.used;
+  while (abandoned_.contains(chunk.base + at)) at += kAlignment;
+  return at <= chunk.size && chunk.size - at >= size ? std::optional(at) : std::nullopt;
 }
 
-std::optional<CapturePool::Slot> CapturePool::allocate(std::uint64_t id, std::uint64_t stream, std::size_t nodes,
-                                                       std::uint64_t asked) {
+std::optional<CapturePool::Slot> CapturePool::take(Capture& capture, std::uint64_t size) {
+  for (Chunk& chunk : capture.chunks) {
+    const std::optional<std::uint64_t> at = place_in(chunk, size);
+    if (!at) continue;
+    chunk.used = *at + size;
+    capture.slots[chunk.base + *at] = size;
+    return Slot{chunk.base + *at, size, false};
+  }
+  return std::nullopt;
+}
+
+bool CapturePool::take_spare(Capture& capture, std::uint64_t size) {
+  const auto found = std::find_if(spare_.begin(), spare_.end(), [&](const Spare& spare) {
+    return spare.ready && spare.context == capture.context && place_in(spare.chunk, size);
+  });
+  if (found == spare_.end()) return false;
+  capture.chunks.push_back(found->chunk);
+  spare_.erase(found);
+  return true;
+}
+
+std::optional<CapturePool::Slot> CapturePool::allocate(std::uint64_t id, CUcontext context, std::uint64_t stream,
+                                                       std::size_t nodes, std::uint64_t asked) {
   if (asked == 0 || asked > std::uint64_t{1} << 62) return std::nullopt;
   const std::uint64_t size = slot_size(asked);
-  CUcontext const context = current_context();
   std::unique_lock lock(mutex_);
   Capture& capture = captures_[id];
   // Without the lock; false where the capture has gone meanwhile, with its context.
   const auto ask = [&](std::uint64_t bytes, std::uint64_t& base) {
     lock.unlock();
-    base = ask_driver(bytes);
+    base = ask_driver(context, bytes);
     lock.lock();
     return captures_.contains(id);
   };
   std::uint64_t base = 0;
   if (!capture.context) capture.context = context;
+  if (capture.context != context) {
+    capture.kept_to_plan = false;
+    return std::nullopt;
+  }
   if (capture.plan && capture.kept_to_plan && !capture.block.base && capture.plan->bytes != 0) {
     const std::uint64_t bytes = capture.plan->bytes;
     if (!ask(bytes, base)) return std::nullopt;
@@ -109,6 +136,7 @@ std::optional<CapturePool::Slot> CapturePool::allocate(std::uint64_t id, std::ui
   if (capture.plan) slot = planned(capture, stream, asked);
   if (!slot && capture.serve == Serve::again) slot = use_again(capture, stream, size);
   if (!slot) slot = take(capture, size);
+  if (!slot && take_spare(capture, size)) slot = take(capture, size);
   // Where memory is short, as much as is needed.
   for (const std::uint64_t bytes : {std::max(size, kChunk), size}) {
     if (slot) break;
@@ -128,27 +156,59 @@ std::optional<CapturePool::Slot> CapturePool::allocate(std::uint64_t id, std::ui
 
 bool CapturePool::holds(std::uint64_t address) const {
   const std::lock_guard lock(mutex_);
-  return std::any_of(captures_.begin(), captures_.end(),
-                     [&](const auto& one) { return one.second.slots.contains(address); });
+  return abandoned_.contains(address) ||
+         std::ranges::any_of(captures_, [&](const auto& one) { return one.second.slots.contains(address); }) ||
+         std::ranges::any_of(retired_, [&](const Retired& one) { return one.slots.contains(address); });
 }
 
-bool CapturePool::release(std::uint64_t address, std::uint64_t stream, std::uint64_t capturing,
-                          std::optional<std::size_t> nodes) {
+CapturePool::Release CapturePool::release(std::uint64_t address, std::uint64_t stream, std::uint64_t capturing,
+                                          std::optional<std::size_t> nodes) {
   const std::lock_guard lock(mutex_);
+  if (abandoned_.contains(address)) {
+    released_abandoned(address);
+    return Release::done;
+  }
   for (auto& [id, capture] : captures_) {
+    if (!capture.slots.contains(address)) continue;
     const auto found = capture.live.find(address);
-    if (found == capture.live.end()) continue;
-    if (nodes && !capture.ended && id == capturing) {
+    if (found == capture.live.end()) return Release::nothing_there;
+    if (nodes && (capture.ended || id != capturing)) {
+      captures_[capturing].releases.insert(address);
+      return Release::done;
+    }
+    if (nodes) {
       capture.events.push_back({*nodes, true, address, found->second});
       if (capture.serve == Serve::again) capture.released[{stream, capture.slots[address]}].push_back(address);
       // What comes into its place would not be behind this.
       if (capture.plan && stream != capture.stream) capture.kept_to_plan = false;
+    } else {
+      waits_for_launch_.insert(capture.execs.begin(), capture.execs.end());
+      any_waits_.store(!waits_for_launch_.empty(), std::memory_order_release);
     }
     capture.live.erase(found);
     let_go(id);
+    return Release::done;
+  }
+  const bool retired = std::ranges::any_of(retired_, [&](const Retired& one) { return one.slots.contains(address); });
+  return retired ? Release::nothing_there : Release::foreign;
+}
+
+bool CapturePool::released_by_graph(std::uint64_t address) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [id, capture] : captures_) {
+    if (!capture.slots.contains(address)) continue;
+    capture.shared = true;
     return true;
   }
   return false;
+}
+
+void CapturePool::unordered(std::uint64_t id, std::uint64_t stream) {
+  const std::lock_guard lock(mutex_);
+  const auto found = captures_.find(id);
+  if (found == captures_.end()) return;
+  std::erase_if(found->second.released, [&](const auto& one) { return one.first.stream == stream; });
+  found->second.kept_to_plan = false;
 }
 
 CaptureMemory::Kind CapturePool::kind_of(const Capture& capture) {
@@ -163,10 +223,17 @@ CaptureMemory::Kind CapturePool::kind_of(const Capture& capture) {
   return whole && std::none_of(there.begin(), there.end(), in_block) ? Kind::once : Kind::broken;
 }
 
+// What was not released in the capture itself, by address: as asked for.
+std::map<std::uint64_t, std::uint64_t> CapturePool::lasting(const Capture& capture) {
+  std::map<std::uint64_t, std::uint64_t> there;
+  for (const CaptureMemory::Event& event : capture.events)
+    event.released ? void(there.erase(event.address)) : void(there[event.address] = event.size);
+  return there;
+}
+
 std::optional<CaptureMemory> CapturePool::memory_of(CUgraph graph) const {
   const std::lock_guard lock(mutex_);
   std::optional<CaptureMemory> result;
-  std::set<std::uint64_t> there;
   for (const auto& [id, capture] : captures_) {
     if (!capture.ended || capture.graph != graph || capture.events.empty()) continue;
     if (result) {
@@ -174,103 +241,12 @@ std::optional<CaptureMemory> CapturePool::memory_of(CUgraph graph) const {
     } else {
       result.emplace().kind = kind_of(capture);
     }
-    for (const CaptureMemory::Event& event : capture.events) {
-      result->events.push_back(event);
-      event.released ? void(there.erase(event.address)) : void(there.insert(event.address));
-    }
+    result->events.insert(result->events.end(), capture.events.begin(), capture.events.end());
+    for (const auto& [address, size] : lasting(capture)) result->lasting.push_back(address);
     if (capture.block.base) result->blocks.push_back({capture.block.base, capture.block.size});
   }
-  if (result) result->lasting.assign(there.begin(), there.end());
+  if (result) std::ranges::sort(result->lasting);
   return result;
-}
-
-void CapturePool::ended(std::uint64_t id, CUgraph graph) {
-  const std::lock_guard lock(mutex_);
-  const auto found = captures_.find(id);
-  if (found == captures_.end()) return;
-  found->second.ended = true;
-  found->second.graph = graph;
-  let_go(id);
-}
-
-void CapturePool::instantiated(CUgraph graph, CUgraphExec exec) {
-  const std::lock_guard lock(mutex_);
-  for (auto& [id, capture] : captures_)
-    if (capture.ended && capture.graph == graph) capture.execs.insert(exec);
-}
-
-void CapturePool::destroyed(CUgraph graph) {
-  const std::lock_guard lock(mutex_);
-  for (auto at = captures_.begin(); at != captures_.end();) {
-    const std::uint64_t id = at->first;
-    Capture& capture = (at++)->second;
-    if (!capture.ended || capture.graph != graph) continue;
-    capture.graph = nullptr;
-    let_go(id);
-  }
-}
-
-void CapturePool::destroyed(CUgraphExec exec) {
-  const std::lock_guard lock(mutex_);
-  for (auto at = captures_.begin(); at != captures_.end();) {
-    const std::uint64_t id = at->first;
-    if ((at++)->second.execs.erase(exec)) let_go(id);
-  }
-}
-
-void CapturePool::shared(CUgraph graph) {
-  const std::lock_guard lock(mutex_);
-  for (auto& [id, capture] : captures_)
-    if (capture.ended && capture.graph == graph) capture.shared = true;
-}
-
-void CapturePool::shared(CUgraphExec exec) {
-  const std::lock_guard lock(mutex_);
-  for (auto& [id, capture] : captures_)
-    if (capture.execs.contains(exec)) capture.shared = true;
-}
-
-void CapturePool::context_ended(CUcontext context) {
-  const std::lock_guard lock(mutex_);
-  std::erase_if(captures_, [&](const auto& one) { return !context || one.second.context == context; });
-  std::erase_if(retired_, [&](const Retired& one) { return !context || one.context == context; });
-}
-
-// Retires what the capture has, once nobody can use it any more.
-void CapturePool::let_go(std::uint64_t id) {
-  const auto found = captures_.find(id);
-  const Capture& capture = found->second;
-  if (!capture.ended || capture.graph || capture.shared || !capture.execs.empty() || !capture.live.empty()) return;
-  Retired retired{capture.context, capture.chunks, {}};
-  if (capture.block.base) retired.chunks.push_back(capture.block);
-  for (const auto& [address, size] : capture.slots) retired.slots.push_back({address, size, false});
-  if (!retired.chunks.empty()) {
-    retired_.push_back(std::move(retired));
-    any_retired_.store(true, std::memory_order_relaxed);
-  }
-  captures_.erase(found);
-}
-
-std::vector<CapturePool::Slot> CapturePool::sweep() {
-  const CUcontext context = current_context();
-  std::vector<Retired> mine;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto others =
-        std::partition(retired_.begin(), retired_.end(), [&](const Retired& one) { return one.context != context; });
-    mine.assign(std::make_move_iterator(others), std::make_move_iterator(retired_.end()));
-    retired_.erase(others, retired_.end());
-    any_retired_.store(!retired_.empty(), std::memory_order_relaxed);
-  }
-  const auto free = reinterpret_cast<decltype(&::cuMemFree_v2)>(context_.driver_symbol("cuMemFree_v2"));
-  const RelaxedCaptures relaxed(context_);
-  std::vector<Slot> slots;
-  for (const Retired& one : mine) {
-    for (const Chunk& chunk : one.chunks)
-      if (free) free(chunk.base);
-    slots.insert(slots.end(), one.slots.begin(), one.slots.end());
-  }
-  return slots;
 }
 
 }  // namespace nimble::shim

@@ -18,8 +18,16 @@
 // Owns that memory. What belongs to one capture is released together: once the program has released all of it, and the
 // captured graph and all its executables are gone. Then it is retired, and goes back to the driver with the next
 // sweep(): that may wait for the GPU, so it is for when the program has just done so itself. Of a graph that the
-// program puts into another or clones nobody can tell when that is: its memory stays. One lock, never held while the
-// driver is called. Any thread.
+// program puts into another or clones, or whose memory a node of the program's own making releases, nobody can tell
+// when that is: its memory stays.
+//
+// Memory that a graph allocates and does not release is there from the graph's launch to a release of the program's, or
+// to a launch of another graph that has captured one; and from its next launch again. Where a capture fails, or its
+// graph goes and was never launched, it never was there: then the program has no use for it, but may still release it,
+// as frameworks do whose tensors live longer. So it goes to later captures, none of which gets memory that begins where
+// something of it did: a release says no more than where memory begins.
+//
+// One lock, never held while the driver is called. Any thread.
 #pragma once
 
 #include <atomic>
@@ -80,20 +88,30 @@ class CapturePool {
 
   // A capture has begun, with this id (cuStreamGetCaptureInfo). Others are served `again`.
   void began(std::uint64_t capture, Serve serve, std::shared_ptr<const CapturePlan> plan);
-  // Memory for an allocation on the stream with this key, which is in that capture, whose graph has so many nodes;
-  // nothing where the driver has none.
-  std::optional<Slot> allocate(std::uint64_t capture, std::uint64_t stream, std::size_t nodes, std::uint64_t size);
-  // The program releases it on this stream: whether it is of here. `nodes`: where that stream is in the capture with
-  // this id, too, how many nodes its graph has.
-  bool release(std::uint64_t address, std::uint64_t stream, std::uint64_t capture, std::optional<std::size_t> nodes);
-  // Whether a slot of here begins there, released by the program or not.
+  // Memory for an allocation on the stream with this key and of this context, which is in that capture, whose graph has
+  // so many nodes. Nothing where the driver has none, or what the capture has is of another context.
+  std::optional<Slot> allocate(std::uint64_t capture, CUcontext context, std::uint64_t stream, std::size_t nodes,
+                               std::uint64_t size);
+  // The program releases memory on this stream. `nodes`: where that stream is in the capture with this id, too, how
+  // many nodes its graph has. Whether it is of here; or is, and there is nothing there to release.
+  enum class Release : std::uint8_t { foreign, done, nothing_there };
+  Release release(std::uint64_t address, std::uint64_t stream, std::uint64_t capture, std::optional<std::size_t> nodes);
+  // A graph of the program's own making releases it. Whether it is of here.
+  bool released_by_graph(std::uint64_t address);
+  // Whether a slot of here begins there, or did and the program may not know that it is gone.
   bool holds(std::uint64_t address) const;
+  // In this capture what is put on the stream does not come behind all that was put on it before, any more.
+  void unordered(std::uint64_t capture, std::uint64_t stream);
   // Of the capture that ended in this graph; nothing where no memory is of here.
   std::optional<CaptureMemory> memory_of(CUgraph graph) const;
 
-  // The capture has ended in this graph; or in none.
-  void ended(std::uint64_t capture, CUgraph graph);
+  // The capture has ended in this graph; or in none: then `kept` says that the program may have its nodes all the same.
+  void ended(std::uint64_t capture, CUgraph graph, bool kept = false);
   void instantiated(CUgraph graph, CUgraphExec exec);
+  // What it does comes from this graph now.
+  void updated(CUgraph graph, CUgraphExec exec);
+  // The program has launched it.
+  void launched(CUgraphExec exec);
   void destroyed(CUgraph graph);
   void destroyed(CUgraphExec exec);
   // The graph has become a part of another, or was cloned.
@@ -101,10 +119,16 @@ class CapturePool {
   void shared(CUgraphExec exec);
   // A context ended, and its memory with it.
   void context_ended(CUcontext context);
-  // Whether anything is retired.
+  // How often anything was retired. Whether anything is.
+  std::uint64_t retirements() const { return retirements_.load(std::memory_order_relaxed); }
   bool has_retired() const { return any_retired_.load(std::memory_order_relaxed); }
-  // Gives what is retired of the current context back to the driver. Returns the slots that were in it.
-  std::vector<Slot> sweep();
+  // Gives what is retired of the current context back to the driver, as far as it was within the first so many times.
+  // Returns the slots that were in it.
+  std::vector<Slot> sweep(std::uint64_t first);
+  // Whether there is memory of captures that came to nothing which no other has got yet; from here on they may. Returns
+  // the slots that were in it.
+  bool has_spare() const { return any_spare_.load(std::memory_order_relaxed); }
+  std::vector<Slot> reuse();
 
  private:
   struct Chunk {
@@ -121,7 +145,7 @@ class CapturePool {
     std::size_t allocations = 0;
     CUcontext context = nullptr;
     CUgraph graph = nullptr;
-    bool ended = false, shared = false;
+    bool ended = false, shared = false, launched = false;
     std::set<CUgraphExec> execs;
     std::vector<Chunk> chunks;
     Chunk block;               // of the plan
@@ -131,26 +155,45 @@ class CapturePool {
     std::map<std::uint64_t, std::uint64_t> live;   // what the program has, by address: as asked for
     std::map<Released, std::vector<std::uint64_t>> released;
     std::vector<CaptureMemory::Event> events;
+    std::set<std::uint64_t> releases;  // memory of other captures, when it runs
   };
 
   struct Retired {
     CUcontext context;
     std::vector<Chunk> chunks;
-    std::vector<Slot> slots;
+    std::map<std::uint64_t, std::uint64_t> slots;  // by address: size
+    std::uint64_t number = 0;
+  };
+  struct Spare {
+    CUcontext context;
+    Chunk chunk;
+    bool ready = false;  // its slots have been told of
   };
 
   static CaptureMemory::Kind kind_of(const Capture& capture);
+  static std::map<std::uint64_t, std::uint64_t> lasting(const Capture& capture);
   static std::optional<Slot> use_again(Capture& capture, std::uint64_t stream, std::uint64_t size);
   static std::optional<Slot> planned(Capture& capture, std::uint64_t stream, std::uint64_t size);
-  static std::optional<Slot> take(Capture& capture, std::uint64_t size);
-  std::uint64_t ask_driver(std::uint64_t bytes) const;
+  std::optional<std::uint64_t> place_in(const Chunk& chunk, std::uint64_t size) const;
+  std::optional<Slot> take(Capture& capture, std::uint64_t size);
+  bool take_spare(Capture& capture, std::uint64_t size);
+  std::uint64_t ask_driver(CUcontext context, std::uint64_t bytes) const;
+  bool is_abandoned(const Chunk& chunk) const;
+  void released_abandoned(std::uint64_t address);
+  void released_behind_launch(std::uint64_t address);
   void let_go(std::uint64_t capture);
+  void retire(Retired retired);
 
   CallContext& context_;
-  std::atomic<bool> any_retired_{false};
+  std::atomic<bool> any_retired_{false}, any_spare_{false}, any_waits_{false};
+  std::atomic<std::uint64_t> retirements_{0};
   mutable std::mutex mutex_;  // guards all below
   std::map<std::uint64_t, Capture> captures_;
   std::vector<Retired> retired_;
+  std::vector<Spare> spare_;
+  std::vector<Slot> spare_slots_;           // of what is not ready
+  std::set<std::uint64_t> abandoned_;       // where memory began that never was there, as far as it was not released
+  std::set<CUgraphExec> waits_for_launch_;  // those whose next launch brings memory, or takes some
 };
 
 }  // namespace nimble::shim

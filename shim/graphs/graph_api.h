@@ -18,12 +18,15 @@ namespace nimble::shim {
   X(cuGraphExecDestroy) X(cuGraphLaunch) X(cuCtxGetCurrent) X(cuCtxGetStreamPriorityRange)
 // Since 12.3: edges with data. Those above know of none, and refuse where there is some.
 #define NIMBLE_GRAPH_EDGE_FUNCTIONS(X) X(cuGraphGetEdges_v2) X(cuGraphRemoveDependencies_v2)
+// Each where it is.
+#define NIMBLE_GRAPH_OTHER_FUNCTIONS(X) X(cuGraphExecGetFlags) X(cuThreadExchangeStreamCaptureMode)
 // clang-format on
 
 struct GraphApi {
 #define X(function) decltype(&::function) function##_ = nullptr;
   NIMBLE_GRAPH_FUNCTIONS(X)
-  NIMBLE_GRAPH_EDGE_FUNCTIONS(X)  // both or none: null
+  NIMBLE_GRAPH_EDGE_FUNCTIONS(X)   // both or none: null
+  NIMBLE_GRAPH_OTHER_FUNCTIONS(X)  // or null
 #undef X
 
   // Looks them up. Returns the first missing one's name of those that there have to be, or null.

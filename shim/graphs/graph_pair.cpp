@@ -6,8 +6,15 @@
 #include <utility>
 
 #include "replayer/current_context.h"
+#include "shim/probe/device_reader.h"
 
 namespace nimble::shim {
+
+namespace {
+
+constexpr const char* kLeadsSomewhere = "an address of its kernels' that led nowhere leads to memory now";
+
+}  // namespace
 
 GraphPair::GraphPair(const GraphApi& api, const DriverApi& driver, Tune tune, std::uint64_t number, CUcontext made_in)
     : api_(api),
@@ -32,11 +39,12 @@ GraphPair::~GraphPair() {
 }
 
 void GraphPair::describe(CUcontext context, std::uint32_t nodes, std::uint32_t streams,
-                         std::vector<TraceProbe::Range> memory) {
+                         std::vector<TraceProbe::Range> memory, std::vector<std::uint64_t> nowhere) {
   context_ = context;
   nodes_ = nodes;
   streams_ = streams;
   memory_.name(std::move(memory));
+  memory_.name_stray(std::move(nowhere));
 }
 
 // Whether a launch on this stream can be followed by our event. One of another context cannot.
@@ -48,6 +56,12 @@ bool GraphPair::follow(const StreamRef& stream) {
       return false;
     }
   if (driver_.cuEventRecord_(tried_, stream.handle) != CUDA_SUCCESS) return false;
+  int priority = 0;
+  if (rewritten_.priority() &&
+      (driver_.cuStreamGetPriority_(stream.handle, &priority) != CUDA_SUCCESS || priority != *rewritten_.priority())) {
+    keep_from_launch("it is launched on a stream of another priority");
+    return false;
+  }
   takes_ = stream.key;
   return true;
 }
@@ -67,6 +81,16 @@ GraphPair::Launch GraphPair::launch(CUgraphExec own, const StreamRef& stream, bo
   const std::lock_guard only_one(order_);
   if (context_gone_.load(std::memory_order_acquire)) {
     made.result = api_.cuGraphLaunch_(own, stream.handle);
+    return made;
+  }
+  // A default stream is that of the context that is current, which may be another than the graph's.
+  CUcontext there = nullptr;
+  if ((stream.is_legacy() || stream.is_per_thread()) && driver_.cuCtxGetCurrent_(&there) == CUDA_SUCCESS &&
+      there != context_) {
+    keep_from_launch("it is launched on the default stream of another context");
+    if (last_was_rewritten_.load(std::memory_order_relaxed)) driver_.cuStreamWaitEvent_(stream.handle, behind_, 0);
+    made.result = api_.cuGraphLaunch_(own, stream.handle);
+    last_was_rewritten_.store(false, std::memory_order_release);
     return made;
   }
   const CurrentContext current(driver_, context_);
@@ -98,6 +122,8 @@ GraphPair::Launch GraphPair::launch(CUgraphExec own, const StreamRef& stream, bo
   if (timed && clock_.running()) clock_.end(stream.handle);
   last_was_rewritten_.store(made.rewritten, std::memory_order_release);
   if (kept) return made;  // from here on its own is launched, which the driver keeps apart
+  // Another thread may begin to capture meanwhile, which a question would end.
+  const RelaxedCaptures relaxed(may_time ? api_.cuThreadExchangeStreamCaptureMode_ : nullptr);
   if (driver_.cuEventRecord_(behind_, stream.handle) != CUDA_SUCCESS) driver_.cuStreamSynchronize_(stream.handle);
   if (!may_time) return made;
   const std::uint32_t decisions = tuner_.decisions();
@@ -128,6 +154,11 @@ bool GraphPair::keep(const std::string& why) {
   return !before;
 }
 
+// Without memory for the text it is kept all the same.
+void GraphPair::keep_from_launch(const char* why) noexcept try { keep(why); } catch (...) {
+  kept_.store(true, std::memory_order_release);
+}
+
 void GraphPair::writes(std::optional<std::vector<TraceProbe::Range>> ranges) {
   const std::lock_guard lock(mutex_);
   writes_ = std::move(ranges);
@@ -143,14 +174,15 @@ bool GraphPair::writes_only(const std::vector<TraceProbe::Range>& ranges) const 
          });
 }
 
-bool GraphPair::memory_goes(const Call& call) {
+void GraphPair::memory_goes(const Call& call) {
   const std::lock_guard lock(mutex_);
-  return memory_.release(call);
+  memory_.release(call);
 }
 
-bool GraphPair::memory_brings_together(const Call& call) const {
+const char* GraphPair::memory_comes(const Call& call) const {
   const std::lock_guard lock(mutex_);
-  return memory_.brings_together(call);
+  if (memory_.brings_together(call)) return "what it used apart may lie in one piece of memory now";
+  return memory_.leads_to(call) ? kLeadsSomewhere : nullptr;
 }
 
 void GraphPair::context_ended(CUcontext context) {

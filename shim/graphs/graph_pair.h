@@ -46,8 +46,10 @@ class GraphPair {
   // --- Before it is shared with other threads.
 
   RewrittenGraph& rewritten() { return rewritten_; }
-  // Of the rewritten one: its context, how large it is, and the allocations that its nodes name.
-  void describe(CUcontext context, std::uint32_t nodes, std::uint32_t streams, std::vector<TraceProbe::Range> memory);
+  // Of the rewritten one: its context, how large it is, the allocations that its nodes name, and their words that look
+  // like addresses and lead nowhere.
+  void describe(CUcontext context, std::uint32_t nodes, std::uint32_t streams, std::vector<TraceProbe::Range> memory,
+                std::vector<std::uint64_t> nowhere);
 
   // --- From then on.
 
@@ -70,10 +72,10 @@ class GraphPair {
   Launch launch(CUgraphExec own, const StreamRef& stream, bool may_time) noexcept;
   // The program's own is launched from now on. Whether that is new.
   bool keep(const std::string& why);
-  // The call releases memory. Whether its nodes name some of it.
-  bool memory_goes(const Call& call);
-  // The call has allocated memory. Whether its nodes may now touch the same where they did not before.
-  bool memory_brings_together(const Call& call) const;
+  // The call releases memory.
+  void memory_goes(const Call& call);
+  // The call has allocated memory. Why its nodes may now touch the same where they did not before; null: they do not.
+  const char* memory_comes(const Call& call) const;
   // The context, or all of them (null), is gone.
   void context_ended(CUcontext context);
 
@@ -83,6 +85,7 @@ class GraphPair {
 
  private:
   bool follow(const StreamRef& stream);
+  void keep_from_launch(const char* why) noexcept;
   std::string news() const;
   void decided();
 

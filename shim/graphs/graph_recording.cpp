@@ -87,7 +87,8 @@ void GraphRecording::gone(const std::vector<CapturePool::Slot>& slots) {
 GraphRecording::Nodes GraphRecording::nodes(const ProgramGraph& original, const CaptureMemory* memory,
                                             std::uint64_t number) {
   Nodes result;
-  const StreamRef stream{nullptr, reinterpret_cast<std::uint64_t>(original.context()) | 1};
+  // No stream of the program's, whose work by other threads would have to come between.
+  const StreamRef stream{nullptr, reinterpret_cast<std::uint64_t>(original.context()) | 3};
   const auto op = [&](Call call, std::uint32_t node) {
     call.stream = stream;
     call.has_stream = true;

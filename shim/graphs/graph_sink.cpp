@@ -15,12 +15,15 @@ namespace nimble::shim {
 
 namespace {
 
-// The capture that the call at hand may end.
-thread_local std::optional<GraphSink::Capturing> t_ending __attribute__((tls_model("initial-exec")));
+// Whether the call at hand was known to end a context before the driver saw it.
+thread_local bool t_context_ends __attribute__((tls_model("initial-exec"))) = false;
+// How much was retired when the call at hand began.
+thread_local std::uint64_t t_retirements __attribute__((tls_model("initial-exec"))) = 0;
 // Where the call at hand is recorded.
 thread_local GraphRecording* t_recorded __attribute__((tls_model("initial-exec"))) = nullptr;
 
 constexpr const char* kNothingInIt = "it holds no two nodes";  // not worth a line
+constexpr const char* kReleased = "it names memory that was released since it was captured";
 
 // Without the memory that the capture has allocated.
 std::vector<TraceProbe::Range> not_of(const std::optional<CaptureMemory>& memory,
@@ -36,10 +39,20 @@ std::vector<TraceProbe::Range> not_of(const std::optional<CaptureMemory>& memory
 
 bool is_release(CallKind kind) { return kind == CallKind::free || kind == CallKind::free_async; }
 
+// Whether somebody beside the program's own work may see memory of the program's from now on.
+bool others_may_reach(const Call& call) {
+  return call.shown || (call.kind == CallKind::alloc && call.memory == MemoryKind::external);
+}
+
 }  // namespace
 
 GraphSink::GraphSink(GraphOptions options, CallContext& context)
-    : options_(std::move(options)), context_(context), history_(context), pool_(context), watch_(context) {
+    : options_(std::move(options)),
+      context_(context),
+      history_(context),
+      pool_(context),
+      watch_(context),
+      released_(context) {
   recording_ = recordings_.emplace_back(make_recording()).get();
 }
 
@@ -124,22 +137,27 @@ GraphRecording* GraphSink::follow(const Call& call, std::optional<CUresult> resu
 // What answers a call throws nothing from where it has done what it answers.
 std::optional<CUresult> GraphSink::receive(Call& call) {
   if (call.exec && call.kind != CallKind::graph_launch) edited(call);
-  if (is_release(call.kind) || call.kind == CallKind::context_end || call.ends == Ends::code) let_go_of(call);
+  t_context_ends = call.kind == CallKind::context_end;
+  if (is_release(call.kind) || t_context_ends || call.ends == Ends::code) let_go_of(call);
+  if (call.ends == Ends::stream) forget_captures(call);
+  if (call.edit == GraphEdit::add_release) return add_release(call);
   switch (call.kind) {
     case CallKind::capture_begin:
       captures_.fetch_add(1, std::memory_order_relaxed);
       return std::nullopt;
-    case CallKind::capture_end: {
-      // Which capture that is nobody can ask once it has ended.
-      t_ending = capturing(call);
+    case CallKind::capture_end:
+      capture_ending(call);
       return std::nullopt;
-    }
     case CallKind::alloc_async:
       return captures_.load(std::memory_order_relaxed) > 0 ? allocate(call) : std::nullopt;
+    case CallKind::free:
     case CallKind::free_async:
       return release(call);
     case CallKind::graph_launch:
       return launch(call);
+    case CallKind::context_synchronize:
+      t_retirements = pool_.retirements();
+      return std::nullopt;
     default:
       return std::nullopt;
   }
@@ -150,34 +168,14 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
   GraphRecording* const present = follow(call, result);
   (begun && !is_allocation(call.kind) ? begun : present)->recorder().after(call, result);
   const bool good = result == CUDA_SUCCESS;
-  if (call.kind == CallKind::capture_begin) {
-    if (!good) captures_.fetch_sub(1, std::memory_order_relaxed);
-    const std::optional<Capturing> capture = good ? capturing(call) : std::nullopt;
-    const std::lock_guard lock(threads_mutex_);
-    OfThread& thread = threads_[call.thread];
-    std::shared_ptr<const CapturePlan> plan;
-    if (capture && !thread.plans.empty()) {
-      plan = std::move(thread.plans.front());
-      thread.plans.pop_front();
-    }
-    if (plan) {
-      pool_.began(capture->id, CapturePool::Serve::planned, std::move(plan));
-    } else if (capture && thread.learns) {
-      pool_.began(capture->id, CapturePool::Serve::once, nullptr);
-    }
-  }
-  if (call.kind == CallKind::capture_end && !good) {
-    // Those that were to follow are for a program that goes on as it did the first time.
-    const std::lock_guard lock(threads_mutex_);
-    threads_[call.thread].plans.clear();
-  }
-  // It may be the end of none, and a capture may go on after a call that should have ended it.
-  if (call.kind == CallKind::capture_end && t_ending && !capturing(call)) {
-    captures_.fetch_sub(1, std::memory_order_relaxed);
-    pool_.ended(t_ending->id, good ? call.graph : nullptr);
-    if (good)
-      if (const std::optional<CaptureMemory> memory = pool_.memory_of(call.graph)) recording().memory(*memory);
-  }
+  if (call.kind == CallKind::capture_begin) capture_began(call, good);
+  if (call.kind == CallKind::capture_end) capture_ended(call, good);
+  if (good && call.kind == CallKind::graph_launch) pool_.launched(call.exec);
+  if (good && call.unordered)
+    if (const std::optional<Capturing> capture = capturing(call.stream.handle))
+      pool_.unordered(capture->id, call.stream.key);
+  // The last user of a primary context ends it, which shows afterwards.
+  if (good && call.kind == CallKind::context_end && !t_context_ends) let_go_of(call);
   if (good) {
     switch (call.edit) {
       case GraphEdit::instantiate:
@@ -185,13 +183,14 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
         rewrite(call);
         break;
       case GraphEdit::update:
-        pool_.instantiated(call.graph, call.exec);
+        pool_.updated(call.graph, call.exec);
         break;
       case GraphEdit::destroy:
         pool_.destroyed(call.exec);
         break;
       case GraphEdit::end:
         pool_.destroyed(call.graph);
+        released_.destroyed(call.graph);
         break;
       case GraphEdit::share:
       case GraphEdit::set_other:
@@ -203,89 +202,15 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
   }
   if (good && is_allocation(call.kind)) {
     fill(call);
-    if (memory_went_.load(std::memory_order_acquire)) take_note_of_new_memory(call);
+    // What came while a graph was looked at was not seen in it.
+    if (analyses_.load(std::memory_order_acquire) == 0) released_.came(call.address, call.size);
+    tell_graphs(call);
   }
-  if (good && pool_.has_retired() && was_waited_for(call)) recording().gone(pool_.sweep());
+  if (good && others_may_reach(call)) tell_graphs(call);
+  if (pool_.has_spare()) recording().gone(pool_.reuse());
+  if (good && pool_.has_retired() && was_waited_for(call)) recording().gone(pool_.sweep(t_retirements));
 } catch (const std::exception& error) {
   failed(call, error);
-}
-
-// Whether the program has just waited until the GPU had done all that it knew of.
-bool GraphSink::was_waited_for(const Call& call) const {
-  return call.kind == CallKind::context_synchronize && !call.query &&
-         (!call.context || call.context == current_context());
-}
-
-std::optional<GraphSink::Capturing> GraphSink::capturing(const Call& call) const {
-  return call.has_stream ? capturing(call.stream.handle) : std::nullopt;
-}
-
-std::optional<GraphSink::Capturing> GraphSink::capturing(CUstream stream) const {
-  const auto ask =
-      reinterpret_cast<decltype(&::cuStreamGetCaptureInfo_v2)>(context_.driver_symbol("cuStreamGetCaptureInfo_v2"));
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  Capturing found;
-  cuuint64_t id = 0;
-  if (!ask || ask(stream, &status, &id, &found.graph, nullptr, nullptr) != CUDA_SUCCESS ||
-      status == CU_STREAM_CAPTURE_STATUS_NONE)
-    return std::nullopt;
-  found.id = id;
-  return found;
-}
-
-std::size_t GraphSink::count_nodes(CUgraph graph) const {
-  std::size_t count = 0;
-  const auto ask = reinterpret_cast<decltype(&::cuGraphGetNodes)>(context_.driver_symbol("cuGraphGetNodes"));
-  if (ask && graph) ask(graph, nullptr, &count);
-  return count;
-}
-
-// ---- memory of captures ----
-
-std::optional<CUresult> GraphSink::allocate(Call& call) {
-  if (call.own_pool) return std::nullopt;
-  const std::optional<Capturing> capture = capturing(call);
-  if (!capture) return std::nullopt;
-  const std::optional<CapturePool::Slot> slot =
-      pool_.allocate(capture->id, call.stream.key, count_nodes(capture->graph), call.size);
-  if (!slot) return std::nullopt;
-  call.address = slot->address;
-  return CUDA_SUCCESS;
-}
-
-// Where the release is captured it would be done when the graph runs: nothing is, here and there.
-std::optional<CUresult> GraphSink::release(const Call& call) {
-  if (!pool_.holds(call.address)) return std::nullopt;
-  try {
-    std::optional<Capturing> capture;
-    if (captures_.load(std::memory_order_relaxed) > 0) capture = capturing(call);
-    std::optional<std::size_t> nodes;
-    if (capture) nodes = count_nodes(capture->graph);
-    if (!pool_.release(call.address, call.stream.key, capture ? capture->id : 0, nodes)) return std::nullopt;
-  } catch (const std::exception& error) {  // the driver does not know the memory
-    failed(call, error);
-  }
-  return CUDA_SUCCESS;
-}
-
-// What is in new memory is nobody's business, but a program that does the same twice may find there what it is about to
-// store, and a store of what was there already is not seen. So while it is learned from, new memory holds what no
-// kernel stores: a word of its own for each allocation, which is a finite number in all usual formats, and no address.
-void GraphSink::fill(const Call& call) {
-  const bool in_order = call.kind == CallKind::alloc_async;
-  if (!Recorder::probes_this_thread() || captures_.load(std::memory_order_relaxed) > 0 || call.address % 4 != 0 ||
-      (!in_order && call.memory != MemoryKind::device))
-    return;
-  const std::uint32_t word = 0xf5000000u | (fills_.fetch_add(1, std::memory_order_relaxed) * 0x9e3779u & 0xffffffu);
-  if (in_order) {
-    if (const auto set = reinterpret_cast<decltype(&::cuMemsetD32Async)>(context_.driver_symbol("cuMemsetD32Async")))
-      set(call.address, word, call.size / 4, call.stream.handle);
-    return;
-  }
-  // Such memory may be used on any stream at once: so it is waited for.
-  const auto set = reinterpret_cast<decltype(&::cuMemsetD32_v2)>(context_.driver_symbol("cuMemsetD32_v2"));
-  const auto wait = reinterpret_cast<decltype(&::cuStreamSynchronize)>(context_.driver_symbol("cuStreamSynchronize"));
-  if (set && wait && set(call.address, word, call.size / 4) == CUDA_SUCCESS) wait(CU_STREAM_LEGACY);
 }
 
 // ---- graphs ----
@@ -308,7 +233,10 @@ void GraphSink::rewrite(const Call& call) {
     thread.made.push_back(nullptr);
   }
   auto made = std::make_shared<GraphPair>(api_, driver_, options_.tune, number, current_context());
-  if (const std::string why = rewrite(call.graph, *made); why.empty()) {
+  cuuint64_t flags = 0;
+  if (api_.cuGraphExecGetFlags_) api_.cuGraphExecGetFlags_(call.exec, &flags);
+  const Missed missed(*this);
+  if (const std::string why = rewrite(call.graph, flags, *made); why.empty()) {
     rewritten_.fetch_add(1, std::memory_order_relaxed);
   } else {
     made->keep(why);
@@ -316,13 +244,32 @@ void GraphSink::rewrite(const Call& call) {
   }
   // One of the same handle that ended unseen goes without the lock.
   const std::unique_lock lock(graphs_mutex_);
+  missed.tell(*made);
   std::swap(graphs_[call.exec], made);
 }
 
-std::string GraphSink::rewrite(CUgraph graph, GraphPair& made) {
+GraphSink::Missed::Missed(GraphSink& sink) : sink_(sink) {
+  const std::lock_guard lock(sink.missed_mutex_);
+  sink.analyses_.fetch_add(1, std::memory_order_release);
+  first_ = sink.missed_.size();
+}
+
+GraphSink::Missed::~Missed() {
+  const std::lock_guard lock(sink_.missed_mutex_);
+  if (sink_.analyses_.fetch_sub(1, std::memory_order_release) == 1) sink_.missed_.clear();
+}
+
+// Nobody adds to them meanwhile: graphs_mutex_ is held by this thread alone.
+void GraphSink::Missed::tell(GraphPair& graph) const {
+  for (std::size_t i = first_; i < sink_.missed_.size(); ++i) sink_.tell(graph, sink_.missed_[i]);
+}
+
+std::string GraphSink::rewrite(CUgraph graph, std::uint64_t flags, GraphPair& made) {
+  if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) return "kernels may launch it";
   const ProgramGraph original(api_, graph);
   if (!original.why_not().empty()) return original.why_not();
   if (original.nodes().size() < 2) return kNothingInIt;
+  if (released_.is_named_by(original)) return kReleased;
   const std::optional<CaptureMemory> memory = pool_.memory_of(graph);
   if (memory && memory->kind == CaptureMemory::Kind::broken) return "the capture did not keep to its plan";
   const bool with_memory = memory && memory->kind == CaptureMemory::Kind::once;
@@ -343,9 +290,13 @@ std::string GraphSink::rewrite(CUgraph graph, GraphPair& made) {
   for (const TraceProbe::Range& range : found.memory)
     if (!pool_.holds(range.address)) used.push_back(range);
   made.describe(original.context(), static_cast<std::uint32_t>(original.nodes().size()),
-                found.schedule.segments.front().lanes, std::move(used));
+                found.schedule.segments.front().lanes, std::move(used), found.nowhere);
   const CurrentContext current(driver_, original.context());
-  if (std::string why = made.rewritten().build(original, found.schedule, recorded.node); !why.empty()) return why;
+  if (std::string why = made.rewritten().build(original, found.schedule, recorded.node,
+                                               (flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY) != 0);
+      !why.empty())
+    return why;
+  if (released_.is_named_by(original)) return kReleased;
   options_.log(ReplayLog::info, "graph " + std::to_string(made.number()) + ": " +
                                     std::to_string(original.nodes().size()) + " nodes, " + found.text);
   return {};
@@ -366,6 +317,7 @@ std::optional<CUresult> GraphSink::launch(Call& call) {
   recorder.after(call, made.result);
   launches_.fetch_add(made.rewritten, std::memory_order_relaxed);
   if (!made.news.empty()) say(made.news);
+  if (made.result == CUDA_SUCCESS) pool_.launched(call.exec);
   return made.result;
 }
 
@@ -388,22 +340,32 @@ void GraphSink::edited(const Call& call) {
 // What graphs rest on is about to go.
 void GraphSink::let_go_of(const Call& call) {
   watch_.ends(call);
-  const std::shared_lock lock(graphs_mutex_);
-  for (const auto& [exec, graph] : graphs_) {
-    if (is_release(call.kind) && graph->memory_goes(call)) memory_went_.store(true, std::memory_order_release);
-    if (call.ends == Ends::code) graph->keep("code was unloaded");
-    if (call.kind == CallKind::context_end) graph->context_ended(call.context);
-  }
-  if (call.kind == CallKind::context_end) pool_.context_ended(call.context);
+  tell_graphs(call);
+  if (call.kind != CallKind::context_end) return;
+  pool_.context_ended(call.context);
+  forget_captures(call);
 }
 
-// The program learns of the memory behind this: no launch that uses it comes before.
-void GraphSink::take_note_of_new_memory(const Call& call) {
+// Something that graphs may rest on has changed. Those that are being analyzed hear of it when they are done.
+void GraphSink::tell_graphs(const Call& call) {
   const std::shared_lock lock(graphs_mutex_);
-  for (const auto& [exec, graph] : graphs_)
-    if (graph->memory_brings_together(call) && graph->keep("what it used apart may lie in one piece of memory now"))
-      say("graph " + std::to_string(graph->number()) +
-          " is the program's own: what it used apart may lie in one piece of memory now");
+  for (const auto& [exec, graph] : graphs_) tell(*graph, call);
+  if (analyses_.load(std::memory_order_acquire) == 0) return;
+  const std::lock_guard missed_lock(missed_mutex_);
+  missed_.push_back(call);
+}
+
+void GraphSink::tell(GraphPair& graph, const Call& call) {
+  const auto keep = [&](const char* why) {
+    if (why && graph.keep(why)) say("graph " + std::to_string(graph.number()) + " is the program's own: " + why);
+  };
+  if (is_release(call.kind)) graph.memory_goes(call);
+  if (call.ends == Ends::code) graph.keep("code was unloaded");
+  if (call.kind == CallKind::context_end) graph.context_ended(call.context);
+  // The program learns of the memory behind this: no launch that uses it comes before.
+  if (is_allocation(call.kind) && !graph.passes()) keep(graph.memory_comes(call));
+  // What is done in the program's order alone may be seen from outside from now on.
+  if (others_may_reach(call)) keep("others may reach its memory now");
 }
 
 // ---- the rest ----

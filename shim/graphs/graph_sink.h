@@ -38,6 +38,7 @@
 #include "shim/graphs/graph_pair.h"
 #include "shim/graphs/graph_recording.h"
 #include "shim/graphs/memory_watch.h"
+#include "shim/graphs/released_memory.h"
 
 namespace nimble::shim {
 
@@ -53,10 +54,11 @@ struct GraphOptions {
 
 class GraphSink final : public CallSink {
  public:
-  // A capture that goes on.
+  // A capture that goes on. One that an error has spoilt is not active, and has no graph.
   struct Capturing {
     std::uint64_t id = 0;
     CUgraph graph = nullptr;
+    bool active = false;
   };
 
   // `context` must outlive the sink.
@@ -99,6 +101,27 @@ class GraphSink final : public CallSink {
     CUgraphExec last = nullptr;  // that it has made
   };
 
+  // A capture that has begun, by its stream.
+  struct Begun {
+    std::uint64_t stream = 0;
+    CUcontext context = nullptr;
+    bool to_graph = false;  // of the program's
+  };
+
+  // What happens to memory and code while a graph is analyzed, for its life.
+  class Missed {
+   public:
+    explicit Missed(GraphSink& sink);
+    ~Missed();
+    Missed(const Missed&) = delete;
+    Missed& operator=(const Missed&) = delete;
+    void tell(GraphPair& graph) const;
+
+   private:
+    GraphSink& sink_;
+    std::size_t first_ = 0;
+  };
+
   GraphRecording& recording() { return *recording_.load(std::memory_order_acquire); }
   std::unique_ptr<GraphRecording> make_recording() const;
   void record_anew(std::uint64_t unlearned_bytes);
@@ -107,18 +130,26 @@ class GraphSink final : public CallSink {
   std::optional<Capturing> capturing(const Call& call) const;
   std::optional<Capturing> capturing(CUstream stream) const;
   std::size_t count_nodes(CUgraph graph) const;
+  void capture_began(const Call& call, bool good);
+  void capture_ending(const Call& call) const;
+  void capture_ended(const Call& call, bool good);
+  void forget_captures(const Call& call);
   std::optional<CUresult> allocate(Call& call);
   std::optional<CUresult> release(const Call& call);
+  CUresult wait_as_release_does() const;
+  std::optional<CUresult> add_release(const Call& call);
   void fill(const Call& call);
 
   std::optional<CUresult> launch(Call& call);
   void rewrite(const Call& call);
-  std::string rewrite(CUgraph graph, GraphPair& made);
+  // `flags`: those that its executable graph was made with.
+  std::string rewrite(CUgraph graph, std::uint64_t flags, GraphPair& made);
   std::shared_ptr<GraphPair> find(CUgraphExec exec) const;
   CUgraphExec last_of_this_thread();
   void edited(const Call& call);
   void let_go_of(const Call& call);
-  void take_note_of_new_memory(const Call& call);
+  void tell_graphs(const Call& call);
+  void tell(GraphPair& graph, const Call& call);
   bool was_waited_for(const Call& call) const;
   void say(const std::string& text) const noexcept;
   void failed(const Call& call, const std::exception& error) const noexcept;
@@ -133,19 +164,24 @@ class GraphSink final : public CallSink {
   CallHistory history_;
   CapturePool pool_;
   MemoryWatch watch_;
+  ReleasedMemory released_;
   GraphApi api_;      // constant once ready_
   DriverApi driver_;  // likewise
   std::once_flag load_;
   std::atomic<bool> ready_{false};
   std::atomic<int> captures_{0};  // that have begun and not ended, at most
   std::mutex analysis_mutex_;     // held while a graph is recorded and analyzed
+  std::mutex captures_mutex_;
+  std::map<std::uint64_t, Begun> begun_;  // by the capture's id
   std::mutex threads_mutex_;
   std::map<std::uint32_t, OfThread> threads_;
   mutable std::shared_mutex graphs_mutex_;
   std::unordered_map<CUgraphExec, std::shared_ptr<GraphPair>> graphs_;
+  std::atomic<int> analyses_{0};  // that go on
+  std::mutex missed_mutex_;
+  std::vector<Call> missed_;  // while any goes on
   std::atomic<std::uint32_t> fills_{0};
   std::atomic<std::uint64_t> seen_{0}, rewritten_{0}, launches_{0}, steps_marked_{0};
-  std::atomic<bool> memory_went_{false};  // that a graph names
   std::atomic<bool> finished_{false};
 };
 

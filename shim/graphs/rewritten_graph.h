@@ -6,6 +6,7 @@
 // two from running at the same time. Not synchronised.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,17 +25,24 @@ class RewrittenGraph {
 
   // `schedule` is of one segment that holds all nodes: its op i is node[i]. Returns what the driver refuses; empty
   // where nothing.
-  std::string build(const ProgramGraph& original, const Schedule& schedule, const std::vector<std::uint32_t>& node);
+  // `own_priorities`: the program's executable graph heeds those of its nodes, and not the one of the launch's stream.
+  std::string build(const ProgramGraph& original, const Schedule& schedule, const std::vector<std::uint32_t>& node,
+                    bool own_priorities);
+  // Streams of which priority it may be launched on; nothing: of any.
+  std::optional<int> priority() const { return priority_; }
   CUresult launch(CUstream stream) const { return driver_.cuGraphLaunch_(exec_, stream); }
   // The context is gone, and the graph with it.
   void abandon() { exec_ = nullptr; }
 
  private:
   std::string put_in_order(CUgraph clone, const ProgramGraph& original, const Schedule& schedule,
-                           const std::vector<std::uint32_t>& node) const;
+                           const std::vector<std::uint32_t>& node, std::vector<CUgraphNode>& made) const;
+  bool raise(const ProgramGraph& original, const Schedule& schedule, const std::vector<std::uint32_t>& node,
+             const std::vector<CUgraphNode>& made, bool own_priorities);
 
   const GraphApi& driver_;
   CUgraphExec exec_ = nullptr;
+  std::optional<int> priority_;
 };
 
 }  // namespace nimble::shim

@@ -30,6 +30,8 @@ KINDS = {
     "disabled": REWRITTEN.format(9) + r"[^$]*graph 1 is the program's own: it is changed",
     "hops": REWRITTEN.format(9),
     "kept": REWRITTEN.format(9) + r"[^$]*state 0, 9 nodes on [2-9] streams: the program wants it so\n",
+    "foreign": REWRITTEN.format(9) + r"[^$]*state 0, 9 nodes on [2-9] streams: it is launched on the default stream of another context\n",
+    "device": r"graph 1 stays as it is: kernels may launch it",
     "recapture": r"graph 2 stays as it is: it holds a node that is no kernel, copy or set",
 }
 
@@ -48,6 +50,36 @@ UNSEEN = {
     "cache": r"writes only: [1-9] without the cache, 0 with it",
     "reversed": "graph 1",
     "cooperative": STAYS.format(1, ""),
+    "reserved": REWRITTEN.format(3) + r"[^$]*graph 1 is the program's own: an address",
+    "again": REWRITTEN.format(3) + r"[^$]*graph 1 is the program's own: an address",
+    "registered": REWRITTEN.format(3) + r"[^$]*graph 1 is the program's own: an address",
+    "elsewhere": REWRITTEN.format(3) + r"[^$]*state 3, 3 nodes on 2 streams",
+    "class_late": "graph 1: ",
+    "class_each": "graph 1: ",
+    "one_based": "graph 1",
+    "packed": "graph 1",
+}
+
+# Memory of captures, and what else ends or changes behind a graph: what Nimble says of it.
+MEMORY = {
+    "freed": REWRITTEN.format(2),
+    "freed_in_capture": REWRITTEN.format(2),
+    "other_graph": REWRITTEN.format(2),
+    "thrown": REWRITTEN.format(2),
+    "hands": "\n0 MiB more are taken",
+    "again": REWRITTEN.format(2),
+    "set": "graph 1 stays as it is: its nodes need all the order that the program's own branches leave them",
+    "set_planned": "graph 2 stays as it is: the capture did not keep to its plan",
+    "released": "graph 1",
+    "contexts": "graph 1",
+    "two_contexts": STAYS.format(1, "it holds a node that is no kernel, copy or set"),
+    "failed": "\n8 MiB more are taken|^8 MiB more are taken",
+    "dropped": "\n8 MiB more are taken|^8 MiB more are taken",
+    "late": REWRITTEN.format(2),
+    "spoilt": "8 MiB more are taken",
+    "node": REWRITTEN.format(2),
+    "returned": STAYS.format(1, "it names memory that was released since it was captured") +
+                r"[^$]*graph 2 stays as it is: each of its nodes needs the one before",
 }
 
 
@@ -77,6 +109,38 @@ class Graphs(ProgramTest):
                     self.assertEqual(plain.stdout, done.stdout, f"seed {seed}: {done.stderr}")
                     self.assertRegex(done.stderr, said)
                     self.assertEqual([], self.read_json("report.json")["races"], f"seed {seed}")
+
+    def memory(self, what, tune="off", **settings):
+        return self.run_program(["graph_memory", what], mode="off", NIMBLE_GRAPHS="rewrite", NIMBLE_TUNE=tune, NIMBLE_LOG="info",
+                                **settings)
+
+    def test_memory_of_captures(self):
+        for what, said in MEMORY.items():
+            with self.subTest(what=what):
+                plain = self.run_program(["graph_memory", what])
+                for seed in harness.BUILD.seeds(6):
+                    done = self.memory(what, SIMCUDA_SEED=seed, SIMCUDA_RACES=1, SIMCUDA_REPORT=self.path("report.json"))
+                    self.assertEqual(plain.stdout, done.stdout, f"seed {seed}: {done.stderr}")
+                    self.assertRegex(done.stderr, said)
+                    self.assertEqual([], self.read_json("report.json")["races"], f"seed {seed}")
+
+    def test_a_capture_whose_stream_ends_is_over(self):
+        for what in ("destroyed", "destroyed_context"):
+            done = self.memory(what, tune="start")
+            self.assertRegex(done.stderr, r"graph 1: the (rewritten one|program's own) is launched", what)
+
+    def test_who_may_be_watching_sees_the_programs_order(self):
+        for seed in harness.BUILD.seeds(6):
+            done = self.memory("shown", SIMCUDA_SEED=seed)
+            self.assertIn("the flag was seen early: 0", done.stdout, f"seed {seed}")
+            self.assertRegex(done.stderr, "graph 1 is the program's own: others may reach its memory now")
+
+    def test_what_happens_while_a_graph_is_analyzed(self):
+        self.assertNotIn("state 3", self.memory("meanwhile").stderr)
+
+    def test_beside_another_thread_that_works(self):
+        # Where the other's launch comes among the nodes as they are recorded, a graph stays as it is.
+        self.assertRegex(self.memory("threads").stderr, r"\n[4-8] of 8 are rewritten")
 
     def test_it_is_never_too_late_to_learn(self):
         plain = self.run_program(["rewritten", "long", 20])

@@ -249,7 +249,6 @@ static CUresult make_exec(Call& call, CUgraphExec* exec, CUgraph graph, unsigned
                                         CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH |
                                         CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
   if (exec == nullptr || !valid(graph) || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0) return CUDA_ERROR_NOT_SUPPORTED;
   CUresult error = CUDA_SUCCESS;
   CUgraphExec made = instantiate(graph, call.context, flags, error_node, error);
   if (made != nullptr) *exec = made;

@@ -27,6 +27,8 @@
 //   parts      two captures make the graph, one behind the other
 //   disabled   a node of it is switched off, and on again, and so on
 //   hops       launches go to two streams in turn, and nothing but the driver keeps them apart; it is updated, too
+//   foreign    it is launched on the default stream of another context
+//   device     kernels may launch it
 //   kept       Nimble is told to leave it alone
 // Beside the digest it prints what memory of the device is taken in the end that was not when the first graph began.
 #include <cstdint>
@@ -253,7 +255,8 @@ struct Program {
 
   void make(unsigned salt) {
     graph = capture(salt);
-    CHECK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    const unsigned flags = what == "device" ? CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH : 0;
+    CHECK(cuGraphInstantiateWithFlags(&exec, graph, flags));
   }
   void end() {
     CHECK(cuGraphExecDestroy(exec));
@@ -350,6 +353,10 @@ int main(int argc, char** argv) {
     CHECK(cuStreamEndCapture(program.stream, &whole));
     CHECK(cuGraphInstantiateWithFlags(&launched, whole, 0));
   }
+  if (program.what == "foreign") {
+    CUcontext other = nullptr;
+    CHECK(cuCtxCreate(&other, nullptr, 0, 0));  // it is current then
+  }
   std::uint64_t digest = 14695981039346656037u;
   for (int i = 0; i < steps; ++i) {
     // Of those that hop nobody waits but for every eighth; between them the driver keeps launches apart.
@@ -359,7 +366,8 @@ int main(int argc, char** argv) {
       program.change(static_cast<unsigned>(i) % 5);
       if (!whole) launched = program.exec;
     }
-    const CUstream on = (hops || program.what == "streams") && i % 2 ? program.second : program.stream;
+    const bool other = (hops || program.what == "streams") && i % 2;
+    const CUstream on = program.what == "foreign" ? nullptr : other ? program.second : program.stream;
     CHECK(cuGraphLaunch(launched, on));
     if (!looks) continue;
     if (hops) CHECK(cuStreamSynchronize(program.stream));

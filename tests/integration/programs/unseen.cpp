@@ -11,6 +11,14 @@
 //   cache           a kernel writes to memory from before what is there while Nimble learns
 //   reversed        a kernel is given where its source ends
 //   cooperative     two cooperative kernels
+//   reserved        memory is mapped behind that, where address space was reserved
+//   again           memory was released before that, and is allocated at the same address behind it
+//   registered      host memory is registered behind that
+//   elsewhere       memory of all kinds comes and goes behind that, which nobody has named before
+//   class_late      as `table_late`, but the kernel takes the table in a class by value
+//   class_each      the same, filled before each launch
+//   one_based       a kernel is given arrays as if they began an element before their memory
+//   packed          a kernel takes its pointers in a packed class
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -214,6 +222,127 @@ void reversed(Program& p) {
         {p.sum, p.other});
 }
 
+// The graph whose nodes name this memory, before it is there.
+CUgraphExec capture_with(Program& p, CUdeviceptr memory) {
+  return p.capture([&] {
+    p.launch("_Z4fillILi3EEvPjPKji", memory, p.x);
+    p.launch("_Z4fillILi3EEvPjPKji", p.out, memory);
+    p.launch("_Z4fillILi3EEvPjPKji", p.other, p.x);
+  });
+}
+
+CUmemGenericAllocationHandle map_at(CUdeviceptr address, std::size_t size) {
+  CUmemAllocationProp kind{};
+  kind.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  kind.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  CUmemGenericAllocationHandle handle = 0;
+  CHECK(cuMemCreate(&handle, size, &kind, 0));
+  CHECK(cuMemMap(address, size, 0, handle, 0));
+  CUmemAccessDesc access{};
+  access.location = kind.location;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  CHECK(cuMemSetAccess(address, size, &access, 1));
+  return handle;
+}
+
+constexpr std::size_t kPage = 2 << 20;
+
+CUdeviceptr reserve() {
+  CUdeviceptr address = 0;
+  CHECK(cuMemAddressReserve(&address, kPage, 0, 0, 0));
+  return address;
+}
+
+void memory_later(Program& p, const std::string& what) {
+  CUdeviceptr memory = 0;
+  std::vector<unsigned> of_host(2 * kCount);
+  if (what == "reserved") memory = reserve();
+  if (what == "registered") memory = reinterpret_cast<CUdeviceptr>(of_host.data());
+  if (what == "again") {
+    CHECK(cuMemAlloc(&memory, kPage));
+    CHECK(cuMemFree(memory));
+  }
+  const CUgraphExec exec = capture_with(p, memory);
+  if (what == "reserved") map_at(memory, kPage);
+  if (what == "registered") CHECK(cuMemHostRegister(of_host.data(), of_host.size() * sizeof(unsigned), 0));
+  if (what == "again") {
+    CUdeviceptr there = 0;
+    CHECK(cuMemAlloc(&there, kPage));
+    if (there != memory) std::fprintf(stderr, "unseen: it is elsewhere\n");
+  }
+  p.run(exec, {p.out, p.other});
+}
+
+void memory_elsewhere(Program& p) {
+  const CUdeviceptr scratch = Program::memory(1), reserved = reserve();
+  const CUgraphExec exec = capture_with(p, scratch);
+  std::vector<unsigned> of_host(kCount);
+  map_at(reserved, kPage);
+  CHECK(cuMemHostRegister(of_host.data(), kBytes, 0));
+  p.run(exec, {p.out, p.other}, [&] {
+    CUdeviceptr device = 0, ordered = 0;
+    void* pinned = nullptr;
+    CHECK(cuMemAlloc(&device, kPage));
+    CHECK(cuMemAllocHost(&pinned, kBytes));
+    CHECK(cuMemAllocAsync(&ordered, kBytes, p.stream));
+    CHECK(cuMemFreeAsync(ordered, p.stream));
+    CHECK(cuMemFreeHost(pinned));
+    CHECK(cuMemFree(device));
+  });
+  CHECK(cuMemHostUnregister(of_host.data()));
+}
+
+void by_class(Program& p, bool each) {
+  struct Batch {
+    CUdeviceptr table, out;
+  };
+  CUdeviceptr table = 0, another = 0;
+  CHECK(cuMemAlloc(&table, sizeof table));
+  CHECK(cuMemAlloc(&another, sizeof another));
+  const auto put = [&](CUdeviceptr where) { CHECK(cuMemcpyHtoDAsync(where, &p.a, sizeof p.a, p.stream)); };
+  const auto work = [&](CUdeviceptr from) {
+    p.launch("_Z4fillILi3EEvPjPKji", p.a, p.x);
+    p.launch("_Z8by_classILi7EEv5Batchi", Batch{from, p.out});
+    p.launch("_Z4fillILi3EEvPjPKji", p.sum, p.out);
+    p.launch("_Z4fillILi3EEvPjPKji", p.other, p.x);
+  };
+  int seed = 40;
+  p.learn([&] {
+    p.give(p.x, seed++);
+    put(another);
+    work(another);
+  });
+  const CUgraphExec exec = p.capture([&] { work(table); });
+  nimble_learn_end();
+  put(table);
+  p.run(exec, {p.sum, p.other}, [&] {
+    if (each) put(table);
+  });
+}
+
+void one_based(Program& p) {
+  p.run(p.capture([&] {
+    p.launch("_Z4fillILi3EEvPjPKji", p.a, p.x);
+    p.launch("_Z9one_basedILi5EEvPjPKji", p.out - sizeof(unsigned), p.a - sizeof(unsigned));
+    p.launch("_Z4fillILi3EEvPjPKji", p.sum, p.out);
+    p.launch("_Z4fillILi3EEvPjPKji", p.other, p.x);
+  }),
+        {p.sum, p.other});
+}
+
+void packed(Program& p) {
+  struct __attribute__((packed, aligned(4))) Packed {
+    int factor;
+    CUdeviceptr out, in;
+  };
+  p.run(p.capture([&] {
+    p.launch("_Z6packedILi9EEv6Packedi", Packed{3, p.a, p.x});
+    p.launch("_Z6packedILi9EEv6Packedi", Packed{5, p.out, p.a});
+    p.launch("_Z4fillILi3EEvPjPKji", p.other, p.x);
+  }),
+        {p.out, p.other});
+}
+
 void cooperative(Program& p) {
   const auto launch = [&](CUdeviceptr to) {
     CUfunction fill = nullptr;
@@ -242,6 +371,16 @@ int main(int count, char** words) {
     cache(program);
   } else if (what == "reversed") {
     reversed(program);
+  } else if (what == "reserved" || what == "again" || what == "registered") {
+    memory_later(program, what);
+  } else if (what == "elsewhere") {
+    memory_elsewhere(program);
+  } else if (what.starts_with("class_")) {
+    by_class(program, what == "class_each");
+  } else if (what == "one_based") {
+    one_based(program);
+  } else if (what == "packed") {
+    packed(program);
   } else if (what == "cooperative") {
     cooperative(program);
   } else {

@@ -54,3 +54,40 @@ __global__ void reversed(const unsigned* end, unsigned* out, int count) {
   if (i < count) out[i] = *(end - 1 - i) * kFactor;
 }
 NIMBLE_KERNEL(reversed<1>)
+
+// Its arrays begin with 1.
+template <int kFactor>
+__global__ void one_based(unsigned* out, const unsigned* in, int count) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x + 1;
+  if (i <= count) out[i] = in[i] * kFactor;
+}
+NIMBLE_KERNEL(one_based<5>)
+
+// Pointers that do not stand where pointers are aligned.
+struct __attribute__((packed, aligned(4))) Packed {
+  int factor;
+  unsigned* out;
+  const unsigned* in;
+};
+template <int kAddend>
+__global__ void packed(Packed all, int count) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  unsigned* out = nullptr;
+  const unsigned* in = nullptr;
+  __builtin_memcpy(&out, &all.out, sizeof out);
+  __builtin_memcpy(&in, &all.in, sizeof in);
+  if (i < count) out[i] = in[i] * static_cast<unsigned>(all.factor) + kAddend;
+}
+NIMBLE_KERNEL(packed<9>)
+
+// Follows pointers in memory, to which a class leads.
+struct Batch {
+  const unsigned* const* table;
+  unsigned* out;
+};
+template <int kFactor>
+__global__ void by_class(Batch batch, int count) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < count) batch.out[i] = batch.table[0] ? batch.table[0][i] * kFactor : 5u;
+}
+NIMBLE_KERNEL(by_class<7>)

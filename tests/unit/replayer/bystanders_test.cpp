@@ -83,7 +83,11 @@ TEST_F(BystandersTest, WhileOpsAreHeldOnlyWhatCannotObserveThemPasses) {
     return searching_.passes(call);
   };
   const auto observe = HostEffect::observe;
+  Call records = launch(other_), records_too = launch(other_);
+  records.event = records_too.event2 = reinterpret_cast<CUevent>(7);
   const std::vector<Call> observers = {
+      records,
+      records_too,
       op(CallKind::stream_synchronize, mine_, observe),
       event(CallKind::event_synchronize, observe),
       event(CallKind::context_synchronize, observe),

@@ -300,5 +300,42 @@ TEST(DecodeGraph, EditsSayWhatTheyChange) {
   EXPECT_EQ(decode<GraphChange>(exec).edit, GraphEdit::destroy);
 }
 
+TEST(DecodeGraph, ANodeThatReleasesSaysWhatAndWhere) {
+  const auto graph = reinterpret_cast<CUgraph>(0x40);
+  const CUgraphNode* const nodes = nullptr;
+  const CUgraphEdgeData edge{};
+  CUgraphNode out = nullptr;
+  CUgraphNodeParams release{}, other{};
+  release.type = CU_GRAPH_NODE_TYPE_MEM_FREE;
+  release.free.dptr = 77;
+  const std::size_t two = 2;
+  for (const Call& call : {decode<GraphFree>(&out, graph, nodes, two, CUdeviceptr{77}),
+                           decode<GraphAlloc>(&out, graph, nodes, two, &release),
+                           decode<GraphAlloc>(&out, graph, nodes, &edge, two, &release)}) {
+    EXPECT_EQ(call.edit, GraphEdit::add_release);
+    EXPECT_EQ(call.graph, graph);
+    EXPECT_EQ(call.address, 77u);
+    EXPECT_EQ(call.arguments[0], &out);
+    EXPECT_EQ(call.arguments[3], reinterpret_cast<const void*>(two));
+  }
+  EXPECT_EQ(decode<GraphAlloc>(&out, graph, nodes, two, &other).edit, GraphEdit::none);
+}
+
+TEST(DecodeCapture, OnlyWhatReplacesTheOrderUndoesIt) {
+  CUgraphNode* const nodes = nullptr;
+  const CUgraphEdgeData* const edges = nullptr;
+  const std::size_t none = 0;
+  const unsigned set = CU_STREAM_SET_CAPTURE_DEPENDENCIES, add = CU_STREAM_ADD_CAPTURE_DEPENDENCIES;
+  EXPECT_TRUE(decode<CaptureOrder>(kStream, nodes, none, set).unordered);
+  EXPECT_TRUE(decode<CaptureOrder>(kStream, nodes, edges, none, set).unordered);
+  EXPECT_FALSE(decode<CaptureOrder>(kStream, nodes, edges, none, add).unordered);
+  EXPECT_EQ(decode<CaptureOrder>(kStream, nodes, none, set).stream.handle, kStream);
+}
+
+TEST(DecodeHidden, ATextureIsTheProgramsOwnMatter) {
+  EXPECT_TRUE(decode<Hidden>(1).shown);
+  EXPECT_FALSE(decode<Texture>(1).shown);
+}
+
 }  // namespace
 }  // namespace nimble::shim::decode

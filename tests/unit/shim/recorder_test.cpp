@@ -229,11 +229,14 @@ TEST_F(RecorderTest, WritesWhatACopyCarriesThatMayBePointers) {
   pass(copy(0x10000, false));
   pass(copy(0x10000, true, 5));
   pass(copy(0x10000, true), CUDA_ERROR_INVALID_VALUE);
+  Call of_the_device = copy(0x10000, true);  // which the driver copies, too
+  of_the_device.src.address = FakeContext::known_memory = 0x10100;
+  pass(of_the_device);
   recorder_.finish();
   const std::vector<Json> all = calls();
   EXPECT_EQ(all.at(1)["args"]["words"], Json::parse("[[8,65552],[24,69631]]"));
   EXPECT_EQ(all.at(2)["args"]["words"], Json::array());
-  for (int i = 3; i < 6; ++i) EXPECT_FALSE(all.at(i)["args"].contains("words")) << i;
+  for (int i = 3; i < 7; ++i) EXPECT_FALSE(all.at(i)["args"].contains("words")) << i;
 }
 
 TEST_F(RecorderTest, WritesTexturesAndVariables) {
@@ -260,6 +263,30 @@ TEST_F(RecorderTest, WritesTexturesAndVariables) {
       std::find_if(all.begin(), all.end(), [](const Json& e) { return e["name"] == "nimble.function"; });
   ASSERT_NE(function, all.end());
   EXPECT_EQ((*function)["args"]["globals"], Json::parse(R"([["counter",36864,16,"rw"]])"));
+}
+
+TEST_F(RecorderTest, AKernelWithTwoHandlesIsOne) {
+  ImageInfo image, other_image;
+  FunctionInfo first;
+  first.name = "touches";
+  first.image = &image;
+  FunctionInfo second = first, other_layout = first, elsewhere = first, unknown = first, unknown_too = first;
+  second.is_kernel_handle = true;
+  other_layout.params.emplace();
+  elsewhere.image = &other_image;
+  unknown.image = unknown_too.image = nullptr;  // two kernels may have that name
+  std::uintptr_t handle = 2;
+  for (const FunctionInfo* each : {&first, &second, &other_layout, &elsewhere, &unknown, &unknown_too}) {
+    Call call = op(CallKind::launch);
+    call.function = reinterpret_cast<CUfunction>(handle++);
+    call.grid = call.block = {1, 1, 1};
+    context_.more[call.function] = each;
+    pass(call);
+  }
+  recorder_.finish();
+  std::vector<int> ids;
+  for (const Json& call : calls()) ids.push_back(call["args"]["fn"]);
+  EXPECT_EQ(ids, (std::vector<int>{0, 0, 1, 2, 3, 4}));
 }
 
 TEST_F(RecorderTest, BothWaysOfPassingParametersGiveTheSameBytes) {

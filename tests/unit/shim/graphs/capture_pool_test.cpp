@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <map>
+#include <utility>
 #include <vector>
 
 namespace nimble::shim {
@@ -11,6 +12,7 @@ namespace {
 
 using Serve = CapturePool::Serve;
 using Kind = CaptureMemory::Kind;
+using Release = CapturePool::Release;
 
 // A driver that only allocates, far apart.
 class FakeContext final : public CallContext {
@@ -22,8 +24,11 @@ class FakeContext final : public CallContext {
   void* driver_symbol(const char* name) override {
     if (!std::strcmp(name, "cuMemAlloc_v2")) return reinterpret_cast<void*>(&allocate);
     if (!std::strcmp(name, "cuMemFree_v2")) return reinterpret_cast<void*>(&free);
+    if (!std::strcmp(name, "cuCtxPushCurrent_v2")) return reinterpret_cast<void*>(&push);
+    if (!std::strcmp(name, "cuCtxPopCurrent_v2")) return reinterpret_cast<void*>(&pop);
     return nullptr;
   }
+  CUcontext pushed = nullptr, asked_in = nullptr;
   std::map<CUdeviceptr, std::size_t> live;
   bool refuses = false;
 
@@ -33,6 +38,15 @@ class FakeContext final : public CallContext {
     *out = instance_->next_;
     instance_->next_ += std::uint64_t{1} << 32;
     instance_->live[*out] = bytes;
+    instance_->asked_in = instance_->pushed;
+    return CUDA_SUCCESS;
+  }
+  static CUresult CUDAAPI push(CUcontext context) {
+    instance_->pushed = context;
+    return CUDA_SUCCESS;
+  }
+  static CUresult CUDAAPI pop(CUcontext* context) {
+    *context = std::exchange(instance_->pushed, nullptr);
     return CUDA_SUCCESS;
   }
   static CUresult CUDAAPI free(CUdeviceptr address) {
@@ -48,11 +62,14 @@ class CapturePoolTest : public testing::Test {
   static CUgraph graph(std::uintptr_t id) { return reinterpret_cast<CUgraph>(id); }
   static CUgraphExec exec(std::uintptr_t id) { return reinterpret_cast<CUgraphExec>(id); }
   std::uint64_t allocate(std::uint64_t size, std::size_t node = 0, std::uint64_t stream = 1) {
-    const auto slot = pool_.allocate(kCapture, stream, node, size);
+    return allocate_in(kCapture, size, node, stream);
+  }
+  std::uint64_t allocate_in(std::uint64_t capture, std::uint64_t size, std::size_t node = 0, std::uint64_t stream = 1) {
+    const auto slot = pool_.allocate(capture, nullptr, stream, node, size);
     return slot ? slot->address : 0;
   }
   bool release(std::uint64_t address, std::optional<std::size_t> node = 0, std::uint64_t stream = 1) {
-    return pool_.release(address, stream, kCapture, node);
+    return pool_.release(address, stream, kCapture, node) == Release::done;
   }
 
   static constexpr std::uint64_t kCapture = 7;
@@ -121,7 +138,7 @@ TEST_F(CapturePoolTest, WhoDoesNotKeepToThePlanIsToldSo) {
        {std::vector<std::uint64_t>{1000, 999}, {1000, 1000, 500}, {1000, 1000, 500, 800, 1}}) {
     CapturePool pool(context_);
     pool.began(kCapture, Serve::planned, std::make_shared<CapturePlan>(plan()));
-    for (const std::uint64_t size : sizes) EXPECT_TRUE(pool.allocate(kCapture, 1, 0, size));
+    for (const std::uint64_t size : sizes) EXPECT_TRUE(pool.allocate(kCapture, nullptr, 1, 0, size));
     pool.ended(kCapture, graph(1));
     EXPECT_EQ(pool.memory_of(graph(1))->kind, Kind::broken);
   }
@@ -156,7 +173,7 @@ TEST_F(CapturePoolTest, APlanIsForOneStream) {
     CapturePool pool(context_);
     pool.began(kCapture, Serve::planned, std::make_shared<CapturePlan>(plan()));
     const auto at = [&](std::uint64_t size, std::uint64_t stream) {
-      return pool.allocate(kCapture, stream, 0, size)->address;
+      return pool.allocate(kCapture, nullptr, stream, 0, size)->address;
     };
     const std::uint64_t a = at(1000, 1), b = at(1000, allocates ? 2 : 1);
     at(500, 1);
@@ -172,7 +189,7 @@ TEST_F(CapturePoolTest, APlanIsForOneStream) {
 TEST_F(CapturePoolTest, OfAGraphThatSeveralCapturesHaveMadeNobodyKnowsTheOrder) {
   for (const std::uint64_t capture : {1, 2}) {
     pool_.began(capture, Serve::once, nullptr);
-    const std::uint64_t a = pool_.allocate(capture, 1, 0, 1000)->address;
+    const std::uint64_t a = pool_.allocate(capture, nullptr, 1, 0, 1000)->address;
     pool_.release(a, 1, capture, 0);
     pool_.ended(capture, graph(1));
     EXPECT_EQ(pool_.memory_of(graph(1))->kind, capture == 1 ? Kind::once : Kind::broken);
@@ -183,9 +200,152 @@ TEST_F(CapturePoolTest, OfAGraphThatSeveralCapturesHaveMadeNobodyKnowsTheOrder) 
 TEST_F(CapturePoolTest, AReleaseInAnotherCaptureIsNoneInThis) {
   pool_.began(kCapture, Serve::once, nullptr);
   const std::uint64_t a = allocate(1000);
-  EXPECT_TRUE(pool_.release(a, 1, kCapture + 1, 5));
+  EXPECT_EQ(pool_.release(a, 1, kCapture + 1, 5), Release::done);
   pool_.ended(kCapture, graph(1));
   EXPECT_EQ(pool_.memory_of(graph(1))->lasting, std::vector<std::uint64_t>{a});
+  EXPECT_EQ(pool_.release(a, 1, kCapture + 2, 6), Release::done) << "the first one may go without a launch";
+}
+
+TEST_F(CapturePoolTest, AReleaseInAnotherCaptureIsDoneWhenThatRuns) {
+  const std::uint64_t a = allocate(1000);
+  pool_.ended(kCapture, graph(1));
+  pool_.instantiated(graph(1), exec(2));
+  EXPECT_EQ(pool_.release(a, 1, 8, 5), Release::done);
+  pool_.ended(8, graph(3));
+  pool_.instantiated(graph(3), exec(4));
+  for (int i = 0; i < 2; ++i) {
+    pool_.launched(exec(2));
+    pool_.launched(exec(4));
+    EXPECT_EQ(pool_.release(a, 1, 0, std::nullopt), Release::nothing_there);
+  }
+  pool_.launched(exec(2));
+  pool_.destroyed(graph(1));
+  pool_.destroyed(exec(2));
+  EXPECT_FALSE(pool_.has_retired()) << "it is there until the other one runs again";
+  pool_.launched(exec(4));
+  EXPECT_TRUE(pool_.has_retired());
+  EXPECT_TRUE(pool_.sweep(0).empty()) << "a wait that began before the launch was not for it";
+  pool_.sweep(pool_.retirements());
+  EXPECT_TRUE(context_.live.empty());
+}
+
+TEST_F(CapturePoolTest, AnExecutableThatIsAnotherNowOrAPartOfOthersReleasesNothing) {
+  for (const bool updated : {true, false}) {
+    const auto base = static_cast<std::uintptr_t>(updated ? 10 : 20);
+    const std::uint64_t a = allocate_in(base, 1000);
+    pool_.ended(base, graph(base));
+    pool_.instantiated(graph(base), exec(base));
+    pool_.launched(exec(base));
+    pool_.release(a, 1, base + 1, 5);
+    pool_.ended(base + 1, graph(base + 1));
+    pool_.instantiated(graph(base + 1), exec(base + 1));
+    updated ? pool_.updated(graph(base + 2), exec(base + 1)) : pool_.shared(exec(base + 1));
+    pool_.launched(exec(base + 1));
+    pool_.destroyed(graph(base));
+    pool_.destroyed(exec(base));
+    EXPECT_FALSE(pool_.has_retired());
+    EXPECT_TRUE(release(a, std::nullopt));
+    EXPECT_TRUE(pool_.has_retired());
+    pool_.sweep(pool_.retirements());
+  }
+}
+
+TEST_F(CapturePoolTest, WhatTheGpuMayBeAtWorkInIsNotUsedAgainAtOnce) {
+  const std::uint64_t dead = allocate_in(8, 1000);
+  pool_.ended(8, nullptr);
+  pool_.reuse();
+  const std::uint64_t a = allocate(1000);
+  EXPECT_TRUE(release(a));
+  EXPECT_EQ(context_.live.size(), 1u);
+  pool_.ended(kCapture, graph(1));
+  pool_.instantiated(graph(1), exec(2));
+  pool_.launched(exec(2));
+  pool_.destroyed(graph(1));
+  pool_.destroyed(exec(2));
+  pool_.reuse();
+  allocate_in(9, 1000);
+  EXPECT_EQ(context_.live.size(), 2u) << "the launch may still run";
+  pool_.sweep(pool_.retirements());
+  allocate_in(10, 1000);
+  EXPECT_EQ(context_.live.size(), 2u);
+  EXPECT_TRUE(release(dead, std::nullopt));
+}
+
+TEST_F(CapturePoolTest, WhoeverIsNotBehindAReleaseDoesNotGetItsMemory) {
+  const std::uint64_t a = allocate(1000);
+  EXPECT_TRUE(release(a));
+  const std::uint64_t b = allocate(1000, 0, 2);
+  EXPECT_TRUE(release(b, 0, 2));
+  pool_.unordered(kCapture, 1);
+  EXPECT_NE(allocate(1000), a);
+  EXPECT_EQ(allocate(1000, 0, 2), b) << "the other stream is";
+}
+
+TEST_F(CapturePoolTest, WhatALaunchBringsIsThereUntilItIsReleased) {
+  const std::uint64_t a = allocate(1000);
+  pool_.ended(kCapture, graph(1));
+  pool_.instantiated(graph(1), exec(2));
+  for (int launch = 0; launch < 2; ++launch) {
+    pool_.launched(exec(2));
+    EXPECT_TRUE(release(a, std::nullopt));
+    EXPECT_EQ(pool_.release(a, 1, 0, std::nullopt), Release::nothing_there);
+  }
+  pool_.launched(exec(2));
+  pool_.destroyed(graph(1));
+  pool_.destroyed(exec(2));
+  EXPECT_FALSE(pool_.has_retired()) << "the last launch has brought it again";
+  EXPECT_TRUE(release(a, std::nullopt));
+  EXPECT_TRUE(pool_.has_retired());
+}
+
+TEST_F(CapturePoolTest, MemoryOfCapturesThatCameToNothingGoesToOthers) {
+  std::vector<std::uint64_t> dead;
+  for (std::uint64_t capture = 10; capture < 30; ++capture) {
+    dead.push_back(allocate_in(capture, 1000));
+    pool_.ended(capture, capture % 2 != 0 ? graph(capture) : nullptr);
+    pool_.destroyed(graph(capture));
+    EXPECT_TRUE(pool_.has_spare());
+    EXPECT_EQ(pool_.reuse().size(), 1u);
+    EXPECT_FALSE(pool_.has_spare());
+  }
+  EXPECT_EQ(context_.live.size(), 1u);
+  for (std::size_t i = 0; i < dead.size(); ++i)
+    for (std::size_t k = 0; k < i; ++k) EXPECT_NE(dead[i], dead[k]) << "a release would be of both";
+  const std::uint64_t a = allocate(1000);
+  for (const std::uint64_t each : dead) EXPECT_TRUE(release(each, std::nullopt)) << "as if it had been there";
+  EXPECT_FALSE(release(dead[0], std::nullopt));
+  EXPECT_TRUE(release(a, std::nullopt));
+  pool_.ended(kCapture, nullptr);
+  EXPECT_EQ(pool_.sweep(pool_.retirements()).size(), 1u);
+  EXPECT_TRUE(context_.live.empty());
+}
+
+TEST_F(CapturePoolTest, SpareMemoryThatNobodyCanNameAnyMoreGoes) {
+  const std::uint64_t a = allocate(1000);
+  pool_.ended(kCapture, nullptr);
+  EXPECT_FALSE(pool_.has_retired());
+  EXPECT_TRUE(release(a, std::nullopt));
+  EXPECT_TRUE(pool_.has_retired());
+  EXPECT_EQ(pool_.release(a, 1, 0, std::nullopt), Release::foreign);
+  pool_.sweep(pool_.retirements());
+  EXPECT_TRUE(context_.live.empty());
+}
+
+TEST_F(CapturePoolTest, WhatTheProgramsGraphMayHoldInPartStays) {
+  allocate(1000);
+  pool_.ended(kCapture, nullptr, true);
+  EXPECT_FALSE(pool_.has_retired());
+  EXPECT_FALSE(pool_.has_spare());
+}
+
+TEST_F(CapturePoolTest, ACaptureHasMemoryOfOneContext) {
+  const auto other = reinterpret_cast<CUcontext>(0x100);
+  const auto third = reinterpret_cast<CUcontext>(0x200);
+  EXPECT_TRUE(pool_.allocate(8, other, 1, 0, 1000));
+  EXPECT_EQ(context_.asked_in, other) << "whatever is current";
+  EXPECT_EQ(context_.pushed, nullptr);
+  EXPECT_FALSE(pool_.allocate(8, third, 1, 0, 1000));
+  EXPECT_TRUE(pool_.allocate(8, other, 1, 0, 1000));
 }
 
 TEST_F(CapturePoolTest, GoesOnceNobodyCanUseIt) {
@@ -193,6 +353,7 @@ TEST_F(CapturePoolTest, GoesOnceNobodyCanUseIt) {
   pool_.ended(kCapture, graph(1));
   pool_.instantiated(graph(1), exec(2));
   pool_.instantiated(graph(1), exec(3));
+  pool_.launched(exec(3));
   pool_.destroyed(graph(1));
   pool_.destroyed(exec(2));
   EXPECT_TRUE(release(a, std::nullopt));
@@ -200,7 +361,7 @@ TEST_F(CapturePoolTest, GoesOnceNobodyCanUseIt) {
   pool_.destroyed(exec(3));
   EXPECT_TRUE(pool_.has_retired());
   EXPECT_EQ(context_.live.size(), 1u) << "the GPU may not be done with it";
-  const std::vector<CapturePool::Slot> gone = pool_.sweep();
+  const std::vector<CapturePool::Slot> gone = pool_.sweep(pool_.retirements());
   ASSERT_EQ(gone.size(), 1u);
   EXPECT_EQ(gone[0].address, a);
   EXPECT_TRUE(context_.live.empty());
@@ -211,6 +372,8 @@ TEST_F(CapturePoolTest, GoesOnceNobodyCanUseIt) {
 TEST_F(CapturePoolTest, WhatWasReleasedAfterTheCaptureStays) {
   const std::uint64_t a = allocate(1000);
   pool_.ended(kCapture, graph(1));
+  pool_.instantiated(graph(1), exec(2));
+  pool_.launched(exec(2));
   EXPECT_TRUE(release(a, std::nullopt)) << "each launch writes there again";
   EXPECT_TRUE(pool_.holds(a));
   EXPECT_EQ(context_.live.size(), 1u);
@@ -231,7 +394,7 @@ TEST_F(CapturePoolTest, WhereTheDriverHasNoMemoryTheProgramAsksItItself) {
   context_.refuses = true;
   EXPECT_EQ(allocate(1000), 0u);
   pool_.began(8, Serve::planned, std::make_shared<CapturePlan>(plan()));
-  EXPECT_FALSE(pool_.allocate(8, 1, 0, 1000));
+  EXPECT_FALSE(pool_.allocate(8, nullptr, 1, 0, 1000));
   pool_.ended(8, graph(1));
   EXPECT_FALSE(pool_.memory_of(graph(1)));
 }

@@ -62,10 +62,25 @@ TEST_F(TouchedMemoryTest, WhatCameInTheirPlaceMayGoAgain) {
   EXPECT_TRUE(touched_.brings_together(memory(0x1000, 0x1001)));
 }
 
+TEST_F(TouchedMemoryTest, WhatLedNowhereMustGoOnDoingSo) {
+  touched_.name_stray({0x7f0000200000, 0x10000});
+  EXPECT_TRUE(touched_.leads_to(memory(0x7f0000200000, 1)));
+  EXPECT_TRUE(touched_.leads_to(memory(0x7f00001fff00, 0x200)));
+  EXPECT_TRUE(touched_.leads_to(memory(0x7f00002000ff, 0x200))) << "where it may be counted from one";
+  EXPECT_TRUE(touched_.leads_to(memory(0x7f00001ff000, 0x1000))) << "where it ends";
+  EXPECT_TRUE(touched_.leads_to(memory(0x7f0000200000))) << "of a size that is not known";
+  EXPECT_TRUE(touched_.leads_to(memory(0x8000, 0x10000)));
+  EXPECT_FALSE(touched_.leads_to(memory(0x7f0000200100, 0x200)));
+  EXPECT_FALSE(touched_.leads_to(memory(0x7f00001ff000, 0xfff)));
+  EXPECT_FALSE(touched_.leads_to(memory(0x20000, 0x7f0000000000)));
+  EXPECT_FALSE(touched_.leads_to(memory(0, 0x100)));
+}
+
 TEST_F(TouchedMemoryTest, NothingIsNamed) {
   touched_.name({});
   EXPECT_FALSE(touched_.release(memory(0, ~std::uint64_t{0})));
   EXPECT_FALSE(touched_.brings_together(memory(0, ~std::uint64_t{0})));
+  EXPECT_FALSE(touched_.leads_to(memory(0, ~std::uint64_t{0})));
 }
 
 }  // namespace

@@ -1,0 +1,214 @@
+// CapturePool: what becomes of the memory of captures that have ended.
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "shim/decode/entry.h"
+#include "shim/graphs/capture_pool.h"
+#include "shim/probe/device_reader.h"
+
+namespace nimble::shim {
+
+void CapturePool::ended(std::uint64_t id, CUgraph graph, bool kept) {
+  const std::lock_guard lock(mutex_);
+  const auto found = captures_.find(id);
+  if (found == captures_.end()) return;
+  found->second.ended = true;
+  found->second.graph = graph;
+  if (kept) found->second.shared = true;
+  let_go(id);
+}
+
+void CapturePool::instantiated(CUgraph graph, CUgraphExec exec) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [id, capture] : captures_) {
+    if (!capture.ended || capture.graph != graph) continue;
+    capture.execs.insert(exec);
+    waits_for_launch_.insert(exec);
+    any_waits_.store(true, std::memory_order_release);
+  }
+}
+
+// The memory of the graph that it was made of it may still need. What that one releases it does not.
+void CapturePool::updated(CUgraph graph, CUgraphExec exec) {
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto& [id, capture] : captures_)
+      if (capture.execs.contains(exec)) capture.releases.clear();
+  }
+  instantiated(graph, exec);
+}
+
+void CapturePool::launched(CUgraphExec exec) {
+  if (!any_waits_.load(std::memory_order_acquire)) return;
+  const std::lock_guard lock(mutex_);
+  const bool waited = waits_for_launch_.erase(exec) != 0;
+  any_waits_.store(!waits_for_launch_.empty(), std::memory_order_release);
+  if (!waited) return;
+  std::set<std::uint64_t> released;
+  for (auto& [id, capture] : captures_) {
+    if (!capture.execs.contains(exec)) continue;
+    capture.launched = true;
+    capture.live.merge(lasting(capture));
+    // Of one that is a part of others nobody knows when it runs.
+    if (!capture.shared) released.insert(capture.releases.begin(), capture.releases.end());
+  }
+  if (released.empty()) return;
+  waits_for_launch_.insert(exec);
+  any_waits_.store(true, std::memory_order_release);
+  for (const std::uint64_t address : released) released_behind_launch(address);
+}
+
+void CapturePool::released_behind_launch(std::uint64_t address) {
+  for (auto& [id, capture] : captures_) {
+    if (capture.live.erase(address) == 0) continue;
+    waits_for_launch_.insert(capture.execs.begin(), capture.execs.end());
+    let_go(id);
+    return;
+  }
+}
+
+void CapturePool::destroyed(CUgraph graph) {
+  const std::lock_guard lock(mutex_);
+  for (auto at = captures_.begin(); at != captures_.end();) {
+    const std::uint64_t id = at->first;
+    Capture& capture = (at++)->second;
+    if (!capture.ended || capture.graph != graph) continue;
+    capture.graph = nullptr;
+    let_go(id);
+  }
+}
+
+void CapturePool::destroyed(CUgraphExec exec) {
+  const std::lock_guard lock(mutex_);
+  waits_for_launch_.erase(exec);
+  for (auto at = captures_.begin(); at != captures_.end();) {
+    const std::uint64_t id = at->first;
+    if ((at++)->second.execs.erase(exec)) let_go(id);
+  }
+}
+
+void CapturePool::shared(CUgraph graph) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [id, capture] : captures_)
+    if (capture.ended && capture.graph == graph) capture.shared = true;
+}
+
+void CapturePool::shared(CUgraphExec exec) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [id, capture] : captures_)
+    if (capture.execs.contains(exec)) capture.shared = true;
+}
+
+void CapturePool::context_ended(CUcontext context) {
+  const auto ends = [&](CUcontext other) { return !context || other == context; };
+  const std::lock_guard lock(mutex_);
+  const auto forget = [&](const Chunk& chunk) {
+    abandoned_.erase(abandoned_.lower_bound(chunk.base), abandoned_.lower_bound(chunk.base + chunk.size));
+  };
+  for (const auto& [id, capture] : captures_)
+    if (ends(capture.context)) std::ranges::for_each(capture.chunks, forget);
+  for (const Spare& one : spare_)
+    if (ends(one.context)) forget(one.chunk);
+  for (const Retired& one : retired_)
+    if (ends(one.context)) std::ranges::for_each(one.chunks, forget);
+  std::erase_if(captures_, [&](const auto& one) { return ends(one.second.context); });
+  std::erase_if(retired_, [&](const Retired& one) { return ends(one.context); });
+  std::erase_if(spare_, [&](const Spare& one) { return ends(one.context); });
+}
+
+bool CapturePool::is_abandoned(const Chunk& chunk) const {
+  const auto first = abandoned_.lower_bound(chunk.base);
+  return first != abandoned_.end() && *first - chunk.base < chunk.size;
+}
+
+// What no capture has goes back to the driver, once the program has released all that began there.
+void CapturePool::released_abandoned(std::uint64_t address) {
+  abandoned_.erase(address);
+  for (auto at = spare_.begin(); at != spare_.end();) {
+    if (address - at->chunk.base >= at->chunk.size || is_abandoned(at->chunk)) {
+      ++at;
+      continue;
+    }
+    retire({at->context, {at->chunk}, {}});
+    at = spare_.erase(at);
+  }
+}
+
+void CapturePool::retire(Retired retired) {
+  if (retired.chunks.empty()) return;
+  retired.number = retirements_.fetch_add(1, std::memory_order_relaxed);
+  retired_.push_back(std::move(retired));
+  any_retired_.store(true, std::memory_order_relaxed);
+}
+
+// Retires what the capture has, once nobody can use it any more.
+void CapturePool::let_go(std::uint64_t id) {
+  const auto found = captures_.find(id);
+  Capture& capture = found->second;
+  if (!capture.ended || capture.graph || capture.shared || !capture.execs.empty() ||
+      (capture.launched && !capture.live.empty()))
+    return;
+  for (const auto& [address, size] : capture.live) abandoned_.insert(address);
+  if (capture.block.base) {
+    capture.chunks.push_back(capture.block);
+    capture.slots.try_emplace(capture.block.base, capture.block.size);
+  }
+  Retired retired{capture.context, {}, {}};
+  for (const Chunk& chunk : capture.chunks) {
+    // What the GPU may be at work in is waited for first.
+    const bool spare = is_abandoned(chunk) && !capture.launched;
+    if (spare) {
+      spare_.push_back({capture.context, {chunk.base, chunk.size, 0}});
+      any_spare_.store(true, std::memory_order_relaxed);
+    } else {
+      retired.chunks.push_back(chunk);
+    }
+    for (auto slot = capture.slots.lower_bound(chunk.base);
+         slot != capture.slots.end() && slot->first - chunk.base < chunk.size; ++slot)
+      if (spare) {
+        spare_slots_.push_back({slot->first, slot->second, false});
+      } else {
+        retired.slots.insert(*slot);
+      }
+  }
+  retire(std::move(retired));
+  captures_.erase(found);
+}
+
+std::vector<CapturePool::Slot> CapturePool::reuse() {
+  const std::lock_guard lock(mutex_);
+  for (Spare& one : spare_) one.ready = true;
+  any_spare_.store(false, std::memory_order_relaxed);
+  return std::exchange(spare_slots_, {});
+}
+
+std::vector<CapturePool::Slot> CapturePool::sweep(std::uint64_t first) {
+  const CUcontext context = current_context();
+  std::vector<Slot> slots;
+  std::vector<Chunk> chunks;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto goes = [&](const Retired& one) { return one.context == context && one.number < first; };
+    for (const Retired& one : retired_) {
+      if (!goes(one)) continue;
+      for (const auto& [address, size] : one.slots) slots.push_back({address, size, false});
+      for (const Chunk& chunk : one.chunks) {
+        if (is_abandoned(chunk)) {
+          spare_.push_back({context, {chunk.base, chunk.size, 0}, true});
+        } else {
+          chunks.push_back(chunk);
+        }
+      }
+    }
+    std::erase_if(retired_, goes);
+    any_retired_.store(!retired_.empty(), std::memory_order_relaxed);
+  }
+  const auto free = reinterpret_cast<decltype(&::cuMemFree_v2)>(context_.driver_symbol("cuMemFree_v2"));
+  const RelaxedCaptures relaxed(context_);
+  for (const Chunk& chunk : chunks)
+    if (free) free(chunk.base);
+  return slots;
+}
+
+}  // namespace nimble::shim

@@ -1,0 +1,218 @@
+// GraphSink: captures that go on, and the memory that the program allocates in them.
+#include <algorithm>
+#include <utility>
+
+#include "shim/decode/entry.h"
+#include "shim/graphs/graph_sink.h"
+#include "shim/probe/device_reader.h"
+#include "shim/stream_table.h"
+
+namespace nimble::shim {
+
+namespace {
+
+// The capture that the call at hand may end.
+thread_local std::optional<GraphSink::Capturing> t_ending __attribute__((tls_model("initial-exec")));
+
+}  // namespace
+
+// ---- captures ----
+
+std::optional<GraphSink::Capturing> GraphSink::capturing(const Call& call) const {
+  return call.has_stream ? capturing(call.stream.handle) : std::nullopt;
+}
+
+std::optional<GraphSink::Capturing> GraphSink::capturing(CUstream stream) const {
+  const auto ask =
+      reinterpret_cast<decltype(&::cuStreamGetCaptureInfo_v2)>(context_.driver_symbol("cuStreamGetCaptureInfo_v2"));
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  Capturing found;
+  cuuint64_t id = 0;
+  if (!ask || ask(stream, &status, &id, &found.graph, nullptr, nullptr) != CUDA_SUCCESS ||
+      status == CU_STREAM_CAPTURE_STATUS_NONE)
+    return std::nullopt;
+  found.id = id;
+  found.active = status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  return found;
+}
+
+std::size_t GraphSink::count_nodes(CUgraph graph) const {
+  std::size_t count = 0;
+  const auto ask = reinterpret_cast<decltype(&::cuGraphGetNodes)>(context_.driver_symbol("cuGraphGetNodes"));
+  if (ask && graph) ask(graph, nullptr, &count);
+  return count;
+}
+
+void GraphSink::capture_began(const Call& call, bool good) {
+  if (!good) captures_.fetch_sub(1, std::memory_order_relaxed);
+  const std::optional<Capturing> capture = good ? capturing(call) : std::nullopt;
+  if (!capture) return;
+  released_.began(capture->id);
+  {
+    CUcontext const context = streams().context(call.stream);
+    const std::lock_guard lock(captures_mutex_);
+    begun_[capture->id] = {call.stream.key, context, call.graph != nullptr};
+  }
+  const std::lock_guard lock(threads_mutex_);
+  OfThread& thread = threads_[call.thread];
+  std::shared_ptr<const CapturePlan> plan;
+  if (!thread.plans.empty()) {
+    plan = std::move(thread.plans.front());
+    thread.plans.pop_front();
+  }
+  if (plan) {
+    pool_.began(capture->id, CapturePool::Serve::planned, std::move(plan));
+  } else if (thread.learns) {
+    pool_.began(capture->id, CapturePool::Serve::once, nullptr);
+  }
+}
+
+// Which capture that is nobody can ask once it has ended.
+void GraphSink::capture_ending(const Call& call) const { t_ending = capturing(call); }
+
+void GraphSink::capture_ended(const Call& call, bool good) {
+  if (!good) {
+    // Those that were to follow are for a program that goes on as it did the first time.
+    const std::lock_guard lock(threads_mutex_);
+    threads_[call.thread].plans.clear();
+  }
+  // It may be the end of none, and a capture may go on after a call that should have ended it.
+  if (!t_ending || capturing(call)) return;
+  bool to_graph = false;
+  {
+    const std::lock_guard lock(captures_mutex_);
+    if (const auto found = begun_.find(t_ending->id); found != begun_.end()) {
+      to_graph = found->second.to_graph;
+      begun_.erase(found);
+      captures_.fetch_sub(1, std::memory_order_relaxed);
+    }
+  }
+  pool_.ended(t_ending->id, good ? call.graph : nullptr, !good && to_graph);
+  released_.ended(t_ending->id, good ? call.graph : nullptr);
+  if (good)
+    if (const std::optional<CaptureMemory> memory = pool_.memory_of(call.graph)) recording().memory(*memory);
+}
+
+// Those whose stream or context ends never come to an end of their own.
+void GraphSink::forget_captures(const Call& call) {
+  std::vector<std::pair<std::uint64_t, bool>> gone;
+  {
+    const std::lock_guard lock(captures_mutex_);
+    std::erase_if(begun_, [&](const auto& one) {
+      const Begun& begun = one.second;
+      const bool ends = call.ends == Ends::stream ? begun.stream == call.stream.key
+                                                  : !call.context || !begun.context || begun.context == call.context;
+      if (ends) gone.emplace_back(one.first, begun.to_graph);
+      return ends;
+    });
+    captures_.fetch_sub(static_cast<int>(gone.size()), std::memory_order_relaxed);
+  }
+  for (const auto& [id, to_graph] : gone) {
+    pool_.ended(id, nullptr, to_graph);
+    released_.ended(id, nullptr);
+  }
+}
+
+// ---- memory of captures ----
+
+std::optional<CUresult> GraphSink::allocate(Call& call) {
+  if (call.own_pool) return std::nullopt;
+  const std::optional<Capturing> capture = capturing(call);
+  if (!capture || !capture->active) return std::nullopt;
+  // The driver takes it where the stream is, whatever is current.
+  CUcontext const context = streams().context(call.stream);
+  if (!context) return std::nullopt;
+  const std::optional<CapturePool::Slot> slot =
+      pool_.allocate(capture->id, context, call.stream.key, count_nodes(capture->graph), call.size);
+  if (!slot) return std::nullopt;
+  call.address = slot->address;
+  return CUDA_SUCCESS;
+}
+
+// Where the release is captured it would be done when the graph runs: nothing is, here and there. In a capture that is
+// spoilt the driver would refuse it, which frameworks do not expect of memory that they let go because of that.
+std::optional<CUresult> GraphSink::release(const Call& call) {
+  if (!pool_.holds(call.address)) {
+    released_.goes(call.address, call.size);
+    return std::nullopt;
+  }
+  try {
+    if (call.kind == CallKind::free)
+      if (const CUresult result = wait_as_release_does(); result != CUDA_SUCCESS) return result;
+    std::optional<Capturing> capture;
+    if (call.has_stream && captures_.load(std::memory_order_relaxed) > 0) capture = capturing(call);
+    if (capture && !capture->active) capture.reset();
+    std::optional<std::size_t> nodes;
+    if (capture) nodes = count_nodes(capture->graph);
+    switch (pool_.release(call.address, call.stream.key, capture ? capture->id : 0, nodes)) {
+      case CapturePool::Release::foreign:
+        return std::nullopt;
+      case CapturePool::Release::nothing_there:
+        return CUDA_ERROR_INVALID_VALUE;
+      case CapturePool::Release::done:
+        break;
+    }
+  } catch (const std::exception& error) {  // the driver does not know the memory
+    failed(call, error);
+  }
+  return CUDA_SUCCESS;
+}
+
+// Whether the program has just waited until the GPU had done all that it knew of.
+bool GraphSink::was_waited_for(const Call& call) const {
+  return call.kind == CallKind::context_synchronize && !call.query &&
+         (!call.context || call.context == current_context());
+}
+
+// As cuMemFree waits for the GPU, or is refused while somebody captures: by such a call on a piece of memory of ours.
+CUresult GraphSink::wait_as_release_does() const {
+  const auto get = reinterpret_cast<decltype(&::cuMemAlloc_v2)>(context_.driver_symbol("cuMemAlloc_v2"));
+  const auto free = reinterpret_cast<decltype(&::cuMemFree_v2)>(context_.driver_symbol("cuMemFree_v2"));
+  const auto wait = reinterpret_cast<decltype(&::cuCtxSynchronize)>(context_.driver_symbol("cuCtxSynchronize"));
+  const auto ours = [&](auto call) {
+    const RelaxedCaptures relaxed(context_);
+    return call();
+  };
+  CUdeviceptr piece = 0;
+  if (!get || !free || ours([&] { return get(&piece, 1); }) != CUDA_SUCCESS) return wait ? wait() : CUDA_SUCCESS;
+  const CUresult result = free(piece);
+  if (result != CUDA_SUCCESS) ours([&] { return free(piece); });
+  return result;
+}
+
+// A node that releases what is no allocation to the driver becomes an empty one.
+std::optional<CUresult> GraphSink::add_release(const Call& call) {
+  const auto add = reinterpret_cast<decltype(&::cuGraphAddEmptyNode)>(context_.driver_symbol("cuGraphAddEmptyNode"));
+  const auto add_any = reinterpret_cast<decltype(&::cuGraphAddNode_v2)>(context_.driver_symbol("cuGraphAddNode_v2"));
+  if (!pool_.released_by_graph(call.address)) return std::nullopt;
+  auto* const out = static_cast<CUgraphNode*>(const_cast<void*>(call.arguments[0]));
+  const auto* const dependencies = static_cast<const CUgraphNode*>(call.arguments[1]);
+  const auto* const edges = static_cast<const CUgraphEdgeData*>(call.arguments[2]);
+  const auto count = reinterpret_cast<std::size_t>(call.arguments[3]);
+  if (!edges) return add ? add(out, call.graph, dependencies, count) : CUDA_ERROR_NOT_SUPPORTED;
+  CUgraphNodeParams params{};
+  params.type = CU_GRAPH_NODE_TYPE_EMPTY;
+  return add_any ? add_any(out, call.graph, dependencies, edges, count, &params) : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+// What is in new memory is nobody's business, but a program that does the same twice may find there what it is about to
+// store, and a store of what was there already is not seen. So while it is learned from, new memory holds what no
+// kernel stores: a word of its own for each allocation, which is a finite number in all usual formats, and no address.
+void GraphSink::fill(const Call& call) {
+  const bool in_order = call.kind == CallKind::alloc_async;
+  if (!Recorder::probes_this_thread() || captures_.load(std::memory_order_relaxed) > 0 || call.address % 4 != 0 ||
+      (!in_order && call.memory != MemoryKind::device))
+    return;
+  const std::uint32_t word = 0xf5000000u | (fills_.fetch_add(1, std::memory_order_relaxed) * 0x9e3779u & 0xffffffu);
+  if (in_order) {
+    if (const auto set = reinterpret_cast<decltype(&::cuMemsetD32Async)>(context_.driver_symbol("cuMemsetD32Async")))
+      set(call.address, word, call.size / 4, call.stream.handle);
+    return;
+  }
+  // Such memory may be used on any stream at once: so it is waited for.
+  const auto set = reinterpret_cast<decltype(&::cuMemsetD32_v2)>(context_.driver_symbol("cuMemsetD32_v2"));
+  const auto wait = reinterpret_cast<decltype(&::cuStreamSynchronize)>(context_.driver_symbol("cuStreamSynchronize"));
+  if (set && wait && set(call.address, word, call.size / 4) == CUDA_SUCCESS) wait(CU_STREAM_LEGACY);
+}
+
+}  // namespace nimble::shim

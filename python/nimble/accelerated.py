@@ -6,12 +6,11 @@ Calls may come from any thread: a lock guards the counts.
 from __future__ import annotations
 
 import threading
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional
 
 import torch
 
 from nimble.backend import Backend
-from nimble.errors import NimbleError
 from nimble.module import Nimble
 from nimble.prepared import GraphReport
 from nimble.signatures import Call, GraphCache, Signature
@@ -37,11 +36,18 @@ class Accelerated:
             return self.module(*args, **kwargs)
         try:
             call = Call(args, kwargs, self.module.training)
-        except NimbleError:
+        except Exception:
             return self.nimble(*args, **kwargs)  # which raises it, or warns
         if call.signature.grad or not self._has_come_often(call.signature):
             return self.module(*args, **kwargs)
         return self.nimble.serve(call)
+
+    def __getstate__(self) -> Dict[str, Any]:
+        """Of what copies and pickles are made: they have seen no call."""
+        return {"nimble": self.nimble, "after": self._after}
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        self.__init__(state["nimble"], state["after"])  # type: ignore[misc]
 
     def report(self) -> List[GraphReport]:
         """As Nimble.report()."""

@@ -175,9 +175,8 @@ class CudaCapture:
         with self._on_the_stream(stream):
             # With PyTorch's own allocator nobody can tell what is whose.
             if in_parts and torch.cuda.get_allocator_backend() != "native":
-                graphs = self._captured_in_parts(work, stream, multi_stream, relaxed)
-                if graphs:
-                    return [*graphs]
+                return [*(self._captured_in_parts(work, stream, multi_stream, relaxed)
+                          or self._captured_apart(work, stream, multi_stream, relaxed, False))]
             return [*self._captured(work.run, stream, multi_stream, relaxed, work.put_back)]
 
     @contextlib.contextmanager
@@ -211,24 +210,30 @@ class CudaCapture:
 
     def _captured_in_parts(self, work: RecordedWork, stream: "torch.cuda.Stream", multi_stream: bool, relaxed: bool) -> List[CudaGraph]:
         """None of them where it is better not in parts."""
-        def between() -> None:
-            _forget_workspaces()
-            work.put_back()
-
         graphs: List[CudaGraph] = []
-        _forget_workspaces()
         try:
-            graphs = self._captured(work.run, stream, multi_stream, relaxed, between, True)
+            graphs = self._captured_apart(work, stream, multi_stream, relaxed, True)
         except CaptureError:
             pass  # its parts may be the reason
-        finally:
-            _forget_workspaces()
         if len(graphs) == 1 or graphs and graphs[0].writes_only(work.may_write()):
             return graphs
         for graph in graphs:
             graph.end()
-        work.put_back()
+        _quietly(work.put_back)
         return []
+
+    def _captured_apart(self, work: RecordedWork, stream: "torch.cuda.Stream", multi_stream: bool, relaxed: bool,
+                        in_parts: bool) -> List[CudaGraph]:
+        """With memory for cuBLAS that is each capture's own: all of them allocate the same, and nobody else's work is done there."""
+        def between() -> None:
+            _forget_workspaces()
+            _quietly(work.put_back)
+
+        _forget_workspaces()
+        try:
+            return self._captured(work.run, stream, multi_stream, relaxed, between, in_parts)
+        finally:
+            _forget_workspaces()
 
     def _captured(self, function: "Callable[[Optional[Part]], Any]", stream: "torch.cuda.Stream", multi_stream: bool, relaxed: bool,
                   between: Callable[[], None] = lambda: None, in_parts: bool = False) -> List[CudaGraph]:
@@ -301,11 +306,7 @@ _captures = threading.RLock()
 
 def _forget_workspaces() -> None:
     """Has PyTorch take memory anew for cuBLAS to work in: within a capture, memory of that capture, which is nobody else's."""
-    def clear(_: float) -> float:
-        getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)()
-        return 0.0
-
-    _without_warnings(clear)
+    _quietly(getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None))
 
 
 @contextlib.contextmanager
@@ -324,22 +325,33 @@ def _let_go(kept: List[Any]) -> None:
     calls its warnings become Python's, which can be left out; and Tensor.apply_ is one that calls any function. (To drop them while
     something is captured is no way: where autograd has used one on another stream, PyTorch ends the process.)"""
 
-    def clear(_: float) -> float:
-        kept.clear()
+    _quietly(kept.clear)
+
+
+def _quietly(function: "Callable[[], Any]") -> None:
+    """Called within a function of PyTorch's, if that can be: see _let_go(). What it raises passes through."""
+    errors: List[BaseException] = []
+    done = False
+
+    def call(_: float) -> float:
+        nonlocal done
+        done = True
+        try:
+            function()
+        except BaseException as error:
+            errors.append(error)
         return 0.0
 
-    _without_warnings(clear)
-    kept.clear()
-
-
-def _without_warnings(function: Callable[[float], float]) -> None:
-    """Called with some number, within a function of PyTorch's; if that can be."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            torch.zeros(1, device="cpu").apply_(function)
+            torch.zeros(1, device="cpu").apply_(call)
         except Exception:
             pass  # as under somebody's mode for functions
+    if not done:
+        function()
+    if errors:
+        raise errors[0]
 
 
 def _recover(stream: "torch.cuda.Stream", pool: Any) -> None:

@@ -24,27 +24,25 @@ class HostRandom:
     """`generators`: those that is_generator() has found, beside the ones that all share."""
 
     def __init__(self, generators: Iterable[Any] = ()) -> None:
-        self._torchs: List[_Kept] = [_kept(torch.get_rng_state, torch.set_rng_state)]
+        self._torch: _Kept = _kept(torch.get_rng_state, torch.set_rng_state)
         self._others: List[_Kept] = [_kept(random.getstate, random.setstate)]
         numpy: Any = sys.modules.get("numpy.random")
         if numpy is not None:
             self._others.append(_kept(lambda: numpy.get_state(legacy=False), numpy.set_state))
         for each in generators:
-            if isinstance(each, torch.Generator):
-                self._torchs.append(_kept(each.get_state, each.set_state))
-            else:
-                way = _way(each)
-                if way is not None:
-                    self._others.append(_kept(*way))
+            way = (each.get_state, each.set_state) if isinstance(each, torch.Generator) else _way(each)
+            if way is not None:
+                self._others.append(_kept(*way))
 
     def who_has_drawn(self, but_torch: bool = False) -> Optional[str]:
-        """Of what the numbers have advanced since, for people. but_torch: PyTorch's do not count."""
+        """Of what the numbers have advanced since, for people. but_torch: those that PyTorch draws without
+        being given a generator do not count."""
         if any(_differs(kept) for kept in self._others):
             return "by Python's `random`, NumPy or a generator of its own"
-        return "on the CPU" if not but_torch and any(_differs(kept) for kept in self._torchs) else None
+        return "on the CPU" if not but_torch and _differs(self._torch) else None
 
     def put_back(self) -> None:
-        for kept in (*self._torchs, *self._others):
+        for kept in (self._torch, *self._others):
             if _differs(kept):
                 kept[1](kept[2])
 

@@ -5,7 +5,8 @@ that nobody else has: hooks of the parameters do not run while a backward is cap
 ever), no accumulator of an earlier run has it wait for that run's stream, and each has a version of its own, so that what it
 has saved stays valid when somebody writes to them.
 
-Not to be used by two threads at once: the module's own attributes change meanwhile.
+Not to be used by two threads at once: the module's own attributes change meanwhile, and who runs it then gives its gradients to the
+stand-ins.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set,
 import torch
 
 from nimble.errors import NimbleError
+from nimble.memory import extent, storage, versions
 from nimble.state import plain_tensors
-from nimble.static import storage
+
+
+_standing: Set[int] = set()  # ids of all stand-ins that are in a module's places now
 
 
 class StandIns:
@@ -28,6 +32,8 @@ class StandIns:
 
     def __init__(self, module: torch.nn.Module) -> None:
         self._names = {id(t): name for name, t in (*module.named_parameters(), *module.named_buffers())}
+        if not _standing.isdisjoint(self._names):
+            raise NimbleError("the module is being prepared already, by its own forward or by another thread")
         self.pairs: List[Tuple[torch.Tensor, torch.Tensor]] = [
             *((_stand_in(p, self._names[id(p)]), p) for p in module.parameters()),
             *((b.data, b) for b in module.buffers() if not b.is_inference())]
@@ -84,11 +90,14 @@ class StandIns:
     def in_place(self) -> Iterator[None]:
         """While inside, the module runs with them."""
         copy_all([mine.data for mine, _ in self.apart], [given for _, given in self.apart])
+        standing = {id(mine) for mine, _ in self.pairs}
+        _standing.update(standing)
         for where, key, _, stand_in in self._places:
             where[key] = stand_in
         try:
             yield
         finally:
+            _standing.difference_update(standing)
             for where, key, given, stand_in in self._places:
                 if _get(where, key) is not stand_in and isinstance(given, torch.Tensor):
                     self._replaced.add(self._names[id(given)])
@@ -104,6 +113,9 @@ class StandIns:
             if id(mine) not in apart and mine.data_ptr() != given.data_ptr():
                 raise NimbleError(f"the module gives {self._names[id(given)]!r} other memory when it runs")
         for (mine, given), version in zip(self.parameters, self._versions):
+            if mine.grad is not None:
+                raise NimbleError(f"the module runs a backward that leaves a gradient at its parameter {self._names[id(given)]!r} "
+                                  "when it runs, which a graph would not do")
             if mine._version != version:
                 raise NimbleError(f"the module writes to its parameter {self._names[id(given)]!r} when it runs, which is not put "
                                   "back")
@@ -202,7 +214,7 @@ class AutogradGraph:
 def _range_of(tensor: torch.Tensor) -> Tuple[int, int]:
     """Where its first byte is, and what is behind its last."""
     begin = tensor.data_ptr()
-    return begin, begin + tensor.element_size() * (1 + sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride())))
+    return begin, begin + extent(tensor)
 
 
 def saved_by(node: Any) -> Optional[List[torch.Tensor]]:
@@ -265,10 +277,6 @@ def _autocast_is_enabled(kind: str) -> bool:
     if hasattr(torch, "get_autocast_dtype"):
         return torch.is_autocast_enabled(kind)
     return torch.is_autocast_enabled() if kind == "cuda" else torch.is_autocast_cpu_enabled()
-
-
-def versions(tensors: List[torch.Tensor]) -> List[int]:
-    return [t._version for t in tensors]
 
 
 def _increment() -> "Callable[[List[torch.Tensor]], None]":

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import threading
 import warnings
-from itertools import chain
-from typing import Any, Dict, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import torch
-from torch.nn.parameter import is_lazy
 
+from nimble.auto import switches
 from nimble.backend import Backend
+from nimble.by_itself import has_no_memory_yet, raises_by_itself
 from nimble.capture import CudaCapture
 from nimble.errors import NimbleError
 from nimble.nesting import nesting
+from nimble.refused import check_kind
 from nimble.prepared import CHANGED, PreparedGraph, prepare
 from nimble.signatures import Call, GraphCache, Repeated
 from nimble.static import GraphReport, Options
@@ -27,6 +28,8 @@ from nimble.training import TrainingGraph, prepare_training
 # A graph that the module's changes end before so many calls was hardly worth it; so many of them in a row, and there are no more.
 _SHORT_LIFE = 8
 _MOST_SHORT_LIVED = 3
+
+_is_compiling: "Callable[[], bool]" = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
 
 
 class _Eager:
@@ -88,27 +91,37 @@ class Nimble:
             self._trains = self._trains or training
             try:
                 with torch.set_grad_enabled(training):
-                    self._prepare(self._call_of(dummy_args, dummy_kwargs))
+                    call = self._call_of(dummy_args, dummy_kwargs)
+                self._prepare(call)
             except NimbleError as error:
                 self._fall_back(error, depth=3)
         return self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the module returns for these arguments. Prepares at once what has no graph yet, or has one that does not fit the
-        module any more. While another Nimble is prepared, or somebody captures, the module itself runs, and becomes a part of that."""
+        module any more. While another Nimble is prepared, or somebody captures, the module itself runs, and becomes a part of that; and
+        so it does where something looks at its ops."""
+        if _is_compiling():
+            from nimble.untraced import untraced
+            return untraced(self, args, kwargs)
+        return self.called(args, kwargs)
+
+    def called(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+        """The same, not traced."""
+        aside = switches.why_not_replayed()
         last = self._last
-        if last is not None and not kwargs:
+        if last is not None and not kwargs and aside is None:
             outputs = self._again(last, args)
             if outputs is not CHANGED:
                 return outputs
-        if nesting.preparing or self._backend.is_capturing():
+        if aside is not None and not is_running() or nesting.preparing or self._backend.is_capturing():
             return self.module(*args, **kwargs)
         try:
             call = self._call_of(args, kwargs)
         except NimbleError as error:
-            self._fall_back(error, depth=3)
+            self._fall_back(error)
             return self.module(*args, **kwargs)
-        return self.serve(call)
+        return self._serve(call)
 
     def _again(self, last: "Tuple[Repeated, PreparedGraph]", args: Tuple[Any, ...]) -> Any:
         """The outputs of a call like the one before. CHANGED where it is another one, or a longer look is needed."""
@@ -125,9 +138,16 @@ class Nimble:
 
     def serve(self, call: Call) -> Any:
         """The same for a call that has been taken apart."""
+        if (nesting.preparing or self._backend.is_capturing() or switches.why_not_replayed() is not None and not is_running()):
+            return self.module(*call.args, **call.kwargs)
+        return self._serve(call)
+
+    def _serve(self, call: Call) -> Any:
         if is_running():
             with torch.set_grad_enabled(call.trains):
                 return self.module(*call.args, **call.kwargs)
+        if call.trains and switches.saves_elsewhere():
+            return self.module(*call.args, **call.kwargs)
         try:
             graph = self._graph_for(call)
             while graph is not None:
@@ -140,10 +160,10 @@ class Nimble:
                         self._last = Repeated(call), graph
                     return outputs
                 self._warn("awaited", "a call runs eagerly, since the backward of the one before it has not run yet, and would "
-                           "not find what it needs any more", 4)
+                           "not find what it needs any more", 5)
                 break
         except NimbleError as error:
-            self._fall_back(error)
+            self._fall_back(error, depth=5)
         return self.module(*call.args, **call.kwargs)
 
     def static_inputs(self, *args: Any, **kwargs: Any) -> "Tuple[Tuple[Any, ...], Dict[str, Any]]":
@@ -166,7 +186,12 @@ class Nimble:
             return entry is not None and not isinstance(entry, _Eager) and entry.guard.difference() is None
 
     def _call_of(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Call:
-        return Call(args, kwargs, self.module.training, torch.is_grad_enabled() and (self._trains or self.module.training))
+        try:
+            return Call(args, kwargs, self.module.training, torch.is_grad_enabled() and (self._trains or self.module.training))
+        except NimbleError:
+            raise
+        except Exception as error:
+            raise NimbleError(f"the arguments cannot be compared: {type(error).__name__}: {error}") from error
 
     def _graph_for(self, call: Call) -> Optional[_Graph]:
         """None where calls like this run eagerly. Prepares, and raises where that fails."""
@@ -186,7 +211,13 @@ class Nimble:
             return self._graph_for(call)
 
     def _prepare(self, call: Call, before: Optional[_Graph] = None) -> _Graph:
-        """Puts a new graph, or that there is none, into the cache. `before` is the one that it comes for, if any."""
+        """Puts a new graph, or that there is none, into the cache. `before` is the one that it comes for, if any. What the module
+        also raises by itself passes through; all else is a NimbleError."""
+        aside = switches.why_not_replayed()
+        if aside is None and call.trains and switches.saves_elsewhere():
+            aside = "under hooks for what autograd saves"
+        if aside is not None and not nesting.preparing:
+            raise NimbleError(f"nothing is prepared {aside}: prepare before that")
         options, short_lived = self._options, 0
         if before is not None:
             options = before.options
@@ -198,12 +229,17 @@ class Nimble:
         try:
             if short_lived > _MOST_SHORT_LIVED:
                 raise NimbleError(f"the module changes again and again: {why}")
+            check_kind(self.module, call.trains)
             make = prepare_training if call.trains else prepare
             graph: _Graph = make(self.module, call, self._backend, options)
-        except NimbleError:
-            if self._fallback and not any(map(is_lazy, chain(self.module.parameters(), self.module.buffers()))):
+        except Exception as error:
+            if not isinstance(error, NimbleError) and raises_by_itself(self.module, call, self._backend):
+                raise
+            if self._fallback and not has_no_memory_yet(self.module):
                 self._put(call, _Eager())
-            raise
+            if isinstance(error, NimbleError):
+                raise
+            raise NimbleError(f"the module cannot be prepared: {type(error).__name__}: {error}") from error
         graph.short_lived = short_lived
         self._put(call, graph)
         return graph
@@ -214,7 +250,16 @@ class Nimble:
         if gone is not None and not isinstance(gone, _Eager):
             self._let_go(gone)
             self._warn("full", f"calls come with more kinds of arguments than the {self._graphs.most} graphs that are kept: each "
-                       "that is not kept is prepared anew; see max_graphs", 7)
+                       "that is not kept is prepared anew; see max_graphs", 8)
+
+    def __getstate__(self) -> Dict[str, Any]:
+        """Of what copies and pickles are made: they have no graphs."""
+        return {"given": (self.module, self._fallback, self._graphs.most, self._static_outputs), "backend": self._backend,
+                "options": self._options, "trains": self._trains}
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        self.__init__(*state["given"], backend=state["backend"])  # type: ignore[misc]
+        self._options, self._trains = state["options"], state["trains"]
 
     @staticmethod
     def _let_go(entry: Optional[_Entry]) -> None:

@@ -1,14 +1,16 @@
 """Where this thread is: inside a module's call that nimble.auto looks at, whose inner calls are not looked at; or preparing a graph,
 where what has graphs of its own runs without them, and becomes a part of that one.
 
-No PyTorch here. A thread's own; no locks.
+No PyTorch here. All of it is a thread's own, but for the lock of one_at_a_time().
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import os
 import threading
-from typing import Iterator
+from typing import Any, Callable, Iterator, TypeVar, cast
 
 
 class _Nesting(threading.local):
@@ -39,3 +41,26 @@ def preparing() -> Iterator[None]:
             yield
     finally:
         nesting.preparing -= 1
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+_one = threading.RLock()  # a module that is prepared may hold another Nimble, which is prepared in its first run
+
+
+def one_at_a_time(function: Function) -> Function:
+    """Of the functions that are made so, one runs at a time: a module that is prepared is not as others know it."""
+    @functools.wraps(function)
+    def alone(*args: Any, **kwargs: Any) -> Any:
+        with _one:
+            return function(*args, **kwargs)
+
+    return cast(Function, alone)
+
+
+def _in_child() -> None:
+    global _one
+    _one = threading.RLock()  # who holds it may be a thread of the parent's
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

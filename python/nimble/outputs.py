@@ -10,20 +10,22 @@ from typing import Any, Callable, Dict, List, Tuple
 
 import torch
 
+from nimble.memory import extent, once, overlaps, repeats_of, storage, storage_of
+
 _ALIGNMENT = 512  # bytes, as allocators align: an output is as well aligned in its copy
 _MOST_BETWEEN = 4  # times as many bytes as the outputs have may lie between the first and the last of those that share memory
 
 
 class OutputCopies:
-    """Of tensors that stay where they are, while their values change."""
+    """Of tensors that stay where they are, while their values change. Without a history, as views of parameters may have one."""
 
     def __init__(self, tensors: List[torch.Tensor]) -> None:
-        self._tensors = tensors
+        tensors = self._tensors = [tensor.detach() for tensor in tensors]
         sharing: Dict[int, List[int]] = {}
         for number, tensor in enumerate(tensors):
             if (tensor.layout is torch.strided and tensor.numel() > 0 and not tensor.is_conj() and not tensor.is_neg()
                     and hasattr(tensor, "untyped_storage")):  # from 2.0 on
-                sharing.setdefault(_storage(tensor).data_ptr(), []).append(number)
+                sharing.setdefault(storage(tensor), []).append(number)
         self._blocks = [_Block(tensors, numbers) for numbers in sharing.values() if _is_worth_it(tensors, numbers)]
         together = {number for block in self._blocks for number in block.numbers}
         self._alone = [(number, _copier(tensor)) for number, tensor in enumerate(tensors) if number not in together]
@@ -46,12 +48,12 @@ class _Block:
         first, behind = _range_of([tensors[number] for number in numbers])
         first -= first % _ALIGNMENT
         one = tensors[numbers[0]]
-        self._source = torch.empty(0, dtype=torch.uint8, device=one.device).set_(_storage(one), first, (behind - first,), (1,))
+        self._source = torch.empty(0, dtype=torch.uint8, device=one.device).set_(storage_of(one), first, (behind - first,), (1,))
         self._views = [(number, t.dtype, (t.storage_offset() * t.element_size() - first) // t.element_size(), t.shape, t.stride())
                        for number, t in ((number, tensors[number]) for number in numbers)]
 
     def copy(self, copies: List[Any]) -> None:
-        memory = _storage(self._source.clone())
+        memory = storage_of(self._source.clone())
         for number, dtype, offset, shape, strides in self._views:
             copies[number] = torch.empty(0, dtype=dtype, device=self._source.device).set_(memory, offset, shape, strides)
 
@@ -65,40 +67,19 @@ def _is_worth_it(tensors: List[torch.Tensor], numbers: List[int]) -> bool:
 
 def _range_of(tensors: List[torch.Tensor]) -> Tuple[int, int]:
     """In bytes of their storage: where the first begins, and what is behind the last."""
-    ends = [(int(t.storage_offset()), 1 + sum((size - 1) * stride for size, stride in zip(t.shape, t.stride())), t.element_size())
-            for t in tensors]
-    return min(begin * size for begin, _, size in ends), max((begin + length) * size for begin, length, size in ends)
+    begins = [int(t.storage_offset()) * t.element_size() for t in tensors]
+    return min(begins), max(begin + extent(t) for begin, t in zip(begins, tensors))
 
 
 def _copier(tensor: torch.Tensor) -> "Callable[[torch.Tensor], torch.Tensor]":
     if tensor.layout is not torch.strided or torch.empty_like(tensor, device="meta").stride() == tensor.stride():
         return torch.clone
-    repeated = [d for d, (size, stride) in enumerate(zip(tensor.shape, tensor.stride())) if stride == 0 and size > 1]
-
-    def once(of: torch.Tensor) -> torch.Tensor:
-        for dimension in repeated:
-            of = of.narrow(dimension, 0, 1)
-        return of
-
-    if _overlaps(once(tensor)):
+    repeats = repeats_of(tensor)
+    if overlaps(once(tensor, repeats)):
         return torch.clone  # contiguous, then
 
     def strided(of: torch.Tensor) -> torch.Tensor:
-        source = once(of)
+        source = once(of, repeats)
         return torch.empty_strided(source.shape, source.stride(), dtype=of.dtype, device=of.device).copy_(source).expand(of.shape)
 
     return strided
-
-
-def _overlaps(tensor: torch.Tensor) -> bool:
-    """Whether two of its elements may be one, as far as strides tell: none are where each leads beyond all smaller ones together."""
-    last = 0
-    for stride, size in sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape) if size > 1):
-        if stride <= last:
-            return True
-        last += stride * (size - 1)
-    return False
-
-
-def _storage(tensor: Any) -> Any:
-    return tensor.untyped_storage()

@@ -19,9 +19,9 @@ import torch
 
 from nimble.backend import Backend, Captured, Watch
 from nimble.leaves import copy_all, held_by
+from nimble.memory import storage, storage_bytes
 from nimble.prepared import is_same_state
 from nimble.shim import GraphState, GraphStatus
-from nimble.static import storage, storage_bytes
 
 _MOST_BYTES = 128 << 20  # of gradients. ResNet-50 has 98 MiB, and takes 8.5 ms for a step of 32 small images (H200), a look 0.1
 
@@ -112,8 +112,8 @@ class Ahead:
             self._draws = not is_same_state(self._backend.random_state(self._device), self._random)
 
     def finish(self) -> None:
-        self.has_begun = False
         self._captured.second.replay()
+        self.has_begun = False
 
     def take_back(self) -> None:
         """Nothing has begun then."""

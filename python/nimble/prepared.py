@@ -10,18 +10,20 @@ import contextlib
 import threading
 import time
 from types import TracebackType
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Iterator, List, Optional, Sequence
 
 import torch
 
 from nimble.auto import switches
 from nimble.backend import Backend, Captured, Watch
 from nimble.errors import CaptureError
-from nimble.nesting import preparing
+from nimble.memory import storage
+from nimble.module_work import ModuleWork, written_by
+from nimble.nesting import one_at_a_time, preparing
 from nimble.signatures import Call
-from nimble.state import ModuleGuard, StateKeeper, is_same
-from nimble.static import (GraphReport, Input, Options, Results, attributes_of, check_apart, check_attributes, check_outputs,
-                           device_of, report, with_inputs)
+from nimble.state import ModuleGuard, StateKeeper
+from nimble.static import (GraphReport, Options, Results, Taking, check_apart, check_no_gradients, check_outputs, device_of, report,
+                           with_inputs)
 
 __all__ = ["CHANGED", "GraphReport", "Options", "PreparedGraph", "is_same_state", "naming_the_place", "prepare", "written_by"]
 
@@ -34,8 +36,9 @@ class PreparedGraph:
     the module while it runs, as long as the memory is there of what it reads: `ahead` tells. That of parameters and buffers stays
     for that, although the module may have let go of it."""
 
-    def __init__(self, call: Call, inputs: List[Input], captured: Captured, guard: ModuleGuard, options: Options, seconds: float,
-                 written: List[Input], own: List[torch.Tensor], ahead: Optional[Watch] = None) -> None:
+    def __init__(self, call: Call, work: ModuleWork, captured: Captured, guard: ModuleGuard, options: Options, seconds: float,
+                 own: List[torch.Tensor], own_written: List[torch.Tensor], ahead: Optional[Watch] = None) -> None:
+        inputs, written = work.inputs, work.written
         self.options = options
         self.guard = guard
         self._ahead = ahead
@@ -47,8 +50,12 @@ class PreparedGraph:
         """(args, kwargs): a call with these copies nothing."""
         self._signature = str(call.signature)
         self._inputs = inputs
+        self._take = Taking(inputs)
         self._own = [each.tensor for each in inputs]
         self._written = written  # by the module, in place
+        self._also_read = work.found_elsewhere  # memory that the module finds outside of itself
+        self._of_module = frozenset(map(storage, guard.memory())) if written else frozenset()
+        self._own_written = frozenset(map(storage, own_written))
         self._captured = captured
         self._seconds = seconds
         self._lock = threading.Lock()
@@ -62,8 +69,8 @@ class PreparedGraph:
         """Runs the graph with the arguments of a call of its signature. The outputs are the caller's, unless they are to be the
         graph's own, which the next run overwrites. CHANGED where it runs ahead, and does not fit the module any more: as `fits` says,
         where its owner knows (forget_module())."""
-        if self._written:
-            check_apart(call, self._inputs, self._written)
+        if self._written or self._own_written:
+            check_apart(call, self._inputs, self._written, self._of_module, self._own_written)
         return self.run(call.leaves, static_outputs, fits)
 
     def run(self, leaves: Sequence[Any], static_outputs: bool, fits: "Optional[Callable[[], bool]]" = None) -> Any:
@@ -76,8 +83,7 @@ class PreparedGraph:
             if ahead is not None and fits is not None and not looks_behind and not fits():
                 return CHANGED
             self._captured.follow()
-            for each in self._inputs:
-                each.take(leaves[each.number])
+            self._take(leaves)
             self._captured.replay()
             for each in self._written:
                 if leaves[each.number] is not each.tensor:
@@ -132,36 +138,7 @@ class PreparedGraph:
         return [report("inference", self._signature, self._captured.status(), self._seconds, tensors)]
 
 
-class _ModuleWork:
-    """A run of the module with arguments of the graph's own, as nimble.backend.Work."""
-
-    def __init__(self, module: torch.nn.Module, call: Call, keeper: StateKeeper) -> None:
-        self._module, self._call, self._keeper = module, call, keeper
-        self.inputs = [Input(number, call.leaves[number]) for number in call.tensors]
-        self.written: List[Input] = []
-        self.attributes: Dict[str, torch.Tensor] = {}  # as they are before the last capture
-        self._args, self._kwargs = call.rebuilt(with_inputs(call, self.inputs))
-        self._versions = [i.tensor._version for i in self.inputs]
-        self._compared = False
-
-    def run(self) -> Any:
-        return self._module(*self._args, **self._kwargs)
-
-    def reset(self) -> None:
-        self._keeper.restore_buffers()
-        if not self._compared:  # with what was written to in place
-            self._compared = True
-            self.written = written_by(self.inputs, self._versions, self._call)
-        for each in self.written:
-            each.take(self._call.leaves[each.number])
-
-    def before_capture(self) -> None:
-        self.attributes = attributes_of(self._module)
-
-    def data(self) -> List[torch.Tensor]:
-        return [each.memory for each in self.inputs]
-
-
+@one_at_a_time
 def prepare(module: torch.nn.Module, call: Call, backend: Backend, options: Options) -> PreparedGraph:
     """Captures the module's run for a call, without gradients. Runs it a few times, with copies of the arguments, and leaves the
     module, random numbers and PyTorch's modes as they were. NimbleError says why it cannot be, and where; what the module itself
@@ -172,13 +149,15 @@ def prepare(module: torch.nn.Module, call: Call, backend: Backend, options: Opti
     device_random = backend.random_state(device)
     try:
         with preparing(), _inference():
-            work = _ModuleWork(module, call, keeper)
+            work = ModuleWork(module, call, keeper, backend.device_type)
             with naming_the_place(module):
                 captured = backend.capture(work, device, options.use_multi_stream, options.relaxed)
         keeper.check_module()
         keeper.check_random(but_torch=backend.draws_on_host)
-        check_attributes(work.attributes, module)
+        work.check()
+        own = [*module.parameters(), *module.buffers()]
         check_outputs(captured.outputs, backend.device_type)
+        check_no_gradients(captured.outputs, [*own, *(each.tensor for each in work.inputs)])
         draws = not is_same_state(backend.random_state(device), device_random)
         # What it sends to other ranks cannot be thrown away.
         runs_ahead = not (work.written or draws or keeper.has_written() or any(m.training for m in module.modules())
@@ -191,19 +170,12 @@ def prepare(module: torch.nn.Module, call: Call, backend: Backend, options: Opti
         backend.set_random_state(device, device_random)
     guard = ModuleGuard(module, backend.device_type, call.trains)
     ahead = backend.watch(guard.memory()) if runs_ahead else None
-    return PreparedGraph(call, work.inputs, captured, guard, options, time.perf_counter() - began, work.written,
-                         [*module.parameters(), *module.buffers()], ahead)
+    return PreparedGraph(call, work, captured, guard, options, time.perf_counter() - began, own, keeper.may_write(), ahead)
 
 
 def is_same_state(one: Any, other: Any) -> bool:
     """Of random numbers."""
     return torch.equal(one, other) if isinstance(one, torch.Tensor) else bool(one == other)
-
-
-def written_by(inputs: List[Input], versions: List[int], call: Call) -> List[Input]:
-    """Those inputs that the first run has written to."""
-    return [i for i, version in zip(inputs, versions)
-            if i.tensor._version != version or not is_same(i.tensor, call.leaves[i.number])]
 
 
 @contextlib.contextmanager

@@ -26,6 +26,7 @@ import torch
 
 from nimble.errors import NimbleError
 from nimble.host_random import is_generator
+from nimble.memory import is_array
 from nimble.state import has_memory, parts_of
 
 _MOST = 2000  # objects that are looked at
@@ -283,12 +284,6 @@ class _Search:
 
 def is_plain(value: Any) -> bool:
     return value is None or isinstance(value, (bool, int, float, complex, str, bytes, torch.dtype, torch.device, enum.Enum))
-
-
-def is_array(value: Any) -> bool:
-    """Whether it is one of NumPy's, or a number of its."""
-    numpy: Any = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic))
 
 
 def _is_iterator(value: Any) -> bool:

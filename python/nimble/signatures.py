@@ -1,8 +1,8 @@
 """What of a call decides which prepared graph serves it, and a bounded cache of such.
 
 A call's signature is its structure (torch.utils._pytree), of each tensor its shape, strides, dtype and device, of each other
-leaf its type and value, which leaves are one and the same tensor, and the state of PyTorch that kernels are chosen by. Of a call
-that trains, also which tensors require gradients.
+leaf its type and value, which leaves are one and the same tensor, which tensors require gradients, and the state of PyTorch that
+kernels are chosen by.
 
 Signatures are constant, and any thread may use them. GraphCache has no lock: its owner has one.
 """
@@ -12,7 +12,8 @@ from __future__ import annotations
 import enum
 import functools
 from collections import OrderedDict
-from typing import Any, Dict, Generic, Iterator, List, Optional, Tuple, TypeVar
+from operator import attrgetter
+from typing import Any, Dict, Generic, Iterable, Iterator, List, Optional, Tuple, TypeVar
 
 import torch
 from torch.utils import _pytree
@@ -23,11 +24,25 @@ from nimble.errors import NimbleError
 _PLAIN = (type(None), bool, int, str, bytes, torch.dtype, torch.device, torch.layout, torch.memory_format, enum.Enum, type(...))
 _PLAIN_KINDS = frozenset(_PLAIN) - {enum.Enum}  # of others that are made from these a module may read more
 _STRIDED = torch.strided
+_MARKS = frozenset(("_is_buffer", "persistent"))  # of torch.nn.Buffer
+_attributes = attrgetter("__dict__")  # written as .__dict__, torch.compile could not trace it
 
 
 def is_constant(value: Any) -> bool:
     """Whether a leaf is a value that cannot change, so that a graph may give it back as it was."""
-    return isinstance(value, _PLAIN + (float, complex))
+    return isinstance(value, _PLAIN + (float, complex, torch.Size))
+
+
+def flattened(outputs: Any) -> "Tuple[List[Any], _pytree.TreeSpec]":
+    """Of what a module returns: a torch.Size is a value, not a tuple of such, where this release can be told so."""
+    try:
+        return _pytree.tree_flatten(outputs, is_leaf=_is_size)
+    except TypeError:
+        return _pytree.tree_flatten(outputs)
+
+
+def _is_size(value: Any) -> bool:
+    return type(value) is torch.Size
 
 
 def place_of(tree: Any, number: int, name: str) -> str:
@@ -39,7 +54,7 @@ def place_of(tree: Any, number: int, name: str) -> str:
     else:
         return name  # a leaf, or of a type whose inside only its owner can name
     for where, child in children:
-        count = len(_pytree.tree_flatten(child)[0])
+        count = len(flattened(child)[0])
         if number < count:
             return place_of(child, number, where)
         number -= count
@@ -72,7 +87,37 @@ def _value_key(value: Any) -> Any:
 def _tensor_key(tensor: torch.Tensor) -> Any:
     if tensor.layout is not _STRIDED:
         raise TypeError(f"is a tensor with layout {tensor.layout}, not {_STRIDED}")
-    return type(tensor), tensor.shape, tensor.stride(), tensor.dtype, tensor.device
+    kind = type(tensor)
+    if kind is not torch.Tensor and kind is not torch.nn.Parameter:
+        raise TypeError(f"is a {kind.__name__}, of which a graph would only see a tensor (pass x.as_subclass(torch.Tensor))")
+    if has_attributes(tensor):
+        names = ", ".join(map(repr, _attributes(tensor)))
+        raise TypeError(f"has Python attributes ({names}), which a graph would not see (pass x.detach())")
+    return kind, tensor.shape, tensor.stride(), tensor.dtype, tensor.device
+
+
+def has_attributes(tensor: torch.Tensor) -> bool:
+    """Whether a module may find more in it than a tensor. Marks of PyTorch's own do not count."""
+    attributes = _attributes(tensor)
+    return bool(attributes) and not all(name in _MARKS or name.startswith("_dynamo") for name in attributes)
+
+
+_CONTAINERS = (dict, tuple, list)
+
+
+def _key_types(values: Iterable[Any]) -> Any:
+    """Of the keys of dictionaries among them, and in them, the types, but for those of texts: 1 and True are equal, and not the same.
+    None where there are none."""
+    found: List[Any] = []
+    for number, value in enumerate(values):
+        if isinstance(value, _CONTAINERS):
+            if isinstance(value, dict):
+                found += [(number, type(key)) for key in value if type(key) is not str]
+                value = value.values()
+            inner = _key_types(value)
+            if inner is not None:
+                found.append((number, inner))
+    return tuple(found) or None
 
 
 def _autocast() -> Tuple[Optional[torch.dtype], Optional[torch.dtype]]:
@@ -93,8 +138,8 @@ def _modes() -> Tuple[Any, ...]:
 
 
 class Signature:
-    """Compares equal for calls that one graph can serve. `grad`: gradients are enabled, and an input requires them. `wanted`: of
-    a call that trains, which of its tensors require gradients; None of others."""
+    """Compares equal for calls that one graph can serve. `grad`: gradients are enabled, and an input requires them. `wanted`:
+    which of its tensors require gradients; None where none does, and it does not train."""
 
     __slots__ = ("structure", "leaves", "training", "grad", "wanted", "modes", "_hash")
 
@@ -139,9 +184,10 @@ class Call:
     def __init__(self, args: Tuple[Any, ...], kwargs: Dict[str, Any], training: bool, trains: bool = False) -> None:
         self.args, self.kwargs = args, kwargs
         if not kwargs and all([type(argument) is torch.Tensor for argument in args]):
-            self.leaves, self.structure = list(args), _structure_of(len(args))
+            self.leaves, self.structure, types = list(args), _structure_of(len(args)), None
         else:
             self.leaves, self.structure = _pytree.tree_flatten((args, kwargs))
+            types = _key_types((*args, *kwargs.values()))
         self.tensors: List[int] = []
         first: Dict[int, int] = {}  # where each tensor comes first
         keys: List[Any] = []
@@ -160,9 +206,11 @@ class Call:
             except TypeError as error:
                 raise NimbleError(f"{argument_place(args, kwargs, number)} {error}: no graph can be found for the call by "
                                   "that") from None
+        if types is not None:
+            keys.append(("types of keys", types))
         grad = needs_grad and torch.is_grad_enabled()
         self.trains = trains or grad
-        wanted = tuple(self.leaves[number].requires_grad for number in self.tensors) if self.trains else None
+        wanted = tuple(self.leaves[number].requires_grad for number in self.tensors) if needs_grad or self.trains else None
         self.signature = Signature(self.structure, tuple(keys), training, grad, wanted)
 
     def rebuilt(self, leaves: List[Any]) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
@@ -187,7 +235,7 @@ class Repeated:
 
     @staticmethod
     def is_possible(call: Call) -> bool:
-        return not (call.kwargs or call.trains or len(call.tensors) != len(call.args)
+        return not (call.kwargs or call.trains or call.signature.wanted is not None or len(call.tensors) != len(call.args)
                     or any(type(argument) is not torch.Tensor for argument in call.args))
 
     def fits(self, args: Tuple[Any, ...], training: bool) -> bool:
@@ -196,7 +244,8 @@ class Repeated:
             return False
         for tensor, (kind, shape, stride, dtype, device) in zip(args, self._keys):
             if (type(tensor) is not kind or tensor.requires_grad or tensor.layout is not _STRIDED or tensor.shape != shape
-                    or tensor.stride() != stride or tensor.dtype is not dtype or tensor.device != device):
+                    or tensor.stride() != stride or tensor.dtype is not dtype or tensor.device != device
+                    or _attributes(tensor) and has_attributes(tensor)):
                 return False
         return self._modes == _modes() and (len(args) == 1 or len(set(map(id, args))) == len(args))
 

@@ -2,7 +2,7 @@
 
 ModuleGuard says whether the parameters, buffers, submodules, hooks and training flags are still the ones that a graph was
 captured with. It costs less than a microsecond a module, so it compares identities, addresses and what tensors say of their memory
-(Metadata): values of parameters and buffers on the graph's device may change, since the graph reads them where they are.
+(nimble.metadata): values of parameters and buffers on the graph's device may change, since the graph reads them where they are.
 
 StateKeeper puts buffers, training flags and random numbers back. Neither may be used by two threads at once; guards only read.
 """
@@ -10,25 +10,28 @@ StateKeeper puts buffers, training flags and random numbers back. Neither may be
 from __future__ import annotations
 
 from itertools import chain
-from operator import attrgetter, eq, is_, itemgetter
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+from operator import eq, is_, itemgetter
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from torch.nn.modules import module as _module
 from torch.nn.parameter import is_lazy
 
 from nimble.errors import NimbleError
+from nimble.held import OF_EVERY_MODULE, Contents, find, tensors_of
 from nimble.host_random import HostRandom
+from nimble.memory import storage, version_of, versions
+from nimble.metadata import Metadata
+from nimble.registered import Registered, path_of
+from nimble.watching import Writes
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks")
 _BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")
 _GLOBAL_BACKWARD_HOOKS = ("_global_backward_hooks", "_global_backward_pre_hooks")
 _training = itemgetter("training")
-_requires_grad = attrgetter("requires_grad")
-_shape, _dtype = attrgetter("shape"), attrgetter("dtype")
-_any_requires_grad: "Callable[..., bool]" = getattr(torch._C, "_any_requires_grad", lambda *tensors: any(map(_requires_grad, tensors)))
-
+_MOST_KEPT = 1 << 28  # bytes of copies of tensors in containers
+_MOST_LOOKS = 4  # for tensors that runs make: Python runs in a few of them, and then graphs do
 
 def _values(dicts: List[Dict[Any, Any]]) -> List[Any]:
     return list(chain.from_iterable(map(dict.values, dicts)))
@@ -36,15 +39,6 @@ def _values(dicts: List[Dict[Any, Any]]) -> List[Any]:
 
 def _are_identical(now: List[Any], before: List[Any]) -> bool:
     return len(now) == len(before) and all(map(is_, now, before))
-
-
-def _path(name: str, attribute: str) -> str:
-    return f"{name}.{attribute}" if name else attribute
-
-
-def _version(tensor: torch.Tensor) -> int:
-    """Rises when the tensor is written to. Inference tensors have none, but no graph is prepared where they can be written."""
-    return 0 if tensor.is_inference() else tensor._version
 
 
 def is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -55,91 +49,8 @@ def is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 def plain_tensors(module: torch.nn.Module) -> "List[Tuple[Dict[str, Any], str, torch.Tensor, str]]":
     """Tensors that modules hold as plain attributes: where, under which name, which, and the path."""
-    return [(child.__dict__, attribute, value, _path(name, attribute)) for name, child in module.named_modules()
+    return [(child.__dict__, attribute, value, path_of(name, attribute)) for name, child in module.named_modules()
             for attribute, value in child.__dict__.items() if isinstance(value, torch.Tensor)]
-
-
-def _found_tensor_guards() -> Any:
-    """By which torch.compile compares all that tensors say of their memory, in a tenth of a microsecond each: a class, or None where
-    it does not do as is needed here."""
-    kind: Any = getattr(getattr(getattr(torch._C, "_dynamo", None), "guards", None), "TensorGuards", None)
-    if kind is None:
-        return None
-    try:
-        one, other = torch.empty(2, 3, device="cpu"), torch.empty(0, device="cpu")
-        check = _guards_of(kind, [one, other]).check
-        changed = [torch.empty(3, 2, device="cpu"), torch.empty(3, 2, device="cpu").t(), torch.empty(1, 2, 3, device="cpu"),
-                   torch.empty(2, 3, device="cpu", dtype=torch.float64), torch.empty(2, 3, device="cpu", requires_grad=True)]
-        return kind if check(torch.empty(2, 3, device="cpu"), other) and not any(check(each, other) for each in changed) else None
-    except Exception:
-        return None
-
-
-def _guards_of(kind: Any, tensors: Sequence[torch.Tensor]) -> Any:
-    return kind(*tensors, dynamic_dims_sizes=[list(t.shape) for t in tensors],
-                dynamic_dims_strides=[list(t.stride()) for t in tensors])
-
-
-_tensor_guards: Any = _found_tensor_guards()
-
-
-def metadata_check(tensors: Sequence[torch.Tensor]) -> "Optional[Callable[..., bool]]":
-    """What is True for as many tensors, each once, of whose memory all is told that is told of these; False may also be PyTorch's modes.
-    Holds none of them. None where there is nothing that does."""
-    try:
-        check: "Callable[..., bool]" = _guards_of(_tensor_guards, tensors).check
-        return check
-    except Exception:
-        return None  # not in this release, or tensors of a class that it does not know
-
-
-_MOST_MODES = 4  # of PyTorch, which they compare, too
-
-
-class Metadata:
-    """Shapes, strides and dtypes of tensors, which it holds. trains: and which of them require gradients."""
-
-    def __init__(self, tensors: Iterable[torch.Tensor], trains: bool) -> None:
-        self._tensors = list({id(t): t for t in tensors}.values())
-        self._wanting = [t for t in self._tensors if trains and t.requires_grad]
-        self._others = [t for t in self._tensors if trains and not t.requires_grad]
-        self._seen = self.look()
-        self._checks: List[Callable[..., bool]] = []
-        self._add_check()
-
-    def look(self) -> List[Any]:
-        """In the order of _METADATA."""
-        return [
-            list(map(torch.Tensor.stride, self._tensors)),
-            list(map(_shape, self._tensors)),
-            list(map(_dtype, self._tensors)),
-            list(map(_requires_grad, self._wanting)),
-            _any_requires_grad(*self._others),
-        ]
-
-    def difference(self) -> Optional[str]:
-        """What has changed since, for people; None where nothing has."""
-        if not self._tensors:
-            return None
-        for check in self._checks:
-            if check(*self._tensors):
-                return None
-        for text, now, before in zip(_METADATA, self.look(), self._seen):
-            if now != before:
-                return text
-        self._add_check()
-        return None
-
-    def _add_check(self) -> None:
-        """For the modes that there are now."""
-        check = metadata_check(self._tensors) if len(self._checks) < _MOST_MODES else None
-        if check is not None:
-            self._checks.append(check)
-
-
-_METADATA = ("a parameter or buffer has other strides", "a parameter or buffer has another shape",
-             "a parameter or buffer has another dtype", "a parameter wants no gradients any more",
-             "a parameter or buffer wants gradients that wanted none")
 
 
 def parts_of(tensor: torch.Tensor) -> List[torch.Tensor]:
@@ -197,6 +108,10 @@ class ModuleGuard:
         self._flags = [d for d in self._attributes if "training" in d]
         self._flagged = [m for m in self._modules if "training" not in m.__dict__]  # as those of torch.compile
         self._plain = plain_tensors(module)
+        slots = [(m.__dict__, name) for m in self._modules for name, value in m.__dict__.items()
+                 if value is None and name not in OF_EVERY_MODULE]
+        slots += [(where, name) for where, name, _, _ in self._plain]
+        self._slots = [where for where, _ in slots], [name for _, name in slots]
         registered_now = _values(self._registered)  # None, too
         self._tensors: List[torch.Tensor] = [t for t in registered_now if t is not None] + [t for _, _, t, _ in self._plain]
         self._metadata = Metadata(self._tensors, trains)
@@ -218,8 +133,8 @@ class ModuleGuard:
             list(filter(None, self._empty)),
             list(map(_training, self._flags)) + [m.training for m in self._flagged],
             ["forward" in attributes for attributes in self._attributes],
-            [d.get(name) for d, name, _, _ in self._plain],
-            list(map(_version, self._elsewhere)),
+            list(map(dict.get, *self._slots)),
+            versions(self._elsewhere),
         ]
 
     def difference(self) -> Optional[str]:
@@ -238,30 +153,54 @@ _PARTS: "Tuple[Tuple[str, Callable[[Any, Any], bool]], ...]" = (
     ("a first parameter, buffer, submodule or hook was added", eq),
     ("a training flag has changed", eq),
     ("a forward method was replaced", eq),
-    ("a tensor attribute is another one", _are_identical),
+    ("a tensor attribute is another one, or one that was None is none any more", _are_identical),
     ("a tensor on another device has changed", eq),
 )
 
 
 class StateKeeper:
-    """Remembers buffers (and tensors in plain attributes, which are none), training flags and the host's random numbers when made;
-    restore() puts them back."""
+    """Remembers what a module is made of when made: buffers, tensors in attributes and in containers there, which parameters there are
+    and what they hold, training flags, and the host's random numbers, also those of generators in attributes. restore() puts it back.
+    is_checked: check_module() or restore_buffers() will be called, which takes a look at all the memory of parameters, now and then."""
 
-    def __init__(self, module: torch.nn.Module) -> None:
+    def __init__(self, module: torch.nn.Module, is_checked: bool = True) -> None:
         check_memory(module)
-        self._modules = list(module.named_modules())
+        held = find(module)
+        self._modules = [*module.named_modules(), *held.modules]
         self._training = [m.training for _, m in self._modules]
-        self._registered = [(m._buffers, dict(m._buffers), name) for name, m in self._modules]
-        with torch.no_grad():
-            self._plain = plain_tensors(module)
-            self._attributes = {id(t): t for _, _, t, _ in self._plain}
-            buffers = {id(t): t for t in (*module.buffers(), *self._attributes.values())}
-            self._buffers = [(buffer, buffer.detach().clone()) for buffer in buffers.values()]
-        self._versions = [_version(tensor) for tensor, _ in self._buffers]
         self._module = module
+        self._tensors = held.tensors
+        self._contents = Contents(held)
+        registered = {id(t) for _, m in self._modules for t in (*m._parameters.values(), *m._buffers.values())}
+        buffers = {id(t): t for _, m in self._modules for t in m._buffers.values() if t is not None and has_memory(t)}
+        buffers.update((id(t), t) for _, _, t, _ in plain_tensors(module))
+        mine = {storage(p) for _, m in self._modules for p in m._parameters.values() if p is not None and has_memory(p)}
+        large: Dict[int, Tuple[str, torch.Tensor]] = {}
+        room = _MOST_KEPT
+        for path, tensor in held.tensors:
+            if id(tensor) not in buffers and id(tensor) not in registered and _can_be_kept(tensor) and storage(tensor) not in mine:
+                room -= tensor.numel() * tensor.element_size()
+                if room >= 0:
+                    buffers[id(tensor)] = tensor
+                else:
+                    large[id(tensor)] = path, tensor
+        with torch.no_grad():
+            self._buffers = [(buffer, buffer.detach().clone()) for buffer in buffers.values()]
+        self._versions = [version_of(tensor) for tensor, _ in self._buffers]
+        self._known = {*registered, *map(id, (t for _, t in held.tensors))}
+        self._made: Dict[int, _Made] = {}  # tensors that the runs have put into attributes
+        self._looks = 0
         self._dirty: Optional[List[Tuple[torch.Tensor, torch.Tensor]]] = None  # those that the first run has written to
-        self._parameters = [(name, p, _version(p)) for name, p in module.named_parameters()]
-        self._random = HostRandom()
+        self._registered = Registered(self._modules, large.values(), is_checked)
+        self._random = HostRandom(held.generators)
+
+    def watch(self) -> Writes:
+        """Of the first run: what it is on for. So what a run writes to parameters can be put back."""
+        return self._registered.watch()
+
+    def tensors(self) -> List[torch.Tensor]:
+        """Those that a guard of the module looks at: parameters, buffers, tensors in plain attributes. As they are now."""
+        return [*self._module.parameters(), *self._module.buffers(), *(t for _, _, t, _ in plain_tensors(self._module))]
 
     def check_random(self, but_torch: bool = False) -> None:
         """Raises NimbleError where the host's random numbers have advanced: what they were would be in the graph. but_torch: those of
@@ -278,52 +217,68 @@ class StateKeeper:
         """The buffers that the first run has written to, as far as values tell. Asked behind restore_buffers()."""
         return [buffer for buffer, _ in self._dirty or []]
 
+    def may_write(self) -> List[torch.Tensor]:
+        """With those that versions tell of."""
+        return [*self.written(), *(t for (t, _), version in zip(self._buffers, self._versions) if version_of(t) != version)]
+
     def has_written(self, but: Sequence[torch.Tensor] = ()) -> bool:
-        """Whether the runs so far may have written to a buffer, or to a tensor in a plain attribute: also to one that they have
-        made. Asked before restore(). `but`: the first run may have written to these buffers."""
+        """Whether the runs so far may have written to a buffer, or to a tensor in an attribute: also to one that they have made. Asked
+        before restore(). `but`: the first run may have written to these buffers."""
         apart = set(map(id, but))
-        return (any(id(buffer) not in apart for buffer in self.written())
-                or any(_version(t) != version for (t, _), version in zip(self._buffers, self._versions))
+        return (any(id(buffer) not in apart for buffer in self.written()) or self._registered.has_written()
+                or any(version_of(t) != version for (t, _), version in zip(self._buffers, self._versions))
                 or not all(is_same(tensor, value) for tensor, value in self._buffers)
-                or [id(t) for _, _, t, _ in plain_tensors(self._module)] != list(self._attributes))
+                or [id(t) for t in tensors_of(self._module).values()] != [id(t) for t in dict(self._tensors).values()])
 
     def check_module(self) -> None:
-        """Raises NimbleError where the module has replaced a buffer or written to a parameter."""
-        for now, before, name in self._registered:
-            for key in chain(now, before):
-                if now.get(key) is not before.get(key):
-                    raise NimbleError(f"the module replaces its buffer {_path(name, key)!r} when it runs: it has to write in "
-                                      "place")
-        for name, parameter, version in self._parameters:
-            if _version(parameter) != version:
-                raise NimbleError(f"the module writes to its parameter {name!r} when it runs, which is not put back")
+        """Raises NimbleError where the module has replaced a buffer or parameter, written to a parameter, or made something that it
+        writes to in each run."""
+        self._registered.check()
+        for made in self._made.values():
+            if version_of(made.tensor) != made.version or not is_same(made.tensor, made.value):
+                raise NimbleError(f"the module makes a tensor in its first run, {made.path!r}, and writes to it in each: run the module "
+                                  "once before, so that preparing can put back what it holds")
 
     def restore(self) -> None:
-        """Puts all back but parameters' values."""
+        """Puts all back."""
         self._random.put_back()
         for (_, child), training in zip(self._modules, self._training):
             child.training = training
-        for now, before, _ in self._registered:
-            if any(now.get(k) is not before.get(k) for k in chain(now, before)):
-                now.clear()
-                now.update(before)
+        self._registered.restore()
         # A few runs later it may be others that have changed.
         self._copy([(buffer, value) for buffer, value in self._buffers if not is_same(buffer, value)])
 
     def restore_attributes(self) -> None:
-        """Puts back which tensors plain attributes are: where preparing has failed. A graph works with what they are by then."""
-        for where, name, tensor, _ in self._plain:
-            if where.get(name) is not tensor:
-                where[name] = tensor
+        """Puts back which tensors attributes are, and what containers of such hold: where preparing has failed. A graph works with what
+        they are by then."""
+        self._contents.put_back()
 
     def restore_buffers(self) -> None:
-        """Puts back the values of the buffers that the first run has written to. Called behind each run, also of a graph."""
+        """Puts back the values of the buffers that the first run has written to. Called behind each run, also of a graph. NimbleError
+        behind the first, where that has done what cannot be put back each time."""
+        self._looks += 1
         if self._dirty is None:
+            self.check_module()
             self._dirty = [(buffer, value) for buffer, value in self._buffers if not is_same(buffer, value)]
         self._copy(self._dirty)
+        if self._looks <= _MOST_LOOKS:
+            for path, tensor in tensors_of(self._module).items():
+                if id(tensor) not in self._known and id(tensor) not in self._made and _can_be_kept(tensor):
+                    self._made[id(tensor)] = _Made(path, tensor)
 
     @staticmethod
     def _copy(pairs: List[Tuple[torch.Tensor, torch.Tensor]]) -> None:
         with torch.no_grad():
             for buffer, value in pairs:
                 buffer.data.copy_(value)  # nothing that autograd has saved has changed in the end
+
+
+class _Made:
+    """A tensor as it is when it is first seen."""
+
+    def __init__(self, path: str, tensor: torch.Tensor) -> None:
+        self.path, self.tensor, self.version, self.value = path, tensor, version_of(tensor), tensor.detach().clone()
+
+
+def _can_be_kept(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and not tensor.is_meta and has_memory(tensor)

@@ -6,18 +6,21 @@ None of it may be used by two threads at once; the owner of the graph has a lock
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import AbstractSet, Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import torch
 from torch.utils import _pytree
 
 from nimble.backend import Backend
 from nimble.errors import NimbleError
+from nimble.held import tensors_of
+from nimble.memory import extent, once, repeats_of, storage, storage_bytes
 from nimble.outputs import OutputCopies
 from nimble.shim import GraphStatus
-from nimble.signatures import Call, is_constant, place_of
-from nimble.state import plain_tensors
+from nimble.signatures import Call, flattened, is_constant, place_of
+from nimble.state import has_memory
 
 
 @dataclass(frozen=True)
@@ -58,26 +61,52 @@ def report(kind: str, signature: str, status: Optional[GraphStatus], seconds: fl
 class Input:
     """A tensor argument's own memory, with the argument's strides. `tensor` is what the graph's function is given.
 
-    trains: it wants gradients where the argument does, and has a version of its own, which arguments that are copied in do not
-    raise: what autograd has saved of it stays as valid as the memory is."""
+    It wants gradients where the argument does, and is a parameter where that is one. trains: it has a version of its own, which
+    arguments that are copied in do not raise: what autograd has saved of it stays as valid as the memory is."""
 
     def __init__(self, number: int, like: torch.Tensor, trains: bool = False) -> None:
         self.number = number
-        self._single = [d for d, (size, stride) in enumerate(zip(like.shape, like.stride())) if stride == 0 and size > 1]
-        source = self._without_repeats(like.detach())
+        self._repeats = repeats_of(like)
+        source = once(like.detach(), self._repeats)
         self.memory = torch.empty_strided(source.shape, source.stride(), dtype=like.dtype, device=like.device).copy_(source)
-        self.tensor = self.memory.expand(like.shape) if self._single else self.memory
-        if trains:
+        self.tensor = self.memory.expand(like.shape) if self._repeats else self.memory
+        if trains or like.requires_grad:
             self.tensor = self.tensor.data.requires_grad_(like.requires_grad)
-
-    def _without_repeats(self, tensor: torch.Tensor) -> torch.Tensor:
-        for dimension in self._single:
-            tensor = tensor.narrow(dimension, 0, 1)
-        return tensor
+        if type(like) is torch.nn.Parameter:
+            self.tensor = torch.nn.Parameter(self.tensor.detach(), like.requires_grad)
 
     def take(self, tensor: torch.Tensor) -> None:
         if tensor is not self.tensor:
-            self.memory.copy_(self._without_repeats(tensor.detach()), non_blocking=True)
+            self.memory.copy_(once(tensor.detach(), self._repeats), non_blocking=True)
+
+
+class Taking:
+    """Of the arguments of a call, into the memory of a graph's inputs. Those that lie in that themselves, as inputs do in each other's
+    places, are read before any is written."""
+
+    def __init__(self, inputs: Sequence[Input]) -> None:
+        self._places = [(each, each.number, each.tensor) for each in inputs]
+        ranges = sorted((i.memory.data_ptr(), i.memory.data_ptr() + extent(i.memory)) for i in inputs if i.memory.numel() > 0)
+        self._begins, self._ends = [begin for begin, _ in ranges], [end for _, end in ranges]
+        self._first, self._behind = (ranges[0][0], ranges[-1][1]) if len(ranges) > 1 else (0, 0)  # alone, it can only be all of it
+
+    def __call__(self, leaves: Sequence[Any]) -> None:
+        first, behind = self._first, self._behind
+        for _, number, mine in self._places if behind else ():
+            given = leaves[number]
+            if given is not mine and first <= given.data_ptr() < behind:
+                leaves = [self._apart(leaf) for leaf in leaves]
+                break
+        for each, number, _ in self._places:
+            each.take(leaves[number])
+
+    def _apart(self, leaf: Any) -> Any:
+        """A copy of one that lies in that memory."""
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        where = leaf.data_ptr()
+        place = bisect_right(self._begins, where) - 1
+        return leaf.detach().clone() if place >= 0 and where < self._ends[place] else leaf
 
 
 class Results:
@@ -87,7 +116,7 @@ class Results:
     own: tensors that never change, each with what is returned for it."""
 
     def __init__(self, outputs: Any, inputs: List[Input], own: "Iterable[Tuple[torch.Tensor, torch.Tensor]]") -> None:
-        leaves, self._structure = _pytree.tree_flatten(outputs)
+        leaves, self._structure = flattened(outputs)
         arguments = {id(i.tensor): i.number for i in inputs}
         kept = {id(mine): given for mine, given in own}
         places: Dict[int, int] = {}
@@ -126,12 +155,19 @@ def with_inputs(call: Call, inputs: List[Input]) -> List[Any]:
     return [own.get(id(leaf), leaf) for leaf in call.leaves]
 
 
-def check_apart(call: Call, inputs: List[Input], written: List[Input]) -> None:
-    """The graph's inputs share no memory: where its function writes to one, the call's may not, either."""
+def check_apart(call: Call, inputs: List[Input], written: List[Input], own: "AbstractSet[int]" = frozenset(),
+                own_written: "AbstractSet[int]" = frozenset()) -> None:
+    """The graph's inputs share no memory: where its function writes to one, the call's may not, either. own: where the memory of the
+    module's tensors begins, which no argument that is written may share; own_written: of those that it writes to."""
     storages = [storage(call.leaves[i.number]) for i in inputs]
     for each in written:
-        if storages.count(storage(call.leaves[each.number])) > 1:
-            raise NimbleError(f"the module writes to {call.place(each.number)}, which shares memory with another argument")
+        where = storage(call.leaves[each.number])
+        if storages.count(where) > 1 or where in own:
+            raise NimbleError(f"the module writes to {call.place(each.number)}, which shares memory with "
+                              f"{'a tensor of the module' if where in own else 'another argument'}: pass a copy")
+    for number, where in zip([i.number for i in inputs], storages):
+        if where in own_written:
+            raise NimbleError(f"{call.place(number)} shares memory with a buffer that the module writes to: pass a copy")
 
 
 def device_of(tensors: Iterable[torch.Tensor], call: Call, backend: Backend) -> torch.device:
@@ -152,18 +188,28 @@ def device_of(tensors: Iterable[torch.Tensor], call: Call, backend: Backend) -> 
 
 
 def attributes_of(module: torch.nn.Module) -> Dict[str, torch.Tensor]:
-    return {path: tensor for _, _, tensor, path in plain_tensors(module)}
+    """What it holds in attributes, and in containers there."""
+    return tensors_of(module)
 
 
-def check_attributes(before: Dict[str, torch.Tensor], module: torch.nn.Module) -> None:
-    """What a module makes once, and keeps, is fine. What it assigns at each run would never be assigned by a graph."""
-    for path, tensor in attributes_of(module).items():
-        if before.get(path) is not tensor:
-            raise NimbleError(f"the module assigns a tensor to its attribute {path!r} at each run, which a graph would not do")
+def check_attributes(before: Dict[str, torch.Tensor], module: torch.nn.Module, inputs: Iterable[Input] = ()) -> None:
+    """What a module makes once, and keeps, is fine. What it assigns at each run would never be assigned by a graph, nor would the
+    arguments of each call be."""
+    now = attributes_of(module)
+    for path in (*now, *before):
+        if before.get(path) is not now.get(path):
+            raise NimbleError(f"the module assigns a tensor to its attribute {path!r} at each run, which a graph would not do: have "
+                              "it write in place to a buffer, or return the tensor")
+    for each in inputs:
+        for path, tensor in now.items():
+            if tensor is each.tensor or (tensor.layout is torch.strided and has_memory(tensor)
+                                         and storage(tensor) == storage(each.memory) != 0):
+                raise NimbleError(f"the module keeps an argument in its attribute {path!r}, which a graph would not do: have it "
+                                  "write in place to a buffer")
 
 
 def check_outputs(outputs: Any, device_type: str) -> None:
-    for number, leaf in enumerate(_pytree.tree_flatten(outputs)[0]):
+    for number, leaf in enumerate(flattened(outputs)[0]):
         if isinstance(leaf, torch.Tensor):
             if leaf.device.type != device_type:
                 raise NimbleError(f"{place_of(outputs, number, 'output')} is on {leaf.device}, where a graph does not write")
@@ -175,6 +221,15 @@ def check_outputs(outputs: Any, device_type: str) -> None:
                               "hidden: register it with torch.utils._pytree")
 
 
+def check_no_gradients(outputs: Any, own: Iterable[torch.Tensor]) -> None:
+    """Of a graph without a backward. own: tensors that may be among them, or views of those."""
+    known = set(map(storage, own))
+    for number, leaf in enumerate(flattened(outputs)[0]):
+        if isinstance(leaf, torch.Tensor) and leaf.requires_grad and (leaf.grad_fn is not None or storage(leaf) not in known):
+            raise NimbleError(f"{place_of(outputs, number, 'output')} requires gradients although the call trains nothing, since "
+                              "the module enables them itself: prepare it with training=True, or detach what it returns")
+
+
 def same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether both hold the same, to the bit. Of one type."""
     if one.shape != other.shape or one.dtype != other.dtype:
@@ -182,16 +237,3 @@ def same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
     with torch.no_grad():
         first, second = (t.detach().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8) for t in (one, other))
         return torch.equal(first, second)
-
-
-def storage(tensor: torch.Tensor) -> int:
-    """Where its memory begins."""
-    return int(_storage_of(tensor).data_ptr())
-
-
-def storage_bytes(tensor: torch.Tensor) -> int:
-    return int(_storage_of(tensor).nbytes())
-
-
-def _storage_of(tensor: Any) -> Any:
-    return tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()

@@ -13,9 +13,10 @@ import torch
 from nimble.backend import Captured, Part
 from nimble.errors import NimbleError
 from nimble.leaves import copy_all, mark_written
+from nimble.memory import storage
 from nimble.parts import Ahead, alive_now, at_first_backward
 from nimble.signatures import Call
-from nimble.static import GraphReport, Input, Results, check_apart, report, storage
+from nimble.static import GraphReport, Input, Results, check_apart, report
 from nimble.step_grads import Grads
 from nimble.step_state import StepState
 

@@ -18,9 +18,11 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from nimble.errors import NimbleError
-from nimble.reach import MOST_ELEMENTS, Reached, hooks_of, hooks_of_all_optimizers, is_array
 from nimble.host_random import HostRandom
-from nimble.state import Metadata, ModuleGuard, is_same, parts_of, plain_tensors
+from nimble.memory import is_array, unique, version_of
+from nimble.metadata import Metadata
+from nimble.reach import MOST_ELEMENTS, Reached, hooks_of, hooks_of_all_optimizers
+from nimble.state import ModuleGuard, is_same, parts_of, plain_tensors
 
 _SCALER = ("_enabled", "_growth_factor", "_backoff_factor", "_growth_interval", "_scale", "_growth_tracker")
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
@@ -42,12 +44,12 @@ class StepState:
         self._reached, self._device_type = reached, device_type
         self.modules, self.optimizers = reached.modules, reached.optimizers
         self._guards = [ModuleGuard(module, device_type, trains=True) for module in reached.modules]
-        self.parameters = _unique(chain(
+        self.parameters = unique(chain(
             (p for m in reached.modules for p in m.parameters()),
             (p for o in reached.optimizers for group in o.param_groups for p in group["params"]),
             (t for t in reached.tensors if t.requires_grad and t.is_leaf)))
         self.found = reached.tensors
-        self.buffers = _unique(b for m in reached.modules for b in m.buffers())
+        self.buffers = unique(b for m in reached.modules for b in m.buffers())
         # Of those on the host their values count, which the modules' guards do not compare.
         guarded = {id(p) for m in reached.modules for p in m.parameters() if p.device.type == device_type}
         self._others = [p for p in self.parameters if id(p) not in guarded]
@@ -60,7 +62,7 @@ class StepState:
         """All that it knows of which a step may write to."""
         reached = self._reached
         grads = [p.grad for p in self.parameters if p.grad is not None]
-        return _unique(chain(self.parameters, self.buffers, reached.tensors, grads,
+        return unique(chain(self.parameters, self.buffers, reached.tensors, grads,
                              (t for o in reached.optimizers for t in _tensors_of(o)),
                              (t for s in reached.scalers for t in (s._scale, s._growth_tracker) if t is not None),
                              (t for s in reached.scalers for t in _found_by(s))))
@@ -71,7 +73,7 @@ class StepState:
         states = (value for o in reached.optimizers for state in o.state.values() if isinstance(state, dict)
                   for value in state.values())
         scales = (value for s in reached.scalers for value in (s._scale, s._growth_tracker))
-        return _unique(value for value in chain(states, scales) if isinstance(value, torch.Tensor))
+        return unique(value for value in chain(states, scales) if isinstance(value, torch.Tensor))
 
     def memory(self) -> List[torch.Tensor]:
         """Tensors on the memory that it may read, but for that of gradients which it does not add to."""
@@ -153,7 +155,7 @@ class StepState:
         for value in values:
             if isinstance(value, torch.Tensor):
                 result.append((id(value), _address(value)) if value.device.type == self._device_type
-                              else (id(value), value.tolist() if value.numel() <= _MOST_NUMBERS else _version(value)))
+                              else (id(value), value.tolist() if value.numel() <= _MOST_NUMBERS else version_of(value)))
             elif isinstance(value, float):
                 result.append(value.hex())
             elif isinstance(value, _PLAIN):
@@ -303,14 +305,6 @@ def _found_by(scaler: Any) -> Iterator[torch.Tensor]:
 def _with_elements(values: Iterable[Any], depth: int = 3) -> List[Any]:
     """The same, and what is in lists and tuples as it is now."""
     return [(value, _with_elements(value, depth - 1)) if depth and isinstance(value, (list, tuple)) else value for value in values]
-
-
-def _version(tensor: torch.Tensor) -> int:
-    return 0 if tensor.is_inference() else tensor._version
-
-
-def _unique(tensors: Iterable[torch.Tensor]) -> List[torch.Tensor]:
-    return list({id(t): t for t in tensors}.values())
 
 
 def _tensors_of(optimizer: torch.optim.Optimizer) -> List[torch.Tensor]:

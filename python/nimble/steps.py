@@ -21,7 +21,8 @@ from nimble.auto import switches
 from nimble.backend import EAGER_RUNS, Backend
 from nimble.capture import CudaCapture
 from nimble.errors import CaptureError, NimbleError
-from nimble.leaves import one_thread, versions
+from nimble.leaves import one_thread
+from nimble.memory import unique, version_of, versions
 from nimble.nesting import nesting
 from nimble.parts import Ahead, InParts, at_first_backward, can_be_kept, is_worth_it
 from nimble.reach import Reached, find
@@ -29,8 +30,8 @@ from nimble.signatures import Call, GraphCache
 from nimble.state import is_same, parts_of
 from nimble.static import GraphReport, Input, Options, check_outputs, device_of, same_bytes, with_inputs
 from nimble.step_errors import OfTheFunction, check_arguments, explaining, is_of_captures
-from nimble.step_graph import Graph, Kind, Work
 from nimble.step_grads import Grads, check_layouts
+from nimble.step_graph import Graph, Kind, Work
 from nimble.step_state import Look, StepState, check_unchanged
 
 _SHORT_LIFE = 8  # calls, below which a graph was hardly worth its capture
@@ -111,6 +112,8 @@ class Step:
             except NimbleError as error:
                 if not self._fallback:
                     raise
+                if begun is not None:  # before it runs once more
+                    begun.take_back()
                 self._warn("eager", f"the step runs eagerly: {error}")
                 return _without_history(self.function(*args, **kwargs))
             finally:
@@ -177,16 +180,16 @@ class Step:
         if any(is_lazy(t) for m in reached.modules for t in (*m.parameters(), *m.buffers())):  # nothing is known until it has memory
             return self._outputs(call.args, call.kwargs)
         state = StepState(reached, self._backend.device_type)
-        known = [t for t in _unique((*state.parameters, *state.buffers, *state.found)) if not t.is_inference()]
+        known = [t for t in unique((*state.parameters, *state.buffers, *state.found)) if not t.is_inference()]
         watched = state.parameters if is_worth_it(state.parameters) else []
-        before = versions(known), [_version(p) for p in watched]
+        before = versions(known), versions(watched)
         buffers = [(buffer, buffer.detach().clone()) for buffer in state.buffers if buffer.device.type == self._backend.device_type]
-        arguments = [(number, _version(call.leaves[number]), call.leaves[number].detach().clone()) for number in call.tensors]
+        arguments = [(number, version_of(call.leaves[number]), call.leaves[number].detach().clone()) for number in call.tensors]
         values = [p.detach().clone() for p in watched]
         early: List[Tuple[List[int], List[torch.Tensor]]] = []
 
         def look() -> None:
-            early.append(([_version(p) for p in watched], [p.detach().clone() for p in watched]))
+            early.append((versions(watched), [p.detach().clone() for p in watched]))
 
         result = self._on_stream(call, learns, state, look)
         kind.eager -= 1
@@ -198,7 +201,7 @@ class Step:
             numbers != before[1] or not all(map(_is_unchanged, now, values)) for numbers, now in early)
         for number, version, value in arguments:
             argument = call.leaves[number]
-            if _version(argument) != version or not _is_unchanged(argument, value):
+            if version_of(argument) != version or not _is_unchanged(argument, value):
                 kind.written.add(number)
         return result
 
@@ -345,14 +348,6 @@ def _is_unchanged(tensor: torch.Tensor, value: torch.Tensor) -> bool:
         return same_bytes(tensor, value)
     except RuntimeError:
         return True
-
-
-def _unique(tensors: Iterable[torch.Tensor]) -> List[torch.Tensor]:
-    return list({id(t): t for t in tensors}.values())
-
-
-def _version(tensor: torch.Tensor) -> int:
-    return 0 if tensor.is_inference() else tensor._version
 
 
 def _without_history(outputs: Any) -> Any:

@@ -2,9 +2,9 @@
 
 The backward is captured from the autograd graph that the forward's capture has made, and reads what replays of the forward leave
 in its memory. So there is one forward at a time: until its backward has run, or nobody can ask for it any more, calls are not
-served (and run eagerly). What a backward returns is in memory of its own. Gradients of some of the outputs alone take another
-path through that autograd graph: the first time eagerly, over the same memory, and by a graph of their own from the next call
-on.
+served (and run eagerly). What a backward returns is in memory of its own. Gradients of some of the outputs alone, or with other
+strides, take another path through that autograd graph: the first time eagerly, over the same memory, and by a graph of their own
+from the next call on.
 
 A TrainingGraph may be used by any thread, as autograd's are: a lock keeps the replays apart.
 """
@@ -15,66 +15,29 @@ import functools
 import threading
 import time
 import weakref
-from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple, Union
 
 import torch
 from torch.utils import _pytree
 
 from nimble.auto import switches
 from nimble.backend import Backend, Captured, Watch
+from nimble.backward_ways import Pattern, Way, pattern_of
 from nimble.errors import NimbleError
 from nimble.gradients import Copies
-from nimble.leaves import copy_all, gradients, one_thread, versions
-from nimble.nesting import preparing
+from nimble.leaves import copy_all, gradients, one_thread
+from nimble.memory import storage, versions
+from nimble.nesting import one_at_a_time, preparing
 from nimble.prepared import CHANGED, PreparedGraph, is_same_state, naming_the_place, prepare
 from nimble.signatures import Call
 from nimble.state import ModuleGuard, StateKeeper
-from nimble.static import GraphReport, Options, Results, check_apart, check_attributes, device_of, report, same_bytes
+from nimble.static import GraphReport, Options, Results, Taking, check_apart, check_attributes, device_of, report, same_bytes
+from nimble.training_nodes import Gradients, Paths, Run
+from nimble.training_outputs import TrainingOutputs
 from nimble.training_work import BackwardWork, ForwardWork
 
-_MOST_BACKWARDS = 4  # graphs, each for other outputs that gradients come for
-
-Pattern = Tuple[bool, ...]  # for which of the outputs a gradient comes
-
-
-class _Run:
-    """A forward by replay whose backward may come. Lives as long as autograd's node of it."""
-
-    __slots__ = ("number", "is_over", "versions", "made", "call", "call_versions", "__weakref__")
-
-    def __init__(self) -> None:
-        self.call: Optional[Call] = None  # where it may have to run again
-        self.call_versions: List[int] = []
-        self.number = 0
-        self.is_over = False  # its backward has run, and cannot run again
-        self.versions: List[int] = []
-        self.made: List[torch.Tensor] = []
-
-
-class _Replay(torch.autograd.Function):
-    """Autograd's node: of a TrainingGraph, a run that has begun, and the tensors that gradients go to."""
-
-    @staticmethod
-    def forward(ctx: Any, graph: "TrainingGraph", run: _Run, *_: torch.Tensor) -> Tuple[torch.Tensor, ...]:
-        ctx.set_materialize_grads(False)
-        ctx.graph, ctx.run = graph, run
-        return graph.outputs_of(run)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Optional[torch.Tensor]) -> Any:
-        if torch.is_grad_enabled():
-            return (None, None, *ctx.graph.differentiable(ctx.run, grads))
-        return (None, None, *ctx.graph.backward(ctx.run, grads))
-
-
-class _Backward:
-    """A way from some of the outputs to the gradients: by a graph, or eagerly where there is none."""
-
-    def __init__(self, captured: Optional[Captured] = None, is_final: bool = False) -> None:
-        self.captured = captured
-        self.is_final = is_final  # no graph is tried any more
-        self.copies: Optional[Copies] = None
-        self.compared = 0
+_MOST_BACKWARDS = 4  # graphs, each for other outputs that gradients come for, or other strides of these
+_MOST_WAYS = 64  # that are remembered
 
 
 class TrainingGraph:
@@ -84,7 +47,7 @@ class TrainingGraph:
 
     def __init__(self, call: Call, work: ForwardWork, forward: Captured, backward: Captured, guard: ModuleGuard,
                  options: Options, seconds: float, backend: Backend, ahead: Optional[Watch],
-                 draws_on: Optional[torch.device]) -> None:
+                 draws_on: Optional[torch.device], own_written: FrozenSet[int]) -> None:
         self.options = options
         self.guard = guard
         self._ahead = ahead
@@ -98,16 +61,19 @@ class TrainingGraph:
         self._signature = str(call.signature)
         self._backend, self._seconds = backend, seconds
         self._inputs, self._written = work.inputs, work.written
+        self._take = Taking(work.inputs)
+        self._own_written = own_written  # where the memory of buffers begins that the module writes to
         self._results = Results(forward.outputs, work.inputs, work.own)
         self._wanted = [t.requires_grad for t in self._results.made]
-        self._given = work.given
+        self._copies = TrainingOutputs(self._results.made, self._wanted, work.aliases)
+        self._paths = Paths(work.reach)
         self._towards = work.towards  # the stand-ins and static inputs; and, of each call, what is in their places:
         self._arguments, self._parameters = work.argument_numbers, work.parameters
         self._watched = work.watched  # what must not be written to between forward and backward
         self._forward = forward
-        self._backwards: Dict[Pattern, _Backward] = {tuple(True for _ in self._given): _Backward(backward, True)}
+        self._backwards: Dict[Pattern, Way] = {pattern_of(work.given): Way(work.given, backward)}
         self._number = 0  # of the last forward
-        self._last: "Optional[weakref.ref[_Run]]" = None
+        self._last: "Optional[weakref.ref[Run]]" = None
         self._lock = threading.RLock()  # where a module's backward runs another's
         self._compare_first = 0
         self._again: "Optional[Callable[[Call], Any]]" = None
@@ -141,7 +107,7 @@ class TrainingGraph:
             looks_behind = bool(ahead)  # memory can also be taken from a tensor that is held
             if ahead is not None and not looks_behind and self.guard.difference() is not None:
                 return CHANGED
-            run = _Run()
+            run = Run()
             if self._again is not None:
                 run.call, run.call_versions = call, versions([leaves[number] for number in call.tensors])
             draws_on = self._draws_on if looks_behind else None
@@ -153,13 +119,14 @@ class TrainingGraph:
                         self._backend.set_random_state(draws_on, numbers)
                     return CHANGED
                 self._publish()
+                run.versions = versions(self._watched)
+                made = self._copies.made()
             self.calls += 1
             towards = [*(leaves[number] for number in self._arguments), *self._parameters]
-            made = list(_Replay.apply(self, run, *towards))  # type: ignore[no-untyped-call]
+            made = self._paths.connect(self, run, made, towards)
             self._last = weakref.ref(run)
-            others, run.made = run.made, []
-        mixed = [made.pop(0) if wanted else others.pop(0) for wanted in self._wanted]
-        return self._results.returned(mixed, leaves)
+            outputs = self._copies.with_others(made)
+        return self._results.returned(outputs, leaves)
 
     def is_awaited(self) -> bool:
         """Whether a backward may still come: calls are not served."""
@@ -170,15 +137,14 @@ class TrainingGraph:
         last = self._last() if self._last is not None else None
         return last is not None and not last.is_over
 
-    def _begin(self, call: Call, run: _Run) -> None:
+    def _begin(self, call: Call, run: Run) -> None:
         """Launches the forward."""
         self._number += 1
         run.number = self._number
         self._forward.follow()
-        if self._written:
-            check_apart(call, self._inputs, self._written)
-        for each in self._inputs:
-            each.take(call.leaves[each.number])
+        if self._written or self._own_written:
+            check_apart(call, self._inputs, self._written, own_written=self._own_written)
+        self._take(call.leaves)
         self._forward.replay()
         for each in self._written:
             if call.leaves[each.number] is not each.tensor:
@@ -189,17 +155,13 @@ class TrainingGraph:
         if self._apart[0]:
             copy_all(self._apart[1], self._apart[0])
 
-    def outputs_of(self, run: _Run) -> Tuple[torch.Tensor, ...]:
-        """Of _Replay, behind _begin()."""
-        run.versions = versions(self._watched)
-        made = [each.detach().clone() for each in self._results.made]
-        run.made = [each for each, wanted in zip(made, self._wanted) if not wanted]
-        return tuple(each for each, wanted in zip(made, self._wanted) if wanted)
+    def gradients(self, run: Run, grads: Gradients) -> "List[Optional[torch.Tensor]]":
+        """Of autograd's nodes."""
+        return self._differentiable(run, grads) if torch.is_grad_enabled() else self._replayed(run, grads)
 
-    def backward(self, run: _Run, grads: "Tuple[Optional[torch.Tensor], ...]") -> "List[Optional[torch.Tensor]]":
-        """Of _Replay."""
-        pattern = tuple(grad is not None for grad in grads)
-        if not any(pattern):
+    def _replayed(self, run: Run, grads: Gradients) -> "List[Optional[torch.Tensor]]":
+        pattern = pattern_of(grads)
+        if not any(strides is not None for strides in pattern):
             return [None] * len(self._towards)
         with self._lock:
             if run.number != self._number:
@@ -211,30 +173,30 @@ class TrainingGraph:
             run.is_over = not graph_is_kept()
         return result
 
-    def _backward(self, pattern: Pattern, grads: "Tuple[Optional[torch.Tensor], ...]",
-                  is_compared: bool = False) -> "List[Optional[torch.Tensor]]":
+    def _backward(self, pattern: Pattern, grads: Gradients, is_compared: bool = False) -> "List[Optional[torch.Tensor]]":
         """Of the last forward."""
         self._forward.follow()
-        for static, grad in zip(self._given, grads):
-            if grad is not None:
-                static.copy_(grad)
-        way = self._backwards.setdefault(pattern, _Backward())
+        way = self._backwards.get(pattern) or Way()
+        if len(self._backwards) < _MOST_WAYS:
+            self._backwards[pattern] = way
         if way.captured is None:
-            return self._eager_backward(way, pattern)
+            way.meet(grads)
+            return self._eager_backward(way, grads)
+        way.take(grads)
         way.captured.replay()
         result = self._copied(way, way.captured.outputs)
         if way.compared < self._compare_first and not is_compared:
             way.compared += 1
-            eager = self._eager_backward(way, pattern)
+            eager = self._eager_backward(way, grads)
             self.difference = self.difference or differing_gradient(result, eager)
             if self.difference is not None:
                 way.captured = None
             return eager
         return result
 
-    def _eager_backward(self, way: _Backward, pattern: Pattern) -> "List[Optional[torch.Tensor]]":
+    def _eager_backward(self, way: Way, grads: Gradients) -> "List[Optional[torch.Tensor]]":
         with self._forward.beside():
-            made = self._run_backward(pattern)
+            made = self._run_backward(grads)
         result = self._copied(way, made)
         with self._forward.beside():  # their memory goes on that stream, behind the copies
             del made
@@ -244,11 +206,11 @@ class TrainingGraph:
         """A forward, and the gradients that come of these, one for each output that wants some: for nobody's autograd. Not while
         a backward is to come."""
         with self._lock, torch.no_grad():
-            self._begin(call, _Run())
+            self._begin(call, Run())
             self._publish()
-            return self._backward(tuple(True for _ in given), tuple(given), is_compared=True)
+            return self._backward(pattern_of(given), given, is_compared=True)
 
-    def differentiable(self, run: _Run, grads: "Tuple[Optional[torch.Tensor], ...]") -> "List[Optional[torch.Tensor]]":
+    def _differentiable(self, run: Run, grads: Gradients) -> "List[Optional[torch.Tensor]]":
         """The gradients, with a history: the module runs again, eagerly, for that."""
         call = run.call
         if self._again is None or call is None:
@@ -270,30 +232,32 @@ class TrainingGraph:
                                         [*(call.leaves[number] for number in self._arguments), *self._parameters],
                                         [grad for _, grad in used], create_graph=True, allow_unused=True))
 
-    def _run_backward(self, pattern: Pattern) -> "List[Optional[torch.Tensor]]":
+    def _run_backward(self, grads: Gradients) -> "List[Optional[torch.Tensor]]":
         wanted = [t for t, is_wanted in zip(self._results.made, self._wanted) if is_wanted]
-        return gradients(wanted, self._towards, [grad if comes else None for grad, comes in zip(self._given, pattern)])
+        return gradients(wanted, self._towards, list(grads))
 
-    def _copied(self, way: _Backward, made: "List[Optional[torch.Tensor]]") -> "List[Optional[torch.Tensor]]":
+    def _copied(self, way: Way, made: "List[Optional[torch.Tensor]]") -> "List[Optional[torch.Tensor]]":
         if way.copies is None:
             way.copies = Copies(made, [*(None for _ in self._arguments), *self._parameters])
         return way.copies(made)
 
     def _capture_what_came(self) -> None:
-        """A graph for each pattern of gradients that a backward has met without one. Without the lock: who captures may wait for
+        """A graph for each way of gradients that a backward has gone without one. Without the lock: who captures may wait for
         this graph, and a backward writes to nothing that anybody reads."""
         if all(way.is_final for way in list(self._backwards.values())):
             return
-        for pattern, way in list(self._backwards.items()):
-            if way.is_final:
+        for way in list(self._backwards.values()):
+            if way.is_final or not way.given:
+                continue
+            if sum(each.captured is not None for each in list(self._backwards.values())) >= _MOST_BACKWARDS:
+                way.forget()
                 continue
             way.is_final = True
-            if sum(each.captured is not None for each in self._backwards.values()) >= _MOST_BACKWARDS:
-                continue
-            work = BackwardWork(functools.partial(self._run_backward, pattern), self._given)
+            memory = way.memory()
+            work = BackwardWork(functools.partial(self._run_backward, way.given), memory)
             try:
-                with torch.no_grad(), one_thread():
-                    way.captured = self._backend.capture(work, self._given[0].device, self.options.use_multi_stream,
+                with preparing(), torch.no_grad(), one_thread():
+                    way.captured = self._backend.capture(work, memory[0].device, self.options.use_multi_stream,
                                                          self.options.relaxed, self._forward)
             except Exception as error:
                 if self._again is None and not isinstance(error, NimbleError):
@@ -323,12 +287,13 @@ class TrainingGraph:
     def reports(self) -> List[GraphReport]:
         with self._lock:
             tensors = [*(i.tensor for i in self._inputs), *self._results.made, *self._results.kept]
-            forward, *backwards = self._graphs()
-            return [report("forward", self._signature, forward.status(), self._seconds, tensors),
-                    *(report("backward", self._signature, each.status(), self._seconds, [*self._given, *each.outputs])
-                      for each in backwards)]
+            return [report("forward", self._signature, self._forward.status(), self._seconds, tensors),
+                    *(report("backward", self._signature, way.captured.status(), self._seconds,
+                             [*way.memory(), *way.captured.outputs])
+                      for way in self._backwards.values() if way.captured is not None)]
 
 
+@one_at_a_time
 def prepare_training(module: torch.nn.Module, call: Call, backend: Backend, options: Options,
                      accept: "Callable[[ForwardWork], None]" = lambda _: None) -> "Union[TrainingGraph, PreparedGraph]":
     """As nimble.prepared.prepare, with the backward. A graph without gradients where none can be asked for. accept() is told what
@@ -351,8 +316,9 @@ def prepare_training(module: torch.nn.Module, call: Call, backend: Backend, opti
                 keeper.check_module()
                 work.check()
                 keeper.check_random(but_torch=backend.draws_on_host)
-                check_attributes(work.attributes, module)
+                check_attributes(work.attributes, module, work.inputs)
                 draws = keeper.has_drawn() or not is_same_state(backend.random_state(device), device_random)
+                own_written = frozenset(map(storage, (*(given for _, given in work.apart), *keeper.may_write())))
                 runs_ahead = work.writes_nothing_else() and not switches.has_other_ranks()
     except BaseException:
         keeper.restore_attributes()
@@ -365,7 +331,7 @@ def prepare_training(module: torch.nn.Module, call: Call, backend: Backend, opti
     guard = ModuleGuard(module, backend.device_type, trains=True)
     ahead = backend.watch(guard.memory()) if runs_ahead else None
     return TrainingGraph(call, work, forward, backward, guard, options, time.perf_counter() - began, backend, ahead,
-                         device if draws else None)
+                         device if draws else None, own_written)
 
 
 def differing_gradient(ours: "List[Optional[torch.Tensor]]", theirs: "List[Optional[torch.Tensor]]") -> Optional[str]:

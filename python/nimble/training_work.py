@@ -5,7 +5,7 @@ They belong to one preparation, and one thread. look() runs the module once by i
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
 
 import torch
 from torch.utils import _pytree
@@ -16,6 +16,7 @@ from nimble.prepared import written_by
 from nimble.signatures import Call
 from nimble.state import StateKeeper
 from nimble.static import Input, Results, attributes_of, check_outputs, same_bytes, with_inputs
+from nimble.training_outputs import Aliases, find_aliases
 
 
 class ForwardWork:
@@ -36,8 +37,10 @@ class ForwardWork:
         self.why_unsure: Optional[str] = None  # see AutogradGraph.why_unsure(), of what each of the outputs comes from
         self.given: List[torch.Tensor] = []
         """What backward() takes for the gradients of the outputs."""
+        self.reach: List[FrozenSet[int]] = []
+        """Of each of these outputs, which of `towards` it leads to."""
+        self.aliases: Aliases = {}
         self._first: List[torch.Tensor] = []  # what came of look()
-        self._args, self._kwargs = call.rebuilt(self.leaves_of_call)
         self._versions = [i.tensor._version for i in self.inputs]
 
     def look(self) -> bool:
@@ -54,17 +57,19 @@ class ForwardWork:
         self._check_inputs()
         self.written = written_by(self.inputs, self._versions, self._call)
         wanted = self._wanted(outputs)
-        graph = AutogradGraph(wanted)
+        graph, graphs = AutogradGraph(wanted), [AutogradGraph([output]) for output in wanted]
         self._find_leaves(graph, outputs)
-        unsure = [AutogradGraph([output]).why_unsure() for output in wanted]
-        self.why_unsure = next((why for why in unsure if why is not None), None)
+        numbers = {id(tensor): number for number, tensor in enumerate(self.towards)}
+        self.reach = [frozenset(numbers[id(leaf)] for leaf in each.leaves) for each in graphs]
+        self.why_unsure = next((why for why in (each.why_unsure() for each in graphs) if why is not None), None)
+        self.aliases = find_aliases(Results(outputs, self.inputs, self.own).made)
         self.given = [noise(output) for output in wanted]
         if wanted:
             for grad in self._gradients(wanted):
                 if grad is not None and grad.layout is not torch.strided:
                     raise NimbleError(f"a gradient has layout {grad.layout}, of which a graph cannot tell the size")
         self._first = self._left_by(outputs)
-        del outputs, graph, wanted  # else the accumulators of this stream would be used on others
+        del outputs, graph, graphs, wanted  # else the accumulators of this stream would be used on others
         self.reset()
         return bool(self.given)
 
@@ -114,6 +119,9 @@ class ForwardWork:
         for each in self.inputs:
             if each.tensor.grad_fn is not None:
                 raise NimbleError(f"the module writes what requires gradients to {self._call.place(each.number)}")
+            if each.tensor.grad is not None:
+                raise NimbleError(f"the module runs a backward that leaves a gradient at {self._call.place(each.number)} when it "
+                                  "runs, which a graph would not do")
         for mine, _ in self.own:
             if mine.grad_fn is not None:
                 raise NimbleError("the module writes what requires gradients to a buffer, which then has a history that a graph "
@@ -142,10 +150,17 @@ class ForwardWork:
         # What autocast has cast of the weights belongs to one run, which is looked at.
         torch.clear_autocast_cache()
         try:
+            args, kwargs = self._call.rebuilt(self.leaves_of_call)  # lists and dictionaries that are nobody else's
+            leaves, structure = _pytree.tree_flatten((args, kwargs))
             with self._stand_ins.in_place():
-                return self._module(*self._args, **self._kwargs)
+                outputs = self._module(*args, **kwargs)
         finally:
             torch.clear_autocast_cache()
+        left, structure_left = _pytree.tree_flatten((args, kwargs))
+        if structure != structure_left or any(one is not other for one, other in zip(leaves, left)):
+            raise NimbleError("the module puts something else into a list or a dictionary that is its argument, which a graph would "
+                              "not do")
+        return outputs
 
     def backward(self, outputs: Any) -> "List[Optional[torch.Tensor]]":
         return gradients(self._wanted(outputs), self.towards, list(self.given))

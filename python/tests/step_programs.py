@@ -28,6 +28,19 @@ def update(net, optimizer, loss):
     return loss
 
 
+class Average:
+    """Of a network's weights, with a count on the host that decides how much is taken over."""
+
+    def __init__(self, net):
+        self.value, self.updates = [p.detach().clone() for p in net.parameters()], 0
+
+    def update(self, net):
+        self.updates += 1
+        with torch.no_grad():
+            for mine, its in zip(self.value, net.parameters()):
+                mine.lerp_(its, 1 / (1 + self.updates))
+
+
 def plain(value):
     """What can be compared: of tensors their values as they are now."""
     if isinstance(value, torch.Tensor):

@@ -232,7 +232,7 @@ def changing():
         (hosts, lambda v: v.add_(1)), ([hosts], lambda v: v[0].data.numpy().fill(5)),
         ([torch.ones(4)], lambda v: setattr(v[0], "scale", 1)),
         ([torch.ones(4)], lambda v: setattr(v[0], "data", v[0].data.view(2, 2))), (numpy.ones(3), lambda v: v.fill(2)),
-        (numpy.ones(1000), lambda v: v.fill(2)), (Table(scale=1), lambda v: v.__setitem__("scale", 2)),
+        (numpy.ones(3).view(type("Array", (numpy.ndarray,), {"__module__": "its"})), lambda v: v.fill(2)), (numpy.ones(1000), lambda v: v.fill(2)), (Table(scale=1), lambda v: v.__setitem__("scale", 2)),
         (Table(scale=1), lambda v: setattr(v, "more", 2)), (Many([1]), lambda v: v.append(2)), (Counter("a"), lambda v: v.update("a")),
         ({f"k{i}": i for i in range(1000)}, lambda v: v.__setitem__("k999", 3)), (Pair([1], 2), lambda v: v.a.append(1)),
         (with_default, lambda v: setattr(v, "scale", 3.0)), (variable, lambda v: v.set(2)),

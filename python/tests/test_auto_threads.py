@@ -135,6 +135,79 @@ def test_another_thread_while_it_is_compared(auto, backend, net):
     assert graphs(auto, net) == 1
 
 
+def test_another_thread_while_what_is_compared_is_put_back(auto, backend):
+    """By way of another module, whose calls nobody knows to be this one's."""
+    def forward(self, x):
+        self.seen.add_(1)
+        return x * 2
+
+    module = module_with(forward)
+    module.register_buffer("seen", torch.zeros(()))
+    around = torch.nn.Sequential(module).eval()
+    threads = []
+
+    def come(_):
+        if len(threads) < 4:
+            threads.append(in_thread(lambda: around(torch.ones(2, 3))))
+            threads[-1].join(0.2)
+
+    backend.spoil = come
+    for _ in range(12):
+        module(torch.ones(2, 3))
+    for thread in threads:
+        thread.join()
+    assert module.seen == 12 + 4 and backend.captures == 1 and graphs(auto, module) == 1
+
+
+def test_another_thread_that_draws_random_numbers_meanwhile(auto, backend):
+    module = module_with(lambda self, x: torch.nn.functional.dropout(x, 0.5, True) * torch.rand_like(x))
+    other = module_with(lambda self, x: x * torch.rand(2))  # which no graph serves
+    threads, drawn = [], []
+
+    def come(_):
+        if len(threads) < 3:
+            threads.append(in_thread(lambda: drawn.append(other(torch.ones(2)).tolist())))
+            threads[-1].join(0.2)
+
+    backend.spoil = come
+    for _ in range(8):
+        torch.rand(1)
+        module(torch.ones(2, 3))
+    for thread in threads:
+        thread.join()
+    assert backend.captures == 1 and graphs(auto, module) == 1
+    assert len(drawn) == 3 and len(set(map(tuple, drawn))) == 3, drawn
+
+
+def test_another_thread_that_is_in_another_module(auto, backend):
+    """Its call may go on for ever: nobody waits that long. Where nothing is put back nobody waits at all."""
+    began, may_end = threading.Event(), threading.Event()
+
+    def waits(self, x):
+        began.set()
+        may_end.wait(20)
+        return x * 2
+
+    def writes(self, x):
+        self.seen.add_(1)
+        return x * 2
+
+    writing, plain = module_with(writes), module_with(lambda self, x: x * 2)
+    writing.register_buffer("seen", torch.zeros(()))
+    thread = in_thread(lambda: module_with(waits)(torch.ones(2, 3)))
+    began.wait(20)
+    run(plain, 9)
+    assert backend.captures == 1
+    for _ in range(6):
+        writing(torch.ones(2, 3))
+    assert backend.captures == 1 and writing.seen == 6
+    may_end.set()
+    thread.join()
+    for _ in range(6):
+        writing(torch.ones(2, 3))
+    assert backend.captures == 2 and writing.seen == 12
+
+
 def test_another_thread_is_in_it(auto, backend):
     began, may_end = threading.Event(), threading.Event()
 

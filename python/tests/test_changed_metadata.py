@@ -7,16 +7,17 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
 import nimble  # noqa: E402
-from nimble import state  # noqa: E402
-from nimble.state import Metadata, ModuleGuard  # noqa: E402
+from nimble import metadata  # noqa: E402
+from nimble.metadata import Metadata  # noqa: E402
+from nimble.state import ModuleGuard  # noqa: E402
 from step_programs import mlp, same, sgd, update  # noqa: E402
 
 
 @pytest.fixture(params=["quick", "slow"])
 def way(request, monkeypatch):
     if request.param == "slow":
-        monkeypatch.setattr(state, "_tensor_guards", None)
-    elif state._tensor_guards is None:
+        monkeypatch.setattr(metadata, "_tensor_guards", None)
+    elif metadata._tensor_guards is None:
         pytest.skip("this PyTorch cannot")
 
 
@@ -76,16 +77,16 @@ def test_modes_do_not_count(way, trains):
 
 
 def test_it_is_quick_again_in_another_mode():
-    if state._tensor_guards is None:
+    if metadata._tensor_guards is None:
         pytest.skip("this PyTorch cannot")
     tensors = [torch.ones(2, 3), torch.ones(4)]
-    metadata, slow = Metadata(tensors, True), []
-    original = metadata.look
-    metadata.look = lambda: slow.append(1) or original()
+    looking, slow = Metadata(tensors, True), []
+    original = looking.look
+    looking.look = lambda: slow.append(1) or original()
     for mode, count in ((torch.no_grad, 0), (torch.inference_mode, 1), (torch.no_grad, 1)):
         with mode():
             for _ in range(3):
-                assert metadata.difference() is None
+                assert looking.difference() is None
         assert len(slow) == count
 
 

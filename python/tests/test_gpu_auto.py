@@ -195,6 +195,8 @@ def run(script, tmp_path, *options, launch=None, **variables):
     env.update(CUBLAS_WORKSPACE_CONFIG=":4096:8", **variables)
     words = [sys.executable, str(path)]
     if launch:
+        if "NIMBLE_LIBRARY" in os.environ:
+            env["NIMBLE_LIBRARY"] = os.environ["NIMBLE_LIBRARY"]
         env["PYTHONPATH"] = os.pathsep.join([str(PYTHON), *filter(None, [env.get("PYTHONPATH")])])
         words = [*launch, "run", *options, "--", *words]
     elif options:

@@ -28,14 +28,14 @@ def pair():
     return net, copy.deepcopy(net)
 
 
-def both(pair, backend, before=lambda i, net, optimizer: None, make=training, count=14):
+def both(pair, backend, before=lambda i, net, optimizer: None, make=training, count=14, **options):
     """Whether steps of either leave the same; the step is `both.step`."""
     results = []
     for net in pair:
         optimizer = sgd(net)
         train = make(net, optimizer)
         if net is pair[0]:
-            train = both.step = nimble.step(train, modules=[net], optimizers=[optimizer], backend=backend)
+            train = both.step = nimble.step(train, modules=[net], optimizers=[optimizer], backend=backend, **options)
         results.append(steps(train, net, count=count, before=lambda i: before(i, net, optimizer)))
     return same(*results)
 
@@ -182,6 +182,22 @@ def test_a_step_that_raises(pair, backend):
         else:
             results.append(steps(train, each, count=30, before=before))
     assert same(*results)
+
+
+def test_a_step_that_raises_behind_its_first_part(pair, backend):
+    """That is taken back before the function runs in its place: not behind it."""
+    def raises():
+        raise nimble.NimbleError("no more of it")
+
+    def before(i, net, optimizer):
+        if i == 8:
+            backend.recorded[-1][1].replay = raises
+        if i == 9:
+            del backend.recorded[-1][1].replay
+
+    with pytest.warns(UserWarning, match="the step runs eagerly: no more of it"):
+        assert both(pair, backend, before, fallback=True)
+    assert [first - second for first, second in replays(backend)] == [1]
 
 
 def without_backward(net, optimizer):

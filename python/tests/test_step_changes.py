@@ -7,7 +7,7 @@ import random
 import pytest
 
 torch = pytest.importorskip("torch", minversion="2.1")
-from step_programs import mlp, raises, same, sgd, update  # noqa: E402
+from step_programs import Average, mlp, raises, same, sgd, update  # noqa: E402
 
 
 def looped(change, at=(7,), count=12, **options):
@@ -107,17 +107,6 @@ class LookingAhead(torch.optim.SGD):
         self.count += 1
         if self.count % 3 == 0:
             clamp(self.net)
-
-
-class Average:
-    def __init__(self, net):
-        self.value, self.updates = [p.detach().clone() for p in net.parameters()], 0
-
-    def update(self, net):
-        self.updates += 1
-        with torch.no_grad():
-            for mine, its in zip(self.value, net.parameters()):
-                mine.lerp_(its, 1 / (1 + self.updates))
 
 
 @pytest.mark.parametrize("kind", [Counting, LookingAhead])

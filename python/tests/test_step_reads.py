@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
 from nimble import NimbleError  # noqa: E402
 from nimble.reach import find  # noqa: E402
-from step_programs import mlp, raises, same, sgd, update  # noqa: E402
+from step_programs import Average, mlp, raises, same, sgd, update  # noqa: E402
 
 
 class Trainer:
@@ -213,17 +213,6 @@ def test_a_value_that_changes_is_seen(kind):
         assert same(program) and same.backend.captures == 2
     finally:
         kind.scale = Trainer.scale = 1.0
-
-
-class Average:
-    def __init__(self, net):
-        self.value, self.updates = [p.detach().clone() for p in net.parameters()], 0
-
-    def update(self, net):
-        self.updates += 1
-        with torch.no_grad():
-            for mine, its in zip(self.value, net.parameters()):
-                mine.lerp_(its, 1 / (1 + self.updates))
 
 
 def helper(net, optimizer, average, x):

@@ -11,18 +11,19 @@ import math
 import threading
 import weakref
 from collections import Counter, OrderedDict
-from typing import Any, Callable, Dict, Hashable, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Hashable, List, Optional, Tuple
 
 import torch
 
 from nimble.auto import arguments, switches
-from nimble.auto.compare import compare, is_untouched
+from nimble.auto.compare import Effects, compare, is_untouched
 from nimble.auto.entries import Aside, Changed, Differs, Disturbed, Entry, Graph, Shares
 from nimble.auto.gradients import BothWays, again, check
 from nimble.auto.guard import Guard
 from nimble.auto.kinds import why_left_alone
 from nimble.auto.settings import Settings
 from nimble.auto.tensors import Written
+from nimble.auto.threads import Threads
 from nimble.auto.watch import Watch
 from nimble.backend import Backend
 from nimble.errors import NimbleError
@@ -44,6 +45,7 @@ _GAIN = 0.95  # of the time of an eager run; who takes longer by its graph is be
 _OPTIONS = Options(use_multi_stream=True, relaxed=True)
 _BEFORE = "before it was prepared"
 SHARES = "an argument shares memory with the module"
+THREADS = "while another thread ran it"
 AWAITED = "while the backward of the call before was still to come"
 Original = Callable[..., Any]
 
@@ -52,7 +54,7 @@ class Advancing:
     """The entries of one module, and what has them advance."""
 
     def __init__(self, kind: type, backend: Backend, settings: Settings, room: "Callable[[torch.device], bool]",
-                 clock: "Callable[[], float]") -> None:
+                 clock: "Callable[[], float]", threads: Threads) -> None:
         self.name = kind.__name__
         self.aside: Optional[str] = None  # why none of its calls is looked at any more
         self.compared = 0
@@ -62,7 +64,7 @@ class Advancing:
         self._looking = math.inf  # seconds that it takes to find a call's entry and to see that its graph still fits
         self._entries: "OrderedDict[Tuple[Hashable, ...], Entry]" = OrderedDict()
         self._entries_lock = threading.Lock()  # held for look-ups alone
-        self._threads: "Set[int]" = set()  # that are in a call now
+        self._threads = threads
         self._arrivals = 0
         self._warned = False
 
@@ -70,7 +72,20 @@ class Advancing:
                      kwargs: Dict[str, Any]) -> Any:
         self.eager[why] += 1
         return original(module, *args, **kwargs)
+
     def _advance(self, entry: Entry, call: Call, original: Original, module: torch.nn.Module) -> Any:
+        if entry.guard is None or not entry.may_write:
+            return self._step(entry, call, original, module)
+        with self._threads.alone(threading.get_ident()) as alone:
+            if alone.is_given:
+                result = self._step(entry, call, original, module)
+                if not alone.was_kept:
+                    self._end(entry, Disturbed())
+                return result
+        self._end(entry, Disturbed())
+        return self._run_eagerly(THREADS, original, module, call.args, call.kwargs)
+
+    def _step(self, entry: Entry, call: Call, original: Original, module: torch.nn.Module) -> Any:
         shares = False
         try:
             self._look_at(entry, call, original, module)
@@ -130,16 +145,18 @@ class Advancing:
     def _look_for_changes(self, entry: Entry, call: Call, original: Original, module: torch.nn.Module) -> Any:
         guard: Optional[Guard] = None
         written: Optional[Written] = None
+        effects: Optional[Effects] = None
         entry.watches += 1
         try:
             assert entry.watched is not None
             guard = Guard(module, self._backend.device_type, entry.watched, call.trains)
             written = Written([*module.parameters(), *self._not_put_back(guard, call, module)])
+            effects = Effects(module, call, self._backend)
             key = arguments.key_of(call)
         except Exception as error:
             self._end(entry, error)
         result = original(module, *call.args, **call.kwargs)
-        if guard is None or written is None or entry.aside is not None:
+        if guard is None or written is None or effects is None or entry.aside is not None:
             return result
         try:
             change = guard.difference(module)
@@ -148,7 +165,7 @@ class Advancing:
             if change is None and written.any():
                 raise Aside("it writes to a tensor that is neither a buffer, nor an attribute, nor an argument")
             if change is None:
-                entry.guard = guard
+                entry.guard, entry.may_write = guard, effects.any()
             elif entry.watches >= _MOST_WATCHES:
                 raise Aside(f"{change} whenever it runs")
         except Exception as error:
@@ -187,6 +204,7 @@ class Advancing:
             graph = prepare_training(module, call, self._backend, _OPTIONS, check)
         else:
             graph = prepare(module, call, self._backend, _OPTIONS)
+        entry.may_write = entry.may_write or not graph.runs_ahead
         # A graph that writes reads its copies of arguments, where an eager run would read what it has written.
         entry.apart_from = taken if isinstance(graph, TrainingGraph) or not graph.runs_ahead else frozenset()
         # Our guard does not hold it.
@@ -232,6 +250,7 @@ class Advancing:
         else:
             entry.served += 1
             entry.has_effects = done.has_effects
+            entry.may_write = entry.may_write or done.has_effects
             entry.graph_seconds = min(entry.graph_seconds, done.graph_seconds)
             entry.eager_seconds = min(entry.eager_seconds, done.eager_seconds)
             if entry.served == _COMPARED_AT_FIRST and not self._is_worth_it(entry):
@@ -296,7 +315,6 @@ class Advancing:
                     gone.append(self._entries.pop(key))
         for entry in gone:
             self._let_go(entry)
-
 
 
 def _next_power_of_ten(count: int) -> int:

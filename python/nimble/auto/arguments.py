@@ -14,8 +14,8 @@ from torch.utils import _pytree
 from nimble.auto.contents import attributes_of, is_plain, plain_key
 from nimble.auto.tensors import place_of
 from nimble.errors import NimbleError
+from nimble.memory import storage
 from nimble.signatures import Call
-from nimble.static import storage
 
 _BUILT_IN = (tuple, list, dict, OrderedDict, defaultdict, deque)
 _attributes = attrgetter("__dict__")

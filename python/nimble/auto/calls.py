@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import threading
 import time
 import weakref
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -21,6 +22,7 @@ from nimble.auto import casts, switches
 from nimble.auto.kinds import why_left_alone
 from nimble.auto.served import Served
 from nimble.auto.settings import Settings
+from nimble.auto.threads import Threads
 from nimble.backend import Backend
 from nimble.capture import CudaCapture
 from nimble.nesting import nesting
@@ -38,6 +40,7 @@ class Auto:
         self.enabled = True
         self.undo: "Callable[[], None]" = lambda: None  # what install() has done besides
         self._backend, self._clock = backend, clock
+        self._threads = Threads()
         self._modules: "Dict[int, Tuple[weakref.ref[torch.nn.Module], Served]]" = {}
         self._late: List[Served] = []  # whose modules have gone at a moment when no graph may go
         self._lines: List[str] = []  # of modules that have gone
@@ -46,7 +49,7 @@ class Auto:
         found = self._modules.get(id(module))
         if found is not None:
             return found[1]
-        made = Served(type(module), self._backend, self.settings, switches.has_room, self._clock)
+        made = Served(type(module), self._backend, self.settings, switches.has_room, self._clock, self._threads)
         made.aside = why_left_alone(module, self.settings)
         number = id(module)
         self._modules[number] = weakref.ref(module, lambda _: self._forget(number)), made
@@ -61,9 +64,14 @@ class Auto:
         except Exception as error:  # a module that cannot be looked at, whatever it is
             self.settings.inform(f"{type(module).__name__} is left alone: {type(error).__name__}: {error}")
             served = None
-        if served is None or served.aside is not None:
-            return original(module, *args, **kwargs)
-        return served.call(original, module, args, kwargs)
+        thread = threading.get_ident()
+        try:
+            self._threads.enter(thread, served)
+            if served is None or served.aside is not None:
+                return original(module, *args, **kwargs)
+            return served.call(original, module, args, kwargs)
+        finally:
+            self._threads.leave(thread)
 
     def _forget(self, number: int) -> None:
         """A module has gone, wherever the thread just is."""

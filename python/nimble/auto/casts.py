@@ -12,9 +12,9 @@ from typing import Any, Callable, Dict, List, Tuple
 
 import torch
 
+from nimble.memory import version_of
 from nimble.nesting import nesting
 
-_version = torch.Tensor._version.__get__  # type: ignore[attr-defined]
 _NAME = "clear_autocast_cache"
 
 
@@ -51,7 +51,7 @@ class Casts:
         if self._region != _Region.number:
             self._region, self._seen = _Region.number, {}
         weights = [each() for each in self._weights]
-        now = {id(weight): (weight.data_ptr(), _version(weight)) for weight in weights if weight is not None}
+        now = {id(weight): (weight.data_ptr(), version_of(weight)) for weight in weights if weight is not None}
         before = self._seen
         if now == before:
             return False

@@ -14,11 +14,13 @@ from torch.utils import _pytree
 from nimble.auto.arguments import differing_objects, key_of
 from nimble.auto.entries import Aside
 from nimble.auto.gradients import Check
+from nimble.auto.tensors import Written
 from nimble.backend import Backend
 from nimble.errors import NimbleError
-from nimble.static import same_bytes, storage
+from nimble.memory import once, overlaps, repeats_of, storage, unique
 from nimble.signatures import Call
 from nimble.state import plain_tensors
+from nimble.static import same_bytes
 
 
 def is_identical(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -120,14 +122,18 @@ def is_untouched(call: Call, key: Hashable) -> bool:
         return False
 
 
+def _put_back(module: torch.nn.Module, call: Call) -> List[torch.Tensor]:
+    return [*module.buffers(), *[t for _, _, t, _ in plain_tensors(module)], *[call.leaves[number] for number in call.tensors]]
+
+
 class _State:
     """What a run may write to: the module's buffers, its tensors in plain attributes, the call's arguments, random numbers."""
 
     def __init__(self, module: torch.nn.Module, call: Call, device: torch.device, backend: Backend) -> None:
         self._device, self._backend = device, backend
-        plain = [t for _, _, t, _ in plain_tensors(module)]
-        tensors = (*module.buffers(), *plain, *[call.leaves[number] for number in call.tensors])
-        self._tensors = [t for t in {id(t): t for t in tensors}.values() if t.layout is torch.strided]
+        self._tensors = [t for t in unique(_put_back(module, call)) if t.layout is torch.strided]
+        if any(overlaps(once(t, repeats_of(t))) for t in self._tensors):
+            raise Aside("elements of an argument, a buffer or an attribute overlap, which cannot be put back")
         with torch.no_grad():
             self._values = [t.detach().clone() for t in self._tensors]
         self._random = self._random_now()
@@ -150,7 +156,8 @@ class _State:
                 tensor = self._tensors[number]
                 # What autograd has saved of it has not changed in the end.
                 each = tensor if tensor.is_inference() else tensor.data
-                _without_repeats(each).copy_(_without_repeats(self._values[number], each))
+                repeats = repeats_of(each)
+                once(each, repeats).copy_(once(self._values[number], repeats))
         self._backend.set_random_state(self._device, self._random[0])
         torch.set_rng_state(self._random[1])
 
@@ -160,18 +167,25 @@ class _State:
         return any(not same_bytes(t, by_number.get(number, self._values[number])) for number, t in enumerate(self._tensors))
 
 
-def _without_repeats(tensor: torch.Tensor, like: Optional[torch.Tensor] = None) -> torch.Tensor:
-    """Each place in the memory of an expanded tensor once, or the same of one with the values of `like`."""
-    of = tensor if like is None else like
-    for dimension, (size, stride) in enumerate(zip(of.shape, of.stride())):
-        if stride == 0 and size > 1:
-            tensor = tensor.narrow(dimension, 0, 1)
-    return tensor
-
-
 def _same_random(one: "Tuple[Any, torch.Tensor]", other: "Tuple[Any, torch.Tensor]") -> bool:
     device = torch.equal(one[0], other[0]) if isinstance(one[0], torch.Tensor) else bool(one[0] == other[0])
     return device and torch.equal(one[1], other[1])
+
+
+class Effects:
+    """Made before a run; any() says behind it whether there is something that a _State would put back."""
+
+    def __init__(self, module: torch.nn.Module, call: Call, backend: Backend) -> None:
+        self._backend = backend
+        self._device = call.leaves[call.tensors[0]].device if call.tensors else None
+        self._written = Written(_put_back(module, call))
+        self._random = self._random_now()
+
+    def any(self) -> bool:
+        return self._written.any() or not _same_random(self._random, self._random_now())
+
+    def _random_now(self) -> "Tuple[Any, torch.Tensor]":
+        return self._backend.random_state(self._device) if self._device is not None else 0, torch.get_rng_state()
 
 
 class Comparison:

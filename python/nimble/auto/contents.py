@@ -27,6 +27,7 @@ import torch
 
 from nimble.auto.watch import is_programs
 from nimble.errors import NimbleError
+from nimble.memory import is_array
 
 _MOST_PLAIN = 64  # entries of a tuple that is held
 _MOST_NODES = 512  # that are compared at each call
@@ -69,10 +70,6 @@ def plain_key(value: Any) -> Hashable:
     if kind is complex:
         return kind, repr(value)
     return (kind, *map(plain_key, value)) if kind in (tuple, torch.Size) else (kind, value)
-
-
-def is_array(value: Any) -> bool:
-    return type(value).__module__ == "numpy" and hasattr(value, "tobytes")
 
 
 def inside(value: Any) -> "dict[str, Any] | None":

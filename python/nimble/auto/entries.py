@@ -49,6 +49,7 @@ class Entry:
         self.graph: Optional[Graph] = None
         self.served = 0  # by this graph, with those that were compared
         self.next_compared = 0
+        self.may_write = True  # to buffers, attributes or arguments, or draw: nobody else may see what is put back then
         self.has_effects = True
         self.apart_from: "FrozenSet[int]" = frozenset()  # memory that no argument may share, where the graph writes
         self.graph_seconds = self.eager_seconds = math.inf  # a call, the fastest that was compared
@@ -60,6 +61,7 @@ class Entry:
         self.watched = self.guard = self.graph = self.broken = None
         self.backwards = Backwards()
         self.served = self.next_compared = self.watches = 0
+        self.may_write = True
         self.has_effects = True
         self.apart_from = frozenset()
         self.graph_seconds = self.eager_seconds = math.inf

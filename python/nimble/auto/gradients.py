@@ -116,7 +116,7 @@ def again(module: "Callable[[], Optional[torch.nn.Module]]", original: "Callable
     found = module()
     if found is None:
         raise NimbleError("gradients are to be differentiated of a module that has gone")
-    keeper, random = StateKeeper(found), backend.random_state(device)
+    keeper, random = StateKeeper(found, is_checked=False), backend.random_state(device)
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(inside())

@@ -21,7 +21,7 @@ from torch.nn.modules import module as _module
 from nimble.auto.contents import Contents, host_key, is_plain, tensors_in
 from nimble.auto.watch import Watched, is_programs
 from nimble.errors import NimbleError
-from nimble.state import metadata_check
+from nimble.metadata import metadata_check
 
 _OF_ANY_MODULE = frozenset(vars(torch.nn.Module())) - {"training"}
 _GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks")

@@ -25,10 +25,11 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 import torch
 
 from nimble.auto import arguments, switches
-from nimble.auto.advancing import AWAITED, MAX_ENTRIES, SHARES, Advancing, Original
+from nimble.auto.advancing import AWAITED, MAX_ENTRIES, SHARES, THREADS, Advancing, Original
 from nimble.auto.casts import Casts
 from nimble.auto.entries import Entry, Graph
 from nimble.auto.settings import Settings
+from nimble.auto.threads import Threads
 from nimble.backend import Backend
 from nimble.errors import NimbleError
 from nimble.prepared import CHANGED, PreparedGraph
@@ -38,49 +39,43 @@ from nimble.training import TrainingGraph
 _PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
 _TRAINS = "training, or gradients are wanted"
 _CAST_BEFORE = "weights were written to within autocast, which keeps copies of them"
-_THREADS = "while another thread ran it"
 
 
 class Served(Advancing):
     """Made for the first call of a module."""
 
     def __init__(self, kind: type, backend: Backend, settings: Settings, room: "Callable[[torch.device], bool]",
-                 clock: "Callable[[], float]") -> None:
-        super().__init__(kind, backend, settings, room, clock)
+                 clock: "Callable[[], float]", threads: Threads) -> None:
+        super().__init__(kind, backend, settings, room, clock, threads)
         self.served = 0
         self._advancing = threading.Lock()
         self._casts = Casts()
 
     def call(self, original: Original, module: torch.nn.Module, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
         """What original(module, *args, **kwargs) returns, or raises."""
-        thread = threading.get_ident()
-        self._threads.add(thread)
         self._arrivals += 1
+        began = self._clock()
+        found = self._plan(module, args, kwargs)
+        if isinstance(found, str):
+            return self._run_eagerly(found, original, module, args, kwargs)
+        entry, call = found
+        ahead = self._ahead_of(entry)
+        if ahead is not None:
+            result = self._serve_ahead(ahead, entry, call, module)
+            if result is not CHANGED:
+                return result
+        may_serve = self._may_serve(entry, module)
+        self._looking = min(self._looking, self._clock() - began) if entry.graph is not None else self._looking
+        if may_serve:
+            return self._serve(entry, call, original, module)
+        if not self._advancing.acquire(blocking=False):
+            return self._run_eagerly(THREADS, original, module, args, kwargs)
         try:
-            began = self._clock()
-            found = self._plan(module, args, kwargs)
-            if isinstance(found, str):
-                return self._run_eagerly(found, original, module, args, kwargs)
-            entry, call = found
-            ahead = self._ahead_of(entry)
-            if ahead is not None:
-                result = self._serve_ahead(ahead, entry, call, module)
-                if result is not CHANGED:
-                    return result
-            may_serve = self._may_serve(entry, module)
-            self._looking = min(self._looking, self._clock() - began) if entry.graph is not None else self._looking
-            if may_serve:
-                return self._serve(entry, call, original, module)
-            if not self._advancing.acquire(blocking=False):
-                return self._run_eagerly(_THREADS, original, module, args, kwargs)
-            try:
-                if self._threads != {thread}:
-                    return self._run_eagerly(_THREADS, original, module, args, kwargs)
-                return self._advance(entry, call, original, module)
-            finally:
-                self._advancing.release()
+            if self._threads.others_in(threading.get_ident(), self):
+                return self._run_eagerly(THREADS, original, module, args, kwargs)
+            return self._advance(entry, call, original, module)
         finally:
-            self._threads.discard(thread)
+            self._advancing.release()
 
     # ---- which calls are looked at ----
 
@@ -207,7 +202,7 @@ class Served(Advancing):
     def _serve(self, entry: Entry, call: Call, original: Original, module: torch.nn.Module) -> Any:
         has_effects, graph = entry.has_effects, entry.graph  # which another thread may end at any time
         if graph is None:
-            return self._run_eagerly(_THREADS, original, module, call.args, call.kwargs)
+            return self._run_eagerly(THREADS, original, module, call.args, call.kwargs)
         try:
             result = graph(call, False)
         except Exception as error:

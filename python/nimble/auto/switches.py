@@ -71,8 +71,26 @@ def _tells(getter: "Callable[[], Any]") -> bool:
 _GET = _getters(_C)
 _SAVES_ELSEWHERE: "Optional[Callable[[bool], Any]]" = getattr(getattr(_C, "_autograd", None), "_top_saved_tensors_default_hooks",
                                                               None)
+
+
+def _asked_for_hooks() -> "Callable[[], Any]":
+    """As the function of this release is to be called, if it has one."""
+    for arguments in ((True,), ()):
+        try:
+            if _SAVES_ELSEWHERE is not None:
+                _SAVES_ELSEWHERE(*arguments)
+                return functools.partial(_SAVES_ELSEWHERE, *arguments)
+        except TypeError:
+            continue
+    return lambda: None
+
+
+_TOP_HOOKS = _asked_for_hooks()
 _PROFILES: "Callable[[], bool]" = getattr(getattr(_C, "_autograd", None), "_profiler_enabled", lambda: False)
 _FUNCTORCH: "Callable[[], Any]" = getattr(getattr(_C, "_functorch", None), "peek_interpreter_stack", lambda: None)
+_FUNCTION_MODES: "Callable[[], int]" = _C._len_torch_function_stack
+_DISPATCH_MODES: "Callable[[], int]" = _C._len_torch_dispatch_stack
+_TRACED: "Callable[[], Any]" = _C._get_tracing_state
 _DYNAMO: "Callable[[], Any]" = getattr(getattr(getattr(_C, "_dynamo", None), "eval_frame", None), "get_eval_frame_callback",
                                        lambda: None)
 
@@ -107,21 +125,32 @@ def state() -> "Tuple[Hashable, ...]":
             _default_device()[1], *[tuple(value) if type(value) is list else value for value in values])
 
 
-def why_eager() -> Optional[str]:
-    """What is going on around the call that only an eager run can serve; None where nothing is."""
+def why_not_replayed() -> Optional[str]:
+    """What looks at the ops of the call, of which a replay has none; None where nothing does."""
+    if (_FUNCTION_MODES() == 0 and _DISPATCH_MODES() == 0 and _FUNCTORCH() is None and _DYNAMO() is None and _TRACED() is None
+            and _forward_ad._current_level < 0):
+        return None  # as ever, in a third of a microsecond
     if _C._get_tracing_state() is not None:
         return "traced by torch.jit"
     if not _default_device()[0]:
         return "under a torch function or dispatch mode"
     if _FUNCTORCH() is not None:
         return "within a transform of torch.func"
-    if getattr(_forward_ad, "_current_level", -1) >= 0:
+    if _forward_ad._current_level >= 0:
         return "within forward-mode differentiation"
     if _DYNAMO() is not None:
         return "within torch.compile"
-    if _PROFILES():
-        return "profiled"
     return None
+
+
+def why_eager() -> Optional[str]:
+    """What is going on around the call that only an eager run can serve; None where nothing is."""
+    return why_not_replayed() or ("profiled" if _PROFILES() else None)
+
+
+def saves_elsewhere() -> bool:
+    """Whether there are hooks for what autograd saves, as far as this PyTorch tells."""
+    return _TOP_HOOKS() is not None
 
 
 def why_not_trained() -> Optional[str]:

@@ -10,7 +10,7 @@ from typing import Dict, List, Sequence, Tuple
 
 import torch
 
-from nimble.static import storage
+from nimble.memory import storage, storage_of, unique, versions
 
 _CHUNK = 1 << 20  # words that are looked at at once
 
@@ -29,12 +29,12 @@ class Written:
     """Made before a run; any() says behind it whether one of the tensors was written to."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
-        self._tensors = list({id(t): t for t in tensors}.values())
+        self._tensors = unique(tensors)
         self._before = self._now()
 
     def any(self) -> bool:
-        (versions, before), (versions_now, now) = self._before, self._now()
-        return versions != versions_now or len(before) != len(now) or not all(map(torch.equal, before, now))
+        (known, before), (known_now, now) = self._before, self._now()
+        return known != known_now or len(before) != len(now) or not all(map(torch.equal, before, now))
 
     def _now(self) -> "Tuple[List[int], List[torch.Tensor]]":
         blocks: Dict[int, torch.Tensor] = {}
@@ -42,14 +42,14 @@ class Written:
             where = place_of(tensor)
             if where != 0:
                 blocks.setdefault(where, tensor)
-        versions = [0 if t.is_inference() else t._version for t in self._tensors]
         with torch.no_grad(), torch.inference_mode(False):
-            return versions, [_number(_bytes(t)) for t in blocks.values()]
+            return versions(self._tensors), [_number(_bytes(t)) for t in blocks.values()]
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
     """All of a tensor's memory."""
-    memory = tensor.untyped_storage()
+    memory = storage_of(tensor)
+    memory = memory.untyped() if hasattr(memory, "untyped") and not hasattr(tensor, "untyped_storage") else memory  # before 2.0
     return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(memory, 0, (memory.nbytes(),), (1,))
 
 

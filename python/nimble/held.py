@@ -1,0 +1,149 @@
+"""What modules hold beside what they have registered: tensors, generators of random numbers and other modules, in their attributes
+and in tuples, lists, dictionaries and objects that are such. No state; any thread.
+
+Of a bounded number of objects, the nearest first: what a module refers to may be a whole program.
+"""
+
+from __future__ import annotations
+
+import collections
+import enum
+import functools
+import types
+from typing import Any, Deque, Dict, Iterator, List, Tuple
+
+import torch
+
+from nimble.host_random import is_generator
+
+_MOST = 20000  # objects that are looked at
+_MOST_LEVELS = 8
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.Size, torch.dtype, torch.device, torch.layout, torch.memory_format,
+          enum.Enum, type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
+_ORDERED = (list, tuple, collections.deque)
+_LIBRARIES = frozenset(("torch", "numpy", "logging", "threading", "weakref", "functools", "builtins", "ctypes", "concurrent"))
+OF_EVERY_MODULE = frozenset(torch.nn.Module().__dict__) - {"training"}  # attributes
+
+
+class Held:
+    """Of a module and those in it. `tensors` and `modules` by the path to each, the former as often as there are paths; `containers`
+    that can be changed, each with its content, and with whether it is the __dict__ of a module or another object."""
+
+    def __init__(self) -> None:
+        self.tensors: List[Tuple[str, torch.Tensor]] = []
+        self.modules: List[Tuple[str, torch.nn.Module]] = []  # that are not registered
+        self.generators: List[Any] = []
+        self.containers: List[Tuple[Any, Any, bool]] = []
+
+
+def find(module: torch.nn.Module) -> Held:
+    """With what is behind tensors' Python attributes, within functions, and in objects of PyTorch's own left out."""
+    held = Held()
+    seen = set(map(id, module.modules()))
+    waiting: "Deque[Tuple[str, Any, int]]" = collections.deque()
+
+    def enter(path: str, owner: Any, level: int) -> None:
+        """All that its __dict__ has."""
+        attributes = owner.__dict__
+        held.containers.append((attributes, dict(attributes), True))
+        waiting.extend((f"{path}.{key}" if path else str(key), value, level) for key, value in attributes.items()
+                       if type(value) not in _PLAIN and key not in OF_EVERY_MODULE)
+
+    for name, child in module.named_modules():
+        enter(name, child, 0)
+    looked = 0
+    while waiting and looked < _MOST:
+        path, value, level = waiting.popleft()
+        if isinstance(value, _PLAIN):
+            continue
+        looked += 1
+        if isinstance(value, torch.Tensor):
+            held.tensors.append((path, value))
+            continue
+        if id(value) in seen or level >= _MOST_LEVELS:
+            continue
+        seen.add(id(value))
+        if isinstance(value, torch.nn.Module):
+            for name, child in value.named_modules(prefix=path):
+                if child is value or id(child) not in seen:
+                    seen.add(id(child))
+                    held.modules.append((name, child))
+                    enter(name, child, level + 1)
+        elif is_generator(value):
+            held.generators.append(value)
+        elif isinstance(value, dict):
+            content = dict.copy(value)  # whatever its class says of itself
+            held.containers.append((value, content, False))
+            waiting.extend((f"{path}[{_text_of(key, i)}]", each, level + 1) for i, (key, each) in enumerate(list(content.items())[:_MOST])
+                           if type(each) not in _PLAIN)
+        elif isinstance(value, (*_ORDERED, set, frozenset)):
+            if isinstance(value, (list, collections.deque)):
+                held.containers.append((value, list(value), False))
+            waiting.extend((f"{path}[{i}]", each, level + 1) for i, each in enumerate(list(value)[:_MOST]) if type(each) not in _PLAIN)
+        else:
+            for name, inner in _inside(value):
+                waiting.append((f"{path}.{name}", inner, level + 1))
+            if _is_looked_at(value):
+                enter(path, value, level + 1)
+    return held
+
+
+def _text_of(key: Any, number: int) -> str:
+    """Not of tensors, which would wait for the GPU for it."""
+    return repr(key) if isinstance(key, (str, int)) else f"<{type(key).__name__} {number}>"
+
+
+def _is_looked_at(value: Any) -> bool:
+    library = str(type(value).__module__).partition(".")[0]
+    return library not in _LIBRARIES and library != "nimble" and isinstance(getattr(value, "__dict__", None), dict)
+
+
+def _inside(value: Any) -> "Iterator[Tuple[str, Any]]":
+    """Of objects that are not looked at themselves."""
+    if isinstance(value, functools.partial):
+        yield from (("args", value.args), ("keywords", value.keywords))
+    elif isinstance(value, types.MethodType):
+        yield "__self__", value.__self__
+    elif str(type(value).__module__).partition(".")[0] == "nimble":
+        yield "module", getattr(value, "module", None)
+
+
+class Contents:
+    """What the tensors in the module's attributes, and in containers there, are, and can be put back to."""
+
+    def __init__(self, held: Held) -> None:
+        self._containers = held.containers
+
+    def put_back(self) -> None:
+        """Where a tensor, or something with tensors in it, has come, gone or become another: None becomes None again."""
+        for where, before, is_dict_of_object in self._containers:
+            if isinstance(where, dict):
+                for key in [key for key in where if key not in before and _holds_tensors(where[key])]:
+                    del where[key]
+                for key, value in before.items():
+                    if is_dict_of_object and key in OF_EVERY_MODULE:
+                        continue
+                    if where.get(key) is not value and (key not in where or _holds_tensors(value) or _holds_tensors(where[key])):
+                        where[key] = value
+            elif len(where) != len(before) or any(now is not then for now, then in zip(where, before)):
+                if any(map(_holds_tensors, where)) or any(map(_holds_tensors, before)):
+                    where.clear()
+                    where.extend(before)
+
+
+def _holds_tensors(value: Any, levels: int = 4) -> bool:
+    if isinstance(value, torch.Tensor):
+        return True
+    elements: Any = ()
+    if isinstance(value, dict):
+        elements = value.values()
+    elif isinstance(value, (*_ORDERED, set, frozenset)):
+        elements = value
+    elif not isinstance(value, (*_PLAIN, torch.nn.Module)) and _is_looked_at(value):
+        elements = value.__dict__.values()
+    return levels > 0 and any(_holds_tensors(each, levels - 1) for each in elements)
+
+
+def tensors_of(module: torch.nn.Module) -> Dict[str, torch.Tensor]:
+    """By path. Not those that modules have registered."""
+    return dict(find(module).tensors)

@@ -1,0 +1,68 @@
+"""Tensors and arrays as memory: where they lie, how far they reach, whether they were written to. No state; any thread."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Iterable, List
+
+import torch
+
+
+def storage_of(tensor: Any) -> Any:
+    return tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
+
+
+def storage(tensor: torch.Tensor) -> int:
+    """Where its memory begins."""
+    return int(storage_of(tensor).data_ptr())
+
+
+def storage_bytes(tensor: torch.Tensor) -> int:
+    return int(storage_of(tensor).nbytes())
+
+
+def extent(tensor: torch.Tensor) -> int:
+    """Bytes from its first to behind its last. Of a strided one with elements."""
+    return int(tensor.element_size() * (1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))))
+
+
+def repeats_of(tensor: torch.Tensor) -> List[int]:
+    """Dimensions along which it is one element over and over, as expand() makes them."""
+    return [d for d, (size, stride) in enumerate(zip(tensor.shape, tensor.stride())) if stride == 0 and size > 1]
+
+
+def once(tensor: torch.Tensor, repeats: List[int]) -> torch.Tensor:
+    """The first of each along these dimensions."""
+    for dimension in repeats:
+        tensor = tensor.narrow(dimension, 0, 1)
+    return tensor
+
+
+def overlaps(tensor: torch.Tensor) -> bool:
+    """Whether two of its elements may be one, as far as strides tell: none are where each leads beyond all smaller ones together."""
+    last = 0
+    for stride, size in sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape) if size > 1):
+        if stride <= last:
+            return True
+        last += stride * (size - 1)
+    return False
+
+
+def version_of(tensor: torch.Tensor) -> int:
+    """Rises when the tensor is written to. Inference tensors have none, but no graph is prepared where they can be written."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def versions(tensors: Iterable[torch.Tensor]) -> List[int]:
+    return list(map(version_of, tensors))
+
+
+def unique(tensors: Iterable[torch.Tensor]) -> List[torch.Tensor]:
+    """Each object once, in the order of the first of each."""
+    return list({id(t): t for t in tensors}.values())
+
+
+def is_array(value: Any) -> bool:
+    """Whether it is one of NumPy's, or a number of its: by its type, whatever its __class__ says."""
+    numpy: Any = sys.modules.get("numpy")
+    return numpy is not None and issubclass(type(value), (numpy.ndarray, numpy.generic))

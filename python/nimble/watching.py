@@ -1,0 +1,145 @@
+"""Runs whose ops are looked at one by one: which memory they are about to write to, and which they read that nothing of the run has
+made. Kernels that are launched past PyTorch's dispatcher are not seen.
+
+A watch belongs to one thread, and to one run at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Set, Tuple
+
+import torch
+from torch.utils import _python_dispatch, _pytree
+
+from nimble.memory import storage_of
+
+
+def _memory_of(tensor: torch.Tensor) -> int:
+    """Where its memory begins; 0 where it has none that can be told."""
+    try:
+        return int(storage_of(tensor).data_ptr()) if tensor.layout is torch.strided else 0
+    except Exception:  # of classes that have others inside, and while something is traced
+        return 0
+
+
+class _Mode(_python_dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self, watch: "_Watch") -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._watch = watch
+
+    # Else torch.compile would leave for good, as it is, what is first called meanwhile.
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        return True
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self._watch.before(function, args, kwargs or {})
+        result = function(*args, **(kwargs or {}))
+        self._watch.behind(result)
+        return result
+
+
+class _Watch:
+    def before(self, function: Any, args: Any, kwargs: Dict[str, Any]) -> None:
+        raise NotImplementedError
+
+    def behind(self, result: Any) -> None:
+        pass
+
+    @contextlib.contextmanager
+    def on(self) -> Iterator[None]:
+        """Meanwhile it looks on. Not by PyTorch's own way, after which several threads may leave torch.compile switched off: whether any
+        is in a mode is one variable, which each puts back as it found it."""
+        mode = _Mode(self)
+        push, pop = getattr(_python_dispatch, "_push_mode", None), getattr(_python_dispatch, "_pop_mode", None)
+        if push is None or pop is None:
+            with mode:
+                yield
+            return
+        push(mode)
+        try:
+            yield
+        finally:
+            pop()
+
+
+# Of the backward that this thread is in, or -1; in old releases nobody knows.
+_backward: "Callable[[], int]" = getattr(torch._C, "_current_graph_task_id", lambda: 0)
+
+
+class Writes(_Watch):
+    """Keeps what is in the memory of these tensors before an op writes to it: `kept`, each with a copy. has_backward: whether the run
+    may have had a backward in it."""
+
+    def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
+        self.kept: List[Tuple[torch.Tensor, torch.Tensor]] = []
+        self.has_backward = False
+        self._tensors: Dict[int, List[torch.Tensor]] = {}
+        for tensor in tensors:
+            where = _memory_of(tensor)
+            if where != 0 and not tensor.is_inference():
+                self._tensors.setdefault(where, []).append(tensor.detach())
+
+    def before(self, function: Any, args: Any, kwargs: Dict[str, Any]) -> None:
+        self.has_backward = self.has_backward or _backward() != -1
+        schema = getattr(function, "_schema", None)
+        if schema is None or not self._tensors:
+            return
+        for number, argument in enumerate(schema.arguments):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                value = args[number] if number < len(args) else kwargs.get(argument.name)
+                for tensor in value if isinstance(value, (list, tuple)) else (value,):
+                    if isinstance(tensor, torch.Tensor):
+                        self.kept += [(each, each.clone()) for each in self._tensors.pop(_memory_of(tensor), [])]
+
+
+class Reads(_Watch):
+    """What the run reads on a kind of device beside the memory of `known`, and has not made."""
+
+    def __init__(self, known: Iterable[torch.Tensor], device_type: str) -> None:
+        self._known: Set[int] = {_memory_of(tensor) for tensor in known} | {0}
+        self._device_type = device_type
+        # Weakly: code that torch.compile has made takes memory past the dispatcher, and is to use it again.
+        self._found: "Dict[int, _Weak]" = {}
+
+    def before(self, function: Any, args: Any, kwargs: Dict[str, Any]) -> None:
+        for leaf in _pytree.tree_flatten((args, kwargs))[0]:
+            if isinstance(leaf, torch.Tensor) and leaf.device.type == self._device_type:
+                where = _memory_of(leaf)
+                if where not in self._known and where not in self._found:
+                    self._found[where] = _Weak(leaf)
+
+    def behind(self, result: Any) -> None:
+        for leaf in _pytree.tree_flatten(result)[0]:
+            if isinstance(leaf, torch.Tensor):
+                where = _memory_of(leaf)
+                if where not in self._found:
+                    self._known.add(where)
+
+    def still_there(self, but: Iterable[torch.Tensor]) -> "Dict[int, Any]":
+        """Storages of them that somebody holds behind the run, by where they begin: not those of these tensors."""
+        apart = set(map(_memory_of, but))
+        found = {where: weak.storage() for where, weak in self._found.items() if where not in apart}
+        return {where: memory for where, memory in found.items() if memory is not None}
+
+
+class _Weak:
+    """A tensor's storage, which goes when nobody else holds it; where this release of PyTorch can do that."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        storage = storage_of(tensor)
+        self._held: Any = None
+        try:
+            kind: Any = torch.UntypedStorage
+            self._new, self._free = kind._new_with_weak_ptr, kind._free_weak_ref
+            self._weak = storage._weak_ref()
+        except AttributeError:
+            self._held = storage
+
+    def storage(self) -> Any:
+        return self._held if self._held is not None else self._new(self._weak)
+
+    def __del__(self) -> None:
+        if self._held is None:
+            self._free(self._weak)

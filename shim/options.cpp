@@ -127,9 +127,16 @@ Options read_options() {
   } else if (mode != "off") {
     complain("MODE", mode, "one of off, record, replay, auto, regions: doing nothing");
   }
+  // The host may read what a kernel has written right behind the launch.
+  const char* const blocking = variable("CUDA_LAUNCH_BLOCKING");
+  if (options.mode > Mode::record && blocking && *blocking && std::string_view(blocking) != "0") {
+    options.mode = Mode::off;
+    options.complaint = fmt::format("CUDA_LAUNCH_BLOCKING={} has each launch wait for its end: NIMBLE_MODE={} is off",
+                                    blocking, mode);
+  }
   FileName trace = expand(setting("TRACE")), stats = expand(setting("STATS")), bundle = expand(setting("BUNDLE"));
   const bool keeps_graphs =
-      options.mode == Mode::off && setting("GRAPHS") == "rewrite" && variable("NIMBLE_TRACE") != nullptr;
+      mode == "off" && setting("GRAPHS") == "rewrite" && variable("NIMBLE_TRACE") != nullptr;
   if (keeps_graphs) make_own("TRACE", trace, options.own_files);
   if (options.mode == Mode::record) {
     make_own("TRACE", trace, options.own_files);
@@ -169,7 +176,7 @@ Options read_options() {
   choose("TORCH", options.torch, std::pair{Word("auto"), true}, std::pair{Word("training"), true},
          std::pair{Word("off"), false});
   choose("GRAPHS", options.rewrite_graphs, std::pair{Word("off"), false}, std::pair{Word("rewrite"), true});
-  if (options.rewrite_graphs && options.mode != Mode::off) {
+  if (options.rewrite_graphs && mode != "off") {
     options.rewrite_graphs = false;
     complain("GRAPHS", setting("GRAPHS"), "off where NIMBLE_MODE is set: leaving graphs as they are");
   }

@@ -9,7 +9,7 @@
 
 namespace nimble::shim {
 
-enum class Mode : std::uint8_t { off, record, replay, automatic, regions };
+enum class Mode : std::uint8_t { off, record, replay, automatic, regions };  // those behind `record` hold launches back
 
 // Where the times at which the GPU ran the ops come from.
 enum class Timing : std::uint8_t { none, cupti, events };
@@ -37,8 +37,9 @@ struct Options {
   std::int64_t auto_limit_mib = 0;
   std::int64_t auto_tries = 0;
   std::int64_t auto_wait_ms = 0;
-  bool torch = true;      // mode auto: the launcher puts the Python package before the program's
-  std::string complaint;  // one line per setting that could not be understood; such a setting keeps its default
+  bool torch = true;  // mode auto: the launcher puts the Python package before the program's
+  // Of each setting that could not be understood, and keeps its default, and of a mode that cannot be had.
+  std::string complaint;
 };
 
 // Reads the environment. An unknown mode is off: what was not understood must not change the program.

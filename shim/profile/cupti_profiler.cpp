@@ -50,7 +50,8 @@ class CuptiProfiler::Client {
  private:
   struct EntryPoint {
     const char* name = nullptr;  // CUPTI's own, kept for good; null for those that are not counted
-    std::atomic<std::uint64_t> seen{0}, recorded{0};
+    // Of two kinds of which every call is one: read at any moment, they tell of whole calls.
+    std::atomic<std::uint64_t> recorded{0}, missed{0};
   };
 
   std::string subscribe();
@@ -155,11 +156,11 @@ Coverage CuptiProfiler::Client::coverage() const {
   Coverage coverage;
   for (const EntryPoint& entry : entry_points_) {
     if (!entry.name) continue;
-    const std::uint64_t seen = entry.seen.load(std::memory_order_relaxed);
     const std::uint64_t recorded = entry.recorded.load(std::memory_order_relaxed);
-    coverage.seen += seen;
+    const std::uint64_t missed = entry.missed.load(std::memory_order_relaxed);
+    coverage.seen += recorded + missed;
     coverage.recorded += recorded;
-    if (recorded < seen) coverage.missed.emplace_back(entry.name, seen - recorded);
+    if (missed) coverage.missed.emplace_back(entry.name, missed);
   }
   return coverage;
 }
@@ -172,10 +173,8 @@ void CuptiProfiler::Client::entered(CUpti_CallbackId id, const CUpti_CallbackDat
   CurrentCall& current = current_call();
   const bool ours = current.symbol && std::strcmp(current.symbol, entry.name) == 0;
   if (!ours && Guard::inside()) return;
-  entry.seen.fetch_add(1, std::memory_order_relaxed);
-  if (!ours) return;
-  entry.recorded.fetch_add(1, std::memory_order_relaxed);
-  if (options_.times) current.ticket = data.correlationId;
+  (ours ? entry.recorded : entry.missed).fetch_add(1, std::memory_order_relaxed);
+  if (ours && options_.times) current.ticket = data.correlationId;
 }
 
 void CUPTIAPI CuptiProfiler::Client::on_call(void* client, CUpti_CallbackDomain domain, CUpti_CallbackId id,

@@ -51,6 +51,23 @@ TEST_F(OptionsTest, ModesAreWords) {
   EXPECT_NE(read_options().complaint.find("NIMBLE_MODE=Record"), std::string::npos);
 }
 
+TEST_F(OptionsTest, LaunchesThatAreToWaitAreNotHeldBack) {
+  for (const char* mode : {"replay", "auto", "regions", "record"}) {
+    setenv("NIMBLE_MODE", mode, 1);
+    const bool records = std::string(mode) == "record";
+    setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
+    EXPECT_EQ(read_options().mode, records ? Mode::record : Mode::off) << mode;
+    const std::string why = std::string("CUDA_LAUNCH_BLOCKING=1 has each launch wait for its end: NIMBLE_MODE=") + mode;
+    EXPECT_EQ(read_options().complaint, records ? "" : why + " is off");
+    setenv("NIMBLE_GRAPHS", "rewrite", 1);
+    EXPECT_FALSE(read_options().rewrite_graphs) << mode;
+    unsetenv("NIMBLE_GRAPHS");
+    setenv("CUDA_LAUNCH_BLOCKING", "0", 1);
+    EXPECT_NE(read_options().mode, Mode::off) << mode;
+    unsetenv("CUDA_LAUNCH_BLOCKING");
+  }
+}
+
 TEST_F(OptionsTest, FileNamesKnowProcessAndRank) {
   setenv("NIMBLE_TRACE", "a-%p-%r-%%-%x.json", 1);
   setenv("RANK", "3", 1);

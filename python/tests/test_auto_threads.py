@@ -1,6 +1,8 @@
 """nimble.auto: errors, threads, other processes."""
 
+import contextlib
 import os
+import signal
 import sys
 import threading
 
@@ -9,10 +11,12 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.5")
 from nimble import Nimble  # noqa: E402
 from nimble.auto import calls, switches  # noqa: E402
+from nimble.auto.threads import Threads  # noqa: E402
 from nimble.nesting import nesting  # noqa: E402
 from auto_tools import (COMPARED, EAGER_FIRST, Net, auto, backend, graphs, module_with, net, prepared, run,  # noqa: E402, F401
                         said, served)
 from replaying import ReplayingCapture  # noqa: E402
+
 
 def test_exceptions_are_the_modules(auto, backend, net):
     class Refuses(Exception):
@@ -208,6 +212,24 @@ def test_another_thread_that_is_in_another_module(auto, backend):
     assert backend.captures == 2 and writing.seen == 12
 
 
+def test_a_wait_to_be_alone_that_is_interrupted(monkeypatch):
+    threads = Threads()
+    threads.enter(2, "another one's")
+    for interrupts in True, False:
+        def wait(*_):
+            if interrupts:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(threading.Condition, "wait", wait)
+        with pytest.raises(KeyboardInterrupt) if interrupts else contextlib.nullcontext():
+            with threads.alone(1) as alone:
+                assert not alone.is_given
+        monkeypatch.undo()
+    threads.leave(2)
+    with threads.alone(1) as alone:
+        assert alone.is_given
+
+
 def test_another_thread_is_in_it(auto, backend):
     began, may_end = threading.Event(), threading.Event()
 
@@ -308,3 +330,34 @@ def test_a_forked_child_runs_as_it_is(auto, backend, net):
     assert os.read(read, 10) == b"fine" and auto.enabled
     run(net, 1)
     assert backend.replays == replays + 1
+
+
+def test_a_child_that_is_forked_within_a_call(auto, backend):
+    """While a thread that the child does not have is alone, and about to say so."""
+    children, process = [], os.getpid()
+
+    def forward(self, x):
+        holds, may_end = threading.Event(), threading.Event()
+
+        def hold():
+            with auto.threads._changed:
+                auto.threads._alone = object()
+                holds.set()
+                may_end.wait(20)
+                auto.threads._alone = None
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        holds.wait(20)
+        children.append(os.fork())
+        if os.getpid() != process:
+            signal.alarm(10)  # rather than wait for ever
+            return x
+        may_end.set()
+        thread.join()
+        return x
+
+    module_with(forward)(torch.ones(2))
+    if os.getpid() != process:
+        os._exit(5)
+    assert os.WEXITSTATUS(os.waitpid(children[0], 0)[1]) == 5

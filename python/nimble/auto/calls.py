@@ -40,7 +40,7 @@ class Auto:
         self.enabled = True
         self.undo: "Callable[[], None]" = lambda: None  # what install() has done besides
         self._backend, self._clock = backend, clock
-        self._threads = Threads()
+        self.threads = Threads()
         self._modules: "Dict[int, Tuple[weakref.ref[torch.nn.Module], Served]]" = {}
         self._late: List[Served] = []  # whose modules have gone at a moment when no graph may go
         self._lines: List[str] = []  # of modules that have gone
@@ -49,7 +49,7 @@ class Auto:
         found = self._modules.get(id(module))
         if found is not None:
             return found[1]
-        made = Served(type(module), self._backend, self.settings, switches.has_room, self._clock, self._threads)
+        made = Served(type(module), self._backend, self.settings, switches.has_room, self._clock, self.threads)
         made.aside = why_left_alone(module, self.settings)
         number = id(module)
         self._modules[number] = weakref.ref(module, lambda _: self._forget(number)), made
@@ -66,12 +66,12 @@ class Auto:
             served = None
         thread = threading.get_ident()
         try:
-            self._threads.enter(thread, served)
+            self.threads.enter(thread, served)
             if served is None or served.aside is not None:
                 return original(module, *args, **kwargs)
             return served.call(original, module, args, kwargs)
         finally:
-            self._threads.leave(thread)
+            self.threads.leave(thread)
 
     def _forget(self, number: int) -> None:
         """A module has gone, wherever the thread just is."""
@@ -184,6 +184,7 @@ auto_of_process: "List[Tuple[Auto, Callable[..., Any]]]" = []
 
 def _in_child(auto: Auto) -> None:
     auto.enabled = False
+    auto.threads.forked()
     nesting.depth = 0
 
 

@@ -31,6 +31,10 @@ class Threads:
         self._alone: Optional[Alone] = None
         self._changed = threading.Condition()
 
+    def forked(self) -> None:
+        """In a child of the process, which has one thread: another one may have held what is waited for."""
+        self._inside, self._alone, self._changed = {}, None, threading.Condition()
+
     def enter(self, thread: int, of: object) -> None:
         """`thread` is the caller's. At the begin of an outermost call; leave() has to follow."""
         self._inside[thread] = of  # before the look, as who wants to be alone says so before looking here: one of both sees the other
@@ -59,12 +63,14 @@ class Threads:
     def alone(self, thread: int) -> Iterator[Alone]:
         """Within, no other thread is in an outermost call, where that is given. Within an outermost call of `thread`, the caller's."""
         with self._changed:
-            mine = Alone(self._alone is None)
-            if mine.is_given:
+            mine = Alone(False)
+            if self._alone is None:
                 self._alone = mine
-                mine.is_given = self._changed.wait_for(lambda: set(self._inside) <= {thread}, _MOST_UNTIL_ALONE)
-                if not mine.is_given:
-                    self._end()
+                try:
+                    mine.is_given = self._changed.wait_for(lambda: set(self._inside) <= {thread}, _MOST_UNTIL_ALONE)
+                finally:  # somebody may have pressed Ctrl-C
+                    if not mine.is_given:
+                        self._end()
         try:
             yield mine
         finally:

@@ -17,7 +17,7 @@ from nimble.memory import storage
 from nimble.signatures import Call
 from nimble.state import StateKeeper, is_same
 from nimble.static import Input, attributes_of, check_attributes, with_inputs
-from nimble.watching import Reads
+from nimble.watching import Reads, tensors_in
 
 
 class ModuleWork:
@@ -63,15 +63,12 @@ class ModuleWork:
         return self._module(*args, **kwargs)
 
     def _captured_run(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
-        self.found_elsewhere = []
         known = [*(each.memory for each in self.inputs), *self._keeper.tensors()]
         reads = Reads(known, self._device_type)
         with reads.on() if self._sees_ops else contextlib.nullcontext():
             outputs = self._module(*args, **kwargs)
-        returned = [leaf for leaf in _pytree.tree_flatten(outputs)[0] if isinstance(leaf, torch.Tensor)]
-        found = reads.still_there(but=returned)
-        self.found_elsewhere = list(found.values())
-        self._note(lambda: check_caches(found))
+        self.found_elsewhere = [*reads.still_there(but=tensors_in(outputs)).values()]
+        self._note(lambda: check_caches(self.found_elsewhere))
         self._note(lambda: check_attributes(self._attributes, self._module, self.inputs))
         return outputs
 
@@ -116,8 +113,9 @@ def check_arguments(call: Call, leaves: List[Any], args: Tuple[Any, ...], kwargs
                           "not do: have it return what it puts there")
 
 
-def check_caches(found: "Dict[int, Any]") -> None:
-    """found: by where it begins, the memory that a run has read. NimbleError where it is of parametrizations that are cached."""
+def check_caches(storages: List[Any]) -> None:
+    """Of what runs have read. NimbleError where one is of parametrizations that are cached."""
+    found = {each.data_ptr() for each in storages}
     cached = [tensor for tensor in getattr(parametrize, "_cache", {}).values() if isinstance(tensor, torch.Tensor)]
     if any(storage(tensor) in found for tensor in cached if tensor.layout is torch.strided):
         raise NimbleError("the module reads what torch.nn.utils.parametrize.cached() keeps of its weights, which a graph would go "

@@ -18,14 +18,14 @@ from nimble.auto import switches
 from nimble.backend import Backend, Captured, Watch
 from nimble.errors import CaptureError
 from nimble.memory import storage
-from nimble.module_work import ModuleWork, written_by
+from nimble.module_work import ModuleWork
 from nimble.nesting import one_at_a_time, preparing
 from nimble.signatures import Call
 from nimble.state import ModuleGuard, StateKeeper
 from nimble.static import (GraphReport, Options, Results, Taking, check_apart, check_no_gradients, check_outputs, device_of, report,
                            with_inputs)
 
-__all__ = ["CHANGED", "GraphReport", "Options", "PreparedGraph", "is_same_state", "naming_the_place", "prepare", "written_by"]
+__all__ = ["CHANGED", "GraphReport", "Options", "PreparedGraph", "is_same_state", "naming_the_place", "prepare"]
 
 
 CHANGED = object()  # instead of outputs

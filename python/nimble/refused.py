@@ -3,6 +3,8 @@ runs, and those of TorchScript, into which nothing can look. No state; any threa
 
 from __future__ import annotations
 
+from typing import Iterable, List
+
 import torch
 
 from nimble.errors import NimbleError
@@ -11,10 +13,24 @@ _GRADIENTS = ("torch.nn.parallel.distributed", "torch.distributed._composable.re
 _PARAMETERS = ("torch.distributed.fsdp.", "torch.distributed._composable.fsdp.")  # that are in pieces between the calls
 
 
+def _packages(module: torch.nn.Module) -> List[str]:
+    return [f"{kind.__module__}." for kind in type(module).__mro__]
+
+
+def check_step(modules: Iterable[torch.nn.Module]) -> None:
+    """NimbleError where a training step that works on these could not be one graph."""
+    for module in modules:
+        for each in module.modules():
+            if any(package.startswith((*_GRADIENTS, *_PARAMETERS)) for package in _packages(each)):
+                raise NimbleError(f"the step works on a {type(each).__name__}, which keeps on the host what has come of the backward, "
+                                  "and what other ranks have to be sent: run the step without, and put a Nimble inside the module "
+                                  "that is wrapped")
+
+
 def check_kind(module: torch.nn.Module, trains: bool) -> None:
     """NimbleError where it is such a module, or holds one. Without gradients DistributedDataParallel only sends buffers."""
     for each in module.modules():
-        packages = [f"{kind.__module__}." for kind in type(each).__mro__]
+        packages = _packages(each)
         what = f"it is a {type(each).__name__}" if each is module else f"it holds a {type(each).__name__}"
         if isinstance(each, torch.jit.ScriptModule):
             raise NimbleError(f"{what}: modules of TorchScript cannot be looked into; prepare the one that it was made from")

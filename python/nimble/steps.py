@@ -26,6 +26,7 @@ from nimble.memory import unique, version_of, versions
 from nimble.nesting import nesting
 from nimble.parts import Ahead, InParts, at_first_backward, can_be_kept, is_worth_it
 from nimble.reach import Reached, find
+from nimble.refused import check_step
 from nimble.signatures import Call, GraphCache
 from nimble.state import is_same, parts_of
 from nimble.static import GraphReport, Input, Options, check_outputs, device_of, same_bytes, with_inputs
@@ -241,6 +242,7 @@ class Step:
         if not reached.modules and not reached.optimizers:
             raise NimbleError("neither a module nor an optimizer is found in what the step refers to: pass modules=[...] and "
                               "optimizers=[...]")
+        check_step(reached.modules)
         return reached
 
     def _capture(self, call: Call, kind: Kind) -> Graph:

@@ -70,6 +70,7 @@ class TrainingGraph:
         self._towards = work.towards  # the stand-ins and static inputs; and, of each call, what is in their places:
         self._arguments, self._parameters = work.argument_numbers, work.parameters
         self._watched = work.watched  # what must not be written to between forward and backward
+        self._reads, self._also_read = work.reads, work.found_elsewhere  # memory that the module finds outside of itself
         self._forward = forward
         self._backwards: Dict[Pattern, Way] = {pattern_of(work.given): Way(work.given, backward)}
         self._number = 0  # of the last forward
@@ -254,11 +255,12 @@ class TrainingGraph:
                 continue
             way.is_final = True
             memory = way.memory()
-            work = BackwardWork(functools.partial(self._run_backward, way.given), memory)
+            work = BackwardWork(functools.partial(self._run_backward, way.given), memory, self._reads)
             try:
                 with preparing(), torch.no_grad(), one_thread():
                     way.captured = self._backend.capture(work, memory[0].device, self.options.use_multi_stream,
                                                          self.options.relaxed, self._forward)
+                self._also_read += work.found_elsewhere
             except Exception as error:
                 if self._again is None and not isinstance(error, NimbleError):
                     raise  # else eagerly, then

@@ -5,18 +5,20 @@ They belong to one preparation, and one thread. look() runs the module once by i
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
+import contextlib
+from typing import Any, Callable, ContextManager, Dict, FrozenSet, List, Optional, Tuple
 
 import torch
 from torch.utils import _pytree
 
 from nimble.errors import NimbleError
 from nimble.leaves import AutogradGraph, StandIns, gradients
-from nimble.prepared import written_by
+from nimble.module_work import check_caches, written_by
 from nimble.signatures import Call
 from nimble.state import StateKeeper
 from nimble.static import Input, Results, attributes_of, check_outputs, same_bytes, with_inputs
 from nimble.training_outputs import Aliases, find_aliases
+from nimble.watching import Reads, tensors_in
 
 
 class ForwardWork:
@@ -40,13 +42,18 @@ class ForwardWork:
         self.reach: List[FrozenSet[int]] = []
         """Of each of these outputs, which of `towards` it leads to."""
         self.aliases: Aliases = {}
+        self.reads: Optional[Reads] = None
+        """Of the last captured forward, and the backwards of it: None where ops cannot be looked at."""
+        self.found_elsewhere: List[Any] = []
+        """Storages that these have read, and that are neither the module's nor their own."""
         self._first: List[torch.Tensor] = []  # what came of look()
         self._versions = [i.tensor._version for i in self.inputs]
+        self._captures, self._sees_ops = False, True
 
     def look(self) -> bool:
         """Runs it once. False where there is nothing to be differentiated."""
         try:
-            outputs = self.forward()
+            outputs = self._watched_forward()
         except RuntimeError as error:
             if "leaf Variable that requires grad" in str(error):
                 raise NimbleError("the module writes to an argument that requires gradients, or to a parameter, in place: "
@@ -72,6 +79,18 @@ class ForwardWork:
         del outputs, graph, graphs, wanted  # else the accumulators of this stream would be used on others
         self.reset()
         return bool(self.given)
+
+    def _watched_forward(self) -> Any:
+        writes = self._keeper.watch()
+        try:
+            with writes.on():
+                return self.forward()
+        except NotImplementedError:  # as of ops that take functions, for which nobody can be told what they do
+            self._sees_ops, writes.has_backward = False, True  # for all that is known
+        self._keeper.restore()
+        for each in self.inputs:
+            each.take(self._call.leaves[each.number])
+        return self.forward()
 
     def _gradients(self, wanted: List[torch.Tensor]) -> "List[Optional[torch.Tensor]]":
         try:
@@ -144,7 +163,10 @@ class ForwardWork:
         self.watched = [given for (_, given), is_needed in zip(self.own, needed) if is_needed]
 
     def check(self) -> None:
+        """Behind look(), and behind the capture. NimbleError where a run was seen to do what a graph would not."""
+        self._captures = False
         self._stand_ins.check()
+        check_caches(self.found_elsewhere)
 
     def forward(self) -> Any:
         # What autocast has cast of the weights belongs to one run, which is looked at.
@@ -152,7 +174,7 @@ class ForwardWork:
         try:
             args, kwargs = self._call.rebuilt(self.leaves_of_call)  # lists and dictionaries that are nobody else's
             leaves, structure = _pytree.tree_flatten((args, kwargs))
-            with self._stand_ins.in_place():
+            with self._stand_ins.in_place(), self._looking(again=True):
                 outputs = self._module(*args, **kwargs)
         finally:
             torch.clear_autocast_cache()
@@ -160,10 +182,28 @@ class ForwardWork:
         if structure != structure_left or any(one is not other for one, other in zip(leaves, left)):
             raise NimbleError("the module puts something else into a list or a dictionary that is its argument, which a graph would "
                               "not do")
+        self._hold(outputs)
         return outputs
 
     def backward(self, outputs: Any) -> "List[Optional[torch.Tensor]]":
-        return gradients(self._wanted(outputs), self.towards, list(self.given))
+        with self._looking():
+            made = gradients(self._wanted(outputs), self.towards, list(self.given))
+        self._hold(made)
+        return made
+
+    def _looking(self, again: bool = False) -> ContextManager[None]:
+        """At what is read, where it is captured. again: of another forward than before."""
+        if not (self._captures and self._sees_ops):
+            return contextlib.nullcontext()
+        if again or self.reads is None:
+            self.found_elsewhere = []
+            known = (*self.data(), *(mine for mine, _ in self.own), *self._keeper.tensors())
+            self.reads = Reads(known, self._device_type)
+        return self.reads.on()
+
+    def _hold(self, made: Any) -> None:
+        if self.reads is not None:
+            self.found_elsewhere += self.reads.still_there(but=tensors_in(made)).values()
 
     def reset(self) -> None:
         self._keeper.restore_buffers()
@@ -172,6 +212,7 @@ class ForwardWork:
 
     def before_capture(self) -> None:
         self.attributes = attributes_of(self._module)
+        self._captures = True
 
     def data(self) -> List[torch.Tensor]:
         return [*(each.memory for each in self.inputs), *self.given]
@@ -180,9 +221,17 @@ class ForwardWork:
 class BackwardWork:
     """nimble.backend.Work of a backward alone, which writes to nothing but what it makes."""
 
-    def __init__(self, run: "Callable[[], List[Optional[torch.Tensor]]]", given: List[torch.Tensor]) -> None:
-        self.run = run
-        self._given = given
+    def __init__(self, run: "Callable[[], List[Optional[torch.Tensor]]]", given: List[torch.Tensor], reads: Optional[Reads]) -> None:
+        self.found_elsewhere: List[Any] = []  # as with ForwardWork, whose `reads` it is given
+        self._run, self._given, self._reads = run, given, reads
+
+    def run(self) -> "List[Optional[torch.Tensor]]":
+        if self._reads is None:
+            return self._run()
+        with self._reads.on():
+            made = self._run()
+        self.found_elsewhere = [*self._reads.still_there(but=[*tensors_in(made), *self._given]).values()]
+        return made
 
     def reset(self) -> None:
         pass

@@ -23,6 +23,10 @@ def _memory_of(tensor: torch.Tensor) -> int:
         return 0
 
 
+def tensors_in(value: Any) -> List[torch.Tensor]:
+    return [leaf for leaf in _pytree.tree_flatten(value)[0] if isinstance(leaf, torch.Tensor)]
+
+
 class _Mode(_python_dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, watch: "_Watch") -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -104,18 +108,17 @@ class Reads(_Watch):
         self._found: "Dict[int, _Weak]" = {}
 
     def before(self, function: Any, args: Any, kwargs: Dict[str, Any]) -> None:
-        for leaf in _pytree.tree_flatten((args, kwargs))[0]:
-            if isinstance(leaf, torch.Tensor) and leaf.device.type == self._device_type:
+        for leaf in tensors_in((args, kwargs)):
+            if leaf.device.type == self._device_type:
                 where = _memory_of(leaf)
                 if where not in self._known and where not in self._found:
                     self._found[where] = _Weak(leaf)
 
     def behind(self, result: Any) -> None:
-        for leaf in _pytree.tree_flatten(result)[0]:
-            if isinstance(leaf, torch.Tensor):
-                where = _memory_of(leaf)
-                if where not in self._found:
-                    self._known.add(where)
+        for leaf in tensors_in(result):
+            where = _memory_of(leaf)
+            if where not in self._found:
+                self._known.add(where)
 
     def still_there(self, but: Iterable[torch.Tensor]) -> "Dict[int, Any]":
         """Storages of them that somebody holds behind the run, by where they begin: not those of these tensors."""

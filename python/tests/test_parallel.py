@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
+import nimble  # noqa: E402
 from nimble import Nimble, NimbleError  # noqa: E402
 
 distributed = pytest.importorskip("torch.distributed")
@@ -34,6 +35,28 @@ def test_what_trains_is_not_prepared_around_it(rank, backend):
     with pytest.warns(UserWarning, match="running eagerly: it is a DistributedDataParallel"):
         model(torch.ones(3, 4)).sum().backward()
     assert module.module.weight.grad.tolist() == [[3.0] * 4] * 2 and backend.graphs == []
+
+
+def test_no_step_that_trains_it_is_a_graph(rank, backend):
+    module = DDP(nn.Linear(4, 2))
+    optimizer = torch.optim.SGD(module.parameters(), 0.5)
+    module.module.weight.data.fill_(1)
+
+    def train(x):
+        optimizer.zero_grad()
+        loss = module(x).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    for given in (), (nn.Sequential(module),):
+        with pytest.raises(NimbleError, match="the step works on a DistributedDataParallel.*run the step without"):
+            nimble.step(train, modules=given, backend=backend)(torch.ones(1, 4))
+    assert bool((module.module.weight == 1).all())
+    stepped = nimble.step(train, fallback=True, backend=backend)
+    with pytest.warns(UserWarning, match="the step runs eagerly: the step works on a DistributedDataParallel"):
+        stepped(torch.ones(1, 4))
+    assert bool((module.module.weight == 0.5).all()) and backend.graphs == []
 
 
 def test_without_gradients_it_is_where_it_sends_nothing(rank, backend):

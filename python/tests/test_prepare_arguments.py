@@ -162,7 +162,22 @@ def test_a_part_of_a_parameter_is_returned_without_a_history(prepared):  # noqa:
     assert whole is module.weight and part.grad_fn is None and part.tolist() == [1, 1]
 
 
-def test_memory_that_is_found_elsewhere_stays(backend):
+class Doubled(torch.autograd.Function):
+    """By what the backward finds elsewhere."""
+
+    factors = []
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * Doubled.factors[0]
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_memory_that_is_found_elsewhere_stays(backend, training):
     """As long as the graph, and no longer."""
     @functools.lru_cache(maxsize=1)
     def mask(count):
@@ -178,46 +193,70 @@ def test_memory_that_is_found_elsewhere_stays(backend):
         def __bool__(self):
             return self.memory(self.weak) is not None
 
-    kept = [[torch.full((3,), 2.0)]]
-    module = module_with(lambda self, x: x * mask(3)[:3] * kept[0][0] + self.held[0], held=[torch.ones(3)])
-    model = Nimble(module, backend=backend).prepare(torch.ones(3))
-    alive = [Alive(mask(3)), Alive(kept[0][0]), Alive(module.held[0])]
+    kept, Doubled.factors[:] = [[torch.full((3,), 2.0)]], [torch.full((3,), 2.0)]
+    module = module_with(lambda self, x: Doubled.apply(x * mask(3)[:3] * kept[0][0] + self.held[0]), held=[torch.ones(3)])
+    model = Nimble(module, backend=backend).prepare(torch.ones(3, requires_grad=training), training=training)
+    alive = [Alive(mask(3)), Alive(kept[0][0]), Alive(module.held[0]), *(Alive(each) for each in Doubled.factors if training)]
+    assert [report.kind for report in model.report()] == (["forward", "backward"] if training else ["inference"])
+    for graph in backend.graphs:
+        graph._function = None  # a GPU's keeps nothing of Python's
     mask(4)
     kept.clear()
     module.held.clear()
+    Doubled.factors.clear()
     assert all(alive)
     del model
     backend.graphs.clear()
     assert not any(alive)
 
 
-def test_no_memory_of_the_runs_own_is_kept(backend):
+def test_memory_that_another_backward_finds_elsewhere(backend):
+    """One whose graph is made later."""
+    Doubled.factors[:] = [torch.full((3,), 2.0)]
+    module = module_with(lambda self, x: (x * 3, Doubled.apply(x)))
+    model, x = Nimble(module, backend=ReplayingCapture()), torch.ones(3, requires_grad=True)
+    model.prepare(x, training=True, relaxed=True)
+    Doubled.factors[:] = [torch.full((3,), 2.0)]
+    for _ in range(3):
+        model(x)[1].sum().backward()
+    assert len(model.report()) == 3 and x.grad.tolist() == [6, 6, 6]
+    (graph,) = model._graphs
+    assert Doubled.factors[0].data_ptr() in [each.data_ptr() for each in graph._also_read]
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_no_memory_of_the_runs_own_is_kept(backend, training):
     def forward(self, x):
         made = torch.empty(3).fill_(2.0)
         made += torch.tensor([1.0, 2.0, 3.0])
         return (x * made).relu() + self.weight
 
-    model = Nimble(module_with(forward, weight=nn.Parameter(torch.ones(3))), backend=backend).prepare(torch.ones(3))
+    model = Nimble(module_with(forward, weight=nn.Parameter(torch.ones(3))), backend=backend)
+    model.prepare(torch.ones(3), training=training)
     (graph,) = model._graphs
     assert graph._also_read == []
 
 
-def test_weights_that_parametrizations_cache(prepared):  # noqa: F811
+@pytest.mark.parametrize("training", [False, True])
+def test_weights_that_parametrizations_cache(prepared, training):  # noqa: F811
     class Symmetric(nn.Module):
         def forward(self, weight):
             return weight.triu() + weight.triu(1).t()
 
     layer = nn.Linear(2, 2).eval()
     parametrize.register_parametrization(layer, "weight", Symmetric())
+    layer.requires_grad_(not training)  # else it is a tensor that requires gradients, and no parameter
+    x = torch.ones(1, 2, requires_grad=training)
     with parametrize.cached(), pytest.raises(NimbleError, match="outside of it"):
-        prepared(layer, torch.ones(1, 2))
-    model = prepared(layer, torch.ones(1, 2))
+        prepared(layer, x, training=training)
+    model = prepared(layer, x, training=training)
     with torch.no_grad():
         layer.parametrizations.weight.original.fill_(5.0)
     assert torch.equal(model(torch.ones(1, 2)), layer(torch.ones(1, 2)))
 
 
-def test_ops_for_which_nobody_can_look_on(prepared):  # noqa: F811
+@pytest.mark.parametrize("training", [False, True])
+def test_ops_for_which_nobody_can_look_on(prepared, training):  # noqa: F811
     """They are prepared as others are, once they are seen to be such."""
     from torch.utils._python_dispatch import _get_current_dispatch_mode
 
@@ -231,8 +270,8 @@ def test_ops_for_which_nobody_can_look_on(prepared):  # noqa: F811
 
     module, seen = module_with(forward), []
     module.register_buffer("count", torch.zeros(()))
-    model = prepared(module, torch.ones(2))
-    assert set(seen) == {0} and len(seen) == 3
+    model = prepared(module, torch.ones(2, requires_grad=training), training=training)
+    assert set(seen) == {0} and len(seen) == (5 if training else 3)
     assert module.count.item() == 0 and model(torch.ones(2)).tolist() == [3, 3]
 
 

@@ -100,6 +100,7 @@ FunctionTable& functions() {
 
 void FunctionTable::loaded(const void* handle, LoadedImage image) {
   std::lock_guard lock(mutex_);
+  if (images_.contains(handle)) drop(handle);
   auto info = std::make_unique<ImageInfo>();
   info->self_contained = image.facts.self_contained;
   info->why = image.facts.why;
@@ -115,6 +116,10 @@ void FunctionTable::same_image(const void* module, const void* library) {
 
 void FunctionTable::unloading(const void* handle) {
   std::lock_guard lock(mutex_);
+  drop(handle);
+}
+
+void FunctionTable::drop(const void* handle) {
   const auto found = images_.find(handle);
   const ImageInfo* image = found == images_.end() ? nullptr : found->second;
   // A library's module goes with it, and so do the functions that came through either.
@@ -127,14 +132,29 @@ void FunctionTable::unloading(const void* handle) {
   });
   if (image) std::erase_if(images_, [&](const auto& entry) { return entry.second == image; });
   code_.erase(image);
-  for (const std::uint64_t address : globals_of_[handle]) globals_.erase(address);
+  for (const std::uint64_t address : globals_of_[handle]) {
+    const auto global = globals_.find(address);
+    if (global != globals_.end() && global->second.image == image) globals_.erase(global);
+  }
   globals_of_.erase(handle);
   generation_.fetch_add(1, std::memory_order_release);
 }
 
 void FunctionTable::remember(const void* handle, const Origin& origin) {
   std::lock_guard lock(mutex_);
+  place(handle, origin);
+}
+
+void FunctionTable::place(const void* handle, const Origin& origin) {
   origins_[handle] = origin;
+  const auto known = described_.find(handle);
+  if (known == described_.end()) return;
+  const auto image = images_.find(origin.image);
+  if (known->second->image == (image == images_.end() ? nullptr : image->second) &&
+      known->second->is_kernel_handle == origin.is_kernel_handle)
+    return;
+  described_.erase(known);
+  generation_.fetch_add(1, std::memory_order_release);
 }
 
 void FunctionTable::enumerated(const CUfunction* list, unsigned count, CUmodule module) {
@@ -156,14 +176,16 @@ void FunctionTable::same_function(CUfunction function, CUkernel kernel) {
   const auto found = origins_.find(kernel);
   Origin origin = found == origins_.end() ? Origin{} : found->second;
   origin.is_kernel_handle = false;
-  origins_[function] = origin;
+  place(function, origin);
 }
 
 bool FunctionTable::first_sight_of_global(std::uint64_t address, const void* image, const char* name) {
   std::lock_guard lock(mutex_);
   const auto found = images_.find(image);
   const GlobalName global{name ? name : "", found == images_.end() ? nullptr : found->second};
-  if (!globals_.try_emplace(address, global).second) return false;
+  const auto [known, is_new] = globals_.try_emplace(address, global);
+  if (!is_new && known->second.image == global.image && known->second.name == global.name) return false;
+  known->second = global;
   globals_of_[image].push_back(address);
   return true;
 }

@@ -1,8 +1,9 @@
 // What the shim knows of code: images, functions, and which handle belongs to which.
 //
 // One table per process, thread-safe. Records are never freed, so references stay good; handles are dropped when their
-// image is unloaded, since the driver may give the same value to something else. Looking a known function up takes no
-// lock: each thread keeps a small cache that an unload makes stale.
+// image is unloaded, since the driver may give the same value to something else. With a context its modules go unseen:
+// there a handle or an address is dropped when it comes again, as of something else. Looking a known function up takes
+// no lock: each thread keeps a small cache that an unload makes stale.
 #pragma once
 
 #include <atomic>
@@ -38,7 +39,7 @@ class FunctionTable {
   void enumerated(const CUkernel* kernels, unsigned count, CUlibrary library);
   void same_function(CUfunction function, CUkernel kernel);
 
-  // Whether this is the first time that the program asked for the global at `address`.
+  // Whether this is the first time that the program asked for this global at `address`.
   bool first_sight_of_global(std::uint64_t address, const void* image, const char* name);
   GlobalName global_at(std::uint64_t address);
 
@@ -56,6 +57,9 @@ class FunctionTable {
   };
 
   void remember(const void* handle, const Origin& origin);
+  // Under the lock.
+  void drop(const void* image_handle);
+  void place(const void* handle, const Origin& origin);
   const FunctionInfo& describe(CUfunction handle);
   void look_among_kernels(CUfunction handle);
   // What the code says of a kernel whose name and parameters are known.

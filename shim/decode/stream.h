@@ -178,6 +178,16 @@ struct Texture {
   }
 };
 
+// A texture or a surface of a module's, as programs had them before there were objects for it: a launch reads it as it
+// is then, so what sets it would have to wait for launches that are held back.
+struct TextureReference {
+  template <class... Args>
+  static void before(Entry entry, Call& call, Args... args) {
+    Hidden::before(entry, call, args...);
+    call.shown = false;
+  }
+};
+
 // Changes how later work runs, or what earlier work may reach. Nothing is recorded; the replayer submits what it holds
 // first.
 struct Setting {

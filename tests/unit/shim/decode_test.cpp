@@ -231,6 +231,15 @@ TEST(DecodeCode, TexturesAreHiddenMemoryOfTheirOwnKind) {
   EXPECT_FALSE(decode<Hidden>(nullptr).texture);
 }
 
+// What it reads may be set anew behind each launch, so nothing may be held back beside one.
+TEST(DecodeCode, ATextureReferenceIsNoTextureThatMayStay) {
+  const Call call = decode<TextureReference>(nullptr, nullptr, "name");
+  EXPECT_EQ(call.kind, CallKind::hidden);
+  EXPECT_FALSE(call.texture);
+  EXPECT_FALSE(call.shown);
+  EXPECT_STREQ(call.note, "cuSomething");
+}
+
 TEST(DecodeCode, AFileOfCodeMayBringMemoryAlong) {
   CUmodule module = reinterpret_cast<CUmodule>(8);
   Call call = decode<ModuleLoadFile>(&module, "/nowhere/code.cubin");

@@ -26,7 +26,6 @@
 
 namespace nimble::analyzer {
 
-inline constexpr std::uint64_t kPlanAlignment = 256;
 inline constexpr std::uint64_t kMaxArenaBytes = std::uint64_t{1} << 46;
 inline constexpr std::size_t kPairwise = 4096;
 

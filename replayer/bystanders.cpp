@@ -120,7 +120,9 @@ bool Bystanders::passes(const Call& call) {
   if (is_op(call.kind) && may_be_of_the_step(call)) return false;
   // A stream that graphs stand in for has to catch up with them first.
   if (schedule_.streams.size() > 1 && call.has_stream && is_followed(call.stream)) return false;
-  if (waits_ && is_op(call.kind) && call.kind != CallKind::event_wait && (call.event || call.event2)) return false;
+  const bool records = (call.event || call.event2) && call.kind != CallKind::event_wait;
+  if (waits_ && is_op(call.kind) && (records || may_record(call.kind))) return false;
+  if (schedule_.carries && may_leave_pointers(call.kind)) return false;
   if (!observes_nothing(call)) return false;
   if (is_op(call.kind) && auditing_.load(std::memory_order_acquire)) return false;
   // It may become part of a graph: then it releases nothing now.

@@ -21,6 +21,15 @@ namespace nimble {
 // Whether the call may be this op of the step, as far as its kind and its function tell.
 bool could_be(const Schedule& schedule, CallContext& context, std::uint32_t op, const Call& call);
 
+// Whether an op of the kind may record events that its call does not name.
+inline constexpr bool may_record(CallKind kind) { return kind == CallKind::graph_launch || kind == CallKind::opaque; }
+
+// Whether it may leave pointers in memory for kernels to follow.
+inline constexpr bool may_leave_pointers(CallKind kind) {
+  return kind == CallKind::launch || kind == CallKind::copy || kind == CallKind::host_function ||
+         kind == CallKind::graph_launch || kind == CallKind::opaque;
+}
+
 class Bystanders {
  public:
   // Both must outlive this.

@@ -38,6 +38,11 @@ class EventRecords {
       if (record.event == event) record.event = nullptr;
   }
 
+  // Something may have recorded any of them.
+  void forget() {
+    for (Record& record : records_) record.event = nullptr;
+  }
+
   struct Found {
     std::uint32_t op = kNone;  // kNone: not known
     bool this_step = false;

@@ -48,6 +48,9 @@ class LiveStep {
   // The event was recorded otherwise, or ends.
   void forget_record(CUevent event) { records_.forget(event); }
 
+  // Any of them may have been.
+  void forget_records() { records_.forget(); }
+
   // Where in a launch's parameters the last mismatch was found: byte of the packed parameters, kNone for elsewhere.
   std::uint32_t mismatch_at() const { return mismatch_at_; }
 

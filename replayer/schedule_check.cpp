@@ -70,7 +70,7 @@ void check_sharing(const Schedule& schedule, const std::string& source) {
 
 // The plan of one kind of step by itself. Marks the objects that it has.
 void check_plan_of_kind(const Schedule& schedule, const std::string& source, std::vector<bool>& placed) {
-  const auto fail = [&](std::uint32_t object, const char* problem) {
+  const auto fail = [&](std::uint32_t object, const std::string& problem) {
     throw ScheduleError(fmt::format("{}: objects[{}]: {}", source, object, problem));
   };
   enum class Life : std::uint8_t { unborn, live, freed };
@@ -100,7 +100,8 @@ void check_plan_of_kind(const Schedule& schedule, const std::string& source, std
     if (life[i] == Life::unborn) continue;
     if (life[i] != Life::freed) fail(i, "is not allocated once and then freed once");
     placed[i] = true;
-    if (object.plan_offset % 256) fail(i, "has a plan_offset that is no multiple of 256");
+    if (object.plan_offset % kPlanAlignment)
+      fail(i, fmt::format("has a plan_offset that is no multiple of {}", kPlanAlignment));
     if (object.plan_offset > schedule.arena_bytes || object.size > schedule.arena_bytes - object.plan_offset) {
       fail(i, "does not fit into arena_bytes");
     }

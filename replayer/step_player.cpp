@@ -221,8 +221,8 @@ void StepPlayer::begin_matched_step() {
   last_due_ = false;
   by_graphs_ = true;
   if (serving_ && !streams_.settled()) serving_ = false;
-  pass_step_ = !serving_ || (schedule_.carries && !as_recorded_);
-  as_recorded_ = false;
+  pass_step_ = !serving_ || (schedule_.carries && (!as_recorded_ || disturbed_));
+  as_recorded_ = disturbed_ = false;
   if (serving_) {
     if (!planned_) place_by_plan();
     keep_order(streams_.begin_step());
@@ -303,6 +303,8 @@ std::optional<CUresult> StepPlayer::outside(Call& call) {
   for (CUevent event : {call.event, call.event2}) {
     if (event && call.kind != CallKind::event_wait) live_.forget_record(event);
   }
+  if (may_record(call.kind)) live_.forget_records();
+  disturbed_ = disturbed_ || may_leave_pointers(call.kind);
   if (audit_ && call.has_stream && stream == kNone) {
     ++ops_elsewhere_;
     if (audit_->pending() && driver_.cuStreamWaitEvent_(call.stream.handle, audit_->done(), 0) != CUDA_SUCCESS)

@@ -186,6 +186,7 @@ class StepPlayer {
   // The kind of which a whole step has matched that could not be replayed: it is bound before the next step begins.
   std::uint32_t to_bind_ = kNone;
   bool as_recorded_ = false;            // the last step was, from its first op to its last
+  bool disturbed_ = false;              // since it began, something else may have put pointers into memory
   bool pass_step_ = false;              // this step passes, since the schedule rests on the one before
   bool by_graphs_ = true;               // no segment of this step was submitted call by call
   bool serving_ = false;                // this step's own memory comes from the plan

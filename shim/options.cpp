@@ -131,12 +131,11 @@ Options read_options() {
   const char* const blocking = variable("CUDA_LAUNCH_BLOCKING");
   if (options.mode > Mode::record && blocking && *blocking && std::string_view(blocking) != "0") {
     options.mode = Mode::off;
-    options.complaint = fmt::format("CUDA_LAUNCH_BLOCKING={} has each launch wait for its end: NIMBLE_MODE={} is off",
-                                    blocking, mode);
+    options.complaint =
+        fmt::format("CUDA_LAUNCH_BLOCKING={} has each launch wait for its end: NIMBLE_MODE={} is off", blocking, mode);
   }
   FileName trace = expand(setting("TRACE")), stats = expand(setting("STATS")), bundle = expand(setting("BUNDLE"));
-  const bool keeps_graphs =
-      mode == "off" && setting("GRAPHS") == "rewrite" && variable("NIMBLE_TRACE") != nullptr;
+  const bool keeps_graphs = mode == "off" && setting("GRAPHS") == "rewrite" && variable("NIMBLE_TRACE") != nullptr;
   if (keeps_graphs) make_own("TRACE", trace, options.own_files);
   if (options.mode == Mode::record) {
     make_own("TRACE", trace, options.own_files);

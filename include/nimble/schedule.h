@@ -26,6 +26,10 @@ inline constexpr std::uint32_t kMaxStreams = 16;
 // The most kinds of step in a schedule.
 inline constexpr std::uint32_t kMaxKinds = 16;
 
+// Bytes: where the memory plan may put an object. What the driver's own pools keep to, and what a texture needs
+// (CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT of all GPUs so far).
+inline constexpr std::uint64_t kPlanAlignment = 512;
+
 // A stream of the program's that the step uses. The first one in the list is the one that graphs are launched on.
 struct ScheduleStream {
   StreamKind kind = StreamKind::blocking;  // never per_thread
@@ -40,7 +44,7 @@ struct ScheduleObject {
   MemoryKind memory = MemoryKind::device;
   std::uint64_t size = 0;  // bytes
   bool step_local = false;
-  std::uint64_t plan_offset = 0;  // step_local: bytes from the start of the arena; a multiple of 256
+  std::uint64_t plan_offset = 0;  // step_local: bytes from the start of the arena; a multiple of kPlanAlignment
 };
 
 // A pointer into an object. `fixed` says that the schedule's parallelism rests on this offset, so the live call must

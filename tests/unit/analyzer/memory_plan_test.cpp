@@ -57,14 +57,14 @@ struct StepOfObjects {
 
 TEST(MemoryPlan, ObjectsThatLiveAtOneTimeAreApart) {
   StepOfObjects step;
-  std::uint32_t a = step.alloc(100), b = step.alloc(256), c = step.alloc(1);
+  std::uint32_t a = step.alloc(100), b = step.alloc(512), c = step.alloc(1);
   for (std::uint32_t object : {b, a, c}) step.free(object);
   for (std::size_t pairwise : {std::size_t{0}, kPairwise}) {
     MemoryPlan plan = step.plan({}, pairwise);
-    EXPECT_EQ(plan.arena_bytes, 768u);
-    EXPECT_EQ(std::set<std::uint64_t>(plan.offset.begin(), plan.offset.end()), (std::set<std::uint64_t>{0, 256, 512}));
-    EXPECT_EQ(plan.program_peak_bytes, 357u);
-    EXPECT_EQ(plan.unpacked_bytes, 768u);
+    EXPECT_EQ(plan.arena_bytes, 1536u);
+    EXPECT_EQ(std::set<std::uint64_t>(plan.offset.begin(), plan.offset.end()), (std::set<std::uint64_t>{0, 512, 1024}));
+    EXPECT_EQ(plan.program_peak_bytes, 613u);
+    EXPECT_EQ(plan.unpacked_bytes, 1536u);
   }
 }
 

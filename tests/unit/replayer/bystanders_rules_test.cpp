@@ -80,6 +80,40 @@ TEST(BystandersRules, WhatEndsReplayIsThePlayersBusiness) {
   }
 }
 
+// A graph, or what nothing is known of, may record an event that the step waits for.
+TEST(BystandersRules, WhereTheStepWaitsForEventsWhatMayRecordOneIsThePlayersBusiness) {
+  FakeDriver driver;
+  for (const bool waits : {false, true}) {
+    Schedule schedule = beginning_with(CallKind::set, Submit::graph);
+    if (waits) {
+      ScheduleOp& wait = schedule.ops.emplace_back();
+      wait.kind = CallKind::event_wait;
+      wait.submit = Submit::order;
+    }
+    Bystanders bystanders(schedule, driver);
+    for (const CallKind kind : {CallKind::graph_launch, CallKind::opaque})
+      EXPECT_EQ(bystanders.passes(call(kind)), !waits) << name(kind);
+    Call record = call(CallKind::event_record);
+    record.event = reinterpret_cast<CUevent>(0x50);
+    EXPECT_EQ(bystanders.passes(record), !waits);
+    EXPECT_TRUE(bystanders.passes(call(CallKind::launch)));
+  }
+}
+
+TEST(BystandersRules, WhereTheStepFollowsPointersInMemoryWhatMayPutSomeThereIsThePlayersBusiness) {
+  FakeDriver driver;
+  for (const bool carries : {false, true}) {
+    Schedule schedule = beginning_with(CallKind::alloc_async, Submit::graph);
+    schedule.carries = carries;
+    Bystanders bystanders(schedule, driver);
+    for (const CallKind kind :
+         {CallKind::launch, CallKind::copy, CallKind::host_function, CallKind::graph_launch, CallKind::opaque})
+      EXPECT_EQ(bystanders.passes(call(kind)), !carries) << name(kind);
+    for (const CallKind kind : {CallKind::set, CallKind::event_record, CallKind::stream_synchronize})
+      EXPECT_TRUE(bystanders.passes(call(kind))) << name(kind);
+  }
+}
+
 TEST(BystandersRules, AReleaseSaysHowFarItReaches) {
   FakeDriver driver;
   const Schedule schedule = beginning_with(CallKind::set, Submit::graph);

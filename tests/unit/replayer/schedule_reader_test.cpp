@@ -23,7 +23,7 @@ Json good() {
     "functions": [{"name": "k", "params": [[0, 8], [8, 4]], "self_contained": true}],
     "objects": [{"memory": "pinned", "size": 64, "step_local": false, "plan_offset": 0},
                 {"memory": "stream_ordered", "size": 64, "step_local": true, "plan_offset": 0},
-                {"memory": "stream_ordered", "size": 100, "step_local": true, "plan_offset": 256}],
+                {"memory": "stream_ordered", "size": 100, "step_local": true, "plan_offset": 512}],
     "ops": [
       {"kind": "alloc_async", "submit": "plan", "segment": null, "lane": 0, "object": 1, "size": 64},
       {"kind": "alloc_async", "submit": "plan", "segment": null, "lane": 0, "object": 2, "size": 100},
@@ -40,7 +40,7 @@ Json good() {
       {"kind": "host_function", "submit": "direct", "segment": null, "lane": 0}],
     "segments": [{"first": 2, "last": 5, "lanes": 2, "synchronizations": 1, "edges": [[2, 3], [3, 5], [4, 5]],
                   "order": [2, 3, 4, 5]}],
-    "arena_bytes": 512})json");
+    "arena_bytes": 1024})json");
 }
 
 std::string error_of(const Json& json) {
@@ -62,8 +62,8 @@ TEST(ScheduleReader, ReadsEverything) {
   EXPECT_EQ(schedule.ops[3].believed_reads, (std::vector<std::uint32_t>{0, 2}));
   EXPECT_EQ(schedule.ops[4].element, 4u);
   EXPECT_EQ(schedule.segments[0].edges.size(), 3u);
-  EXPECT_EQ(schedule.objects[2].plan_offset, 256u);
-  EXPECT_EQ(schedule.arena_bytes, 512u);
+  EXPECT_EQ(schedule.objects[2].plan_offset, 512u);
+  EXPECT_EQ(schedule.arena_bytes, 1024u);
 }
 
 Json with_hidden_state() {
@@ -271,7 +271,7 @@ TEST(ScheduleReader, NamesTheBrokenField) {
       {broken("/objects/0/size", -1), "objects[0].size"},
       {broken("/objects/0/size", 1e30), "objects[0].size"},
       {broken("/objects/2/plan_offset", 0), "objects[2]"},
-      {broken("/objects/2/plan_offset", 255), "objects[2]"},
+      {broken("/objects/2/plan_offset", 256), "objects[2]: has a plan_offset that is no multiple of 512"},
       {broken("/objects/2/plan_offset", 1024), "objects[2]"},
       {broken("/ops", Json::array()), "ops"},
       {broken("/ops/0/object", 7), "ops[0].object"},
@@ -324,7 +324,7 @@ TEST(ScheduleReader, NamesTheBrokenField) {
       {broken("/segments/0/order", Json::array({2, 2, 4, 5})), "segments[0].order[1]"},
       {broken("/segments/0/order", Json::array({2, 3, 4})), "segments[0].order"},
       {broken("/segments", Json::array()), "ops[2].segment"},
-      {broken("/arena_bytes", 300), "objects[2]"},
+      {broken("/arena_bytes", 600), "objects[2]"},
   };
   for (const auto& [error, field] : cases) {
     if (!*field) {
@@ -350,7 +350,7 @@ Json sharing() {
       {"first", 1},           {"last", 6}, {"lanes", 1}, {"synchronizations", 0}, {"edges", {{2, 3}, {3, 6}}},
       {"order", {1, 2, 3, 6}}};
   json["objects"][2]["plan_offset"] = 0;
-  json["arena_bytes"] = 256;
+  json["arena_bytes"] = 512;
   return json;
 }
 
@@ -366,8 +366,8 @@ TEST(ScheduleReader, ObjectsMayShareBytesOneAfterTheOther) {
   unordered["segments"][0]["edges"] = {{2, 3}, {1, 6}};
   EXPECT_NE(error_of(unordered), "");
   Json apart = unordered;
-  apart["objects"][2]["plan_offset"] = 256;
-  apart["arena_bytes"] = 512;
+  apart["objects"][2]["plan_offset"] = 512;
+  apart["arena_bytes"] = 1024;
   EXPECT_EQ(error_of(apart), "");
   Json alive = sharing();
   std::swap(alive["ops"][4], alive["ops"][5]);
@@ -384,7 +384,7 @@ Json kinds() {
     "functions": [],
     "objects": [{"memory": "pinned", "size": 64, "step_local": false, "plan_offset": 0},
                 {"memory": "stream_ordered", "size": 64, "step_local": true, "plan_offset": 0},
-                {"memory": "stream_ordered", "size": 64, "step_local": true, "plan_offset": 256}],
+                {"memory": "stream_ordered", "size": 64, "step_local": true, "plan_offset": 512}],
     "ops": [
       {"kind": "alloc_async", "submit": "plan", "segment": null, "lane": 0, "object": 1, "size": 64},
       {"kind": "copy", "submit": "graph", "segment": 0, "lane": 0, "dst": {"object": 1, "offset": 0, "fixed": false},
@@ -399,7 +399,7 @@ Json kinds() {
     "branches": [[0, null], [2, 1], [5, 1]], "ends": [4, 8],
     "segments": [{"first": 1, "last": 1, "lanes": 1, "synchronizations": 0, "edges": [], "order": [1]},
                  {"first": 3, "last": 4, "lanes": 1, "synchronizations": 0, "edges": [], "order": [3]}],
-    "arena_bytes": 512})json");
+    "arena_bytes": 1024})json");
 }
 
 TEST(ScheduleReader, ReadsKindsOfStep) {

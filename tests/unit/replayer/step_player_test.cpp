@@ -47,6 +47,23 @@ TEST_F(CarryingTest, AStepBehindOneThatDivergedPasses) {
   EXPECT_EQ(counters_.steps_replayed, 2u);
 }
 
+// On whatever stream: the pointers that a step follows may not be those that the step before has left.
+TEST_F(CarryingTest, AStepBehindSomethingElsePasses) {
+  bind();
+  for (const CallKind kind : {CallKind::launch, CallKind::copy, CallKind::host_function, CallKind::graph_launch,
+                              CallKind::opaque, CallKind::set, CallKind::event_record}) {
+    step();
+    EXPECT_EQ(submitted(), (Log{"graph", "passed", "graph"}));
+    Call other = call(kind, FakeDriver::kOther);
+    other.function = reinterpret_cast<CUfunction>(0x11);
+    make(other);
+    submitted();
+    step();
+    const bool leaves_none = kind == CallKind::set || kind == CallKind::event_record;
+    EXPECT_EQ(submitted(), leaves_none ? (Log{"graph", "passed", "graph"}) : Log(7, "passed")) << name(kind);
+  }
+}
+
 TEST_F(StepPlayerTest, NothingIsSubmittedBeforeItsSegmentIsWhole) {
   bind();
   const std::uint64_t t = alloc();

@@ -200,7 +200,7 @@ class Program {
   void between() {
     land_all();
     const std::uint32_t stream = draw(kStreams);
-    switch (draw(6)) {
+    switch (draw(8)) {
       case 0: {  // another stream from now on
         Call end;
         end.ends = Ends::stream;
@@ -223,14 +223,33 @@ class Program {
         issue(CallKind::event_record, other, draw(kEvents));
         break;
       }
+      case 4:
+        launch_own_graph(draw(2) == 0 ? streams_[stream] : fresh());
+        break;
       default:
         issue(CallKind::launch, streams_[stream], 0);
     }
   }
 
+  // One of the program's, with a launch and behind that a record of an event, of which no call tells.
+  void launch_own_graph(CUstream stream) {
+    Call c = call(CallKind::graph_launch, stream);
+    const std::uint32_t number = number_++;
+    const CUevent recorded = event(draw(kEvents));
+    for (OrderDriver* driver : {&alone_, driver_}) {
+      if (driver == driver_) {
+        land_all();
+        EXPECT_FALSE(through(c));
+      }
+      driver->launch(stream, number);
+      driver->record(recorded, stream);
+    }
+    if (player_->stood_aside().empty()) player_->after(c, CUDA_SUCCESS);
+  }
+
   void in_between() {
     const std::uint32_t stream = draw(kStreams);
-    switch (draw(5)) {
+    switch (draw(6)) {
       case 0: {
         Call wait = call(CallKind::stream_synchronize, streams_[stream]);
         wait.host = HostEffect::observe;
@@ -250,6 +269,9 @@ class Program {
         break;
       case 3:  // of a stream that the step knows nothing of
         issue(CallKind::event_record, fresh(), draw(kEvents));
+        break;
+      case 4:
+        launch_own_graph(fresh());
         break;
       default:
         if (!player_->stood_aside().empty()) return;

@@ -79,6 +79,10 @@ std::vector<Recorded> what_waits_wait_for(const Trace& trace, const Step& step) 
       case CallKind::launch:
         for (std::uint32_t id : {call.event, call.event2}) last.erase(id);
         break;
+      case CallKind::graph_launch:
+      case CallKind::opaque:
+        last.clear();  // it may record any of them
+        break;
       default:
         break;
     }
@@ -150,6 +154,7 @@ Segmentation cut_into_segments(const Trace& trace, const Step& step, const StepA
   result.segment.assign(n, kNone);
   result.comes_with.assign(n, kNone);
   result.record.assign(n, kNone);
+  result.waits_elsewhere.assign(n, 0);
   result.observed.assign(n, 0);
   auto calls = step.calls();
   Observations seen = observe(trace, step);
@@ -194,6 +199,7 @@ Segmentation cut_into_segments(const Trace& trace, const Step& step, const StepA
       result.record[op] = recorded[op].op;
       continue;
     }
+    result.waits_elsewhere[op] = trace.calls[calls[op]].kind == CallKind::event_wait;
     const char* why = why_not_in_graph(trace, trace.calls[calls[op]], accesses.ops[op].role);
     if (why == nullptr) {
       run.push_back(op);

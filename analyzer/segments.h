@@ -29,8 +29,9 @@ struct Segmentation {
   // Order ops, which are no nodes: the segment that they come with; and the op that has recorded the event, kNone where
   // a step before has. Both kNone for all others.
   std::vector<std::uint32_t> comes_with, record;
-  std::vector<std::uint8_t> observed;  // per op: the host waits or looks just before it
-  bool observed_at_end = false;        // and once more behind the last
+  std::vector<std::uint8_t> waits_elsewhere;  // per op: it waits for an event that the step is not known to record
+  std::vector<std::uint8_t> observed;         // per op: the host waits or looks just before it
+  bool observed_at_end = false;               // and once more behind the last
   std::vector<Segment> segments;
   std::vector<std::uint32_t> cuts;  // ops before which a segment must not go on, as they were given
 };

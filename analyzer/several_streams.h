@@ -4,8 +4,8 @@
 // unordered may come one behind the other: in a graph, from one graph to the next, from one step to the next. That is
 // right only where all of it comes to its end by itself. Work that may be waiting for other work, on another stream or
 // on the host, must keep what it had: two ops that share memory, an op of which nothing is known, a kernel that reaches
-// memory that the host reaches. Where the program has not put these in order with all that the other streams do, within
-// the step and from one step to the next, there is no schedule.
+// memory that the host reaches, a wait for an event that something else records. Where the program has not put these in
+// order with all that the other streams do, within the step and from one step to the next, there is no schedule.
 //
 // Pure; any thread. Op numbers are indices into the step; the result owns what it holds. No errors.
 #pragma once

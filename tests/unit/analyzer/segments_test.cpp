@@ -183,13 +183,33 @@ TEST(Segments, AWaitWithNothingBesideItIsDirectAndTellsNoRecord) {
     p.text.set(1 << 16, 64);
     p.f(2, 1);
     p.text.record(0);
-    p.text.call("opaque", "\"stream\":0");
+    p.text.call("host_function", "\"stream\":0");
     p.text.wait(0, 1);
-    p.text.call("opaque", "\"stream\":0");
+    p.text.call("host_function", "\"stream\":0");
     p.text.synchronize(0);
   });
   EXPECT_EQ(cuts(analysis), "000ddd");
+  EXPECT_EQ(analysis.segments.waits_elsewhere, std::vector<std::uint8_t>(6, 0));
   EXPECT_EQ(analysis.segments.record[4], kNone) << "the schedule does not have it, and must not rest on it";
+}
+
+// A graph of the program's may record the event anew, and no call tells.
+TEST(Segments, AWaitBehindWhatMayRecordAnyEventIsDirect) {
+  for (const char* kind : {"", "graph_launch", "opaque"}) {
+    Analysis analysis = repeat([&](Program& p, int) {
+      p.text.set(1 << 16, 64);
+      p.text.record(0);
+      if (*kind) p.text.call(kind, "\"stream\":0");
+      p.text.wait(0, 1);
+      p.f(2, 1);
+      p.f(3, 2);
+      p.text.synchronize(0);
+    });
+    const std::uint32_t wait = *kind ? 3 : 2;
+    EXPECT_EQ(analysis.segments.submit[wait], *kind ? Submit::direct : Submit::order) << kind;
+    EXPECT_EQ(analysis.segments.record[wait], *kind ? kNone : 1) << kind;
+    EXPECT_EQ(analysis.segments.waits_elsewhere[wait], *kind != 0) << kind;
+  }
 }
 
 TEST(Segments, AnAllocationThatOutlivesTheStepIsDirect) {

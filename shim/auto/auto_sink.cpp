@@ -274,6 +274,7 @@ void AutoSink::replay_by(Recording& recording, const std::string& schedule, cons
 
 // By whoever comes first, on any thread: not once there is something to replay.
 void AutoSink::stand_aside(Recording* recording, const std::string& why) noexcept try {
+  const std::lock_guard lock(aside_mutex_);
   for (const Phase from : {Phase::recording, Phase::analyzing}) {
     Phase phase = from;
     if (!phase_.compare_exchange_strong(phase, Phase::aside, std::memory_order_acq_rel)) continue;
@@ -316,6 +317,7 @@ void AutoSink::finish() noexcept try {
     if (last == Phase::replaying) return replaying_.load(std::memory_order_acquire)->finish();
   } while (!phase_.compare_exchange_weak(last, Phase::aside, std::memory_order_acq_rel));
   if (finished_.exchange(true)) return;
+  const std::lock_guard lock(aside_mutex_);
   Counters counters;
   const SinkReport known = report();
   static_cast<CounterValues&>(counters) = known.counters;

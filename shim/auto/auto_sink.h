@@ -122,6 +122,7 @@ class AutoSink final : public CallSink {
   std::uint32_t idle_checks_ = 0;
   std::atomic<std::uint64_t> steps_marked_{0};
   std::atomic<bool> finished_{false};
+  std::mutex aside_mutex_;  // while it is said why: the process does not end in the middle of that
 };
 
 }  // namespace nimble::shim

@@ -317,7 +317,7 @@ void AutoSink::finish() noexcept try {
     if (last == Phase::replaying) return replaying_.load(std::memory_order_acquire)->finish();
   } while (!phase_.compare_exchange_weak(last, Phase::aside, std::memory_order_acq_rel));
   if (finished_.exchange(true)) return;
-  const std::lock_guard lock(aside_mutex_);
+  { const std::lock_guard said(aside_mutex_); }
   Counters counters;
   const SinkReport known = report();
   static_cast<CounterValues&>(counters) = known.counters;

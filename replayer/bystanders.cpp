@@ -152,6 +152,7 @@ bool Bystanders::passed(const Call& call, CUresult result) {
     default:
       if (!is_op(call.kind)) return true;
       if (may_close(call)) return false;
+      if (call.of_step && call.kind == CallKind::launch) return false;  // that the driver takes it may be news
       // From now on the graphs have to come behind it.
       if (schedule_.streams.size() > 1 && is_followed(call.stream)) return false;
       return result == CUDA_SUCCESS || !may_be_of_the_step(call);

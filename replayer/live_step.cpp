@@ -46,7 +46,7 @@ bool proves_the_same(const ScheduleFunction& function, const FunctionInfo& info)
                     info.proof->globals.end(), same);
 }
 
-constexpr unsigned kNowhereBits = 12;
+constexpr unsigned kNowhereBits = 12, kShapeBits = 12;
 
 }  // namespace
 
@@ -59,6 +59,7 @@ LiveStep::LiveStep(const Schedule& schedule, CallContext& context, MemoryMap& me
       names_variables_(std::any_of(schedule.objects.begin(), schedule.objects.end(),
                                    [](const ScheduleObject& object) { return object.memory == MemoryKind::global; })),
       records_(schedule),
+      taken_shapes_(std::size_t{1} << kShapeBits),
       nowhere_(std::size_t{1} << kNowhereBits),
       ops_(schedule.ops.size()) {
   std::uint32_t bytes = 0;
@@ -125,6 +126,7 @@ const char* LiveStep::match_launch(std::uint32_t index, const Call& call) {
     if (!op.barrier && function.proven && !proves_the_same(function, info))
       return "a kernel of which something else is proven";
     mine.live.function = call.function;
+    mine.live.block = {};  // nothing is known of its launches
     mine.info = &info;
     mine.live.is_kernel_handle = info.is_kernel_handle;
     mine.changed = true;
@@ -141,6 +143,8 @@ const char* LiveStep::match_launch(std::uint32_t index, const Call& call) {
     mine.live.block = call.block;
     mine.live.shared_bytes = call.shared_bytes;
     mine.changed = true;
+    const std::uint64_t shape = shape_of(call);
+    unknown_shape_ = unknown_shape_ || taken_shapes_[shape % taken_shapes_.size()] != shape;
   }
   if (!op.barrier && !function.globals.empty() && mine.info)
     if (const char* reason = check_globals(index)) return reason;
@@ -169,6 +173,28 @@ const char* LiveStep::match_launch(std::uint32_t index, const Call& call) {
     if (std::memcmp(live + part.at, part.bytes.data(), part.bytes.size()) != 0)
       return "parameters that must not change";
   return op.barrier ? nullptr : check_pointers(index);
+}
+
+// Of a kernel's launch what the driver may refuse: all but the grid, whose limits are far off. Never 0.
+std::uint64_t LiveStep::shape_of(const Call& call) {
+  std::uint64_t hash = reinterpret_cast<std::uintptr_t>(call.function);
+  for (const std::uint64_t part : {call.block[0], call.block[1], call.block[2], call.shared_bytes}) {
+    hash = (hash ^ part) * 0x9E3779B97F4A7C15u;
+    hash ^= hash >> 29;
+  }
+  return std::max<std::uint64_t>(hash, 1);
+}
+
+void LiveStep::launched(const Call& call, bool good) {
+  const std::uint64_t shape = shape_of(call);
+  std::uint64_t& known = taken_shapes_[shape % taken_shapes_.size()];
+  if (good) {
+    known = shape;
+    return;
+  }
+  if (known == shape) known = 0;
+  for (Op& op : ops_)
+    if (op.live.function == call.function) op.live.block = {};  // so that it is looked up when it comes again
 }
 
 // The driver takes up to a microsecond to answer, and steps of frameworks have thousands of such words.

@@ -40,11 +40,16 @@ class LiveStep {
   // A step begins.
   void begin_step() {
     records_.begin_step();
-    unknown_wait_ = false;
+    unknown_wait_ = unknown_shape_ = false;
   }
   // Whether the step has waited for an event of which it is not known that an earlier step has recorded it. Not wrong,
   // but the graphs' order does not keep that wait.
   bool unknown_wait() const { return unknown_wait_; }
+  // Whether the step has launched a kernel with blocks, or shared memory, that the driver has not taken from it yet. It
+  // may refuse, and a program that tries launches out has to be told at once.
+  bool unknown_shape() const { return unknown_shape_; }
+  // The driver has answered a launch of the step.
+  void launched(const Call& call, bool good);
   // The event was recorded otherwise, or ends.
   void forget_record(CUevent event) { records_.forget(event); }
 
@@ -83,6 +88,7 @@ class LiveStep {
     std::uint64_t word = 0, state = 0;
   };
   bool leads_nowhere(std::uint64_t word);
+  static std::uint64_t shape_of(const Call& call);
 
   const char* match_launch(std::uint32_t index, const Call& call);
   const char* match_copy(std::uint32_t index, const Call& call);
@@ -100,7 +106,8 @@ class LiveStep {
   const Reach reach_;
   const bool names_variables_;  // of an image: the step may write what kernels read as constants
   EventRecords records_;
-  bool unknown_wait_ = false;
+  bool unknown_wait_ = false, unknown_shape_ = false;
+  std::vector<std::uint64_t> taken_shapes_;  // that the driver has taken, by the rest of their division
   std::uint32_t mismatch_at_ = kNone;
   std::vector<Nowhere> nowhere_;  // by a hash of the word
   std::vector<Op> ops_;

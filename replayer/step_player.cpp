@@ -239,8 +239,9 @@ std::optional<CUresult> StepPlayer::on_matched(std::uint32_t index, Call& call) 
   const bool last = cursor_.complete();
   const ScheduleOp& op = schedule_.ops[index];
   std::optional<CUresult> answer;
-  // The graphs' order would not keep that wait; or there is no graph yet.
-  if (live_.unknown_wait() || (is_held(op.submit) && !graphs_[op.segment].built())) pass_rest();
+  // The graphs' order would not keep that wait; or the driver may refuse; or there is no graph yet.
+  if (live_.unknown_wait() || live_.unknown_shape() || (is_held(op.submit) && !graphs_[op.segment].built()))
+    pass_rest();
   if (op.submit == Submit::plan && serving_) {
     objects_.take(op.object, op.kind == CallKind::alloc_async);
     if (op.kind == CallKind::alloc_async) {
@@ -416,6 +417,7 @@ void StepPlayer::answered(const Call& call, CUresult result) {
     default:
       break;
   }
+  if (call.kind == CallKind::launch && call.of_step) live_.launched(call, good);
   const std::uint32_t stream = is_op(call.kind) ? streams_.find(call.stream) : kNone;
   const bool followed = stream != kNone;
   if (followed && streams_.count() > 1) streams_.landed(stream, !call.of_step && may_wait(call.kind));

@@ -45,6 +45,19 @@ TEST(BystandersRules, ALaunchThatMayBeginTheStepIsThePlayersBusiness) {
   EXPECT_TRUE(unnamed.passes(call(CallKind::set)));
 }
 
+// Of which it is not known before whether the driver takes them.
+TEST(BystandersRules, LaunchesOfTheStepThatPassedAreThePlayersBusiness) {
+  FakeDriver driver;
+  const Schedule schedule = beginning_with(CallKind::set, Submit::graph);
+  Bystanders bystanders(schedule, driver);
+  for (const CallKind kind : {CallKind::launch, CallKind::copy}) {
+    Call passed = call(kind);
+    EXPECT_TRUE(bystanders.passed(passed, CUDA_SUCCESS));
+    passed.of_step = true;
+    EXPECT_EQ(bystanders.passed(passed, CUDA_SUCCESS), kind != CallKind::launch);
+  }
+}
+
 TEST(BystandersRules, TheLastOpOfATimedStepIsThePlayersBusiness) {
   FakeDriver driver;
   const Schedule schedule = beginning_with(CallKind::set, Submit::graph);

@@ -2,11 +2,55 @@
 // elsewhere.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "replayer/step_player.h"
 #include "tests/unit/replayer/player_support.h"
 
 namespace nimble {
 namespace {
+
+// A program may try launches out: which block is the largest, how much shared memory there is.
+TEST_F(StepPlayerTest, AShapeThatTheDriverHasNotTakenYetIsNotHeld) {
+  bind();
+  const auto tried = [&](std::uint32_t block, std::uint32_t shared, CUresult driver_says) {
+    const std::uint64_t t = alloc();
+    set(t);
+    Call c = call(CallKind::launch);
+    std::uint64_t pointer = t;
+    std::uint32_t number = 1;
+    void* params[] = {&pointer, &number};
+    c.function = FakeDriver::kKernel;
+    c.grid = {7, 1, 1};
+    c.block = {block, 1, 1};
+    c.shared_bytes = shared;
+    c.kernel_params = params;
+    const CUresult told = make(c, driver_says);
+    record();
+    launch(kWeights, 2);
+    host_function();
+    launch(kWeights, 3);
+    launch(t, 4);
+    free(t);
+    return told;
+  };
+  const auto graphs = [&] {
+    const Log log = submitted();
+    return std::count(log.begin(), log.end(), "graph");
+  };
+  EXPECT_EQ(tried(1, 0, CUDA_SUCCESS), CUDA_SUCCESS) << "as it was, on another grid";
+  EXPECT_EQ(graphs(), 2);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(tried(2048, 0, CUDA_ERROR_INVALID_VALUE), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(tried(1, 1 << 20, CUDA_ERROR_INVALID_VALUE), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(graphs(), 0);
+  }
+  EXPECT_EQ(tried(512, 1024, CUDA_SUCCESS), CUDA_SUCCESS);
+  EXPECT_EQ(graphs(), 0);
+  EXPECT_EQ(tried(512, 1024, CUDA_SUCCESS), CUDA_SUCCESS);
+  EXPECT_EQ(graphs(), 2) << "it has taken it once";
+  EXPECT_EQ(player_.stood_aside(), "");
+}
 
 class StepErrors : public StepPlayerTest {
  protected:

@@ -21,6 +21,7 @@ _MOST_LEVELS = 8
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.Size, torch.dtype, torch.device, torch.layout, torch.memory_format,
           enum.Enum, type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
 _ORDERED = (list, tuple, collections.deque)
+_VALUES = frozenset((type(None), bool, int, float, str))  # as flags and counters are
 _LIBRARIES = frozenset(("torch", "numpy", "logging", "threading", "weakref", "functools", "builtins", "ctypes", "concurrent"))
 OF_EVERY_MODULE = frozenset(torch.nn.Module().__dict__) - {"training"}  # attributes
 
@@ -109,26 +110,69 @@ def _inside(value: Any) -> "Iterator[Tuple[str, Any]]":
 
 
 class Contents:
-    """What the tensors in the module's attributes, and in containers there, are, and can be put back to."""
+    """What the tensors in the module's attributes, and in containers there, are, and plain values in attributes of modules; and can be put
+    back to."""
 
     def __init__(self, held: Held) -> None:
         self._containers = held.containers
 
+    def changed_values(self) -> "Dict[Tuple[int, str], Any]":
+        """Of modules' attributes, by where and which: plain values that are not what they were, as they are now."""
+        found: Dict[Tuple[int, str], Any] = {}
+        for number, (where, before, is_dict_of_object) in enumerate(self._containers):
+            if is_dict_of_object and _is_of_module(before):
+                found.update(((number, key), value) for key, value in where.items()
+                             if type(value) in _VALUES and _is_another(value, before.get(key, self)))
+        return found
+
     def put_back(self) -> None:
-        """Where a tensor, or something with tensors in it, has come, gone or become another: None becomes None again."""
+        """Where a tensor, or something with tensors in it, has come, gone or become another: None becomes None again. And plain values of
+        modules' attributes: those of other objects may be other threads'."""
         for where, before, is_dict_of_object in self._containers:
             if isinstance(where, dict):
-                for key in [key for key in where if key not in before and _holds_tensors(where[key])]:
+                has_values = is_dict_of_object and _is_of_module(before)
+                for key in [key for key in where if key not in before and (
+                        _holds_tensors(where[key]) or has_values and type(where[key]) in _VALUES)]:
                     del where[key]
                 for key, value in before.items():
                     if is_dict_of_object and key in OF_EVERY_MODULE:
                         continue
-                    if where.get(key) is not value and (key not in where or _holds_tensors(value) or _holds_tensors(where[key])):
+                    if where.get(key) is not value and (key not in where or _holds_tensors(value) or _holds_tensors(where[key])
+                                                        or has_values and {type(value), type(where[key])} <= _VALUES):
                         where[key] = value
             elif len(where) != len(before) or any(now is not then for now, then in zip(where, before)):
                 if any(map(_holds_tensors, where)) or any(map(_holds_tensors, before)):
                     where.clear()
                     where.extend(before)
+
+
+def _is_of_module(attributes: Dict[str, Any]) -> bool:
+    return "_parameters" in attributes and "_modules" in attributes
+
+
+def _is_another(value: Any, before: Any) -> bool:
+    return value is not before and (type(value) is not type(before) or value != before)
+
+
+def known_by_identity(module: torch.nn.Module) -> "Iterator[Tuple[str, Any]]":
+    """What is in sets and keys of dictionaries, and numbers in lists and tuples, that are attributes or in such: with the path of
+    each container."""
+    waiting = [(f"{name}.{key}" if name else key, value, 0) for name, child in module.named_modules()
+               for key, value in child.__dict__.items() if key not in OF_EVERY_MODULE]
+    looked = 0
+    while waiting and looked < _MOST:
+        path, value, level = waiting.pop()
+        if not isinstance(value, (dict, set, frozenset, *_ORDERED)):
+            continue
+        elements = list(dict.keys(value) if isinstance(value, dict) else value)[:_MOST]
+        looked += 1 + len(elements)
+        if not isinstance(value, _ORDERED):
+            yield from ((path, each) for each in elements)
+        else:
+            yield from ((path, each) for each in elements if type(each) is int)
+        inner = list(dict.values(value))[:_MOST] if isinstance(value, dict) else elements
+        if level < _MOST_LEVELS:
+            waiting.extend((path, each, level + 1) for each in inner if type(each) not in _PLAIN)
 
 
 def _holds_tensors(value: Any, levels: int = 4) -> bool:

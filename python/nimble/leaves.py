@@ -1,6 +1,6 @@
 """What gradients go to: stand-ins of parameters while graphs are made, and what autograd's graph says of itself.
 
-StandIns puts other tensors on the same memory in the places of a module's parameters and buffers. Autograd then meets leaves
+StandIns puts other tensors on the same memory in the places of a module's parameters, buffers and plain tensors. Autograd then meets leaves
 that nobody else has: hooks of the parameters do not run while a backward is captured (they run when the gradients come, as
 ever), no accumulator of an earlier run has it wait for that run's stream, and each has a version of its own, so that what it
 has saved stays valid when somebody writes to them.
@@ -20,7 +20,8 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set,
 import torch
 
 from nimble.errors import NimbleError
-from nimble.memory import extent, storage, versions
+from nimble.held import known_by_identity
+from nimble.memory import extent, storage, unique, versions
 from nimble.state import plain_tensors
 
 
@@ -28,56 +29,65 @@ _standing: Set[int] = set()  # ids of all stand-ins that are in a module's place
 
 
 class StandIns:
-    """One for each parameter and buffer of a module. `pairs`: of each, that and what it stands for."""
+    """One for each parameter and buffer of a module, and for each tensor in a plain attribute. `pairs`: of each, that and what it stands
+    for."""
 
     def __init__(self, module: torch.nn.Module) -> None:
+        self._module = module
         self._names = {id(t): name for name, t in (*module.named_parameters(), *module.named_buffers())}
         if not _standing.isdisjoint(self._names):
             raise NimbleError("the module is being prepared already, by its own forward or by another thread")
+        for path, value in known_by_identity(module):
+            name = self._names.get(value if type(value) is int else id(value))
+            if name is not None:
+                raise NimbleError(f"the module knows its parameter or buffer {name!r} by identity, in {path!r}, and would not find what "
+                                  "stands in for it while its gradients are prepared: have it keep names there, or keep it elsewhere")
+        plain = {id(t): (path, t) for _, _, t, path in plain_tensors(module)}
+        self._paths = {**{number: path for number, (path, _) in plain.items()}, **self._names}
+        # What may be compared by its class, or is looked for as a parameter, nothing can stand in for.
+        others = [*module.buffers(), *(t for number, (_, t) in plain.items() if number not in self._names and type(t) is torch.Tensor)]
         self.pairs: List[Tuple[torch.Tensor, torch.Tensor]] = [
             *((_stand_in(p, self._names[id(p)]), p) for p in module.parameters()),
-            *((b.data, b) for b in module.buffers() if not b.is_inference())]
+            *((_of_same_memory(t), t) for t in others if not t.is_inference())]
         self.parameters = [pair for pair in self.pairs if isinstance(pair[1], torch.nn.Parameter)]
         self.apart: List[Tuple[torch.Tensor, torch.Tensor]] = []  # see set_apart()
-        self._together: Tuple[List[Any], List[Any]] = [], []
-        tensors = {id(t): t for t in (*(given for _, given in self.pairs), *(t for _, _, t, _ in plain_tensors(module)))}
-        self._users = Counter(storage(t) for t in tensors.values())
-        stand_ins = {id(given): mine for mine, given in self.pairs}
+        self._together: List[Tuple[torch.Tensor, torch.Tensor]] = []
+        self._users = Counter(storage(t) for t in unique((*(given for _, given in self.pairs), *(t for _, t in plain.values()))))
         self._versions = versions([mine for mine, _ in self.parameters])
         self._buffer_versions = {id(mine): mine._version for mine, given in self.pairs if not isinstance(given, torch.nn.Parameter)}
         self._replaced: Set[str] = set()
-        # Where each is: registered, or a plain attribute, or in a list that is one, as recurrent modules keep theirs, which also
-        # keep weak references to see whether there are others now.
-        self._places: List[Tuple[Any, Any, Any, Any]] = []
-        for child in module.modules():
+
+    def _places(self, others: Dict[int, torch.Tensor]) -> Iterator[Tuple[Any, Any, Any, Any]]:
+        """Where tensors of these ids are, and what comes there instead: registered, or a plain attribute, or in a list that is one, as
+        recurrent modules keep theirs, which also keep weak references to see whether there are others now."""
+        for child in self._module.modules():
             lists = [each for each in child.__dict__.values() if isinstance(each, list)]
             places: "Iterable[Tuple[Any, Any, Any]]" = chain(
                 ((where, key, value) for where in (child._parameters, child._buffers, child.__dict__)
                  for key, value in where.items()),
                 ((where, i, value) for where in lists for i, value in enumerate(where)))
             for where, key, value in places:
-                if id(value) in stand_ins:
-                    self._places.append((where, key, value, stand_ins[id(value)]))
-                elif isinstance(value, weakref.ref) and id(value()) in stand_ins:
-                    self._places.append((where, key, value, weakref.ref(stand_ins[id(value())])))
+                if id(value) in others:
+                    yield where, key, value, others[id(value)]
+                elif isinstance(value, weakref.ref) and id(value()) in others:
+                    yield where, key, value, weakref.ref(others[id(value())])
 
     def set_apart(self, buffers: List[torch.Tensor]) -> None:
         """Gives the stand-ins of these buffers memory of their own, which has their values where in_place() begins. Does nothing where
         another tensor of the module's is on the memory of one of them: it would not see what is written."""
         mine = {id(given): stand_in for stand_in, given in self.pairs}
-        if not all(id(buffer) in mine and self._users[storage(buffer)] == 1 for buffer in buffers):
+        if not all(id(buffer) in self._names and id(buffer) in mine and not buffer.requires_grad
+                   and self._users[storage(buffer)] == 1 for buffer in buffers):
             return
         own = {id(buffer): buffer.detach().clone() for buffer in buffers}
-        stand_ins = {id(mine[given]): tensor for given, tensor in own.items()}
-        self._together = list(self.pairs), list(self._places)
+        self._together = list(self.pairs)
         self.pairs[:] = [(own.get(id(given), stand_in), given) for stand_in, given in self.pairs]
-        self._places = [(where, key, given, _instead_of(stand_in, stand_ins)) for where, key, given, stand_in in self._places]
         self.apart = [(stand_in, given) for stand_in, given in self.pairs if id(given) in own]
 
     def put_together(self) -> None:
         """They are on the memory of the buffers again."""
         if self.apart:
-            self.pairs[:], self._places = self._together
+            self.pairs[:] = self._together
             self.apart = []
 
     def has_written(self) -> bool:
@@ -90,19 +100,24 @@ class StandIns:
     def in_place(self) -> Iterator[None]:
         """While inside, the module runs with them."""
         copy_all([mine.data for mine, _ in self.apart], [given for _, given in self.apart])
-        standing = {id(mine) for mine, _ in self.pairs}
+        standing = {id(mine): given for mine, given in self.pairs}
         _standing.update(standing)
-        for where, key, _, stand_in in self._places:
+        places = list(self._places({id(given): mine for mine, given in self.pairs}))
+        for where, key, _, stand_in in places:
             where[key] = stand_in
         try:
             yield
         finally:
             _standing.difference_update(standing)
-            for where, key, given, stand_in in self._places:
+            for where, key, given, stand_in in places:
                 if _get(where, key) is not stand_in and isinstance(given, torch.Tensor):
+                    if id(given) not in self._names:
+                        continue  # what the module has put there stays, if it goes on doing so or not
                     self._replaced.add(self._names[id(given)])
                 if isinstance(where, dict) or key < len(where):
                     where[key] = given
+            for where, key, _, given in list(self._places(standing)):  # where the module has put some
+                where[key] = given
 
     def check(self) -> None:
         """NimbleError where the module has written to a parameter, or put something else in the place of one or of a buffer."""
@@ -111,7 +126,7 @@ class StandIns:
         apart = {id(mine) for mine, _ in self.apart}
         for mine, given in self.pairs:
             if id(mine) not in apart and mine.data_ptr() != given.data_ptr():
-                raise NimbleError(f"the module gives {self._names[id(given)]!r} other memory when it runs")
+                raise NimbleError(f"the module gives {self._paths[id(given)]!r} other memory when it runs")
         for (mine, given), version in zip(self.parameters, self._versions):
             if mine.grad is not None:
                 raise NimbleError(f"the module runs a backward that leaves a gradient at its parameter {self._names[id(given)]!r} "
@@ -137,13 +152,6 @@ def copy_all(targets: List[torch.Tensor], sources: List[torch.Tensor]) -> None:
                     target.copy_(source)
 
 
-def _instead_of(stand_in: Any, others: Dict[int, torch.Tensor]) -> Any:
-    if isinstance(stand_in, weakref.ref):
-        other = others.get(id(stand_in()))
-        return stand_in if other is None else weakref.ref(other)
-    return others.get(id(stand_in), stand_in)
-
-
 def _get(where: Any, key: Any) -> Any:
     return where.get(key) if isinstance(where, dict) else where[key] if key < len(where) else None
 
@@ -161,12 +169,20 @@ def _stand_in(parameter: torch.nn.Parameter, name: str) -> torch.Tensor:
     return tensor
 
 
+def _of_same_memory(tensor: torch.Tensor) -> torch.Tensor:
+    """A leaf, which wants gradients where the tensor does: who depends on it is found out."""
+    found = tensor.data.requires_grad_(tensor.requires_grad)
+    found.__dict__.update(tensor.__dict__)
+    return found
+
+
 class AutogradGraph:
     """What the graph of these tensors' gradients has: `leaves`, and which memory it needs when it runs backward."""
 
     def __init__(self, roots: Iterable[torch.Tensor]) -> None:
         self.nodes: List[Any] = []
         self.leaves: List[torch.Tensor] = []
+        self._saved: "Optional[Tuple[Optional[List[torch.Tensor]]]]" = None
         seen: Set[Any] = set()
         waiting = [root.grad_fn for root in roots if root.grad_fn is not None]
         while waiting:
@@ -181,6 +197,11 @@ class AutogradGraph:
 
     def saved(self) -> Optional[List[torch.Tensor]]:
         """The tensors that it has saved; None where there is a node that does not tell."""
+        if self._saved is None:
+            self._saved = (self._found_saved(),)
+        return self._saved[0]
+
+    def _found_saved(self) -> Optional[List[torch.Tensor]]:
         found: List[torch.Tensor] = []
         for node in self.nodes:
             tensors = saved_by(node)
@@ -200,6 +221,29 @@ class AutogradGraph:
                 ranges.setdefault(storage(t), []).append(_range_of(t))
         return [any(begin < _range_of(t)[1] and _range_of(t)[0] < end for begin, end in ranges.get(storage(t), []))
                 for t in tensors]
+
+    def kept_by_functions(self) -> List[torch.Tensor]:
+        """What functions of Python's have as attributes of theirs, and may write to."""
+        return [value for node in self.nodes if isinstance(node, torch.autograd.function.BackwardCFunction)
+                for value in vars(node).values() if isinstance(value, torch.Tensor)]
+
+    def runs_once(self) -> bool:
+        """Whether it surely cannot run a second time where it was not kept: a node that all gradients come through, behind one root, has
+        saved something, which is gone then."""
+        node = self.nodes[0] if self.nodes else None
+        while node is not None:
+            if isinstance(node, torch.autograd.function.BackwardCFunction):
+                return False  # which may do without it
+            if saved_by(node):
+                return True
+            before = [each for each, _ in node.next_functions if each is not None]
+            node = before[0] if len(before) == 1 else None
+        return False
+
+    def meets(self, other: "AutogradGraph") -> bool:
+        """Whether they have more in common than leaves."""
+        nodes = {node for node in self.nodes if type(node).__name__ != "AccumulateGrad"}
+        return not nodes.isdisjoint(other.nodes)
 
     def why_unsure(self) -> Optional[str]:
         """Why a replay of it may not be a backward of its own; None where it is."""

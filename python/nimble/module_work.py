@@ -12,6 +12,7 @@ import torch
 from torch.nn.utils import parametrize
 from torch.utils import _pytree
 
+from nimble.effects import Rises
 from nimble.errors import NimbleError
 from nimble.memory import storage
 from nimble.signatures import Call
@@ -29,6 +30,7 @@ class ModuleWork:
         self.written: List[Input] = []
         self.found_elsewhere: List[Any] = []
         """Storages that the last captured run has read, and that are neither the module's nor its own."""
+        self.raised: List[torch.Tensor] = []  # by each run: versions that others see
         self._leaves = with_inputs(call, self.inputs)
         self._versions = [i.tensor._version for i in self.inputs]
         self._attributes: Dict[str, torch.Tensor] = {}  # as they are before each captured run
@@ -64,9 +66,10 @@ class ModuleWork:
 
     def _captured_run(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
         known = [*(each.memory for each in self.inputs), *self._keeper.tensors()]
-        reads = Reads(known, self._device_type)
+        reads, rises = Reads(known, self._device_type), Rises((t, t) for t in self._keeper.kept())
         with reads.on() if self._sees_ops else contextlib.nullcontext():
             outputs = self._module(*args, **kwargs)
+        self.raised = rises.found()
         self.found_elsewhere = [*reads.still_there(but=tensors_in(outputs)).values()]
         self._note(lambda: check_caches(self.found_elsewhere))
         self._note(lambda: check_attributes(self._attributes, self._module, self.inputs))

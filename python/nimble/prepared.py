@@ -17,6 +17,7 @@ import torch
 from nimble.auto import switches
 from nimble.backend import Backend, Captured, Watch
 from nimble.errors import CaptureError
+from nimble.leaves import mark_written
 from nimble.memory import storage
 from nimble.module_work import ModuleWork
 from nimble.nesting import one_at_a_time, preparing
@@ -53,6 +54,7 @@ class PreparedGraph:
         self._take = Taking(inputs)
         self._own = [each.tensor for each in inputs]
         self._written = written  # by the module, in place
+        self._raised = work.raised  # versions that eager runs raise
         self._also_read = work.found_elsewhere  # memory that the module finds outside of itself
         self._of_module = frozenset(map(storage, guard.memory())) if written else frozenset()
         self._own_written = frozenset(map(storage, own_written))
@@ -85,6 +87,8 @@ class PreparedGraph:
             self._captured.follow()
             self._take(leaves)
             self._captured.replay()
+            if self._raised:
+                mark_written(self._raised)
             for each in self._written:
                 if leaves[each.number] is not each.tensor:
                     leaves[each.number].copy_(each.tensor)
@@ -117,8 +121,8 @@ class PreparedGraph:
         return self._results.returned(self._results.made if static_outputs else self._results.copied(), leaves)
 
     def forget_module(self, may_run_ahead: bool = False) -> None:
-        """From now on it holds nothing of the module's, and its owner looks whether it fits: where it still runs ahead, when it is
-        asked in the call; else before. may_run_ahead: it reads no memory but that of the module's tensors."""
+        """From now on it holds nothing of the module's but buffers that it writes to, and its owner looks whether it fits: where it
+        still runs ahead, when it is asked in the call; else before. may_run_ahead: it reads no memory but that of the module's tensors."""
         if self._ahead is not None and not may_run_ahead:
             self._ahead.close()
             self._ahead = None
@@ -156,7 +160,7 @@ def prepare(module: torch.nn.Module, call: Call, backend: Backend, options: Opti
         keeper.check_random(but_torch=backend.draws_on_host)
         work.check()
         own = [*module.parameters(), *module.buffers()]
-        check_outputs(captured.outputs, backend.device_type)
+        check_outputs(captured.outputs, backend.device_type, [*own, *(each.tensor for each in work.inputs)])
         check_no_gradients(captured.outputs, [*own, *(each.tensor for each in work.inputs)])
         draws = not is_same_state(backend.random_state(device), device_random)
         # What it sends to other ranks cannot be thrown away.

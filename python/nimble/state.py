@@ -47,6 +47,12 @@ def is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
         return torch.equal(one, other) or bool(((one == other) | ((one != one) & (other != other))).all())
 
 
+def _is_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """The same but for rounding: kernels do not always add in the same order."""
+    with torch.no_grad():
+        return is_same(one, other) or one.is_floating_point() and torch.allclose(one.float(), other.float(), 1e-3, 1e-5, equal_nan=True)
+
+
 def plain_tensors(module: torch.nn.Module) -> "List[Tuple[Dict[str, Any], str, torch.Tensor, str]]":
     """Tensors that modules hold as plain attributes: where, under which name, which, and the path."""
     return [(child.__dict__, attribute, value, path_of(name, attribute)) for name, child in module.named_modules()
@@ -191,6 +197,8 @@ class StateKeeper:
         self._made: Dict[int, _Made] = {}  # tensors that the runs have put into attributes
         self._looks = 0
         self._dirty: Optional[List[Tuple[torch.Tensor, torch.Tensor]]] = None  # those that the first run has written to
+        self._flags: Dict[Tuple[int, str], Any] = {}  # plain values of attributes that it has changed, and, if any,
+        self._first: List[torch.Tensor] = []  # what it has written
         self._registered = Registered(self._modules, large.values(), is_checked)
         self._random = HostRandom(held.generators)
 
@@ -201,6 +209,10 @@ class StateKeeper:
     def tensors(self) -> List[torch.Tensor]:
         """Those that a guard of the module looks at: parameters, buffers, tensors in plain attributes. As they are now."""
         return [*self._module.parameters(), *self._module.buffers(), *(t for _, _, t, _ in plain_tensors(self._module))]
+
+    def kept(self) -> List[torch.Tensor]:
+        """Those of which it has copies: buffers, tensors in attributes and in containers there."""
+        return [tensor for tensor, _ in self._buffers]
 
     def check_random(self, but_torch: bool = False) -> None:
         """Raises NimbleError where the host's random numbers have advanced: what they were would be in the graph. but_torch: those of
@@ -249,8 +261,8 @@ class StateKeeper:
         self._copy([(buffer, value) for buffer, value in self._buffers if not is_same(buffer, value)])
 
     def restore_attributes(self) -> None:
-        """Puts back which tensors attributes are, and what containers of such hold: where preparing has failed. A graph works with what
-        they are by then."""
+        """Puts back which tensors attributes are, what containers of such hold, and plain values of modules' attributes: where preparing
+        has failed. A graph works with what they are by then."""
         self._contents.put_back()
 
     def restore_buffers(self) -> None:
@@ -260,11 +272,30 @@ class StateKeeper:
         if self._dirty is None:
             self.check_module()
             self._dirty = [(buffer, value) for buffer, value in self._buffers if not is_same(buffer, value)]
+            self._flags = self._contents.changed_values()
+            self._first = [buffer.detach().clone() for buffer, _ in self._dirty] if self._flags else []
+        elif self._looks == 2 and self.has_flags():
+            self._check_first_run(self._dirty)
         self._copy(self._dirty)
         if self._looks <= _MOST_LOOKS:
             for path, tensor in tensors_of(self._module).items():
                 if id(tensor) not in self._known and id(tensor) not in self._made and _can_be_kept(tensor):
                     self._made[id(tensor)] = _Made(path, tensor)
+
+    def has_flags(self) -> bool:
+        """Whether the first run has changed plain values of attributes, which are as they were behind that: no counters are."""
+        if self._flags:
+            now = self._contents.changed_values()
+            self._flags = {key: value for key, value in self._flags.items() if key in now and now[key] == value}
+        return bool(self._flags)
+
+    def _check_first_run(self, dirty: List[Tuple[torch.Tensor, torch.Tensor]]) -> None:
+        """Behind the second, with these written by the first. NimbleError where that has written what the second has not: it is put back,
+        and would never be written."""
+        if any(is_same(buffer, value) or not _is_alike(buffer, first) for (buffer, value), first in zip(dirty, self._first)):
+            names = ", ".join(sorted({repr(key) for _, key in self._flags}))
+            raise NimbleError(f"the module's first run writes to a buffer as later ones do not, and notes in attributes ({names}) that it "
+                              "has: run the module once before")
 
     @staticmethod
     def _copy(pairs: List[Tuple[torch.Tensor, torch.Tensor]]) -> None:

@@ -19,7 +19,7 @@ from nimble.held import tensors_of
 from nimble.memory import extent, once, repeats_of, storage, storage_bytes
 from nimble.outputs import OutputCopies
 from nimble.shim import GraphStatus
-from nimble.signatures import Call, flattened, is_constant, place_of
+from nimble.signatures import Call, flattened, has_attributes, is_constant, place_of
 from nimble.state import has_memory
 
 
@@ -208,7 +208,9 @@ def check_attributes(before: Dict[str, torch.Tensor], module: torch.nn.Module, i
                                   "write in place to a buffer")
 
 
-def check_outputs(outputs: Any, device_type: str) -> None:
+def check_outputs(outputs: Any, device_type: str, own: Optional[Iterable[torch.Tensor]] = None) -> None:
+    """own: tensors that are returned as such where they are among them; None: Python attributes are not looked at."""
+    known = set(map(id, own or ()))
     for number, leaf in enumerate(flattened(outputs)[0]):
         if isinstance(leaf, torch.Tensor):
             if leaf.device.type != device_type:
@@ -216,6 +218,10 @@ def check_outputs(outputs: Any, device_type: str) -> None:
             if leaf.layout is not torch.strided:
                 raise NimbleError(f"{place_of(outputs, number, 'output')} is a tensor with layout {leaf.layout}, of which a "
                                   "graph cannot tell the size")
+            if own is not None and id(leaf) not in known and has_attributes(leaf):
+                names = ", ".join(map(repr, vars(leaf)))
+                raise NimbleError(f"{place_of(outputs, number, 'output')} has Python attributes ({names}), which what a graph returns "
+                                  "would not have: return their values beside it")
         elif not is_constant(leaf):
             raise NimbleError(f"{place_of(outputs, number, 'output')} is a {type(leaf).__name__}, in which tensors may be "
                               "hidden: register it with torch.utils._pytree")

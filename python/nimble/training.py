@@ -25,14 +25,14 @@ from nimble.backend import Backend, Captured, Watch
 from nimble.backward_ways import Pattern, Way, pattern_of
 from nimble.errors import NimbleError
 from nimble.gradients import Copies
-from nimble.leaves import copy_all, gradients, one_thread
+from nimble.leaves import copy_all, gradients, mark_written, one_thread
 from nimble.memory import storage, versions
 from nimble.nesting import one_at_a_time, preparing
 from nimble.prepared import CHANGED, PreparedGraph, is_same_state, naming_the_place, prepare
 from nimble.signatures import Call
 from nimble.state import ModuleGuard, StateKeeper
 from nimble.static import GraphReport, Options, Results, Taking, check_apart, check_attributes, device_of, report, same_bytes
-from nimble.training_nodes import Gradients, Paths, Run
+from nimble.training_nodes import Gradients, Paths, Run, this_backward
 from nimble.training_outputs import TrainingOutputs
 from nimble.training_work import BackwardWork, ForwardWork
 
@@ -70,6 +70,8 @@ class TrainingGraph:
         self._towards = work.towards  # the stand-ins and static inputs; and, of each call, what is in their places:
         self._arguments, self._parameters = work.argument_numbers, work.parameters
         self._watched = work.watched  # what must not be written to between forward and backward
+        self._ways, self._has_effects = work.ways, work.has_effects
+        self._raised, self._raised_behind = work.raised, work.raised_behind  # versions that eager runs raise
         self._reads, self._also_read = work.reads, work.found_elsewhere  # memory that the module finds outside of itself
         self._forward = forward
         self._backwards: Dict[Pattern, Way] = {pattern_of(work.given): Way(work.given, backward)}
@@ -103,7 +105,10 @@ class TrainingGraph:
         self._capture_what_came()
         with self._lock:
             if self._is_awaited():
+                last = self._last() if self._last is not None else None
+                self._ways.hold_up(last.ran if last is not None else {})
                 return NotImplemented
+            self._ways.go_on()
             ahead = self._ahead
             looks_behind = bool(ahead)  # memory can also be taken from a tensor that is held
             if ahead is not None and not looks_behind and self.guard.difference() is not None:
@@ -155,6 +160,8 @@ class TrainingGraph:
         """Behind _begin(), where the module fits: its buffers become what the forward has made of them."""
         if self._apart[0]:
             copy_all(self._apart[1], self._apart[0])
+        if self._raised:
+            mark_written(self._raised)
 
     def gradients(self, run: Run, grads: Gradients) -> "List[Optional[torch.Tensor]]":
         """Of autograd's nodes."""
@@ -168,14 +175,29 @@ class TrainingGraph:
             if run.number != self._number:
                 raise NimbleError("the graph of this forward has run another one since, so that what this backward needs is "
                                   "gone: run all backwards of a forward before the next forward")
-            if run.versions != versions(self._watched):
-                raise NimbleError("a parameter or buffer that this backward needs was written to since its forward")
+            came = [number for number, strides in enumerate(pattern) if strides is not None]
+            now = versions(self._watched)
+            if run.versions != now and self._ways.has_changed(came, self._watched, run.versions, now):
+                raise NimbleError("a parameter, a buffer or one of static_inputs() that this backward needs was written to since its "
+                                  "forward")
+            task = this_backward()
+            if _tells_kept and self._ways.is_second(came, run.ran, task):
+                raise NimbleError("a backward comes a second time for an output, whose graph was not kept: give the first one "
+                                  "retain_graph=True")
             result = self._backward(pattern, grads)
-            run.is_over = not graph_is_kept()
+            if not graph_is_kept():
+                run.ran.update(dict.fromkeys(came, task))
+                run.is_over = self._ways.is_over(run.ran)
         return result
 
     def _backward(self, pattern: Pattern, grads: Gradients, is_compared: bool = False) -> "List[Optional[torch.Tensor]]":
         """Of the last forward."""
+        made = self._made_backward(pattern, grads, is_compared)
+        if self._raised_behind:
+            mark_written(self._raised_behind)
+        return made
+
+    def _made_backward(self, pattern: Pattern, grads: Gradients, is_compared: bool) -> "List[Optional[torch.Tensor]]":
         self._forward.follow()
         way = self._backwards.get(pattern) or Way()
         if len(self._backwards) < _MOST_WAYS:
@@ -250,7 +272,8 @@ class TrainingGraph:
         for way in list(self._backwards.values()):
             if way.is_final or not way.given:
                 continue
-            if sum(each.captured is not None for each in list(self._backwards.values())) >= _MOST_BACKWARDS:
+            # To capture one takes runs, and of what these do beside gradients nothing would be put back.
+            if self._has_effects or sum(each.captured is not None for each in list(self._backwards.values())) >= _MOST_BACKWARDS:
                 way.forget()
                 continue
             way.is_final = True
@@ -306,12 +329,16 @@ def prepare_training(module: torch.nn.Module, call: Call, backend: Backend, opti
     device_random = backend.random_state(device)
     try:
         with preparing(), torch.inference_mode(False), torch.enable_grad(), one_thread():
-            work = ForwardWork(module, call, keeper, backend.device_type)
+            work = ForwardWork(module, call, keeper, backend.device_type, lambda: backend.random_state(device))
             has_gradients = work.look()
             if has_gradients:
                 accept(work)
                 keeper.restore()
                 backend.set_random_state(device, device_random)
+                if keeper.has_flags():
+                    work.look_again()
+                    keeper.restore()
+                    backend.set_random_state(device, device_random)
                 work.set_apart()
                 with naming_the_place(module):
                     forward, backward = backend.capture_training(work, device, options.use_multi_stream, options.relaxed)
@@ -347,5 +374,8 @@ def differing_gradient(ours: "List[Optional[torch.Tensor]]", theirs: "List[Optio
 def graph_is_kept() -> bool:
     """Whether the backward that runs was asked to leave autograd's graph as it is, so that it may run again. Not known in old
     releases, where a backward that comes too late raises."""
-    ask = getattr(getattr(torch._C, "_autograd", None), "_get_current_graph_task_keep_graph", None)
-    return bool(ask()) if ask is not None else False
+    return bool(_ask_kept()) if _tells_kept else False
+
+
+_ask_kept: Any = getattr(getattr(torch._C, "_autograd", None), "_get_current_graph_task_keep_graph", None)
+_tells_kept = _ask_kept is not None

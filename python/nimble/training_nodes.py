@@ -22,13 +22,14 @@ Gradients = Sequence[Optional[torch.Tensor]]
 class Run:
     """A forward by replay whose backward may come. Lives as long as autograd's nodes of it."""
 
-    __slots__ = ("number", "is_over", "versions", "call", "call_versions", "outputs", "passes", "__weakref__")
+    __slots__ = ("number", "is_over", "ran", "versions", "call", "call_versions", "outputs", "passes", "__weakref__")
 
     def __init__(self) -> None:
         self.call: Optional[Call] = None  # where it may have to run again
         self.call_versions: List[int] = []
         self.number = 0
-        self.is_over = False  # its backward has run, and cannot run again
+        self.is_over = False  # its backwards have run, and cannot run again
+        self.ran: "Dict[int, int]" = {}  # those that have
         self.versions: List[int] = []
         self.outputs = 0  # that gradients may come for
         self.passes: "Dict[int, _Pass]" = {}
@@ -99,11 +100,11 @@ def _sum(one: Optional[torch.Tensor], other: Optional[torch.Tensor]) -> Optional
 
 # The backward that this thread is in. In releases before 2.0 nobody knows: a backward of a run within one of the same is not told
 # from that.
-_task: "Callable[[], int]" = getattr(torch._C, "_current_graph_task_id", lambda: 0)
+this_backward: "Callable[[], int]" = getattr(torch._C, "_current_graph_task_id", lambda: 0)
 
 
 def _pass_over(run: Run) -> _Pass:
-    number = _task()
+    number = this_backward()
     found = run.passes.get(number)
     if found is None:
         found = run.passes[number] = _Pass(run.outputs)

@@ -6,26 +6,32 @@ They belong to one preparation, and one thread. look() runs the module once by i
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, ContextManager, Dict, FrozenSet, List, Optional, Tuple
+from typing import Any, Callable, ContextManager, Dict, FrozenSet, List, Optional, Set, Tuple
 
 import torch
 from torch.utils import _pytree
 
+from nimble.effects import Effects, Rises
 from nimble.errors import NimbleError
 from nimble.leaves import AutogradGraph, StandIns, gradients
+from nimble.memory import storage
 from nimble.module_work import check_caches, written_by
+from nimble.prepared import is_same_state
 from nimble.signatures import Call
-from nimble.state import StateKeeper
+from nimble.state import StateKeeper, has_memory
 from nimble.static import Input, Results, attributes_of, check_outputs, same_bytes, with_inputs
 from nimble.training_outputs import Aliases, find_aliases
-from nimble.watching import Reads, tensors_in
+from nimble.training_runs import Ways
+from nimble.watching import Reads, Writes, tensors_in
 
 
 class ForwardWork:
     """nimble.backend.TrainingWork of a module and a call."""
 
-    def __init__(self, module: torch.nn.Module, call: Call, keeper: StateKeeper, device_type: str) -> None:
+    def __init__(self, module: torch.nn.Module, call: Call, keeper: StateKeeper, device_type: str,
+                 random_state: Callable[[], Any]) -> None:
         self._module, self._call, self._keeper, self._device_type = module, call, keeper, device_type
+        self._random_state = random_state
         self._stand_ins = StandIns(module)
         self.inputs = [Input(number, call.leaves[number], trains=True) for number in call.tensors]
         self.leaves_of_call = with_inputs(call, self.inputs)
@@ -35,7 +41,12 @@ class ForwardWork:
         self.towards: List[torch.Tensor] = []  # static inputs and stand-ins that gradients go to
         self.argument_numbers: List[int] = []  # and what is in the places of the former in the call
         self.parameters: List[torch.Tensor] = []  # and of the latter in the module
-        self.watched: List[torch.Tensor] = []
+        self.watched: List[torch.Tensor] = []  # what backwards need that others can write to, each with a version of its own
+        self.ways = Ways()
+        self.has_effects = False
+        """Whether the backward was seen to do more than compute gradients: it writes to something, or draws random numbers."""
+        self.raised: List[torch.Tensor] = []  # by each forward, and by each backward: versions that others see
+        self.raised_behind: List[torch.Tensor] = []
         self.why_unsure: Optional[str] = None  # see AutogradGraph.why_unsure(), of what each of the outputs comes from
         self.given: List[torch.Tensor] = []
         """What backward() takes for the gradients of the outputs."""
@@ -47,6 +58,8 @@ class ForwardWork:
         self.found_elsewhere: List[Any] = []
         """Storages that these have read, and that are neither the module's nor their own."""
         self._first: List[torch.Tensor] = []  # what came of look()
+        self._written_behind: Set[int] = set()  # where the memory begins that backwards may write to
+        self._writes: Optional[Writes] = None
         self._versions = [i.tensor._version for i in self.inputs]
         self._captures, self._sees_ops = False, True
 
@@ -59,29 +72,31 @@ class ForwardWork:
                 raise NimbleError("the module writes to an argument that requires gradients, or to a parameter, in place: "
                                   f"{error}") from error
             raise
-        check_outputs(outputs, self._device_type)
+        check_outputs(outputs, self._device_type, [*(mine for mine, _ in self.own), *(each.tensor for each in self.inputs)])
         self.check()
         self._check_inputs()
         self.written = written_by(self.inputs, self._versions, self._call)
         wanted = self._wanted(outputs)
+        if any(output.retains_grad for output in wanted):
+            raise NimbleError("the module calls retain_grad() on what it returns, which would get no gradient that comes by another "
+                              "output: run the module eagerly for that")
         graph, graphs = AutogradGraph(wanted), [AutogradGraph([output]) for output in wanted]
         self._find_leaves(graph, outputs)
+        self._find_needed(graphs)
         numbers = {id(tensor): number for number, tensor in enumerate(self.towards)}
         self.reach = [frozenset(numbers[id(leaf)] for leaf in each.leaves) for each in graphs]
         self.why_unsure = next((why for why in (each.why_unsure() for each in graphs) if why is not None), None)
         self.aliases = find_aliases(Results(outputs, self.inputs, self.own).made)
         self.given = [noise(output) for output in wanted]
-        if wanted:
-            for grad in self._gradients(wanted):
-                if grad is not None and grad.layout is not torch.strided:
-                    raise NimbleError(f"a gradient has layout {grad.layout}, of which a graph cannot tell the size")
         self._first = self._left_by(outputs)
+        if wanted:
+            self._look_at_backward(wanted, graph)
         del outputs, graph, graphs, wanted  # else the accumulators of this stream would be used on others
         self.reset()
         return bool(self.given)
 
     def _watched_forward(self) -> Any:
-        writes = self._keeper.watch()
+        writes = self._writes = self._keeper.watch()
         try:
             with writes.on():
                 return self.forward()
@@ -92,19 +107,49 @@ class ForwardWork:
             each.take(self._call.leaves[each.number])
         return self.forward()
 
+    def _look_at_backward(self, wanted: List[torch.Tensor], graph: AutogradGraph) -> None:
+        effects, rises = Effects(self._keeper.kept()), Rises(self._standing())
+        random = self._random_state()
+        for grad in self._gradients(wanted):
+            if grad is not None and grad.layout is not torch.strided:
+                raise NimbleError(f"a gradient has layout {grad.layout}, of which a graph cannot tell the size")
+        self.check()
+        self._check_inputs()
+        written = [*effects.written(), *rises.found()]
+        self.has_effects = bool(written) or not is_same_state(self._random_state(), random)
+        if self.has_effects:
+            self.why_unsure = self.why_unsure or "its backward writes to buffers or the like, or draws random numbers"
+        written += [t for t in graph.kept_by_functions() if t.layout is torch.strided and has_memory(t)]
+        self._written_behind = set(map(storage, written))
+
     def _gradients(self, wanted: List[torch.Tensor]) -> "List[Optional[torch.Tensor]]":
+        writes = self._writes
         try:
-            return gradients(wanted, self.towards, list(self.given))
+            if writes is None or not self._sees_ops:
+                return gradients(wanted, self.towards, list(self.given))
+            writes.is_backward_of(wanted)
+            with writes.on():
+                return gradients(wanted, self.towards, list(self.given))
         except NimbleError:
             raise
+        except NotImplementedError:  # as with forwards
+            assert writes is not None
+            self._sees_ops, writes.has_backward = False, True
+            return self._gradients(wanted)
         except RuntimeError as error:  # a backward that only Tensor.backward() can run
             raise NimbleError(f"the gradients cannot be had by torch.autograd.grad: {error}") from error
+
+    def look_again(self) -> None:
+        """Behind look(), with random numbers as before that, which has changed plain values of attributes: the keeper looks what the
+        module writes to its buffers from then on."""
+        self.forward()
+        self.reset()
 
     def set_apart(self) -> None:
         """Has the forward write to memory of its own instead of buffers, where that is seen to make no difference: behind look(), with
         random numbers as they were before that. Code may read a buffer by ways that nobody knows."""
         written = self._keeper.written()
-        if written and not self.written:
+        if written and not self.written and self._written_behind.isdisjoint(map(storage, written)):
             self._stand_ins.set_apart(written)
         if self.apart:
             found = self._left_by(self.forward())
@@ -118,8 +163,7 @@ class ForwardWork:
     def _left_by(self, outputs: Any) -> List[torch.Tensor]:
         """What a forward leaves: outputs, and what buffers are then. (Gradients read buffers behind that.)"""
         leaves = [leaf for leaf in _pytree.tree_flatten(outputs)[0] if isinstance(leaf, torch.Tensor)]
-        buffers = [mine for mine, given in self.own if not isinstance(given, torch.nn.Parameter)]
-        return [each.detach().clone() for each in (*leaves, *buffers)]
+        return [each.detach().clone() for each in (*leaves, *(mine for mine, _ in self._standing()))]
 
     @property
     def apart(self) -> "List[Tuple[torch.Tensor, torch.Tensor]]":
@@ -159,8 +203,14 @@ class ForwardWork:
         self.towards = [i.tensor for i in inputs] + [mine for mine, _ in pairs]
         self.argument_numbers = [i.number for i in inputs]
         self.parameters = [given for _, given in pairs]
-        needed = graph.needs(mine for mine, _ in self.own)
-        self.watched = [given for (_, given), is_needed in zip(self.own, needed) if is_needed]
+
+    def _find_needed(self, graphs: List[AutogradGraph]) -> None:
+        """What the backward of each output needs that others can write to: the graph's own inputs, too, where they have
+        static_inputs()."""
+        pairs = [*self.own, *((each.tensor, each.tensor) for each in self.inputs)]
+        needed = [graph.needs(mine for mine, _ in pairs) for graph in graphs]
+        self.watched = [given for number, (_, given) in enumerate(pairs) if any(each[number] for each in needed)]
+        self.ways = Ways(graphs, [frozenset(id(given) for (_, given), is_needed in zip(pairs, each) if is_needed) for each in needed])
 
     def check(self) -> None:
         """Behind look(), and behind the capture. NimbleError where a run was seen to do what a graph would not."""
@@ -174,8 +224,10 @@ class ForwardWork:
         try:
             args, kwargs = self._call.rebuilt(self.leaves_of_call)  # lists and dictionaries that are nobody else's
             leaves, structure = _pytree.tree_flatten((args, kwargs))
+            rises = self._rises()
             with self._stand_ins.in_place(), self._looking(again=True):
                 outputs = self._module(*args, **kwargs)
+            self.raised = rises.found()
         finally:
             torch.clear_autocast_cache()
         left, structure_left = _pytree.tree_flatten((args, kwargs))
@@ -186,10 +238,19 @@ class ForwardWork:
         return outputs
 
     def backward(self, outputs: Any) -> "List[Optional[torch.Tensor]]":
+        rises = self._rises()
         with self._looking():
             made = gradients(self._wanted(outputs), self.towards, list(self.given))
+        self.raised_behind = rises.found()
         self._hold(made)
         return made
+
+    def _standing(self) -> "List[Tuple[torch.Tensor, torch.Tensor]]":
+        return [(mine, given) for mine, given in self.own if not isinstance(given, torch.nn.Parameter)]
+
+    def _rises(self) -> Rises:
+        """Of what the last run tells: the first may have written to something once for all."""
+        return Rises([*self._standing(), *((t, t) for t in self._keeper.kept())] if self._captures else ())
 
     def _looking(self, again: bool = False) -> ContextManager[None]:
         """At what is read, where it is captured. again: of another forward than before."""

@@ -74,11 +74,12 @@ _backward: "Callable[[], int]" = getattr(torch._C, "_current_graph_task_id", lam
 
 class Writes(_Watch):
     """Keeps what is in the memory of these tensors before an op writes to it: `kept`, each with a copy. has_backward: whether the run
-    may have had a backward in it."""
+    may have had a backward in it, other than the one that it is itself (is_backward_of())."""
 
     def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
         self.kept: List[Tuple[torch.Tensor, torch.Tensor]] = []
         self.has_backward = False
+        self._run = -1
         self._tensors: Dict[int, List[torch.Tensor]] = {}
         for tensor in tensors:
             where = _memory_of(tensor)
@@ -86,7 +87,7 @@ class Writes(_Watch):
                 self._tensors.setdefault(where, []).append(tensor.detach())
 
     def before(self, function: Any, args: Any, kwargs: Dict[str, Any]) -> None:
-        self.has_backward = self.has_backward or _backward() != -1
+        self.has_backward = self.has_backward or _backward() not in (-1, self._run)
         schema = getattr(function, "_schema", None)
         if schema is None or not self._tensors:
             return
@@ -96,6 +97,15 @@ class Writes(_Watch):
                 for tensor in value if isinstance(value, (list, tuple)) else (value,):
                     if isinstance(tensor, torch.Tensor):
                         self.kept += [(each, each.clone()) for each in self._tensors.pop(_memory_of(tensor), [])]
+
+
+    def is_backward_of(self, outputs: Iterable[torch.Tensor]) -> None:
+        """What it is on for next is a backward of these, which is known by the hook of the first that it comes to."""
+        def comes(_: torch.Tensor) -> None:
+            self._run = _backward() if self._run == -1 else self._run
+
+        for output in outputs:
+            output.register_hook(comes)  # type: ignore[no-untyped-call]
 
 
 class Reads(_Watch):

@@ -151,7 +151,7 @@ def test_attributes_of_tensors():
         return y
 
     assert "args[0] has Python attributes ('scale')" in both_ways(of_argument)[0]
-    assert "an output is a tensor with attributes" in both_ways(lambda: results(module_with(forward), lambda m, x: [m(x).about]))[0]
+    assert "output has Python attributes ('about')" in both_ways(lambda: results(module_with(forward), lambda m, x: [m(x).about]))[0]
 
 
 def test_outputs_that_are_kept_elsewhere():

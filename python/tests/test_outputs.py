@@ -5,6 +5,8 @@ import random
 import pytest
 
 torch = pytest.importorskip("torch", minversion="2.1")
+from torch import nn  # noqa: E402
+from nimble import Nimble, NimbleError  # noqa: E402
 from nimble.outputs import OutputCopies  # noqa: E402
 
 VIEWS = (
@@ -75,3 +77,26 @@ def test_views_that_are_conjugated():
     x = torch.tensor([1 + 2j, 3 - 1j])
     copies = OutputCopies([x, x.conj(), x.conj().imag])()
     assert all(torch.equal(a, b) for a, b in zip([x, x.conj(), x.conj().imag], copies))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_outputs_with_python_attributes(backend, training):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(4, 2)
+            self.a.weight.decays = False
+            self.marks = True
+
+        def forward(self, x):
+            y = self.a(x)
+            if self.marks:
+                y.lengths = (1, 2)
+            return {"y": y, "weight": self.a.weight}
+
+    module, x = Net(), torch.randn(3, 4)
+    model = Nimble(module, backend=backend)
+    with pytest.raises(NimbleError, match=r"output\['y'\] has Python attributes \('lengths'\)"):
+        model.prepare(x, training=training)
+    module.marks = False
+    assert model.prepare(x, training=training)(x)["weight"] is module.a.weight  # with its own

@@ -213,3 +213,37 @@ def test_fallback(pair, backend):
     with pytest.warns(UserWarning, match="running eagerly: an output depends on"):
         assert same(steps(model, module), steps(twin, twin))
     assert backend.graphs == []
+
+
+@pytest.mark.parametrize("make", [lambda: torch.ones(3, requires_grad=True), lambda: nn.Linear(1, 3)(torch.ones(1))],
+                         ids=["a leaf", "with a history"])
+def test_buffers_that_require_gradients(backend, make):
+    module = only(lambda self, x: self.last(x) * (self.scale if self.uses else 1), last=nn.Linear(4, 3), uses=True)
+    module.register_buffer("scale", make())
+    x = torch.randn(5, 4)
+    with pytest.raises(NimbleError, match="depends on tensors that require gradients, and are neither arguments nor parameters"):
+        Nimble(module, backend=backend).prepare(x, training=True)
+    module.uses = False
+    twin = only(lambda self, x: self.last(x), last=copy.deepcopy(module.last))
+    Nimble(module, backend=backend)(x).square().sum().backward()
+    twin(x).square().sum().backward()
+    assert same(grads(module), grads(twin))
+
+
+@pytest.mark.parametrize("known", [lambda p: {p}, lambda p: [frozenset((p,))], lambda p: {"some": {p: 1}}, lambda p: {id(p): 1},
+                                   lambda p: ([id(p)],)])
+def test_parameters_that_are_known_by_identity_raise(backend, known):
+    module = nn.Linear(4, 3)
+    module.known = known(module.bias)
+    with pytest.raises(NimbleError, match="knows its parameter or buffer 'bias' by identity, in 'known"):
+        Nimble(module, backend=backend).prepare(torch.randn(5, 4), training=True)
+    with torch.no_grad():
+        assert torch.equal(Nimble(module, backend=backend)(torch.ones(5, 4)), module(torch.ones(5, 4)))
+
+
+def test_parameters_in_containers(backend):
+    """Where nothing is found by what they are."""
+    module = nn.Linear(4, 3)
+    module.groups = [{"params": [module.weight, module.bias], "lr": 0.1}]
+    module.names, module.optimizer = {"weight"}, torch.optim.SGD(module.parameters(), lr=0.1)
+    Nimble(module, backend=backend).prepare(torch.randn(5, 4), training=True)

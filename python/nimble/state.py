@@ -9,7 +9,7 @@ StateKeeper puts buffers, training flags and random numbers back. Neither may be
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import chain, repeat
 from operator import eq, is_, itemgetter
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -17,10 +17,12 @@ import torch
 from torch.nn.modules import module as _module
 from torch.nn.parameter import is_lazy
 
+from nimble.dictionaries import Dictionaries, versions_of
 from nimble.errors import NimbleError
 from nimble.held import OF_EVERY_MODULE, Contents, find, tensors_of
 from nimble.host_random import HostRandom
-from nimble.memory import storage, version_of, versions
+from nimble.host_values import host_key
+from nimble.memory import storage, version_of
 from nimble.metadata import Metadata
 from nimble.registered import Registered, path_of
 from nimble.watching import Writes
@@ -100,17 +102,16 @@ class ModuleGuard:
     def __init__(self, module: torch.nn.Module, device_type: str, trains: bool = False) -> None:
         check_memory(module)
         self._modules = list(module.modules())
-        registered: List[Dict[str, Any]] = [d for m in self._modules for d in (m._parameters, m._buffers)]
-        children = [m._modules for m in self._modules]
-        hooks = [getattr(m, name) for m in self._modules for name in _HOOKS]
-        hooks += [getattr(_module, name) for name in _GLOBAL_HOOKS]
-        if trains:
-            hooks += [getattr(m, name) for m in self._modules for name in _BACKWARD_HOOKS if hasattr(m, name)]
-            hooks += [getattr(_module, name) for name in _GLOBAL_BACKWARD_HOOKS if hasattr(_module, name)]
-        # Most of these are empty, and that they still are is quickly seen.
-        self._registered, self._children, self._hooks = ([d for d in dicts if d] for dicts in (registered, children, hooks))
-        self._empty = [d for d in registered + children + hooks if not d]
         self._attributes = [m.__dict__ for m in self._modules]
+        self._namespaces = [*self._attributes, vars(_module)]
+        self._versions = versions_of(self._namespaces)
+        registered, children = (Dictionaries(self._attributes, names) for names in (("_parameters", "_buffers"), ("_modules",)))
+        hooks = Dictionaries(self._namespaces,
+                             (*_HOOKS, *_GLOBAL_HOOKS, *(_BACKWARD_HOOKS + _GLOBAL_BACKWARD_HOOKS if trains else ())))
+        self._dictionaries = registered, children, hooks
+        # Most of these are empty, and that they still are is quickly seen.
+        self._registered, self._children, self._hooks = ([d for d in each.all if d] for each in self._dictionaries)
+        self._empty = [d for each in self._dictionaries for d in each.all if not d]
         self._flags = [d for d in self._attributes if "training" in d]
         self._flagged = [m for m in self._modules if "training" not in m.__dict__]  # as those of torch.compile
         self._plain = plain_tensors(module)
@@ -123,7 +124,7 @@ class ModuleGuard:
         self._metadata = Metadata(self._tensors, trains)
         # What lies elsewhere was read by the host when the graph was captured.
         self._elsewhere = [t for t in self._tensors if t.device.type != device_type]
-        self._seen = self._look()
+        self._seen, self._seen_in_attributes = self._look(), self._look_at_attributes()
 
     def memory(self) -> List[torch.Tensor]:
         """Tensors on the memory of parameters, buffers and tensors in plain attributes, as they are now: who holds them keeps it."""
@@ -136,15 +137,32 @@ class ModuleGuard:
             list(map(torch.Tensor.data_ptr, self._tensors)),
             _values(self._children),
             _values(self._hooks),
-            list(filter(None, self._empty)),
-            list(map(_training, self._flags)) + [m.training for m in self._flagged],
-            ["forward" in attributes for attributes in self._attributes],
+            any(self._empty),
+            [m.training for m in self._flagged],
+            list(map(host_key, self._elsewhere)),
+        ]
+
+    def _look_at_attributes(self) -> List[Any]:
+        """What need not be compared while nothing was put into any attribute, in the order of _IN_ATTRIBUTES."""
+        return [
+            [each.are_same() for each in self._dictionaries],
+            list(map(_training, self._flags)),
+            list(map(dict.get, self._attributes, repeat("forward"))),
             list(map(dict.get, *self._slots)),
-            versions(self._elsewhere),
         ]
 
     def difference(self) -> Optional[str]:
         """What has changed since, for people; None where nothing has."""
+        versions_now = versions_of(self._namespaces)
+        if versions_now is None or versions_now != self._versions:
+            try:
+                attributes = self._look_at_attributes()
+            except KeyError as error:
+                return f"a module has no {error.args[0]} any more"
+            for (text, are_same), now, before in zip(_IN_ATTRIBUTES, attributes, self._seen_in_attributes):
+                if not are_same(now, before):
+                    return text
+            self._versions = versions_now
         for (text, are_same), now, before in zip(_PARTS, self._look(), self._seen):
             if not are_same(now, before):
                 return text
@@ -158,9 +176,13 @@ _PARTS: "Tuple[Tuple[str, Callable[[Any, Any], bool]], ...]" = (
     ("a hook was added or removed", _are_identical),
     ("a first parameter, buffer, submodule or hook was added", eq),
     ("a training flag has changed", eq),
-    ("a forward method was replaced", eq),
-    ("a tensor attribute is another one, or one that was None is none any more", _are_identical),
     ("a tensor on another device has changed", eq),
+)
+_IN_ATTRIBUTES: "Tuple[Tuple[str, Callable[[Any, Any], bool]], ...]" = (
+    ("parameters, buffers, submodules or hooks are in another dictionary", eq),
+    ("a training flag has changed", eq),
+    ("a forward method was replaced", _are_identical),
+    ("a tensor attribute is another one, or one that was None is none any more", _are_identical),
 )
 
 

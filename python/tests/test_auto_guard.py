@@ -17,8 +17,9 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
 from nimble import NimbleError  # noqa: E402
-from nimble.auto.contents import Contents, is_plain, plain_key  # noqa: E402
+from nimble.auto.contents import Contents  # noqa: E402
 from nimble.auto.guard import Guard  # noqa: E402
+from nimble.auto.values import is_plain, plain_key  # noqa: E402
 from nimble.auto.watch import Watch, Watched  # noqa: E402
 
 
@@ -229,7 +230,7 @@ def changing():
     numpy = pytest.importorskip("numpy")
     return [
         (Holder([1]), lambda v: v.value.append(2)), (slots, lambda v: setattr(v, "value", 3)), (slots, lambda v: delattr(v, "value")),
-        (hosts, lambda v: v.add_(1)), ([hosts], lambda v: v[0].data.numpy().fill(5)),
+        (hosts, lambda v: v.add_(1)), (torch.ones(32), lambda v: v.numpy().fill(5)), ([hosts], lambda v: v[0].data.numpy().fill(5)),
         ([torch.ones(4)], lambda v: setattr(v[0], "scale", 1)),
         ([torch.ones(4)], lambda v: setattr(v[0], "data", v[0].data.view(2, 2))), (numpy.ones(3), lambda v: v.fill(2)),
         (numpy.ones(3).view(type("Array", (numpy.ndarray,), {"__module__": "its"})), lambda v: v.fill(2)), (numpy.ones(1000), lambda v: v.fill(2)), (Table(scale=1), lambda v: v.__setitem__("scale", 2)),

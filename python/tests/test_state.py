@@ -1,10 +1,22 @@
 """Guards see every change of a module that a graph would not follow, and only those."""
 
+import copy
+import types
+from collections import OrderedDict
+
 import pytest
 
 torch = pytest.importorskip("torch", minversion="1.13.0a0")
 from torch import nn  # noqa: E402
+from nimble import dictionaries  # noqa: E402
 from nimble.state import ModuleGuard  # noqa: E402
+
+
+@pytest.fixture(autouse=True, params=[True, False], ids=["quick", "slow"])
+def quick(request, monkeypatch):
+    """Where this PyTorch tells quickly that nothing was put into an attribute, and without."""
+    if not request.param:
+        monkeypatch.setattr(dictionaries, "_version_of", None)
 
 
 class Net(nn.Module):
@@ -71,7 +83,34 @@ def drop_table(m):
     del m.table
 
 
+def other_dictionary(name, **entries):
+    def change(m):
+        child = m if entries else m.first
+        kept = getattr(child, name)
+        setattr(child, name, OrderedDict(kept, **entries))
+
+    change.__name__ = f"other{name}"
+    return change
+
+
+def pickled_state(m):
+    m.norm.__setstate__(copy.deepcopy(nn.BatchNorm1d(4)).__dict__)
+
+
+def hook_into_another_dictionary(m):
+    m.norm._forward_hooks = OrderedDict()
+    m.norm.register_forward_hook(lambda *_: None)
+
+
+def no_hooks(m):
+    del m.first._forward_hooks
+
+
+ANOTHER = "in another dictionary"
 CHANGES = {
+    other_dictionary("_modules", second=nn.ReLU()): ANOTHER, other_dictionary("_parameters"): ANOTHER,
+    other_dictionary("_buffers"): ANOTHER, pickled_state: ANOTHER, hook_into_another_dictionary: ANOTHER,
+    no_hooks: "has no _forward_hooks any more",
     replace_weight: "another tensor", share_data: "other storage", transpose_data: "other strides",
     replace_buffer: "another tensor",
     add_parameter: "or hook was added", replace_child: "submodule", add_child: "submodule is another one",
@@ -99,6 +138,43 @@ def test_a_second_hook_is_seen():
     assert guard.difference() == "a hook was added or removed"
 
 
+def test_hooks_that_all_go_are_seen():
+    module = Net()
+    hook(module)
+    guard = ModuleGuard(module, "cpu")
+    module.norm._forward_hooks = OrderedDict()
+    assert guard.difference() is not None
+
+
+def test_a_forward_that_is_replaced_again():
+    module = Net()
+    for number in range(2):
+        module.first.forward = types.MethodType(lambda self, x, by=number: x * by, module.first)
+        if number == 0:
+            guard = ModuleGuard(module, "cpu")
+            assert guard.difference() is None
+    assert guard.difference() == "a forward method was replaced"
+
+
+def test_what_is_put_into_other_attributes():
+    module = Net()
+    guard = ModuleGuard(module, "cpu")
+    for number in range(3):
+        module.first.count = number
+        assert guard.difference() is None
+    own_forward(module)
+    assert "forward method" in guard.difference() and "forward method" in guard.difference()
+    del module.first.forward
+    assert guard.difference() is None
+
+
+def test_the_quick_way_is_there():
+    """With the release that this was written for."""
+    if not torch.__version__.startswith("2.11."):
+        pytest.skip("another release")
+    assert dictionaries._found_version_of() is not None
+
+
 def test_a_hook_on_all_modules_is_seen():
     guard = ModuleGuard(Net(), "cpu")
     handle = nn.modules.module.register_module_forward_hook(lambda *_: None)
@@ -124,6 +200,23 @@ def test_values_that_lie_on_another_device_count():
     module = Net()
     guard = ModuleGuard(module, "cuda")
     module.norm.running_mean.add_(1)
+    assert "on another device" in guard.difference()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("size", [8, 32, 16384, 40000])
+def test_values_that_the_host_has_read_count(size, dtype):
+    """Also where they are written behind PyTorch's back."""
+    module = Net()
+    memory = bytearray(torch.ones(size, 2, dtype=dtype).nbytes)
+    module.table = torch.frombuffer(memory, dtype=dtype).view(size, 2)[:, 0]
+    guard = ModuleGuard(module, "cuda")
+    assert guard.difference() is None
+    memory[2 * module.table.element_size()] = 63
+    seen = guard.difference()
+    assert seen is not None and "on another device" in seen if module.table.nbytes <= 1 << 16 else seen is None
+    with torch.no_grad():
+        module.table[3] = 5
     assert "on another device" in guard.difference()
 
 

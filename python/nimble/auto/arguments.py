@@ -11,8 +11,8 @@ from typing import Any, Callable, FrozenSet, Hashable, Iterable, List, Optional,
 
 from torch.utils import _pytree
 
-from nimble.auto.contents import attributes_of, is_plain, plain_key
 from nimble.auto.tensors import place_of
+from nimble.auto.values import attributes_of, is_plain, plain_key
 from nimble.errors import NimbleError
 from nimble.memory import storage
 from nimble.signatures import Call

@@ -13,14 +13,18 @@ from __future__ import annotations
 import weakref
 from itertools import chain
 from operator import attrgetter, is_, itemgetter
+from types import FunctionType
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 from torch.nn.modules import module as _module
 
-from nimble.auto.contents import Contents, host_key, is_plain, tensors_in
+from nimble.auto.contents import Contents, tensors_in
+from nimble.auto.values import is_constant, is_plain
 from nimble.auto.watch import Watched, is_programs
+from nimble.dictionaries import Classes
 from nimble.errors import NimbleError
+from nimble.host_values import host_key
 from nimble.metadata import metadata_check
 
 _OF_ANY_MODULE = frozenset(vars(torch.nn.Module())) - {"training"}
@@ -30,6 +34,7 @@ _registries = [itemgetter(name) for name in ("_parameters", "_buffers", "_module
 _hooks = [itemgetter(name) for name in ("_forward_hooks", "_forward_pre_hooks")]
 _GLOBAL_BACKWARD_HOOKS = ("_global_backward_hooks", "_global_backward_pre_hooks")
 _BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")
+_HEAP_TYPE = 1 << 9  # of what type.__flags__ are: others cannot be patched
 _requires_grad = torch.Tensor.requires_grad.__get__  # type: ignore[attr-defined]
 _attributes = attrgetter("__dict__")
 _dtype = torch.Tensor.dtype.__get__  # type: ignore[attr-defined]
@@ -61,7 +66,7 @@ class Guard:
         self._modules = [weakref.ref(m, self._gone.append) for m in modules]
         self._names = [tuple(name for name in d if name not in _OF_ANY_MODULE and name != "training") for d in dicts]
         # Most attributes never change but by being replaced, and may be held: they are the quickest to compare.
-        plain = [[name for name in names if is_plain(d[name])] for names, d in zip(self._names, dicts)]
+        plain = [[name for name in names if is_constant(d[name])] for names, d in zip(self._names, dicts)]
         self._getters = [itemgetter("training", *(names or ["training"])) for names in plain]  # of one name it gives no tuple
         self._plain = list(chain.from_iterable(g(d) for g, d in zip(self._getters, dicts)))
         self._others = [(number, name) for number, names in enumerate(self._names) for name in names if name not in plain[number]]
@@ -73,9 +78,10 @@ class Guard:
         self._empty = _several([number for number, registry in enumerate(registries) if not registry])
         self._classes = self._classes_of(modules)
         # What runs of PyTorch's classes may be patched.
-        forwards = {base: "forward" for m in modules for base in type(m).__mro__ if "forward" in vars(base)}
+        torchs = self._torchs_of(modules)
+        self._torchs = Classes(torchs, self._keep_or_hold)
         self._getters_outside = [((space if isinstance(space, dict) else vars(space)).get, name)
-                                 for space, name in (*watched.places, *forwards.items())]
+                                 for space, name in (*watched.places, *_patched(torchs, watched))]
         tensors = self._tensors_now(registries)
         first = {id(t): number for number, t in reversed(list(enumerate(tensors)))}
         self._each_once = _several(sorted(first.values()))
@@ -93,7 +99,8 @@ class Guard:
             raise NimbleError("it has hooks")
         for each in tensors:
             self._keep(each)
-        self._contents = Contents(values, {id(m) for m in modules}, self._keep, device_type, watched.codes, watched.names)
+        self._contents = Contents(values, {id(m) for m in modules}, self._keep, device_type, watched.codes, watched.names,
+                                  [name for _, name in (*self._others, *self._getters_outside)])
         self._seen = self._look(root)
 
     def others(self, root: torch.nn.Module) -> List[torch.Tensor]:
@@ -106,9 +113,22 @@ class Guard:
         """Sees to it that the value's id is not another's without our knowing. TypeError where that cannot be had."""
         self._kept.append(weakref.ref(value, self._gone.append))
 
+    def _keep_or_hold(self, value: Any) -> None:
+        try:
+            self._keep(value)
+        except TypeError:
+            self._kept.append(value)
+
+    @staticmethod
+    def _torchs_of(modules: List[torch.nn.Module]) -> List[type]:
+        """PyTorch's own classes among those of modules and tensors."""
+        kinds: List[type] = [torch.nn.Parameter, *{type(m) for m in modules}]
+        return list({base: None for kind in kinds for base in kind.__mro__
+                     if base.__module__.split(".")[0] == "torch" and base.__flags__ & _HEAP_TYPE})
+
     @staticmethod
     def _classes_of(modules: List[torch.nn.Module]) -> List[type]:
-        """Those of the program's, whose methods and values may be replaced. PyTorch's own stay as they are."""
+        """Those of the program's, all of which is looked into. Of PyTorch's own, what is in them is enough."""
         classes = {base for kind in {type(m) for m in modules} for base in kind.__mro__ if is_programs(base.__module__)}
         return sorted(classes, key=lambda kind: kind.__qualname__)
 
@@ -175,6 +195,7 @@ class Guard:
             self._has_metadata is not None and self._has_metadata(*each_once) or self._metadata_of(tensors) == self._metadata,
             [host_key(tensors[number]) for number in self._elsewhere],
             has_hooks(dicts, self._trains),
+            self._torchs.are_same(),
         )
 
     def _metadata_of(self, tensors: List[torch.Tensor]) -> "Tuple[List[Any], ...]":
@@ -203,8 +224,15 @@ class Guard:
             "a tensor has another type, another shape or other strides, or wants gradients where it did not, or no more",
             "a tensor on another device has changed",
             "a hook was added",
+            "a class of PyTorch's was patched",
         )
         return next(text for text, before, after in zip(what, self._seen, now) if before != after)
+
+
+def _patched(kinds: List[type], watched: Watched) -> "List[Tuple[type, str]]":
+    """What may be the program's in classes of PyTorch's: functions that have run, and what else its code names."""
+    return [(kind, name) for kind in kinds for name, value in vars(kind).items()
+            if (value.__code__ in watched.codes if isinstance(value, FunctionType) else name in watched.names and not is_plain(value))]
 
 
 def _several(numbers: List[int]) -> Any:

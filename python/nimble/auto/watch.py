@@ -2,9 +2,9 @@
 do that a graph would not do?
 
 The hook tells each function that is called. Functions of PyTorch itself are taken for known, but for those that talk to other
-processes. Of all others, each global name that their code reads is noted, with what is read through modules and classes, PyTorch's
-too, which may be patched: the guard compares these at each call. A method of a module that is not one of the root's ends it. What
-cannot be noted (what is reached by other ways) is what comparing replays with eager runs is for.
+processes, and for what its layers call, which may be patched. Of all others, each global name that their code reads is noted, with
+what is read through modules and classes: the guard compares these at each call. A method of a module that is not one of the root's
+ends it. What cannot be noted (what is reached by other ways) is what comparing replays with eager runs is for.
 
 A Watch is one thread's. It holds no module of the program's.
 """
@@ -19,6 +19,8 @@ from types import CodeType, FrameType, ModuleType
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
 
 import torch
+
+from nimble.libraries import is_pythons
 
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _DISTRIBUTED = os.path.join(_TORCH, "distributed") + os.sep
@@ -47,8 +49,8 @@ _MOST_STEPS = 4  # of names that follow a global's
 @dataclass
 class Watched:
     """What a run has shown. `places`: (namespace, name) of what was read: a namespace is a dictionary or a class. `codes` that have
-    run, but PyTorch's; `names`: the attributes that these read. `effect`: why a graph cannot stand for the run; None where nothing
-    was seen."""
+    run, but PyTorch's, of which there are those of functions with closures, as decorators have them; `names`: the attributes that the
+    program's read. `effect`: why a graph cannot stand for the run; None where nothing was seen."""
 
     places: "List[Tuple[Any, str]]" = field(default_factory=list)
     codes: "FrozenSet[CodeType]" = frozenset()
@@ -86,7 +88,7 @@ class Watch:
                 self._effect = f"it assigns to the global {assigned} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})"
         if len(self._places) > _MOST_NAMES and self._effect is None:
             self._effect = f"its code reads {len(self._places)} global names, more than can be compared at each call"
-        codes = frozenset(code for code in self._codes if not code.co_filename.startswith(_TORCH))
+        codes = frozenset(code for code in self._codes if code.co_freevars or not code.co_filename.startswith(_TORCH))
         names = frozenset(name for code in codes if is_programs(self._codes[code].get("__name__", "")) for name in code.co_names)
         return Watched(list(self._places.values()), codes, names, self._effect)
 
@@ -125,7 +127,9 @@ class Watch:
             self._set_effect("it hooks into its backward", frame)
         elif file.startswith(_LOGGING) and code.co_name == "_log":
             self._set_effect("it writes to a log", frame)
-        if not file.startswith((_TORCH, _OWN)) or file.startswith(_LAYERS) and file != _ANY_MODULE:
+        if file.startswith(_OWN):
+            return
+        if code.co_freevars or not file.startswith(_TORCH) or file.startswith(_LAYERS) and file != _ANY_MODULE:
             self._codes[code] = frame.f_globals
 
     def _see_method(self, frame: FrameType, owner: Any) -> None:
@@ -152,8 +156,7 @@ class Watch:
 
 def is_programs(name: Any) -> bool:
     """Whether a module of that name may be changed by the program while it runs: neither PyTorch's nor Python's own."""
-    package = str(name).split(".")[0]
-    return package not in ("torch", "builtins", "nimble") and package not in getattr(sys, "stdlib_module_names", ())
+    return str(name).split(".")[0] not in ("torch", "nimble") and not is_pythons(str(name))
 
 
 def _note_names(code: CodeType, namespace: "Dict[str, Any]", places: "Dict[Tuple[int, str], Tuple[Any, str]]") -> Optional[str]:
@@ -171,10 +174,11 @@ def _note_names(code: CodeType, namespace: "Dict[str, Any]", places: "Dict[Tuple
                 _note(sys.modules, found, code.co_names, places, _MOST_STEPS)
         elif instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME") and not is_torchs:
             _note(namespace, name, code.co_names, places, _MOST_STEPS)
-        elif instruction.opname == "LOAD_GLOBAL" and isinstance(namespace.get(name), ModuleType):
+        elif instruction.opname == "LOAD_GLOBAL" and name in namespace:
             # Of PyTorch's own layers what they call, which programs patch: torch.nn.functional's.
-            space = vars(namespace[name])
-            places.update(((id(space), each), (space, each)) for each in code.co_names
+            value = namespace[name]
+            space, used = (vars(value), code.co_names) if isinstance(value, ModuleType) else (namespace, (name,))
+            places.update(((id(space), each), (space, each)) for each in used
                           if each in space and not isinstance(space[each], (ModuleType, type)))
     return None
 

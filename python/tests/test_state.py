@@ -208,13 +208,13 @@ def test_values_that_lie_on_another_device_count():
 def test_values_that_the_host_has_read_count(size, dtype):
     """Also where they are written behind PyTorch's back."""
     module = Net()
-    memory = bytearray(torch.ones(size, 2, dtype=dtype).nbytes)
+    memory = bytearray(size * 2 * torch.ones((), dtype=dtype).element_size())
     module.table = torch.frombuffer(memory, dtype=dtype).view(size, 2)[:, 0]
     guard = ModuleGuard(module, "cuda")
     assert guard.difference() is None
     memory[2 * module.table.element_size()] = 63
     seen = guard.difference()
-    assert seen is not None and "on another device" in seen if module.table.nbytes <= 1 << 16 else seen is None
+    assert seen is not None and "on another device" in seen if size * module.table.element_size() <= 1 << 16 else seen is None
     with torch.no_grad():
         module.table[3] = 5
     assert "on another device" in guard.difference()

@@ -17,34 +17,36 @@ import functools
 import importlib
 import io
 import os
-import sys
 import types
 import weakref
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Set, Tuple
 
 import torch
 
+from nimble import reach_library
 from nimble.errors import NimbleError
 from nimble.host_random import is_generator
+from nimble.host_values import MOST_BYTES
+from nimble.libraries import is_pythons
 from nimble.memory import is_array
+from nimble.reach_names import is_called, names_of, read_by
 from nimble.state import has_memory, parts_of
 
 _MOST = 2000  # objects that are looked at
 MOST_ELEMENTS = 64  # of a container; more where all are plain values
 _MOST_PLAIN = 10000
-_MOST_BYTES = 1 << 16  # of an array on the host
 
-_LIBRARIES = {"torch", "numpy", "nimble", "builtins"}  # and Python's own: of which nothing is looked at, what they keep is theirs
-_STDLIB = os.path.dirname(os.__file__)
-# Methods that syntax calls, without naming them.
-_CALLED = ("__call__", "__getitem__", "__setitem__", "__contains__", "__len__", "__iter__", "__next__", "__enter__", "__exit__",
-           "__getattr__", "__bool__", "__float__", "__add__", "__radd__", "__sub__", "__mul__", "__rmul__", "__truediv__", "__matmul__")
-_OF_CLASSES = (*_CALLED, "__init__", "__new__")
+_OTHERS = {"torch", "numpy", "nimble"}
+_LIBRARIES = {*_OTHERS, "builtins"}  # and Python's own: of which nothing is looked at, what they keep is theirs
+_MAKES = ("__init__", "__new__", "__post_init__")
 _COMPARED = {"state", "param_groups", "defaults"}  # of optimizers, otherwise
 
 _LISTS = (torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.Sequential)
 _schedulers = torch.optim.lr_scheduler
 _SCHEDULER = getattr(_schedulers, "LRScheduler", None) or getattr(_schedulers, "_LRScheduler")
+_modules: Any = torch.nn.modules.module
+_HOOKS = [name for name in vars(torch.nn.Module()) if name.endswith("hooks") and name.startswith(("_forward", "_backward"))]
+_GLOBAL_HOOKS = [name for name, value in vars(_modules).items() if name.startswith("_global") and name.endswith("hooks")]
 _optimizers = importlib.import_module("torch.optim.optimizer")  # no attribute of torch.optim in some releases
 
 
@@ -65,6 +67,8 @@ class Reached:
         self.optimizers: List[torch.optim.Optimizer] = []
         self.scalers: List[Any] = []
         self.tensors: List[torch.Tensor] = []
+        self.arrays: List[Any] = []  # NumPy's
+        self.files: List[Tuple[str, Any]] = []
         self.generators: List[Any] = []  # of random numbers, on the host
         self.containers: List[Any] = []
         self.slots: List[Slot] = []
@@ -76,16 +80,17 @@ def find(function: Callable[..., Any], modules: Iterable[torch.nn.Module],
     """With those that are given. NimbleError where something could not be compared, or put back."""
     given = (*modules, *optimizers)
     names: Set[str] = set()
+    read: Set[str] = set()
     while True:  # names of methods that are found are names of attributes
-        search = _Search(names)
+        search = _Search(names, read)
         try:
             for each in (*given, function):
                 search.visit("", each, set())
         except RecursionError:
             raise NimbleError("the step refers to objects in objects without end, so that nobody can tell what it reads") from None
-        if search.names <= names:
+        if search.names <= names and search.read <= read:
             return search.reached
-        names = names | search.names
+        names, read = names | search.names, read | search.read
 
 
 def hooks_of(optimizer: torch.optim.Optimizer) -> List[Any]:
@@ -99,13 +104,21 @@ def hooks_of_all_optimizers() -> List[Any]:
             for hook in getattr(_optimizers, name, {}).values()]
 
 
-class _Search:
-    """`known`: names of attributes that count."""
+def hooks_of_module(module: torch.nn.Module) -> Iterator[Any]:
+    """Functions that run with its forward and backward, and with those of modules in it."""
+    places = [each.__dict__.get(name) for each in module.modules() for name in _HOOKS]
+    for hooks in (*places, *(vars(_modules)[name] for name in _GLOBAL_HOOKS)):
+        yield from hooks.values() if hooks else ()
 
-    def __init__(self, known: Set[str]) -> None:
+
+class _Search:
+    """`known`: names of attributes that count; of those that are not among `known_read` no plain values."""
+
+    def __init__(self, known: Set[str], known_read: Set[str]) -> None:
         self.reached = Reached()
         self.names: Set[str] = set()  # that the code has
-        self._known = known
+        self.read: Set[str] = set()  # those of them that are not only called, as methods are
+        self._known, self._known_read = known, known_read
         self._seen: Set[Any] = set()
         self._slots: Set[Tuple[int, Any]] = set()
 
@@ -113,6 +126,8 @@ class _Search:
         """`names`: those that the code has which refers to the value."""
         reached = self.reached
         if is_plain(value):
+            if isinstance(value, enum.Enum) and self._is_new(value):
+                self._attributes(name, value)
             return
         if isinstance(value, (types.ModuleType, type)):
             self._namespace(name, value, names)
@@ -132,6 +147,8 @@ class _Search:
             _add(reached.modules, value)
             self._attributes(name, value)
             self._submodules(name, value)
+            for hook in hooks_of_module(value):
+                self.visit(f"a hook of {name}" if name else "a hook", hook, set())
         elif isinstance(value, torch.optim.Optimizer):
             _add(reached.optimizers, value)
             self._attributes(name, value, _COMPARED, ("step", "zero_grad"))
@@ -150,6 +167,7 @@ class _Search:
         elif isinstance(value, functools.partial):
             for each in (value.func, *value.args, *value.keywords.values()):
                 self.visit(name, each, names)
+            self._attributes(name, value)
         elif isinstance(value, weakref.ref):
             self.visit(name, value(), names)
         elif isinstance(value, (dict, list, tuple, set, frozenset, collections.deque)):
@@ -162,12 +180,30 @@ class _Search:
             raise NimbleError(f"{name!r} is an iterator (a {type(value).__name__}), of which a graph would take nothing: pass what it "
                               "gives as an argument")
         elif is_array(value):
-            if value.nbytes > _MOST_BYTES:
+            if value.nbytes > MOST_BYTES:
                 raise NimbleError(f"{name!r} is an array of {value.nbytes} bytes on the host, which cannot be compared at each call: "
                                   "pass it as an argument, as a tensor")
+            reached.arrays.append(value)
         else:
-            self.visit(name, getattr(value, "__wrapped__", None), names)
-            self._attributes(name, value)
+            self._object(name, value, names)
+
+    def _object(self, name: str, value: Any, names: Set[str]) -> None:
+        """Of any class: the program's, or a library's."""
+        self.visit(name, getattr(value, "__wrapped__", None), names)
+        read, content = reach_library.read_by_methods(value), reach_library.content_of(name, value)
+        if read:
+            self._dictionary(name, value.__dict__, read, names)
+        elif content is not None:
+            self._slot(name, value, "content", *content, names)
+        elif isinstance(value, io.IOBase):
+            self.reached.files.append((name, value))
+        elif _is_of_python(type(value)):
+            reach_library.check_known(name, value)
+        for each in reach_library.leads_to(value):
+            if not isinstance(each, torch.Tensor):  # which a graph keeps that reads it, whatever the cache does
+                self.visit(name, each, names)
+        self.names, self.read = (each | reach_library.names_in(value) for each in (self.names, self.read))
+        self._attributes(name, value)
 
     def _is_new(self, value: Any, key: Any = None) -> bool:
         if (id(value), key) in self._seen:
@@ -199,8 +235,8 @@ class _Search:
             for free, cell in cells:
                 self.visit(free, _content(cell), set())
             return
-        names = _names_of(function.__code__)
-        self.names |= names
+        names = names_of(function.__code__)
+        self.names, self.read = self.names | names, self.read | read_by(function.__code__)
         for free, cell in cells:
             assign = functools.partial(setattr, cell, "cell_contents")
             self._slot(free, cell, "", functools.partial(_content, cell), assign, names)
@@ -212,13 +248,15 @@ class _Search:
     def _namespace(self, name: str, space: Any, names: Set[str]) -> None:
         """A module of Python's, or a class: what the code names of it that refers to it."""
         if isinstance(space, types.ModuleType):
+            if space is os and not names.isdisjoint(("environ", "getenv")):
+                self.visit("os.environ", os.environ, names)
             found = [] if _is_librarys(space.__name__) else [key for key in space.__dict__ if key in names]
             if found and self._is_new(space, tuple(found)):
                 self._dictionary(name, space.__dict__, found, names)
             return
-        more = ("forward", "backward", "setup_context") if issubclass(space, torch.autograd.Function) else _OF_CLASSES
+        more = ("forward", "backward", "setup_context") if issubclass(space, torch.autograd.Function) else _MAKES
         for owner in _own_classes(space):
-            found = [key for key in owner.__dict__ if key in names or key in more]
+            found = [key for key, value in owner.__dict__.items() if key in names or key in more or is_called(key, value)]
             if found and self._is_new(owner, tuple(found)):
                 for key in found:
                     self._of_class(name, owner, key)
@@ -226,19 +264,24 @@ class _Search:
     def _attributes(self, name: str, owner: Any, but: Iterable[str] = (), methods: Tuple[str, ...] = ()) -> None:
         """Those that count, of its own or of its classes. `methods` that are called, named or not."""
         mine = _dict_of(owner)
-        self._dictionary(name, mine, [key for key in mine if key in self._known and key not in but], set())
+        self._dictionary(name, mine, [key for key, value in mine.items() if self._counts(key, value) and key not in but], set())
         for kind in _own_classes(type(owner)):
             for key, value in kind.__dict__.items():
-                if key not in self._known and key not in _CALLED and key not in methods or key in but:
+                if key not in self._known and not is_called(key, value) and key not in methods or key in but:
                     continue
                 if isinstance(value, types.MemberDescriptorType):  # of __slots__
                     self._slot(f"{name}.{key}", owner, key, functools.partial(getattr, owner, key, None),
                                functools.partial(setattr, owner, key), set())
                     continue
-                self._of_class(name, kind, key)
-                if not _is_code(value) and key not in mine:  # of which it may get one of its own
+                if _is_code(value) or self._counts(key, value):
+                    self._of_class(name, kind, key)
+                if not _is_code(value) and key not in mine and self._counts(key, value):  # of which it may get one of its own
                     self._slot(f"{name}.{key}", owner, key, functools.partial(getattr, owner, key, None),
                                functools.partial(_no_own, mine, key), set())
+
+    def _counts(self, key: Any, value: Any) -> bool:
+        """Whether the code may read an attribute of this name: a number does not count where it calls what it names so."""
+        return key in self._known_read or key in self._known and (callable(value) or not is_plain(value))
 
     def _of_class(self, name: str, kind: type, key: str) -> None:
         value = kind.__dict__[key]
@@ -295,18 +338,15 @@ def _is_iterator(value: Any) -> bool:
 @functools.lru_cache(maxsize=4096)
 def _is_librarys(module: str) -> bool:
     """Whether the module of this name belongs to one of those that are not looked at."""
-    if module.partition(".")[0] in _LIBRARIES:
-        return True
-    if module == "__main__":
-        return False
-    file = getattr(sys.modules.get(module), "__file__", None)  # a program's own may have a name of Python's
-    if not file:
-        return module in sys.builtin_module_names
-    return file.startswith(_STDLIB + os.sep) and "-packages" + os.sep not in file
+    return module.partition(".")[0] in _LIBRARIES or is_pythons(module)
 
 
 def _own_classes(kind: type) -> List[type]:
     return [each for each in kind.__mro__ if not _is_librarys(str(each.__module__))]
+
+
+def _is_of_python(kind: type) -> bool:  # and no subclass of the program's
+    return not _own_classes(kind) and not any(str(each.__module__).partition(".")[0] in _OTHERS for each in kind.__mro__)
 
 
 def _is_code(value: Any) -> bool:
@@ -317,16 +357,6 @@ def _is_code(value: Any) -> bool:
 def _dict_of(value: Any) -> Dict[str, Any]:
     found = getattr(value, "__dict__", None)
     return found if isinstance(found, dict) else {}
-
-
-def _names_of(code: types.CodeType) -> Set[str]:
-    def codes(code: types.CodeType) -> Iterator[types.CodeType]:
-        yield code
-        for each in code.co_consts:
-            if isinstance(each, types.CodeType):
-                yield from codes(each)
-
-    return {name for each in codes(code) for name in (*each.co_names, *each.co_freevars)}
 
 
 def _add(where: List[Any], value: Any) -> None:

@@ -208,9 +208,9 @@ def check_attributes(before: Dict[str, torch.Tensor], module: torch.nn.Module, i
                                   "write in place to a buffer")
 
 
-def check_outputs(outputs: Any, device_type: str, own: Optional[Iterable[torch.Tensor]] = None) -> None:
-    """own: tensors that are returned as such where they are among them; None: Python attributes are not looked at."""
-    known = set(map(id, own or ()))
+def check_outputs(outputs: Any, device_type: str, own: Iterable[torch.Tensor]) -> None:
+    """own: tensors that are returned as such where they are among them."""
+    known = set(map(id, own))
     for number, leaf in enumerate(flattened(outputs)[0]):
         if isinstance(leaf, torch.Tensor):
             if leaf.device.type != device_type:
@@ -218,7 +218,7 @@ def check_outputs(outputs: Any, device_type: str, own: Optional[Iterable[torch.T
             if leaf.layout is not torch.strided:
                 raise NimbleError(f"{place_of(outputs, number, 'output')} is a tensor with layout {leaf.layout}, of which a "
                                   "graph cannot tell the size")
-            if own is not None and id(leaf) not in known and has_attributes(leaf):
+            if id(leaf) not in known and has_attributes(leaf):
                 names = ", ".join(map(repr, vars(leaf)))
                 raise NimbleError(f"{place_of(outputs, number, 'output')} has Python attributes ({names}), which what a graph returns "
                                   "would not have: return their values beside it")

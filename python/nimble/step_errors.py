@@ -9,11 +9,12 @@ import contextlib
 from operator import is_
 from typing import Any, Dict, Iterator, List, Tuple
 
+import torch
 from torch.utils import _pytree
 
 from nimble.errors import CaptureError, NimbleError
 from nimble.prepared import naming_the_place
-from nimble.signatures import Call
+from nimble.signatures import Call, flattened, place_of
 from nimble.step_state import StepState
 
 
@@ -58,3 +59,12 @@ def check_arguments(call: Call, leaves: List[Any], args: Tuple[Any, ...], kwargs
     if structure != call.structure or len(behind) != len(leaves) or not all(map(is_, behind, leaves)):
         raise NimbleError("the step puts something into its arguments (a list or a dictionary), or takes something out of them, "
                           "which a graph would not do: return it instead")
+
+
+def check_leaves(outputs: Any, state: StepState) -> None:
+    """NimbleError where a call would return a tensor that requires gradients, and is none that the step was found to work with."""
+    known = set(map(id, state.parameters))
+    for number, leaf in enumerate(flattened(outputs)[0]):
+        if isinstance(leaf, torch.Tensor) and leaf.requires_grad and id(leaf) not in known:
+            raise NimbleError(f"{place_of(outputs, number, 'output')} requires gradients, and a graph would return a copy that does not, "
+                              "and has none: return it detached, and its gradient, where that is wanted, too")

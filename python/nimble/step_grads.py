@@ -6,7 +6,9 @@ Not to be used by two threads at once.
 from __future__ import annotations
 
 import sys
-from operator import attrgetter, is_
+import weakref
+from itertools import repeat
+from operator import attrgetter, is_, is_not
 from typing import Dict, List, Optional, Sequence
 
 import torch
@@ -14,47 +16,52 @@ import torch
 from nimble.errors import NimbleError
 
 _grad = attrgetter("grad")
+_none = repeat(None)
 
 
 class Grads:
-    """p.grad of each parameter before and behind the capture."""
+    """p.grad of each parameter before and behind the capture. touched: whether that has read, or written to, the one of before."""
 
     def __init__(self, parameters: Sequence[torch.Tensor], before: "List[Optional[torch.Tensor]]",
-                 behind: "List[Optional[torch.Tensor]]") -> None:
-        self._parameters, self._behind = parameters, list(behind)
+                 behind: "List[Optional[torch.Tensor]]", touched: Sequence[bool]) -> None:
+        self._parameters = parameters
         self._there = [grad is not None for grad in before]
-        # Those that are written in place have to be the same memory then. What a step drops may be anything.
-        same = [(p, b) for p, b, a in zip(parameters, before, behind) if b is not None and b is a]
-        self._wearers, self._same = [p for p, _ in same], [b for _, b in same]
-        self._addresses = list(map(torch.Tensor.data_ptr, self._same))
+        # Those that are read, or written in place, have to be the same memory then. What a step does not look at may be anything, and
+        # stays what it is where it is not dropped. Weakly: who holds one of another graph's keeps that from being replayed.
+        same = [(p, b) for p, b, is_read in zip(parameters, before, touched) if b is not None and is_read]
+        self._wearers, self._same = [p for p, _ in same], [weakref.ref(b) for _, b in same]
+        self._addresses = [b.data_ptr() for _, b in same]
+        self._dropped = [p for p, b, a in zip(parameters, before, behind) if b is not None and a is None]
         # The others are the graph's own.
         own = [(p, a) for p, b, a in zip(parameters, before, behind) if a is not None and a is not b]
         self._owners, self._own = [p for p, _ in own], [a for _, a in own]
         self._storages = [a.untyped_storage()._cdata for a in self._own] if hasattr(torch._C, "_storage_Use_Count") else []
         self._counts: Dict[bool, List[int]] = {}
-        self._fits_as_left = [a is not None for a in behind] == self._there
-        self._is_as_left = False  # all is what put() has left there, as fit() has seen it
+        self._fits_as_worn = len(self._own) == len(parameters) and all(self._there)
+        self._are_worn = False  # as fit() has seen it: each of the graph's own is the gradient of its parameter
 
-    def in_place(self) -> List[torch.Tensor]:
-        """Those that are written in place: they are there before, and behind."""
-        return list(self._same)
+    def found(self) -> List[torch.Tensor]:
+        """Those that it reads, or writes in place."""
+        return [grad for grad in (each() for each in self._same) if grad is not None]
 
     def fit(self) -> bool:
         """Whether the graph may be replayed with the gradients that there are."""
-        now = list(map(_grad, self._parameters))
-        self._is_as_left = len(now) == len(self._behind) and all(map(is_, now, self._behind))
-        if not (self._is_as_left and self._fits_as_left):
-            if [grad is not None for grad in now] != self._there:
-                return False
-            if not all(p.grad is grad for p, grad in zip(self._wearers, self._same)):
-                return False
-        return list(map(torch.Tensor.data_ptr, self._same)) == self._addresses
+        self._are_worn = all(map(is_, map(_grad, self._owners), self._own))
+        if not (self._are_worn and self._fits_as_worn) and list(map(is_not, map(_grad, self._parameters), _none)) != self._there:
+            return False
+        if not self._same:
+            return True
+        now = list(map(_grad, self._wearers))
+        return (all(map(is_, now, [each() for each in self._same]))
+                and list(map(torch.Tensor.data_ptr, now)) == self._addresses)
 
     def put(self) -> None:
         """Behind a replay."""
-        if not all(map(is_, map(_grad, self._parameters), self._behind)):
-            for i in range(len(self._behind)):  # no name is left for one of them, which would count as a use
-                self._parameters[i].grad = self._behind[i]
+        for parameter in self._dropped:
+            parameter.grad = None
+        if not all(map(is_, map(_grad, self._owners), self._own)):
+            for i in range(len(self._own)):  # no name is left for one of them, which would count as a use
+                self._owners[i].grad = self._own[i]
         if not self._counts:  # nobody else can have them yet
             for is_there in (False, True):
                 for i in range(len(self._own)):
@@ -66,7 +73,7 @@ class Grads:
         for i in range(len(self._own)):
             if self._owners[i].grad is self._own[i]:
                 self._owners[i].grad = self._own[i].clone()
-        for each in (self._own, self._behind, self._same, self._storages):
+        for each in (self._own, self._same, self._storages):
             each.clear()
 
     def are_held(self) -> bool:
@@ -74,15 +81,10 @@ class Grads:
         if not self._counts or not self._own:
             return False
         there, gone, now = self._counts[True], self._counts[False], self.uses()
-        if now == gone or self._is_as_left and now == there:  # each is the graph's alone, as behind zero_grad(), or a parameter's
+        if now == gone or self._are_worn and now == there:  # each is the graph's alone, as behind zero_grad(), or a parameter's
             return False
-        worn = [self._owners[i].grad is self._own[i] for i in range(len(self._own))]
+        worn = list(map(is_, map(_grad, self._owners), self._own))
         return any(count > (there if worn[i % len(worn)] else gone)[i] for i, count in enumerate(now))
-
-    def count_again(self, before: List[int]) -> None:
-        """Another graph refers to them, too, since their uses were counted last."""
-        more = [now - then for now, then in zip(self.uses(), before)]
-        self._counts = {is_there: [c + m for c, m in zip(counts, more)] for is_there, counts in self._counts.items()}
 
     def uses(self) -> List[int]:
         """How many references there are to each of the graph's own; then to the memory of each, where PyTorch tells."""

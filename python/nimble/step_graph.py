@@ -18,7 +18,10 @@ from nimble.parts import Ahead, alive_now, at_first_backward
 from nimble.signatures import Call
 from nimble.static import GraphReport, Input, Results, check_apart, report
 from nimble.step_grads import Grads
+from nimble.step_reads import Seen, goes_by_ops
 from nimble.step_state import StepState
+from nimble.step_stores import Stores
+from nimble.watching import tensors_in
 
 
 class Kind:
@@ -39,16 +42,17 @@ class Graph:
     """One captured step."""
 
     def __init__(self, call: Call, inputs: List[Input], kind: Kind, captured: Captured, grads: Grads, state: StepState,
-                 seconds: float, ahead: Optional[Ahead]) -> None:
+                 seconds: float, ahead: Optional[Ahead], also_read: List[Any]) -> None:
         self.calls = 0
         self.grads = grads
         self._ahead = ahead
+        self._also_read = also_read  # memory that only something else has held, a cache perhaps
         self._signature, self._seconds = str(call.signature), seconds
         self._inputs = inputs
         self._written = [i for i in inputs if i.number in kind.written]
         self._versions = kind.versions
         # Memory that a call's arguments must not be on: see check().
-        written = [*kind.buffers, *kind.versions, *state.kept_by_optimizers(), *grads.in_place()]
+        written = [*kind.buffers, *kind.versions, *state.kept_by_optimizers(), *grads.found()]
         self._writes = set(map(storage, written)) - {0}
         self._reads = set(map(storage, state.tensors())) - {0} if self._written else set()
         outputs, _, self._scalers = captured.outputs
@@ -115,15 +119,34 @@ class Graph:
 
 
 class Work:
-    """nimble.backend.RecordedWork of a step. `buffers`: those that its first part may write to, and copies before."""
+    """nimble.backend.RecordedWork of a step. `buffers`: those that its first part may write to, and copies before. `looks`: whether
+    it is seen what the run does with memory that was there before. Behind the last run, `found_elsewhere` are storages that it has
+    read, and that are neither the step's nor its own; `reads_early`: its first part reads gradients, or writes to some."""
 
-    def __init__(self, run: Callable[[], Any], state: StepState, inputs: List[Input], buffers: List[torch.Tensor],
+    def __init__(self, run: Callable[[], Any], state: StepState, stores: Stores, inputs: List[Input], buffers: List[torch.Tensor],
                  device_type: str) -> None:
         self._run, self._state, self._inputs, self._device_type = run, state, inputs, device_type
-        self.put_back = state.keep()
+        self._puts_back = [stores.put_back, state.keep()]
         self.keeps = [(buffer, torch.empty_like(buffer)) for buffer in buffers]
+        self.looks = True
+        self.found_elsewhere: List[Any] = []
+        self.reads_early = False
+        self._seen: Optional[Seen] = None
 
     def run(self, part: Optional[Part]) -> Any:
+        if not self.looks:
+            self._seen, self.found_elsewhere = None, []
+            return self._in_parts(part)
+        grads = [p.grad for p in self._state.parameters if p.grad is not None]
+        seen = self._seen = Seen([*self.tensors(), *self._state.memory(), *(i.memory for i in self._inputs)], grads, self._device_type)
+        with seen.on():
+            result = self._in_parts(part)
+        left = [p.grad for p in self._state.parameters if p.grad is not None]
+        self.found_elsewhere = [*seen.still_there(but=[*tensors_in(result), *left]).values()]
+        return result
+
+    def _in_parts(self, part: Optional[Part]) -> Any:
+        self.reads_early = False
         if part is None:
             return self._run()
 
@@ -134,11 +157,28 @@ class Work:
             has_own = any(p.grad is not None and p.grad is not grad for p, grad in zip(self._state.parameters, grads))
             alive = None if has_own else alive_now(self._device_type)
             if alive is not None:
+                self.reads_early = self._seen is not None and self._seen.has_touched_any()
                 part(alive)
 
         copy_all([copy for _, copy in self.keeps], [buffer for buffer, _ in self.keeps])
         with at_first_backward(switch):
             return self._run()
+
+    def touched(self, before: "List[Optional[torch.Tensor]]", behind: "List[Optional[torch.Tensor]]") -> List[bool]:
+        """Of each parameter whether the last run may have read, or written to, the gradient of before: one that is still there may be
+        read by an optimizer that has ways of its own."""
+        seen, optimizers = self._seen, [o for o in self._state.optimizers if not goes_by_ops(o)]
+        apart = {id(p) for o in optimizers for group in o.param_groups for p in group["params"]}
+        return [b is not None and (b is a and (seen is None or id(p) in apart) or seen is not None and seen.has_touched(b))
+                for p, b, a in zip(self._state.parameters, before, behind)]
+
+    def put_back(self) -> None:
+        for each in self._puts_back:
+            each()
+
+    def end(self) -> None:
+        """It is not run any more, and holds on to no gradients."""
+        self._puts_back.clear()
 
     def may_write(self) -> List[torch.Tensor]:
         """Buffers, which are put back where the first part has run for nothing; their copies, and the memory of the inputs, which

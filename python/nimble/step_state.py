@@ -22,6 +22,7 @@ from nimble.host_random import HostRandom
 from nimble.memory import is_array, unique, version_of
 from nimble.metadata import Metadata
 from nimble.reach import MOST_ELEMENTS, Reached, hooks_of, hooks_of_all_optimizers
+from nimble.reach_library import Positions
 from nimble.state import ModuleGuard, is_same, parts_of, plain_tensors
 
 _SCALER = ("_enabled", "_growth_factor", "_backoff_factor", "_growth_interval", "_scale", "_growth_tracker")
@@ -177,6 +178,7 @@ class StepState:
         reached = self._reached
         slots = [(slot, slot.get()) for slot in reached.slots]
         containers = [(value, value.copy()) for value in reached.containers]
+        arrays = [(array, array.copy()) for array in reached.arrays]
         groups = [(group, dict(group)) for o in reached.optimizers for group in o.param_groups]
         states = [(o.state, {key: dict(value) if isinstance(value, dict) else value for key, value in o.state.items()})
                   for o in reached.optimizers]
@@ -186,10 +188,11 @@ class StepState:
         training = [(m, m.training) for module in reached.modules for m in module.modules()]
         grads = [(p, p.grad) for p in self.parameters]
         host = [(t, t.clone()) for t in self.tensors() if t.device.type != self._device_type and t.layout is torch.strided]
-        numbers = self.host_random()
+        numbers, positions = self.host_random(), self.positions()
 
         def put_back() -> None:
             numbers.put_back()
+            positions.put_back()
             for slot, value in slots:
                 if slot.get() is not value:
                     slot.set(value)
@@ -197,6 +200,9 @@ class StepState:
                 if not _has_the_same(where, elements):
                     where.clear()
                     (where.update if isinstance(where, (dict, set)) else where.extend)(elements)
+            for array, before in arrays:
+                if array.tobytes() != before.tobytes() and array.flags.writeable:
+                    array[...] = before
             for group, values in groups:
                 group.update(values)
             for state, kept in states:
@@ -231,6 +237,9 @@ class StepState:
     def host_random(self) -> HostRandom:
         return HostRandom(self._reached.generators)
 
+    def positions(self) -> Positions:
+        return Positions(self._reached.files)
+
 
 class _Known:
     """Values that a look has been at, and what it has `made` of them."""
@@ -250,11 +259,12 @@ class _Known:
                 and list(map(torch.Tensor.data_ptr, self._tensors)) == self._addresses)
 
 
-def check_unchanged(state: StepState, before: Look, random_before: HostRandom, draws_on_host: bool) -> None:
+def check_unchanged(state: StepState, before: Look, random_before: HostRandom, positions: Positions, draws_on_host: bool) -> None:
     """NimbleError where a capture has changed what its replays would not. draws_on_host: the device's random numbers are the host's."""
     who = random_before.who_has_drawn(but_torch=draws_on_host)
     if who is not None:
         raise NimbleError(f"the step draws random numbers on the host ({who}), which a graph would never draw anew")
+    positions.check()
     now = list(state.look())
     now[_NOTED] = before[_NOTED]  # of which replays leave the same
     what = state.difference(before, tuple(now))

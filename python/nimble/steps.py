@@ -17,23 +17,27 @@ import torch
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree
 
+from nimble import step_casts
 from nimble.auto import switches
-from nimble.backend import EAGER_RUNS, Backend
+from nimble.backend import EAGER_RUNS, Backend, Captured
 from nimble.capture import CudaCapture
 from nimble.errors import CaptureError, NimbleError
 from nimble.leaves import one_thread
 from nimble.memory import unique, version_of, versions
+from nimble.module_work import check_caches
 from nimble.nesting import nesting
 from nimble.parts import Ahead, InParts, at_first_backward, can_be_kept, is_worth_it
 from nimble.reach import Reached, find
 from nimble.refused import check_step
 from nimble.signatures import Call, GraphCache
 from nimble.state import is_same, parts_of
-from nimble.static import GraphReport, Input, Options, check_outputs, device_of, same_bytes, with_inputs
-from nimble.step_errors import OfTheFunction, check_arguments, explaining, is_of_captures
+from nimble.static import GraphReport, Input, Options, check_outputs, device_of, with_inputs
+from nimble.step_errors import OfTheFunction, check_arguments, check_leaves, explaining, is_of_captures
 from nimble.step_grads import Grads, check_layouts
 from nimble.step_graph import Graph, Kind, Work
+from nimble.step_reads import cannot_be_looked_at, is_unchanged, tensors_on
 from nimble.step_state import Look, StepState, check_unchanged
+from nimble.step_stores import Stores
 
 _SHORT_LIFE = 8  # calls, below which a graph was hardly worth its capture
 _MOST_SHORT_LIVED = 3  # of these in a row
@@ -47,6 +51,11 @@ class _Running(threading.local):
 
 
 _running = _Running()
+
+
+def _is_looked_at() -> bool:
+    """Whether something is on that looks at each op of the call, or at what autograd keeps of it: of a replay it would see none."""
+    return switches.why_not_replayed() is not None or switches.saves_elsewhere() or torch.is_anomaly_enabled()
 
 
 def is_running() -> bool:
@@ -71,7 +80,8 @@ class Step:
         self._seen: Look = ()
         self._short_lived = 0
         self._stream: Any = None
-        self._warned = {"eager": False, "held": False}
+        self._within_autocast = step_casts.CallsWithin()
+        self._warned = {"eager": False, "held": False, "autocast": False}
         self._lock = threading.RLock()
         self._backend.check()
 
@@ -81,8 +91,14 @@ class Step:
         if is_running() or nesting.preparing:
             return _without_history(self.function(*args, **kwargs))
         with self._lock:
+            if _is_looked_at():
+                return self._outputs(args, kwargs)
             begun: Optional[Graph] = None
+            is_within_autocast = step_casts.is_around(self._backend.device_type)
             try:
+                if is_within_autocast and self._is_eager_within_autocast():
+                    self._warn("autocast", self._within_autocast.why)
+                    return self._outputs(args, kwargs)
                 call = Call(args, kwargs, False, torch.is_grad_enabled())
                 if call.signature.grad:
                     raise NimbleError("an argument requires gradients, which a step would not give to it")
@@ -108,6 +124,8 @@ class Step:
                 kind.graphs.append(kind.graphs.pop(kind.graphs.index(graph)))
                 if graph is not taken:
                     graph.take(call)
+                if is_within_autocast:
+                    self._within_autocast.ends(is_replayed=state is None)
                 if state is None:
                     return graph(call)
             except NimbleError as error:
@@ -128,6 +146,13 @@ class Step:
         """What is known of each graph, those of the least recently used kind of call first."""
         with self._lock:
             return [graph.report() for kind in self._kinds for graph in kind.graphs]
+
+    def _is_eager_within_autocast(self) -> bool:
+        if not self._within_autocast.are_eager:
+            state = self._state if self._state is not None else StepState(self._reached(), self._backend.device_type)
+            self._within_autocast.comes(state.parameters)
+        self._within_autocast.ends(is_replayed=False)
+        return self._within_autocast.are_eager
 
     def _kind_of(self, call: Call) -> Kind:
         kind = self._kinds.get(call.signature)
@@ -199,10 +224,10 @@ class Step:
         kind.buffers += [buffer for buffer, value in buffers if id(buffer) not in seen and not is_same(buffer, value)]
         kind.versions = [t for t, version in zip(known, before[0]) if t._version != version]
         kind.writes_early = kind.writes_early or any(
-            numbers != before[1] or not all(map(_is_unchanged, now, values)) for numbers, now in early)
+            numbers != before[1] or not all(map(is_unchanged, now, values)) for numbers, now in early)
         for number, version, value in arguments:
             argument = call.leaves[number]
-            if version_of(argument) != version or not _is_unchanged(argument, value):
+            if version_of(argument) != version or not is_unchanged(argument, value):
                 kind.written.add(number)
         return result
 
@@ -259,30 +284,36 @@ class Step:
         own_errors: List[BaseException] = []
 
         def run() -> Any:
-            torch.clear_autocast_cache()  # which a graph may not use, and may not leave anything in
+            found = [p.grad for p in state.parameters]
+            own_errors.clear()
+            step_casts.forget()  # which a graph may not use, and may not leave anything in
             try:
                 outputs = self._outputs(args, kwargs)
             except Exception as error:
                 own_errors.extend([] if is_of_captures(error) else [error])
                 raise
             finally:
-                torch.clear_autocast_cache()
-            return outputs, [p.grad for p in state.parameters], state.scaling()
+                step_casts.forget()
+            own = [p.grad for p, grad in zip(state.parameters, found) if p.grad is not None and p.grad is not grad]
+            return outputs, own, state.scaling()
 
-        before, random_before = state.look(True), state.host_random()
-        uses = [(graph, graph.grads.uses()) for each in self._kinds for graph in each.graphs]
+        before, random_before, positions = state.look(True), state.host_random(), state.positions()
         grads_before = [p.grad for p in state.parameters]
         own = [buffer for buffer in state.buffers if any(buffer is each for each in kind.buffers)]
         in_parts = (self._options.use_multi_stream and is_worth_it(state.parameters) and not kind.written and not kind.writes_early
                     and can_be_kept(own) and not switches.has_other_ranks())
-        work = Work(run, state, inputs, own if in_parts else [], self._backend.device_type)
+        stores = Stores(state.modules)
+        work = Work(run, state, stores, inputs, own if in_parts else [], self._backend.device_type)
         try:
             with torch.inference_mode(False), torch.set_grad_enabled(call.trains), one_thread(), explaining(state):
-                graphs = self._backend.record(work, self._stream, self._options.use_multi_stream, self._options.relaxed, in_parts)
+                graphs = self._recorded(work, in_parts)
             captured = InParts(*graphs) if len(graphs) > 1 else graphs[0]
-            check_unchanged(state, before, random_before, self._backend.draws_on_host)
+            check_caches(work.found_elsewhere)
+            check_unchanged(state, before, random_before, positions, self._backend.draws_on_host)
+            stores.check(inputs)
             check_layouts(state.parameters)
-            check_outputs(captured.outputs[0], self._backend.device_type)
+            check_outputs(captured.outputs[0], self._backend.device_type, [*state.parameters, *state.buffers, *(i.tensor for i in inputs)])
+            check_leaves(captured.outputs[0], state)
             check_arguments(call, leaves, args, kwargs)
         except BaseException as error:
             work.put_back()
@@ -291,16 +322,29 @@ class Step:
             if isinstance(error, NimbleError):
                 kind.why = error
             raise
+        grads_behind = [p.grad for p in state.parameters]
         for parameter, grad in zip(state.parameters, grads_before):
             parameter.grad = grad
-        grads = Grads(state.parameters, grads_before, captured.outputs[1])
-        for each, count in uses:
-            each.grads.count_again(count)
-        ahead = Ahead(captured, work.keeps, state.memory(), self._backend, device) if isinstance(captured, InParts) else None
-        graph = Graph(call, inputs, kind, captured, grads, state, time.perf_counter() - began, ahead)
+        grads = Grads(state.parameters, grads_before, grads_behind, work.touched(grads_before, grads_behind))
+        work.end()
+        ahead = None
+        if isinstance(captured, InParts) and not work.reads_early:  # of which nobody keeps the memory
+            reads = [*state.memory(), *tensors_on(work.found_elsewhere)]
+            ahead = Ahead(captured, work.keeps, reads, self._backend, device)
+        graph = Graph(call, inputs, kind, captured, grads, state, time.perf_counter() - began, ahead, work.found_elsewhere)
         kind.graphs.append(graph)
         self._state, self._seen = state, before
         return graph
+
+    def _recorded(self, work: Work, in_parts: bool) -> List[Captured]:
+        try:
+            return self._backend.record(work, self._stream, self._options.use_multi_stream, self._options.relaxed, in_parts)
+        except CaptureError as error:
+            if not (work.looks and cannot_be_looked_at(error)):
+                raise
+        work.put_back()
+        work.looks = False
+        return self._backend.record(work, self._stream, self._options.use_multi_stream, self._options.relaxed, in_parts)
 
     def _make_room(self, kind: Kind) -> None:
         """For a graph with other gradients to begin with."""
@@ -342,14 +386,6 @@ def step(function: Callable[..., Any], modules: Iterable[torch.nn.Module] = (),
 
     Raises NotLoadedError where libnimble.so does not rewrite graphs in this process."""
     return Step(function, modules, optimizers, Options(use_multi_stream, relaxed), fallback, max_graphs, backend)
-
-
-def _is_unchanged(tensor: torch.Tensor, value: torch.Tensor) -> bool:
-    """As far as it can be compared; versions are, anyway. The step has run: nothing may raise."""
-    try:
-        return same_bytes(tensor, value)
-    except RuntimeError:
-        return True
 
 
 def _without_history(outputs: Any) -> Any:

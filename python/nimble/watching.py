@@ -7,7 +7,9 @@ A watch belongs to one thread, and to one run at a time.
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Set, Tuple
+import functools
+import sys
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Set, Tuple, Type
 
 import torch
 from torch.utils import _python_dispatch, _pytree
@@ -44,6 +46,23 @@ class _Mode(_python_dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call
         return result
 
 
+def _mode_of(watch: "_Watch") -> _Mode:
+    """Releases that do not know such modes have torch.compile, where it is in use, compile what they do."""
+    if not hasattr(_python_dispatch.TorchDispatchMode, "is_infra_mode") and "torch._dynamo" in sys.modules:
+        return _left_alone()(watch)
+    return _Mode(watch)
+
+
+@functools.lru_cache(maxsize=1)
+def _left_alone() -> "Type[_Mode]":
+    disable: Any = sys.modules["torch._dynamo"].disable
+
+    class Mode(_Mode):  # type: ignore[no-untyped-call]
+        __torch_dispatch__ = disable(_Mode.__torch_dispatch__)
+
+    return Mode
+
+
 class _Watch:
     def before(self, function: Any, args: Any, kwargs: Dict[str, Any]) -> None:
         raise NotImplementedError
@@ -55,7 +74,7 @@ class _Watch:
     def on(self) -> Iterator[None]:
         """Meanwhile it looks on. Not by PyTorch's own way, after which several threads may leave torch.compile switched off: whether any
         is in a mode is one variable, which each puts back as it found it."""
-        mode = _Mode(self)
+        mode = _mode_of(self)
         push, pop = getattr(_python_dispatch, "_push_mode", None), getattr(_python_dispatch, "_pop_mode", None)
         if push is None or pop is None:
             with mode:

@@ -16,6 +16,38 @@ def unseen(value):
     return value.data if isinstance(value, torch.Tensor) else value
 
 
+class Elsewhere:
+    """A tensor on memory that no op of a graph has made, and that a graph does not keep: it may be anything once it is gone."""
+
+    def __init__(self, tensor):
+        self._memory = tensor.untyped_storage()._weak_ref()
+        self._place = tensor.storage_offset(), tensor.size(), tensor.stride()
+        self._dtype = tensor.dtype
+
+    def tensor(self):
+        memory = torch.UntypedStorage._new_with_weak_ptr(self._memory)
+        with torch.inference_mode(False):
+            if memory is None:
+                return torch.empty_strided(*self._place[1:], dtype=self._dtype).fill_(float("nan") if self._dtype.is_floating_point else 1)
+            return torch.empty(0, dtype=self._dtype).set_(memory, *self._place)
+
+    def __del__(self):
+        torch.UntypedStorage._free_weak_ref(self._memory)
+
+
+def elsewhere(tapes):
+    """Where the memory begins that the ops use, and have not made."""
+    found, made = {0}, set()
+    for _, args, kwargs, result in (op for tape in tapes for op in tape):
+        found |= {storage(t) for t in tensors_of((args, kwargs))} - made
+        made |= {storage(t) for t in tensors_of(result)} - found
+    return found
+
+
+def tensors_of(value):
+    return [leaf for leaf in _pytree.tree_flatten(value)[0] if isinstance(leaf, torch.Tensor)]
+
+
 def storage(tensor):
     if tensor.layout is not torch.strided:
         tensor = tensor.detach()._values()
@@ -43,11 +75,15 @@ class Ops(TorchDispatchMode):
 
 
 class ReplayedGraph:
-    def __init__(self, ops, outputs, backend):
+    def __init__(self, ops, outputs, backend, elsewhere=frozenset()):
         # With the memory that they used, whatever tensors come to lie elsewhere. Nothing of it is for autograd to know: what it has
         # saved is written again, and is as valid as before.
+        def kept(value):
+            is_elsewhere = isinstance(value, torch.Tensor) and value.layout is torch.strided and storage(value) in elsewhere
+            return Elsewhere(value) if is_elsewhere and hasattr(torch.UntypedStorage, "_new_with_weak_ptr") else unseen(value)
+
         with torch.inference_mode(False):
-            self._ops = _pytree.tree_map(unseen, ops)
+            self._ops = _pytree.tree_map(kept, ops)
         self.outputs = outputs
         self._backend = backend
         self.replays = 0
@@ -61,13 +97,13 @@ class ReplayedGraph:
         self.replays += 1
         self._backend.replays += 1
         with torch.no_grad():
-            for function, args, kwargs, result in self._ops:
-                taken = {storage(t) for t in _pytree.tree_flatten((args, kwargs))[0] if isinstance(t, torch.Tensor)}
-                kept = [t for t in _pytree.tree_flatten(result)[0] if isinstance(t, torch.Tensor)]
+            for op in self._ops:
+                function, args, kwargs, result = _pytree.tree_map(lambda each: each.tensor() if isinstance(each, Elsewhere) else each, op)
+                taken = {storage(t) for t in tensors_of((args, kwargs))}
+                kept = tensors_of(result)
                 if kept and all(storage(t) in taken for t in kept) and not function._schema.is_mutable:
                     continue  # a view, of the same memory as ever
-                made = [t for t in _pytree.tree_flatten(function(*args, **kwargs))[0] if isinstance(t, torch.Tensor)]
-                for one, other in zip(kept, made):
+                for one, other in zip(kept, tensors_of(function(*args, **kwargs))):
                     if one is not other:
                         one.copy_(other)
         if self._backend.spoil is not None:
@@ -136,28 +172,27 @@ class ReplayingCapture:
         self.captures += 1
         before = [(tensor, tensor.detach().clone()) for tensor in work.tensors()]
         random = torch.get_rng_state()
-        tapes = [Ops()]
+        ops = Ops()
+        tapes = [ops.made]
 
         def part(alive):
             assert all(isinstance(tensor, torch.Tensor) for tensor in alive)
-            tapes[-1].__exit__(None, None, None)
-            tapes.append(Ops())
-            tapes[-1].__enter__()
+            ops.made = []
+            tapes.append(ops.made)
 
         in_parts = in_parts and not self.refuses_parts
         self.capturing = True
-        tapes[-1].__enter__()
         try:
-            outputs = work.run(part if in_parts else None)
+            with ops:
+                outputs = work.run(part if in_parts else None)
         except Exception as error:
             raise CaptureError(str(error)) from error
         finally:
-            tapes[-1].__exit__(None, None, None)
             self.capturing = False
         for tensor, value in before:
             tensor.data.copy_(value)
         torch.set_rng_state(random)
-        graphs = [ReplayedGraph(tape.made, outputs if tape is tapes[-1] else None, self) for tape in tapes]
+        graphs = [ReplayedGraph(tape, outputs if tape is tapes[-1] else None, self, elsewhere(tapes)) for tape in tapes]
         self.recorded.append(graphs)
         return graphs
 

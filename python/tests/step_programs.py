@@ -74,6 +74,7 @@ def left_by(program, backend=None, **options):
         try:
             for each in program(wrap):
                 left.append(plain(each))
+                del each  # else the next call would find its gradients held
         except NimbleError as error:
             left.append(error)
         return left

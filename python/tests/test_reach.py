@@ -1,5 +1,6 @@
 """What is found of a function: the modules, optimizers and values that it refers to."""
 
+import dataclasses
 import functools
 
 import pytest
@@ -8,6 +9,7 @@ torch = pytest.importorskip("torch", minversion="1.13.0a0")
 from torch import nn  # noqa: E402
 from nimble import NimbleError  # noqa: E402
 from nimble.reach import find  # noqa: E402
+from nimble.reach_names import names_of, read_by  # noqa: E402
 
 
 class Trainer:
@@ -69,3 +71,47 @@ def test_what_refers_to_itself_and_what_is_large():
     many *= 100
     with pytest.raises(NimbleError, match="'many' has 100000 elements"):
         find(lambda: many, [], [])
+
+
+def test_names_that_are_only_called():
+    def train(x, trainer):
+        trainer.step()
+        trainer.both()
+        trainer.many.run(*x)
+        return [each.go(trainer.both) for each in x]
+
+    assert {"step", "both", "run", "go"} <= names_of(train.__code__)
+    assert {"both", "run", "many"} <= read_by(train.__code__) and not {"step", "go"} & read_by(train.__code__)
+
+
+def test_what_dataclasses_make_is_not_called():
+    @dataclasses.dataclass(order=True)
+    class State:
+        epoch: int = 0
+        scale: float = 1.0
+
+    net, state = nn.Linear(2, 2), State()
+    assert {slot.name for slot in find(lambda x: net(x) * state.scale, [], []).slots} == {"net", "state", "state.scale"}
+
+
+def test_what_is_too_much_raises():
+    net = nn.Linear(2, 2)
+    many, numbers = [object() for _ in range(65)], list(range(20000))
+    array = pytest.importorskip("numpy").zeros(100000)
+    chain = None
+    for _ in range(3000):
+        chain = [chain]
+    wide = [[[0] for _ in range(60)] for _ in range(60)]
+    for function, said in ((lambda: (net, many), "which are too many"), (lambda: (net, numbers), "which are too many"),
+                           (lambda: (net, array), "cannot be compared"), (lambda: (net, wide), "more than 2000 objects"),
+                           (lambda: (net, chain), "without end")):
+        with pytest.raises(NimbleError, match=said):
+            find(function, [], [])
+
+
+def test_libraries_are_not_looked_at():
+    import random
+
+    net = nn.Linear(2, 2)
+    reached = find(lambda x: (nn.functional.cross_entropy(net(x), x), random.choice([1]), functools.reduce(max, [1])), [], [])
+    assert {slot.name for slot in reached.slots} == {"net"}

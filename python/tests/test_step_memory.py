@@ -93,3 +93,96 @@ def test_a_tensor_attribute_that_the_step_assigns_is_put_back_where_it_fails():
     with pytest.raises(NimbleError, match="a tensor attribute is another one"):
         step(torch.randn(5, 4))
     assert net.weight is before
+
+
+class Rotary(nn.Module):
+    """With a table for the length that comes, and for no other."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.tables = nn.Linear(4, 4), {}
+
+    def forward(self, x):
+        length = x.shape[1]
+        if length not in self.tables:
+            self.tables.clear()
+            self.tables[length] = torch.arange(length * 4.0).view(length, 4) / 10
+        return self.layer(x) + self.tables[length]
+
+
+def of_a_module(wrap):
+    net = Rotary()
+    optimizer = sgd(net)
+    step = wrap(lambda x: update(net, optimizer, net(x).square().mean()))
+    for i in range(10):
+        yield step(torch.randn(2, 5 if i == 6 else 3, 4)), net
+
+
+@functools.lru_cache(maxsize=1)
+def table(length):
+    return torch.arange(float(length))
+
+
+def of_a_function(wrap):
+    net = nn.Linear(4, 3)
+    optimizer = sgd(net)
+    step = wrap(lambda x: update(net, optimizer, (net(x) * table(3)).square().mean()))
+    for i in range(10):
+        if i == 6:
+            table(7)
+        yield step(torch.randn(2, 4)), net
+
+
+@pytest.mark.parametrize("program", [of_a_module, of_a_function])
+@pytest.mark.parametrize("draws_on_host", [True, False])
+def test_tables_that_a_cache_lets_go_of(program, draws_on_host):
+    table.cache_clear()
+    assert same(program, draws_on_host) and same.backend.captures == 1 and same.backend.replays >= 12
+
+
+def test_memory_that_the_first_part_reads_is_watched():
+    net, backend = Rotary(), ReplayingCapture()
+    watched = []
+    watch = backend.watch
+    backend.watch = lambda tensors: (watched.extend(t.untyped_storage().data_ptr() for t in tensors), watch(tensors))[1]
+    optimizer = sgd(net)
+    step = nimble.step(lambda x: update(net, optimizer, net(x).square().mean()), backend=backend)
+    for _ in range(5):
+        step(torch.randn(2, 3, 4))
+    assert len(backend.recorded[-1]) == 2 and net.tables[3].untyped_storage().data_ptr() in watched
+
+
+def test_ops_that_nobody_can_look_at():
+    """They raise where ops are looked at, as those that take functions do: the step is captured without."""
+    def program(wrap):
+        net = nn.Linear(4, 3)
+        optimizer = sgd(net)
+
+        def train(x):
+            if torch._C._len_torch_dispatch_stack() > 1:  # not the fake's own alone
+                raise NotImplementedError("no rule for this mode")
+            return update(net, optimizer, net(x).square().mean())
+
+        step = wrap(train)
+        for _ in range(8):
+            yield step(torch.randn(2, 4)), net
+
+    assert same(program) and same.backend.captures == 2 and same.backend.replays > 0
+
+
+def test_parametrizations_that_are_cached():
+    from torch.nn.utils import parametrize
+
+    class Doubled(nn.Module):
+        def forward(self, weight):
+            return weight * 2
+
+    def program(wrap):
+        net = nn.Linear(4, 3)
+        parametrize.register_parametrization(net, "weight", Doubled())
+        step = wrap(lambda x: net(x).detach(), [net])
+        with parametrize.cached():
+            for _ in range(6):
+                yield step(torch.randn(2, 4))
+
+    assert raises(program, "parametrize.cached")

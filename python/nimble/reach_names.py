@@ -1,0 +1,53 @@
+"""Names that code has: which of them it reads, and which methods it may call without naming them. No state; any thread."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import sys
+import types
+from typing import Any, FrozenSet, Iterator, Set
+
+# Special methods that no syntax calls on an object that is there: they make it, describe it for people, or for pickle.
+_NOT_CALLED = {f"__{name}__" for name in (
+    "init", "new", "init_subclass", "class_getitem", "set_name", "post_init", "del", "repr", "str", "format", "dir", "sizeof", "reduce",
+    "reduce_ex", "getstate", "setstate", "getnewargs", "getnewargs_ex", "copy", "deepcopy", "replace")}
+_MADE = ("<string>", "<attrs ")  # where dataclasses and the like have their methods from
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for each in code.co_consts:
+        if isinstance(each, types.CodeType):
+            yield from _codes(each)
+
+
+def names_of(code: types.CodeType) -> Set[str]:
+    return {name for each in _codes(code) for name in (*each.co_names, *each.co_freevars)}
+
+
+@functools.lru_cache(maxsize=4096)
+def read_by(code: types.CodeType) -> FrozenSet[str]:
+    """The names, but for those that it only has as those of methods that it calls."""
+    read: Set[str] = set()
+    for each in _codes(code):
+        called = {i.argval for i in dis.get_instructions(each) if _loads_a_method(i)}
+        others = {i.argval for i in dis.get_instructions(each) if i.opcode in dis.hasname and not _loads_a_method(i)}
+        read.update(set(each.co_names) - (called - others), each.co_freevars)
+    return frozenset(read)
+
+
+def _loads_a_method(instruction: dis.Instruction) -> bool:
+    """Which is called then, and nothing else is done with it: from 3.12 on that is in the argument."""
+    if sys.version_info >= (3, 12):
+        return instruction.opname == "LOAD_ATTR" and bool((instruction.arg or 0) & 1)
+    return instruction.opname == "LOAD_METHOD"
+
+
+def is_called(name: str, value: Any) -> bool:
+    """Whether syntax, or a built-in function, may call what is found by this name in a class of the program's. What dataclasses and the
+    like have made does not count: it reads all that there is."""
+    if not (name.startswith("__") and name.endswith("__")) or name in _NOT_CALLED:
+        return False
+    function = getattr(value, "__func__", value)
+    return isinstance(function, types.FunctionType) and not function.__code__.co_filename.startswith(_MADE)

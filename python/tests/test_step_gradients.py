@@ -1,0 +1,162 @@
+"""nimble.step: gradients that are there when a call comes: a graph needs those again that it reads, or adds to, and leaves others alone."""
+
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch", minversion="2.1")
+from torch import nn  # noqa: E402
+import nimble  # noqa: E402
+from replaying import ReplayingCapture  # noqa: E402
+from step_programs import mlp, same, sgd  # noqa: E402
+
+
+def critic():
+    return nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 1))
+
+
+def updated(optimizer, loss, set_to_none=True):
+    optimizer.zero_grad(set_to_none=set_to_none)
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+@pytest.mark.parametrize("set_to_none", [True, False])
+def test_two_networks_that_oppose_each_other(set_to_none):
+    """Steps of the generator add to the critic's gradients, which those of the critic clear."""
+    def program(wrap):
+        generator, judge = mlp(), critic()
+        makes, judges = sgd(generator), sgd(judge)
+        second = wrap(lambda x, z: updated(judges, judge(generator(z).detach()).mean() - judge(x).mean(), set_to_none))
+        first = wrap(lambda z: updated(makes, -judge(generator(z)).mean(), set_to_none))
+        for _ in range(24):
+            yield second(torch.randn(2, 3), torch.randn(2, 4)), first(torch.randn(2, 4)), generator, judge
+
+    assert same(program) and same.backend.captures == 2
+
+
+class Mutual:
+    """Each is held to what the other says, detached. All optimizers are found by either step."""
+
+    def __init__(self):
+        self.nets = [mlp(), mlp()]
+        self.optimizers = {number: sgd(net) for number, net in enumerate(self.nets)}
+        self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizers[0], 100)
+
+    def of(self, number):
+        def step(x):
+            mine, other = self.nets[number], self.nets[1 - number]
+            return updated(self.optimizers[number], (mine(x) - other(x).detach()).square().mean())
+
+        return step
+
+
+def test_two_networks_that_read_each_other(monkeypatch):
+    monkeypatch.delitem(sys.modules, "torch._inductor.graph", raising=False)  # as where nothing was compiled
+
+    def program(wrap):
+        both = Mutual()
+        steps = [wrap(both.of(number)) for number in range(2)]
+        for _ in range(24):
+            x = torch.randn(2, 4)
+            yield [step(x) for step in steps], both.nets, [p.grad for net in both.nets for p in net.parameters()]
+
+    assert same(program) and same.backend.captures == 2
+
+
+def test_gradients_that_the_step_does_not_touch_stay_what_they_are():
+    def program(wrap):
+        net, other = mlp(), mlp()
+        optimizer = sgd(net)
+        step = wrap(lambda x: updated(optimizer, (net(x) - other(x).detach()).square().mean()))
+        for i in range(10):
+            for p in other.parameters():
+                p.grad = torch.full_like(p, float(i))
+            yield step(torch.randn(2, 4)), net, [p.grad for p in other.parameters()]
+
+    assert same(program) and same.backend.captures == 1
+
+
+def test_an_optimizer_that_may_read_them_by_ways_of_its_own():
+    """A gradient that no op was seen to read counts as read, then."""
+    class Own(torch.optim.SGD):
+        pass
+
+    def program(wrap):
+        net, other = mlp(), mlp()
+        optimizer, its = sgd(net), Own(other.parameters(), lr=0.1)
+        step = wrap(lambda x: updated(optimizer, (net(x) - other(x).detach()).square().mean()), [net, other], [its])
+        for i in range(10):
+            if i in (0, 6):
+                for p in other.parameters():
+                    p.grad = torch.full_like(p, float(i))
+            yield step(torch.randn(2, 4)), net, [p.grad for p in other.parameters()]
+
+    assert same(program) and same.backend.captures == 2
+
+
+def accumulating(replace):
+    """Adds to what is there, and drops it, or puts something else there."""
+    def program(wrap):
+        net = mlp()
+        optimizer = sgd(net)
+
+        def train(x):
+            loss = net(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            for p in net.parameters():
+                p.grad = p.grad * 0.5 if replace else None
+            return loss
+
+        step = wrap(train)
+        given = [torch.ones_like(p) for p in net.parameters()]
+        for i in range(10):
+            with torch.no_grad():
+                for p, grad in zip(net.parameters(), given):
+                    p.grad = grad.fill_(i) if i < 6 else torch.full_like(p, float(i))
+            yield step(torch.randn(2, 4)), net
+
+    return program
+
+
+@pytest.mark.parametrize("replace", [True, False])
+def test_what_is_added_to_and_dropped_has_to_be_there_again(replace):
+    assert same(accumulating(replace)) and same.backend.captures == 5
+
+
+def test_what_is_read_before_it_is_dropped():
+    def program(wrap):
+        net = mlp()
+        optimizer = sgd(net)
+
+        def train(x):
+            norm = torch.stack([p.grad.norm() for p in net.parameters()])
+            return updated(optimizer, net(x).square().mean()), norm
+
+        step = wrap(train)
+        for p in net.parameters():
+            p.grad = torch.ones_like(p)
+        for _ in range(8):
+            yield step(torch.randn(2, 4)), net
+
+    assert same(program) and same.backend.replays > 0
+
+
+def test_somebody_holds_one_when_another_graph_is_captured():
+    """And goes on to hold it: nothing is written to it, whatever graphs have come and gone."""
+    backend, net = ReplayingCapture(), mlp()
+    step = nimble.step(lambda x: net(x).square().mean().backward(), [net], backend=backend)
+    x = torch.ones(2, 4)
+    for i in range(7):
+        step(x)
+        if i in (2, 5):
+            net.zero_grad(set_to_none=True)
+    held = [p.grad for p in net.parameters()]  # the second graph adds to what is the first one's
+    for i in range(2):
+        net.zero_grad(set_to_none=True)
+        before = [grad.clone() for grad in held]
+        with pytest.warns(UserWarning, match="somebody holds on") if i == 0 else pytest.MonkeyPatch.context():
+            step(x * 2)
+        assert all(map(torch.equal, held, before))

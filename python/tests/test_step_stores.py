@@ -1,0 +1,138 @@
+"""nimble.step: what modules, their hooks and the step put somewhere while it is captured raises, and is put back."""
+
+import pytest
+
+torch = pytest.importorskip("torch", minversion="2.1")
+from torch import nn  # noqa: E402
+from step_programs import mlp, raises, same, sgd, update  # noqa: E402
+
+
+class Noting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.calls = nn.Linear(4, 3), 0
+        self.noted = {"mean": torch.zeros(()), "shapes": [], "last": None}
+        self.shape, self.settings = None, type("Settings", (), {"calls": 0})()
+
+    def forward(self, x):
+        y = self.layer(x)
+        self.shape = [tuple(y.shape), 0.5]  # the same each time, for all who look
+        self.note(y)
+        return y
+
+    def note(self, y):
+        pass
+
+    def told(self):
+        return self.calls, self.noted, self.settings.calls, self.shape
+
+
+class InADictionary(Noting):
+    def note(self, y):
+        self.noted["mean"] = y.mean().detach()
+
+
+class OfAnotherKey(Noting):
+    def note(self, y):
+        self.noted[len(self.noted)] = 1
+
+
+class InAList(Noting):
+    def note(self, y):
+        self.noted["shapes"].append(y.shape)
+
+
+class ByCounting(Noting):
+    def note(self, y):
+        self.calls += 1
+
+
+class InAnObject(Noting):
+    def note(self, y):
+        self.settings.calls += 1
+
+
+@pytest.mark.parametrize("kind", [InADictionary, OfAnotherKey, InAList, ByCounting, InAnObject])
+def test_a_forward_that_puts_something_somewhere(kind):
+    def program(wrap):
+        net = kind()
+        optimizer = sgd(net)
+        step = wrap(lambda x: update(net, optimizer, net(x).square().mean()))
+        for _ in range(8):
+            yield step(torch.randn(2, 4)), net, net.told()
+
+    assert raises(program, "of the step changes" if kind is not InADictionary else "assigns a tensor to its attribute")
+
+
+def test_a_forward_that_puts_the_same_each_time():
+    def program(wrap):
+        net = Noting()
+        optimizer = sgd(net)
+        step = wrap(lambda x: update(net, optimizer, net(x).square().mean()))
+        for _ in range(8):
+            yield step(torch.randn(2, 4)), net, net.told()
+
+    assert same(program) and same.backend.captures == 1
+
+
+def put(kept):
+    return lambda module, given, output: kept.__setitem__("output", output.detach())
+
+
+def put_before(kept):
+    return lambda module, given: kept.__setitem__("calls", kept.get("calls", 0) + 1)
+
+
+def put_backward(kept):
+    return lambda module, given, output: kept.__setitem__("calls", kept.get("calls", 0) + 1)
+
+
+@pytest.mark.parametrize("register, make", [
+    (lambda net, hook: net[0].register_forward_hook(hook), put), (lambda net, hook: net.register_forward_pre_hook(hook), put_before),
+    (lambda net, hook: net[2].register_full_backward_hook(hook), put_backward),
+    (lambda net, hook: nn.modules.module.register_module_forward_hook(hook), put)])
+def test_a_hook_of_a_module_that_puts_something_somewhere(register, make):
+    def program(wrap):
+        net, kept = mlp(), {}
+        optimizer = sgd(net)
+        handle = register(net, make(kept))
+        step = wrap(lambda x: update(net, optimizer, net(x).square().mean()))
+        try:
+            for _ in range(8):
+                yield step(torch.randn(2, 4)), net, kept
+        finally:
+            handle.remove()
+
+    assert raises(program, "kept")
+
+
+def test_what_a_hook_reads():
+    def program(wrap):
+        net, scale = mlp(), [1.0]
+        optimizer = sgd(net)
+        net[0].register_forward_hook(lambda module, given, output: output * scale[0])
+        step = wrap(lambda x: update(net, optimizer, net(x).square().mean()))
+        for i in range(10):
+            scale[0] = 0.5 if i >= 6 else 1.0
+            yield step(torch.randn(2, 4)), net
+
+    assert same(program) and same.backend.captures == 2
+
+
+def test_a_count_in_an_array_is_put_back():
+    numpy = pytest.importorskip("numpy")
+
+    def program(wrap):
+        net, calls, fixed = mlp(), numpy.zeros(2), numpy.ones(2)
+        optimizer = sgd(net)
+        fixed.flags.writeable = False
+
+        def train(x):
+            calls[0] += fixed[0]
+            return update(net, optimizer, net(x).square().mean())
+
+        step = wrap(train)
+        for _ in range(8):
+            yield step(torch.randn(2, 4)), net, calls.tolist()
+
+    assert raises(program, "'calls' has changed")

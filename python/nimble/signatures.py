@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import inspect
 from collections import OrderedDict
 from operator import attrgetter
 from typing import Any, Dict, Generic, Iterable, Iterator, List, Optional, Tuple, TypeVar
@@ -33,12 +34,18 @@ def is_constant(value: Any) -> bool:
     return isinstance(value, _PLAIN + (float, complex, torch.Size))
 
 
+_arguments = inspect.signature(_pytree.tree_flatten).parameters
+keeps_no_sizes = "is_leaf" not in _arguments and torch.Size in _pytree.SUPPORTED_NODES  # 2.1
+
+
 def flattened(outputs: Any) -> "Tuple[List[Any], _pytree.TreeSpec]":
-    """Of what a module returns: a torch.Size is a value, not a tuple of such, where this release can be told so."""
-    try:
+    """Of what a module returns: a torch.Size is a value, not a tuple of such. NimbleError where this release cannot be told so."""
+    if "is_leaf" in _arguments:
         return _pytree.tree_flatten(outputs, is_leaf=_is_size)
-    except TypeError:
-        return _pytree.tree_flatten(outputs)
+    leaves, structure = _pytree.tree_flatten(outputs)
+    if keeps_no_sizes and "TreeSpec(Size" in repr(structure):
+        raise NimbleError("there is a torch.Size in what is returned, of which this release of PyTorch makes a tuple: return tuple(x.shape)")
+    return leaves, structure
 
 
 def _is_size(value: Any) -> bool:
@@ -54,7 +61,7 @@ def place_of(tree: Any, number: int, name: str) -> str:
     else:
         return name  # a leaf, or of a type whose inside only its owner can name
     for where, child in children:
-        count = len(flattened(child)[0])
+        count = len(_pytree.tree_flatten(child)[0] if keeps_no_sizes else flattened(child)[0])
         if number < count:
             return place_of(child, number, where)
         number -= count

@@ -242,7 +242,7 @@ class ForwardWork:
         with self._looking():
             made = gradients(self._wanted(outputs), self.towards, list(self.given))
         self.raised_behind = rises.found()
-        self._hold(made)
+        self._hold((made, outputs))
         return made
 
     def _standing(self) -> "List[Tuple[torch.Tensor, torch.Tensor]]":

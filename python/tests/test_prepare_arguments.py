@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
 from torch.nn.utils import parametrize  # noqa: E402
 from nimble import Nimble, NimbleError  # noqa: E402
+from nimble.signatures import keeps_no_sizes  # noqa: E402
 from replaying import ReplayingCapture  # noqa: E402
 from test_prepare_state import module_with, prepared  # noqa: E402, F401
 
@@ -139,6 +140,10 @@ def test_keys_that_are_equal_and_not_the_same(prepared):  # noqa: F811
 
 def test_sizes_are_returned_as_such(prepared):  # noqa: F811
     module = module_with(lambda self, x: (x.shape, {"size": x.size()}, x * 2))
+    if keeps_no_sizes:
+        with pytest.raises(NimbleError, match="there is a torch.Size in what is returned"):
+            prepared(module, torch.ones(2, 3))
+        return
     made = prepared(module, torch.ones(2, 3))(torch.ones(2, 3))
     assert type(made[0]) is torch.Size and type(made[1]["size"]) is torch.Size and made[0] == (2, 3)
 

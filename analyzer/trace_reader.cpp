@@ -21,9 +21,11 @@ using nlohmann::json;
 
 constexpr std::uint64_t kCallTrack = 1, kStreamTrack = 2;  // `pid` of the two kinds of tracks
 
+// What the lines so far have said. Copies are for who looks before the end.
 class Decoder {
  public:
-  Decoder(const std::string& file, Trace& trace) : file_(file), trace_(trace) {}
+  // `file` must outlive it and its copies.
+  explicit Decoder(const std::string& file) : file_(file) {}
 
   // Decodes one event. `line` is where it stands.
   void event(const json& event, std::uint64_t line) {
@@ -53,8 +55,8 @@ class Decoder {
     }
   }
 
-  // Puts the calls in the order of `seq`, and checks what only the whole file can show.
-  void finish(std::uint64_t line) {
+  // The trace, with the calls in the order of `seq`. Checks what only the whole file can show. Nothing may come then.
+  Trace finish(std::uint64_t line) {
     if (!seen_header_)
       throw InputError(file_, line, "", "has no event nimble.trace: it is empty or was cut off at once");
     auto& calls = trace_.calls;
@@ -76,9 +78,10 @@ class Decoder {
     }
     place_device_bars(bars_, file_, calls);
     judge_constants();
+    trace_.complete = ended_;
+    if (!ended_) trace_.coverage = {"the trace was cut off", 0, 0, {}};
+    return std::move(trace_);
   }
-
-  bool ended() const { return ended_; }
 
  private:
   // Constant variables are as good as none where the program cannot have the address of one: of their image it has
@@ -156,7 +159,7 @@ class Decoder {
   }
 
   const std::string& file_;
-  Trace& trace_;
+  Trace trace_;
   std::vector<DeviceBar> bars_;
   std::vector<std::uint64_t> lines_;  // of each call, as long as they stand in file order
   bool seen_header_ = false, ended_ = false;
@@ -178,39 +181,64 @@ std::string reason(const json::exception& error) {
   return text.substr(0, 120);
 }
 
-TraceFile read_lines(const std::string& path, LineReader& lines) {
-  TraceFile file;
-  file.path = path;
-  Decoder decoder(path, file.trace);
-  std::string_view line;
-  if (!lines.next(line)) throw InputError(path, 0, "", "is empty");
-  if (trimmed(line) != "[") throw InputError(path, 1, "", "is no trace: its first line must be [ alone");
+// The lines of one trace, which may come in pieces.
+class Lines {
+ public:
+  explicit Lines(const std::string& path) : path_(path), decoder_(path) {}
 
-  bool closed = false;
-  while (lines.next(line)) {
-    line = trimmed(line);
-    if (line.empty()) continue;
-    if (closed) throw InputError(path, lines.number(), "", "something stands after the closing ]");
+  void read(LineReader& lines) {
+    std::string_view line;
+    while (lines.next(line))
+      if (!take(trimmed(line), before_ + lines.number(), lines.terminated())) break;
+    before_ += lines.number();
+  }
+
+  TraceFile finish() {
+    if (before_ == 0) throw InputError(path_, 0, "", "is empty");
+    TraceFile file;
+    file.path = path_;
+    file.trace = decoder_.finish(before_);
+    file.lines = before_;
+    return file;
+  }
+
+ private:
+  // False where the file was cut off in this line.
+  bool take(std::string_view line, std::uint64_t number, bool terminated) {
+    if (number == 1) {
+      if (line != "[") throw InputError(path_, 1, "", "is no trace: its first line must be [ alone");
+      return true;
+    }
+    if (line.empty()) return true;
+    if (closed_) throw InputError(path_, number, "", "something stands after the closing ]");
     if (line == "]") {
-      closed = true;
-      continue;
+      closed_ = true;
+      return true;
     }
     if (line.back() == ',') line.remove_suffix(1);
     // The recorder's own bars on the tracks of the streams; without a device time nothing in them is ours to read.
-    if (line.rfind(R"({"ph":"X","pid":2,)", 0) == 0 && !line.ends_with(R"("device":true}})")) continue;
+    if (line.rfind(R"({"ph":"X","pid":2,)", 0) == 0 && !line.ends_with(R"("device":true}})")) return true;
     json event;
     try {
       event = json::parse(line.begin(), line.end());
     } catch (const json::exception& error) {
-      if (!lines.terminated()) break;  // the half line of a file that was cut off
-      throw InputError(path, lines.number(), "", "is no JSON object: " + reason(error));
+      if (!terminated) return false;
+      throw InputError(path_, number, "", "is no JSON object: " + reason(error));
     }
-    decoder.event(event, lines.number());
+    decoder_.event(event, number);
+    return true;
   }
-  decoder.finish(lines.number());
-  file.trace.complete = decoder.ended();
-  if (!file.trace.complete) file.trace.coverage = {"the trace was cut off", 0, 0, {}};
-  file.lines = lines.number();
+
+  const std::string& path_;
+  Decoder decoder_;
+  std::uint64_t before_ = 0;  // lines that were read
+  bool closed_ = false;
+};
+
+TraceFile read_lines(const std::string& path, LineReader& lines) {
+  Lines reading(path);
+  reading.read(lines);
+  TraceFile file = reading.finish();
   file.digest = lines.digest();
   return file;
 }
@@ -226,5 +254,34 @@ TraceFile read_trace(const std::string& name, std::function<std::size_t(char* bu
   LineReader lines(name, std::move(source), kMaxLineBytes);
   return read_lines(name, lines);
 }
+
+class GrowingTrace::Reading {
+ public:
+  explicit Reading(std::string name) : name_(std::move(name)), lines_(name_) {}
+
+  void read_on(std::string_view text) {
+    LineReader reader(
+        name_,
+        [&](char* buffer, std::size_t size) {
+          const std::size_t taken = text.copy(buffer, size);
+          text.remove_prefix(taken);
+          return taken;
+        },
+        kMaxLineBytes);
+    lines_.read(reader);
+  }
+
+  TraceFile file() const { return Lines(lines_).finish(); }
+
+ private:
+  const std::string name_;
+  Lines lines_;
+};
+
+GrowingTrace::GrowingTrace(std::string name) : reading_(std::make_unique<Reading>(std::move(name))) {}
+GrowingTrace::~GrowingTrace() = default;
+
+void GrowingTrace::read_on(std::string_view lines) { reading_->read_on(lines); }
+TraceFile GrowingTrace::file() const { return reading_->file(); }
 
 }  // namespace nimble::analyzer

@@ -84,8 +84,9 @@ void RecordQueue::run() {
   std::unique_lock lock(mutex_);
   if (!writer->good()) broken_ = true;
   while (!broken_) {
-    wake_writer_.wait_for(lock, kPeriod, [&] { return closing_ || buffer_.size() > kWakeBytes; });
+    wake_writer_.wait_for(lock, kPeriod, [&] { return closing_ || hurried_ || buffer_.size() > kWakeBytes; });
     const bool last = closing_;
+    hurried_ = false;
     taken.swap(buffer_);
     lock.unlock();
     wake_program_.notify_all();
@@ -116,6 +117,14 @@ void RecordQueue::push_late(std::unique_lock<std::mutex>& lock) {
   write(buffer_);
   buffer_.clear();
   if (!writer_.load(std::memory_order_relaxed)->close(coverage_, probe_)) broken_ = true;
+}
+
+void RecordQueue::hurry() {
+  {
+    const std::lock_guard lock(mutex_);
+    hurried_ = true;
+  }
+  wake_writer_.notify_one();
 }
 
 void RecordQueue::abandon() noexcept {

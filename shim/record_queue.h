@@ -105,6 +105,9 @@ class RecordQueue {
   std::uint64_t pushed() const { return pushed_.load(std::memory_order_relaxed); }
   std::uint64_t written() const { return written_.load(std::memory_order_acquire); }
 
+  // Has the writer look at once: somebody waits for what was pushed.
+  void hurry();
+
   // Gives up: what was pushed so far is written, the file is not closed properly, later pushes are dropped.
   void abandon() noexcept;
 
@@ -135,7 +138,7 @@ class RecordQueue {
   RecordBuffer buffer_;
   Coverage coverage_{"the process ended in the middle of a call", 0, 0, {}};
   std::optional<ProbeTotals> probe_;
-  bool broken_ = false, abandoned_ = false;
+  bool broken_ = false, abandoned_ = false, hurried_ = false;
   std::atomic<bool> started_{false}, closing_{false}, closed_{false}, ended_{false};
   std::atomic<std::uint64_t> pushed_{0}, written_{0};
   std::atomic<std::uint64_t> progress_{0};  // changes as long as the writer gets on

@@ -58,6 +58,8 @@ class Recorder final : public CallSink {
   // What the program has done so far, and how much of that is in the trace: two numbers of one kind.
   std::uint64_t pushed() const { return queue_.pushed(); }
   std::uint64_t written() const { return queue_.written(); }
+  // Somebody waits for that.
+  void hurry() { queue_.hurry(); }
   void finish() noexcept override;
   void finish_interrupted() noexcept override;
   bool forked() noexcept override;

@@ -257,8 +257,8 @@ std::optional<std::vector<TraceProbe::Range>> written(const analyzer::Analysis& 
 
 }  // namespace
 
-GraphSchedule graph_schedule(const TraceStore::Text& text, const analyzer::StepPlace& place, const GivenOrder& given,
-                             const std::vector<std::string>& rules) try {
+GraphSchedule graph_schedule(const analyzer::GrowingTrace& trace, const analyzer::StepPlace& place,
+                             const GivenOrder& given, const std::vector<std::string>& rules) try {
   GraphSchedule result;
   const auto no = [&](std::string why) {
     result.why_not = std::move(why);
@@ -268,7 +268,7 @@ GraphSchedule graph_schedule(const TraceStore::Text& text, const analyzer::StepP
   options.start_early = false;  // it is submitted all at once
   options.one_kind = true;
   options.step = place;
-  analyzer::Analysis analysis = analyzer::analyze(read(text), options);
+  analyzer::Analysis analysis = analyzer::analyze(trace.file(), options);
   if (analysis.status != analyzer::kExitOk) return no(analysis.why_no_schedule);
   result.writes = written(analysis);
   if (std::string why = why_not_one_graph(analysis); !why.empty()) return no(std::move(why));

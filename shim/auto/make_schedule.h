@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "analyzer/step_finder.h"
+#include "analyzer/trace_reader.h"
 #include "nimble/schedule.h"
 #include "shim/trace_store.h"
 
@@ -71,7 +72,7 @@ struct GraphSchedule {
 // `given`: pairs of ops, the one before the other, as the program has put them in order; nothing where all are in the
 // order of the step.
 using GivenOrder = std::optional<std::vector<std::array<std::uint32_t, 2>>>;
-GraphSchedule graph_schedule(const TraceStore::Text& text, const analyzer::StepPlace& place, const GivenOrder& given,
-                             const std::vector<std::string>& rules);
+GraphSchedule graph_schedule(const analyzer::GrowingTrace& trace, const analyzer::StepPlace& place,
+                             const GivenOrder& given, const std::vector<std::string>& rules);
 
 }  // namespace nimble::shim

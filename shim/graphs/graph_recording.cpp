@@ -6,13 +6,14 @@
 #include <map>
 #include <thread>
 
+#include "analyzer/errors.h"
 #include "shim/decode/entry.h"
 
 namespace nimble::shim {
 
 namespace {
 
-// How long an analysis waits for the recording to be written: its writer looks twenty times a second.
+// How long an analysis waits for the recording to be written.
 constexpr std::chrono::milliseconds kPatience{2000};
 constexpr std::chrono::microseconds kLook{200};
 
@@ -24,7 +25,9 @@ RecorderOptions with_store(RecorderOptions options, std::shared_ptr<TraceStore> 
 }  // namespace
 
 GraphRecording::GraphRecording(RecorderOptions options, std::uint64_t limit_bytes, CallContext& context)
-    : store_(std::make_shared<TraceStore>(limit_bytes)), recorder_(with_store(std::move(options), store_), context) {}
+    : store_(std::make_shared<TraceStore>(limit_bytes)),
+      recorder_(with_store(std::move(options), store_), context),
+      trace_(std::make_unique<analyzer::GrowingTrace>("NIMBLE_GRAPHS=rewrite")) {}
 
 void GraphRecording::begin_behind(const std::vector<Call>& calls, const GraphRecording& before) {
   std::map<std::uint64_t, std::uint64_t> memory;
@@ -39,6 +42,7 @@ void GraphRecording::begin_behind(const std::vector<Call>& calls, const GraphRec
 void GraphRecording::end() noexcept {
   recorder_.finish();
   store_->drop();
+  trace_.reset();
 }
 
 void GraphRecording::record(Call call) {
@@ -127,6 +131,7 @@ GraphRecording::Nodes GraphRecording::nodes(const ProgramGraph& original, const 
   recorder_.mark(false, nullptr, thread_index());
   const std::uint64_t pushed = recorder_.pushed();
   if (memory) this->memory(*memory);
+  recorder_.hurry();
   const auto since = std::chrono::steady_clock::now();
   while (recorder_.written() < pushed && !store_->full()) {
     if (std::chrono::steady_clock::now() - since > kPatience) {
@@ -135,8 +140,20 @@ GraphRecording::Nodes GraphRecording::nodes(const ProgramGraph& original, const 
     }
     std::this_thread::sleep_for(kLook);
   }
-  if (store_->full()) result.why_not = "the recording is full (NIMBLE_AUTO_LIMIT)";
+  if (store_->full()) {
+    result.why_not = "the recording is full (NIMBLE_AUTO_LIMIT)";
+    return result;
+  }
+  read_on();
+  result.why_not = why_not_read_;
   return result;
+}
+
+void GraphRecording::read_on() try {
+  const TraceStore::Text text = store_->text();
+  for (; why_not_read_.empty() && read_ < text.size(); ++read_) trace_->read_on(*text[read_]);
+} catch (const analyzer::InputError& error) {
+  why_not_read_ = error.what();  // in the middle of something
 }
 
 std::shared_ptr<const CapturePlan> capture_plan(const CaptureMemory& memory, const GraphSchedule& schedule) {

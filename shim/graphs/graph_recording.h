@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "analyzer/step_finder.h"
+#include "analyzer/trace_reader.h"
 #include "nimble/call.h"
 #include "shim/auto/make_schedule.h"
 #include "shim/graphs/capture_pool.h"
@@ -35,7 +36,7 @@ class GraphRecording {
   // Begins in the middle: with the memory of captures that another one knows of, and behind these calls. Before any
   // call.
   void begin_behind(const std::vector<Call>& calls, const GraphRecording& before);
-  // Nothing is taken any more, and the text is forgotten.
+  // Nothing is taken any more, and all is forgotten. Not while anybody records nodes.
   void end() noexcept;
 
   // A graph's nodes in the recording: where, and which node each op is; kNone for those that are none.
@@ -46,8 +47,10 @@ class GraphRecording {
     std::string why_not;
   };
   // The nodes as ops, one behind the other: what they do when the graph is launched. With memory, what the capture has
-  // allocated and released as ops among them. Waits until they are written. `number`: the step's name.
+  // allocated and released as ops among them. Waits until they are written and read. `number`: the step's name.
   Nodes nodes(const ProgramGraph& original, const CaptureMemory* memory, std::uint64_t number);
+  // What was read. For whoever records nodes.
+  const analyzer::GrowingTrace& trace() const { return *trace_; }
   // The memory of a capture as whoever looks at anything but its nodes may take it: as it is while no graph runs.
   void memory(const CaptureMemory& memory);
   // It has gone back to the driver.
@@ -56,9 +59,13 @@ class GraphRecording {
  private:
   void record(Call call);
   void there(std::uint64_t address, std::uint64_t size);
+  void read_on();
 
   const std::shared_ptr<TraceStore> store_;
   Recorder recorder_;
+  std::unique_ptr<analyzer::GrowingTrace> trace_;  // of the store's first `read_` pieces
+  std::size_t read_ = 0;
+  std::string why_not_read_;
   mutable std::mutex mutex_;                       // guards what follows
   std::map<std::uint64_t, std::uint64_t> memory_;  // of captures: address, bytes
 };

@@ -434,5 +434,44 @@ TEST(TraceReader, ReadsGraphsInParts) {
   EXPECT_EQ(broken(R"("graph":0,"kernels":[[1,""]])"), "args.kernels: holds a kernel without a parameter layout");
 }
 
+// What the reports and a schedule say of a trace.
+std::string all_of(TraceFile file) {
+  std::string text =
+      fmt::format("{} lines, {} calls, complete {}\n", file.lines, file.trace.calls.size(), file.trace.complete);
+  for (const TraceCall& call : file.trace.calls)
+    text += fmt::format("{} {} {}\n", call.seq, static_cast<int>(call.kind), call.size);
+  file.digest = "0";
+  const Analysis analysis = analyze(std::move(file), {});
+  return text + (analysis.step.period > 0 ? schedule_text(build_schedule(analysis)) : analysis.step.why_none);
+}
+
+TEST(GrowingTrace, SaysAtAnyTimeWhatTheTextSoFarSays) {
+  std::string text = small().str(), so_far;
+  text.erase(text.rfind(']'));
+  // Two threads' calls may be written in another order than they came.
+  const std::size_t set = text.rfind("\"cat\":\"set\""), first = text.rfind('\n', set) + 1,
+                    second = text.find('\n', first) + 1, behind = text.find('\n', second) + 1;
+  text = text.substr(0, first) + text.substr(second, behind - second) + text.substr(first, second - first) +
+         text.substr(behind);
+  GrowingTrace growing("trace");
+  EXPECT_THROW(growing.file(), InputError);
+  std::size_t pieces = 0;
+  for (std::size_t at = 0; at < text.size(); ++pieces) {
+    std::size_t end = at;
+    for (std::size_t lines = 0; lines < 1 + pieces % 3 && end < text.size(); ++lines) end = text.find('\n', end) + 1;
+    const std::string piece = text.substr(at, end - at);
+    growing.read_on(piece);
+    so_far += piece;
+    at = end;
+    if (pieces == 0) continue;
+    const TempFile file(so_far);
+    TraceFile whole = read_trace(file.path());
+    whole.path = "trace";
+    EXPECT_EQ(all_of(growing.file()), all_of(std::move(whole))) << so_far;
+  }
+  EXPECT_GT(pieces, 10u);
+  EXPECT_THROW(growing.read_on("nothing\n"), InputError);
+}
+
 }  // namespace
 }  // namespace nimble::analyzer

@@ -14,7 +14,8 @@ bool could_be(const Schedule& schedule, CallContext& context, std::uint32_t inde
   return context.function(call.function).name == schedule.functions[op.function].name;
 }
 
-Bystanders::Bystanders(const Schedule& schedule, CallContext& context) : schedule_(schedule), context_(context) {
+Bystanders::Bystanders(const Schedule& schedule, CallContext& context)
+    : schedule_(schedule), context_(context), rests_on_pointers_(schedule.rests_on_pointers()) {
   for (const ScheduleOp& op : schedule.ops) waits_ = waits_ || op.submit == Submit::order;
   const StepPaths paths(schedule);
   for (std::uint32_t kind = 0; kind < paths.kinds(); ++kind) {
@@ -122,7 +123,7 @@ bool Bystanders::passes(const Call& call) {
   if (schedule_.streams.size() > 1 && call.has_stream && is_followed(call.stream)) return false;
   const bool records = (call.event || call.event2) && call.kind != CallKind::event_wait;
   if (waits_ && is_op(call.kind) && (records || may_record(call.kind))) return false;
-  if (schedule_.carries && may_leave_pointers(call.kind)) return false;
+  if (rests_on_pointers_ && may_leave_pointers(call.kind)) return false;
   if (!observes_nothing(call)) return false;
   if (is_op(call.kind) && auditing_.load(std::memory_order_acquire)) return false;
   // It may become part of a graph: then it releases nothing now.

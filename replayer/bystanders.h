@@ -81,6 +81,7 @@ class Bystanders {
   CallContext& context_;
   std::vector<std::uint32_t> firsts_;  // the first op of each stream, in each kind of step
   bool waits_ = false;                 // some op's meaning rests on who has recorded an event last
+  const bool rests_on_pointers_;       // Schedule::rests_on_pointers()
   State published_;                    // under the replayer's lock
   std::array<std::atomic<std::uint64_t>, kMaxStreams> streams_{};  // StreamRef::key; 0: none
   std::atomic<std::uint64_t> arena_{0}, arena_bytes_{0};

@@ -9,6 +9,9 @@ namespace nimble {
 
 namespace {
 
+// Of a grid (CUDA C++ Programming Guide, technical specifications per compute capability).
+constexpr std::array<std::uint32_t, 3> kMostBlocks = {0x7fffffff, 65535, 65535};
+
 // Copies a value of a parameter; whether it is the one that is bound. Most are as long as a number or a pointer, for
 // which a call of memcpy takes longer than all else here.
 bool take(const void* value, std::uint32_t size, std::uint8_t* live, const std::uint8_t* bound) {
@@ -144,7 +147,8 @@ const char* LiveStep::match_launch(std::uint32_t index, const Call& call) {
     mine.live.shared_bytes = call.shared_bytes;
     mine.changed = true;
     const std::uint64_t shape = shape_of(call);
-    unknown_shape_ = unknown_shape_ || taken_shapes_[shape % taken_shapes_.size()] != shape;
+    unknown_shape_ = unknown_shape_ || taken_shapes_[shape % taken_shapes_.size()] != shape ||
+                     call.grid[0] > kMostBlocks[0] || call.grid[1] > kMostBlocks[1] || call.grid[2] > kMostBlocks[2];
   }
   if (!op.barrier && !function.globals.empty() && mine.info)
     if (const char* reason = check_globals(index)) return reason;
@@ -175,7 +179,7 @@ const char* LiveStep::match_launch(std::uint32_t index, const Call& call) {
   return op.barrier ? nullptr : check_pointers(index);
 }
 
-// Of a kernel's launch what the driver may refuse: all but the grid, whose limits are far off. Never 0.
+// Of a kernel's launch what the driver may refuse, but for the grid, whose limits are known. Never 0.
 std::uint64_t LiveStep::shape_of(const Call& call) {
   std::uint64_t hash = reinterpret_cast<std::uintptr_t>(call.function);
   for (const std::uint64_t part : {call.block[0], call.block[1], call.block[2], call.shared_bytes}) {

@@ -18,6 +18,7 @@ bool may_wait(CallKind kind) {
 
 StepPlayer::StepPlayer(Schedule schedule, CallContext& context, const DriverApi& driver, Counters& counters)
     : schedule_(std::move(schedule)),
+      rests_on_pointers_(schedule_.rests_on_pointers()),
       paths_(schedule_),
       context_(context),
       driver_(driver),
@@ -299,13 +300,18 @@ std::optional<CUresult> StepPlayer::outside(Call& call) {
   ++counters_.ops_passed_through;
   if (is_captured(call)) return std::nullopt;
   if (observes(call)) flush_early();
+  if (may_leave_pointers(call.kind)) {
+    disturbed_ = true;
+    // What of the step is still to come may follow them, which its schedule knows nothing of. Before the call's stream
+    // is brought up to date: what is held comes before the call.
+    if (rests_on_pointers_ && cursor_.begun()) pass_rest();
+  }
   const std::uint32_t stream = call.has_stream ? streams_.find(call.stream) : kNone;
   if (stream != kNone) keep_order(streams_.outside(stream, may_wait(call.kind)));
   for (CUevent event : {call.event, call.event2}) {
     if (event && call.kind != CallKind::event_wait) live_.forget_record(event);
   }
   if (may_record(call.kind)) live_.forget_records();
-  disturbed_ = disturbed_ || may_leave_pointers(call.kind);
   if (audit_ && call.has_stream && stream == kNone) {
     ++ops_elsewhere_;
     if (audit_->pending() && driver_.cuStreamWaitEvent_(call.stream.handle, audit_->done(), 0) != CUDA_SUCCESS)

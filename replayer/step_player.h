@@ -172,6 +172,7 @@ class StepPlayer {
   bool in_arena(std::uint64_t address) const { return address - arena_ < schedule_.arena_bytes && arena_; }
 
   const Schedule schedule_;
+  const bool rests_on_pointers_;  // Schedule::rests_on_pointers()
   const StepPaths paths_;
   CallContext& context_;
   const DriverApi& driver_;

@@ -4,6 +4,7 @@
 // Whoever read or built a Schedule owns it; once built it is not changed, so threads may share it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -206,6 +207,11 @@ struct Schedule {
   bool carries = false;  // it rests on what the step before has left in memory: that one must have been as recorded
   std::vector<ScheduleChoice> tuned;  // by kind of step; empty where nothing was kept
   bool textures = false;  // it holds although the program has textures or surfaces: no access rests on their absence
+
+  // Whether it rests on which pointers lie in memory, the step's own ones or those of the step before.
+  bool rests_on_pointers() const {
+    return carries || std::any_of(ops.begin(), ops.end(), [](const ScheduleOp& op) { return op.payload.has_value(); });
+  }
 };
 
 }  // namespace nimble

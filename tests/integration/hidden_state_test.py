@@ -50,6 +50,20 @@ class HiddenState(ProgramTest):
         with open(self.path(name), "w", encoding="utf-8") as file:
             json.dump(schedule, file)
 
+    def test_what_comes_into_the_middle_of_a_step(self):
+        for what in ("table", "grid", "null", "primary"):
+            with self.subTest(what):
+                plain = self.run_program(["midway", what, 24, 5]).stdout
+                self.make_schedule(["midway", what, 12, 0])
+                for seed in harness.BUILD.seeds(8):
+                    done = self.run_program(["midway", what, 24, 5], mode="replay", NIMBLE_SCHEDULE=self.path("schedule.json"),
+                                            NIMBLE_STATS=self.path("stats.json"), SIMCUDA_SEED=seed, SIMCUDA_RACES=1,
+                                            SIMCUDA_REPORT=self.path("races.json"))
+                    stats = self.read_json("stats.json")
+                    self.assertEqual(plain, done.stdout, f"{what}, order {seed}: {stats}")
+                    self.assertEqual([], self.read_json("races.json")["races"], f"{what}, order {seed}")
+                    self.assertGreater(stats["steps_replayed"], 12)
+
     def test_every_order_gives_the_same_result(self):
         for mode in DECLARED + NAMED + BARRIERS + ["cooperative"]:
             with self.subTest(mode):

@@ -115,13 +115,15 @@ TEST(BystandersRules, WhereTheStepWaitsForEventsWhatMayRecordOneIsThePlayersBusi
 
 TEST(BystandersRules, WhereTheStepFollowsPointersInMemoryWhatMayPutSomeThereIsThePlayersBusiness) {
   FakeDriver driver;
-  for (const bool carries : {false, true}) {
+  for (const char* const what : {"nothing", "carries", "payload"}) {
     Schedule schedule = beginning_with(CallKind::alloc_async, Submit::graph);
-    schedule.carries = carries;
+    schedule.carries = what == std::string("carries");
+    if (what == std::string("payload")) schedule.ops.front().payload.emplace();
+    const bool follows = what != std::string("nothing");
     Bystanders bystanders(schedule, driver);
     for (const CallKind kind :
          {CallKind::launch, CallKind::copy, CallKind::host_function, CallKind::graph_launch, CallKind::opaque})
-      EXPECT_EQ(bystanders.passes(call(kind)), !carries) << name(kind);
+      EXPECT_EQ(bystanders.passes(call(kind)), !follows) << name(kind) << " " << what;
     for (const CallKind kind : {CallKind::set, CallKind::event_record, CallKind::stream_synchronize})
       EXPECT_TRUE(bystanders.passes(call(kind))) << name(kind);
   }

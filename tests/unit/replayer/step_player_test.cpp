@@ -64,6 +64,31 @@ TEST_F(CarryingTest, AStepBehindSomethingElsePasses) {
   }
 }
 
+// What is held by then came before it, and what comes behind may follow what it has left.
+TEST_F(CarryingTest, TheRestOfAStepThatSomethingElseComesIntoPasses) {
+  bind();
+  for (const CallKind kind : {CallKind::launch, CallKind::copy, CallKind::host_function, CallKind::graph_launch,
+                              CallKind::opaque, CallKind::set, CallKind::event_record}) {
+    step();
+    EXPECT_EQ(submitted(), (Log{"graph", "passed", "graph"}));
+    const std::uint64_t t = alloc();
+    first_part(t);
+    host_function();
+    submitted();
+    Call other = call(kind, FakeDriver::kOther);
+    other.function = reinterpret_cast<CUfunction>(0x11);
+    make(other);
+    submitted();
+    launch(kWeights, 3);
+    launch(t, 4);
+    free(t);
+    const bool leaves_none = kind == CallKind::set || kind == CallKind::event_record;
+    EXPECT_EQ(submitted(), leaves_none ? Log{"graph"} : Log(2, "passed")) << name(kind);  // the release is the plan's
+    step();  // which passes as well: the one before was not as recorded
+    submitted();
+  }
+}
+
 TEST_F(StepPlayerTest, NothingIsSubmittedBeforeItsSegmentIsWhole) {
   bind();
   const std::uint64_t t = alloc();

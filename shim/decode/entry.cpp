@@ -67,6 +67,16 @@ CUcontext context_of_green(CUgreenCtx green) {
   return context;
 }
 
+bool is_primary(CUcontext context) {
+  static constinit DriverFunction<decltype(&::cuDeviceGetCount)> get_count("cuDeviceGetCount");
+  int count = 0;
+  const auto ask = get_count.get();
+  if (!ask || ask(&count) != CUDA_SUCCESS) return false;
+  for (int ordinal = 0; ordinal < count; ++ordinal)
+    if (primary_context_is_active(ordinal) && primary_context(ordinal) == context) return true;
+  return false;
+}
+
 void context_ending(CUcontext context) { streams().context_ended(context); }
 
 namespace decode {

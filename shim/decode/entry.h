@@ -33,6 +33,8 @@ CUcontext current_context();
 
 // The primary context of a device, null where it is not active; whether it is; the context that a green context is.
 CUcontext primary_context(CUdevice device);
+// Whether it is the primary one of a device.
+bool is_primary(CUcontext context);
 bool primary_context_is_active(CUdevice device);
 CUcontext context_of_green(CUgreenCtx context);
 

@@ -91,14 +91,25 @@ struct ContextSynchronize {
   }
 };
 
-// The end of a context, with its streams and its memory.
+// The end of a context, with its streams and its memory. None ends where there is none, nor does a primary one by a
+// call that is not for it: the driver refuses that, or what ended shows afterwards.
 struct ContextEnd {
   static void before(Entry, Call& call, CUcontext context) {
+    if (context && !is_primary(context)) ends(call, context);
+  }
+  static void after(Call& call, CUcontext context) {
+    if (call.kind != CallKind::context_end && context && !is_primary(context)) ends(call, context);
+  }
+  static void before(Entry, Call& call, CUdevice device) {
+    if (primary_context_is_active(device)) ends(call, primary_context(device));
+  }
+
+ private:
+  static void ends(Call& call, CUcontext context) {
     event(call, CallKind::context_end);
     call.context = context;
     context_ending(context);
   }
-  static void before(Entry entry, Call& call, CUdevice device) { before(entry, call, primary_context(device)); }
 };
 
 // One user of a primary context less: only the last one ends it, which the driver tells afterwards.

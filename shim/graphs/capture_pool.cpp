@@ -211,6 +211,15 @@ void CapturePool::unordered(std::uint64_t id, std::uint64_t stream) {
   found->second.kept_to_plan = false;
 }
 
+void CapturePool::stream_ended(std::uint64_t stream) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [id, capture] : captures_) {
+    if (capture.ended) continue;
+    std::erase_if(capture.released, [&](const auto& one) { return one.first.stream == stream; });
+    if (stream != 0 && capture.stream == stream) capture.kept_to_plan = false;  // 0: it has none yet
+  }
+}
+
 CaptureMemory::Kind CapturePool::kind_of(const Capture& capture) {
   using Kind = CaptureMemory::Kind;
   if (capture.serve == Serve::again) return Kind::again;

@@ -102,6 +102,8 @@ class CapturePool {
   bool holds(std::uint64_t address) const;
   // In this capture what is put on the stream does not come behind all that was put on it before, any more.
   void unordered(std::uint64_t capture, std::uint64_t stream);
+  // A stream has ended: what comes under its handle is another, which comes behind nothing of it.
+  void stream_ended(std::uint64_t stream);
   // Of the capture that ended in this graph; nothing where no memory is of here.
   std::optional<CaptureMemory> memory_of(CUgraph graph) const;
 

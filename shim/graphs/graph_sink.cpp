@@ -137,9 +137,13 @@ GraphRecording* GraphSink::follow(const Call& call, std::optional<CUresult> resu
 // What answers a call throws nothing from where it has done what it answers.
 std::optional<CUresult> GraphSink::receive(Call& call) {
   if (call.exec && call.kind != CallKind::graph_launch) edited(call);
+  if (call.edit == GraphEdit::destroy || call.edit == GraphEdit::end) handle_ends(call);
   t_context_ends = call.kind == CallKind::context_end;
   if (is_release(call.kind) || t_context_ends || call.ends == Ends::code) let_go_of(call);
-  if (call.ends == Ends::stream) forget_captures(call);
+  if (call.ends == Ends::stream) {
+    forget_captures(call);
+    pool_.stream_ended(call.stream.key);
+  }
   if (call.edit == GraphEdit::add_release) return add_release(call);
   switch (call.kind) {
     case CallKind::capture_begin:
@@ -172,7 +176,7 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
   if (call.kind == CallKind::capture_end) capture_ended(call, good);
   if (good && call.kind == CallKind::graph_launch) pool_.launched(call.exec);
   if (good && call.unordered)
-    if (const std::optional<Capturing> capture = capturing(call.stream.handle))
+    if (const std::optional<Capturing> capture = capturing(call.stream.handle); capture && capture->active)
       pool_.unordered(capture->id, call.stream.key);
   // The last user of a primary context ends it, which shows afterwards.
   if (good && call.kind == CallKind::context_end && !t_context_ends) let_go_of(call);
@@ -184,13 +188,6 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
         break;
       case GraphEdit::update:
         pool_.updated(call.graph, call.exec);
-        break;
-      case GraphEdit::destroy:
-        pool_.destroyed(call.exec);
-        break;
-      case GraphEdit::end:
-        pool_.destroyed(call.graph);
-        released_.destroyed(call.graph);
         break;
       case GraphEdit::share:
       case GraphEdit::set_other:
@@ -279,7 +276,7 @@ std::string GraphSink::rewrite(CUgraph graph, std::uint64_t flags, GraphPair& ma
   GraphRecording& recording = this->recording();
   const GraphRecording::Nodes recorded = recording.nodes(original, with_memory ? &*memory : nullptr, made.number());
   if (!recorded.why_not.empty()) return recorded.why_not;
-  const GraphSchedule found = graph_schedule(recording.store().text(), recorded.place, recorded.given, options_.rules);
+  const GraphSchedule found = graph_schedule(recording.trace(), recorded.place, recorded.given, options_.rules);
   if (with_memory) {
     const std::lock_guard lock(threads_mutex_);
     threads_[thread_index()].made.back() = capture_plan(*memory, found);
@@ -335,6 +332,17 @@ void GraphSink::edited(const Call& call) {
   }
   const std::unique_lock lock(graphs_mutex_);
   graphs_.erase(call.exec);  // `graph` goes behind the lock
+}
+
+// Before the driver knows: from then on another thread may be given the same handle. One that the driver does not take
+// is none of a graph's, or the program is past helping.
+void GraphSink::handle_ends(const Call& call) {
+  if (call.edit == GraphEdit::destroy) {
+    pool_.destroyed(call.exec);
+    return;
+  }
+  pool_.destroyed(call.graph);
+  released_.destroyed(call.graph);
 }
 
 // What graphs rest on is about to go.

@@ -54,7 +54,7 @@ struct GraphOptions {
 
 class GraphSink final : public CallSink {
  public:
-  // A capture that goes on. One that an error has spoilt is not active, and has no graph.
+  // A capture that goes on. One that an error has spoilt is not active, and then the driver tells neither id nor graph.
   struct Capturing {
     std::uint64_t id = 0;
     CUgraph graph = nullptr;
@@ -103,7 +103,7 @@ class GraphSink final : public CallSink {
 
   // A capture that has begun, by its stream.
   struct Begun {
-    std::uint64_t stream = 0;
+    std::uint64_t id = 0;
     CUcontext context = nullptr;
     bool to_graph = false;  // of the program's
   };
@@ -146,6 +146,7 @@ class GraphSink final : public CallSink {
   std::string rewrite(CUgraph graph, std::uint64_t flags, GraphPair& made);
   std::shared_ptr<GraphPair> find(CUgraphExec exec) const;
   CUgraphExec last_of_this_thread();
+  void handle_ends(const Call& call);
   void edited(const Call& call);
   void let_go_of(const Call& call);
   void tell_graphs(const Call& call);
@@ -172,7 +173,7 @@ class GraphSink final : public CallSink {
   std::atomic<int> captures_{0};  // that have begun and not ended, at most
   std::mutex analysis_mutex_;     // held while a graph is recorded and analyzed
   std::mutex captures_mutex_;
-  std::map<std::uint64_t, Begun> begun_;  // by the capture's id
+  std::map<std::uint64_t, Begun> begun_;  // by the stream that a capture has begun on, where alone it can end
   std::mutex threads_mutex_;
   std::map<std::uint32_t, OfThread> threads_;
   mutable std::shared_mutex graphs_mutex_;

@@ -12,7 +12,7 @@ namespace nimble::shim {
 namespace {
 
 // The capture that the call at hand may end.
-thread_local std::optional<GraphSink::Capturing> t_ending __attribute__((tls_model("initial-exec")));
+thread_local bool t_ending __attribute__((tls_model("initial-exec")));
 
 }  // namespace
 
@@ -51,7 +51,9 @@ void GraphSink::capture_began(const Call& call, bool good) {
   {
     CUcontext const context = streams().context(call.stream);
     const std::lock_guard lock(captures_mutex_);
-    begun_[capture->id] = {call.stream.key, context, call.graph != nullptr};
+    const Begun begun{capture->id, context, call.graph != nullptr};
+    // Of one that has ended unseen there.
+    if (!begun_.insert_or_assign(call.stream.key, begun).second) captures_.fetch_sub(1, std::memory_order_relaxed);
   }
   const std::lock_guard lock(threads_mutex_);
   OfThread& thread = threads_[call.thread];
@@ -67,8 +69,8 @@ void GraphSink::capture_began(const Call& call, bool good) {
   }
 }
 
-// Which capture that is nobody can ask once it has ended.
-void GraphSink::capture_ending(const Call& call) const { t_ending = capturing(call); }
+// Whether that is so nobody can ask once it has ended.
+void GraphSink::capture_ending(const Call& call) const { t_ending = capturing(call).has_value(); }
 
 void GraphSink::capture_ended(const Call& call, bool good) {
   if (!good) {
@@ -78,17 +80,17 @@ void GraphSink::capture_ended(const Call& call, bool good) {
   }
   // It may be the end of none, and a capture may go on after a call that should have ended it.
   if (!t_ending || capturing(call)) return;
-  bool to_graph = false;
+  Begun begun;
   {
     const std::lock_guard lock(captures_mutex_);
-    if (const auto found = begun_.find(t_ending->id); found != begun_.end()) {
-      to_graph = found->second.to_graph;
-      begun_.erase(found);
-      captures_.fetch_sub(1, std::memory_order_relaxed);
-    }
+    const auto found = begun_.find(call.stream.key);
+    if (found == begun_.end()) return;
+    begun = found->second;
+    begun_.erase(found);
+    captures_.fetch_sub(1, std::memory_order_relaxed);
   }
-  pool_.ended(t_ending->id, good ? call.graph : nullptr, !good && to_graph);
-  released_.ended(t_ending->id, good ? call.graph : nullptr);
+  pool_.ended(begun.id, good ? call.graph : nullptr, !good && begun.to_graph);
+  released_.ended(begun.id, good ? call.graph : nullptr);
   if (good)
     if (const std::optional<CaptureMemory> memory = pool_.memory_of(call.graph)) recording().memory(*memory);
 }
@@ -100,9 +102,9 @@ void GraphSink::forget_captures(const Call& call) {
     const std::lock_guard lock(captures_mutex_);
     std::erase_if(begun_, [&](const auto& one) {
       const Begun& begun = one.second;
-      const bool ends = call.ends == Ends::stream ? begun.stream == call.stream.key
+      const bool ends = call.ends == Ends::stream ? one.first == call.stream.key
                                                   : !call.context || !begun.context || begun.context == call.context;
-      if (ends) gone.emplace_back(one.first, begun.to_graph);
+      if (ends) gone.emplace_back(begun.id, begun.to_graph);
       return ends;
     });
     captures_.fetch_sub(static_cast<int>(gone.size()), std::memory_order_relaxed);

@@ -124,10 +124,20 @@ class Graphs(ProgramTest):
                     self.assertRegex(done.stderr, said)
                     self.assertEqual([], self.read_json("report.json")["races"], f"seed {seed}")
 
-    def test_a_capture_whose_stream_ends_is_over(self):
-        for what in ("destroyed", "destroyed_context"):
+    def test_a_capture_that_comes_to_nothing_is_over(self):
+        for what in ("destroyed", "destroyed_context", "spoilt_before"):
             done = self.memory(what, tune="start")
             self.assertRegex(done.stderr, r"graph 1: the (rewritten one|program's own) is launched", what)
+
+    def test_what_ends_or_does_not(self):
+        for what in ("null", "primary", "reset", "handles"):
+            with self.subTest(what=what):
+                plain = self.run_program(["graph_ends", what])
+                for seed in harness.BUILD.seeds(3 if what == "handles" else 6):
+                    done = self.run_program(["graph_ends", what], mode="off", NIMBLE_GRAPHS="rewrite", NIMBLE_TUNE="off",
+                                            SIMCUDA_SEED=seed, SIMCUDA_RACES=1, SIMCUDA_REPORT=self.path("report.json"))
+                    self.assertEqual(plain.stdout, done.stdout, f"seed {seed}: {done.stderr}")
+                    self.assertEqual([], self.read_json("report.json")["races"], f"seed {seed}")
 
     def test_who_may_be_watching_sees_the_programs_order(self):
         for seed in harness.BUILD.seeds(6):

@@ -258,8 +258,8 @@ static CUresult capture_info(Call& call, CUstream handle, CUstreamCaptureStatus*
   }
   Capture& capture = *stream->capture;
   *status = capture.invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  if (capture.invalid) return CUDA_SUCCESS;  // all else is valid of active ones alone
   if (id != nullptr) *id = capture.id;
-  if (capture.invalid) return CUDA_SUCCESS;
   if (graph != nullptr) *graph = capture.graph;
   if (dependencies != nullptr) *dependencies = stream->capture_tail.data();
   if (count != nullptr) *count = stream->capture_tail.size();

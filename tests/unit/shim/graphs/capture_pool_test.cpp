@@ -281,6 +281,16 @@ TEST_F(CapturePoolTest, WhoeverIsNotBehindAReleaseDoesNotGetItsMemory) {
   EXPECT_EQ(allocate(1000, 0, 2), b) << "the other stream is";
 }
 
+TEST_F(CapturePoolTest, AStreamThatEndsLeavesNothingToTheNextOfItsHandle) {
+  const std::uint64_t a = allocate(1000);
+  EXPECT_TRUE(release(a));
+  const std::uint64_t b = allocate(1000, 0, 2);
+  EXPECT_TRUE(release(b, 0, 2));
+  pool_.stream_ended(2);
+  EXPECT_NE(allocate(1000, 0, 2), b);
+  EXPECT_EQ(allocate(1000), a);
+}
+
 TEST_F(CapturePoolTest, WhatALaunchBringsIsThereUntilItIsReleased) {
   const std::uint64_t a = allocate(1000);
   pool_.ended(kCapture, graph(1));

@@ -374,7 +374,9 @@ def _recover(stream: "torch.cuda.Stream", pool: Any) -> None:
 
 
 def first_reason(error: BaseException) -> str:
-    """The text of what went wrong first: ending a capture that has failed raises again, about the ending."""
+    """What went wrong first, in a line: ending a capture that has failed raises again, about the ending. CUDA's errors go on with
+    advice, which is none for who has Nimble capture something."""
     while error.__context__ is not None:
         error = error.__context__
-    return f"{type(error).__name__}: {error}"
+    words = str(error).strip()
+    return f"{type(error).__name__}: {words.splitlines()[0]}" if words else type(error).__name__

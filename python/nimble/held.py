@@ -7,6 +7,7 @@ Of a bounded number of objects, the nearest first: what a module refers to may b
 from __future__ import annotations
 
 import collections
+import collections.abc
 import enum
 import functools
 import types
@@ -15,6 +16,8 @@ from typing import Any, Deque, Dict, Iterator, List, Tuple
 import torch
 
 from nimble.host_random import is_generator
+from nimble.libraries import is_pythons
+from nimble.memory import is_array
 
 _MOST = 20000  # objects that are looked at
 _MOST_LEVELS = 8
@@ -35,6 +38,7 @@ class Held:
         self.modules: List[Tuple[str, torch.nn.Module]] = []  # that are not registered
         self.generators: List[Any] = []
         self.containers: List[Tuple[Any, Any, bool]] = []
+        self.others: List[Any] = []  # that can be changed, too: sets, arrays, bytearrays, iterators, objects with __slots__
 
 
 def find(module: torch.nn.Module) -> Held:
@@ -78,10 +82,18 @@ def find(module: torch.nn.Module) -> Held:
             waiting.extend((f"{path}[{_text_of(key, i)}]", each, level + 1) for i, (key, each) in enumerate(list(content.items())[:_MOST])
                            if type(each) not in _PLAIN)
         elif isinstance(value, (*_ORDERED, set, frozenset)):
-            if isinstance(value, (list, collections.deque)):
+            if isinstance(value, set):
+                held.others.append(value)
+            elif isinstance(value, (list, collections.deque)):
                 held.containers.append((value, list(value), False))
             waiting.extend((f"{path}[{i}]", each, level + 1) for i, each in enumerate(list(value)[:_MOST]) if type(each) not in _PLAIN)
+        elif is_array(value) or isinstance(value, bytearray) or is_iterator(value):
+            held.others.append(value)
         else:
+            slots = slots_of(value)
+            if slots:
+                held.others.append(value)
+                waiting.extend((f"{path}.{key}", getattr(value, key), level + 1) for key in slots if hasattr(value, key))
             for name, inner in _inside(value):
                 waiting.append((f"{path}.{name}", inner, level + 1))
             if _is_looked_at(value):
@@ -97,6 +109,21 @@ def _text_of(key: Any, number: int) -> str:
 def _is_looked_at(value: Any) -> bool:
     library = str(type(value).__module__).partition(".")[0]
     return library not in _LIBRARIES and library != "nimble" and isinstance(getattr(value, "__dict__", None), dict)
+
+
+def is_iterator(value: Any) -> bool:
+    """Of Python's own."""
+    return isinstance(value, collections.abc.Iterator) and type(value).__module__ in ("builtins", "itertools")
+
+
+def slots_of(value: Any) -> List[str]:
+    """Names of those that classes of the program give it."""
+    return [key for kind in type(value).__mro__ for key, each in kind.__dict__.items()
+            if isinstance(each, types.MemberDescriptorType) and not _is_of_library(str(kind.__module__))]
+
+
+def _is_of_library(module: str) -> bool:
+    return module.partition(".")[0] in (*_LIBRARIES, "nimble") or is_pythons(module)
 
 
 def _inside(value: Any) -> "Iterator[Tuple[str, Any]]":

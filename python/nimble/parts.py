@@ -100,10 +100,12 @@ class Ahead:
         self._random: Any = None
         self.has_begun = False
 
+    def is_awaited(self) -> bool:
+        """Whether the GPU has nothing else to do; else the look takes nobody's time."""
+        return bool(self._there) and not self._backend.is_capturing() and self._backend.is_idle(self._device)
+
     def begin(self) -> None:
-        """Where the GPU has nothing else to do; else the look takes nobody's time."""
-        if not self._there or self._backend.is_capturing() or not self._backend.is_idle(self._device):
-            return
+        """Where it is awaited."""
         if self._draws is not False:
             self._random = self._backend.random_state(self._device)
         self._captured.first.replay()

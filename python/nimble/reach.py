@@ -10,11 +10,11 @@ find() has no state. A Reached is constant; its slots read and write what they s
 
 from __future__ import annotations
 
+import argparse
 import collections
 import collections.abc
 import enum
 import functools
-import importlib
 import io
 import os
 import types
@@ -29,7 +29,8 @@ from nimble.host_random import is_generator
 from nimble.host_values import MOST_BYTES
 from nimble.libraries import is_pythons
 from nimble.memory import is_array
-from nimble.reach_names import is_called, names_of, read_by
+from nimble.reach_hooks import hooks_of, hooks_of_all_optimizers, hooks_of_module, hooks_of_tensor
+from nimble.reach_names import is_called, names_of, read_by, takes_all, walks
 from nimble.state import has_memory, parts_of
 
 _MOST = 2000  # objects that are looked at
@@ -44,10 +45,6 @@ _COMPARED = {"state", "param_groups", "defaults"}  # of optimizers, otherwise
 _LISTS = (torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.Sequential)
 _schedulers = torch.optim.lr_scheduler
 _SCHEDULER = getattr(_schedulers, "LRScheduler", None) or getattr(_schedulers, "_LRScheduler")
-_modules: Any = torch.nn.modules.module
-_HOOKS = [name for name in vars(torch.nn.Module()) if name.endswith("hooks") and name.startswith(("_forward", "_backward"))]
-_GLOBAL_HOOKS = [name for name, value in vars(_modules).items() if name.startswith("_global") and name.endswith("hooks")]
-_optimizers = importlib.import_module("torch.optim.optimizer")  # no attribute of torch.optim in some releases
 
 
 class Slot:
@@ -93,24 +90,6 @@ def find(function: Callable[..., Any], modules: Iterable[torch.nn.Module],
         names, read = names | search.names, read | search.read
 
 
-def hooks_of(optimizer: torch.optim.Optimizer) -> List[Any]:
-    """Functions that run with its step, and what was put in the place of its methods, or None."""
-    return [*(hook for name in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
-              for hook in getattr(optimizer, name, {}).values()), optimizer.__dict__.get("step"), optimizer.__dict__.get("zero_grad")]
-
-
-def hooks_of_all_optimizers() -> List[Any]:
-    return [hook for name in ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks")
-            for hook in getattr(_optimizers, name, {}).values()]
-
-
-def hooks_of_module(module: torch.nn.Module) -> Iterator[Any]:
-    """Functions that run with its forward and backward, and with those of modules in it."""
-    places = [each.__dict__.get(name) for each in module.modules() for name in _HOOKS]
-    for hooks in (*places, *(vars(_modules)[name] for name in _GLOBAL_HOOKS)):
-        yield from hooks.values() if hooks else ()
-
-
 class _Search:
     """`known`: names of attributes that count; of those that are not among `known_read` no plain values."""
 
@@ -119,6 +98,8 @@ class _Search:
         self.names: Set[str] = set()  # that the code has
         self.read: Set[str] = set()  # those of them that are not only called, as methods are
         self._known, self._known_read = known, known_read
+        self._walks, self._takes_all = walks(known), takes_all(known)
+        self._walked: Set[int] = set()  # modules, of which there may be many
         self._seen: Set[Any] = set()
         self._slots: Set[Tuple[int, Any]] = set()
 
@@ -149,13 +130,18 @@ class _Search:
             self._submodules(name, value)
             for hook in hooks_of_module(value):
                 self.visit(f"a hook of {name}" if name else "a hook", hook, set())
+            for tensor in (*value.parameters(), *value.buffers()):
+                self._of_tensor(name, tensor)
         elif isinstance(value, torch.optim.Optimizer):
             _add(reached.optimizers, value)
             self._attributes(name, value, _COMPARED, ("step", "zero_grad"))
             for hook in (*hooks_of(value), *hooks_of_all_optimizers()):
                 self.visit(name, hook, set())
+            for parameter in (each for group in value.param_groups for each in group["params"]):
+                self._of_tensor(name, parameter)
         elif isinstance(value, torch.Tensor):
             self._tensor(name, value)
+            self._of_tensor(name, value)
         elif is_generator(value):
             reached.generators.append(value)
         elif "_per_optimizer_states" in _dict_of(value) and "_growth_factor" in value.__dict__:
@@ -203,6 +189,11 @@ class _Search:
             if not isinstance(each, torch.Tensor):  # which a graph keeps that reads it, whatever the cache does
                 self.visit(name, each, names)
         self.names, self.read = (each | reach_library.names_in(value) for each in (self.names, self.read))
+        if self._takes_all and _is_record(type(value)) and _dict_of(value):
+            self._slot(f"{name}.__dict__", value, "__dict__", functools.partial(_dict_of, value), lambda _: None, names)
+        elif self._takes_all and not _is_of_python(type(value)):  # of which the code may mean another: what is there may be a program
+            mine = _dict_of(value)
+            self._dictionary(name, mine, [key for key, each in mine.items() if is_plain(each)], names)
         self._attributes(name, value)
 
     def _is_new(self, value: Any, key: Any = None) -> bool:
@@ -216,9 +207,12 @@ class _Search:
         return True
 
     def _submodules(self, name: str, module: torch.nn.Module) -> None:
-        """Those that are named, for their attributes' sake, and all of a list."""
+        """Those that are named, for their attributes' sake, and all of a list, or of any module where the code goes through them."""
         for key, child in module._modules.items():
-            if child is not None and (key in self._known or isinstance(module, _LISTS)) and self._is_new(child, "within"):
+            if child is None or id(child) in self._walked:
+                continue
+            if self._walks or key in self._known or isinstance(module, _LISTS):
+                self._walked.add(id(child))
                 self._attributes(f"{name}.{key}", child)
                 self._submodules(f"{name}.{key}", child)
 
@@ -227,6 +221,12 @@ class _Search:
             raise NimbleError(f"{name!r} is a {type(tensor).__name__} whose memory a graph cannot follow")
         for part in parts_of(tensor):
             _add(self.reached.tensors, part)
+
+    def _of_tensor(self, name: str, tensor: torch.Tensor) -> None:
+        """What runs when it gets a gradient, and what the program has put into its attributes."""
+        for hook in hooks_of_tensor(tensor):
+            self.visit(f"a hook of {name}" if name else "a hook", hook, set())
+        self._attributes(name, tensor)
 
     def _function(self, name: str, function: types.FunctionType) -> None:
         cells = list(zip(function.__code__.co_freevars, function.__closure__ or ()))
@@ -255,7 +255,7 @@ class _Search:
                 self._dictionary(name, space.__dict__, found, names)
             return
         more = ("forward", "backward", "setup_context") if issubclass(space, torch.autograd.Function) else _MAKES
-        for owner in _own_classes(space):
+        for owner in own_classes(space):
             found = [key for key, value in owner.__dict__.items() if key in names or key in more or is_called(key, value)]
             if found and self._is_new(owner, tuple(found)):
                 for key in found:
@@ -265,7 +265,7 @@ class _Search:
         """Those that count, of its own or of its classes. `methods` that are called, named or not."""
         mine = _dict_of(owner)
         self._dictionary(name, mine, [key for key, value in mine.items() if self._counts(key, value) and key not in but], set())
-        for kind in _own_classes(type(owner)):
+        for kind in own_classes(type(owner)):
             for key, value in kind.__dict__.items():
                 if key not in self._known and not is_called(key, value) and key not in methods or key in but:
                     continue
@@ -313,7 +313,8 @@ class _Search:
 
     def _dictionary(self, name: str, where: Dict[Any, Any], keys: List[Any], names: Set[str]) -> None:
         for key in keys:
-            self._slot(f"{name}.{key}" if name else str(key), where, key, functools.partial(where.get, key),
+            text = key if isinstance(key, str) else _text_of(key)
+            self._slot(f"{name}.{text}" if name else text, where, key, functools.partial(where.get, key),
                        functools.partial(where.__setitem__, key), names)
 
     def _slot(self, name: str, where: Any, key: Any, get: Callable[[], Any], set: Callable[[Any], None], names: Set[str]) -> None:
@@ -332,7 +333,7 @@ def is_plain(value: Any) -> bool:
 def _is_iterator(value: Any) -> bool:
     """One whose state nobody can put back: not of a class of the program's own, which is looked at."""
     return (isinstance(value, collections.abc.Iterator) and not isinstance(value, io.IOBase)
-            and not any("__next__" in kind.__dict__ for kind in _own_classes(type(value))))
+            and not any("__next__" in kind.__dict__ for kind in own_classes(type(value))))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -341,12 +342,19 @@ def _is_librarys(module: str) -> bool:
     return module.partition(".")[0] in _LIBRARIES or is_pythons(module)
 
 
-def _own_classes(kind: type) -> List[type]:
+def own_classes(kind: type) -> List[type]:
     return [each for each in kind.__mro__ if not _is_librarys(str(each.__module__))]
 
 
 def _is_of_python(kind: type) -> bool:  # and no subclass of the program's
-    return not _own_classes(kind) and not any(str(each.__module__).partition(".")[0] in _OTHERS for each in kind.__mro__)
+    return not own_classes(kind) and not any(str(each.__module__).partition(".")[0] in _OTHERS for each in kind.__mro__)
+
+
+def _is_record(kind: type) -> bool:
+    """Whether it has attributes, and no methods that are called by a name."""
+    own = own_classes(kind)
+    return bool(own or issubclass(kind, (argparse.Namespace, types.SimpleNamespace))) and not any(
+        _is_code(value) and not key.startswith("__") for each in own for key, value in each.__dict__.items())
 
 
 def _is_code(value: Any) -> bool:
@@ -369,6 +377,11 @@ def _content(cell: Any) -> Any:
         return cell.cell_contents
     except ValueError:  # not assigned yet
         return None
+
+
+def _text_of(key: Any) -> str:
+    """Not of tensors, which would wait for the GPU for it."""
+    return str(key) if is_plain(key) else f"<{type(key).__name__}>"
 
 
 def _item(where: Any, i: int) -> Any:

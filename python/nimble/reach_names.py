@@ -12,25 +12,27 @@ from typing import Any, FrozenSet, Iterator, Set
 _NOT_CALLED = {f"__{name}__" for name in (
     "init", "new", "init_subclass", "class_getitem", "set_name", "post_init", "del", "repr", "str", "format", "dir", "sizeof", "reduce",
     "reduce_ex", "getstate", "setstate", "getnewargs", "getnewargs_ex", "copy", "deepcopy", "replace")}
+_WALKS = frozenset(("modules", "named_modules", "children", "named_children", "apply", "get_submodule", "_modules"))
+_TAKES_ALL = frozenset(("vars", "__dict__", "asdict", "astuple"))
 _MADE = ("<string>", "<attrs ")  # where dataclasses and the like have their methods from
 
 
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+def codes_of(code: types.CodeType) -> Iterator[types.CodeType]:
     yield code
     for each in code.co_consts:
         if isinstance(each, types.CodeType):
-            yield from _codes(each)
+            yield from codes_of(each)
 
 
 def names_of(code: types.CodeType) -> Set[str]:
-    return {name for each in _codes(code) for name in (*each.co_names, *each.co_freevars)}
+    return {name for each in codes_of(code) for name in (*each.co_names, *each.co_freevars)}
 
 
 @functools.lru_cache(maxsize=4096)
 def read_by(code: types.CodeType) -> FrozenSet[str]:
     """The names, but for those that it only has as those of methods that it calls."""
     read: Set[str] = set()
-    for each in _codes(code):
+    for each in codes_of(code):
         called = {i.argval for i in dis.get_instructions(each) if _loads_a_method(i)}
         others = {i.argval for i in dis.get_instructions(each) if i.opcode in dis.hasname and not _loads_a_method(i)}
         read.update(set(each.co_names) - (called - others), each.co_freevars)
@@ -42,6 +44,16 @@ def _loads_a_method(instruction: dis.Instruction) -> bool:
     if sys.version_info >= (3, 12):
         return instruction.opname == "LOAD_ATTR" and bool((instruction.arg or 0) & 1)
     return instruction.opname == "LOAD_METHOD"
+
+
+def walks(names: Set[str]) -> bool:
+    """Whether code with these may come to modules within modules without naming each."""
+    return not names.isdisjoint(_WALKS)
+
+
+def takes_all(names: Set[str]) -> bool:
+    """Whether code with these may read attributes without naming each."""
+    return not names.isdisjoint(_TAKES_ALL)
 
 
 def is_called(name: str, value: Any) -> bool:

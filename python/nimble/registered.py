@@ -53,9 +53,10 @@ class Registered:
         self._before = [(path, Written([tensor])) for path, tensor in (self._values if is_checked else ())]
         self._writes: Optional[Writes] = None
 
-    def watch(self) -> Writes:
-        """To be on in the first run: what it sees to be written is put back."""
-        self._writes = Writes([*(tensor for _, tensor in self._values), *(grad for _, _, grad, _ in self._grads if grad is not None)])
+    def watch(self, buffers: Iterable[torch.Tensor]) -> Writes:
+        """To be on in the first run: what it sees to be written is put back, but for these buffers, of which it only notes them."""
+        self._writes = Writes([*(tensor for _, tensor in self._values), *(grad for _, _, grad, _ in self._grads if grad is not None)],
+                              buffers)
         return self._writes
 
     def _own_grads(self) -> "List[Tuple[str, torch.Tensor, Optional[torch.Tensor], Optional[int]]]":

@@ -14,7 +14,7 @@ import functools
 import inspect
 from collections import OrderedDict
 from operator import attrgetter
-from typing import Any, Dict, Generic, Iterable, Iterator, List, Optional, Tuple, TypeVar
+from typing import Any, Dict, Generic, Hashable, Iterable, Iterator, List, Optional, Tuple, TypeVar
 
 import torch
 from torch.utils import _pytree
@@ -261,28 +261,28 @@ Entry = TypeVar("Entry")
 
 
 class GraphCache(Generic[Entry]):
-    """At most so many entries, by signature; those that were used least recently go first."""
+    """At most so many entries, by signature, alone or with what else decides; those that were used least recently go first."""
 
     def __init__(self, most: int) -> None:
         if most < 1:
             raise ValueError(f"max_graphs is {most}, and must be 1 or more")
         self.most = most
-        self._entries: "OrderedDict[Signature, Entry]" = OrderedDict()
+        self._entries: "OrderedDict[Hashable, Entry]" = OrderedDict()
 
-    def get(self, signature: Signature) -> Optional[Entry]:
+    def get(self, signature: Hashable) -> Optional[Entry]:
         """The entry, which is thereby the one used last."""
         entry = self._entries.get(signature)
         if entry is not None:
             self._entries.move_to_end(signature)
         return entry
 
-    def put(self, signature: Signature, entry: Entry) -> Optional[Entry]:
+    def put(self, signature: Hashable, entry: Entry) -> Optional[Entry]:
         """What had to go for it, if anything; an entry that it replaces is not told."""
         self._entries[signature] = entry
         self._entries.move_to_end(signature)
         return self._entries.popitem(last=False)[1] if len(self._entries) > self.most else None
 
-    def drop(self, signature: Signature) -> None:
+    def drop(self, signature: Hashable) -> None:
         self._entries.pop(signature, None)
 
     def __len__(self) -> int:

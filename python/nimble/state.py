@@ -22,7 +22,7 @@ from nimble.errors import NimbleError
 from nimble.held import OF_EVERY_MODULE, Contents, find, tensors_of
 from nimble.host_random import HostRandom
 from nimble.host_values import host_key
-from nimble.memory import storage, version_of
+from nimble.memory import storage, unique, version_of
 from nimble.metadata import Metadata
 from nimble.registered import Registered, path_of
 from nimble.watching import Writes
@@ -139,6 +139,7 @@ class ModuleGuard:
             _values(self._hooks),
             any(self._empty),
             [m.training for m in self._flagged],
+            list(map(type, self._modules)),
             list(map(host_key, self._elsewhere)),
         ]
 
@@ -176,6 +177,7 @@ _PARTS: "Tuple[Tuple[str, Callable[[Any, Any], bool]], ...]" = (
     ("a hook was added or removed", _are_identical),
     ("a first parameter, buffer, submodule or hook was added", eq),
     ("a training flag has changed", eq),
+    ("a module is of another class", _are_identical),
     ("a tensor on another device has changed", eq),
 )
 _IN_ATTRIBUTES: "Tuple[Tuple[str, Callable[[Any, Any], bool]], ...]" = (
@@ -219,6 +221,7 @@ class StateKeeper:
         self._made: Dict[int, _Made] = {}  # tensors that the runs have put into attributes
         self._looks = 0
         self._dirty: Optional[List[Tuple[torch.Tensor, torch.Tensor]]] = None  # those that the first run has written to
+        self._seen: Optional[Writes] = None  # of that run
         self._flags: Dict[Tuple[int, str], Any] = {}  # plain values of attributes that it has changed, and, if any,
         self._first: List[torch.Tensor] = []  # what it has written
         self._registered = Registered(self._modules, large.values(), is_checked)
@@ -226,7 +229,8 @@ class StateKeeper:
 
     def watch(self) -> Writes:
         """Of the first run: what it is on for. So what a run writes to parameters can be put back."""
-        return self._registered.watch()
+        self._seen = self._registered.watch(buffer for buffer, _ in self._buffers)
+        return self._seen
 
     def tensors(self) -> List[torch.Tensor]:
         """Those that a guard of the module looks at: parameters, buffers, tensors in plain attributes. As they are now."""
@@ -248,8 +252,9 @@ class StateKeeper:
         return self._random.who_has_drawn() is not None
 
     def written(self) -> List[torch.Tensor]:
-        """The buffers that the first run has written to, as far as values tell. Asked behind restore_buffers()."""
-        return [buffer for buffer, _ in self._dirty or []]
+        """The buffers that the first run has written to, as far as values and its ops tell: those that hold the same again behind it
+        may be others in a run to come. Asked behind restore_buffers()."""
+        return unique((*(buffer for buffer, _ in self._dirty or []), *(self._seen.written if self._seen is not None else ())))
 
     def may_write(self) -> List[torch.Tensor]:
         """With those that versions tell of."""

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import contextlib
 from operator import is_
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import torch
 from torch.utils import _pytree
 
 from nimble.errors import CaptureError, NimbleError
 from nimble.prepared import naming_the_place
-from nimble.signatures import Call, flattened, place_of
+from nimble.signatures import Call, flattened, has_attributes, place_of
+from nimble.static import Input
 from nimble.step_state import StepState
 
 
@@ -53,12 +54,33 @@ def is_of_captures(error: BaseException) -> bool:
     return isinstance(error, NimbleError) or any(word in text for word in ("cuda", "captur", "cudnn", "cublas", "nccl"))
 
 
-def check_arguments(call: Call, leaves: List[Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
-    """Behind a capture with these leaves."""
+def check_arguments(call: Call, inputs: List[Input], leaves: List[Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
+    """Behind a capture with these leaves, `inputs` among them. Of what a step does to its arguments a graph repeats what values they get,
+    and nothing else."""
     behind, structure = _pytree.tree_flatten((args, kwargs))
     if structure != call.structure or len(behind) != len(leaves) or not all(map(is_, behind, leaves)):
         raise NimbleError("the step puts something into its arguments (a list or a dictionary), or takes something out of them, "
                           "which a graph would not do: return it instead")
+    for each in inputs:
+        what = _what_is_another(each, call.leaves[each.number])
+        if what is not None:
+            raise NimbleError(f"the step gives its argument {call.place(each.number)} {what}, which a graph would not do: have it work on "
+                              "a copy, x.detach().clone(), or do so outside of the step")
+
+
+def _what_is_another(mine: Input, given: torch.Tensor) -> Optional[str]:
+    """Of an argument behind the run, which has had it as it was given."""
+    tensor = mine.tensor
+    if not tensor.is_leaf or tensor.requires_grad != given.requires_grad:
+        return "another requires_grad"
+    if tensor.grad is not None:
+        return "a gradient (its .grad)"
+    if tensor.shape != given.shape or tensor.stride() != given.stride() or tensor.dtype != given.dtype:
+        return "another shape, strides or dtype"
+    if tensor.data_ptr() != mine.memory.data_ptr():
+        return "other memory (its .data)"
+    hooks = getattr(tensor, "_backward_hooks", None), getattr(tensor, "_post_accumulate_grad_hooks", None)
+    return "attributes or hooks" if has_attributes(tensor) or any(hooks) else None
 
 
 def check_leaves(outputs: Any, state: StepState) -> None:

@@ -9,21 +9,27 @@ import sys
 import weakref
 from itertools import repeat
 from operator import attrgetter, is_, is_not
-from typing import Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import torch
 
 from nimble.errors import NimbleError
+from nimble.leaves import mark_written
+from nimble.memory import storage_of, version_of
+from nimble.metadata import Metadata
 
 _grad = attrgetter("grad")
 _none = repeat(None)
+# Of a tensor those that autograd has, too, which no reference of Python's tells of.
+_uses: "Callable[[Any], int]" = getattr(torch.Tensor, "_use_count", sys.getrefcount)
 
 
 class Grads:
-    """p.grad of each parameter before and behind the capture. touched: whether that has read, or written to, the one of before."""
+    """p.grad of each parameter before and behind the capture. touched: whether that has read, or written to, the one of before;
+    versions: of those of before, as they were then."""
 
     def __init__(self, parameters: Sequence[torch.Tensor], before: "List[Optional[torch.Tensor]]",
-                 behind: "List[Optional[torch.Tensor]]", touched: Sequence[bool]) -> None:
+                 behind: "List[Optional[torch.Tensor]]", touched: Sequence[bool], versions: Sequence[int]) -> None:
         self._parameters = parameters
         self._there = [grad is not None for grad in before]
         # Those that are read, or written in place, have to be the same memory then. What a step does not look at may be anything, and
@@ -35,7 +41,14 @@ class Grads:
         # The others are the graph's own.
         own = [(p, a) for p, b, a in zip(parameters, before, behind) if a is not None and a is not b]
         self._owners, self._own = [p for p, _ in own], [a for _, a in own]
+        # Their memory, which somebody may take from them (p.grad.data = ...): as other tensors, that hold it.
+        self._memory = [a.detach() for a in self._own]
+        self._places = list(map(torch.Tensor.data_ptr, self._own))
+        self._metadata = Metadata(self._own, trains=True)
         self._storages = [a.untyped_storage()._cdata for a in self._own] if hasattr(torch._C, "_storage_Use_Count") else []
+        self._wanting = [a.requires_grad for a in self._own]
+        self._adds_to = [weakref.ref(b) for b, a, version in zip(before, behind, versions)
+                         if b is not None and b is a and version_of(b) != version]
         self._counts: Dict[bool, List[int]] = {}
         self._fits_as_worn = len(self._own) == len(parameters) and all(self._there)
         self._are_worn = False  # as fit() has seen it: each of the graph's own is the gradient of its parameter
@@ -59,9 +72,18 @@ class Grads:
         """Behind a replay."""
         for parameter in self._dropped:
             parameter.grad = None
+        if self._have_moved() or self._metadata.difference() is not None:
+            for own, memory, wants in zip(self._own, self._memory, self._wanting):
+                if own.requires_grad and not wants:
+                    own.detach_()
+                own.requires_grad_(wants)
+                own.data = memory
+            del own
         if not all(map(is_, map(_grad, self._owners), self._own)):
             for i in range(len(self._own)):  # no name is left for one of them, which would count as a use
                 self._owners[i].grad = self._own[i]
+        # What autograd has saved of them is not valid any more.
+        mark_written([*self._memory, *(grad for grad in (each() for each in self._adds_to) if grad is not None)])
         if not self._counts:  # nobody else can have them yet
             for is_there in (False, True):
                 for i in range(len(self._own)):
@@ -73,22 +95,34 @@ class Grads:
         for i in range(len(self._own)):
             if self._owners[i].grad is self._own[i]:
                 self._owners[i].grad = self._own[i].clone()
-        for each in (self._own, self._same, self._storages):
+        for each in (self._own, self._same, self._storages, self._memory, self._places, self._adds_to):
             each.clear()
+        self._metadata = Metadata((), trains=True)
 
     def are_held(self) -> bool:
         """Whether somebody has kept a gradient of an earlier step, which a replay would write to. Asked behind fit()."""
         if not self._counts or not self._own:
             return False
         there, gone, now = self._counts[True], self._counts[False], self.uses()
+        if self._have_moved():  # these do not use the memory themselves, and others may
+            there, gone = self._without_moved(there), self._without_moved(gone)
         if now == gone or self._are_worn and now == there:  # each is the graph's alone, as behind zero_grad(), or a parameter's
             return False
         worn = list(map(is_, map(_grad, self._owners), self._own))
         return any(count > (there if worn[i % len(worn)] else gone)[i] for i, count in enumerate(now))
 
+    def _have_moved(self) -> bool:
+        return list(map(torch.Tensor.data_ptr, self._own)) != self._places
+
+    def _without_moved(self, counts: List[int]) -> List[int]:
+        """But for the use of its memory by each that has other memory now."""
+        behind = len(counts) - len(self._storages)
+        moved = [storage_of(own)._cdata != where for own, where in zip(self._own, self._storages)]
+        return [*counts[:behind], *(count - is_moved for count, is_moved in zip(counts[behind:], moved))]
+
     def uses(self) -> List[int]:
-        """How many references there are to each of the graph's own; then to the memory of each, where PyTorch tells."""
-        references = list(map(sys.getrefcount, self._own))
+        """How many references there are to each of the graph's own, Python's and all; then to the memory of each, where PyTorch tells."""
+        references = [*map(sys.getrefcount, self._own), *map(_uses, self._own)]
         if self._storages:
             references += map(torch._C._storage_Use_Count, self._storages)
         return references

@@ -16,6 +16,7 @@ from nimble.leaves import copy_all, mark_written
 from nimble.memory import storage
 from nimble.parts import Ahead, alive_now, at_first_backward
 from nimble.signatures import Call
+from nimble.state import has_memory
 from nimble.static import GraphReport, Input, Results, check_apart, report
 from nimble.step_grads import Grads
 from nimble.step_reads import Seen, goes_by_ops
@@ -33,6 +34,7 @@ class Kind:
         self.written: Set[int] = set()  # arguments that it writes to, by the number of the leaf
         self.buffers: List[torch.Tensor] = []  # those that it was seen to write to
         self.versions: List[torch.Tensor] = []  # what else it writes to in a way that autograd sees
+        self.takes = False  # from an iterator that a module holds
         self.writes_early = False  # to parameters, before its first backward
         self.graphs: List[Graph] = []  # the least recently used first
         self.why: Optional[NimbleError] = None  # there is no graph, and none is tried
@@ -68,10 +70,12 @@ class Graph:
             for each in self._inputs:
                 each.take(call.leaves[each.number])
 
-    def begin(self) -> None:
-        """As much of a call as can be taken back, where the GPU would only wait. Behind take()."""
-        if self._ahead is not None:
-            self._ahead.begin()
+    def begin(self, call: Call) -> None:
+        """take(), and as much of the call as can be taken back, where the GPU would only wait: for more than the copies."""
+        ahead = self._ahead if self._ahead is not None and self._ahead.is_awaited() else None
+        self.take(call)
+        if ahead is not None:
+            ahead.begin()
 
     def take_back(self) -> None:
         """All is as if no call had begun. Does nothing behind one that has come to its end."""
@@ -121,7 +125,8 @@ class Graph:
 class Work:
     """nimble.backend.RecordedWork of a step. `buffers`: those that its first part may write to, and copies before. `looks`: whether
     it is seen what the run does with memory that was there before. Behind the last run, `found_elsewhere` are storages that it has
-    read, and that are neither the step's nor its own; `reads_early`: its first part reads gradients, or writes to some."""
+    read, and that are neither the step's nor its own; `is_bound`: its first part cannot be taken back. It reads gradients, or writes to
+    some; or writes to parameters, or to other buffers than those of `buffers`: eager steps may have written the same values there."""
 
     def __init__(self, run: Callable[[], Any], state: StepState, stores: Stores, inputs: List[Input], buffers: List[torch.Tensor],
                  device_type: str) -> None:
@@ -130,7 +135,7 @@ class Work:
         self.keeps = [(buffer, torch.empty_like(buffer)) for buffer in buffers]
         self.looks = True
         self.found_elsewhere: List[Any] = []
-        self.reads_early = False
+        self.is_bound = False
         self._seen: Optional[Seen] = None
 
     def run(self, part: Optional[Part]) -> Any:
@@ -146,18 +151,21 @@ class Work:
         return result
 
     def _in_parts(self, part: Optional[Part]) -> Any:
-        self.reads_early = False
+        self.is_bound = False
         if part is None:
             return self._run()
 
         grads = [p.grad for p in self._state.parameters]
+        kept = {id(buffer) for buffer, _ in self.keeps}
+        apart = set(map(storage, (t for t in (*self._state.parameters, *self._state.buffers)
+                                  if id(t) not in kept and t.layout is torch.strided and has_memory(t)))) - {0}
 
         def switch() -> None:
             # Gradients of its own would lie where somebody may still look at those of the step before.
             has_own = any(p.grad is not None and p.grad is not grad for p, grad in zip(self._state.parameters, grads))
             alive = None if has_own else alive_now(self._device_type)
             if alive is not None:
-                self.reads_early = self._seen is not None and self._seen.has_touched_any()
+                self.is_bound = self._seen is not None and (self._seen.has_touched_any() or not apart.isdisjoint(self._seen.written))
                 part(alive)
 
         copy_all([copy for _, copy in self.keeps], [buffer for buffer, _ in self.keeps])

@@ -1,5 +1,5 @@
-"""What the captured run of a step does with memory that was there before: gradients that it has found, and what nobody but a cache
-holds. Seen is of one run, and belongs to its thread. The rest has no state.
+"""What the captured run of a step does with memory that was there before: gradients that it has found, what nobody but a cache
+holds, and what it writes to. Seen is of one run, and belongs to its thread. The rest has no state.
 """
 
 from __future__ import annotations
@@ -13,20 +13,23 @@ from nimble.errors import CaptureError
 from nimble.memory import storage, version_of
 from nimble.state import has_memory
 from nimble.static import same_bytes
-from nimble.watching import Reads, tensors_in
+from nimble.watching import Reads, tensors_in, written_by
 
 
 class Seen(Reads):
-    """nimble.watching.Reads, and which of the `gradients` that the run has found it has read, or written to."""
+    """nimble.watching.Reads, which of the `gradients` that the run has found it has read, or written to, and where the memory begins
+    that ops have written to in place so far: `written`."""
 
     def __init__(self, known: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor], device_type: str) -> None:
         super().__init__([*known, *gradients], device_type)
         self._versions = {id(grad): version_of(grad) for grad in gradients}
         self._gradients = set(map(storage, gradients)) - {0}
         self._touched: Set[int] = set()
+        self.written: Set[int] = set()
 
     def before(self, function: Any, args: Any, kwargs: Dict[str, Any]) -> None:
         super().before(function, args, kwargs)
+        self.written.update(storage(t) for t in written_by(function, args, kwargs) if t.layout is torch.strided and has_memory(t))
         for leaf in tensors_in((args, kwargs)) if self._gradients else ():
             if leaf.layout is torch.strided and has_memory(leaf):
                 self._touched.update(self._gradients.intersection((storage(leaf),)))

@@ -11,17 +11,19 @@ from __future__ import annotations
 import collections
 import marshal
 from itertools import chain
-from operator import attrgetter, is_
+from operator import is_
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import torch
 from torch.utils.hooks import RemovableHandle
 
 from nimble.errors import NimbleError
+from nimble.held import find as find_held
 from nimble.host_random import HostRandom
 from nimble.memory import is_array, unique, version_of
 from nimble.metadata import Metadata
-from nimble.reach import MOST_ELEMENTS, Reached, hooks_of, hooks_of_all_optimizers
+from nimble.reach import MOST_ELEMENTS, Reached
+from nimble.reach_hooks import accumulate_hooks, backward_hooks, hooks_of, hooks_of_all_optimizers
 from nimble.reach_library import Positions
 from nimble.state import ModuleGuard, is_same, parts_of, plain_tensors
 
@@ -29,13 +31,8 @@ _SCALER = ("_enabled", "_growth_factor", "_backoff_factor", "_growth_interval", 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 Look = Tuple[Any, ...]
-_backward_hooks = attrgetter("_backward_hooks")
 _NOTED = 8  # where in a look what scalers have noted is
 _MOST_NUMBERS = 16  # of a tensor on the host, whose values are compared
-
-
-def _accumulate_hooks(tensor: torch.Tensor) -> Any:
-    return getattr(tensor, "_post_accumulate_grad_hooks", None)  # from 2.1 on
 
 
 class StepState:
@@ -132,7 +129,7 @@ class StepState:
         made = getattr(RemovableHandle, "next_id", None)
         if made is not None and made == self._hooks_at and not self._has_hooks:
             return []
-        found = [hook for hooks in (*map(_backward_hooks, self.parameters), *map(_accumulate_hooks, self.parameters))
+        found = [hook for hooks in (*map(backward_hooks, self.parameters), *map(accumulate_hooks, self.parameters))
                  for hook in (hooks or {}).values()]
         self._hooks_at, self._has_hooks = -1 if made is None else made, bool(found)
         return found
@@ -235,7 +232,9 @@ class StepState:
         return put_back
 
     def host_random(self) -> HostRandom:
-        return HostRandom(self._reached.generators)
+        """Also of generators that modules hold, which only their forward may name."""
+        held = (each for module in self.modules for each in find_held(module).generators)
+        return HostRandom({id(each): each for each in chain(self._reached.generators, held)}.values())
 
     def positions(self) -> Positions:
         return Positions(self._reached.files)
@@ -279,9 +278,12 @@ def _address(tensor: torch.Tensor) -> Any:
 
 
 def _content_of(value: Any) -> Any:
-    """Of a container whose elements are in no slots of their own: what is in it, where that is plain values."""
+    """Of a container what its elements' own slots do not tell: of a dictionary the order of its keys, of others what is in it, where
+    that is plain values and there are no slots."""
     if isinstance(value, (set, frozenset)):
         return frozenset(map(_key, value))
+    if isinstance(value, dict) and len(value) <= MOST_ELEMENTS:
+        return list(map(_key, value))
     if len(value) <= MOST_ELEMENTS:
         return None
     elements = list(value.items()) if isinstance(value, dict) else list(value)

@@ -1,18 +1,23 @@
-"""What a step's modules put into their attributes, and into lists, dictionaries and objects there, while it is captured: replays put
-nothing there. No state but what was there before; of one capture."""
+"""What a step's modules put into their attributes, into containers, arrays and objects there, and elsewhere, while it is captured:
+replays put nothing there. No state but what was there before; of one capture."""
 
 from __future__ import annotations
 
+import collections
 from itertools import chain
 from operator import is_
 from typing import Any, Dict, Iterable, Iterator, List, Tuple
 
 import torch
 
+from nimble import step_elsewhere as elsewhere
 from nimble.auto.values import is_plain, plain_key
 from nimble.errors import NimbleError
-from nimble.held import OF_EVERY_MODULE, find
+from nimble.held import OF_EVERY_MODULE, find, slots_of
+from nimble.memory import is_array
 from nimble.static import Input, check_attributes
+
+_MOST_BYTES = 1 << 26  # of an array that is looked at
 
 
 class Stores:
@@ -26,6 +31,10 @@ class Stores:
             if is_dict_of_object:  # the rest is looked at by the modules' guards
                 content = {key: value for key, value in content.items() if key not in OF_EVERY_MODULE}
             self._containers[id(where)] = where, content
+        places, containers = elsewhere.find(module for module, _ in found)
+        others = chain(chain.from_iterable(held.others for _, held in found), containers)
+        self._others = [(each, _content_of(each)) for each in others if id(each) not in self._containers]
+        self._places = [(what, get, put, get()) for what, get, put in places]
 
     def check(self, inputs: List[Input]) -> None:
         """NimbleError where something else is there now. What is made once, and kept, was made in eager runs."""
@@ -36,6 +45,11 @@ class Stores:
                 what = f"its attribute or key {key!r}" if isinstance(where, dict) else f"a {type(where).__name__} that it holds"
                 raise NimbleError(f"a module of the step changes {what} at each run, which a graph would not do: have it write in place "
                                   "to a buffer, or return what is new")
+        changed = [f"a {type(where).__name__} that it holds, or names" for where, content in self._others if _is_another(where, content)]
+        changed += [what for what, get, _, before in self._places if not _is_alike(get(), before)]
+        if changed:
+            raise NimbleError(f"a module of the step changes {changed[0]} at each run, which a graph would not do: have it count in a "
+                              "buffer, in place")
 
     def put_back(self) -> None:
         for where, content in self._containers.values():
@@ -47,6 +61,55 @@ class Stores:
                     where[key] = content[key]
                 else:
                     del where[key]
+        for where, content in self._others:
+            if _is_another(where, content):
+                _put_back(where, content)
+        for _, get, put, before in self._places:
+            if not _is_alike(get(), before):
+                put(before)
+
+
+def _content_of(where: Any) -> Any:
+    """A copy, or None of what is too large for one, or cannot be put back."""
+    if is_array(where):
+        return where.copy() if where.nbytes <= _MOST_BYTES else None
+    if isinstance(where, bytearray):
+        return bytes(where) if len(where) <= _MOST_BYTES else None
+    if isinstance(where, dict):
+        return dict.copy(where)  # whatever its class says of itself
+    if isinstance(where, set):
+        return set(where)
+    if isinstance(where, (list, collections.deque)):
+        return list(where)
+    return {key: getattr(where, key, elsewhere.MISSING) for key in slots_of(where)}  # none of iterators
+
+
+def _is_another(where: Any, content: Any) -> bool:
+    if content is None:
+        return False
+    now = _content_of(where)
+    if is_array(where):
+        return bool(now is None or now.tobytes() != content.tobytes())
+    if isinstance(now, dict):
+        return list(map(id, now)) != list(map(id, content)) or not all(map(_is_alike, now.values(), content.values()))
+    return bool(not all(map(_is_alike, now, content)) or len(now) != len(content)) if isinstance(now, list) else bool(now != content)
+
+
+def _put_back(where: Any, content: Any) -> None:
+    if is_array(where):
+        if where.flags.writeable:
+            where[...] = content
+    elif isinstance(where, bytearray):
+        where[:] = content
+    elif isinstance(where, (dict, set, list, collections.deque)):
+        where.clear()
+        (where.update if isinstance(where, (dict, set)) else where.extend)(content)
+    else:
+        for key, value in content.items():
+            if value is not elsewhere.MISSING:
+                setattr(where, key, value)
+            elif hasattr(where, key):
+                delattr(where, key)
 
 
 def _differences(where: Any, content: Any) -> Iterator[Any]:

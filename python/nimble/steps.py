@@ -35,6 +35,7 @@ from nimble.static import GraphReport, Input, Options, check_outputs, device_of,
 from nimble.step_errors import OfTheFunction, check_arguments, check_leaves, explaining, is_of_captures
 from nimble.step_grads import Grads, check_layouts
 from nimble.step_graph import Graph, Kind, Work
+from nimble.step_iterators import Iterators
 from nimble.step_reads import cannot_be_looked_at, is_unchanged, tensors_on
 from nimble.step_state import Look, StepState, check_unchanged
 from nimble.step_stores import Stores
@@ -105,9 +106,8 @@ class Step:
                 kind = self._kind_of(call)
                 taken = kind.graphs[-1] if kind.graphs else None
                 if taken is not None:  # most likely it is the one: the GPU is at work while the host looks
-                    taken.take(call)
                     begun = taken
-                    taken.begin()
+                    taken.begin(call)
                 graph, is_held = self._fitting(kind, call, taken)
                 if graph is not taken:
                     taken = begun = None  # and its memory goes before other memory is needed
@@ -147,6 +147,13 @@ class Step:
         with self._lock:
             return [graph.report() for kind in self._kinds for graph in kind.graphs]
 
+    def __getstate__(self) -> Dict[str, Any]:
+        """Of what copies and pickles are made: they have no graphs."""
+        return {"given": (self.function, *self._given, self._options, self._fallback, self._kinds.most, self._backend)}
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        self.__init__(*state["given"])  # type: ignore[misc]
+
     def _is_eager_within_autocast(self) -> bool:
         if not self._within_autocast.are_eager:
             state = self._state if self._state is not None else StepState(self._reached(), self._backend.device_type)
@@ -155,10 +162,11 @@ class Step:
         return self._within_autocast.are_eager
 
     def _kind_of(self, call: Call) -> Kind:
-        kind = self._kinds.get(call.signature)
+        key = call.signature, switches.kernels()
+        kind = self._kinds.get(key)
         if kind is None:
             kind = Kind(1 + EAGER_RUNS if self._options.use_multi_stream else 2)
-            gone = self._kinds.put(call.signature, kind)
+            gone = self._kinds.put(key, kind)
             for graph in gone.graphs if gone is not None else []:
                 graph.close()
         return kind
@@ -217,12 +225,16 @@ class Step:
         def look() -> None:
             early.append((versions(watched), [p.detach().clone() for p in watched]))
 
+        iterators = Iterators(state.modules)
         result = self._on_stream(call, learns, state, look)
+        kind.takes = kind.takes or iterators.have_moved()
         kind.eager -= 1
         kind.has_run = True
         seen = set(map(id, kind.buffers))
-        kind.buffers += [buffer for buffer, value in buffers if id(buffer) not in seen and not is_same(buffer, value)]
         kind.versions = [t for t, version in zip(known, before[0]) if t._version != version]
+        raised = set(map(id, kind.versions))  # also of those that hold the same values again, which they need not in other calls
+        kind.buffers += [buffer for buffer, value in buffers
+                         if id(buffer) not in seen and (id(buffer) in raised or not is_same(buffer, value))]
         kind.writes_early = kind.writes_early or any(
             numbers != before[1] or not all(map(is_unchanged, now, values)) for numbers, now in early)
         for number, version, value in arguments:
@@ -273,6 +285,9 @@ class Step:
     def _capture(self, call: Call, kind: Kind) -> Graph:
         """Where it fails, all is as before."""
         began = time.perf_counter()
+        if kind.takes:
+            kind.why = NimbleError("a module of the step takes from an iterator that it holds, from which a graph would take nothing")
+            raise kind.why
         if len(kind.graphs) >= _MOST_VARIANTS:
             self._make_room(kind)
         state = self._state if self._state is not None else StepState(self._reached(), self._backend.device_type)
@@ -299,6 +314,7 @@ class Step:
 
         before, random_before, positions = state.look(True), state.host_random(), state.positions()
         grads_before = [p.grad for p in state.parameters]
+        grad_versions = [0 if grad is None else version_of(grad) for grad in grads_before]
         own = [buffer for buffer in state.buffers if any(buffer is each for each in kind.buffers)]
         in_parts = (self._options.use_multi_stream and is_worth_it(state.parameters) and not kind.written and not kind.writes_early
                     and can_be_kept(own) and not switches.has_other_ranks())
@@ -314,7 +330,7 @@ class Step:
             check_layouts(state.parameters)
             check_outputs(captured.outputs[0], self._backend.device_type, [*state.parameters, *state.buffers, *(i.tensor for i in inputs)])
             check_leaves(captured.outputs[0], state)
-            check_arguments(call, leaves, args, kwargs)
+            check_arguments(call, inputs, leaves, args, kwargs)
         except BaseException as error:
             work.put_back()
             if own_errors and isinstance(error, CaptureError):
@@ -325,10 +341,11 @@ class Step:
         grads_behind = [p.grad for p in state.parameters]
         for parameter, grad in zip(state.parameters, grads_before):
             parameter.grad = grad
-        grads = Grads(state.parameters, grads_before, grads_behind, work.touched(grads_before, grads_behind))
+        grads = Grads(state.parameters, grads_before, grads_behind, work.touched(grads_before, grads_behind),
+                      grad_versions)
         work.end()
         ahead = None
-        if isinstance(captured, InParts) and not work.reads_early:  # of which nobody keeps the memory
+        if isinstance(captured, InParts) and not work.is_bound:  # of which nobody keeps the memory
             reads = [*state.memory(), *tensors_on(work.found_elsewhere)]
             ahead = Ahead(captured, work.keeps, reads, self._backend, device)
         graph = Graph(call, inputs, kind, captured, grads, state, time.perf_counter() - began, ahead, work.found_elsewhere)

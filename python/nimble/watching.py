@@ -91,12 +91,25 @@ class _Watch:
 _backward: "Callable[[], int]" = getattr(torch._C, "_current_graph_task_id", lambda: 0)
 
 
+def written_by(function: Any, args: Any, kwargs: Dict[str, Any]) -> Iterator[torch.Tensor]:
+    """What an op writes to in place, as its schema says."""
+    schema = getattr(function, "_schema", None)
+    for number, argument in enumerate(() if schema is None else schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = args[number] if number < len(args) else kwargs.get(argument.name)
+            for tensor in value if isinstance(value, (list, tuple)) else (value,):
+                if isinstance(tensor, torch.Tensor):
+                    yield tensor
+
+
 class Writes(_Watch):
-    """Keeps what is in the memory of these tensors before an op writes to it: `kept`, each with a copy. has_backward: whether the run
+    """Keeps what is in the memory of these tensors before an op writes to it: `kept`, each with a copy. noted: others, of which it only
+    finds those whose memory an op writes to, `written`, whatever they hold behind that. has_backward: whether the run
     may have had a backward in it, other than the one that it is itself (is_backward_of())."""
 
-    def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
+    def __init__(self, tensors: Iterable[torch.Tensor], noted: Iterable[torch.Tensor] = ()) -> None:
         self.kept: List[Tuple[torch.Tensor, torch.Tensor]] = []
+        self.written: List[torch.Tensor] = []
         self.has_backward = False
         self._run = -1
         self._tensors: Dict[int, List[torch.Tensor]] = {}
@@ -104,19 +117,17 @@ class Writes(_Watch):
             where = _memory_of(tensor)
             if where != 0 and not tensor.is_inference():
                 self._tensors.setdefault(where, []).append(tensor.detach())
+        self._noted: Dict[int, List[torch.Tensor]] = {}
+        for tensor in noted:
+            self._noted.setdefault(_memory_of(tensor), []).append(tensor)
+        self._noted.pop(0, None)
 
     def before(self, function: Any, args: Any, kwargs: Dict[str, Any]) -> None:
         self.has_backward = self.has_backward or _backward() not in (-1, self._run)
-        schema = getattr(function, "_schema", None)
-        if schema is None or not self._tensors:
-            return
-        for number, argument in enumerate(schema.arguments):
-            if argument.alias_info is not None and argument.alias_info.is_write:
-                value = args[number] if number < len(args) else kwargs.get(argument.name)
-                for tensor in value if isinstance(value, (list, tuple)) else (value,):
-                    if isinstance(tensor, torch.Tensor):
-                        self.kept += [(each, each.clone()) for each in self._tensors.pop(_memory_of(tensor), [])]
-
+        for tensor in written_by(function, args, kwargs) if self._tensors or self._noted else ():
+            where = _memory_of(tensor)
+            self.kept += [(each, each.clone()) for each in self._tensors.pop(where, [])]
+            self.written += self._noted.pop(where, [])
 
     def is_backward_of(self, outputs: Iterable[torch.Tensor]) -> None:
         """What it is on for next is a backward of these, which is known by the hook of the first that it comes to."""

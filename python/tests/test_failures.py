@@ -11,6 +11,7 @@ from torch import nn  # noqa: E402
 from fake import FakeCapture  # noqa: E402
 from nimble import Nimble, NimbleError, accelerate  # noqa: E402
 from nimble.by_itself import raises_by_itself  # noqa: E402
+from nimble.capture import first_reason  # noqa: E402
 from nimble.signatures import Call  # noqa: E402
 from training_nets import only  # noqa: E402
 
@@ -149,3 +150,16 @@ def test_copies_and_pickles_have_no_graphs(copied):
     with torch.no_grad():
         again(floats())
         assert torch.equal(copied(again)(floats()), again(floats()))
+
+
+@pytest.mark.parametrize("words, said", [
+    ("CUDA error: operation not permitted when stream is capturing\nSearch for `cudaErrorStreamCaptureUnsupported' in a page\n",
+     "CUDA error: operation not permitted when stream is capturing"), ("\n one line ", "one line"), ("", "")])
+def test_a_reason_is_one_line_of_what_went_wrong_first(words, said):
+    try:
+        try:
+            raise RuntimeError(words)
+        finally:
+            raise ValueError("while that was ended")
+    except ValueError as error:
+        assert first_reason(error) == ("RuntimeError: " + said if said else "RuntimeError")

@@ -31,6 +31,14 @@ class Net(nn.Module):
         return self.norm(self.first(x)) + self.table
 
 
+class OtherLinear(nn.Linear):
+    pass
+
+
+def another_class(m):
+    m.first.__class__ = OtherLinear
+
+
 def replace_weight(m):
     m.first.weight = nn.Parameter(torch.zeros(4, 4))
 

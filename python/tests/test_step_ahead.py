@@ -77,6 +77,12 @@ def test_where_the_gpu_is_busy_the_look_comes_first(pair, backend, order):
     assert order(pair, lambda i: setattr(backend, "idle", i < 8)) == [AHEAD] * (8 - EAGER - 1) + [BEHIND] * (14 - 8)
 
 
+def test_copies_of_the_arguments_do_not_count_as_work(pair, backend, order, monkeypatch):
+    take = nimble.static.Input.take
+    monkeypatch.setattr(nimble.static.Input, "take", lambda self, tensor: (take(self, tensor), setattr(backend, "idle", False)))
+    assert order(pair, lambda i: setattr(backend, "idle", True)) == [AHEAD] * (14 - EAGER - 1)
+
+
 def test_memory_that_is_gone(pair, backend, order):
     def before(i):
         if i == 8:

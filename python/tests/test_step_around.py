@@ -143,3 +143,43 @@ def test_an_output_with_python_attributes():
         step(torch.ones(2, 4))
     with pytest.raises(NimbleError, match=r"output has Python attributes \('samples'\)"):
         step(torch.ones(2, 4))
+
+
+@contextlib.contextmanager
+def matmul_in_tf32():
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def attention_by_plain_kernels():
+    return pytest.importorskip("torch.nn.attention").sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
+
+
+def cudnn_that_repeats_itself():
+    return torch.backends.cudnn.flags(enabled=True, deterministic=True)
+
+
+@pytest.mark.parametrize("switched", [matmul_in_tf32, attention_by_plain_kernels, cudnn_that_repeats_itself,
+                                      lambda: torch.device("cpu")])
+def test_switches_that_kernels_are_chosen_by(switched):
+    """Calls have graphs of their own by what these are; those of before go on."""
+    def program(wrap):
+        net = nn.Linear(4, 12)
+        optimizer = sgd(net)
+
+        def train(x):
+            q, k, v = net(x).chunk(3, -1)
+            loss = update(net, optimizer, nn.functional.scaled_dot_product_attention(q, k, v).square().mean())
+            return (loss, torch.get_float32_matmul_precision(), torch.backends.cuda.flash_sdp_enabled(),
+                    torch.backends.cudnn.deterministic)
+
+        step = wrap(train, [net], [optimizer])
+        for i in range(16):
+            with switched() if i % 3 == 1 else contextlib.nullcontext():
+                yield step(torch.randn(2, 1, 8, 4)), net
+
+    assert same(program) and same.backend.captures == 2

@@ -7,6 +7,7 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
 import nimble  # noqa: E402
+from nimble.step_grads import Grads  # noqa: E402
 from replaying import ReplayingCapture  # noqa: E402
 from step_programs import mlp, same, sgd  # noqa: E402
 
@@ -160,3 +161,144 @@ def test_somebody_holds_one_when_another_graph_is_captured():
         with pytest.warns(UserWarning, match="somebody holds on") if i == 0 else pytest.MonkeyPatch.context():
             step(x * 2)
         assert all(map(torch.equal, held, before))
+
+
+def clamped(net):
+    for p in net.parameters():
+        p.grad.data = p.grad.data.clamp(-0.01, 0.01)
+
+
+def turned(net):
+    net[0].weight.grad.data = net[0].weight.grad.data.t()
+
+
+def wanting(net):
+    net[0].weight.grad.requires_grad_()
+
+
+def given_by_what_wants(net):
+    net[0].weight.grad.mul_(torch.ones((), requires_grad=True))
+
+
+@pytest.mark.parametrize("clears", ["inside", "outside"])
+@pytest.mark.parametrize("change", [clamped, turned, wanting, given_by_what_wants])
+@pytest.mark.parametrize("always", [True, False])
+def test_gradients_that_are_given_other_memory(change, clears, always):
+    """Between the calls: the next one leaves its own again."""
+    def program(wrap):
+        net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 3))
+        optimizer = sgd(net)
+
+        def train(x):
+            if clears == "inside":
+                optimizer.zero_grad(set_to_none=True)
+            loss = net(x).square().mean()
+            loss.backward()
+            return loss
+
+        step = wrap(train, [net], [optimizer])
+        for i in range(10):
+            if clears == "outside":
+                optimizer.zero_grad(set_to_none=True)
+            loss = step(torch.randn(2, 4))
+            yield loss, net, [(p.grad, p.grad.requires_grad, p.grad.is_leaf) for p in net.parameters()]
+            if always or i == 6:
+                change(net)
+            if change is clamped:
+                optimizer.step()
+
+    assert same(program) and same.backend.captures == 1 and same.backend.replays > 8
+
+
+def test_what_has_held_the_memory_that_was_given_away():
+    """Of a gradient that has other memory by now: nothing is written to it."""
+    backend, net = ReplayingCapture(), mlp()
+    step = nimble.step(lambda x: (net.zero_grad(), net(x).square().mean().backward())[0], [net], backend=backend)
+    x = torch.ones(2, 4)
+    for _ in range(6):
+        step(x)
+    held = [p.grad.data for p in net.parameters()]
+    before = [grad.clone() for grad in held]
+    clamped(net)
+    with pytest.warns(UserWarning, match="somebody holds on"):
+        step(x * 2)
+    assert all(map(torch.equal, held, before))
+    del held
+    replays = backend.replays
+    step(x)
+    assert backend.replays > replays
+
+
+def test_memory_of_gradients_is_there_as_long_as_their_graph():
+    parameter, grad = nn.Parameter(torch.ones(3)), torch.full((3,), 2.0)
+    grads = Grads([parameter], [None], [grad], [False], [0])
+    parameter.grad = grad
+    where = grad.data_ptr()
+    del grad
+    grads.put()
+    parameter.grad.data, parameter.grad = torch.zeros(3), None
+    others = [torch.empty(3) for _ in range(99)]
+    assert where not in [other.data_ptr() for other in others] and grads.fit() and not grads.are_held()
+    grads.put()
+    assert parameter.grad.data_ptr() == where and parameter.grad.tolist() == [2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_gradients_that_only_autograd_has_saved(monkeypatch, tells):
+    """A learned step size: what the last gradients were is asked for behind the next call. Where PyTorch does not tell who uses a tensor,
+    autograd says that it was written to."""
+    if not tells:
+        monkeypatch.setattr("nimble.step_grads._uses", sys.getrefcount)
+    elif not hasattr(torch.Tensor, "_use_count"):
+        pytest.skip("this PyTorch does not tell")
+
+    def program(wrap):
+        net, alpha, last = mlp(), torch.ones((), requires_grad=True), None
+        optimizer = sgd(net)
+
+        def train(x):
+            optimizer.zero_grad(set_to_none=True)
+            loss = net(x).square().mean()
+            loss.backward()
+            return loss
+
+        step = wrap(train, [net], [optimizer])
+        for _ in range(8):
+            loss = step(torch.randn(2, 4))
+            if last is not None:
+                alpha.grad = None
+                last.backward()
+            last = sum((alpha * p.grad).square().sum() for p in net.parameters())
+            optimizer.step()
+            yield loss, alpha.grad, net
+
+    if tells:
+        assert same(program)
+    else:
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            same(program)
+
+
+def test_gradients_that_are_added_to_and_that_autograd_has_saved():
+    """Eager code raises, too."""
+    def program(wrap):
+        net, alpha = mlp(), torch.ones((), requires_grad=True)
+
+        def train(x):
+            loss = net(x).square().mean()
+            loss.backward()
+            return loss
+
+        step = wrap(train, [net])
+        for i in range(9):
+            last = (alpha * net[0].weight.grad).sum() if i > 0 else None
+            loss = step(torch.randn(2, 4))
+            raised = False
+            if last is not None:
+                try:
+                    last.backward()
+                except RuntimeError as error:
+                    raised = "modified by an inplace operation" in str(error)
+            yield loss, raised, net[0].weight.grad
+
+    assert same(program) and same.backend.replays > 0

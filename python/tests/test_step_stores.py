@@ -1,5 +1,7 @@
 """nimble.step: what modules, their hooks and the step put somewhere while it is captured raises, and is put back."""
 
+import random
+
 import pytest
 
 torch = pytest.importorskip("torch", minversion="2.1")
@@ -136,3 +138,94 @@ def test_a_count_in_an_array_is_put_back():
             yield step(torch.randn(2, 4)), net, calls.tolist()
 
     assert raises(program, "'calls' has changed")
+
+
+def test_optimizers_that_hooks_of_parameters_call():
+    def program(wrap):
+        net = mlp()
+        optimizers = {p: torch.optim.SGD([p], lr=0.1) for p in net.parameters()}
+
+        def step_of(parameter):
+            optimizers[parameter].step()
+            optimizers[parameter].zero_grad()
+
+        for p in net.parameters():
+            p.register_post_accumulate_grad_hook(step_of)
+
+        def train(x):
+            loss = net(x).square().mean()
+            loss.backward()
+            return loss
+
+        step = wrap(train, modules=[net])
+        for i in range(10):
+            if i == 6:
+                for optimizer in optimizers.values():
+                    optimizer.param_groups[0]["lr"] = 0.01
+            yield step(torch.randn(2, 4)), net
+
+    assert same(program) and same.backend.captures == 2
+
+
+@pytest.mark.parametrize("of", ["a module", "an optimizer", "a tensor"])
+def test_what_a_hook_of_a_parameter_reads(of):
+    def program(wrap):
+        net, scale, weight = mlp(), [1.0], torch.ones(3, requires_grad=True)
+        optimizer = torch.optim.SGD([weight], lr=0.1) if of == "an optimizer" else sgd(net)
+        (net[0].weight if of == "a module" else weight).register_hook(lambda grad: grad * scale[0])
+
+        def train(x):
+            return update(net, optimizer, (net(x) * weight).square().mean())
+
+        def through(x):  # which names the optimizer alone
+            optimizer.zero_grad()
+            loss = (x[:, :3] * optimizer.param_groups[0]["params"][0]).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        step = wrap(through if of == "an optimizer" else train)
+        for i in range(10):
+            scale[0] = 0.5 if i >= 6 else 1.0
+            weight.grad = None
+            yield step(torch.randn(2, 4)), net, weight
+
+    assert same(program) and same.backend.captures == 2
+
+
+def test_a_hook_of_a_parameter_that_puts_something_somewhere():
+    def program(wrap):
+        net, norms = mlp(), {}
+        optimizer = sgd(net)
+        net[0].weight.register_hook(lambda grad: norms.__setitem__("weight", grad.norm()))
+        step = wrap(lambda x: update(net, optimizer, net(x).square().mean()))
+        for _ in range(8):
+            yield step(torch.randn(2, 4)), net, norms
+
+    assert raises(program, "norms")
+
+
+class Drawing(nn.Module):
+    """From a generator of its own."""
+
+    def __init__(self, generator, draw):
+        super().__init__()
+        self.layer, self.held, self.draw = nn.Linear(4, 3), [generator], draw
+
+    def forward(self, x):
+        return self.layer(x) * self.draw(self.held[0])
+
+
+@pytest.mark.parametrize("make, draw", [
+    (lambda: random.Random(0), lambda generator: generator.random()),
+    (lambda: pytest.importorskip("numpy").random.default_rng(0), lambda generator: generator.random()),
+    (torch.Generator, lambda generator: torch.rand((), generator=generator))])
+def test_a_forward_that_draws_from_a_generator_of_its_module(make, draw):
+    def program(wrap):
+        net = Drawing(make(), draw)
+        optimizer = sgd(net)
+        step = wrap(lambda x: update(net, optimizer, net(x).square().mean()))
+        for _ in range(8):
+            yield step(torch.randn(2, 4)), net
+
+    assert raises(program, "a generator of its own")

@@ -120,9 +120,13 @@ _GET += _of_python()
 def state() -> "Tuple[Hashable, ...]":
     """Equal where the same module and arguments lead to the same kernels, as far as PyTorch's switches go. Training mode,
     autocast, the default dtype and deterministic algorithms are in the call's signature already."""
+    return (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_cache_enabled(), *kernels())
+
+
+def kernels() -> "Tuple[Hashable, ...]":
+    """What of it is about kernels and devices alone: modes of gradients are in the signature where they count."""
     values = [get() for get in _GET]
-    return (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_cache_enabled(),
-            _default_device()[1], *[tuple(value) if type(value) is list else value for value in values])
+    return (_default_device()[1], *[tuple(value) if type(value) is list else value for value in values])
 
 
 def why_not_replayed() -> Optional[str]:

@@ -16,6 +16,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from typing import NamedTuple
 
@@ -53,9 +54,12 @@ def environment(**settings):
 
 def start(command, env, waits=False):
     """In a process group of its own, so that it is ended with all that it has started. `waits`: for a line, which finish() sends
-    it; where it waits is its own affair."""
-    return subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                            errors="replace", env=env, process_group=0, stdin=subprocess.PIPE if waits else None)
+    it; where it waits is its own affair. What it complains of goes into a file, `complaints`, since nobody reads it before."""
+    complaints = tempfile.TemporaryFile("w+", errors="replace")
+    process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=complaints, text=True,
+                               errors="replace", env=env, process_group=0, stdin=subprocess.PIPE if waits else None)
+    process.complaints = complaints
+    return process
 
 
 def wait_for_ready(process, limit):
@@ -71,18 +75,20 @@ def finish(process, limit):
     """Waits for a process, or ends it after `limit` seconds."""
     begin, status = time.monotonic(), None
     try:
-        output, errors = process.communicate("go\n" if process.stdin else None, timeout=max(limit, 0))
+        output, _ = process.communicate("go\n" if process.stdin else None, timeout=max(limit, 0))
         status = process.returncode
     except subprocess.TimeoutExpired:
         end(process)
         try:
-            output, errors = process.communicate(timeout=10)
-        except subprocess.TimeoutExpired:  # something else holds the pipes
-            output = errors = ""
+            output, _ = process.communicate(timeout=10)
+        except subprocess.TimeoutExpired:  # something else holds the pipe
+            output = ""
     except BaseException:
         end(process)
         raise
-    return Done(status, output, without_paths(errors)[-TAIL:], time.monotonic() - begin)
+    with process.complaints as file:
+        file.seek(0)
+        return Done(status, output, without_paths(file.read())[-TAIL:], time.monotonic() - begin)
 
 
 def without_paths(text):
@@ -94,6 +100,7 @@ def give_up(process):
     """One that nobody will finish()."""
     end(process)
     process.communicate()
+    process.complaints.close()
 
 
 def end(process):

@@ -3,8 +3,8 @@
 Usage: inference.py NETWORK WAY [--prepare-only] [--wait]    (a network of networks.py, a way of ways.py)
 
 Ways of Nimble need `python -m nimble run`. Each way works on one input in the same memory again and again, so that a call of a
-graph is its launch alone. --prepare-only leaves what torch.compile makes in its caches. --wait has it say
-that it is ready before it uses the GPU, and wait for a line on stdin. scripts/pytorch calls this.
+graph is its launch alone. --prepare-only leaves what torch.compile makes in its caches. --wait has it say that it is ready once
+only what is timed on the GPU is left to do, and wait for a line on stdin. scripts/pytorch calls this.
 """
 
 import json
@@ -41,7 +41,7 @@ def torchscript(module, data):
     script = torch.jit.optimize_for_inference(torch.jit.freeze(torch.jit.trace(module, data, check_trace=False)))
     for _ in range(PROFILED):
         script(data)
-    return Prepared(lambda: script(data), data)
+    return script
 
 
 def graph(module, data):
@@ -59,9 +59,8 @@ def graph(module, data):
 
 
 def compiled(module, data, way):
-    """Compiles the module's calls in place: its forward() itself stays eager. Seconds that the first calls took. Under Nimble with
-    the options that docs/pytorch.md asks for."""
-    begin = time.perf_counter()
+    """Compiles the module's calls in place: its forward() itself stays eager. Under Nimble with the options that docs/pytorch.md
+    asks for."""
     if way.nimble:
         import torch._inductor
 
@@ -70,7 +69,7 @@ def compiled(module, data, way):
         module.compile(mode=way.mode)
     for _ in range(WARM):
         module(data)
-    return time.perf_counter() - begin
+    return module
 
 
 def nimble(module, data, multi_stream):
@@ -81,22 +80,21 @@ def nimble(module, data, multi_stream):
     return Prepared(lambda: model(own), own, base=module, notes=measure.graphs(model))
 
 
-def prepare(way, module, data):
-    if way.name == "eager":
-        return Prepared(lambda: module(data), data, base=module)
-    if way.name == "torchscript":
-        return torchscript(module, data)
+def compile_for(way, module, data):
+    """What stands for the module behind a compiler, or the module. Nothing here is decided by time on the GPU, so that others
+    may be at it too."""
+    if way.mode:
+        return compiled(module, data, way)
+    return torchscript(module, data) if way.name == "torchscript" else module
+
+
+def prepare(way, module, callee, data):
+    """`callee`: of compile_for()."""
     if way.name == "graph":
         return graph(module, data)
-    if not way.mode:
+    if way.nimble:
         return nimble(module, data, way.name != "nimble-one")
-    seconds = compiled(module, data, way)
-    if not way.nimble:
-        return Prepared(lambda: module(data), data, notes={"compile_s": seconds})
-    begin = time.perf_counter()
-    prepared = nimble(module, data, True)
-    prepared.notes |= {"compile_s": seconds, "nimble_s": time.perf_counter() - begin}
-    return prepared
+    return Prepared(lambda: callee(data), data, base=module if way.name == "eager" else None)
 
 
 def compare(module, prepared, inputs):
@@ -118,24 +116,28 @@ def compare(module, prepared, inputs):
     return result
 
 
-def run(name, way, gpu, prepare_only=False, made=lambda: None):
-    module, inputs = networks.inference(name, gpu.type, made=made)
+def run(name, way, gpu, prepare_only=False, ready=lambda: None):
+    module, inputs = networks.inference(name, gpu.type)
     data = inputs[0].clone()
     with no_gradients(way):
         for _ in range(WARM):
             module(data)
-        gpu.let_go()
-        before = gpu.used_mib()
+        memory = measure.Memory(gpu)
         begin = time.perf_counter()
-        if prepare_only:
-            compiled(module, data, way)
-            gpu.synchronize()
-            return {"prepare_s": time.perf_counter() - begin}
-        prepared = prepare(way, module, data)
+        callee = compile_for(way, module, data)
         gpu.synchronize()
-        seconds = time.perf_counter() - begin
-        result = {"prepare_s": seconds, **prepared.notes, **measure.all_times(gpu, prepared.call)}
-        result["memory_mib"] = measure.memory(gpu, before)
+        compiling = time.perf_counter() - begin
+        if prepare_only:
+            return {"prepare_s": compiling}
+        ready()
+        memory.begin()
+        begin = time.perf_counter()
+        prepared = prepare(way, module, callee, data)
+        gpu.synchronize()
+        preparing = time.perf_counter() - begin
+        result = {"prepare_s": compiling + preparing, "compile_s": compiling, **prepared.notes}
+        result |= measure.all_times(gpu, prepared.call)
+        result["memory_mib"] = memory.end()
         result |= compare(module, prepared, inputs)
     return result | {"torch": torch.__version__}
 

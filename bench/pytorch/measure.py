@@ -29,6 +29,10 @@ class Gpu:
         free, total = torch.cuda.mem_get_info()
         return (total - free) / 2**20
 
+    def kept_mib(self):
+        """Of these, what PyTorch's allocator has in this process."""
+        return torch.cuda.memory_reserved() / 2**20
+
     def let_go(self):
         """Memory that PyTorch keeps for later goes back to the device."""
         self.synchronize()
@@ -36,8 +40,8 @@ class Gpu:
 
 
 def options(words):
-    """Of a process's command line: whether it only prepares, and what it does before it uses the GPU."""
-    return {"prepare_only": "--prepare-only" in words, "made": wait if "--wait" in words else lambda: None}
+    """Of a process's command line: whether it only compiles, and what it does before anything is timed on the GPU."""
+    return {"prepare_only": "--prepare-only" in words, "ready": wait if "--wait" in words else lambda: None}
 
 
 def wait():
@@ -93,9 +97,20 @@ def all_times(gpu, call):
             "row_us": spread(by_events(gpu, call, ROW))}
 
 
-def memory(gpu, before):
-    gpu.synchronize()
-    return {"before": before, "after": gpu.used_mib()}
+class Memory:
+    """MiB that are taken on the device. Others may take some until begin(), and nobody else does from then on; what this
+    process took before is known of PyTorch's allocator alone."""
+
+    def __init__(self, gpu):
+        gpu.let_go()
+        self.gpu, self.kept = gpu, gpu.kept_mib()
+
+    def begin(self):
+        self.before = self.gpu.used_mib() - (self.gpu.kept_mib() - self.kept)
+
+    def end(self):
+        self.gpu.synchronize()
+        return {"before": self.before, "after": self.gpu.used_mib()}
 
 
 def digest(tensors):

@@ -69,26 +69,24 @@ def see(module, images):
         norm.eval()
 
 
-def inference(name, device="cuda", inputs=3, made=lambda: None):
-    """A module in evaluation mode, and different inputs of batch 1. made() is called before the device is used."""
+def inference(name, device="cuda", inputs=3):
+    """A module in evaluation mode, and different inputs of batch 1."""
     import torch
 
     set_up()
     module = build(name)
-    made()
     module.to(device).eval()
     see(module, torch.randn(shape(name, SEEN), device=device))
     return module, [torch.randn(shape(name), device=device) for _ in range(inputs)]
 
 
-def training(name, batch, device="cuda", batches=4, made=lambda: None):
+def training(name, batch, device="cuda", batches=4):
     """A module in training mode, and batches of images and labels. torchvision's networks as they are: their stems are made for
-    ImageNet, so that little of an image of 32x32 is left behind them. made() is called before the device is used."""
+    ImageNet, so that little of an image of 32x32 is left behind them."""
     import torch
 
     set_up()
     module = build(name, num_classes=CLASSES)
-    made()
     module.to(device).train()
     return module, [(torch.randn(batch, 3, 32, 32, device=device), torch.randint(CLASSES, (batch,), device=device))
                     for _ in range(batches)]

@@ -158,7 +158,8 @@ def sources(entries):
     return (f"Device: {'; '.join(all_of('device')) or 'unknown'}; PyTorch {', '.join(all_of('torch')) or 'unknown'}; "
             f"{', '.join(sorted({entry['at'][:10] for entry in entries}))}. `scripts/pytorch`, "
             f"{'one run' if runs == 1 else f'{runs} runs'} of it."
-            + (" Several processes started at once, and had the GPU one after the other." if all_of("together") else ""))
+            + (" Several processes started and compiled at once, and were timed one after the other, with contexts of the others "
+               "beside them." if all_of("together") else ""))
 
 
 def of_several_runs(part):

@@ -14,8 +14,9 @@ runs or more."""
 BY_EVENTS = """By CUDA events, from one before the call to one behind it, on a GPU that was idle:"""
 BY_CLOCK = """By the host's clock, until the GPU is done:"""
 IN_A_ROW = """By CUDA events over ten calls that follow each other without waiting, a call of them:"""
-PREPARED = """Preparing: seconds, and MiB that are taken on the device before it and behind all runs. In brackets: what
-torch.compile took before, to fill the caches that the timed process then found; others were compiling at the same time."""
+PREPARED = """Preparing: seconds, and MiB that are taken on the device before it and behind all runs (of what compilers take, what
+PyTorch's allocator knows of). In brackets: what torch.compile took before, to fill the caches that the timed process then found.
+While TorchScript and torch.compile were at work others were too."""
 EXACT = """Outputs for three inputs, held against those that the same process computed by the kernels which the way is to
 have: eager's, and torch.compile's for Nimble over it. Where kernels are others, the largest difference to eager, relative to
 its largest output."""

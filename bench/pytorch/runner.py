@@ -1,7 +1,7 @@
 """Runs each way of each network in a process of its own, and keeps what it found as lines of JSON, one for each process.
 
 A line is appended as soon as there is one, so that a run that is cut short leaves what it has. Of lines for the same way of
-the same network the latest counts, in whichever file it is. Timed processes have the GPU one at a time, and nothing else runs then.
+the same network the latest counts, in whichever file it is. Processes are timed one at a time, and nothing else runs then.
 warm() runs several at once, and leaves what each took beside what they have made.
 """
 
@@ -102,7 +102,7 @@ class Runner:
         return words + ([str(task.batch)] if task.part == "training" else []) + [task.way, *more]
 
     def begin(self, task):
-        """A process for timed(), which waits before it uses the GPU."""
+        """A process for timed(), which waits before anything of it is timed."""
         env = dict(self.environment)
         command = [sys.executable, *self.command(task, "--wait")]
         if ways.way(task.part, task.way).nimble:
@@ -126,7 +126,7 @@ class Runner:
 
     def all_timed(self, tasks):
         """Runs all, and yields each with its entry, until the time for all is over. As many as the options say start together, and
-        none of these has the GPU before all wait for it, so that nothing else keeps the CPU busy while one is timed."""
+        none of these is timed before all wait for it, so that nothing else keeps the CPU or the GPU busy meanwhile."""
         together = self.options.together
         for first in range(0, len(tasks), together):
             some = tasks[first:first + together]
@@ -179,7 +179,8 @@ class Runner:
         lost = set()
         self.options.cache.mkdir(parents=True, exist_ok=True)
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-            for key, found in pool.map(prepare, compiled):
+            longest_first = sorted(compiled, key=lambda name: ways.BEST not in name)
+            for key, found in pool.map(prepare, longest_first):
                 if found is None:
                     continue
                 self.cold[key] = found

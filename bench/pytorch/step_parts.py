@@ -30,13 +30,13 @@ def run(name, batch, gpu):
     for way, is_worth_it in WAYS.items():
         trainer = training.Trainer(*networks.training(name, batch, gpu.type))
         trainer.begin_again()
-        gpu.let_go()
-        before = gpu.used_mib()
+        taken = measure.Memory(gpu)
+        taken.begin()
         with mock.patch("nimble.steps.is_worth_it", is_worth_it):
             step, _ = training.nimble_step(trainer)
         graphs = [graph for kind in step._kinds for graph in kind.graphs]
         times = measure.all_times(gpu, step)
-        memory = measure.memory(gpu, before)
+        memory = taken.end()
         curves.append(trainer.curve(step))
         found[way] = {**times, "mib": round(memory["after"] - memory["before"]),
                       "parts": [2 if graph._ahead is not None else 1 for graph in graphs]}

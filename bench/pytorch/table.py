@@ -34,7 +34,7 @@ in a process of its own. Compares the results, and prints tables of medians. Wha
   --warm N           first compiles for torch.compile's ways, N at once: they are timed alone, with caches that are filled
   --warm-only        does no more than that
   --cache DIR        torch.compile's caches, kept for a next run (default: a folder that goes with this one)
-  --together N       N processes start at once, and have the GPU one after the other when all wait for it (default 1): nothing
+  --together N       N processes start at once, and are timed one after the other when all wait for it (default 1): nothing
                      else runs while one is timed, as without this, and it takes less time in all
   --build DIR        where libnimble.so is (default: build/default)
   --help             this text

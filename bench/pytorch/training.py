@@ -104,19 +104,23 @@ def nimble_step(trainer):
     return step, notes
 
 
+def compile_for(way, trainer):
+    """Puts what a compiler makes into the trainer's place of the module, if the way has one. As inference.compile_for()."""
+    if way.name == "torchscript":
+        trainer.forward = torch.jit.script(trainer.module)
+        warm(trainer.step, PROFILED)
+    elif way.mode:
+        trainer.module.compile(mode=way.mode)
+        warm(trainer.step, WARM)
+
+
 def prepare(way, trainer):
     """(a step without arguments, where it leaves the loss if it does not return it, notes)"""
     step, loss, notes = trainer.step, None, {}
-    if way.name == "torchscript":
-        trainer.forward = torch.jit.script(trainer.module)
-        warm(step, PROFILED)
-    elif way.name == "callables":
+    if way.name == "callables":
         trainer.forward = torch.cuda.make_graphed_callables(trainer.module, (trainer.images,), num_warmup_iters=WARM)
     elif way.name == "graph":
         step, loss = whole_graph(trainer)
-    elif way.mode:
-        trainer.module.compile(mode=way.mode)
-        warm(step, WARM)
     elif way.name == "nimble-step":
         step, notes = nimble_step(trainer)
     elif way.nimble:
@@ -139,22 +143,27 @@ def compare(way, eager, found):
     return result
 
 
-def run(name, batch, way, gpu, prepare_only=False, made=lambda: None):
-    trainer = Trainer(*networks.training(name, batch, gpu.type, made=made))
+def run(name, batch, way, gpu, prepare_only=False, ready=lambda: None):
+    trainer = Trainer(*networks.training(name, batch, gpu.type))
     warm(trainer.step, WARM)
     eager = None if prepare_only else trainer.curve(trainer.step)
     trainer.begin_again()
     trainer.optimizer.zero_grad(set_to_none=True)
-    gpu.let_go()
-    before = gpu.used_mib()
+    memory = measure.Memory(gpu)
+    begin = time.perf_counter()
+    compile_for(way, trainer)
+    gpu.synchronize()
+    compiling = time.perf_counter() - begin
+    if prepare_only:
+        return {"prepare_s": compiling}
+    ready()
+    memory.begin()
     begin = time.perf_counter()
     step, loss, notes = prepare(way, trainer)
     gpu.synchronize()
-    result = {"prepare_s": time.perf_counter() - begin, **notes}
-    if prepare_only:
-        return result
-    result |= measure.all_times(gpu, step)
-    result["memory_mib"] = measure.memory(gpu, before)
+    preparing = time.perf_counter() - begin
+    result = {"prepare_s": compiling + preparing, "compile_s": compiling, **notes, **measure.all_times(gpu, step)}
+    result["memory_mib"] = memory.end()
     result |= compare(way, eager, trainer.curve(step, loss))
     return result | {"torch": torch.__version__}
 

@@ -308,6 +308,13 @@ print('{{"prepare_s": 1.0}}')
         assert said.index("autotune starts") > said.index("torchscript ends") or together == 1
 
 
+def test_what_a_waiting_process_complains_of_does_not_hold_it_up(run):
+    program = "import sys; sys.stderr.write('much\\n' * 50000); print('ready', flush=True); sys.stdin.readline(); sys.exit('the end')"
+    begin = time.monotonic()
+    ((_, entry),) = run(program, together=2).all_timed([task("eager")])
+    assert entry["failed"] == "the end" and time.monotonic() - begin < 10
+
+
 def test_of_those_that_start_together_one_may_fail(run):
     program = "import sys; sys.argv[1] == 'eager' and sys.exit('last words'); print('ready', flush=True); sys.stdin.readline(); " \
         "print('{\"prepare_s\": 1.0}')"

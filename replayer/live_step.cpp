@@ -373,6 +373,7 @@ void LiveStep::forget_functions() {
     op.live.function = nullptr;
     op.info = nullptr;
   }
+  std::ranges::fill(taken_shapes_, 0);  // what comes under a handle again is not allowed what was asked for before
 }
 
 }  // namespace nimble

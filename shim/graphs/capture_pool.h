@@ -110,7 +110,7 @@ class CapturePool {
   // The capture has ended in this graph; or in none: then `kept` says that the program may have its nodes all the same.
   void ended(std::uint64_t capture, CUgraph graph, bool kept = false);
   void instantiated(CUgraph graph, CUgraphExec exec);
-  // What it does comes from this graph now.
+  // What it does comes from this graph now, and from no other any more.
   void updated(CUgraph graph, CUgraphExec exec);
   // The program has launched it.
   void launched(CUgraphExec exec);

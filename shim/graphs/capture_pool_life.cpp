@@ -29,12 +29,17 @@ void CapturePool::instantiated(CUgraph graph, CUgraphExec exec) {
   }
 }
 
-// The memory of the graph that it was made of it may still need. What that one releases it does not.
+// Launches from here on have every parameter from this graph. Those before may still run: what nobody else can use is
+// retired, and so waits for them.
 void CapturePool::updated(CUgraph graph, CUgraphExec exec) {
   {
     const std::lock_guard lock(mutex_);
-    for (auto& [id, capture] : captures_)
-      if (capture.execs.contains(exec)) capture.releases.clear();
+    for (auto at = captures_.begin(); at != captures_.end();) {
+      const std::uint64_t id = at->first;
+      Capture& capture = (at++)->second;
+      if (capture.ended && capture.graph == graph) continue;
+      if (capture.execs.erase(exec)) let_go(id);
+    }
   }
   instantiated(graph, exec);
 }

@@ -49,6 +49,14 @@ TEST_F(StepPlayerTest, AShapeThatTheDriverHasNotTakenYetIsNotHeld) {
   EXPECT_EQ(graphs(), 0);
   EXPECT_EQ(tried(512, 1024, CUDA_SUCCESS), CUDA_SUCCESS);
   EXPECT_EQ(graphs(), 2) << "it has taken it once";
+  Call unload;
+  unload.ends = Ends::code;
+  unload.host = HostEffect::observe;
+  make(unload);
+  bind();
+  submitted();
+  EXPECT_EQ(tried(512, 1024, CUDA_ERROR_INVALID_VALUE), CUDA_ERROR_INVALID_VALUE) << "this is another one";
+  EXPECT_EQ(graphs(), 0);
   EXPECT_EQ(player_.stood_aside(), "");
 }
 

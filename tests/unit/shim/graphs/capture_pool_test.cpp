@@ -250,6 +250,40 @@ TEST_F(CapturePoolTest, AnExecutableThatIsAnotherNowOrAPartOfOthersReleasesNothi
   }
 }
 
+TEST_F(CapturePoolTest, AnExecutableThatIsUpdatedForEverHasTheMemoryOfItsLastGraphAlone) {
+  for (std::uintptr_t capture = 1; capture <= 20; ++capture) {
+    const std::uint64_t a = allocate_in(capture, 1000);
+    EXPECT_EQ(pool_.release(a, 1, capture, 1), Release::done);
+    pool_.ended(capture, graph(capture));
+    capture == 1 ? pool_.instantiated(graph(capture), exec(1)) : pool_.updated(graph(capture), exec(1));
+    pool_.updated(graph(capture), exec(1));  // from the same one again
+    pool_.launched(exec(1));
+    EXPECT_EQ(pool_.has_retired(), capture > 1) << "as soon as nobody launches it any more";
+    EXPECT_LE(context_.live.size(), 2u);
+    pool_.sweep(pool_.retirements());
+    EXPECT_EQ(context_.live.size(), 1u);
+    pool_.destroyed(graph(capture));
+  }
+  pool_.destroyed(exec(1));
+  EXPECT_TRUE(pool_.has_retired());
+}
+
+TEST_F(CapturePoolTest, AnotherExecutableOfItsFormerGraphGoesOn) {
+  const std::uint64_t a = allocate_in(1, 1000);
+  pool_.ended(1, graph(1));
+  pool_.instantiated(graph(1), exec(1));
+  pool_.launched(exec(1));
+  pool_.release(a, 1, 2, 5);
+  pool_.ended(2, graph(2));
+  for (const std::uintptr_t one : {std::uintptr_t{2}, std::uintptr_t{3}}) pool_.instantiated(graph(2), exec(one));
+  pool_.updated(graph(4), exec(2));
+  pool_.launched(exec(2));
+  EXPECT_EQ(pool_.release(a, 1, 3, 5), Release::done) << "nothing has released it so far";
+  pool_.launched(exec(1));
+  pool_.launched(exec(3));
+  EXPECT_EQ(pool_.release(a, 1, 0, std::nullopt), Release::nothing_there) << "by the other one's launch";
+}
+
 TEST_F(CapturePoolTest, WhatTheGpuMayBeAtWorkInIsNotUsedAgainAtOnce) {
   const std::uint64_t dead = allocate_in(8, 1000);
   pool_.ended(8, nullptr);

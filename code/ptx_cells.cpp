@@ -120,6 +120,18 @@ void PtxCells::step(Op op, std::uint32_t dst, std::uint32_t src) {
   result_.steps.push_back(result);
 }
 
+void PtxCells::combine(Op op, std::uint32_t dst, std::uint32_t src, std::uint32_t other) {
+  if (dst == kNoCell) return;
+  PtxStep result;
+  result.op = op;
+  result.dst = dst;
+  result.src = src;
+  result.other = other;
+  result_.steps.push_back(result);
+}
+
+void PtxCells::number(std::uint32_t dst, std::uint32_t src) { combine(Op::number, dst, src, kNoCell); }
+
 void PtxCells::load(std::uint32_t dst, std::uint32_t address, PtxSpace space, bool wide) {
   PtxStep result;
   result.op = dst == kNoCell ? Op::touch : Op::load;

@@ -65,7 +65,11 @@ class PtxCells {
 
   // ---- steps ----
 
+  // Nothing, where there is nothing to move.
   void step(Op op, std::uint32_t dst, std::uint32_t src);
+  // Of these a constant is a source as well.
+  void combine(Op op, std::uint32_t dst, std::uint32_t src, std::uint32_t other);
+  void number(std::uint32_t dst, std::uint32_t src = kNoCell);
 
   void load(std::uint32_t dst, std::uint32_t address, PtxSpace space, bool wide);
 

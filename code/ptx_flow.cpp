@@ -1,6 +1,7 @@
 #include "code/ptx_flow.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 
@@ -14,7 +15,7 @@ constexpr std::uint64_t kMostWork = std::uint64_t{1} << 32;    // words of sets 
 constexpr std::uint64_t kMostMemory = std::uint64_t{1} << 26;  // words of sets held: 512 MiB
 
 // A value as three sets of roots: what it may be itself, what it was computed from, and what it holds as its upper
-// part.
+// part. And whether it may be a number of which no root is an address.
 enum Part : unsigned { kIs, kFrom, kUpper, kParts };
 
 class Flow {
@@ -24,6 +25,7 @@ class Flow {
   bool run() {
     if (std::uint64_t{steps_.cells} * kParts * words_ > kMostMemory) return false;
     sets_.assign(std::size_t{steps_.cells} * kParts * words_, 0);
+    numbers_.assign(steps_.cells, false);
     for (const auto& [cell, root] : steps_.given) put(cell, kIs, root);
     std::uint64_t work = 0;
     do {
@@ -35,6 +37,10 @@ class Flow {
   }
 
   bool may_be(std::uint32_t cell, std::uint32_t root) const { return has(cell, kIs, root) || has(cell, kUpper, root); }
+  // It holds something of it, however little.
+  bool holds(std::uint32_t cell, std::uint32_t root) const { return may_be(cell, root) || has(cell, kFrom, root); }
+  // It may be no address at all, or half of one.
+  bool may_be_number(std::uint32_t cell) const { return numbers_[cell] || !empty(cell, kUpper); }
 
  private:
   std::uint64_t* set(std::uint32_t cell, unsigned part) {
@@ -60,13 +66,37 @@ class Flow {
   void join_all(std::uint32_t dst, unsigned to, std::uint32_t src) {
     for (unsigned part = 0; part < kParts; ++part) join(dst, to, src, part);
   }
-  bool empty(std::uint32_t cell, unsigned part) {
-    const std::uint64_t* const bits = set(cell, part);
+  bool empty(std::uint32_t cell, unsigned part) const {
+    const std::uint64_t* const bits = sets_.data() + (std::size_t{cell} * kParts + part) * words_;
     return std::all_of(bits, bits + words_, [](std::uint64_t word) { return word == 0; });
   }
 
   void keep(std::uint32_t dst, std::uint32_t src) {
     for (unsigned part = 0; part < kParts; ++part) join(dst, part, src, part);
+    number(dst, numbers_[src]);
+  }
+  void number(std::uint32_t dst, bool is) {
+    changed_ |= is && !numbers_[dst];
+    numbers_[dst] = numbers_[dst] || is;
+  }
+
+  // An upper part makes it something that is put together.
+  void combine(const PtxStep& step) {
+    const std::array<std::uint32_t, 2> sources{step.src, step.other};
+    bool all = true, any = false, whole = false;
+    for (const std::uint32_t src : sources) {
+      const bool is = src == kNoCell || numbers_[src];
+      all &= is;
+      any |= is;
+      whole |= src != kNoCell && !empty(src, kUpper);
+    }
+    for (const std::uint32_t src : sources) {
+      if (src == kNoCell) continue;
+      join(step.dst, kIs, src, kIs);
+      join(step.dst, kFrom, src, kFrom);
+      if (whole) join_all(step.dst, kIs, src);
+    }
+    number(step.dst, step.op == PtxStep::Op::either && !whole ? any : all && !whole);
   }
 
   void apply(const PtxStep& step) {
@@ -74,19 +104,23 @@ class Flow {
     switch (step.op) {
       case Op::keep:
         return keep(step.dst, step.src);
+      case Op::combine:
+      case Op::either:
+        return combine(step);
+      case Op::number:
+        return number(step.dst, step.src == kNoCell || numbers_[step.src]);
       case Op::weaken:
+        number(step.dst, true);
         return join_all(step.dst, kFrom, step.src);
       case Op::restore:
         return join_all(step.dst, kIs, step.src);
       case Op::raise:
         return join_all(step.dst, kUpper, step.src);
       case Op::lower:
+        number(step.dst, may_be_number(step.src));
         join(step.dst, kIs, step.src, kIs);
         join(step.dst, kFrom, step.src, kFrom);
         return join(step.dst, kFrom, step.src, kUpper);
-      case Op::settle:
-        if (!empty(step.dst, kUpper)) join_all(step.dst, kIs, step.dst);
-        return;
       case Op::load:
         return load(step);
       case Op::store:
@@ -110,6 +144,7 @@ class Flow {
   void load(const PtxStep& step) {
     const unsigned part = step.wide ? kIs : kFrom;
     const std::uint32_t at = step.address;
+    if (!step.wide) number(step.dst, true);
     if (step.space == PtxSpace::shared || may_be(at, steps_.root(kRootShared)))
       load_cells(step, steps_.shared_wide, steps_.shared_narrow);
     for (std::size_t i = 0; i < steps_.extra.size(); ++i) {
@@ -159,6 +194,7 @@ class Flow {
   const PtxSteps& steps_;
   std::size_t words_;
   std::vector<std::uint64_t> sets_;
+  std::vector<bool> numbers_;  // cells that may be no address
   bool changed_ = false;
 };
 
@@ -224,13 +260,15 @@ class Judge {
     own |= local || param;
     if (words.empty() && !variable)
       return (step.space == PtxSpace::generic && own) || no("an address that comes from nowhere");
-    if (step.op == PtxStep::Op::store && step.wide) {
+    if (flow_.may_be_number(at)) return no("an address that may be a mere number");
+    // However it is cut into pieces, all of it may be put there, one by one.
+    if (step.op == PtxStep::Op::store) {
       for (std::uint32_t word = 0; word < steps_.words; ++word)
-        if (flow_.may_be(step.src, word)) stored_.emplace(8 * word);
+        if (flow_.holds(step.src, word)) stored_.emplace(8 * word);
       for (std::size_t i = 0; i < steps_.extra.size(); ++i) {
         const PtxExtraRoot& extra = steps_.extra[i];
         const bool others = extra.space != PtxSpace::local && extra.space != PtxSpace::param;
-        if (others && !names_constant(extra.name) && flow_.may_be(step.src, steps_.extra_root(i)))
+        if (others && !names_constant(extra.name) && flow_.holds(step.src, steps_.extra_root(i)))
           return no("it stores the address of the variable ", extra.name);
       }
     }

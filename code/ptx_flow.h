@@ -7,7 +7,8 @@
 // It rests on one rule of C++: arithmetic on a pointer stays within the object that it points to. An address is a
 // pointer plus a number; a number is what was scaled, cut to 32 bits, or converted, and a word of a parameter, or a
 // 64-bit value from memory, may be the pointer. Where that could be a value from memory, the kernel follows pointers
-// that no parameter shows, and nothing is proven.
+// that no parameter shows, and nothing is proven; nor where it could be a number alone, since that may be a pointer in
+// other clothes: one with a tag, or in units of more than a byte.
 //
 // Pure functions; any thread.
 #pragma once
@@ -37,10 +38,11 @@ struct PtxGlobal {
 
 struct PtxProof {
   bool understood = false;
-  std::string why;                    // where it is not
-  std::vector<PtxAccess> accesses;    // ascending, one for each list of words
-  std::vector<PtxGlobal> globals;     // ascending by name
-  std::vector<std::uint32_t> stored;  // words that it may store to memory as they are: pointers for others to follow
+  std::string why;                  // where it is not
+  std::vector<PtxAccess> accesses;  // ascending, one for each list of words
+  std::vector<PtxGlobal> globals;   // ascending by name
+  std::vector<std::uint32_t>
+      stored;  // words that it may store to memory, in pieces or whole: pointers for others to follow
 
   // Whether the kernel reaches memory by its parameters alone: through them or through tables that they point to. This
   // can be told of more kernels than the above.

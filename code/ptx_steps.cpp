@@ -84,8 +84,41 @@ class Builder : private PtxCells {
       for (const std::uint32_t src : values(operands[i]))
         for (const std::uint32_t dst : dsts) step(op, dst, src);
     }
-    if (op == Op::keep)
-      for (const std::uint32_t dst : dsts) step(Op::settle, dst, dst);
+    if (op == Op::weaken)
+      for (const std::uint32_t dst : dsts) number(dst);
+  }
+
+  // dst, and what it may be one of: so many operands.
+  void choose(const std::vector<Operand>& operands, std::size_t among) {
+    compute(Op::keep, operands);
+    for (std::size_t i = 1; i <= among && i < operands.size(); ++i)
+      for (const std::uint32_t dst : targets(operands[0])) constant(dst, operands[i]);
+  }
+
+  // Of what is put whole into dst: an address is no constant but null, nor what the hardware fills.
+  void constant(std::uint32_t dst, const Operand& operand) {
+    if (operand.kind == Operand::Kind::number ? operand.value == 0 && !operand.odd
+                                              : operand.kind != Operand::Kind::symbol || value(operand) != kNoCell)
+      return;
+    number(dst);
+  }
+
+  // 64-bit integers that are added, masked, compared.
+  void integers(const PtxOpcode& opcode, const std::vector<Operand>& operands) {
+    if (operands.size() < 2) return fail("an instruction with too few operands");
+    // A mask may leave nothing of an address, and the one that is smaller may be the number.
+    const bool masks = opcode.base == "and" && operands.size() == 3 && operands[2].kind != Operand::Kind::number;
+    const Op op = masks || opcode.base == "min" || opcode.base == "max" ? Op::either : Op::combine;
+    const auto dsts = targets(operands[0]);
+    for (const std::uint32_t dst : dsts) {
+      std::uint32_t sum = value(operands[1]);
+      if (operands.size() == 2) step(Op::keep, dst, sum);
+      for (std::size_t i = 2; i < operands.size(); ++i) {
+        const std::uint32_t into = i + 1 == operands.size() ? dst : new_cells(1);
+        combine(op, into, sum, value(operands[i]));
+        sum = into;
+      }
+    }
   }
 
   void arithmetic(PtxClass what, const PtxOpcode& opcode, const std::vector<Operand>& operands) {
@@ -95,9 +128,9 @@ class Builder : private PtxCells {
       case PtxClass::number:
         return compute(Op::weaken, operands);
       case PtxClass::integer:
-        return compute(is_wide_integer(first) ? Op::keep : Op::weaken, operands);
+        return is_wide_integer(first) ? integers(opcode, operands) : compute(Op::weaken, operands);
       case PtxClass::chooses:
-        return compute(is_wide(first) ? Op::keep : Op::weaken, operands);
+        return is_wide(first) ? choose(operands, 2) : compute(Op::weaken, operands);
       case PtxClass::insert:
         return compute(is_wide(first) ? Op::restore : Op::weaken, operands);
       case PtxClass::convert:
@@ -105,13 +138,13 @@ class Builder : private PtxCells {
       case PtxClass::move:
         return move(first, operands);
       case PtxClass::to_generic:
-        compute(opcode.has("to") || opcode.space() == PtxSpace::shared || opcode.space() == PtxSpace::global
-                    ? Op::keep
-                    : Op::restore,
-                operands);
-        if (!opcode.has("to") && opcode.space() == PtxSpace::shared)
-          for (const std::uint32_t dst : targets(operands[0])) step(Op::keep, dst, fixed_[kRootShared]);
-        return;
+        if (!opcode.has("to") && opcode.space() == PtxSpace::shared) {
+          // A number of bytes into shared memory is an address there.
+          for (const std::uint32_t dst : targets(operands[0]))
+            for (const std::uint32_t src : values(operands[1])) combine(Op::combine, dst, src, fixed_[kRootShared]);
+          return;
+        }
+        return compute(opcode.has("to") || opcode.space() == PtxSpace::global ? Op::keep : Op::restore, operands);
       default:
         break;
     }
@@ -134,14 +167,24 @@ class Builder : private PtxCells {
       }
     }
     const bool product = what == PtxClass::multiply || what == PtxClass::multiply_add;
+    if (what == PtxClass::multiply_add && operands.size() < 4) return fail("an instruction with too few operands");
     for (const std::uint32_t dst : dsts) {
-      step(of_a, dst, value(a));
-      step(product ? of_a : Op::weaken, dst, value(b));
-      if (what != PtxClass::multiply_add) continue;
-      if (operands.size() < 4) return fail("an instruction with too few operands");
+      const bool alone = what == PtxClass::multiply || (!product && b_known);
+      const std::uint32_t part = alone || dst == kNoCell ? dst : new_cells(1);
+      step(of_a, part, value(a));
+      if (of_a == Op::weaken) number(part);
+      if (of_a == Op::restore) number(part, value(a));
+      if (product) step(of_a, part, value(b));
+      if (alone) continue;
+      std::uint32_t rest = product ? value(operands[3]) : value(b);
       const bool addend_whole = wide || (opcode.has("wide") && ptx_type_bits(first) == 32 && first[0] != 'f');
-      step(addend_whole && !opcode.has("hi") ? Op::keep : Op::weaken, dst, value(operands[3]));
-      step(Op::settle, dst, dst);
+      if (!product || !addend_whole || opcode.has("hi")) {
+        const std::uint32_t weak = new_cells(1);
+        step(Op::weaken, weak, rest);
+        number(weak);
+        rest = weak;
+      }
+      combine(Op::combine, dst, part, rest);
     }
   }
 
@@ -150,8 +193,10 @@ class Builder : private PtxCells {
     const bool wide = is_wide(type);
     const bool packs = operands[1].kind == Operand::Kind::vector, splits = operands[0].kind == Operand::Kind::vector;
     const Op op = !wide || splits ? Op::weaken : packs ? Op::restore : Op::keep;
-    for (const std::uint32_t dst : targets(operands[0]))
+    for (const std::uint32_t dst : targets(operands[0])) {
       for (const std::uint32_t src : values(operands[1])) step(op, dst, src);
+      if (op == Op::keep) constant(dst, operands[1]);
+    }
   }
 
   // ---- memory ----
@@ -290,7 +335,7 @@ class Builder : private PtxCells {
 
   // Between what the caller names and a parameter of the callee. Either may be a register.
   void pass(const Operand& operand, std::size_t other, std::uint32_t formal, bool into) {
-    if (operand.kind == Operand::Kind::number) return;
+    if (operand.kind == Operand::Kind::number) return constant(into ? reached_[other].cells[formal] : kNoCell, operand);
     if (operand.kind != Operand::Kind::symbol) return fail("an argument that is not understood");
     const PtxSymbol &named = symbol(operand), &its = reached_[other].body.symbols[formal];
     if (named.kind != PtxSymbol::Kind::reg && named.kind != PtxSymbol::Kind::param)

@@ -37,11 +37,13 @@ struct PtxExtraRoot {
 struct PtxStep {
   enum class Op : std::uint8_t {
     keep,     // dst may be src
+    combine,  // dst is computed from src and `other`, of which either may be an address: added, masked
+    either,   // so, but what is no address may be all that is left of it
+    number,   // dst may be no address: so where src is none, or no cell
     weaken,   // dst is computed from src, and no address itself: scaled, cut, converted
     restore,  // dst may be put together from parts that src holds
     raise,    // dst holds src as its upper part
     lower,    // shifts down: an upper part becomes a number, all else is kept
-    settle,   // dst was combined: an upper part in it makes it something that is put together
     load,     // dst, from the memory at the address in `address`
     store,    // src, to the memory there
     touch,    // the memory there is read or written, and nothing comes of it
@@ -51,6 +53,7 @@ struct PtxStep {
   bool wide = false;                   // load, store: 64 bits
   bool reads = false, writes = false;  // touch
   std::uint32_t dst = kNoCell, src = kNoCell, address = kNoCell;
+  std::uint32_t other = kNoCell;  // combine: as src, no cell is a constant
 };
 
 struct PtxSteps {

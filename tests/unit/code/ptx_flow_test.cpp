@@ -131,7 +131,8 @@ TEST(PtxFlow, KernelsInTheStyleOfTriton) { expect("triton", {{"add_kernel", "0:r
 
 TEST(PtxFlow, WhatAKernelHandsOnIsTold) {
   EXPECT_EQ(test::prove(ptx_file("kernels"), "publishes").stored, std::vector<std::uint32_t>{8});
-  EXPECT_TRUE(test::prove(ptx_file("kernels"), "scale").stored.empty());
+  EXPECT_EQ(test::prove(ptx_file("kernels"), "scale").stored, std::vector<std::uint32_t>{16}) << "a factor, in part";
+  EXPECT_TRUE(test::prove(ptx_file("kernels"), "gather").stored.empty());
 }
 
 TEST(PtxFlow, SelfContainednessIsTheKernelsOwn) {
@@ -194,6 +195,74 @@ TEST(PtxFlow, AnAddressFromMemoryInHalves) {
   EXPECT_EQ(proven(base + "ld.global.u64 %rd1, [%rd9]; shl.b64 %rd2, %rd1, 32; shr.s64 %rd3, %rd2, 30;"
                           "add.s64 %rd4, %rd8, %rd3; ld.global.u32 %r1, [%rd4];"),
             "0:r 8:r");
+}
+
+TEST(PtxFlow, WhatMayBeAMereNumberProvesNothing) {
+  constexpr char kNumber[] = "? an address that may be a mere number";
+  // Each time the other one is a pointer as all are.
+  const std::string base =
+      "ld.param.u64 %rd9, [p0]; ld.param.u64 %rd8, [p1]; ld.global.u64 %rd1, [%rd9];"
+      "ld.global.u32 %r1, [%rd9]; ld.param.u32 %r9, [p6];";
+  const std::string uses = "selp.b64 %rd7, %rd2, %rd8, %p1; st.global.u32 [%rd7], 0;";
+  EXPECT_EQ(proven(base + "mov.u64 %rd2, 0;" + uses), "0:r 8:w") << "null";
+  for (const char* link : {
+           "shl.b64 %rd2, %rd1, 16; shr.s64 %rd2, %rd2, 16;",   // 16 bits of a tag
+           "shl.b64 %rd3, %rd1, 16; shr.u64 %rd2, %rd3, 16;",   //
+           "shr.u64 %rd3, %rd9, 16; shl.b64 %rd2, %rd3, 4;",    //
+           "cvt.u64.u32 %rd3, %r1; shl.b64 %rd2, %rd3, 8;",     // in units of 256 bytes
+           "mul.wide.u32 %rd2, %r1, 16;",                       //
+           "cvt.u64.u32 %rd3, %r9; shl.b64 %rd2, %rd3, %r1;",   //
+           "cvt.u64.u32 %rd3, %r1; shr.u64 %rd2, %rd3, %r9;",   //
+           "mad.lo.s64 %rd2, %rd1, 16, 4096;",                  //
+           "cvt.u64.u32 %rd2, %r1; add.s64 %rd2, %rd2, 4096;",  //
+           "cvt.u64.u32 %rd2, %r1; neg.s64 %rd2, %rd2;",        //
+           "cvt.u64.u32 %rd2, %r1; min.u64 %rd2, %rd2, %rd8;",  //
+           "cvt.s64.s32 %rd2, %r1; and.b64 %rd2, %rd2, %rd8;",  //
+           "cvt.u64.u32 %rd2, %r9; shl.b64 %rd2, %rd2, 32;",    // half of one
+           "mov.u64 %rd2, 140000000000000;",                    // in the code itself
+           "and.b64 %rd3, %rd1, %rd9; cvt.s64.s32 %rd4, %r9; and.b64 %rd3, %rd3, %rd4; not.b64 %rd4, %rd4;"
+           "and.b64 %rd2, %rd8, %rd4; or.b64 %rd2, %rd2, %rd4;",
+           "mov.u64 %rd2, %clock64;",  //
+       })
+    EXPECT_EQ(proven(base + link + uses), kNumber) << link;
+  EXPECT_EQ(proven(base + "selp.b64 %rd7, 140000000000000, %rd8, %p1; st.global.u32 [%rd7], 0;"), kNumber);
+  EXPECT_EQ(proven(base + "cvt.u64.u32 %rd2, %r1; mov.u64 %rd8, %rd2; st.global.u32 [%rd8], 0;"), kNumber);
+  // As an offset from a pointer it is one.
+  for (const char* sum : {"add.s64 %rd2, %rd8, %rd3;", "sub.s64 %rd2, %rd8, %rd3;", "mad.wide.u32 %rd2, %r1, 4, %rd8;",
+                          "mad.lo.s64 %rd2, %rd3, 12, %rd8;", "add.s64 %rd2, %rd8, 4096;", "and.b64 %rd2, %rd8, -16;",
+                          "or.b64 %rd2, %rd8, 4;", "add.s64 %rd3, %rd3, 1; add.s64 %rd2, %rd3, %rd8;"})
+    EXPECT_EQ(proven(base + "cvt.u64.u32 %rd3, %r1;" + sum + "st.global.u32 [%rd2], 0;"), "0:r 8:w") << sum;
+  // By way of a function, and of the thread's own memory.
+  const std::string store =
+      ".func put(.param .b64 a)\n{ .reg .b64 %rd<4>; ld.param.b64 %rd1, [a]; st.u32 [%rd1], 0; ret; }";
+  const std::string call = "{ .param .b64 b; st.param.b64 [b], %rd8; call put, (b); }";
+  EXPECT_EQ(proven(base + call, store), "0:r 8:w");
+  EXPECT_EQ(
+      proven(base + call + "cvt.u64.u32 %rd2, %r1; { .param .b64 c; st.param.b64 [c], %rd2; call put, (c); }", store),
+      kNumber);
+  const std::string depot = ".local .align 8 .b8 depot[64]; mov.u64 %rd5, depot; st.local.u64 [%rd5], %rd8;" + base;
+  EXPECT_EQ(proven(depot + "ld.local.u64 %rd2, [%rd5]; st.global.u32 [%rd2], 0;"), "0:r 8:w");
+  EXPECT_EQ(proven(depot + "cvt.u64.u32 %rd3, %r1; st.local.u64 [%rd5], %rd3; ld.local.u64 %rd2, [%rd5];"
+                           "st.global.u32 [%rd2], 0;"),
+            kNumber);
+}
+
+TEST(PtxFlow, AnAddressThatIsStoredInPieces) {
+  const auto stored = [](const std::string& body) {
+    return test::prove(kernel("ld.param.u64 %rd1, [p0]; ld.param.u64 %rd2, [p1]; ld.param.u64 %rd3, [p2];" + body), "k")
+        .stored;
+  };
+  using Words = std::vector<std::uint32_t>;
+  EXPECT_EQ(stored("st.global.u64 [%rd1], %rd2;"), Words{8});
+  EXPECT_EQ(stored("mov.b64 {%r1,%r2}, %rd2; st.global.v2.u32 [%rd1], {%r1,%r2};"), Words{8});
+  EXPECT_EQ(stored("cvt.u32.u64 %r1, %rd2; st.global.u32 [%rd1], %r1; shr.u64 %rd4, %rd2, 32; cvt.u32.u64 %r2, %rd4;"
+                   "st.global.u32 [%rd1+4], %r2;"),
+            Words{8});
+  EXPECT_EQ(stored("shr.u64 %rd4, %rd2, 8; st.global.u8 [%rd1], %rd4;"), Words{8});
+  EXPECT_EQ(stored("shl.b64 %rd4, %rd2, 16; or.b64 %rd4, %rd4, 5; st.global.u64 [%rd1], %rd4;"), Words{8});
+  EXPECT_EQ(stored("ld.param.v2.u32 {%r1,%r2}, [p1]; st.global.v2.u32 [%rd1], {%r1,%r2};"), Words{8});
+  EXPECT_EQ(stored("ld.global.u32 %r1, [%rd2]; add.s32 %r1, %r1, 1; st.global.u32 [%rd1], %r1;"), Words{})
+      << "what lies in memory is no parameter";
 }
 
 TEST(PtxFlow, MemoryOfThreadsAndBlocksKeepsWhatIsStoredThere) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "analyzer/kernel_params.h"
+#include "analyzer/objects.h"
 #include "nimble/schedule.h"
 
 namespace nimble::analyzer {
@@ -27,14 +28,25 @@ bool ProvenAccessSource::ask(const OpQuestion& op, std::vector<Access>& found, s
     return false;
   }
   std::vector<std::uint32_t> told;  // words of which the code says what is done with them
-  for (const ProvenAccess& access : function.proof->accesses)
+  for (const ProvenAccess& access : function.proof->accesses) {
+    bool leads = false, disguised = false;
     for (std::uint32_t at : access.at) {
       told.push_back(at);
-      if (!is_unsure(op, at) && (pointer_at(op, at) != nullptr || !may_lead_elsewhere(op, at))) continue;
-      why_not = "the word at byte " + std::to_string(at) +
-                " of its parameters points into no allocation that the trace knows";
-      return false;
+      const bool pointer = pointer_at(op, at) != nullptr;
+      leads |= pointer;
+      disguised |= !pointer && word_at(op.call.params, at) != 0;
+      if (is_unsure_near(op, at) || (!pointer && may_lead_elsewhere(op, at))) {
+        why_not = "the word at byte " + std::to_string(at) +
+                  " of its parameters points into no allocation that the trace knows";
+        return false;
+      }
     }
+    // Null is followed nowhere. Anything else may be a pointer with a tag in it, or a part of one.
+    if (leads || !disguised) continue;
+    why_not = "its code makes an address of the word at byte " + std::to_string(access.at.front()) +
+              " of its parameters, which is no pointer";
+    return false;
+  }
   const auto& globals = function.proof->globals;
   for (std::uint32_t i = 0; i < globals.size(); ++i) {
     told.push_back(kAtGlobals + i);

@@ -68,6 +68,11 @@ bool is_unsure(const OpQuestion& op, const ParamLayout& param) {
   return found != op.unsure.end() && found->at < param.offset + param.size;
 }
 
+bool is_unsure_near(const OpQuestion& op, std::uint32_t at) {
+  const auto found = std::ranges::lower_bound(op.unsure, at < 7 ? 0 : at - 7, {}, &PointerWord::at);
+  return found != op.unsure.end() && found->at < at + 8;
+}
+
 bool has_stray_address(const OpQuestion& op, const ParamLayout& param, std::span<const std::uint32_t> but) {
   for (const PointerWord& word : op.unsure)
     if (word.at >= param.offset && word.at < param.offset + param.size && !std::ranges::binary_search(but, word.at))

@@ -38,6 +38,8 @@ bool leads_to_unknown(const OpQuestion& op, std::uint32_t at);
 // Whether the word at this place is one of op.unsure, or any in the parameter.
 bool is_unsure(const OpQuestion& op, std::uint32_t at);
 bool is_unsure(const OpQuestion& op, const ParamLayout& param);
+// Whether one of op.unsure has a byte of the word at this place: of a packed class the pointer lies across two.
+bool is_unsure_near(const OpQuestion& op, std::uint32_t at);
 
 // Whether may_lead_elsewhere() or is_unsure() is so of some word of the parameter, but for these.
 bool has_stray_address(const OpQuestion& op, const ParamLayout& param, std::span<const std::uint32_t> but = {});

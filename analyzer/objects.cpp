@@ -109,11 +109,13 @@ class LiveObjects {
   std::map<std::uint64_t, std::uint32_t> by_base_;
 };
 
+constexpr std::uint64_t kAddressBits = (std::uint64_t{1} << 48) - 1;
+
 }  // namespace
 
 std::uint64_t word_at(const std::vector<std::uint8_t>& params, std::uint32_t at) {
-  std::uint64_t word;
-  std::memcpy(&word, params.data() + at, sizeof word);
+  std::uint64_t word = 0;
+  if (at < params.size()) std::memcpy(&word, params.data() + at, std::min(sizeof word, params.size() - at));
   return word;
 }
 
@@ -148,6 +150,9 @@ ObjectTable::ObjectTable(const Trace& trace) {
           ends.push_back({first + at, object, 0});
         if (const std::uint32_t object = could_be_address(word) ? live.find_just_behind(word) : kNone; object != kNone)
           unsure.push_back({first + at, object, 0});
+        // A tag in the 16 bits that addresses have no use for.
+        if (const std::uint64_t bare = word & kAddressBits; !pointer && bare != word && could_be_address(bare))
+          if (const auto tagged = live.find(bare, 0)) unsure.push_back({first + at, tagged->object, 0});
       }
     for (const PointerWord& end : ends)
       if (std::none_of(pointers_.begin() + static_cast<std::ptrdiff_t>(first_pointer), pointers_.end(),

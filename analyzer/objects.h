@@ -70,7 +70,7 @@ class ObjectTable {
   std::unordered_map<std::uint32_t, std::vector<PointerWord>> unsure_;  // by launch
 };
 
-// The 8-byte word at byte `at` of packed parameters. The caller has checked that it is inside.
+// The 8-byte word at byte `at` of packed parameters: what lies beyond their end is 0.
 std::uint64_t word_at(const std::vector<std::uint8_t>& params, std::uint32_t at);
 
 // How far a region of `height` rows reaches from its first byte to behind its last.

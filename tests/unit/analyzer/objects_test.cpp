@@ -106,6 +106,20 @@ TEST(Objects, WhatIsJustBeforeAnObjectMayStandForIt) {
   EXPECT_EQ(of(0x102000 - 4, 0), "") << "nothing begins there";
 }
 
+TEST(Objects, APointerMayHaveATagInItsUpperBits) {
+  auto text = begin("[[0,8],[8,8]]");
+  text.alloc(0x7f0000100000, 0x1000);
+  const auto of = [&](std::uint64_t word) {
+    auto launch = text;
+    launch.launch(0, hex(7) + hex(word));
+    return unsure(launch);
+  };
+  EXPECT_EQ(of(0x7f0000100010), "");
+  EXPECT_EQ(of(0x00057f0000100010), "8:0");
+  EXPECT_EQ(of(0x80007f0000100ff8), "8:0");
+  EXPECT_EQ(of(0x00057f0000101010), "") << "nothing is there";
+}
+
 TEST(Objects, AnAddressMayStandAnywhereInAPackedClass) {
   auto text = begin("[[0,4],[4,20],[24,8],[32,4]]");
   text.alloc(0x7f0000100000, 0x1000);

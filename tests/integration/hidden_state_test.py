@@ -64,6 +64,17 @@ class HiddenState(ProgramTest):
                     self.assertEqual([], self.read_json("races.json")["races"], f"{what}, order {seed}")
                     self.assertGreater(stats["steps_replayed"], 12)
 
+    def test_pointers_in_disguise(self):
+        for what in ("walk", "masked", "halves", "apart", "packed", "put"):
+            with self.subTest(what):
+                plain = self.run_program(["disguised", what, 24]).stdout
+                self.make_schedule(["disguised", what, 24])
+                for seed in harness.BUILD.seeds(8):
+                    done = self.run_program(["disguised", what, 24], mode="replay", NIMBLE_SCHEDULE=self.path("schedule.json"),
+                                            SIMCUDA_SEED=seed, SIMCUDA_RACES=1, SIMCUDA_REPORT=self.path("races.json"))
+                    self.assertEqual(plain, done.stdout, f"{what}, order {seed}")
+                    self.assertEqual([], self.read_json("races.json")["races"], f"{what}, order {seed}")
+
     def test_every_order_gives_the_same_result(self):
         for mode in DECLARED + NAMED + BARRIERS + ["cooperative"]:
             with self.subTest(mode):

@@ -1,0 +1,94 @@
+// A step of three launches, or four: memory is changed, read or changed by way of a pointer in disguise, and other
+// memory is changed. `disguised WHAT STEPS` prints a digest of all. WHAT is the disguise:
+//   walk    a tag in a link that lies in memory
+//   masked  a tag in a parameter
+//   halves  two parameters of 32 bits
+//   apart   the difference of two parameters
+//   packed  a class whose members are not aligned
+//   put     a table into which a kernel puts it byte by byte
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "tests/integration/programs/driver.h"
+
+namespace {
+
+constexpr std::uint64_t kTag = std::uint64_t{5} << 48, kFar = std::uint64_t{1} << 60;
+constexpr std::size_t kBytes = 4096;
+
+struct Node {
+  std::uint64_t next;
+  int value;
+};
+struct [[gnu::packed, gnu::aligned(4)]] Job {
+  int factor;
+  CUdeviceptr data;
+  int more;
+};
+struct Table {
+  CUdeviceptr entries;
+  int count;
+};
+
+struct Program {
+  std::string what;
+  CUmodule module = nullptr;
+  CUstream stream = nullptr;
+  CUdeviceptr a = 0, b = 0, c = 0, d = 0, table = 0;
+
+  explicit Program(const char* disguise) : what(disguise) {
+    start_driver();
+    CHECK(cuModuleLoad(&module, image_path("disguised.simcuda").c_str()));
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    for (CUdeviceptr* each : {&a, &b, &c, &d, &table}) {
+      CHECK(cuMemAlloc(each, kBytes));
+      CHECK(cuMemsetD8(*each, 0, kBytes));
+    }
+    CHECK(cuMemsetD32(b, 7, 4));
+    const Node head{a | kTag, 1};
+    if (what == "walk") CHECK(cuMemcpyHtoD(c, &head, sizeof head));
+    CHECK(cuCtxSynchronize());
+  }
+
+  template <class... Arguments>
+  void launch(const char* name, Arguments... arguments) {
+    CUfunction function = nullptr;
+    CHECK(cuModuleGetFunction(&function, module, name));
+    void* parameters[] = {&arguments...};
+    CHECK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr));
+  }
+
+  void step() {
+    if (what == "put") launch("put", table, a);
+    launch("next", a, b);
+    if (what == "walk") launch("walk", c);
+    if (what == "masked") launch("masked", a | kTag, c);
+    if (what == "halves") launch("halves", 3, static_cast<unsigned>(a), static_cast<unsigned>(a >> 32), c);
+    if (what == "apart") launch("apart", a + kFar, kFar, c);
+    if (what == "packed") launch("packed", Job{3, a, 11}, c);
+    if (what == "put") launch("_Z6follow5TablePi", Table{table, 1}, c);
+    launch("next", d, b);
+    CHECK(cuStreamSynchronize(stream));
+  }
+
+  unsigned digest() const {
+    unsigned result = 0;
+    for (const CUdeviceptr each : {a, c, d}) {
+      unsigned words[4];
+      CHECK(cuMemcpyDtoH(words, each, sizeof words));
+      result = result * 31 + words[2];
+    }
+    return result;
+  }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) return 2;
+  Program program(argv[1]);
+  for (int step = 0; step < std::atoi(argv[2]); ++step) program.step();
+  std::printf("%u\n", program.digest());
+}

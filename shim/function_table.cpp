@@ -114,9 +114,12 @@ void FunctionTable::same_image(const void* module, const void* library) {
   if (const auto found = images_.find(library); found != images_.end()) images_[module] = found->second;
 }
 
-void FunctionTable::unloading(const void* handle) {
+const ImageInfo* FunctionTable::unloading(const void* handle) {
   std::lock_guard lock(mutex_);
+  const auto found = images_.find(handle);
+  const ImageInfo* const image = found == images_.end() ? nullptr : found->second;
   drop(handle);
+  return image;
 }
 
 void FunctionTable::drop(const void* handle) {

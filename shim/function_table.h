@@ -30,7 +30,8 @@ class FunctionTable {
   void loaded(const void* handle, LoadedImage image);
   // `module` is the module of the library `library`.
   void same_image(const void* module, const void* library);
-  void unloading(const void* handle);
+  // Returns the image, null where it was not known.
+  const ImageInfo* unloading(const void* handle);
 
   // The program was given a function of an image.
   void got(CUfunction function, const void* image) { remember(function, {image, false, false}); }

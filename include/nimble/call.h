@@ -119,6 +119,7 @@ struct Call {
   std::uint64_t address = 0, size = 0;  // allocations: address is known in after() only
   CUcontext context = nullptr;          // context_end, context_synchronize: which; null where it is the current one
   const char* note = nullptr;
+  const ImageInfo* image = nullptr;  // where code ends: which; null where that is not known
 
   CUgraphExec exec = nullptr;  // graph_launch, and calls that edit a graph
   CUgraph graph = nullptr;     // capture_begin: what is captured into, if the program says so; capture_end: what it

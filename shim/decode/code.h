@@ -52,7 +52,7 @@ struct LibraryLoadFile {
 struct ModuleUnload {
   template <class Module>
   static void before(Entry, Call& call, Module module) {
-    functions().unloading(module);
+    call.image = functions().unloading(module);
     call.ends = Ends::code;
   }
 };

@@ -39,10 +39,12 @@ GraphPair::~GraphPair() {
 }
 
 void GraphPair::describe(CUcontext context, std::uint32_t nodes, std::uint32_t streams,
-                         std::vector<TraceProbe::Range> memory, std::vector<std::uint64_t> nowhere) {
+                         std::vector<const ImageInfo*> images, std::vector<TraceProbe::Range> memory,
+                         std::vector<std::uint64_t> nowhere) {
   context_ = context;
   nodes_ = nodes;
   streams_ = streams;
+  images_ = std::move(images);
   memory_.name(std::move(memory));
   memory_.name_stray(std::move(nowhere));
 }
@@ -172,6 +174,11 @@ bool GraphPair::writes_only(const std::vector<TraceProbe::Range>& ranges) const 
                     written.bytes <= range.bytes - (written.address - range.address);
            });
          });
+}
+
+void GraphPair::code_goes(const ImageInfo* image) {
+  const auto is_of_it = [&](const ImageInfo* one) { return !one || !image || one == image; };
+  if (std::any_of(images_.begin(), images_.end(), is_of_it)) keep("code of its kernels was unloaded");
 }
 
 void GraphPair::memory_goes(const Call& call) {

@@ -46,10 +46,10 @@ class GraphPair {
   // --- Before it is shared with other threads.
 
   RewrittenGraph& rewritten() { return rewritten_; }
-  // Of the rewritten one: its context, how large it is, the allocations that its nodes name, and their words that look
-  // like addresses and lead nowhere.
-  void describe(CUcontext context, std::uint32_t nodes, std::uint32_t streams, std::vector<TraceProbe::Range> memory,
-                std::vector<std::uint64_t> nowhere);
+  // Of the rewritten one: its context, how large it is, whose code its kernels are (null: nobody knows of one), the
+  // allocations that its nodes name, and their words that look like addresses and lead nowhere.
+  void describe(CUcontext context, std::uint32_t nodes, std::uint32_t streams, std::vector<const ImageInfo*> images,
+                std::vector<TraceProbe::Range> memory, std::vector<std::uint64_t> nowhere);
 
   // --- From then on.
 
@@ -72,6 +72,8 @@ class GraphPair {
   Launch launch(CUgraphExec own, const StreamRef& stream, bool may_time) noexcept;
   // The program's own is launched from now on. Whether that is new.
   bool keep(const std::string& why);
+  // Code goes; null where nobody knows which.
+  void code_goes(const ImageInfo* image);
   // The call releases memory.
   void memory_goes(const Call& call);
   // The call has allocated memory. Why its nodes may now touch the same where they did not before; null: they do not.
@@ -96,6 +98,7 @@ class GraphPair {
   CUcontext const made_in_;
   CUcontext context_ = nullptr;
   std::uint32_t nodes_ = 0, streams_ = 0;
+  std::vector<const ImageInfo*> images_;
 
   std::mutex order_;  // held by the one launch that is being made; guards what follows
   RewrittenGraph rewritten_;

@@ -9,6 +9,7 @@
 #include "replayer/current_context.h"
 #include "shim/auto/make_schedule.h"
 #include "shim/decode/entry.h"
+#include "shim/function_table.h"
 #include "shim/graphs/program_graph.h"
 
 namespace nimble::shim {
@@ -261,6 +262,19 @@ void GraphSink::Missed::tell(GraphPair& graph) const {
   for (std::size_t i = first_; i < sink_.missed_.size(); ++i) sink_.tell(graph, sink_.missed_[i]);
 }
 
+namespace {
+
+std::vector<const ImageInfo*> images_of(const ProgramGraph& graph) {
+  std::vector<const ImageInfo*> images;
+  for (const ProgramNode& node : graph.nodes())
+    if (node.call.kind == CallKind::launch) images.push_back(functions().find(node.call.function).image);
+  std::sort(images.begin(), images.end());
+  images.erase(std::unique(images.begin(), images.end()), images.end());
+  return images;
+}
+
+}  // namespace
+
 std::string GraphSink::rewrite(CUgraph graph, std::uint64_t flags, GraphPair& made) {
   if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) return "kernels may launch it";
   const ProgramGraph original(api_, graph);
@@ -287,7 +301,7 @@ std::string GraphSink::rewrite(CUgraph graph, std::uint64_t flags, GraphPair& ma
   for (const TraceProbe::Range& range : found.memory)
     if (!pool_.holds(range.address)) used.push_back(range);
   made.describe(original.context(), static_cast<std::uint32_t>(original.nodes().size()),
-                found.schedule.segments.front().lanes, std::move(used), found.nowhere);
+                found.schedule.segments.front().lanes, images_of(original), std::move(used), found.nowhere);
   const CurrentContext current(driver_, original.context());
   if (std::string why = made.rewritten().build(original, found.schedule, recorded.node,
                                                (flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY) != 0);
@@ -368,7 +382,7 @@ void GraphSink::tell(GraphPair& graph, const Call& call) {
     if (why && graph.keep(why)) say("graph " + std::to_string(graph.number()) + " is the program's own: " + why);
   };
   if (is_release(call.kind)) graph.memory_goes(call);
-  if (call.ends == Ends::code) graph.keep("code was unloaded");
+  if (call.ends == Ends::code) graph.code_goes(call.image);
   if (call.kind == CallKind::context_end) graph.context_ended(call.context);
   // The program learns of the memory behind this: no launch that uses it comes before.
   if (is_allocation(call.kind) && !graph.passes()) keep(graph.memory_comes(call));

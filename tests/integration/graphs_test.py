@@ -78,6 +78,7 @@ MEMORY = {
     "late": REWRITTEN.format(2),
     "spoilt": "8 MiB more are taken",
     "node": REWRITTEN.format(2),
+    "unloaded": r"state 3: \n[^$]*state 0: code of its kernels was unloaded",
     "returned": STAYS.format(1, "it names memory that was released since it was captured") +
                 r"[^$]*graph 2 stays as it is: each of its nodes needs the one before",
 }

@@ -18,6 +18,7 @@
 //   spoilt_before  a capture that an error has spoilt ends: the same
 //   shown        what is shown to another process when the graph exists: is a flag seen before what it tells of
 //   meanwhile    another thread releases memory, or unloads code, while graphs are analyzed
+//   unloaded     other code is unloaded, then the graph's
 //   returned     a graph's memory is not there when it is made executable
 //   threads      another thread launches all the time: how many of 8 graphs are rewritten
 #include <atomic>
@@ -350,6 +351,7 @@ struct Program : GraphProgram {
       CHECK(cuModuleLoad(&code, image_path("programs.simcuda").c_str()));
       CUdeviceptr pieces[3] = {};
       for (CUdeviceptr& each : pieces) each = memory(kBytes);
+      CHECK(cuModuleGetFunction(&update, code, "_Z6updateILi1EEvPjPKji"));
       CUgraph graph = capture([&] {
         for (int k = 0; k < 60; ++k) {
           launch_update(pieces[0], input);
@@ -376,6 +378,25 @@ struct Program : GraphProgram {
       say(exec);
       end(exec, graph);
     }
+  }
+  void unloaded() {
+    CUgraph graph = capture([&] {
+      launch_mix(input, other, out[0], 1);
+      launch_mix(input, other, out[1], 2);
+    });
+    CUgraphExec exec = make(graph);
+    run(exec, 1);
+    CUmodule others = nullptr;
+    CUfunction advance = nullptr;
+    CHECK(cuModuleLoad(&others, image_path("opaque.simcuda").c_str()));
+    CHECK(cuModuleGetFunction(&advance, others, "advance"));
+    CHECK(cuModuleUnload(others));
+    run(exec, 2);
+    for (const CUdeviceptr each : out) note(each);
+    say(exec);
+    CHECK(cuModuleUnload(module));
+    say(exec);
+    end(exec, graph);
   }
   // Its memory goes before it is made executable, and comes back before it is launched.
   void returned() {
@@ -487,6 +508,7 @@ int main(int argc, char** argv) {
   if (what == "destroyed" || what == "destroyed_context" || what == "spoilt_before") program.destroyed(what);
   if (what == "shown") program.shown();
   if (what == "meanwhile") program.meanwhile();
+  if (what == "unloaded") program.unloaded();
   if (what == "returned") program.returned();
   if (what == "threads") program.threads();
   std::fprintf(stderr, "%zu MiB more are taken\n", (before - free_memory()) >> 20);

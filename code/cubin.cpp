@@ -43,15 +43,17 @@ bool tag(std::string_view name) {
   return false;
 }
 
-// The numbers of kinds of groups in cooperative_groups.h (cooperative_groups::details), which are constants there.
-bool group_number(std::string_view name) {
+// Constants of cooperative_groups.h (cooperative_groups::details): the numbers of kinds of groups, and how large an
+// element is that goes by memory.
+bool group_constant(std::string_view name, std::uint64_t size) {
   std::string_view rest = internal(name);
   constexpr std::string_view kDetails = "18cooperative_groups4__v17details";
   if (!rest.starts_with(kDetails)) return false;
   rest.remove_prefix(kDetails.size());
+  if (rest == "4tile20_MemoryShuffleCutoffE") return size == 8;
   for (const std::string_view kind : {"18coalesced_group_idE", "19multi_grid_group_idE", "13grid_group_idE",
                                       "15thread_block_idE", "19multi_tile_group_idE", "16cluster_group_idE"})
-    if (rest == kind) return true;
+    if (rest == kind) return size == 4;
   return false;
 }
 
@@ -85,7 +87,7 @@ struct Symbol {
 
   // A variable that nobody writes, or in which there is nothing to be written.
   bool is_constant() const {
-    return local && (names_constant(name) || (size == 1 && tag(name)) || (size == 4 && group_number(name)) ||
+    return local && (names_constant(name) || (size == 1 && tag(name)) || group_constant(name, size) ||
                      generator_table(name, size));
   }
 };

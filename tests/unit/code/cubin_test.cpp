@@ -56,9 +56,10 @@ TEST_F(CubinTest, TagsOfHeaderLibrariesConcernNobody) {
   }
 }
 
-TEST_F(CubinTest, NumbersOfKindsOfGroupsConcernNobody) {
+TEST_F(CubinTest, ConstantsOfGroupsConcernNobody) {
   const Cubin groups = read_cubin(file("groups")), other = read_cubin(file("other_group"));
-  ASSERT_NE(file("groups").find("cluster_group_id"), std::string::npos);
+  for (const char* name : {"cluster_group_id", "_MemoryShuffleCutoff"})
+    ASSERT_NE(file("groups").find(name), std::string::npos) << name;
   for (const char* kernel : {"plain", "tells_group"}) {
     EXPECT_EQ(why(groups, kernel), "") << kernel;
     EXPECT_NE(why(other, kernel).find("15latest_group_idE"), std::string::npos) << kernel << ": " << why(other, kernel);

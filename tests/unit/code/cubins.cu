@@ -82,9 +82,13 @@ static constexpr __device__ unsigned int cluster_group_id = 6;
 #ifdef WITH_OTHER_GROUP
 static __device__ unsigned int latest_group_id = 7;
 #endif
+namespace tile {
+static constexpr __device__ unsigned long long _MemoryShuffleCutoff = 32;
+}
 }  // namespace cooperative_groups::__v1::details
-extern "C" __global__ void tells_group(const unsigned** w) {
+extern "C" __global__ void tells_group(const unsigned** w, const unsigned long long** cutoff) {
   w[0] = &cooperative_groups::__v1::details::cluster_group_id;
+  cutoff[0] = &cooperative_groups::__v1::details::tile::_MemoryShuffleCutoff;
 #ifdef WITH_OTHER_GROUP
   cooperative_groups::__v1::details::latest_group_id += threadIdx.x;
 #endif

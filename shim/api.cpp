@@ -286,6 +286,10 @@ nimble_result nimble_stream_is_idle(CUstream_st* stream) {
   return with_graphs([&](GraphSink& sink) { return sink.is_idle(stream) ? NIMBLE_SUCCESS : NIMBLE_REFUSED; });
 }
 
+nimble_result nimble_settle(void) {
+  return with_graphs([&](GraphSink& sink) { return sink.settle() ? NIMBLE_SUCCESS : NIMBLE_REFUSED; });
+}
+
 nimble_result nimble_watch_memory(const std::uint64_t* addresses, size_t count, const volatile std::uint32_t** gone) {
   if (!gone || (count && !addresses)) return NIMBLE_INVALID_ARGUMENT;
   *gone = nullptr;

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* Rises with every addition; what was there stays as it is. */
-#define NIMBLE_API_VERSION 6
+#define NIMBLE_API_VERSION 7
 
 #ifdef __cplusplus
 extern "C" {
@@ -212,6 +212,12 @@ NIMBLE_FUNCTION(nimble_graph_writes_only,
  * is not, or cannot be told. Ends nobody's capture, as cuStreamQuery may. */
 NIMBLE_FUNCTION(nimble_stream_is_idle, (struct CUstream_st * stream), (stream))
 
+/* Makes another context on the device of the current one, and ends it, which takes a fifth of a second, and half a GiB
+ * meanwhile: behind that, kernels that need each other may follow each other sooner, of graphs and of all else. For
+ * when a program is ready to work. NIMBLE_REFUSED where something is captured, less than 4 GiB of the device is free,
+ * or the driver makes none. */
+NIMBLE_FUNCTION(nimble_settle, (void), ())
+
 /* Memory that the program wants to hear of: `**gone` is 0, and 1 from before the driver is called by which any of the
  * allocations goes in which these addresses lie, or their context, the current one. It may be read at any time, without
  * a call, until nimble_unwatch_memory. NIMBLE_FAILED where the driver knows no allocation at one of the addresses. */
@@ -226,6 +232,11 @@ NIMBLE_FUNCTION(nimble_unwatch_memory, (const volatile uint32_t* gone), (gone))
 NIMBLE_FUNCTION(nimble_launch_graph,
                 (struct CUgraphExec_st * exec, struct CUstream_st* stream, const volatile uint32_t* gone),
                 (exec, stream, gone))
+
+/* Reads `count` words of this process's memory, the i-th at at[i], into `words`: NIMBLE_SUCCESS where that changes
+ * nothing there, else NIMBLE_REFUSED. A quick look whether anything has changed since the last one, for who knows where
+ * that would show. Works in every mode. */
+NIMBLE_FUNCTION(nimble_update_words, (const uint64_t* const* at, uint64_t* words, size_t count), (at, words, count))
 
 #ifdef __cplusplus
 }

@@ -20,11 +20,13 @@ from typing import Any, Callable, Iterator, List, Optional, Tuple
 import torch
 
 from nimble import shim
+from nimble.auto import switches
 from nimble.backend import EAGER_RUNS, Captured, Part, RecordedWork, TrainingWork, Watch, Work
 from nimble.errors import CaptureError, NimbleError
 from nimble.other_data import other_data
 
 DECISION_REPLAYS = 100  # at most, until libnimble.so has timed both executables
+_NOBODYS_SEED = 0x2545F4914F6CDD1D
 _GRANULE = 512  # bytes: no two allocations of the driver's pools lie in one
 
 
@@ -133,7 +135,8 @@ class CudaCapture:
             with torch.cuda.stream(stream):
                 self._run(run, multi_stream, work.data)
                 work.before_capture()
-            (captured,) = self._captured(lambda _: work.run(), stream, multi_stream, relaxed)
+            with _nobodys_seed(device):
+                (captured,) = self._captured(lambda _: work.run(), stream, multi_stream, relaxed)
             self._decide([captured], work.reset)
             return captured
 
@@ -147,8 +150,9 @@ class CudaCapture:
             with torch.cuda.stream(stream):
                 self._run(run, multi_stream, work.data)
                 work.before_capture()
-            (forward,) = self._captured(lambda _: work.forward(), stream, multi_stream, relaxed)
-            (backward,) = self._captured(lambda _: work.backward(forward.outputs), stream, multi_stream, relaxed)
+            with _nobodys_seed(device):
+                (forward,) = self._captured(lambda _: work.forward(), stream, multi_stream, relaxed)
+                (backward,) = self._captured(lambda _: work.backward(forward.outputs), stream, multi_stream, relaxed)
             self._decide([forward, backward], work.reset)
             return forward, backward
 
@@ -175,9 +179,12 @@ class CudaCapture:
         with self._on_the_stream(stream):
             # With PyTorch's own allocator nobody can tell what is whose.
             if in_parts and torch.cuda.get_allocator_backend() != "native":
-                return [*(self._captured_in_parts(work, stream, multi_stream, relaxed)
-                          or self._captured_apart(work, stream, multi_stream, relaxed, False))]
-            return [*self._captured(work.run, stream, multi_stream, relaxed, work.put_back)]
+                graphs = (self._captured_in_parts(work, stream, multi_stream, relaxed)
+                          or self._captured_apart(work, stream, multi_stream, relaxed, False))
+            else:
+                graphs = self._captured(work.run, stream, multi_stream, relaxed, work.put_back)
+            _settle()
+            return [*graphs]
 
     @contextlib.contextmanager
     def _on_a_stream(self, device: torch.device, beside: Optional[Captured] = None) -> "Iterator[torch.cuda.Stream]":
@@ -265,6 +272,7 @@ class CudaCapture:
                 states = [status.state for status in (graph.status() for graph in graphs) if status is not None]
                 if shim.GraphState.TRYING not in states:
                     break
+        _settle()
 
     @staticmethod
     def _graphs_of(function: "Callable[[Optional[Part]], Any]", stream: "torch.cuda.Stream", errors: str,
@@ -317,6 +325,25 @@ def _learning() -> Iterator[None]:
         torch.cuda.empty_cache()
     with shim.learning():
         yield
+
+
+def _settle() -> None:
+    """Once all is captured, which makes use of new streams. Not where there are other ranks: who knows what they are waiting for, and
+    what a new context would wait for."""
+    if not switches.has_other_ranks():
+        shim.settle()
+
+
+@contextlib.contextmanager
+def _nobodys_seed(device: torch.device) -> Iterator[None]:
+    """While it captures PyTorch lets a seed be set that is the one before, and no replay would set it. So there is another one."""
+    generator = torch.cuda.default_generators[device.index]
+    state = generator.get_state()
+    generator.manual_seed(_NOBODYS_SEED)
+    try:
+        yield
+    finally:
+        generator.set_state(state)
 
 
 def _let_go(kept: List[Any]) -> None:

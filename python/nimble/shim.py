@@ -179,6 +179,21 @@ def is_idle(stream: int) -> bool:
     return _call("nimble_stream_is_idle", stream) == Result.SUCCESS
 
 
+def settle() -> bool:
+    """Whether another context has come and gone beside the current one, behind which kernels may follow each other sooner."""
+    return _call("nimble_settle") == Result.SUCCESS
+
+
+def update_of_words() -> "Optional[Callable[[int, int, int], int]]":
+    """nimble_update_words, which is 0 where nothing has changed. Called with the interpreter's lock held. None where there is none."""
+    try:
+        function = ctypes.PyDLL(None).nimble_update_words
+    except AttributeError:
+        return None
+    function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+    return function
+
+
 def launcher(handle: int) -> "Callable[[int, Optional[int]], int]":
     """Of a CUgraphExec: launches it on the stream of a handle, if nothing captures there, the context is the one that it was made
     in, and nothing is gone of a MemoryWatch whose `word` is given. 0 where it does, a Result else. One call, and nothing beside

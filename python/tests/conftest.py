@@ -1,6 +1,7 @@
 """What the tests share: the build folder (NIMBLE_TEST_BUILD), and which of them this machine can run."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,16 @@ def build():
     if not (BUILD / "lib" / "libnimble.so").is_file():
         pytest.skip(f"no libnimble.so in {BUILD}")
     return BUILD
+
+
+@pytest.fixture(autouse=True)
+def words(monkeypatch):
+    """As under libnimble.so, by which words of memory are read."""
+    from nimble import shim, words
+    import words_tools
+
+    if shim.update_of_words() is None and sys.version_info < (3, 13):
+        monkeypatch.setattr(words, "_update", lambda: words_tools.update)
 
 
 @pytest.fixture

@@ -30,6 +30,41 @@ def launch(function, stream, *arguments):
     check(CU.cuLaunchKernel(function, 4, 1, 1, 64, 1, 1, 0, stream, pointers, None))
 
 
+def number_of_contexts(device):
+    """That have been made so far, this one with them."""
+    context = made(CU.cuCtxCreate_v2, POINTER, 0, device)
+    number = made(lambda out: CU.cuCtxGetId(context, out), ctypes.c_uint64).value
+    check(CU.cuCtxDestroy_v2(context))
+    return number
+
+
+def settled(stream, device):
+    """What shim.settle() says, and how many contexts it has made: by itself, in a capture, without a context, and without room."""
+    found = []
+
+    def settle():
+        before, current = number_of_contexts(device), made(CU.cuCtxGetCurrent, POINTER).value
+        result = shim.settle()
+        assert made(CU.cuCtxGetCurrent, POINTER).value == current
+        found.append([result, number_of_contexts(device) - before - 1])
+
+    settle()
+    check(CU.cuStreamBeginCapture_v2(stream, 2))
+    settle()
+    check(CU.cuGraphDestroy(made(lambda out: CU.cuStreamEndCapture(stream, out), POINTER)))
+    context = made(CU.cuCtxGetCurrent, POINTER)
+    check(CU.cuCtxSetCurrent(None))
+    settle()
+    check(CU.cuCtxSetCurrent(context))
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    check(CU.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)))
+    most = made(CU.cuMemAlloc_v2, ADDRESS, ctypes.c_size_t(free.value - (4 << 30) + 512))
+    settle()
+    check(CU.cuMemFree_v2(most))
+    settle()
+    return found
+
+
 def main(image):
     check(CU.cuInit(0))
     device = made(CU.cuDeviceGet, ctypes.c_int, 0)
@@ -224,6 +259,7 @@ def main(image):
     said["launched"].append(by_itself(stream.value, watch.word))
     watches[1].close()
     watches[1].close()
+    said["settled"] = settled(stream, device)
     print(json.dumps(said))
 
 

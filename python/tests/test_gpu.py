@@ -141,6 +141,23 @@ def test_what_waits_for_the_gpu_raises_with_its_place():
     check(Nimble(module).prepare(x()), module, x())
 
 
+@pytest.mark.parametrize("trains", [False, True])
+def test_a_forward_that_sets_a_seed(trains):
+    class Seeds(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+
+        def forward(self, x):
+            torch.cuda.manual_seed(3)
+            return self.linear(x) + torch.rand_like(x)
+
+    net, numbers = Seeds().cuda().train(trains), torch.cuda.get_rng_state()
+    with pytest.raises(CaptureError, match="seed"):
+        Nimble(net).prepare(torch.ones(2, 4, device="cuda"), training=trains)
+    assert torch.equal(torch.cuda.get_rng_state(), numbers)
+
+
 def test_a_nimble_within_a_module(module):
     class Outer(nn.Module):
         def __init__(self):

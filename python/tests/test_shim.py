@@ -34,6 +34,7 @@ def test_a_program_that_learns(build):
     none = [True, False, False, False]
     assert said["watched"] == [[True, True, True, False], [True, True, False, False], none, none]
     assert said["nested"].startswith("nimble_learn_begin: invalid argument")
+    assert said["settled"] == [[True, 1], [False, 0], [False, 0], [False, 0], [True, 1]]
     assert said["eager"] == said["replayed"] == said["by itself"] != said["once"]
     unknown, refused, stale = shim.Result.INVALID_ARGUMENT, shim.Result.REFUSED, shim.Result.STALE
     assert said["launched"] == [unknown, refused, 0, refused, 0, 0, stale, stale]

@@ -12,10 +12,12 @@ from nimble import dictionaries  # noqa: E402
 from nimble.state import ModuleGuard  # noqa: E402
 
 
-@pytest.fixture(autouse=True, params=[True, False], ids=["quick", "slow"])
-def quick(request, monkeypatch):
-    """Where this PyTorch tells quickly that nothing was put into an attribute, and without."""
-    if not request.param:
+@pytest.fixture(autouse=True, params=["words", "versions", "looks"])
+def quick(request, monkeypatch, words):
+    """Where words of memory tell that nothing has changed, where this PyTorch does of attributes, and without either."""
+    if request.param != "words":
+        monkeypatch.setattr("nimble.words._update", lambda: None)
+    if request.param == "looks":
         monkeypatch.setattr(dictionaries, "_version_of", None)
 
 
@@ -114,8 +116,13 @@ def no_hooks(m):
     del m.first._forward_hooks
 
 
+def other_attributes(m):
+    m.norm.__dict__ = dict(vars(m.norm))
+
+
 ANOTHER = "in another dictionary"
 CHANGES = {
+    other_attributes: ANOTHER,
     other_dictionary("_modules", second=nn.ReLU()): ANOTHER, other_dictionary("_parameters"): ANOTHER,
     other_dictionary("_buffers"): ANOTHER, pickled_state: ANOTHER, hook_into_another_dictionary: ANOTHER,
     no_hooks: "has no _forward_hooks any more",
@@ -162,6 +169,14 @@ def test_a_forward_that_is_replaced_again():
             guard = ModuleGuard(module, "cpu")
             assert guard.difference() is None
     assert guard.difference() == "a forward method was replaced"
+
+
+def test_a_forward_that_a_class_gets(monkeypatch):
+    guard = ModuleGuard(Net(), "cpu")
+    with monkeypatch.context() as patched:
+        patched.setattr(nn.Linear, "forward", lambda self, x: x)
+        assert guard.difference() == "a class's forward method was replaced"
+    assert guard.difference() is None
 
 
 def test_what_is_put_into_other_attributes():

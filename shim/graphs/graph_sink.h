@@ -91,6 +91,8 @@ class GraphSink final : public CallSink {
   std::optional<bool> may_launch(CUgraphExec exec, CUstream stream) const;
   // Whether all is done that was put on the stream. No where somebody captures, or it cannot be told.
   bool is_idle(CUstream stream) const;
+  // settle.h, where nothing is captured.
+  bool settle();
 
  private:
   // What a thread has said, and made.

@@ -4,6 +4,7 @@
 
 #include "shim/decode/entry.h"
 #include "shim/graphs/graph_sink.h"
+#include "shim/graphs/settle.h"
 #include "shim/probe/device_reader.h"
 
 namespace nimble::shim {
@@ -54,6 +55,8 @@ bool GraphSink::is_idle(CUstream stream) const {
   const RelaxedCaptures relaxed(context_);  // one may begin meanwhile, which the question would end
   return ask && ask(stream) == CUDA_SUCCESS;
 }
+
+bool GraphSink::settle() { return captures_.load(std::memory_order_relaxed) == 0 && shim::settle(context_); }
 
 CUgraphExec GraphSink::last_of_this_thread() {
   const std::lock_guard lock(threads_mutex_);

@@ -21,14 +21,19 @@ _functorch: Any = getattr(torch._C, "_functorch", None)
 _IS_BATCHED = [getattr(_functorch, name) for name in ("is_batchedtensor", "is_legacy_batchedtensor") if hasattr(_functorch, name)]
 
 
+def are_batched(grads: "Sequence[Optional[torch.Tensor]]") -> bool:
+    """Whether several backwards are to run at once, of which each sees one (torch.vmap)."""
+    return any(grad is not None and is_batched(grad) for grad in grads for is_batched in _IS_BATCHED)
+
+
 def pattern_of(grads: "Sequence[Optional[torch.Tensor]]") -> Pattern:
     """NimbleError where a graph cannot have such."""
     for grad in grads:
         if grad is not None and grad.layout is not torch.strided:
             raise NimbleError(f"the gradient of an output has layout {grad.layout}, which a graph's backward does not take")
-        if grad is not None and any(is_batched(grad) for is_batched in _IS_BATCHED):
-            raise NimbleError("a graph's backward takes one gradient at a time (is_grads_batched=False, no torch.vmap): run the "
-                              "module eagerly for several at once")
+    if are_batched(grads):
+        raise NimbleError("a graph's backward takes one gradient at a time (is_grads_batched=False, no torch.vmap): run the module "
+                          "eagerly for several at once")
     return tuple(None if grad is None else grad.stride() for grad in grads)
 
 

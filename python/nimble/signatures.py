@@ -100,6 +100,10 @@ def _tensor_key(tensor: torch.Tensor) -> Any:
     if has_attributes(tensor):
         names = ", ".join(map(repr, _attributes(tensor)))
         raise TypeError(f"has Python attributes ({names}), which a graph would not see (pass x.detach())")
+    if tensor.is_conj() or tensor.is_neg():
+        raise TypeError("is conjugated or negated where it is read, and not in memory (pass x.resolve_conj().resolve_neg())")
+    if tensor.has_names():
+        raise TypeError("has names of dimensions, which a graph would not see (pass x.rename(None))")
     return kind, tensor.shape, tensor.stride(), tensor.dtype, tensor.device
 
 
@@ -252,7 +256,7 @@ class Repeated:
         for tensor, (kind, shape, stride, dtype, device) in zip(args, self._keys):
             if (type(tensor) is not kind or tensor.requires_grad or tensor.layout is not _STRIDED or tensor.shape != shape
                     or tensor.stride() != stride or tensor.dtype is not dtype or tensor.device != device
-                    or _attributes(tensor) and has_attributes(tensor)):
+                    or tensor.is_neg() or tensor.is_conj() or tensor.has_names() or _attributes(tensor) and has_attributes(tensor)):
                 return False
         return self._modes == _modes() and (len(args) == 1 or len(set(map(id, args))) == len(args))
 

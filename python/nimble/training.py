@@ -22,7 +22,7 @@ from torch.utils import _pytree
 
 from nimble.auto import switches
 from nimble.backend import Backend, Captured, Watch
-from nimble.backward_ways import Pattern, Way, pattern_of
+from nimble.backward_ways import Pattern, Way, are_batched, pattern_of
 from nimble.errors import NimbleError
 from nimble.gradients import Copies
 from nimble.leaves import copy_all, gradients, mark_written, one_thread
@@ -105,10 +105,7 @@ class TrainingGraph:
         self._capture_what_came()
         with self._lock:
             if self._is_awaited():
-                last = self._last() if self._last is not None else None
-                self._ways.hold_up(last.ran if last is not None else {})
                 return NotImplemented
-            self._ways.go_on()
             ahead = self._ahead
             looks_behind = bool(ahead)  # memory can also be taken from a tensor that is held
             if ahead is not None and not looks_behind and self.guard.difference() is not None:
@@ -165,7 +162,9 @@ class TrainingGraph:
 
     def gradients(self, run: Run, grads: Gradients) -> "List[Optional[torch.Tensor]]":
         """Of autograd's nodes."""
-        return self._differentiable(run, grads) if torch.is_grad_enabled() else self._replayed(run, grads)
+        if torch.is_grad_enabled() or (self._again is not None and are_batched(grads)):
+            return self._run_again(run, grads)
+        return self._replayed(run, grads)
 
     def _replayed(self, run: Run, grads: Gradients) -> "List[Optional[torch.Tensor]]":
         pattern = pattern_of(grads)
@@ -233,27 +232,30 @@ class TrainingGraph:
             self._publish()
             return self._backward(pattern_of(given), given, is_compared=True)
 
-    def _differentiable(self, run: Run, grads: Gradients) -> "List[Optional[torch.Tensor]]":
-        """The gradients, with a history: the module runs again, eagerly, for that."""
+    def _run_again(self, run: Run, grads: Gradients) -> "List[Optional[torch.Tensor]]":
+        """The gradients, with a history where one is kept, or of several backwards at once: the module runs again, eagerly, for that."""
         call = run.call
         if self._again is None or call is None:
             raise NimbleError("a graph's backward cannot be differentiated itself (create_graph=True): run the module eagerly "
                               "for that")
         tensors = [call.leaves[number] for number in call.tensors]
         if run.versions != versions(self._watched) or run.call_versions != versions(tensors):
-            raise NimbleError("an argument, a parameter or a buffer was written to since the forward whose gradients are to be "
-                              "differentiated")
+            raise NimbleError("an argument, a parameter or a buffer was written to since the forward that has to run again for gradients "
+                              "with a history, or several at once")
         known = {id(t) for t in (*tensors, *self._parameters)}
-        outputs = {id(t): t for t in _pytree.tree_flatten(self._again(call))[0]
+        keeps = torch.is_grad_enabled()
+        with torch.enable_grad():
+            made = self._again(call)
+        outputs = {id(t): t for t in _pytree.tree_flatten(made)[0]
                    if isinstance(t, torch.Tensor) and t.requires_grad and id(t) not in known}
         before = [t for t, is_wanted in zip(self._results.made, self._wanted) if is_wanted]
         if (run.number != self._number or len(outputs) != len(before)
                 or not all(same_bytes(one, other) for one, other in zip(outputs.values(), before))):
-            raise NimbleError("gradients are to be differentiated of a forward that cannot be run again as it was")
+            raise NimbleError("a forward cannot be run again as it was, for gradients with a history, or several at once")
         used = [(output, grad) for output, grad in zip(outputs.values(), grads) if grad is not None]
         return list(torch.autograd.grad([output for output, _ in used],
                                         [*(call.leaves[number] for number in self._arguments), *self._parameters],
-                                        [grad for _, grad in used], create_graph=True, allow_unused=True))
+                                        [grad for _, grad in used], create_graph=keeps, allow_unused=True))
 
     def _run_backward(self, grads: Gradients) -> "List[Optional[torch.Tensor]]":
         wanted = [t for t, is_wanted in zip(self._results.made, self._wanted) if is_wanted]

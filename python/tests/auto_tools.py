@@ -120,6 +120,7 @@ def both_ways(program, grad=False, trains=False):
         finally:
             if made is not None:
                 calls.uninstall()
+    assert len(results[0]) == len(results[1])
     for number, (plain, other) in enumerate(zip(*results)):
         assert plain == other, (number, made.report())
     return " ".join(made.report()), backend.replays

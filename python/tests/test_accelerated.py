@@ -60,6 +60,26 @@ def test_gradients_are_never_lost(module, backend):
         assert len(backend.graphs) == 1
 
 
+def test_gradients_of_what_is_no_parameter(module, backend):
+    class Shifted(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.shift = module.requires_grad_(False), torch.zeros(2, requires_grad=True)
+
+        def forward(self, x):
+            return {"outputs": [self.inner(x) + self.shift]}
+
+    shifted = Shifted().eval()
+    model = accelerate(shifted, after=2, backend=backend)
+    for number in range(5):
+        model(torch.ones(1, 3))["outputs"][0].sum().backward()
+    assert torch.equal(shifted.shift.grad, torch.full((2,), 5.0)) and backend.graphs == []
+    with torch.no_grad():
+        for number in range(3):
+            model(torch.ones(1, 3))
+    assert len(backend.graphs) == 1
+
+
 def test_what_cannot_be_prepared(module, backend):
     def fails(*_):
         if backend.capturing:

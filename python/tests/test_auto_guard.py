@@ -20,7 +20,7 @@ from nimble import NimbleError  # noqa: E402
 from nimble.auto.contents import Contents  # noqa: E402
 from nimble.auto.guard import Guard  # noqa: E402
 from nimble.auto.values import is_plain, plain_key  # noqa: E402
-from nimble.auto.watch import Watch, Watched  # noqa: E402
+from nimble.auto.watch import Watch, reads_gradients, Watched  # noqa: E402
 
 
 class Square(nn.Module):
@@ -318,11 +318,36 @@ def test_watch():
     (lambda: __import__("warnings").warn("said", stacklevel=2), "it calls _warnings.warn"),
     (lambda: threading.Thread(target=len, args=("",)).start(), "it calls _thread.start"),
     (lambda: torch.ones(2).storage_offset(), "it asks where in memory"),
+    (lambda: threading.get_ident(), "it asks in which thread"),
+    (lambda: threading.current_thread(), "it asks in which thread"),
+    (lambda: threading.get_native_id(), "it asks in which thread"),
+    (lambda: torch.ones(2).data_ptr(), "it asks where in memory"),
+    (lambda: torch.ones(2)._is_view(), "it asks whether a tensor is a view"),
+    (lambda: torch.initial_seed(), "it asks for a seed"),
+    (lambda: torch.get_num_threads(), "it asks how many threads"),
+    (lambda: torch.ones(2).grad, "it reads gradients"),
 ])
 def test_effects(function, said):
     watch = Watch()
     watch.run(function)
     assert said in watch.result().effect
+
+
+def test_which_code_reads_gradients():
+    assert reads_gradients((lambda x: x.inner.grad + 1).__code__)
+    assert not reads_gradients((lambda x: torch.autograd.grad(x.sum(), x)).__code__)
+
+
+def test_locks_are_no_effect():
+    lock = threading.RLock()
+
+    def locked():
+        with lock, lock:
+            return threading.Condition(lock).notify_all()
+
+    watch = Watch()
+    watch.run(locked)
+    assert watch.result().effect is None
 
 
 def test_torch_compile():

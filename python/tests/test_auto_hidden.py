@@ -1,10 +1,13 @@
 """nimble.auto: what code gets at by ways that are not in plain sight: decorators' closures, weak references, what functions keep, objects
 of C, functions of PyTorch's that its own layers call. Where it changes, calls return what they return without."""
 
+import builtins
 import ctypes
 import enum
 import functools
 import importlib
+import logging
+import math
 import multiprocessing
 import struct
 import sys
@@ -324,3 +327,108 @@ def test_decorators_of_pytorch_are_noted():
     watch.run(torch.no_grad()(inner), 1)
     codes = watch.result().codes
     assert inner.__code__ in codes and any("utils" in code.co_filename for code in codes), "torch/utils/_contextlib.py"
+
+
+# ---- metaclasses, built-in names, Python's modules ----
+
+class Single(type):
+    kept = {}
+    scale = 2.0
+
+    def __call__(cls, *arguments):
+        if cls not in Single.kept:
+            Single.kept[cls] = super().__call__(*arguments)
+        return Single.kept[cls]
+
+
+class Held(metaclass=Single):
+    def __init__(self):
+        self.scale = 2.0
+
+
+def test_what_a_metaclass_keeps():
+    def make():
+        Single.kept.clear()
+        return module_with(lambda self, x: x * Held().scale)
+
+    seen(make, lambda m: setattr(Held(), "scale", 3.0))
+
+
+def test_what_a_class_has_of_its_metaclass():
+    seen(lambda: module_with(lambda self, x: x * Held.scale), lambda m: setattr(Single, "scale", 3.0),
+         undo=lambda: setattr(Single, "scale", 2.0))
+
+
+def test_what_a_modules_class_has_of_its_metaclass():
+    class Counted(type):
+        scale = 2.0
+
+    def make():
+        made = Counted("Scaled", (nn.Module,), {"forward": lambda self, x: x * type(self).scale})()
+        return made.eval()
+
+    seen(make, lambda m: setattr(Counted, "scale", 3.0), undo=lambda: setattr(Counted, "scale", 2.0))
+
+
+def test_built_in_names(monkeypatch):
+    monkeypatch.setattr(builtins, "a_scale", 2.0, raising=False)
+    seen(lambda: module_with(lambda self, x: x * a_scale), lambda m: setattr(builtins, "a_scale", 3.0),  # noqa: F821
+         undo=lambda: setattr(builtins, "a_scale", 2.0))
+
+
+@pytest.mark.parametrize("value, other", [(2.0, 3.0), ([2.0], [3.0]), (Settings(2.0), Settings(3.0))])
+def test_what_a_program_puts_into_pythons_modules(monkeypatch, value, other):
+    monkeypatch.setattr(sys, "a_scale", value, raising=False)
+
+    def forward(self, x):
+        scale = sys.a_scale
+        return x * (scale[0] if isinstance(scale, list) else getattr(scale, "scale", scale))
+
+    seen(lambda: module_with(forward), lambda m: setattr(sys, "a_scale", other), undo=lambda: setattr(sys, "a_scale", value))
+
+
+def test_a_function_of_pythons_that_is_replaced(monkeypatch):
+    monkeypatch.setattr(math, "floor", lambda x: 2)
+    seen(lambda: module_with(lambda self, x: x * math.floor(2.5)), lambda m: setattr(math, "floor", lambda x: 3),
+         undo=lambda: setattr(math, "floor", lambda x: 2))
+
+
+# ---- what is logged ----
+
+class Kept(logging.Handler):
+    def emit(self, record):
+        KEPT.append(record.getMessage())
+
+
+@pytest.mark.parametrize("change", [lambda log: log.setLevel(logging.INFO), lambda log: log.parent.setLevel(logging.INFO),
+                                    lambda log: logging.disable(logging.NOTSET)], ids=["own", "parent's", "all"])
+def test_levels_of_loggers(request, change):
+    log, handler = logging.getLogger("nimble_tests.inner"), Kept()
+
+    def forward(self, x):
+        log.info("seen")
+        return x * 2
+
+    def make():
+        KEPT.clear()
+        log.parent.addHandler(handler)
+        for each, level in ((log, logging.NOTSET), (log.parent, logging.ERROR)):
+            each.setLevel(level)
+        logging.disable(logging.NOTSET)
+        if request.node.callspec.id == "all":
+            log.parent.setLevel(logging.INFO)
+            logging.disable(logging.CRITICAL)
+        return module_with(forward)
+
+    def program():
+        module = make()
+        try:
+            return [*calls_of(module, lambda: change(log)), list(KEPT)]
+        finally:
+            log.parent.removeHandler(handler)
+            log.setLevel(logging.NOTSET)
+            log.parent.setLevel(logging.NOTSET)
+            logging.disable(logging.NOTSET)
+
+    said, replays = both_ways(program)
+    assert replays > 4, said

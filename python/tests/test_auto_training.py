@@ -196,6 +196,27 @@ def test_gradients_that_are_differentiated_later(backend, mode):
     assert both(backend, make, 32, loss_of=lambda net, x, step: loss_of(net, x, step + 1)).served > 20
 
 
+def test_several_backwards_at_once_later(backend):
+    """As of a Jacobian."""
+    slopes = []
+
+    def loss_of(net, x, step):
+        x.requires_grad_()
+        made = net(x)
+        if step % 8 == 7:
+            slopes.extend(torch.autograd.grad(made, x, torch.eye(made.numel()).view(-1, *made.shape), retain_graph=True,
+                                              is_grads_batched=True))
+        return made.square().mean()
+
+    def make():
+        net = Net()
+        net.norm = nn.Identity()
+        return net
+
+    assert both(backend, make, 32, loss_of=loss_of).served > 20
+    assert len(slopes) == 8 and all(torch.equal(one, other) for one, other in zip(slopes[:4], slopes[4:]))
+
+
 def test_and_cannot_be_where_the_module_does_not_do_the_same(auto, backend):
     net = Net(0.5)
     train(net, FIRST + 1, loss_of=lambda net, x, step: net(x.requires_grad_()).sum())

@@ -42,10 +42,13 @@ def run(monkeypatch, tmp_path):
 
 def test_a_graph_is_asked_alone_and_in_company(run):
     found = run()
-    assert [(what, each["said"], each["median"]) for what, each in found.items()][:4] == [
-        ("alone", ["time", "net", "graph"], 0), ("in company", ["time", "net", "graph"], 3),
+    assert [(what, each["said"], each["median"]) for what, each in found.items()][:5] == [
+        ("alone", ["time", "net", "graph"], 0), ("settled", ["settle", "net", "graph"], 0), ("in company", ["time", "net", "graph"], 3),
         ("captured in company", ["capture", "net", "graph"], 3), ("profiled in company", ["profile", "net", "graph"], 3)]
-    assert [each["said"][0] for each in found.values()][4:] == ["time", "profile"]
+    # Files of holders that are gone stay.
+    assert [(what, each["said"][0], each["median"]) for what, each in found.items()][5:] == [
+        ("alone again", "time", 3), ("profiled alone", "profile", 3), ("begun in company", "time", 6),
+        ("profiled, begun in company", "profile", 6), ("begun in company, alone", "time", 6)]
 
 
 def test_a_process_that_ends_is_told_of(run):

@@ -59,7 +59,10 @@ def with_a_scale(x):
 
 
 @pytest.mark.parametrize("make, said", [(lambda: torch.ones(2).as_subclass(Scaled), r"args\[0\] is a Scaled"),
-                                        (lambda: with_a_scale(torch.ones(2)), r"args\[0\] has Python attributes \('scale'\)")])
+                                        (lambda: with_a_scale(torch.ones(2)), r"args\[0\] has Python attributes \('scale'\)"),
+                                        (lambda: torch.ones(2, dtype=torch.cfloat).conj(), r"args\[0\] is conjugated"),
+                                        (lambda: torch.ones(2, dtype=torch.cfloat).conj().imag, r"args\[0\] is conjugated or negated"),
+                                        (lambda: torch.ones(2, names=("N",)), r"args\[0\] has names of dimensions")])
 def test_tensors_that_are_more_than_tensors(prepared, make, said):  # noqa: F811
     module = module_with(lambda self, x: x * getattr(x, "scale", 1.0))
     with pytest.raises(NimbleError, match=said):
@@ -69,6 +72,15 @@ def test_tensors_that_are_more_than_tensors(prepared, make, said):  # noqa: F811
         assert model(torch.ones(2)).tolist() == [1, 1]
     with pytest.raises(NimbleError, match=said):
         model(make())
+
+
+def test_a_call_that_is_conjugated_like_one_that_is_not(prepared):  # noqa: F811
+    module = module_with(lambda self, x: x * (2 if x.is_conj() else 3))
+    x = torch.ones(2, dtype=torch.cfloat)
+    model = prepared(module, x)
+    model(x)
+    with pytest.raises(NimbleError, match="is conjugated"):
+        model(x.conj())
 
 
 def test_marks_of_pytorchs_are_no_attributes(prepared):  # noqa: F811

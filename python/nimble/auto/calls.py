@@ -50,7 +50,10 @@ class Auto:
         if found is not None:
             return found[1]
         made = Served(type(module), self._backend, self.settings, switches.has_room, self._clock, self.threads)
-        made.aside = why_left_alone(module, self.settings)
+        try:
+            made.aside = why_left_alone(module, self.settings)
+        except Exception as error:
+            made.aside = f"it cannot be looked at: {type(error).__name__}: {error}"
         number = id(module)
         self._modules[number] = weakref.ref(module, lambda _: self._forget(number)), made
         return made

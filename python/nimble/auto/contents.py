@@ -27,7 +27,7 @@ from nimble.auto.hidden import (C_DATA, CACHED, WEAK, is_opaque, is_semaphore, l
                                 semaphore_key)
 from nimble.auto.values import (BUFFERS, BUILT_IN, TABLE, Parts, built_in_parts, function_parts, held_parts, inside, is_constant, is_kind,
                                 is_plain, plain_key, slot_of, slots_of)
-from nimble.auto.watch import is_programs
+from nimble.auto.watch import bases_of, is_programs
 from nimble.errors import NimbleError
 from nimble.host_values import MOST_BYTES, host_key
 from nimble.memory import is_array
@@ -201,8 +201,7 @@ class Contents:
         if is_kind(value, types.ModuleType):
             return self._namespace_parts(value, [vars(value)]) if is_programs(value.__name__) else None
         if is_kind(value, type):
-            spaces = [vars(base) for base in value.__mro__ if is_programs(base.__module__)]
-            return self._namespace_parts(value, spaces)
+            return self._namespace_parts(value, list(map(vars, bases_of(value))))
         if _is_known_by_identity(value):
             return None
         if is_kind(value, enum.Enum) and not is_programs(kind.__module__):
@@ -282,7 +281,7 @@ def tensors_in(values: List[Any]) -> "Tuple[List[torch.Tensor], bool]":
             found.append(each)
         parts = next((parts for kinds, parts in TABLE if is_kind(each, kinds)), None)
         if is_kind(each, type):
-            waiting += chain.from_iterable(vars(base).values() for base in each.__mro__ if is_programs(base.__module__))
+            waiting += chain.from_iterable(vars(base).values() for base in bases_of(each))
         elif parts is not None:
             waiting += parts(each)
         elif held is not None or slots_of(kind):

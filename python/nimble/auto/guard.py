@@ -21,7 +21,7 @@ from torch.nn.modules import module as _module
 
 from nimble.auto.contents import Contents, tensors_in
 from nimble.auto.values import is_constant, is_plain
-from nimble.auto.watch import Watched, is_programs
+from nimble.auto.watch import Watched, bases_of
 from nimble.dictionaries import Classes
 from nimble.errors import NimbleError
 from nimble.host_values import host_key
@@ -129,7 +129,7 @@ class Guard:
     @staticmethod
     def _classes_of(modules: List[torch.nn.Module]) -> List[type]:
         """Those of the program's, all of which is looked into. Of PyTorch's own, what is in them is enough."""
-        classes = {base for kind in {type(m) for m in modules} for base in kind.__mro__ if is_programs(base.__module__)}
+        classes = {base for kind in {type(m) for m in modules} for base in bases_of(kind)}
         return sorted(classes, key=lambda kind: kind.__qualname__)
 
     @staticmethod

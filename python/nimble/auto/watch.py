@@ -11,11 +11,12 @@ A Watch is one thread's. It holds no module of the program's.
 
 from __future__ import annotations
 
+import builtins
 import dis
 import os
 import sys
 from dataclasses import dataclass, field
-from types import CodeType, FrameType, ModuleType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
 
 import torch
@@ -37,11 +38,22 @@ _EFFECTS = {"_io", "_queue", "_random", "_socket", "posix", "time", "_pickle", "
             "_uuid"}
 _EFFECTFUL_OF = {("_thread", "start_new_thread"), ("_thread", "start_new"), ("_thread", "start_joinable_thread"),
                  ("datetime", "now"), ("datetime", "today"), ("datetime", "utcnow")}
+# What is asked that a graph would not ask again, where the program's code does.
+_ASKS = {("_thread", "get_ident"): "in which thread it runs", ("_thread", "get_native_id"): "in which thread it runs",
+         (None, "storage_offset"): "where in memory a tensor is", (None, "data_ptr"): "where in memory a tensor is",
+         (None, "_is_view"): "whether a tensor is a view", (None, "initial_seed"): "for a seed",
+         (None, "get_num_threads"): "how many threads there are"}
+# Who asks for somebody else.
+_ON_BEHALF = (os.path.join(_LIBRARY, "threading.py"), os.path.join(_TORCH, "random.py"), os.path.join(_TORCH, "cuda", "random.py"))
+_BY_THE_PROGRAM = {"current_thread", "main_thread"}  # of threading's functions those by which the program asks, and no lock
 # Pinned memory is read when a graph runs, when something else may stand there.
 _EFFECTFUL_METHODS = {"pin_memory", "retain_grad"}
 _TENSOR_HOOKS = {"register_hook", "register_post_accumulate_grad_hook"}
 _HARMLESS = {"cpu_count", "fspath", "getpid"}
 _EFFECTFUL = {"print", "input", "open", "breakpoint", "exec"}
+_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+_CONTAINERS = (list, tuple, set, frozenset)
+_MOST_CONTAINED = 64
 _MOST_NAMES = 2048
 _MOST_STEPS = 4  # of names that follow a global's
 
@@ -86,6 +98,8 @@ class Watch:
             assigned = _note_names(code, namespace, self._places)
             if assigned and self._effect is None:
                 self._effect = f"it assigns to the global {assigned} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})"
+            if self._effect is None and is_programs(namespace.get("__name__", "")) and reads_gradients(code):
+                self._effect = f"it reads gradients ({os.path.basename(code.co_filename)}:{code.co_firstlineno})"
         if len(self._places) > _MOST_NAMES and self._effect is None:
             self._effect = f"its code reads {len(self._places)} global names, more than can be compared at each call"
         codes = frozenset(code for code in self._codes if code.co_freevars or not code.co_filename.startswith(_TORCH))
@@ -107,8 +121,8 @@ class Watch:
         if module in _EFFECTS and name not in _HARMLESS or module == "builtins" and name in _EFFECTFUL or name in _EFFECTFUL_METHODS \
                 or "random" in str(module).split(".") or (module, name) in _EFFECTFUL_OF:
             self._set_effect(f"it calls {module}.{name}", frame)
-        elif name == "storage_offset" and not frame.f_code.co_filename.startswith(_TORCH):
-            self._set_effect("it asks where in memory a tensor is", frame)
+        elif (asked := _ASKS.get((module, name)) or _ASKS.get((None, name))) is not None and _asks_for_its_program(frame):
+            self._set_effect(f"it asks {asked}", frame)
         elif "_distributed_c10d" in str(module):
             self._set_effect("it talks to other processes", frame)
 
@@ -139,11 +153,21 @@ class Watch:
                 self._modules.add(id(owner))
             elif self._effect is None:
                 self._effect = "it uses modules that are not registered as its own"
+        elif frame.f_code.co_name == "isEnabledFor" and frame.f_code.co_filename.startswith(_LOGGING):
+            self._note_levels(owner)
         elif owner is os.environ and frame.f_code.co_name == "__getitem__":
             encode, data = getattr(owner, "encodekey", None), getattr(owner, "_data", None)
             if encode is not None and data is not None:
                 key = encode(frame.f_locals["key"])
                 self._places[id(data), key] = data, key
+
+    def _note_levels(self, logger: Any) -> None:
+        """By which it is decided whether anything is logged."""
+        spaces = [(vars(logger.manager), "_disable"), (vars(logger), "disabled")]
+        while logger is not None:
+            spaces.append((vars(logger), "level"))
+            logger = logger.parent
+        self._places.update(((id(space), name), (space, name)) for space, name in spaces if name in space)
 
     def _set_effect(self, what: str, frame: FrameType) -> None:
         caller: Optional[FrameType] = frame
@@ -152,6 +176,22 @@ class Watch:
         if self._effect is None:
             place = caller if caller is not None else frame
             self._effect = f"{what} ({os.path.basename(place.f_code.co_filename)}:{place.f_lineno})"
+
+
+def _asks_for_its_program(frame: FrameType) -> bool:
+    """Not where Python's locks do, or PyTorch's own code."""
+    asking: Optional[FrameType] = frame
+    while asking is not None and asking.f_code.co_filename in _ON_BEHALF:
+        if asking.f_code.co_filename == _ON_BEHALF[0] and asking.f_code.co_name not in _BY_THE_PROGRAM:
+            return False
+        asking = asking.f_back
+    return asking is not None and is_programs(asking.f_globals.get("__name__", ""))
+
+
+def bases_of(kind: type) -> List[Any]:
+    """The program's among the classes that it has its attributes from, and among those that it is made by."""
+    made_by: type = type(kind)
+    return [base for base in [*kind.__mro__, *made_by.__mro__] if is_programs(base.__module__)]
 
 
 def is_programs(name: Any) -> bool:
@@ -174,6 +214,8 @@ def _note_names(code: CodeType, namespace: "Dict[str, Any]", places: "Dict[Tuple
                 _note(sys.modules, found, code.co_names, places, _MOST_STEPS)
         elif instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME") and not is_torchs:
             _note(namespace, name, code.co_names, places, _MOST_STEPS)
+            if name not in namespace:
+                _note(vars(builtins), name, code.co_names, places, _MOST_STEPS)
         elif instruction.opname == "LOAD_GLOBAL" and name in namespace:
             # Of PyTorch's own layers what they call, which programs patch: torch.nn.functional's.
             value = namespace[name]
@@ -183,12 +225,31 @@ def _note_names(code: CodeType, namespace: "Dict[str, Any]", places: "Dict[Tuple
     return None
 
 
+def reads_gradients(code: CodeType) -> bool:
+    """`x.grad` of anything but torch.autograd."""
+    before = ""
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            if instruction.argval == "grad" and before != "autograd":
+                return True
+        before = str(instruction.argval)
+    return False
+
+
 def _imported(name: str, namespace: "Dict[str, Any]") -> Optional[str]:
     """Its name among Python's modules, where it is the program's: of a relative import the last part alone is in the code."""
     for found in (name, f"{namespace.get('__package__')}.{name}", str(namespace.get("__package__"))):
         if name and found in sys.modules and is_programs(found):
             return found
     return None
+
+
+def _may_be_programs(value: Any) -> bool:
+    """Of what is in one of Python's modules: a plain value, a small container of such, or what the program has made."""
+    kind: Any = type(value)
+    if kind in _CONTAINERS:
+        return len(value) <= _MOST_CONTAINED and all(type(each) in _PLAIN for each in value)
+    return kind in _PLAIN or is_programs((value if issubclass(kind, (type, FunctionType)) else kind).__module__)
 
 
 def _note(namespace: Any, name: str, names: "Tuple[str, ...]", places: "Dict[Tuple[int, str], Tuple[Any, str]]", steps: int) -> None:
@@ -205,8 +266,12 @@ def _note(namespace: Any, name: str, names: "Tuple[str, ...]", places: "Dict[Tup
         for each in names:
             if each in space and (id(space), each) not in places:
                 _note(space, each, names, places, steps - 1)
+    elif isinstance(value, ModuleType):
+        # What a program has put into one of Python's.
+        space = vars(value)
+        places.update(((id(space), each), (space, each)) for each in names if each in space and _may_be_programs(space[each]))
     elif isinstance(value, type) and is_programs(value.__module__):
-        bases = [base for base in value.__mro__ if is_programs(base.__module__)]
+        bases = bases_of(value)
         for each in names:
             if any(each in vars(base) for base in bases):
                 for base in bases:

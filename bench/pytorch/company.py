@@ -1,11 +1,13 @@
 """Whether a graph takes as long in company: while other processes hold contexts on the GPU, and do nothing.
 
-Usage: python bench/pytorch/company.py [NETWORK...] [--contexts N] [--build DIR] [--json FILE]
+Usage: python bench/pytorch/company.py [NETWORK...] [--ways A,B] [--contexts N] [--build DIR] [--json FILE]
 
 Processes that prepare together and are timed one after the other (scripts/pytorch --together) keep each other such company. Of
 torch.cuda.graph, with each of PyTorch's allocators and with libnimble.so loaded, and of Nimble: a graph is timed
-alone, then in company, then another one that was captured in company, then alone again; and what the kernels and the gaps between
-them take of it. Microseconds of a launch, by CUDA events over ten that follow each other. Needs a GPU, PyTorch and torchvision.
+alone, and behind another context of its own process that has come and gone (measure.Gpu.settle), then in company, then another one that
+was captured in company, then alone again; then the same of a process that began in company, whose weights lie elsewhere; and what the
+kernels and the gaps between them take of it. Microseconds of a launch, by CUDA events over ten that follow each other.
+Needs a GPU, PyTorch and torchvision.
 """
 
 import argparse
@@ -32,8 +34,8 @@ sys.stdin.readline()
 """
 NATIVE = {"PYTORCH_ALLOC_CONF": "backend:native", "PYTORCH_CUDA_ALLOC_CONF": "backend:native"}
 # By name: the way of ways.py, whether libnimble.so is loaded, and the allocator.
-WAYS = {"graph": ("graph", False, NATIVE), "graph, stream order": ("graph", False, DRIVER_ALLOCATIONS),
-        "graph, libnimble.so": ("graph", True, NATIVE), "nimble-one": ("nimble-one", True, DRIVER_ALLOCATIONS),
+WAYS = {"graph": ("graph", False, NATIVE), "graph in stream order": ("graph", False, DRIVER_ALLOCATIONS),
+        "graph beside libnimble.so": ("graph", True, NATIVE), "nimble-one": ("nimble-one", True, DRIVER_ALLOCATIONS),
         "nimble": ("nimble", True, DRIVER_ALLOCATIONS)}
 
 
@@ -68,7 +70,7 @@ def profiled(torch, call, launches=5):
 
 
 def worker(name, way):
-    """Answers a line `time`, `capture` or `profile` with a line of JSON."""
+    """Answers a line `time`, `capture`, `settle` or `profile` with a line of JSON."""
     import inference
     import measure
     import networks
@@ -88,6 +90,8 @@ def worker(name, way):
             if line.strip() == "profile":
                 answer = profiled(torch, made[-1].call)
             else:
+                if line.strip() == "settle":
+                    gpu.settle()
                 for _ in range(inference.WARM):
                     made[-1].call()
                 gpu.synchronize()
@@ -116,8 +120,9 @@ def company(count):
         yield
 
 
-def run(name, way, contexts, build, program=pathlib.Path(__file__).resolve()):
-    """By condition, what the worker (`program`) says."""
+@contextlib.contextmanager
+def at_work(name, way, build, program):
+    """A worker that is ready: what is asked of it returns what it says."""
     kind, loads, allocator = WAYS[way]
     env = side_by_side.environment(**allocator)
     command = [sys.executable, program, "--worker", name, kind]
@@ -140,32 +145,49 @@ def run(name, way, contexts, build, program=pathlib.Path(__file__).resolve()):
             raise side_by_side.Failure(f"{name}, {way}: it ended: {process.complaints.read()[-side_by_side.TAIL:]}")
 
         answer()
-        found = {"alone": ask("time")}
+        yield ask
+
+
+def run(name, way, contexts, build, program=pathlib.Path(__file__).resolve()):
+    """By condition, what the worker (`program`) says."""
+    found = {}
+    with at_work(name, way, build, program) as ask:
+        found["alone"] = ask("time")
+        found["settled"] = ask("settle")
         with company(contexts):
             found["in company"] = ask("time")
             found["captured in company"] = ask("capture")
             found["profiled in company"] = ask("profile")
         found["alone again"] = ask("time")
         found["profiled alone"] = ask("profile")
+    with contextlib.ExitStack() as both:
+        others = both.enter_context(contextlib.ExitStack())
+        others.enter_context(company(contexts))
+        ask = both.enter_context(at_work(name, way, build, program))
+        found["begun in company"] = ask("time")
+        found["profiled, begun in company"] = ask("profile")
+        others.close()
+        found["begun in company, alone"] = ask("time")
     return found
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("networks", nargs="*", default=["mobilenet_v2", "resnet101", "darts"])
+    parser.add_argument("--ways", default=",".join(WAYS), help=f"of {', '.join(WAYS)} (default all)".replace("%", "%%"))
     parser.add_argument("--contexts", type=int, default=8, help="of other processes (default 8)")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/default")
     parser.add_argument("--json", type=pathlib.Path, help="writes the figures to this file as well")
     words = parser.parse_args()
     figures = {"device": side_by_side.device(), "contexts": words.contexts, "networks": {}}
     for name in words.networks:
-        for way in WAYS:
+        for way in filter(None, words.ways.split(",")):
             found = run(name, way, words.contexts, words.build.resolve())
             figures["networks"].setdefault(name, {})[way] = found
             timed = ", ".join(f"{what} {each['median']:.0f}" for what, each in found.items() if each and "median" in each)
             print(f"{name}, {way}: {timed} us", flush=True)
-            for where in ("alone", "in company"):
-                if seen := found[f"profiled {where}"]:
+            for where, seen in found.items():
+                if seen and "kernels" in seen:
                     print(f"    {where}: {seen['kernels']} kernels, {seen['work_us']:.0f} us; gaps {seen['gaps_us']:.0f} us", flush=True)
             if words.json:
                 words.json.write_text(json.dumps(figures, indent=1) + "\n")

@@ -8,6 +8,7 @@ from harness import ProgramTest
 STREAMS = ("nonblocking", "blocking", "legacy")
 HAND_OVERS = ("wait_event", "sync_event", "poll_event", "sync_stream", "sync_context", "implicit", "record_again",
               "destroy_event", "free", "free_now", "range", "move_state")
+ALONE = 8  # kAlone of programs/crowd.cpp
 
 
 class Crowd(ProgramTest):
@@ -46,12 +47,15 @@ class Crowd(ProgramTest):
 
     def test_any_hand_over(self):
         for stream, who, threads in itertools.product(STREAMS, ("one", "all"), (2, 4)):
-            replayed = 0
-            seeds = harness.BUILD.seeds(10)
-            for seed in seeds:
-                replayed += self.compare(threads, 60, seed, stream, who, seed=seed)["steps_replayed"]
-            # Under a sanitizer there are few runs, and how many steps are replayed rests on timing.
-            self.assertGreater(replayed, len(seeds) if harness.BUILD.share == 1 else 0, f"{stream} {who} {threads}")
+            for seed in harness.BUILD.seeds(10):
+                stats = self.compare(threads, 60, seed, stream, who, seed=seed)
+                if who == "all":
+                    # How many steps are replayed rests on timing, but for those at the end: on a stream that all share everybody's,
+                    # else at least those of the thread whose stream is being followed.
+                    alone = ALONE * (threads if stream == "legacy" else 1)
+                    self.assertGreaterEqual(stats["steps_replayed"], alone - 2, f"{stream} {threads}, order {seed}: {stats}")
+                else:
+                    self.assertGreater(stats["steps_replayed"], 5, f"{stream} {threads}, order {seed}: {stats}")
 
     def test_each_hand_over(self):
         for what, stream in itertools.product(HAND_OVERS, STREAMS):

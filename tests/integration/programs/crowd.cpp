@@ -7,6 +7,8 @@
 //   WHO      runs it: one (default), all
 //   WHAT     the only kind of hand-over that happens, by name; default: any
 //
+// Where all of several run it, they end with kAlone more steps each, one thread after the other: nobody disturbs these.
+//
 // With one thread, or seed 0, there are no hand-overs: a schedule is made from `crowd 1 N 0`. Otherwise about every
 // third step one thread hands something to another, in the middle of its step or between two, and the other makes a
 // call that must not be made before the first one's work is submitted, or that changes what the first one uses. What
@@ -29,6 +31,7 @@ namespace {
 constexpr int kCount = 128;
 constexpr std::size_t kBytes = kCount * sizeof(unsigned);
 constexpr int kSlots = 2;
+constexpr int kAlone = 8;
 
 // The hand-overs, by what the taking thread does. All but the last happen in the middle of the giver's step.
 enum What : unsigned {
@@ -96,6 +99,27 @@ class Meeting {
   Offer offer_;
 };
 
+// At the end: all come, and then each has its turn.
+class Turns {
+ public:
+  void await(int who, int count) {
+    std::unique_lock lock(mutex_);
+    ++come_;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return come_ == count && next_ == who; });
+  }
+  void pass() {
+    const std::lock_guard lock(mutex_);
+    ++next_;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int come_ = 0, next_ = 0;
+};
+
 struct Plan {
   int giver = -1, taker = -1;
   What what = kWaitEvent;
@@ -107,6 +131,7 @@ struct Shared {
   CUfunction mix1 = nullptr, mix3 = nullptr, update = nullptr;
   std::vector<Plan> plans;       // by step
   std::deque<Meeting> meetings;  // by step
+  Turns turns;
 };
 
 std::vector<Plan> make_plans(const Settings& settings) {
@@ -147,13 +172,20 @@ class Member {
     CHECK(cuMemAllocHost(reinterpret_cast<void**>(&pinned_), kBytes * kSlots));
     CHECK(cuMemAllocHost(reinterpret_cast<void**>(&result_), kBytes));
     for (CUevent& event : events_) CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-    for (int i = 0; i < shared_.settings.steps; ++i) step(i);
+    const int steps = shared_.settings.steps;
+    for (int i = 0; i < steps; ++i) step(i);
+    const bool in_turn = shared_.settings.who == "all" && shared_.settings.threads > 1;
+    if (in_turn) {
+      shared_.turns.await(index_, shared_.settings.threads);
+      for (int i = 0; i < kAlone; ++i) regular_step(steps + i, nullptr);
+    }
     for (CUdeviceptr& state : states_) {
       read_back(state);
       CHECK(cuMemFree(state));
     }
     for (const CUevent event : events_) CHECK(cuEventDestroy(event));
     if (stream_) CHECK(cuStreamDestroy(stream_));
+    if (in_turn) shared_.turns.pass();
   }
 
   std::uint64_t digest() const { return digest_; }

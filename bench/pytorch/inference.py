@@ -58,15 +58,18 @@ def graph(module, data):
     return Prepared(made.replay, data, output, module)
 
 
-def compiled(module, data, way):
-    """Compiles the module's calls in place: its forward() itself stays eager. Under Nimble with the options that docs/pytorch.md
-    asks for."""
+def compile_in_place(module, way):
+    """Compiles the module's calls: its forward() itself stays eager. Under Nimble with the options that docs/pytorch.md asks for."""
     if way.nimble:
         import torch._inductor
 
         module.compile(options={**torch._inductor.list_mode_options(way.mode), **ways.MEMORY_OF_ITS_OWN})
     else:
         module.compile(mode=way.mode)
+
+
+def compiled(module, data, way):
+    compile_in_place(module, way)
     for _ in range(WARM):
         module(data)
     return module

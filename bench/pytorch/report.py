@@ -21,8 +21,9 @@ EXACT = """Outputs for three inputs, held against those that the same process co
 have: eager's, and torch.compile's for Nimble over it. Where kernels are others, the largest difference to eager, relative to
 its largest output."""
 CURVES = """Losses of 50 steps and all parameters and buffers behind them, held against those of eager steps in the same
-process from the same state with the same seed. Where kernels or random numbers are others, the largest difference between two
-losses, relative to the largest loss. The losses are in the JSON."""
+process from the same state with the same seed; of Nimble over torch.compile, against those of torch.compile's steps. Where kernels
+or random numbers are others, the largest difference between two losses of it and of eager, relative to the largest loss. The
+losses are in the JSON."""
 PAPER = """How many times faster, by events, beside what the paper reports (bench/pytorch/published.json); `fastest` are the
 fastest of the ways above that are Nimble's, and of those that are not:"""
 DECISIONS = """What became of Nimble's graphs: `rewritten`, or `own`, the program's, since it was faster, or `kept`, since
@@ -43,7 +44,8 @@ def training(part):
     for words, field in ((BY_EVENTS, "gpu_us"), (BY_CLOCK, "wall_us"), (IN_A_ROW, "row_us")):
         text += [words, part.table(render.times(field))]
     text += [PAPER, render.speedups(part, "nimble", "callables")]
-    return text + notes(part, (("nimble", "callables"), ("nimble-one", "callables"), ("nimble-step", "graph")), CURVES)
+    return text + notes(part, (("nimble", "callables"), ("nimble-one", "callables"), ("nimble-step", "graph"), ("nimble-compile", "compile")),
+                        CURVES)
 
 
 def notes(part, pairs, exact):

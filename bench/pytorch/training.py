@@ -10,6 +10,7 @@ import json
 import sys
 import time
 
+import inference
 import measure
 import networks
 import torch
@@ -110,7 +111,11 @@ def compile_for(way, trainer):
         trainer.forward = torch.jit.script(trainer.module)
         warm(trainer.step, PROFILED)
     elif way.mode:
-        trainer.module.compile(mode=way.mode)
+        if way.nimble:
+            from torch._functorch import config
+
+            config.donated_buffer = False  # as docs/pytorch.md asks for
+        inference.compile_in_place(trainer.module, way)
         warm(trainer.step, WARM)
 
 
@@ -128,8 +133,8 @@ def prepare(way, trainer):
     return step, loss, notes
 
 
-def compare(way, eager, found):
-    """Curves and states, as lists of tensors."""
+def compare(way, eager, found, base=None):
+    """Curves and states. `base`: what the result must equal to the bit, where that is not eager's."""
     (eager_losses, eager_state), (losses, state) = eager, found
     if not all(bool(torch.isfinite(loss)) for loss in eager_losses) or torch.equal(eager_losses[0], eager_losses[-1]):
         raise RuntimeError("the losses say nothing: they are not finite, or do not change")
@@ -139,7 +144,8 @@ def compare(way, eager, found):
               "difference": difference, "relative_difference": difference / max(float(loss.abs()) for loss in eager_losses),
               "digest": measure.digest(after), "eager_digest": measure.digest(before)}
     if way.same:
-        result["same_bits"] = all(torch.equal(a, b) for a, b in zip(after, before))
+        base_losses, base_state = base or eager
+        result["same_bits"] = all(map(torch.equal, after, base_losses + list(base_state.values())))
     return result
 
 
@@ -156,6 +162,7 @@ def run(name, batch, way, gpu, prepare_only=False, ready=lambda: None):
     compiling = time.perf_counter() - begin
     if prepare_only:
         return {"prepare_s": compiling}
+    base = trainer.curve(trainer.step) if way.nimble and way.mode else None
     ready()
     memory.begin()
     begin = time.perf_counter()
@@ -164,7 +171,7 @@ def run(name, batch, way, gpu, prepare_only=False, ready=lambda: None):
     preparing = time.perf_counter() - begin
     result = {"prepare_s": compiling + preparing, "compile_s": compiling, **notes, **measure.all_times(gpu, step)}
     result["memory_mib"] = memory.end()
-    result |= compare(way, eager, trainer.curve(step, loss))
+    result |= compare(way, eager, trainer.curve(step, loss), base)
     return result | {"torch": torch.__version__}
 
 

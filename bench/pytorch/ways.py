@@ -41,6 +41,7 @@ TRAINING = [
     Way("nimble-one", "Nimble, one stream", True, same="eager"),
     Way("nimble", "Nimble", True, same="eager"),
     Way("nimble-step", "nimble.step", True, same="eager"),
+    Way("nimble-compile", "Nimble over torch.compile", True, "default", same="compile"),
 ]
 WAYS = {"inference": INFERENCE, "training": TRAINING}
 

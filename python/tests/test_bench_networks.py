@@ -213,11 +213,23 @@ def test_training(bench, name):
     assert found.get("same_bits") is (True if name == "eager" else None)
 
 
-@pytest.mark.parametrize("name", ["nimble-one", "nimble", "nimble-step"])
+@pytest.mark.parametrize("name", ["nimble-one", "nimble", "nimble-step", pytest.param("nimble-compile", marks=compiles)])
 def test_training_with_nimble(bench, name):
     found = training.run("small", 4, ways.way("training", name), Host())
     assert found["same_bits"] is True and found["losses"] == found["eager_losses"]
     assert [graph["kind"] for graph in found["graphs"]] == (["step"] if name == "nimble-step" else ["forward", "backward"])
+
+
+@compiles
+def test_training_over_other_kernels_is_held_against_these(bench, monkeypatch):
+    """As if torch.compile computed something else than eager."""
+    def twice(module, way):
+        forward = module.forward
+        monkeypatch.setattr(module, "forward", lambda x: forward(x) * 2)
+
+    monkeypatch.setattr(inference, "compile_in_place", twice)
+    found = training.run("small", 4, ways.way("training", "nimble-compile"), Host())
+    assert found["same_bits"] is True and found["losses"] != found["eager_losses"]
 
 
 def test_trainings_that_differ_are_found(bench):

@@ -49,6 +49,20 @@ def test_one_stream(nets):
     assert same(train(model, net), train(twin, twin))
 
 
+def test_over_torch_compile(nets, monkeypatch):
+    config = pytest.importorskip("torch._functorch.config")
+    monkeypatch.setattr(config, "donated_buffer", False, raising=False)
+    net, _ = nets
+    before = {k: v.clone() for k, v in net.state_dict().items()}
+    net.compile(options={"allow_buffer_reuse": False, "inplace_buffers": False})
+    results = [train(net, net)]
+    net.load_state_dict(before)
+    model = Nimble(net).prepare(images(), training=True)
+    net.load_state_dict(before)
+    results.append(train(model, net))
+    assert same(*results) and [each.kind for each in model.report()][:2] == ["forward", "backward"]
+
+
 def test_gradients_to_images_and_of_some_outputs(nets):
     net, twin = nets
     model = Nimble(net)

@@ -247,3 +247,22 @@ def test_parameters_in_containers(backend):
     module.groups = [{"params": [module.weight, module.bias], "lr": 0.1}]
     module.names, module.optimizer = {"weight"}, torch.optim.SGD(module.parameters(), lr=0.1)
     Nimble(module, backend=backend).prepare(torch.randn(5, 4), training=True)
+
+
+def test_a_module_of_torch_compile(pair, backend, monkeypatch):
+    config = pytest.importorskip("torch._functorch.config")
+    if not hasattr(nn.Module, "compile") or not hasattr(config, "donated_buffer"):
+        pytest.skip("this PyTorch has no Module.compile, or no donated buffers")
+    for is_donated in (True, False):
+        torch._dynamo.reset()
+        monkeypatch.setattr(config, "donated_buffer", is_donated)
+        for m in pair:
+            m.compile(backend="aot_eager")
+            steps(m, m)
+        module, twin = pair
+        if is_donated:
+            with pytest.raises(NimbleError, match="donated_buffer=False"):
+                Nimble(module, backend=backend).prepare(data()[0], training=True)
+            continue
+        model = Nimble(module, backend=backend).prepare(data()[0], training=True)
+        assert same(steps(model, module), steps(twin, twin)) and replays(backend)[0] > 0

@@ -19,7 +19,7 @@ Usage: python -m nimble run [options] script.py [arguments]
 
 Runs a Python script, or any program, with libnimble.so preloaded. Unless NIMBLE_MODE or --mode says otherwise, CUDA
 graphs are rewritten (NIMBLE_GRAPHS=rewrite), which is what nimble.Nimble needs. PyTorch gets its memory in stream
-order (PYTORCH_ALLOC_CONF=backend:cudaMallocAsync), unless that variable or PYTORCH_CUDA_ALLOC_CONF is set already.
+order (PYTORCH_ALLOC_CONF and PYTORCH_CUDA_ALLOC_CONF become backend:cudaMallocAsync), unless either is set already.
 
 Under --mode auto PyTorch modules whose calls repeat are prepared by themselves, with no change to the script; see
 docs/pytorch.md, and --torch.

@@ -177,12 +177,13 @@ class CudaCapture:
 
     def record(self, work: RecordedWork, stream: Any, multi_stream: bool, relaxed: bool, in_parts: bool) -> "List[Captured]":
         with self._on_the_stream(stream):
-            # With PyTorch's own allocator nobody can tell what is whose.
-            if in_parts and torch.cuda.get_allocator_backend() != "native":
-                graphs = (self._captured_in_parts(work, stream, multi_stream, relaxed)
-                          or self._captured_apart(work, stream, multi_stream, relaxed, False))
-            else:
-                graphs = self._captured(work.run, stream, multi_stream, relaxed, work.put_back)
+            with _nobodys_seed(stream.device):
+                # With PyTorch's own allocator nobody can tell what is whose.
+                if in_parts and torch.cuda.get_allocator_backend() != "native":
+                    graphs = (self._captured_in_parts(work, stream, multi_stream, relaxed)
+                              or self._captured_apart(work, stream, multi_stream, relaxed, False))
+                else:
+                    graphs = self._captured(work.run, stream, multi_stream, relaxed, work.put_back)
             _settle()
             return [*graphs]
 

@@ -241,9 +241,8 @@ class AutogradGraph:
         return False
 
     def meets(self, other: "AutogradGraph") -> bool:
-        """Whether they have more in common than leaves."""
-        nodes = {node for node in self.nodes if type(node).__name__ != "AccumulateGrad"}
-        return not nodes.isdisjoint(other.nodes)
+        """Whether they have a node in common that surely cannot run twice."""
+        return not {node for node in self.nodes if _needs_what_it_has_saved(node)}.isdisjoint(other.nodes)
 
     def why_unsure(self) -> Optional[str]:
         """Why a replay of it may not be a backward of its own; None where it is."""
@@ -259,6 +258,13 @@ def _range_of(tensor: torch.Tensor) -> Tuple[int, int]:
     """Where its first byte is, and what is behind its last."""
     begin = tensor.data_ptr()
     return begin, begin + extent(tensor)
+
+
+def _needs_what_it_has_saved(node: Any) -> bool:
+    """Functions of Python's may do without, but for those that torch.compile makes."""
+    is_pythons = isinstance(node, torch.autograd.function.BackwardCFunction)
+    made_by = str(getattr(getattr(type(node), "_forward_cls", None), "__module__", ""))
+    return bool(saved_by(node)) and (not is_pythons or made_by.startswith("torch._functorch"))
 
 
 def saved_by(node: Any) -> Optional[List[torch.Tensor]]:

@@ -126,7 +126,7 @@ class _Search:
             self._function(name, value)
         elif isinstance(value, torch.nn.Module):
             _add(reached.modules, value)
-            self._attributes(name, value)
+            self._module(name, value)
             self._submodules(name, value)
             for hook in hooks_of_module(value):
                 self.visit(f"a hook of {name}" if name else "a hook", hook, set())
@@ -192,8 +192,7 @@ class _Search:
         if self._takes_all and _is_record(type(value)) and _dict_of(value):
             self._slot(f"{name}.__dict__", value, "__dict__", functools.partial(_dict_of, value), lambda _: None, names)
         elif self._takes_all and not _is_of_python(type(value)):  # of which the code may mean another: what is there may be a program
-            mine = _dict_of(value)
-            self._dictionary(name, mine, [key for key, each in mine.items() if is_plain(each)], names)
+            self._plain_attributes(name, value, names)
         self._attributes(name, value)
 
     def _is_new(self, value: Any, key: Any = None) -> bool:
@@ -213,8 +212,17 @@ class _Search:
                 continue
             if self._walks or key in self._known or isinstance(module, _LISTS):
                 self._walked.add(id(child))
-                self._attributes(f"{name}.{key}", child)
+                self._module(f"{name}.{key}", child)
                 self._submodules(f"{name}.{key}", child)
+
+    def _module(self, name: str, module: torch.nn.Module) -> None:
+        self._attributes(name, module)
+        if self._takes_all:
+            self._plain_attributes(name, module, set())
+
+    def _plain_attributes(self, name: str, value: Any, names: Set[str]) -> None:
+        mine = _dict_of(value)
+        self._dictionary(name, mine, [key for key, each in mine.items() if is_plain(each)], names)
 
     def _tensor(self, name: str, tensor: torch.Tensor) -> None:
         if not has_memory(tensor):

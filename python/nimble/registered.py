@@ -23,16 +23,16 @@ def path_of(name: str, attribute: str) -> str:
     return f"{name}.{attribute}" if name else attribute
 
 
-def _where(tensor: torch.Tensor) -> _Where:
+def where_of(tensor: torch.Tensor) -> _Where:
     return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
 
 
 class Registered:
-    """Of these modules, by path, as they are when it is made. more: tensors, by path, that are taken for parameters. is_checked: check()
-    will be called."""
+    """Of these modules, by path, as they are when it is made. more: tensors, by path, that are taken for parameters. held: others, which
+    are to stay where they are. is_checked: check() will be called."""
 
     def __init__(self, modules: "Iterable[Tuple[str, torch.nn.Module]]", more: "Iterable[Tuple[str, torch.Tensor]]",
-                 is_checked: bool) -> None:
+                 held: "Iterable[Tuple[str, torch.Tensor]]", is_checked: bool) -> None:
         self._places: List[Tuple[Any, Dict[str, Any], str, str]] = []
         parameters: Dict[int, Tuple[str, torch.Tensor]] = {}
         tensors: Dict[int, Tuple[str, torch.Tensor]] = {}
@@ -40,12 +40,15 @@ class Registered:
             for where, kind in ((module._parameters, "parameter"), (module._buffers, "buffer")):
                 self._places.append((where, dict(where), name, kind))
                 for key, tensor in where.items():
-                    if tensor is not None and _is_plain(tensor):
+                    if tensor is not None and is_plain(tensor):
                         tensors.setdefault(id(tensor), (path_of(name, key), tensor))
                         if kind == "parameter":
                             parameters.setdefault(id(tensor), (path_of(name, key), tensor))
+        for path, tensor in held:
+            if is_plain(tensor):
+                tensors.setdefault(id(tensor), (path, tensor))
         # As they are now: the same memory, whatever it is given later.
-        self._where = [(path, tensor, tensor.detach(), _where(tensor)) for path, tensor in tensors.values()]
+        self._where = [(path, tensor, tensor.detach(), where_of(tensor)) for path, tensor in tensors.values()]
         self._grads = [(path, p, p.grad, None if p.grad is None else version_of(p.grad))
                        for path, p in parameters.values() if p.is_leaf]
         self._versions = [(path, p, version_of(p)) for path, p in parameters.values()]
@@ -75,7 +78,7 @@ class Registered:
                     what_to_do = "it has to write in place" if kind == "buffer" else "do so outside of the forward"
                     raise NimbleError(f"the module replaces its {kind} {path_of(name, key)!r} when it runs: {what_to_do}")
         for path, tensor, _, where in self._where:
-            if _where(tensor) != where:
+            if where_of(tensor) != where:
                 raise NimbleError(f"the module gives {path!r} other memory when it runs, which a graph would not do: run the module "
                                   "once before if it does so only once, or write in place to a buffer")
         for path, parameter, version in self._versions:
@@ -96,7 +99,7 @@ class Registered:
                 now.clear()
                 now.update(before)
         for _, tensor, memory, where in self._where:
-            if _where(tensor) != where:
+            if where_of(tensor) != where:
                 tensor.data = memory
         for _, parameter, grad, _ in self._own_grads():
             if parameter.grad is not grad:
@@ -110,7 +113,7 @@ def _written(path: str) -> str:
     return f"the module writes to its parameter {path!r} when it runs: make it a buffer, or write to it outside of the forward"
 
 
-def _is_plain(tensor: torch.Tensor) -> bool:
+def is_plain(tensor: torch.Tensor) -> bool:
     """Whether it has memory of its own to be told of."""
     try:
         return tensor.layout is torch.strided and (tensor.is_meta or tensor.data_ptr() != 0 or tensor.numel() == 0)

@@ -71,6 +71,8 @@ def parts_of(tensor: torch.Tensor) -> List[torch.Tensor]:
     tensor = tensor.detach()
     if tensor.layout is torch.sparse_coo:
         return [tensor._indices(), tensor._values()]
+    if tensor.layout is getattr(torch, "jagged", None):
+        return [tensor.values(), tensor.offsets()]  # type: ignore[attr-defined]
     names = [("crow_indices", "col_indices"), ("ccol_indices", "row_indices")]
     for rows, columns in names:
         try:
@@ -261,7 +263,8 @@ class StateKeeper:
         self._seen: Optional[Writes] = None  # of that run
         self._flags: Dict[Tuple[int, str], Any] = {}  # plain values of attributes that it has changed, and, if any,
         self._first: List[torch.Tensor] = []  # what it has written
-        self._registered = Registered(self._modules, large.values(), is_checked)
+        plain = [(path, tensor) for _, _, tensor, path in plain_tensors(module)]
+        self._registered = Registered(self._modules, large.values(), chain(plain, held.tensors), is_checked)
         self._random = HostRandom(held.generators)
 
     def watch(self) -> Writes:

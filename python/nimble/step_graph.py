@@ -35,6 +35,7 @@ class Kind:
         self.buffers: List[torch.Tensor] = []  # those that it was seen to write to
         self.versions: List[torch.Tensor] = []  # what else it writes to in a way that autograd sees
         self.takes = False  # from an iterator that a module holds
+        self.switches = False  # leaves switches of PyTorch's other than it has found them
         self.writes_early = False  # to parameters, before its first backward
         self.graphs: List[Graph] = []  # the least recently used first
         self.why: Optional[NimbleError] = None  # there is no graph, and none is tried

@@ -26,6 +26,7 @@ from nimble.reach import MOST_ELEMENTS, Reached
 from nimble.reach_hooks import accumulate_hooks, backward_hooks, hooks_of, hooks_of_all_optimizers
 from nimble.reach_library import Positions
 from nimble.state import ModuleGuard, is_same, parts_of, plain_tensors
+from nimble.step_places import Places
 
 _SCALER = ("_enabled", "_growth_factor", "_backoff_factor", "_growth_interval", "_scale", "_growth_tracker")
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
@@ -176,20 +177,23 @@ class StepState:
         slots = [(slot, slot.get()) for slot in reached.slots]
         containers = [(value, value.copy()) for value in reached.containers]
         arrays = [(array, array.copy()) for array in reached.arrays]
-        groups = [(group, dict(group)) for o in reached.optimizers for group in o.param_groups]
         states = [(o.state, {key: dict(value) if isinstance(value, dict) else value for key, value in o.state.items()})
                   for o in reached.optimizers]
         scalers = [(s, dict(s.__dict__), noted) for s, noted in self.scaling()]
-        buffers = [(m._buffers, dict(m._buffers)) for module in reached.modules for m in module.modules()]
         plain = [each for module in reached.modules for each in plain_tensors(module)]
         training = [(m, m.training) for module in reached.modules for m in module.modules()]
         grads = [(p, p.grad) for p in self.parameters]
+        places = Places(reached.modules, reached.optimizers, unique(chain(self.tensors(), (t for _, _, t, _ in plain))),
+                        self.parameters)
         host = [(t, t.clone()) for t in self.tensors() if t.device.type != self._device_type and t.layout is torch.strided]
         numbers, positions = self.host_random(), self.positions()
 
         def put_back() -> None:
             numbers.put_back()
             positions.put_back()
+            for parameter, grad in grads:
+                parameter.grad = grad
+            places.put_back()
             for slot, value in slots:
                 if slot.get() is not value:
                     slot.set(value)
@@ -200,8 +204,6 @@ class StepState:
             for array, before in arrays:
                 if array.tobytes() != before.tobytes() and array.flags.writeable:
                     array[...] = before
-            for group, values in groups:
-                group.update(values)
             for state, kept in states:
                 for key in [key for key in state if key not in kept]:
                     del state[key]
@@ -213,17 +215,11 @@ class StepState:
                 scaler.__dict__.update(attributes)
                 scaler._per_optimizer_states.clear()
                 scaler._per_optimizer_states.update(per_optimizer)
-            for now, before in buffers:
-                if list(now) != list(before) or list(map(id, now.values())) != list(map(id, before.values())):
-                    now.clear()
-                    now.update(before)
             for attributes, name, tensor, _ in plain:
                 if attributes.get(name) is not tensor:
                     attributes[name] = tensor
             for module, flag in training:
                 module.training = flag
-            for parameter, grad in grads:
-                parameter.grad = grad
             with torch.no_grad():
                 for tensor, copy in host:
                     if not is_same(tensor, copy):

@@ -29,6 +29,7 @@ from nimble.nesting import nesting
 from nimble.parts import Ahead, InParts, at_first_backward, can_be_kept, is_worth_it
 from nimble.reach import Reached, find
 from nimble.refused import check_step
+from nimble.registered import where_of
 from nimble.signatures import Call, GraphCache
 from nimble.state import is_same, parts_of
 from nimble.static import GraphReport, Input, Options, check_outputs, device_of, with_inputs
@@ -36,6 +37,7 @@ from nimble.step_errors import OfTheFunction, check_arguments, check_leaves, exp
 from nimble.step_grads import Grads, check_layouts
 from nimble.step_graph import Graph, Kind, Work
 from nimble.step_iterators import Iterators
+from nimble.step_places import have_moved
 from nimble.step_reads import cannot_be_looked_at, is_unchanged, tensors_on
 from nimble.step_state import Look, StepState, check_unchanged
 from nimble.step_stores import Stores
@@ -83,6 +85,7 @@ class Step:
         self._stream: Any = None
         self._within_autocast = step_casts.CallsWithin()
         self._warned = {"eager": False, "held": False, "autocast": False}
+        self._has_begun = False  # the function has, in this call, and not to be captured
         self._lock = threading.RLock()
         self._backend.check()
 
@@ -95,6 +98,7 @@ class Step:
             if _is_looked_at():
                 return self._outputs(args, kwargs)
             begun: Optional[Graph] = None
+            self._has_begun = False
             is_within_autocast = step_casts.is_around(self._backend.device_type)
             try:
                 if is_within_autocast and self._is_eager_within_autocast():
@@ -129,7 +133,7 @@ class Step:
                 if state is None:
                     return graph(call)
             except NimbleError as error:
-                if not self._fallback:
+                if not self._fallback or self._has_begun:  # then it is the function's own, or comes behind it
                     raise
                 if begun is not None:  # before it runs once more
                     begun.take_back()
@@ -225,9 +229,10 @@ class Step:
         def look() -> None:
             early.append((versions(watched), [p.detach().clone() for p in watched]))
 
-        iterators = Iterators(state.modules)
+        iterators, modes = Iterators(state.modules), (switches.kernels(), switches.modes())
         result = self._on_stream(call, learns, state, look)
         kind.takes = kind.takes or iterators.have_moved()
+        kind.switches = kind.switches or modes != (switches.kernels(), switches.modes())
         kind.eager -= 1
         kind.has_run = True
         seen = set(map(id, kind.buffers))
@@ -269,6 +274,7 @@ class Step:
 
     def _outputs(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
         before, _running.now = _running.now, True
+        self._has_begun = True
         try:
             return _without_history(self.function(*args, **kwargs))
         finally:
@@ -287,6 +293,10 @@ class Step:
         began = time.perf_counter()
         if kind.takes:
             kind.why = NimbleError("a module of the step takes from an iterator that it holds, from which a graph would take nothing")
+            raise kind.why
+        if kind.switches:
+            kind.why = NimbleError("the step changes a switch of PyTorch's by which kernels are chosen (TF32, deterministic algorithms, "
+                                   "the default dtype or device), which a graph would not do: change it outside, or put it back within")
             raise kind.why
         if len(kind.graphs) >= _MOST_VARIANTS:
             self._make_room(kind)
@@ -308,6 +318,7 @@ class Step:
                 own_errors.extend([] if is_of_captures(error) else [error])
                 raise
             finally:
+                self._has_begun = False  # nothing has run
                 step_casts.forget()
             own = [p.grad for p, grad in zip(state.parameters, found) if p.grad is not None and p.grad is not grad]
             return outputs, own, state.scaling()
@@ -315,6 +326,7 @@ class Step:
         before, random_before, positions = state.look(True), state.host_random(), state.positions()
         grads_before = [p.grad for p in state.parameters]
         grad_versions = [0 if grad is None else version_of(grad) for grad in grads_before]
+        grad_places = [None if grad is None else where_of(grad) for grad in grads_before]
         own = [buffer for buffer in state.buffers if any(buffer is each for each in kind.buffers)]
         in_parts = (self._options.use_multi_stream and is_worth_it(state.parameters) and not kind.written and not kind.writes_early
                     and can_be_kept(own) and not switches.has_other_ranks())
@@ -326,6 +338,9 @@ class Step:
             captured = InParts(*graphs) if len(graphs) > 1 else graphs[0]
             check_caches(work.found_elsewhere)
             check_unchanged(state, before, random_before, positions, self._backend.draws_on_host)
+            if have_moved(grads_before, grad_places):
+                raise NimbleError("the step gives a gradient other memory (p.grad.data = ...), which a graph would not do: write to it "
+                                  "in place")
             stores.check(inputs)
             check_layouts(state.parameters)
             check_outputs(captured.outputs[0], self._backend.device_type, [*state.parameters, *state.buffers, *(i.tensor for i in inputs)])

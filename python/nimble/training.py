@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
+import warnings
 import weakref
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple, Union
 
@@ -286,9 +287,9 @@ class TrainingGraph:
                     way.captured = self._backend.capture(work, memory[0].device, self.options.use_multi_stream,
                                                          self.options.relaxed, self._forward)
                 self._also_read += work.found_elsewhere
-            except Exception as error:
+            except Exception as error:  # eagerly, then
                 if self._again is None and not isinstance(error, NimbleError):
-                    raise  # else eagerly, then
+                    warnings.warn(f"nimble: a backward stays without a graph: {type(error).__name__}: {error}", stacklevel=2)
 
     def forget_module(self) -> None:
         """From now on it holds of the module but its parameters and the buffers that it writes to, and its owner looks whether it

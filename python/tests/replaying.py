@@ -16,6 +16,10 @@ def unseen(value):
     return value.data if isinstance(value, torch.Tensor) else value
 
 
+def as_it_lies(value):
+    return value.detach() if isinstance(value, torch.Tensor) else value
+
+
 class Elsewhere:
     """A tensor on memory that no op of a graph has made, and that a graph does not keep: it may be anything once it is gone."""
 
@@ -69,9 +73,22 @@ class Ops(TorchDispatchMode):
         _python_dispatch._pop_mode()
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        # With the memory that they have now: somebody may give them other memory later.
+        before = _pytree.tree_map(as_it_lies, (args, kwargs or {}))
         result = function(*args, **(kwargs or {}))
-        self.made.append((function, args, kwargs or {}, result))
+        self.made.append((function, *before, _pytree.tree_map(as_it_lies, result)))
         return result
+
+
+def spoil(ops, known):
+    """Memory that a capture has made has no values yet. `known`: where that begins which was there."""
+    made = set()
+    for _, args, kwargs, result in ops:
+        known |= {storage(t) for t in tensors_of((args, kwargs))} - made
+        made |= {storage(t) for t in tensors_of(result)} - known
+        for each in tensors_of(result):
+            if each.layout is torch.strided and storage(each) in made and each.is_floating_point():
+                each.data.fill_(float("nan"))
 
 
 class ReplayedGraph:
@@ -170,7 +187,7 @@ class ReplayingCapture:
 
     def record(self, work, stream, multi_stream, relaxed, in_parts):
         self.captures += 1
-        before = [(tensor, tensor.detach().clone()) for tensor in work.tensors()]
+        before = [(tensor.detach(), tensor.detach().clone()) for tensor in work.tensors()]
         random = torch.get_rng_state()
         ops = Ops()
         tapes = [ops.made]
@@ -189,8 +206,9 @@ class ReplayingCapture:
             raise CaptureError(str(error)) from error
         finally:
             self.capturing = False
-        for tensor, value in before:
-            tensor.data.copy_(value)
+        for memory, value in before:
+            memory.data.copy_(value)
+        spoil([op for tape in tapes for op in tape], {storage(memory) for memory, _ in before})
         torch.set_rng_state(random)
         graphs = [ReplayedGraph(tape, outputs if tape is tapes[-1] else None, self, elsewhere(tapes)) for tape in tapes]
         self.recorded.append(graphs)

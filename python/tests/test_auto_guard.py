@@ -20,7 +20,7 @@ from nimble import NimbleError  # noqa: E402
 from nimble.auto.contents import Contents  # noqa: E402
 from nimble.auto.guard import Guard  # noqa: E402
 from nimble.auto.values import is_plain, plain_key  # noqa: E402
-from nimble.auto.watch import Watch, reads_gradients, Watched  # noqa: E402
+from nimble.auto.watch import Watch, read_of_tensors, Watched  # noqa: E402
 
 
 class Square(nn.Module):
@@ -326,6 +326,10 @@ def test_watch():
     (lambda: torch.initial_seed(), "it asks for a seed"),
     (lambda: torch.get_num_threads(), "it asks how many threads"),
     (lambda: torch.ones(2).grad, "it reads gradients"),
+    (lambda: torch.ones(2)._base, "it asks whether a tensor is a view"),
+    (lambda: torch.ones(2)._version, "it asks how often a tensor was written"),
+    (lambda: torch.ones(2).is_shared(), "it asks whether memory is shared"),
+    (lambda: torch.ones(2).is_inference(), "it asks whether a tensor is of inference mode"),
 ])
 def test_effects(function, said):
     watch = Watch()
@@ -333,9 +337,9 @@ def test_effects(function, said):
     assert said in watch.result().effect
 
 
-def test_which_code_reads_gradients():
-    assert reads_gradients((lambda x: x.inner.grad + 1).__code__)
-    assert not reads_gradients((lambda x: torch.autograd.grad(x.sum(), x)).__code__)
+def test_which_code_read_of_tensors():
+    assert read_of_tensors((lambda x: x.inner.grad + 1).__code__)
+    assert not read_of_tensors((lambda x: torch.autograd.grad(x.sum(), x)).__code__)
 
 
 def test_locks_are_no_effect():

@@ -9,8 +9,10 @@ import importlib
 import logging
 import math
 import multiprocessing
+import os
 import struct
 import sys
+import types
 import weakref
 
 import pytest
@@ -376,13 +378,18 @@ def test_built_in_names(monkeypatch):
          undo=lambda: setattr(builtins, "a_scale", 2.0))
 
 
-@pytest.mark.parametrize("value, other", [(2.0, 3.0), ([2.0], [3.0]), (Settings(2.0), Settings(3.0))])
+@pytest.mark.parametrize("value, other", [
+    (2.0, 3.0), ([2.0], [3.0]), ([[2.0]], [[3.0]]), ({0: 2.0}, {0: 3.0}), (Settings(2.0), Settings(3.0)),
+    (types.SimpleNamespace(scale=2.0), types.SimpleNamespace(scale=3.0)), (functools.partial(float, 2.0), functools.partial(float, 3.0)),
+    (torch.full((1,), 2.0), torch.full((1,), 3.0))])
 def test_what_a_program_puts_into_pythons_modules(monkeypatch, value, other):
     monkeypatch.setattr(sys, "a_scale", value, raising=False)
 
     def forward(self, x):
         scale = sys.a_scale
-        return x * (scale[0] if isinstance(scale, list) else getattr(scale, "scale", scale))
+        while isinstance(scale, (list, dict)):
+            scale = scale[0]
+        return x * (scale() if callable(scale) else getattr(scale, "scale", scale))
 
     seen(lambda: module_with(forward), lambda m: setattr(sys, "a_scale", other), undo=lambda: setattr(sys, "a_scale", value))
 
@@ -393,7 +400,38 @@ def test_a_function_of_pythons_that_is_replaced(monkeypatch):
          undo=lambda: setattr(math, "floor", lambda x: 2))
 
 
+def test_a_built_in_function_that_is_replaced(monkeypatch):
+    seen(lambda: module_with(lambda self, x: x * math.sqrt(4.0)), lambda m: monkeypatch.setattr(math, "sqrt", lambda x: 3.0),
+         undo=lambda: monkeypatch.undo())
+
+
+def test_the_environment_in_bytes(monkeypatch):
+    monkeypatch.setenv("A_SCALE", "2")
+    seen(lambda: module_with(lambda self, x: x * float(os.environb[b"A_SCALE"])), lambda m: os.environ.update(A_SCALE="3"),
+         undo=lambda: os.environ.update(A_SCALE="2"))
+
+
 # ---- what is logged ----
+
+def test_an_adapter_of_a_logger():
+    """It has a method of that name, too, and is no logger."""
+    log = logging.LoggerAdapter(logging.getLogger("nimble_tests.adapter"), {})
+
+    def forward(self, x):
+        log.debug("seen")
+        return x * 2
+
+    said, replays = both_ways(lambda: calls_of(module_with(forward), lambda: None))
+    assert replays > 4, said
+
+
+def test_a_logger_between():
+    log = logging.getLogger("nimble_tests.between.inner")
+    seen(lambda: module_with(lambda self, x: x * (3.0 if log.getEffectiveLevel() <= logging.INFO else 2.0)),
+         lambda m: logging.getLogger("nimble_tests.between").setLevel(logging.INFO),
+         undo=lambda: logging.getLogger("nimble_tests.between").setLevel(logging.NOTSET))
+
+
 
 class Kept(logging.Handler):
     def emit(self, record):

@@ -38,6 +38,28 @@ def test_whole_steps_equal_eager_ones_to_the_bit(nets, clear):
     assert report.kind == "step" and report.state in ("trying", "own", "rewritten") and report.streams >= 2, report
 
 
+def test_a_step_that_sets_a_seed(nets):
+    """To what it was: PyTorch lets a capture do that, and a replay would not."""
+    net, _ = nets
+    optimizer = sgd(net)
+
+    def train(x):
+        torch.cuda.manual_seed(3)
+        optimizer.zero_grad()
+        loss = loss_of(net(x + torch.rand_like(x)), torch.arange(8, device="cuda"))
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    step = nimble.step(train, modules=[net], optimizers=[optimizer])
+    for _ in range(3):
+        step(images())
+    numbers = torch.cuda.get_rng_state()
+    with pytest.raises(NimbleError, match="seed"):
+        step(images())
+    assert torch.equal(torch.cuda.get_rng_state(), numbers)
+
+
 def test_adam(nets):
     net, twin = nets
     results = []

@@ -269,6 +269,18 @@ def gives_buffer_other_memory(self, x):
     return x + self.table
 
 
+def gives_attribute_other_memory(self, x):
+    made = x + self.plain
+    self.plain.data = self.plain.data * 0.5
+    return made
+
+
+def gives_tensor_in_a_list_other_memory(self, x):
+    made = x + self.held[0]
+    self.held[0].data = self.held[0].data * 0.5
+    return made
+
+
 def replaces_parameter(self, x):
     self.weight = nn.Parameter(self.weight * 0.5)
     return x @ self.weight
@@ -278,17 +290,20 @@ def replaces_parameter(self, x):
     (gives_parameter_other_memory, "gives 'weight' other memory"),
     (gives_parameter_other_strides, "gives 'weight' other memory"),
     (gives_buffer_other_memory, "gives 'table' other memory"),
+    (gives_attribute_other_memory, "gives 'plain' other memory"),
+    (gives_tensor_in_a_list_other_memory, "gives 'held.*' other memory"),
     (replaces_parameter, "replaces its parameter 'weight'"),
 ])
 def test_parameters_and_buffers_elsewhere(prepared, forward, said):
     module = module_with(forward, weight=nn.Parameter(torch.randn(2, 2) * 5))
     module.register_buffer("table", torch.ones(2))
-    weight, table = module.weight, module.table
-    where = [(t.data_ptr(), t.stride(), t.detach().clone()) for t in (weight, table)]
+    module.plain, module.held = torch.ones(2), [torch.ones(2)]
+    tensors = weight, table, plain, held = module.weight, module.table, module.plain, module.held[0]
+    where = [(t.data_ptr(), t.stride(), t.detach().clone()) for t in tensors]
     with pytest.raises(NimbleError, match=said):
         prepared(module, torch.ones(2))
-    assert module.weight is weight and module.table is table
-    for tensor, (pointer, stride, value) in zip((weight, table), where):
+    assert module.weight is weight and module.table is table and module.plain is plain and module.held[0] is held
+    for tensor, (pointer, stride, value) in zip(tensors, where):
         assert tensor.data_ptr() == pointer and tensor.stride() == stride and torch.equal(tensor, value)
 
 

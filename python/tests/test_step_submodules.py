@@ -106,6 +106,21 @@ def test_attributes_that_are_read_as_a_dictionary(make, read):
     assert same(program) and same.backend.captures == 2
 
 
+@pytest.mark.parametrize("read", [lambda net: vars(net)["scale"], lambda net: net.__dict__["scale"], lambda net: vars(net[0])["scale"]])
+def test_attributes_of_modules_that_are_read_as_a_dictionary(read):
+    def program(wrap):
+        net = mlp()
+        optimizer = sgd(net)
+        net.scale = net[0].scale = 1.0
+        step = wrap(lambda x: update(net, optimizer, (net(x) * read(net)).square().mean()))
+        for i in range(9):
+            if i == 6:
+                net.scale = net[0].scale = 2.0
+            yield step(torch.randn(2, 4)), net
+
+    assert same(program) and same.backend.captures == 2
+
+
 def test_an_attribute_that_comes_to_a_dictionary_of_them():
     def program(wrap):
         net, options = mlp(), argparse.Namespace()

@@ -113,6 +113,54 @@ def test_a_backward_that_comes_late_after_some_that_never_came():
     assert same(*results)
 
 
+def with_sum():
+    def forward(self, x):
+        h = x + self.shift  # of which a backward needs nothing, and so may run twice
+        return self.actor(h), self.critic(h)
+
+    torch.manual_seed(0)
+    return only(forward, shift=nn.Parameter(torch.ones(4)), actor=nn.Linear(4, 2), critic=nn.Linear(4, 1))
+
+
+def test_a_backward_that_shares_with_another_what_may_run_twice():
+    results = []
+    for module, call in pair(with_sum):
+        torch.manual_seed(1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for _ in range(2):
+                pi, v = call(torch.randn(3, 4))
+                pi.square().sum().backward()
+                other = call(torch.randn(3, 4))
+                (other[0].sum() + other[1].sum()).backward()
+                v.square().sum().backward()
+                del pi, v, other
+        results.append(grads(module))
+    assert same(*results)
+
+
+def test_a_backward_that_cannot_be_captured_runs_eagerly():
+    """Also where it is no error of Nimble's, as memory that runs out."""
+    class Full(ReplayingCapture):
+        def capture(self, *_):
+            raise MemoryError("none is left")
+
+    results = []
+    module = actor_critic()
+    twin = copy.deepcopy(module)
+    model = Nimble(module, backend=Full()).prepare(torch.randn(3, 4), training=True, relaxed=True)
+    for each, call in ((twin, twin), (module, model)):
+        torch.manual_seed(1)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for _ in range(3):
+                outputs = call(torch.randn(3, 4))
+                outputs[0].square().sum().backward()
+                del outputs
+        results.append(grads(each))
+    assert same(*results) and ["none is left" in str(each.message) for each in caught] == [True]
+
+
 @pytest.mark.skipif(not KEEPS, reason="this PyTorch does not tell that a graph is kept")
 def test_a_second_backward_without_the_graph_being_kept():
     for _, call in pair(with_trunk):

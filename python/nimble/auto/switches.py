@@ -129,6 +129,11 @@ def kernels() -> "Tuple[Hashable, ...]":
     return (_default_device()[1], *[tuple(value) if type(value) is list else value for value in values])
 
 
+def modes() -> "Tuple[Hashable, ...]":
+    """What of it is in a call's signature instead."""
+    return (torch.is_grad_enabled(), torch.is_autocast_enabled(), torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled())
+
+
 def why_not_replayed() -> Optional[str]:
     """What looks at the ops of the call, of which a replay has none; None where nothing does."""
     if (_FUNCTION_MODES() == 0 and _DISPATCH_MODES() == 0 and _FUNCTORCH() is None and _DYNAMO() is None and _TRACED() is None

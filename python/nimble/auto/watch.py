@@ -13,10 +13,13 @@ from __future__ import annotations
 
 import builtins
 import dis
+import functools
+import logging
 import os
 import sys
 from dataclasses import dataclass, field
-from types import CodeType, FrameType, FunctionType, ModuleType
+from collections import deque
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
 
 import torch
@@ -42,6 +45,7 @@ _EFFECTFUL_OF = {("_thread", "start_new_thread"), ("_thread", "start_new"), ("_t
 _ASKS = {("_thread", "get_ident"): "in which thread it runs", ("_thread", "get_native_id"): "in which thread it runs",
          (None, "storage_offset"): "where in memory a tensor is", (None, "data_ptr"): "where in memory a tensor is",
          (None, "_is_view"): "whether a tensor is a view", (None, "initial_seed"): "for a seed",
+         (None, "is_inference"): "whether a tensor is of inference mode", (None, "is_pinned"): "whether memory is pinned",
          (None, "get_num_threads"): "how many threads there are"}
 # Who asks for somebody else.
 _ON_BEHALF = (os.path.join(_LIBRARY, "threading.py"), os.path.join(_TORCH, "random.py"), os.path.join(_TORCH, "cuda", "random.py"))
@@ -49,10 +53,14 @@ _BY_THE_PROGRAM = {"current_thread", "main_thread"}  # of threading's functions 
 # Pinned memory is read when a graph runs, when something else may stand there.
 _EFFECTFUL_METHODS = {"pin_memory", "retain_grad"}
 _TENSOR_HOOKS = {"register_hook", "register_post_accumulate_grad_hook"}
+# Likewise of tensors, by functions and attributes in Python.
+_TENSOR_ASKS = {"is_shared": "whether memory is shared"}
+_READS = {"grad": "it reads gradients", "_base": "it asks whether a tensor is a view", "_version": "it asks how often a tensor was written"}
 _HARMLESS = {"cpu_count", "fspath", "getpid"}
 _EFFECTFUL = {"print", "input", "open", "breakpoint", "exec"}
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
-_CONTAINERS = (list, tuple, set, frozenset)
+_CONTAINERS = (dict, list, tuple, set, frozenset, deque)
+_MADE_OF_PYTHONS = (SimpleNamespace, functools.partial, torch.Tensor, FunctionType, BuiltinFunctionType, type)
 _MOST_CONTAINED = 64
 _MOST_NAMES = 2048
 _MOST_STEPS = 4  # of names that follow a global's
@@ -98,8 +106,9 @@ class Watch:
             assigned = _note_names(code, namespace, self._places)
             if assigned and self._effect is None:
                 self._effect = f"it assigns to the global {assigned} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})"
-            if self._effect is None and is_programs(namespace.get("__name__", "")) and reads_gradients(code):
-                self._effect = f"it reads gradients ({os.path.basename(code.co_filename)}:{code.co_firstlineno})"
+            read = read_of_tensors(code) if self._effect is None and is_programs(namespace.get("__name__", "")) else None
+            if read is not None:
+                self._effect = f"{read} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})"
         if len(self._places) > _MOST_NAMES and self._effect is None:
             self._effect = f"its code reads {len(self._places)} global names, more than can be compared at each call"
         codes = frozenset(code for code in self._codes if code.co_freevars or not code.co_filename.startswith(_TORCH))
@@ -107,10 +116,13 @@ class Watch:
         return Watched(list(self._places.values()), codes, names, self._effect)
 
     def _see(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event == "c_call":
-            self._see_built_in(frame, argument)
-        elif event == "call":
-            self._see_function(frame)
+        try:
+            if event == "c_call":
+                self._see_built_in(frame, argument)
+            elif event == "call":
+                self._see_function(frame)
+        except Exception as error:  # which would be the program's
+            self._set_effect(f"it cannot be watched ({type(error).__name__}: {error})", frame)
 
     def _see_built_in(self, frame: FrameType, function: Any) -> None:
         owner = getattr(function, "__self__", None)
@@ -139,6 +151,8 @@ class Watch:
             self._set_effect("it uses torch.compile", frame)
         elif file == _HOOKS or file == _TENSOR_METHODS and code.co_name in _TENSOR_HOOKS:
             self._set_effect("it hooks into its backward", frame)
+        elif file == _TENSOR_METHODS and code.co_name in _TENSOR_ASKS and frame.f_back is not None and _asks_for_its_program(frame.f_back):
+            self._set_effect(f"it asks {_TENSOR_ASKS[code.co_name]}", frame)
         elif file.startswith(_LOGGING) and code.co_name == "_log":
             self._set_effect("it writes to a log", frame)
         if file.startswith(_OWN):
@@ -153,20 +167,21 @@ class Watch:
                 self._modules.add(id(owner))
             elif self._effect is None:
                 self._effect = "it uses modules that are not registered as its own"
-        elif frame.f_code.co_name == "isEnabledFor" and frame.f_code.co_filename.startswith(_LOGGING):
+        elif isinstance(owner, logging.Logger) and frame.f_code.co_name in ("isEnabledFor", "getEffectiveLevel"):
             self._note_levels(owner)
-        elif owner is os.environ and frame.f_code.co_name == "__getitem__":
+        elif (owner is os.environ or owner is getattr(os, "environb", None)) and frame.f_code.co_name == "__getitem__":
             encode, data = getattr(owner, "encodekey", None), getattr(owner, "_data", None)
             if encode is not None and data is not None:
                 key = encode(frame.f_locals["key"])
                 self._places[id(data), key] = data, key
 
-    def _note_levels(self, logger: Any) -> None:
+    def _note_levels(self, logger: logging.Logger) -> None:
         """By which it is decided whether anything is logged."""
         spaces = [(vars(logger.manager), "_disable"), (vars(logger), "disabled")]
-        while logger is not None:
-            spaces.append((vars(logger), "level"))
-            logger = logger.parent
+        one: Optional[logging.Logger] = logger
+        while one is not None:
+            spaces += (vars(one), "level"), (vars(one), "parent")
+            one = one.parent
         self._places.update(((id(space), name), (space, name)) for space, name in spaces if name in space)
 
     def _set_effect(self, what: str, frame: FrameType) -> None:
@@ -225,15 +240,15 @@ def _note_names(code: CodeType, namespace: "Dict[str, Any]", places: "Dict[Tuple
     return None
 
 
-def reads_gradients(code: CodeType) -> bool:
-    """`x.grad` of anything but torch.autograd."""
+def read_of_tensors(code: CodeType) -> Optional[str]:
+    """What attributes it reads of tensors that a graph would not read again; torch.autograd.grad is none."""
     before = ""
     for instruction in dis.get_instructions(code):
         if instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
-            if instruction.argval == "grad" and before != "autograd":
-                return True
+            if instruction.argval in _READS and (instruction.argval, before) != ("grad", "autograd"):
+                return _READS[instruction.argval]
         before = str(instruction.argval)
-    return False
+    return None
 
 
 def _imported(name: str, namespace: "Dict[str, Any]") -> Optional[str]:
@@ -245,11 +260,12 @@ def _imported(name: str, namespace: "Dict[str, Any]") -> Optional[str]:
 
 
 def _may_be_programs(value: Any) -> bool:
-    """Of what is in one of Python's modules: a plain value, a small container of such, or what the program has made."""
+    """Of what is in one of Python's modules: a plain value, a small container, a function or class, which may be replaced, or what the
+    program has made."""
     kind: Any = type(value)
     if kind in _CONTAINERS:
-        return len(value) <= _MOST_CONTAINED and all(type(each) in _PLAIN for each in value)
-    return kind in _PLAIN or is_programs((value if issubclass(kind, (type, FunctionType)) else kind).__module__)
+        return len(value) <= _MOST_CONTAINED
+    return kind in _PLAIN or isinstance(value, _MADE_OF_PYTHONS) or is_programs(kind.__module__)
 
 
 def _note(namespace: Any, name: str, names: "Tuple[str, ...]", places: "Dict[Tuple[int, str], Tuple[Any, str]]", steps: int) -> None:

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
+#include <functional>
+#include <string_view>
 
 #include "shim/dlsym_hook.h"
 #include "shim/wrappers.h"
@@ -75,6 +78,38 @@ void* driver_library() { return resolve_driver() ? g_resolved.load(std::memory_o
 void* driver_symbol(const char* name) {
   void* const library = driver_library();
   return library ? real_dlsym(library, name) : nullptr;
+}
+
+namespace {
+
+struct Symbol {
+  const char* name;
+  void* pointer;
+};
+
+// By their hash, in the next place that is free. Twice as many as the shim asks for; without room nothing is kept.
+std::array<std::atomic<const Symbol*>, 512> g_symbols{};
+
+}  // namespace
+
+void* known_driver_symbol(const char* name) {
+  std::size_t at = std::hash<std::string_view>()(name) % g_symbols.size();
+  std::size_t left = g_symbols.size();
+  for (; left > 0; --left, at = (at + 1) % g_symbols.size()) {
+    const Symbol* const known = g_symbols[at].load(std::memory_order_acquire);
+    if (!known) break;
+    if (std::strcmp(known->name, name) == 0) return known->pointer;
+  }
+  if (!driver_library()) return nullptr;
+  auto* const found = new Symbol{name, driver_symbol(name)};  // kept for the life of the process, or dropped
+  for (; left > 0; --left, at = (at + 1) % g_symbols.size()) {
+    const Symbol* there = nullptr;
+    if (g_symbols[at].compare_exchange_strong(there, found, std::memory_order_acq_rel)) return found->pointer;
+    if (std::strcmp(there->name, name) == 0) break;
+  }
+  void* const pointer = found->pointer;
+  delete found;
+  return pointer;
 }
 
 void* wrapper_for_pointer(void* real) {

@@ -28,6 +28,10 @@ void* driver_library();
 // A driver function outside the call table (those that the shim itself needs), or null.
 void* driver_symbol(const char* name);
 
+// The same for a name that stays, which is a literal's: looked up once, and from then on without the dynamic loader,
+// whose lock a thread may hold that waits for one of ours. Lock-free.
+void* known_driver_symbol(const char* name);
+
 // The wrapper for a pointer that the driver gave out (or a library that stands in front of it), or the pointer itself
 // where there is none. Keyed on the returned pointer, not on names and versions: see "The returned pointer decides" in
 // ARCHITECTURE.md.

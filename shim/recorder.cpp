@@ -129,6 +129,12 @@ bool Recorder::takes_time(CallKind kind) {
          kind == CallKind::graph_launch || kind == CallKind::opaque;
 }
 
+void Recorder::start() {
+  // Looked at first: a store would cost every other thread a cache miss.
+  if (!watching_.load(std::memory_order_acquire) && !watching_.exchange(true, std::memory_order_acq_rel))
+    start_watching();
+}
+
 std::optional<CUresult> Recorder::before(Call& call) noexcept try {
   t_pending = {};
   current_call() = {};
@@ -141,9 +147,7 @@ std::optional<CUresult> Recorder::before(Call& call) noexcept try {
     return std::nullopt;
   }
   if (!call.traced) return std::nullopt;
-  // Looked at first: a store would cost every other thread a cache miss.
-  if (!watching_.load(std::memory_order_acquire) && !watching_.exchange(true, std::memory_order_acq_rel))
-    start_watching();
+  start();
   // An address that is freed may be given out again at once, and one that is allocated is known only afterwards: so a
   // free counts from its entry, an allocation from its return.
   if (!is_allocation(call.kind)) {

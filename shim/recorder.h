@@ -46,6 +46,10 @@ class Recorder final : public CallSink {
   Recorder(RecorderOptions options, CallContext& context);
   ~Recorder() override;
 
+  // What the first call does otherwise: looks functions of the driver's up, for which the dynamic loader's lock is taken,
+  // and starts what watches beside the recorder. The driver is loaded and initialised by then.
+  void start();
+
   std::optional<CUresult> before(Call& call) noexcept override;
   void after(const Call& call, CUresult result) noexcept override;
   void mark(bool begins, const char* name, std::uint32_t thread) noexcept override;
@@ -76,7 +80,6 @@ class Recorder final : public CallSink {
   // Fills in what the record holds beside the call, and queues it.
   void keep(Record& record, const std::vector<TraceAccess>* seen);
   void give_up(const char* why) noexcept;
-  // Starts what watches beside the recorder, at the first call: the driver is loaded and initialised by then.
   void start_watching();
   void stop_watching() noexcept;
   // Whether the GPU takes time for the op, so that its time is worth knowing.

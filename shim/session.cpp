@@ -30,7 +30,7 @@ class Context final : public CallContext {
  public:
   const FunctionInfo& function(CUfunction handle) override { return functions().find(handle); }
   StreamKind stream_kind(const StreamRef& stream) override { return streams().kind(stream); }
-  void* driver_symbol(const char* name) override { return shim::driver_symbol(name); }
+  void* driver_symbol(const char* name) override { return known_driver_symbol(name); }
 };
 
 constexpr std::uint64_t kRegionBytes = std::uint64_t{256} << 20;  // of the trace of one region, while it is compiled

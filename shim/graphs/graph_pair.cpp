@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "replayer/current_context.h"
@@ -78,6 +79,13 @@ std::string GraphPair::news() const {
                      us(Way::own));
 }
 
+// Has what comes on the stream wait for the last launch.
+void GraphPair::come_behind(const StreamRef& stream) {
+  if (driver_.cuStreamWaitEvent_(stream.handle, behind_, 0) == CUDA_SUCCESS) return;
+  // The host waits instead, as far as the driver lets it.
+  while (driver_.cuEventQuery_(behind_) == CUDA_ERROR_NOT_READY) std::this_thread::yield();
+}
+
 GraphPair::Launch GraphPair::launch(CUgraphExec own, const StreamRef& stream, bool may_time) noexcept {
   Launch made;
   const std::lock_guard only_one(order_);
@@ -90,9 +98,9 @@ GraphPair::Launch GraphPair::launch(CUgraphExec own, const StreamRef& stream, bo
   if ((stream.is_legacy() || stream.is_per_thread()) && driver_.cuCtxGetCurrent_(&there) == CUDA_SUCCESS &&
       there != context_) {
     keep_from_launch("it is launched on the default stream of another context");
-    if (last_was_rewritten_.load(std::memory_order_relaxed)) driver_.cuStreamWaitEvent_(stream.handle, behind_, 0);
+    if (last_was_rewritten_.load(std::memory_order_relaxed)) come_behind(stream);
     made.result = api_.cuGraphLaunch_(own, stream.handle);
-    last_was_rewritten_.store(false, std::memory_order_release);
+    if (made.result == CUDA_SUCCESS) last_was_rewritten_.store(false, std::memory_order_release);
     return made;
   }
   const CurrentContext current(driver_, context_);
@@ -106,7 +114,7 @@ GraphPair::Launch GraphPair::launch(CUgraphExec own, const StreamRef& stream, bo
   const bool before = last_was_rewritten_.load(std::memory_order_relaxed);
   made.rewritten = !kept && next.way == Way::schedule;
   const bool timed = may_time && !kept && next.timed && !clock_.full();
-  if (before != made.rewritten && behind_) driver_.cuStreamWaitEvent_(stream.handle, behind_, 0);
+  if (before != made.rewritten && behind_) come_behind(stream);
   if (timed) clock_.begin(next.way, stream.handle);
   if (made.rewritten) {
     last_was_rewritten_.store(true, std::memory_order_release);
@@ -116,10 +124,16 @@ GraphPair::Launch GraphPair::launch(CUgraphExec own, const StreamRef& stream, bo
       made.rewritten = false;
       kept = true;
       kept_.store(true, std::memory_order_release);
-      if (before) driver_.cuStreamWaitEvent_(stream.handle, behind_, 0);
+      if (before) come_behind(stream);
     }
   }
   if (!made.rewritten) made.result = api_.cuGraphLaunch_(own, stream.handle);
+  if (made.result != CUDA_SUCCESS) {
+    // Nothing was launched: what comes next still comes behind what was.
+    clock_.cancel();
+    last_was_rewritten_.store(before, std::memory_order_release);
+    return made;
+  }
   if (kept) clock_.cancel();
   if (timed && clock_.running()) clock_.end(stream.handle);
   last_was_rewritten_.store(made.rewritten, std::memory_order_release);

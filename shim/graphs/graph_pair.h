@@ -87,6 +87,7 @@ class GraphPair {
 
  private:
   bool follow(const StreamRef& stream);
+  void come_behind(const StreamRef& stream);
   void keep_from_launch(const char* why) noexcept;
   std::string news() const;
   void decided();

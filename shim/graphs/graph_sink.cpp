@@ -83,6 +83,7 @@ void GraphSink::record_anew(std::uint64_t unlearned_bytes) {
       if (thread.learns || !thread.plans.empty()) return;
   }
   auto next = make_recording();
+  next->recorder().start();
   {
     // Whoever allocates meanwhile waits, so that it is in the one or in the other.
     const std::lock_guard lock(history_mutex_);
@@ -219,9 +220,23 @@ std::shared_ptr<GraphPair> GraphSink::find(CUgraphExec exec) const {
   return found == graphs_.end() ? nullptr : found->second;
 }
 
+// The lock is not held while the functions are looked up, which takes the dynamic loader's: threads that come at once
+// all do.
+bool GraphSink::load_driver() {
+  if (ready_.load(std::memory_order_acquire)) return true;
+  GraphApi api;
+  DriverApi driver;
+  if (api.load(context_) || driver.load(context_, false)) return false;
+  const std::lock_guard lock(load_mutex_);
+  if (ready_.load(std::memory_order_relaxed)) return true;
+  api_ = api;
+  driver_ = driver;
+  ready_.store(true, std::memory_order_release);
+  return true;
+}
+
 void GraphSink::rewrite(const Call& call) {
-  std::call_once(load_, [&] { ready_ = !api_.load(context_) && !driver_.load(context_, false); });
-  if (!ready_) return;
+  if (!load_driver()) return;
   const std::uint64_t number = seen_.fetch_add(1, std::memory_order_relaxed) + 1;
   {
     const std::lock_guard lock(threads_mutex_);

@@ -143,6 +143,7 @@ class GraphSink final : public CallSink {
   void fill(const Call& call);
 
   std::optional<CUresult> launch(Call& call);
+  bool load_driver();
   void rewrite(const Call& call);
   // `flags`: those that its executable graph was made with.
   std::string rewrite(CUgraph graph, std::uint64_t flags, GraphPair& made);
@@ -170,7 +171,7 @@ class GraphSink final : public CallSink {
   ReleasedMemory released_;
   GraphApi api_;      // constant once ready_
   DriverApi driver_;  // likewise
-  std::once_flag load_;
+  std::mutex load_mutex_;  // for who has loaded them
   std::atomic<bool> ready_{false};
   std::atomic<int> captures_{0};  // that have begun and not ended, at most
   std::mutex analysis_mutex_;     // held while a graph is recorded and analyzed

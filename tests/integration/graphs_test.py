@@ -140,6 +140,20 @@ class Graphs(ProgramTest):
                     self.assertEqual(plain.stdout, done.stdout, f"seed {seed}: {done.stderr}")
                     self.assertEqual([], self.read_json("report.json")["races"], f"seed {seed}")
 
+    def test_beside_a_thread_that_loads_libraries(self):
+        plain = self.run_program(["graph_ends", "loading"])
+        done = self.run_program(["graph_ends", "loading"], mode="off", NIMBLE_GRAPHS="rewrite", NIMBLE_AUTO_LIMIT="1", timeout=120)
+        self.assertEqual(plain.stdout, done.stdout)
+
+    def test_launches_that_the_driver_refuses(self):
+        plain = self.run_program(["graph_ends", "refused"])
+        for seed in harness.BUILD.seeds(6):
+            for tune in ("start", "off"):
+                done = self.run_program(["graph_ends", "refused"], mode="off", NIMBLE_GRAPHS="rewrite", NIMBLE_TUNE=tune,
+                                        SIMCUDA_SEED=seed, SIMCUDA_RACES=1, SIMCUDA_REPORT=self.path("report.json"))
+                self.assertEqual(plain.stdout, done.stdout, f"seed {seed}, tune {tune}: {done.stderr}")
+                self.assertEqual([], self.read_json("report.json")["races"], f"seed {seed}, tune {tune}")
+
     def test_who_may_be_watching_sees_the_programs_order(self):
         for seed in harness.BUILD.seeds(6):
             done = self.memory("shown", SIMCUDA_SEED=seed)

@@ -3,15 +3,23 @@
 //   null, primary  a context is to end that is none, or the primary one: two graphs' launches, and their memory
 //   reset          the primary context is reset, which nobody has
 //   handles        another thread makes graphs and ends them: their handles are other graphs' then
+//   loading        a recording begins anew again and again, while another thread loads a library that allocates
+//   meanwhile refused        nothing but the driver keeps launches of a graph apart, and it refuses one of them, each
+//   in its turn
+#include <dlfcn.h>
+
 #include <atomic>
 #include <string>
 #include <thread>
 
+#include "nimble/nimble.h"
 #include "tests/integration/programs/graph_program.h"
+#include "tests/simcuda/simcuda.h"
 
 namespace {
 
 constexpr int kGraphs = 120;
+constexpr int kRefused = 18;  // launches, in which Nimble times either graph three times three times
 
 struct Program : GraphProgram {
   CUresult end_context(const std::string& what) const {
@@ -77,6 +85,52 @@ struct Program : GraphProgram {
     busy.join();
     note(out[0]);
   }
+  void loading() {
+    std::atomic<bool> stop{false};
+    std::thread busy([&] {
+      CHECK(cuCtxSetCurrent(context));
+      while (!stop) {
+        void* const library = dlopen("libloading_library.so", RTLD_NOW);
+        if (!library) std::exit((std::printf("%s\n", dlerror()), 2));
+        dlclose(library);
+      }
+    });
+    for (int i = 0; i < 60; ++i) {
+      for (int k = 0; k < 300; ++k) launch_update(out[0], input);
+      CHECK(cuStreamSynchronize(stream));
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // so that it is written
+      nimble_learn_begin();
+      nimble_learn_end();
+    }
+    stop = true;
+    busy.join();
+    note(out[0]);
+  }
+  void refused() {
+    CUstream third = nullptr;
+    CHECK(cuStreamCreate(&third, CU_STREAM_NON_BLOCKING));
+    for (int at = 0; at < kRefused; ++at) {
+      const CUdeviceptr a = memory(kBytes, 3), b = memory(kBytes, 5);
+      CUgraph graph = capture([&] {
+        for (int i = 0; i < 6; ++i) {
+          launch_update(a, input);
+          launch_update(b, other);
+        }
+        launch_mix(a, b, out[0], 1);
+        for (const CUdeviceptr to : {a, b}) launch_update(to, out[0]);
+      });
+      CUgraphExec exec = make(graph);
+      const CUstream streams[] = {stream, second, third};
+      for (int i = 0, launched = 0; launched < kRefused; ++i) {
+        if (i == at) simcuda_inject("cuGraphLaunch", 1, CUDA_ERROR_OUT_OF_MEMORY);
+        if (cuGraphLaunch(exec, streams[i % 3]) == CUDA_SUCCESS) ++launched;
+        if (i == at) simcuda_clear_injections();
+      }
+      CHECK(cuCtxSynchronize());
+      for (const CUdeviceptr each : {a, b, out[0]}) note(each);
+      end(exec, graph);
+    }
+  }
 };
 
 }  // namespace
@@ -86,5 +140,7 @@ int main(int argc, char** argv) {
   Program program;
   if (what == "null" || what == "primary" || what == "reset") program.contexts(what);
   if (what == "handles") program.handles();
+  if (what == "loading") program.loading();
+  if (what == "refused") program.refused();
   std::printf("%016llx\n", static_cast<unsigned long long>(program.digest));
 }

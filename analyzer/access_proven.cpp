@@ -8,6 +8,32 @@
 
 namespace nimble::analyzer {
 
+namespace {
+
+// What of the packed parameters is no pointer, in pieces of 8-byte words: `with(first byte, bytes)`.
+template <class With>
+void for_each_number(const OpQuestion& op, With with) {
+  for (const ParamLayout& param : *op.trace.functions[op.call.function].params) {
+    const std::uint32_t end = param.offset + param.size;
+    for (std::uint32_t at = param.offset; at < end;) {
+      const std::uint32_t count = std::min(8 - at % 8, end - at);
+      if (pointer_at(op, at) == nullptr) with(at, count);
+      at += count;
+    }
+  }
+}
+
+bool has_numbers(const OpQuestion& op) {
+  bool any = false;
+  for_each_number(op, [&](std::uint32_t at, std::uint32_t count) {
+    const auto first = op.call.params.begin() + at;
+    any |= std::any_of(first, first + count, [](std::uint8_t byte) { return byte != 0; });
+  });
+  return any;
+}
+
+}  // namespace
+
 ProvenAccessSource::ProvenAccessSource(const Trace& trace, bool same_code)
     : hidden_(hidden_memory(trace, !same_code)), same_code_(same_code) {}
 
@@ -41,10 +67,11 @@ bool ProvenAccessSource::ask(const OpQuestion& op, std::vector<Access>& found, s
         return false;
       }
     }
-    // Null is followed nowhere. Anything else may be a pointer with a tag in it, or a part of one.
-    if (leads || !disguised) continue;
+    // Null is followed nowhere, if there is nothing to add to it. Anything else may be a pointer with a tag in it, or a
+    // part of one.
+    if (leads || (!disguised && !has_numbers(op))) continue;
     why_not = "its code makes an address of the word at byte " + std::to_string(access.at.front()) +
-              " of its parameters, which is no pointer";
+              " of its parameters, which is " + (disguised ? "no pointer" : "null, and to which it may add others");
     return false;
   }
   const auto& globals = function.proof->globals;
@@ -71,6 +98,14 @@ bool ProvenAccessSource::ask(const OpQuestion& op, std::vector<Access>& found, s
   for (const PointerWord& pointer : op.pointers)
     if (std::find(told.begin(), told.end(), pointer.at) == told.end()) add_whole({&pointer, 1}, true, found);
   return true;
+}
+
+void ProvenAccessSource::pin(const OpQuestion& op, Pinned& pinned) {
+  const auto leads = [&](const ProvenAccess& access) {
+    return std::ranges::any_of(access.at, [&](std::uint32_t at) { return pointer_at(op, at) != nullptr; });
+  };
+  if (std::ranges::all_of(op.trace.functions[op.call.function].proof->accesses, leads)) return;
+  for_each_number(op, [&](std::uint32_t at, std::uint32_t count) { pinned.params.emplace_back(at, count); });
 }
 
 bool ProvenAccessSource::is_pointer(const OpQuestion& op, std::uint32_t at) {

@@ -25,6 +25,8 @@ class ProvenAccessSource : public AccessSource {
   bool ask(const OpQuestion& op, std::vector<Access>& found, std::string& why_not) override;
   // Words that the code that ran follows, and whatever points to memory: it may be handed on.
   bool is_pointer(const OpQuestion& op, std::uint32_t at) override;
+  // Where the code makes an address, and no word leads anywhere: all that is no pointer was null, and has to be.
+  void pin(const OpQuestion& op, Pinned& pinned) override;
 
  private:
   std::string hidden_;  // what was created, by which kernels may reach unnamed memory

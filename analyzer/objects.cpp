@@ -13,7 +13,6 @@ namespace {
 // How far before an object a word may be that stands for it. An array in one dimension that is counted from one begins
 // an element before its memory, and one with a halo as many as that has: 16 bytes at most, and few of them. It is less
 // than what allocators align to (256 bytes and more): what begins in a block of theirs is not near the next one.
-constexpr std::uint64_t kJustBefore = 256;
 
 // The objects that are alive at one point of the trace, by address.
 class LiveObjects {
@@ -109,7 +108,6 @@ class LiveObjects {
   std::map<std::uint64_t, std::uint32_t> by_base_;
 };
 
-constexpr std::uint64_t kAddressBits = (std::uint64_t{1} << 48) - 1;
 
 }  // namespace
 

@@ -211,6 +211,31 @@ bool LiveStep::leads_nowhere(std::uint64_t word) {
   return true;
 }
 
+// Into memory that the program has.
+bool LiveStep::leads_to_memory(std::uint64_t word) const {
+  const Allocation* const memory = memory_.find(word);
+  return memory && (!memory->arena || objects_.has_in_arena(memory->base, word));
+}
+
+// Of a word that leads nowhere: whether the analyzer would not have trusted it, had it been recorded
+// (analyzer/objects.cpp).
+bool LiveStep::stands_for_memory(const ScheduleOp& op, const std::uint8_t* live, std::uint64_t word) const {
+  if (!could_be_address(word)) return false;
+  const std::uint64_t bare = word & kAddressBits;
+  if (bare != word && is_packed_pointer(bare)) return true;
+  const Allocation* const behind = memory_.begins_behind(word, kJustBefore - 1);
+  if (behind && !behind->arena) return true;
+  const Allocation* const arena = behind ? behind : memory_.find(word);
+  if (arena && arena->arena && objects_.begins_in_arena(arena->base, word, kJustBefore - 1)) return true;
+  // The end of what no other word leads into. In the arena, where another object has its place, it is left over from
+  // that.
+  if (leads_to_memory(word) || !leads_to_memory(word - 1)) return false;
+  const Allocation& ends = *memory_.find(word - 1);
+  if (ends.arena && objects_.is_a_place(ends.base, word)) return false;
+  return std::none_of(op.pointers.begin(), op.pointers.end(),
+                      [&](const ScheduleParam& param) { return word_at(live + param.at) - ends.base < ends.size; });
+}
+
 const char* LiveStep::check_pointers(std::uint32_t index) {
   const ScheduleOp& op = schedule_.ops[index];
   Op& mine = ops_[index];
@@ -225,18 +250,24 @@ const char* LiveStep::check_pointers(std::uint32_t index) {
   bool left_over = false;
   auto known = op.pointers.begin();
   for (const ParamLayout& param : schedule_.functions[op.function].params) {
-    for (std::uint32_t at = (param.offset + 7) / 8 * 8; at + 8 <= param.offset + param.size; at += 8) {
+    for (std::uint32_t at = param.offset; at + 8 <= param.offset + param.size; ++at) {
+      if (at % 8 != 0) {
+        // A class may be packed to any byte.
+        mismatch_at_ = at;
+        if (is_packed_pointer(word_at(live + at))) return "a pointer where there was none";
+        continue;
+      }
       while (known != op.pointers.end() && known->at < at) ++known;
       if (known != op.pointers.end() && known->at == at) continue;
       const std::uint64_t word = word_at(live + at);
       if (std::binary_search(op.numbers.begin(), op.numbers.end(), at)) continue;
       mismatch_at_ = at;
-      const Allocation* const memory = memory_.find(word);
-      if (memory && memory->arena && !objects_.has_in_arena(memory->base, word)) {
-        left_over = true;
+      if (leads_to_memory(word)) return "a pointer where there was none";
+      if (stands_for_memory(op, live, word)) return "what may stand for a pointer, where there was none";
+      if (memory_.find(word)) {
+        left_over = true;  // in the arena
         continue;
       }
-      if (memory) return "a pointer where there was none";
       if (!could_be_address(word)) continue;
       if (!leads_nowhere(word)) return "what could be a pointer, where there was none";
       left_over = left_over || !reach_.lasts();

@@ -29,6 +29,8 @@ class MemoryMap {
   const std::map<std::uint64_t, Allocation>& all() const { return live_; }
   // The live allocation that holds `address`, or null. Good until the next add() or remove().
   const Allocation* find(std::uint64_t address) const;
+  // The allocation that begins behind `address`, `within` bytes at most, or null.
+  const Allocation* begins_behind(std::uint64_t address, std::uint64_t within) const;
   // Whether memory has come near an address. Code that is loaded may bring some, too: who hears of that says so here,
   // with or without the lock.
   Nearby& nearby() { return nearby_; }

@@ -98,6 +98,18 @@ bool ObjectMap::has_in_arena(std::uint64_t arena, std::uint64_t address) const {
   return false;
 }
 
+bool ObjectMap::is_a_place(std::uint64_t arena, std::uint64_t address) const {
+  return std::any_of(schedule_.objects.begin(), schedule_.objects.end(), [&](const ScheduleObject& object) {
+    return object.step_local && arena + object.plan_offset == address;
+  });
+}
+
+bool ObjectMap::begins_in_arena(std::uint64_t arena, std::uint64_t address, std::uint64_t within) const {
+  for (std::size_t i = 0; i < taken_.size(); ++i)
+    if (taken_[i] && arena + schedule_.objects[i].plan_offset - address - 1 < within) return true;
+  return false;
+}
+
 void ObjectMap::freed(std::uint64_t base, std::uint64_t size) {
   ++generation_;
   const auto drop = [&](auto owner) {

@@ -45,6 +45,10 @@ class ObjectMap {
   std::uint32_t all_taken() const { return all_taken_; }
   // Whether an object that the program has in the arena lies at the address: what else points there points to nothing.
   bool has_in_arena(std::uint64_t arena, std::uint64_t address) const;
+  // Whether an object has its place at the address, be it there or not.
+  bool is_a_place(std::uint64_t arena, std::uint64_t address) const;
+  // Whether one begins behind the address, `within` bytes at most.
+  bool begins_in_arena(std::uint64_t arena, std::uint64_t address, std::uint64_t within) const;
 
   // The object's address in this step; 0 where it has none.
   std::uint64_t base(std::uint32_t object) const { return bound_[object].base; }

@@ -179,6 +179,12 @@ inline constexpr bool could_be_address(std::uint64_t word) {
   return word >= std::uint64_t{1} << 16 && word < std::uint64_t{1} << 57;
 }
 
+// What such a word stands for although it leads nowhere, so that nobody can tell what a kernel does with it: what
+// begins fewer bytes behind it than this (arrays that are counted from one, iterators that go backwards), and what the
+// bits that addresses have say, where there is a tag in the others.
+inline constexpr std::uint64_t kJustBefore = 256;
+inline constexpr std::uint64_t kAddressBits = (std::uint64_t{1} << 48) - 1;
+
 // What replay found out about the ways of submitting steps of one kind (replayer/tuner.h), where it was asked to keep
 // it.
 struct ScheduleChoice {

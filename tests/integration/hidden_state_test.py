@@ -65,7 +65,7 @@ class HiddenState(ProgramTest):
                     self.assertGreater(stats["steps_replayed"], 12)
 
     def test_pointers_in_disguise(self):
-        for what in ("walk", "masked", "halves", "apart", "packed", "put"):
+        for what in ("walk", "masked", "halves", "apart", "packed", "put", "units"):
             with self.subTest(what):
                 plain = self.run_program(["disguised", what, 24]).stdout
                 self.make_schedule(["disguised", what, 24])
@@ -74,6 +74,31 @@ class HiddenState(ProgramTest):
                                             SIMCUDA_SEED=seed, SIMCUDA_RACES=1, SIMCUDA_REPORT=self.path("races.json"))
                     self.assertEqual(plain, done.stdout, f"{what}, order {seed}")
                     self.assertEqual([], self.read_json("races.json")["races"], f"{what}, order {seed}")
+
+    def test_pointers_in_disguise_in_one_process(self):
+        for what in ("masked", "halves", "apart", "packed", "units"):
+            with self.subTest(what):
+                plain = self.run_program(["disguised", what, 120]).stdout
+                for seed in harness.BUILD.seeds(4):
+                    done = self.run_program(["disguised", what, 120], mode="auto", SIMCUDA_SEED=seed, SIMCUDA_RACES=1,
+                                            SIMCUDA_REPORT=self.path("races.json"))
+                    self.assertEqual(plain, done.stdout, f"{what}, order {seed}")
+                    self.assertEqual([], self.read_json("races.json")["races"], f"{what}, order {seed}")
+
+    def test_pointers_in_disguise_where_there_were_none(self):
+        for what in ("sometimes", "sometimes_units", "counted"):
+            with self.subTest(what):
+                plain = self.run_program(["disguised", what, 24, 12]).stdout
+                self.make_schedule(["disguised", what, 24, 99])
+                for seed in harness.BUILD.seeds(8):
+                    done = self.run_program(["disguised", what, 24, 12], mode="replay", NIMBLE_SCHEDULE=self.path("schedule.json"),
+                                            NIMBLE_STATS=self.path("stats.json"), SIMCUDA_SEED=seed, SIMCUDA_RACES=1,
+                                            SIMCUDA_REPORT=self.path("races.json"))
+                    self.assertEqual(plain, done.stdout, f"{what}, order {seed}")
+                    self.assertEqual([], self.read_json("races.json")["races"], f"{what}, order {seed}")
+                    stats = self.read_json("stats.json")
+                    self.assertGreaterEqual(stats["steps_replayed"], 10, f"{what}: {stats}")
+                    self.assertLess(stats["steps_replayed"], 13, f"{what}: {stats}")
 
     def test_every_order_gives_the_same_result(self):
         for mode in DECLARED + NAMED + BARRIERS + ["cooperative"]:

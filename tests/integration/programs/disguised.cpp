@@ -6,6 +6,10 @@
 //   apart   the difference of two parameters
 //   packed  a class whose members are not aligned
 //   put     a table into which a kernel puts it byte by byte
+//   units   in units of 16 bytes from null
+// and, from step FROM on, and null before (`disguised WHAT STEPS FROM`):
+//   sometimes    a tag in a parameter
+//   sometimes_units, counted   in units of 16 bytes; an array that is counted from one
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -60,7 +64,7 @@ struct Program {
     CHECK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr));
   }
 
-  void step() {
+  void step(bool is_there) {
     if (what == "put") launch("put", table, a);
     launch("next", a, b);
     if (what == "walk") launch("walk", c);
@@ -69,6 +73,10 @@ struct Program {
     if (what == "apart") launch("apart", a + kFar, kFar, c);
     if (what == "packed") launch("packed", Job{3, a, 11}, c);
     if (what == "put") launch("_Z6follow5TablePi", Table{table, 1}, c);
+    if (what == "units") launch("units", std::uint64_t{0}, std::uint64_t{a >> 4}, c);
+    if (what == "sometimes") launch("sometimes", is_there ? a | kTag : 0, c);
+    if (what == "sometimes_units") launch("units", std::uint64_t{0}, is_there ? std::uint64_t{a >> 4} : 0, c);
+    if (what == "counted") launch("_Z7countedPiPKi", c, is_there ? a - 4 : 0);
     launch("next", d, b);
     CHECK(cuStreamSynchronize(stream));
   }
@@ -87,8 +95,9 @@ struct Program {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
+  if (argc != 3 && argc != 4) return 2;
   Program program(argv[1]);
-  for (int step = 0; step < std::atoi(argv[2]); ++step) program.step();
+  const int from = argc == 4 ? std::atoi(argv[3]) : 0;
+  for (int step = 0; step < std::atoi(argv[2]); ++step) program.step(step >= from);
   std::printf("%u\n", program.digest());
 }

@@ -55,5 +55,22 @@ __global__ void follow(Table table, int* out) {
 }
 NIMBLE_KERNEL(follow)
 
+// The same as `masked`, or none.
+extern "C" __global__ void sometimes(unsigned long long tagged, int* out) {
+  const int* data = (const int*)(tagged & 0x0000ffffffffffffull);
+  out[2] = out[2] * 7 + (data ? data[2] : 1);
+}
+NIMBLE_KERNEL(sometimes)
+
+extern "C" __global__ void units(unsigned long long base, unsigned long long units, int* out) {
+  const int* data = (const int*)(base + (units << 4));
+  out[2] = out[2] * 7 + (data ? data[2] : 1);
+}
+NIMBLE_KERNEL(units)
+
+// An array that is counted from one, or none. Its name says what it reads.
+__global__ void counted(int* out, const int* data) { out[2] = out[2] * 7 + (data ? data[3] : 1); }
+NIMBLE_KERNEL(counted)
+
 extern "C" __global__ void next(int* data, const int* change) { data[2] = data[2] * 5 + change[2]; }
 NIMBLE_KERNEL(next)

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
@@ -53,6 +54,12 @@ class LiveStepTest : public testing::Test {
     c.grid = c.block = {1, 1, 1};
     c.kernel_params = params;
     return live_->match(kLaunch, c);
+  }
+  // The driver knows of no memory anywhere.
+  static Reach nothing_known() {
+    return Reach([](void*, CUpointer_attribute, CUdeviceptr) { return CUDA_ERROR_INVALID_VALUE; },
+                 [](int* count) { return *count = 1, CUDA_SUCCESS; },
+                 [](int* value, CUdevice_attribute, CUdevice) { return *value = 0, CUDA_SUCCESS; });
   }
   static std::string text(const char* reason) { return reason ? reason : ""; }
 
@@ -129,10 +136,60 @@ TEST_F(LiveStepTest, AWordThatWasLeftOverFromTheArenaPointsToNothing) {
     objects_->take(1, true);  // 64 bytes at its begin
     EXPECT_STREQ(match(kArena + 8), "a pointer where there was none") << "looked at each time";
     EXPECT_EQ(live_->mismatch_at(), 8u);
-    EXPECT_EQ(match(kArena + 64), nullptr) << "behind it";
+    EXPECT_STREQ(match(kArena + 64), "what may stand for a pointer, where there was none") << "its end";
+    EXPECT_EQ(match(kArena + 65), nullptr) << "behind it";
     EXPECT_EQ(live_->mismatch_at(), kNone);
     objects_->take(1, false);
   }
+}
+
+// What the analyzer does not trust where it is recorded: a kernel may come to memory by it.
+TEST_F(LiveStepTest, AWordThatMayStandForMemoryIsADivergence) {
+  constexpr std::uint64_t kOther = 0x7f0000006000, kArena = 0x7f0000090000;
+  constexpr const char* kWhy = "what may stand for a pointer, where there was none";
+  ScheduleObject behind = schedule_.objects[1];
+  behind.plan_offset = 64;
+  schedule_.objects.push_back(behind);
+  start(nothing_known());
+  memory_->add({kOther, 64, MemoryKind::device});
+  objects_->changed();
+  EXPECT_STREQ(match(kOther - 4), kWhy) << "counted from one";
+  EXPECT_STREQ(match(kOther - 255), kWhy);
+  EXPECT_EQ(match(kOther - 256), nullptr);
+  EXPECT_STREQ(match(kOther + 64), kWhy) << "the end of what nothing else leads into";
+  EXPECT_EQ(match(kWeights + 64), nullptr) << "that of what a pointer leads into";
+  EXPECT_EQ(match(kOther + 65), nullptr);
+  EXPECT_STREQ(match(kOther + 8 + (std::uint64_t{5} << 48)), kWhy) << "with a tag";
+  EXPECT_EQ(match(kOther + 64 + (std::uint64_t{5} << 48)), nullptr);
+  memory_->add({kArena, 256, MemoryKind::stream_ordered, true});
+  objects_->changed();
+  EXPECT_EQ(match(kArena - 4), nullptr) << "the program has nothing there";
+  objects_->take(1, true);  // 64 bytes at its begin
+  EXPECT_STREQ(match(kArena - 4), kWhy);
+  EXPECT_EQ(match(kArena + 64), nullptr) << "its end, but left over from another one, which has its place there";
+}
+
+TEST_F(LiveStepTest, APointerInAPackedClassIsADivergence) {
+  schedule_.functions[0].params = {{0, 8}, {8, 16}};
+  context_.info.params = schedule_.functions[0].params;
+  start(nothing_known());
+  const auto match_packed = [&](std::uint64_t word, unsigned at) {
+    std::uint8_t bytes[16] = {};
+    std::memcpy(bytes + at, &word, sizeof word);
+    std::uint64_t pointer = kWeights;
+    void* params[] = {&pointer, bytes};
+    Call c = call(CallKind::launch);
+    c.function = FakeDriver::kKernel;
+    c.grid = c.block = {1, 1, 1};
+    c.kernel_params = params;
+    return live_->match(kLaunch, c);
+  };
+  memory_->add({0x7f0000006000, 64, MemoryKind::device});
+  objects_->changed();
+  EXPECT_EQ(match_packed(0x7f0000007000, 4), nullptr);
+  EXPECT_STREQ(match_packed(0x7f0000006008, 4), "a pointer where there was none");
+  EXPECT_EQ(live_->mismatch_at(), 12u);
+  EXPECT_STREQ(match_packed(0x7f0000006008, 8), "a pointer where there was none");
 }
 
 // A step that passes matches, too, and no graph holds its values.

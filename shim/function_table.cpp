@@ -135,11 +135,13 @@ void FunctionTable::drop(const void* handle) {
   });
   if (image) std::erase_if(images_, [&](const auto& entry) { return entry.second == image; });
   code_.erase(image);
-  for (const std::uint64_t address : globals_of_[handle]) {
-    const auto global = globals_.find(address);
-    if (global != globals_.end() && global->second.image == image) globals_.erase(global);
+  if (const auto of_it = globals_of_.find(handle); of_it != globals_of_.end()) {
+    for (const std::uint64_t address : of_it->second) {
+      const auto global = globals_.find(address);
+      if (global != globals_.end() && global->second.image == image) globals_.erase(global);
+    }
+    globals_of_.erase(of_it);
   }
-  globals_of_.erase(handle);
   generation_.fetch_add(1, std::memory_order_release);
 }
 

@@ -193,6 +193,9 @@ bool GraphPair::writes_only(const std::vector<TraceProbe::Range>& ranges) const 
 void GraphPair::code_goes(const ImageInfo* image) {
   const auto is_of_it = [&](const ImageInfo* one) { return !one || !image || one == image; };
   if (std::any_of(images_.begin(), images_.end(), is_of_it)) keep("code of its kernels was unloaded");
+  // Its nodes may name variables of code that has none of its kernels.
+  const std::lock_guard lock(mutex_);
+  memory_.release_all();
 }
 
 void GraphPair::memory_goes(const Call& call) {
@@ -207,7 +210,11 @@ const char* GraphPair::memory_comes(const Call& call) const {
 }
 
 void GraphPair::context_ended(CUcontext context) {
-  if (context && context != context_) return;
+  if (context && context != context_) {  // of which its nodes may name memory
+    const std::lock_guard lock(mutex_);
+    memory_.release_all();
+    return;
+  }
   context_gone_.store(true, std::memory_order_release);
   keep("its context has ended");
 }

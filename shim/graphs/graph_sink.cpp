@@ -206,8 +206,8 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
     tell_graphs(call);
   }
   if (good && others_may_reach(call)) tell_graphs(call);
-  if (pool_.has_spare()) recording().gone(pool_.reuse());
-  if (good && pool_.has_retired() && was_waited_for(call)) recording().gone(pool_.sweep(t_retirements));
+  if (pool_.has_spare()) gone(pool_.reuse());
+  if (good && pool_.has_retired() && was_waited_for(call)) gone(pool_.sweep(t_retirements));
 } catch (const std::exception& error) {
   failed(call, error);
 }
@@ -312,11 +312,9 @@ std::string GraphSink::rewrite(CUgraph graph, std::uint64_t flags, GraphPair& ma
   }
   if (found.writes) made.writes(not_of(memory, *found.writes));
   if (!found.why_not.empty()) return found.why_not;
-  std::vector<TraceProbe::Range> used;
-  for (const TraceProbe::Range& range : found.memory)
-    if (!pool_.holds(range.address)) used.push_back(range);
   made.describe(original.context(), static_cast<std::uint32_t>(original.nodes().size()),
-                found.schedule.segments.front().lanes, images_of(original), std::move(used), found.nowhere);
+                found.schedule.segments.front().lanes, images_of(original), not_of(memory, found.memory),
+                found.nowhere);
   const CurrentContext current(driver_, original.context());
   if (std::string why = made.rewritten().build(original, found.schedule, recorded.node,
                                                (flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY) != 0);
@@ -342,8 +340,12 @@ std::optional<CUresult> GraphSink::launch(Call& call) {
   const GraphPair::Launch made = graph->launch(call.exec, call.stream, captures_.load(std::memory_order_relaxed) == 0);
   recorder.after(call, made.result);
   launches_.fetch_add(made.rewritten, std::memory_order_relaxed);
-  if (!made.news.empty()) say(made.news);
-  if (made.result == CUDA_SUCCESS) pool_.launched(call.exec);
+  if (!made.news.empty()) say(made.news);  // which throws nothing
+  try {
+    if (made.result == CUDA_SUCCESS) pool_.launched(call.exec);
+  } catch (const std::exception& error) {  // it is launched, and must not be once more
+    failed(call, error);
+  }
   return made.result;
 }
 

@@ -153,6 +153,8 @@ class GraphSink final : public CallSink {
   void edited(const Call& call);
   void let_go_of(const Call& call);
   void tell_graphs(const Call& call);
+  // Slots of captures that have gone are nobody's now.
+  void gone(const std::vector<CapturePool::Slot>& slots);
   void tell(GraphPair& graph, const Call& call);
   bool was_waited_for(const Call& call) const;
   void say(const std::string& text) const noexcept;
@@ -169,8 +171,8 @@ class GraphSink final : public CallSink {
   CapturePool pool_;
   MemoryWatch watch_;
   ReleasedMemory released_;
-  GraphApi api_;      // constant once ready_
-  DriverApi driver_;  // likewise
+  GraphApi api_;           // constant once ready_
+  DriverApi driver_;       // likewise
   std::mutex load_mutex_;  // for who has loaded them
   std::atomic<bool> ready_{false};
   std::atomic<int> captures_{0};  // that have begun and not ended, at most

@@ -56,7 +56,11 @@ bool GraphSink::is_idle(CUstream stream) const {
   return ask && ask(stream) == CUDA_SUCCESS;
 }
 
-bool GraphSink::settle() { return captures_.load(std::memory_order_relaxed) == 0 && shim::settle(context_); }
+bool GraphSink::settle() {
+  if (captures_.load(std::memory_order_relaxed) != 0) return false;
+  const RelaxedCaptures relaxed(context_);  // another thread may begin one meanwhile
+  return shim::settle(context_);
+}
 
 CUgraphExec GraphSink::last_of_this_thread() {
   const std::lock_guard lock(threads_mutex_);

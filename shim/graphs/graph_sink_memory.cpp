@@ -128,7 +128,23 @@ std::optional<CUresult> GraphSink::allocate(Call& call) {
       pool_.allocate(capture->id, context, call.stream.key, count_nodes(capture->graph), call.size);
   if (!slot) return std::nullopt;
   call.address = slot->address;
+  try {
+    tell_graphs(call);  // of others
+  } catch (const std::exception& error) {
+    failed(call, error);
+  }
   return CUDA_SUCCESS;
+}
+
+void GraphSink::gone(const std::vector<CapturePool::Slot>& slots) {
+  recording().gone(slots);
+  for (const CapturePool::Slot& slot : slots) {
+    Call release;
+    release.kind = CallKind::free;
+    release.address = slot.address;
+    release.size = slot.size;
+    tell_graphs(release);
+  }
 }
 
 // Where the release is captured it would be done when the graph runs: nothing is, here and there. In a capture that is

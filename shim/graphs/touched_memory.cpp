@@ -40,6 +40,10 @@ bool TouchedMemory::release(const Call& call) {
   return any;
 }
 
+void TouchedMemory::release_all() {
+  for (Allocation& each : allocations_) each.went = true;
+}
+
 bool TouchedMemory::brings_together(const Call& call) const {
   int went = 0;
   each_in(allocations_, call, [&](const Allocation& each) { went += each.went; });

@@ -30,6 +30,8 @@ class TouchedMemory {
 
   // The call releases memory. Whether any of them goes, or a part of one.
   bool release(const Call& call);
+  // Nobody can tell which of them go.
+  void release_all();
   // The call has allocated memory. Whether nodes may meet in it that were apart.
   bool brings_together(const Call& call) const;
   // The call has allocated memory. Whether a word that led nowhere leads there, or just beside it.

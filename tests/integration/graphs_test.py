@@ -52,6 +52,7 @@ UNSEEN = {
     "cooperative": STAYS.format(1, ""),
     "reserved": REWRITTEN.format(3) + r"[^$]*graph 1 is the program's own: an address",
     "again": REWRITTEN.format(3) + r"[^$]*graph 1 is the program's own: an address",
+    "captured": REWRITTEN.format(3) + r"[^$]*graph 1 is the program's own: an address",
     "registered": REWRITTEN.format(3) + r"[^$]*graph 1 is the program's own: an address",
     "elsewhere": REWRITTEN.format(3) + r"[^$]*state 3, 3 nodes on 2 streams",
     "class_late": "graph 1: ",
@@ -131,7 +132,7 @@ class Graphs(ProgramTest):
             self.assertRegex(done.stderr, r"graph 1: the (rewritten one|program's own) is launched", what)
 
     def test_what_ends_or_does_not(self):
-        for what in ("null", "primary", "reset", "handles"):
+        for what in ("null", "primary", "reset", "handles", "peer", "slots", "variables"):
             with self.subTest(what=what):
                 plain = self.run_program(["graph_ends", what])
                 for seed in harness.BUILD.seeds(3 if what == "handles" else 6):
@@ -139,6 +140,8 @@ class Graphs(ProgramTest):
                                             SIMCUDA_SEED=seed, SIMCUDA_RACES=1, SIMCUDA_REPORT=self.path("report.json"))
                     self.assertEqual(plain.stdout, done.stdout, f"seed {seed}: {done.stderr}")
                     self.assertEqual([], self.read_json("report.json")["races"], f"seed {seed}")
+                if what in ("peer", "slots"):
+                    self.assertRegex(done.stderr, "both in it\nstate 0: what it used apart may lie in one piece of memory now")
 
     def test_beside_a_thread_that_loads_libraries(self):
         plain = self.run_program(["graph_ends", "loading"])

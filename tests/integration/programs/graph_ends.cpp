@@ -3,9 +3,11 @@
 //   null, primary  a context is to end that is none, or the primary one: two graphs' launches, and their memory
 //   reset          the primary context is reset, which nobody has
 //   handles        another thread makes graphs and ends them: their handles are other graphs' then
-//   loading        a recording begins anew again and again, while another thread loads a library that allocates
-//   meanwhile refused        nothing but the driver keeps launches of a graph apart, and it refuses one of them, each
-//   in its turn
+//   loading        a recording begins anew all the time, while another thread loads a library that allocates memory
+//   peer           memory goes with another context, and one allocation comes to lie where two pieces were
+//   slots          that of another capture goes back to the driver, and comes again as one piece
+//   variables      variables go with code that has none of its kernels, and one piece of memory is mapped there
+//   refused        nothing but the driver keeps launches of a graph apart, and it refuses one of them
 #include <dlfcn.h>
 
 #include <atomic>
@@ -106,6 +108,94 @@ struct Program : GraphProgram {
     busy.join();
     note(out[0]);
   }
+  // Two pieces that are updated side by side: they must not be one.
+  CUgraphExec make_of(CUdeviceptr a, CUdeviceptr b) {
+    return make(capture([&] {
+      for (int i = 0; i < 4; ++i) {
+        launch_update(a, input);
+        launch_update(b, other);
+      }
+      launch_mix(b, other, out[1], 1);
+    }));
+  }
+  static void say(CUgraphExec exec) {
+    nimble_graph_status status{};
+    status.size = sizeof status;
+    if (nimble_get_graph(exec, &status) == NIMBLE_SUCCESS)
+      std::fprintf(stderr, "state %d: %s\n", static_cast<int>(status.state), status.text);
+  }
+  // A piece of memory that holds both comes, from the driver's own hand.
+  void joined(CUgraphExec exec, CUdeviceptr a, CUdeviceptr b, std::size_t bytes) {
+    const CUdeviceptr both = memory(bytes, 1);
+    std::fprintf(stderr, "%s\n", a - both < bytes && b - both < bytes ? "both in it" : "elsewhere");
+    run(exec, 2);
+    note(both + (b - both < bytes ? b - both : 0));
+    note(out[1]);
+    say(exec);
+  }
+  void peer() {
+    CUcontext another = nullptr, popped = nullptr;
+    CHECK(cuCtxCreate(&another, nullptr, 0, 0));
+    const CUdeviceptr a = memory(kBytes), b = memory(kBytes);
+    CHECK(cuCtxPopCurrent(&popped));
+    cuCtxEnablePeerAccess(another, 0);
+    CUgraphExec exec = make_of(a, b);
+    run(exec, 1);
+    CHECK(cuCtxDestroy(another));
+    joined(exec, a, b, b - a + kBytes);
+  }
+  void slots() {
+    CUdeviceptr a = 0, b = 0;
+    CUgraph first = capture_two(a, b);
+    CUgraphExec filled = make(first);
+    run(filled, 1);
+    CUgraphExec exec = make_of(a, b);
+    run(exec, 1);
+    for (const CUdeviceptr each : {a, b}) CHECK(cuMemFree(each));
+    end(filled, first);
+    CHECK(cuCtxSynchronize());
+    joined(exec, a, b, kLarge);
+  }
+  void variables() {
+    CUmemAllocationProp prop{};
+    prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+    std::size_t grain = 0;
+    CHECK(cuMemGetAllocationGranularity(&grain, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    CUmodule code = nullptr;
+    CHECK(cuModuleLoad(&code, image_path("large_variables.simcuda").c_str()));
+    CUdeviceptr pages[2], pieces[2];
+    for (const int i : {0, 1}) {
+      CUdeviceptr variable = 0;
+      std::size_t bytes = 0;
+      CHECK(cuModuleGetGlobal(&variable, &bytes, code, i ? "another" : "scratch"));
+      CHECK(cuMemsetD32(variable, 1, bytes / 4));
+      pages[i] = (variable + grain - 1) / grain * grain;
+      pieces[i] = pages[i] + 4096;
+    }
+    CHECK(cuCtxSynchronize());
+    CUgraphExec exec = make_of(pieces[0], pieces[1]);
+    run(exec, 1);
+    for (const CUdeviceptr each : {pieces[0], pieces[1], out[1]}) note(each);
+    CHECK(cuModuleUnload(code));
+    CUmemGenericAllocationHandle handle = 0;
+    CHECK(cuMemCreate(&handle, grain, &prop, 0));
+    const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, {0}}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    for (const CUdeviceptr page : pages) {
+      CUdeviceptr at = 0;
+      CHECK(cuMemAddressReserve(&at, grain, 0, page, 0));
+      if (at != page) std::exit((std::printf("there is no room where variables were\n"), 3));
+      CHECK(cuMemMap(at, grain, 0, handle, 0));
+      CHECK(cuMemSetAccess(at, grain, &access, 1));
+    }
+    CHECK(cuMemsetD32(pages[0], 1, grain / 4));
+    CHECK(cuCtxSynchronize());
+    for (unsigned salt = 2; salt < 6; ++salt) {
+      run(exec, salt);
+      for (const CUdeviceptr each : {pieces[0], out[1]}) note(each);
+    }
+    say(exec);
+  }
   void refused() {
     CUstream third = nullptr;
     CHECK(cuStreamCreate(&third, CU_STREAM_NON_BLOCKING));
@@ -141,6 +231,9 @@ int main(int argc, char** argv) {
   if (what == "null" || what == "primary" || what == "reset") program.contexts(what);
   if (what == "handles") program.handles();
   if (what == "loading") program.loading();
+  if (what == "peer") program.peer();
+  if (what == "slots") program.slots();
+  if (what == "variables") program.variables();
   if (what == "refused") program.refused();
   std::printf("%016llx\n", static_cast<unsigned long long>(program.digest));
 }

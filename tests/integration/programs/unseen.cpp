@@ -13,6 +13,7 @@
 //   cooperative     two cooperative kernels
 //   reserved        memory is mapped behind that, where address space was reserved
 //   again           memory was released before that, and is allocated at the same address behind it
+//   captured        the same, by another capture
 //   registered      host memory is registered behind that
 //   elsewhere       memory of all kinds comes and goes behind that, which nobody has named before
 //   class_late      as `table_late`, but the kernel takes the table in a class by value
@@ -258,8 +259,11 @@ void memory_later(Program& p, const std::string& what) {
   std::vector<unsigned> of_host(2 * kCount);
   if (what == "reserved") memory = reserve();
   if (what == "registered") memory = reinterpret_cast<CUdeviceptr>(of_host.data());
-  if (what == "again") {
-    CHECK(cuMemAlloc(&memory, kPage));
+  if (what == "again" || what == "captured") {
+    const std::size_t bytes = what == "captured" ? 4 * kPage : kPage;
+    CUdeviceptr behind = 0;
+    CHECK(cuMemAlloc(&memory, bytes));
+    CHECK(cuMemAlloc(&behind, kBytes));
     CHECK(cuMemFree(memory));
   }
   const CUgraphExec exec = capture_with(p, memory);
@@ -269,6 +273,20 @@ void memory_later(Program& p, const std::string& what) {
     CUdeviceptr there = 0;
     CHECK(cuMemAlloc(&there, kPage));
     if (there != memory) std::fprintf(stderr, "unseen: it is elsewhere\n");
+  }
+  if (what == "captured") {
+    CUdeviceptr there = 0;
+    const CUgraphExec other = p.capture([&] {
+      CHECK(cuMemAllocAsync(&there, kBytes, p.stream));
+      p.launch("_Z4fillILi3EEvPjPKji", there, p.y);
+      p.launch("_Z4fillILi3EEvPjPKji", p.sum, p.y);
+    });
+    CHECK(cuGraphLaunch(other, p.stream));
+    CHECK(cuStreamSynchronize(p.stream));
+    if (there != memory) {  // as without Nimble
+      std::fprintf(stderr, "unseen: it is elsewhere\n");
+      CHECK(cuMemAlloc(&there, 4 * kPage));
+    }
   }
   p.run(exec, {p.out, p.other});
 }
@@ -371,7 +389,7 @@ int main(int count, char** words) {
     cache(program);
   } else if (what == "reversed") {
     reversed(program);
-  } else if (what == "reserved" || what == "again" || what == "registered") {
+  } else if (what == "reserved" || what == "again" || what == "captured" || what == "registered") {
     memory_later(program, what);
   } else if (what == "elsewhere") {
     memory_elsewhere(program);

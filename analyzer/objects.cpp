@@ -108,7 +108,6 @@ class LiveObjects {
   std::map<std::uint64_t, std::uint32_t> by_base_;
 };
 
-
 }  // namespace
 
 std::uint64_t word_at(const std::vector<std::uint8_t>& params, std::uint32_t at) {

@@ -46,8 +46,8 @@ class Recorder final : public CallSink {
   Recorder(RecorderOptions options, CallContext& context);
   ~Recorder() override;
 
-  // What the first call does otherwise: looks functions of the driver's up, for which the dynamic loader's lock is taken,
-  // and starts what watches beside the recorder. The driver is loaded and initialised by then.
+  // What the first call does otherwise: looks functions of the driver's up, for which the dynamic loader's lock is
+  // taken, and starts what watches beside the recorder. The driver is loaded and initialised by then.
   void start();
 
   std::optional<CUresult> before(Call& call) noexcept override;

@@ -14,7 +14,7 @@ import functools
 import inspect
 from collections import OrderedDict
 from operator import attrgetter
-from typing import Any, Dict, Generic, Hashable, Iterable, Iterator, List, Optional, Tuple, TypeVar
+from typing import Any, Callable, Dict, Generic, Hashable, Iterable, Iterator, List, Optional, Tuple, TypeVar
 
 import torch
 from torch.utils import _pytree
@@ -91,6 +91,10 @@ def _value_key(value: Any) -> Any:
     raise TypeError(f"is a {kind.__name__}, whose content may change without its being another one")
 
 
+# Tensors with names of dimensions are gone from newer releases.
+_has_names: "Callable[[torch.Tensor], bool]" = getattr(torch.Tensor, "has_names", lambda _: False)
+
+
 def _tensor_key(tensor: torch.Tensor) -> Any:
     if tensor.layout is not _STRIDED:
         raise TypeError(f"is a tensor with layout {tensor.layout}, not {_STRIDED}")
@@ -102,7 +106,7 @@ def _tensor_key(tensor: torch.Tensor) -> Any:
         raise TypeError(f"has Python attributes ({names}), which a graph would not see (pass x.detach())")
     if tensor.is_conj() or tensor.is_neg():
         raise TypeError("is conjugated or negated where it is read, and not in memory (pass x.resolve_conj().resolve_neg())")
-    if tensor.has_names():
+    if _has_names(tensor):
         raise TypeError("has names of dimensions, which a graph would not see (pass x.rename(None))")
     return kind, tensor.shape, tensor.stride(), tensor.dtype, tensor.device
 
@@ -256,7 +260,7 @@ class Repeated:
         for tensor, (kind, shape, stride, dtype, device) in zip(args, self._keys):
             if (type(tensor) is not kind or tensor.requires_grad or tensor.layout is not _STRIDED or tensor.shape != shape
                     or tensor.stride() != stride or tensor.dtype is not dtype or tensor.device != device
-                    or tensor.is_neg() or tensor.is_conj() or tensor.has_names() or _attributes(tensor) and has_attributes(tensor)):
+                    or tensor.is_neg() or tensor.is_conj() or _has_names(tensor) or _attributes(tensor) and has_attributes(tensor)):
                 return False
         return self._modes == _modes() and (len(args) == 1 or len(set(map(id, args))) == len(args))
 

@@ -114,7 +114,8 @@ def compile_for(way, trainer):
         if way.nimble:
             from torch._functorch import config
 
-            config.donated_buffer = False  # as docs/pytorch.md asks for
+            if hasattr(config, "donated_buffer"):  # from 2.5 on
+                config.donated_buffer = False  # as docs/pytorch.md asks for
         inference.compile_in_place(trainer.module, way)
         warm(trainer.step, WARM)
 

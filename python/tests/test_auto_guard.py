@@ -354,6 +354,16 @@ def test_locks_are_no_effect():
     assert watch.result().effect is None
 
 
+def test_what_torch_compile_has_known_may_go():
+    known, key = pytest.importorskip("torch._dynamo.utils").ExactWeakKeyDictionary(), Square()
+    known[key] = 1
+    held = [key]
+    del key
+    watch = Watch()
+    watch.run(held.clear)
+    assert not known.refs and watch.result().effect is None
+
+
 def test_torch_compile():
     function = torch.compile(lambda x: x + 1, backend="eager")
     function(torch.ones(1))

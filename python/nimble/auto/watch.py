@@ -33,6 +33,7 @@ _ANY_MODULE = os.path.join(_LAYERS, "modules", "module.py")
 _TENSOR_METHODS = os.path.join(_TORCH, "_tensor.py")
 _HOOKS = os.path.join(_TORCH, "autograd", "graph.py")  # of what autograd saves and hands on; checkpointing uses them, too
 _DYNAMO = os.path.join(_TORCH, "_dynamo") + os.sep
+_WHEN_IT_GOES = {"<lambda>", "_remove_id"}  # of its dictionaries with weak keys: when one of these goes, which may be now
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LIBRARY = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _LOGGING = os.path.join(_LIBRARY, "logging") + os.sep
@@ -147,7 +148,7 @@ class Watch:
         file = code.co_filename
         if file.startswith(_DISTRIBUTED) and code.co_name not in ("is_available", "is_initialized"):
             self._set_effect("it talks to other processes", frame)
-        elif file.startswith(_DYNAMO):
+        elif file.startswith(_DYNAMO) and not (code.co_name in _WHEN_IT_GOES and os.path.basename(file) == "utils.py"):
             self._set_effect("it uses torch.compile", frame)
         elif file == _HOOKS or file == _TENSOR_METHODS and code.co_name in _TENSOR_HOOKS:
             self._set_effect("it hooks into its backward", frame)

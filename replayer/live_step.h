@@ -90,7 +90,9 @@ class LiveStep {
   bool leads_nowhere(std::uint64_t word);
   bool leads_to_memory(std::uint64_t word) const;
   bool stands_for_memory(const ScheduleOp& op, const std::uint8_t* live, std::uint64_t word) const;
-  bool is_packed_pointer(std::uint64_t word) const { return could_be_address(word) && leads_to_memory(word); }
+  bool is_packed_pointer(std::uint64_t word) const {
+    return could_be_address(word) && memory_.may_hold(word) && leads_to_memory(word);
+  }
   static std::uint64_t shape_of(const Call& call);
 
   const char* match_launch(std::uint32_t index, const Call& call);

@@ -240,9 +240,12 @@ class AutogradGraph:
             node = before[0] if len(before) == 1 else None
         return False
 
-    def meets(self, other: "AutogradGraph") -> bool:
-        """Whether they have a node in common that surely cannot run twice."""
-        return not {node for node in self.nodes if _needs_what_it_has_saved(node)}.isdisjoint(other.nodes)
+    def run_once(self, known: "Dict[Any, bool]") -> "Set[Any]":
+        """Its nodes that surely cannot run twice. known: what was found of nodes, also of other graphs."""
+        for node in self.nodes:
+            if node not in known:
+                known[node] = _needs_what_it_has_saved(node)
+        return {node for node in self.nodes if known[node]}
 
     def why_unsure(self) -> Optional[str]:
         """Why a replay of it may not be a backward of its own; None where it is."""

@@ -25,7 +25,7 @@ class Places:
         self._classes = [(m, type(m)) for m in every]
         self._dictionaries = [(value, dict(value)) for owner in (*every, *optimizers) for name, value in vars(owner).items()
                               if name.startswith("_") and isinstance(value, dict)]
-        self._states = [(o, o.state) for o in optimizers]
+        self._states = [(o, o.state) for o in optimizers if "state" in vars(o)]
         self._lists = [(each, list(each)) for o in optimizers
                        for each in (o.param_groups, *(group["params"] for group in o.param_groups)) if isinstance(each, list)]
         self._groups = [(group, dict(group)) for o in optimizers for group in o.param_groups]
@@ -52,7 +52,16 @@ class Places:
                 tensor.data = memory
         for tensor, wants in self._wanting:
             if tensor.requires_grad is not wants:
-                tensor.requires_grad_(wants)
+                _want(tensor, wants)
+
+
+def _want(tensor: torch.Tensor, wants: bool) -> None:
+    try:
+        if not tensor.is_leaf:
+            tensor.detach_()  # the capture has written to it
+        tensor.requires_grad_(wants)
+    except RuntimeError:
+        pass  # a view of another
 
 
 def _fill(now: "Optional[Dict[Any, Any]]", before: "Dict[Any, Any]") -> None:

@@ -191,9 +191,10 @@ class StepState:
         def put_back() -> None:
             numbers.put_back()
             positions.put_back()
+            places.put_back()  # parameters are as their gradients are, then
             for parameter, grad in grads:
-                parameter.grad = grad
-            places.put_back()
+                if parameter.grad is not grad:
+                    parameter.grad = grad
             for slot, value in slots:
                 if slot.get() is not value:
                     slot.set(value)

@@ -4,7 +4,7 @@ each needs. No PyTorch's state here but what it is told; used by one thread at a
 
 from __future__ import annotations
 
-from typing import Dict, FrozenSet, List, Sequence
+from typing import Any, Dict, FrozenSet, List, Sequence
 
 import torch
 
@@ -18,7 +18,9 @@ class Ways:
 
     def __init__(self, graphs: "Sequence[AutogradGraph]" = (), needed: "Sequence[FrozenSet[int]]" = ()) -> None:
         self._needed = list(needed)
-        self._together = [frozenset(i for i, other in enumerate(graphs) if other is one or one.meets(other)) for one in graphs]
+        known: Dict[Any, bool] = {}
+        once = [graph.run_once(known) for graph in graphs]
+        self._together = [frozenset(i for i, other in enumerate(once) if other is one or not one.isdisjoint(other)) for one in once]
         self._runs_once = [graph.runs_once() for graph in graphs]
 
     def has_changed(self, came: List[int], watched: "List[torch.Tensor]", before: List[int], now: List[int]) -> bool:

@@ -339,6 +339,7 @@ def test_effects(function, said):
 
 def test_which_code_read_of_tensors():
     assert read_of_tensors((lambda x: x.inner.grad + 1).__code__)
+    assert read_of_tensors((lambda x: x._version).__code__) and not read_of_tensors((lambda self: self._version).__code__)
     assert not read_of_tensors((lambda x: torch.autograd.grad(x.sum(), x)).__code__)
 
 

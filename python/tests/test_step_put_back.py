@@ -1,6 +1,7 @@
 """nimble.step: a capture that fails leaves all as it was, and a function that has run does not run again."""
 
 import collections
+import warnings
 
 import pytest
 
@@ -147,6 +148,73 @@ def test_gradients_that_get_other_memory(to_none):
             yield net
 
     assert raises(program, "gives a gradient other memory")
+
+
+class Capturing(ReplayingCapture):
+    """Says whether a step runs to be captured."""
+
+    def refuses(self):
+        if self.capturing:
+            raise RuntimeError("operation not permitted when stream is capturing")
+
+
+class Wrapped(torch.optim.Optimizer):
+    """As those that combine optimizers: its state is made when it is asked for."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    state = property(lambda self: {**self.inner.state})
+    param_groups = property(lambda self: list(self.inner.param_groups))
+    defaults = property(lambda self: self.inner.defaults)
+
+    def step(self, closure=None):
+        return self.inner.step()
+
+    def zero_grad(self, set_to_none=True):
+        self.inner.zero_grad(set_to_none)
+
+
+def history_in_a_buffer(world, backend, x):
+    world.net.buffer.mul_(0.9).add_(world.net(x)[0] * 0.1)
+
+
+def other_shape_meanwhile(world, backend, x):
+    weight = world.net[0].weight
+    saved = weight.data
+    weight.data = weight.data.reshape(-1)
+    backend.refuses()
+    weight.data = saved
+
+
+def refused(world, backend, x):
+    backend.refuses()
+
+
+@pytest.mark.parametrize("body, wrap", [(history_in_a_buffer, None), (other_shape_meanwhile, None), (refused, Wrapped)],
+                         ids=lambda each: each.__name__ if each else "")
+def test_what_cannot_be_captured_runs_eagerly(body, wrap):
+    """Whatever has to be put back for that."""
+    results = []
+    for mode in ("eager", "step"):
+        world, backend = World(), Capturing()
+        if wrap:
+            world.optimizer = wrap(world.optimizer)
+
+        def train(x):
+            loss = world.loss(x)
+            body(world, backend, x)
+            return loss.detach()
+
+        step = train if mode == "eager" else nimble.step(train, [world.net], [world.optimizer], fallback=True, backend=backend)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            losses = []
+            for _ in range(6):
+                losses.append(float(step(torch.ones(2, 4))))
+                world.net.buffer.detach_()
+        results.append((losses, {name: value.tolist() for name, value in world.net.state_dict().items()}))
+    assert results[0] == results[1]
 
 
 def steps_taken(train_of, fallback, calls=3):

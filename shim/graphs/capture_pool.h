@@ -33,6 +33,7 @@
 #include <atomic>
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -125,12 +126,14 @@ class CapturePool {
   std::uint64_t retirements() const { return retirements_.load(std::memory_order_relaxed); }
   bool has_retired() const { return any_retired_.load(std::memory_order_relaxed); }
   // Gives what is retired of the current context back to the driver, as far as it was within the first so many times.
-  // Returns the slots that were in it.
-  std::vector<Slot> sweep(std::uint64_t first);
-  // Whether there is memory of captures that came to nothing which no other has got yet; from here on they may. Returns
-  // the slots that were in it.
+  // Returns the slots that were in it; `going` is told of them before anybody else may get the memory, without our
+  // lock.
+  using Going = std::function<void(const std::vector<Slot>&)>;
+  std::vector<Slot> sweep(std::uint64_t first, const Going& going = {});
+  // Whether there is memory of captures that came to nothing which no other has got yet; from here on they may. As
+  // sweep().
   bool has_spare() const { return any_spare_.load(std::memory_order_relaxed); }
-  std::vector<Slot> reuse();
+  std::vector<Slot> reuse(const Going& going = {});
 
  private:
   struct Chunk {
@@ -169,7 +172,8 @@ class CapturePool {
   struct Spare {
     CUcontext context;
     Chunk chunk;
-    bool ready = false;  // its slots have been told of
+    bool ready = false;  // its slots have been told of, or
+    bool told = false;   // are being
   };
 
   static CaptureMemory::Kind kind_of(const Capture& capture);

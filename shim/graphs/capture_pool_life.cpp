@@ -181,17 +181,24 @@ void CapturePool::let_go(std::uint64_t id) {
   captures_.erase(found);
 }
 
-std::vector<CapturePool::Slot> CapturePool::reuse() {
+std::vector<CapturePool::Slot> CapturePool::reuse(const Going& going) {
+  std::vector<Slot> slots;
+  {
+    const std::lock_guard lock(mutex_);
+    for (Spare& one : spare_) one.told = true;
+    any_spare_.store(false, std::memory_order_relaxed);
+    slots = std::exchange(spare_slots_, {});
+  }
+  if (going && !slots.empty()) going(slots);
   const std::lock_guard lock(mutex_);
-  for (Spare& one : spare_) one.ready = true;
-  any_spare_.store(false, std::memory_order_relaxed);
-  return std::exchange(spare_slots_, {});
+  for (Spare& one : spare_) one.ready = one.ready || one.told;
+  return slots;
 }
 
-std::vector<CapturePool::Slot> CapturePool::sweep(std::uint64_t first) {
+std::vector<CapturePool::Slot> CapturePool::sweep(std::uint64_t first, const Going& going) {
   const CUcontext context = current_context();
   std::vector<Slot> slots;
-  std::vector<Chunk> chunks;
+  std::vector<Chunk> chunks, spare;
   {
     const std::lock_guard lock(mutex_);
     const auto goes = [&](const Retired& one) { return one.context == context && one.number < first; };
@@ -199,15 +206,16 @@ std::vector<CapturePool::Slot> CapturePool::sweep(std::uint64_t first) {
       if (!goes(one)) continue;
       for (const auto& [address, size] : one.slots) slots.push_back({address, size, false});
       for (const Chunk& chunk : one.chunks) {
-        if (is_abandoned(chunk)) {
-          spare_.push_back({context, {chunk.base, chunk.size, 0}, true});
-        } else {
-          chunks.push_back(chunk);
-        }
+        (is_abandoned(chunk) ? spare : chunks).push_back(chunk);
       }
     }
     std::erase_if(retired_, goes);
     any_retired_.store(!retired_.empty(), std::memory_order_relaxed);
+  }
+  if (going && !slots.empty()) going(slots);
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Chunk& chunk : spare) spare_.push_back({context, {chunk.base, chunk.size, 0}, true});
   }
   const auto free = reinterpret_cast<decltype(&::cuMemFree_v2)>(context_.driver_symbol("cuMemFree_v2"));
   const RelaxedCaptures relaxed(context_);

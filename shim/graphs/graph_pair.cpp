@@ -82,7 +82,8 @@ std::string GraphPair::news() const {
 // Has what comes on the stream wait for the last launch.
 void GraphPair::come_behind(const StreamRef& stream) {
   if (driver_.cuStreamWaitEvent_(stream.handle, behind_, 0) == CUDA_SUCCESS) return;
-  // The host waits instead, as far as the driver lets it.
+  // The host waits instead, as far as the driver lets it; another thread's capture is not ended by that.
+  const RelaxedCaptures relaxed(api_.cuThreadExchangeStreamCaptureMode_);
   while (driver_.cuEventQuery_(behind_) == CUDA_ERROR_NOT_READY) std::this_thread::yield();
 }
 

@@ -206,8 +206,9 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
     tell_graphs(call);
   }
   if (good && others_may_reach(call)) tell_graphs(call);
-  if (pool_.has_spare()) gone(pool_.reuse());
-  if (good && pool_.has_retired() && was_waited_for(call)) gone(pool_.sweep(t_retirements));
+  const auto going = [this](const std::vector<CapturePool::Slot>& slots) { gone(slots); };
+  if (pool_.has_spare()) pool_.reuse(going);
+  if (good && pool_.has_retired() && was_waited_for(call)) pool_.sweep(t_retirements, going);
 } catch (const std::exception& error) {
   failed(call, error);
 }

@@ -242,11 +242,13 @@ def _note_names(code: CodeType, namespace: "Dict[str, Any]", places: "Dict[Tuple
 
 
 def read_of_tensors(code: CodeType) -> Optional[str]:
-    """What attributes it reads of tensors that a graph would not read again; torch.autograd.grad is none."""
+    """What attributes it reads of tensors that a graph would not read again. torch.autograd.grad is none, nor is what objects call so
+    of themselves."""
     before = ""
     for instruction in dis.get_instructions(code):
         if instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
-            if instruction.argval in _READS and (instruction.argval, before) != ("grad", "autograd"):
+            is_its_own = before == ("autograd" if instruction.argval == "grad" else "self")
+            if instruction.argval in _READS and not is_its_own:
                 return _READS[instruction.argval]
         before = str(instruction.argval)
     return None

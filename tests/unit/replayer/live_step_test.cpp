@@ -190,6 +190,10 @@ TEST_F(LiveStepTest, APointerInAPackedClassIsADivergence) {
   EXPECT_STREQ(match_packed(0x7f0000006008, 4), "a pointer where there was none");
   EXPECT_EQ(live_->mismatch_at(), 12u);
   EXPECT_STREQ(match_packed(0x7f0000006008, 8), "a pointer where there was none");
+  schedule_.ops[kLaunch].numbers = {8, 16};
+  start(nothing_known());
+  memory_->add({0x7f0000006000, 64, MemoryKind::device});
+  EXPECT_EQ(match_packed(0x7f0000006008, 4), nullptr) << "two numbers, side by side";
 }
 
 // A step that passes matches, too, and no graph holds its values.

@@ -60,6 +60,13 @@ class StepCursor {
     return next_[stream] < ops.size() ? ops[next_[stream]] : kNone;
   }
 
+  // Whether those ops that have come on the stream are the ones that stand before `op`.
+  bool comes_between(std::uint32_t stream, std::uint32_t op) const {
+    const std::vector<std::uint32_t>& ops = kinds_[kind_].ops[stream];
+    const std::size_t next = next_[stream];
+    return (next == 0 || ops[next - 1] < op) && (next == ops.size() || ops[next] > op);
+  }
+
   // The op has come: it was the next one on its stream.
   void advance(std::uint32_t op) {
     const std::uint32_t stream = stream_[op];

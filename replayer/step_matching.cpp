@@ -3,7 +3,22 @@
 
 namespace nimble {
 
+// Streams are matched each by itself, since two threads interleave as they like. But the legacy stream and a blocking
+// one wait for each other, call by call: an op of the one that comes on the other side of the other's op than recorded
+// is ordered with it the other way round.
+bool StepPlayer::is_on_another_side(std::uint32_t index) const {
+  const auto is_legacy = [&](std::uint32_t s) { return schedule_.streams[s].kind == StreamKind::legacy; };
+  const auto waits = [&](std::uint32_t s) { return schedule_.streams[s].kind != StreamKind::non_blocking; };
+  const std::uint32_t mine = schedule_.ops[index].stream;
+  for (std::uint32_t s = 0; s < schedule_.streams.size(); ++s) {
+    if (s == mine || is_legacy(s) == is_legacy(mine) || !waits(s) || !waits(mine)) continue;
+    if (!cursor_.comes_between(s, index)) return true;
+  }
+  return false;
+}
+
 const char* StepPlayer::mismatch(std::uint32_t index, const Call& call) {
+  if (schedule_.streams.size() > 1 && is_on_another_side(index)) return "another order with the legacy stream";
   objects_.attempt();
   if (const char* reason = live_.match(index, call)) {
     objects_.undo();  // the call may be another op, and that may need the same memory

@@ -167,6 +167,7 @@ class StepPlayer {
   // The driver does not let our stream wait for the one on which the program has freed memory of the arena.
   CUresult could_not_wait(CUresult error);
   // Looks which step-local memory of earlier steps the program still has, as a step may begin.
+  bool is_on_another_side(std::uint32_t index) const;
   void note_leftovers();
   bool is_in_use(std::uint32_t object) const;
   bool in_arena(std::uint64_t address) const { return address - arena_ < schedule_.arena_bytes && arena_; }

@@ -90,7 +90,16 @@ class TestPrograms(ProgramTest):
         self.assertRegex(text, r"missed: .*update.*wrote \[0x")
 
 
+# Programs by which bugs were found, beyond those that all_is_well runs.
+FOUND = {2636: "a step on the legacy stream and a blocking one was taken to begin in its middle"}
+
+
 class RandomPrograms(ProgramTest):
+    def test_programs_that_have_found_something(self):
+        for seed, what in FOUND.items():
+            (row,) = check_programs(seed, 1)
+            self.assertEqual(row["failures"], [], what)
+
     def test_all_is_well(self):
         count = int(PROGRAMS * harness.BUILD.share)
         rows = check_programs(1, count)

@@ -235,7 +235,9 @@ class Divergences(ProgramTest):
             return done.stdout
 
         commands = []
-        for seed in whole[:3]:
+        for seed in whole[:12]:
+            if len(commands) >= 3 and any("--without-changes" in command for command in commands):
+                break  # others race without any change
             text = run("--shrink", str(seed))
             commands.append(next(line for line in text.splitlines() if line.startswith("smaller: check_")).split()[4:])
             self.assertIn("race: ", run(*commands[-1]))

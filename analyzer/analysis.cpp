@@ -313,7 +313,7 @@ StepAccesses accesses_of(const Trace& trace, const ObjectTable& table, const Ste
 namespace {
 
 // What the ops depend on, and what the host and the device take for them.
-void find_order(Analysis& analysis) {
+void find_order(Analysis& analysis, const AnalysisOptions& options) {
   const Trace& trace = analysis.file->trace;
   const auto calls = analysis.step.calls();
   analysis.order = std::make_unique<HappensBefore>(trace, calls);
@@ -322,8 +322,11 @@ void find_order(Analysis& analysis) {
     event.push_back(trace.calls[call].event);
     event2.push_back(trace.calls[call].event2);
   }
-  analysis.dependencies =
-      find_dependencies({analysis.accesses, *analysis.order, analysis.objects, std::move(event), std::move(event2)});
+  std::vector<std::uint64_t> place;
+  for (const StepObject& object : analysis.objects.objects)
+    if (options.memory_in_place) place.push_back(analysis.table->objects()[object.id].base);
+  analysis.dependencies = find_dependencies(
+      {analysis.accesses, *analysis.order, analysis.objects, std::move(event), std::move(event2), std::move(place)});
   analysis.reduced =
       transitive_reduction(Dag(static_cast<std::uint32_t>(calls.size()), pairs_of(analysis.dependencies)));
   const DeviceModel device;
@@ -373,10 +376,10 @@ void plan_step(Analysis& analysis, const AnalysisOptions& options, const PlanBou
 Analysis analyze(TraceFile file, const AnalysisOptions& options) {
   Analysis analysis = read_step(std::move(file), options);
   if (analysis.step.period == 0) return analysis;
-  find_order(analysis);
+  find_order(analysis, options);
   plan_step(analysis, options, {});
   for (Analysis& other : analysis.others) {
-    find_order(other);
+    find_order(other, options);
     plan_step(other, options, {});
   }
   fit_kinds_together(analysis, options);

@@ -46,6 +46,7 @@ struct AnalysisOptions {
   bool accept_partial = false;     // make a schedule though the recorder is known to have missed work
   Evidence trust = kDefaultTrust;  // the weakest evidence that is believed
   std::optional<StepPlace> step;   // the step, where it is not to be looked for
+  bool memory_in_place = false;    // what the step allocates stays where the program had it, and no plan moves it
   Rules rules;
 };
 

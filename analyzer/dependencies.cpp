@@ -16,7 +16,7 @@ class Finder {
   explicit Finder(const DependencyInput& input)
       : input_(input),
         order_(input.order),
-        alias_(aliases(input.objects)),
+        alias_(aliases(input)),
         histories_(input.objects.objects.size()),
         epoch_(histories_.size(), 0),
         successor_(input.accesses.ops.size(), kNone),
@@ -82,6 +82,7 @@ class Finder {
     std::uint32_t object = alias_[access.object];
     bool mapped = may_share_memory(input_.objects.objects[access.object].memory);
     Region region = mapped ? Region{0, ~std::uint64_t{0}, 0, 1} : access.region;
+    if (in_place(access.object)) region.begin += input_.place[access.object];
     ObjectHistory& history = histories_[object];
     if (epoch_[object] != now_) history.clear();
     epoch_[object] = now_;
@@ -229,6 +230,22 @@ class Finder {
         add(earlier, op, kNone, DependencyKind::order, evidence_of(earlier, evidence));
       }
     }
+  }
+
+  bool in_place(std::uint32_t object) const {
+    return !input_.place.empty() && input_.objects.objects[object].step_local;
+  }
+
+  // As aliases(); and those whose place is given are all pieces of one.
+  static std::vector<std::uint32_t> aliases(const DependencyInput& input) {
+    std::vector<std::uint32_t> result = analyzer::aliases(input.objects);
+    std::uint32_t first = kNone;
+    for (std::uint32_t i = 0; i < result.size() && !input.place.empty(); ++i) {
+      if (!input.objects.objects[i].step_local) continue;
+      if (first == kNone) first = i;
+      result[i] = first;
+    }
+    return result;
   }
 
   Evidence evidence_of(std::uint32_t op, Evidence other) const {

@@ -64,6 +64,9 @@ struct DependencyInput {
   const StepObjects& objects;
   std::vector<std::uint32_t> event;  // per op: the event of a record or wait, or that a launch records, else kNone
   std::vector<std::uint32_t> event2 = {};  // per op: a second one that a launch records, else kNone; empty: none at all
+  // Per object: where one of the step's own lies, in bytes; two of them that share some are in order for it. Empty:
+  // each has memory of its own, and a plan is to keep to the order that there is (analyzer/memory_plan.h).
+  std::vector<std::uint64_t> place = {};
 };
 
 Dependencies find_dependencies(const DependencyInput& input);

@@ -268,6 +268,7 @@ GraphSchedule graph_schedule(const analyzer::GrowingTrace& trace, const analyzer
   options.start_early = false;  // it is submitted all at once
   options.one_kind = true;
   options.step = place;
+  options.memory_in_place = true;
   analyzer::Analysis analysis = analyzer::analyze(trace.file(), options);
   if (analysis.status != analyzer::kExitOk) return no(analysis.why_no_schedule);
   result.writes = written(analysis);
@@ -281,8 +282,8 @@ GraphSchedule graph_schedule(const analyzer::GrowingTrace& trace, const analyzer
       return no("op " + std::to_string(op) + " (" + analyzer::describe_op(analysis, op, 100) +
                 ") copies pointers that other ops follow");
   if (result.schedule.carries) return no("its order rests on pointers that are in memory before it begins");
-  if (analyzer::check_schedule(analysis, analyzer::schedule_text(result.schedule), kName).unordered)
-    return no("where its memory lies the nodes cannot run side by side");
+  if (const auto wrong = analyzer::check_schedule(analysis, analyzer::schedule_text(result.schedule), kName).unordered)
+    return no("a defect of the analyzer: its schedule leaves ops unordered that conflict: " + wrong->why);
   if (analysis.concurrency.nodes < 2) return no("each of its nodes needs the one before");
   ScheduleSegment& segment = result.schedule.segments.front();
   if (given)

@@ -24,6 +24,7 @@
 //   late       the second capture releases its memory later than the first
 //   long       like learned, but behind more eager steps than a recording may hold
 //   again      like learned, but the step computes the same each time
+//   eased      like learned, but the first capture has an order that the second, in memory by its plan, has not
 //   parts      two captures make the graph, one behind the other
 //   disabled   a node of it is switched off, and on again, and so on
 //   hops       launches go to two streams in turn, and nothing but the driver keeps them apart; it is updated, too
@@ -83,7 +84,7 @@ struct Program {
 
   bool is_opaque() const {
     return what == "learned" || what == "unlearned" || what == "strayed" || what == "late" || what == "forked" ||
-           what == "again" || what == "long" || what == "clusters";
+           what == "again" || what == "long" || what == "clusters" || what == "eased";
   }
 
   void launch(CUfunction kernel, CUstream on, void** arguments) const {
@@ -122,6 +123,7 @@ struct Program {
   void step(unsigned salt) const {
     if (what == "forked") return forked_step_with_memory(salt);
     if (what == "again") return same_step();
+    if (what == "eased") return eased_step(salt);
     CUdeviceptr x = memory[0], a = memory[1], b = memory[2];
     const bool allocates = what == "pool" || what == "many" || what == "parts" || is_opaque();
     if (allocates)
@@ -165,7 +167,29 @@ struct Program {
     CHECK(cuMemcpyDtoDAsync(state[2], c, kBytes, stream));
     for (const CUdeviceptr each : {c, b, a, x}) CHECK(cuMemFreeAsync(each, stream));
   }
-  // The same, on two streams of its own.
+  // Two branches with memory of their own, one behind the other only where salt is 2; and a third.
+  void eased_step(unsigned salt) const {
+    const auto branch = [&](int which, CUdeviceptr through, CUdeviceptr x) {
+      CHECK(cuMemsetD32Async(through, salt + static_cast<unsigned>(which), kCount, stream));
+      launch_update(through, x);
+      launch_update(state[which], through);
+    };
+    CUdeviceptr x = 0, a = 0, b = 0, c = 0;
+    for (CUdeviceptr* each : {&x, &c, &a}) CHECK(cuMemAllocAsync(each, kBytes, stream));
+    CHECK(cuMemsetD32Async(x, salt, kCount, stream));
+    branch(0, a, x);
+    CHECK(cuMemFreeAsync(a, stream));
+    if (salt == 2) launch_update(state[1], state[0]);
+    CHECK(cuMemAllocAsync(&b, kBytes, stream));
+    if (salt == 2) launch_update(b, state[1]);
+    branch(1, b, x);
+    CHECK(cuMemFreeAsync(b, stream));
+    branch(2, c, x);
+    launch_update(state[2], state[0]);
+    launch_update(state[2], state[1]);
+    for (const CUdeviceptr each : {c, x}) CHECK(cuMemFreeAsync(each, stream));
+  }
+  // Two branches from the input, on two streams of its own.
   void forked_step() const {
     CUevent fork = nullptr, join = nullptr;
     CHECK(cuEventCreate(&fork, CU_EVENT_DISABLE_TIMING));
@@ -246,7 +270,7 @@ struct Program {
     if (what != "unlearned") nimble_learn_begin();
     for (int i = 0; i < 3; ++i) step(3);
     CHECK(cuStreamSynchronize(stream));
-    make(what == "strayed" || what == "late" ? 2 : 3);
+    make(what == "strayed" || what == "late" || what == "eased" ? 2 : 3);
     if (what == "unlearned") return end();
     nimble_learn_end();
     end();

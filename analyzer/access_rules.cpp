@@ -101,6 +101,11 @@ void RulesAccess::ask_param(const OpQuestion& op, const Rule& rule, std::size_t 
           return;
         }
         const ParamLayout part{live->first, 8 * live->count};
+        if (words.mode == RuleMode::scan) {
+          if (has_stray_address(op, part)) why_not = where(rule, index) + " may hold addresses of unknown memory";
+          add_whole(pointers_in(op, part), true, found);
+          continue;
+        }
         for (std::uint32_t at = live->first; at < live->first + 8 * live->count; at += 8)
           if (leads_to_unknown(op, at)) why_not = where(rule, index) + kUnknown;
         add_whole(pointers_in(op, part), words.mode != RuleMode::in, found);

@@ -40,8 +40,7 @@ class RuleReader {
       if (!rule.tells_accesses && fields_.has(of_params)) fields_.fail(of_params, "says nothing without params");
     if (fields_.has("more")) rule.more = mode(fields_.member("more"), "more");
     if (fields_.has("sizes"))
-      for (const nlohmann::json& size : fields_.list("sizes"))
-        rule.sizes.push_back(size.is_null() ? 0 : number(size, "sizes"));
+      for (const nlohmann::json& size : fields_.list("sizes")) rule.sizes.push_back(read_sizes(size));
     if (rule.sizes.size() > rule.params.size()) fields_.fail("sizes", "has more entries than params");
     rule.self_contained = fields_.flag_or("self_contained", false);
     rule.from = fields_.text_or("from", "");
@@ -61,6 +60,15 @@ class RuleReader {
     return static_cast<RuleMode>(found - std::begin(kRuleModes));
   }
 
+  std::vector<std::uint32_t> read_sizes(const nlohmann::json& value) const {
+    if (value.is_null()) return {};
+    if (!value.is_array()) return {number(value, "sizes")};
+    if (value.empty()) fields_.fail("sizes", "has an empty list, which nothing is in");
+    std::vector<std::uint32_t> sizes;
+    for (const nlohmann::json& size : value) sizes.push_back(number(size, "sizes"));
+    return sizes;
+  }
+
   RuleParam read_param(const nlohmann::json& param) const {
     if (!param.is_object()) return {mode(param, "params"), {}};
     const auto words = param.find("words");
@@ -71,7 +79,8 @@ class RuleReader {
       if (!entry.is_array() || entry.size() != 3) fields_.fail("params", "words must hold [byte, count, mode]");
       RuleWords list{number(entry[0], "params"), count(entry[1]), mode(entry[2], "params")};
       if (list.at % 8 != 0) fields_.fail("params", "words must begin at a multiple of 8 bytes");
-      if (list.mode > RuleMode::inout) fields_.fail("params", "the mode of words must be in, out or inout");
+      if (list.mode > RuleMode::inout && list.mode != RuleMode::scan)
+        fields_.fail("params", "the mode of words must be in, out, inout or scan");
       result.words.push_back(list);
     }
     return result;
@@ -121,7 +130,8 @@ const RuleParam& Rule::param(std::size_t i) const {
 bool Rule::fits(const std::vector<ParamLayout>& layout) const {
   if (more ? layout.size() < params.size() : layout.size() != params.size()) return false;
   bool same = true;
-  for (std::size_t i = 0; i < sizes.size(); ++i) same &= sizes[i] == 0 || sizes[i] == layout[i].size;
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    same &= sizes[i].empty() || std::ranges::find(sizes[i], layout[i].size) != sizes[i].end();
   return same;
 }
 

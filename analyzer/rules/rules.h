@@ -61,8 +61,9 @@ struct Rule {
   std::regex kernel;
   bool tells_accesses = false;  // has `params`; else it only says whether the kernel communicates
   std::vector<RuleParam> params;
-  std::optional<RuleMode> more;      // of further parameters, where there may be any number of them
-  std::vector<std::uint32_t> sizes;  // bytes of the first parameters, 0 where any will do: the layout that was read
+  std::optional<RuleMode> more;  // of further parameters, where there may be any number of them
+  // Bytes that each of the first parameters may have, none where any will do: the layouts that were read.
+  std::vector<std::vector<std::uint32_t>> sizes;
   bool self_contained = false;       // speaks only where the code reaches no memory beside its parameters
   std::optional<bool> communicates;  // whether it may be talking to another process, another device or the host
   std::string from;                  // where a shipped rule was read: framework, version, source

@@ -267,6 +267,19 @@ TEST(RulesAccess, AScannedStructureIsReadAndWrittenWhereItPoints) {
   EXPECT_EQ(launch("f", "[[0,8],[8,16]]", hex(kA) + hex(0x7ffc00001234) + hex(kB), rule).op().role, OpRole::barrier);
 }
 
+// PyTorch's kernels over what is not contiguous: rubbish, the pointers, and what a function holds.
+TEST(RulesAccess, WordsOfAStructureMayBeScanned) {
+  const std::string rule = R"({"kernel": "f", "params": [{"words": [[8, 1, "in"], [16, "rest", "scan"]]}, "value"]})";
+  const auto ask = [&](std::uint64_t rubbish, std::uint64_t held) {
+    return launch("f", "[[0,32],[32,8]]", hex(rubbish) + hex(kA) + hex(held) + hex(5) + hex(0), rule);
+  };
+  EXPECT_EQ(ask(0x7ffc00001234, 7).text(), "0r");
+  EXPECT_EQ(ask(kB, 7).text(), "1r") << "object 0 is named by a pointer of before";
+  EXPECT_EQ(ask(0, kB).text(), "0r 1rw");
+  EXPECT_EQ(ask(0, 0x7ffc00001234).op().role, OpRole::barrier);
+  EXPECT_EQ(ask(0, 7).accesses.no_pointers[0], (std::vector<std::uint32_t>{0, 32}));
+}
+
 TEST(ExactAccess, CopiesAndSetsTouchTheirRegions) {
   auto text = begin("f", "[]");
   text.copy(kA + 16, kB + 32, 8, 0, ",\"height\":3,\"dpitch\":64,\"spitch\":8");

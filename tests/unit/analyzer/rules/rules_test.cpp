@@ -48,7 +48,7 @@ TEST(Rules, TheFirstThatMatchesWithAsManyParametersSpeaks) {
 TEST(Rules, ALayoutMayBeAskedFor) {
   Rules rules;
   rules.read_text(R"rules({"nimble_rules": 2, "rules": [
-      {"kernel": "f", "params": ["in", "scan"], "sizes": [null, 24], "more": "value"},
+      {"kernel": "f", "params": ["in", "scan"], "sizes": [null, [24, 32]], "more": "value"},
       {"kernel": "f", "params": ["in", {"words": [[16, "grid.y", "out"]]}], "sizes": [8], "self_contained": true,
        "from": "somewhere 1.0"}]})rules",
                   "text");
@@ -59,6 +59,7 @@ TEST(Rules, ALayoutMayBeAskedFor) {
   ASSERT_NE(more, nullptr);
   EXPECT_EQ(more->param(1).mode, RuleMode::scan);
   EXPECT_EQ(more->param(3).mode, RuleMode::value);
+  EXPECT_EQ(find({{0, 4}, {8, 32}}), more);
   EXPECT_EQ(find({{0, 8}}), nullptr);
   const RuleWords& list = find({{0, 8}, {8, 16}})->params[1].words.at(0);
   EXPECT_EQ(list.at, 16u);
@@ -108,8 +109,51 @@ TEST(Rules, ThoseThatComeWithTheToolKnowPyTorch) {
       "float>, "
       "unsigned int, float, 4, 4>)";
   EXPECT_NE(from(reduce, {{0, 1048}}), "");
-  EXPECT_EQ(from(reduce, {{0, 1056}}), "") << "another layout";
+  EXPECT_NE(from(reduce, {{0, 1056}}), "");
+  EXPECT_EQ(from(reduce, {{0, 1072}}), "") << "another layout";
   EXPECT_NE(shipped_rules_text().find("PyTorch 2.11"), std::string::npos);
+}
+
+// Where the pointers of a kernel over what is not contiguous stand depends on how many inputs it has, which its name
+// tells.
+TEST(Rules, ThoseThatComeWithTheToolKnowHowManyInputsAFunctionOfPyTorchHas) {
+  Rules rules;
+  add_shipped_rules(rules);
+  const auto inputs = [&](const std::string& functor, std::uint32_t size) -> int {
+    const std::string impl = "at::native::gpu_kernel_impl_nocast<" + functor + ">(at::TensorIteratorBase&, " + functor +
+                             " const&)::{lambda(int)#1}";
+    const std::string name = "void at::native::elementwise_kernel<128, 2, " + impl + ">(int, " + impl + ")";
+    const Rule* rule = rules.find("", name, {{0, 4}, {8, size}});
+    if (rule == nullptr) return -1;
+    const std::vector<RuleWords>& words = rule->params[1].words;
+    EXPECT_EQ(words[0].mode, RuleMode::out);
+    EXPECT_EQ(words.back().mode, RuleMode::scan);
+    const int count = words.size() == 3 ? static_cast<int>(words[1].count.number) : 0;
+    EXPECT_EQ(words[0].at, (4u + 25 * 12 + 25 * 4 * (static_cast<std::uint32_t>(count) + 1) + 7) / 8 * 8);
+    return count;
+  };
+  const std::string copy =
+      "at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda()#3}::operator()() const::"
+      "{lambda()#7}::operator()() const::{lambda(float)#1}";
+  const std::string gelu =
+      "at::native::GeluBackwardCUDAKernelImpl(at::TensorIteratorBase&, at::native::GeluType)::"
+      "{lambda()#2}::operator()() const::{lambda()#2}::operator()() const::{lambda(float, float)#1}";
+  EXPECT_EQ(inputs("at::native::FillFunctor<float> ", 432), 0);
+  EXPECT_EQ(inputs(copy, 536), 1);
+  EXPECT_EQ(
+      inputs("at::native::BUnaryFunctor<float, float, float, at::native::binary_internal::MulFunctor<float> > ", 536),
+      1);
+  EXPECT_EQ(inputs("at::native::CUDAFunctor_add<float> ", 648), 2);
+  EXPECT_EQ(inputs(gelu, 648), 2);
+  EXPECT_EQ(
+      inputs("at::native::(anonymous namespace)::where_kernel_impl(at::TensorIterator&)::{lambda()#1}::operator()() "
+             "const::{lambda(bool, float, float)#1}",
+             752),
+      3);
+  EXPECT_EQ(inputs(copy, 648), -1) << "a layout that was not read";
+  EXPECT_EQ(inputs(gelu, 536), -1);
+  EXPECT_EQ(inputs("mine::Functor<float> ", 536), -1) << "nobody knows how many";
+  EXPECT_EQ(inputs("mine::outer()::{lambda(float)#1}", 536), -1);
 }
 
 TEST(Rules, MayTellOnlyWhetherAKernelCommunicates) {
@@ -180,13 +224,15 @@ TEST(Rules, SayWhatIsWrong) {
   EXPECT_EQ(error_of_words("5"), ": rules[0].params: an object in it must be {\"words\": [[byte, count, mode], ...]}");
   EXPECT_EQ(error_of_words("[[0, 1]]"), ": rules[0].params: words must hold [byte, count, mode]");
   EXPECT_EQ(error_of_words("[[4, 1, \"in\"]]"), ": rules[0].params: words must begin at a multiple of 8 bytes");
-  EXPECT_EQ(error_of_words("[[0, 1, \"value\"]]"), ": rules[0].params: the mode of words must be in, out or inout");
+  EXPECT_EQ(error_of_words("[[0, 1, \"value\"]]"),
+            ": rules[0].params: the mode of words must be in, out, inout or scan");
   EXPECT_EQ(error_of_words("[[0, \"all\", \"in\"]]"),
             ": rules[0].params: a count is a number, rest, grid.x, grid.y, grid.z or {\"largest\": [byte, bytes]}");
   EXPECT_EQ(error_of_words("[[0, {\"largest\": [0, 3]}, \"in\"]]"),
             ": rules[0].params: the numbers of largest have 1, 2 or 4 bytes");
   EXPECT_EQ(error_of_words("[[0, 99999999, \"in\"]]"), ": rules[0].params: must be an integer from 0 to 32768");
   EXPECT_EQ(error_of_rule(R"("in"], "sizes": [8, 8])"), ": rules[0].sizes: has more entries than params");
+  EXPECT_EQ(error_of_rule(R"("in"], "sizes": [[]])"), ": rules[0].sizes: has an empty list, which nothing is in");
   EXPECT_EQ(error_of_rule(R"("in"], "more": "all")"),
             ": rules[0].more: must hold only in, out, inout, value, scan, table, table-in and table-out");
   const auto error_of_silent = [](const std::string& rest) {

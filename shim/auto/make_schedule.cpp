@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <string_view>
 #include <unordered_set>
@@ -255,6 +256,24 @@ std::optional<std::vector<TraceProbe::Range>> written(const analyzer::Analysis& 
   return ranges;
 }
 
+std::vector<std::string> unknown_ops(const analyzer::Analysis& analysis) {
+  std::map<std::string, std::uint32_t> count;
+  for (std::uint32_t op = 0; op < analysis.step.period; ++op) {
+    const analyzer::OpAccesses& known = analysis.accesses.ops[op];
+    if (known.role != analyzer::OpRole::barrier) continue;
+    std::string text = analyzer::describe_op(analysis, op, 160);
+    if (known.why != kNone) text += ": " + analysis.accesses.reasons[known.why];
+    ++count[text];
+  }
+  std::vector<std::pair<std::uint32_t, std::string>> most;
+  for (const auto& [text, times] : count) most.emplace_back(times, text);
+  std::ranges::stable_sort(most, std::greater(), [](const auto& each) { return each.first; });
+  std::vector<std::string> result;
+  for (const auto& [times, text] : most)
+    result.push_back((times == 1 ? "a node" : std::to_string(times) + " nodes") + " ordered with everything: " + text);
+  return result;
+}
+
 }  // namespace
 
 GraphSchedule graph_schedule(const analyzer::GrowingTrace& trace, const analyzer::StepPlace& place,
@@ -272,6 +291,7 @@ GraphSchedule graph_schedule(const analyzer::GrowingTrace& trace, const analyzer
   analyzer::Analysis analysis = analyzer::analyze(trace.file(), options);
   if (analysis.status != analyzer::kExitOk) return no(analysis.why_no_schedule);
   result.writes = written(analysis);
+  result.unknown = unknown_ops(analysis);
   if (std::string why = why_not_one_graph(analysis); !why.empty()) return no(std::move(why));
   if (analysis.segments.segments.size() != 1) return no("its nodes make no single graph");
   if (!analysis.memory.possible) return no("it needs more memory than a plan can hold");

@@ -61,6 +61,9 @@ struct GraphSchedule {
   std::vector<TraceProbe::Range> memory;  // that its ops name: whole allocations, by address
   std::vector<std::uint64_t> nowhere;     // words of its ops that look like addresses and were taken to be none
   std::string text;                       // for people: what is in it
+  // Likewise: ops that are ordered with everything since nothing is known of them, each kind of them with why and how
+  // often, the most frequent first. Also where there is no schedule.
+  std::vector<std::string> unknown;
   // Where its allocations, in their order, would lie best: bytes from the begin of one block. Also where there is no
   // schedule, if anything is known.
   std::vector<std::uint64_t> offsets;

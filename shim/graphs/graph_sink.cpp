@@ -24,6 +24,7 @@ thread_local std::uint64_t t_retirements __attribute__((tls_model("initial-exec"
 thread_local GraphRecording* t_recorded __attribute__((tls_model("initial-exec"))) = nullptr;
 
 constexpr const char* kNothingInIt = "it holds no two nodes";  // not worth a line
+constexpr std::size_t kMostUnknown = 4;  // kinds of nodes that are named, of which nothing is known
 constexpr const char* kReleased = "it names memory that was released since it was captured";
 
 // Without the memory that the capture has allocated.
@@ -311,6 +312,8 @@ std::string GraphSink::rewrite(CUgraph graph, std::uint64_t flags, GraphPair& ma
     const std::lock_guard lock(threads_mutex_);
     threads_[thread_index()].made.back() = capture_plan(*memory, found);
   }
+  for (std::size_t i = 0; i < found.unknown.size() && i < kMostUnknown; ++i)
+    options_.log(ReplayLog::info, "graph " + std::to_string(made.number()) + ": " + found.unknown[i]);
   if (found.writes) made.writes(not_of(memory, *found.writes));
   if (!found.why_not.empty()) return found.why_not;
   made.describe(original.context(), static_cast<std::uint32_t>(original.nodes().size()),

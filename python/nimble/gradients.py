@@ -6,11 +6,13 @@ Copies has no state but its plan, and any thread may use it.
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 
 _ALIGNMENT = 512  # bytes, as allocators align
+# Below it, what is a view of a tensor is none for autograd: each has a version of its own. Not in releases before 2.2.
+_below: Any = getattr(torch._C, "_AutoDispatchBelowADInplaceOrView", None)
 
 
 class Copies:
@@ -33,8 +35,12 @@ class Copies:
     def __call__(self, made: "List[Optional[torch.Tensor]]") -> "List[Optional[torch.Tensor]]":
         sources = [grad for grad in made if grad is not None]
         blocks = {dtype: torch.empty(size, dtype=dtype, device=sources[0].device) for dtype, size in self._sizes.items()}
-        # .data: each has a version of its own, and is nobody's view.
-        copies = [None if place is None else blocks[place[0]].as_strided(place[1], place[2], place[3]).data for place in self._plan]
+        if _below is not None:
+            with _below():
+                copies = [None if place is None else blocks[place[0]].as_strided(place[1], place[2], place[3]) for place in self._plan]
+        else:
+            copies = [None if place is None else blocks[place[0]].as_strided(place[1], place[2], place[3]).data
+                      for place in self._plan]
         targets = [each for each in copies if each is not None]
         if hasattr(torch, "_foreach_copy_"):
             torch._foreach_copy_(targets, sources)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Iterable, List
+from operator import attrgetter
+from typing import Any, Iterable, List, Sequence
 
 import torch
 
@@ -53,8 +54,14 @@ def version_of(tensor: torch.Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
-def versions(tensors: Iterable[torch.Tensor]) -> List[int]:
-    return list(map(version_of, tensors))
+def versions(tensors: Sequence[torch.Tensor]) -> List[int]:
+    try:
+        return list(map(_version, tensors))
+    except RuntimeError:  # there is an inference tensor
+        return list(map(version_of, tensors))
+
+
+_version = attrgetter("_version")
 
 
 def unique(tensors: Iterable[torch.Tensor]) -> List[torch.Tensor]:

@@ -166,6 +166,10 @@ def test_copies_of_gradients():
             assert mine.data_ptr() % 16 == 0
     assert one[0].stride() == dense.stride() and [one[i].stride() for i in (1, 3, 4)] == [(3, 1), (3, 1), (1, 2)]
     assert storage(one[0]) == storage(one[1]) != storage(other[0])
+    versions = [each._version for each in one if each is not None]
+    one[0].add_(1)  # as an optimizer does it, or who scales gradients
+    assert [each._version for each in one if each is not None] == [versions[0] + 1, *versions[1:]]
+    assert not any(each._is_view() for each in one if each is not None)
 
 
 def test_autocast(pair, backend):

@@ -88,6 +88,25 @@ TEST(Rules, ThoseThatComeWithTheToolKnowPyTorch) {
                           "anonymous namespace)::TensorSizeStride<unsigned int, 4u>, int, unsigned int)";
   EXPECT_NE(from(cat.c_str(), {{0, 8}, {8, 2720}, {2728, 32}, {2760, 4}, {2764, 4}}), "");
   EXPECT_EQ(from(cat.c_str(), {{0, 8}, {8, 2728}, {2736, 32}, {2768, 4}, {2772, 4}}), "") << "another layout";
+  EXPECT_NE(
+      from(
+          (space +
+           "fused_dropout_kernel_vec<float, float, unsigned int, 1, 4, bool>(at::cuda::detail::TensorInfo<float const, "
+           "unsigned int>, at::cuda::detail::TensorInfo<float, unsigned int>, at::cuda::detail::TensorInfo<bool, "
+           "unsigned "
+           "int>, unsigned int, float, at::PhiloxCudaState)")
+              .c_str(),
+          {{0, 216}, {216, 216}, {432, 216}, {648, 4}, {652, 4}, {656, 32}}),
+      "");
+  const std::string draw =
+      space + "distribution_elementwise_grid_stride_kernel<float, 4, ...>(long, at::PhiloxCudaState, ...)";
+  const auto out_of_draw = [&](std::uint32_t size) {
+    const Rule* rule = rules.find("", draw, {{0, 8}, {8, 32}, {40, 1}, {48, size}});
+    return rule == nullptr ? -1 : static_cast<int>(rule->params[3].words[0].at);
+  };
+  EXPECT_EQ(out_of_draw(24), 0);
+  EXPECT_EQ(out_of_draw(424), 408);
+  EXPECT_EQ(out_of_draw(48), -1) << "another layout";
   const auto multi = [&](const std::string& list, std::uint32_t size, std::uint32_t more) {
     const std::string name = space + "multi_tensor_apply_kernel<at::native::(anonymous namespace)::" + list +
                              ", at::native::(anonymous namespace)::UnaryOpFunctor<float, 2, 1, 1>, at::native::Sqrt<"

@@ -238,8 +238,8 @@ std::string keep_to(const std::vector<analyzer::Dag::Edge>& given, ScheduleSegme
   return {};
 }
 
-std::optional<std::vector<TraceProbe::Range>> written(const analyzer::Analysis& analysis) {
-  std::map<std::uint64_t, std::uint64_t> found;
+std::optional<std::vector<GraphSchedule::Written>> written(const analyzer::Analysis& analysis) {
+  std::map<std::uint64_t, GraphSchedule::Written> found;
   for (std::uint32_t op = 0; op < analysis.step.period; ++op) {
     const analyzer::OpAccesses& known = analysis.accesses.ops[op];
     if (known.role == analyzer::OpRole::barrier || known.communicates != analyzer::Communicates::no)
@@ -248,12 +248,14 @@ std::optional<std::vector<TraceProbe::Range>> written(const analyzer::Analysis& 
       const analyzer::StepObject& object = analysis.objects.objects[access.object];
       // What was only seen not to be written may be: with what was there already.
       const bool may_write = access.writes || access.evidence == analyzer::Evidence::observed;
-      if (may_write && !object.step_local) found[analysis.table->objects()[object.id].base] = object.size;
+      const std::uint64_t base = analysis.table->objects()[object.id].base;
+      if (may_write && !object.step_local && !found.contains(base))
+        found[base] = {{base, object.size}, analyzer::describe_op(analysis, op, 100)};
     }
   }
-  std::vector<TraceProbe::Range> ranges;
-  for (const auto& [address, size] : found) ranges.push_back({address, size});
-  return ranges;
+  std::vector<GraphSchedule::Written> result;
+  for (auto& [address, each] : found) result.push_back(std::move(each));
+  return result;
 }
 
 std::vector<std::string> unknown_ops(const analyzer::Analysis& analysis) {

@@ -57,6 +57,10 @@ std::string region_schedule(const TraceStore::Text& text, const std::vector<std:
 // The same of the step at this place, whose ops are the nodes of a graph, and memory that is allocated and released
 // among them: it stays where it is, and nobody compares anything at the graph's launches.
 struct GraphSchedule {
+  struct Written {
+    TraceProbe::Range range;  // a whole allocation
+    std::string by;           // for people: the first op that may write there
+  };
   Schedule schedule;                      // one segment
   std::vector<TraceProbe::Range> memory;  // that its ops name: whole allocations, by address
   std::vector<std::uint64_t> nowhere;     // words of its ops that look like addresses and were taken to be none
@@ -69,7 +73,7 @@ struct GraphSchedule {
   std::vector<std::uint64_t> offsets;
   // Memory that its ops may write, but for what is allocated among them: whole allocations, by address. Also where
   // there is no schedule; nothing where there is an op of which it is not known, or that may be talking to somebody.
-  std::optional<std::vector<TraceProbe::Range>> writes;
+  std::optional<std::vector<Written>> writes;
   std::string why_not;  // where there is none, or it frees no two nodes from each other; else empty
 };
 // `given`: pairs of ops, the one before the other, as the program has put them in order; nothing where all are in the

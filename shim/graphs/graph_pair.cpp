@@ -176,19 +176,26 @@ void GraphPair::keep_from_launch(const char* why) noexcept try { keep(why); } ca
   kept_.store(true, std::memory_order_release);
 }
 
-void GraphPair::writes(std::optional<std::vector<TraceProbe::Range>> ranges) {
+void GraphPair::writes(std::optional<std::vector<GraphSchedule::Written>> written) {
   const std::lock_guard lock(mutex_);
-  writes_ = std::move(ranges);
+  writes_ = std::move(written);
 }
 
-bool GraphPair::writes_only(const std::vector<TraceProbe::Range>& ranges) const {
+bool GraphPair::writes_only(const std::vector<TraceProbe::Range>& ranges, std::string& what_else) const {
   const std::lock_guard lock(mutex_);
-  return writes_ && std::ranges::all_of(*writes_, [&](const TraceProbe::Range& written) {
-           return std::ranges::any_of(ranges, [&](const TraceProbe::Range& range) {
-             return written.address >= range.address && written.address - range.address <= range.bytes &&
-                    written.bytes <= range.bytes - (written.address - range.address);
-           });
-         });
+  if (!writes_) what_else = "memory of which nothing is known";
+  if (!writes_) return false;
+  const auto is_named = [&](const GraphSchedule::Written& each) {
+    const TraceProbe::Range& written = each.range;
+    return std::ranges::any_of(ranges, [&](const TraceProbe::Range& range) {
+      return written.address >= range.address && written.address - range.address <= range.bytes &&
+             written.bytes <= range.bytes - (written.address - range.address);
+    });
+  };
+  const auto other = std::ranges::find_if_not(*writes_, is_named);
+  if (other != writes_->end())
+    what_else = fmt::format("{} bytes at {:#x}, by {}", other->range.bytes, other->range.address, other->by);
+  return other == writes_->end();
 }
 
 void GraphPair::code_goes(const ImageInfo* image) {

@@ -19,6 +19,7 @@
 #include "replayer/driver_api.h"
 #include "replayer/step_clock.h"
 #include "replayer/tuner.h"
+#include "shim/auto/make_schedule.h"
 #include "shim/graphs/rewritten_graph.h"
 #include "shim/graphs/touched_memory.h"
 
@@ -54,9 +55,9 @@ class GraphPair {
   // --- From then on.
 
   // What its nodes may write, but for memory of its own capture; nothing where that is not known, or not any more.
-  void writes(std::optional<std::vector<TraceProbe::Range>> ranges);
-  // Whether that lies in these, as far as it is known.
-  bool writes_only(const std::vector<TraceProbe::Range>& ranges) const;
+  void writes(std::optional<std::vector<GraphSchedule::Written>> written);
+  // Whether that lies in these, as far as it is known; else what does not, for people.
+  bool writes_only(const std::vector<TraceProbe::Range>& ranges, std::string& what_else) const;
 
   // Whether the program's own is launched for good, and may be so by its own call.
   bool passes() const {
@@ -112,7 +113,7 @@ class GraphPair {
   std::atomic<bool> kept_{false}, own_for_good_{false}, last_was_rewritten_{false}, context_gone_{false};
   mutable std::mutex mutex_;  // guards what follows
   TouchedMemory memory_;
-  std::optional<std::vector<TraceProbe::Range>> writes_;
+  std::optional<std::vector<GraphSchedule::Written>> writes_;
   std::string why_kept_;
   bool decided_ = false, own_is_faster_ = false;
   double own_us_ = -1, rewritten_us_ = -1;

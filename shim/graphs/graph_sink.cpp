@@ -27,16 +27,20 @@ constexpr const char* kNothingInIt = "it holds no two nodes";  // not worth a li
 constexpr std::size_t kMostUnknown = 4;  // kinds of nodes that are named, of which nothing is known
 constexpr const char* kReleased = "it names memory that was released since it was captured";
 
+const TraceProbe::Range& range_of(const TraceProbe::Range& range) { return range; }
+const TraceProbe::Range& range_of(const GraphSchedule::Written& written) { return written.range; }
+
 // Without the memory that the capture has allocated.
-std::vector<TraceProbe::Range> not_of(const std::optional<CaptureMemory>& memory,
-                                      std::vector<TraceProbe::Range> ranges) {
-  if (!memory) return ranges;
-  std::erase_if(ranges, [&](const TraceProbe::Range& range) {
+template <class Piece>
+std::vector<Piece> not_of(const std::optional<CaptureMemory>& memory, std::vector<Piece> pieces) {
+  if (!memory) return pieces;
+  std::erase_if(pieces, [&](const Piece& piece) {
+    const TraceProbe::Range& range = range_of(piece);
     const auto holds = [&](std::uint64_t begin, std::uint64_t size) { return range.address - begin < size; };
     return std::ranges::any_of(memory->events, [&](const auto& event) { return holds(event.address, event.size); }) ||
            std::ranges::any_of(memory->blocks, [&](const auto& block) { return holds(block.base, block.size); });
   });
-  return ranges;
+  return pieces;
 }
 
 bool is_release(CallKind kind) { return kind == CallKind::free || kind == CallKind::free_async; }

@@ -82,7 +82,7 @@ class GraphSink final : public CallSink {
   std::optional<GraphStatus> status(CUgraphExec exec);
   // Whether all that its nodes write, by what is known of them, is memory that its own capture has allocated, or lies
   // in one of these ranges. Nothing where the graph is not known.
-  std::optional<bool> writes_only(CUgraphExec exec, const std::vector<TraceProbe::Range>& ranges) const;
+  std::optional<bool> writes_only(CUgraphExec exec, const std::vector<TraceProbe::Range>& ranges);
   // It is launched as it is from now on; null likewise. False where it is not known.
   bool keep(CUgraphExec exec);
   MemoryWatch& watch() { return watch_; }

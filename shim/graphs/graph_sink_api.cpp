@@ -74,9 +74,15 @@ std::optional<GraphStatus> GraphSink::status(CUgraphExec exec) {
   return graph->status(exec);
 }
 
-std::optional<bool> GraphSink::writes_only(CUgraphExec exec, const std::vector<TraceProbe::Range>& ranges) const {
+std::optional<bool> GraphSink::writes_only(CUgraphExec exec, const std::vector<TraceProbe::Range>& ranges) {
   const std::shared_ptr<GraphPair> graph = find(exec);
-  return graph ? std::optional(graph->writes_only(ranges)) : std::nullopt;
+  if (!graph) return std::nullopt;
+  std::string what_else;
+  const bool only = graph->writes_only(ranges, what_else);
+  if (!only)
+    options_.log(ReplayLog::info,
+                 "graph " + std::to_string(graph->number()) + " may write to more than was asked about: " + what_else);
+  return only;
 }
 
 bool GraphSink::keep(CUgraphExec exec) {

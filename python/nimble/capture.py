@@ -12,6 +12,7 @@ in stream order. A CudaGraph is used by one thread at a time; its owner sees to 
 from __future__ import annotations
 
 import contextlib
+import gc
 import threading
 import warnings
 import weakref
@@ -297,7 +298,7 @@ class CudaCapture:
                 capture.cuda_graph.capture_begin(*capture.pool, capture_error_mode=errors)
 
         try:
-            with torch.cuda.stream(stream), capture:
+            with no_collection(), torch.cuda.stream(stream), capture:
                 outputs = function(part if in_parts else None)
         except Exception as error:
             _recover(stream, capture.pool[0])
@@ -345,6 +346,19 @@ def _nobodys_seed(device: torch.device) -> Iterator[None]:
         yield
     finally:
         generator.set_state(state)
+
+
+@contextlib.contextmanager
+def no_collection() -> Iterator[None]:
+    """Python's collector waits: what it would end (a graph, or a tensor of an earlier capture that an exception's frames hold) asks the
+    driver for what it refuses while anything is captured, which is lost then."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _let_go(kept: List[Any]) -> None:

@@ -1,6 +1,7 @@
 """What goes wrong while a module is prepared: a NimbleError, an eager run, or what the module raises by itself. Copies, pickles."""
 
 import copy
+import gc
 import pickle
 import warnings
 
@@ -11,7 +12,7 @@ from torch import nn  # noqa: E402
 from fake import FakeCapture  # noqa: E402
 from nimble import Nimble, NimbleError, accelerate  # noqa: E402
 from nimble.by_itself import raises_by_itself  # noqa: E402
-from nimble.capture import first_reason  # noqa: E402
+from nimble.capture import first_reason, no_collection  # noqa: E402
 from nimble.signatures import Call  # noqa: E402
 from training_nets import only  # noqa: E402
 
@@ -163,3 +164,15 @@ def test_a_reason_is_one_line_of_what_went_wrong_first(words, said):
             raise ValueError("while that was ended")
     except ValueError as error:
         assert first_reason(error) == ("RuntimeError: " + said if said else "RuntimeError")
+
+
+def test_the_collector_waits_while_anything_is_captured():
+    for was_enabled in (True, False):
+        (gc.enable if was_enabled else gc.disable)()
+        try:
+            with pytest.raises(KeyError), no_collection():
+                assert not gc.isenabled()
+                raise KeyError
+            assert gc.isenabled() == was_enabled
+        finally:
+            gc.enable()

@@ -4,6 +4,7 @@
 """
 
 import copy
+import gc
 import warnings
 
 import pytest
@@ -89,6 +90,31 @@ def test_an_optimizer_that_counts_on_the_host(nets):
             results.append({**{k: v.clone() for k, v in each.state_dict().items()},
                             "count": next(iter(optimizer.state.values()))["step"].clone()})
         assert same(*results)
+
+
+def test_garbage_of_earlier_captures(nets):
+    """Cycles that hold a graph and its memory, and go while another is captured if the collector runs."""
+    net, twin = nets
+
+    def garbage():
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            made = images() * 2
+        cycle = [graph, made]
+        cycle.append(cycle)
+
+    results = []
+    for each in nets:
+        call = step_of(each, sgd(each))
+
+        def with_collector(x, y, call=call):
+            if gc.isenabled():
+                gc.collect()
+            return call(x, y)
+
+        step = nimble.step(with_collector, modules=[each]) if each is net else with_collector
+        results.append(train_by(step, each, 8, before=lambda i: garbage() if i == 3 else None))
+    assert same(*results)
 
 
 class Averaging(nn.Module):

@@ -160,6 +160,9 @@ ParamType classify_class(std::string_view type) {
     result.pointee = Pointee::integers;
     return result;
   }
+  // cuDNN's descriptor of a tensor: type, sizes and strides, of which those of dimensions that there are not are never
+  // set. Of its 104 bytes the 1348 kernels of cuDNN 9 (sm_90) that take one read these alone.
+  if (type == "cudnnTensorStruct") return {ParamKind::value, 0, ""};
   const std::string_view element = element_of_array(type);
   if (element.empty() || element.back() != '*') return result;
   const ParamType pointer = classify(element);

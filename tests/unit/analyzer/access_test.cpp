@@ -139,6 +139,14 @@ TEST(SignatureAccess, WhatCouldBeAnAddressInAStructCountsAsOne) {
     EXPECT_EQ(role(hex(word) + hex(0)), OpRole::barrier) << word;
 }
 
+TEST(SignatureAccess, ADescriptorHoldsNoAddressesWhateverIsInIt) {
+  const auto role = [](const std::string& words) {
+    return launch("_Z1fPKf17cudnnTensorStruct", "[[0,8],[8,16]]", hex(kA) + words).op().role;
+  };
+  EXPECT_EQ(role(hex(64) + hex(8)), OpRole::accesses);
+  EXPECT_EQ(role(hex(0x7ffc12345678) + hex(0x4000000010)), OpRole::accesses);
+}
+
 TEST(SignatureAccess, WordsThatLeadNowhereAreNoAddresses) {
   const auto role = [](const char* name, const std::string& nowhere) {
     const std::string words = hex(0x4000000010) + hex(0x7ffc12345678);

@@ -43,6 +43,8 @@ TEST(Signature, ClassifiesTypes) {
   EXPECT_EQ(kind("int"), ParamKind::value);
   EXPECT_EQ(kind("unsigned long"), ParamKind::value);
   EXPECT_EQ(kind("std::array<char*, 3ul>"), ParamKind::aggregate);
+  EXPECT_EQ(kind("cudnnTensorStruct"), ParamKind::value);
+  EXPECT_EQ(kind("cudnnTensorStruct*"), ParamKind::any);
   EXPECT_EQ(kind("float**"), ParamKind::table);
   EXPECT_EQ(kind("float const* const*"), ParamKind::table);
   for (const char* type : {"void*", "void const*", "unsigned long*", "long long const*", "Node*", "Node const*",

@@ -42,13 +42,15 @@ struct Wrapper<id, CUresult(Args...)> {
     if (!receiver) return driver(args...);
     Guard guard;
     if (!guard.outermost()) return driver(args...);
-    return observed(receiver, driver, args...);
+    return observed(__builtin_return_address(0), receiver, driver, args...);
   }
 
-  [[gnu::noinline]] static CUresult observed(CallSink* receiver, CUresult (*driver)(Args...), Args... args) {
+  [[gnu::noinline]] static CUresult observed(const void* caller, CallSink* receiver, CUresult (*driver)(Args...),
+                                             Args... args) {
     using Decoder = typename Row<id>::Decoder;
     Call call;
     call.symbol = kCallSymbols[id];
+    call.caller = caller;
     call.host = Row<id>::host;
     const Entry entry{Row<id>::default_stream};
     Decoder::before(entry, call, args...);

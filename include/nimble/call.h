@@ -120,6 +120,7 @@ struct Call {
   CUcontext context = nullptr;          // context_end, context_synchronize: which; null where it is the current one
   const char* note = nullptr;
   const ImageInfo* image = nullptr;  // where code ends: which; null where that is not known
+  const void* caller = nullptr;      // where the call returns to
 
   CUgraphExec exec = nullptr;  // graph_launch, and calls that edit a graph
   CUgraph graph = nullptr;     // capture_begin: what is captured into, if the program says so; capture_end: what it

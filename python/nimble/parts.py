@@ -2,7 +2,8 @@
 for buffers, of which it keeps copies; so it is launched before the step's state is looked at, and taken back where that does not
 fit. So a step that begins on an idle GPU does not wait for the look.
 
-What a first part writes is libnimble.so's to say (shim.writes_only); where it is not known, the step is one graph.
+What a first part writes is libnimble.so's to say (shim.writes_only); where it is not known, the step is one graph. What cuDNN has taken
+for itself, as its batch norm needs it, does not count there: a run more leaves nothing in it.
 
 None of it may be used by two threads at once, but for at_first_backward(), which is the calling thread's.
 """

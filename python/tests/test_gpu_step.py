@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch", minversion="1.13.0a0")
 from torch import nn  # noqa: E402
 import nimble  # noqa: E402
-from gpu_nets import deterministic, images, labels, loss_of, nets, same, sgd, step_of, train_by  # noqa: E402, F401
+from gpu_nets import Net, deterministic, images, labels, loss_of, nets, same, sgd, step_of, train_by  # noqa: E402, F401
 from nimble import NimbleError  # noqa: E402
 
 
@@ -118,7 +118,7 @@ def test_garbage_of_earlier_captures(nets):
 
 
 class Averaging(nn.Module):
-    """Its forward writes to nothing but a buffer of its own. (cuDNN's batch norm writes to memory of cuDNN's.)"""
+    """Its forward writes to nothing but a buffer of its own."""
 
     def __init__(self):
         super().__init__()
@@ -135,12 +135,14 @@ class Averaging(nn.Module):
         return {"classes": self.last(x), "features": self.aside(x)}
 
 
-def test_what_is_launched_before_the_look():
-    """As on an idle GPU, and taken back where the learning rate, a parameter's memory or the statistics have changed."""
+@pytest.mark.parametrize("make", [Averaging, Net])
+def test_what_is_launched_before_the_look(make):
+    """As on an idle GPU, and taken back where the learning rate, a parameter's memory or the statistics have changed. cuDNN's batch norm
+    writes to memory of cuDNN's, too."""
     from nimble.capture import CudaCapture
     from nimble.parts import Ahead
 
-    net = Averaging().cuda()
+    net = make().cuda()
     nets = net, copy.deepcopy(net)
     results, begun, taken_back, now = [], set(), set(), [0]
     with pytest.MonkeyPatch.context() as patch:

@@ -179,6 +179,10 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
   GraphRecording* const present = follow(call, result);
   (begun && !is_allocation(call.kind) ? begun : present)->recorder().after(call, result);
   const bool good = result == CUDA_SUCCESS;
+  if (good && is_allocation(call.kind)) {
+    const bool is_plain = call.kind == CallKind::alloc && call.memory == MemoryKind::device;
+    is_plain ? library_memory_.came(call.address, call.caller) : library_memory_.goes(call.address);
+  }
   if (call.kind == CallKind::capture_begin) capture_began(call, good);
   if (call.kind == CallKind::capture_end) capture_ended(call, good);
   if (good && call.kind == CallKind::graph_launch) pool_.launched(call.exec);
@@ -318,7 +322,11 @@ std::string GraphSink::rewrite(CUgraph graph, std::uint64_t flags, GraphPair& ma
   }
   for (std::size_t i = 0; i < found.unknown.size() && i < kMostUnknown; ++i)
     options_.log(ReplayLog::info, "graph " + std::to_string(made.number()) + ": " + found.unknown[i]);
-  if (found.writes) made.writes(not_of(memory, *found.writes));
+  if (found.writes) {
+    std::vector<GraphSchedule::Written> written = not_of(memory, *found.writes);
+    std::erase_if(written, [&](const auto& each) { return library_memory_.holds(each.range.address); });
+    made.writes(std::move(written));
+  }
   if (!found.why_not.empty()) return found.why_not;
   made.describe(original.context(), static_cast<std::uint32_t>(original.nodes().size()),
                 found.schedule.segments.front().lanes, images_of(original), not_of(memory, found.memory),
@@ -389,6 +397,7 @@ void GraphSink::let_go_of(const Call& call) {
   watch_.ends(call);
   tell_graphs(call);
   if (call.kind != CallKind::context_end) return;
+  library_memory_.forget();
   pool_.context_ended(call.context);
   forget_captures(call);
 }

@@ -151,6 +151,7 @@ void GraphSink::gone(const std::vector<CapturePool::Slot>& slots) {
 // spoilt the driver would refuse it, which frameworks do not expect of memory that they let go because of that.
 std::optional<CUresult> GraphSink::release(const Call& call) {
   if (!pool_.holds(call.address)) {
+    library_memory_.goes(call.address);
     released_.goes(call.address, call.size);
     return std::nullopt;
   }

@@ -49,6 +49,8 @@ UNSEEN = {
     "table_reset": "graph 1: ",
     "table_reset_allocates": "graph 1: ",
     "cache": r"graph 1 may write to more than was asked about: \d+ bytes at 0x[0-9a-f]+, by launch [^$]*writes only: [1-9] without the cache, 0 with it",
+    "cache_cudnn_ops": r"writes only: 0 without the cache, 0 with it",
+    "cache_own_ops": r"writes only: [1-9] without the cache, 0 with it",
     "reversed": "graph 1",
     "cooperative": STAYS.format(1, ""),
     "reserved": REWRITTEN.format(3) + r"[^$]*graph 1 is the program's own: an address",

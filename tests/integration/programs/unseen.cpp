@@ -9,6 +9,8 @@
 //   table_reset     the same, but the graph clears it at its end, and the program fills it before each launch
 //   table_reset_allocates  the same, and the graph begins by allocating memory
 //   cache           a kernel writes to memory from before what is there while Nimble learns
+//   cache_cudnn_ops the same, in memory that a library of that name has allocated; it may be cleared at any time, then
+//   cache_own_ops   the same, of another name
 //   reversed        a kernel is given where its source ends
 //   cooperative     two cooperative kernels
 //   reserved        memory is mapped behind that, where address space was reserved
@@ -20,6 +22,8 @@
 //   class_each      the same, filled before each launch
 //   one_based       a kernel is given arrays as if they began an element before their memory
 //   packed          a kernel takes its pointers in a packed class
+#include <dlfcn.h>
+
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -189,8 +193,20 @@ void table(Program& p, const std::string& what) {
   });
 }
 
-void cache(Program& p) {
-  const CUdeviceptr cache = Program::memory(1);
+// What the library of this name allocates.
+CUdeviceptr memory_of(const std::string& library) {
+  const std::string folder = image_path("../tests/own_memory/");
+  void* const loaded = dlopen((folder + "lib" + library + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
+  auto* const allocate = loaded ? reinterpret_cast<CUdeviceptr (*)(std::size_t)>(dlsym(loaded, "own_memory")) : nullptr;
+  if (!allocate) std::fprintf(stderr, "unseen: no %s: %s\n", library.c_str(), dlerror());
+  const CUdeviceptr memory = allocate ? allocate(kBytes) : 0;
+  CHECK(cuMemsetD32(memory, 1, kCount));
+  CHECK(cuCtxSynchronize());
+  return memory;
+}
+
+void cache(Program& p, const std::string& library = {}) {
+  const CUdeviceptr cache = library.empty() ? Program::memory(1) : memory_of(library);
   p.give(p.x, 5);
   const auto work = [&] {
     CUdeviceptr made = 0;
@@ -205,10 +221,10 @@ void cache(Program& p) {
   p.learn(work);
   const CUgraphExec exec = p.capture(work);
   nimble_learn_end();
-  const std::uint64_t without[] = {p.sum, p.other}, with[] = {p.sum, p.other, cache, p.x};
+  const std::uint64_t without[] = {p.sum, p.other, p.x}, with[] = {p.sum, p.other, p.x, cache};
   const std::uint64_t bytes[] = {kBytes, kBytes, kBytes, kBytes};
   std::fprintf(stderr, "writes only: %d without the cache, %d with it\n",
-               static_cast<int>(nimble_graph_writes_only(exec, without, bytes, 2)),
+               static_cast<int>(nimble_graph_writes_only(exec, without, bytes, 3)),
                static_cast<int>(nimble_graph_writes_only(exec, with, bytes, 4)));
   p.run(exec, {p.sum, p.other, cache});
 }
@@ -391,6 +407,8 @@ int main(int count, char** words) {
     reversed(program);
   } else if (what == "reserved" || what == "again" || what == "captured" || what == "registered") {
     memory_later(program, what);
+  } else if (what.starts_with("cache_")) {
+    cache(program, what.substr(6));
   } else if (what == "elsewhere") {
     memory_elsewhere(program);
   } else if (what.starts_with("class_")) {

@@ -1,0 +1,78 @@
+#include "shim/graphs/library_memory.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+namespace nimble::shim {
+
+namespace {
+
+constexpr std::string_view kLibraries[] = {
+    "libcublas",
+    "libcublasLt",
+    "libcudnn",
+    "libcudnn_adv",
+    "libcudnn_cnn",
+    "libcudnn_engines_precompiled",
+    "libcudnn_engines_runtime_compiled",
+    "libcudnn_graph",
+    "libcudnn_heuristic",
+    "libcudnn_ops",
+};
+
+// The name of the file that is mapped there, without its folders; empty where there is none.
+std::string file_at(const void* place) {
+  const auto address = reinterpret_cast<std::uintptr_t>(place);
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    std::uintptr_t begin = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR, &begin, &end) != 2) continue;
+    if (address < begin || address >= end) continue;
+    const std::size_t slash = line.rfind('/');
+    return slash == std::string::npos ? std::string() : line.substr(slash + 1);
+  }
+  return {};
+}
+
+}  // namespace
+
+void LibraryMemory::came(std::uint64_t address, const void* caller) {
+  const std::lock_guard lock(mutex_);
+  callers_[address] = caller;
+}
+
+void LibraryMemory::goes(std::uint64_t address) {
+  const std::lock_guard lock(mutex_);
+  callers_.erase(address);
+}
+
+void LibraryMemory::forget() {
+  const std::lock_guard lock(mutex_);
+  callers_.clear();
+}
+
+bool LibraryMemory::holds(std::uint64_t address) const {
+  const void* caller = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = callers_.find(address);
+    if (found == callers_.end()) return false;
+    caller = found->second;
+  }
+  return is_in_library_(caller);
+}
+
+bool is_in_such_a_library(const void* place) { return is_such_a_library(file_at(place)); }
+
+bool is_such_a_library(std::string_view name) {
+  const std::size_t suffix = name.find(".so");
+  if (suffix == std::string_view::npos) return false;
+  const std::string_view behind = name.substr(suffix + 3);
+  const bool is_version = behind.find_first_not_of(".0123456789") == std::string_view::npos;
+  return is_version && std::ranges::find(kLibraries, name.substr(0, suffix)) != std::end(kLibraries);
+}
+
+}  // namespace nimble::shim

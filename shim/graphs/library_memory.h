@@ -1,0 +1,46 @@
+// Device memory that cuDNN and cuBLAS have allocated for themselves: what their kernels work in, and no program
+// reaches.
+//
+// cuDNN's batch norm, for one, has counters there, by which its blocks wait for each other. A call more or less of such
+// a library leaves nothing there that a later one could tell: so a launch that writes to it can be taken back.
+//
+// Whose memory it is the allocation's return address tells: these libraries have a CUDA runtime of their own linked in,
+// and call the driver from their own code. It is looked for among the process's mappings, not by dladdr(), which would
+// wait for the dynamic loader. Linked into something else they are not known. One lock, never held while the driver is
+// called. Any thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string_view>
+
+namespace nimble::shim {
+
+// Whether a place in the code is in one of them.
+bool is_in_such_a_library(const void* place);
+
+class LibraryMemory {
+ public:
+  // Tests have another question in the place of this one.
+  explicit LibraryMemory(bool (*is_in_library)(const void*) = is_in_such_a_library) : is_in_library_(is_in_library) {}
+
+  // The program, or a library in it, has new memory; `caller`: where the call returns to.
+  void came(std::uint64_t address, const void* caller);
+  // It is about to release what begins there, or has something else there.
+  void goes(std::uint64_t address);
+  // A context ends, and its memory with it: of what there was before nothing is known any more.
+  void forget();
+  // Whether memory that begins there is such a library's own. False where that cannot be told.
+  bool holds(std::uint64_t address) const;
+
+ private:
+  bool (*const is_in_library_)(const void*);
+  mutable std::mutex mutex_;                      // guards callers_
+  std::map<std::uint64_t, const void*> callers_;  // by address
+};
+
+// Whether a file of this name is one of them: libcudnn_ops.so.9.
+bool is_such_a_library(std::string_view name);
+
+}  // namespace nimble::shim

@@ -136,20 +136,29 @@ class StandIns:
                                   "back")
 
 
+class CopiesAll:
+    """Copies from each source to its target, with as few kernels as there are dtypes, where PyTorch can do that."""
+
+    def __init__(self, targets: List[torch.Tensor], sources: List[torch.Tensor]) -> None:
+        kinds: Dict[torch.dtype, Tuple[List[torch.Tensor], List[torch.Tensor]]] = {}
+        for target, source in zip(targets, sources):
+            some = kinds.setdefault(target.dtype, ([], []))
+            some[0].append(target)
+            some[1].append(source)
+        self._kinds = list(kinds.values())
+
+    def __call__(self) -> None:
+        with torch.no_grad():
+            for targets, sources in self._kinds:
+                if hasattr(torch, "_foreach_copy_"):
+                    torch._foreach_copy_(targets, sources)
+                else:
+                    for target, source in zip(targets, sources):
+                        target.copy_(source)
+
+
 def copy_all(targets: List[torch.Tensor], sources: List[torch.Tensor]) -> None:
-    """With as few kernels as there are dtypes, where PyTorch can do that."""
-    kinds: Dict[torch.dtype, Tuple[List[torch.Tensor], List[torch.Tensor]]] = {}
-    for target, source in zip(targets, sources):
-        some = kinds.setdefault(target.dtype, ([], []))
-        some[0].append(target)
-        some[1].append(source)
-    with torch.no_grad():
-        for some in kinds.values():
-            if hasattr(torch, "_foreach_copy_"):
-                torch._foreach_copy_(*some)
-            else:
-                for target, source in zip(*some):
-                    target.copy_(source)
+    CopiesAll(targets, sources)()
 
 
 def _get(where: Any, key: Any) -> Any:

@@ -26,7 +26,7 @@ from nimble.backend import Backend, Captured, Watch
 from nimble.backward_ways import Pattern, Way, are_batched, pattern_of
 from nimble.errors import NimbleError
 from nimble.gradients import Copies
-from nimble.leaves import copy_all, gradients, mark_written, one_thread
+from nimble.leaves import CopiesAll, gradients, mark_written, one_thread
 from nimble.memory import storage, versions
 from nimble.nesting import one_at_a_time, preparing
 from nimble.prepared import CHANGED, PreparedGraph, is_same_state, naming_the_place, prepare
@@ -55,7 +55,8 @@ class TrainingGraph:
         self._draws_on = draws_on
         self._read = guard.memory() if ahead is not None else []
         # As tensors of their own, since batch norm raises no version of what it writes to.
-        self._apart = [mine.data for mine, _ in work.apart], [given.data for _, given in work.apart]
+        apart = [mine.data for mine, _ in work.apart]
+        self._copy_back = CopiesAll([given.data for _, given in work.apart], apart)
         self.calls = 0
         self.short_lived = 0
         self.static_arguments = call.rebuilt(work.leaves_of_call)
@@ -156,8 +157,7 @@ class TrainingGraph:
 
     def _publish(self) -> None:
         """Behind _begin(), where the module fits: its buffers become what the forward has made of them."""
-        if self._apart[0]:
-            copy_all(self._apart[1], self._apart[0])
+        self._copy_back()
         if self._raised:
             mark_written(self._raised)
 

@@ -61,7 +61,7 @@ class RuleReader {
   }
 
   std::vector<std::uint32_t> read_sizes(const nlohmann::json& value) const {
-    if (value.is_null()) return {};
+    if (value.is_null() || value == 0) return {};
     if (!value.is_array()) return {number(value, "sizes")};
     if (value.empty()) fields_.fail("sizes", "has an empty list, which nothing is in");
     std::vector<std::uint32_t> sizes;

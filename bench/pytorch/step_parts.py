@@ -33,8 +33,8 @@ def run(name, batch, gpu):
         taken = measure.Memory(gpu)
         taken.begin()
         with mock.patch("nimble.steps.is_worth_it", is_worth_it):
-            step, _ = training.nimble_step(trainer)
-        graphs = [graph for kind in step._kinds for graph in kind.graphs]
+            step, whole, _ = training.nimble_step(trainer)
+        graphs = [graph for kind in whole._kinds for graph in kind.graphs]
         times = measure.all_times(gpu, step)
         memory = taken.end()
         curves.append(trainer.curve(step))

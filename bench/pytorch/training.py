@@ -37,9 +37,11 @@ class Trainer:
     def state(self):
         return {name: tensor.clone() for name, tensor in self.module.state_dict().items()}
 
-    def step(self):
+    def step(self, *data):
+        """Of these images and labels; else of those that are there."""
+        images, labels = data or (self.images, self.labels)
         self.optimizer.zero_grad(set_to_none=True)
-        loss = self.loss_of(self.forward(self.images), self.labels)
+        loss = self.loss_of(self.forward(images), labels)
         loss.backward()
         self.optimizer.step()
         return loss.detach()
@@ -90,19 +92,23 @@ def nimble_module(trainer, multi_stream):
 
 
 def nimble_step(trainer):
-    """(the step, notes). Its first calls run eagerly, and some more until libnimble.so has timed both graphs. Without arguments,
-    it works on the memory that the eager step works on, and nothing is copied."""
+    """(a step without arguments, the nimble.step that it calls, notes). Its first calls run eagerly, and some more until libnimble.so has timed both graphs. The data are its
+    arguments, as one writes it, and copied into memory of the graph's at each call."""
     import nimble
 
-    step = nimble.step(trainer.step, modules=[trainer.module], optimizers=[trainer.optimizer])
+    graph = nimble.step(trainer.step, modules=[trainer.module], optimizers=[trainer.optimizer])
+
+    def step():
+        return graph(trainer.images, trainer.labels)
+
     for _ in range(DECIDED):
         step()
         if trainer.images.is_cuda:
             torch.cuda.synchronize()  # or the times come when all are on their way
-        notes = measure.graphs(step)
+        notes = measure.graphs(graph)
         if notes["graphs"] and all(graph["state"] != "trying" for graph in notes["graphs"]):
             break
-    return step, notes
+    return step, graph, notes
 
 
 def compile_for(way, trainer):
@@ -128,7 +134,7 @@ def prepare(way, trainer):
     elif way.name == "graph":
         step, loss = whole_graph(trainer)
     elif way.name == "nimble-step":
-        step, notes = nimble_step(trainer)
+        step, _, notes = nimble_step(trainer)
     elif way.nimble:
         notes = nimble_module(trainer, way.name != "nimble-one")
     return step, loss, notes

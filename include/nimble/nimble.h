@@ -201,7 +201,7 @@ NIMBLE_FUNCTION(nimble_get_graph, (struct CUgraphExec_st * exec, nimble_graph_st
 NIMBLE_FUNCTION(nimble_keep_graph, (struct CUgraphExec_st * exec), (exec))
 
 /* NIMBLE_SUCCESS where all that the graph's nodes may write, by what is known of them, is memory that its own capture
- * has allocated, or cuDNN or cuBLAS for itself, or lies in one of `count` ranges of so many bytes from these addresses:
+ * has allocated, or cuDNN for itself, or lies in one of `count` ranges of so many bytes from these addresses:
  * a launch of it can be taken back by who keeps what is there. What a kernel was seen to read, and only seen not to
  * write, it may write. NIMBLE_REFUSED where it is not, or not known; NIMBLE_INVALID_ARGUMENT where the graph is not. */
 NIMBLE_FUNCTION(nimble_graph_writes_only,

@@ -24,6 +24,7 @@ from nimble import shim
 from nimble.auto import switches
 from nimble.backend import EAGER_RUNS, Captured, Part, RecordedWork, TrainingWork, Watch, Work
 from nimble.errors import CaptureError, NimbleError
+from nimble.memory import storage_bytes
 from nimble.other_data import other_data
 
 DECISION_REPLAYS = 100  # at most, until libnimble.so has timed both executables
@@ -99,7 +100,8 @@ class CudaGraph:
 
     def writes_only(self, tensors: List[torch.Tensor]) -> bool:
         """Whether it is known to write to nothing but memory of its own capture, and to these."""
-        ranges = [(t.data_ptr(), -(-t.numel() * t.element_size() // _GRANULE) * _GRANULE) for t in tensors]
+        sizes = [min(t.numel() * t.element_size(), storage_bytes(t) - t.storage_offset() * t.element_size()) for t in tensors]
+        ranges = [(t.data_ptr(), -(-size // _GRANULE) * _GRANULE) for t, size in zip(tensors, sizes)]
         return self._handle is not None and shim.writes_only(self._handle, ranges)
 
 
@@ -350,8 +352,8 @@ def _nobodys_seed(device: torch.device) -> Iterator[None]:
 
 @contextlib.contextmanager
 def no_collection() -> Iterator[None]:
-    """Python's collector waits: what it would end (a graph, or a tensor of an earlier capture that an exception's frames hold) asks the
-    driver for what it refuses while anything is captured, which is lost then."""
+    """Python's collector waits, in all threads: what it would end (a graph, or a tensor of an earlier capture that an exception's frames
+    hold) asks the driver for what it refuses while anything is captured, which is lost then. Who calls gc.collect() has it run."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

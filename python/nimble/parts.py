@@ -74,10 +74,10 @@ def _together(one: GraphStatus, other: GraphStatus) -> GraphStatus:
     return GraphStatus(other.exec, state, one.nodes + other.nodes, max(one.streams, other.streams), own, rewritten, text)
 
 
-def is_worth_it(tensors: Sequence[torch.Tensor], requires_grad: bool = True) -> bool:
-    """Whether a step that works on these is soon over, so that a look counts: of those that require gradients, or of all. In two parts
-    it takes more memory: gradients do not come to lie where activations lay."""
-    return sum(t.numel() * t.element_size() for t in tensors if t.requires_grad or not requires_grad) <= _MOST_BYTES
+def is_worth_it(parameters: Sequence[torch.Tensor]) -> bool:
+    """Whether a step that works on these is soon over, so that a look counts. In two parts it takes more memory: gradients do not come
+    to lie where activations lay."""
+    return sum(p.numel() * p.element_size() for p in parameters if p.requires_grad) <= _MOST_BYTES
 
 
 def can_be_kept(buffers: Sequence[torch.Tensor]) -> bool:

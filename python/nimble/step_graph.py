@@ -13,7 +13,7 @@ import torch
 from nimble.backend import Captured, Part
 from nimble.errors import NimbleError
 from nimble.leaves import copy_all, mark_written
-from nimble.memory import storage, unique
+from nimble.memory import storage
 from nimble.parts import Ahead, alive_now, at_first_backward
 from nimble.signatures import Call
 from nimble.state import has_memory
@@ -36,8 +36,7 @@ class Kind:
         self.versions: List[torch.Tensor] = []  # what else it writes to in a way that autograd sees
         self.takes = False  # from an iterator that a module holds
         self.switches = False  # leaves switches of PyTorch's other than it has found them
-        self.writes_early = False  # to what is compared, before its first backward
-        self.compared: Optional[List[torch.Tensor]] = None  # in all eager runs: parameters, and what else it reads
+        self.writes_early = False  # to parameters, before its first backward
         self.graphs: List[Graph] = []  # the least recently used first
         self.why: Optional[NimbleError] = None  # there is no graph, and none is tried
 
@@ -128,13 +127,11 @@ class Work:
     """nimble.backend.RecordedWork of a step. `buffers`: those that its first part may write to, and copies before. `looks`: whether
     it is seen what the run does with memory that was there before. Behind the last run, `found_elsewhere` are storages that it has
     read, and that are neither the step's nor its own; `is_bound`: its first part cannot be taken back. It reads gradients, or writes to
-    some; or writes to what was compared, or to other buffers than those of `buffers`: eager steps may have written the same values
-    there."""
+    some; or writes to parameters, or to other buffers than those of `buffers`: eager steps may have written the same values there."""
 
     def __init__(self, run: Callable[[], Any], state: StepState, stores: Stores, inputs: List[Input], buffers: List[torch.Tensor],
-                 compared: List[torch.Tensor], device_type: str) -> None:
+                 device_type: str) -> None:
         self._run, self._state, self._inputs, self._device_type = run, state, inputs, device_type
-        self._compared = compared
         self._puts_back = [stores.put_back, state.keep()]
         self.keeps = [(buffer, torch.empty_like(buffer)) for buffer in buffers]
         self.looks = True
@@ -161,7 +158,7 @@ class Work:
 
         grads = [p.grad for p in self._state.parameters]
         kept = {id(buffer) for buffer, _ in self.keeps}
-        apart = set(map(storage, (t for t in (*self._state.parameters, *self._state.buffers, *self._compared)
+        apart = set(map(storage, (t for t in (*self._state.parameters, *self._state.buffers)
                                   if id(t) not in kept and t.layout is torch.strided and has_memory(t)))) - {0}
 
         def switch() -> None:
@@ -194,11 +191,10 @@ class Work:
 
     def may_write(self) -> List[torch.Tensor]:
         """Buffers, which are put back where the first part has run for nothing; their copies, and the memory of the inputs, which
-        each call writes anew; parameters, the other buffers, and what else the step reads. The last ones only as memory that a kernel
-        reads, and may be taken to write the same values to: their values were compared in eager steps, of which those that write there
-        before their first backward are not captured in parts."""
-        here = [t for t in unique((*self._state.parameters, *self._state.buffers, *self._compared))
-                if t.device.type == self._device_type]
+        each call writes anew; parameters, and the other buffers. The last two only as memory that a kernel reads, and may be taken to
+        write the same values to: their values were compared in eager steps, of which those that write to parameters before their first
+        backward are not captured in parts."""
+        here = [t for t in (*self._state.parameters, *self._state.buffers) if t.device.type == self._device_type]
         return [*(tensor for pair in self.keeps for tensor in pair), *(each.memory for each in self._inputs), *here]
 
     def tensors(self) -> List[torch.Tensor]:

@@ -219,7 +219,7 @@ class Step:
             return self._outputs(call.args, call.kwargs)
         state = StepState(reached, self._backend.device_type)
         known = [t for t in unique((*state.parameters, *state.buffers, *state.found)) if not t.is_inference()]
-        watched = [*state.parameters, *self._read_by(state)] if is_worth_it(state.parameters) else []
+        watched = state.parameters if is_worth_it(state.parameters) else []
         before = versions(known), versions(watched)
         buffers = [(buffer, buffer.detach().clone()) for buffer in state.buffers if buffer.device.type == self._backend.device_type]
         arguments = [(number, version_of(call.leaves[number]), call.leaves[number].detach().clone()) for number in call.tensors]
@@ -229,8 +229,6 @@ class Step:
         def look() -> None:
             early.append((versions(watched), [p.detach().clone() for p in watched]))
 
-        compared = set(map(id, watched if kind.compared is None else kind.compared))
-        kind.compared = [each for each in watched if id(each) in compared]
         iterators, modes = Iterators(state.modules), (switches.kernels(), switches.modes())
         result = self._on_stream(call, learns, state, look)
         kind.takes = kind.takes or iterators.have_moved()
@@ -249,12 +247,6 @@ class Step:
             if version_of(argument) != version or not is_unchanged(argument, value):
                 kind.written.add(number)
         return result
-
-    def _read_by(self, state: StepState) -> List[torch.Tensor]:
-        """What a step was found to refer to, beyond what it trains: where a graph may read it, and looking at it takes no long time."""
-        here = [t for t in state.found if t.device.type == self._backend.device_type and t.layout is torch.strided
-                and not t.is_inference()]
-        return here if is_worth_it(here, requires_grad=False) else []
 
     def _run_instead(self, call: Call, kind: Kind, error: NimbleError) -> Any:
         """Where the function has raised within a capture: most likely it does so anyway. Else there is no graph."""
@@ -339,7 +331,7 @@ class Step:
         in_parts = (self._options.use_multi_stream and is_worth_it(state.parameters) and not kind.written and not kind.writes_early
                     and can_be_kept(own) and not switches.has_other_ranks())
         stores = Stores(state.modules)
-        work = Work(run, state, stores, inputs, own if in_parts else [], kind.compared or [], self._backend.device_type)
+        work = Work(run, state, stores, inputs, own if in_parts else [], self._backend.device_type)
         try:
             with torch.inference_mode(False), torch.set_grad_enabled(call.trains), one_thread(), explaining(state):
                 graphs = self._recorded(work, in_parts)

@@ -298,59 +298,6 @@ def test_what_the_first_part_may_write(pair, backend, monkeypatch):
     assert len({t.data_ptr() for t in asked[0]}) == len(list(net.parameters())) + 2 * 3 + 2  # buffers twice, and two inputs
 
 
-def on_data(x, y, writes=lambda x: None):
-    """Steps whose function finds its data where it was made; writes() comes before its first backward."""
-    def make(net, optimizer):
-        def train(*_):
-            writes(x)
-            optimizer.zero_grad()
-            loss = nn.functional.cross_entropy(net(x), y)
-            loss.backward()
-            optimizer.step()
-            return {"loss": loss.detach()}
-
-        return train
-
-    return make
-
-
-def data_of_a_step():
-    return torch.randn(8, 4), torch.randint(3, (8,))
-
-
-def test_what_a_step_reads_may_be_taken_to_be_written(pair, backend, monkeypatch):
-    x, y = data_of_a_step()
-    asked, record = [], backend.record
-    monkeypatch.setattr(backend, "record", lambda work, *rest: asked.append(work.may_write()) or record(work, *rest))
-    assert both(pair, backend, make=on_data(x, y))
-    assert {x.data_ptr(), y.data_ptr()} <= {t.data_ptr() for t in asked[0]}
-    assert replays(backend) == [[14 - EAGER, 14 - EAGER]]
-
-
-@pytest.mark.parametrize("writes", [lambda x: x.mul_(0.5), lambda x: x.data.mul_(0.5)])
-def test_data_that_a_step_writes_early(pair, backend, monkeypatch, writes):
-    x, y = data_of_a_step()
-    values = x.clone()
-
-    def again(i, net, optimizer):
-        if i == 0:
-            x.copy_(values)
-
-    assert both(pair, backend, again, make=on_data(x, y, writes))
-    assert [len(graphs) for graphs in backend.recorded] == [1] and backend.replays > 0
-
-
-def test_much_data(pair, backend, monkeypatch):
-    """Is not looked at, and may not be taken to be written."""
-    x, y = data_of_a_step()
-    size = sum(p.numel() for p in pair[0].parameters())
-    monkeypatch.setattr("nimble.parts._MOST_BYTES", 4 * size)
-    large, asked, record = torch.zeros(size), [], backend.record
-    monkeypatch.setattr(backend, "record", lambda work, *rest: asked.append(work.may_write()) or record(work, *rest))
-    assert both(pair, backend, make=on_data(x, y, lambda _: large.sum()))
-    assert large.data_ptr() not in {t.data_ptr() for t in asked[0]} >= {p.data_ptr() for p in pair[0].parameters()}
-
-
 def test_where_the_first_part_may_write_elsewhere(pair, backend):
     backend.refuses_parts = True
     assert both(pair, backend) and replays(backend) == [[14 - EAGER]]

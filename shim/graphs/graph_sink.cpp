@@ -395,6 +395,7 @@ void GraphSink::handle_ends(const Call& call) {
 // What graphs rest on is about to go.
 void GraphSink::let_go_of(const Call& call) {
   watch_.ends(call);
+  if (call.ends == Ends::code) library_memory_.code_goes();
   tell_graphs(call);
   if (call.kind != CallKind::context_end) return;
   library_memory_.forget();

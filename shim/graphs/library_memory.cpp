@@ -11,8 +11,6 @@ namespace nimble::shim {
 namespace {
 
 constexpr std::string_view kLibraries[] = {
-    "libcublas",
-    "libcublasLt",
     "libcudnn",
     "libcudnn_adv",
     "libcudnn_cnn",
@@ -41,28 +39,33 @@ std::string file_at(const void* place) {
 
 void LibraryMemory::came(std::uint64_t address, const void* caller) {
   const std::lock_guard lock(mutex_);
-  callers_[address] = caller;
+  const auto [known, is_new] = is_a_librarys_.try_emplace(caller);
+  if (is_new) known->second = is_in_library_(caller);
+  if (known->second) {
+    memory_.insert(address);
+  } else {
+    memory_.erase(address);
+  }
 }
 
 void LibraryMemory::goes(std::uint64_t address) {
   const std::lock_guard lock(mutex_);
-  callers_.erase(address);
+  memory_.erase(address);
 }
 
 void LibraryMemory::forget() {
   const std::lock_guard lock(mutex_);
-  callers_.clear();
+  memory_.clear();
+}
+
+void LibraryMemory::code_goes() {
+  const std::lock_guard lock(mutex_);
+  is_a_librarys_.clear();
 }
 
 bool LibraryMemory::holds(std::uint64_t address) const {
-  const void* caller = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = callers_.find(address);
-    if (found == callers_.end()) return false;
-    caller = found->second;
-  }
-  return is_in_library_(caller);
+  const std::lock_guard lock(mutex_);
+  return memory_.contains(address);
 }
 
 bool is_in_such_a_library(const void* place) { return is_such_a_library(file_at(place)); }

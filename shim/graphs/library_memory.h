@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string_view>
 
 namespace nimble::shim {
@@ -31,13 +32,16 @@ class LibraryMemory {
   void goes(std::uint64_t address);
   // A context ends, and its memory with it: of what there was before nothing is known any more.
   void forget();
-  // Whether memory that begins there is such a library's own. False where that cannot be told.
+  // Code is unloaded, its library perhaps: another may come to the same place.
+  void code_goes();
+  // Whether memory that begins there is cuDNN's own. False where that cannot be told.
   bool holds(std::uint64_t address) const;
 
  private:
   bool (*const is_in_library_)(const void*);
-  mutable std::mutex mutex_;                      // guards callers_
-  std::map<std::uint64_t, const void*> callers_;  // by address
+  mutable std::mutex mutex_;                   // guards what follows
+  std::map<const void*, bool> is_a_librarys_;  // places that calls return to
+  std::set<std::uint64_t> memory_;             // by its begin
 };
 
 // Whether a file of this name is one of them: libcudnn_ops.so.9.

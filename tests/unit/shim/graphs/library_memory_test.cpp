@@ -6,11 +6,11 @@ namespace nimble::shim {
 namespace {
 
 TEST(LibraryMemory, GoesByTheNameOfTheFile) {
-  for (const char* name : {"libcudnn.so.9", "libcudnn_ops.so.9.10.2", "libcudnn_engines_precompiled.so.9",
-                           "libcublas.so.13", "libcublasLt.so.13", "libcudnn_graph.so"})
+  for (const char* name :
+       {"libcudnn.so.9", "libcudnn_ops.so.9.10.2", "libcudnn_engines_precompiled.so.9", "libcudnn_graph.so"})
     EXPECT_TRUE(is_such_a_library(name)) << name;
   for (const char* name : {"", "libcudnn", "libcudnn_mine.so", "libcudnn.so.9 (deleted)", "libmy_cudnn.so.9",
-                           "libcudnn.so_9", "libcublas_plugin.so.1", "libtorch_cuda.so", "python3.11"})
+                           "libcudnn.so_9", "libcublas.so.13", "libtorch_cuda.so", "python3.11"})
     EXPECT_FALSE(is_such_a_library(name)) << name;
 }
 
@@ -41,6 +41,12 @@ TEST(LibraryMemory, IsTheLibrarysUntilItGoesOrSomethingElseIsThere) {
   takes(&library);
   memory.forget();
   EXPECT_FALSE(memory.holds(kAt));
+  of_library = &program;  // which has been loaded where the library was
+  takes(&program);
+  EXPECT_FALSE(memory.holds(kAt)) << "asked once for each place";
+  memory.code_goes();
+  takes(&program);
+  EXPECT_TRUE(memory.holds(kAt));
 }
 
 }  // namespace

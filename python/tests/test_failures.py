@@ -12,6 +12,7 @@ from torch import nn  # noqa: E402
 from fake import FakeCapture  # noqa: E402
 from nimble import Nimble, NimbleError, accelerate  # noqa: E402
 from nimble.by_itself import raises_by_itself  # noqa: E402
+from nimble import capture, step_reads  # noqa: E402
 from nimble.capture import first_reason, no_collection  # noqa: E402
 from nimble.signatures import Call  # noqa: E402
 from training_nets import only  # noqa: E402
@@ -176,3 +177,23 @@ def test_the_collector_waits_while_anything_is_captured():
             assert gc.isenabled() == was_enabled
         finally:
             gc.enable()
+
+
+@pytest.mark.parametrize("error, is_unchanged", [(torch.cuda.OutOfMemoryError("no room"), False), (RuntimeError("not for these"), True)])
+def test_what_cannot_be_compared(monkeypatch, error, is_unchanged):
+    """For want of memory it may have changed; what has no comparison is told by its version."""
+    def same_bytes(*_):
+        raise error
+
+    monkeypatch.setattr(step_reads, "same_bytes", same_bytes)
+    assert step_reads.is_unchanged(torch.ones(2), torch.ones(2)) is is_unchanged
+
+
+def test_memory_that_may_be_written_ends_with_the_storage(monkeypatch):
+    asked = []
+    monkeypatch.setattr(capture.shim, "writes_only", lambda handle, ranges: asked.extend(ranges) or True)
+    graph = capture.CudaGraph.__new__(capture.CudaGraph)
+    graph._handle = 1
+    whole = torch.zeros(1024)
+    assert graph.writes_only([whole, whole[:1].expand(1 << 20), whole[512:], torch.ones(1).expand(1 << 20)])
+    assert [size for _, size in asked] == [4096, 4096, 2048, 512]

@@ -81,8 +81,8 @@ class GraphSink final : public CallSink {
   bool capture_again();
   // With null: of the one that the calling thread has made executable last. Nothing where it is not known.
   std::optional<GraphStatus> status(CUgraphExec exec);
-  // Whether all that its nodes write, by what is known of them, is memory that its own capture has allocated, or lies
-  // in one of these ranges. Nothing where the graph is not known.
+  // Whether all that its nodes write, by what is known of them, is memory that its own capture has allocated, or cuDNN
+  // for itself, or lies in one of these ranges; else it is said what does not. Nothing where the graph is not known.
   std::optional<bool> writes_only(CUgraphExec exec, const std::vector<TraceProbe::Range>& ranges);
   // It is launched as it is from now on; null likewise. False where it is not known.
   bool keep(CUgraphExec exec);

@@ -1,13 +1,13 @@
-// Device memory that cuDNN and cuBLAS have allocated for themselves: what their kernels work in, and no program
-// reaches.
+// Device memory that cuDNN has allocated for itself: what its kernels work in, and no program reaches.
 //
-// cuDNN's batch norm, for one, has counters there, by which its blocks wait for each other. A call more or less of such
-// a library leaves nothing there that a later one could tell: so a launch that writes to it can be taken back.
+// Its batch norm, for one, has counters there, by which its blocks wait for each other. A call more or less of cuDNN
+// leaves nothing there that a later one could tell: so a launch that writes to it can be taken back. cuBLAS is another
+// case: it allocates for programs as well, by cublasAlloc.
 //
-// Whose memory it is the allocation's return address tells: these libraries have a CUDA runtime of their own linked in,
-// and call the driver from their own code. It is looked for among the process's mappings, not by dladdr(), which would
-// wait for the dynamic loader. Linked into something else they are not known. One lock, never held while the driver is
-// called. Any thread.
+// Whose memory it is the allocation's return address tells: cuDNN's libraries have a CUDA runtime of their own linked
+// in, and call the driver from their own code. It is looked for among the process's mappings, not by dladdr(), which
+// would wait for the dynamic loader, and once for each place. Linked into something else cuDNN is not known. One lock,
+// never held while the driver is called. Any thread.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,7 @@
 //   table_reset     the same, but the graph clears it at its end, and the program fills it before each launch
 //   table_reset_allocates  the same, and the graph begins by allocating memory
 //   cache           a kernel writes to memory from before what is there while Nimble learns
-//   cache_cudnn_ops the same, in memory that a library of that name has allocated; it may be cleared at any time, then
+//   cache_cudnn_ops the same, in memory that a library of that name has allocated for itself
 //   cache_own_ops   the same, of another name
 //   reversed        a kernel is given where its source ends
 //   cooperative     two cooperative kernels

@@ -61,6 +61,8 @@ TEST(Rules, ALayoutMayBeAskedFor) {
   EXPECT_EQ(more->param(3).mode, RuleMode::value);
   EXPECT_EQ(find({{0, 4}, {8, 32}}), more);
   EXPECT_EQ(find({{0, 8}}), nullptr);
+  rules.read_text(R"({"nimble_rules": 2, "rules": [{"kernel": "g", "params": ["in"], "sizes": [0]}]})", "any size");
+  EXPECT_NE(rules.find("g", "g", {{0, 24}}), nullptr);
   const RuleWords& list = find({{0, 8}, {8, 16}})->params[1].words.at(0);
   EXPECT_EQ(list.at, 16u);
   EXPECT_EQ(list.mode, RuleMode::out);

@@ -6,6 +6,7 @@ scripts/eager and scripts/pytorch use it, by bench/eager and bench/pytorch.
 """
 
 import argparse
+import collections
 import contextlib
 import datetime
 import json
@@ -114,11 +115,12 @@ def run(command, env, limit):
 
 
 def device():
-    """The GPU and its driver, as one line; empty where nobody tells."""
+    """The GPU and its driver, or several with how many they are, as one line; empty where nobody tells."""
     try:
         done = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True,
                               text=True, timeout=60)
-        return done.stdout.strip() if done.returncode == 0 else ""
+        found = collections.Counter(done.stdout.split("\n") if done.returncode == 0 else [])
+        return "; ".join((f"{count} x " if count > 1 else "") + line.strip() for line, count in found.items() if line.strip())
     except (OSError, subprocess.TimeoutExpired):
         return ""
 

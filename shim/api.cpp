@@ -266,6 +266,7 @@ nimble_result nimble_get_graph(CUgraphExec_st* exec, nimble_graph_status* status
     filled.streams = known->streams;
     filled.own_us = known->own_us;
     filled.rewritten_us = known->rewritten_us;
+    filled.strays = known->strays;
     std::memcpy(filled.text, known->text.data(), std::min(known->text.size(), sizeof filled.text - 1));
     return fill(status, filled);
   });

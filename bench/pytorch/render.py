@@ -159,7 +159,9 @@ def sources(entries):
             f"{', '.join(sorted({entry['at'][:10] for entry in entries}))}. `scripts/pytorch`, "
             f"{'one run' if runs == 1 else f'{runs} runs'} of it."
             + (" Several processes started and compiled at once, and were timed one after the other, with contexts of the others "
-               "beside them." if all_of("together") else ""))
+               "beside them." if all_of("together") else "")
+            + (f" Networks were spread over {max(all_of('gpus'))} GPUs of one machine, all ways of one on the same GPU; on each of them one "
+               "process was timed at a time." if all_of("gpus") else ""))
 
 
 def of_several_runs(part):

@@ -1,8 +1,8 @@
 """Runs each way of each network in a process of its own, and keeps what it found as lines of JSON, one for each process.
 
 A line is appended as soon as there is one, so that a run that is cut short leaves what it has. Of lines for the same way of
-the same network the latest counts, in whichever file it is. Processes are timed one at a time, and nothing else runs then.
-warm() runs several at once, and leaves what each took beside what they have made.
+the same network the latest counts, in whichever file it is. Processes are timed one at a time on each GPU, and nothing else runs
+then. warm() runs several at once, and leaves what each took beside what they have made.
 """
 
 import collections
@@ -11,7 +11,9 @@ import contextlib
 import datetime
 import json
 import os
+import queue
 import sys
+import threading
 import time
 from typing import NamedTuple
 
@@ -83,6 +85,7 @@ class Runner:
         self.options = options
         self.file = results / FILE
         self.failed = 0
+        self.keeping = threading.Lock()  # held by who writes to the file, or counts
         self.cold = {}  # by cold_name(): what preparing took with empty caches, or that it did not end
         self.cold_file = options.cache / COLD
         with contextlib.suppress(FileNotFoundError):
@@ -92,6 +95,13 @@ class Runner:
         self.of_all = {"invocation": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
                        "device": side_by_side.device()}
         self.environment = side_by_side.environment(TORCHINDUCTOR_CACHE_DIR=str(options.cache.resolve()))
+        self.visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(options.gpus)))).split(",")
+
+    def on(self, gpu):
+        """The settings of a process on one of the GPUs that were asked for."""
+        if self.options.gpus == 1:
+            return self.environment
+        return self.environment | {"CUDA_VISIBLE_DEVICES": self.visible[gpu]}
 
     def left(self):
         """Seconds that a process may take: its own limit, unless the whole run ends before."""
@@ -101,9 +111,9 @@ class Runner:
         words = [side_by_side.ROOT / "bench/pytorch" / SCRIPTS[task.part], task.network]
         return words + ([str(task.batch)] if task.part == "training" else []) + [task.way, *more]
 
-    def begin(self, task):
+    def begin(self, task, gpu=0):
         """A process for timed(), which waits before anything of it is timed."""
-        env = dict(self.environment)
+        env = dict(self.on(gpu))
         command = [sys.executable, *self.command(task, "--wait")]
         if ways.way(task.part, task.way).nimble:
             python = str(side_by_side.ROOT / "python")
@@ -124,24 +134,50 @@ class Runner:
             return None  # nobody knows whether it would have been done within its own limit
         return self.kept(task, outcome(done, limit) | {"seconds": done.seconds})
 
+    def by_gpu(self, tasks):
+        """The tasks of each GPU: a network's ways are all on one, since they are compared."""
+        rows = list(dict.fromkeys(task[:3] for task in tasks))
+        return [[task for task in tasks if rows.index(task[:3]) % self.options.gpus == gpu] for gpu in range(self.options.gpus)]
+
     def all_timed(self, tasks):
-        """Runs all, and yields each with its entry, until the time for all is over. As many as the options say start together, and
-        none of these is timed before all wait for it, so that nothing else keeps the CPU or the GPU busy meanwhile."""
-        together = self.options.together
-        for first in range(0, len(tasks), together):
-            some = tasks[first:first + together]
-            begun = collections.deque(self.begin(task) for task in some)
+        """Runs all, and yields each with its entry, until the time for all is over. As many as the options say start together on each
+        GPU, and none of these is timed before all wait for it, so that nothing else keeps the CPU or a GPU busy meanwhile but
+        one process on each of the others."""
+        together, rest = self.options.together, self.by_gpu(tasks)
+        while any(rest):
+            some, rest = [mine[:together] for mine in rest], [mine[together:] for mine in rest]
+            begun = [collections.deque(self.begin(task, gpu) for task in mine) for gpu, mine in enumerate(some)]
             try:
-                for process in begun if together > 1 else ():
+                for process in (each for mine in begun for each in mine) if together > 1 else ():
                     side_by_side.wait_for_ready(process, self.left())
-                for task in some:
-                    entry = self.timed(task, begun.popleft())
-                    if entry is None:
-                        return
-                    yield task, entry
+                is_over = False
+                for task, entry in self.each_timed(some, begun):
+                    is_over = is_over or entry is None
+                    if not is_over:
+                        yield task, entry
+                if is_over:
+                    return
             finally:
-                for process in begun:
+                for process in (each for mine in begun for each in mine):
                     side_by_side.give_up(process)
+
+    def each_timed(self, some, begun):
+        """Those of one GPU one after the other, GPUs at once; each as soon as it is done."""
+        done = queue.SimpleQueue()
+
+        def time_these(tasks, processes):
+            try:
+                for task in tasks:
+                    done.put((task, self.timed(task, processes.popleft())))
+            finally:
+                done.put(None)
+
+        with concurrent.futures.ThreadPoolExecutor(len(some)) as pool:
+            threads = [pool.submit(time_these, tasks, processes) for tasks, processes in zip(some, begun)]
+            for _ in threads:
+                yield from iter(done.get, None)
+            for thread in threads:
+                thread.result()
 
     def kept(self, task, found):
         cold = self.cold.get(cold_name(task), {})
@@ -149,10 +185,12 @@ class Runner:
             found = found | {"cold_prepare_s": cold["prepare_s"]}
         if self.options.together > 1:
             found = found | {"together": self.options.together}
+        if self.options.gpus > 1:
+            found = found | {"gpus": self.options.gpus}
         now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="microseconds")
         entry = task._asdict() | {"at": now} | self.of_all | found
-        self.failed += "failed" in entry
-        with self.file.open("a") as file:
+        with self.keeping, self.file.open("a") as file:
+            self.failed += "failed" in entry
             file.write(json.dumps(entry) + "\n")
         return entry
 
@@ -165,9 +203,10 @@ class Runner:
             if name and "prepare_s" not in self.cold.get(name, {}):
                 compiled.setdefault(name, []).append(task)
         threads = str(max(2, (os.cpu_count() or 2) // jobs))
-        env = self.environment | {"TORCHINDUCTOR_COMPILE_THREADS": threads}
+        longest_first = sorted(compiled, key=lambda name: ways.BEST not in name)
 
         def prepare(key):
+            env = self.on(longest_first.index(key) % self.options.gpus) | {"TORCHINDUCTOR_COMPILE_THREADS": threads}
             limit = self.left()
             if limit <= 0:
                 return key, None
@@ -179,7 +218,6 @@ class Runner:
         lost = set()
         self.options.cache.mkdir(parents=True, exist_ok=True)
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-            longest_first = sorted(compiled, key=lambda name: ways.BEST not in name)
             for key, found in pool.map(prepare, longest_first):
                 if found is None:
                     continue

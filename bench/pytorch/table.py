@@ -36,6 +36,8 @@ in a process of its own. Compares the results, and prints tables of medians. Wha
   --cache DIR        torch.compile's caches, kept for a next run (default: a folder that goes with this one)
   --together N       N processes start at once, and are timed one after the other when all wait for it (default 1): nothing
                      else runs while one is timed, as without this, and it takes less time in all
+  --gpus N           works on N GPUs at once (default 1), all ways of a network on the same one: N times --together start at once,
+                     and while one is timed others are on the other GPUs, one on each
   --build DIR        where libnimble.so is (default: build/default)
   --help             this text
 
@@ -128,6 +130,7 @@ def main():
     parser.add_argument("--total", type=positive)
     parser.add_argument("--warm", type=positive)
     parser.add_argument("--together", type=positive, default=1)
+    parser.add_argument("--gpus", type=positive, default=1)
     parser.add_argument("--cache", type=pathlib.Path)
     return side_by_side.program("pytorch", usage(), parser, work)
 

@@ -92,8 +92,9 @@ def nimble_module(trainer, multi_stream):
 
 
 def nimble_step(trainer):
-    """(a step without arguments, the nimble.step that it calls, notes). Its first calls run eagerly, and some more until libnimble.so has timed both graphs. The data are its
-    arguments, as one writes it, and copied into memory of the graph's at each call."""
+    """(a step without arguments, the nimble.step that it calls, notes). Its first calls run eagerly, and some more until
+    libnimble.so has timed both graphs. The data are its arguments, as one writes it, and copied into memory of the graph's at
+    each call."""
     import nimble
 
     graph = nimble.step(trainer.step, modules=[trainer.module], optimizers=[trainer.optimizer])

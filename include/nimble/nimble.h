@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* Rises with every addition; what was there stays as it is. */
-#define NIMBLE_API_VERSION 7
+#define NIMBLE_API_VERSION 8
 
 #ifdef __cplusplus
 extern "C" {
@@ -89,6 +89,7 @@ typedef struct nimble_graph_status {
   uint32_t nodes, streams;     /* of the rewritten one: its nodes, and how many of them may run side by side at most */
   double own_us, rewritten_us; /* medians of a launch on the GPU; negative where nothing was timed yet */
   char text[256];              /* why it is kept, ended by a null byte; else empty */
+  uint64_t strays;             /* pieces of work that the threads which captured it submitted past it meanwhile */
 } nimble_graph_status;
 
 /* NIMBLE_FUNCTION(name, (parameters), (arguments)): a prototype within libnimble.so; elsewhere a function that looks

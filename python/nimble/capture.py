@@ -283,11 +283,14 @@ class CudaCapture:
                    in_parts: bool) -> List[CudaGraph]:
         """The outputs are the last one's."""
         made: List[CudaGraph] = []
+        strays = 0
         alive: List[torch.Tensor] = []
         capture: Any = torch.cuda.graph(torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle(), stream, errors)
 
         def add(outputs: Any) -> None:
+            nonlocal strays
             status = shim.get_graph()
+            strays += status.strays if status is not None else 0
             made.append(CudaGraph(capture.cuda_graph, outputs, stream, status.exec if status is not None else None))
 
         def part(tensors: List[torch.Tensor]) -> None:
@@ -308,6 +311,12 @@ class CudaCapture:
         finally:
             _let_go(alive)
         add(outputs)
+        if strays > 0:
+            for graph in made:
+                graph.end()
+            raise CaptureError(f"{strays} of the kernels and copies that it launches go to streams which wait for nothing that is on the "
+                               "current one, or to another device: they are no part of the graph, and no replay would do them again. "
+                               "Have such a stream wait for the current one first, and the current one for it")
         return made
 
 

@@ -54,13 +54,15 @@ class CGraphStatus(ctypes.Structure):
         ("own_us", ctypes.c_double),
         ("rewritten_us", ctypes.c_double),
         ("text", ctypes.c_char * 256),
+        ("strays", ctypes.c_uint64),
     ]
 
 
 @dataclass(frozen=True)
 class GraphStatus:
     """What libnimble.so knows of an executable graph: `nodes` and `streams` are the rewritten one's, `own_us` and
-    `rewritten_us` medians of a launch in microseconds, None where none was timed; `text` says why it is kept."""
+    `rewritten_us` medians of a launch in microseconds, None where none was timed; `text` says why it is kept. `strays`: pieces of work that the threads which captured it
+    submitted past it meanwhile."""
 
     exec: int
     state: GraphState
@@ -69,6 +71,7 @@ class GraphStatus:
     own_us: Optional[float]
     rewritten_us: Optional[float]
     text: str
+    strays: int = 0
 
 
 @functools.lru_cache(maxsize=None)
@@ -157,7 +160,7 @@ def get_graph(handle: Optional[int] = None) -> Optional[GraphStatus]:
         return None if value < 0 else value
 
     return GraphStatus(raw.exec or 0, GraphState(raw.state), raw.nodes, raw.streams, microseconds(raw.own_us),
-                       microseconds(raw.rewritten_us), raw.text.decode(errors="replace"))
+                       microseconds(raw.rewritten_us), raw.text.decode(errors="replace"), raw.strays)
 
 
 def keep_graph(handle: Optional[int] = None) -> bool:

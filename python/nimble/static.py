@@ -171,7 +171,8 @@ def check_apart(call: Call, inputs: List[Input], written: List[Input], own: "Abs
 
 
 def device_of(tensors: Iterable[torch.Tensor], call: Call, backend: Backend) -> torch.device:
-    """The one device of the arguments, or of the first of the tensors that is on such a device where no argument is one."""
+    """The one device of the arguments, and of all tensors that are on such a device. NimbleError where they are on several: what one
+    of these does is captured only where it waits for the other."""
     device: Optional[torch.device] = None
     for number in call.tensors:
         here = call.leaves[number].device
@@ -180,8 +181,12 @@ def device_of(tensors: Iterable[torch.Tensor], call: Call, backend: Backend) -> 
         if device is not None and here != device:
             raise NimbleError(f"{call.place(number)} is on {here}, another argument on {device}")
         device = here
-    if device is None:
-        device = next((t.device for t in tensors if t.device.type == backend.device_type), None)
+    for tensor in tensors:
+        if tensor.device.type == backend.device_type:
+            device = device or tensor.device
+            if tensor.device != device:
+                raise NimbleError(f"it works on tensors on {tensor.device} and on {device}, and a graph is one device's: prepare the parts "
+                                  "that lie on one device each")
     if device is None:
         raise NimbleError(f"neither an argument nor the module is on {backend.device_type}")
     return device

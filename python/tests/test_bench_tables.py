@@ -165,7 +165,7 @@ def test_results_that_cannot_be_shown(tmp_path):
 def test_help_names_every_way_and_option():
     done = script("--help")
     assert done.returncode == 0 and done.stdout.startswith("Usage: scripts/pytorch ")
-    for word in ("--batches", "--missing", "--total", "--together", "--warm-only", *(way.name for part in ways.WAYS.values() for way in part)):
+    for word in ("--batches", "--missing", "--total", "--together", "--gpus", "--warm-only", *(way.name for part in ways.WAYS.values() for way in part)):
         assert word in done.stdout
 
 
@@ -177,7 +177,7 @@ FOUND = 'print("noise"); print(\'{"prepare_s": 1.0, "gpu_us": {"median": 5}}\');
 @pytest.fixture
 def run(tmp_path):
     def make(program, **options):
-        given = {"limit": 60, "total": None, "cache": tmp_path / "cache", "build": tmp_path, "together": 1, **options}
+        given = {"limit": 60, "total": None, "cache": tmp_path / "cache", "build": tmp_path, "together": 1, "gpus": 1, **options}
         made = runner.Runner(types.SimpleNamespace(**given), tmp_path)
         made.command = lambda task, *more: ["-c", program, task.way, *more]
         return made
@@ -306,6 +306,31 @@ print('{{"prepare_s": 1.0}}')
             [f"{one.way} {what}" for one in tasks for what in ("has it", "ends")]
         assert (said.index("torchscript waits") < said.index("eager has it")) == (together > 1)
         assert said.index("autotune starts") > said.index("torchscript ends") or together == 1
+
+
+def test_each_gpu_has_networks_of_its_own_and_one_process_that_is_timed(run, tmp_path, monkeypatch):
+    program = """
+import json, os, sys, time
+gpu, begin = os.environ["CUDA_VISIBLE_DEVICES"], time.time()
+print("ready", flush=True)
+sys.stdin.readline()
+go = time.time()
+time.sleep(0.3)
+print(json.dumps({"prepare_s": 1.0, "gpu": gpu, "begin": begin, "go": go, "end": time.time()}))
+"""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    tasks = [task(way, network) for network in ("resnet50", "googlenet", "darts") for way in ("eager", "graph")]
+    found = dict(run(program, together=2, gpus=2).all_timed(tasks))
+    assert {each: entry["gpu"] for each, entry in found.items()} == \
+        {each: "5" if each.network == "googlenet" else "3" for each in tasks}
+    assert all(entry["gpus"] == 2 for entry in found.values())
+    first, other = ([entry for each, entry in found.items() if each.network == name] for name in ("resnet50", "googlenet"))
+    for one, next_one in (first, other):
+        assert one["end"] < next_one["go"]
+    assert first[0]["go"] < other[0]["end"] and other[0]["go"] < first[0]["end"]  # at once
+    assert max(entry["begin"] for entry in first + other) < min(entry["go"] for entry in first + other)
+    one_gpu = run("import os; assert os.environ['CUDA_VISIBLE_DEVICES'] == '3,5'; print('{\"prepare_s\": 1.0}')")
+    assert "failed" not in one_gpu.timed(task("eager"))
 
 
 def test_what_a_waiting_process_complains_of_does_not_hold_it_up(run):

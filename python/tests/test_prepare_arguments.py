@@ -1,6 +1,7 @@
 """Arguments and outputs that a graph could not give, or write, as the module does; and memory that it finds elsewhere."""
 
 import functools
+import types
 
 import pytest
 
@@ -9,6 +10,7 @@ from torch import nn  # noqa: E402
 from torch.nn.utils import parametrize  # noqa: E402
 from nimble import Nimble, NimbleError  # noqa: E402
 from nimble.signatures import keeps_no_sizes  # noqa: E402
+from nimble.static import device_of  # noqa: E402
 from replaying import ReplayingCapture  # noqa: E402
 from test_prepare_state import module_with, prepared  # noqa: E402, F401
 
@@ -307,3 +309,19 @@ def test_what_is_compiled_is_so_in_the_first_run(prepared):  # noqa: F811
     module = module_with(lambda self, x: function(x), layer=nn.Linear(2, 2))
     model = prepared(module, torch.ones(2))
     assert compiled and torch.equal(model(torch.zeros(2)), torch.ones(2))
+
+
+def test_all_is_on_one_device():
+    def on(*names):
+        return [types.SimpleNamespace(device=torch.device(name)) for name in names]
+
+    def found(arguments, tensors):
+        call = types.SimpleNamespace(leaves=on(*arguments), tensors=range(len(arguments)), place=lambda number: f"argument {number}")
+        return device_of(on(*tensors), call, types.SimpleNamespace(device_type="cuda"))
+
+    assert found(["cuda:1"], []) == found([], ["cpu", "cuda:1"]) == found(["cuda:1"], ["cuda:1", "cpu"]) == torch.device("cuda", 1)
+    for arguments, tensors, why in ((["cuda:0"], ["cuda:0", "cuda:1"], "on cuda:1 and on cuda:0"), ([], ["cuda:1", "cuda:0"], "one device's"),
+                                    (["cuda:0", "cuda:1"], [], "argument 1 is on cuda:1, another argument on cuda:0"),
+                                    (["cpu"], ["cuda:0"], "argument 0 is on cpu"), ([], ["cpu"], "neither an argument nor")):
+        with pytest.raises(NimbleError, match=why):
+            found(arguments, tensors)

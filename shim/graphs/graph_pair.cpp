@@ -233,6 +233,7 @@ GraphStatus GraphPair::status(CUgraphExec exec) const {
   status.exec = exec;
   status.nodes = nodes_;
   status.streams = streams_;
+  status.strays = strays_;
   status.own_us = own_us_;
   status.rewritten_us = rewritten_us_;
   status.text = why_kept_;

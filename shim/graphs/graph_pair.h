@@ -32,7 +32,8 @@ struct GraphStatus {
   State state = State::kept;
   std::uint32_t nodes = 0, streams = 0;
   double own_us = -1, rewritten_us = -1;
-  std::string text;  // why it is kept
+  std::uint64_t strays = 0;  // pieces of work that its capture's threads have submitted past it
+  std::string text;          // why it is kept
 };
 
 class GraphPair {
@@ -51,6 +52,9 @@ class GraphPair {
   // allocations that its nodes name, and their words that look like addresses and lead nowhere.
   void describe(CUcontext context, std::uint32_t nodes, std::uint32_t streams, std::vector<const ImageInfo*> images,
                 std::vector<TraceProbe::Range> memory, std::vector<std::uint64_t> nowhere);
+
+  // Its capture's threads have submitted so many pieces of work past it.
+  void goes_without(std::uint64_t strays) { strays_ = strays; }
 
   // --- From then on.
 
@@ -100,6 +104,7 @@ class GraphPair {
   CUcontext const made_in_;
   CUcontext context_ = nullptr;
   std::uint32_t nodes_ = 0, streams_ = 0;
+  std::uint64_t strays_ = 0;
   std::vector<const ImageInfo*> images_;
 
   std::mutex order_;  // held by the one launch that is being made; guards what follows

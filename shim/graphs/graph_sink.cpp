@@ -186,6 +186,7 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
   if (call.kind == CallKind::capture_begin) capture_began(call, good);
   if (call.kind == CallKind::capture_end) capture_ended(call, good);
   if (good && call.kind == CallKind::graph_launch) pool_.launched(call.exec);
+  if (good && captures_.load(std::memory_order_relaxed) > 0) submitted(call);
   if (good && call.unordered)
     if (const std::optional<Capturing> capture = capturing(call.stream.handle); capture && capture->active)
       pool_.unordered(capture->id, call.stream.key);
@@ -256,6 +257,7 @@ void GraphSink::rewrite(const Call& call) {
     thread.made.push_back(nullptr);
   }
   auto made = std::make_shared<GraphPair>(api_, driver_, options_.tune, number, current_context());
+  made->goes_without(stray_.of(call.graph));
   cuuint64_t flags = 0;
   if (api_.cuGraphExecGetFlags_) api_.cuGraphExecGetFlags_(call.exec, &flags);
   const Missed missed(*this);
@@ -390,6 +392,7 @@ void GraphSink::handle_ends(const Call& call) {
   }
   pool_.destroyed(call.graph);
   released_.destroyed(call.graph);
+  stray_.destroyed(call.graph);
 }
 
 // What graphs rest on is about to go.

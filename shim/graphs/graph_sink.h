@@ -40,6 +40,7 @@
 #include "shim/graphs/library_memory.h"
 #include "shim/graphs/memory_watch.h"
 #include "shim/graphs/released_memory.h"
+#include "shim/graphs/stray_work.h"
 
 namespace nimble::shim {
 
@@ -133,6 +134,7 @@ class GraphSink final : public CallSink {
   std::optional<Capturing> capturing(const Call& call) const;
   std::optional<Capturing> capturing(CUstream stream) const;
   std::size_t count_nodes(CUgraph graph) const;
+  void submitted(const Call& call);
   void capture_began(const Call& call, bool good);
   void capture_ending(const Call& call) const;
   void capture_ended(const Call& call, bool good);
@@ -173,6 +175,7 @@ class GraphSink final : public CallSink {
   MemoryWatch watch_;
   ReleasedMemory released_;
   LibraryMemory library_memory_;
+  StrayWork stray_;
   GraphApi api_;           // constant once ready_
   DriverApi driver_;       // likewise
   std::mutex load_mutex_;  // for who has loaded them

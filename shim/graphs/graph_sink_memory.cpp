@@ -43,11 +43,30 @@ std::size_t GraphSink::count_nodes(CUgraph graph) const {
   return count;
 }
 
+// Allocations are none, nor are events, by which work is put into a capture.
+void GraphSink::submitted(const Call& call) {
+  switch (call.kind) {
+    case CallKind::launch:
+    case CallKind::copy:
+    case CallKind::set:
+    case CallKind::host_function:
+    case CallKind::graph_launch:
+    case CallKind::opaque: {
+      const std::optional<Capturing> capture = capturing(call);
+      stray_.submitted(call.thread, capture ? capture->id : 0);
+      break;
+    }
+    default:
+      break;
+  }
+}
+
 void GraphSink::capture_began(const Call& call, bool good) {
   if (!good) captures_.fetch_sub(1, std::memory_order_relaxed);
   const std::optional<Capturing> capture = good ? capturing(call) : std::nullopt;
   if (!capture) return;
   released_.began(capture->id);
+  stray_.began(capture->id, call.thread);
   {
     CUcontext const context = streams().context(call.stream);
     const std::lock_guard lock(captures_mutex_);
@@ -91,6 +110,7 @@ void GraphSink::capture_ended(const Call& call, bool good) {
   }
   pool_.ended(begun.id, good ? call.graph : nullptr, !good && begun.to_graph);
   released_.ended(begun.id, good ? call.graph : nullptr);
+  stray_.ended(begun.id, good ? call.graph : nullptr);
   if (good)
     if (const std::optional<CaptureMemory> memory = pool_.memory_of(call.graph)) recording().memory(*memory);
 }
@@ -112,6 +132,7 @@ void GraphSink::forget_captures(const Call& call) {
   for (const auto& [id, to_graph] : gone) {
     pool_.ended(id, nullptr, to_graph);
     released_.ended(id, nullptr);
+    stray_.ended(id, nullptr);
   }
 }
 

@@ -1,5 +1,7 @@
 """Graphs that a program makes itself, written anew: they compute what they computed, or stay as they are."""
 
+import re
+
 import harness
 from harness import ProgramTest
 
@@ -145,6 +147,12 @@ class Graphs(ProgramTest):
                     self.assertEqual([], self.read_json("report.json")["races"], f"seed {seed}")
                 if what in ("peer", "slots"):
                     self.assertRegex(done.stderr, "both in it\nstate 0: what it used apart may lie in one piece of memory now")
+
+    def test_work_that_goes_past_captures_is_counted(self):
+        plain = self.run_program(["graph_ends", "strays"])
+        done = self.run_program(["graph_ends", "strays"], mode="off", NIMBLE_GRAPHS="rewrite")
+        self.assertEqual(plain.stdout, done.stdout)
+        self.assertEqual(["0", "1", "2", "0", "1"], re.findall(r"^strays (\d+)$", done.stderr, re.MULTILINE))
 
     def test_beside_a_thread_that_loads_libraries(self):
         plain = self.run_program(["graph_ends", "loading"])

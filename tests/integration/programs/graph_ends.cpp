@@ -8,6 +8,8 @@
 //   slots          that of another capture goes back to the driver, and comes again as one piece
 //   variables      variables go with code that has none of its kernels, and one piece of memory is mapped there
 //   refused        nothing but the driver keeps launches of a graph apart, and it refuses one of them
+//   strays         while threads capture, they and others submit work to streams that do not; says how many of these a
+//                  graph's threads did
 #include <dlfcn.h>
 
 #include <atomic>
@@ -196,6 +198,58 @@ struct Program : GraphProgram {
     }
     say(exec);
   }
+  void strays() {
+    const CUdeviceptr aside = memory(kBytes);
+    CUstream beside = nullptr;
+    CHECK(cuStreamCreate(&beside, CU_STREAM_NON_BLOCKING));
+    CUevent fork = nullptr, join = nullptr;
+    for (CUevent* event : {&fork, &join}) CHECK(cuEventCreate(event, CU_EVENT_DISABLE_TIMING));
+    const auto on_a_thread = [&](auto work) {
+      std::thread([&] {
+        CHECK(cuCtxSetCurrent(context));
+        work();
+      }).join();
+    };
+    const auto of = [&](auto work) {
+      CUgraph graph = capture(
+          [&] {
+            launch_update(out[0], input);
+            work();
+            launch_update(out[0], out[1]);
+          },
+          CU_STREAM_CAPTURE_MODE_RELAXED);
+      CUgraphExec exec = make(graph);
+      nimble_graph_status status{};
+      status.size = sizeof status;
+      if (nimble_get_graph(exec, &status) == NIMBLE_SUCCESS)
+        std::fprintf(stderr, "strays %d\n", static_cast<int>(status.strays));
+      run(exec, 1);
+      end(exec, graph);
+    };
+    launch_update(aside, input, beside);
+    of([&] {  // beside it, and a part of it
+      CHECK(cuEventRecord(fork, stream));
+      CHECK(cuStreamWaitEvent(beside, fork, 0));
+      launch_update(out[1], input, beside);
+      CHECK(cuEventRecord(join, beside));
+      CHECK(cuStreamWaitEvent(stream, join, 0));
+    });
+    of([&] { launch_update(aside, input, beside); });
+    of([&] {
+      CHECK(cuMemsetD32Async(aside, 1, 1, beside));
+      CHECK(cuMemcpyDtoDAsync(aside + 4, aside, 4, beside));
+      CHECK(cuMemFreeAsync(allocate(beside), beside));
+    });
+    of([&] { on_a_thread([&] { launch_update(aside, input, beside); }); });  // which loads data, say
+    of([&] {
+      on_a_thread([&] {
+        launch_update(aside, input, beside);
+        launch_update(out[1], input);
+      });
+    });
+    CHECK(cuCtxSynchronize());
+    for (const CUdeviceptr each : {aside, out[0], out[1]}) note(each);
+  }
   void refused() {
     CUstream third = nullptr;
     CHECK(cuStreamCreate(&third, CU_STREAM_NON_BLOCKING));
@@ -234,6 +288,7 @@ int main(int argc, char** argv) {
   if (what == "peer") program.peer();
   if (what == "slots") program.slots();
   if (what == "variables") program.variables();
+  if (what == "strays") program.strays();
   if (what == "refused") program.refused();
   std::printf("%016llx\n", static_cast<unsigned long long>(program.digest));
 }

@@ -1,0 +1,41 @@
+#include "shim/graphs/stray_work.h"
+
+namespace nimble::shim {
+
+void StrayWork::began(std::uint64_t capture, std::uint32_t thread) {
+  const std::lock_guard lock(mutex_);
+  captures_[capture][thread].belongs = true;
+}
+
+void StrayWork::submitted(std::uint32_t thread, std::uint64_t capture) {
+  const std::lock_guard lock(mutex_);
+  if (capture == 0) {
+    for (auto& [id, threads] : captures_) ++threads[thread].past;
+  } else if (const auto found = captures_.find(capture); found != captures_.end()) {
+    found->second[thread].belongs = true;
+  }
+}
+
+void StrayWork::ended(std::uint64_t capture, CUgraph graph) {
+  const std::lock_guard lock(mutex_);
+  const auto found = captures_.find(capture);
+  if (found == captures_.end()) return;
+  std::uint64_t past = 0;
+  for (const auto& [number, thread] : found->second)
+    if (thread.belongs) past += thread.past;
+  captures_.erase(found);
+  if (graph && past) graphs_[graph] += past;  // a graph may be what several captures have put into one
+}
+
+std::uint64_t StrayWork::of(CUgraph graph) {
+  const std::lock_guard lock(mutex_);
+  const auto found = graphs_.find(graph);
+  return found == graphs_.end() ? 0 : found->second;
+}
+
+void StrayWork::destroyed(CUgraph graph) {
+  const std::lock_guard lock(mutex_);
+  graphs_.erase(graph);
+}
+
+}  // namespace nimble::shim

@@ -1,0 +1,42 @@
+// Work that goes past a capture: what its threads submit while it goes on, and the driver does at once, since no
+// captured work comes before it in any stream.
+//
+// No replay of the graph would do it again. That is a program's own affair where it has asked for the capture; who
+// captures somebody else's function in order to replay it in its place must know. A thread belongs to a capture that it
+// has begun, or put work into: what others do meanwhile, as those that load data, is not meant. One lock, never held
+// while the driver is called. Any thread.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+namespace nimble::shim {
+
+class StrayWork {
+ public:
+  // A thread has begun a capture; 0 is none.
+  void began(std::uint64_t capture, std::uint32_t thread);
+  // A thread has submitted work: to be a part of a capture, or of none (0).
+  void submitted(std::uint32_t thread, std::uint64_t capture);
+  // A capture has ended, with a graph or without.
+  void ended(std::uint64_t capture, CUgraph graph);
+  // How many pieces of work the threads of the graph's capture have submitted past all captures meanwhile.
+  std::uint64_t of(CUgraph graph);
+  // A graph ends: its handle may become another's.
+  void destroyed(CUgraph graph);
+
+ private:
+  struct OfThread {
+    bool belongs = false;
+    std::uint64_t past = 0;
+  };
+
+  std::mutex mutex_;
+  std::map<std::uint64_t, std::map<std::uint32_t, OfThread>> captures_;  // that go on: by thread
+  std::map<CUgraph, std::uint64_t> graphs_;                              // with such work
+};
+
+}  // namespace nimble::shim

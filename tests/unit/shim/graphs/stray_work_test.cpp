@@ -1,0 +1,64 @@
+#include "shim/graphs/stray_work.h"
+
+#include <gtest/gtest.h>
+
+namespace nimble::shim {
+namespace {
+
+const auto kOne = reinterpret_cast<CUgraph>(0x100), kOther = reinterpret_cast<CUgraph>(0x200);
+
+TEST(StrayWork, IsWhatTheThreadsOfACaptureSubmitPastIt) {
+  StrayWork stray;
+  stray.submitted(1, 0);  // before
+  stray.began(7, 1);
+  stray.submitted(1, 7);
+  stray.submitted(1, 0);
+  stray.submitted(2, 0);  // somebody else's
+  stray.submitted(3, 0);  // who turns out to belong to it
+  stray.submitted(3, 7);
+  stray.submitted(3, 0);
+  EXPECT_EQ(stray.of(kOne), 0u);
+  stray.ended(7, kOne);
+  EXPECT_EQ(stray.of(kOne), 3u);
+  stray.submitted(1, 0);
+  stray.ended(7, kOne);
+  EXPECT_EQ(stray.of(kOne), 3u) << "it has ended before";
+  stray.began(8, 1);
+  stray.submitted(1, 8);
+  stray.ended(8, kOther);
+  EXPECT_EQ(stray.of(kOther), 0u);
+  stray.destroyed(kOne);
+  EXPECT_EQ(stray.of(kOne), 0u) << "another has its handle";
+}
+
+TEST(StrayWork, OfCapturesAtOnce) {
+  StrayWork stray;
+  stray.began(7, 1);
+  stray.began(8, 2);
+  stray.submitted(1, 7);
+  stray.submitted(2, 8);
+  stray.submitted(2, 0);
+  stray.submitted(1, 9);  // which nobody has seen begin
+  stray.ended(9, kOne);
+  stray.ended(7, kOne);
+  EXPECT_EQ(stray.of(kOne), 0u);
+  stray.ended(8, kOther);
+  EXPECT_EQ(stray.of(kOther), 1u);
+}
+
+TEST(StrayWork, OfAGraphThatSeveralCapturesMake) {
+  StrayWork stray;
+  for (const std::uint64_t capture : {7, 8}) {
+    stray.began(capture, 1);
+    stray.submitted(1, 0);
+    stray.ended(capture, kOne);
+  }
+  EXPECT_EQ(stray.of(kOne), 2u);
+  stray.began(9, 1);
+  stray.submitted(1, 0);
+  stray.ended(9, nullptr);  // an error has ended it
+  EXPECT_EQ(stray.of(nullptr), 0u);
+}
+
+}  // namespace
+}  // namespace nimble::shim

@@ -90,7 +90,10 @@ enum class Communicates : std::uint8_t {
   no,
   by_memory,  // it touches memory that others reach, too: nothing says that it does, nor that it does not
   by_rule,    // a rule says so
+  in_itself,  // a rule says that its blocks wait for each other, and for nobody else
 };
+
+inline bool talks_to_others(Communicates how) { return how == Communicates::by_memory || how == Communicates::by_rule; }
 
 struct OpAccesses {
   OpRole role = OpRole::accesses;

@@ -172,8 +172,13 @@ class Checker {
         return second + " records an event, which must not come true before " + first + " is done";
       for (std::uint32_t op : {pair.first, pair.second})
         if (step_.accesses.ops[op].role == OpRole::barrier) return "op " + std::to_string(op) + " may touch anything";
-      const bool first_talks = step_.accesses.ops[pair.first].communicates != Communicates::no;
-      if (first_talks && step_.accesses.ops[pair.second].communicates != Communicates::no)
+      const auto in_itself = [&](std::uint32_t op) {
+        return step_.accesses.ops[op].communicates == Communicates::in_itself;
+      };
+      if (in_itself(pair.first) && in_itself(pair.second))
+        return "the blocks of " + first + " wait for each other, and so do those of " + second;
+      const bool first_talks = talks_to_others(step_.accesses.ops[pair.first].communicates);
+      if (first_talks && talks_to_others(step_.accesses.ops[pair.second].communicates))
         return first + " and " + second + " may both be talking to another process or the host";
       if (step_.accesses.ops[pair.second].tells)
         return second + " writes memory that others reach, too, who may take it for a sign that " + first + " is done";

@@ -103,7 +103,12 @@ void Requirements::touch(std::uint32_t op, std::uint32_t index) {
 }
 
 void Requirements::hear(std::uint32_t op) {
-  const bool talks = accesses_.ops[op].communicates != Communicates::no, shares = accesses_.ops[op].shares;
+  const Communicates how = accesses_.ops[op].communicates;
+  const bool talks = talks_to_others(how), shares = accesses_.ops[op].shares;
+  if (how == Communicates::in_itself) {
+    if (last_in_itself_ != kNone) pairs.push_back({last_in_itself_, op});
+    last_in_itself_ = op;
+  }
   if (talks && last_talk_ != kNone) pairs.push_back({last_talk_, op});
   if (shares && last_shared_talk_ != kNone) pairs.push_back({last_shared_talk_, op});
   if (talks) last_talk_ = op;

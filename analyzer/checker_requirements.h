@@ -73,7 +73,7 @@ class Requirements {
   // Of each stream the last that is behind all before it, the last record, and the last that others may have told
   // something.
   std::vector<std::uint32_t> sign_, record_, heard_;
-  std::uint32_t last_barrier_ = kNone, last_talk_ = kNone, last_shared_talk_ = kNone;
+  std::uint32_t last_barrier_ = kNone, last_talk_ = kNone, last_shared_talk_ = kNone, last_in_itself_ = kNone;
 };
 
 }  // namespace nimble::analyzer

@@ -31,9 +31,14 @@ class Finder {
     const std::string why = why_shared(op, call, [](const Access&) { return true; });
     entry.shares = !why.empty();
     const Rule* rule = rule_for(call);
+    const bool in_itself = rule != nullptr && rule->in_itself;
+    if (in_itself && trust_ < Evidence::declared && entry.shares) rule = nullptr;
     const bool by_rule = rule != nullptr;  // which knows what the kernel says, and about what
     entry.tells = !by_rule && !why_shared(op, call, [](const Access& access) { return access.writes; }).empty();
-    if (rule != nullptr && *rule->communicates) {
+    if (by_rule && in_itself) {
+      entry.communicates = Communicates::in_itself;
+      entry.communicates_why = reason("the rule \"" + rule->text + "\" says that its blocks wait for each other");
+    } else if (rule != nullptr && *rule->communicates) {
       entry.communicates = Communicates::by_rule;
       entry.communicates_why = reason("the rule \"" + rule->text + "\" says so");
     } else if (rule == nullptr && entry.shares && call.kind != CallKind::copy && call.kind != CallKind::set) {

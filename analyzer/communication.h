@@ -13,6 +13,10 @@
 //   - a launch that reads such memory comes before all that the program has put behind it (`hears`).
 // Where a rule speaks of communication, it says all there is to say: the last two do not hold then.
 //
+// Blocks of a kernel may wait for each other without a cooperative launch, which promises them room. Two such kernels
+// side by side may each hold the room that the other's blocks need, and wait for ever. So those of which a rule says it
+// (analyzer/rules/cudnn.json) keep the program's order among each other, and with nobody else.
+//
 // Who may: a launch that touches memory which others reach, unless a rule says that it talks to nobody; a launch of
 // which a rule says that it does (analyzer/rules/collectives.json). A kernel of which nothing is known is ordered with
 // everything anyway. No errors; one thread.

@@ -181,11 +181,16 @@ void reason_lines(Text& out, const std::vector<OpsWithReason>& ops) {
 }
 
 void communicating_lines(Text& out, const Analysis& analysis) {
-  const std::vector<OpsWithReason> communicating = communicating_ops(analysis);
-  if (communicating.empty()) return;
-  out.blank();
-  out.raw("Kept in the program's order among each other, and on one lane, since they may be talking to others:");
-  reason_lines(out, communicating);
+  const auto lines = [&](const char* title, const std::vector<OpsWithReason>& ops) {
+    if (ops.empty()) return;
+    out.blank();
+    out.raw(title);
+    reason_lines(out, ops);
+  };
+  lines("Kept in the program's order among each other, and on one lane, since they may be talking to others:",
+        communicating_ops(analysis));
+  lines("Kept in the program's order among each other, since two of them at once may wait for each other's room:",
+        ops_in_themselves(analysis));
 }
 
 void assumed_lines(Text& out, const Analysis& analysis) {
@@ -329,7 +334,14 @@ std::vector<OpsWithReason> assumed_ops(const Analysis& analysis) {
 }
 
 std::vector<OpsWithReason> communicating_ops(const Analysis& analysis) {
-  return gathered(analysis, [](const OpAccesses& op) { return op.communicates_why; });
+  return gathered(analysis,
+                  [](const OpAccesses& op) { return talks_to_others(op.communicates) ? op.communicates_why : kNone; });
+}
+
+std::vector<OpsWithReason> ops_in_themselves(const Analysis& analysis) {
+  return gathered(analysis, [](const OpAccesses& op) {
+    return op.communicates == Communicates::in_itself ? op.communicates_why : kNone;
+  });
 }
 
 // Calls of a repeat, up to the op behind it: the median over all repeats.

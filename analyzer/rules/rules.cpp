@@ -32,7 +32,10 @@ class RuleReader {
     } catch (const std::regex_error& error) {
       fields_.fail("kernel", std::string("is no regular expression: ") + error.what());
     }
-    if (fields_.has("communicates")) rule.communicates = fields_.flag_or("communicates", false);
+    if (fields_.has("communicates")) {
+      rule.in_itself = fields_.member("communicates") == "in itself";
+      rule.communicates = rule.in_itself || fields_.flag_or("communicates", false);
+    }
     rule.tells_accesses = fields_.has("params") || !rule.communicates;
     if (rule.tells_accesses)
       for (const nlohmann::json& param : fields_.list("params")) rule.params.push_back(read_param(param));

@@ -16,7 +16,7 @@
 
 namespace nimble::analyzer {
 
-inline constexpr int kRulesVersion = 3;
+inline constexpr int kRulesVersion = 4;
 inline constexpr std::size_t kMaxRulesBytes = 4 << 20;
 
 // What a kernel does with a parameter, or with the memory that some words of it point to. In the order of kRuleModes.
@@ -65,7 +65,8 @@ struct Rule {
   // Bytes that each of the first parameters may have, none where any will do: the layouts that were read.
   std::vector<std::vector<std::uint32_t>> sizes;
   bool self_contained = false;       // speaks only where the code reaches no memory beside its parameters
-  std::optional<bool> communicates;  // whether it may be talking to another process, another device or the host
+  std::optional<bool> communicates;  // whether it may be talking to another process, another device or the host; or
+  bool in_itself = false;            // its blocks to each other, and to nobody else
   std::string from;                  // where a shipped rule was read: framework, version, source
 
   const RuleParam& param(std::size_t i) const;

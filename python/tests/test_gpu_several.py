@@ -156,7 +156,7 @@ def test_work_on_another_gpu_that_no_replay_would_do_raises():
         def forward(self, x):
             return x + torch.ones(4, device="cuda:1").relu().sum().to("cuda:0")
 
-    with torch.no_grad(), pytest.raises(NimbleError, match="another device"):
+    with torch.no_grad(), pytest.raises(NimbleError, match="captur"):
         Nimble(Makes()).prepare(torch.ones(2, 4, device="cuda:0"))
 
 
@@ -241,8 +241,9 @@ def test_ranks_that_train_together(how, tmp_path):
     found, said = ranks(tmp_path, "plain", [*tool, "--mode", "record", "--"], NIMBLE_TRACE=trace, **memory)
     assert found == plain, said
     for rank in range(2):
-        subprocess.run([BUILD / "bin" / "nimble-analyze", trace.replace("%r", str(rank)), "--quiet", "-o",
-                        schedule.replace("%r", str(rank))], check=True, timeout=240)
+        done = subprocess.run([BUILD / "bin" / "nimble-analyze", trace.replace("%r", str(rank)), "--quiet", "-o",
+                               schedule.replace("%r", str(rank))], timeout=240)
+        assert done.returncode in (0, 4)  # 4: kernels of NCCL beside others, which a rank may have to leave as they are
     found, said = ranks(tmp_path, "plain", [*tool, "--mode", "replay", "--"], NIMBLE_SCHEDULE=schedule, NIMBLE_LOG="info", **memory)
     assert found == plain, said
     print("\n".join(line for errors in said for line in errors.splitlines() if "nimble: " in line))

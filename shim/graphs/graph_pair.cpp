@@ -13,6 +13,7 @@ namespace nimble::shim {
 
 namespace {
 
+constexpr std::size_t kMostOthers = 4;  // that are named, of what a graph writes to and nobody has asked about
 constexpr const char* kLeadsSomewhere = "an address of its kernels' that led nowhere leads to memory now";
 
 }  // namespace
@@ -192,10 +193,15 @@ bool GraphPair::writes_only(const std::vector<TraceProbe::Range>& ranges, std::s
              written.bytes <= range.bytes - (written.address - range.address);
     });
   };
-  const auto other = std::ranges::find_if_not(*writes_, is_named);
-  if (other != writes_->end())
-    what_else = fmt::format("{} bytes at {:#x}, by {}", other->range.bytes, other->range.address, other->by);
-  return other == writes_->end();
+  std::size_t others = 0;
+  for (const GraphSchedule::Written& each : *writes_) {
+    if (is_named(each)) continue;
+    if (++others <= kMostOthers)
+      what_else += fmt::format("{}{} bytes at {:#x}, by {}", others > 1 ? "; " : "", each.range.bytes,
+                               each.range.address, each.by);
+  }
+  if (others > kMostOthers) what_else += fmt::format("; and {} more", others - kMostOthers);
+  return others == 0;
 }
 
 void GraphPair::code_goes(const ImageInfo* image) {

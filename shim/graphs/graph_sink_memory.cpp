@@ -45,6 +45,7 @@ std::size_t GraphSink::count_nodes(CUgraph graph) const {
 
 // Allocations are none, nor are events, by which work is put into a capture.
 void GraphSink::submitted(const Call& call) {
+  if (!call.traced) return;  // as a setting of a kernel, of which `kind` says nothing
   switch (call.kind) {
     case CallKind::launch:
     case CallKind::copy:

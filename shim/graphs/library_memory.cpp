@@ -16,6 +16,8 @@ constexpr std::string_view kLibraries[] = {
     "libcudnn_cnn",
     "libcudnn_engines_precompiled",
     "libcudnn_engines_runtime_compiled",
+    "libcudnn_engines_tensor_ir",
+    "libcudnn_ext",
     "libcudnn_graph",
     "libcudnn_heuristic",
     "libcudnn_ops",

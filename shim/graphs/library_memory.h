@@ -1,8 +1,10 @@
-// Device memory that cuDNN has allocated for itself: what its kernels work in, and no program reaches.
+// Memory that cuDNN has allocated for itself, of the device or the host: what its kernels work in, and no program
+// reaches.
 //
-// Its batch norm, for one, has counters there, by which its blocks wait for each other. A call more or less of cuDNN
-// leaves nothing there that a later one could tell: so a launch that writes to it can be taken back. cuBLAS is another
-// case: it allocates for programs as well, by cublasAlloc.
+// Its batch norm, for one, has counters there, by which its blocks wait for each other, and in the host's memory a flag
+// that says that a sum has overflowed, for cudnnQueryRuntimeError. A call more or less of cuDNN leaves nothing there
+// that a later one could tell: so a launch that writes to it can be taken back. (Who asks for that error may hear of
+// one in a launch that was taken back.) cuBLAS is another case: it allocates for programs as well, by cublasAlloc.
 //
 // Whose memory it is the allocation's return address tells: cuDNN's libraries have a CUDA runtime of their own linked
 // in, and call the driver from their own code. It is looked for among the process's mappings, not by dladdr(), which

@@ -1,5 +1,6 @@
 """Graphs that a program makes itself, written anew: they compute what they computed, or stay as they are."""
 
+import json
 import re
 
 import harness
@@ -147,6 +148,21 @@ class Graphs(ProgramTest):
                     self.assertEqual([], self.read_json("report.json")["races"], f"seed {seed}")
                 if what in ("peer", "slots"):
                     self.assertRegex(done.stderr, "both in it\nstate 0: what it used apart may lie in one piece of memory now")
+
+    def test_memory_of_the_host_that_libraries_have_for_themselves(self):
+        # That the kernel tells nobody anything over it has to be known.
+        waits = self.path("rules.json")
+        with open(waits, "w", encoding="utf-8") as file:
+            json.dump({"nimble_rules": 4, "rules": [{"kernel": "void fill<3>.*", "communicates": "in itself"}]}, file)
+        for what, rules, said in (("flag_cudnn_ops", waits, "0 without the flag, 0 with it"),
+                                  ("flag_own_ops", waits, "[1-9] without the flag, 0 with it"),
+                                  ("flag_cudnn_ops", None, "[1-9] without the flag, [1-9] with it")):
+            with self.subTest(what=what, rules=rules):
+                plain = self.run_program(["unseen", what])
+                done = self.run_program(["unseen", what], mode="off", NIMBLE_GRAPHS="rewrite", NIMBLE_TUNE="off",
+                                        **({"NIMBLE_RULES": rules} if rules else {}))
+                self.assertEqual(plain.stdout, done.stdout)
+                self.assertRegex(done.stderr, "writes only: " + said)
 
     def test_work_that_goes_past_captures_is_counted(self):
         plain = self.run_program(["graph_ends", "strays"])

@@ -227,7 +227,8 @@ struct Program : GraphProgram {
       end(exec, graph);
     };
     launch_update(aside, input, beside);
-    of([&] {  // beside it, and a part of it
+    of([&] {  // beside it, and a part of it; and what is no work
+      CHECK(cuFuncSetAttribute(update, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 0));
       CHECK(cuEventRecord(fork, stream));
       CHECK(cuStreamWaitEvent(beside, fork, 0));
       launch_update(out[1], input, beside);

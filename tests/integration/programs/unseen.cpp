@@ -11,6 +11,7 @@
 //   cache           a kernel writes to memory from before what is there while Nimble learns
 //   cache_cudnn_ops the same, in memory that a library of that name has allocated for itself
 //   cache_own_ops   the same, of another name
+//   flag_cudnn_ops, flag_own_ops    a kernel writes to memory of the host that such a library has allocated
 //   reversed        a kernel is given where its source ends
 //   cooperative     two cooperative kernels
 //   reserved        memory is mapped behind that, where address space was reserved
@@ -194,10 +195,10 @@ void table(Program& p, const std::string& what) {
 }
 
 // What the library of this name allocates.
-CUdeviceptr memory_of(const std::string& library) {
+CUdeviceptr memory_of(const std::string& library, const char* name = "own_memory") {
   const std::string folder = image_path("../tests/own_memory/");
   void* const loaded = dlopen((folder + "lib" + library + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
-  auto* const allocate = loaded ? reinterpret_cast<CUdeviceptr (*)(std::size_t)>(dlsym(loaded, "own_memory")) : nullptr;
+  auto* const allocate = loaded ? reinterpret_cast<CUdeviceptr (*)(std::size_t)>(dlsym(loaded, name)) : nullptr;
   if (!allocate) std::fprintf(stderr, "unseen: no %s: %s\n", library.c_str(), dlerror());
   const CUdeviceptr memory = allocate ? allocate(kBytes) : 0;
   CHECK(cuMemsetD32(memory, 1, kCount));
@@ -227,6 +228,19 @@ void cache(Program& p, const std::string& library = {}) {
                static_cast<int>(nimble_graph_writes_only(exec, without, bytes, 3)),
                static_cast<int>(nimble_graph_writes_only(exec, with, bytes, 4)));
   p.run(exec, {p.sum, p.other, cache});
+}
+
+void flag(Program& p, const std::string& library) {
+  const CUdeviceptr flag = memory_of(library, "own_pinned_memory");
+  const CUgraphExec exec = p.capture([&] {
+    p.launch("_Z4fillILi3EEvPjPKji", flag, p.x);
+    p.launch("_Z4fillILi3EEvPjPKji", p.sum, p.x);
+  });
+  const std::uint64_t ranges[] = {p.sum, flag}, bytes[] = {kBytes, kBytes};
+  std::fprintf(stderr, "writes only: %d without the flag, %d with it\n",
+               static_cast<int>(nimble_graph_writes_only(exec, ranges, bytes, 1)),
+               static_cast<int>(nimble_graph_writes_only(exec, ranges, bytes, 2)));
+  p.run(exec, {p.sum, flag});
 }
 
 void reversed(Program& p) {
@@ -407,6 +421,8 @@ int main(int count, char** words) {
     reversed(program);
   } else if (what == "reserved" || what == "again" || what == "captured" || what == "registered") {
     memory_later(program, what);
+  } else if (what.starts_with("flag_")) {
+    flag(program, what.substr(5));
   } else if (what.starts_with("cache_")) {
     cache(program, what.substr(6));
   } else if (what == "elsewhere") {

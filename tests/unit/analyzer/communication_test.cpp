@@ -22,7 +22,7 @@ constexpr std::uint64_t kA = 0x10000, kB = 0x20000, kHost = 0x100000;
 
 AnalysisOptions with_rules(const std::string& rules) {
   AnalysisOptions options;
-  if (!rules.empty()) options.rules.read_text("{\"nimble_rules\": 3, \"rules\": [" + rules + "]}", "rules");
+  if (!rules.empty()) options.rules.read_text("{\"nimble_rules\": 4, \"rules\": [" + rules + "]}", "rules");
   return options;
 }
 
@@ -153,6 +153,26 @@ TEST(Communication, IsWhatARuleSays) {
   const std::string talks_to_nobody = R"({"kernel": "talk.*", "communicates": false})";
   EXPECT_TRUE(analyze(silent, with_rules(talks_to_nobody)).dependencies.all.empty());
   EXPECT_TRUE(depends(analyze(silent, with_rules(talks + "," + talks_to_nobody)), 0, 1)) << "the first that says it";
+}
+
+TEST(Communication, BlocksThatWaitForEachOtherAreNotBesideOthersOfTheKind) {
+  const std::string waits = R"({"kernel": "talk.*", "communicates": "in itself"})";
+  const Analysis analysis = analyze(launches({{1, kA}, {0, 0x30000}, {1, 0x40000}, {3, 0x50000}}), with_rules(waits));
+  EXPECT_EQ(analysis.accesses.ops[0].communicates, Communicates::in_itself);
+  ASSERT_TRUE(depends(analysis, 0, 2));
+  EXPECT_EQ(analysis.dependencies.all.front().evidence, Evidence::declared);
+  EXPECT_FALSE(depends(analysis, 0, 1));
+  EXPECT_FALSE(depends(analysis, 1, 2));
+  // What they write to memory that others see tells nobody anything, and what they read there they do not wait for.
+  const auto with_a_flag = launches({{0, 0x30000}, {1, kHost}, {0, 0x40000}, {1, kHost + 0x10000}});
+  const Analysis flag = analyze(with_a_flag, with_rules(waits));
+  EXPECT_TRUE(flag.accesses.ops[1].shares);
+  EXPECT_FALSE(flag.accesses.ops[1].tells || flag.accesses.ops[1].hears);
+  EXPECT_TRUE(depends(flag, 1, 3));
+  EXPECT_EQ(flag.dependencies.all.size(), 1u);
+  AnalysisOptions options = with_rules(waits);
+  options.trust = Evidence::proven;
+  EXPECT_TRUE(depends(analyze(with_a_flag, options), 1, 3));
 }
 
 TEST(Communication, IsNotDeniedByWhatIsNotBelieved) {

@@ -220,13 +220,34 @@ TEST(Rules, ThoseThatComeWithTheToolKnowCollectives) {
     EXPECT_FALSE(communicates(name)) << name;
 }
 
+TEST(Rules, ThoseThatComeWithTheToolKnowKernelsWhoseBlocksWaitForEachOther) {
+  Rules rules;
+  add_shipped_rules(rules);
+  const auto in_itself = [&](const char* name) {
+    const Rule* rule = rules.of_communication("", name, std::nullopt, false);
+    return rule != nullptr && rule->in_itself;
+  };
+  for (const char* name :
+       {"void cudnn::bn_fw_tr_1C11_singleread<float, 512, true, 1, 2, 0>(cudnn::bn_fw_tr_1C11_args<float>)",
+        "void cudnn::bn_bw_1C11_singleread_spec<__half2, 512, 2, 2, 7>(cudnn::bn_bw_1C11_args<__half2>)",
+        "void cudnn::batchnorm_fwtr_nhwc_semiPersist<float, float, float, 512, 16, 2, 1, 1, 0, false, true, false, "
+        "1>(cudnn::NhwcBatchNormFwdParams<float, float>)",
+        "void cudnn::batchnorm_add_relu_bwtr_nhwc_semiPersist<__half, float>(cudnn::NhwcBatchNormBwdParams<__half>)",
+        "void RNN_blockPersist_fp_LSTM<__half, float, 256>(int)", "void RNN_persist_bp<float, 1>(int)"})
+    EXPECT_TRUE(in_itself(name)) << name;
+  for (const char* name :
+       {"void cudnn::bn_fw_inf_1C11_kernel_NCHW<float, float, true, 1>(float)", "ncclDevKernel_Generic(ncclDevComm*)",
+        "void cudnn::bn_bw_1C11_kernel_new<float, float, float, 512, true, 1>(float)"})
+    EXPECT_FALSE(in_itself(name)) << name;
+}
+
 TEST(Rules, SayWhatIsWrong) {
   EXPECT_EQ(error_of(""), ": is no JSON object");
   EXPECT_EQ(error_of("[]"), ": is no JSON object");
   EXPECT_EQ(error_of("{"), ": is no JSON object");
   EXPECT_EQ(error_of("{}"), ": nimble_rules: is missing");
-  EXPECT_EQ(error_of(R"({"nimble_rules": 4, "rules": []})"),
-            ": nimble_rules: is 4; this nimble-analyze reads versions 1 to 3");
+  EXPECT_EQ(error_of(R"({"nimble_rules": 5, "rules": []})"),
+            ": nimble_rules: is 5; this nimble-analyze reads versions 1 to 4");
   EXPECT_EQ(error_of(R"({"nimble_rules": 1})"), ": rules: is missing");
   EXPECT_EQ(error_of(R"({"nimble_rules": 1, "rules": {}})"), ": rules: must be a list");
   EXPECT_EQ(error_of(R"({"nimble_rules": 1, "rules": [5]})"), ": rules[0]: must be an object");
@@ -260,6 +281,8 @@ TEST(Rules, SayWhatIsWrong) {
     return error_of(R"({"nimble_rules": 3, "rules": [{"kernel": "a", )" + rest + "}]}");
   };
   EXPECT_EQ(error_of_silent(R"("communicates": 1)"), ": rules[0].communicates: must be true or false");
+  EXPECT_EQ(error_of_silent(R"("communicates": "in itself")"), "no error");
+  EXPECT_EQ(error_of_silent(R"("communicates": "itself")"), ": rules[0].communicates: must be true or false");
   EXPECT_EQ(error_of_silent(R"("comment": "what of it?")"), ": rules[0].params: is missing");
   EXPECT_EQ(error_of_silent(R"("communicates": true, "sizes": [8])"), ": rules[0].sizes: says nothing without params");
   EXPECT_EQ(error_of_silent(R"("communicates": true, "more": "in")"), ": rules[0].more: says nothing without params");

@@ -90,10 +90,7 @@ enum class Communicates : std::uint8_t {
   no,
   by_memory,  // it touches memory that others reach, too: nothing says that it does, nor that it does not
   by_rule,    // a rule says so
-  in_itself,  // a rule says that its blocks wait for each other, and for nobody else
 };
-
-inline bool talks_to_others(Communicates how) { return how == Communicates::by_memory || how == Communicates::by_rule; }
 
 struct OpAccesses {
   OpRole role = OpRole::accesses;
@@ -106,7 +103,8 @@ struct OpAccesses {
   bool shares = false;                     // touches memory that others reach, too
   // It writes such memory, and whoever sees that may take it for a sign that all before it is done.
   bool tells = false;
-  bool hears = false;  // it may be waiting for what others write there, and what is behind it rests on that
+  bool hears = false;        // it may be waiting for what others write there, and what is behind it rests on that
+  bool blocks_wait = false;  // for each other, without a launch that promises them room
 };
 
 struct StepAccesses {

@@ -57,7 +57,7 @@ class Planner {
       communicate_.emplace_back();
       for (std::uint32_t op : segment.ops) {
         costs_.back().push_back(analysis.costs[op]);
-        communicate_.back().push_back(talks_to_others(analysis.accesses.ops[op].communicates));
+        communicate_.back().push_back(analysis.accesses.ops[op].communicates != Communicates::no);
       }
     }
   }

@@ -172,13 +172,13 @@ class Checker {
         return second + " records an event, which must not come true before " + first + " is done";
       for (std::uint32_t op : {pair.first, pair.second})
         if (step_.accesses.ops[op].role == OpRole::barrier) return "op " + std::to_string(op) + " may touch anything";
-      const auto in_itself = [&](std::uint32_t op) {
-        return step_.accesses.ops[op].communicates == Communicates::in_itself;
-      };
-      if (in_itself(pair.first) && in_itself(pair.second))
-        return "the blocks of " + first + " wait for each other, and so do those of " + second;
-      const bool first_talks = talks_to_others(step_.accesses.ops[pair.first].communicates);
-      if (first_talks && talks_to_others(step_.accesses.ops[pair.second].communicates))
+      for (const auto& [one, other] : {std::pair(pair.first, second), std::pair(pair.second, first)})
+        if (const OpAccesses& known = step_.accesses.ops[one];
+            known.blocks_wait && known.communicates == Communicates::no)
+          return "the blocks of op " + std::to_string(one) + " wait for each other, and " + other +
+                 " may hold the room that they need";
+      const bool first_talks = step_.accesses.ops[pair.first].communicates != Communicates::no;
+      if (first_talks && step_.accesses.ops[pair.second].communicates != Communicates::no)
         return first + " and " + second + " may both be talking to another process or the host";
       if (step_.accesses.ops[pair.second].tells)
         return second + " writes memory that others reach, too, who may take it for a sign that " + first + " is done";

@@ -28,6 +28,7 @@ Requirements::Requirements(const StepAccesses& accesses, const ScheduleOrder& sc
       schedule_(schedule),
       order_(order),
       on_(order.streams()),
+      waiting_(order.streams()),
       sign_(order.streams(), kNone),
       record_(order.streams(), kNone),
       heard_(order.streams(), kNone) {}
@@ -102,13 +103,21 @@ void Requirements::touch(std::uint32_t op, std::uint32_t index) {
   }
 }
 
-void Requirements::hear(std::uint32_t op) {
-  const Communicates how = accesses_.ops[op].communicates;
-  const bool talks = talks_to_others(how), shares = accesses_.ops[op].shares;
-  if (how == Communicates::in_itself) {
-    if (last_in_itself_ != kNone) pairs.push_back({last_in_itself_, op});
-    last_in_itself_ = op;
+void Requirements::make_room(std::uint32_t op) {
+  const OpAccesses& known = accesses_.ops[op];
+  if (!known.blocks_wait && known.communicates == Communicates::no) return;
+  const std::uint32_t own = order_.stream(op);
+  for (std::uint32_t s = 0; s < order_.streams(); ++s) {
+    const auto& others = waiting_[s];
+    const auto beyond = s == own ? others.end() : std::lower_bound(others.begin(), others.end(), order_.seen(op, s));
+    if (beyond != others.begin()) pairs.push_back({*std::prev(beyond), op});
   }
+  waiting_[own].push_back(op);
+}
+
+void Requirements::hear(std::uint32_t op) {
+  make_room(op);
+  const bool talks = accesses_.ops[op].communicates != Communicates::no, shares = accesses_.ops[op].shares;
   if (talks && last_talk_ != kNone) pairs.push_back({last_talk_, op});
   if (shares && last_shared_talk_ != kNone) pairs.push_back({last_shared_talk_, op});
   if (talks) last_talk_ = op;

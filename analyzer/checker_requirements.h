@@ -56,6 +56,10 @@ class Requirements {
 
   void touch(std::uint32_t op, std::uint32_t index);
 
+  // Those that may each hold the room that the other waits for: behind the last on each stream that the program has put
+  // before it.
+  void make_room(std::uint32_t op);
+
   // Who may be talking to somebody else, and who touches what such talk may be about.
   void hear(std::uint32_t op);
 
@@ -69,11 +73,11 @@ class Requirements {
   const ProgramOrder& order_;
   std::map<Address, Piece> pieces_;  // without overlap
   std::vector<std::uint32_t> since_barrier_, since_shared_talk_;
-  std::vector<std::vector<std::uint32_t>> on_;  // the ops so far, by stream
+  std::vector<std::vector<std::uint32_t>> on_, waiting_;  // the ops so far, by stream; those that wait for others' room
   // Of each stream the last that is behind all before it, the last record, and the last that others may have told
   // something.
   std::vector<std::uint32_t> sign_, record_, heard_;
-  std::uint32_t last_barrier_ = kNone, last_talk_ = kNone, last_shared_talk_ = kNone, last_in_itself_ = kNone;
+  std::uint32_t last_barrier_ = kNone, last_talk_ = kNone, last_shared_talk_ = kNone;
 };
 
 }  // namespace nimble::analyzer

@@ -30,15 +30,11 @@ class Finder {
     if (entry.role != OpRole::accesses && entry.role != OpRole::barrier) return;
     const std::string why = why_shared(op, call, [](const Access&) { return true; });
     entry.shares = !why.empty();
+    entry.blocks_wait = blocks_wait(call);
     const Rule* rule = rule_for(call);
-    const bool in_itself = rule != nullptr && rule->in_itself;
-    if (in_itself && trust_ < Evidence::declared && entry.shares) rule = nullptr;
     const bool by_rule = rule != nullptr;  // which knows what the kernel says, and about what
     entry.tells = !by_rule && !why_shared(op, call, [](const Access& access) { return access.writes; }).empty();
-    if (by_rule && in_itself) {
-      entry.communicates = Communicates::in_itself;
-      entry.communicates_why = reason("the rule \"" + rule->text + "\" says that its blocks wait for each other");
-    } else if (rule != nullptr && *rule->communicates) {
+    if (rule != nullptr && *rule->communicates) {
       entry.communicates = Communicates::by_rule;
       entry.communicates_why = reason("the rule \"" + rule->text + "\" says so");
     } else if (rule == nullptr && entry.shares && call.kind != CallKind::copy && call.kind != CallKind::set) {
@@ -82,15 +78,26 @@ class Finder {
     return nullptr;
   }
 
-  const Rule* rule_of(std::uint32_t function) {
+  bool blocks_wait(const TraceCall& call) {
+    if (call.kind == CallKind::launch) return cached(call.function).blocks_wait;
+    if (call.kind != CallKind::graph_launch || call.graph == kNone) return false;
+    return std::ranges::any_of(trace_.graphs[call.graph].kernels,
+                               [&](const TraceGraph::Kernel& kernel) { return cached(kernel.function).blocks_wait; });
+  }
+
+  const Rule* rule_of(std::uint32_t function) { return cached(function).rule; }
+
+  struct Cached;
+  const Cached& cached(std::uint32_t function) {
     Cached& cached = rule_of_[function];
-    if (cached.asked) return cached.rule;
+    if (cached.asked) return cached;
     cached.asked = true;
     const TraceFunction& kernel = trace_.functions[function];
+    cached.blocks_wait = rules_.blocks_wait(kernel.name, demangle(kernel.name));
     cached.rule = rules_.of_communication(kernel.name, demangle(kernel.name), kernel.params,
                                           kernel.self_contained && !has_hidden_);
     if (cached.rule != nullptr && !*cached.rule->communicates && trust_ < Evidence::declared) cached.rule = nullptr;
-    return cached.rule;
+    return cached;
   }
 
   std::uint32_t reason(const std::string& text) {
@@ -100,7 +107,7 @@ class Finder {
   }
 
   struct Cached {
-    bool asked = false;
+    bool asked = false, blocks_wait = false;
     const Rule* rule = nullptr;
   };
   const Trace& trace_;

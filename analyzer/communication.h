@@ -14,8 +14,9 @@
 // Where a rule speaks of communication, it says all there is to say: the last two do not hold then.
 //
 // Blocks of a kernel may wait for each other without a cooperative launch, which promises them room. Two such kernels
-// side by side may each hold the room that the other's blocks need, and wait for ever. So those of which a rule says it
-// (analyzer/rules/cudnn.json) keep the program's order among each other, and with nobody else.
+// side by side, or one beside a collective, may each hold the room that the other's blocks need, and wait for ever. So
+// those of which a rule says it (analyzer/rules/cudnn.json) keep the program's order among each other and with ops that
+// may communicate (`blocks_wait`). Where the program has left such kernels unordered, they stay so.
 //
 // Who may: a launch that touches memory which others reach, unless a rule says that it talks to nobody; a launch of
 // which a rule says that it does (analyzer/rules/collectives.json). A kernel of which nothing is known is ordered with

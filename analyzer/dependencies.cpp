@@ -24,7 +24,7 @@ class Finder {
         accessing_(order_.streams()),
         hearing_(order_.streams()),
         communicating_(order_.streams()),
-        in_themselves_(order_.streams()),
+        waiting_(order_.streams()),
         over_shared_(order_.streams()),
         sharing_(order_.streams()),
         collector_(order_.streams(), kNone),
@@ -105,12 +105,12 @@ class Finder {
   // touched, what is said over it may be about more such memory.
   void add_communication(std::uint32_t op) {
     const OpAccesses& mine = input_.accesses.ops[op];
-    const bool communicates = talks_to_others(mine.communicates);
+    const bool communicates = mine.communicates != Communicates::no;
     const std::uint32_t own = order_.stream(op);
-    if (mine.communicates == Communicates::in_itself) {  // where the program has not put it behind another, nor do we
+    if (communicates || mine.blocks_wait) {
       for (std::uint32_t s = 0; s < order_.streams(); ++s)
-        behind_last(op, in_themselves_[s], first_behind(op, in_themselves_[s], s));
-      in_themselves_[own].push_back(op);
+        behind_last(op, waiting_[s], first_behind(op, waiting_[s], s));
+      waiting_[own].push_back(op);
     }
     if (!communicates && !mine.shares) return;
     for (std::uint32_t s = 0; s < order_.streams(); ++s) {
@@ -120,7 +120,6 @@ class Finder {
       }
       const auto& others = communicating_[s];
       const std::size_t beyond = first_behind(op, others, s);
-      behind_last(op, others, beyond);
       if (beyond < others.size()) {
         race(others[beyond], op, kNone, true);
         result_.race_count += others.size() - beyond - 1;
@@ -146,13 +145,13 @@ class Finder {
     if (beyond > 0) add_order(ops[beyond - 1], op);
   }
 
-  // As well known as it is that they talk.
+  // As well known as it is that they talk, or wait.
   void add_order(std::uint32_t from, std::uint32_t to) {
     Evidence evidence = Evidence::exact;
     for (std::uint32_t op : {from, to}) {
       const Communicates communicates = input_.accesses.ops[op].communicates;
-      if (communicates == Communicates::by_rule || communicates == Communicates::in_itself)
-        evidence = weaker(evidence, Evidence::declared);
+      if (input_.accesses.ops[op].blocks_wait) evidence = weaker(evidence, Evidence::declared);
+      if (communicates == Communicates::by_rule) evidence = weaker(evidence, Evidence::declared);
       if (communicates == Communicates::by_memory) evidence = Evidence::assumed;
     }
     add(from, to, kNone, DependencyKind::order, evidence);
@@ -321,7 +320,8 @@ class Finder {
   std::vector<std::uint32_t> successor_;  // per op: some op that depends on it, no record or wait
   std::vector<std::vector<std::uint32_t>> barriers_, accessing_, hearing_;  // per stream, in order
   // Likewise: those that may communicate; of these, those that touch memory which others reach; others that do.
-  std::vector<std::vector<std::uint32_t>> communicating_, in_themselves_, over_shared_, sharing_;
+  // Those that may communicate; these and those whose blocks wait for each other; and over what memory.
+  std::vector<std::vector<std::uint32_t>> communicating_, waiting_, over_shared_, sharing_;
   std::vector<std::uint32_t> collector_,
       record_on_;  // per stream: the last that is behind all before it; the last record
   std::vector<std::vector<std::uint32_t>> records_;               // per stream, in order, where there are several

@@ -181,16 +181,16 @@ void reason_lines(Text& out, const std::vector<OpsWithReason>& ops) {
 }
 
 void communicating_lines(Text& out, const Analysis& analysis) {
-  const auto lines = [&](const char* title, const std::vector<OpsWithReason>& ops) {
-    if (ops.empty()) return;
+  if (const std::vector<OpsWithReason> communicating = communicating_ops(analysis); !communicating.empty()) {
     out.blank();
-    out.raw(title);
-    reason_lines(out, ops);
-  };
-  lines("Kept in the program's order among each other, and on one lane, since they may be talking to others:",
-        communicating_ops(analysis));
-  lines("Kept in the program's order among each other, since two of them at once may wait for each other's room:",
-        ops_in_themselves(analysis));
+    out.raw("Kept in the program's order among each other, and on one lane, since they may be talking to others:");
+    reason_lines(out, communicating);
+  }
+  const auto waiting = std::ranges::count_if(analysis.accesses.ops, &OpAccesses::blocks_wait);
+  if (waiting == 0) return;
+  out.blank();
+  out.raw("Ops whose blocks wait for each other, as a rule says, kept in the program's order among these: " +
+          std::to_string(waiting));
 }
 
 void assumed_lines(Text& out, const Analysis& analysis) {
@@ -334,14 +334,7 @@ std::vector<OpsWithReason> assumed_ops(const Analysis& analysis) {
 }
 
 std::vector<OpsWithReason> communicating_ops(const Analysis& analysis) {
-  return gathered(analysis,
-                  [](const OpAccesses& op) { return talks_to_others(op.communicates) ? op.communicates_why : kNone; });
-}
-
-std::vector<OpsWithReason> ops_in_themselves(const Analysis& analysis) {
-  return gathered(analysis, [](const OpAccesses& op) {
-    return op.communicates == Communicates::in_itself ? op.communicates_why : kNone;
-  });
+  return gathered(analysis, [](const OpAccesses& op) { return op.communicates_why; });
 }
 
 // Calls of a repeat, up to the op behind it: the median over all repeats.

@@ -28,8 +28,6 @@ struct OpsWithReason {
 std::vector<OpsWithReason> assumed_ops(const Analysis& analysis);
 // Those that may be talking to another process, another device or the host.
 std::vector<OpsWithReason> communicating_ops(const Analysis& analysis);
-// Those whose blocks wait for each other.
-std::vector<OpsWithReason> ops_in_themselves(const Analysis& analysis);
 
 // One line about a conflict of evidence: kernel, parameter, what said what.
 std::string conflict_text(const Analysis& analysis, const EvidenceConflict& conflict);

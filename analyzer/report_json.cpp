@@ -142,7 +142,6 @@ void found(JsonText& out, const Analysis& analysis) {
   }
   out.close(']').newline();
   ops_with_reason(out, "communicating", communicating_ops(analysis));
-  ops_with_reason(out, "in_themselves", ops_in_themselves(analysis));
   ops_with_reason(out, "assumed", assumed_ops(analysis));
 }
 

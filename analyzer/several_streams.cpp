@@ -86,12 +86,12 @@ class Streams {
 
   bool may_wait(std::uint32_t op) const {
     const OpAccesses& known = q_.accesses.ops[op];
-    return known.role == OpRole::barrier || talks_to_others(known.communicates) || q_.segments.waits_elsewhere[op];
+    return known.role == OpRole::barrier || known.communicates != Communicates::no || q_.segments.waits_elsewhere[op];
   }
   std::string why_it_may(std::uint32_t op) const {
     if (q_.segments.waits_elsewhere[op]) return "for an event that the step does not record";
     const OpAccesses& known = q_.accesses.ops[op];
-    return q_.accesses.reasons[talks_to_others(known.communicates) ? known.communicates_why : known.why];
+    return q_.accesses.reasons[known.communicates != Communicates::no ? known.communicates_why : known.why];
   }
 
   // An op of another stream that does work, and that the program has put neither before this one nor behind it.

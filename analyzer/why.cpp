@@ -32,7 +32,7 @@ std::string access_text(const Access& access) {
 // Whether an op of it may be talking to others over memory that they reach, too.
 bool talks(const Analysis& analysis, const Dependency& dependency) {
   for (std::uint32_t op : {dependency.from, dependency.to})
-    if (talks_to_others(analysis.accesses.ops[op].communicates) && analysis.accesses.ops[op].shares) return true;
+    if (analysis.accesses.ops[op].communicates != Communicates::no && analysis.accesses.ops[op].shares) return true;
   return false;
 }
 
@@ -42,13 +42,12 @@ void both_sides(const Analysis& analysis, const Dependency& dependency, std::str
     if (accesses.role == OpRole::barrier)
       out += "    op " + std::to_string(op) +
              " is assumed to read and write everything: " + analysis.accesses.reasons[accesses.why] + "\n";
-    if (dependency.kind == DependencyKind::order && accesses.communicates == Communicates::in_itself)
-      out += "    op " + std::to_string(op) + " must not run beside others of which this is true: " +
-             analysis.accesses.reasons[accesses.communicates_why] + "\n";
-    else if (dependency.kind == DependencyKind::order && accesses.communicates != Communicates::no)
+    if (dependency.kind == DependencyKind::order && accesses.communicates != Communicates::no)
       out += "    op " + std::to_string(op) +
              " may be talking to another process or the host: " + analysis.accesses.reasons[accesses.communicates_why] +
              "\n";
+    else if (dependency.kind == DependencyKind::order && accesses.blocks_wait)
+      out += "    op " + std::to_string(op) + " has blocks that wait for each other, as a rule says\n";
     else if (dependency.kind == DependencyKind::order && accesses.tells && op == dependency.to)
       out += "    op " + std::to_string(op) +
              " writes memory that others reach, too, who may take it for a sign that all before it is done\n";

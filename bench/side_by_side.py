@@ -125,6 +125,17 @@ def device():
         return ""
 
 
+def visible_devices():
+    """How many GPUs a process may use."""
+    if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return len(list(filter(None, visible.split(","))))
+    try:
+        done = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    return len(done.stdout.splitlines()) if done.returncode == 0 else 0
+
+
 def parser(name):
     """With the options that both have."""
     made = argparse.ArgumentParser(prog=name, usage=f"scripts/{name} [options]; see scripts/{name} --help", add_help=False,

@@ -32,11 +32,9 @@ class RuleReader {
     } catch (const std::regex_error& error) {
       fields_.fail("kernel", std::string("is no regular expression: ") + error.what());
     }
-    if (fields_.has("communicates")) {
-      rule.in_itself = fields_.member("communicates") == "in itself";
-      rule.communicates = rule.in_itself || fields_.flag_or("communicates", false);
-    }
-    rule.tells_accesses = fields_.has("params") || !rule.communicates;
+    if (fields_.has("communicates")) rule.communicates = fields_.flag_or("communicates", false);
+    rule.blocks_wait = fields_.flag_or("blocks_wait", false);
+    rule.tells_accesses = fields_.has("params") || !(rule.communicates || rule.blocks_wait);
     if (rule.tells_accesses)
       for (const nlohmann::json& param : fields_.list("params")) rule.params.push_back(read_param(param));
     for (const char* of_params : {"more", "sizes", "self_contained"})
@@ -174,6 +172,12 @@ const Rule* Rules::find(const std::string& name, const std::string& demangled,
     if (rule.tells_accesses && rule.fits(params) && (matches(rule.kernel, name) || matches(rule.kernel, demangled)))
       return &rule;
   return nullptr;
+}
+
+bool Rules::blocks_wait(const std::string& name, const std::string& demangled) const {
+  return std::ranges::any_of(rules_, [&](const Rule& rule) {
+    return rule.blocks_wait && (matches(rule.kernel, name) || matches(rule.kernel, demangled));
+  });
 }
 
 const Rule* Rules::of_communication(const std::string& name, const std::string& demangled,

@@ -59,14 +59,14 @@ struct RuleParam {
 struct Rule {
   std::string text;  // the expression, as written
   std::regex kernel;
-  bool tells_accesses = false;  // has `params`; else it only says whether the kernel communicates
+  bool tells_accesses = false;  // has `params`; else it only says whether the kernel communicates, or how
   std::vector<RuleParam> params;
   std::optional<RuleMode> more;  // of further parameters, where there may be any number of them
   // Bytes that each of the first parameters may have, none where any will do: the layouts that were read.
   std::vector<std::vector<std::uint32_t>> sizes;
   bool self_contained = false;       // speaks only where the code reaches no memory beside its parameters
-  std::optional<bool> communicates;  // whether it may be talking to another process, another device or the host; or
-  bool in_itself = false;            // its blocks to each other, and to nobody else
+  std::optional<bool> communicates;  // whether it may be talking to another process, another device or the host
+  bool blocks_wait = false;          // its blocks wait for each other, though the launch promises them no room
   std::string from;                  // where a shipped rule was read: framework, version, source
 
   const RuleParam& param(std::size_t i) const;
@@ -89,6 +89,9 @@ class Rules {
   // speak of this kernel, since these or the code are not as it says, still counts where it says that it does.
   const Rule* of_communication(const std::string& name, const std::string& demangled,
                                const std::optional<std::vector<ParamLayout>>& params, bool self_contained) const;
+
+  // Whether any rule says of a kernel of that name that its blocks wait for each other.
+  bool blocks_wait(const std::string& name, const std::string& demangled) const;
 
   std::size_t size() const { return rules_.size(); }
 

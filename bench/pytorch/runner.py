@@ -146,9 +146,12 @@ class Runner:
         together, rest = self.options.together, self.by_gpu(tasks)
         while any(rest):
             some, rest = [mine[:together] for mine in rest], [mine[together:] for mine in rest]
-            begun = [collections.deque(self.begin(task, gpu) for task in mine) for gpu, mine in enumerate(some)]
+            begun = [collections.deque() for _ in some]
             try:
-                for process in (each for mine in begun for each in mine) if together > 1 else ():
+                for gpu, mine in enumerate(some):
+                    for task in mine:
+                        begun[gpu].append(self.begin(task, gpu))
+                for process in (each for mine in begun for each in mine) if together * self.options.gpus > 1 else ():
                     side_by_side.wait_for_ready(process, self.left())
                 is_over = False
                 for task, entry in self.each_timed(some, begun):
@@ -163,19 +166,28 @@ class Runner:
 
     def each_timed(self, some, begun):
         """Those of one GPU one after the other, GPUs at once; each as soon as it is done."""
-        done = queue.SimpleQueue()
+        done, running, is_over = queue.SimpleQueue(), {}, threading.Event()
 
-        def time_these(tasks, processes):
+        def time_these(gpu):
             try:
-                for task in tasks:
-                    done.put((task, self.timed(task, processes.popleft())))
+                for task in some[gpu]:
+                    if is_over.is_set():
+                        break
+                    running[gpu] = begun[gpu].popleft()
+                    done.put((task, self.timed(task, running[gpu])))
             finally:
                 done.put(None)
 
         with concurrent.futures.ThreadPoolExecutor(len(some)) as pool:
-            threads = [pool.submit(time_these, tasks, processes) for tasks, processes in zip(some, begun)]
-            for _ in threads:
-                yield from iter(done.get, None)
+            threads = [pool.submit(time_these, gpu) for gpu in range(len(some))]
+            try:
+                for _ in threads:
+                    yield from iter(done.get, None)
+            finally:  # also where nobody wants the rest
+                is_over.set()
+                if not all(thread.done() for thread in threads):
+                    for process in running.values():
+                        side_by_side.end(process)
             for thread in threads:
                 thread.result()
 

@@ -66,6 +66,8 @@ def tasks(options):
 
 def measure(options, results):
     """Runs what is asked for; whether all of it went well."""
+    if options.gpus > 1 and options.gpus > (there := side_by_side.visible_devices()):
+        raise side_by_side.Failure(f"--gpus: there are {there}")
     wanted = list(tasks(options))
     if options.missing:
         there = runner.load(results)

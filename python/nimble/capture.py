@@ -312,6 +312,8 @@ class CudaCapture:
             _let_go(alive)
         add(outputs)
         if strays > 0:
+            _wait_for_all()  # before anybody puts back what such work writes to
+            outputs = None
             for graph in made:
                 graph.end()
             raise CaptureError(f"{strays} of the kernels and copies that it launches go to streams which wait for nothing that is on the "
@@ -338,6 +340,13 @@ def _learning() -> Iterator[None]:
         torch.cuda.empty_cache()
     with shim.learning():
         yield
+
+
+def _wait_for_all() -> None:
+    """On all devices that this process has used."""
+    for index in range(torch.cuda.device_count()):
+        if getattr(torch._C, "_cuda_hasPrimaryContext", lambda index: True)(index):
+            torch.cuda.synchronize(index)
 
 
 def _settle() -> None:

@@ -153,7 +153,7 @@ def test_arguments_that_are_refused(words, why):
 
 def test_results_that_cannot_be_shown(tmp_path):
     for words in (["--table"], ["--table", "--results", tmp_path / "none"], ["--table", "--results", tmp_path],
-                  ["--part", "training", "--only", "darts"], ["--warm-only"]):
+                  ["--part", "training", "--only", "darts"], ["--warm-only"], ["--gpus", "99"]):
         done = script(*words)
         assert done.returncode == 1 and done.stderr.startswith("pytorch: "), words
     for broken in ("{", '{"at": "2026", "part": "inference"}', "[1]"):
@@ -320,17 +320,32 @@ print(json.dumps({"prepare_s": 1.0, "gpu": gpu, "begin": begin, "go": go, "end":
 """
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
     tasks = [task(way, network) for network in ("resnet50", "googlenet", "darts") for way in ("eager", "graph")]
-    found = dict(run(program, together=2, gpus=2).all_timed(tasks))
-    assert {each: entry["gpu"] for each, entry in found.items()} == \
-        {each: "5" if each.network == "googlenet" else "3" for each in tasks}
-    assert all(entry["gpus"] == 2 for entry in found.values())
-    first, other = ([entry for each, entry in found.items() if each.network == name] for name in ("resnet50", "googlenet"))
-    for one, next_one in (first, other):
-        assert one["end"] < next_one["go"]
-    assert first[0]["go"] < other[0]["end"] and other[0]["go"] < first[0]["end"]  # at once
-    assert max(entry["begin"] for entry in first + other) < min(entry["go"] for entry in first + other)
+    for together in (1, 2):
+        found = dict(run(program, together=together, gpus=2).all_timed(tasks))
+        assert {each: entry["gpu"] for each, entry in found.items()} == \
+            {each: "5" if each.network == "googlenet" else "3" for each in tasks}
+        assert all(entry["gpus"] == 2 for entry in found.values())
+        first, other = ([entry for each, entry in found.items() if each.network == name] for name in ("resnet50", "googlenet"))
+        for one, next_one in (first, other):
+            assert one["end"] < next_one["go"]
+        assert first[0]["go"] < other[0]["end"] and other[0]["go"] < first[0]["end"]  # at once
+        begun = first[:together] + other[:together]
+        assert max(entry["begin"] for entry in begun) < min(entry["go"] for entry in begun)
     one_gpu = run("import os; assert os.environ['CUDA_VISIBLE_DEVICES'] == '3,5'; print('{\"prepare_s\": 1.0}')")
     assert "failed" not in one_gpu.timed(task("eager"))
+
+
+def test_who_has_enough_of_a_run_on_several_gpus_ends_all_that_has_started(run, tmp_path, monkeypatch):
+    program = f"import os, sys, time; open({str(tmp_path)!r} + '/' + str(os.getpid()), 'w'); print('ready', flush=True); " \
+        "sys.stdin.readline(); sys.argv[1] == 'graph' and time.sleep(30); print('{\"prepare_s\": 1.0}')"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    begin = time.monotonic()
+    going = run(program, together=2, gpus=2).all_timed([task(way, network) for network in ("resnet50", "darts") for way in ("eager", "graph")])
+    assert next(going)[0].way == "eager"
+    going.close()
+    assert time.monotonic() - begin < 10
+    pids = [int(path.name) for path in tmp_path.iterdir() if path.name.isdigit()]
+    assert len(pids) == 4 and not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
 def test_what_a_waiting_process_complains_of_does_not_hold_it_up(run):

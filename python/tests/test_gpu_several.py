@@ -3,9 +3,12 @@
     python -m nimble run -- python -m pytest -m gpu tests/test_gpu_several.py
 """
 
+import contextlib
 import os
+import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -15,7 +18,7 @@ from torch import nn  # noqa: E402
 import nimble  # noqa: E402
 from nimble import CaptureError, Nimble, NimbleError  # noqa: E402
 from conftest import BUILD  # noqa: E402
-from gpu_nets import Net, same, sgd  # noqa: E402
+from gpu_nets import Net, deterministic, same, sgd  # noqa: F401: E402
 
 pytestmark = pytest.mark.gpu
 two_gpus = pytest.mark.skipif(not torch.cuda.is_available() or torch.cuda.device_count() < 2, reason="needs two GPUs")
@@ -52,7 +55,7 @@ def test_work_that_no_replay_would_do_raises(training):
         for _ in range(3):
             model(x)
         torch.cuda.synchronize()
-    assert bool(module.calls >= before + 3)
+    assert float(module.calls) == float(before) + 3
 
 
 def test_work_on_a_stream_that_waits_is_a_part_of_the_graph():
@@ -193,9 +196,20 @@ for _ in range(40):
     loss.backward()
     optimizer.step()
 model.eval()
+x = images()
+side = torch.cuda.Stream()
 with torch.no_grad():
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        net(x)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = net(x)["classes"]
     for _ in range(20):
-        out = net(images())["classes"]
+        graph.replay()
+        also = net(x)["classes"]
+assert torch.equal(out, also)
 digest = hashlib.sha256()
 for t in [*net.state_dict().values(), loss, out]:
     digest.update(t.detach().float().cpu().numpy().tobytes())
@@ -210,17 +224,22 @@ def ranks(folder, how, prefix, **settings):
     """What each of two ranks has computed; with the settings of this process, or without Nimble."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("NIMBLE_", "LD_PRELOAD"))}
     store = folder / f"store-{how}-{len(list(folder.iterdir()))}"
-    started = [subprocess.Popen([*prefix, sys.executable, "-c", RANKS, str(rank), str(store), how, str(Path(__file__).parent)],
-                                env={**own, "CUBLAS_WORKSPACE_CONFIG": ":4096:8", "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
-                                     "LOCAL_RANK": str(rank), "RANK": str(rank), "WORLD_SIZE": "2", **settings},
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for rank in range(2)]
-    try:
-        said = [each.communicate(timeout=240) for each in started]
-    finally:
-        for each in started:
-            each.kill()
-    assert [each.returncode for each in started] == [0, 0], said
-    return [next(line for line in out.splitlines() if line.startswith("digest")) for out, _ in said], [errors for _, errors in said]
+    environment = {**own, "CUBLAS_WORKSPACE_CONFIG": ":4096:8", "PYTHONPATH": os.environ.get("PYTHONPATH", ""), "WORLD_SIZE": "2", **settings}
+    with contextlib.ExitStack() as stack:
+        files = [[stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(2)] for _ in range(2)]
+        started = [subprocess.Popen([*prefix, sys.executable, "-c", RANKS, str(rank), str(store), how, str(Path(__file__).parent)],
+                                    env={**environment, "LOCAL_RANK": str(rank), "RANK": str(rank)}, stdout=files[rank][0],
+                                    stderr=files[rank][1]) for rank in range(2)]
+        try:
+            statuses = [each.wait(timeout=240) for each in started]
+        finally:
+            for each in started:
+                each.kill()
+        for file in (*files[0], *files[1]):
+            file.seek(0)
+        out, errors = zip(*([file.read() for file in each] for each in files))
+    assert statuses == [0, 0], errors
+    return [next(line for line in each.splitlines() if line.startswith("digest")) for each in out], errors
 
 
 @two_gpus
@@ -243,7 +262,9 @@ def test_ranks_that_train_together(how, tmp_path):
     for rank in range(2):
         done = subprocess.run([BUILD / "bin" / "nimble-analyze", trace.replace("%r", str(rank)), "--quiet", "-o",
                                schedule.replace("%r", str(rank))], timeout=240)
-        assert done.returncode in (0, 4)  # 4: kernels of NCCL beside others, which a rank may have to leave as they are
+        # 4: kernels of NCCL beside others, which a rank may have to leave as they are; 5: a schedule, but for a conflict of evidence
+        assert done.returncode in (0, 4, 5)
     found, said = ranks(tmp_path, "plain", [*tool, "--mode", "replay", "--"], NIMBLE_SCHEDULE=schedule, NIMBLE_LOG="info", **memory)
     assert found == plain, said
-    print("\n".join(line for errors in said for line in errors.splitlines() if "nimble: " in line))
+    for rank in range(2):
+        assert not Path(schedule.replace("%r", str(rank))).exists() or re.search("[1-9][0-9]* steps replayed", said[rank]), said

@@ -242,7 +242,8 @@ std::optional<std::vector<GraphSchedule::Written>> written(const analyzer::Analy
   std::map<std::uint64_t, GraphSchedule::Written> found;
   for (std::uint32_t op = 0; op < analysis.step.period; ++op) {
     const analyzer::OpAccesses& known = analysis.accesses.ops[op];
-    if (known.role == analyzer::OpRole::barrier || analyzer::talks_to_others(known.communicates)) return std::nullopt;
+    if (known.role == analyzer::OpRole::barrier || known.communicates != analyzer::Communicates::no)
+      return std::nullopt;
     for (const analyzer::Access& access : analysis.accesses.of(op)) {
       const analyzer::StepObject& object = analysis.objects.objects[access.object];
       // What was only seen not to be written may be: with what was there already.

@@ -361,7 +361,10 @@ std::optional<CUresult> GraphSink::launch(Call& call) {
   launches_.fetch_add(made.rewritten, std::memory_order_relaxed);
   if (!made.news.empty()) say(made.news);  // which throws nothing
   try {
-    if (made.result == CUDA_SUCCESS) pool_.launched(call.exec);
+    if (made.result == CUDA_SUCCESS) {
+      pool_.launched(call.exec);
+      if (captures_.load(std::memory_order_relaxed) > 0) submitted(call);
+    }
   } catch (const std::exception& error) {  // it is launched, and must not be once more
     failed(call, error);
   }

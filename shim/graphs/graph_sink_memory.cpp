@@ -54,7 +54,7 @@ void GraphSink::submitted(const Call& call) {
     case CallKind::graph_launch:
     case CallKind::opaque: {
       const std::optional<Capturing> capture = capturing(call);
-      stray_.submitted(call.thread, capture ? capture->id : 0);
+      stray_.submitted(call.thread, capture ? capture->id : 0, call.caller);
       break;
     }
     default:

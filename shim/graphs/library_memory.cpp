@@ -23,7 +23,8 @@ constexpr std::string_view kLibraries[] = {
     "libcudnn_ops",
 };
 
-// The name of the file that is mapped there, without its folders; empty where there is none.
+}  // namespace
+
 std::string file_at(const void* place) {
   const auto address = reinterpret_cast<std::uintptr_t>(place);
   std::ifstream maps("/proc/self/maps");
@@ -36,8 +37,6 @@ std::string file_at(const void* place) {
   }
   return {};
 }
-
-}  // namespace
 
 void LibraryMemory::came(std::uint64_t address, const void* caller) {
   const std::lock_guard lock(mutex_);

@@ -16,10 +16,14 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <string>
 #include <string_view>
 
 namespace nimble::shim {
 
+// The name of the file that is mapped at a place in the code, without its folders; empty where there is none. Reads the
+// process's mappings: for rare questions.
+std::string file_at(const void* place);
 // Whether a place in the code is in one of them.
 bool is_in_such_a_library(const void* place);
 

@@ -1,13 +1,18 @@
 #include "shim/graphs/stray_work.h"
 
+#include "shim/graphs/library_memory.h"
+
 namespace nimble::shim {
+
+bool is_in_nccl(const void* place) { return file_at(place).starts_with("libnccl.so"); }
 
 void StrayWork::began(std::uint64_t capture, std::uint32_t thread) {
   const std::lock_guard lock(mutex_);
   captures_[capture][thread].belongs = true;
 }
 
-void StrayWork::submitted(std::uint32_t thread, std::uint64_t capture) {
+void StrayWork::submitted(std::uint32_t thread, std::uint64_t capture, const void* caller) {
+  if (capture == 0 && is_preparing_(caller)) return;
   const std::lock_guard lock(mutex_);
   if (capture == 0) {
     for (auto& [id, threads] : captures_) ++threads[thread].past;

@@ -3,8 +3,9 @@
 //
 // No replay of the graph would do it again. That is a program's own affair where it has asked for the capture; who
 // captures somebody else's function in order to replay it in its place must know. A thread belongs to a capture that it
-// has begun, or put work into: what others do meanwhile, as those that load data, is not meant. One lock, never held
-// while the driver is called. Any thread.
+// has begun, or put work into: what others do meanwhile, as those that load data, is not meant. Nor is what NCCL copies
+// to the device for the launches that it captures, which is theirs for good: such calls return into it. One lock, never
+// held while the driver is called. Any thread.
 #pragma once
 
 #include <cuda.h>
@@ -15,12 +16,18 @@
 
 namespace nimble::shim {
 
+// Whether a place in the code is in NCCL's library.
+bool is_in_nccl(const void* place);
+
 class StrayWork {
  public:
+  // Tests have another question in the place of this one.
+  explicit StrayWork(bool (*is_preparing)(const void*) = is_in_nccl) : is_preparing_(is_preparing) {}
+
   // A thread has begun a capture; 0 is none.
   void began(std::uint64_t capture, std::uint32_t thread);
-  // A thread has submitted work: to be a part of a capture, or of none (0).
-  void submitted(std::uint32_t thread, std::uint64_t capture);
+  // A thread has submitted work: to be a part of a capture, or of none (0). `caller`: where the call returns to.
+  void submitted(std::uint32_t thread, std::uint64_t capture, const void* caller);
   // A capture has ended, with a graph or without.
   void ended(std::uint64_t capture, CUgraph graph);
   // How many pieces of work the threads of the graph's capture have submitted past all captures meanwhile.
@@ -34,6 +41,7 @@ class StrayWork {
     std::uint64_t past = 0;
   };
 
+  bool (*const is_preparing_)(const void*);
   std::mutex mutex_;
   std::map<std::uint64_t, std::map<std::uint32_t, OfThread>> captures_;  // that go on: by thread
   std::map<CUgraph, std::uint64_t> graphs_;                              // with such work

@@ -199,7 +199,7 @@ struct Program : GraphProgram {
     say(exec);
   }
   void strays() {
-    const CUdeviceptr aside = memory(kBytes);
+    const CUdeviceptr aside = memory(2 * kBytes);
     CUstream beside = nullptr;
     CHECK(cuStreamCreate(&beside, CU_STREAM_NON_BLOCKING));
     CUevent fork = nullptr, join = nullptr;
@@ -241,7 +241,14 @@ struct Program : GraphProgram {
       CHECK(cuMemcpyDtoDAsync(aside + 4, aside, 4, beside));
       CHECK(cuMemFreeAsync(allocate(beside), beside));
     });
-    of([&] { on_a_thread([&] { launch_update(aside, input, beside); }); });  // which loads data, say
+    // A graph of which there are two; and what loads data, say.
+    CUgraph another = capture([&] {
+      for (const CUdeviceptr each : {aside, aside + kBytes}) launch_update(each, input);
+    });
+    CUgraphExec launched = make(another);
+    of([&] { CHECK(cuGraphLaunch(launched, beside)); });
+    end(launched, another);
+    of([&] { on_a_thread([&] { launch_update(aside, input, beside); }); });
     of([&] {
       on_a_thread([&] {
         launch_update(aside, input, beside);

@@ -26,6 +26,7 @@ test::TraceText random_program(Random& random) {
   text.function("_Z1fPfPKf", "[[0,8],[8,8]]");
   text.function("unknown", "[[0,8]]");
   text.function("_Z4talkPfPKf", "[[0,8],[8,8]]");
+  text.function("_Z4waitPfPKf", "[[0,8],[8,8]]");
   text.stream();
   text.alloc(0x10000, 0x1000);
   text.alloc(0x20000, 0x1000, "pinned");
@@ -44,7 +45,7 @@ test::TraceText random_program(Random& random) {
     };
     for (const auto& op : step) {
       std::uint64_t a = tensor(op[1]), b = tensor(op[2]);
-      if (op[0] < 4) text.launch(op[0] == 3 ? 2 : 0, hex(a) + hex(b));
+      if (op[0] < 4) text.launch(op[0] >= 2 ? op[0] == 3 ? 2 : 3 : 0, hex(a) + hex(b));
       if (op[0] == 4) text.copy(a + 128 * op[3], 0x20000, 64 + 64 * op[4]);
       if (op[0] == 5) text.copy(0x20000 + 128 * op[3], b, 64 + 64 * op[4]);
       if (op[0] == 6) text.set(a + 16 * op[3], 16, 0, ",\"height\":" + std::to_string(2 + op[4]) + ",\"dpitch\":64");
@@ -62,7 +63,9 @@ test::TraceText random_program(Random& random) {
 
 AnalysisOptions options_with_talk() {
   AnalysisOptions options;
-  options.rules.read_text(R"({"nimble_rules": 3, "rules": [{"kernel": "talk.*", "communicates": true}]})", "rules");
+  options.rules.read_text(R"({"nimble_rules": 4, "rules": [{"kernel": "talk.*", "communicates": true},
+                                                             {"kernel": "wait.*", "blocks_wait": true}]})",
+                          "rules");
   return options;
 }
 
@@ -73,6 +76,8 @@ bool must_be_ordered(const Analysis& analysis, std::uint32_t a, std::uint32_t b)
   if (first == OpRole::record) return second == OpRole::barrier;
   if (first == OpRole::barrier || second == OpRole::barrier) return true;
   const auto talks = [&](std::uint32_t op) { return accesses.ops[op].communicates != Communicates::no; };
+  const auto waits = [&](std::uint32_t op) { return talks(op) || accesses.ops[op].blocks_wait; };
+  if (waits(a) && waits(b)) return true;
   const auto shares = [&](std::uint32_t op) { return accesses.ops[op].shares; };
   if ((talks(a) && talks(b)) || ((talks(a) || talks(b)) && shares(a) && shares(b))) return true;
   const auto& objects = analysis.objects.objects;

@@ -155,24 +155,28 @@ TEST(Communication, IsWhatARuleSays) {
   EXPECT_TRUE(depends(analyze(silent, with_rules(talks + "," + talks_to_nobody)), 0, 1)) << "the first that says it";
 }
 
-TEST(Communication, BlocksThatWaitForEachOtherAreNotBesideOthersOfTheKind) {
-  const std::string waits = R"({"kernel": "talk.*", "communicates": "in itself"})";
-  const Analysis analysis = analyze(launches({{1, kA}, {0, 0x30000}, {1, 0x40000}, {3, 0x50000}}), with_rules(waits));
-  EXPECT_EQ(analysis.accesses.ops[0].communicates, Communicates::in_itself);
+TEST(Communication, BlocksThatWaitForEachOtherAreNotBesideOthersThatHoldTheirRoom) {
+  const std::string waits = R"({"kernel": "talk.*", "blocks_wait": true})";
+  const std::string collective = R"(, {"kernel": "_Z1f.*", "communicates": true})";
+  const auto apart = launches({{1, kA}, {0, 0x30000}, {1, 0x40000}});
+  const Analysis analysis = analyze(apart, with_rules(waits));
+  EXPECT_TRUE(analysis.accesses.ops[0].blocks_wait && !analysis.accesses.ops[1].blocks_wait);
   ASSERT_TRUE(depends(analysis, 0, 2));
   EXPECT_EQ(analysis.dependencies.all.front().evidence, Evidence::declared);
-  EXPECT_FALSE(depends(analysis, 0, 1));
-  EXPECT_FALSE(depends(analysis, 1, 2));
-  // What they write to memory that others see tells nobody anything, and what they read there they do not wait for.
+  EXPECT_EQ(analysis.dependencies.all.size(), 1u);
+  const Analysis with_collective = analyze(apart, with_rules(waits + collective));
+  EXPECT_TRUE(depends(with_collective, 0, 1) && depends(with_collective, 1, 2));
+  // Whether they tell somebody something is another question.
   const auto with_a_flag = launches({{0, 0x30000}, {1, kHost}, {0, 0x40000}, {1, kHost + 0x10000}});
-  const Analysis flag = analyze(with_a_flag, with_rules(waits));
-  EXPECT_TRUE(flag.accesses.ops[1].shares);
+  const Analysis unknown = analyze(with_a_flag, with_rules(waits));
+  EXPECT_TRUE(unknown.accesses.ops[1].tells && unknown.accesses.ops[1].hears);
+  EXPECT_TRUE(depends(unknown, 0, 1));
+  const Analysis flag =
+      analyze(with_a_flag, with_rules(R"({"kernel": "talk.*", "blocks_wait": true, "communicates": false})"));
   EXPECT_FALSE(flag.accesses.ops[1].tells || flag.accesses.ops[1].hears);
+  EXPECT_EQ(flag.accesses.ops[1].communicates, Communicates::no);
   EXPECT_TRUE(depends(flag, 1, 3));
   EXPECT_EQ(flag.dependencies.all.size(), 1u);
-  AnalysisOptions options = with_rules(waits);
-  options.trust = Evidence::proven;
-  EXPECT_TRUE(depends(analyze(with_a_flag, options), 1, 3));
 }
 
 TEST(Communication, IsNotDeniedByWhatIsNotBelieved) {

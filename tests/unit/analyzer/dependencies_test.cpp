@@ -119,10 +119,9 @@ Reference reference(const MadeUp& step) {
         wanted = conflict || step.accesses.ops[a].hears || step.accesses.ops[b].tells;
       }
       const OpAccesses &first = step.accesses.ops[a], &second = step.accesses.ops[b];
-      const bool talks_a = talks_to_others(first.communicates), talks_b = talks_to_others(second.communicates);
-      if (first.communicates == Communicates::in_itself && second.communicates == Communicates::in_itself)
-        wanted = true;
+      const bool talks_a = first.communicates != Communicates::no, talks_b = second.communicates != Communicates::no;
       if (talks_a && talks_b) wanted = conflict = true;
+      if ((talks_a || first.blocks_wait) && (talks_b || second.blocks_wait)) wanted = true;
       if ((talks_a || talks_b) && first.shares && second.shares) wanted = true;
       if (conflict && !before) ++result.races;
       if (wanted && before) result.edges.push_back({a, b});
@@ -182,10 +181,11 @@ MadeUp random_step(Random& random, int streams, bool rectangles, bool talk = fal
       step.op(OpRole::accesses, touched, stream);
       if (!talk) continue;
       constexpr Communicates kTalk[] = {Communicates::no, Communicates::no, Communicates::by_memory,
-                                        Communicates::by_rule, Communicates::in_itself};
+                                        Communicates::by_rule};
       OpAccesses& entry = step.accesses.ops.back();
-      entry.communicates = kTalk[random() % 5];
+      entry.communicates = kTalk[random() % 4];
       entry.shares = entry.communicates == Communicates::by_memory || random() % 4 == 0;
+      entry.blocks_wait = random() % 4 == 0;
       entry.tells = entry.shares && random() % 3 == 0;
       entry.hears = entry.communicates == Communicates::by_memory && random() % 3 == 0;
     }

@@ -223,22 +223,19 @@ TEST(Rules, ThoseThatComeWithTheToolKnowCollectives) {
 TEST(Rules, ThoseThatComeWithTheToolKnowKernelsWhoseBlocksWaitForEachOther) {
   Rules rules;
   add_shipped_rules(rules);
-  const auto in_itself = [&](const char* name) {
-    const Rule* rule = rules.of_communication("", name, std::nullopt, false);
-    return rule != nullptr && rule->in_itself;
-  };
-  for (const char* name :
-       {"void cudnn::bn_fw_tr_1C11_singleread<float, 512, true, 1, 2, 0>(cudnn::bn_fw_tr_1C11_args<float>)",
-        "void cudnn::bn_bw_1C11_singleread_spec<__half2, 512, 2, 2, 7>(cudnn::bn_bw_1C11_args<__half2>)",
-        "void cudnn::batchnorm_fwtr_nhwc_semiPersist<float, float, float, 512, 16, 2, 1, 1, 0, false, true, false, "
-        "1>(cudnn::NhwcBatchNormFwdParams<float, float>)",
-        "void cudnn::batchnorm_add_relu_bwtr_nhwc_semiPersist<__half, float>(cudnn::NhwcBatchNormBwdParams<__half>)",
-        "void RNN_blockPersist_fp_LSTM<__half, float, 256>(int)", "void RNN_persist_bp<float, 1>(int)"})
-    EXPECT_TRUE(in_itself(name)) << name;
+  const std::string norm =
+      "void cudnn::bn_fw_tr_1C11_singleread<float, 512, true, 1, 2, 0>(cudnn::bn_fw_tr_1C11_args<float>)";
+  EXPECT_EQ(*rules.of_communication("", norm, std::nullopt, false)->communicates, false);
+  for (const std::string& name :
+       {norm, std::string("void cudnn::bn_bw_1C11_singleread_spec<__half2, 512, 2, 2, 7>(cudnn::args<__half2>)"),
+        std::string("void cudnn::batchnorm_fwtr_nhwc_semiPersist<float, float, 512>(cudnn::NhwcBatchNormFwdParams)"),
+        std::string("void cudnn::batchnorm_add_relu_bwtr_nhwc_semiPersist<__half, float>(cudnn::Params<__half>)"),
+        std::string("void RNN_blockPersist_fp_LSTM<__half, float, 256>(int)"), std::string("RNN_persist_fp_stream")})
+    EXPECT_TRUE(rules.blocks_wait("", name)) << name;
   for (const char* name :
        {"void cudnn::bn_fw_inf_1C11_kernel_NCHW<float, float, true, 1>(float)", "ncclDevKernel_Generic(ncclDevComm*)",
         "void cudnn::bn_bw_1C11_kernel_new<float, float, float, 512, true, 1>(float)"})
-    EXPECT_FALSE(in_itself(name)) << name;
+    EXPECT_FALSE(rules.blocks_wait("", name)) << name;
 }
 
 TEST(Rules, SayWhatIsWrong) {
@@ -281,8 +278,9 @@ TEST(Rules, SayWhatIsWrong) {
     return error_of(R"({"nimble_rules": 3, "rules": [{"kernel": "a", )" + rest + "}]}");
   };
   EXPECT_EQ(error_of_silent(R"("communicates": 1)"), ": rules[0].communicates: must be true or false");
-  EXPECT_EQ(error_of_silent(R"("communicates": "in itself")"), "no error");
-  EXPECT_EQ(error_of_silent(R"("communicates": "itself")"), ": rules[0].communicates: must be true or false");
+  EXPECT_EQ(error_of_silent(R"("blocks_wait": true)"), "no error");
+  EXPECT_EQ(error_of_silent(R"("blocks_wait": false)"), ": rules[0].params: is missing");
+  EXPECT_EQ(error_of_silent(R"("blocks_wait": "yes")"), ": rules[0].blocks_wait: must be true or false");
   EXPECT_EQ(error_of_silent(R"("comment": "what of it?")"), ": rules[0].params: is missing");
   EXPECT_EQ(error_of_silent(R"("communicates": true, "sizes": [8])"), ": rules[0].sizes: says nothing without params");
   EXPECT_EQ(error_of_silent(R"("communicates": true, "more": "in")"), ": rules[0].more: says nothing without params");

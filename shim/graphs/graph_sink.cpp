@@ -181,7 +181,8 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
   const bool good = result == CUDA_SUCCESS;
   if (good && is_allocation(call.kind)) {
     const bool is_plain =
-        call.kind == CallKind::alloc && (call.memory == MemoryKind::device || call.memory == MemoryKind::pinned);
+        call.kind == CallKind::alloc &&
+        (call.memory == MemoryKind::device || call.memory == MemoryKind::pinned || call.memory == MemoryKind::managed);
     is_plain ? library_memory_.came(call.address, call.caller) : library_memory_.goes(call.address);
   }
   if (call.kind == CallKind::capture_begin) capture_began(call, good);

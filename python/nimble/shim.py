@@ -61,8 +61,8 @@ class CGraphStatus(ctypes.Structure):
 @dataclass(frozen=True)
 class GraphStatus:
     """What libnimble.so knows of an executable graph: `nodes` and `streams` are the rewritten one's, `own_us` and
-    `rewritten_us` medians of a launch in microseconds, None where none was timed; `text` says why it is kept. `strays`: pieces of work that the threads which captured it
-    submitted past it meanwhile."""
+    `rewritten_us` medians of a launch in microseconds, None where none was timed; `text` says why it is kept. `strays`: pieces of work
+    that the threads which captured it submitted past it meanwhile."""
 
     exec: int
     state: GraphState

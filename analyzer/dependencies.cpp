@@ -319,8 +319,8 @@ class Finder {
   std::uint64_t now_ = 0;                 // counts barriers
   std::vector<std::uint32_t> successor_;  // per op: some op that depends on it, no record or wait
   std::vector<std::vector<std::uint32_t>> barriers_, accessing_, hearing_;  // per stream, in order
-  // Likewise: those that may communicate; of these, those that touch memory which others reach; others that do.
-  // Those that may communicate; these and those whose blocks wait for each other; and over what memory.
+  // Likewise: those that may communicate; these, and those whose blocks wait for each other; of the former, those that
+  // touch memory which others reach; others that do.
   std::vector<std::vector<std::uint32_t>> communicating_, waiting_, over_shared_, sharing_;
   std::vector<std::uint32_t> collector_,
       record_on_;  // per stream: the last that is behind all before it; the last record

@@ -114,13 +114,13 @@ def run(command, env, limit):
     return finish(start(command, env), limit)
 
 
-def device():
-    """The GPU and its driver, or several with how many they are, as one line; empty where nobody tells."""
+def device(count=1):
+    """The GPU and its driver, or so many with how many of a kind they are, as one line; empty where nobody tells."""
     try:
         done = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True,
                               text=True, timeout=60)
-        found = collections.Counter(done.stdout.split("\n") if done.returncode == 0 else [])
-        return "; ".join((f"{count} x " if count > 1 else "") + line.strip() for line, count in found.items() if line.strip())
+        found = collections.Counter(done.stdout.strip().split("\n")[:count] if done.returncode == 0 else [])
+        return "; ".join((f"{times} x " if times > 1 else "") + line.strip() for line, times in found.items())
     except (OSError, subprocess.TimeoutExpired):
         return ""
 

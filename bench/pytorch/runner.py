@@ -93,7 +93,7 @@ class Runner:
         self.end = time.monotonic() + options.total if options.total else None
         # Which results come from one run of the command, and so from one machine.
         self.of_all = {"invocation": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-                       "device": side_by_side.device()}
+                       "device": side_by_side.device(options.gpus)}
         self.environment = side_by_side.environment(TORCHINDUCTOR_CACHE_DIR=str(options.cache.resolve()))
         self.visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(options.gpus)))).split(",")
 
@@ -156,7 +156,7 @@ class Runner:
                 is_over = False
                 for task, entry in self.each_timed(some, begun):
                     is_over = is_over or entry is None
-                    if not is_over:
+                    if entry is not None:
                         yield task, entry
                 if is_over:
                     return

@@ -12,9 +12,12 @@ void StrayWork::began(std::uint64_t capture, std::uint32_t thread) {
 }
 
 void StrayWork::submitted(std::uint32_t thread, std::uint64_t capture, const void* caller) {
-  if (capture == 0 && is_preparing_(caller)) return;
   const std::lock_guard lock(mutex_);
   if (capture == 0) {
+    if (captures_.empty()) return;
+    const auto [known, is_new] = prepares_.try_emplace(caller);
+    if (is_new) known->second = is_preparing_(caller);
+    if (known->second) return;
     for (auto& [id, threads] : captures_) ++threads[thread].past;
   } else if (const auto found = captures_.find(capture); found != captures_.end()) {
     found->second[thread].belongs = true;
@@ -29,6 +32,7 @@ void StrayWork::ended(std::uint64_t capture, CUgraph graph) {
   for (const auto& [number, thread] : found->second)
     if (thread.belongs) past += thread.past;
   captures_.erase(found);
+  if (captures_.empty()) prepares_.clear();   // other code may come to these places
   if (graph && past) graphs_[graph] += past;  // a graph may be what several captures have put into one
 }
 

@@ -42,9 +42,10 @@ class StrayWork {
   };
 
   bool (*const is_preparing_)(const void*);
-  std::mutex mutex_;
+  std::mutex mutex_;                                                     // guards what follows
   std::map<std::uint64_t, std::map<std::uint32_t, OfThread>> captures_;  // that go on: by thread
-  std::map<CUgraph, std::uint64_t> graphs_;                              // with such work
+  std::map<const void*, bool> prepares_;     // places that calls return to, while any capture goes on
+  std::map<CUgraph, std::uint64_t> graphs_;  // with such work
 };
 
 }  // namespace nimble::shim

@@ -87,7 +87,8 @@ struct Call {
   bool traced = false;      // of a kind that traces hold; others (creating a stream, loading a module) only pass by
   bool query = false;       // a synchronize kind that asks without waiting
   bool has_stream = false;  // whether the call names a stream
-  bool own_pool = false;    // alloc_async: from a pool that the program named
+  bool own_pool = false;    // alloc_async: from a pool that is the program's, or that it has changed
+  bool names_pool = false;  // alloc_async: the call says from which
   bool cooperative = false;
   bool plain = true;           // an op with no flags or attributes beyond what this record holds
   bool brings_code = false;    // a module or library was loaded, or a kernel of one was asked for

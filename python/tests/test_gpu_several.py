@@ -103,7 +103,7 @@ def test_training_on_the_second_gpu(current):
             for _ in range(30):
                 optimizer.zero_grad()
                 made = model(images())
-                loss = made["classes"].pow(2).mean() + made["features"].mean()
+                loss = made["classes"].pow(2).mean() + made["features"].pow(2).mean()
                 loss.backward()
                 optimizer.step()
                 losses.append(loss.detach())
@@ -269,4 +269,6 @@ def test_ranks_that_train_together(how, tmp_path):
     found, said = ranks(tmp_path, "plain", [*tool, "--mode", "replay", "--"], NIMBLE_SCHEDULE=schedule, NIMBLE_LOG="info", **memory)
     assert found == plain, said
     for rank in range(2):
-        assert not Path(schedule.replace("%r", str(rank))).exists() or re.search("[1-9][0-9]* steps replayed", said[rank]), said
+        # Where GPUs reach each other NCCL shows its memory to the other rank, and who replays stands aside.
+        assert (not Path(schedule.replace("%r", str(rank))).exists()
+                or re.search("[1-9][0-9]* steps replayed|stood aside: the program uses cuMemExportToShareableHandle", said[rank])), said

@@ -151,7 +151,7 @@ struct AllocAsync {
 struct AllocFromPool {
   static void before(Entry entry, Call& call, CUdeviceptr* out, std::size_t bytes, CUmemoryPool, CUstream stream) {
     AllocAsync::before(entry, call, out, bytes, stream);
-    call.own_pool = true;
+    call.own_pool = call.names_pool = true;
   }
   static void after(Call& call, CUdeviceptr* out, std::size_t, CUmemoryPool, CUstream) { allocated(call, *out); }
 };

@@ -26,11 +26,13 @@ std::uint64_t slot_size(std::uint64_t size) {
 void CapturePool::began(std::uint64_t id, Serve serve, std::shared_ptr<const CapturePlan> plan) {
   const std::lock_guard lock(mutex_);
   Capture& capture = captures_[id];
+  capture.asked_for = true;
   capture.serve = serve;
   capture.plan = std::move(plan);
 }
 
-std::uint64_t CapturePool::ask_driver(CUcontext context, std::uint64_t bytes) const {
+std::uint64_t CapturePool::ask_driver(Home home, std::uint64_t bytes) const {
+  CUcontext context = home.context;
   const auto get = reinterpret_cast<decltype(&::cuMemAlloc_v2)>(context_.driver_symbol("cuMemAlloc_v2"));
   const auto push = reinterpret_cast<decltype(&::cuCtxPushCurrent_v2)>(context_.driver_symbol("cuCtxPushCurrent_v2"));
   const auto pop = reinterpret_cast<decltype(&::cuCtxPopCurrent_v2)>(context_.driver_symbol("cuCtxPopCurrent_v2"));
@@ -39,10 +41,30 @@ std::uint64_t CapturePool::ask_driver(CUcontext context, std::uint64_t bytes) co
   CUdeviceptr base = 0;
   {
     const RelaxedCaptures relaxed(context_);
-    if (get(&base, bytes) != CUDA_SUCCESS) base = 0;
+    if ((home.from_pool ? ask_pool(base, bytes) : get(&base, bytes)) != CUDA_SUCCESS) base = 0;
   }
   if (other) pop(&context);
   return base;
+}
+
+// In stream order, on a stream of its own: what is put on it is done once this returns. cuMemFree takes such memory,
+// too.
+CUresult CapturePool::ask_pool(CUdeviceptr& base, std::uint64_t bytes) const {
+  const auto find = [&]<class Function>(Function* function, const char* name) {
+    return reinterpret_cast<Function*>(context_.driver_symbol(name));
+  };
+  const auto create = find(&::cuStreamCreate, "cuStreamCreate");
+  const auto destroy = find(&::cuStreamDestroy_v2, "cuStreamDestroy_v2");
+  const auto wait = find(&::cuStreamSynchronize, "cuStreamSynchronize");
+  const auto get = find(&::cuMemAllocAsync, "cuMemAllocAsync");
+  if (!create || !destroy || !wait || !get) return CUDA_ERROR_NOT_SUPPORTED;
+  CUstream stream = nullptr;
+  CUresult result = create(&stream, CU_STREAM_NON_BLOCKING);
+  if (result != CUDA_SUCCESS) return result;
+  result = get(&base, bytes, stream);
+  if (result == CUDA_SUCCESS) result = wait(stream);
+  destroy(stream);
+  return result;
 }
 
 // The one that was released last, of this size or somewhat larger.
@@ -97,7 +119,7 @@ std::optional<CapturePool::Slot> CapturePool::take(Capture& capture, std::uint64
 
 bool CapturePool::take_spare(Capture& capture, std::uint64_t size) {
   const auto found = std::find_if(spare_.begin(), spare_.end(), [&](const Spare& spare) {
-    return spare.ready && spare.context == capture.context && place_in(spare.chunk, size);
+    return spare.ready && spare.home == capture.home && place_in(spare.chunk, size);
   });
   if (found == spare_.end()) return false;
   capture.chunks.push_back(found->chunk);
@@ -105,7 +127,7 @@ bool CapturePool::take_spare(Capture& capture, std::uint64_t size) {
   return true;
 }
 
-std::optional<CapturePool::Slot> CapturePool::allocate(std::uint64_t id, CUcontext context, std::uint64_t stream,
+std::optional<CapturePool::Slot> CapturePool::allocate(std::uint64_t id, Home home, std::uint64_t stream,
                                                        std::size_t nodes, std::uint64_t asked) {
   if (asked == 0 || asked > std::uint64_t{1} << 62) return std::nullopt;
   const std::uint64_t size = slot_size(asked);
@@ -114,13 +136,13 @@ std::optional<CapturePool::Slot> CapturePool::allocate(std::uint64_t id, CUconte
   // Without the lock; false where the capture has gone meanwhile, with its context.
   const auto ask = [&](std::uint64_t bytes, std::uint64_t& base) {
     lock.unlock();
-    base = ask_driver(context, bytes);
+    base = ask_driver(home, bytes);
     lock.lock();
     return captures_.contains(id);
   };
   std::uint64_t base = 0;
-  if (!capture.context) capture.context = context;
-  if (capture.context != context) {
+  if (!capture.home) capture.home = home;
+  if (capture.home != home) {
     capture.kept_to_plan = false;
     return std::nullopt;
   }
@@ -152,6 +174,13 @@ std::optional<CapturePool::Slot> CapturePool::allocate(std::uint64_t id, CUconte
   capture.live[slot->address] = asked;
   capture.events.push_back({nodes, false, slot->address, asked});
   return slot;
+}
+
+std::optional<CUresult> CapturePool::refusal(std::uint64_t id, Home home) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = captures_.find(id);
+  if (found == captures_.end() || !found->second.asked_for) return std::nullopt;
+  return found->second.home == home ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 bool CapturePool::holds(std::uint64_t address) const {

@@ -15,6 +15,9 @@
 // that lies in the plan's block before the next one got those bytes: memory that the program still has is never handed
 // out.
 //
+// It comes from where the driver would take it: the device's pool, where the program has put another into its place, or
+// has let other devices reach it (they may be told to write there); else from the device at once.
+//
 // Owns that memory. What belongs to one capture is released together: once the program has released all of it, and the
 // captured graph and all its executables are gone. Then it is retired, and goes back to the driver with the next
 // sweep(): that may wait for the GPU, so it is for when the program has just done so itself. Of a graph that the
@@ -87,12 +90,21 @@ class CapturePool {
     bool known = false;  // it has been handed out before
   };
 
-  // A capture has begun, with this id (cuStreamGetCaptureInfo). Others are served `again`.
+  // A capture has begun, with this id (cuStreamGetCaptureInfo), for somebody who has asked for its memory to be of
+  // here. Others are served `again`.
   void began(std::uint64_t capture, Serve serve, std::shared_ptr<const CapturePlan> plan);
-  // Memory for an allocation on the stream with this key and of this context, which is in that capture, whose graph has
-  // so many nodes. Nothing where the driver has none, or what the capture has is of another context.
-  std::optional<Slot> allocate(std::uint64_t capture, CUcontext context, std::uint64_t stream, std::size_t nodes,
+  // Where the memory of a capture lies.
+  struct Home {
+    CUcontext context = nullptr;
+    bool from_pool = false;  // the device's
+    bool operator==(const Home&) const = default;
+  };
+  // Memory for an allocation on the stream with this key, which is in that capture, whose graph has so many nodes.
+  // Nothing where the driver has none, or what the capture has lies elsewhere.
+  std::optional<Slot> allocate(std::uint64_t capture, Home home, std::uint64_t stream, std::size_t nodes,
                                std::uint64_t size);
+  // Of an allocation that got nothing: what to answer where it must be of here; nothing where the driver may serve it.
+  std::optional<CUresult> refusal(std::uint64_t capture, Home home) const;
   // The program releases memory on this stream. `nodes`: where that stream is in the capture with this id, too, how
   // many nodes its graph has. Whether it is of here; or is, and there is nothing there to release.
   enum class Release : std::uint8_t { foreign, done, nothing_there };
@@ -146,9 +158,10 @@ class CapturePool {
   };
   struct Capture {
     Serve serve = Serve::again;
+    bool asked_for = false;
     std::shared_ptr<const CapturePlan> plan;
     std::size_t allocations = 0;
-    CUcontext context = nullptr;
+    std::optional<Home> home;  // once it has any memory
     CUgraph graph = nullptr;
     bool ended = false, shared = false, launched = false;
     std::set<CUgraphExec> execs;
@@ -164,13 +177,13 @@ class CapturePool {
   };
 
   struct Retired {
-    CUcontext context;
+    Home home;
     std::vector<Chunk> chunks;
     std::map<std::uint64_t, std::uint64_t> slots;  // by address: size
     std::uint64_t number = 0;
   };
   struct Spare {
-    CUcontext context;
+    Home home;
     Chunk chunk;
     bool ready = false;  // its slots have been told of, or
     bool told = false;   // are being
@@ -183,7 +196,8 @@ class CapturePool {
   std::optional<std::uint64_t> place_in(const Chunk& chunk, std::uint64_t size) const;
   std::optional<Slot> take(Capture& capture, std::uint64_t size);
   bool take_spare(Capture& capture, std::uint64_t size);
-  std::uint64_t ask_driver(CUcontext context, std::uint64_t bytes) const;
+  std::uint64_t ask_driver(Home home, std::uint64_t bytes) const;
+  CUresult ask_pool(CUdeviceptr& base, std::uint64_t bytes) const;
   bool is_abandoned(const Chunk& chunk) const;
   void released_abandoned(std::uint64_t address);
   void released_behind_launch(std::uint64_t address);

@@ -106,20 +106,20 @@ void CapturePool::shared(CUgraphExec exec) {
 }
 
 void CapturePool::context_ended(CUcontext context) {
-  const auto ends = [&](CUcontext other) { return !context || other == context; };
+  const auto ends = [&](const std::optional<Home>& home) { return !context || (home && home->context == context); };
   const std::lock_guard lock(mutex_);
   const auto forget = [&](const Chunk& chunk) {
     abandoned_.erase(abandoned_.lower_bound(chunk.base), abandoned_.lower_bound(chunk.base + chunk.size));
   };
   for (const auto& [id, capture] : captures_)
-    if (ends(capture.context)) std::ranges::for_each(capture.chunks, forget);
+    if (ends(capture.home)) std::ranges::for_each(capture.chunks, forget);
   for (const Spare& one : spare_)
-    if (ends(one.context)) forget(one.chunk);
+    if (ends(one.home)) forget(one.chunk);
   for (const Retired& one : retired_)
-    if (ends(one.context)) std::ranges::for_each(one.chunks, forget);
-  std::erase_if(captures_, [&](const auto& one) { return ends(one.second.context); });
-  std::erase_if(retired_, [&](const Retired& one) { return ends(one.context); });
-  std::erase_if(spare_, [&](const Spare& one) { return ends(one.context); });
+    if (ends(one.home)) std::ranges::for_each(one.chunks, forget);
+  std::erase_if(captures_, [&](const auto& one) { return ends(one.second.home); });
+  std::erase_if(retired_, [&](const Retired& one) { return ends(one.home); });
+  std::erase_if(spare_, [&](const Spare& one) { return ends(one.home); });
 }
 
 bool CapturePool::is_abandoned(const Chunk& chunk) const {
@@ -135,7 +135,7 @@ void CapturePool::released_abandoned(std::uint64_t address) {
       ++at;
       continue;
     }
-    retire({at->context, {at->chunk}, {}});
+    retire({at->home, {at->chunk}, {}});
     at = spare_.erase(at);
   }
 }
@@ -159,12 +159,12 @@ void CapturePool::let_go(std::uint64_t id) {
     capture.chunks.push_back(capture.block);
     capture.slots.try_emplace(capture.block.base, capture.block.size);
   }
-  Retired retired{capture.context, {}, {}};
+  Retired retired{capture.home.value_or(Home{}), {}, {}};
   for (const Chunk& chunk : capture.chunks) {
     // What the GPU may be at work in is waited for first.
     const bool spare = is_abandoned(chunk) && !capture.launched;
     if (spare) {
-      spare_.push_back({capture.context, {chunk.base, chunk.size, 0}});
+      spare_.push_back({retired.home, {chunk.base, chunk.size, 0}});
       any_spare_.store(true, std::memory_order_relaxed);
     } else {
       retired.chunks.push_back(chunk);
@@ -198,15 +198,20 @@ std::vector<CapturePool::Slot> CapturePool::reuse(const Going& going) {
 std::vector<CapturePool::Slot> CapturePool::sweep(std::uint64_t first, const Going& going) {
   const CUcontext context = current_context();
   std::vector<Slot> slots;
-  std::vector<Chunk> chunks, spare;
+  std::vector<Chunk> chunks;
+  std::vector<Spare> spare;
   {
     const std::lock_guard lock(mutex_);
-    const auto goes = [&](const Retired& one) { return one.context == context && one.number < first; };
+    const auto goes = [&](const Retired& one) { return one.home.context == context && one.number < first; };
     for (const Retired& one : retired_) {
       if (!goes(one)) continue;
       for (const auto& [address, size] : one.slots) slots.push_back({address, size, false});
       for (const Chunk& chunk : one.chunks) {
-        (is_abandoned(chunk) ? spare : chunks).push_back(chunk);
+        if (is_abandoned(chunk)) {
+          spare.push_back({one.home, {chunk.base, chunk.size, 0}, true});
+        } else {
+          chunks.push_back(chunk);
+        }
       }
     }
     std::erase_if(retired_, goes);
@@ -215,7 +220,7 @@ std::vector<CapturePool::Slot> CapturePool::sweep(std::uint64_t first, const Goi
   if (going && !slots.empty()) going(slots);
   {
     const std::lock_guard lock(mutex_);
-    for (const Chunk& chunk : spare) spare_.push_back({context, {chunk.base, chunk.size, 0}, true});
+    spare_.insert(spare_.end(), spare.begin(), spare.end());
   }
   const auto free = reinterpret_cast<decltype(&::cuMemFree_v2)>(context_.driver_symbol("cuMemFree_v2"));
   const RelaxedCaptures relaxed(context_);

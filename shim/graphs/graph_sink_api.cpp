@@ -38,8 +38,7 @@ bool GraphSink::capture_again() {
   const std::lock_guard lock(threads_mutex_);
   OfThread& thread = threads_[thread_index()];
   thread.plans = std::exchange(thread.made, {});
-  if (std::ranges::all_of(thread.plans, [](const auto& plan) { return !plan; })) thread.plans.clear();
-  return !thread.plans.empty();
+  return std::ranges::any_of(thread.plans, [](const auto& plan) { return plan != nullptr; });
 }
 
 std::optional<bool> GraphSink::may_launch(CUgraphExec exec, CUstream stream) const {

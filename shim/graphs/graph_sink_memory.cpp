@@ -77,13 +77,11 @@ void GraphSink::capture_began(const Call& call, bool good) {
   }
   const std::lock_guard lock(threads_mutex_);
   OfThread& thread = threads_[call.thread];
-  std::shared_ptr<const CapturePlan> plan;
   if (!thread.plans.empty()) {
-    plan = std::move(thread.plans.front());
+    std::shared_ptr<const CapturePlan> plan = std::move(thread.plans.front());
     thread.plans.pop_front();
-  }
-  if (plan) {
-    pool_.began(capture->id, CapturePool::Serve::planned, std::move(plan));
+    const auto serve = plan ? CapturePool::Serve::planned : CapturePool::Serve::again;
+    pool_.began(capture->id, serve, std::move(plan));
   } else if (thread.learns) {
     pool_.began(capture->id, CapturePool::Serve::once, nullptr);
   }
@@ -139,16 +137,25 @@ void GraphSink::forget_captures(const Call& call) {
 
 // ---- memory of captures ----
 
+// What the driver serves becomes a node, whose memory cannot be released before the graph was launched: who captures
+// for a graph's sake, and lets go of what it was captured with, must not get such.
 std::optional<CUresult> GraphSink::allocate(Call& call) {
-  if (call.own_pool) return std::nullopt;
+  if (call.names_pool) return std::nullopt;
   const std::optional<Capturing> capture = capturing(call);
   if (!capture || !capture->active) return std::nullopt;
   // The driver takes it where the stream is, whatever is current.
   CUcontext const context = streams().context(call.stream);
   if (!context) return std::nullopt;
+  const CapturePool::Home home{context, call.own_pool};
   const std::optional<CapturePool::Slot> slot =
-      pool_.allocate(capture->id, context, call.stream.key, count_nodes(capture->graph), call.size);
-  if (!slot) return std::nullopt;
+      pool_.allocate(capture->id, home, call.stream.key, count_nodes(capture->graph), call.size);
+  if (!slot) {
+    const std::optional<CUresult> refusal = call.size != 0 ? pool_.refusal(capture->id, home) : std::nullopt;
+    if (refusal)
+      say("a capture gets no " + std::to_string(call.size) + " bytes: " +
+          (*refusal == CUDA_ERROR_OUT_OF_MEMORY ? "the driver has none" : "it has others of another device or pool"));
+    return refusal;
+  }
   call.address = slot->address;
   try {
     tell_graphs(call);  // of others

@@ -84,6 +84,8 @@ MEMORY = {
     "dropped": "\n8 MiB more are taken|^8 MiB more are taken",
     "late": REWRITTEN.format(2),
     "spoilt": "8 MiB more are taken",
+    "reached": r"graph 1: 2 nodes, on [^$]*\n8 MiB of the pool, released: 0 0 nimble: info: graph 2: 2 nodes, on[^$]*\n0 MiB left\n",
+    "elsewhere": r"here 0, [^$]*a capture gets no 1024 bytes: it has others of another device or pool\nelsewhere 801, released 0\n",
     "node": REWRITTEN.format(2),
     "unloaded": r"state 3: \n[^$]*state 0: code of its kernels was unloaded",
     "returned": STAYS.format(1, "it names memory that was released since it was captured") +

@@ -19,8 +19,10 @@
 //   shown        what is shown to another process when the graph exists: is a flag seen before what it tells of
 //   meanwhile    another thread releases memory, or unloads code, while graphs are analyzed
 //   unloaded     other code is unloaded, then the graph's
-//   returned     a graph's memory is not there when it is made executable
-//   threads      another thread launches all the time: how many of 8 graphs are rewritten
+//   reached      others may reach what the device's pool has: so they may what the capture has, which is released
+//   without a launch, as what is learned from is; then captured again, and launched elsewhere    what is learned from
+//   allocates in another context, too: what is the answer returned     a graph's memory is not there when it is made
+//   executable threads      another thread launches all the time: how many of 8 graphs are rewritten
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -210,6 +212,66 @@ struct Program : GraphProgram {
     CUgraphExec exec = make(graph);
     for (unsigned salt = 1; salt < 4; ++salt) run(exec, salt);
     note(out[0]);
+  }
+  static std::uint64_t taken_of_pool() {
+    CUmemoryPool pool = nullptr;
+    cuuint64_t bytes = 0;
+    CHECK(cuDeviceGetDefaultMemPool(&pool, 0));
+    CHECK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &bytes));
+    return bytes;
+  }
+  void reached() {
+    CUmemoryPool pool = nullptr;
+    CUmemAccessDesc access{};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    CHECK(cuDeviceGetDefaultMemPool(&pool, 0));
+    CHECK(cuMemPoolSetAccess(pool, &access, 1));
+    const std::uint64_t before = taken_of_pool();
+    CUdeviceptr a = 0, b = 0;
+    nimble_learn_begin();
+    CUgraph graph = capture_two(a, b);
+    CUgraphExec exec = make(graph);
+    nimble_learn_end();
+    std::fprintf(stderr, "%zu MiB of the pool, released: ", std::size_t{taken_of_pool() - before} >> 20);
+    for (const CUdeviceptr each : {a, b}) std::fprintf(stderr, "%d ", cuMemFreeAsync(each, stream));
+    end(exec, graph);
+    nimble_capture_again();
+    exec = make(graph = capture_two(a, b));
+    for (unsigned salt = 1; salt < 4; ++salt) {
+      run(exec, salt);
+      note(a);
+      note(b);
+      CHECK(cuMemFreeAsync(a, stream));
+      CHECK(cuMemFreeAsync(b, stream));
+    }
+    end(exec, graph);
+    CHECK(cuCtxSynchronize());
+    std::fprintf(stderr, "%zu MiB left\n", std::size_t{taken_of_pool() - before} >> 20);
+  }
+  void elsewhere() const {
+    CUcontext third = nullptr;
+    CUstream theirs = nullptr;
+    CUevent fork = nullptr, join = nullptr;
+    CUgraph graph = nullptr;
+    CUdeviceptr a = 0, b = 0;
+    CHECK(cuCtxCreate(&third, nullptr, 0, 0));
+    CHECK(cuStreamCreate(&theirs, CU_STREAM_NON_BLOCKING));
+    CHECK(cuEventCreate(&join, CU_EVENT_DISABLE_TIMING));
+    CHECK(cuCtxSetCurrent(context));
+    CHECK(cuEventCreate(&fork, CU_EVENT_DISABLE_TIMING));
+    nimble_learn_begin();
+    CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    std::fprintf(stderr, "here %d, ", cuMemAllocAsync(&a, kBytes, stream));
+    CHECK(cuEventRecord(fork, stream));
+    CHECK(cuStreamWaitEvent(theirs, fork, 0));
+    std::fprintf(stderr, "elsewhere %d, ", cuMemAllocAsync(&b, kBytes, theirs));
+    CHECK(cuEventRecord(join, theirs));
+    CHECK(cuStreamWaitEvent(stream, join, 0));
+    CHECK(cuStreamEndCapture(stream, &graph));
+    std::fprintf(stderr, "released %d\n", cuMemFreeAsync(a, stream));
+    CHECK(cuGraphDestroy(graph));
+    nimble_learn_end();
   }
   void leak(bool fails) const {
     for (int i = 0; i < 40; ++i) {
@@ -509,6 +571,8 @@ int main(int argc, char** argv) {
   if (what == "shown") program.shown();
   if (what == "meanwhile") program.meanwhile();
   if (what == "unloaded") program.unloaded();
+  if (what == "reached") program.reached();
+  if (what == "elsewhere") program.elsewhere();
   if (what == "returned") program.returned();
   if (what == "threads") program.threads();
   std::fprintf(stderr, "%zu MiB more are taken\n", (before - free_memory()) >> 20);

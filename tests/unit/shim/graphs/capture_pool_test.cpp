@@ -26,13 +26,35 @@ class FakeContext final : public CallContext {
     if (!std::strcmp(name, "cuMemFree_v2")) return reinterpret_cast<void*>(&free);
     if (!std::strcmp(name, "cuCtxPushCurrent_v2")) return reinterpret_cast<void*>(&push);
     if (!std::strcmp(name, "cuCtxPopCurrent_v2")) return reinterpret_cast<void*>(&pop);
+    if (!std::strcmp(name, "cuMemAllocAsync")) return reinterpret_cast<void*>(&allocate_async);
+    if (!std::strcmp(name, "cuStreamCreate")) return reinterpret_cast<void*>(&create);
+    if (!std::strcmp(name, "cuStreamSynchronize")) return reinterpret_cast<void*>(&wait);
+    if (!std::strcmp(name, "cuStreamDestroy_v2")) return reinterpret_cast<void*>(&destroy);
     return nullptr;
   }
   CUcontext pushed = nullptr, asked_in = nullptr;
   std::map<CUdeviceptr, std::size_t> live;
+  std::map<CUdeviceptr, std::size_t> of_pool;  // of these
+  int streams = 0;
   bool refuses = false;
 
  private:
+  static CUresult CUDAAPI create(CUstream* stream, unsigned) {
+    *stream = reinterpret_cast<CUstream>(std::uintptr_t{64});
+    ++instance_->streams;
+    return CUDA_SUCCESS;
+  }
+  static CUresult CUDAAPI wait(CUstream) { return CUDA_SUCCESS; }
+  static CUresult CUDAAPI destroy(CUstream) {
+    --instance_->streams;
+    return CUDA_SUCCESS;
+  }
+  static CUresult CUDAAPI allocate_async(CUdeviceptr* out, std::size_t bytes, CUstream stream) {
+    if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+    const CUresult result = allocate(out, bytes);
+    if (result == CUDA_SUCCESS) instance_->of_pool[*out] = bytes;
+    return result;
+  }
   static CUresult CUDAAPI allocate(CUdeviceptr* out, std::size_t bytes) {
     if (instance_->refuses) return CUDA_ERROR_OUT_OF_MEMORY;
     *out = instance_->next_;
@@ -65,7 +87,7 @@ class CapturePoolTest : public testing::Test {
     return allocate_in(kCapture, size, node, stream);
   }
   std::uint64_t allocate_in(std::uint64_t capture, std::uint64_t size, std::size_t node = 0, std::uint64_t stream = 1) {
-    const auto slot = pool_.allocate(capture, nullptr, stream, node, size);
+    const auto slot = pool_.allocate(capture, {}, stream, node, size);
     return slot ? slot->address : 0;
   }
   bool release(std::uint64_t address, std::optional<std::size_t> node = 0, std::uint64_t stream = 1) {
@@ -138,7 +160,7 @@ TEST_F(CapturePoolTest, WhoDoesNotKeepToThePlanIsToldSo) {
        {std::vector<std::uint64_t>{1000, 999}, {1000, 1000, 500}, {1000, 1000, 500, 800, 1}}) {
     CapturePool pool(context_);
     pool.began(kCapture, Serve::planned, std::make_shared<CapturePlan>(plan()));
-    for (const std::uint64_t size : sizes) EXPECT_TRUE(pool.allocate(kCapture, nullptr, 1, 0, size));
+    for (const std::uint64_t size : sizes) EXPECT_TRUE(pool.allocate(kCapture, {}, 1, 0, size));
     pool.ended(kCapture, graph(1));
     EXPECT_EQ(pool.memory_of(graph(1))->kind, Kind::broken);
   }
@@ -173,7 +195,7 @@ TEST_F(CapturePoolTest, APlanIsForOneStream) {
     CapturePool pool(context_);
     pool.began(kCapture, Serve::planned, std::make_shared<CapturePlan>(plan()));
     const auto at = [&](std::uint64_t size, std::uint64_t stream) {
-      return pool.allocate(kCapture, nullptr, stream, 0, size)->address;
+      return pool.allocate(kCapture, {}, stream, 0, size)->address;
     };
     const std::uint64_t a = at(1000, 1), b = at(1000, allocates ? 2 : 1);
     at(500, 1);
@@ -189,7 +211,7 @@ TEST_F(CapturePoolTest, APlanIsForOneStream) {
 TEST_F(CapturePoolTest, OfAGraphThatSeveralCapturesHaveMadeNobodyKnowsTheOrder) {
   for (const std::uint64_t capture : {1, 2}) {
     pool_.began(capture, Serve::once, nullptr);
-    const std::uint64_t a = pool_.allocate(capture, nullptr, 1, 0, 1000)->address;
+    const std::uint64_t a = pool_.allocate(capture, {}, 1, 0, 1000)->address;
     pool_.release(a, 1, capture, 0);
     pool_.ended(capture, graph(1));
     EXPECT_EQ(pool_.memory_of(graph(1))->kind, capture == 1 ? Kind::once : Kind::broken);
@@ -385,11 +407,28 @@ TEST_F(CapturePoolTest, WhatTheProgramsGraphMayHoldInPartStays) {
 TEST_F(CapturePoolTest, ACaptureHasMemoryOfOneContext) {
   const auto other = reinterpret_cast<CUcontext>(0x100);
   const auto third = reinterpret_cast<CUcontext>(0x200);
-  EXPECT_TRUE(pool_.allocate(8, other, 1, 0, 1000));
+  EXPECT_TRUE(pool_.allocate(8, {other}, 1, 0, 1000));
   EXPECT_EQ(context_.asked_in, other) << "whatever is current";
   EXPECT_EQ(context_.pushed, nullptr);
-  EXPECT_FALSE(pool_.allocate(8, third, 1, 0, 1000));
-  EXPECT_TRUE(pool_.allocate(8, other, 1, 0, 1000));
+  EXPECT_FALSE(pool_.allocate(8, {third}, 1, 0, 1000));
+  EXPECT_TRUE(pool_.allocate(8, {other}, 1, 0, 1000));
+}
+
+TEST_F(CapturePoolTest, WhatOthersMayReachComesFromThePoolThatTheyReach) {
+  const CapturePool::Home reached{nullptr, true};
+  pool_.began(8, Serve::once, nullptr);
+  const std::uint64_t a = pool_.allocate(8, reached, 1, 0, 1000)->address;
+  EXPECT_TRUE(context_.of_pool.contains(a));
+  EXPECT_EQ(context_.streams, 0);
+  EXPECT_FALSE(pool_.allocate(8, {}, 1, 0, 1000)) << "a capture has memory of one kind";
+  pool_.ended(8, graph(1));
+  pool_.destroyed(graph(1));
+  while (pool_.has_spare()) pool_.reuse();
+  EXPECT_NE(allocate(1000), a + 512) << "nobody else reaches what is not there";
+  const auto next = pool_.allocate(9, reached, 1, 0, 1000);
+  ASSERT_TRUE(next);
+  EXPECT_EQ(context_.of_pool.size(), 1u) << "what nobody uses is used again";
+  pool_.release(a, 1, 0, std::nullopt);
 }
 
 TEST_F(CapturePoolTest, GoesOnceNobodyCanUseIt) {
@@ -437,8 +476,11 @@ TEST_F(CapturePoolTest, OfAGraphThatIsAPartOfOthersItStaysForGood) {
 TEST_F(CapturePoolTest, WhereTheDriverHasNoMemoryTheProgramAsksItItself) {
   context_.refuses = true;
   EXPECT_EQ(allocate(1000), 0u);
+  EXPECT_FALSE(pool_.refusal(kCapture, {}));
   pool_.began(8, Serve::planned, std::make_shared<CapturePlan>(plan()));
-  EXPECT_FALSE(pool_.allocate(8, nullptr, 1, 0, 1000));
+  EXPECT_FALSE(pool_.allocate(8, {}, 1, 0, 1000));
+  EXPECT_EQ(pool_.refusal(8, {}), CUDA_ERROR_OUT_OF_MEMORY) << "who has asked for memory of here must get no other";
+  EXPECT_EQ(pool_.refusal(8, {.context = reinterpret_cast<CUcontext>(std::uintptr_t{64})}), CUDA_ERROR_NOT_SUPPORTED);
   pool_.ended(8, graph(1));
   EXPECT_FALSE(pool_.memory_of(graph(1)));
 }

@@ -159,6 +159,13 @@ class CudaCapture:
             self._decide([forward, backward], work.reset)
             return forward, backward
 
+    def capture_copies(self, copies: Callable[[], None], device: torch.device, relaxed: bool, beside: Captured) -> CudaGraph:
+        with self._on_a_stream(device, beside) as stream:
+            (captured,) = self._graphs_of(lambda _: copies(), stream, "relaxed" if relaxed else "global", False)
+            captured.keep()  # there is nothing to put in another order
+            _settle()
+            return captured
+
     def stream(self, device: torch.device) -> Any:
         with torch.cuda.device(device):
             return torch.cuda.Stream()  # type: ignore[no-untyped-call]

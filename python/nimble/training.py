@@ -46,17 +46,16 @@ class TrainingGraph:
     PreparedGraph. Buffers that the module writes to are written when it is known that the graph fits. `draws_on`: the device of whose
     random numbers it draws some."""
 
-    def __init__(self, call: Call, work: ForwardWork, forward: Captured, backward: Captured, guard: ModuleGuard,
-                 options: Options, seconds: float, backend: Backend, ahead: Optional[Watch],
+    def __init__(self, call: Call, work: ForwardWork, forward: Captured, backward: Captured, copies_back: Optional[Captured],
+                 guard: ModuleGuard, options: Options, seconds: float, backend: Backend, ahead: Optional[Watch],
                  draws_on: Optional[torch.device], own_written: FrozenSet[int]) -> None:
         self.options = options
         self.guard = guard
         self._ahead = ahead
         self._draws_on = draws_on
         self._read = guard.memory() if ahead is not None else []
-        # As tensors of their own, since batch norm raises no version of what it writes to.
-        apart = [mine.data for mine, _ in work.apart]
-        self._copy_back = CopiesAll([given.data for _, given in work.apart], apart)
+        self._copies_back = copies_back  # from here to the module's buffers
+        self._apart = [mine.data for mine, _ in work.apart]
         self.calls = 0
         self.short_lived = 0
         self.static_arguments = call.rebuilt(work.leaves_of_call)
@@ -157,7 +156,8 @@ class TrainingGraph:
 
     def _publish(self) -> None:
         """Behind _begin(), where the module fits: its buffers become what the forward has made of them."""
-        self._copy_back()
+        if self._copies_back is not None:
+            self._copies_back.replay()
         if self._raised:
             mark_written(self._raised)
 
@@ -308,6 +308,8 @@ class TrainingGraph:
             if not self._is_awaited():
                 for captured in self._graphs():
                     captured.close()
+                if self._copies_back is not None:
+                    self._copies_back.close()
 
     def _graphs(self) -> List[Captured]:
         return [self._forward, *(each.captured for each in self._backwards.values() if each.captured is not None)]
@@ -352,6 +354,11 @@ def prepare_training(module: torch.nn.Module, call: Call, backend: Backend, opti
                 draws = keeper.has_drawn() or not is_same_state(backend.random_state(device), device_random)
                 own_written = frozenset(map(storage, (*(given for _, given in work.apart), *keeper.may_write())))
                 runs_ahead = work.writes_nothing_else() and not switches.has_other_ranks()
+                copies_back = None
+                if work.apart:
+                    # As tensors of their own, since batch norm raises no version of what it writes to.
+                    copies = CopiesAll([given.data for _, given in work.apart], [mine.data for mine, _ in work.apart])
+                    copies_back = backend.capture_copies(copies, device, options.relaxed, forward)
     except BaseException:
         keeper.restore_attributes()
         raise
@@ -362,7 +369,7 @@ def prepare_training(module: torch.nn.Module, call: Call, backend: Backend, opti
         return prepare(module, call, backend, options)
     guard = ModuleGuard(module, backend.device_type, trains=True)
     ahead = backend.watch(guard.memory()) if runs_ahead else None
-    return TrainingGraph(call, work, forward, backward, guard, options, time.perf_counter() - began, backend, ahead,
+    return TrainingGraph(call, work, forward, backward, copies_back, guard, options, time.perf_counter() - began, backend, ahead,
                          device if draws else None, own_written)
 
 

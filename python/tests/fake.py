@@ -79,6 +79,16 @@ class FakeGraph:
         return GraphStatus(self._number, GraphState.REWRITTEN, 9, 3, 20.0, 10.0, "")
 
 
+class FakeCopies:
+    """Of capture_copies(): `replay` does them."""
+
+    def __init__(self, copies):
+        self.replay, self.closed = copies, False
+
+    def close(self):
+        self.closed = True
+
+
 class FakeWatch:
     there = True
 
@@ -151,6 +161,9 @@ class FakeCapture:
             work.reset()
         self.calls.clear()
         return forward, backward
+
+    def capture_copies(self, copies, device, relaxed, beside):
+        return FakeCopies(copies)
 
     def stream(self, device):
         return "stream"

@@ -248,3 +248,10 @@ class ReplayingCapture:
         with backward:
             gradients = work.backward(outputs)
         return ReplayedGraph(forward.made, outputs, self), ReplayedGraph(backward.made, gradients, self)
+
+    def capture_copies(self, copies, device, relaxed, beside):
+        assert relaxed and not self.capturing
+        ops = Ops()
+        with ops:
+            copies()
+        return ReplayedGraph(ops.made, None, self)

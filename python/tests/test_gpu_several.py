@@ -18,7 +18,7 @@ from torch import nn  # noqa: E402
 import nimble  # noqa: E402
 from nimble import CaptureError, Nimble, NimbleError  # noqa: E402
 from conftest import BUILD  # noqa: E402
-from gpu_nets import Net, deterministic, same, sgd  # noqa: E402, F401
+from gpu_nets import Net, deterministic, images as images_here, labels, loss_of, same, sgd  # noqa: E402, F401
 
 pytestmark = pytest.mark.gpu
 two_gpus = pytest.mark.skipif(not torch.cuda.is_available() or torch.cuda.device_count() < 2, reason="needs two GPUs")
@@ -163,6 +163,33 @@ def test_work_on_another_gpu_that_no_replay_would_do_raises():
 
     with torch.no_grad(), pytest.raises(NimbleError, match="captur"):
         Nimble(Makes()).prepare(torch.ones(2, 4, device="cuda:0"))
+
+
+@two_gpus
+def test_a_step_behind_copies_between_gpus():
+    """By the first of which PyTorch lets one reach the other's pool: memory of captures comes from there from then on."""
+    there = torch.ones(4, device="cuda:1").to("cuda:0").to("cuda:1")
+    left = []
+    for wraps in (False, True):
+        torch.manual_seed(0)
+        net = Net().cuda()
+        optimizer = sgd(net)
+
+        def step(x, y):
+            optimizer.zero_grad(set_to_none=True)
+            loss = loss_of(net(x), y)
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        call = nimble.step(step, modules=[net], optimizers=[optimizer]) if wraps else step
+        torch.manual_seed(1)
+        losses = [call(images_here(), labels()).clone() for _ in range(30)]
+        left.append({"losses": torch.stack(losses), "there": losses[-1].to("cuda:1") + there, **net.state_dict()})
+        if wraps:
+            (report,) = call.report()
+            assert report.state in ("trying", "own", "rewritten") and report.streams >= 2, report
+    assert same(*left)
 
 
 RANKS = """

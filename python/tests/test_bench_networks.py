@@ -296,3 +296,14 @@ def test_a_step_in_two_graphs_against_one(bench, monkeypatch):
     assert found["same_bits"] and [found[way]["parts"] for way in ("two graphs", "one graph")] == [[2], [1]]
     assert [found[way]["mib"] for way in ("two graphs", "one graph")] == [2, 1]
     assert found["two graphs"]["gpu_us"]["runs"] >= 10
+
+
+def test_what_a_step_takes_of_the_host(bench, monkeypatch):
+    import step_host
+
+    monkeypatch.setattr(torch.cuda, "make_graphed_callables", lambda module, images, num_warmup_iters: module)
+    monkeypatch.setattr(step_host, "STEPS", 3)
+    found = step_host.run("any", 4, Host(), rounds=1)
+    assert list(found) == ["callables", "nimble"]
+    for times in found.values():
+        assert list(times) == [*step_host.PARTS, "all"] and 0 < max(times[part] for part in step_host.PARTS) <= times["all"]

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""What a training step takes of the host, by its parts, until all is submitted: make_graphed_callables, and nimble.Nimble.
+
+Usage: python -m nimble run bench/pytorch/step_host.py [--json FILE] [NETWORK:BATCH...]
+
+Both in one process, in turns, so that both have the same cores: median microseconds of steps that begin on an idle GPU. Where the
+GPU takes less than that, the host decides how long a step takes.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from pathlib import Path
+
+import measure
+import networks
+import nimble
+import torch
+import training
+import ways
+
+CELLS = ("mobilenet_v2:32", "efficientnet_b0:32", "resnet50:32")
+WAYS = ("callables", "nimble")
+PARTS = ("zero_grad", "forward", "loss", "backward", "optimizer")
+DECIDED, ROUNDS, STEPS = 150, 6, 30
+
+
+def step(trainer):
+    """Seconds of each of the parts."""
+    times = [time.perf_counter()]
+    trainer.optimizer.zero_grad(set_to_none=True)
+    times.append(time.perf_counter())
+    outputs = trainer.forward(trainer.images)
+    times.append(time.perf_counter())
+    loss = trainer.loss_of(outputs, trainer.labels)
+    times.append(time.perf_counter())
+    loss.backward()
+    times.append(time.perf_counter())
+    trainer.optimizer.step()
+    times.append(time.perf_counter())
+    return [end - begin for begin, end in zip(times, times[1:])]
+
+
+def run(name, batch, gpu, rounds=ROUNDS):
+    """By way: microseconds of each part, and of all of them."""
+    trainers = {}
+    for way in WAYS:
+        trainers[way] = trainer = training.Trainer(*networks.training(name, batch, gpu.type))
+        training.warm(trainer.step, training.WARM)
+        trainer.begin_again()
+        trainer.optimizer.zero_grad(set_to_none=True)
+        training.prepare(ways.way("training", way), trainer)
+        for _ in range(DECIDED if rounds > 1 else 1):
+            step(trainer)
+            gpu.synchronize()
+    found = {way: [] for way in WAYS}
+    for _ in range(rounds):
+        for way, trainer in trainers.items():
+            step(trainer)  # brings what it needs into the caches, as the step before has
+            for _ in range(STEPS):
+                gpu.synchronize()
+                found[way].append(step(trainer))
+    return {way: {part: statistics.median(times) * 1e6 for part, times in zip((*PARTS, "all"), zip(*(
+        [*times, sum(times)] for times in found[way])))} for way in WAYS}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cells", nargs="*", default=CELLS)
+    parser.add_argument("--json", help="writes the figures to this file as well")
+    words = parser.parse_args()
+    figures = {"date": time.strftime("%Y-%m-%d"), "device": torch.cuda.get_device_name(), "torch": torch.__version__,
+               "nimble": nimble.__version__, "cells": {}}
+    for cell in words.cells:
+        name, batch = cell.split(":")
+        figures["cells"][cell] = found = run(name, int(batch), measure.Gpu())
+        for way in WAYS:
+            print(f"{cell:20} {way:10}", ", ".join(f"{part} {us:.0f}" for part, us in found[way].items()), flush=True)
+    if words.json:
+        Path(words.json).write_text(json.dumps(figures, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

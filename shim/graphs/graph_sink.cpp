@@ -255,7 +255,10 @@ void GraphSink::rewrite(const Call& call) {
     const std::lock_guard lock(threads_mutex_);
     OfThread& thread = threads_[thread_index()];
     thread.last = call.exec;
-    if (!thread.learns) thread.made.clear();
+    if (!thread.learns) {
+      thread.made.clear();
+      thread.made_to_learn = false;
+    }
     thread.made.push_back(nullptr);
   }
   auto made = std::make_shared<GraphPair>(api_, driver_, options_.tune, number, current_context());

@@ -99,7 +99,7 @@ class GraphSink final : public CallSink {
  private:
   // What a thread has said, and made.
   struct OfThread {
-    bool learns = false;
+    bool learns = false, made_to_learn = false;  // all of `made`
     // For the graphs that it has made; for its next captures, the first of these first. Null where there is none.
     std::deque<std::shared_ptr<const CapturePlan>> made, plans;
     CUgraphExec last = nullptr;  // that it has made

@@ -29,6 +29,7 @@ bool GraphSink::learn(bool learns) {
   if (learns) {
     thread.made.clear();
     thread.plans.clear();
+    thread.made_to_learn = true;
   }
   Recorder::probe_this_thread(learns);
   return true;
@@ -38,7 +39,10 @@ bool GraphSink::capture_again() {
   const std::lock_guard lock(threads_mutex_);
   OfThread& thread = threads_[thread_index()];
   thread.plans = std::exchange(thread.made, {});
-  return std::ranges::any_of(thread.plans, [](const auto& plan) { return plan != nullptr; });
+  const bool knows = std::ranges::any_of(thread.plans, [](const auto& plan) { return plan != nullptr; });
+  // Who has learned captures again whatever came of it; who has not may do something else now.
+  if (!knows && !thread.made_to_learn) thread.plans.clear();
+  return knows;
 }
 
 std::optional<bool> GraphSink::may_launch(CUgraphExec exec, CUstream stream) const {

@@ -132,7 +132,7 @@ class CapturePool {
   // The graph has become a part of another, or was cloned.
   void shared(CUgraph graph);
   void shared(CUgraphExec exec);
-  // A context ended, and its memory with it.
+  // A context ended, and its memory with it; what came from the device's pool stays taken there.
   void context_ended(CUcontext context);
   // How often anything was retired. Whether anything is.
   std::uint64_t retirements() const { return retirements_.load(std::memory_order_relaxed); }

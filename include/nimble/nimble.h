@@ -191,8 +191,8 @@ NIMBLE_FUNCTION(nimble_learn_end, (void), ())
 /* Then capture the same a second time, behind this: the next capture that this thread begins gets the memory that it
  * allocates in stream order where the graph has it best that the thread has made executable last; where there were
  * several since it began to learn, as many captures do, in the same order. NIMBLE_REFUSED where nothing is known of
- * any. Such a capture, and one to learn from, gets memory that may be released at any time, or an error: the driver's
- * own may not before the graph was launched. */
+ * any. What such a capture, and one to learn from, asks for by cuMemAllocAsync may be released at any time, or is
+ * refused: the driver's own may not be released before the graph was launched. */
 NIMBLE_FUNCTION(nimble_capture_again, (void), ())
 
 /* What is known of an executable graph; with a null `exec`, of the one that the calling thread has made last. */

@@ -243,7 +243,7 @@ struct TraceCall {
 
   std::uint64_t address = 0, size = 0;  // alloc, alloc_async, free, free_async (size: of a free that covers more)
   MemoryKind memory = MemoryKind::device;
-  bool own_pool = false;                 // alloc_async: from a pool that the program named
+  bool own_pool = false;                 // alloc_async: from a pool that the program named or changed
   std::uint32_t image = kNone;           // alloc of a variable: index into Trace::images, kNone where unknown
   std::optional<std::uint32_t> context;  // alloc: in which; context_end, context_synchronize: which. Absent: unknown
 

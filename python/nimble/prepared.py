@@ -158,6 +158,7 @@ def prepare(module: torch.nn.Module, call: Call, backend: Backend, options: Opti
                 captured = backend.capture(work, device, options.use_multi_stream, options.relaxed)
         keeper.check_module()
         keeper.check_random(but_torch=backend.draws_on_host)
+        keeper.check_elsewhere(backend.device_type)
         work.check()
         own = [*module.parameters(), *module.buffers()]
         check_outputs(captured.outputs, backend.device_type, [*own, *(each.tensor for each in work.inputs)])

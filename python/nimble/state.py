@@ -287,6 +287,17 @@ class StateKeeper:
         if who is not None:
             raise NimbleError(f"the module draws random numbers {who}, which a graph would never draw anew")
 
+    def check_elsewhere(self, device_type: str) -> None:
+        """Raises NimbleError where the runs have written to a buffer or a tensor in an attribute that is not on such a device: no replay
+        would. Asked before restore()."""
+        written = {id(t) for t in self.may_write()}
+        for tensor, value in self._buffers:
+            if tensor.device.type != device_type and (id(tensor) in written or not is_same(tensor, value)):
+                names = chain(self._module.named_buffers(), ((path, t) for _, _, t, path in plain_tensors(self._module)), self._tensors)
+                path = next((name for name, each in names if each is tensor), "?")
+                raise NimbleError(f"the module writes to its buffer {path!r}, which is on {tensor.device}, when it runs, and a graph would "
+                                  f"not: have it on {device_type}")
+
     def has_drawn(self) -> bool:
         """Whether the host's random numbers have advanced. Asked before restore()."""
         return self._random.who_has_drawn() is not None

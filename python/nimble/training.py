@@ -11,6 +11,7 @@ A TrainingGraph may be used by any thread, as autograd's are: a lock keeps the r
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 import time
@@ -24,7 +25,7 @@ from torch.utils import _pytree
 from nimble.auto import switches
 from nimble.backend import Backend, Captured, Watch
 from nimble.backward_ways import Pattern, Way, are_batched, pattern_of
-from nimble.errors import NimbleError
+from nimble.errors import CaptureError, NimbleError
 from nimble.gradients import Copies
 from nimble.leaves import CopiesAll, gradients, mark_written, one_thread
 from nimble.memory import storage, versions
@@ -39,6 +40,7 @@ from nimble.training_work import BackwardWork, ForwardWork
 
 _MOST_BACKWARDS = 4  # graphs, each for other outputs that gradients come for, or other strides of these
 _MOST_WAYS = 64  # that are remembered
+_MANY = 8  # buffers whose copies are worth a graph of their own: PyTorch's launch of one is up to three (seed and offset, to 2.4)
 
 
 class TrainingGraph:
@@ -46,16 +48,16 @@ class TrainingGraph:
     PreparedGraph. Buffers that the module writes to are written when it is known that the graph fits. `draws_on`: the device of whose
     random numbers it draws some."""
 
-    def __init__(self, call: Call, work: ForwardWork, forward: Captured, backward: Captured, copies_back: Optional[Captured],
-                 guard: ModuleGuard, options: Options, seconds: float, backend: Backend, ahead: Optional[Watch],
+    def __init__(self, call: Call, work: ForwardWork, forward: Captured, backward: Captured, copies: CopiesAll,
+                 copies_back: Optional[Captured], guard: ModuleGuard, options: Options, seconds: float, backend: Backend, ahead: Optional[Watch],
                  draws_on: Optional[torch.device], own_written: FrozenSet[int]) -> None:
         self.options = options
         self.guard = guard
         self._ahead = ahead
         self._draws_on = draws_on
         self._read = guard.memory() if ahead is not None else []
-        self._copies_back = copies_back  # from here to the module's buffers
-        self._apart = [mine.data for mine, _ in work.apart]
+        # To the module's buffers; by one launch, if that can be. The former also keeps the memory on both sides.
+        self._to_buffers, self._to_buffers_at_once = copies, copies_back
         self.calls = 0
         self.short_lived = 0
         self.static_arguments = call.rebuilt(work.leaves_of_call)
@@ -156,8 +158,10 @@ class TrainingGraph:
 
     def _publish(self) -> None:
         """Behind _begin(), where the module fits: its buffers become what the forward has made of them."""
-        if self._copies_back is not None:
-            self._copies_back.replay()
+        if self._to_buffers_at_once is not None:
+            self._to_buffers_at_once.replay()
+        else:
+            self._to_buffers()
         if self._raised:
             mark_written(self._raised)
 
@@ -308,8 +312,8 @@ class TrainingGraph:
             if not self._is_awaited():
                 for captured in self._graphs():
                     captured.close()
-                if self._copies_back is not None:
-                    self._copies_back.close()
+                if self._to_buffers_at_once is not None:
+                    self._to_buffers_at_once.close()
 
     def _graphs(self) -> List[Captured]:
         return [self._forward, *(each.captured for each in self._backwards.values() if each.captured is not None)]
@@ -350,15 +354,17 @@ def prepare_training(module: torch.nn.Module, call: Call, backend: Backend, opti
                 keeper.check_module()
                 work.check()
                 keeper.check_random(but_torch=backend.draws_on_host)
+                keeper.check_elsewhere(backend.device_type)
                 check_attributes(work.attributes, module, work.inputs)
                 draws = keeper.has_drawn() or not is_same_state(backend.random_state(device), device_random)
                 own_written = frozenset(map(storage, (*(given for _, given in work.apart), *keeper.may_write())))
                 runs_ahead = work.writes_nothing_else() and not switches.has_other_ranks()
+                # As tensors of their own, since batch norm raises no version of what it writes to.
+                copies = CopiesAll([given.data for _, given in work.apart], [mine.data for mine, _ in work.apart])
                 copies_back = None
-                if work.apart:
-                    # As tensors of their own, since batch norm raises no version of what it writes to.
-                    copies = CopiesAll([given.data for _, given in work.apart], [mine.data for mine, _ in work.apart])
-                    copies_back = backend.capture_copies(copies, device, options.relaxed, forward)
+                if len(work.apart) >= _MANY:
+                    with contextlib.suppress(CaptureError):  # as where another thread does what spoils a capture
+                        copies_back = backend.capture_copies(copies, device, options.relaxed, forward)
     except BaseException:
         keeper.restore_attributes()
         raise
@@ -369,7 +375,7 @@ def prepare_training(module: torch.nn.Module, call: Call, backend: Backend, opti
         return prepare(module, call, backend, options)
     guard = ModuleGuard(module, backend.device_type, trains=True)
     ahead = backend.watch(guard.memory()) if runs_ahead else None
-    return TrainingGraph(call, work, forward, backward, copies_back, guard, options, time.perf_counter() - began, backend, ahead,
+    return TrainingGraph(call, work, forward, backward, copies, copies_back, guard, options, time.perf_counter() - began, backend, ahead,
                          device if draws else None, own_written)
 
 

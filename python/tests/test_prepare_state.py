@@ -1,5 +1,6 @@
 """What a module's runs change of the module: seen while a graph is prepared, and put back, wherever it lies."""
 
+import contextlib
 import random
 import threading
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
 from nimble import Nimble, NimbleError  # noqa: E402
+from nimble.state import StateKeeper  # noqa: E402
 from replaying import ReplayingCapture  # noqa: E402
 
 
@@ -369,3 +371,28 @@ def test_an_attribute_that_was_none(name):
     assert model(torch.ones(2)).tolist() == [1, 1]
     setattr(module.inner, name, torch.zeros(2))
     assert model(torch.ones(2)).tolist() == [0, 0]
+
+
+def test_what_no_replay_would_write_to():
+    """Buffers and tensors in attributes that are elsewhere than the graph: as if it were on another device than these."""
+    class Counts(nn.Module):
+        def __init__(self, name):
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(()))
+            self.once, self.name = torch.ones(3), name
+            self.register_buffer("table", torch.ones(3))
+
+        def forward(self, x):
+            if self.name is not None:
+                getattr(self, self.name).data.add_(1)  # no version tells
+            return x + self.table
+
+    for name in ("calls", "once", None):
+        module = Counts(name)
+        keeper = StateKeeper(module)
+        with keeper.watch().on():
+            module(torch.ones(3))
+        keeper.restore_buffers()
+        keeper.check_elsewhere("cpu")
+        with pytest.raises(NimbleError, match=f"writes to its buffer '{name}', which is on cpu") if name else contextlib.nullcontext():
+            keeper.check_elsewhere("cuda")

@@ -6,9 +6,11 @@ import weakref
 
 import pytest
 import torch
+from nimble import training
 from nimble.module import Nimble
 from nimble.training import TrainingGraph
 from torch import nn
+from replaying import ReplayingCapture
 from training_nets import both, grads, only, same
 
 
@@ -31,15 +33,17 @@ class Net(nn.Module):
 BEGIN = TrainingGraph._begin
 
 
-@pytest.fixture(autouse=True)
-def as_on_a_gpu(monkeypatch):
+@pytest.fixture(autouse=True, params=[1, 100])
+def as_on_a_gpu(monkeypatch, request):
     """The fake runs Python code where a graph runs kernels: of a module that has changed it runs other code. Whatever that is, it is
-    to be nobody's."""
+    to be nobody's. Buffers are written by a graph of their own, or by copies."""
+    monkeypatch.setattr(training, "_MANY", request.param)
+
     def begin_or_spoil(graph, call, run):
         if graph.runs_ahead and graph.guard.difference() is not None:
             graph._number += 1
             graph._forward.replays += 1
-            for each in (*graph._apart, *(t.data for t in graph._results.made)):
+            for each in (*(t for _, apart in graph._to_buffers._kinds for t in apart), *(t.data for t in graph._results.made)):
                 each.fill_(77)
         else:
             BEGIN(graph, call, run)
@@ -289,3 +293,14 @@ def test_buffers_that_are_read_by_ways_that_nobody_knows(backend, hide):
         other.pow(2).sum().backward()
         assert torch.equal(mine, other) and same(grads(module), grads(twin))
         assert same(module.state_dict(), twin.state_dict())
+
+
+def test_what_it_writes_to_stays_as_long_as_the_graph():
+    """Also where the module has other buffers by then, and the graph knows nothing of the module: by whoever replaces them between the
+    look and the copies, those would be written to memory of somebody else."""
+    module = Net()
+    model = Nimble(module, backend=ReplayingCapture()).prepare(torch.randn(5, 4), training=True, relaxed=True)
+    graph = entry(model)
+    kept = {t.data_ptr() for targets, _ in graph._to_buffers._kinds for t in targets}
+    graph.forget_module()
+    assert kept == {module.seen.data_ptr(), *(t.data_ptr() for norm in module.norms for t in norm.buffers())}

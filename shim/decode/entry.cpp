@@ -34,12 +34,13 @@ StreamRef stream_ref(Entry entry, CUstream handle) {
 
 namespace {
 
-std::atomic<bool> g_default_pool_is_plain{true};
+std::atomic<std::uint64_t> g_default_pool_changes{0};
 
 }  // namespace
 
-bool default_pool_is_plain() { return g_default_pool_is_plain.load(std::memory_order_relaxed); }
-void default_pool_changed() { g_default_pool_is_plain.store(false, std::memory_order_relaxed); }
+bool default_pool_is_plain() { return default_pool_changes() == 0; }
+std::uint64_t default_pool_changes() { return g_default_pool_changes.load(std::memory_order_relaxed); }
+void default_pool_changed() { g_default_pool_changes.fetch_add(1, std::memory_order_relaxed); }
 
 bool primary_context_is_active(CUdevice device) {
   static constinit DriverFunction<decltype(&::cuDevicePrimaryCtxGetState)> get_state("cuDevicePrimaryCtxGetState");

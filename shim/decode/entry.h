@@ -26,6 +26,8 @@ StreamRef stream_ref(Entry entry, CUstream handle);
 // Whether allocations of the default pool are like any other: false once the program has put another pool in its place,
 // or has let others reach a pool's memory.
 bool default_pool_is_plain();
+// How often the program has put another pool into its place, or changed who reaches a pool; 0 while it is plain.
+std::uint64_t default_pool_changes();
 void default_pool_changed();
 
 // The calling thread's context; null where it has none.

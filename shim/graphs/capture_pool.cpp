@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <iterator>
+#include <thread>
 #include <utility>
 
 #include "shim/decode/entry.h"
@@ -13,6 +15,7 @@ namespace nimble::shim {
 namespace {
 
 // As pools of the driver align; and what is asked of the driver at a time, at least.
+constexpr std::chrono::microseconds kPatience{1'000'000};  // for memory of a pool
 constexpr std::uint64_t kAlignment = 512, kChunk = std::uint64_t{8} << 20;
 
 // Slots have one of eight sizes between a power of two and the next, so that most allocations find one that fits.
@@ -41,28 +44,35 @@ std::uint64_t CapturePool::ask_driver(Home home, std::uint64_t bytes) const {
   CUdeviceptr base = 0;
   {
     const RelaxedCaptures relaxed(context_);
-    if ((home.from_pool ? ask_pool(base, bytes) : get(&base, bytes)) != CUDA_SUCCESS) base = 0;
+    if ((home.pool != 0 ? ask_pool(base, bytes) : get(&base, bytes)) != CUDA_SUCCESS) base = 0;
   }
   if (other) pop(&context);
   return base;
 }
 
-// In stream order, on a stream of its own: what is put on it is done once this returns. cuMemFree takes such memory,
-// too.
+// In stream order, on a stream of its own, and there once this returns. cuMemFree takes such memory, too. The pool may
+// give what another stream still has to release: that is waited for, but not for good, since that stream may wait for
+// this thread.
 CUresult CapturePool::ask_pool(CUdeviceptr& base, std::uint64_t bytes) const {
   const auto find = [&]<class Function>(Function* function, const char* name) {
     return reinterpret_cast<Function*>(context_.driver_symbol(name));
   };
   const auto create = find(&::cuStreamCreate, "cuStreamCreate");
   const auto destroy = find(&::cuStreamDestroy_v2, "cuStreamDestroy_v2");
-  const auto wait = find(&::cuStreamSynchronize, "cuStreamSynchronize");
+  const auto query = find(&::cuStreamQuery, "cuStreamQuery");
   const auto get = find(&::cuMemAllocAsync, "cuMemAllocAsync");
-  if (!create || !destroy || !wait || !get) return CUDA_ERROR_NOT_SUPPORTED;
+  const auto free = find(&::cuMemFreeAsync, "cuMemFreeAsync");
+  if (!create || !destroy || !query || !get || !free) return CUDA_ERROR_NOT_SUPPORTED;
   CUstream stream = nullptr;
   CUresult result = create(&stream, CU_STREAM_NON_BLOCKING);
   if (result != CUDA_SUCCESS) return result;
   result = get(&base, bytes, stream);
-  if (result == CUDA_SUCCESS) result = wait(stream);
+  if (result == CUDA_SUCCESS) {
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    while ((result = query(stream)) == CUDA_ERROR_NOT_READY && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(kPatience / 10'000);
+    if (result != CUDA_SUCCESS) free(base, stream);
+  }
   destroy(stream);
   return result;
 }

@@ -96,7 +96,8 @@ class CapturePool {
   // Where the memory of a capture lies.
   struct Home {
     CUcontext context = nullptr;
-    bool from_pool = false;  // the device's
+    // Of the device's pool, as it is since the program has changed it so many times; 0: from the device at once.
+    std::uint64_t pool = 0;
     bool operator==(const Home&) const = default;
   };
   // Memory for an allocation on the stream with this key, which is in that capture, whose graph has so many nodes.

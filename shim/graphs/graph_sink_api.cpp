@@ -17,6 +17,10 @@ constexpr std::uint64_t kRoom = 16;  // one part in so many of the limit may hav
 
 bool GraphSink::learn(bool learns) {
   if (learns) {
+    {
+      const std::lock_guard lock(threads_mutex_);
+      threads_[thread_index()].plans.clear();  // or this thread itself would keep a recording
+    }
     const std::lock_guard one_at_a_time(analysis_mutex_);
     record_anew(options_.limit_bytes / kRoom);
   }
@@ -28,7 +32,7 @@ bool GraphSink::learn(bool learns) {
   thread.learns = learns;
   if (learns) {
     thread.made.clear();
-    thread.plans.clear();
+    thread.unplanned = 0;
     thread.made_to_learn = true;
   }
   Recorder::probe_this_thread(learns);
@@ -39,10 +43,12 @@ bool GraphSink::capture_again() {
   const std::lock_guard lock(threads_mutex_);
   OfThread& thread = threads_[thread_index()];
   thread.plans = std::exchange(thread.made, {});
-  const bool knows = std::ranges::any_of(thread.plans, [](const auto& plan) { return plan != nullptr; });
+  thread.unplanned = 0;
+  if (std::ranges::any_of(thread.plans, [](const auto& plan) { return plan != nullptr; })) return true;
   // Who has learned captures again whatever came of it; who has not may do something else now.
-  if (!knows && !thread.made_to_learn) thread.plans.clear();
-  return knows;
+  if (thread.made_to_learn) thread.unplanned = thread.plans.size();
+  thread.plans.clear();
+  return false;
 }
 
 std::optional<bool> GraphSink::may_launch(CUgraphExec exec, CUstream stream) const {

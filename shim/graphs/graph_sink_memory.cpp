@@ -84,6 +84,9 @@ void GraphSink::capture_began(const Call& call, bool good) {
     pool_.began(capture->id, serve, std::move(plan));
   } else if (thread.learns) {
     pool_.began(capture->id, CapturePool::Serve::once, nullptr);
+  } else if (thread.unplanned > 0) {
+    --thread.unplanned;
+    pool_.began(capture->id, CapturePool::Serve::again, nullptr);
   }
 }
 
@@ -95,6 +98,7 @@ void GraphSink::capture_ended(const Call& call, bool good) {
     // Those that were to follow are for a program that goes on as it did the first time.
     const std::lock_guard lock(threads_mutex_);
     threads_[call.thread].plans.clear();
+    threads_[call.thread].unplanned = 0;
   }
   // It may be the end of none, and a capture may go on after a call that should have ended it.
   if (!t_ending || capturing(call)) return;
@@ -145,15 +149,17 @@ std::optional<CUresult> GraphSink::allocate(Call& call) {
   if (!capture || !capture->active) return std::nullopt;
   // The driver takes it where the stream is, whatever is current.
   CUcontext const context = streams().context(call.stream);
-  if (!context) return std::nullopt;
-  const CapturePool::Home home{context, call.own_pool};
+  if (!context) return pool_.refusal(capture->id, {});
+  const CapturePool::Home home{context, default_pool_changes()};
   const std::optional<CapturePool::Slot> slot =
       pool_.allocate(capture->id, home, call.stream.key, count_nodes(capture->graph), call.size);
   if (!slot) {
     const std::optional<CUresult> refusal = call.size != 0 ? pool_.refusal(capture->id, home) : std::nullopt;
     if (refusal)
       say("a capture gets no " + std::to_string(call.size) + " bytes: " +
-          (*refusal == CUDA_ERROR_OUT_OF_MEMORY ? "the driver has none" : "it has others of another device or pool"));
+          (*refusal == CUDA_ERROR_OUT_OF_MEMORY
+               ? "the driver has none"
+               : "it has others of another device, or the pool was changed meanwhile"));
     return refusal;
   }
   call.address = slot->address;

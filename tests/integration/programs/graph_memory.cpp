@@ -1,11 +1,14 @@
 // A program whose captures allocate memory, in ways that frameworks do not have: `graph_memory WHAT` prints what it has
 // computed, and what the driver said where that matters. WHAT:
 //   freed        memory of a graph is released by cuMemFree, while other memory of it is in use; launched again it is
-//   there freed_in_capture  the same while somebody captures: it may, or may not other_graph  another graph reads and
-//   releases it, when the graph that has allocated it has gone thrown       the same, but that other graph goes without
-//   a launch again        it is released behind a launch, the graph is launched once more, and goes: the memory is
-//   there set          the stream is told that it comes behind nothing, and captures another branch set_planned  the
-//   same in a capture that has a plan released     the last user of a primary context lets it go, and another begins
+//                there
+//   freed_in_capture  the same while somebody captures: it may, or may not
+//   other_graph  another graph reads and releases it, when the graph that has allocated it has gone
+//   thrown       the same, but that other graph goes without a launch
+//   again        it is released behind a launch, the graph is launched once more, and goes: the memory is there
+//   set          the stream is told that it comes behind nothing, and captures another branch
+//   set_planned  the same in a capture that has a plan
+//   released     the last user of a primary context lets it go, and another begins
 //   contexts     another context is current while the stream captures, and ends
 //   two_contexts streams of two contexts are in the capture
 //   failed       many captures fail: how much memory is taken in the end
@@ -19,10 +22,12 @@
 //   shown        what is shown to another process when the graph exists: is a flag seen before what it tells of
 //   meanwhile    another thread releases memory, or unloads code, while graphs are analyzed
 //   unloaded     other code is unloaded, then the graph's
-//   reached      others may reach what the device's pool has: so they may what the capture has, which is released
-//   without a launch, as what is learned from is; then captured again, and launched elsewhere    what is learned from
-//   allocates in another context, too: what is the answer returned     a graph's memory is not there when it is made
-//   executable threads      another thread launches all the time: how many of 8 graphs are rewritten
+//   reached      others may reach what the device's pool has, and so what the capture has; it is released with no
+//                launch, captured again, and launched
+//   elsewhere    what is learned from allocates in another context, too: what is the answer
+//   refused      graphs without memory are learned from over and over, and no second capture follows
+//   returned     a graph's memory is not there when it is made executable
+//   threads      another thread launches all the time: how many of 8 graphs are rewritten
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -272,6 +277,29 @@ struct Program : GraphProgram {
     std::fprintf(stderr, "released %d\n", cuMemFreeAsync(a, stream));
     CHECK(cuGraphDestroy(graph));
     nimble_learn_end();
+  }
+  void refused() {
+    int full = 0;
+    for (unsigned i = 0; i < 400; ++i) {
+      nimble_learn_begin();
+      const CUgraph graph = capture([&] {
+        for (unsigned j = 0; j < 40; ++j) {
+          launch_mix(input, other, out[0], j);
+          launch_mix(input, other, out[1], i);
+        }
+      });
+      const CUgraphExec exec = make(graph);
+      nimble_learn_end();
+      if (nimble_capture_again() == NIMBLE_SUCCESS) std::exit(3);
+      nimble_graph_status status{};
+      status.size = sizeof status;
+      nimble_get_graph(exec, &status);
+      full += std::strstr(status.text, "the recording is full") != nullptr;
+      run(exec, i);
+      end(exec, graph);
+    }
+    std::fprintf(stderr, "the recording was full for %d\n", full);
+    note(out[0]);
   }
   void leak(bool fails) const {
     for (int i = 0; i < 40; ++i) {
@@ -573,6 +601,7 @@ int main(int argc, char** argv) {
   if (what == "unloaded") program.unloaded();
   if (what == "reached") program.reached();
   if (what == "elsewhere") program.elsewhere();
+  if (what == "refused") program.refused();
   if (what == "returned") program.returned();
   if (what == "threads") program.threads();
   std::fprintf(stderr, "%zu MiB more are taken\n", (before - free_memory()) >> 20);

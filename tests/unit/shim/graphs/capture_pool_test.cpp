@@ -28,7 +28,8 @@ class FakeContext final : public CallContext {
     if (!std::strcmp(name, "cuCtxPopCurrent_v2")) return reinterpret_cast<void*>(&pop);
     if (!std::strcmp(name, "cuMemAllocAsync")) return reinterpret_cast<void*>(&allocate_async);
     if (!std::strcmp(name, "cuStreamCreate")) return reinterpret_cast<void*>(&create);
-    if (!std::strcmp(name, "cuStreamSynchronize")) return reinterpret_cast<void*>(&wait);
+    if (!std::strcmp(name, "cuStreamQuery")) return reinterpret_cast<void*>(&query);
+    if (!std::strcmp(name, "cuMemFreeAsync")) return reinterpret_cast<void*>(&free_async);
     if (!std::strcmp(name, "cuStreamDestroy_v2")) return reinterpret_cast<void*>(&destroy);
     return nullptr;
   }
@@ -36,7 +37,7 @@ class FakeContext final : public CallContext {
   std::map<CUdeviceptr, std::size_t> live;
   std::map<CUdeviceptr, std::size_t> of_pool;  // of these
   int streams = 0;
-  bool refuses = false;
+  bool refuses = false, comes_late = false;
 
  private:
   static CUresult CUDAAPI create(CUstream* stream, unsigned) {
@@ -44,7 +45,11 @@ class FakeContext final : public CallContext {
     ++instance_->streams;
     return CUDA_SUCCESS;
   }
-  static CUresult CUDAAPI wait(CUstream) { return CUDA_SUCCESS; }
+  static CUresult CUDAAPI query(CUstream) { return instance_->comes_late ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS; }
+  static CUresult CUDAAPI free_async(CUdeviceptr address, CUstream) {
+    instance_->of_pool.erase(address);
+    return free(address);
+  }
   static CUresult CUDAAPI destroy(CUstream) {
     --instance_->streams;
     return CUDA_SUCCESS;
@@ -415,7 +420,7 @@ TEST_F(CapturePoolTest, ACaptureHasMemoryOfOneContext) {
 }
 
 TEST_F(CapturePoolTest, WhatOthersMayReachComesFromThePoolThatTheyReach) {
-  const CapturePool::Home reached{nullptr, true};
+  const CapturePool::Home reached{nullptr, 1};
   pool_.began(8, Serve::once, nullptr);
   const std::uint64_t a = pool_.allocate(8, reached, 1, 0, 1000)->address;
   EXPECT_TRUE(context_.of_pool.contains(a));
@@ -429,6 +434,15 @@ TEST_F(CapturePoolTest, WhatOthersMayReachComesFromThePoolThatTheyReach) {
   ASSERT_TRUE(next);
   EXPECT_EQ(context_.of_pool.size(), 1u) << "what nobody uses is used again";
   pool_.release(a, 1, 0, std::nullopt);
+  EXPECT_TRUE(pool_.allocate(10, {nullptr, 2}, 1, 0, 1000));
+  EXPECT_EQ(context_.of_pool.size(), 2u) << "of the pool that it is now";
+}
+
+TEST_F(CapturePoolTest, APoolIsNotWaitedForForGood) {
+  context_.comes_late = true;
+  EXPECT_FALSE(pool_.allocate(8, {nullptr, 1}, 1, 0, 1000));
+  EXPECT_TRUE(context_.of_pool.empty());
+  EXPECT_EQ(context_.streams, 0);
 }
 
 TEST_F(CapturePoolTest, GoesOnceNobodyCanUseIt) {

@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch", minversion="1.13.0a0")
 from torch import nn  # noqa: E402
-from nimble import CaptureError, Nimble, accelerate  # noqa: E402
+from nimble import CaptureError, Nimble, NimbleError, accelerate  # noqa: E402
 
 
 pytestmark = pytest.mark.gpu
@@ -156,6 +156,24 @@ def test_a_forward_that_sets_a_seed(trains):
     with pytest.raises(CaptureError, match="seed"):
         Nimble(net).prepare(torch.ones(2, 4, device="cuda"), training=trains)
     assert torch.equal(torch.cuda.get_rng_state(), numbers)
+
+
+@pytest.mark.parametrize("trains", [False, True])
+def test_a_buffer_on_the_host_that_is_written(trains):
+    class Counts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(4, 4).cuda()
+            self.register_buffer("calls", torch.zeros(()))
+
+        def forward(self, x):
+            self.calls.data.add_(1)  # no version tells
+            return self.linear(x)
+
+    net = Counts().train(trains)
+    with pytest.raises(NimbleError, match="writes to its buffer 'calls', which is on cpu"):
+        Nimble(net).prepare(torch.ones(2, 4, device="cuda"), training=trains)
+    assert net.calls == 0
 
 
 def test_a_nimble_within_a_module(module):

@@ -7,16 +7,11 @@ Both in one process, in turns, so that both have the same cores: median microsec
 GPU takes less than that, the host decides how long a step takes.
 """
 
-import argparse
-import json
 import statistics
 import time
-from pathlib import Path
 
-import measure
+import each_cell
 import networks
-import nimble
-import torch
 import training
 import ways
 
@@ -65,21 +60,9 @@ def run(name, batch, gpu, rounds=ROUNDS):
         [*times, sum(times)] for times in found[way])))} for way in WAYS}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cells", nargs="*", default=CELLS)
-    parser.add_argument("--json", help="writes the figures to this file as well")
-    words = parser.parse_args()
-    figures = {"date": time.strftime("%Y-%m-%d"), "device": torch.cuda.get_device_name(), "torch": torch.__version__,
-               "nimble": nimble.__version__, "cells": {}}
-    for cell in words.cells:
-        name, batch = cell.split(":")
-        figures["cells"][cell] = found = run(name, int(batch), measure.Gpu())
-        for way in WAYS:
-            print(f"{cell:20} {way:10}", ", ".join(f"{part} {us:.0f}" for part, us in found[way].items()), flush=True)
-    if words.json:
-        Path(words.json).write_text(json.dumps(figures, indent=1) + "\n")
+def lines(found):
+    return [f"{way:10} " + ", ".join(f"{part} {us:.0f}" for part, us in found[way].items()) for way in WAYS]
 
 
 if __name__ == "__main__":
-    main()
+    each_cell.program(__doc__, CELLS, run, lines)

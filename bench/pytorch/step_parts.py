@@ -8,15 +8,11 @@ be the same to the bit. Microseconds by CUDA events: of a step that begins on an
 clock; and MiB that a way has taken.
 """
 
-import argparse
-import json
-import time
-from pathlib import Path
 from unittest import mock
 
+import each_cell
 import measure
 import networks
-import nimble
 import torch
 import training
 
@@ -45,24 +41,13 @@ def run(name, batch, gpu):
     return {**found, "same_bits": same}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cells", nargs="*", default=CELLS)
-    parser.add_argument("--json", help="writes the figures to this file as well")
-    words = parser.parse_args()
-    figures = {"date": time.strftime("%Y-%m-%d"), "device": torch.cuda.get_device_name(), "torch": torch.__version__,
-               "nimble": nimble.__version__, "cells": {}}
-    for cell in words.cells:
-        name, batch = cell.split(":")
-        figures["cells"][cell] = found = run(name, int(batch), measure.Gpu())
-        for way in WAYS:
-            times = ", ".join(f"{what} {found[way][key]['median']:.0f}" for what, key in
-                              (("idle", "gpu_us"), ("in a row", "row_us"), ("by the clock", "wall_us")))
-            print(f"{cell:20} {way:10} {times} us, {found[way]['mib']} MiB, parts {found[way]['parts']}", flush=True)
-        print(f"{cell:20} {'the same to the bit' if found['same_bits'] else 'NOT THE SAME'}", flush=True)
-        if words.json:
-            Path(words.json).write_text(json.dumps(figures, indent=1) + "\n")
+def lines(found):
+    for way in WAYS:
+        times = ", ".join(f"{what} {found[way][key]['median']:.0f}" for what, key in
+                          (("idle", "gpu_us"), ("in a row", "row_us"), ("by the clock", "wall_us")))
+        yield f"{way:10} {times} us, {found[way]['mib']} MiB, parts {found[way]['parts']}"
+    yield "the same to the bit" if found["same_bits"] else "NOT THE SAME"
 
 
 if __name__ == "__main__":
-    main()
+    each_cell.program(__doc__, CELLS, run, lines)

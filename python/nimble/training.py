@@ -49,8 +49,8 @@ class TrainingGraph:
     random numbers it draws some."""
 
     def __init__(self, call: Call, work: ForwardWork, forward: Captured, backward: Captured, copies: CopiesAll,
-                 copies_back: Optional[Captured], guard: ModuleGuard, options: Options, seconds: float, backend: Backend, ahead: Optional[Watch],
-                 draws_on: Optional[torch.device], own_written: FrozenSet[int]) -> None:
+                 copies_back: Optional[Captured], guard: ModuleGuard, options: Options, seconds: float, backend: Backend,
+                 ahead: Optional[Watch], draws_on: Optional[torch.device], own_written: FrozenSet[int]) -> None:
         self.options = options
         self.guard = guard
         self._ahead = ahead

@@ -307,3 +307,24 @@ def test_what_a_step_takes_of_the_host(bench, monkeypatch):
     assert list(found) == ["callables", "nimble"]
     for times in found.values():
         assert list(times) == [*step_host.PARTS, "all"] and 0 < max(times[part] for part in step_host.PARTS) <= times["all"]
+
+
+def test_the_program_around_cells(bench, monkeypatch, tmp_path, capsys):
+    import json
+
+    import each_cell
+    import step_host
+    import step_parts
+
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "none")
+    monkeypatch.setattr(measure, "Gpu", Host)
+    times = {key: {"median": 2.4} for key in ("gpu_us", "row_us", "wall_us")}
+    for module, found, said in (
+            (step_host, {way: {"forward": 1.6, "all": 9.0} for way in step_host.WAYS}, "any:4                nimble     forward 2, all 9\n"),
+            (step_parts, {**{way: {**times, "mib": 3, "parts": [2]} for way in step_parts.WAYS}, "same_bits": True},
+             "any:4                one graph  idle 2, in a row 2, by the clock 2 us, 3 MiB, parts [2]\nany:4                the same")):
+        monkeypatch.setattr(sys, "argv", ["bench", "any:4", "--json", str(tmp_path / "figures.json")])
+        each_cell.program("", module.CELLS, lambda name, batch, gpu: found, module.lines)
+        assert said in capsys.readouterr().out
+        figures = json.loads((tmp_path / "figures.json").read_text())
+        assert figures["cells"] == {"any:4": found} and figures["device"] == "none"

@@ -14,8 +14,8 @@ namespace nimble::shim {
 
 namespace {
 
-// As pools of the driver align; and what is asked of the driver at a time, at least.
 constexpr std::chrono::microseconds kPatience{1'000'000};  // for memory of a pool
+// As pools of the driver align; and what is asked of the driver at a time, at least.
 constexpr std::uint64_t kAlignment = 512, kChunk = std::uint64_t{8} << 20;
 
 // Slots have one of eight sizes between a power of two and the next, so that most allocations find one that fits.

@@ -102,8 +102,8 @@ class GraphSink final : public CallSink {
     bool learns = false, made_to_learn = false;  // all of `made`
     // For the graphs that it has made; for its next captures, the first of these first. Null where there is none.
     std::deque<std::shared_ptr<const CapturePlan>> made, plans;
-    std::size_t unplanned =
-        0;  // of its next captures, where there is no plan for any: these are somebody's who has learned
+    // How many of its next captures are somebody's who has learned, where there is no plan for any of them.
+    std::size_t unplanned = 0;
     CUgraphExec last = nullptr;  // that it has made
   };
 

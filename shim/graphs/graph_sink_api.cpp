@@ -19,7 +19,8 @@ bool GraphSink::learn(bool learns) {
   if (learns) {
     {
       const std::lock_guard lock(threads_mutex_);
-      threads_[thread_index()].plans.clear();  // or this thread itself would keep a recording
+      OfThread& thread = threads_[thread_index()];
+      if (!thread.learns) thread.plans.clear();  // or this thread itself would keep a recording
     }
     const std::lock_guard one_at_a_time(analysis_mutex_);
     record_anew(options_.limit_bytes / kRoom);

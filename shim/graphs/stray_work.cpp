@@ -12,11 +12,18 @@ void StrayWork::began(std::uint64_t capture, std::uint32_t thread) {
 }
 
 void StrayWork::submitted(std::uint32_t thread, std::uint64_t capture, const void* caller) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (capture == 0) {
     if (captures_.empty()) return;
-    const auto [known, is_new] = prepares_.try_emplace(caller);
-    if (is_new) known->second = is_preparing_(caller);
+    auto known = prepares_.find(caller);
+    if (known == prepares_.end()) {
+      // Who loads a library has the dynamic loader's lock, which this asks for, and may be on its way here.
+      lock.unlock();
+      const bool is_preparing = is_preparing_(caller);
+      lock.lock();
+      if (captures_.empty()) return;
+      known = prepares_.insert_or_assign(caller, is_preparing).first;
+    }
     if (known->second) return;
     for (auto& [id, threads] : captures_) ++threads[thread].past;
   } else if (const auto found = captures_.find(capture); found != captures_.end()) {

@@ -5,7 +5,7 @@
 // captures somebody else's function in order to replay it in its place must know. A thread belongs to a capture that it
 // has begun, or put work into: what others do meanwhile, as those that load data, is not meant. Nor is what NCCL copies
 // to the device for the launches that it captures, which is theirs for good: such calls return into it. One lock, never
-// held while the driver is called. Any thread.
+// held while the driver is called, or the dynamic loader. Any thread.
 #pragma once
 
 #include <cuda.h>

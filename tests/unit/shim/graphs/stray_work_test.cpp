@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <future>
+
 namespace nimble::shim {
 namespace {
 
@@ -59,6 +62,21 @@ TEST(StrayWork, OfCapturesAtOnce) {
   EXPECT_EQ(stray.of(kOne), 0u);
   stray.ended(8, kOther);
   EXPECT_EQ(stray.of(kOther), 1u);
+}
+
+// Whoever loads a library waits for this while it has the loader's lock, which the question asks for.
+TEST(StrayWork, NobodyWaitsWhileItIsAskedWhereACallReturnsTo) {
+  static StrayWork* other = nullptr;
+  static std::future<void> asked;
+  StrayWork stray([](const void*) {
+    asked = std::async(std::launch::async, [] { other->of(nullptr); });
+    return asked.wait_for(std::chrono::seconds(10)) != std::future_status::ready;
+  });
+  other = &stray;
+  stray.began(7, 1);
+  stray.submitted(1, 0, &other);
+  stray.ended(7, kOne);
+  EXPECT_EQ(stray.of(kOne), 1u);
 }
 
 TEST(StrayWork, OfAGraphThatSeveralCapturesMake) {

@@ -5,6 +5,7 @@ None of it may be used by two threads at once.
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from typing import Any, Callable, List, Optional, Set
 
@@ -164,7 +165,8 @@ class Work:
         def switch() -> None:
             # Gradients of its own would lie where somebody may still look at those of the step before.
             has_own = any(p.grad is not None and p.grad is not grad for p, grad in zip(self._state.parameters, grads))
-            alive = None if has_own else alive_now(self._device_type)
+            with self._seen.off() if self._seen is not None else contextlib.nullcontext():  # to ask what is saved takes ops
+                alive = None if has_own else alive_now(self._device_type)
             if alive is not None:
                 self.is_bound = self._seen is not None and (self._seen.has_touched_any() or not apart.isdisjoint(self._seen.written))
                 part(alive)

@@ -40,6 +40,8 @@ class _Mode(_python_dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call
         return True
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self._watch.is_off:
+            return function(*args, **(kwargs or {}))
         self._watch.before(function, args, kwargs or {})
         result = function(*args, **(kwargs or {}))
         self._watch.behind(result)
@@ -64,6 +66,8 @@ def _left_alone() -> "Type[_Mode]":
 
 
 class _Watch:
+    is_off = False
+
     def before(self, function: Any, args: Any, kwargs: Dict[str, Any]) -> None:
         raise NotImplementedError
 
@@ -85,6 +89,15 @@ class _Watch:
             yield
         finally:
             pop()
+
+    @contextlib.contextmanager
+    def off(self) -> Iterator[None]:
+        """Within on(): what is done meanwhile is not the run's."""
+        self.is_off = True
+        try:
+            yield
+        finally:
+            self.is_off = False
 
 
 # Of the backward that this thread is in, or -1; in old releases nobody knows.

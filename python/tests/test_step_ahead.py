@@ -371,6 +371,17 @@ def test_what_is_alive():
     assert alive_now("cpu") is None and other is not None
 
 
+def test_what_others_have_saved_is_not_the_steps(pair, backend):
+    """To look for what is alive takes ops on outputs that their own nodes have saved."""
+    hidden = torch.ones(3, requires_grad=True).exp()  # saves its output
+    memory = hidden.untyped_storage()._weak_ref()
+    loss = hidden.sum()
+    assert both(pair, backend) and replays(backend) == [[14 - EAGER, 14 - EAGER]]
+    del hidden, loss
+    assert torch.UntypedStorage._new_with_weak_ptr(memory) is None  # nobody keeps it
+    torch.UntypedStorage._free_weak_ref(memory)
+
+
 def test_a_view_whose_history_nobody_can_tell():
     """Somebody else's, anywhere in the process: asking for its grad_fn raises."""
     base = torch.ones(3)

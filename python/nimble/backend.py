@@ -151,6 +151,9 @@ class Backend(Protocol):
     def hand_over(self, tensors: List[torch.Tensor]) -> None:
         """They were made by run(), and are used on the current stream."""
 
+    def let_go(self, function: Callable[[], None]) -> None:
+        """Calls it, which may drop tensors that were made while something was captured. What it raises passes through."""
+
     def is_idle(self, device: torch.device) -> bool:
         """Whether all is done that was put on the current stream."""
 

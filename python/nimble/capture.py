@@ -182,6 +182,9 @@ class CudaCapture:
         for tensor in tensors:
             tensor.record_stream(torch.cuda.current_stream(tensor.device))
 
+    def let_go(self, function: Callable[[], None]) -> None:
+        _quietly(function)
+
     def is_idle(self, device: torch.device) -> bool:
         return shim.is_idle(torch._C._cuda_getCurrentRawStream(device.index))
 
@@ -420,7 +423,7 @@ def _quietly(function: "Callable[[], Any]") -> None:
     if not done:
         function()
     if errors:
-        raise errors[0]
+        raise errors.pop()  # and no frame holds it
 
 
 def _recover(stream: "torch.cuda.Stream", pool: Any) -> None:

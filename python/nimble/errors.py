@@ -6,6 +6,13 @@ from __future__ import annotations
 class NimbleError(RuntimeError):
     """Nimble cannot do what was asked; the text says why, where, and what to do about it."""
 
+    def again(self) -> "NimbleError":
+        """The same, to be kept, and raised by other calls: one that was raised holds the frames that it has come through, with all that
+        these had, and more of them each time that it is raised."""
+        other = type(self).__new__(type(self), *self.args)
+        other.__dict__.update(self.__dict__)
+        return other
+
 
 class NotLoadedError(NimbleError):
     """libnimble.so is not in this process, or does not rewrite graphs here."""

@@ -94,7 +94,9 @@ class Nimble:
                     call = self._call_of(dummy_args, dummy_kwargs)
                 self._prepare(call)
             except NimbleError as error:
-                self._fall_back(error, depth=3)
+                if not self._fallback:
+                    raise
+                self._say_eagerly(error, depth=3)
         return self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -119,7 +121,9 @@ class Nimble:
         try:
             call = self._call_of(args, kwargs)
         except NimbleError as error:
-            self._fall_back(error)
+            if not self._fallback:
+                raise
+            self._say_eagerly(error)
             return self.module(*args, **kwargs)
         return self._serve(call)
 
@@ -163,7 +167,9 @@ class Nimble:
                            "not find what it needs any more", 5)
                 break
         except NimbleError as error:
-            self._fall_back(error, depth=5)
+            if not self._fallback:
+                raise
+            self._say_eagerly(error, depth=5)
         return self.module(*call.args, **call.kwargs)
 
     def static_inputs(self, *args: Any, **kwargs: Any) -> "Tuple[Tuple[Any, ...], Dict[str, Any]]":
@@ -266,10 +272,8 @@ class Nimble:
         if entry is not None and not isinstance(entry, _Eager):
             entry.close()
 
-    def _fall_back(self, error: NimbleError, depth: int = 4) -> None:
-        """Raises it, or warns once that a call runs eagerly, naming the line so many calls up."""
-        if not self._fallback:
-            raise error
+    def _say_eagerly(self, error: NimbleError, depth: int = 4) -> None:
+        """Warns once that a call runs eagerly, naming the line so many calls up."""
         self._warn("eager", f"running eagerly: {error}", depth + 1)
 
     def _warn(self, what: str, text: str, depth: int) -> None:

@@ -80,11 +80,11 @@ class ModuleWork:
         try:
             check()
         except NimbleError as error:
-            self._problem = self._problem or error
+            self._problem = self._problem or error.again()
 
     def reset(self) -> None:
         if self._problem is not None and not self._captures:
-            raise self._problem
+            raise self._problem.again()
         self._keeper.restore_buffers()
         if self._runs == 1:  # with what was written to in place
             self.written = written_by(self.inputs, self._versions, self._call)
@@ -99,7 +99,7 @@ class ModuleWork:
         """Behind the capture. NimbleError where a run was seen to do what a graph would not."""
         self._is_over = True
         if self._problem is not None:
-            raise self._problem
+            raise self._problem.again()
 
     def data(self) -> List[torch.Tensor]:
         return [each.memory for each in self.inputs]

@@ -10,7 +10,7 @@ import contextlib
 import threading
 import time
 from types import TracebackType
-from typing import Any, Callable, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Iterable, Iterator, List, Optional, Sequence
 
 import torch
 
@@ -26,7 +26,7 @@ from nimble.state import ModuleGuard, StateKeeper
 from nimble.static import (GraphReport, Options, Results, Taking, check_apart, check_no_gradients, check_outputs, device_of, report,
                            with_inputs)
 
-__all__ = ["CHANGED", "GraphReport", "Options", "PreparedGraph", "is_same_state", "naming_the_place", "prepare"]
+__all__ = ["CHANGED", "GraphReport", "Options", "PreparedGraph", "is_same_state", "naming_the_place", "prepare", "with_place"]
 
 
 CHANGED = object()  # instead of outputs
@@ -203,9 +203,17 @@ def naming_the_place(module: torch.nn.Module) -> Iterator[None]:
     try:
         yield
     except CaptureError as error:
-        if error.place is None and error.__cause__ is not None:
-            raise CaptureError(error.reason, _module_at(module, error.__cause__)) from error.__cause__
-        raise
+        raise with_place(error, [module]) from error.__cause__
+
+
+def with_place(error: CaptureError, modules: Iterable[torch.nn.Module]) -> CaptureError:
+    """It names the submodule of one of these that was running, where one was."""
+    if error.place is None and error.__cause__ is not None:
+        for module in modules:
+            place = _module_at(module, error.__cause__)
+            if place is not None:
+                return CaptureError(error.reason, place)
+    return error
 
 
 def _module_at(module: torch.nn.Module, error: BaseException) -> Optional[str]:

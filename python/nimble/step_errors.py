@@ -13,7 +13,7 @@ import torch
 from torch.utils import _pytree
 
 from nimble.errors import CaptureError, NimbleError
-from nimble.prepared import naming_the_place
+from nimble.prepared import with_place
 from nimble.signatures import Call, flattened, has_attributes, place_of
 from nimble.static import Input
 from nimble.step_state import StepState
@@ -25,27 +25,22 @@ class OfTheFunction(CaptureError):
 
 @contextlib.contextmanager
 def explaining(state: StepState) -> Iterator[None]:
-    """Errors of a capture say where, and what to do about optimizers that keep count on the host."""
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(_naming_the_optimizer(state))
-        for module in state.modules:
-            stack.enter_context(naming_the_place(module))
-        yield
-
-
-@contextlib.contextmanager
-def _naming_the_optimizer(state: StepState) -> Iterator[None]:
+    """Errors of a capture say where, and what to do about optimizers that keep count on the host. No frame holds what is raised (as those
+    of an ExitStack do), and so it goes, with the memory of the capture, when nobody has it any more."""
     try:
         yield
     except CaptureError as error:
-        names = sorted({type(o).__name__ for o in state.optimizers if any(g.get("capturable") is False for g in o.param_groups)})
-        if "capturable" in error.reason and names:
-            raise NimbleError(f"{', '.join(names)} counts its steps on the host, which a graph would not do: make it with "
-                              "capturable=True") from error
-        if "legacy stream" in error.reason:
-            raise NimbleError(f"{error}. Something still holds on to autograd's graph of an earlier run, an old loss perhaps: "
-                              "let go of it before the step runs for the first time") from error
-        raise
+        raise _explained(with_place(error, state.modules), state) from error.__cause__
+
+
+def _explained(error: CaptureError, state: StepState) -> NimbleError:
+    names = sorted({type(o).__name__ for o in state.optimizers if any(g.get("capturable") is False for g in o.param_groups)})
+    if "capturable" in error.reason and names:
+        return NimbleError(f"{', '.join(names)} counts its steps on the host, which a graph would not do: make it with capturable=True")
+    if "legacy stream" in error.reason:
+        return NimbleError(f"{error}. Something still holds on to autograd's graph of an earlier run, an old loss perhaps: let go of it "
+                           "before the step runs for the first time")
+    return error
 
 
 def is_of_captures(error: BaseException) -> bool:

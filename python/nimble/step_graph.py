@@ -39,7 +39,20 @@ class Kind:
         self.switches = False  # leaves switches of PyTorch's other than it has found them
         self.writes_early = False  # to parameters, before its first backward
         self.graphs: List[Graph] = []  # the least recently used first
-        self.why: Optional[NimbleError] = None  # there is no graph, and none is tried
+        self._why: Optional[NimbleError] = None  # never raised itself
+
+    @property
+    def is_refused(self) -> bool:
+        return self._why is not None
+
+    def refuse(self, why: NimbleError) -> None:
+        """There is no graph, and none is tried any more."""
+        self._why = why.again()
+
+    def check(self) -> None:
+        """Raises why it was refused, if it was."""
+        if self._why is not None:
+            raise self._why.again()
 
 
 class Graph:

@@ -181,8 +181,7 @@ class Step:
         graph, is_held, can_go_on = None, False, False
         try:
             self._drop_what_is_stale()
-            if kind.why is not None:
-                raise kind.why
+            kind.check()
             graph = next((each for each in reversed(kind.graphs) if each.grads.fit()), None)
             if graph is not None:
                 graph.check(call)
@@ -208,8 +207,8 @@ class Step:
                 graph.close()
             kind.graphs = []
             kind.eager = 1 if kind.has_run else kind.eager
-            if self._short_lived > _MOST_SHORT_LIVED and kind.why is None:
-                kind.why = NimbleError(f"what the step works on changes again and again: {why}")
+            if self._short_lived > _MOST_SHORT_LIVED and not kind.is_refused:
+                kind.refuse(NimbleError(f"what the step works on changes again and again: {why}"))
 
     def _run(self, call: Call, kind: Kind) -> Any:
         """Eagerly, as a real step that is learned from. Notes what it writes to. One that raises does not count."""
@@ -252,7 +251,7 @@ class Step:
         """Where the function has raised within a capture: most likely it does so anyway. Else there is no graph."""
         kind.eager = 1
         result = self._run(call, kind)
-        kind.why = error
+        kind.refuse(error)
         return result
 
     def _on_stream(self, call: Call, learns: bool, state: StepState, before_backward: Callable[[], None] = lambda: None) -> Any:
@@ -292,12 +291,11 @@ class Step:
         """Where it fails, all is as before."""
         began = time.perf_counter()
         if kind.takes:
-            kind.why = NimbleError("a module of the step takes from an iterator that it holds, from which a graph would take nothing")
-            raise kind.why
+            kind.refuse(NimbleError("a module of the step takes from an iterator that it holds, from which a graph would take nothing"))
         if kind.switches:
-            kind.why = NimbleError("the step changes a switch of PyTorch's by which kernels are chosen (TF32, deterministic algorithms, "
-                                   "the default dtype or device), which a graph would not do: change it outside, or put it back within")
-            raise kind.why
+            kind.refuse(NimbleError("the step changes a switch of PyTorch's by which kernels are chosen (TF32, deterministic algorithms, "
+                                    "the default dtype or device), which a graph would not do: change it outside, or put it back within"))
+        kind.check()
         if len(kind.graphs) >= _MOST_VARIANTS:
             self._make_room(kind)
         state = self._state if self._state is not None else StepState(self._reached(), self._backend.device_type)
@@ -347,11 +345,13 @@ class Step:
             check_leaves(captured.outputs[0], state)
             check_arguments(call, inputs, leaves, args, kwargs)
         except BaseException as error:
-            work.put_back()
-            if own_errors and isinstance(error, CaptureError):
+            self._backend.let_go(work.put_back)
+            are_own = bool(own_errors)
+            own_errors.clear()  # which hold this frame
+            if are_own and isinstance(error, CaptureError):
                 raise OfTheFunction(error.reason, error.place) from error
             if isinstance(error, NimbleError):
-                kind.why = error
+                kind.refuse(error)
             raise
         grads_behind = [p.grad for p in state.parameters]
         for parameter, grad in zip(state.parameters, grads_before):
@@ -374,7 +374,7 @@ class Step:
         except CaptureError as error:
             if not (work.looks and cannot_be_looked_at(error)):
                 raise
-        work.put_back()
+        self._backend.let_go(work.put_back)
         work.looks = False
         return self._backend.record(work, self._stream, self._options.use_multi_stream, self._options.relaxed, in_parts)
 
@@ -384,9 +384,9 @@ class Step:
         gone.close()
         self._short_lived = self._short_lived + 1 if gone.calls < _SHORT_LIFE else 0
         if self._short_lived > _MOST_SHORT_LIVED:
-            kind.why = NimbleError("each call comes with other tensors for gradients (p.grad): clear them by zero_grad(), or "
-                                   "keep them where they are")
-            raise kind.why
+            kind.refuse(NimbleError("each call comes with other tensors for gradients (p.grad): clear them by zero_grad(), or "
+                                    "keep them where they are"))
+            kind.check()
 
     def _warn(self, what: str, text: str) -> None:
         if not self._warned[what]:

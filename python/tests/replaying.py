@@ -182,6 +182,9 @@ class ReplayingCapture:
     def run(self, function, stream, learns):
         return function()
 
+    def let_go(self, function):
+        function()
+
     def hand_over(self, tensors):
         pass
 

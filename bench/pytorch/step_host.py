@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """What a training step takes of the host, by its parts, until all is submitted: make_graphed_callables, and nimble.Nimble.
 
-Usage: python -m nimble run bench/pytorch/step_host.py [--json FILE] [NETWORK:BATCH...]
+Usage: python -m nimble run bench/pytorch/step_host.py [--json FILE] [--ways WAY,...] [NETWORK:BATCH...]
+       python bench/pytorch/step_host.py --ways callables ...
 
 Both in one process, in turns, so that both have the same cores: median microseconds of steps that begin on an idle GPU. Where the
-GPU takes less than that, the host decides how long a step takes.
+GPU takes less than that, the host decides how long a step takes. The second line is for what the first way takes without libnimble.so,
+and with PyTorch's own allocator; or, with PYTORCH_ALLOC_CONF=backend:cudaMallocAsync, with the one that Nimble needs.
 """
 
 import statistics
@@ -37,10 +39,10 @@ def step(trainer):
     return [end - begin for begin, end in zip(times, times[1:])]
 
 
-def run(name, batch, gpu, rounds=ROUNDS):
+def run(name, batch, gpu, chosen=WAYS, rounds=ROUNDS):
     """By way: microseconds of each part, and of all of them."""
     trainers = {}
-    for way in WAYS:
+    for way in chosen:
         trainers[way] = trainer = training.Trainer(*networks.training(name, batch, gpu.type))
         training.warm(trainer.step, training.WARM)
         trainer.begin_again()
@@ -49,7 +51,7 @@ def run(name, batch, gpu, rounds=ROUNDS):
         for _ in range(DECIDED if rounds > 1 else 1):
             step(trainer)
             gpu.synchronize()
-    found = {way: [] for way in WAYS}
+    found = {way: [] for way in chosen}
     for _ in range(rounds):
         for way, trainer in trainers.items():
             step(trainer)  # brings what it needs into the caches, as the step before has
@@ -57,12 +59,12 @@ def run(name, batch, gpu, rounds=ROUNDS):
                 gpu.synchronize()
                 found[way].append(step(trainer))
     return {way: {part: statistics.median(times) * 1e6 for part, times in zip((*PARTS, "all"), zip(*(
-        [*times, sum(times)] for times in found[way])))} for way in WAYS}
+        [*times, sum(times)] for times in found[way])))} for way in chosen}
 
 
 def lines(found):
-    return [f"{way:10} " + ", ".join(f"{part} {us:.0f}" for part, us in found[way].items()) for way in WAYS]
+    return [f"{way:10} " + ", ".join(f"{part} {us:.0f}" for part, us in times.items()) for way, times in found.items()]
 
 
 if __name__ == "__main__":
-    each_cell.program(__doc__, CELLS, run, lines)
+    each_cell.program(__doc__, CELLS, run, lines, WAYS)

@@ -1,5 +1,6 @@
 """The networks of bench/pytorch, and what it measures of them, on the CPU: a fake in the place of the GPU, and of CudaCapture."""
 
+import contextlib
 import functools
 import sys
 import time
@@ -305,6 +306,7 @@ def test_what_a_step_takes_of_the_host(bench, monkeypatch):
     monkeypatch.setattr(step_host, "STEPS", 3)
     found = step_host.run("any", 4, Host(), rounds=1)
     assert list(found) == ["callables", "nimble"]
+    assert list(step_host.run("any", 4, Host(), ["callables"], rounds=1)) == ["callables"]
     for times in found.values():
         assert list(times) == [*step_host.PARTS, "all"] and 0 < max(times[part] for part in step_host.PARTS) <= times["all"]
 
@@ -316,7 +318,8 @@ def test_the_program_around_cells(bench, monkeypatch, tmp_path, capsys):
     import step_host
     import step_parts
 
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "none")
+    monkeypatch.setattr(each_cell.side_by_side, "device", lambda: "none")
+    monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: "native")
     monkeypatch.setattr(measure, "Gpu", Host)
     times = {key: {"median": 2.4} for key in ("gpu_us", "row_us", "wall_us")}
     for module, found, said in (
@@ -328,3 +331,10 @@ def test_the_program_around_cells(bench, monkeypatch, tmp_path, capsys):
         assert said in capsys.readouterr().out
         figures = json.loads((tmp_path / "figures.json").read_text())
         assert figures["cells"] == {"any:4": found} and figures["device"] == "none"
+        assert (figures["library"], figures["allocator"]) == ("not loaded", "native")
+    asked = []
+    for ways, status in (("callables", None), ("nimble,callables", None), ("callables,x", 2), ("", 2)):
+        monkeypatch.setattr(sys, "argv", ["bench", "any:4", "--ways", ways])
+        with pytest.raises(SystemExit) if status else contextlib.nullcontext():
+            each_cell.program("", step_host.CELLS, lambda *words: asked.append(words[-1]) or {}, step_host.lines, step_host.WAYS)
+    assert asked == [["callables"], ["nimble", "callables"]]

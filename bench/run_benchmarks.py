@@ -21,6 +21,8 @@ from processes import Failure, environment, run
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODES = ["bare", "off", "record", "replay"]
+# Beside these, what the launches of a program cost that makes no graphs: while they are recorded, and once the recording is full.
+GRAPHS = {"graphs": ["--graphs", "rewrite"], "full": ["--graphs", "rewrite", "--auto-limit", "1"]}
 THREADS = [1, 2, 4]
 ROLES = {"all": "", "replayed": "the replayed thread", "others": "the other threads"}
 SEED = 1
@@ -38,8 +40,8 @@ class Launches:
         program = [self.build / "bin" / "launch_overhead", *arguments]
         if mode == "bare":
             return program
-        options = ["--mode", mode, "--trace", self.work / "launch.trace.json", "--schedule",
-                   self.work / "launch.schedule.json", "--stats", self.work / "launch.stats.json"]
+        options = GRAPHS.get(mode) or ["--mode", mode, "--trace", self.work / "launch.trace.json", "--schedule",
+                                       self.work / "launch.schedule.json", "--stats", self.work / "launch.stats.json"]
         return [self.build / "bin" / "nimble", "run", *options, "--", *program]
 
     def make_schedule(self):
@@ -67,12 +69,12 @@ class Launches:
 
     def measure(self):
         self.make_schedule()
-        samples = {mode: [] for mode in MODES}
+        samples = {mode: [] for mode in (*MODES, *GRAPHS)}
         for _ in range(self.repeats):
-            for mode in MODES:
-                samples[mode].append(self.measure_once(mode))
+            for mode, found in samples.items():
+                found.append(self.measure_once(mode))
         rows = []
-        for mode in MODES:
+        for mode in samples:
             row = {"mode": mode}
             for name in ("launches", "step"):
                 values = [value for sample in samples[mode] for value in sample[name]]
@@ -167,6 +169,7 @@ def launch_bounds(launches, threads):
     by_mode = {row["mode"]: row["launches"] for row in launches}
     rows = [("off, added per launch", by_mode["off"]["added_ns"], 20, "ns"),
             ("record, added per launch", by_mode["record"]["added_ns"], 1500, "ns"),
+            ("full, added per launch", by_mode["full"]["added_ns"], 150, "ns"),
             ("replay, whole launch call", by_mode["replay"]["median_ns"], 150, "ns")]
     # A lock that threads contend for, or a cache line that they take from each other, shows here as two and more.
     for row in threads:

@@ -135,9 +135,13 @@ void Recorder::start() {
     start_watching();
 }
 
-std::optional<CUresult> Recorder::before(Call& call) noexcept try {
+void Recorder::skip() noexcept {
   t_pending = {};
   current_call() = {};
+}
+
+std::optional<CUresult> Recorder::before(Call& call) noexcept try {
+  skip();
   if (call.ends != Ends::nothing) {
     Record record;
     record.call = call;

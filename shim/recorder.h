@@ -54,6 +54,8 @@ class Recorder final : public CallSink {
   void after(const Call& call, CUresult result) noexcept override;
   void mark(bool begins, const char* name, std::uint32_t thread) noexcept override;
   SinkReport report() override;
+  // In the place of before(), where no recorder is to keep the calling thread's call: another one may get its after().
+  static void skip() noexcept;
   // Whether this thread's launches are probed, where that is on request. Of one recorder at a time.
   static void probe_this_thread(bool probe);
   static bool probes_this_thread();

@@ -4,6 +4,7 @@
 // dropped, and the text ends before it. Whoever has read enough lets go of it all.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -24,7 +25,7 @@ class TraceStore {
   bool append(std::string& text) {
     const std::lock_guard lock(mutex_);
     if (full_ || bytes_ + text.size() > limit_) {
-      full_ = true;
+      full_.store(true, std::memory_order_release);
       text.clear();
       return false;
     }
@@ -45,15 +46,13 @@ class TraceStore {
     return bytes_;
   }
 
-  bool full() const {
-    const std::lock_guard lock(mutex_);
-    return full_;
-  }
+  // Once it is, it stays so. Takes no lock: it is asked for each call.
+  bool full() const { return full_.load(std::memory_order_acquire); }
 
   // Forgets the text. Nothing more is taken.
   void drop() {
     const std::lock_guard lock(mutex_);
-    full_ = true;
+    full_.store(true, std::memory_order_release);
     text_.clear();
   }
 
@@ -62,7 +61,7 @@ class TraceStore {
   mutable std::mutex mutex_;  // guards all below
   Text text_;
   std::uint64_t bytes_ = 0;
-  bool full_ = false;
+  std::atomic<bool> full_{false};  // set under the lock
 };
 
 }  // namespace nimble::shim

@@ -29,7 +29,7 @@ def program(doc, cells, run, lines, ways=()):
         parser.error(f"--ways {words.ways}: of {', '.join(ways)}")
     figures = {"date": time.strftime("%Y-%m-%d"), "device": side_by_side.device(), "torch": torch.__version__,
                "nimble": nimble.__version__, "library": "loaded" if shim.is_loaded() else "not loaded",
-               "allocator": torch.cuda.get_allocator_backend(), "cells": {}}
+               "allocator": getattr(torch.cuda, "get_allocator_backend", lambda: "native")(), "cells": {}}
     for cell in words.cells:
         name, batch = cell.split(":")
         figures["cells"][cell] = found = run(name, int(batch), measure.Gpu(), *chosen)

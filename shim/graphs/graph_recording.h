@@ -33,6 +33,8 @@ class GraphRecording {
 
   Recorder& recorder() { return recorder_; }
   const TraceStore& store() const { return *store_; }
+  // Nothing more is taken, and nobody reads on: whoever wants to begins another.
+  bool is_over() const { return store_->full(); }
   // Begins in the middle: with the memory of captures that another one knows of, and behind these calls. Before any
   // call.
   void begin_behind(const std::vector<Call>& calls, const GraphRecording& before);

@@ -124,7 +124,9 @@ std::optional<CUresult> GraphSink::before(Call& call) noexcept {
     failed(call, error);
     t_recorded = &recording();
   }
-  return t_recorded->recorder().before(call);
+  if (!t_recorded->is_over()) return t_recorded->recorder().before(call);
+  Recorder::skip();
+  return std::nullopt;
 }
 
 // What is allocated, and where the call is to be recorded: an allocation counts from its answer, all else from before
@@ -177,7 +179,8 @@ std::optional<CUresult> GraphSink::receive(Call& call) {
 void GraphSink::after(const Call& call, CUresult result) noexcept try {
   GraphRecording* const begun = std::exchange(t_recorded, nullptr);
   GraphRecording* const present = follow(call, result);
-  (begun && !is_allocation(call.kind) ? begun : present)->recorder().after(call, result);
+  GraphRecording& recorded = *(begun && !is_allocation(call.kind) ? begun : present);
+  if (!recorded.is_over()) recorded.recorder().after(call, result);
   const bool good = result == CUDA_SUCCESS;
   if (good && is_allocation(call.kind)) {
     const bool is_plain =

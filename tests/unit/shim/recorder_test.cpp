@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -85,6 +86,24 @@ TEST_F(RecorderTest, AFreeCountsFromItsEntryAnAllocationFromItsReturn) {
   std::uint64_t freed = 0, allocated = 0;
   for (const Json& call : calls()) (call["cat"] == "free_async" ? freed : allocated) = call["args"]["seq"];
   EXPECT_LT(freed, allocated);
+}
+
+// As where the recording that a thread's calls went to is over, and another one begins in the course of an allocation.
+TEST_F(RecorderTest, ACallWhoseBeginningWasSkippedHasNothingOfTheOneBefore) {
+  Call release = op(CallKind::free_async), allocate = op(CallKind::alloc_async);
+  release.address = allocate.address = 64;
+  allocate.size = 8;
+  EXPECT_FALSE(recorder_.before(release));
+  const auto between = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - between < std::chrono::milliseconds(2)) {
+  }
+  Recorder::skip();
+  recorder_.after(allocate, CUDA_SUCCESS);
+  recorder_.finish();
+  const std::vector<Json> all = calls();
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0]["args"]["seq"], 1);  // 0 is the release's
+  EXPECT_LT(all[0]["dur"], 1000);       // us: since its end is all that is known
 }
 
 TEST_F(RecorderTest, DestroyedHandlesComeBackAsNewIds) {

@@ -20,7 +20,7 @@ namespace {
 thread_local bool t_context_ends __attribute__((tls_model("initial-exec"))) = false;
 // How much was retired when the call at hand began.
 thread_local std::uint64_t t_retirements __attribute__((tls_model("initial-exec"))) = 0;
-// Where the call at hand is recorded.
+// Which recording was told that the call at hand begins; null where it is recorded nowhere.
 thread_local GraphRecording* t_recorded __attribute__((tls_model("initial-exec"))) = nullptr;
 
 constexpr const char* kNothingInIt = "it holds no two nodes";  // not worth a line
@@ -125,6 +125,7 @@ std::optional<CUresult> GraphSink::before(Call& call) noexcept {
     t_recorded = &recording();
   }
   if (!t_recorded->is_over()) return t_recorded->recorder().before(call);
+  t_recorded = nullptr;
   Recorder::skip();
   return std::nullopt;
 }
@@ -179,8 +180,9 @@ std::optional<CUresult> GraphSink::receive(Call& call) {
 void GraphSink::after(const Call& call, CUresult result) noexcept try {
   GraphRecording* const begun = std::exchange(t_recorded, nullptr);
   GraphRecording* const present = follow(call, result);
-  GraphRecording& recorded = *(begun && !is_allocation(call.kind) ? begun : present);
-  if (!recorded.is_over()) recorded.recorder().after(call, result);
+  // Who was told that it begins is told that it has ended, full by now or not: a probe may wait for that.
+  GraphRecording* const told = is_allocation(call.kind) ? present : begun;
+  if (told && (told == begun || !told->is_over())) told->recorder().after(call, result);
   const bool good = result == CUDA_SUCCESS;
   if (good && is_allocation(call.kind)) {
     const bool is_plain =

@@ -89,13 +89,17 @@ void GraphSink::record_anew(std::uint64_t unlearned_bytes) {
   }
   auto next = make_recording();
   next->recorder().start();
+  GraphRecording& begun = *recordings_.emplace_back(std::move(next));
   {
-    // Whoever allocates meanwhile waits, so that it is in the one or in the other.
+    // Whoever allocates or begins a capture meanwhile waits, so that it is in the one or in the other.
     const std::lock_guard lock(history_mutex_);
-    next->begin_behind(history_.calls_to_record(), old);
-    recording_.store(next.get(), std::memory_order_release);
+    if (captures_.load(std::memory_order_relaxed) > 0) {
+      begun.end();  // it would not know of the capture, and take what is captured to be done
+      return;
+    }
+    begun.begin_behind(history_.calls_to_record(), old);
+    recording_.store(&begun, std::memory_order_release);
   }
-  recordings_.push_back(std::move(next));
   learned_bytes_.store(0, std::memory_order_relaxed);
   old.end();
 }
@@ -156,9 +160,11 @@ std::optional<CUresult> GraphSink::receive(Call& call) {
   }
   if (call.edit == GraphEdit::add_release) return add_release(call);
   switch (call.kind) {
-    case CallKind::capture_begin:
+    case CallKind::capture_begin: {
+      const std::lock_guard lock(history_mutex_);  // for record_anew()
       captures_.fetch_add(1, std::memory_order_relaxed);
       return std::nullopt;
+    }
     case CallKind::capture_end:
       capture_ending(call);
       return std::nullopt;

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <thread>
+#include <utility>
 
 #include "shim/profile/current_call.h"
 #include "tests/unit/shim/recorder_support.h"
@@ -45,6 +47,49 @@ TEST(GraphSink, ACallThatHasBegunEndsThoughTheRecordingIsFullMeanwhile) {
   EXPECT_FALSE(sink.before(call));  // which is recorded nowhere
   EXPECT_EQ(current_call().symbol, nullptr);
   sink.after(call, CUDA_SUCCESS);
+}
+
+// Asks what it is told to ask when somebody looks for a function of the driver's.
+class AskedContext final : public CallContext {
+ public:
+  const FunctionInfo& function(CUfunction handle) override { return driver_.function(handle); }
+  StreamKind stream_kind(const StreamRef& stream) override { return driver_.stream_kind(stream); }
+  void* driver_symbol(const char* name) override {
+    if (asked) std::exchange(asked, nullptr)();
+    return driver_.driver_symbol(name);
+  }
+
+  std::function<void()> asked;
+
+ private:
+  FakeContext driver_;
+};
+
+// It would know nothing of the capture, and take what is captured to be done.
+TEST(GraphSink, NoRecordingBeginsWhereACaptureHasBegunMeanwhile) {
+  static auto& context = *new AskedContext;
+  GraphOptions options;
+  options.limit_bytes = 1;
+  options.log = [](ReplayLog, const std::string&) {};
+  static auto& sink = *new GraphSink(std::move(options), context);
+  while (sink.report().phase != SinkPhase::aside) {
+    Call call = event_record();
+    EXPECT_FALSE(sink.before(call));
+    sink.after(call, CUDA_SUCCESS);
+  }
+  bool has_begun = false;
+  context.asked = [&] {
+    std::thread([&] {
+      Call begin = event_record();
+      begin.kind = CallKind::capture_begin;
+      EXPECT_FALSE(sink.before(begin));
+      has_begun = true;
+    }).join();
+  };
+  EXPECT_TRUE(sink.learn(true));
+  EXPECT_TRUE(has_begun);
+  EXPECT_EQ(sink.report().phase, SinkPhase::aside);  // the one before, still
+  sink.learn(false);
 }
 
 }  // namespace

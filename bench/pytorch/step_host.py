@@ -1,27 +1,54 @@
 #!/usr/bin/env python3
 """What a training step takes of the host, by its parts, until all is submitted: make_graphed_callables, and nimble.Nimble.
 
-Usage: python -m nimble run bench/pytorch/step_host.py [--json FILE] [--ways WAY,...] [NETWORK:BATCH...]
-       python bench/pytorch/step_host.py --ways callables ...
+Usage: bench/pytorch/step_host.py [--build DIR] [--json FILE] [--rounds N] [NETWORK:BATCH...]
 
-Both in one process, in turns, so that both have the same cores: median microseconds of steps that begin on an idle GPU. Where the
-GPU takes less than that, the host decides how long a step takes. The second line is for what the first way takes without libnimble.so,
-and with PyTorch's own allocator; or, with PYTORCH_ALLOC_CONF=backend:cudaMallocAsync, with the one that Nimble needs.
+Each way in a process of its own, with and without libnimble.so, with PyTorch's own allocator and with the one that Nimble needs. They
+take turns on the same four cores, each many times, since what one process takes differs from that of the next by a third on machines
+that others use: median microseconds of steps that begin on an idle GPU. Where the GPU takes less, the host decides how long a step is.
+Needs a GPU, PyTorch and torchvision.
 """
 
+import argparse
+import json
+import os
+import pathlib
 import statistics
+import sys
 import time
+from typing import NamedTuple
 
-import each_cell
-import networks
-import training
-import ways
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import side_by_side  # noqa: E402
+from side_by_side import DRIVER_ALLOCATIONS, ROOT  # noqa: E402
 
 CELLS = ("mobilenet_v2:32", "efficientnet_b0:32", "resnet50:32")
-WAYS = ("callables", "nimble")
 PARTS = ("zero_grad", "forward", "loss", "backward", "optimizer")
-DECIDED, ROUNDS, STEPS = 150, 6, 30
+CORES = 4  # the program's thread, autograd's, and what libnimble.so writes
+DECIDED, ROUNDS, STEPS = 150, 20, 30
+PATIENCE = 300  # seconds, to prepare
 
+
+class Condition(NamedTuple):
+    """`way`: of ways.py."""
+
+    way: str
+    nimble: bool = False
+    settings: dict = {}
+
+
+NATIVE = {"PYTORCH_ALLOC_CONF": "backend:native", "PYTORCH_CUDA_ALLOC_CONF": "backend:native"}
+CONDITIONS = {
+    "make_graphed_callables": Condition("callables", settings=NATIVE),
+    "the same, cudaMallocAsync": Condition("callables", settings=DRIVER_ALLOCATIONS),
+    "and libnimble.so, full": Condition("callables", True, {"NIMBLE_AUTO_LIMIT": "1"}),
+    "and libnimble.so": Condition("callables", True),
+    "Nimble, one stream": Condition("nimble-one", True),
+    "Nimble": Condition("nimble", True),
+}
+
+
+# ---- the process that is timed ----
 
 def step(trainer):
     """Seconds of each of the parts."""
@@ -39,32 +66,107 @@ def step(trainer):
     return [end - begin for begin, end in zip(times, times[1:])]
 
 
-def run(name, batch, gpu, chosen=WAYS, rounds=ROUNDS):
-    """By way: microseconds of each part, and of all of them."""
-    trainers = {}
-    for way in chosen:
-        trainers[way] = trainer = training.Trainer(*networks.training(name, batch, gpu.type))
-        training.warm(trainer.step, training.WARM)
-        trainer.begin_again()
-        trainer.optimizer.zero_grad(set_to_none=True)
-        training.prepare(ways.way("training", way), trainer)
-        for _ in range(DECIDED if rounds > 1 else 1):
-            step(trainer)
+def take_turns(name, batch, way, gpu, turns, decided=DECIDED):
+    """Prints that it is ready, and for each of `turns` the steps' parts, in seconds, and what it runs with."""
+    import networks
+    import torch
+    import training
+    import ways
+    from nimble import shim
+
+    facts = {"torch": torch.__version__, "library": shim.is_loaded(),
+             "allocator": getattr(torch.cuda, "get_allocator_backend", lambda: "native")()}
+    trainer = training.Trainer(*networks.training(name, batch, gpu.type))
+    training.warm(trainer.step, training.WARM)
+    trainer.begin_again()
+    trainer.optimizer.zero_grad(set_to_none=True)
+    training.prepare(ways.way("training", way), trainer)
+    for _ in range(decided):
+        step(trainer)
+        gpu.synchronize()
+    print("\nready", flush=True)
+    for _ in turns:
+        step(trainer)  # brings what it needs into the caches, as the step before has
+        found = []
+        for _ in range(STEPS):
             gpu.synchronize()
-    found = {way: [] for way in chosen}
-    for _ in range(rounds):
-        for way, trainer in trainers.items():
-            step(trainer)  # brings what it needs into the caches, as the step before has
-            for _ in range(STEPS):
-                gpu.synchronize()
-                found[way].append(step(trainer))
-    return {way: {part: statistics.median(times) * 1e6 for part, times in zip((*PARTS, "all"), zip(*(
-        [*times, sum(times)] for times in found[way])))} for way in chosen}
+            found.append(step(trainer))
+        print(json.dumps({**facts, "steps": found}), flush=True)
 
 
-def lines(found):
-    return [f"{way:10} " + ", ".join(f"{part} {us:.0f}" for part, us in times.items()) for way, times in found.items()]
+# ---- the one that starts them ----
+
+def start(cell, condition, build):
+    """A process that waits for its turns, all on the cores of this one."""
+    env = side_by_side.environment(**condition.settings, PYTHONWARNINGS="ignore",
+                                   PYTHONPATH=os.pathsep.join(filter(None, [str(ROOT / "python"), os.environ.get("PYTHONPATH")])))
+    command = [sys.executable]
+    if condition.nimble:
+        env["NIMBLE_LIBRARY"] = str(build / "lib/libnimble.so")
+        command += ["-m", "nimble", "run", "--log", "warn"]
+    return side_by_side.start([*command, __file__, "--turns", condition.way, cell], env, waits=True)
+
+
+def turn(process):
+    """What it prints of one. ValueError where it has ended."""
+    process.stdin.write("go\n")
+    process.stdin.flush()
+    return json.loads(process.stdout.readline())
+
+
+def run(cell, build, rounds):
+    """By condition: median microseconds of each part and of all of them, and what it ran with."""
+    processes, facts = {}, {}
+    try:
+        for title, condition in CONDITIONS.items():  # one after the other: none is disturbed while libnimble.so decides
+            processes[title] = start(cell, condition, build)
+            side_by_side.wait_for_ready(processes[title], PATIENCE)
+        steps = {title: [] for title in processes}
+        for _ in range(rounds):
+            for title, process in processes.items():
+                found = turn(process)
+                steps[title] += found.pop("steps")
+                facts[title] = found
+    except (ValueError, OSError):
+        done = side_by_side.finish(processes.pop(title), 10)
+        raise side_by_side.Failure(f"{cell}, {title}: {done.errors}") from None
+    finally:
+        for process in processes.values():
+            side_by_side.give_up(process)
+    return {title: {**facts[title], "us": medians(of_it)} for title, of_it in steps.items()}
+
+
+def medians(steps):
+    """In microseconds, of steps' parts in seconds."""
+    return {part: statistics.median(times) * 1e6 for part, times in zip((*PARTS, "all"), zip(*(
+        [*parts, sum(parts)] for parts in steps)))}
+
+
+def main(words):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cells", nargs="*", default=CELLS)
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/default")
+    parser.add_argument("--json", type=pathlib.Path, help="writes the figures to this file as well")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--turns", help=argparse.SUPPRESS)
+    options = parser.parse_args(words)
+    if options.turns:
+        import measure
+
+        name, batch = options.cells[0].split(":")
+        return take_turns(name, int(batch), options.turns, measure.Gpu(), sys.stdin)
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
+    figures = {"date": time.strftime("%Y-%m-%d"), "device": side_by_side.device(), "rounds": options.rounds, "cells": {}}
+    for cell in options.cells:
+        figures["cells"][cell] = found = run(cell, options.build.resolve(), options.rounds)
+        for title, each in found.items():
+            print(f"{cell:20} {title:26} " + ", ".join(f"{part} {us:.0f}" for part, us in each["us"].items()), flush=True)
+        if options.json:
+            options.json.write_text(json.dumps(figures, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    each_cell.program(__doc__, CELLS, run, lines, WAYS)
+    try:
+        main(sys.argv[1:])
+    except side_by_side.Failure as failure:
+        sys.exit(f"step_host: {failure}")

@@ -8,13 +8,22 @@ be the same to the bit. Microseconds by CUDA events: of a step that begins on an
 clock; and MiB that a way has taken.
 """
 
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
 from unittest import mock
 
-import each_cell
 import measure
 import networks
+import nimble
 import torch
 import training
+from nimble import shim
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+import side_by_side  # noqa: E402
 
 CELLS = ("mobilenet_v2:32", "mobilenet_v2:128", "efficientnet_b0:64", "resnet50:32")
 WAYS = {"two graphs": lambda parameters: True, "one graph": lambda parameters: False}
@@ -49,5 +58,22 @@ def lines(found):
     yield "the same to the bit" if found["same_bits"] else "NOT THE SAME"
 
 
+def main(words):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cells", nargs="*", default=CELLS)
+    parser.add_argument("--json", type=Path, help="writes the figures to this file as well")
+    options = parser.parse_args(words)
+    figures = {"date": time.strftime("%Y-%m-%d"), "device": side_by_side.device(), "torch": torch.__version__,
+               "nimble": nimble.__version__, "library": "loaded" if shim.is_loaded() else "not loaded",
+               "allocator": getattr(torch.cuda, "get_allocator_backend", lambda: "native")(), "cells": {}}
+    for cell in options.cells:
+        name, batch = cell.split(":")
+        figures["cells"][cell] = found = run(name, int(batch), measure.Gpu())
+        for line in lines(found):
+            print(f"{cell:20} {line}", flush=True)
+        if options.json:
+            options.json.write_text(json.dumps(figures, indent=1) + "\n")
+
+
 if __name__ == "__main__":
-    each_cell.program(__doc__, CELLS, run, lines)
+    main(sys.argv[1:])

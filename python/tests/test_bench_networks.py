@@ -1,6 +1,5 @@
 """The networks of bench/pytorch, and what it measures of them, on the CPU: a fake in the place of the GPU, and of CudaCapture."""
 
-import contextlib
 import functools
 import sys
 import time
@@ -299,42 +298,79 @@ def test_a_step_in_two_graphs_against_one(bench, monkeypatch):
     assert found["two graphs"]["gpu_us"]["runs"] >= 10
 
 
-def test_what_a_step_takes_of_the_host(bench, monkeypatch):
+def test_what_a_step_takes_of_the_host(bench, monkeypatch, capsys):
+    import json
+
     import step_host
 
     monkeypatch.setattr(torch.cuda, "make_graphed_callables", lambda module, images, num_warmup_iters: module)
     monkeypatch.setattr(step_host, "STEPS", 3)
-    found = step_host.run("any", 4, Host(), rounds=1)
-    assert list(found) == ["callables", "nimble"]
-    assert list(step_host.run("any", 4, Host(), ["callables"], rounds=1)) == ["callables"]
-    for times in found.values():
-        assert list(times) == [*step_host.PARTS, "all"] and 0 < max(times[part] for part in step_host.PARTS) <= times["all"]
+    for way in ("callables", "nimble"):
+        step_host.take_turns("any", 4, way, Host(), ["go", "go"], decided=2)
+        said = capsys.readouterr().out.split("ready\n")[1].splitlines()
+        assert len(said) == 2
+        for line in said:
+            found = json.loads(line)
+            assert not found["library"] and len(found["steps"]) == 3
+            times = step_host.medians(found["steps"])
+            assert list(times) == [*step_host.PARTS, "all"] and 0 < max(times[part] for part in step_host.PARTS) <= times["all"]
+
+
+def test_ways_take_turns(bench, monkeypatch, tmp_path, capsys):
+    """Each in a process of its own, on cores that all have; one that ends before its turn is named, with what it said."""
+    import json
+    import os
+
+    import step_host
+
+    turns = tmp_path / "turns"
+    program = """
+import json, os, sys
+print("warming up", flush=True); print("\\nready", flush=True)
+for number, _ in enumerate(sys.stdin):
+    if number == int(sys.argv[3]): sys.exit("no memory")
+    with open(sys.argv[1], "a") as file: print(sys.argv[2], file=file)
+    print(json.dumps({"library": sys.argv[2] == "nimble", "cores": len(os.sched_getaffinity(0)), "steps": [[1e-6] * 5, [3e-6] * 5]}), flush=True)
+"""
+
+    def start(cell, condition, build):
+        environment = step_host.side_by_side.environment()
+        return step_host.side_by_side.start([sys.executable, "-c", program, turns, condition.way, last], environment, waits=True)
+
+    monkeypatch.setattr(step_host, "start", start)
+    monkeypatch.setattr(step_host.side_by_side, "device", lambda: "none")
+    monkeypatch.setattr(step_host, "CONDITIONS", {"one": step_host.Condition("callables"), "other": step_host.Condition("nimble", True)})
+    cores = os.sched_getaffinity(0)
+    monkeypatch.setattr(step_host, "CORES", 1)
+    try:
+        last = 9
+        step_host.main(["any:4", "--rounds", "2", "--json", str(tmp_path / "figures.json")])
+        assert "any:4                other                      zero_grad 2, forward 2" in capsys.readouterr().out
+        assert turns.read_text().split() == ["callables", "nimble"] * 2
+        found = json.loads((tmp_path / "figures.json").read_text())["cells"]["any:4"]
+        assert found["other"]["library"] and not found["one"]["library"] and found["one"]["cores"] == 1
+        assert found["one"]["us"]["all"] == pytest.approx(10)
+        last = 1
+        with pytest.raises(step_host.side_by_side.Failure, match="any:4, one: no memory"):
+            step_host.main(["any:4", "--rounds", "2"])
+    finally:
+        os.sched_setaffinity(0, cores)
 
 
 def test_the_program_around_cells(bench, monkeypatch, tmp_path, capsys):
     import json
 
-    import each_cell
-    import step_host
     import step_parts
 
-    monkeypatch.setattr(each_cell.side_by_side, "device", lambda: "none")
+    monkeypatch.setattr(step_parts.side_by_side, "device", lambda: "none")
     monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: "native", raising=False)
     monkeypatch.setattr(measure, "Gpu", Host)
     times = {key: {"median": 2.4} for key in ("gpu_us", "row_us", "wall_us")}
-    for module, found, said in (
-            (step_host, {way: {"forward": 1.6, "all": 9.0} for way in step_host.WAYS}, "any:4                nimble     forward 2, all 9\n"),
-            (step_parts, {**{way: {**times, "mib": 3, "parts": [2]} for way in step_parts.WAYS}, "same_bits": True},
-             "any:4                one graph  idle 2, in a row 2, by the clock 2 us, 3 MiB, parts [2]\nany:4                the same")):
-        monkeypatch.setattr(sys, "argv", ["bench", "any:4", "--json", str(tmp_path / "figures.json")])
-        each_cell.program("", module.CELLS, lambda name, batch, gpu: found, module.lines)
-        assert said in capsys.readouterr().out
-        figures = json.loads((tmp_path / "figures.json").read_text())
-        assert figures["cells"] == {"any:4": found} and figures["device"] == "none"
-        assert (figures["library"], figures["allocator"]) == ("not loaded", "native")
-    asked = []
-    for ways, status in (("callables", None), ("nimble,callables", None), ("callables,x", 2), ("", 2)):
-        monkeypatch.setattr(sys, "argv", ["bench", "any:4", "--ways", ways])
-        with pytest.raises(SystemExit) if status else contextlib.nullcontext():
-            each_cell.program("", step_host.CELLS, lambda *words: asked.append(words[-1]) or {}, step_host.lines, step_host.WAYS)
-    assert asked == [["callables"], ["nimble", "callables"]]
+    found = {**{way: {**times, "mib": 3, "parts": [2]} for way in step_parts.WAYS}, "same_bits": True}
+    monkeypatch.setattr(step_parts, "run", lambda name, batch, gpu: found)
+    step_parts.main(["any:4", "--json", str(tmp_path / "figures.json")])
+    said = "any:4                one graph  idle 2, in a row 2, by the clock 2 us, 3 MiB, parts [2]\nany:4                the same"
+    assert said in capsys.readouterr().out
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    assert figures["cells"] == {"any:4": found} and figures["device"] == "none"
+    assert (figures["library"], figures["allocator"]) == ("not loaded", "native")

@@ -184,6 +184,28 @@ def test_shapes_modes_and_streams(nets):
     assert sorted(r.kind for r in model.report()) == ["backward"] * 2 + ["forward"] * 2 + ["inference"]
 
 
+def test_parameters_are_accumulated_on_the_stream_of_the_forward(nets):
+    """PyTorch warns of others, and waits."""
+    net, twin = nets
+    model = Nimble(net).prepare(images(), training=True)
+    x, y = images(), labels()
+    torch.set_warn_always(True)
+    try:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            for stream in (torch.cuda.current_stream(), torch.cuda.Stream(), torch.cuda.Stream(), torch.cuda.current_stream()):
+                stream.wait_stream(torch.cuda.current_stream())
+                with torch.cuda.stream(stream):
+                    for call in (model, twin):
+                        torch.manual_seed(1)
+                        loss_of(call(x), y).backward()
+                torch.cuda.current_stream().wait_stream(stream)
+    finally:
+        torch.set_warn_always(False)
+    assert not [each for each in said if "AccumulateGrad" in str(each.message)]
+    assert same(grads(net), grads(twin))
+
+
 def test_an_old_loss_that_lives_while_preparing(nets):
     """Autograd keeps the parameters' accumulators of an earlier run, which belong to that run's stream."""
     net, twin = nets

@@ -137,9 +137,9 @@ def test_nodes_that_autograd_runs_in_another_order():
             return [None if all(grad is None for grad in (given[0], given[1])) else sum(g for g in given[:2] if g is not None),
                     given[1], given[2]]
 
-    run, paths, graph = Run(), Paths([frozenset((0,)), frozenset((0, 1)), frozenset((2,))]), Graph()
     leaves = [torch.zeros(2, requires_grad=True) for _ in range(3)]
-    made = paths.connect(graph, run, [torch.zeros(2) for _ in range(3)], leaves)
+    run, paths, graph = Run(), Paths([frozenset((0,)), frozenset((0, 1)), frozenset((2,))], leaves[2:]), Graph()
+    made = paths.connect(graph, run, [torch.zeros(2) for _ in range(3)], leaves[:2])
     from nimble.training_nodes import _Pass
     one = _Pass(3)
     one.given[0] = torch.ones(2)
@@ -236,3 +236,109 @@ def test_static_inputs_in_each_others_places(backend):
     a.data.copy_(torch.arange(6.).view(2, 3)), b.data.copy_(torch.ones(2, 3) * 7)
     want = net(torch.ones(2, 3) * 7, torch.arange(6.).view(2, 3))
     assert torch.equal(model(b, a), want)
+
+
+def parameters_node(output):
+    """The one behind the output's own that stays from forward to forward."""
+    (node,) = [node for node, _ in output.grad_fn.next_functions if node is not None and "_Parameters" in type(node).__name__]
+    return node
+
+
+def pair(backend):
+    """A module with two layers by replay, and its twin; an argument that wants a gradient, of each."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2))
+    twin = copy.deepcopy(module)
+    arguments = [torch.ones(3, 4, requires_grad=True) for _ in range(2)]
+    return [(module, Nimble(module, backend=backend).prepare(arguments[0], training=True), arguments[0]), (twin, twin, arguments[1])]
+
+
+def test_one_node_leads_to_the_parameters_of_all_forwards(backend):
+    (module, call, x), _ = pair(backend)
+    nodes = set()
+    for _ in range(3):
+        output = call(x)
+        nodes.add(parameters_node(output))
+        assert [type(node).__name__ for node, _ in next(iter(nodes)).next_functions if node is not None] == ["AccumulateGrad"] * 4
+        output.sum().backward()
+    assert len(nodes) == 1
+    assert len({p.grad.untyped_storage().data_ptr() for p in module.parameters()}) == 1  # autograd has taken them over, and copied none
+
+
+def test_hooks_of_parameters_come_and_go_between_forwards(backend):
+    logs = []
+    for module, call, x in pair(backend):
+        log = []
+        call(x).sum().backward()
+        weight = module[0].weight
+        hooks = [weight.register_hook(lambda grad: log.append(grad.sum().item())),
+                 weight.register_post_accumulate_grad_hook(lambda p: log.append(p.grad.sum().item()))]
+        call(x).sum().backward()
+        hooks.pop().remove()
+        call(x).cos().sum().backward()
+        hooks.pop().remove()
+        call(x).sum().backward()
+        logs.append((log, grads(module)))
+    assert logs[0][0] == logs[1][0] and len(logs[0][0]) == 3 and same(logs[0][1], logs[1][1])
+
+
+def test_a_backward_within_another_by_the_same_forward(backend):
+    """Between the node of the outputs and that of the parameters: what the one hands to the other is of its own backward."""
+    found = []
+    for module, call, x in pair(backend):
+        y, inner = call(x), []
+        other = y.cos().sum()
+        x.register_hook(lambda _, module=module, other=other, inner=inner: inner.extend(
+            torch.autograd.grad(other, list(module.parameters()), retain_graph=True)) if not inner else None)
+        y.sin().sum().backward(retain_graph=True)
+        y.sum().backward()
+        found.append({**grads(module), **{f"inner {number}": grad for number, grad in enumerate(inner)}})
+    assert len(found[0]) == 8 and same(*found)
+
+
+def test_gradients_of_parameters_go_with_a_backward_that_does_not_reach_them(backend, monkeypatch):
+    """It is asked for those of others alone."""
+    import gc
+    import weakref
+
+    from nimble import training_nodes
+
+    kept, carrier = [], training_nodes._Link.carrier
+    monkeypatch.setattr(training_nodes._Link, "carrier", lambda self, gradients: (
+        kept.extend(weakref.ref(each) for each in gradients), carrier(self, gradients))[1])
+    (module, call, x), _ = pair(backend)
+    gc.collect()
+    gc.disable()
+    try:
+        y = call(x)
+        for _ in range(3):
+            torch.autograd.grad(y.sum(), x, retain_graph=True)
+        assert len(kept) == 12 and all(each() is None for each in kept)
+        assert all(p.grad is None for p in module.parameters())
+        y.sum().backward()
+        assert all(p.grad is not None for p in module.parameters()) and len(kept) == 16
+    finally:
+        gc.enable()
+
+
+def test_the_node_of_the_parameters_is_of_the_stream_that_is_current(backend, monkeypatch):
+    """On which they would be accumulated else: as where each forward makes the nodes."""
+    made = []
+
+    class Link:
+        end = torch.zeros((), requires_grad=True) * 1
+
+        def __init__(self, parameters, device, stream):
+            self.stream = stream
+            made.append(stream)
+
+    monkeypatch.setattr("nimble.training_nodes._Link", Link)
+    current = [3]
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda index: current[0] + index, raising=False)
+    paths = Paths([frozenset((0,))], [torch.zeros(2, requires_grad=True)])
+    device = torch.device("cuda", 1)
+    first = paths._link_now(device)
+    assert paths._link_now(device) is first and made == [4]
+    current[0] = 7
+    assert paths._link_now(device) is not first and made == [4, 8]
+    assert Paths([frozenset((0,))], [])._link_now(device) is None

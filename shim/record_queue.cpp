@@ -104,7 +104,6 @@ void RecordQueue::run() {
     if (!good) broken_ = true;
     if (last) break;
   }
-  buffer_ = {};  // little of it is needed any more, if any
   closed_ = true;
   wake_program_.notify_all();
 }

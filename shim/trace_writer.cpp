@@ -131,10 +131,7 @@ void TraceWriter::write_probe(const ProbeTotals& totals) {
 }
 
 bool TraceWriter::flush() {
-  if (store_ && !out_.empty() && !store_->append(out_)) {
-    store_.reset();
-    std::string().swap(out_);  // with its memory
-  }
+  if (store_ && !out_.empty() && !store_->append(out_)) store_.reset();
   if (store_) return true;
   if (file_ < 0) return false;
   const char* at = out_.data();

@@ -45,31 +45,6 @@ void GraphRecording::end() noexcept {
   trace_.reset();
 }
 
-void GraphRecording::go_on() {
-  const bool rested = rests();
-  rests_behind_.store(~std::uint64_t{0}, std::memory_order_relaxed);
-  if (rested) record(CallHistory::unrecorded());
-}
-
-// Work of the GPU and how it is ordered, which is most of what a program calls. Not by what it does beside that.
-bool GraphRecording::may_pass(const Call& call) {
-  if (!call.traced || call.ends != Ends::nothing || call.edit != GraphEdit::none || call.brings_code) return false;
-  switch (call.kind) {
-    case CallKind::launch:
-    case CallKind::copy:
-    case CallKind::set:
-    case CallKind::graph_launch:
-    case CallKind::event_record:
-    case CallKind::event_wait:
-    case CallKind::event_synchronize:
-    case CallKind::stream_synchronize:
-    case CallKind::context_synchronize:
-      return true;
-    default:
-      return false;
-  }
-}
-
 void GraphRecording::record(Call call) {
   call.traced = true;
   call.thread = thread_index();

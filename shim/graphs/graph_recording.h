@@ -3,14 +3,11 @@
 //
 // A recording may begin anywhere in a process's life, with what is allocated then: work that is not in it may have been
 // anything. So it is never too late to see what a program does, and an analysis goes through what came since.
-// And while nobody looks at it a recording may rest: it goes on to hold what is allocated, captured and made, but of
-// the GPU's work that comes meanwhile no more than that there was some, as of what came before it began.
 //
 // One graph is recorded at a time: whoever records nodes holds a lock of the owner's. The rest may come from any
 // thread.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -21,7 +18,6 @@
 #include "analyzer/step_finder.h"
 #include "analyzer/trace_reader.h"
 #include "nimble/call.h"
-#include "replayer/call_history.h"
 #include "shim/auto/make_schedule.h"
 #include "shim/graphs/capture_pool.h"
 #include "shim/graphs/program_graph.h"
@@ -39,16 +35,6 @@ class GraphRecording {
   const TraceStore& store() const { return *store_; }
   // Nothing more is taken, and nobody reads on: whoever wants to begins another.
   bool is_over() const { return store_->full(); }
-  // It rests behind so many records more, until it goes on. One of these at a time.
-  void let_rest(std::uint64_t records) { rests_behind_.store(recorder_.pushed() + records, std::memory_order_relaxed); }
-  bool rests() const { return recorder_.pushed() >= rests_behind_.load(std::memory_order_relaxed); }
-  void go_on();
-  // Whether the call is to be told to it, and to its recorder alone then. Asked when it begins.
-  bool takes(const Call& call) const { return !is_over() && !(rests() && may_pass(call)); }
-  // The call, which was not told to it when it began, has ended; and it may have gone on meanwhile.
-  void missed(const Call& call) {
-    if (may_pass(call) && takes(call)) record(CallHistory::unrecorded());
-  }
   // Begins in the middle: with the memory of captures that another one knows of, and behind these calls. Before any
   // call.
   void begin_behind(const std::vector<Call>& calls, const GraphRecording& before);
@@ -73,15 +59,13 @@ class GraphRecording {
   void gone(const std::vector<CapturePool::Slot>& slots);
 
  private:
-  static bool may_pass(const Call& call);
   void record(Call call);
   void there(std::uint64_t address, std::uint64_t size);
   void read_on();
 
   const std::shared_ptr<TraceStore> store_;
   Recorder recorder_;
-  std::atomic<std::uint64_t> rests_behind_{~std::uint64_t{0}};  // so many records
-  std::unique_ptr<analyzer::GrowingTrace> trace_;               // of the store's first `read_` pieces
+  std::unique_ptr<analyzer::GrowingTrace> trace_;  // of the store's first `read_` pieces
   std::size_t read_ = 0;
   std::string why_not_read_;
   mutable std::mutex mutex_;                       // guards what follows

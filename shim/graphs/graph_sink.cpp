@@ -25,9 +25,6 @@ thread_local GraphRecording* t_recorded __attribute__((tls_model("initial-exec")
 
 constexpr const char* kNothingInIt = "it holds no two nodes";  // not worth a line
 constexpr std::size_t kMostUnknown = 4;  // kinds of nodes that are named, of which nothing is known
-// Behind what was looked at, until a recording rests: who has learned from one run may capture another, and what he has
-// learned is little use once it is not known what was done to the memory since. Half a minute of small steps.
-constexpr std::uint64_t kMoreRecords = 25'000;
 constexpr const char* kReleased = "it names memory that was released since it was captured";
 
 const TraceProbe::Range& range_of(const TraceProbe::Range& range) { return range; }
@@ -82,10 +79,14 @@ std::unique_ptr<GraphRecording> GraphSink::make_recording() const {
 // learns. The analysis lock is held.
 void GraphSink::record_anew(std::uint64_t unlearned_bytes) {
   GraphRecording& old = recording();
-  old.go_on();
   if (!old.store().full() && old.store().bytes() - learned_bytes_.load(std::memory_order_relaxed) < unlearned_bytes)
     return;
-  if (captures_.load(std::memory_order_relaxed) > 0 || is_learning()) return;
+  if (captures_.load(std::memory_order_relaxed) > 0) return;
+  {
+    const std::lock_guard lock(threads_mutex_);
+    for (const auto& [number, thread] : threads_)
+      if (thread.learns || !thread.plans.empty()) return;
+  }
   auto next = make_recording();
   next->recorder().start();
   GraphRecording& begun = *recordings_.emplace_back(std::move(next));
@@ -101,19 +102,6 @@ void GraphSink::record_anew(std::uint64_t unlearned_bytes) {
   }
   learned_bytes_.store(0, std::memory_order_relaxed);
   old.end();
-}
-
-// Whether anybody learns, or has yet to capture by what he has learned.
-bool GraphSink::is_learning() {
-  const std::lock_guard lock(threads_mutex_);
-  return std::ranges::any_of(threads_,
-                             [](const auto& each) { return each.second.learns || !each.second.plans.empty(); });
-}
-
-// Behind what somebody has looked at. But a trace that somebody wants has all of it, and where first launches are
-// compared whoever asks, there may be some yet. The analysis lock is held.
-void GraphSink::let_rest() {
-  if (!options_.probe && options_.trace_path.empty() && !is_learning()) recording().let_rest(kMoreRecords);
 }
 
 // ---- the program's driver calls ----
@@ -140,7 +128,7 @@ std::optional<CUresult> GraphSink::before(Call& call) noexcept {
     failed(call, error);
     t_recorded = &recording();
   }
-  if (t_recorded->takes(call)) return t_recorded->recorder().before(call);
+  if (!t_recorded->is_over()) return t_recorded->recorder().before(call);
   t_recorded = nullptr;
   Recorder::skip();
   return std::nullopt;
@@ -201,7 +189,6 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
   // Who was told that it begins is told that it has ended, full by now or not: a probe may wait for that.
   GraphRecording* const told = is_allocation(call.kind) ? present : begun;
   if (told && (told == begun || !told->is_over())) told->recorder().after(call, result);
-  if (!begun) present->missed(call);
   const bool good = result == CUDA_SUCCESS;
   if (good && is_allocation(call.kind)) {
     const bool is_plain =
@@ -343,13 +330,6 @@ std::string GraphSink::rewrite(CUgraph graph, std::uint64_t flags, GraphPair& ma
   if (with_memory && !original.in_order_of_creation()) return "its nodes stand in another order than they came";
   const std::lock_guard one_at_a_time(analysis_mutex_);
   record_anew(std::numeric_limits<std::uint64_t>::max());
-  std::string why = rewrite(original, memory, with_memory, flags, made);
-  let_rest();
-  return why;
-}
-
-std::string GraphSink::rewrite(const ProgramGraph& original, const std::optional<CaptureMemory>& memory,
-                               bool with_memory, std::uint64_t flags, GraphPair& made) {
   GraphRecording& recording = this->recording();
   const GraphRecording::Nodes recorded = recording.nodes(original, with_memory ? &*memory : nullptr, made.number());
   if (!recorded.why_not.empty()) return recorded.why_not;
@@ -388,12 +368,11 @@ std::optional<CUresult> GraphSink::launch(Call& call) {
   }
   const std::shared_ptr<GraphPair> graph = find(call.exec);
   if (!graph || graph->passes()) return std::nullopt;
-  GraphRecording& told = recording();
-  const bool takes = told.takes(call);
-  if (takes) told.recorder().before(call);
+  Recorder& recorder = recording().recorder();
+  recorder.before(call);
   // While anything is captured nobody may ask whether an event has happened.
   const GraphPair::Launch made = graph->launch(call.exec, call.stream, captures_.load(std::memory_order_relaxed) == 0);
-  takes ? told.recorder().after(call, made.result) : recording().missed(call);
+  recorder.after(call, made.result);
   launches_.fetch_add(made.rewritten, std::memory_order_relaxed);
   if (!made.news.empty()) say(made.news);  // which throws nothing
   try {
@@ -478,7 +457,6 @@ void GraphSink::mark(bool begins, const char* name, std::uint32_t thread) noexce
 SinkReport GraphSink::report() {
   SinkReport report;
   report.phase = recording().store().full() ? SinkPhase::aside : SinkPhase::recording;
-  if (recording().rests()) report.reason = "rests until there is another graph to look at";
   report.counters.steps_marked = steps_marked_.load(std::memory_order_relaxed);
   report.counters.graph_launches = launches_.load(std::memory_order_relaxed);
   report.counters.recordings = 1;

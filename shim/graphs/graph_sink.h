@@ -131,8 +131,6 @@ class GraphSink final : public CallSink {
   GraphRecording& recording() { return *recording_.load(std::memory_order_acquire); }
   std::unique_ptr<GraphRecording> make_recording() const;
   void record_anew(std::uint64_t unlearned_bytes);
-  void let_rest();
-  bool is_learning();
   GraphRecording* follow(const Call& call, std::optional<CUresult> result);
   std::optional<CUresult> receive(Call& call);
   std::optional<Capturing> capturing(const Call& call) const;
@@ -154,8 +152,6 @@ class GraphSink final : public CallSink {
   void rewrite(const Call& call);
   // `flags`: those that its executable graph was made with.
   std::string rewrite(CUgraph graph, std::uint64_t flags, GraphPair& made);
-  std::string rewrite(const ProgramGraph& original, const std::optional<CaptureMemory>& memory, bool with_memory,
-                      std::uint64_t flags, GraphPair& made);
   std::shared_ptr<GraphPair> find(CUgraphExec exec) const;
   CUgraphExec last_of_this_thread();
   void handle_ends(const Call& call);

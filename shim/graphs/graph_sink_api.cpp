@@ -16,26 +16,25 @@ constexpr std::uint64_t kRoom = 16;  // one part in so many of the limit may hav
 }  // namespace
 
 bool GraphSink::learn(bool learns) {
-  // Nobody lets the recording rest, or begins another, between what is asked of it here and what is noted of the
-  // thread.
-  const std::lock_guard one_at_a_time(analysis_mutex_);
-  {
-    const std::lock_guard lock(threads_mutex_);
-    OfThread& thread = threads_[thread_index()];
-    if (thread.learns == learns) return false;
-    thread.learns = false;
-    if (learns) thread.plans.clear();  // or this thread itself would keep a recording
-  }
   if (learns) {
+    {
+      const std::lock_guard lock(threads_mutex_);
+      OfThread& thread = threads_[thread_index()];
+      if (!thread.learns) thread.plans.clear();  // or this thread itself would keep a recording
+    }
+    const std::lock_guard one_at_a_time(analysis_mutex_);
     record_anew(options_.limit_bytes / kRoom);
-    const std::lock_guard lock(threads_mutex_);
-    OfThread& thread = threads_[thread_index()];
-    thread.learns = thread.made_to_learn = true;
+  }
+  const std::lock_guard lock(threads_mutex_);
+  OfThread& thread = threads_[thread_index()];
+  if (thread.learns == learns) return false;
+  // Nobody begins another recording while this thread still learns.
+  if (!learns) learned_bytes_.store(recording().store().bytes(), std::memory_order_relaxed);
+  thread.learns = learns;
+  if (learns) {
     thread.made.clear();
     thread.unplanned = 0;
-  } else {
-    learned_bytes_.store(recording().store().bytes(), std::memory_order_relaxed);
-    let_rest();
+    thread.made_to_learn = true;
   }
   Recorder::probe_this_thread(learns);
   return true;

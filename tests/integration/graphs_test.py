@@ -22,7 +22,6 @@ KINDS = {
     "released": REWRITTEN.format(9) + r"[^$]*state 3, 9 nodes",
     "joined": REWRITTEN.format(9) + r"[^$]*graph 1 is the program's own: what it used apart may lie in one piece of memory now",
     "learned": r"graph 2: 9 nodes, on \d+ streams with \d+ edges between them[^$]*state 3, 9 nodes on [2-9] streams: \n",
-    "rested": r"it rests until [^$]*graph 2 stays as it is: each of its nodes needs the one before",
     "early": REWRITTEN.format(9),
     "clusters": r"graph 2: 9 nodes, on \d+ streams with \d+ edges between them[^$]*state 3, 9 nodes on [2-9] streams: \n",
     "again": r"graph 2: 5 nodes, on 2 streams with 2 edges between them",

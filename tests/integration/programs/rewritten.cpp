@@ -23,7 +23,6 @@
 //   strayed    the second capture is of another step than the first
 //   late       the second capture releases its memory later than the first
 //   long       like learned, but behind more eager steps than a recording may hold
-//   rested     like learned, but there is so much between what is learned from and the captures that it is not recorded
 //   again      like learned, but the step computes the same each time
 //   eased      like learned, but the first capture has an order that the second, in memory by its plan, has not
 //   parts      two captures make the graph, one behind the other
@@ -85,7 +84,7 @@ struct Program {
 
   bool is_opaque() const {
     return what == "learned" || what == "unlearned" || what == "strayed" || what == "late" || what == "forked" ||
-           what == "again" || what == "long" || what == "rested" || what == "clusters" || what == "eased";
+           what == "again" || what == "long" || what == "clusters" || what == "eased";
   }
 
   void launch(CUfunction kernel, CUstream on, void** arguments) const {
@@ -271,16 +270,6 @@ struct Program {
     if (what != "unlearned") nimble_learn_begin();
     for (int i = 0; i < 3; ++i) step(3);
     CHECK(cuStreamSynchronize(stream));
-    if (what == "rested") {
-      nimble_learn_end();
-      for (int i = 0; i < 6 * kMany; ++i) step(3);
-      CHECK(cuStreamSynchronize(stream));
-      nimble_status status{};
-      status.size = sizeof status;
-      nimble_get_status(&status);
-      std::fprintf(stderr, "it %s\n", status.reason);
-      nimble_learn_begin();
-    }
     make(what == "strayed" || what == "late" || what == "eased" ? 2 : 3);
     if (what == "unlearned") return end();
     nimble_learn_end();

@@ -92,55 +92,5 @@ TEST(GraphSink, NoRecordingBeginsWhereACaptureHasBegunMeanwhile) {
   sink.learn(false);
 }
 
-GraphSink& new_sink() {
-  static auto& context = *new FakeContext;
-  GraphOptions options;
-  options.limit_bytes = std::uint64_t{1} << 30;
-  options.log = [](ReplayLog, const std::string&) {};
-  return *new GraphSink(std::move(options), context);
-}
-
-// Whether the last of so many calls is recorded.
-bool is_recorded_behind(int calls, GraphSink& sink) {
-  bool is_recorded = false;
-  for (int i = 0; i < calls; ++i) {
-    Call call = event_record();
-    EXPECT_FALSE(sink.before(call));
-    is_recorded = current_call().symbol != nullptr;
-    sink.after(call, CUDA_SUCCESS);
-  }
-  return is_recorded;
-}
-
-constexpr int kMany = 26'000;
-
-TEST(GraphSink, BehindWhatWasLearnedFromARecordingRests) {
-  GraphSink& sink = new_sink();
-  EXPECT_TRUE(is_recorded_behind(kMany, sink));  // nobody has looked at it yet
-  EXPECT_TRUE(sink.learn(true));
-  EXPECT_TRUE(is_recorded_behind(kMany, sink));  // somebody does
-  EXPECT_TRUE(sink.learn(false));
-  EXPECT_TRUE(is_recorded_behind(100, sink));  // there may be more of it
-  EXPECT_EQ(sink.report().reason, "");
-  EXPECT_FALSE(is_recorded_behind(kMany, sink));
-  EXPECT_NE(sink.report().reason, "");
-  EXPECT_EQ(sink.report().phase, SinkPhase::recording);
-  EXPECT_TRUE(sink.learn(true));
-  EXPECT_TRUE(is_recorded_behind(kMany, sink));
-  EXPECT_TRUE(sink.learn(false));
-}
-
-TEST(GraphSink, NoRecordingRestsWhileAnotherThreadLearns) {
-  GraphSink& sink = new_sink();
-  EXPECT_TRUE(sink.learn(true));
-  std::thread([&] {
-    EXPECT_TRUE(sink.learn(true));
-    EXPECT_TRUE(sink.learn(false));
-  }).join();
-  EXPECT_TRUE(is_recorded_behind(kMany, sink));
-  EXPECT_TRUE(sink.learn(false));
-  EXPECT_FALSE(is_recorded_behind(kMany, sink));
-}
-
 }  // namespace
 }  // namespace nimble::shim

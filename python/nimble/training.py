@@ -128,7 +128,7 @@ class TrainingGraph:
                 run.versions = versions(self._watched)
                 made = self._copies.made()
             self.calls += 1
-            made = self._paths.connect(self, run, made, [leaves[number] for number in self._arguments])
+            made = self._paths.connect(self, run, made, [leaves[number] for number in self._arguments], stays=self._again is None)
             self._last = weakref.ref(run)
             outputs = self._copies.with_others(made)
         return self._results.returned(outputs, leaves)

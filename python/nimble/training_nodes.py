@@ -1,8 +1,9 @@
 """Autograd's nodes of a forward by replay, between its outputs and what gradients go to.
 
-There is one where all outputs lead to the same tensors (_Replay), and behind it one that stays from forward to forward for all the
-parameters (_Parameters): for each tensor that a node leads to autograd takes a microsecond when it is made, and two where the caches
-have something else. Else autograd has to see which output leads where: of all that a backward
+There is one where all outputs lead to the same tensors (_Replay), and behind it one for all the parameters that may stay from forward to
+forward (_Parameters): for each tensor that a node leads to autograd takes a microsecond when it is made, and two where the caches
+have something else. So autograd's own nodes of the parameters stay, too, as they do while anybody holds an older loss; who hooks into
+these, not knowing of Nimble, has to find others for each forward. Else autograd has to see which output leads where: of all that a backward
 can reach it runs the hooks and what lies before, also where no gradient comes. So a node for each set of outputs that lead to the
 same (_Outputs) notes what comes, and behind these there is one for each set of tensors that the same outputs lead to (_Towards).
 Autograd runs one of the latter when all have run that lead to it, and the first that runs has the graph run for all of them.
@@ -60,11 +61,12 @@ class Paths:
         """Of each set the outputs, and which of `towards` they lead to."""
 
     def connect(self, graph: Differentiated, run: Run, made: "List[torch.Tensor]",
-                arguments: "List[torch.Tensor]") -> "List[torch.Tensor]":
-        """The outputs that are `made`, with a history that leads to these arguments and the parameters."""
+                arguments: "List[torch.Tensor]", stays: bool) -> "List[torch.Tensor]":
+        """The outputs that are `made`, with a history that leads to these arguments and the parameters. `stays`: to the latter by a node
+        that may stay."""
         run.outputs = self.count
         if len(self.outputs) == 1:
-            link = self._link_now(made[0].device)
+            link = self._link_now(made[0].device) if stays else None
             return list(_apply(_Replay, graph, run, made, link, [*arguments, *(self._parameters if link is None else (link.end,))]))
         device, towards = made[0].device, [*arguments, *self._parameters]
         behind = [_Towards.apply(graph, run, numbers, device, *(towards[each] for each in numbers))  # type: ignore[no-untyped-call]
@@ -77,10 +79,8 @@ class Paths:
                 connected[number] = output
         return connected
 
-
     def _link_now(self, device: torch.device) -> "Optional[_Link]":
-        """None where the parameters are led to by each forward's own node. Nodes of parameters belong to the stream that they were made
-        on, where they are made again for each forward else."""
+        """None where there are no parameters. Autograd's nodes of these belong to the stream that was current when they were made."""
         if not self._parameters:
             return None
         stream = torch._C._cuda_getCurrentRawStream(device.index) if device.type == "cuda" else 0

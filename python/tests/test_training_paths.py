@@ -139,7 +139,7 @@ def test_nodes_that_autograd_runs_in_another_order():
 
     leaves = [torch.zeros(2, requires_grad=True) for _ in range(3)]
     run, paths, graph = Run(), Paths([frozenset((0,)), frozenset((0, 1)), frozenset((2,))], leaves[2:]), Graph()
-    made = paths.connect(graph, run, [torch.zeros(2) for _ in range(3)], leaves[:2])
+    made = paths.connect(graph, run, [torch.zeros(2) for _ in range(3)], leaves[:2], True)
     from nimble.training_nodes import _Pass
     one = _Pass(3)
     one.given[0] = torch.ones(2)
@@ -263,6 +263,35 @@ def test_one_node_leads_to_the_parameters_of_all_forwards(backend):
         output.sum().backward()
     assert len(nodes) == 1
     assert len({p.grad.untyped_storage().data_ptr() for p in module.parameters()}) == 1  # autograd has taken them over, and copied none
+
+
+def accumulating(node, found):
+    """Autograd's nodes of leaves that lie behind a node, by their variables."""
+    if type(node).__name__ == "AccumulateGrad":
+        found[id(node.variable)] = node
+    for each, _ in node.next_functions:
+        if each is not None:
+            accumulating(each, found)
+    return found
+
+
+def test_who_has_not_asked_for_a_graph_finds_other_nodes_in_each_forward(backend):
+    """What is hooked into a parameter's goes with the forward, as it does without Nimble."""
+    logs = []
+    for module, call, x in pair(backend):
+        if module is not call:
+            (graph,) = call._graphs
+            graph.distrust(0, lambda call, module=module: module(*call.args))
+        log = []
+        for number in range(3):
+            y = call(x)
+            for node in accumulating(y.grad_fn, {}).values():
+                node.register_hook(lambda *_, number=number: log.append(number))
+            del node
+            y.sum().backward()
+            del y
+        logs.append(log)
+    assert logs[0] == logs[1] == [0] * 5 + [1] * 5 + [2] * 5
 
 
 def test_hooks_of_parameters_come_and_go_between_forwards(backend):

@@ -69,7 +69,7 @@ class TrainingGraph:
         self._results = Results(forward.outputs, work.inputs, work.own)
         self._wanted = [t.requires_grad for t in self._results.made]
         self._copies = TrainingOutputs(self._results.made, self._wanted, work.aliases)
-        self._paths = Paths(work.reach, work.parameters)
+        self._paths = Paths(work.reach)
         self._towards = work.towards  # the stand-ins and static inputs; and, of each call, what is in their places:
         self._arguments, self._parameters = work.argument_numbers, work.parameters
         self._watched = work.watched  # what must not be written to between forward and backward
@@ -128,7 +128,8 @@ class TrainingGraph:
                 run.versions = versions(self._watched)
                 made = self._copies.made()
             self.calls += 1
-            made = self._paths.connect(self, run, made, [leaves[number] for number in self._arguments], stays=self._again is None)
+            towards = [*(leaves[number] for number in self._arguments), *self._parameters]
+            made = self._paths.connect(self, run, made, towards)
             self._last = weakref.ref(run)
             outputs = self._copies.with_others(made)
         return self._results.returned(outputs, leaves)

@@ -1,9 +1,6 @@
 """Autograd's nodes of a forward by replay, between its outputs and what gradients go to.
 
-There is one where all outputs lead to the same tensors (_Replay), and behind it one for all the parameters that may stay from forward to
-forward (_Parameters): for each tensor that a node leads to autograd takes a microsecond when it is made, and two where the caches
-have something else. So autograd's own nodes of the parameters stay, too, as they do while anybody holds an older loss; who hooks into
-these, not knowing of Nimble, has to find others for each forward. Else autograd has to see which output leads where: of all that a backward
+There is one where all outputs lead to the same tensors. Else autograd has to see which output leads where: of all that a backward
 can reach it runs the hooks and what lies before, also where no gradient comes. So a node for each set of outputs that lead to the
 same (_Outputs) notes what comes, and behind these there is one for each set of tensors that the same outputs lead to (_Towards).
 Autograd runs one of the latter when all have run that lead to it, and the first that runs has the graph run for all of them.
@@ -45,12 +42,10 @@ class Differentiated(Protocol):
 
 
 class Paths:
-    """reach: of each output the numbers of the tensors that it leads to, parameters last."""
+    """reach: of each output the numbers of the tensors that it leads to."""
 
-    def __init__(self, reach: "List[FrozenSet[int]]", parameters: "List[torch.Tensor]") -> None:
+    def __init__(self, reach: "List[FrozenSet[int]]") -> None:
         self.count = len(reach)
-        self._parameters = parameters
-        self._link: Optional[_Link] = None
         kinds = list(dict.fromkeys(reach))
         leading: "Dict[FrozenSet[int], List[int]]" = {}
         for number in sorted(frozenset().union(*kinds)):
@@ -61,14 +56,12 @@ class Paths:
         """Of each set the outputs, and which of `towards` they lead to."""
 
     def connect(self, graph: Differentiated, run: Run, made: "List[torch.Tensor]",
-                arguments: "List[torch.Tensor]", stays: bool) -> "List[torch.Tensor]":
-        """The outputs that are `made`, with a history that leads to these arguments and the parameters. `stays`: to the latter by a node
-        that may stay."""
+                towards: "List[torch.Tensor]") -> "List[torch.Tensor]":
+        """The outputs that are `made`, with a history."""
         run.outputs = self.count
         if len(self.outputs) == 1:
-            link = self._link_now(made[0].device) if stays else None
-            return list(_apply(_Replay, graph, run, made, link, [*arguments, *(self._parameters if link is None else (link.end,))]))
-        device, towards = made[0].device, [*arguments, *self._parameters]
+            return list(_apply(_Replay, graph, run, made, towards))
+        device = made[0].device
         behind = [_Towards.apply(graph, run, numbers, device, *(towards[each] for each in numbers))  # type: ignore[no-untyped-call]
                   for numbers in self.towards]
         connected: List[Any] = [None] * self.count
@@ -79,24 +72,14 @@ class Paths:
                 connected[number] = output
         return connected
 
-    def _link_now(self, device: torch.device) -> "Optional[_Link]":
-        """None where there are no parameters. Autograd's nodes of these belong to the stream that was current when they were made."""
-        if not self._parameters:
-            return None
-        stream = torch._C._cuda_getCurrentRawStream(device.index) if device.type == "cuda" else 0
-        if self._link is None or self._link.stream != stream:
-            self._link = None  # or the same nodes would be found again
-            self._link = _Link(self._parameters, device, stream)
-        return self._link
-
 
 def _apply(function: "type[torch.autograd.Function]", graph: Differentiated, run: Run, made: "List[torch.Tensor]",
-           link: "Optional[_Link]", towards: "List[torch.Tensor]") -> Any:
+           towards: "List[torch.Tensor]") -> Any:
     """As function.apply(), which looks at each argument in Python (3 us for each ten, PyTorch 2.11)."""
     if _unwrap is None or torch._C._are_functorch_transforms_active():
-        return function.apply(graph, run, made, link, *towards)  # type: ignore[no-untyped-call]
+        return function.apply(graph, run, made, *towards)  # type: ignore[no-untyped-call]
     own: Any = super(torch.autograd.Function, function)
-    return own.apply(graph, run, made, link, *map(_unwrap, towards))
+    return own.apply(graph, run, made, *map(_unwrap, towards))
 
 
 _unwrap: "Optional[Callable[[torch.Tensor], torch.Tensor]]" = (
@@ -144,60 +127,19 @@ def _pass_over(run: Run) -> _Pass:
     return found
 
 
-class _Link:
-    """From the forwards' own nodes to the one of the parameters. Of a backward it holds nothing: gradients go from node to node on the
-    tensor that autograd passes on, and end with it where it is not passed on, or something raises."""
-
-    def __init__(self, parameters: "List[torch.Tensor]", device: torch.device, stream: int) -> None:
-        self.stream, self.count = stream, len(parameters)
-        with torch.enable_grad():
-            self.end: torch.Tensor = _Parameters.apply(device, *parameters)  # type: ignore[no-untyped-call]
-        self._nothing = self.end.detach()
-
-    def carrier(self, gradients: "List[Optional[torch.Tensor]]") -> Optional[torch.Tensor]:
-        """The gradient of its end. At most one in each backward, or else autograd would add one to the other: a graph has one forward
-        whose gradients are to be had."""
-        if all(each is None for each in gradients):
-            return None
-        carrier: Any = self._nothing.detach()
-        carrier.nimble_gradients = gradients
-        return carrier  # type: ignore[no-any-return]
-
-
 class _Replay(torch.autograd.Function):
-    """Of all outputs. Leads to the arguments, and to the link's end or else all parameters."""
+    """Of all outputs."""
 
     @staticmethod
-    def forward(ctx: Any, graph: Differentiated, run: Run, made: "List[torch.Tensor]", link: Optional[_Link],
+    def forward(ctx: Any, graph: Differentiated, run: Run, made: "List[torch.Tensor]",
                 *_: torch.Tensor) -> Tuple[torch.Tensor, ...]:
         ctx.set_materialize_grads(False)
-        ctx.graph, ctx.run, ctx.link = graph, run, link
+        ctx.graph, ctx.run = graph, run
         return tuple(made)
 
     @staticmethod
     def backward(ctx: Any, *grads: Optional[torch.Tensor]) -> Any:
-        made, link = ctx.graph.gradients(ctx.run, grads), ctx.link
-        if link is None:
-            return (None, None, None, None, *made)
-        arguments = len(made) - link.count
-        return (None, None, None, None, *made[:arguments], link.carrier(made[arguments:]))
-
-
-class _Parameters(torch.autograd.Function):
-    """Of all forwards."""
-
-    @staticmethod
-    def forward(ctx: Any, device: torch.device, *parameters: torch.Tensor) -> torch.Tensor:
-        ctx.set_materialize_grads(False)
-        ctx.count = len(parameters)
-        return torch.empty(0, dtype=torch.float32, device=device)
-
-    @staticmethod
-    def backward(ctx: Any, carrier: Optional[torch.Tensor]) -> Any:
-        if carrier is None:
-            return (None,) * (1 + ctx.count)
-        gradients, carrier.nimble_gradients = carrier.nimble_gradients, None  # type: ignore[attr-defined]
-        return (None, *gradients)
+        return (None, None, None, *ctx.graph.gradients(ctx.run, grads))
 
 
 class _Outputs(torch.autograd.Function):

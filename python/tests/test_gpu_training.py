@@ -3,6 +3,7 @@
     python -m nimble run -- python -m pytest -m gpu
 """
 
+import copy
 import gc
 import warnings
 
@@ -204,6 +205,47 @@ def test_parameters_are_accumulated_on_the_stream_of_the_forward(nets):
         torch.set_warn_always(False)
     assert not [each for each in said if "AccumulateGrad" in str(each.message)]
     assert same(grads(net), grads(twin))
+
+
+@pytest.mark.parametrize("way", ["torch.cuda.graph", "nimble.step"])
+def test_the_whole_step_is_captured_behind_training_by_graphs(way):
+    """Of a module with one output. If a graph's forward left autograd's nodes of parameters behind, these would belong to the stream of
+    then, of which no capture can make use."""
+    one = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(8 * 22 * 22, 10)).cuda()
+    nets, x, y = (one, copy.deepcopy(one)), images(), labels()
+    model = Nimble(one).prepare(x, training=True)
+    for net, call in zip(nets, (model, nets[1])):
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+
+        def step(call, x, y, optimizer=optimizer):
+            optimizer.zero_grad(set_to_none=True)
+            loss = torch.nn.functional.cross_entropy(call(x), y)
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        for _ in range(3):
+            step(call, x, y)
+        if net is nets[1]:
+            for _ in range(6):
+                step(net, x, y)
+        elif way == "nimble.step":
+            whole = nimble.step(lambda x, y: step(net, x, y), modules=[net], optimizers=[optimizer])
+            for _ in range(6):
+                whole(x, y)
+        else:
+            graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                step(net, x, y)
+            torch.cuda.current_stream().wait_stream(stream)
+            optimizer.zero_grad(set_to_none=True)
+            with torch.cuda.graph(graph):
+                step(net, x, y)
+            for _ in range(5):
+                graph.replay()
+    torch.cuda.synchronize()
+    assert same(nets[0].state_dict(), nets[1].state_dict())
 
 
 def test_an_old_loss_that_lives_while_preparing(nets):

@@ -45,6 +45,16 @@ void GraphRecording::end() noexcept {
   trace_.reset();
 }
 
+bool GraphRecording::catch_up_to(std::uint64_t records) {
+  recorder_.hurry();
+  const auto since = std::chrono::steady_clock::now();
+  while (recorder_.written() < records && !store_->full()) {
+    if (std::chrono::steady_clock::now() - since > kPatience) return false;
+    std::this_thread::sleep_for(kLook);
+  }
+  return true;
+}
+
 void GraphRecording::record(Call call) {
   call.traced = true;
   call.thread = thread_index();
@@ -131,14 +141,9 @@ GraphRecording::Nodes GraphRecording::nodes(const ProgramGraph& original, const 
   recorder_.mark(false, nullptr, thread_index());
   const std::uint64_t pushed = recorder_.pushed();
   if (memory) this->memory(*memory);
-  recorder_.hurry();
-  const auto since = std::chrono::steady_clock::now();
-  while (recorder_.written() < pushed && !store_->full()) {
-    if (std::chrono::steady_clock::now() - since > kPatience) {
-      result.why_not = "the recording is not written";
-      return result;
-    }
-    std::this_thread::sleep_for(kLook);
+  if (!catch_up_to(pushed)) {
+    result.why_not = "the recording is not written";
+    return result;
   }
   if (store_->full()) {
     result.why_not = "the recording is full (NIMBLE_AUTO_LIMIT)";

@@ -38,6 +38,8 @@ class GraphRecording {
   // Begins in the middle: with the memory of captures that another one knows of, and behind these calls. Before any
   // call.
   void begin_behind(const std::vector<Call>& calls, const GraphRecording& before);
+  // Waits until all that came so far is in the store, or that is full. False where it takes too long.
+  bool catch_up() { return catch_up_to(recorder_.pushed()); }
   // Nothing is taken any more, and all is forgotten. Not while anybody records nodes.
   void end() noexcept;
 
@@ -59,6 +61,7 @@ class GraphRecording {
   void gone(const std::vector<CapturePool::Slot>& slots);
 
  private:
+  bool catch_up_to(std::uint64_t records);
   void record(Call call);
   void there(std::uint64_t address, std::uint64_t size);
   void read_on();

@@ -23,7 +23,10 @@ bool GraphSink::learn(bool learns) {
       if (!thread.learns) thread.plans.clear();  // or this thread itself would keep a recording
     }
     const std::lock_guard one_at_a_time(analysis_mutex_);
+    recording().catch_up();  // or it would go by how far the writer has come
     record_anew(options_.limit_bytes / kRoom);
+  } else {
+    recording().catch_up();
   }
   const std::lock_guard lock(threads_mutex_);
   OfThread& thread = threads_[thread_index()];

@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <fstream>
 #include <functional>
+#include <iterator>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -90,6 +94,32 @@ TEST(GraphSink, NoRecordingBeginsWhereACaptureHasBegunMeanwhile) {
   EXPECT_TRUE(has_begun);
   EXPECT_EQ(sink.report().phase, SinkPhase::aside);  // the one before, still
   sink.learn(false);
+}
+
+// How much has come shows in what is written, which may be long after.
+TEST(GraphSink, WhetherARecordingBeginsDoesNotGoByHowFarTheWriterHasCome) {
+  static auto& context = *new FakeContext;
+  for (const int calls : {10, 2000}) {
+    GraphOptions options;
+    options.limit_bytes = std::uint64_t{4} << 20;  // of which a sixteenth is 256 KiB
+    options.trace_path = testing::TempDir() + "graph_sink_" + std::to_string(calls) + ".json";
+    options.log = [](ReplayLog, const std::string&) {};
+    const std::string path = options.trace_path;
+    auto& sink = *new GraphSink(std::move(options), context);
+    for (int i = 0; i < calls; ++i) {
+      Call call = event_record();
+      EXPECT_FALSE(sink.before(call));
+      sink.after(call, CUDA_SUCCESS);
+    }
+    EXPECT_TRUE(sink.learn(true));  // at once
+    EXPECT_TRUE(sink.learn(false));
+    sink.finish();
+    std::ifstream file(path);
+    const std::string text(std::istreambuf_iterator<char>(file), {});
+    EXPECT_NE(text, "");
+    EXPECT_EQ(text.find("cuEventRecord") != std::string::npos, calls == 10);
+    std::remove(path.c_str());
+  }
 }
 
 }  // namespace

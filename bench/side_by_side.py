@@ -64,12 +64,15 @@ def start(command, env, waits=False):
 
 
 def wait_for_ready(process, limit):
-    """Until it says on a line of its own that it is `ready`, or has ended, or for so many seconds."""
+    """Until it says on a line of its own that it is `ready`, or has ended, or for so many seconds. Whether it is."""
     end, said = time.monotonic() + limit, b"\n"
     while (left := end - time.monotonic()) > 0 and select.select([process.stdout], [], [], left)[0]:
         said += (part := os.read(process.stdout.fileno(), 1 << 16))  # past Python's buffer, in which a line would wait unseen
-        if b"\nready\n" in said or not part:
+        if b"\nready\n" in said:
+            return True
+        if not part:
             break
+    return False
 
 
 def finish(process, limit):

@@ -120,7 +120,8 @@ def run(cell, build, rounds):
     try:
         for title, condition in CONDITIONS.items():  # one after the other: none is disturbed while libnimble.so decides
             processes[title] = start(cell, condition, build)
-            side_by_side.wait_for_ready(processes[title], PATIENCE)
+            if not side_by_side.wait_for_ready(processes[title], PATIENCE):
+                raise ValueError("it is not ready")
         steps = {title: [] for title in processes}
         for _ in range(rounds):
             for title, process in processes.items():
@@ -150,6 +151,11 @@ def main(words):
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--turns", help=argparse.SUPPRESS)
     options = parser.parse_args(words)
+    if options.rounds < 1:
+        parser.error(f"--rounds {options.rounds}: 1 or more")
+    for cell in options.cells:
+        if not cell.partition(":")[2].isdecimal():
+            parser.error(f"{cell}: a network and a batch are NETWORK:BATCH, as {CELLS[0]}")
     if options.turns:
         import measure
 

@@ -330,7 +330,8 @@ print("warming up", flush=True); print("\\nready", flush=True)
 for number, _ in enumerate(sys.stdin):
     if number == int(sys.argv[3]): sys.exit("no memory")
     with open(sys.argv[1], "a") as file: print(sys.argv[2], file=file)
-    print(json.dumps({"library": sys.argv[2] == "nimble", "cores": len(os.sched_getaffinity(0)), "steps": [[1e-6] * 5, [3e-6] * 5]}), flush=True)
+    found = {"library": sys.argv[2] == "nimble", "cores": len(os.sched_getaffinity(0)), "steps": [[1e-6] * 5, [3e-6] * 5]}
+    print(json.dumps(found), flush=True)
 """
 
     def start(cell, condition, build):
@@ -353,6 +354,12 @@ for number, _ in enumerate(sys.stdin):
         last = 1
         with pytest.raises(step_host.side_by_side.Failure, match="any:4, one: no memory"):
             step_host.main(["any:4", "--rounds", "2"])
+        program = "import sys; sys.exit('no GPU')"  # before it is ready
+        with pytest.raises(step_host.side_by_side.Failure, match="any:4, one: no GPU"):
+            step_host.main(["any:4", "--rounds", "2"])
+        for words in (["any"], ["any:"], ["any:4", "--rounds", "0"]):
+            with pytest.raises(SystemExit):
+                step_host.main(words)
     finally:
         os.sched_setaffinity(0, cores)
 

@@ -368,11 +368,12 @@ std::optional<CUresult> GraphSink::launch(Call& call) {
   }
   const std::shared_ptr<GraphPair> graph = find(call.exec);
   if (!graph || graph->passes()) return std::nullopt;
-  Recorder& recorder = recording().recorder();
-  recorder.before(call);
+  GraphRecording& present = recording();
+  const bool is_recorded = !present.is_over();
+  is_recorded ? static_cast<void>(present.recorder().before(call)) : Recorder::skip();
   // While anything is captured nobody may ask whether an event has happened.
   const GraphPair::Launch made = graph->launch(call.exec, call.stream, captures_.load(std::memory_order_relaxed) == 0);
-  recorder.after(call, made.result);
+  if (is_recorded) present.recorder().after(call, made.result);
   launches_.fetch_add(made.rewritten, std::memory_order_relaxed);
   if (!made.news.empty()) say(made.news);  // which throws nothing
   try {

@@ -98,14 +98,14 @@ TEST(GraphSink, NoRecordingBeginsWhereACaptureHasBegunMeanwhile) {
 
 // How much has come shows in what is written, which may be long after.
 TEST(GraphSink, WhetherARecordingBeginsDoesNotGoByHowFarTheWriterHasCome) {
-  static auto& context = *new FakeContext;
+  FakeContext context;
   for (const int calls : {10, 2000}) {
     GraphOptions options;
     options.limit_bytes = std::uint64_t{4} << 20;  // of which a sixteenth is 256 KiB
     options.trace_path = testing::TempDir() + "graph_sink_" + std::to_string(calls) + ".json";
     options.log = [](ReplayLog, const std::string&) {};
     const std::string path = options.trace_path;
-    auto& sink = *new GraphSink(std::move(options), context);
+    GraphSink sink(std::move(options), context);
     for (int i = 0; i < calls; ++i) {
       Call call = event_record();
       EXPECT_FALSE(sink.before(call));

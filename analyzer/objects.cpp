@@ -59,14 +59,13 @@ class LiveObjects {
       end(at, call);
   }
 
-  // What goes with a context. Pools and mappings are the device's, and outlive it; so does what is another context's.
+  // What goes with a context. What is another's does not.
   void end_context(const TraceCall& call, std::uint32_t index) {
     for (auto at = by_base_.begin(); at != by_base_.end();) {
       auto next = std::next(at);
       const Object& object = objects_[at->second];
-      bool stays = call.context && (object.memory == MemoryKind::stream_ordered ||
-                                    object.memory == MemoryKind::mapped || object.memory == MemoryKind::external ||
-                                    (object.context != kNone && object.context != *call.context));
+      bool stays = call.context &&
+                   (outlives_contexts(object.memory) || (object.context != kNone && object.context != *call.context));
       if (!stays) end(at, index);
       at = next;
     }

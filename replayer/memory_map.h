@@ -1,6 +1,8 @@
 // The program's live allocations, by address. Not synchronised: the replayer's lock guards it.
 #pragma once
 
+#include <cuda.h>
+
 #include <cstdint>
 #include <map>
 
@@ -12,7 +14,8 @@ namespace nimble {
 struct Allocation {
   std::uint64_t base = 0, size = 0;
   MemoryKind memory = MemoryKind::device;
-  bool arena = false;  // the replayer's own, which holds many of the program's allocations
+  bool arena = false;           // the replayer's own, which holds many of the program's allocations
+  CUcontext context = nullptr;  // that it goes with, where that is known
 };
 
 class MemoryMap {

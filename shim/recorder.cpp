@@ -232,6 +232,7 @@ void Recorder::after(const Call& call, CUresult result) noexcept try {
   record.begin_ns = t_pending.begin_ns ? t_pending.begin_ns : record.end_ns;
   record.seq = t_pending.has_seq ? t_pending.seq : next_seq_.fetch_add(1, std::memory_order_relaxed);
   record.result = result;
+  if (record.call.kind == CallKind::alloc) record.call.context = context_of(record.call);
   if (probe && result == CUDA_SUCCESS && is_allocation(record.call.kind)) probe->allocated(record.call);
   keep(record, seen);
   if (BundleCapture* const bundle = bundle_.load(std::memory_order_acquire))

@@ -118,7 +118,9 @@ struct Call {
   std::uint32_t value = 0, element = 1;
 
   std::uint64_t address = 0, size = 0;  // allocations: address is known in after() only
-  CUcontext context = nullptr;          // context_end, context_synchronize: which; null where it is the current one
+  // context_end, context_synchronize: which; null where it is the current one. alloc: in which, where anybody has
+  // asked.
+  CUcontext context = nullptr;
   const char* note = nullptr;
   const ImageInfo* image = nullptr;  // where code ends: which; null where that is not known
   const void* caller = nullptr;      // where the call returns to

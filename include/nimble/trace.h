@@ -68,6 +68,11 @@ inline constexpr std::string_view kMemoryKindNames[] = {
 
 inline constexpr std::string_view name(MemoryKind kind) { return kMemoryKindNames[static_cast<int>(kind)]; }
 
+// Whether such memory does not go with the context that it was allocated in: pools and mappings are the device's.
+inline constexpr bool outlives_contexts(MemoryKind kind) {
+  return kind == MemoryKind::stream_ordered || kind == MemoryKind::mapped || kind == MemoryKind::external;
+}
+
 // How a stream is ordered with others: `legacy` and `per_thread` are the default streams; a `blocking` stream is
 // ordered with the legacy stream, a `non_blocking` one is not.
 #define NIMBLE_STREAM_KINDS(X) X(legacy) X(per_thread) X(blocking) X(non_blocking)

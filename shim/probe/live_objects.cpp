@@ -1,5 +1,7 @@
 #include "shim/probe/live_objects.h"
 
+#include <vector>
+
 namespace nimble::shim {
 
 bool can_be_copied(MemoryKind memory) {
@@ -20,7 +22,7 @@ bool can_be_copied(MemoryKind memory) {
 
 void LiveObjects::allocated(const Call& call) {
   const std::lock_guard lock(mutex_);
-  map_.add({call.address, call.size, call.memory, false});
+  map_.add({call.address, call.size, call.memory, false, call.context});
 }
 
 void LiveObjects::freed(const Call& call) {
@@ -28,10 +30,15 @@ void LiveObjects::freed(const Call& call) {
   map_.remove(call.address, call.kind == CallKind::free ? call.size : 0);
 }
 
-void LiveObjects::clear() {
+void LiveObjects::context_ends(CUcontext context) {
   const std::lock_guard lock(mutex_);
-  map_.clear();
-  forgot_ = true;
+  std::vector<std::uint64_t> gone;
+  for (const auto& [base, object] : map_.all()) {
+    if (context && (outlives_contexts(object.memory) || (object.context && object.context != context))) continue;
+    gone.push_back(base);
+    forgot_ = forgot_ || !context || object.context != context;
+  }
+  for (const std::uint64_t base : gone) map_.remove(base);
 }
 
 bool LiveObjects::may_hold(std::uint64_t address) const {

@@ -19,12 +19,12 @@ class LiveObjects {
   void allocated(const Call& call);
   // The program is about to free it: from now on nobody reads it.
   void freed(const Call& call);
-  // A context is about to end. What of other contexts lives on is not compared any more.
-  void clear();
+  // A context is about to end; null: nobody knows which. What is not known to live on is not compared any more.
+  void context_ends(CUcontext context);
 
   // The live object that holds `address`, where there is one that may be copied at any time.
   std::optional<Allocation> find(std::uint64_t address) const;
-  // Whether an address may lead to what is alive: any may, once a context has ended, since others' memory lives on.
+  // Whether an address may lead to what is alive: any may, once a context has ended of which not all was known.
   bool may_hold(std::uint64_t address) const;
 
  private:

@@ -50,7 +50,7 @@ void Probe::before(const Call& call, const std::atomic<bool>& any_captures) noex
   if (off_.load(std::memory_order_relaxed) || !submits(call.kind)) return;
   // Before it may pass: what is being compared after it does not read this any more.
   if (call.kind == CallKind::free || call.kind == CallKind::free_async) objects_.freed(call);
-  if (call.kind == CallKind::context_end) objects_.clear();
+  if (call.kind == CallKind::context_end) objects_.context_ends(call.context);
   // What a recording is told of a graph's nodes does not run now: nothing would be seen to be written.
   if (call.kind == CallKind::launch && std::strcmp(call.symbol, kKernelOfAGraph) != 0 &&
       (!options_.wanted || options_.wanted())) {

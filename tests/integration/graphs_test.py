@@ -22,6 +22,7 @@ KINDS = {
     "released": REWRITTEN.format(9) + r"[^$]*state 3, 9 nodes",
     "joined": REWRITTEN.format(9) + r"[^$]*graph 1 is the program's own: what it used apart may lie in one piece of memory now",
     "learned": r"graph 2: 9 nodes, on \d+ streams with \d+ edges between them[^$]*state 3, 9 nodes on [2-9] streams: \n",
+    "ended": r"graph 2: 9 nodes, on \d+ streams with \d+ edges between them[^$]*state 3, 9 nodes on [2-9] streams: \n",
     "early": REWRITTEN.format(9),
     "clusters": r"graph 2: 9 nodes, on \d+ streams with \d+ edges between them[^$]*state 3, 9 nodes on [2-9] streams: \n",
     "again": r"graph 2: 5 nodes, on 2 streams with 2 edges between them",

@@ -15,8 +15,8 @@
 //   joined     two pieces of it are released, and lie in one allocation then
 //   recapture  a stream captures launches of it
 //   learned    kernels of which nothing is known, in memory that is allocated while it captures: Nimble is told to
-//   learn
-//              from a few runs of the step and a first capture, and the second capture gets its memory by that
+//              learn from a few runs of the step and a first capture, and the second capture gets its memory by that
+//   ended      the same, and before that another context has begun and ended
 //   unlearned  the same, but Nimble is told nothing
 //   early      kernels may begin before the ones ahead of them have ended
 //   clusters   like learned, but kernels may begin early, and run in clusters
@@ -84,7 +84,7 @@ struct Program {
 
   bool is_opaque() const {
     return what == "learned" || what == "unlearned" || what == "strayed" || what == "late" || what == "forked" ||
-           what == "again" || what == "long" || what == "clusters" || what == "eased";
+           what == "again" || what == "long" || what == "clusters" || what == "eased" || what == "ended";
   }
 
   void launch(CUfunction kernel, CUstream on, void** arguments) const {
@@ -265,6 +265,12 @@ struct Program {
     return whole;
   }
   void learn() {
+    if (what == "ended") {
+      CUcontext other = nullptr;
+      CHECK(cuCtxCreate(&other, nullptr, 0, 0));
+      CHECK(cuCtxPopCurrent(&other));
+      CHECK(cuCtxDestroy(other));
+    }
     if (what == "again") step(3);
     CHECK(cuStreamSynchronize(stream));
     if (what != "unlearned") nimble_learn_begin();

@@ -14,6 +14,11 @@ class FakeContext final : public CallContext {
   const FunctionInfo& function(CUfunction) override { return nothing_; }
   StreamKind stream_kind(const StreamRef&) override { return StreamKind::blocking; }
   void* driver_symbol(const char* name) override {
+    if (std::string_view(name) == "cuCtxGetCurrent")
+      return reinterpret_cast<void*>(+[](CUcontext* context) {
+        *context = current;
+        return CUDA_SUCCESS;
+      });
     if (std::string_view(name) != "cuStreamIsCapturing") return nullptr;
     return reinterpret_cast<void*>(+[](CUstream stream, CUstreamCaptureStatus* status) {
       *status = capturing.contains(stream) ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
@@ -21,6 +26,7 @@ class FakeContext final : public CallContext {
     });
   }
   static inline std::set<CUstream> capturing;
+  static inline CUcontext current = nullptr;
 
  private:
   FunctionInfo nothing_;
@@ -106,6 +112,24 @@ TEST_F(CallHistoryTest, AContextTakesItsMemoryAlong) {
   EXPECT_EQ(alive(), "1000+100 2000+100 ");
   pass(end);
   EXPECT_EQ(alive(), "2000+100 ");
+}
+
+// Most allocations say nothing of it; what the thread has as its context then is what the memory belongs to.
+TEST_F(CallHistoryTest, MemoryIsTheCurrentContexts) {
+  const auto mine = reinterpret_cast<CUcontext>(1), other = reinterpret_cast<CUcontext>(2);
+  FakeContext::current = mine;
+  pass(call(CallKind::alloc, 1000, 100));
+  FakeContext::current = other;
+  pass(call(CallKind::alloc, 2000, 100));
+  pass(call(CallKind::alloc_async, 3000, 100));
+  FakeContext::current = mine;
+  EXPECT_EQ(history_.calls()[0].context, mine);
+  EXPECT_EQ(history_.calls()[1].context, other) << "whoever asks has another one";
+  Call end = call(CallKind::context_end);
+  end.context = other;
+  pass(end);
+  EXPECT_EQ(alive(), "1000+100 3000+100 ") << "a pool is the device's";
+  FakeContext::current = nullptr;
 }
 
 TEST_F(CallHistoryTest, WhatIsHiddenIsToldOnce) {

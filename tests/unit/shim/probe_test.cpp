@@ -81,12 +81,43 @@ TEST(LiveObjects, OnlyWhatIsThereIsFound) {
   EXPECT_FALSE(objects.find(0x1000));
   call.size = 0x100;
   objects.allocated(call);
-  objects.clear();
+  objects.context_ends(nullptr);
   EXPECT_FALSE(objects.find(0x1000));
   for (MemoryKind unsafe : {MemoryKind::mapped, MemoryKind::external, MemoryKind::registered})
     EXPECT_FALSE(can_be_copied(unsafe));
   for (MemoryKind safe : {MemoryKind::device, MemoryKind::stream_ordered, MemoryKind::pinned, MemoryKind::global})
     EXPECT_TRUE(can_be_copied(safe));
+}
+
+// What lives on is known, and no number is taken for an address for its sake.
+TEST(LiveObjects, AContextTakesItsOwnMemoryAlong) {
+  const auto mine = reinterpret_cast<CUcontext>(1), other = reinterpret_cast<CUcontext>(2);
+  const auto allocate = [](LiveObjects& objects, std::uint64_t address, MemoryKind memory, CUcontext context) {
+    Call call;
+    call.kind = CallKind::alloc;
+    call.address = address;
+    call.size = 0x100;
+    call.memory = memory;
+    call.context = context;
+    objects.allocated(call);
+  };
+  LiveObjects objects;
+  allocate(objects, 0x1000, MemoryKind::device, mine);
+  allocate(objects, 0x2000, MemoryKind::pinned, other);
+  allocate(objects, 0x3000, MemoryKind::stream_ordered, nullptr);  // a pool is the device's
+  objects.context_ends(other);
+  EXPECT_TRUE(objects.find(0x1000));
+  EXPECT_FALSE(objects.find(0x2000));
+  EXPECT_TRUE(objects.find(0x3000));
+  EXPECT_TRUE(objects.may_hold(0x1000));
+  EXPECT_FALSE(objects.may_hold(0x2000));
+  // Of this nobody knows whose it was: it may live on.
+  allocate(objects, 0x4000, MemoryKind::managed, nullptr);
+  objects.context_ends(other);
+  EXPECT_FALSE(objects.find(0x4000));
+  EXPECT_TRUE(objects.find(0x1000));
+  EXPECT_TRUE(objects.may_hold(0x4000));
+  EXPECT_TRUE(objects.may_hold(0x9000));
 }
 
 // A driver whose memory is the test's own, and which answers what a test wants.
@@ -239,7 +270,7 @@ TEST_F(ProbeTest, AddressesAreSeenWhereverTheyLie) {
   EXPECT_EQ(seen([&] { store(a_, 2 * kChunk, 0); }), "none");
   EXPECT_EQ(seen([&] { store(b_, kChunk, address(a_)); }), "wrote some") << "in the last chunk, which is a short one";
   EXPECT_EQ(seen([&] { store(a_, 0, 80); }), "some");
-  // With a context all is forgotten, also what of another one lives on.
+  // With a context of which nobody knows which it is all is forgotten, also what of another one lives on.
   Call end;
   end.kind = CallKind::context_end;
   end.traced = true;

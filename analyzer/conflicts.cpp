@@ -1,6 +1,7 @@
 #include "analyzer/conflicts.h"
 
 #include <algorithm>
+#include <span>
 
 #include "analyzer/kernel_params.h"
 
@@ -12,23 +13,41 @@ bool is_of(const Access& access, const PointerWord* pointer) {
   return pointer != nullptr && access.at == pointer->at && access.object == pointer->object;
 }
 
+// It was written through one of these words. Where the source has one of them written, that will have been it.
+bool explains(const OpQuestion& op, const WrittenWords& written, std::span<const Access> found) {
+  return std::ranges::any_of(written.at, [&](std::uint32_t at) {
+    const PointerWord* named = pointer_at(op, at);
+    return std::ranges::any_of(found, [&](const Access& each) { return is_of(each, named) && each.writes; });
+  });
+}
+
 }  // namespace
+
+// Whether the source has it written in all launches in which it was, and knows in what this one is another: of lists in
+// its parameters it uses less.
+bool ConflictFinder::explains_then(const OpQuestion& op, AccessSource& speaker, const WrittenWords& written) {
+  const auto [answer, is_new] = explained_.emplace(std::pair{&written, &speaker}, true);
+  for (std::size_t i = 0; is_new && answer->second && i < written.calls.size(); ++i) {
+    const std::uint32_t index = written.calls[i];
+    const OpQuestion then{trace_, trace_.calls[index], op.objects.pointers(index), op.objects,
+                          op.objects.unsure(index)};
+    std::vector<Access> found;
+    std::string why_not;
+    answer->second = speaker.ask(then, found, why_not) && explains(then, written, found);
+  }
+  return answer->second;
+}
 
 void ConflictFinder::correct(const OpQuestion& op, AccessSource& speaker, std::vector<Access>& found,
                              std::size_t first) {
   added_.clear();
   if (op.call.kind != CallKind::launch || speaker.evidence() == Evidence::observed) return;
   for (const WrittenWords& written : seen_.of(op.call.function)) {
-    // It was written through one of these words. Where the source has one of them written, that will have been it.
-    bool all_here = true, explained = false;
-    for (std::uint32_t at : written.at) {
-      const PointerWord* named = pointer_at(op, at);
-      all_here = all_here && named != nullptr;
-      explained = explained || std::any_of(found.begin() + static_cast<std::ptrdiff_t>(first), found.end(),
-                                           [&](const Access& each) { return is_of(each, named) && each.writes; });
-    }
     // Where a pointer of then is none now, it may have been that one.
-    if (!all_here || explained) continue;
+    const auto is_here = [&](std::uint32_t at) { return pointer_at(op, at) != nullptr; };
+    if (!std::ranges::all_of(written.at, is_here) || explains(op, written, std::span(found).subspan(first)) ||
+        explains_then(op, speaker, written))
+      continue;
     for (std::uint32_t at : written.at) {
       bool touched = false;
       for (std::size_t i = first; i < found.size(); ++i) {
@@ -58,9 +77,9 @@ void ConflictFinder::note(const OpQuestion& op, AccessSource& speaker, const Wri
   conflict.evidence = speaker.evidence();
   conflict.basis = speaker.basis(op);
   conflict.touched = touched;
-  conflict.launches = written.launches;
+  conflict.launches = static_cast<std::uint32_t>(written.calls.size());
   conflict.compared = seen_.launches(op.call.function);
-  conflict.first_seq = written.first_seq;
+  conflict.first_seq = trace_.calls[written.calls.front()].seq;
   conflicts_.push_back(std::move(conflict));
 }
 

@@ -1,10 +1,12 @@
 // Evidence against evidence: what a source says is only read, or not touched at all, and was seen to be written.
 //
-// The conservative one wins: such an access becomes a read and a write, in all launches of the kernel. Refers to the
-// trace and the observations, which must outlive it. One thread. No errors: conflicts are results.
+// The conservative one wins: such an access becomes a read and a write, in all launches of the kernel; but for those of
+// which the source itself says that they do less than the ones that were seen to write. Refers to the trace and the
+// observations, which must outlive it. One thread. No errors: conflicts are results.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -42,12 +44,14 @@ class ConflictFinder {
   std::vector<EvidenceConflict> take() { return std::move(conflicts_); }
 
  private:
+  bool explains_then(const OpQuestion& op, AccessSource& speaker, const WrittenWords& written);
   void note(const OpQuestion& op, AccessSource& speaker, const WrittenWords& written, std::uint32_t at, bool touched);
 
   const Trace& trace_;
   const Observations& seen_;
   std::set<std::uint32_t> added_;
-  std::set<std::pair<std::uint32_t, std::uint32_t>> known_;  // function and byte
+  std::map<std::pair<const WrittenWords*, const AccessSource*>, bool> explained_;  // in the launches of then
+  std::set<std::pair<std::uint32_t, std::uint32_t>> known_;                        // function and byte
   std::vector<EvidenceConflict> conflicts_;
 };
 

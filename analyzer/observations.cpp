@@ -159,8 +159,8 @@ void Observations::gather(std::uint32_t call) {
   std::vector<WrittenWords>& known = by_function_[function];
   for (auto& [object, at] : words) {
     auto same = std::find_if(known.begin(), known.end(), [&](const WrittenWords& each) { return each.at == at; });
-    if (same == known.end()) same = known.insert(known.end(), {std::move(at), 0, trace_.calls[call].seq});
-    ++same->launches;
+    if (same == known.end()) same = known.insert(known.end(), {std::move(at), {}});
+    same->calls.push_back(call);
   }
 }
 

@@ -26,9 +26,8 @@ inline constexpr std::uint32_t kLeastObservations = 2;
 
 // Words of a kernel's parameters that pointed into one object when that was written: through one of them, at least.
 struct WrittenWords {
-  std::vector<std::uint32_t> at;  // bytes of the packed parameters, ascending
-  std::uint32_t launches = 0;     // in which that was seen
-  std::uint64_t first_seq = 0;    // the first of these
+  std::vector<std::uint32_t> at;     // bytes of the packed parameters, ascending
+  std::vector<std::uint32_t> calls;  // the launches in which that was seen, ascending; there is one
 };
 
 // A word of a kernel's parameters that is so far from the pointer in another word.

@@ -450,6 +450,29 @@ TEST(Conflict, AValueThatWasWrittenThroughIsAPointer) {
   EXPECT_EQ(after.conflicts[0].basis, "the rule \".*opaque.*\"");
 }
 
+// A list of which a launch uses so much: what stands behind that is left over from the one before, which wrote there.
+TEST(Conflict, WhatALongerListWroteIsNoneForAShorter) {
+  test::TempFile file(
+      R"({"nimble_rules":1,"rules":[{"kernel":".*opaque.*","params":[{"words":[[0,{"largest":[16,1]},"inout"]]}]}]})");
+  AnalysisOptions options;
+  options.rules.read(file.path());
+  const auto list = [](int last) { return hex(object(0)) + hex(object(1)) + hex(static_cast<std::uint64_t>(last)); };
+  Case lists;
+  lists.params = "[[0,24]]";
+  lists.words = [&](int) { return list(0); };
+  lists.first = [](int) { return std::string(); };
+  lists.before = [&](test::TraceText& text) { text.launch(0, list(1), 0, probed({0, 1}, {0, 1})); };
+  const Analysis analysis = lists.text().analyze(options);
+  EXPECT_TRUE(analysis.conflicts.empty());
+  EXPECT_EQ(accesses(analysis), "0rw");
+  EXPECT_EQ(analysis.accesses.no_pointers[0], (std::vector<std::uint32_t>{8, 16}));
+  // But where a shorter one did, the rule is wrong for all of them.
+  lists.first = [](int step) { return step == 2 ? probed({0, 1}, {0, 1}) : std::string(); };
+  const Analysis refuted = lists.text().analyze(options);
+  EXPECT_EQ(refuted.conflicts.size(), 1u);
+  EXPECT_EQ(accesses(refuted), "0rw 1rw");
+}
+
 TEST(Conflict, IsFoundWhateverIsTrusted) {
   Case lie = declared();
   lie.first = [](int) { return probed({0, 1}, {0, 1}); };

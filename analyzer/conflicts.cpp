@@ -23,19 +23,21 @@ bool explains(const OpQuestion& op, const WrittenWords& written, std::span<const
 
 }  // namespace
 
-// Whether the source has it written in all launches in which it was, and knows in what this one is another: of lists in
-// its parameters it uses less.
-bool ConflictFinder::explains_then(const OpQuestion& op, AccessSource& speaker, const WrittenWords& written) {
-  const auto [answer, is_new] = explained_.emplace(std::pair{&written, &speaker}, true);
-  for (std::size_t i = 0; is_new && answer->second && i < written.calls.size(); ++i) {
-    const std::uint32_t index = written.calls[i];
-    const OpQuestion then{trace_, trace_.calls[index], op.objects.pointers(index), op.objects,
-                          op.objects.unsure(index)};
-    std::vector<Access> found;
-    std::string why_not;
-    answer->second = speaker.ask(then, found, why_not) && explains(then, written, found);
-  }
-  return answer->second;
+// Whether the source explains all that was seen of the kernel, each by what it says of that launch: then it knows in
+// what this one is another, as where of lists in its parameters it uses less.
+bool ConflictFinder::explains_all(const OpQuestion& op, AccessSource& speaker) {
+  const auto [answer, is_new] = explains_all_.emplace(std::pair{op.call.function, &speaker}, true);
+  if (!is_new) return answer->second;
+  const auto explained = [&](const WrittenWords& written) {
+    return std::ranges::all_of(written.calls, [&](std::uint32_t index) {
+      const OpQuestion then{trace_, trace_.calls[index], op.objects.pointers(index), op.objects,
+                            op.objects.unsure(index)};
+      std::vector<Access> found;
+      std::string why_not;
+      return speaker.ask(then, found, why_not) && explains(then, written, found);
+    });
+  };
+  return answer->second = std::ranges::all_of(seen_.of(op.call.function), explained);
 }
 
 void ConflictFinder::correct(const OpQuestion& op, AccessSource& speaker, std::vector<Access>& found,
@@ -46,7 +48,7 @@ void ConflictFinder::correct(const OpQuestion& op, AccessSource& speaker, std::v
     // Where a pointer of then is none now, it may have been that one.
     const auto is_here = [&](std::uint32_t at) { return pointer_at(op, at) != nullptr; };
     if (!std::ranges::all_of(written.at, is_here) || explains(op, written, std::span(found).subspan(first)) ||
-        explains_then(op, speaker, written))
+        explains_all(op, speaker))
       continue;
     for (std::uint32_t at : written.at) {
       bool touched = false;

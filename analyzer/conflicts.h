@@ -44,14 +44,14 @@ class ConflictFinder {
   std::vector<EvidenceConflict> take() { return std::move(conflicts_); }
 
  private:
-  bool explains_then(const OpQuestion& op, AccessSource& speaker, const WrittenWords& written);
+  bool explains_all(const OpQuestion& op, AccessSource& speaker);
   void note(const OpQuestion& op, AccessSource& speaker, const WrittenWords& written, std::uint32_t at, bool touched);
 
   const Trace& trace_;
   const Observations& seen_;
   std::set<std::uint32_t> added_;
-  std::map<std::pair<const WrittenWords*, const AccessSource*>, bool> explained_;  // in the launches of then
-  std::set<std::pair<std::uint32_t, std::uint32_t>> known_;                        // function and byte
+  std::map<std::pair<std::uint32_t, const AccessSource*>, bool> explains_all_;  // by function
+  std::set<std::pair<std::uint32_t, std::uint32_t>> known_;                     // function and byte
   std::vector<EvidenceConflict> conflicts_;
 };
 

@@ -22,7 +22,6 @@ bool CallHistory::matters(const Call& call) {
     case CallKind::free:
     case CallKind::free_async:
     case CallKind::hidden:
-    case CallKind::context_end:
     case CallKind::capture_begin:
     case CallKind::capture_end:
       return true;
@@ -75,11 +74,6 @@ void CallHistory::after(const Call& call, CUresult result) {
       hidden_.push_back(kept);
       break;
     }
-    case CallKind::context_end:
-      // What may have gone with it stays: whoever gets the same address later takes its place.
-      if (good && call.context)
-        std::erase_if(live_, [&](const auto& one) { return one.second.context == call.context; });
-      break;
     case CallKind::capture_begin:
       if (!good) forget_capture(call.stream);
       break;

@@ -1,7 +1,8 @@
 // What the driver calls of a process mean to a replay, or a recording, that begins later: which memory is allocated,
 // what was created by which memory may be reached unnamed, and whether a stream captures.
 //
-// Follows the few calls that matter; all others may be left out. Not synchronised, but for prepare().
+// What may have gone with a context stays: whoever gets the same address later takes its place. Follows the few calls
+// that matter; all others may be left out. Not synchronised, but for prepare().
 #pragma once
 
 #include <atomic>

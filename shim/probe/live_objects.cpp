@@ -23,27 +23,30 @@ bool can_be_copied(MemoryKind memory) {
 void LiveObjects::allocated(const Call& call) {
   const std::lock_guard lock(mutex_);
   map_.add({call.address, call.size, call.memory, false, call.context});
+  gone_.remove(call.address);
 }
 
 void LiveObjects::freed(const Call& call) {
   const std::lock_guard lock(mutex_);
-  map_.remove(call.address, call.kind == CallKind::free ? call.size : 0);
+  for (MemoryMap* map : {&map_, &gone_}) map->remove(call.address, call.kind == CallKind::free ? call.size : 0);
 }
 
 void LiveObjects::context_ends(CUcontext context) {
   const std::lock_guard lock(mutex_);
-  std::vector<std::uint64_t> gone;
+  std::vector<Allocation> gone;
   for (const auto& [base, object] : map_.all()) {
-    if (context && (outlives_contexts(object.memory) || (object.context && object.context != context))) continue;
-    gone.push_back(base);
-    forgot_ = forgot_ || !context || object.context != context;
+    const bool stays = outlives_contexts(object.memory) || (object.context && object.context != context);
+    if (!context || !stays) gone.push_back(object);
   }
-  for (const std::uint64_t base : gone) map_.remove(base);
+  for (const Allocation& object : gone) {
+    map_.remove(object.base);
+    gone_.add(object);
+  }
 }
 
 bool LiveObjects::may_hold(std::uint64_t address) const {
   const std::lock_guard lock(mutex_);
-  return forgot_ || map_.find(address) != nullptr;
+  return map_.find(address) != nullptr || gone_.find(address) != nullptr;
 }
 
 std::optional<Allocation> LiveObjects::find(std::uint64_t address) const {

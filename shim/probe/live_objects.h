@@ -19,18 +19,20 @@ class LiveObjects {
   void allocated(const Call& call);
   // The program is about to free it: from now on nobody reads it.
   void freed(const Call& call);
-  // A context is about to end; null: nobody knows which. What is not known to live on is not compared any more.
+  // A context ends, as far as the call tells; null: nobody knows which. What is not known to live on is not compared
+  // any more.
   void context_ends(CUcontext context);
 
   // The live object that holds `address`, where there is one that may be copied at any time.
   std::optional<Allocation> find(std::uint64_t address) const;
-  // Whether an address may lead to what is alive: any may, once a context has ended of which not all was known.
+  // Whether an address may lead to what is alive: also to what may have gone with a context. Whose that was is what the
+  // thread had as its context when it came, and an end may be refused.
   bool may_hold(std::uint64_t address) const;
 
  private:
   mutable std::mutex mutex_;
   MemoryMap map_;
-  bool forgot_ = false;
+  MemoryMap gone_;  // maybe
 };
 
 // Whether memory of this kind is there for a copy as long as it is allocated. A mapping need not be accessible, a

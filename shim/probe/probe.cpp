@@ -50,7 +50,8 @@ void Probe::before(const Call& call, const std::atomic<bool>& any_captures) noex
   if (off_.load(std::memory_order_relaxed) || !submits(call.kind)) return;
   // Before it may pass: what is being compared after it does not read this any more.
   if (call.kind == CallKind::free || call.kind == CallKind::free_async) objects_.freed(call);
-  if (call.kind == CallKind::context_end) objects_.context_ends(call.context);
+  // With a primary context goes what was allocated in green ones, too.
+  if (call.kind == CallKind::context_end) objects_.context_ends(is_primary(call.context) ? nullptr : call.context);
   // What a recording is told of a graph's nodes does not run now: nothing would be seen to be written.
   if (call.kind == CallKind::launch && std::strcmp(call.symbol, kKernelOfAGraph) != 0 &&
       (!options_.wanted || options_.wanted())) {
@@ -178,6 +179,7 @@ void Probe::look_for_addresses(const Target& target, std::size_t first, std::spa
 
 const std::vector<TraceAccess>* Probe::after(const Call& call, CUresult result) noexcept try {
   if (call.kind == CallKind::capture_begin) --captures_beginning_;
+  if (call.kind == CallKind::context_end) objects_.context_ends(call.context);  // which may have shown only now
   if (!t_comparing) return nullptr;
   const std::uint64_t begin_ns = now_ns();
   std::vector<TraceAccess>& seen = seen_list();

@@ -466,7 +466,24 @@ TEST(Conflict, WhatALongerListWroteIsNoneForAShorter) {
   EXPECT_TRUE(analysis.conflicts.empty());
   EXPECT_EQ(accesses(analysis), "0rw");
   EXPECT_EQ(analysis.accesses.no_pointers[0], (std::vector<std::uint32_t>{8, 16}));
-  // But where a shorter one did, the rule is wrong for all of them.
+  // Here a shorter one did: the rule is wrong, and not only where the same words lead to one object again.
+  Case wrong = lists;
+  wrong.params = "[[0,32]]";
+  test::TempFile longer(
+      R"({"nimble_rules":1,"rules":[{"kernel":".*opaque.*","params":[{"words":[[0,{"largest":[24,1]},"inout"]]}]}]})");
+  AnalysisOptions others;
+  others.rules.read(longer.path());
+  const auto three = [](std::uint64_t third, int last) {
+    return hex(object(0)) + hex(object(1)) + hex(third) + hex(static_cast<std::uint64_t>(last));
+  };
+  wrong.words = [&](int) { return three(7, 0); };
+  wrong.before = [&](test::TraceText& text) {
+    text.launch(0, three(7, 1), 0, probed({0, 1}, {0, 1}));
+    text.launch(0, three(object(1), 0), 0, probed({0, 1}, {0, 1}));
+  };
+  const Analysis also = wrong.text().analyze(others);
+  EXPECT_EQ(also.conflicts.size(), 1u);
+  EXPECT_EQ(accesses(also), "0rw 1rw");
   lists.first = [](int step) { return step == 2 ? probed({0, 1}, {0, 1}) : std::string(); };
   const Analysis refuted = lists.text().analyze(options);
   EXPECT_EQ(refuted.conflicts.size(), 1u);

@@ -100,21 +100,7 @@ TEST_F(CallHistoryTest, WhatANewAllocationOverlapsIsGone) {
   EXPECT_EQ(alive(), "1050+100 1200+100 ");
 }
 
-TEST_F(CallHistoryTest, AContextTakesItsMemoryAlong) {
-  Call mine = call(CallKind::alloc, 1000, 100), other = call(CallKind::alloc, 2000, 100);
-  mine.context = reinterpret_cast<CUcontext>(1);
-  other.context = reinterpret_cast<CUcontext>(2);
-  pass(mine);
-  pass(other);
-  Call end = call(CallKind::context_end);
-  end.context = mine.context;
-  pass(end, CUDA_ERROR_INVALID_CONTEXT);
-  EXPECT_EQ(alive(), "1000+100 2000+100 ");
-  pass(end);
-  EXPECT_EQ(alive(), "2000+100 ");
-}
-
-// Most allocations say nothing of it; what the thread has as its context then is what the memory belongs to.
+// Most allocations say nothing of it: memory belongs to what the thread has as its context then.
 TEST_F(CallHistoryTest, MemoryIsTheCurrentContexts) {
   const auto mine = reinterpret_cast<CUcontext>(1), other = reinterpret_cast<CUcontext>(2);
   FakeContext::current = mine;
@@ -122,14 +108,16 @@ TEST_F(CallHistoryTest, MemoryIsTheCurrentContexts) {
   FakeContext::current = other;
   pass(call(CallKind::alloc, 2000, 100));
   pass(call(CallKind::alloc_async, 3000, 100));
-  FakeContext::current = mine;
-  EXPECT_EQ(history_.calls()[0].context, mine);
-  EXPECT_EQ(history_.calls()[1].context, other) << "whoever asks has another one";
-  Call end = call(CallKind::context_end);
-  end.context = other;
-  pass(end);
-  EXPECT_EQ(alive(), "1000+100 3000+100 ") << "a pool is the device's";
+  Call named = call(CallKind::alloc, 4000, 100);
+  named.context = mine;
+  pass(named);
   FakeContext::current = nullptr;
+  const std::vector<Call> calls = history_.calls();
+  ASSERT_EQ(calls.size(), 4u);
+  EXPECT_EQ(calls[0].context, mine);
+  EXPECT_EQ(calls[1].context, other);
+  EXPECT_EQ(calls[2].context, nullptr) << "a pool is the device's";
+  EXPECT_EQ(calls[3].context, mine);
 }
 
 TEST_F(CallHistoryTest, WhatIsHiddenIsToldOnce) {

@@ -116,6 +116,9 @@ std::size_t program_begin(const std::vector<std::string>& arguments) {
 int become(const std::vector<std::string>& program, const std::string& library) {
   const std::string& name = program.front();
   const std::optional<std::string> file = find_program(name, get("PATH"));
+  std::error_code unknown;
+  if (!file && name.ends_with(".py") && std::filesystem::is_regular_file(name, unknown))
+    return complain("program not found: " + name + "; a script of Python's is run as: python3 " + name, kNotFound);
   if (!file) return complain("program not found: " + name, kNotFound);
   if (const auto why = why_no_preload(*file)) {
     complain(*why + ": Nimble cannot be preloaded into it, and has no effect. Running it as it is.", 0);

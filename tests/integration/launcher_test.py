@@ -187,6 +187,11 @@ class Errors(unittest.TestCase):
     def test_program_not_found(self):
         self.check(run("--", "no-such-program"), 127, "not found", "no-such-program")
         self.check(run("--", "./no-such-program"), 127, "not found", "./no-such-program")
+        with tempfile.TemporaryDirectory() as folder:
+            script = os.path.join(folder, "a.py")
+            open(script, "w", encoding="ascii").close()
+            self.check(subprocess.run([NIMBLE, "run", "--library", PROBE, "a.py"], cwd=folder, capture_output=True, text=True, timeout=60),
+                       127, "python3 a.py")
 
     def test_program_not_executable(self):
         with tempfile.TemporaryDirectory() as folder:

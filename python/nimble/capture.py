@@ -115,7 +115,7 @@ class CudaCapture:
         shim.check()
 
     def is_capturing(self) -> bool:
-        return torch.cuda.is_current_stream_capturing()
+        return switches.is_capturing(self.device_type)
 
     def random_state(self, device: torch.device) -> Any:
         return torch.cuda.get_rng_state(device)

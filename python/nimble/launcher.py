@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from nimble.errors import NimbleError
+from nimble.version import VERSION
 
 USAGE = """\
 Usage: python -m nimble run [options] script.py [arguments]
        python -m nimble run [options] -- program [arguments]
+       python -m nimble --version
 
 Runs a Python script, or any program, with libnimble.so preloaded. Unless NIMBLE_MODE or --mode says otherwise, CUDA
 graphs are rewritten (NIMBLE_GRAPHS=rewrite), which is what nimble.Nimble needs. PyTorch gets its memory in stream
@@ -108,6 +110,9 @@ def main(words: List[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
         print(USAGE, end="")
         return 0 if words else USAGE_ERROR
+    if words[0] == "--version":
+        print(f"nimble {VERSION}")
+        return 0
     if words[0] != "run":
         return _complain(f"unknown command: {words[0]}; see python -m nimble --help")
     options, program, marked = split(words[1:])

@@ -20,7 +20,7 @@ from nimble.nesting import nesting
 from nimble.refused import check_kind
 from nimble.prepared import CHANGED, PreparedGraph, prepare
 from nimble.signatures import Call, GraphCache, Repeated
-from nimble.static import GraphReport, Options
+from nimble.static import GraphReport, Options, eager_report
 from nimble.steps import is_running
 from nimble.training import TrainingGraph, prepare_training
 
@@ -34,6 +34,12 @@ _is_compiling: "Callable[[], bool]" = getattr(getattr(torch, "compiler", None), 
 
 class _Eager:
     """In the place of a graph: calls of its signature run eagerly."""
+
+    def __init__(self, call: Call, why: str) -> None:
+        self._report = eager_report("forward" if call.trains else "inference", str(call.signature), why)
+
+    def reports(self) -> List[GraphReport]:
+        return [self._report]
 
 
 _Graph = Union[PreparedGraph, TrainingGraph]
@@ -181,9 +187,9 @@ class Nimble:
         return graph.static_arguments
 
     def report(self) -> List[GraphReport]:
-        """What is known of each prepared graph, the least recently used first."""
+        """What is known of each prepared graph, and of what runs eagerly since it cannot be prepared; the least recently used first."""
         with self._lock:
-            return [report for entry in self._graphs if not isinstance(entry, _Eager) for report in entry.reports()]
+            return [report for entry in self._graphs for report in entry.reports()]
 
     def is_prepared(self, *args: Any, **kwargs: Any) -> bool:
         """Whether a call like this has a graph that fits the module."""
@@ -242,7 +248,7 @@ class Nimble:
             if not isinstance(error, NimbleError) and raises_by_itself(self.module, call, self._backend):
                 raise
             if self._fallback and not has_no_memory_yet(self.module):
-                self._put(call, _Eager())
+                self._put(call, _Eager(call, str(error)))
             if isinstance(error, NimbleError):
                 raise
             raise NimbleError(f"the module cannot be prepared: {type(error).__name__}: {error}") from error

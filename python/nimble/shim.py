@@ -16,7 +16,7 @@ from typing import Any, Callable, Iterable, Iterator, Optional, Tuple
 
 from nimble.errors import NimbleError, NotLoadedError
 
-HOW_TO_RUN = "run it as: python -m nimble run script.py"
+HOW_TO_RUN = "run it as: python -m nimble run script.py, or: python -m nimble run -- program"
 
 
 class Result(enum.IntEnum):
@@ -76,10 +76,13 @@ class GraphStatus:
 
 @functools.lru_cache(maxsize=None)
 def _function(name: str) -> Any:
+    process = ctypes.CDLL(None)
     try:
-        function = getattr(ctypes.CDLL(None), name)
+        function = getattr(process, name)
     except AttributeError:
-        raise NotLoadedError(f"libnimble.so is not in this process, or is older than {name}: {HOW_TO_RUN}") from None
+        why = f"the libnimble.so in this process is older, and has no {name}" if hasattr(process, "nimble_version") else \
+            "libnimble.so is not in this process"
+        raise NotLoadedError(f"{why}: {HOW_TO_RUN}") from None
     function.restype = ctypes.c_int
     function.argtypes = {
         "nimble_version": [ctypes.POINTER(ctypes.c_int), ctypes.POINTER(ctypes.c_char_p)],
@@ -99,7 +102,7 @@ def _call(name: str, *arguments: Any) -> Result:
     result = Result(_function(name)(*arguments))
     if result == Result.WRONG_MODE:
         raise NotLoadedError(f"libnimble.so is in this process, but NIMBLE_GRAPHS is not `rewrite`, or NIMBLE_MODE is set: "
-                             f"{HOW_TO_RUN}")
+                             f"unset both, and {HOW_TO_RUN}")
     return result
 
 

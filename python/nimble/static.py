@@ -34,7 +34,7 @@ class Options:
 @dataclass(frozen=True)
 class GraphReport:
     """What is known of a prepared graph. `state`: kept, trying, own or rewritten, as nimble_graph_state; `unknown` where
-    libnimble.so does not know the graph. Times in microseconds are medians of a launch. `static_bytes`: inputs and outputs.
+    libnimble.so does not know the graph; `eager` where there is none, and calls run eagerly, `why` tells. Times in microseconds are medians of a launch. `static_bytes`: inputs and outputs.
     `kind`: inference, forward, backward or step."""
 
     signature: str
@@ -47,6 +47,11 @@ class GraphReport:
     static_bytes: int
     why: str
     kind: str = "inference"
+
+
+def eager_report(kind: str, signature: str, why: str) -> GraphReport:
+    """Of calls for which there is no graph."""
+    return GraphReport(signature, "eager", 0, 0, None, None, 0.0, 0, why, kind)
 
 
 def report(kind: str, signature: str, status: Optional[GraphStatus], seconds: float, tensors: Iterable[Any]) -> GraphReport:

@@ -18,7 +18,7 @@ from nimble.memory import storage
 from nimble.parts import Ahead, alive_now, at_first_backward
 from nimble.signatures import Call
 from nimble.state import has_memory
-from nimble.static import GraphReport, Input, Results, check_apart, report
+from nimble.static import GraphReport, Input, Results, check_apart, eager_report, report
 from nimble.step_grads import Grads
 from nimble.step_reads import Seen, goes_by_ops
 from nimble.step_state import StepState
@@ -29,7 +29,8 @@ from nimble.watching import tensors_in
 class Kind:
     """Calls of one signature."""
 
-    def __init__(self, eager: int) -> None:
+    def __init__(self, signature: str, eager: int) -> None:
+        self._signature = signature
         self.eager = eager  # calls that are still to run eagerly
         self.has_run = False
         self.written: Set[int] = set()  # arguments that it writes to, by the number of the leaf
@@ -48,6 +49,11 @@ class Kind:
     def refuse(self, why: NimbleError) -> None:
         """There is no graph, and none is tried any more."""
         self._why = why.again()
+
+    def reports(self) -> List[GraphReport]:
+        """Of its graphs; or why there is none, and none is tried."""
+        refused = [] if self._why is None else [eager_report("step", self._signature, str(self._why))]
+        return [*(graph.report() for graph in self.graphs), *refused]
 
     def check(self) -> None:
         """Raises why it was refused, if it was."""

@@ -147,9 +147,9 @@ class Step:
             return self._on_stream(call, False, state)
 
     def report(self) -> List[GraphReport]:
-        """What is known of each graph, those of the least recently used kind of call first."""
+        """What is known of each graph, and of kinds of calls that run eagerly since there is none; the least recently used kind first."""
         with self._lock:
-            return [graph.report() for kind in self._kinds for graph in kind.graphs]
+            return [report for kind in self._kinds for report in kind.reports()]
 
     def __getstate__(self) -> Dict[str, Any]:
         """Of what copies and pickles are made: they have no graphs."""
@@ -169,7 +169,7 @@ class Step:
         key = call.signature, switches.kernels()
         kind = self._kinds.get(key)
         if kind is None:
-            kind = Kind(1 + EAGER_RUNS if self._options.use_multi_stream else 2)
+            kind = Kind(str(call.signature), 1 + EAGER_RUNS if self._options.use_multi_stream else 2)
             gone = self._kinds.put(key, kind)
             for graph in gone.graphs if gone is not None else []:
                 graph.close()

@@ -31,8 +31,9 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def build():
-    if not (BUILD / "lib" / "libnimble.so").is_file():
-        pytest.skip(f"no libnimble.so in {BUILD}")
+    for each in ("lib/libnimble.so", "simcuda/libcuda.so.1"):
+        if not (BUILD / each).is_file():
+            pytest.skip(f"no {each} in {BUILD}")
     return BUILD
 
 

@@ -372,7 +372,7 @@ def test_what_has_started_goes_with_the_run(run, tmp_path):
     assert len(pids) == 2 and not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
-def measured(monkeypatch, capsys, folder, *words, program=FOUND):
+def measured(monkeypatch, capsys, folder, *words, program=FOUND, without=()):
     """What a whole run of the command ran: (network, batch, way), its exit status, and what it printed."""
     found = []
 
@@ -383,6 +383,7 @@ def measured(monkeypatch, capsys, folder, *words, program=FOUND):
     monkeypatch.setattr(runner.Runner, "command", command)
     monkeypatch.setattr(runner.ways, "way", lambda part, name: ways.Way(name, name))
     monkeypatch.setattr(sys, "argv", ["pytorch", "--results", str(folder), *words])
+    monkeypatch.setattr(table.importlib.util, "find_spec", lambda name: None if name in without else name)
     try:
         status = table.main()
     finally:
@@ -406,6 +407,12 @@ def test_a_run_is_what_was_asked_for(monkeypatch, capsys, tmp_path):
     found, _, _ = measured(monkeypatch, capsys, tmp_path, "--part", "training", "--batches", "32,128", "--only", "resnet50",
                            "--ways", "callables", program=WHOLE)
     assert found == [("resnet50", 32, "callables"), ("resnet50", 128, "callables")]
+
+
+def test_a_python_without_pytorch_runs_nothing(monkeypatch, capsys, tmp_path):
+    for without, only in (({"torch", "torchvision"}, "darts"), ({"timm"}, "nasnetalarge")):
+        assert measured(monkeypatch, capsys, tmp_path, "--only", only, without=without)[:2] == ([], 1)
+    assert measured(monkeypatch, capsys, tmp_path, "--only", "darts", "--ways", "eager", program=WHOLE, without={"timm"})[1] == 0
 
 
 def test_a_run_goes_on_behind_a_failure_and_says_so_at_its_end(monkeypatch, capsys, tmp_path):

@@ -262,5 +262,6 @@ def test_memory_goes_with_the_module(tmp_path):
 
 def test_off_and_skip(tmp_path):
     plain, _ = run(PLAIN, tmp_path, PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync")
-    auto, said = run(PLAIN, tmp_path, "--mode", "auto", "--torch-skip", "*.Branches")
-    assert auto == plain and "served by graphs" not in said
+    for words in (["--torch-skip", "*.Branches"], ["--torch", "off"]):
+        auto, said = run(PLAIN, tmp_path, "--mode", "auto", *words)
+        assert auto == plain and "served by graphs" not in said

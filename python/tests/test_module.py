@@ -255,7 +255,8 @@ def test_fallback_runs_eagerly_and_says_so_once(module, backend):
     assert module.runs == runs + 5 and len(backend.asked) == asked + 1  # it was not tried again, but for the last, which trains
     with pytest.raises(NimbleError, match="there is no graph"):
         model.static_inputs(x)
-    assert model.report() == []
+    assert sorted((r.kind, r.state) for r in model.report()) == [("forward", "eager"), ("inference", "eager")]
+    assert all("'layer': cannot be" in r.why for r in model.report())
 
 
 def test_the_warning_names_the_users_line(module, backend):

@@ -202,6 +202,8 @@ def test_a_learning_rate_that_changes_at_each_step(nets, backend):
         mine = steps(step, net, count=30, before=before(optimizer))
     assert caught[0].filename == __file__ and same(mine, steps(training(twin, other), twin, count=30, before=before(other)))
     assert 0 < len(backend.graphs) <= 5
+    (report,) = step.report()
+    assert (report.kind, report.state) == ("step", "eager") and "again and again: a hyperparameter of an optimizer" in report.why
     step = nimble.step(training(net, optimizer), backend=backend)
     with pytest.raises(NimbleError, match="again and again"):
         steps(step, net, count=30, before=before(optimizer))

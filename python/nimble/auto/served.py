@@ -37,7 +37,8 @@ from nimble.signatures import Call
 from nimble.training import TrainingGraph
 
 _PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
-_TRAINS = "training, or gradients are wanted"
+_TRAINS = "training"
+_WANTS = "with gradients enabled: torch.no_grad() around the calls, or --torch training, has them served"
 _CAST_BEFORE = "weights were written to within autocast, which keeps copies of them"
 
 
@@ -97,13 +98,13 @@ class Served(Advancing):
             return why
         wants = torch.is_grad_enabled() and any(p.requires_grad for p in module.parameters())
         if wants and not self._settings.trains:
-            return _TRAINS
+            return _WANTS
         try:
             call = Call(args, kwargs, module.training, wants)
         except NimbleError as error:
             return str(error)
         if call.trains:
-            why = switches.why_not_trained() if self._settings.trains else _TRAINS
+            why = switches.why_not_trained() if self._settings.trains else _WANTS
             if why is not None:
                 return why
         for number in call.tensors:

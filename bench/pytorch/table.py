@@ -3,6 +3,7 @@
 Needs a GPU, PyTorch with torchvision (and timm for nasnetalarge), and a build; --table needs none of them."""
 
 import functools
+import importlib.util
 import pathlib
 import sys
 import tempfile
@@ -69,6 +70,10 @@ def measure(options, results):
     if options.gpus > 1 and options.gpus > (there := side_by_side.visible_devices()):
         raise side_by_side.Failure(f"--gpus: there are {there}")
     wanted = list(tasks(options))
+    needed = ["torch", "torchvision", *(["timm"] if any(task.network == "nasnetalarge" for task in wanted) else [])]
+    if missing := [name for name in needed if importlib.util.find_spec(name) is None]:
+        raise side_by_side.Failure(f"{sys.executable} has no {' and no '.join(missing)}: run it by the Python that has, "
+                                   "PYTHON scripts/pytorch ...")
     if options.missing:
         there = runner.load(results)
         wanted = [task for task in wanted if task not in there]

@@ -181,7 +181,11 @@ void Machine::release(const Op& op, CUstream stream) {
   if (address == 0) return;  // what the step before the first one would have left
   const bool plain = program_.buffers[op.buffer].memory == Memory::plain;
   if (op.blocking || plain) {
-    if (!plain) ASK(cuStreamSynchronize(stream));  // of memory from a pool the driver does not wait for what uses it
+    // Of memory from a pool the driver does not wait for what uses it; and a blocking copy within the device, which is
+    // on the default stream, returns before it is done.
+    const bool copies =
+        std::ranges::any_of(program_.ops, [](const Op& other) { return other.kind == OpKind::copy && other.blocking; });
+    if (!plain) ASK(copies ? cuCtxSynchronize() : cuStreamSynchronize(stream));
     ASK(cuMemFree(address));
   } else {
     ASK(cuMemFreeAsync(address, stream));

@@ -91,7 +91,8 @@ class TestPrograms(ProgramTest):
 
 
 # Programs by which bugs were found, beyond those that all_is_well runs.
-FOUND = {2636: "a step on the legacy stream and a blocking one was taken to begin in its middle"}
+FOUND = {2636: "a step on the legacy stream and a blocking one was taken to begin in its middle",
+         17914: "the program itself freed memory of a pool while a blocking copy within the device still wrote to it"}
 
 
 class RandomPrograms(ProgramTest):

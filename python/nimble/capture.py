@@ -11,7 +11,9 @@ in stream order. A CudaGraph is used by one thread at a time; its owner sees to 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import ctypes
 import gc
 import threading
 import warnings
@@ -46,6 +48,8 @@ class CudaGraph:
         self._last: Optional[torch.cuda.Stream] = None
         self._last_handle: Optional[int] = None
         self._at_end = weakref.finalize(self, _let_go, self._kept)
+        self._at_end.atexit = False
+        _alive.add(self)
 
     @property
     def outputs(self) -> Any:
@@ -330,6 +334,17 @@ class CudaCapture:
                                "current one, or to another device: they are no part of the graph, and no replay would do them again. "
                                "Have such a stream wait for the current one first, and the current one for it")
         return made
+
+
+_alive: "weakref.WeakSet[CudaGraph]" = weakref.WeakSet()
+
+
+@atexit.register
+def _keep_for_good() -> None:
+    """What is still captured when the interpreter ends stays until the process does, whoever else has it: nobody sees to it any more
+    that it goes quietly (_let_go())."""
+    for graph in list(_alive):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(graph._kept))
 
 
 # Taken by whoever captures. The thread that has it may take it again: a module may hold another Nimble, which is prepared in its

@@ -58,10 +58,10 @@ class PreparedGraph:
         self._also_read = work.found_elsewhere  # memory that the module finds outside of itself
         self._of_module = frozenset(map(storage, guard.memory())) if written else frozenset()
         self._own_written = frozenset(map(storage, own_written))
-        self._captured = captured
         self._seconds = seconds
         self._lock = threading.Lock()
         self._results = Results(captured.outputs, inputs, zip(own, own))
+        self._captured = captured  # the last, and so is the last to go
 
     @property
     def runs_ahead(self) -> bool:

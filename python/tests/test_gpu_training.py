@@ -5,6 +5,8 @@
 
 import copy
 import gc
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -293,10 +295,21 @@ def test_graphs_go_quietly(nets, capfd):
     step = nimble.step(step_of(net, sgd(net)))
     train_by(step, net, 6)
     net.zero_grad(set_to_none=True)
+    also = Nimble(net.eval()).prepare(images())
+    also(images())
     gc.collect()  # what other tests have left
     torch.cuda.synchronize()
     capfd.readouterr()
-    del model, step
+    del model, step, also
     gc.collect()
     torch.cuda.synchronize()
     assert "captured" not in capfd.readouterr().err
+
+
+def test_graphs_are_quiet_at_the_end():
+    """And there are some when the process ends, in whatever order Python lets go of them then."""
+    program = "import torch, nimble\nnet = torch.nn.Linear(8, 8).cuda()\nx = torch.ones(2, 8, device='cuda')\n" \
+        "trains = nimble.Nimble(net).prepare(x, training=True)\nloss = trains(x).sum()\nloss.backward()\n" \
+        "model = nimble.Nimble(net.eval(), static_outputs=True).prepare(x)\nwith torch.no_grad(): kept = model(x)\nprint('done')"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stdout) == (0, "done\n") and "captured" not in done.stderr, done.stderr

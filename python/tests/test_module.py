@@ -1,7 +1,9 @@
 """Calls of a Nimble: each computes what the module computes, whatever graph serves it, or raises, or runs eagerly."""
 
+import gc
 import threading
 import warnings
+import weakref
 from collections import OrderedDict, namedtuple
 
 import pytest
@@ -269,6 +271,20 @@ def test_the_warning_names_the_users_line(module, backend):
     with pytest.warns(UserWarning) as caught:
         model.prepare(torch.ones(1, 4))
     assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_what_is_captured_goes_last(module, backend, training):
+    """What else has its outputs goes before: PyTorch's allocator warns of those that go when nobody sees to it."""
+    model = Nimble(module, backend=backend).prepare(torch.ones(1, 4), training=training)
+    (graph,) = model._graphs
+    captured = graph._forward if training else graph._captured
+    results, found = weakref.ref(graph._results), []
+    weakref.finalize(captured, lambda: found.append(results() is None))
+    backend.graphs.clear()
+    del graph, captured, model
+    gc.collect()
+    assert found == [True]
 
 
 def test_report(module, backend):

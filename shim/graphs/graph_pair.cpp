@@ -42,13 +42,13 @@ GraphPair::~GraphPair() {
 
 void GraphPair::describe(CUcontext context, std::uint32_t nodes, std::uint32_t streams,
                          std::vector<const ImageInfo*> images, std::vector<TraceProbe::Range> memory,
-                         std::vector<std::uint64_t> nowhere) {
+                         std::vector<std::uint64_t> nowhere, std::vector<std::uint64_t> known) {
   context_ = context;
   nodes_ = nodes;
   streams_ = streams;
   images_ = std::move(images);
   memory_.name(std::move(memory));
-  memory_.name_stray(std::move(nowhere));
+  memory_.name_stray(std::move(nowhere), std::move(known));
 }
 
 // Whether a launch on this stream can be followed by our event. One of another context cannot.

@@ -49,9 +49,11 @@ class GraphPair {
 
   RewrittenGraph& rewritten() { return rewritten_; }
   // Of the rewritten one: its context, how large it is, whose code its kernels are (null: nobody knows of one), the
-  // allocations that its nodes name, and their words that look like addresses and lead nowhere.
+  // allocations that its nodes name, and their words that look like addresses and lead nowhere; and those among them
+  // that were addresses of memory once.
   void describe(CUcontext context, std::uint32_t nodes, std::uint32_t streams, std::vector<const ImageInfo*> images,
-                std::vector<TraceProbe::Range> memory, std::vector<std::uint64_t> nowhere);
+                std::vector<TraceProbe::Range> memory, std::vector<std::uint64_t> nowhere,
+                std::vector<std::uint64_t> known);
 
   // Its capture's threads have submitted so many pieces of work past it.
   void goes_without(std::uint64_t strays) { strays_ = strays; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <utility>
@@ -223,6 +224,7 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
     }
   }
   if (good && is_allocation(call.kind)) {
+    addresses_.came(call.address, call.size);
     fill(call);
     // What came while a graph was looked at was not seen in it.
     if (analyses_.load(std::memory_order_acquire) == 0) released_.came(call.address, call.size);
@@ -346,9 +348,12 @@ std::string GraphSink::rewrite(CUgraph graph, std::uint64_t flags, GraphPair& ma
     made.writes(std::move(written));
   }
   if (!found.why_not.empty()) return found.why_not;
+  std::vector<std::uint64_t> known;
+  std::ranges::copy_if(found.nowhere, std::back_inserter(known),
+                       [&](std::uint64_t word) { return addresses_.holds(word); });
   made.describe(original.context(), static_cast<std::uint32_t>(original.nodes().size()),
-                found.schedule.segments.front().lanes, images_of(original), not_of(memory, found.memory),
-                found.nowhere);
+                found.schedule.segments.front().lanes, images_of(original), not_of(memory, found.memory), found.nowhere,
+                std::move(known));
   const CurrentContext current(driver_, original.context());
   if (std::string why = made.rewritten().build(original, found.schedule, recorded.node,
                                                (flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY) != 0);

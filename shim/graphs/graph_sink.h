@@ -37,6 +37,7 @@
 #include "shim/graphs/capture_pool.h"
 #include "shim/graphs/graph_pair.h"
 #include "shim/graphs/graph_recording.h"
+#include "shim/graphs/known_addresses.h"
 #include "shim/graphs/library_memory.h"
 #include "shim/graphs/memory_watch.h"
 #include "shim/graphs/released_memory.h"
@@ -176,6 +177,7 @@ class GraphSink final : public CallSink {
   CapturePool pool_;
   MemoryWatch watch_;
   ReleasedMemory released_;
+  KnownAddresses addresses_;
   LibraryMemory library_memory_;
   StrayWork stray_;
   GraphApi api_;           // constant once ready_

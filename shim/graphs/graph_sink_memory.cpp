@@ -164,6 +164,7 @@ std::optional<CUresult> GraphSink::allocate(Call& call) {
   }
   call.address = slot->address;
   try {
+    addresses_.came(call.address, call.size);
     tell_graphs(call);  // of others
   } catch (const std::exception& error) {
     failed(call, error);

@@ -10,6 +10,11 @@ namespace {
 // A word this little before memory may stand for it, and one at its end: as analyzer/objects.h has it.
 constexpr std::uint64_t kBeside = 255;
 
+// And nobody else's, wherever the driver has put it.
+bool is_of_the_device(const Call& call) {
+  return call.memory == MemoryKind::device || call.memory == MemoryKind::stream_ordered;
+}
+
 }  // namespace
 
 void TouchedMemory::name(std::vector<TraceProbe::Range> allocations) {
@@ -20,9 +25,10 @@ void TouchedMemory::name(std::vector<TraceProbe::Range> allocations) {
             [](const Allocation& a, const Allocation& b) { return a.begin < b.begin; });
 }
 
-void TouchedMemory::name_stray(std::vector<std::uint64_t> words) {
+void TouchedMemory::name_stray(std::vector<std::uint64_t> words, std::vector<std::uint64_t> known) {
   stray_ = std::move(words);
-  std::sort(stray_.begin(), stray_.end());
+  known_ = std::move(known);
+  for (auto* each : {&stray_, &known_}) std::sort(each->begin(), each->end());
 }
 
 // Those that share a byte with the call's memory. What it releases may have no size that is known.
@@ -47,17 +53,13 @@ void TouchedMemory::release_all() {
 bool TouchedMemory::brings_together(const Call& call) const {
   int went = 0;
   each_in(allocations_, call, [&](const Allocation& each) { went += each.went; });
-  const bool of_its_own = call.memory == MemoryKind::device || call.memory == MemoryKind::stream_ordered;
-  return went > (of_its_own ? 1 : 0);
-}
-
-bool TouchedMemory::has_stray(std::uint64_t first, std::uint64_t last) const {
-  const auto at = std::lower_bound(stray_.begin(), stray_.end(), first);
-  return at != stray_.end() && *at <= last;
+  return went > (is_of_the_device(call) ? 1 : 0);
 }
 
 bool TouchedMemory::leads_to(const Call& call) const {
-  return has_stray(call.address - std::min(call.address, kBeside), call.address + call.size);
+  const std::vector<std::uint64_t>& words = is_of_the_device(call) ? known_ : stray_;
+  const auto at = std::lower_bound(words.begin(), words.end(), call.address - std::min(call.address, kBeside));
+  return at != words.end() && *at <= call.address + call.size;
 }
 
 }  // namespace nimble::shim

@@ -7,8 +7,10 @@
 // come to lie in one allocation. (Live memory cannot be part of a new allocation: both have been released before.) Nor
 // may anything but memory of the device's own come there, such as a mapping: what lies in that may lie elsewhere, too.
 //
-// Words of the nodes' parameters that were taken to lead nowhere must go on doing so: no memory of any kind may come
-// where they point. (Address space may have been reserved for it, or host memory be registered.)
+// Words of the nodes' parameters that were taken to lead nowhere must go on doing so: no memory may come where they
+// point that the program can have meant. (Address space may have been reserved for it, or host memory be registered; it
+// may have been there before, and have been released. But where the driver first puts memory of the device's nobody
+// knew before: pairs of small numbers look like addresses of its pools, and these grow.)
 //
 // Its owner has a lock.
 #pragma once
@@ -25,8 +27,9 @@ class TouchedMemory {
  public:
   // In any order.
   void name(std::vector<TraceProbe::Range> allocations);
-  // The words that look like addresses and lead to none of them, in any order.
-  void name_stray(std::vector<std::uint64_t> words);
+  // The words that look like addresses and lead to none of them; and those among them that may be addresses of memory
+  // that has been. In any order.
+  void name_stray(std::vector<std::uint64_t> words, std::vector<std::uint64_t> known);
 
   // The call releases memory. Whether any of them goes, or a part of one.
   bool release(const Call& call);
@@ -34,7 +37,7 @@ class TouchedMemory {
   void release_all();
   // The call has allocated memory. Whether nodes may meet in it that were apart.
   bool brings_together(const Call& call) const;
-  // The call has allocated memory. Whether a word that led nowhere leads there, or just beside it.
+  // The call has allocated memory. Whether a word that led nowhere may mean that, or what is just beside it.
   bool leads_to(const Call& call) const;
 
  private:
@@ -43,12 +46,11 @@ class TouchedMemory {
     bool went = false;  // for good: what comes to lie there is another one
   };
 
-  bool has_stray(std::uint64_t first, std::uint64_t last) const;
   template <class Visit>
   static void each_in(auto& allocations, const Call& call, const Visit& visit);
 
-  std::vector<Allocation> allocations_;  // ascending, without overlap
-  std::vector<std::uint64_t> stray_;     // ascending
+  std::vector<Allocation> allocations_;       // ascending, without overlap
+  std::vector<std::uint64_t> stray_, known_;  // ascending
 };
 
 }  // namespace nimble::shim

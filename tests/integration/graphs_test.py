@@ -59,6 +59,7 @@ UNSEEN = {
     "cooperative": STAYS.format(1, ""),
     "reserved": REWRITTEN.format(3) + r"[^$]*graph 1 is the program's own: an address",
     "again": REWRITTEN.format(3) + r"[^$]*graph 1 is the program's own: an address",
+    "number": REWRITTEN.format(3) + r"\nstate 3, 3 nodes on [23] streams",
     "captured": REWRITTEN.format(3) + r"[^$]*graph 1 is the program's own: an address",
     "registered": REWRITTEN.format(3) + r"[^$]*graph 1 is the program's own: an address",
     "elsewhere": REWRITTEN.format(3) + r"[^$]*state 3, 3 nodes on 2 streams",

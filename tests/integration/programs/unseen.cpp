@@ -16,7 +16,8 @@
 //   cooperative     two cooperative kernels
 //   reserved        memory is mapped behind that, where address space was reserved
 //   again           memory was released before that, and is allocated at the same address behind it
-//   captured        the same, by another capture
+//   number          memory is allocated behind that where none was before
+//   captured        the same as `again`, by another capture
 //   registered      host memory is registered behind that
 //   elsewhere       memory of all kinds comes and goes behind that, which nobody has named before
 //   class_late      as `table_late`, but the kernel takes the table in a class by value
@@ -321,6 +322,21 @@ void memory_later(Program& p, const std::string& what) {
   p.run(exec, {p.out, p.other});
 }
 
+void number_of_memory(Program& p) {
+  CUdeviceptr before = 0, last = 0, there = 0;
+  CHECK(cuMemAlloc(&before, kPage));
+  CHECK(cuMemAlloc(&last, kPage));
+  const CUdeviceptr next = last + (last - before);  // where the driver puts the next one
+  const CUgraphExec exec = p.capture([&] {
+    p.launch("_Z8numberedILi3EEvPjPKjmi", p.out, p.x, next + kPage / 2);
+    p.launch("_Z4fillILi3EEvPjPKji", p.other, p.x);
+    p.launch("_Z4fillILi3EEvPjPKji", p.sum, p.y);
+  });
+  CHECK(cuMemAlloc(&there, kPage));
+  if (there != next) std::fprintf(stderr, "unseen: it is elsewhere\n");
+  p.run(exec, {p.out, p.other});
+}
+
 void memory_elsewhere(Program& p) {
   const CUdeviceptr scratch = Program::memory(1), reserved = reserve();
   const CUgraphExec exec = capture_with(p, scratch);
@@ -421,6 +437,8 @@ int main(int count, char** words) {
     reversed(program);
   } else if (what == "reserved" || what == "again" || what == "captured" || what == "registered") {
     memory_later(program, what);
+  } else if (what == "number") {
+    number_of_memory(program);
   } else if (what.starts_with("flag_")) {
     flag(program, what.substr(5));
   } else if (what.starts_with("cache_")) {

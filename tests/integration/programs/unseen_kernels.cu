@@ -47,6 +47,14 @@ __global__ void fill(unsigned* out, const unsigned* in, int count) {
 }
 NIMBLE_KERNEL(fill<3>)
 
+// A number that may look like an address, as two small ones side by side do.
+template <int kFactor>
+__global__ void numbered(unsigned* out, const unsigned* in, unsigned long number, int count) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < count) out[i] = in[i] * kFactor + (number != 0 ? 11u : 12u);
+}
+NIMBLE_KERNEL(numbered<3>)
+
 // Given where its source ends, as an iterator that goes backwards holds it.
 template <int kFactor>
 __global__ void reversed(const unsigned* end, unsigned* out, int count) {

@@ -63,7 +63,7 @@ TEST_F(TouchedMemoryTest, WhatCameInTheirPlaceMayGoAgain) {
 }
 
 TEST_F(TouchedMemoryTest, WhatLedNowhereMustGoOnDoingSo) {
-  touched_.name_stray({0x7f0000200000, 0x10000});
+  touched_.name_stray({0x7f0000200000, 0x10000}, {0x10000, 0x7f0000200000});
   EXPECT_TRUE(touched_.leads_to(memory(0x7f0000200000, 1)));
   EXPECT_TRUE(touched_.leads_to(memory(0x7f00001fff00, 0x200)));
   EXPECT_TRUE(touched_.leads_to(memory(0x7f00002000ff, 0x200))) << "where it may be counted from one";
@@ -74,6 +74,25 @@ TEST_F(TouchedMemoryTest, WhatLedNowhereMustGoOnDoingSo) {
   EXPECT_FALSE(touched_.leads_to(memory(0x7f00001ff000, 0xfff)));
   EXPECT_FALSE(touched_.leads_to(memory(0x20000, 0x7f0000000000)));
   EXPECT_FALSE(touched_.leads_to(memory(0, 0x100)));
+}
+
+// A pair of numbers, where memory of the device's comes for the first time; but not what somebody may have chosen.
+TEST_F(TouchedMemoryTest, WhereNothingHasBeenNobodyMeansWhatComes) {
+  touched_.name_stray({0x400000002, 0x302000000}, {0x302000000});
+  Call call = memory(0x302000000, 0x200000000);
+  for (const MemoryKind kind : {MemoryKind::device, MemoryKind::stream_ordered}) {
+    call.memory = kind;
+    EXPECT_TRUE(touched_.leads_to(call));
+    call.address += 0x100000;
+    EXPECT_FALSE(touched_.leads_to(call));
+    call.address -= 0x100000;
+  }
+  call.address += 0x100000;
+  for (const MemoryKind kind : {MemoryKind::pinned, MemoryKind::registered, MemoryKind::managed, MemoryKind::mapped,
+                                MemoryKind::global, MemoryKind::external}) {
+    call.memory = kind;
+    EXPECT_TRUE(touched_.leads_to(call));
+  }
 }
 
 TEST_F(TouchedMemoryTest, NothingIsNamed) {

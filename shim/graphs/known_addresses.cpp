@@ -1,0 +1,35 @@
+#include "shim/graphs/known_addresses.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace nimble::shim {
+
+namespace {
+
+constexpr unsigned kPage = 16;          // bits
+constexpr std::uint64_t kBeside = 256;  // bytes: as analyzer/objects.h has it
+
+}  // namespace
+
+void KnownAddresses::came(std::uint64_t address, std::uint64_t size) {
+  std::uint64_t begin = (address - std::min(address, kBeside)) >> kPage,
+                end = ((address + size + kBeside) >> kPage) + 1;
+  const std::lock_guard lock(mutex_);
+  auto at = ranges_.upper_bound(begin);
+  if (at != ranges_.begin() && std::prev(at)->second >= begin) --at;
+  if (at != ranges_.end() && at->first <= begin && at->second >= end) return;
+  for (; at != ranges_.end() && at->first <= end; at = ranges_.erase(at)) {
+    begin = std::min(begin, at->first);
+    end = std::max(end, at->second);
+  }
+  ranges_[begin] = end;
+}
+
+bool KnownAddresses::holds(std::uint64_t address) const {
+  const std::lock_guard lock(mutex_);
+  const auto behind = ranges_.upper_bound(address >> kPage);
+  return behind != ranges_.begin() && address >> kPage < std::prev(behind)->second;
+}
+
+}  // namespace nimble::shim

@@ -68,9 +68,12 @@ class Replay(ProgramTest):
 
     def test_the_watchdog_submits_what_is_held_too_long(self):
         plain = self.run_program(["chaos", 120, 4])
-        done, stats = self.replay(["chaos", 120, 4], NIMBLE_HOLD_US="1000")
-        self.assertEqual(plain.stdout, done.stdout)
-        self.assertGreater(stats["watchdog_flushes"], 0, stats)
+        for _ in range(5):  # the program waits 4 ms a few times, in which a busy machine may have no time for the watchdog
+            done, stats = self.replay(["chaos", 120, 4], NIMBLE_HOLD_US="1000")
+            self.assertEqual(plain.stdout, done.stdout)
+            if stats["watchdog_flushes"] > 0:
+                return
+        self.fail(stats)
 
     def test_a_missing_schedule_leaves_the_program_alone(self):
         plain = self.run_program(["chaos", 10, 0])

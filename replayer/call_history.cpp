@@ -50,7 +50,7 @@ void CallHistory::add(const Call& call) {
   }
   while (at != live_.end() && at->first - call.address < call.size) at = live_.erase(at);
   const MemoryKind memory = call.kind == CallKind::alloc_async ? MemoryKind::stream_ordered : call.memory;
-  live_[call.address] = {call.size, memory, call.own_pool, context_of(call, memory)};
+  live_[call.address] = {call.size, memory, call.own_pool, call.context};
 }
 
 void CallHistory::after(const Call& call, CUresult result) {
@@ -86,17 +86,8 @@ void CallHistory::after(const Call& call, CUresult result) {
   }
 }
 
-// That the memory goes with. A null one outlives them all, or nobody knows.
-CUcontext CallHistory::context_of(const Call& call, MemoryKind memory) const {
-  CUcontext context = call.context;
-  const auto ask = get_context_.load(std::memory_order_acquire);
-  if (!context && !outlives_contexts(memory) && ask && ask(&context) != CUDA_SUCCESS) context = nullptr;
-  return context;
-}
-
 void CallHistory::prepare() {
   if (is_capturing_.load(std::memory_order_acquire)) return;
-  get_context_ = reinterpret_cast<decltype(&::cuCtxGetCurrent)>(context_.driver_symbol("cuCtxGetCurrent"));
   is_capturing_ = reinterpret_cast<decltype(&::cuStreamIsCapturing)>(context_.driver_symbol("cuStreamIsCapturing"));
 }
 

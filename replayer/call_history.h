@@ -20,7 +20,7 @@ class CallHistory {
  public:
   explicit CallHistory(CallContext& context) : context_(context) {}
 
-  // Looks for the driver functions that are needed. Any thread, without locks, before either of these:
+  // Looks for the driver function that is needed. Any thread, without locks, before either of these:
   void prepare();
 
   // Whether the call is one of those that matter.
@@ -53,13 +53,11 @@ class CallHistory {
   };
 
   void add(const Call& call);
-  CUcontext context_of(const Call& call, MemoryKind memory) const;
   bool is_capturing(const StreamRef& stream) const;
   void forget_capture(const StreamRef& stream);
 
   CallContext& context_;
   std::atomic<decltype(&::cuStreamIsCapturing)> is_capturing_{nullptr};
-  std::atomic<decltype(&::cuCtxGetCurrent)> get_context_{nullptr};
   std::map<std::uint64_t, Live> live_;     // by address
   std::vector<Call> hidden_;               // each kind once
   std::multiset<std::uint64_t> captures_;  // keys of the streams in which a capture began and has not ended

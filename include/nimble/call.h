@@ -118,8 +118,8 @@ struct Call {
   std::uint32_t value = 0, element = 1;
 
   std::uint64_t address = 0, size = 0;  // allocations: address is known in after() only
-  // context_end, context_synchronize: which; null where it is the current one. alloc: in which, where anybody has
-  // asked.
+  // context_end, context_synchronize: which; null where it is the current one. alloc: in which, where it goes
+  // with one and that is known.
   CUcontext context = nullptr;
   const char* note = nullptr;
   const ImageInfo* image = nullptr;  // where code ends: which; null where that is not known

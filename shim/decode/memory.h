@@ -12,6 +12,7 @@ inline void allocated(Call& call, std::uint64_t address) { call.address = addres
 inline void allocation(Call& call, MemoryKind memory, std::uint64_t size) {
   event(call, CallKind::alloc);
   call.memory = memory;
+  if (!outlives_contexts(memory)) call.context = current_context();
   call.size = size;
 }
 

@@ -12,7 +12,7 @@ constexpr std::uint64_t kBeside = 256;  // bytes: as analyzer/objects.h has it
 
 }  // namespace
 
-void KnownAddresses::came(std::uint64_t address, std::uint64_t size) {
+void KnownAddresses::came(std::uint64_t address, std::uint64_t size) noexcept {
   std::uint64_t begin = (address - std::min(address, kBeside)) >> kPage,
                 end = ((address + size + kBeside) >> kPage) + 1;
   const std::lock_guard lock(mutex_);
@@ -23,13 +23,17 @@ void KnownAddresses::came(std::uint64_t address, std::uint64_t size) {
     begin = std::min(begin, at->first);
     end = std::max(end, at->second);
   }
-  ranges_[begin] = end;
+  try {
+    ranges_[begin] = end;
+  } catch (...) {
+    all_ = true;
+  }
 }
 
 bool KnownAddresses::holds(std::uint64_t address) const {
   const std::lock_guard lock(mutex_);
   const auto behind = ranges_.upper_bound(address >> kPage);
-  return behind != ranges_.begin() && address >> kPage < std::prev(behind)->second;
+  return all_ || (behind != ranges_.begin() && address >> kPage < std::prev(behind)->second);
 }
 
 }  // namespace nimble::shim

@@ -14,14 +14,15 @@ namespace nimble::shim {
 
 class KnownAddresses {
  public:
-  // There is new memory. A size of 0: it is not known.
-  void came(std::uint64_t address, std::uint64_t size);
+  // There is new memory. A size of 0: it is not known. Where this process has no memory to keep that, all is known.
+  void came(std::uint64_t address, std::uint64_t size) noexcept;
   // Whether the program may have it as an address of some memory, or of what lies just beside that.
   bool holds(std::uint64_t address) const;
 
  private:
   mutable std::mutex mutex_;
   std::map<std::uint64_t, std::uint64_t> ranges_;  // by the first page: the one behind; apart from each other
+  bool all_ = false;
 };
 
 }  // namespace nimble::shim

@@ -1,4 +1,4 @@
-// Evidence from watching: observations, the source that speaks from them, conflicts with other sources, and --trust.
+// Evidence from watching: observations, the source that speaks from them, and --trust.
 #include "analyzer/access_observed.h"
 
 #include <gtest/gtest.h>
@@ -6,92 +6,25 @@
 #include <functional>
 
 #include "analyzer/checker.h"
-#include "analyzer/conflicts.h"
 #include "analyzer/report.h"
 #include "analyzer/schedule_builder.h"
 #include "analyzer/schedule_writer.h"
 #include "analyzer/why.h"
-#include "tests/unit/analyzer/support.h"
+#include "tests/unit/analyzer/watched_case.h"
 
 namespace nimble::analyzer {
 namespace {
 
+using test::accesses;
+using test::Case;
+using test::declared;
 using test::hex;
-
-constexpr std::uint64_t kSize = 0x1000;
-constexpr std::uint64_t object(int i) { return static_cast<std::uint64_t>(i + 1) << 16; }
-constexpr const char* kCode = R"(,"code":"00000000000000ab")";
-constexpr const char* kTwo = "[[0,8],[8,8]]";
-
-// What a probe tells of a launch: the objects that were compared, and those that were written.
-std::string probed(const std::vector<int>& compared, const std::vector<int>& written) {
-  std::string text;
-  for (const auto& [key, list] : {std::pair{"compared", &compared}, std::pair{"written", &written}}) {
-    text.append(",\"").append(key).append("\":[");
-    for (std::size_t i = 0; i < list->size(); ++i) {
-      text.append(i ? ",[" : "[").append(std::to_string(object((*list)[i]))).append(",");
-      text.append(std::to_string(kSize)).append("]");
-    }
-    text.append("]");
-  }
-  return text;
-}
-
-// A step of two launches of one kernel, four times over. What is told of the first launch is up to the test.
-struct Case {
-  std::string name = "opaque";
-  std::string third = "_Z5thirdPfPKf";  // of a function that the steps do not launch
-  std::string params = kTwo;
-  std::string more = kCode;
-  bool self_contained = true;
-  bool filled = true;  // the first object, before the steps
-  std::string first_words = hex(object(0)) + hex(object(1));
-  std::function<std::string(int step)> first = [](int) { return probed({0, 1}, {1}); };
-  std::function<std::string(int step)> words = [this](int) { return first_words; };
-  std::function<void(test::TraceText&)> before = [](test::TraceText&) {};
-
-  test::TraceText text() const {
-    test::TraceText text;
-    text.image(self_contained);
-    text.function(name, params, 0, more);
-    text.function("_Z5otherPfPKf", kTwo);
-    text.function(third, kTwo);
-    text.stream();
-    for (int i = 0; i < 6; ++i) text.alloc(object(i), kSize);
-    if (filled) text.copy(object(0), object(5), kSize);
-    before(text);
-    for (int step = 0; step < 4; ++step) {
-      text.launch(0, words(step), 0, first(step));
-      text.launch(1, hex(object(4)) + hex(object(5)));
-      text.synchronize();
-    }
-    return text;
-  }
-  Analysis analyze(Evidence trust = kDefaultTrust) const {
-    AnalysisOptions options;
-    options.trust = trust;
-    return text().analyze(options);
-  }
-};
-
-// "0r 1rw": what the first launch of the step does, by the places of the objects in memory.
-std::string accesses(const Analysis& analysis) {
-  std::string result;
-  for (const Access& access : analysis.accesses.of(0)) {
-    const std::uint32_t id = analysis.objects.objects[access.object].id;
-    result.append(result.empty() ? "" : " ");
-    result.append(std::to_string((analysis.table->objects()[id].base >> 16) - 1));
-    result.append(access.reads ? "r" : "").append(access.writes ? "w" : "");
-    EXPECT_TRUE(access.whole);
-  }
-  return result;
-}
-
-std::string reason(const Analysis& analysis) {
-  const OpAccesses& op = analysis.accesses.ops[0];
-  EXPECT_EQ(op.role, OpRole::barrier);
-  return op.role == OpRole::barrier ? analysis.accesses.reasons[op.why] : "";
-}
+using test::kCode;
+using test::kSize;
+using test::kTwo;
+using test::object;
+using test::probed;
+using test::reason;
 
 TEST(ObservedAccess, WhatWasNeverWrittenIsRead) {
   Analysis analysis = Case().analyze();
@@ -372,131 +305,6 @@ TEST(ObservedAccess, TiesTheScheduleToTheCodeAndTheLaunch) {
   EXPECT_EQ(schedule.functions[1].code, 0u);
   EXPECT_FALSE(schedule.ops[1].fixed_launch);
   EXPECT_NE(schedule_text(schedule).find(R"("code": "00000000000000ab")"), std::string::npos);
-}
-
-// The same, by a kernel whose signature says that its first parameter is read.
-Case declared() {
-  Case result;
-  result.name = "_Z1fPKfPf";
-  return result;
-}
-
-TEST(Conflict, ADeclaredReadThatWasWrittenIsAWrite) {
-  Case lie = declared();
-  EXPECT_EQ(accesses(lie.analyze()), "0r 1rw");
-  lie.first = [](int step) { return step == 2 ? probed({0}, {0}) : std::string(); };
-  Analysis analysis = lie.analyze();
-  EXPECT_EQ(analysis.accesses.ops[0].evidence, Evidence::declared);
-  EXPECT_EQ(accesses(analysis), "0rw 1rw");
-  ASSERT_EQ(analysis.conflicts.size(), 1u);
-  EXPECT_EQ(conflict_text(analysis, analysis.conflicts[0]),
-            "kernel f, parameter 0: its signature (declared) says that it is only read, but it was seen to be written "
-            "in 1 of 1 launches, first at seq 13");
-  EXPECT_EQ(analysis.status, kExitOk) << "the schedule is made all the same";
-  EXPECT_NE(text_report(analysis).find("Conflicts of evidence"), std::string::npos);
-  EXPECT_NE(json_report(analysis).find(R"("said_by": "its signature")"), std::string::npos);
-}
-
-TEST(Conflict, ItHoldsForAllLaunchesOfTheKernel) {
-  Case lie = declared();
-  lie.first = [](int) { return std::string(); };
-  lie.before = [](test::TraceText& text) {
-    text.launch(0, hex(object(2)) + hex(object(3)), 0, probed({2, 3}, {2, 3}));
-    text.set(object(0), 16);
-  };
-  Analysis analysis = lie.analyze();
-  EXPECT_EQ(accesses(analysis), "0rw 1rw");
-  EXPECT_EQ(analysis.conflicts.size(), 1u);
-}
-
-TEST(Conflict, WhatIsWrittenThroughAnotherPointerIsNone) {
-  Case in_place = declared();
-  in_place.first = [](int step) { return step == 0 ? probed({0}, {0}) : std::string(); };
-  in_place.words = [](int step) { return hex(object(0)) + hex(object(step == 0 ? 0 : 1)); };
-  Analysis analysis = in_place.analyze();
-  EXPECT_TRUE(analysis.conflicts.empty());
-  EXPECT_EQ(accesses(analysis), "0r 1rw");
-}
-
-TEST(Conflict, AProvenReadIsNoExceptionAndWhatWasNotProvenToBeTouchedNeither) {
-  Case proof;
-  proof.more = std::string(kCode) + R"(,"proven":[[[0],"r"]],"same_code":true)";
-  proof.first = [](int) { return std::string(); };
-  EXPECT_EQ(accesses(proof.analyze()), "0r");
-  proof.first = [](int) { return probed({0, 1}, {0, 1}); };
-  Analysis analysis = proof.analyze();
-  EXPECT_EQ(analysis.accesses.ops[0].evidence, Evidence::proven);
-  EXPECT_EQ(accesses(analysis), "0rw 1rw");
-  ASSERT_EQ(analysis.conflicts.size(), 2u);
-  EXPECT_NE(conflict_text(analysis, analysis.conflicts[0]).find("its code (proven) says that it is only read"),
-            std::string::npos);
-  EXPECT_NE(conflict_text(analysis, analysis.conflicts[1]).find("does not say that it is touched"), std::string::npos);
-}
-
-TEST(Conflict, AValueThatWasWrittenThroughIsAPointer) {
-  test::TempFile file(R"({"nimble_rules":1,"rules":[{"kernel":".*opaque.*","params":["value","out"]}]})");
-  AnalysisOptions options;
-  options.rules.read(file.path());
-  Case value;
-  value.first = [](int) { return std::string(); };
-  Analysis before = value.text().analyze(options);
-  EXPECT_EQ(accesses(before), "1rw");
-  EXPECT_EQ(before.accesses.no_pointers[0], std::vector<std::uint32_t>{0});
-  value.first = [](int) { return probed({0, 1}, {0, 1}); };
-  Analysis after = value.text().analyze(options);
-  EXPECT_EQ(accesses(after), "1rw 0rw");
-  EXPECT_TRUE(after.accesses.no_pointers[0].empty());
-  ASSERT_EQ(after.conflicts.size(), 1u);
-  EXPECT_EQ(after.conflicts[0].basis, "the rule \".*opaque.*\"");
-}
-
-// A list of which a launch uses so much: what stands behind that is left over from the one before, which wrote there.
-TEST(Conflict, WhatALongerListWroteIsNoneForAShorter) {
-  test::TempFile file(
-      R"({"nimble_rules":1,"rules":[{"kernel":".*opaque.*","params":[{"words":[[0,{"largest":[16,1]},"inout"]]}]}]})");
-  AnalysisOptions options;
-  options.rules.read(file.path());
-  const auto list = [](int last) { return hex(object(0)) + hex(object(1)) + hex(static_cast<std::uint64_t>(last)); };
-  Case lists;
-  lists.params = "[[0,24]]";
-  lists.words = [&](int) { return list(0); };
-  lists.first = [](int) { return std::string(); };
-  lists.before = [&](test::TraceText& text) { text.launch(0, list(1), 0, probed({0, 1}, {0, 1})); };
-  const Analysis analysis = lists.text().analyze(options);
-  EXPECT_TRUE(analysis.conflicts.empty());
-  EXPECT_EQ(accesses(analysis), "0rw");
-  EXPECT_EQ(analysis.accesses.no_pointers[0], (std::vector<std::uint32_t>{8, 16}));
-  // Here a shorter one did: the rule is wrong, and not only where the same words lead to one object again.
-  Case wrong = lists;
-  wrong.params = "[[0,32]]";
-  test::TempFile longer(
-      R"({"nimble_rules":1,"rules":[{"kernel":".*opaque.*","params":[{"words":[[0,{"largest":[24,1]},"inout"]]}]}]})");
-  AnalysisOptions others;
-  others.rules.read(longer.path());
-  const auto three = [](std::uint64_t third, int last) {
-    return hex(object(0)) + hex(object(1)) + hex(third) + hex(static_cast<std::uint64_t>(last));
-  };
-  wrong.words = [&](int) { return three(7, 0); };
-  wrong.before = [&](test::TraceText& text) {
-    text.launch(0, three(7, 1), 0, probed({0, 1}, {0, 1}));
-    text.launch(0, three(object(1), 0), 0, probed({0, 1}, {0, 1}));
-  };
-  const Analysis also = wrong.text().analyze(others);
-  EXPECT_EQ(also.conflicts.size(), 1u);
-  EXPECT_EQ(accesses(also), "0rw 1rw");
-  lists.first = [](int step) { return step == 2 ? probed({0, 1}, {0, 1}) : std::string(); };
-  const Analysis refuted = lists.text().analyze(options);
-  EXPECT_EQ(refuted.conflicts.size(), 1u);
-  EXPECT_EQ(accesses(refuted), "0rw 1rw");
-}
-
-TEST(Conflict, IsFoundWhateverIsTrusted) {
-  Case lie = declared();
-  lie.first = [](int) { return probed({0, 1}, {0, 1}); };
-  Analysis analysis = lie.analyze(Evidence::declared);
-  EXPECT_EQ(accesses(analysis), "0rw 1rw");
-  EXPECT_EQ(analysis.conflicts.size(), 1u);
-  EXPECT_TRUE(lie.analyze(Evidence::proven).conflicts.empty()) << "nobody spoke";
 }
 
 TEST(Trust, WeakerSourcesAreNotBelieved) {

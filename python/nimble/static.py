@@ -34,8 +34,8 @@ class Options:
 @dataclass(frozen=True)
 class GraphReport:
     """What is known of a prepared graph. `state`: kept, trying, own or rewritten, as nimble_graph_state; `unknown` where
-    libnimble.so does not know the graph; `eager` where there is none, and calls run eagerly, `why` tells. Times in microseconds are medians of a launch. `static_bytes`: inputs and outputs.
-    `kind`: inference, forward, backward or step."""
+    libnimble.so does not know the graph; `eager` where there is none, and calls run eagerly, `why` tells. Times in microseconds are
+    medians of a launch. `static_bytes`: inputs and outputs. `kind`: inference, forward, backward or step."""
 
     signature: str
     state: str

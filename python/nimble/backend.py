@@ -122,6 +122,10 @@ class Backend(Protocol):
     def is_capturing(self) -> bool:
         """Whether the current stream does."""
 
+    def wait_for_all(self) -> None:
+        """Until all devices that this process uses have done what they were given. NimbleError while the current stream captures, of
+        which it would be the end."""
+
     def random_state(self, device: torch.device) -> Any: ...
 
     def set_random_state(self, device: torch.device, state: Any) -> None: ...

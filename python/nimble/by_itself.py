@@ -8,10 +8,10 @@ from typing import Dict
 import torch
 from torch.nn.parameter import is_lazy
 
+from nimble.as_it_was import left_as_it_was
 from nimble.backend import Backend
 from nimble.nesting import one_at_a_time, preparing
 from nimble.signatures import Call
-from nimble.state import StateKeeper
 from nimble.static import device_of
 
 
@@ -23,27 +23,25 @@ def raises_by_itself(module: torch.nn.Module, call: Call, backend: Backend) -> b
         return False  # which a run would change
     try:
         device = device_of([*module.parameters(), *module.buffers()], call, backend)
-        keeper, random = StateKeeper(module), backend.random_state(device)
-        keeper.restore()  # which has to succeed
         copies: Dict[int, torch.Tensor] = {id(call.leaves[number]): _copy(call.leaves[number]) for number in call.tensors}
         args, kwargs = call.rebuilt([copies.get(id(leaf), leaf) for leaf in call.leaves])
         gradients = [(p, p.grad) for p in module.parameters()]
+        with left_as_it_was(module, backend, device) as keeper:
+            keeper.restore()  # which has to succeed
+            try:
+                for parameter, _ in gradients:
+                    parameter.grad = None
+                with preparing():
+                    module(*args, **kwargs)
+                return False
+            except Exception:
+                return True
+            finally:
+                for parameter, gradient in gradients:
+                    parameter.grad = gradient
+                keeper.restore_attributes()
     except Exception:
         return False
-    try:
-        for parameter, _ in gradients:
-            parameter.grad = None
-        with preparing():
-            module(*args, **kwargs)
-    except Exception:
-        return True
-    finally:
-        for parameter, gradient in gradients:
-            parameter.grad = gradient
-        keeper.restore_attributes()
-        keeper.restore()
-        backend.set_random_state(device, random)
-    return False
 
 
 def has_no_memory_yet(module: torch.nn.Module) -> bool:

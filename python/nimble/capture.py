@@ -121,6 +121,10 @@ class CudaCapture:
     def is_capturing(self) -> bool:
         return switches.is_capturing(self.device_type)
 
+    def wait_for_all(self) -> None:
+        _check_nothing_is_captured()
+        _wait_for_all()
+
     def random_state(self, device: torch.device) -> Any:
         return torch.cuda.get_rng_state(device)
 
@@ -215,8 +219,7 @@ class CudaCapture:
     def _on_the_stream(stream: "torch.cuda.Stream") -> Iterator[None]:
         """It follows the current one, which follows it then. There is one such thread at a time."""
         with _captures, torch.cuda.device(stream.device):
-            if torch.cuda.is_current_stream_capturing():
-                raise NimbleError("a graph is being captured on the current stream: prepare before that")
+            _check_nothing_is_captured()
             stream.wait_stream(torch.cuda.current_stream())
             try:
                 yield
@@ -365,6 +368,11 @@ def _learning() -> Iterator[None]:
         torch.cuda.empty_cache()
     with shim.learning():
         yield
+
+
+def _check_nothing_is_captured() -> None:
+    if torch.cuda.is_current_stream_capturing():
+        raise NimbleError("a graph is being captured on the current stream: prepare before that")
 
 
 def _wait_for_all() -> None:

@@ -14,6 +14,7 @@ from typing import Any, Callable, Iterable, Iterator, List, Optional, Sequence
 
 import torch
 
+from nimble.as_it_was import left_as_it_was
 from nimble.auto import switches
 from nimble.backend import Backend, Captured, Watch
 from nimble.errors import CaptureError
@@ -22,7 +23,7 @@ from nimble.memory import storage
 from nimble.module_work import ModuleWork
 from nimble.nesting import one_at_a_time, preparing
 from nimble.signatures import Call
-from nimble.state import ModuleGuard, StateKeeper
+from nimble.state import ModuleGuard
 from nimble.static import (GraphReport, Options, Results, Taking, check_apart, check_no_gradients, check_outputs, device_of, report,
                            with_inputs)
 
@@ -149,9 +150,8 @@ def prepare(module: torch.nn.Module, call: Call, backend: Backend, options: Opti
     raises when it runs passes through."""
     began = time.perf_counter()
     device = device_of([*module.parameters(), *module.buffers()], call, backend)
-    keeper = StateKeeper(module)
-    device_random = backend.random_state(device)
-    try:
+    with left_as_it_was(module, backend, device) as keeper:
+        device_random = backend.random_state(device)
         with preparing(), _inference():
             work = ModuleWork(module, call, keeper, backend.device_type)
             with naming_the_place(module):
@@ -167,12 +167,6 @@ def prepare(module: torch.nn.Module, call: Call, backend: Backend, options: Opti
         # What it sends to other ranks cannot be thrown away.
         runs_ahead = not (work.written or draws or keeper.has_written() or any(m.training for m in module.modules())
                           or switches.has_other_ranks())
-    except BaseException:
-        keeper.restore_attributes()
-        raise
-    finally:
-        keeper.restore()
-        backend.set_random_state(device, device_random)
     guard = ModuleGuard(module, backend.device_type, call.trains)
     ahead = backend.watch(guard.memory()) if runs_ahead else None
     return PreparedGraph(call, work, captured, guard, options, time.perf_counter() - began, own, keeper.may_write(), ahead)

@@ -22,6 +22,7 @@ from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple, Union
 import torch
 from torch.utils import _pytree
 
+from nimble.as_it_was import left_as_it_was
 from nimble.auto import switches
 from nimble.backend import Backend, Captured, Watch
 from nimble.backward_ways import Pattern, Way, are_batched, pattern_of
@@ -32,7 +33,7 @@ from nimble.memory import storage, versions
 from nimble.nesting import one_at_a_time, preparing
 from nimble.prepared import CHANGED, PreparedGraph, is_same_state, naming_the_place, prepare
 from nimble.signatures import Call
-from nimble.state import ModuleGuard, StateKeeper
+from nimble.state import ModuleGuard
 from nimble.static import GraphReport, Options, Results, Taking, check_apart, check_attributes, device_of, report, same_bytes
 from nimble.training_nodes import Gradients, Paths, Run, this_backward
 from nimble.training_outputs import TrainingOutputs
@@ -334,9 +335,8 @@ def prepare_training(module: torch.nn.Module, call: Call, backend: Backend, opti
     is about to be captured, and may raise."""
     began = time.perf_counter()
     device = device_of([*module.parameters(), *module.buffers()], call, backend)
-    keeper = StateKeeper(module)
-    device_random = backend.random_state(device)
-    try:
+    with left_as_it_was(module, backend, device) as keeper:
+        device_random = backend.random_state(device)
         with preparing(), torch.inference_mode(False), torch.enable_grad(), one_thread():
             work = ForwardWork(module, call, keeper, backend.device_type, lambda: backend.random_state(device))
             has_gradients = work.look()
@@ -365,12 +365,6 @@ def prepare_training(module: torch.nn.Module, call: Call, backend: Backend, opti
                 if len(work.apart) >= _MANY:
                     with contextlib.suppress(CaptureError):  # as where another thread does what spoils a capture
                         copies_back = backend.capture_copies(copies, device, options.relaxed, forward)
-    except BaseException:
-        keeper.restore_attributes()
-        raise
-    finally:
-        keeper.restore()
-        backend.set_random_state(device, device_random)
     if not has_gradients:
         return prepare(module, call, backend, options)
     guard = ModuleGuard(module, backend.device_type, trains=True)

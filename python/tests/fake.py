@@ -111,12 +111,19 @@ class FakeCapture:
         self.random_states = []  # that were set
         self.watches = []
         self.capturing = False
+        self.to_do = []  # what streams that wait for nothing were given, as functions
+        self.at_rest = lambda: None  # called when all have been waited for
 
     def check(self):
         self.calls.append("check")
 
     def is_capturing(self):
         return self.capturing
+
+    def wait_for_all(self):
+        while self.to_do:
+            self.to_do.pop(0)()
+        self.at_rest()
 
     def random_state(self, device):
         return torch.get_rng_state()

@@ -163,6 +163,9 @@ class ReplayingCapture:
     def is_capturing(self):
         return self.capturing
 
+    def wait_for_all(self):
+        pass
+
     def random_state(self, device):
         return torch.get_rng_state()
 

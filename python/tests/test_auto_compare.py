@@ -6,6 +6,7 @@ torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
 from nimble.auto.compare import compare, differing_output, is_identical  # noqa: E402
 from nimble.signatures import Call  # noqa: E402
+from fake import FakeCapture  # noqa: E402
 from replaying import ReplayingCapture  # noqa: E402
 
 
@@ -37,6 +38,19 @@ def held(module, graph, eager, x=None):
 def test_the_same(module):
     done = held(module, lambda: torch.ones(3), lambda: torch.ones(3))
     assert done.difference is None and done.failure is None and not done.has_effects and torch.equal(done.result, torch.ones(3))
+
+
+def test_what_streams_that_wait_for_nothing_have_yet_to_write(module):
+    backend = FakeCapture()
+    backend.to_do.append(lambda: module.seen.add_(1))
+
+    def run():
+        module.seen.mul_(3)
+        return torch.ones(3)
+
+    done = compare(run, run, module, Call((torch.ones(3),), {}, False), torch.device("cpu"), backend, lambda: 0.0)
+    backend.wait_for_all()
+    assert done.difference is None and done.failure is None and module.seen.eq(3).all()
 
 
 ONE = torch.ones(2)

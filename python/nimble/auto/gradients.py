@@ -12,12 +12,12 @@ from typing import Any, Callable, List, Optional
 import torch
 from torch.utils import _pytree
 
+from nimble.as_it_was import left_as_it_was
 from nimble.backend import Backend
 from nimble.errors import NimbleError
 from nimble.leaves import StandIns, gradients, one_thread
 from nimble.nesting import inside
 from nimble.signatures import Call
-from nimble.state import StateKeeper
 from nimble.static import Input, Results, with_inputs
 from nimble.training import TrainingGraph, differing_gradient, graph_is_kept
 from nimble.training_work import ForwardWork, noise
@@ -116,18 +116,13 @@ def again(module: "Callable[[], Optional[torch.nn.Module]]", original: "Callable
     found = module()
     if found is None:
         raise NimbleError("gradients are to be differentiated of a module that has gone")
-    keeper, random = StateKeeper(found, is_checked=False), backend.random_state(device)
-    try:
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(inside())
-            stack.enter_context(torch.enable_grad())
-            for kind, dtype in zip(("cuda", "cpu"), call.signature.modes):  # a backward's thread has modes of its own
-                if dtype is not None:
-                    stack.enter_context(torch.autocast(kind, dtype=dtype))
-            return original(found, *call.args, **call.kwargs)
-    finally:
-        keeper.restore()
-        backend.set_random_state(device, random)
+    with left_as_it_was(found, backend, device, is_checked=False), contextlib.ExitStack() as stack:
+        stack.enter_context(inside())
+        stack.enter_context(torch.enable_grad())
+        for kind, dtype in zip(("cuda", "cpu"), call.signature.modes):  # a backward's thread has modes of its own
+            if dtype is not None:
+                stack.enter_context(torch.autocast(kind, dtype=dtype))
+        return original(found, *call.args, **call.kwargs)
 
 
 Check = Callable[[Callable[[], None], Callable[[], float]], BothWays]

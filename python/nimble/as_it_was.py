@@ -1,0 +1,35 @@
+"""What runs that the program has not asked for do to a module is undone, where the program's streams cannot see that it was done.
+
+No state; who calls sees to it that no other thread works with the module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Iterator
+
+import torch
+
+from nimble.backend import Backend
+from nimble.state import StateKeeper
+
+
+@contextlib.contextmanager
+def left_as_it_was(module: torch.nn.Module, backend: Backend, device: torch.device, is_checked: bool = True) -> Iterator[StateKeeper]:
+    """The module and the device's random numbers are at the end what they were; which tensors attributes are, only where what is done
+    inside fails. NimbleError while the current stream captures.
+
+    Streams of the program's own that wait for nothing may still read and write what the module holds, on behalf of calls before and
+    from those that come: so devices are waited for before values are kept, before they are put back, and behind that."""
+    backend.wait_for_all()
+    keeper, random = StateKeeper(module, is_checked), backend.random_state(device)
+    try:
+        yield keeper
+    except BaseException:
+        keeper.restore_attributes()
+        raise
+    finally:
+        backend.wait_for_all()
+        keeper.restore()
+        backend.set_random_state(device, random)
+        backend.wait_for_all()

@@ -1,0 +1,87 @@
+"""What is done to a module besides its calls, and a program's streams that wait for nothing: here what they have to do is done as late
+as can be."""
+
+import pytest
+
+torch = pytest.importorskip("torch", minversion="2.1")
+from torch import nn  # noqa: E402
+from nimble import Nimble, NimbleError  # noqa: E402
+from nimble.auto.gradients import again  # noqa: E402
+from nimble.by_itself import raises_by_itself  # noqa: E402
+from nimble.signatures import Call  # noqa: E402
+from fake import FakeCapture  # noqa: E402
+
+
+@pytest.fixture
+def backend():
+    return FakeCapture()
+
+
+@pytest.fixture
+def rests(backend):
+    """How many calls were counted whenever nothing was left to do: while a preparation runs, and at its end."""
+    return []
+
+
+def begun(backend, rests, fails=lambda: False, once=False):
+    """A module that counts its calls on such a stream, of which it had one, and nothing has waited for that. `fails`: asked in each;
+    `once`: it does not count where that stream has something to do."""
+    class Beside(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(()))
+            self.layer = nn.Linear(3, 3)
+
+        def forward(self, x):
+            if not (once and backend.to_do):
+                backend.to_do.append(lambda: self.calls.data.add_(1))  # no version tells
+            if fails():
+                raise ValueError("not here")
+            return self.layer(x)
+
+    module = Beside().eval()
+    backend.at_rest = lambda: rests.append(float(module.calls))
+    backend.to_do.append(lambda: module.calls.data.add_(1))
+    return module
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_preparation_that_fails(backend, rests, training):
+    module = begun(backend, rests, lambda: backend.capturing)
+    with pytest.raises(NimbleError, match="not here"):
+        Nimble(module, backend=backend).prepare(torch.ones(3), training=training)
+    assert rests[0] == rests[-1] == 1 and not backend.to_do
+    assert max(rests) > 1, "its runs have counted, too"
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_calls_that_fall_back(backend, rests, training):
+    module = begun(backend, rests, lambda: backend.capturing)
+    module.train(training)
+    model = Nimble(module, backend=backend, fallback=True)
+    with pytest.warns(UserWarning, match="running eagerly"):
+        for _ in range(3):
+            model(torch.ones(3))
+    backend.wait_for_all()
+    assert float(module.calls) == 1 + 3
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_preparation_whose_first_run_works_beside(backend, rests, training):
+    module = begun(backend, rests, once=True)
+    Nimble(module, backend=backend).prepare(torch.ones(3), training=training)
+    assert rests[0] == rests[-1] == 1 and max(rests) > 1 and not backend.to_do
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_run_that_tells_whose_an_error_is(backend, rests, fails):
+    module = begun(backend, rests, lambda: fails)
+    assert raises_by_itself(module, Call((torch.ones(3),), {}, False, False), backend) == fails
+    assert rests == [1, 2, 1] and not backend.to_do
+
+
+def test_a_run_for_gradients_that_are_differentiated(backend, rests):
+    module = begun(backend, rests)
+    x = torch.ones(3, requires_grad=True)
+    again(lambda: module, type(module).forward, backend, x.device, Call((x,), {}, False, True)).sum().backward()
+    assert rests == [1, 2, 1] and not backend.to_do and x.grad is not None

@@ -254,6 +254,20 @@ nimble_result nimble_capture_again() {
   return with_graphs([](GraphSink& sink) { return sink.capture_again() ? NIMBLE_SUCCESS : NIMBLE_REFUSED; });
 }
 
+nimble_result nimble_rehearse_begin(CUstream_st* stream) {
+  return with_graphs([&](GraphSink& sink) { return sink.rehearse(stream) ? NIMBLE_SUCCESS : NIMBLE_INVALID_ARGUMENT; });
+}
+
+nimble_result nimble_rehearse_end(std::uint64_t* strays) {
+  if (!strays) return NIMBLE_INVALID_ARGUMENT;
+  return with_graphs([&](GraphSink& sink) {
+    const std::optional<std::uint64_t> count = sink.rehearsed();
+    if (!count) return NIMBLE_INVALID_ARGUMENT;
+    *strays = *count;
+    return NIMBLE_SUCCESS;
+  });
+}
+
 nimble_result nimble_get_graph(CUgraphExec_st* exec, nimble_graph_status* status) {
   if (!status || status->size < offsetof(nimble_graph_status, text)) return NIMBLE_INVALID_ARGUMENT;
   return with_graphs([&](GraphSink& sink) {

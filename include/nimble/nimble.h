@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* Rises with every addition; what was there stays as it is. */
-#define NIMBLE_API_VERSION 8
+#define NIMBLE_API_VERSION 9
 
 #ifdef __cplusplus
 extern "C" {
@@ -194,6 +194,13 @@ NIMBLE_FUNCTION(nimble_learn_end, (void), ())
  * any. What such a capture, and one to learn from, asks for by cuMemAllocAsync may be released at any time, or is
  * refused: the driver's own may not be released before the graph was launched. */
 NIMBLE_FUNCTION(nimble_capture_again, (void), ())
+
+/* What the calling thread does between these two is followed as if the stream captured it: `*strays` is how much of the
+ * work would go past the capture, as a graph's `strays` has it. Nothing is captured, and all is done as ever. For who
+ * must not do that work once more, as a capture would. NIMBLE_INVALID_ARGUMENT: the thread is in one already, or in
+ * none, or the stream is the legacy default stream. */
+NIMBLE_FUNCTION(nimble_rehearse_begin, (struct CUstream_st * stream), (stream))
+NIMBLE_FUNCTION(nimble_rehearse_end, (uint64_t * strays), (strays))
 
 /* What is known of an executable graph; with a null `exec`, of the one that the calling thread has made last. */
 NIMBLE_FUNCTION(nimble_get_graph, (struct CUgraphExec_st * exec, nimble_graph_status* status), (exec, status))

@@ -149,8 +149,9 @@ class Backend(Protocol):
     def stream(self, device: torch.device) -> Any:
         """One for run() and record()."""
 
-    def run(self, function: Callable[[], Any], stream: Any, learns: bool) -> Any:
-        """Runs it on the stream, once; to be learned from, or not."""
+    def run(self, function: Callable[[], Any], stream: Any, learns: bool) -> Tuple[Any, int]:
+        """Runs it on the stream, once; to be learned from, or not. What it returns, and how many of the kernels and copies that it
+        launches would go past a capture."""
 
     def hand_over(self, tensors: List[torch.Tensor]) -> None:
         """They were made by run(), and are used on the current stream."""

@@ -25,7 +25,7 @@ import torch
 from nimble import shim
 from nimble.auto import switches
 from nimble.backend import EAGER_RUNS, Captured, Part, RecordedWork, TrainingWork, Watch, Work
-from nimble.errors import CaptureError, NimbleError
+from nimble.errors import CaptureError, NimbleError, goes_past
 from nimble.memory import storage_bytes
 from nimble.other_data import other_data
 
@@ -178,13 +178,13 @@ class CudaCapture:
         with torch.cuda.device(device):
             return torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
-    def run(self, function: Callable[[], Any], stream: Any, learns: bool) -> Any:
+    def run(self, function: Callable[[], Any], stream: Any, learns: bool) -> Tuple[Any, int]:
         with self._on_the_stream(stream), torch.cuda.stream(stream):
             if not learns:
-                return function()
+                return shim.rehearsed(stream.cuda_stream, function)
             torch.cuda.synchronize()
             with _learning():
-                return function()
+                return shim.rehearsed(stream.cuda_stream, function)
 
     def hand_over(self, tensors: List[torch.Tensor]) -> None:
         for tensor in tensors:
@@ -333,9 +333,7 @@ class CudaCapture:
             outputs = None
             for graph in made:
                 graph.end()
-            raise CaptureError(f"{strays} of the kernels and copies that it launches go to streams which wait for nothing that is on the "
-                               "current one, or to another device: they are no part of the graph, and no replay would do them again. "
-                               "Have such a stream wait for the current one first, and the current one for it")
+            raise goes_past(strays)
         return made
 
 

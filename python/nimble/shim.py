@@ -91,6 +91,8 @@ def _function(name: str) -> Any:
         "nimble_graph_writes_only": [ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint64),
                                      ctypes.c_size_t],
         "nimble_watch_memory": [ctypes.POINTER(ctypes.c_uint64), ctypes.c_size_t, ctypes.POINTER(ctypes.c_void_p)],
+        "nimble_rehearse_begin": [ctypes.c_void_p],
+        "nimble_rehearse_end": [ctypes.POINTER(ctypes.c_uint64)],
         "nimble_stream_is_idle": [ctypes.c_void_p],
         "nimble_unwatch_memory": [ctypes.c_void_p],
         "nimble_launch_graph": [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p],
@@ -142,6 +144,18 @@ def learning() -> Iterator[None]:
         yield
     finally:
         _checked("nimble_learn_end")
+
+
+def rehearsed(stream: int, function: "Callable[[], Any]") -> "Tuple[Any, int]":
+    """What the function returns, and how many of the kernels and copies that it launches would go past a capture that begins on the
+    stream of a handle. Not to be nested."""
+    strays = ctypes.c_uint64()
+    _checked("nimble_rehearse_begin", stream)
+    try:
+        result = function()
+    finally:
+        _checked("nimble_rehearse_end", ctypes.byref(strays))
+    return result, strays.value
 
 
 def capture_again() -> bool:

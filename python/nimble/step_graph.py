@@ -39,6 +39,7 @@ class Kind:
         self.takes = False  # from an iterator that a module holds
         self.switches = False  # leaves switches of PyTorch's other than it has found them
         self.writes_early = False  # to parameters, before its first backward
+        self.strays = 0  # kernels and copies of its last eager run that a capture would do at once
         self.graphs: List[Graph] = []  # the least recently used first
         self._why: Optional[NimbleError] = None  # never raised itself
 

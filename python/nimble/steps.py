@@ -21,7 +21,7 @@ from nimble import step_casts
 from nimble.auto import switches
 from nimble.backend import EAGER_RUNS, Backend, Captured
 from nimble.capture import CudaCapture
-from nimble.errors import CaptureError, NimbleError
+from nimble.errors import CaptureError, NimbleError, goes_past
 from nimble.leaves import one_thread
 from nimble.memory import unique, version_of, versions
 from nimble.module_work import check_caches
@@ -144,7 +144,7 @@ class Step:
                     begun.take_back()
             self._warn("held", "a step runs eagerly, since somebody holds on to the gradients (p.grad) of an earlier one, which lie "
                        "in the graph's memory: keep copies instead")
-            return self._on_stream(call, False, state)
+            return self._on_stream(call, False, state)[0]
 
     def report(self) -> List[GraphReport]:
         """What is known of each graph, and of kinds of calls that run eagerly since there is none; the least recently used kind first."""
@@ -229,7 +229,7 @@ class Step:
             early.append((versions(watched), [p.detach().clone() for p in watched]))
 
         iterators, modes = Iterators(state.modules), (switches.kernels(), switches.modes())
-        result = self._on_stream(call, learns, state, look)
+        result, kind.strays = self._on_stream(call, learns, state, look)
         kind.takes = kind.takes or iterators.have_moved()
         kind.switches = kind.switches or modes != (switches.kernels(), switches.modes())
         kind.eager -= 1
@@ -254,8 +254,10 @@ class Step:
         kind.refuse(error)
         return result
 
-    def _on_stream(self, call: Call, learns: bool, state: StepState, before_backward: Callable[[], None] = lambda: None) -> Any:
-        """Eagerly, on the stream of the captures, so that what autograd keeps for the parameters belongs to that."""
+    def _on_stream(self, call: Call, learns: bool, state: StepState,
+                   before_backward: Callable[[], None] = lambda: None) -> Tuple[Any, int]:
+        """Eagerly, on the stream of the captures, so that what autograd keeps for the parameters belongs to that. With how much of it a
+        capture would not have."""
         def run() -> Any:
             with at_first_backward(before_backward):
                 return self._outputs(call.args, call.kwargs)
@@ -264,12 +266,12 @@ class Step:
             self._stream = self._backend.stream(device_of([*state.parameters, *state.buffers], call, self._backend))
         there = state.tensors()
         with one_thread():
-            result = self._backend.run(run, self._stream, learns)
+            result, strays = self._backend.run(run, self._stream, learns)
         known = {id(t) for t in (*there, *call.leaves)}
         found = [*(p.grad for p in state.parameters), *_pytree.tree_flatten(result)[0]]
         self._backend.hand_over([part for t in found if isinstance(t, torch.Tensor) and t.device.type == self._backend.device_type
                                  and id(t) not in known for part in parts_of(t)])
-        return result
+        return result, strays
 
     def _outputs(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
         before, _running.now = _running.now, True
@@ -295,6 +297,8 @@ class Step:
         if kind.switches:
             kind.refuse(NimbleError("the step changes a switch of PyTorch's by which kernels are chosen (TF32, deterministic algorithms, "
                                     "the default dtype or device), which a graph would not do: change it outside, or put it back within"))
+        if kind.strays > 0:
+            kind.refuse(goes_past(kind.strays))  # which a capture would do once more
         kind.check()
         if len(kind.graphs) >= _MOST_VARIANTS:
             self._make_room(kind)

@@ -65,6 +65,34 @@ def settled(stream, device):
     return found
 
 
+def rehearsed(kernel, stream):
+    """What shim.rehearsed() says of a launch on the stream, one beside it, and one beside it that waits for it; of an error; and once
+    more behind that."""
+    beside, event = made(CU.cuStreamCreate, POINTER, 1), made(CU.cuEventCreate, POINTER, 2)
+
+    def waiting():
+        check(CU.cuEventRecord(event, stream))
+        check(CU.cuStreamWaitEvent(beside, event, 0))
+        kernel(beside)
+
+    def failing():
+        kernel(beside)
+        raise ValueError
+
+    found = [shim.rehearsed(stream.value, function)[1] for function in (lambda: kernel(stream), lambda: kernel(beside), waiting)]
+    try:
+        shim.rehearsed(stream.value, failing)
+    except ValueError:
+        found.append("failed")
+    found.append(shim.rehearsed(stream.value, lambda: (kernel(beside), "returned")[1]))
+    try:
+        shim.rehearsed(0, lambda: None)
+    except NimbleError as error:
+        found.append(str(error))
+    check(CU.cuCtxSynchronize())
+    return found
+
+
 def main(image):
     check(CU.cuInit(0))
     device = made(CU.cuDeviceGet, ctypes.c_int, 0)
@@ -259,6 +287,8 @@ def main(image):
     said["launched"].append(by_itself(stream.value, watch.word))
     watches[1].close()
     watches[1].close()
+    spare = made(CU.cuMemAlloc_v2, ADDRESS, size)
+    said["rehearsed"] = rehearsed(lambda on: launch(advance, on, spare, spare, count), stream)
     said["settled"] = settled(stream, device)
     print(json.dumps(said))
 

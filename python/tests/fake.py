@@ -107,6 +107,7 @@ class FakeCapture:
         self.calls = []
         self.asked = []  # (use_multi_stream, relaxed) of each capture
         self.graphs = []
+        self.strays = 0  # of eager runs
         self.ran = []  # whether it was learned from, of each eager run
         self.random_states = []  # that were set
         self.watches = []
@@ -178,7 +179,7 @@ class FakeCapture:
     def run(self, function, stream, learns):
         assert stream == "stream"
         self.ran.append(learns)
-        return function()
+        return function(), self.strays
 
     def let_go(self, function):
         function()

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 
 import pytest
@@ -27,10 +28,10 @@ two_gpus = pytest.mark.skipif(not torch.cuda.is_available() or torch.cuda.device
 class Beside(nn.Module):
     """Works on a stream of its own as well, which waits for nobody."""
 
-    def __init__(self, waits):
+    def __init__(self, waits, elements=1):
         super().__init__()
         self.waits, self.side, self.layer = waits, torch.cuda.Stream(), nn.Linear(8, 8)
-        self.bulk = torch.zeros(1 if waits else 1 << 28, device="cuda")  # takes long to be put back
+        self.bulk = torch.zeros(elements, device="cuda")
         self.calls = torch.zeros(1, device="cuda")
 
     def forward(self, x):
@@ -50,7 +51,7 @@ def test_work_that_no_replay_would_do_raises(training):
     with pytest.raises(CaptureError, match="go to streams which wait for nothing"):
         Nimble(Beside(False).cuda()).prepare(x, training=training)
     with pytest.warns(UserWarning, match="running eagerly"):
-        module = Beside(False).cuda()
+        module = Beside(False, 1 << 28).cuda()  # which takes long to be put back
         model = Nimble(module, fallback=True)
         torch.cuda.synchronize()
         before = float(module.calls)
@@ -58,6 +59,31 @@ def test_work_that_no_replay_would_do_raises(training):
             model(x)
         torch.cuda.synchronize()
     assert float(module.calls) == before + 3 and bool(module.bulk.eq(module.calls).all())
+
+
+@pytest.mark.parametrize("fallback", [False, True])
+def test_a_step_with_work_that_no_replay_would_do_is_not_captured(fallback):
+    module, x = Beside(False).cuda(), torch.randn(4, 8, device="cuda")
+    step = nimble.step(lambda: module(x).sum(), modules=[module], fallback=fallback)
+    for number in range(1, 7):
+        if number > 3 and not fallback:
+            with pytest.raises(CaptureError, match="go to streams which wait for nothing"):
+                step()
+            number = 3
+        else:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                step()
+        torch.cuda.synchronize()
+        assert float(module.calls) == number
+
+
+def test_a_step_with_work_on_a_stream_that_waits():
+    module, x = Beside(True).cuda(), torch.randn(4, 8, device="cuda")
+    step = nimble.step(lambda: module(x).sum(), modules=[module])
+    for number in range(1, 7):
+        assert torch.equal(step(), module.layer(x).sum()) and float(module.calls) == number
+    assert step.report()[0].state != "eager"
 
 
 def test_work_on_a_stream_that_waits_is_a_part_of_the_graph():

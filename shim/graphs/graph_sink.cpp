@@ -200,7 +200,7 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
   if (call.kind == CallKind::capture_begin) capture_began(call, good);
   if (call.kind == CallKind::capture_end) capture_ended(call, good);
   if (good && call.kind == CallKind::graph_launch) pool_.launched(call.exec);
-  if (good && captures_.load(std::memory_order_relaxed) > 0) submitted(call);
+  if (good) submitted(call);
   if (good && call.unordered)
     if (const std::optional<Capturing> capture = capturing(call.stream.handle); capture && capture->active)
       pool_.unordered(capture->id, call.stream.key);
@@ -384,7 +384,7 @@ std::optional<CUresult> GraphSink::launch(Call& call) {
   try {
     if (made.result == CUDA_SUCCESS) {
       pool_.launched(call.exec);
-      if (captures_.load(std::memory_order_relaxed) > 0) submitted(call);
+      submitted(call);
     }
   } catch (const std::exception& error) {  // it is launched, and must not be once more
     failed(call, error);

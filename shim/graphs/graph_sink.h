@@ -40,6 +40,7 @@
 #include "shim/graphs/known_addresses.h"
 #include "shim/graphs/library_memory.h"
 #include "shim/graphs/memory_watch.h"
+#include "shim/graphs/rehearsals.h"
 #include "shim/graphs/released_memory.h"
 #include "shim/graphs/stray_work.h"
 
@@ -81,6 +82,11 @@ class GraphSink final : public CallSink {
   // The next captures that this thread begins get their memory as is best for the graphs that it has made executable
   // since it began to learn, or last, each for one, in their order. False where nothing is known of any.
   bool capture_again();
+  // What the calling thread does from now on is followed as if the stream captured. False where it rehearses already,
+  // or the stream is a legacy default stream, which cannot capture.
+  bool rehearse(CUstream stream);
+  // It ends: how much work would have gone past the capture. Nothing where it does not rehearse.
+  std::optional<std::uint64_t> rehearsed();
   // With null: of the one that the calling thread has made executable last. Nothing where it is not known.
   std::optional<GraphStatus> status(CUgraphExec exec);
   // Whether all that its nodes write, by what is known of them, is memory that its own capture has allocated, or cuDNN
@@ -105,7 +111,8 @@ class GraphSink final : public CallSink {
     std::deque<std::shared_ptr<const CapturePlan>> made, plans;
     // How many of its next captures are somebody's who has learned, where there is no plan for any of them.
     std::size_t unplanned = 0;
-    CUgraphExec last = nullptr;  // that it has made
+    CUgraphExec last = nullptr;   // that it has made
+    std::uint64_t rehearsal = 0;  // that it has begun, and not ended
   };
 
   // A capture that has begun, by its stream.
@@ -180,6 +187,7 @@ class GraphSink final : public CallSink {
   KnownAddresses addresses_;
   LibraryMemory library_memory_;
   StrayWork stray_;
+  Rehearsals rehearsals_;
   GraphApi api_;           // constant once ready_
   DriverApi driver_;       // likewise
   std::mutex load_mutex_;  // for who has loaded them

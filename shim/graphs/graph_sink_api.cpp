@@ -55,6 +55,26 @@ bool GraphSink::capture_again() {
   return false;
 }
 
+bool GraphSink::rehearse(CUstream stream) {
+  const StreamRef ref = stream_ref({DefaultStream::legacy}, stream);
+  if (ref.is_legacy()) return false;
+  const std::uint32_t index = thread_index();
+  const std::lock_guard lock(threads_mutex_);
+  OfThread& thread = threads_[index];
+  if (thread.rehearsal) return false;
+  thread.rehearsal = rehearsals_.begin(ref.key);
+  stray_.began(thread.rehearsal, index);
+  return true;
+}
+
+std::optional<std::uint64_t> GraphSink::rehearsed() {
+  const std::lock_guard lock(threads_mutex_);
+  const std::uint64_t number = std::exchange(threads_[thread_index()].rehearsal, 0);
+  if (!number) return std::nullopt;
+  rehearsals_.end(number);
+  return stray_.ended(number, nullptr);
+}
+
 std::optional<bool> GraphSink::may_launch(CUgraphExec exec, CUstream stream) const {
   const std::shared_ptr<GraphPair> graph = find(exec);
   if (!graph) return std::nullopt;

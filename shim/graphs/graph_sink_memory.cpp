@@ -43,8 +43,11 @@ std::size_t GraphSink::count_nodes(CUgraph graph) const {
   return count;
 }
 
-// Allocations are none, nor are events, by which work is put into a capture.
+// Allocations are no work, nor are events, by which it is put into a capture.
 void GraphSink::submitted(const Call& call) {
+  const bool are_rehearsed = rehearsals_.any();
+  if (are_rehearsed) rehearsals_.follow(call);
+  if (captures_.load(std::memory_order_relaxed) == 0 && !are_rehearsed) return;
   if (!call.traced) return;  // as a setting of a kernel, of which `kind` says nothing
   switch (call.kind) {
     case CallKind::launch:
@@ -54,7 +57,9 @@ void GraphSink::submitted(const Call& call) {
     case CallKind::graph_launch:
     case CallKind::opaque: {
       const std::optional<Capturing> capture = capturing(call);
-      stray_.submitted(call.thread, capture ? capture->id : 0, call.caller);
+      const std::vector<std::uint64_t> rehearsed =
+          are_rehearsed ? rehearsals_.of(call.stream.key) : std::vector<std::uint64_t>();
+      stray_.submitted(call.thread, capture ? capture->id : 0, call.caller, rehearsed);
       break;
     }
     default:

@@ -1,5 +1,7 @@
 #include "shim/graphs/stray_work.h"
 
+#include <algorithm>
+
 #include "shim/graphs/library_memory.h"
 
 namespace nimble::shim {
@@ -11,10 +13,14 @@ void StrayWork::began(std::uint64_t capture, std::uint32_t thread) {
   captures_[capture][thread].belongs = true;
 }
 
-void StrayWork::submitted(std::uint32_t thread, std::uint64_t capture, const void* caller) {
+void StrayWork::submitted(std::uint32_t thread, std::uint64_t capture, const void* caller,
+                          std::span<const std::uint64_t> rehearsed) {
+  const auto is_rehearsed = [&](const auto& one) { return std::ranges::find(rehearsed, one.first) != rehearsed.end(); };
   std::unique_lock lock(mutex_);
   if (capture == 0) {
-    if (captures_.empty()) return;
+    for (auto& one : captures_)
+      if (is_rehearsed(one)) one.second[thread].belongs = true;
+    if (std::ranges::all_of(captures_, is_rehearsed)) return;
     auto known = prepares_.find(caller);
     if (known == prepares_.end()) {
       // Who loads a library has the dynamic loader's lock, which this asks for, and may be on its way here.
@@ -25,22 +31,24 @@ void StrayWork::submitted(std::uint32_t thread, std::uint64_t capture, const voi
       known = prepares_.insert_or_assign(caller, is_preparing).first;
     }
     if (known->second) return;
-    for (auto& [id, threads] : captures_) ++threads[thread].past;
+    for (auto& one : captures_)
+      if (!is_rehearsed(one)) ++one.second[thread].past;
   } else if (const auto found = captures_.find(capture); found != captures_.end()) {
     found->second[thread].belongs = true;
   }
 }
 
-void StrayWork::ended(std::uint64_t capture, CUgraph graph) {
+std::uint64_t StrayWork::ended(std::uint64_t capture, CUgraph graph) {
   const std::lock_guard lock(mutex_);
   const auto found = captures_.find(capture);
-  if (found == captures_.end()) return;
+  if (found == captures_.end()) return 0;
   std::uint64_t past = 0;
   for (const auto& [number, thread] : found->second)
     if (thread.belongs) past += thread.past;
   captures_.erase(found);
   if (captures_.empty()) prepares_.clear();   // other code may come to these places
   if (graph && past) graphs_[graph] += past;  // a graph may be what several captures have put into one
+  return past;
 }
 
 std::uint64_t StrayWork::of(CUgraph graph) {

@@ -1,5 +1,5 @@
-// Work that goes past a capture: what its threads submit while it goes on, and the driver does at once, since no
-// captured work comes before it in any stream.
+// Work that goes past a capture, or would go past one that is only rehearsed (Rehearsals): what its threads submit
+// while it goes on, and the driver does at once, since no captured work comes before it in any stream.
 //
 // No replay of the graph would do it again. That is a program's own affair where it has asked for the capture; who
 // captures somebody else's function in order to replay it in its place must know. A thread belongs to a capture that it
@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <span>
 
 namespace nimble::shim {
 
@@ -26,10 +27,12 @@ class StrayWork {
 
   // A thread has begun a capture; 0 is none.
   void began(std::uint64_t capture, std::uint32_t thread);
-  // A thread has submitted work: to be a part of a capture, or of none (0). `caller`: where the call returns to.
-  void submitted(std::uint32_t thread, std::uint64_t capture, const void* caller);
-  // A capture has ended, with a graph or without.
-  void ended(std::uint64_t capture, CUgraph graph);
+  // A thread has submitted work: to be a part of a capture, or of none (0). `rehearsed`: what it would be a part of, of
+  // what is only rehearsed. `caller`: where the call returns to.
+  void submitted(std::uint32_t thread, std::uint64_t capture, const void* caller,
+                 std::span<const std::uint64_t> rehearsed = {});
+  // A capture has ended, with a graph or without. How many pieces of work its threads have submitted past it.
+  std::uint64_t ended(std::uint64_t capture, CUgraph graph);
   // How many pieces of work the threads of the graph's capture have submitted past all captures meanwhile.
   std::uint64_t of(CUgraph graph);
   // A graph ends: its handle may become another's.

@@ -9,7 +9,7 @@
 //   variables      variables go with code that has none of its kernels, and one piece of memory is mapped there
 //   refused        nothing but the driver keeps launches of a graph apart, and it refuses one of them
 //   strays         while threads capture, they and others submit work to streams that do not; says how many of these a
-//                  graph's threads did
+//                  graph's threads did, and how many a rehearsal would have told
 #include <dlfcn.h>
 
 #include <atomic>
@@ -211,13 +211,19 @@ struct Program : GraphProgram {
       }).join();
     };
     const auto of = [&](auto work) {
-      CUgraph graph = capture(
-          [&] {
-            launch_update(out[0], input);
-            work();
-            launch_update(out[0], out[1]);
-          },
-          CU_STREAM_CAPTURE_MODE_RELAXED);
+      const auto all = [&] {
+        launch_update(out[0], input);
+        work();
+        launch_update(out[0], out[1]);
+      };
+      const bool rehearses = nimble_rehearse_begin(stream) == NIMBLE_SUCCESS;
+      if (rehearses && nimble_rehearse_begin(stream) != NIMBLE_INVALID_ARGUMENT) std::fprintf(stderr, "twice\n");
+      all();
+      std::uint64_t count = 0;
+      if (nimble_rehearse_end(&count) == NIMBLE_SUCCESS)
+        std::fprintf(stderr, "rehearsed %d\n", static_cast<int>(count));
+      if (rehearses && nimble_rehearse_end(&count) != NIMBLE_INVALID_ARGUMENT) std::fprintf(stderr, "twice\n");
+      CUgraph graph = capture(all, CU_STREAM_CAPTURE_MODE_RELAXED);
       CUgraphExec exec = make(graph);
       nimble_graph_status status{};
       status.size = sizeof status;

@@ -64,6 +64,25 @@ TEST(StrayWork, OfCapturesAtOnce) {
   EXPECT_EQ(stray.of(kOther), 1u);
 }
 
+TEST(StrayWork, OfWhatIsRehearsedBesideCaptures) {
+  static const int library = 0;
+  StrayWork stray([](const void* place) { return place == &library; });
+  const std::uint64_t rehearsed[] = {100};
+  stray.began(100, 1);
+  stray.began(7, 3);
+  stray.submitted(1, 0, nullptr, rehearsed);
+  stray.submitted(1, 0, nullptr);
+  stray.submitted(1, 0, &library);
+  stray.submitted(1, 7, nullptr);             // what is captured is not done
+  stray.submitted(2, 0, nullptr);             // somebody who
+  stray.submitted(2, 0, nullptr, rehearsed);  // turns out to belong to it
+  stray.submitted(4, 0, nullptr);
+  stray.submitted(3, 0, nullptr, rehearsed);
+  EXPECT_EQ(stray.ended(100, nullptr), 2u);
+  EXPECT_EQ(stray.ended(100, nullptr), 0u);
+  EXPECT_EQ(stray.ended(7, kOne), 3u) << "what is done at once is no part of a capture";
+}
+
 // Whoever loads a library waits for this while it has the loader's lock, which the question asks for.
 TEST(StrayWork, NobodyWaitsWhileItIsAskedWhereACallReturnsTo) {
   static StrayWork* other = nullptr;

@@ -78,7 +78,7 @@ class Graph:
         # Memory that a call's arguments must not be on: see check().
         written = [*kind.buffers, *kind.versions, *state.kept_by_optimizers(), *grads.found()]
         self._writes = set(map(storage, written)) - {0}
-        self._reads = set(map(storage, state.tensors())) - {0} if self._written else set()
+        self._reads = set(map(storage, state.memory())) - {0} if self._written else set()
         outputs, _, self._scalers = captured.outputs
         own = [*state.parameters, *state.buffers]
         self._results = Results(outputs, inputs, zip(own, own))

@@ -273,6 +273,25 @@ def test_arguments_that_share_memory_with_what_is_only_read():
     assert same(program) and same.backend.captures == 1
 
 
+def test_an_argument_where_gradients_have_lain():
+    """As allocators have it: those of the last eager step are gone, and the step writes to what is there now."""
+    def program(wrap):
+        net = nn.Linear(4, 4)
+        optimizer = sgd(net)
+
+        def run(x):
+            x.mul_(2)
+            return update(net, optimizer, net(x).square().mean())
+
+        step = wrap(run, [net])
+        for i in range(8):
+            if i == 3:
+                lain = net.weight.grad
+            yield step(lain if i > 4 else torch.randn(4, 4)), net
+
+    assert same(program) and same.backend.captures == 1
+
+
 def test_arguments_that_share_memory_run_eagerly():
     def program(wrap):
         net, state = nn.Linear(4, 4), torch.zeros(6, 4)

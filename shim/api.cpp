@@ -258,12 +258,20 @@ nimble_result nimble_rehearse_begin(CUstream_st* stream) {
   return with_graphs([&](GraphSink& sink) { return sink.rehearse(stream) ? NIMBLE_SUCCESS : NIMBLE_INVALID_ARGUMENT; });
 }
 
-nimble_result nimble_rehearse_end(std::uint64_t* strays) {
-  if (!strays) return NIMBLE_INVALID_ARGUMENT;
+nimble_result nimble_rehearse_end(std::uint64_t* strays, std::uint64_t* streams) {
   return with_graphs([&](GraphSink& sink) {
-    const std::optional<std::uint64_t> count = sink.rehearsed();
-    if (!count) return NIMBLE_INVALID_ARGUMENT;
-    *strays = *count;
+    const std::optional<GraphSink::Rehearsed> rehearsed = sink.rehearsed();
+    if (!rehearsed) return NIMBLE_INVALID_ARGUMENT;
+    if (strays) *strays = rehearsed->strays;
+    if (streams) *streams = rehearsed->streams;
+    return NIMBLE_SUCCESS;
+  });
+}
+
+nimble_result nimble_count_captures(std::uint64_t* count) {
+  if (!count) return NIMBLE_INVALID_ARGUMENT;
+  return with_graphs([&](GraphSink& sink) {
+    *count = sink.captures();
     return NIMBLE_SUCCESS;
   });
 }

@@ -196,11 +196,15 @@ NIMBLE_FUNCTION(nimble_learn_end, (void), ())
 NIMBLE_FUNCTION(nimble_capture_again, (void), ())
 
 /* What the calling thread does between these two is followed as if the stream captured it: `*strays` is how much of the
- * work would go past the capture, as a graph's `strays` has it. Nothing is captured, and all is done as ever. For who
- * must not do that work once more, as a capture would. NIMBLE_INVALID_ARGUMENT: the thread is in one already, or in
- * none, or the stream is the legacy default stream. */
+ * work would go past the capture, as a graph's `strays` has it, and `*streams` how many streams would be a part of it;
+ * either may be null. Nothing is captured, and all is done as ever. For who must not do that work once more, as a
+ * capture would. NIMBLE_INVALID_ARGUMENT: the thread is in one already, or in none, or the stream is the legacy default
+ * stream. */
 NIMBLE_FUNCTION(nimble_rehearse_begin, (struct CUstream_st * stream), (stream))
-NIMBLE_FUNCTION(nimble_rehearse_end, (uint64_t * strays), (strays))
+NIMBLE_FUNCTION(nimble_rehearse_end, (uint64_t * strays, uint64_t* streams), (strays, streams))
+
+/* How many captures go on in the process, at most. While there are any, to wait for a device may be their end. */
+NIMBLE_FUNCTION(nimble_count_captures, (uint64_t * count), (count))
 
 /* What is known of an executable graph; with a null `exec`, of the one that the calling thread has made last. */
 NIMBLE_FUNCTION(nimble_get_graph, (struct CUgraphExec_st * exec, nimble_graph_status* status), (exec, status))

@@ -17,11 +17,12 @@ from nimble.state import StateKeeper
 @contextlib.contextmanager
 def left_as_it_was(module: torch.nn.Module, backend: Backend, device: torch.device, is_checked: bool = True) -> Iterator[StateKeeper]:
     """The module and the device's random numbers are at the end what they were; which tensors attributes are, only where what is done
-    inside fails. NimbleError while the current stream captures.
+    inside fails.
 
     Streams of the program's own that wait for nothing may still read and write what the module holds, on behalf of calls before and
-    from those that come: so devices are waited for before values are kept, before they are put back, and behind that."""
-    backend.wait_for_all()
+    from those that come: so the device is waited for before values are kept, before they are put back, and behind that, unless another
+    thread captures."""
+    backend.wait(device)
     keeper, random = StateKeeper(module, is_checked), backend.random_state(device)
     try:
         yield keeper
@@ -29,7 +30,9 @@ def left_as_it_was(module: torch.nn.Module, backend: Backend, device: torch.devi
         keeper.restore_attributes()
         raise
     finally:
-        backend.wait_for_all()
-        keeper.restore()
-        backend.set_random_state(device, random)
-        backend.wait_for_all()
+        try:
+            backend.wait(device)
+        finally:
+            keeper.restore()
+            backend.set_random_state(device, random)
+        backend.wait(device)

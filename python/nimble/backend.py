@@ -122,9 +122,8 @@ class Backend(Protocol):
     def is_capturing(self) -> bool:
         """Whether the current stream does."""
 
-    def wait_for_all(self) -> None:
-        """Until all devices that this process uses have done what they were given. NimbleError while the current stream captures, of
-        which it would be the end."""
+    def wait(self, device: torch.device) -> None:
+        """Until it has done what it was given. Not while anything is captured in this process, of which that may be the end."""
 
     def random_state(self, device: torch.device) -> Any: ...
 
@@ -149,9 +148,9 @@ class Backend(Protocol):
     def stream(self, device: torch.device) -> Any:
         """One for run() and record()."""
 
-    def run(self, function: Callable[[], Any], stream: Any, learns: bool) -> Tuple[Any, int]:
-        """Runs it on the stream, once; to be learned from, or not. What it returns, and how many of the kernels and copies that it
-        launches would go past a capture."""
+    def run(self, function: Callable[[], Any], stream: Any, learns: bool, rehearses: bool) -> Tuple[Any, shim.Rehearsed]:
+        """Runs it on the stream, once; to be learned from, or not. What it returns, and, where that is wanted, what a capture would have
+        had of it."""
 
     def hand_over(self, tensors: List[torch.Tensor]) -> None:
         """They were made by run(), and are used on the current stream."""

@@ -25,7 +25,7 @@ import torch
 from nimble import shim
 from nimble.auto import switches
 from nimble.backend import EAGER_RUNS, Captured, Part, RecordedWork, TrainingWork, Watch, Work
-from nimble.errors import CaptureError, NimbleError, goes_past
+from nimble.errors import CaptureError, GoesPastError, NimbleError
 from nimble.memory import storage_bytes
 from nimble.other_data import other_data
 
@@ -121,9 +121,9 @@ class CudaCapture:
     def is_capturing(self) -> bool:
         return switches.is_capturing(self.device_type)
 
-    def wait_for_all(self) -> None:
-        _check_nothing_is_captured()
-        _wait_for_all()
+    def wait(self, device: torch.device) -> None:
+        if shim.captures() == 0:
+            torch.cuda.synchronize(device)
 
     def random_state(self, device: torch.device) -> Any:
         return torch.cuda.get_rng_state(device)
@@ -178,13 +178,12 @@ class CudaCapture:
         with torch.cuda.device(device):
             return torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
-    def run(self, function: Callable[[], Any], stream: Any, learns: bool) -> Tuple[Any, int]:
+    def run(self, function: Callable[[], Any], stream: Any, learns: bool, rehearses: bool) -> Tuple[Any, shim.Rehearsed]:
         with self._on_the_stream(stream), torch.cuda.stream(stream):
-            if not learns:
-                return shim.rehearsed(stream.cuda_stream, function)
-            torch.cuda.synchronize()
-            with _learning():
-                return shim.rehearsed(stream.cuda_stream, function)
+            if learns:
+                torch.cuda.synchronize()
+            with _learning() if learns else contextlib.nullcontext():
+                return shim.rehearse(stream.cuda_stream, function) if rehearses else (function(), shim.Rehearsed())
 
     def hand_over(self, tensors: List[torch.Tensor]) -> None:
         for tensor in tensors:
@@ -219,7 +218,8 @@ class CudaCapture:
     def _on_the_stream(stream: "torch.cuda.Stream") -> Iterator[None]:
         """It follows the current one, which follows it then. There is one such thread at a time."""
         with _captures, torch.cuda.device(stream.device):
-            _check_nothing_is_captured()
+            if torch.cuda.is_current_stream_capturing():
+                raise NimbleError("a graph is being captured on the current stream: prepare before that")
             stream.wait_stream(torch.cuda.current_stream())
             try:
                 yield
@@ -241,6 +241,8 @@ class CudaCapture:
         graphs: List[CudaGraph] = []
         try:
             graphs = self._captured_apart(work, stream, multi_stream, relaxed, True)
+        except GoesPastError:
+            raise  # what went past has been done, and would be once more
         except CaptureError:
             pass  # its parts may be the reason
         if len(graphs) == 1 or graphs and graphs[0].writes_only(work.may_write()):
@@ -333,7 +335,7 @@ class CudaCapture:
             outputs = None
             for graph in made:
                 graph.end()
-            raise goes_past(strays)
+            raise GoesPastError(strays)
         return made
 
 
@@ -366,11 +368,6 @@ def _learning() -> Iterator[None]:
         torch.cuda.empty_cache()
     with shim.learning():
         yield
-
-
-def _check_nothing_is_captured() -> None:
-    if torch.cuda.is_current_stream_capturing():
-        raise NimbleError("a graph is being captured on the current stream: prepare before that")
 
 
 def _wait_for_all() -> None:

@@ -29,8 +29,10 @@ class CaptureError(NimbleError):
         self.place = place
 
 
-def goes_past(strays: int) -> CaptureError:
-    """Of so many kernels and copies that are submitted while something is captured, and done at once."""
-    return CaptureError(f"{strays} of the kernels and copies that it launches go to streams which wait for nothing that is on the current "
-                        "one, or to another device: they are no part of the graph, and no replay would do them again. Have such a stream "
-                        "wait for the current one first, and the current one for it")
+class GoesPastError(CaptureError):
+    """Of so many kernels and copies that are submitted while something is captured, and done at once; or would be."""
+
+    def __init__(self, strays: int) -> None:
+        super().__init__(f"{strays} of the kernels and copies that it launches go to streams which wait for nothing that is on the current "
+                         "one, or to another device: they are no part of the graph, and no replay would do them again. Have such a stream "
+                         "wait for the current one first, and the current one for it")

@@ -12,7 +12,7 @@ import enum
 import functools
 import weakref
 from dataclasses import dataclass
-from typing import Any, Callable, Iterable, Iterator, Optional, Tuple
+from typing import Any, Callable, Iterable, Iterator, NamedTuple, Optional, Tuple
 
 from nimble.errors import NimbleError, NotLoadedError
 
@@ -92,7 +92,8 @@ def _function(name: str) -> Any:
                                      ctypes.c_size_t],
         "nimble_watch_memory": [ctypes.POINTER(ctypes.c_uint64), ctypes.c_size_t, ctypes.POINTER(ctypes.c_void_p)],
         "nimble_rehearse_begin": [ctypes.c_void_p],
-        "nimble_rehearse_end": [ctypes.POINTER(ctypes.c_uint64)],
+        "nimble_rehearse_end": [ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint64)],
+        "nimble_count_captures": [ctypes.POINTER(ctypes.c_uint64)],
         "nimble_stream_is_idle": [ctypes.c_void_p],
         "nimble_unwatch_memory": [ctypes.c_void_p],
         "nimble_launch_graph": [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p],
@@ -146,16 +147,30 @@ def learning() -> Iterator[None]:
         _checked("nimble_learn_end")
 
 
-def rehearsed(stream: int, function: "Callable[[], Any]") -> "Tuple[Any, int]":
-    """What the function returns, and how many of the kernels and copies that it launches would go past a capture that begins on the
-    stream of a handle. Not to be nested."""
-    strays = ctypes.c_uint64()
-    _checked("nimble_rehearse_begin", stream)
+class Rehearsed(NamedTuple):
+    """What a capture would have had of a run."""
+
+    strays: int = 0  # kernels and copies that would have gone past it
+    streams: int = 1  # that would have been a part of it
+
+
+def rehearse(stream: int, function: "Callable[[], Any]") -> "Tuple[Any, Rehearsed]":
+    """What the function returns, and what a capture that begins on the stream of a handle would have had of it. Not to be nested."""
+    strays, streams = ctypes.c_uint64(), ctypes.c_uint64()
+    _call("nimble_rehearse_end", None, None)  # of one that was interrupted
     try:
+        _checked("nimble_rehearse_begin", stream)
         result = function()
     finally:
-        _checked("nimble_rehearse_end", ctypes.byref(strays))
-    return result, strays.value
+        _call("nimble_rehearse_end", ctypes.byref(strays), ctypes.byref(streams))
+    return result, Rehearsed(strays.value, streams.value)
+
+
+def captures() -> int:
+    """How many captures go on in this process, at most."""
+    count = ctypes.c_uint64()
+    _checked("nimble_count_captures", ctypes.byref(count))
+    return count.value
 
 
 def capture_again() -> bool:

@@ -16,6 +16,7 @@ from nimble.errors import NimbleError
 from nimble.leaves import copy_all, mark_written
 from nimble.memory import storage
 from nimble.parts import Ahead, alive_now, at_first_backward
+from nimble.shim import Rehearsed
 from nimble.signatures import Call
 from nimble.state import has_memory
 from nimble.static import GraphReport, Input, Results, check_apart, eager_report, report
@@ -39,7 +40,7 @@ class Kind:
         self.takes = False  # from an iterator that a module holds
         self.switches = False  # leaves switches of PyTorch's other than it has found them
         self.writes_early = False  # to parameters, before its first backward
-        self.strays = 0  # kernels and copies of its last eager run that a capture would do at once
+        self.rehearsed = Rehearsed()  # of its last eager run
         self.graphs: List[Graph] = []  # the least recently used first
         self._why: Optional[NimbleError] = None  # never raised itself
 

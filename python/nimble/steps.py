@@ -21,7 +21,7 @@ from nimble import step_casts
 from nimble.auto import switches
 from nimble.backend import EAGER_RUNS, Backend, Captured
 from nimble.capture import CudaCapture
-from nimble.errors import CaptureError, NimbleError, goes_past
+from nimble.errors import CaptureError, GoesPastError, NimbleError
 from nimble.leaves import one_thread
 from nimble.memory import unique, version_of, versions
 from nimble.module_work import check_caches
@@ -30,6 +30,7 @@ from nimble.parts import Ahead, InParts, at_first_backward, can_be_kept, is_wort
 from nimble.reach import Reached, find
 from nimble.refused import check_step
 from nimble.registered import where_of
+from nimble.shim import Rehearsed
 from nimble.signatures import Call, GraphCache
 from nimble.state import is_same, parts_of
 from nimble.static import GraphReport, Input, Options, check_outputs, device_of, with_inputs
@@ -229,11 +230,14 @@ class Step:
             early.append((versions(watched), [p.detach().clone() for p in watched]))
 
         iterators, modes = Iterators(state.modules), (switches.kernels(), switches.modes())
-        result, kind.strays = self._on_stream(call, learns, state, look)
+        result, rehearsed = self._on_stream(call, learns, state, look, rehearses=True)
         kind.takes = kind.takes or iterators.have_moved()
         kind.switches = kind.switches or modes != (switches.kernels(), switches.modes())
         kind.eager -= 1
         kind.has_run = True
+        had_strays, kind.rehearsed = kind.rehearsed.strays > 0, rehearsed
+        if kind.eager == 0 and rehearsed.strays > 0 and not had_strays:
+            kind.eager = 1  # which may have been for once
         seen = set(map(id, kind.buffers))
         kind.versions = [t for t, version in zip(known, before[0]) if t._version != version]
         raised = set(map(id, kind.versions))  # also of those that hold the same values again, which they need not in other calls
@@ -254,10 +258,10 @@ class Step:
         kind.refuse(error)
         return result
 
-    def _on_stream(self, call: Call, learns: bool, state: StepState,
-                   before_backward: Callable[[], None] = lambda: None) -> Tuple[Any, int]:
-        """Eagerly, on the stream of the captures, so that what autograd keeps for the parameters belongs to that. With how much of it a
-        capture would not have."""
+    def _on_stream(self, call: Call, learns: bool, state: StepState, before_backward: Callable[[], None] = lambda: None,
+                   rehearses: bool = False) -> Tuple[Any, Rehearsed]:
+        """Eagerly, on the stream of the captures, so that what autograd keeps for the parameters belongs to that. With what a capture
+        would have had of it, if it rehearses."""
         def run() -> Any:
             with at_first_backward(before_backward):
                 return self._outputs(call.args, call.kwargs)
@@ -266,12 +270,12 @@ class Step:
             self._stream = self._backend.stream(device_of([*state.parameters, *state.buffers], call, self._backend))
         there = state.tensors()
         with one_thread():
-            result, strays = self._backend.run(run, self._stream, learns)
+            result, rehearsed = self._backend.run(run, self._stream, learns, rehearses)
         known = {id(t) for t in (*there, *call.leaves)}
         found = [*(p.grad for p in state.parameters), *_pytree.tree_flatten(result)[0]]
         self._backend.hand_over([part for t in found if isinstance(t, torch.Tensor) and t.device.type == self._backend.device_type
                                  and id(t) not in known for part in parts_of(t)])
-        return result, strays
+        return result, rehearsed
 
     def _outputs(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
         before, _running.now = _running.now, True
@@ -297,8 +301,8 @@ class Step:
         if kind.switches:
             kind.refuse(NimbleError("the step changes a switch of PyTorch's by which kernels are chosen (TF32, deterministic algorithms, "
                                     "the default dtype or device), which a graph would not do: change it outside, or put it back within"))
-        if kind.strays > 0:
-            kind.refuse(goes_past(kind.strays))  # which a capture would do once more
+        if kind.rehearsed.strays > 0:
+            kind.refuse(GoesPastError(kind.rehearsed.strays))  # which a capture would do once more
         kind.check()
         if len(kind.graphs) >= _MOST_VARIANTS:
             self._make_room(kind)
@@ -330,8 +334,9 @@ class Step:
         grad_versions = [0 if grad is None else version_of(grad) for grad in grads_before]
         grad_places = [None if grad is None else where_of(grad) for grad in grads_before]
         own = [buffer for buffer in state.buffers if any(buffer is each for each in kind.buffers)]
+        # Another stream that has become a part of the first capture may be none of the second, and what it gets then would go past that.
         in_parts = (self._options.use_multi_stream and is_worth_it(state.parameters) and not kind.written and not kind.writes_early
-                    and can_be_kept(own) and not switches.has_other_ranks())
+                    and can_be_kept(own) and not switches.has_other_ranks() and kind.rehearsed.streams <= 1)
         stores = Stores(state.modules)
         work = Work(run, state, stores, inputs, own if in_parts else [], self._backend.device_type)
         try:

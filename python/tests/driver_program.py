@@ -66,7 +66,7 @@ def settled(stream, device):
 
 
 def rehearsed(kernel, stream):
-    """What shim.rehearsed() says of a launch on the stream, one beside it, and one beside it that waits for it; of an error; and once
+    """What shim.rehearse() says of a launch on the stream, one beside it, and one beside it that waits for it; of an error; and once
     more behind that."""
     beside, event = made(CU.cuStreamCreate, POINTER, 1), made(CU.cuEventCreate, POINTER, 2)
 
@@ -79,16 +79,21 @@ def rehearsed(kernel, stream):
         kernel(beside)
         raise ValueError
 
-    found = [shim.rehearsed(stream.value, function)[1] for function in (lambda: kernel(stream), lambda: kernel(beside), waiting)]
+    found = [shim.rehearse(stream.value, function)[1] for function in (lambda: kernel(stream), lambda: kernel(beside), waiting)]
     try:
-        shim.rehearsed(stream.value, failing)
+        shim.rehearse(stream.value, failing)
     except ValueError:
         found.append("failed")
-    found.append(shim.rehearsed(stream.value, lambda: (kernel(beside), "returned")[1]))
+    found.append(shim.rehearse(stream.value, lambda: (kernel(beside), "returned")[1]))
     try:
-        shim.rehearsed(0, lambda: None)
+        shim.rehearse(0, lambda: None)
     except NimbleError as error:
         found.append(str(error))
+    found.append(shim.captures())
+    check(CU.cuStreamBeginCapture_v2(stream, 2))
+    found.append(shim.captures())
+    check(CU.cuGraphDestroy(made(lambda out: CU.cuStreamEndCapture(stream, out), POINTER)))
+    found.append(shim.captures())
     check(CU.cuCtxSynchronize())
     return found
 

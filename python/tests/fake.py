@@ -10,7 +10,7 @@ from torch.utils import _pytree
 
 from nimble.errors import CaptureError
 from nimble.leaves import AutogradGraph, saved_by
-from nimble.shim import GraphState, GraphStatus
+from nimble.shim import GraphState, GraphStatus, Rehearsed
 
 
 def leave(made, static):
@@ -107,7 +107,7 @@ class FakeCapture:
         self.calls = []
         self.asked = []  # (use_multi_stream, relaxed) of each capture
         self.graphs = []
-        self.strays = 0  # of eager runs
+        self.rehearsed, self.rehearsals = Rehearsed(), 0  # of eager runs
         self.ran = []  # whether it was learned from, of each eager run
         self.random_states = []  # that were set
         self.watches = []
@@ -121,7 +121,7 @@ class FakeCapture:
     def is_capturing(self):
         return self.capturing
 
-    def wait_for_all(self):
+    def wait(self, device):
         while self.to_do:
             self.to_do.pop(0)()
         self.at_rest()
@@ -176,10 +176,11 @@ class FakeCapture:
     def stream(self, device):
         return "stream"
 
-    def run(self, function, stream, learns):
+    def run(self, function, stream, learns, rehearses):
         assert stream == "stream"
         self.ran.append(learns)
-        return function(), self.strays
+        self.rehearsals += rehearses
+        return function(), self.rehearsed if rehearses else Rehearsed()
 
     def let_go(self, function):
         function()

@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fake import FakeWatch
 from nimble.errors import CaptureError
-from nimble.shim import GraphState, GraphStatus
+from nimble.shim import GraphState, GraphStatus, Rehearsed
 
 
 def unseen(value):
@@ -154,6 +154,7 @@ class ReplayingCapture:
         self.at_capture = None
         self.idle = True
         self.refuses_parts = False
+        self.rehearsed = Rehearsed()  # of eager runs
         self.recorded = []  # of each record(), its graphs
         self.watches = []
 
@@ -163,7 +164,7 @@ class ReplayingCapture:
     def is_capturing(self):
         return self.capturing
 
-    def wait_for_all(self):
+    def wait(self, device):
         pass
 
     def random_state(self, device):
@@ -182,8 +183,8 @@ class ReplayingCapture:
     def stream(self, device):
         return "stream"
 
-    def run(self, function, stream, learns):
-        return function(), 0
+    def run(self, function, stream, learns, rehearses):
+        return function(), self.rehearsed if rehearses else Rehearsed()
 
     def let_go(self, function):
         function()

@@ -6,6 +6,7 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
 from nimble import Nimble, NimbleError  # noqa: E402
+from nimble.as_it_was import left_as_it_was  # noqa: E402
 from nimble.auto.gradients import again  # noqa: E402
 from nimble.by_itself import raises_by_itself  # noqa: E402
 from nimble.signatures import Call  # noqa: E402
@@ -62,7 +63,7 @@ def test_calls_that_fall_back(backend, rests, training):
     with pytest.warns(UserWarning, match="running eagerly"):
         for _ in range(3):
             model(torch.ones(3))
-    backend.wait_for_all()
+    backend.wait(None)
     assert float(module.calls) == 1 + 3
 
 
@@ -85,3 +86,24 @@ def test_a_run_for_gradients_that_are_differentiated(backend, rests):
     x = torch.ones(3, requires_grad=True)
     again(lambda: module, type(module).forward, backend, x.device, Call((x,), {}, False, True)).sum().backward()
     assert rests == [1, 2, 1] and not backend.to_do and x.grad is not None
+
+
+@pytest.mark.parametrize("which", [2, 3])
+def test_all_is_put_back_where_waiting_fails(backend, rests, which):
+    module = begun(backend, rests)
+    random, waits = torch.get_rng_state(), []
+    waiting = backend.wait
+
+    def wait(device):
+        waiting(device)
+        waits.append(device)
+        if len(waits) == which:
+            raise RuntimeError("not now")
+
+    backend.wait = wait
+    with pytest.raises(RuntimeError, match="not now"), left_as_it_was(module, backend, torch.device("cpu")):
+        module(torch.ones(3))
+        torch.rand(1)
+    backend.wait = waiting
+    backend.wait(None)
+    assert float(module.calls) == 1 and torch.equal(torch.get_rng_state(), random)

@@ -6,51 +6,89 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.1")
 import nimble  # noqa: E402
 from nimble import CaptureError  # noqa: E402
-from step_programs import sgd, update  # noqa: E402
+from nimble.shim import Rehearsed  # noqa: E402
+from step_programs import mlp, sgd, update  # noqa: E402
 from fake import FakeCapture  # noqa: E402
+from replaying import ReplayingCapture  # noqa: E402
 
 
 class Beside(FakeCapture):
-    """`steps` of each eager run; a capture would count one more."""
+    """`strays` of its eager runs, one after the other, and none behind these."""
 
     def __init__(self, strays):
         super().__init__()
-        self.each, self.steps = iter(strays), 0
+        self.strays = list(strays)
 
-    def run(self, function, stream, learns):
-        self.steps += 1
-        self.strays = next(self.each)
-        return super().run(function, stream, learns)
+    def run(self, *how):
+        self.rehearsed = Rehearsed(self.strays.pop(0) if self.strays else 0)
+        return super().run(*how)
 
 
 def made(strays, **how):
     torch.manual_seed(0)
-    net = torch.nn.Linear(4, 3)
+    net, backend = torch.nn.Linear(4, 3), Beside(strays)
     optimizer = sgd(net)
-    backend = Beside(strays)
-    return nimble.step(lambda x: update(net, optimizer, net(x).sum()), modules=[net], optimizers=[optimizer], backend=backend, **how), backend
+    step = nimble.step(lambda x: update(net, optimizer, net(x).sum()), modules=[net], optimizers=[optimizer], backend=backend, **how)
+    return step, backend, optimizer
 
 
 def test_nothing_is_captured():
-    step, backend = made([0, 2, 2])
+    step, backend, _ = made([0, 2, 2])
     for _ in range(3):
         step(torch.ones(2, 4))
     for _ in range(2):
         with pytest.raises(CaptureError, match="2 of the kernels and copies that it launches go to streams which wait for nothing"):
             step(torch.ones(2, 4))
-    assert backend.steps == 3 and backend.asked == [] and step.report()[0].state == "eager"
+    assert len(backend.ran) == backend.rehearsals == 3 and backend.asked == [] and step.report()[0].state == "eager"
 
 
 def test_it_runs_eagerly_where_that_is_wanted():
-    step, backend = made([1, 1, 1], fallback=True)
+    step, backend, _ = made([1, 1, 1], fallback=True)
     with pytest.warns(UserWarning, match="runs eagerly.* wait for nothing"):
         for _ in range(6):
             step(torch.ones(2, 4))
     assert backend.asked == []
 
 
-def test_what_only_a_first_step_does_counts_for_nothing():
-    step, backend = made([3, 1, 0])
-    for _ in range(6):
+@pytest.mark.parametrize("strays, eager", [([3, 1, 0], 3), ([0, 0, 1], 4)])
+def test_what_is_done_for_once_counts_for_nothing(strays, eager):
+    step, backend, _ = made(strays)
+    for _ in range(7):
         step(torch.ones(2, 4))
-    assert backend.steps == 3 and len(backend.graphs) == 1 and step.report()[0].state == "rewritten"
+    assert len(backend.ran) == eager and len(backend.graphs) == 1 and step.report()[0].state == "rewritten"
+
+
+@pytest.mark.parametrize("strays, is_captured", [([1], True), ([1, 1], False)])
+def test_behind_a_change(strays, is_captured):
+    step, backend, optimizer = made([0, 0, 0, *strays], fallback=True)
+    for _ in range(5):
+        step(torch.ones(2, 4))
+    optimizer.param_groups[0]["lr"] = 0.01
+    with pytest.warns(UserWarning) if not is_captured else pytest.MonkeyPatch.context():
+        for _ in range(4):
+            step(torch.ones(2, 4))
+    assert len(backend.graphs) == 1 + is_captured
+
+
+def test_steps_whose_gradients_are_held_are_not_rehearsed():
+    step, backend, _ = made([])
+    held = []
+    for _ in range(4):
+        step(torch.ones(2, 4))
+    net = next(iter(step._state.modules))
+    held += [p.grad for p in net.parameters()]
+    with pytest.warns(UserWarning, match="holds on to the gradients"):
+        step(torch.ones(2, 4))
+    assert len(backend.ran) == 4 and backend.rehearsals == 3 and held
+
+
+@pytest.mark.parametrize("streams", [1, 2])
+def test_with_streams_that_wait_there_is_one_part(streams):
+    torch.manual_seed(0)
+    net, backend = mlp(), ReplayingCapture()
+    optimizer = sgd(net)
+    backend.rehearsed = Rehearsed(0, streams)
+    step = nimble.step(lambda x: update(net, optimizer, net(x).sum()), modules=[net], optimizers=[optimizer], backend=backend)
+    for _ in range(5):
+        step(torch.ones(2, 4))
+    assert [len(graphs) for graphs in backend.recorded] == [3 - streams]

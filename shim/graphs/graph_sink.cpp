@@ -155,6 +155,7 @@ std::optional<CUresult> GraphSink::receive(Call& call) {
   if (call.edit == GraphEdit::destroy || call.edit == GraphEdit::end) handle_ends(call);
   t_context_ends = call.kind == CallKind::context_end;
   if (is_release(call.kind) || t_context_ends || call.ends == Ends::code) let_go_of(call);
+  if (rehearsals_.any()) rehearsals_.ending(call);
   if (call.ends == Ends::stream) {
     forget_captures(call);
     pool_.stream_ended(call.stream.key);

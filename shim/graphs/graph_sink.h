@@ -15,6 +15,7 @@
 // the program's thread, one at a time. Kept for the life of the process.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -85,8 +86,16 @@ class GraphSink final : public CallSink {
   // What the calling thread does from now on is followed as if the stream captured. False where it rehearses already,
   // or the stream is a legacy default stream, which cannot capture.
   bool rehearse(CUstream stream);
-  // It ends: how much work would have gone past the capture. Nothing where it does not rehearse.
-  std::optional<std::uint64_t> rehearsed();
+  // It ends. Nothing where it does not rehearse.
+  struct Rehearsed {
+    std::uint64_t strays = 0;   // pieces of work that would have gone past the capture
+    std::uint64_t streams = 0;  // that would have been a part of it
+  };
+  std::optional<Rehearsed> rehearsed();
+  // How many captures go on, at most.
+  std::uint64_t captures() const {
+    return static_cast<std::uint64_t>(std::max(0, captures_.load(std::memory_order_relaxed)));
+  }
   // With null: of the one that the calling thread has made executable last. Nothing where it is not known.
   std::optional<GraphStatus> status(CUgraphExec exec);
   // Whether all that its nodes write, by what is known of them, is memory that its own capture has allocated, or cuDNN

@@ -67,12 +67,12 @@ bool GraphSink::rehearse(CUstream stream) {
   return true;
 }
 
-std::optional<std::uint64_t> GraphSink::rehearsed() {
+std::optional<GraphSink::Rehearsed> GraphSink::rehearsed() {
   const std::lock_guard lock(threads_mutex_);
   const std::uint64_t number = std::exchange(threads_[thread_index()].rehearsal, 0);
   if (!number) return std::nullopt;
-  rehearsals_.end(number);
-  return stray_.ended(number, nullptr);
+  const std::uint64_t strays = stray_.ended(number, nullptr);  // first: other threads may still be at it
+  return Rehearsed{strays, rehearsals_.end(number)};
 }
 
 std::optional<bool> GraphSink::may_launch(CUgraphExec exec, CUstream stream) const {

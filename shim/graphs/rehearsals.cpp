@@ -17,25 +17,45 @@ std::uint64_t Rehearsals::begin(std::uint64_t stream) {
   return number;
 }
 
-void Rehearsals::end(std::uint64_t number) {
+std::size_t Rehearsals::end(std::uint64_t number) {
   const std::lock_guard lock(mutex_);
-  if (rehearsals_.erase(number)) count_.fetch_sub(1, std::memory_order_relaxed);
+  const auto found = rehearsals_.find(number);
+  if (found == rehearsals_.end()) return 0;
+  const std::size_t streams = found->second.streams.size();
+  rehearsals_.erase(found);
+  count_.fetch_sub(1, std::memory_order_relaxed);
+  return streams;
 }
 
 void Rehearsals::follow(const Call& call) {
-  const bool records = call.kind == CallKind::event_record, waits = call.kind == CallKind::event_wait;
-  if (!records && !waits && call.ends != Ends::event && call.ends != Ends::stream) return;
+  const bool waits = call.kind == CallKind::event_wait;
+  // Launches may record events, too.
+  const bool records = call.kind == CallKind::event_record || (call.kind == CallKind::launch && call.event);
+  if (!waits && !records) return;
   const std::lock_guard lock(mutex_);
   for (auto& [number, rehearsal] : rehearsals_) {
-    if (records && rehearsal.streams.contains(call.stream.key)) {
-      rehearsal.events.insert(call.event);
-    } else if (records || call.ends == Ends::event) {
-      rehearsal.events.erase(call.event);
-    } else if (waits && rehearsal.events.contains(call.event)) {
-      rehearsal.streams.insert(call.stream.key);
-    } else if (call.ends == Ends::stream) {
-      rehearsal.streams.erase(call.stream.key);
+    const bool is_part = rehearsal.streams.contains(call.stream.key);
+    if (waits) {
+      if (rehearsal.events.contains(call.event)) rehearsal.streams.insert(call.stream.key);
+      continue;
     }
+    for (CUevent const event : {call.event, call.event2}) {
+      if (!event) continue;
+      if (is_part) {
+        rehearsal.events.insert(event);
+      } else {
+        rehearsal.events.erase(event);
+      }
+    }
+  }
+}
+
+void Rehearsals::ending(const Call& call) {
+  if (call.ends != Ends::event && call.ends != Ends::stream) return;
+  const std::lock_guard lock(mutex_);
+  for (auto& [number, rehearsal] : rehearsals_) {
+    if (call.ends == Ends::event) rehearsal.events.erase(call.event);
+    if (call.ends == Ends::stream) rehearsal.streams.erase(call.stream.key);
   }
 }
 

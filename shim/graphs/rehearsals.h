@@ -22,11 +22,14 @@ class Rehearsals {
  public:
   // Of a capture that would begin on the stream with this key. Its number.
   std::uint64_t begin(std::uint64_t stream);
-  void end(std::uint64_t number);
+  // How many streams were a part of it, the one that it began on among them; 0 where there is none of this number.
+  std::size_t end(std::uint64_t number);
   // Whether any goes on. Costs no lock.
   bool any() const { return count_.load(std::memory_order_relaxed) > 0; }
-  // The driver has taken a call, which may be of an event, or end one or a stream.
+  // The driver has taken a call, which may record an event, or have a stream wait for one.
   void follow(const Call& call);
+  // A call is on its way to the driver, which may end an event or a stream: behind it the handle may be another's.
+  void ending(const Call& call);
   // The numbers of those that work on the stream is a part of.
   std::vector<std::uint64_t> of(std::uint64_t stream) const;
 

@@ -173,7 +173,8 @@ class Graphs(ProgramTest):
         done = self.run_program(["graph_ends", "strays"], mode="off", NIMBLE_GRAPHS="rewrite")
         self.assertEqual(plain.stdout, done.stdout)
         for which in ("strays", "rehearsed"):
-            self.assertEqual(["0", "1", "2", "1", "0", "1"], re.findall(rf"^{which} (\d+)$", done.stderr, re.MULTILINE), which)
+            self.assertEqual(["0", "1", "2", "1", "0", "1"], re.findall(rf"^{which} (\d+)", done.stderr, re.MULTILINE), which)
+        self.assertEqual(["2", "1", "1", "1", "1", "1"], re.findall(r"^rehearsed \d on (\d+)$", done.stderr, re.MULTILINE))
         self.assertNotIn("twice", done.stderr)
 
     def test_beside_a_thread_that_loads_libraries(self):

@@ -219,7 +219,7 @@ def compare(graph: "Callable[[], Any]", eager: "Callable[[], Any]", module: torc
     key: Hashable = None
     try:
         key = key_of(call)
-        backend.wait_for_all()  # streams that wait for nothing may still work with what is put back
+        backend.wait(device)  # streams that wait for nothing may still work with what is put back
         state = _State(module, call, device, backend)
         began = finished()
         ours = graph()

@@ -219,10 +219,11 @@ struct Program : GraphProgram {
       const bool rehearses = nimble_rehearse_begin(stream) == NIMBLE_SUCCESS;
       if (rehearses && nimble_rehearse_begin(stream) != NIMBLE_INVALID_ARGUMENT) std::fprintf(stderr, "twice\n");
       all();
-      std::uint64_t count = 0;
-      if (nimble_rehearse_end(&count) == NIMBLE_SUCCESS)
-        std::fprintf(stderr, "rehearsed %d\n", static_cast<int>(count));
-      if (rehearses && nimble_rehearse_end(&count) != NIMBLE_INVALID_ARGUMENT) std::fprintf(stderr, "twice\n");
+      std::uint64_t count = 0, streams = 0;
+      if (nimble_rehearse_end(&count, &streams) == NIMBLE_SUCCESS)
+        std::fprintf(stderr, "rehearsed %d on %d\n", static_cast<int>(count), static_cast<int>(streams));
+      if (rehearses && nimble_rehearse_end(nullptr, nullptr) != NIMBLE_INVALID_ARGUMENT)
+        std::fprintf(stderr, "twice\n");
       CUgraph graph = capture(all, CU_STREAM_CAPTURE_MODE_RELAXED);
       CUgraphExec exec = make(graph);
       nimble_graph_status status{};

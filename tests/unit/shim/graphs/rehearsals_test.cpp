@@ -26,7 +26,7 @@ struct RehearsalsTest : testing::Test {
     call.ends = ends;
     call.stream.key = stream;
     call.event = event;
-    rehearsals.follow(call);
+    rehearsals.ending(call);
   }
 };
 
@@ -49,11 +49,30 @@ TEST_F(RehearsalsTest, StreamsJoinByEvents) {
   wait(24, kOther);
   EXPECT_EQ(rehearsals.of(16), Numbers{one});
   EXPECT_EQ(rehearsals.of(24), Numbers{one}) << "by a stream that waits";
-  rehearsals.end(one);
+  EXPECT_EQ(rehearsals.end(one), 3u);
   EXPECT_EQ(rehearsals.of(8), Numbers{});
   EXPECT_FALSE(rehearsals.any());
-  rehearsals.end(one);
+  EXPECT_EQ(rehearsals.end(one), 0u);
   EXPECT_FALSE(rehearsals.any());
+}
+
+TEST_F(RehearsalsTest, LaunchesRecordEventsToo) {
+  const std::uint64_t one = rehearsals.begin(8);
+  Call call;
+  call.kind = CallKind::launch;
+  call.stream.key = 8;
+  rehearsals.follow(call);
+  call.event = kEvent;
+  call.event2 = kOther;
+  rehearsals.follow(call);
+  wait(16, kEvent);
+  wait(24, kOther);
+  EXPECT_EQ(rehearsals.of(16), Numbers{one});
+  EXPECT_EQ(rehearsals.of(24), Numbers{one});
+  call.stream.key = 32;
+  rehearsals.follow(call);
+  wait(40, kOther);
+  EXPECT_EQ(rehearsals.of(40), Numbers{}) << "somebody else has recorded it since";
 }
 
 TEST_F(RehearsalsTest, AnEventIsThatOfItsLastRecord) {

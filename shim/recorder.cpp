@@ -15,6 +15,7 @@
 #include "shim/per_thread.h"
 #include "shim/profile/current_call.h"
 #include "shim/stream_table.h"
+#include "shim/trace_writer.h"
 
 namespace nimble::shim {
 
@@ -131,8 +132,9 @@ bool Recorder::takes_time(CallKind kind) {
 
 void Recorder::start() {
   // Looked at first: a store would cost every other thread a cache miss.
-  if (!watching_.load(std::memory_order_acquire) && !watching_.exchange(true, std::memory_order_acq_rel))
-    start_watching();
+  if (watching_.load(std::memory_order_acquire)) return;
+  TraceWriter::find_driver();  // each of the first threads, before it has anything to write
+  if (!watching_.exchange(true, std::memory_order_acq_rel)) start_watching();
 }
 
 void Recorder::skip() noexcept {

@@ -25,6 +25,9 @@ namespace nimble::shim {
 
 namespace {
 
+constexpr const char* kGetVersion = "cuDriverGetVersion";
+constexpr const char* kGetName = "cuDeviceGetName";
+
 std::string command_line() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -39,6 +42,10 @@ void say(LogLevel level, fmt::format_string<Args...> format, Args&&... args) {
 }
 
 }  // namespace
+
+void TraceWriter::find_driver() {
+  for (const char* const name : {kGetVersion, kGetName}) known_driver_symbol(name);
+}
 
 TraceWriter::TraceWriter(const std::string& path, std::uint64_t epoch_ns) : path_(path), epoch_ns_(epoch_ns) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
@@ -82,8 +89,8 @@ void TraceWriter::line(std::string_view event) {
 void TraceWriter::header() {
   int version = 0;
   char device[256] = "";
-  const auto get_version = reinterpret_cast<decltype(&::cuDriverGetVersion)>(driver_symbol("cuDriverGetVersion"));
-  const auto get_name = reinterpret_cast<decltype(&::cuDeviceGetName)>(driver_symbol("cuDeviceGetName"));
+  const auto get_version = reinterpret_cast<decltype(&::cuDriverGetVersion)>(known_driver_symbol(kGetVersion));
+  const auto get_name = reinterpret_cast<decltype(&::cuDeviceGetName)>(known_driver_symbol(kGetName));
   if (get_version) get_version(&version);
   if (get_name) get_name(device, sizeof device - 1, 0);
   out_ += "[\n";

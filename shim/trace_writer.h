@@ -19,6 +19,10 @@ namespace nimble::shim {
 
 class TraceWriter {
  public:
+  // Looks up what writers ask the driver for. Called before there is one, from a thread of the program's: a writer's
+  // own must not wait for the dynamic loader, whose lock a thread may hold that waits for the writer.
+  static void find_driver();
+
   // Creates the file, or says in the log why it cannot be. Its times count from `epoch_ns`.
   TraceWriter(const std::string& path, std::uint64_t epoch_ns);
   // Writes into memory instead, and says nothing.

@@ -177,6 +177,13 @@ class Graphs(ProgramTest):
         self.assertEqual(["2", "1", "1", "1", "1", "1"], re.findall(r"^rehearsed \d on (\d+)$", done.stderr, re.MULTILINE))
         self.assertNotIn("twice", done.stderr)
 
+    def test_more_than_the_queue_holds_is_recorded_while_a_library_is_loaded(self):
+        """Who writes it down must not wait for the dynamic loader, which waits for the program, which waits for room."""
+        settings = {"LOADING_CALLS": int(1500000 * harness.BUILD.share)}
+        plain = self.run_program(["graph_ends", "first"], **settings)
+        done = self.run_program(["graph_ends", "first"], mode="off", NIMBLE_GRAPHS="rewrite", NIMBLE_AUTO_LIMIT="1", timeout=120, **settings)
+        self.assertEqual(plain.stdout, done.stdout)
+
     def test_beside_a_thread_that_loads_libraries(self):
         plain = self.run_program(["graph_ends", "loading"])
         done = self.run_program(["graph_ends", "loading"], mode="off", NIMBLE_GRAPHS="rewrite", NIMBLE_AUTO_LIMIT="1", timeout=120)

@@ -3,6 +3,7 @@
 //   null, primary  a context is to end that is none, or the primary one: two graphs' launches, and their memory
 //   reset          the primary context is reset, which nobody has
 //   handles        another thread makes graphs and ends them: their handles are other graphs' then
+//   first          a library that is loaded makes the first calls that are recorded, and many of them
 //   loading        a recording begins anew all the time, while another thread loads a library that allocates memory
 //   peer           memory goes with another context, and one allocation comes to lie where two pieces were
 //   slots          that of another capture goes back to the driver, and comes again as one piece
@@ -292,10 +293,20 @@ struct Program : GraphProgram {
   }
 };
 
+// All that is recorded is what a library does while it is loaded.
+void load_first() {
+  CUcontext context = nullptr;
+  CHECK(cuInit(0));
+  CHECK(cuDevicePrimaryCtxRetain(&context, 0));
+  CHECK(cuCtxSetCurrent(context));
+  if (!dlopen("libloading_library.so", RTLD_NOW)) std::exit((std::printf("%s\n", dlerror()), 2));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::string what = argc == 2 ? argv[1] : "";
+  if (what == "first") load_first();
   Program program;
   if (what == "null" || what == "primary" || what == "reset") program.contexts(what);
   if (what == "handles") program.handles();

@@ -145,6 +145,8 @@ void Recorder::skip() noexcept {
 std::optional<CUresult> Recorder::before(Call& call) noexcept try {
   skip();
   if (call.ends != Ends::nothing) {
+    if (!watching_.load(std::memory_order_acquire))
+      TraceWriter::find_driver();  // this may be the first that is written
     Record record;
     record.call = call;
     if (call.ends == Ends::stream) follow_captures(call, CUDA_SUCCESS);

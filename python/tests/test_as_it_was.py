@@ -19,7 +19,7 @@ def backend():
 
 
 @pytest.fixture
-def rests(backend):
+def rests():
     """How many calls were counted whenever nothing was left to do: while a preparation runs, and at its end."""
     return []
 

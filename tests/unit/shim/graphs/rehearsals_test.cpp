@@ -12,21 +12,19 @@ const auto kEvent = reinterpret_cast<CUevent>(0x100), kOther = reinterpret_cast<
 struct RehearsalsTest : testing::Test {
   Rehearsals rehearsals;
 
-  void record(std::uint64_t stream, CUevent event) { follow(CallKind::event_record, stream, event); }
-  void wait(std::uint64_t stream, CUevent event) { follow(CallKind::event_wait, stream, event); }
-  void follow(CallKind kind, std::uint64_t stream, CUevent event) {
-    Call call;
-    call.kind = kind;
-    call.stream.key = stream;
-    call.event = event;
-    rehearsals.follow(call);
-  }
+  void record(std::uint64_t stream, CUevent event) { rehearsals.follow(call(CallKind::event_record, stream, event)); }
+  void wait(std::uint64_t stream, CUevent event) { rehearsals.follow(call(CallKind::event_wait, stream, event)); }
   void end(Ends ends, std::uint64_t stream, CUevent event) {
-    Call call;
-    call.ends = ends;
-    call.stream.key = stream;
-    call.event = event;
-    rehearsals.ending(call);
+    Call ending = call(CallKind::opaque, stream, event);
+    ending.ends = ends;
+    rehearsals.ending(ending);
+  }
+  static Call call(CallKind kind, std::uint64_t stream, CUevent event) {
+    Call made;
+    made.kind = kind;
+    made.stream.key = stream;
+    made.event = event;
+    return made;
   }
 };
 
@@ -58,19 +56,16 @@ TEST_F(RehearsalsTest, StreamsJoinByEvents) {
 
 TEST_F(RehearsalsTest, LaunchesRecordEventsToo) {
   const std::uint64_t one = rehearsals.begin(8);
-  Call call;
-  call.kind = CallKind::launch;
-  call.stream.key = 8;
-  rehearsals.follow(call);
-  call.event = kEvent;
-  call.event2 = kOther;
-  rehearsals.follow(call);
+  rehearsals.follow(call(CallKind::launch, 8, nullptr));
+  Call launch = call(CallKind::launch, 8, kEvent);
+  launch.event2 = kOther;
+  rehearsals.follow(launch);
   wait(16, kEvent);
   wait(24, kOther);
   EXPECT_EQ(rehearsals.of(16), Numbers{one});
   EXPECT_EQ(rehearsals.of(24), Numbers{one});
-  call.stream.key = 32;
-  rehearsals.follow(call);
+  launch.stream.key = 32;
+  rehearsals.follow(launch);
   wait(40, kOther);
   EXPECT_EQ(rehearsals.of(40), Numbers{}) << "somebody else has recorded it since";
 }

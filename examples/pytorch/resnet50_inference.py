@@ -34,6 +34,9 @@ def main():
     options = parser.parse_args()
     if min(options.steps, options.batch, options.side) < 1:
         parser.error("all numbers must be 1 or more")
+    nimble.shim.check()  # says what to type where libnimble.so is not there
+    if not torch.cuda.is_available():
+        parser.exit(1, f"{parser.prog}: this needs a GPU, and PyTorch finds none here\n")
 
     torch.manual_seed(0)
     module = torchvision.models.resnet50().cuda().eval()

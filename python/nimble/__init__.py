@@ -19,19 +19,22 @@ from nimble.errors import CaptureError, NimbleError, NotLoadedError
 from nimble.version import VERSION as __version__
 
 if TYPE_CHECKING:
+    from nimble import shim
     from nimble.accelerated import Accelerated, accelerate
     from nimble.module import Nimble
     from nimble.static import GraphReport
     from nimble.steps import Step, step
 
-__all__ = ["Accelerated", "CaptureError", "GraphReport", "Nimble", "NimbleError", "NotLoadedError", "Step", "accelerate", "step",
-           "__version__"]
+__all__ = ["Accelerated", "CaptureError", "GraphReport", "Nimble", "NimbleError", "NotLoadedError", "Step", "accelerate", "shim",
+           "step", "__version__"]
 
 _LATE = {"Accelerated": "accelerated", "accelerate": "accelerated", "Nimble": "module", "GraphReport": "static", "Step": "steps",
          "step": "steps"}
 
 
 def __getattr__(name: str) -> Any:
+    if name == "shim":
+        return importlib.import_module("nimble.shim")
     if name not in _LATE:
         raise AttributeError(f"module 'nimble' has no attribute {name!r}")
     return getattr(importlib.import_module("nimble." + _LATE[name]), name)

@@ -7,9 +7,10 @@ this interpreter before a script, NIMBLE_GRAPHS, and the allocator. No PyTorch h
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
-from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 from nimble.errors import NimbleError
 from nimble.version import VERSION
@@ -28,7 +29,7 @@ docs/pytorch.md, and --torch.
 
 libnimble.so is the package's own, else the one that NIMBLE_LIBRARY names, else the one that was built in the checkout
 which this package lies in (build/default), or installed with it. The
-launcher `nimble` beside it does the rest; its options follow.
+launcher `nimble` beside it does the rest; python -m nimble run --help has its options as well.
 """
 ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 ALLOCATOR = "backend:cudaMallocAsync"
@@ -144,8 +145,22 @@ def _found_by_the_working_folder(package: Path) -> bool:
 
 
 def nimble() -> int:
-    """The command `nimble` of an installed package: the launcher itself, as docs/nimble.md has it."""
+    """The command `nimble` of an installed package: the launcher itself, as docs/nimble.md has it. But where it is to run Python, and
+    nothing names a mode or a trace, it does what `python -m nimble run` does: what a PyTorch program needs is no recording."""
+    words = sys.argv[1:]
+    if words[:1] == ["run"] and runs_python(words[1:], os.environ):
+        options, program, _ = split(words[1:])
+        return main(["run", *options, "--", *program])
     return _become_tool("nimble")
+
+
+def runs_python(words: List[str], env: Mapping[str, str]) -> bool:
+    """Whether these words behind `run` start a Python interpreter, and neither they nor the environment say what is to be recorded or
+    replayed."""
+    options, program, _ = split(words)
+    named = {word.split("=", 1)[0] for word in options} & {"--mode", "--trace", "--help", "-h"}
+    return (bool(program) and re.fullmatch(r"(python|pypy)[0-9.]*", os.path.basename(program[0])) is not None
+            and not named and not env.get("NIMBLE_MODE") and not env.get("NIMBLE_TRACE"))
 
 
 def nimble_analyze() -> int:

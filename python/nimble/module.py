@@ -82,7 +82,8 @@ class Nimble:
     def prepare(self, *dummy_args: Any, training: bool = False, use_multi_stream: bool = True, relaxed: bool = False,
                 **dummy_kwargs: Any) -> "Nimble":
         """Makes the graph for calls with arguments like these: tensors on the GPU, or what torch.utils._pytree can take apart.
-        One tuple or list alone is the arguments, as the original has it; `prepare((pair,))` is for a module that takes a pair.
+        One tuple or list alone is the arguments, as the original has it; `prepare((pair,))` is for a module that takes a pair. So is
+        what is given as `dummy_inputs=` alone. Options are given by name: what stands behind the first argument is the module's.
 
         training: calls like these train, also where the module is in eval mode (as to fine-tune with fixed statistics); from then
         on all calls do for which gradients are enabled. use_multi_stream: what does not depend on each other may run side by
@@ -90,6 +91,8 @@ class Nimble:
         hold for graphs that later calls make by themselves.
         Returns itself. NimbleError says what cannot be captured, unless `fallback` was given.
         """
+        if not dummy_args and list(dummy_kwargs) == ["dummy_inputs"]:  # the original's name for it
+            dummy_args = (dummy_kwargs.pop("dummy_inputs"),)
         if len(dummy_args) == 1 and type(dummy_args[0]) in (tuple, list) and not dummy_kwargs:
             dummy_args = tuple(dummy_args[0])
         with self._lock:

@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import enum
 import functools
+import os
 import weakref
 from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Iterator, NamedTuple, Optional, Tuple
@@ -104,8 +105,9 @@ def _function(name: str) -> Any:
 def _call(name: str, *arguments: Any) -> Result:
     result = Result(_function(name)(*arguments))
     if result == Result.WRONG_MODE:
-        raise NotLoadedError(f"libnimble.so is in this process, but NIMBLE_GRAPHS is not `rewrite`, or NIMBLE_MODE is set: "
-                             f"unset both, and {HOW_TO_RUN}")
+        found = ", ".join(f"{name} is {os.environ.get(name) or 'not set'}" for name in ("NIMBLE_MODE", "NIMBLE_GRAPHS"))
+        raise NotLoadedError(f"libnimble.so is in this process, but rewrites no graphs: {found} (`nimble run` records where it is told "
+                             f"no mode). Set neither, and {HOW_TO_RUN}")
     return result
 
 

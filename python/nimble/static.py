@@ -182,7 +182,8 @@ def device_of(tensors: Iterable[torch.Tensor], call: Call, backend: Backend) -> 
     for number in call.tensors:
         here = call.leaves[number].device
         if here.type != backend.device_type:
-            raise NimbleError(f"{call.place(number)} is on {here}, not on {backend.device_type}: a graph cannot read it there")
+            raise NimbleError(f"{call.place(number)} is on {here}, not on {backend.device_type}, and a graph cannot read it there: "
+                              f"move it, as by .to('{backend.device_type}')")
         if device is not None and here != device:
             raise NimbleError(f"{call.place(number)} is on {here}, another argument on {device}")
         device = here
@@ -193,7 +194,7 @@ def device_of(tensors: Iterable[torch.Tensor], call: Call, backend: Backend) -> 
                 raise NimbleError(f"it works on tensors on {tensor.device} and on {device}, and a graph is one device's: prepare the parts "
                                   "that lie on one device each")
     if device is None:
-        raise NimbleError(f"neither an argument nor the module is on {backend.device_type}")
+        raise NimbleError(f"neither an argument nor the module is on {backend.device_type}: move both, as by .to('{backend.device_type}')")
     return device
 
 

@@ -160,7 +160,7 @@ def test_inference(bench, name):
     found = inference.run("small", way, Host())
     for field in ("gpu_us", "wall_us", "row_us"):
         assert 0 < found[field]["p10"] <= found[field]["median"] <= found[field]["p90"]
-    assert found["gpu_us"]["runs"] >= 10 and found["row_us"]["runs"] == 1
+    assert found["gpu_us"]["runs"] >= 10 and 1 <= found["row_us"]["runs"] <= 12
     assert found["memory_mib"] == {"before": 7.0, "after": 12.0} and found["torch"] == torch.__version__
     assert found.get("same_bits") is (True if way.same in ("eager",) or way.nimble else None)
     assert found["relative_difference"] < 1e-5

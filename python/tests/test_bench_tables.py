@@ -397,9 +397,11 @@ WHOLE = "print('" + json.dumps({key: value for key, value in entry("", "", 5).it
 def test_a_run_is_what_was_asked_for(monkeypatch, capsys, tmp_path):
     only = ["--only", "resnet50,darts", "--ways", "eager,graph"]
     found, status, text = measured(monkeypatch, capsys, tmp_path, *only, program=WHOLE)
-    assert found == [(network, 1, way) for network in ("resnet50", "darts") for way in ("eager", "graph")] and status == 0
+    training = [("resnet50", batch, way) for batch in (32, 64, 128) for way in ("eager", "graph")]
+    assert found == [(network, 1, way) for network in ("resnet50", "darts") for way in ("eager", "graph")] + training and status == 0
+    only = ["--part", "inference", *only]
     assert "resnet50, graph: 5 us, prepared in 1.2 s" in text and "| DARTS | 5 [4, 7] | 5 [4, 7] |" in text
-    only[3] += ",nimble"
+    only[-1] += ",nimble"
     found, status, _ = measured(monkeypatch, capsys, tmp_path, *only, "--missing", program=WHOLE)
     assert found == [("resnet50", 1, "nimble"), ("darts", 1, "nimble")] and status == 0
     found, status, text = measured(monkeypatch, capsys, tmp_path, *only, "--missing", program=WHOLE)

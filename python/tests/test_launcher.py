@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nimble import NimbleError
-from nimble.launcher import child_environment, find_tools, split
+from nimble.launcher import child_environment, find_tools, runs_python, split
 
 PYTHON = Path(__file__).resolve().parent.parent
 STARTUP = PYTHON / "nimble" / "startup"
@@ -62,6 +62,26 @@ def test_a_script_finds_the_package_of_the_checkout_that_runs_it(nimble, tmp_pat
 def test_a_program(nimble):
     assert nimble("run", "--", "sh", "-c", "echo $NIMBLE_GRAPHS").stdout == "rewrite\n"
     assert seen(nimble("run", "--log", "error", "--", sys.executable, "see.py"))[2]["NIMBLE_LOG"] == "error"
+
+
+@pytest.mark.parametrize("words, does", [
+    ("python x.py", True), ("-- python x.py", True), ("--graphs rewrite -- /usr/bin/python3.11 -m x", True), ("--log error pypy3 x", True),
+    ("-- python-x x.py", False), ("-- ./train", False), ("", False), ("--mode record -- python x.py", False),
+    ("--trace=t.json -- python x.py", False), ("--help", False), ("--log -- python x.py", True),
+])
+def test_when_the_wheels_command_is_python_m_nimble(words, does):
+    assert runs_python(words.split(), {}) == does
+    for variable in ("NIMBLE_MODE", "NIMBLE_TRACE"):
+        assert not runs_python(words.split(), {variable: "x"})
+
+
+@pytest.mark.parametrize("words", [["run", "--"], ["run"], ["run", "--log", "error", "--"]])
+def test_the_wheels_command_on_a_python(nimble, words):
+    command = [sys.executable, "-c", "import sys; sys.argv[0] = 'nimble'; from nimble.launcher import nimble; sys.exit(nimble())"]
+    env = seen(nimble("run", "--mode", "off", "--graphs", "off", "--", "env", "-u", "NIMBLE_MODE", "-u", "NIMBLE_GRAPHS", *command,
+                      *words, sys.executable, "see.py"))[2]
+    assert (env["NIMBLE_MODE"], env["NIMBLE_GRAPHS"]) == ("off", "rewrite")
+    assert [env[name] for name in BOTH] == ["backend:cudaMallocAsync"] * 2
 
 
 def test_a_preload_is_kept(nimble, build):

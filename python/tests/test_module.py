@@ -105,6 +105,8 @@ def test_dummies_may_be_the_tuple_of_arguments(module, backend):
     assert Nimble(module, backend=backend).prepare(one).is_prepared(one)
     assert Nimble(Pair().eval(), backend=backend).prepare(((one, one),)).is_prepared((one, one))
     assert not Nimble(module, backend=backend).prepare(one).is_prepared(one, other)
+    assert Nimble(module, backend=backend).prepare(dummy_inputs=(one, other)).is_prepared(one, other)
+    assert Nimble(module, backend=backend).prepare(dummy_inputs=one).is_prepared(one)
 
     class Scaled(nn.Module):
         def forward(self, pair, scale):

@@ -81,9 +81,15 @@ def test_both_executables_are_timed(build):
     assert state in ("OWN", "REWRITTEN") and own_us > 0 and rewritten_us > 0
 
 
+def test_it_is_there_with_the_package(build):
+    done = python(build, "-c", "import nimble; print(nimble.shim.is_loaded())", preload=False)
+    assert (done.stdout, done.stderr) == ("False\n", "")
+
+
 @pytest.mark.parametrize("preload, variables, said", [
-    (True, {}, "NIMBLE_GRAPHS is not `rewrite`"),
-    (True, {"NIMBLE_GRAPHS": "rewrite", "NIMBLE_MODE": "record", "NIMBLE_TRACE": "/dev/null"}, "NIMBLE_MODE is set"),
+    (True, {}, "rewrites no graphs: NIMBLE_MODE is not set, NIMBLE_GRAPHS is not set"),
+    (True, {"NIMBLE_GRAPHS": "rewrite", "NIMBLE_MODE": "record", "NIMBLE_TRACE": "/dev/null"},
+     "NIMBLE_MODE is record, NIMBLE_GRAPHS is rewrite (`nimble run` records where it is told no mode)"),
     (False, {"NIMBLE_GRAPHS": "rewrite"}, "libnimble.so is not in this process"),
 ])
 def test_check_says_what_to_type(build, preload, variables, said):

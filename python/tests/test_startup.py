@@ -56,7 +56,7 @@ def said(done):
     return json.loads(done.stdout)
 
 
-LEFT_ALONE = "NIMBLE_GRAPHS is not `rewrite`"
+LEFT_ALONE = "rewrites no graphs: NIMBLE_MODE is auto"
 
 
 def test_before_pytorch_is_loaded(program):

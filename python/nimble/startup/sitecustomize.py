@@ -104,7 +104,8 @@ def _import_hook(util):
     else:
         origin = getattr(found, "origin", None) or getattr(found, "__file__", None)
         if not (origin and os.path.exists(origin) and os.path.samefile(origin, init)):
-            sys.stderr.write("nimble: warning: PyTorch modules are left alone: another package is called nimble, %s\n" % origin)
+            where = origin or ", ".join(getattr(found, "submodule_search_locations", None) or getattr(found, "__path__", ()))
+            sys.stderr.write("nimble: warning: PyTorch modules are left alone: another package is called nimble, %s\n" % where)
             return None
     from nimble.auto import hook
 

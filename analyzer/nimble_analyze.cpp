@@ -198,7 +198,8 @@ bool parse(CLI::App& app, int argc, char** argv, int& status) {
     app.parse(argc, argv);
     return true;
   } catch (const CLI::ParseError& error) {
-    status = app.exit(error) == 0 ? kExitOk : kExitInput;
+    const bool helped = error.get_exit_code() == 0;  // the help or the version was asked for
+    status = helped ? app.exit(error) : complain(std::string(error.what()) + "; see nimble-analyze --help", kExitInput);
     return false;
   }
 }

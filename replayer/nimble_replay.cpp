@@ -313,7 +313,8 @@ int main_of_replay(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitOk : kExitInput;
+    if (error.get_exit_code() == 0) return app.exit(error);  // the help or the version was asked for
+    return complain(std::string(error.what()) + "; see nimble-replay --help", kExitInput);
   }
   return run(arguments);
 }

@@ -202,8 +202,7 @@ def demo(options):
     clock = "GPU time per step" + device.mark
     headings = ["", "off", "record", "replay", "off / replay"]
     runs = (off, record, replay)
-    # The simulated driver answers in a fraction of the time that a real one takes, so wall clock shows only what the
-    # program and the shim cost; what a real driver's calls would cost comes from the model.
+    # What a real driver's calls would cost comes from the model.
     name = "host time per step, to submit" + (", wall clock" if device.simulated else "")
     host_rows = [[name, *(f"{run.host_us:.1f} us" for run in runs), changed(off.host_us, replay.host_us)]]
     if device.simulated:
@@ -225,7 +224,8 @@ def demo(options):
     show(f"\n  {counters['steps_replayed']} of {replay.steps} steps were replayed, each as {plan.graphs} graph"
          f"{'' if plan.graphs == 1 else 's'}; policy {plan.policy}")
     if device.simulated:
-        show("  simulated: the driver is tests/simcuda, and its times come from a model. Run this on a GPU for real ones.")
+        show("  simulated: the driver is tests/simcuda, and its times come from a model. It answers in a fraction of the time that a\n"
+             "  real one takes, so wall clock shows what the program and Nimble take alone. Run this on a GPU for real ones.")
 
     facts = {
         "date": datetime.date.today().isoformat(), "simulated": device.simulated,
@@ -241,7 +241,7 @@ def demo(options):
 
     show("\nNext:")
     for command, what in [
-            (f"{BUILD / 'bin/nimble-analyze'} {trace}", "what depends on what in a step, and why"),
+            (f"{BUILD / 'bin/nimble-analyze'} {trace} --rules {RULES} --no-schedule", "what depends on what in a step; --why tells why"),
             (f"{BUILD / 'bin/nimble'} --help", "all settings"),
             (f"{BUILD / 'bin/nimble'} run -- your-program", "record your own; then analyze and replay as above"),
             ("scripts/test", "run the tests"), ("scripts/bench", "what a launch costs under Nimble")]:
@@ -270,11 +270,17 @@ def keep(folder, facts, text):
     show(f"\nkept in {base}.json and .txt")
 
 
+def positive(text):
+    if (value := int(text)) < 1:
+        raise argparse.ArgumentTypeError("must be 1 or more")
+    return value
+
+
 def main():
     global BUILD, WORK
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--simulated", action="store_true", help="the simulated driver, even where there is a GPU")
-    parser.add_argument("--epochs", type=int, help="how long to train (default: 4 simulated, 20 on a GPU)")
+    parser.add_argument("--epochs", type=positive, help="how long to train (default: 4 simulated, 20 on a GPU)")
     parser.add_argument("--build", type=pathlib.Path, default=BUILD, help="the build tree (default: %(default)s)")
     parser.add_argument("--work", type=pathlib.Path, default=WORK, help="where files are left (default: %(default)s)")
     parser.add_argument("--results", type=pathlib.Path, help="folder to keep the table in")

@@ -186,7 +186,7 @@ def prepare(options, work):
     build = options.build.resolve()
     missing = pack.missing_from(build)
     if missing:
-        raise Refused(f"{options.build} lacks {', '.join(missing)}; build it, or name another with --build")
+        raise Refused(f"{options.build} lacks {', '.join(missing)}; scripts/test builds all of it, or name another with --build")
     nvcc = machine.find_nvcc()
     place = modes.Place(ROOT, build, sys.executable, nvcc, arch="sm_90" if options.dry_run else "native",
                         simulated=options.dry_run, cupti="" if options.dry_run else machine.cupti_folder(work))

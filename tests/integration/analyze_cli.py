@@ -112,7 +112,7 @@ class AnalyzeTest(unittest.TestCase):
 
     def test_usage_errors_are_status_2(self):
         for arguments in ([], [GOLDEN, "--policy", "best"], [GOLDEN, "--nonsense"], [GOLDEN, "--why", "1"]):
-            self.assertEqual(self.analyze(*arguments).returncode, 2, arguments)
+            self.assert_refused(self.analyze(*arguments), 2, "nimble-analyze: ", "see nimble-analyze --help")
         self.assert_refused(self.analyze(GOLDEN, "--why", 0, 99), 2, "0 to 15, not 99")
 
     def test_bad_input_is_one_line_and_status_2(self):

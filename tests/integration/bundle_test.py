@@ -339,7 +339,8 @@ class CommandLine(Bundle):
         self.replay("--policy", "best", expect=2)
         self.replay("--repeat", 0, expect=2)
         self.replay("--device", 7, expect=1)
-        self.run_program(["nimble-replay"], expect=2)
+        refused = self.run_program(["nimble-replay"], expect=2)
+        self.assertEqual(refused.stderr, "nimble-replay: bundle is required; see nimble-replay --help\n")
 
     def test_a_driver_that_refuses_ends_it_with_a_line(self):
         self.save(["bundled", 8])

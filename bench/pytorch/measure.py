@@ -10,7 +10,7 @@ import time
 
 import torch
 
-LEAST, MOST = 100, 300  # runs; more than the least number only within a second
+LEAST, MOST = 100, 300  # calls, or rows of them; more than the least number only within a second
 ROW = 10  # calls that follow each other without waiting
 
 
@@ -61,10 +61,10 @@ def wait():
     sys.stdin.readline()
 
 
-def repeat(once, seconds=1.0):
-    """What LEAST to MOST runs return."""
+def repeat(once, least=LEAST, seconds=1.0):
+    """What `least` to MOST runs return."""
     found, end = [], time.perf_counter() + seconds
-    while len(found) < LEAST or (len(found) < MOST and time.perf_counter() < end):
+    while len(found) < least or (len(found) < MOST and time.perf_counter() < end):
         found.append(once())
     return found
 
@@ -81,7 +81,7 @@ def by_events(gpu, call, calls=1):
         end.synchronize()
         return begin.elapsed_time(end) * 1e3 / calls
 
-    return repeat(once) if calls == 1 else [once() for _ in range(LEAST // calls)]
+    return repeat(once, LEAST // calls)
 
 
 def by_the_clock(gpu, call):

@@ -13,7 +13,7 @@ their stems as they are. Each way in a process of its own, in fp32 without TF32 
 runs or more. Before that each process makes and ends another context, for which see docs/pytorch.md."""
 BY_EVENTS = """By CUDA events, from one before the call to one behind it, on a GPU that was idle:"""
 BY_CLOCK = """By the host's clock, until the GPU is done:"""
-IN_A_ROW = """By CUDA events over ten calls that follow each other without waiting, a call of them:"""
+IN_A_ROW = """By CUDA events over ten calls that follow each other without waiting, a call of them; of ten such rows or more:"""
 PREPARED = """Preparing: seconds, and MiB that are taken on the device before it and behind all runs (of what compilers take, what
 PyTorch's allocator knows of). In brackets: what torch.compile took before, to fill the caches that the timed process then found.
 While TorchScript and torch.compile were at work others were too."""

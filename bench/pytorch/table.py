@@ -20,7 +20,7 @@ USAGE = """Usage: scripts/pytorch [options]
 Runs networks of PyTorch on the GPU in each way: eager, TorchScript, as one CUDA graph, by torch.compile, and with Nimble, each
 in a process of its own. Compares the results, and prints tables of medians. What fails or takes too long leaves the others be.
 
-  --part NAME,...    inference (batch 1), training (a step at CIFAR's shapes); default: inference
+  --part NAME,...    inference (batch 1), training (a step at CIFAR's shapes); default: both
   --only NAME,...    networks; default: all of the part
   --batches N,...    of training (default: 32,64,128)
   --ways NAME,...    of inference: {inference};
@@ -127,7 +127,7 @@ def main():
     known = {"--part": list(ways.WAYS), "--only": list(dict.fromkeys(networks.INFERENCE + networks.TRAINING)),
              "--batches": list(map(str, networks.BATCHES)),
              "--ways": list(dict.fromkeys(way.name for part in ways.WAYS.values() for way in part))}
-    defaults = {"--part": ["inference"], "--batches": known["--batches"]}
+    defaults = {"--part": list(ways.WAYS), "--batches": known["--batches"]}
     for option, names in known.items():
         parser.add_argument(option, type=functools.partial(side_by_side.chosen, parser, option, known=names),
                             default=defaults.get(option))

@@ -163,7 +163,14 @@ def test_another_package_of_the_name(program, tmp_path):
     (tmp_path / "nimble.py").write_text("value = 3\n")
     done = program("import nimble, json, torch\nassert nimble.value == 3\nprint(json.dumps([torch.seen]))")
     assert said(done)[0]["PYTORCH_ALLOC_CONF"] is None
-    assert "another package is called nimble" in done.stderr
+    assert f"another package is called nimble, {tmp_path / 'nimble.py'}" in done.stderr
+
+
+def test_a_folder_of_the_name(program, tmp_path):
+    (tmp_path / "nimble").mkdir()
+    done = program("import json, torch\nprint(json.dumps([torch.seen]))")
+    assert said(done)[0]["PYTORCH_ALLOC_CONF"] is None
+    assert f"another package is called nimble, {tmp_path / 'nimble'}\n" in done.stderr
 
 
 def test_the_loader_is_pytorchs(program):

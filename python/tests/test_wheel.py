@@ -1,6 +1,7 @@
 """scripts/wheel, and what it makes in an empty environment: the commands, the library, and what they find beside them."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -88,3 +89,23 @@ def test_pytorch_of_another_environment(environment, build, tmp_path):
     said = run(environment / "nimble", "run", "--mode", "auto", "--", sys.executable, "-c", "import torch", cwd=tmp_path,
                PYTHONPATH=str(tmp_path / "site"), LD_LIBRARY_PATH=str(build / "simcuda"))
     assert Path(said.strip()).resolve().is_relative_to(environment.parent.resolve())
+
+
+def test_an_editable_install_beside_a_folder_of_the_name(tmp_path):
+    """As a checkout is called: the package is found before it."""
+    if not (can("setuptools.build_meta") and (can("setuptools.command.bdist_wheel") or can("wheel.bdist_wheel"))):
+        pytest.skip(f"{sys.executable} lacks what makes wheels")
+    source = tmp_path / "source"
+    source.mkdir()
+    for each in ("pyproject.toml", "setup.py"):
+        shutil.copy(TESTS.parent / each, source)
+    shutil.copytree(TESTS.parent / "nimble", source / "nimble", ignore=shutil.ignore_patterns("lib", "bin", "__pycache__"))
+    run(sys.executable, "-c", "from setuptools import build_meta; build_meta.build_editable('.')", cwd=source)
+    (wheel,) = source.glob("*.whl")
+    (tmp_path / "site").mkdir()
+    run(sys.executable, "-m", "zipfile", "-e", wheel, tmp_path / "site", cwd=tmp_path)
+    (tmp_path / "nimble").mkdir()
+    (tmp_path / "script.py").write_text(f"import site; site.addsitedir({str(tmp_path / 'site')!r})\n"
+                                        "import nimble; print(nimble.__file__)\n")
+    found = run(sys.executable, tmp_path / "script.py", cwd=tmp_path).strip()
+    assert found == str(source / "nimble" / "__init__.py")

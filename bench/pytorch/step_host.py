@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """What a training step takes of the host, by its parts, until all is submitted: make_graphed_callables, and nimble.Nimble.
 
-Usage: bench/pytorch/step_host.py [--build DIR] [--json FILE] [--rounds N] [NETWORK:BATCH...]
+Usage: bench/pytorch/step_host.py [--build DIR] [--json FILE] [--rounds N] [--profile] [NETWORK:BATCH...]
 
 Each way in a process of its own, with and without libnimble.so, with PyTorch's own allocator and with the one that Nimble needs. They
 take turns on the same four cores, each many times, since what one process takes differs from that of the next by a third on machines
 that others use: median microseconds of steps that begin on an idle GPU. Where the GPU takes less, the host decides how long a step is.
+--profile tells as well, by PyTorch's profiler, what takes the host's time: operators, nodes of autograd and calls of the CUDA runtime.
 Needs a GPU, PyTorch and torchvision.
 """
 
@@ -27,6 +28,7 @@ PARTS = ("zero_grad", "forward", "loss", "backward", "optimizer")
 CORES = 4  # the program's thread, autograd's, and what libnimble.so writes
 DECIDED, ROUNDS, STEPS = 150, 20, 30
 PATIENCE = 300  # seconds, to prepare
+MOST = 20  # of what a profile found
 
 
 class Condition(NamedTuple):
@@ -66,8 +68,22 @@ def step(trainer):
     return [end - begin for begin, end in zip(times, times[1:])]
 
 
+def profile(trainer, gpu):
+    """What takes most of the host's time in a step: (name, how often in a step, microseconds of a step without what it calls)."""
+    from torch.profiler import ProfilerActivity
+    from torch.profiler import profile as profiler
+
+    kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if gpu.type == "cuda" else [])]
+    with profiler(activities=kinds) as found:
+        for _ in range(STEPS):
+            gpu.synchronize()
+            step(trainer)
+    rows = [(row.key, row.count / STEPS, row.self_cpu_time_total / STEPS) for row in found.key_averages() if row.self_cpu_time_total]
+    return sorted(rows, key=lambda row: -row[2])[:MOST]
+
+
 def take_turns(name, batch, way, gpu, turns, decided=DECIDED):
-    """Prints that it is ready, and for each of `turns` the steps' parts, in seconds, and what it runs with."""
+    """Prints that it is ready, and for each of `turns` the steps' parts, in seconds, and what it runs with; or their profile."""
     import networks
     import torch
     import training
@@ -85,7 +101,10 @@ def take_turns(name, batch, way, gpu, turns, decided=DECIDED):
         step(trainer)
         gpu.synchronize()
     print("\nready", flush=True)
-    for _ in turns:
+    for turn in turns:
+        if turn.strip() == "profile":
+            print(json.dumps({"profile": profile(trainer, gpu)}), flush=True)
+            continue
         step(trainer)  # brings what it needs into the caches, as the step before has
         found = []
         for _ in range(STEPS):
@@ -107,15 +126,15 @@ def start(cell, condition, build):
     return side_by_side.start([*command, __file__, "--turns", condition.way, cell], env, waits=True)
 
 
-def turn(process):
+def turn(process, word="go"):
     """What it prints of one. ValueError where it has ended."""
-    process.stdin.write("go\n")
+    process.stdin.write(word + "\n")
     process.stdin.flush()
     return json.loads(process.stdout.readline())
 
 
-def run(cell, build, rounds):
-    """By condition: median microseconds of each part and of all of them, and what it ran with."""
+def run(cell, build, rounds, profiled=False):
+    """By condition: median microseconds of each part and of all of them, what it ran with, and where that is asked for a profile."""
     processes, facts = {}, {}
     try:
         for title, condition in CONDITIONS.items():  # one after the other: none is disturbed while libnimble.so decides
@@ -128,6 +147,9 @@ def run(cell, build, rounds):
                 found = turn(process)
                 steps[title] += found.pop("steps")
                 facts[title] = found
+        if profiled:  # behind all that is timed
+            for title, process in processes.items():
+                facts[title].update(turn(process, "profile"))
     except (ValueError, OSError):
         done = side_by_side.finish(processes.pop(title), 10)
         raise side_by_side.Failure(f"{cell}, {title}: {done.errors}") from None
@@ -149,6 +171,7 @@ def main(words):
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/default")
     parser.add_argument("--json", type=pathlib.Path, help="writes the figures to this file as well")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--profile", action="store_true")
     parser.add_argument("--turns", help=argparse.SUPPRESS)
     options = parser.parse_args(words)
     if options.rounds < 1:
@@ -164,9 +187,11 @@ def main(words):
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
     figures = {"date": time.strftime("%Y-%m-%d"), "device": side_by_side.device(), "rounds": options.rounds, "cells": {}}
     for cell in options.cells:
-        figures["cells"][cell] = found = run(cell, options.build.resolve(), options.rounds)
+        figures["cells"][cell] = found = run(cell, options.build.resolve(), options.rounds, options.profile)
         for title, each in found.items():
             print(f"{cell:20} {title:26} " + ", ".join(f"{part} {us:.0f}" for part, us in each["us"].items()), flush=True)
+            for name, times, us in each.get("profile", ()):
+                print(f"{us:12.1f} us {times:8.1f} times  {name}", flush=True)
         if options.json:
             options.json.write_text(json.dumps(figures, indent=1) + "\n")
 

@@ -306,9 +306,13 @@ def test_what_a_step_takes_of_the_host(bench, monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "make_graphed_callables", lambda module, images, num_warmup_iters: module)
     monkeypatch.setattr(step_host, "STEPS", 3)
     for way in ("callables", "nimble"):
-        step_host.take_turns("any", 4, way, Host(), ["go", "go"], decided=2)
-        said = capsys.readouterr().out.split("ready\n")[1].splitlines()
+        step_host.take_turns("any", 4, way, Host(), ["go", "go", "profile"], decided=2)
+        *said, profiled = capsys.readouterr().out.split("ready\n")[1].splitlines()
         assert len(said) == 2
+        profiled = json.loads(profiled)["profile"]
+        times = [us for _, _, us in profiled]
+        assert 0 < len(times) <= step_host.MOST and times == sorted(times, reverse=True) and times[-1] > 0
+        assert way == "callables" or next(times for name, times, _ in profiled if "_ReplayBackward" in name) == 1
         for line in said:
             found = json.loads(line)
             assert not found["library"] and len(found["steps"]) == 3
@@ -327,7 +331,8 @@ def test_ways_take_turns(bench, monkeypatch, tmp_path, capsys):
     program = """
 import json, os, sys
 print("warming up", flush=True); print("\\nready", flush=True)
-for number, _ in enumerate(sys.stdin):
+for number, word in enumerate(sys.stdin):
+    if word.strip() == "profile": print(json.dumps({"profile": [["aten::add", 2.0, 3.25]]}), flush=True); continue
     if number == int(sys.argv[3]): sys.exit("no memory")
     with open(sys.argv[1], "a") as file: print(sys.argv[2], file=file)
     found = {"library": sys.argv[2] == "nimble", "cores": len(os.sched_getaffinity(0)), "steps": [[1e-6] * 5, [3e-6] * 5]}
@@ -345,8 +350,10 @@ for number, _ in enumerate(sys.stdin):
     monkeypatch.setattr(step_host, "CORES", 1)
     try:
         last = 9
-        step_host.main(["any:4", "--rounds", "2", "--json", str(tmp_path / "figures.json")])
-        assert "any:4                other                      zero_grad 2, forward 2" in capsys.readouterr().out
+        step_host.main(["any:4", "--rounds", "2", "--profile", "--json", str(tmp_path / "figures.json")])
+        text = capsys.readouterr().out
+        assert "any:4                other                      zero_grad 2, forward 2" in text
+        assert text.count("         3.2 us      2.0 times  aten::add\n") == 2
         assert turns.read_text().split() == ["callables", "nimble"] * 2
         found = json.loads((tmp_path / "figures.json").read_text())["cells"]["any:4"]
         assert found["other"]["library"] and not found["one"]["library"] and found["one"]["cores"] == 1

@@ -75,9 +75,9 @@ def profile(trainer, gpu):
 
     kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if gpu.type == "cuda" else [])]
     with profiler(activities=kinds) as found:
-        for _ in range(STEPS):
-            gpu.synchronize()
+        for _ in range(STEPS):  # that follow each other without waiting: what waits for the GPU shows
             step(trainer)
+        gpu.synchronize()
     rows = [(row.key, row.count / STEPS, row.self_cpu_time_total / STEPS) for row in found.key_averages() if row.self_cpu_time_total]
     return sorted(rows, key=lambda row: -row[2])[:MOST]
 

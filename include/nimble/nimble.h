@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* Rises with every addition; what was there stays as it is. */
-#define NIMBLE_API_VERSION 9
+#define NIMBLE_API_VERSION 10
 
 #ifdef __cplusplus
 extern "C" {

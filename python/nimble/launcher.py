@@ -34,6 +34,8 @@ launcher `nimble` beside it does the rest; python -m nimble run --help has its o
 ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 ALLOCATOR = "backend:cudaMallocAsync"
 USAGE_ERROR = 2  # as the launcher's
+# Settings (include/nimble/options.def) that a run has whose graphs are rewritten; any other is for a recording, or another mode.
+OF_GRAPHS = frozenset(["GRAPHS", "TUNE", "RULES", "AUTO_LIMIT", "LOG", "LIBRARY"])
 
 
 class Tools(NamedTuple):
@@ -145,8 +147,8 @@ def _found_by_the_working_folder(package: Path) -> bool:
 
 
 def nimble() -> int:
-    """The command `nimble` of an installed package: the launcher itself, as docs/nimble.md has it. But where it is to run Python, and
-    nothing names a mode or a trace, it does what `python -m nimble run` does: what a PyTorch program needs is no recording."""
+    """The command `nimble` of an installed package: the launcher itself, as docs/nimble.md has it. But where it is to run Python, and no
+    setting asks for a recording or a mode, it does what `python -m nimble run` does: what a PyTorch program needs is no recording."""
     words = sys.argv[1:]
     if words[:1] == ["run"] and runs_python(words[1:], os.environ):
         options, program, _ = split(words[1:])
@@ -155,12 +157,13 @@ def nimble() -> int:
 
 
 def runs_python(words: List[str], env: Mapping[str, str]) -> bool:
-    """Whether these words behind `run` start a Python interpreter, and neither they nor the environment say what is to be recorded or
-    replayed."""
+    """Whether these words behind `run` start a Python interpreter, with no setting among them or in the environment but those of
+    graphs."""
     options, program, _ = split(words)
-    named = {word.split("=", 1)[0] for word in options} & {"--mode", "--trace", "--help", "-h"}
+    settings = {word.split("=", 1)[0][2:].replace("-", "_").upper() for word in options if word.startswith("-")}
+    settings |= {name[len("NIMBLE_"):] for name, value in env.items() if name.startswith("NIMBLE_") and value}
     return (bool(program) and re.fullmatch(r"(python|pypy)[0-9.]*", os.path.basename(program[0])) is not None
-            and not named and not env.get("NIMBLE_MODE") and not env.get("NIMBLE_TRACE"))
+            and settings <= OF_GRAPHS)
 
 
 def nimble_analyze() -> int:

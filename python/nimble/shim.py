@@ -105,7 +105,7 @@ def _function(name: str) -> Any:
 def _call(name: str, *arguments: Any) -> Result:
     result = Result(_function(name)(*arguments))
     if result == Result.WRONG_MODE:
-        found = ", ".join(f"{name} is {os.environ.get(name) or 'not set'}" for name in ("NIMBLE_MODE", "NIMBLE_GRAPHS"))
+        found = ", ".join(f"{variable} is {os.environ.get(variable) or 'not set'}" for variable in ("NIMBLE_MODE", "NIMBLE_GRAPHS"))
         raise NotLoadedError(f"libnimble.so is in this process, but rewrites no graphs: {found} (`nimble run` records where it is told "
                              f"no mode). Set neither, and {HOW_TO_RUN}")
     return result

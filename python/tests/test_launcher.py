@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nimble import NimbleError
-from nimble.launcher import child_environment, find_tools, runs_python, split
+from nimble.launcher import OF_GRAPHS, child_environment, find_tools, runs_python, split
 
 PYTHON = Path(__file__).resolve().parent.parent
 STARTUP = PYTHON / "nimble" / "startup"
@@ -67,12 +68,24 @@ def test_a_program(nimble):
 @pytest.mark.parametrize("words, does", [
     ("python x.py", True), ("-- python x.py", True), ("--graphs rewrite -- /usr/bin/python3.11 -m x", True), ("--log error pypy3 x", True),
     ("-- python-x x.py", False), ("-- ./train", False), ("", False), ("--mode record -- python x.py", False),
-    ("--trace=t.json -- python x.py", False), ("--help", False), ("--log -- python x.py", True),
+    ("--trace=t.json -- python x.py", False), ("--help", False), ("-h python x.py", False), ("--log -- python x.py", True),
+    ("--auto-limit 1 --tune=off python x.py", True), ("--probe writes -- python x.py", False), ("--capture=bundle python x.py", False),
+    ("--timing events -- python x.py", False), ("--torch off -- python x.py", False),
 ])
 def test_when_the_wheels_command_is_python_m_nimble(words, does):
     assert runs_python(words.split(), {}) == does
-    for variable in ("NIMBLE_MODE", "NIMBLE_TRACE"):
+    for variable in ("NIMBLE_MODE", "NIMBLE_TRACE", "NIMBLE_PROBE"):
         assert not runs_python(words.split(), {variable: "x"})
+        assert runs_python(words.split(), {variable: "", "NIMBLE_LOG": "warn", "PATH": "x"}) == does
+
+
+def test_settings_of_graphs_are_those_that_say_so():
+    """Of all that the library has: what is no recording's would be ignored."""
+    table = (PYTHON.parent / "include" / "nimble" / "options.def").read_text()
+    options = dict(re.findall(r'^NIMBLE_OPTION\((\w+), ".*?", "(.*)"\)$', table, re.MULTILINE))
+    assert OF_GRAPHS - {"LIBRARY"} <= options.keys() and len(options) > 20
+    for name in OF_GRAPHS - {"LIBRARY", "GRAPHS", "LOG"}:
+        assert "graphs" in options[name].split(":")[0], name
 
 
 @pytest.mark.parametrize("words", [["run", "--"], ["run"], ["run", "--log", "error", "--"]])

@@ -1,7 +1,8 @@
 """Gradients as a backward gives them away: copied out of a graph's memory, into one block of memory for each dtype.
 
-Autograd takes over a gradient that nobody else has, and whose strides are as it wants them; then nothing is copied again. A
-Copies has no state but its plan, and any thread may use it.
+Autograd takes over a gradient that nobody else has, and whose strides are as it wants them; then nothing is copied again. PyTorch
+copies many tensors by a few kernels where they have one dtype, and each lies as its source does; a single one that does not costs a
+kernel for each of all others. A Copies has no state but its plan, and any thread may use it.
 """
 
 from __future__ import annotations
@@ -13,40 +14,44 @@ import torch
 _ALIGNMENT = 512  # bytes, as allocators align
 # Below it, what is a view of a tensor is none for autograd: each has a version of its own. Not in releases before 2.2.
 _below: Any = getattr(torch._C, "_AutoDispatchBelowADInplaceOrView", None)
+_copy_many: Any = getattr(torch, "_foreach_copy_", None)  # from 2.1 on
 
 
 class Copies:
     """Of gradients of these shapes and strides; None stays None.
 
-    likes: of each, the parameter whose layout it is to have; None keeps the gradient's."""
+    likes: of each, the parameter whose layout it is to have; None keeps the gradient's. Strides that change later cost time alone."""
 
     def __init__(self, made: "List[Optional[torch.Tensor]]", likes: "List[Optional[torch.Tensor]]") -> None:
         self._plan: "List[Optional[Tuple[torch.dtype, torch.Size, Tuple[int, ...], int]]]" = []
         self._sizes: Dict[torch.dtype, int] = {}
-        for grad, like in zip(made, likes):
+        self._together: Dict[torch.dtype, List[int]] = {}  # numbers of those that are copied at once,
+        self._alone: List[int] = []  # and of those that lie in another way
+        for number, (grad, like) in enumerate(zip(made, likes)):
             if grad is None:
                 self._plan.append(None)
                 continue
             offset = self._sizes.get(grad.dtype, 0)
-            self._plan.append((grad.dtype, grad.shape, _strides(grad if like is None else like), offset))
+            strides = _strides(grad if like is None else like)
+            self._plan.append((grad.dtype, grad.shape, strides, offset))
             step = max(_ALIGNMENT // grad.element_size(), 1)
             self._sizes[grad.dtype] = offset + (grad.numel() + step - 1) // step * step
+            is_alike = all(size == 1 or one == other for size, one, other in zip(grad.shape, strides, grad.stride()))
+            (self._together.setdefault(grad.dtype, []) if is_alike and _copy_many is not None else self._alone).append(number)
 
     def __call__(self, made: "List[Optional[torch.Tensor]]") -> "List[Optional[torch.Tensor]]":
-        sources = [grad for grad in made if grad is not None]
-        blocks = {dtype: torch.empty(size, dtype=dtype, device=sources[0].device) for dtype, size in self._sizes.items()}
+        device = next((grad.device for grad in made if grad is not None), None)
+        blocks = {dtype: torch.empty(size, dtype=dtype, device=device) for dtype, size in self._sizes.items()}
         if _below is not None:
             with _below():
                 copies = [None if place is None else blocks[place[0]].as_strided(place[1], place[2], place[3]) for place in self._plan]
         else:
             copies = [None if place is None else blocks[place[0]].as_strided(place[1], place[2], place[3]).data
                       for place in self._plan]
-        targets = [each for each in copies if each is not None]
-        if hasattr(torch, "_foreach_copy_"):
-            torch._foreach_copy_(targets, sources)
-        else:
-            for target, source in zip(targets, sources):
-                target.copy_(source)
+        for numbers in self._together.values():
+            _copy_many([copies[number] for number in numbers], [made[number] for number in numbers])
+        for number in self._alone:
+            copies[number].copy_(made[number])  # type: ignore[union-attr, arg-type]
         return copies
 
 

@@ -9,8 +9,9 @@ more. Before that each process makes and ends another context, for which see doc
 TRAINING = """The step: forward, cross entropy, backward, SGD; images of 3x32x32, 10 classes; torchvision's networks with
 their stems as they are. Each way in a process of its own, in fp32 without TF32 and with deterministic algorithms.
 `make_graphed_callables` and `Nimble` leave loss and optimizer as they are, and have graphs for forward and backward;
-`torch.cuda.graph of the step` and `nimble.step` launch the whole step. Microseconds of a step: median [10 %, 90 %] of 100
-runs or more. Before that each process makes and ends another context, for which see docs/pytorch.md."""
+`torch.cuda.graph of the step` and `nimble.step`, also the one over torch.compile's kernels, launch the whole step.
+Microseconds of a step: median [10 %, 90 %] of 100 runs or more. Before that each process makes and ends another context, for
+which see docs/pytorch.md."""
 BY_EVENTS = """By CUDA events, from one before the call to one behind it, on a GPU that was idle:"""
 BY_CLOCK = """By the host's clock, until the GPU is done:"""
 IN_A_ROW = """By CUDA events over ten calls that follow each other without waiting, a call of them; of ten such rows or more:"""
@@ -44,8 +45,9 @@ def training(part):
     for words, field in ((BY_EVENTS, "gpu_us"), (BY_CLOCK, "wall_us"), (IN_A_ROW, "row_us")):
         text += [words, part.table(render.times(field))]
     text += [PAPER, render.speedups(part, "nimble", "callables")]
-    return text + notes(part, (("nimble", "callables"), ("nimble-one", "callables"), ("nimble-step", "graph"), ("nimble-compile", "compile")),
-                        CURVES)
+    pairs = (("nimble", "callables"), ("nimble-one", "callables"), ("nimble-step", "graph"), ("nimble-compile", "compile"),
+             ("nimble-step-compile", "graph"), ("nimble-step-compile", "autotune"))
+    return text + notes(part, pairs, CURVES)
 
 
 def notes(part, pairs, exact):

@@ -134,7 +134,7 @@ def prepare(way, trainer):
         trainer.forward = torch.cuda.make_graphed_callables(trainer.module, (trainer.images,), num_warmup_iters=WARM)
     elif way.name == "graph":
         step, loss = whole_graph(trainer)
-    elif way.name == "nimble-step":
+    elif way.is_step:
         step, _, notes = nimble_step(trainer)
     elif way.nimble:
         notes = nimble_module(trainer, way.name != "nimble-one")

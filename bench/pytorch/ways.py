@@ -5,13 +5,14 @@ from typing import NamedTuple, Optional
 
 class Way(NamedTuple):
     """`nimble`: runs under `python -m nimble run`. `mode`: torch.compile's, where its kernels are used. `same`: of which way its
-    results have the bits, None for those with kernels of their own."""
+    results have the bits, None for those with kernels of their own. `is_step`: a nimble.step has the whole step."""
 
     name: str
     title: str
     nimble: bool = False
     mode: Optional[str] = None
     same: Optional[str] = None
+    is_step: bool = False
 
 
 # torch.compile's options for what Nimble is to run side by side: memory that is used again puts what uses it in order, and Nimble
@@ -40,8 +41,9 @@ TRAINING = [
     Way("autotune", "torch.compile max-autotune", mode=BEST),
     Way("nimble-one", "Nimble, one stream", True, same="eager"),
     Way("nimble", "Nimble", True, same="eager"),
-    Way("nimble-step", "nimble.step", True, same="eager"),
+    Way("nimble-step", "nimble.step", True, same="eager", is_step=True),
     Way("nimble-compile", "Nimble over torch.compile", True, "default", same="compile"),
+    Way("nimble-step-compile", "nimble.step over torch.compile", True, "default", same="compile", is_step=True),
 ]
 WAYS = {"inference": INFERENCE, "training": TRAINING}
 

@@ -14,7 +14,7 @@ import contextlib
 import gc
 import sys
 import threading
-from typing import Any, Callable, ContextManager, Iterator, List, Optional, Sequence
+from typing import Any, Callable, ContextManager, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -23,6 +23,7 @@ from nimble.leaves import copy_all, held_by
 from nimble.memory import storage, storage_bytes
 from nimble.prepared import is_same_state
 from nimble.shim import GraphState, GraphStatus
+from nimble.watching import tensors_in
 
 _MOST_BYTES = 128 << 20  # of gradients. ResNet-50 has 98 MiB, and takes 8.5 ms for a step of 32 small images (H200), a look 0.1
 
@@ -134,13 +135,13 @@ class Ahead:
 
 @contextlib.contextmanager
 def at_first_backward(call: Callable[[], None]) -> Iterator[None]:
-    """While inside, it is called before this thread's first backward begins, once. For who holds the lock of captures: one at a
-    time."""
+    """While inside, it is called before this thread's first backward begins, once. What torch.compile asks for while it traces is none.
+    For who holds the lock of captures: one at a time."""
     thread, waiting = threading.get_ident(), [call]
 
     def before(original: Callable[..., Any]) -> Callable[..., Any]:
         def run(*arguments: Any, **more: Any) -> Any:
-            if waiting and threading.get_ident() == thread:
+            if waiting and threading.get_ident() == thread and not any(map(_is_traced, tensors_in((arguments, more)))):
                 waiting.pop()()
             return original(*arguments, **more)
 
@@ -155,6 +156,20 @@ def at_first_backward(call: Callable[[], None]) -> Iterator[None]:
         autograd.backward, autograd.grad = originals
 
 
+def _classes(*names: Tuple[str, str]) -> Tuple[type, ...]:
+    """Those of these modules that are loaded."""
+    return tuple(getattr(sys.modules[module], name) for module, name in names if hasattr(sys.modules.get(module), name))
+
+
+_DESCRIBED = ("torch._subclasses.fake_tensor", "FakeTensor")  # by which torch.compile describes tensors
+
+
+def _is_traced(tensor: torch.Tensor) -> bool:
+    """Whether it stands for one that is not there, or may be another one in a function that is about to be made."""
+    return (isinstance(tensor, _classes(_DESCRIBED, ("torch._subclasses.functional_tensor", "FunctionalTensor")))
+            or torch._is_functional_tensor(tensor))
+
+
 def _is_on(tensor: torch.Tensor, device_type: str) -> bool:
     try:
         return tensor.device.type == device_type
@@ -166,7 +181,7 @@ def alive_now(device_type: str) -> Optional[List[torch.Tensor]]:
     """All tensors on such devices that Python knows of, with what their autograd graphs have saved; None where these do not tell.
     Left out are those by which torch.compile describes tensors: they have no memory, and some releases leave graphs of them to
     Python's collector."""
-    described: Any = getattr(sys.modules.get("torch._subclasses.fake_tensor"), "FakeTensor", ())
+    described = _classes(_DESCRIBED)
     known = [each for each in gc.get_objects() if issubclass(type(each), torch.Tensor) and not issubclass(type(each), described)
              and _is_on(each, device_type)]
     held = held_by(known)

@@ -39,6 +39,25 @@ def test_whole_steps_equal_eager_ones_to_the_bit(nets, clear):
     assert report.kind == "step" and report.state in ("trying", "own", "rewritten") and report.streams >= 2, report
 
 
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_over_torch_compile(nets, is_compiled):
+    """Before, or in the step's first call, by what the caches of torch.compile have by then."""
+    dynamo = pytest.importorskip("torch._dynamo")
+    net, _ = nets
+    before = {k: v.clone() for k, v in net.state_dict().items()}
+    net.compile(options={"allow_buffer_reuse": False, "inplace_buffers": False})
+    results = [train_by(step_of(net, sgd(net)), net)]
+    net.zero_grad(set_to_none=True)
+    net.load_state_dict(before)
+    if not is_compiled:
+        dynamo.reset()
+    optimizer = sgd(net)
+    step = nimble.step(step_of(net, optimizer), modules=[net], optimizers=[optimizer])
+    results.append(train_by(step, net))
+    (report,) = step.report()
+    assert same(*results) and report.kind == "step" and report.state in ("trying", "own", "rewritten"), report
+
+
 def test_a_step_that_sets_a_seed(nets):
     """To what it was: PyTorch lets a capture do that, and a replay would not."""
     net, _ = nets

@@ -15,6 +15,7 @@ from typing import Any, Deque, Dict, Iterator, List, Tuple
 
 import torch
 
+from nimble import containers
 from nimble.host_random import is_generator
 from nimble.libraries import is_pythons
 from nimble.memory import is_array
@@ -77,7 +78,7 @@ def find(module: torch.nn.Module) -> Held:
         elif is_generator(value):
             held.generators.append(value)
         elif isinstance(value, dict):
-            content = dict.copy(value)  # whatever its class says of itself
+            content = containers.content(value)
             held.containers.append((value, content, False))
             waiting.extend((f"{path}[{_text_of(key, i)}]", each, level + 1) for i, (key, each) in enumerate(list(content.items())[:_MOST])
                            if type(each) not in _PLAIN)
@@ -85,8 +86,9 @@ def find(module: torch.nn.Module) -> Held:
             if isinstance(value, set):
                 held.others.append(value)
             elif isinstance(value, (list, collections.deque)):
-                held.containers.append((value, list(value), False))
-            waiting.extend((f"{path}[{i}]", each, level + 1) for i, each in enumerate(list(value)[:_MOST]) if type(each) not in _PLAIN)
+                held.containers.append((value, containers.content(value), False))
+            waiting.extend((f"{path}[{i}]", each, level + 1) for i, each in enumerate(containers.elements(value)[:_MOST])
+                           if type(each) not in _PLAIN)
         elif is_array(value) or isinstance(value, bytearray) or is_iterator(value):
             held.others.append(value)
         else:
@@ -158,19 +160,19 @@ class Contents:
         for where, before, is_dict_of_object in self._containers:
             if isinstance(where, dict):
                 has_values = is_dict_of_object and _is_of_module(before)
-                for key in [key for key in where if key not in before and (
-                        _holds_tensors(where[key]) or has_values and type(where[key]) in _VALUES)]:
-                    del where[key]
+                now = containers.content(where)
+                for key in [key for key in now if key not in before and (
+                        _holds_tensors(now[key]) or has_values and type(now[key]) in _VALUES)]:
+                    containers.remove(where, key)
                 for key, value in before.items():
                     if is_dict_of_object and key in OF_EVERY_MODULE:
                         continue
-                    if where.get(key) is not value and (key not in where or _holds_tensors(value) or _holds_tensors(where[key])
-                                                        or has_values and {type(value), type(where[key])} <= _VALUES):
-                        where[key] = value
-            elif len(where) != len(before) or any(now is not then for now, then in zip(where, before)):
-                if any(map(_holds_tensors, where)) or any(map(_holds_tensors, before)):
-                    where.clear()
-                    where.extend(before)
+                    if now.get(key) is not value and (key not in now or _holds_tensors(value) or _holds_tensors(now[key])
+                                                      or has_values and {type(value), type(now[key])} <= _VALUES):
+                        containers.put(where, key, value)
+            elif not containers.has(where, before):
+                if any(map(_holds_tensors, containers.elements(where))) or any(map(_holds_tensors, before)):
+                    containers.fill(where, before)
 
 
 def _is_of_module(attributes: Dict[str, Any]) -> bool:
@@ -191,13 +193,13 @@ def known_by_identity(module: torch.nn.Module) -> "Iterator[Tuple[str, Any]]":
         path, value, level = waiting.pop()
         if not isinstance(value, (dict, set, frozenset, *_ORDERED)):
             continue
-        elements = list(dict.keys(value) if isinstance(value, dict) else value)[:_MOST]
+        elements = containers.elements(value)[:_MOST]
         looked += 1 + len(elements)
         if not isinstance(value, _ORDERED):
             yield from ((path, each) for each in elements)
         else:
             yield from ((path, each) for each in elements if type(each) is int)
-        inner = list(dict.values(value))[:_MOST] if isinstance(value, dict) else elements
+        inner = containers.values(value)[:_MOST] if isinstance(value, dict) else elements
         if level < _MOST_LEVELS:
             waiting.extend((path, each, level + 1) for each in inner if type(each) not in _PLAIN)
 
@@ -207,9 +209,9 @@ def _holds_tensors(value: Any, levels: int = 4) -> bool:
         return True
     elements: Any = ()
     if isinstance(value, dict):
-        elements = value.values()
+        elements = containers.values(value)
     elif isinstance(value, (*_ORDERED, set, frozenset)):
-        elements = value
+        elements = containers.elements(value)
     elif not isinstance(value, (*_PLAIN, torch.nn.Module)) and _is_looked_at(value):
         elements = value.__dict__.values()
     return levels > 0 and any(_holds_tensors(each, levels - 1) for each in elements)

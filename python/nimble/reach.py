@@ -23,7 +23,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Set, Tuple
 
 import torch
 
-from nimble import reach_library
+from nimble import containers, reach_library
 from nimble.errors import NimbleError
 from nimble.host_random import is_generator
 from nimble.host_values import MOST_BYTES
@@ -305,16 +305,17 @@ class _Search:
     def _container(self, name: str, value: Any, names: Set[str]) -> None:
         if not isinstance(value, (tuple, frozenset)):
             self.reached.containers.append(value)
-        elements = list(value.values()) if isinstance(value, dict) else list(value)
+        elements = containers.values(value) if isinstance(value, dict) else containers.elements(value)
         if len(elements) > MOST_ELEMENTS:
             if len(elements) > _MOST_PLAIN or not all(map(is_plain, elements)):
                 raise NimbleError(f"{name!r} has {len(elements)} elements, which are too many to be compared at each call: pass what "
                                   "the step needs of it as an argument")
         elif isinstance(value, dict):
-            self._dictionary(name, value, list(value), names)
+            self._dictionary(name, value, containers.elements(value), names)
         elif isinstance(value, (list, collections.deque)):
-            for i in range(len(value)):
-                self._slot(f"{name}[{i}]", value, i, functools.partial(_item, value, i), functools.partial(_set_item, value, i), names)
+            for i in range(len(elements)):
+                self._slot(f"{name}[{i}]", value, i, functools.partial(containers.get, value, i),
+                           functools.partial(containers.put, value, i), names)
         else:
             for each in elements:
                 self.visit(name, each, names)
@@ -322,8 +323,8 @@ class _Search:
     def _dictionary(self, name: str, where: Dict[Any, Any], keys: List[Any], names: Set[str]) -> None:
         for key in keys:
             text = key if isinstance(key, str) else _text_of(key)
-            self._slot(f"{name}.{text}" if name else text, where, key, functools.partial(where.get, key),
-                       functools.partial(where.__setitem__, key), names)
+            self._slot(f"{name}.{text}" if name else text, where, key, functools.partial(dict.get, where, key),
+                       functools.partial(containers.put, where, key), names)
 
     def _slot(self, name: str, where: Any, key: Any, get: Callable[[], Any], set: Callable[[Any], None], names: Set[str]) -> None:
         value = get()
@@ -390,15 +391,6 @@ def _content(cell: Any) -> Any:
 def _text_of(key: Any) -> str:
     """Not of tensors, which would wait for the GPU for it."""
     return str(key) if is_plain(key) else f"<{type(key).__name__}>"
-
-
-def _item(where: Any, i: int) -> Any:
-    return where[i] if i < len(where) else None
-
-
-def _set_item(where: Any, i: int, value: Any) -> None:
-    if i < len(where):
-        where[i] = value
 
 
 def _no_own(mine: Dict[str, Any], key: str, _: Any) -> None:

@@ -6,7 +6,6 @@ Looked at are methods of the modules' own classes. What functions that these cal
 
 from __future__ import annotations
 
-import collections
 import dis
 import functools
 import types
@@ -14,12 +13,12 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
 
 import torch
 
+from nimble import containers
 from nimble.reach import own_classes
 from nimble.reach_names import codes_of, names_of
 
 MISSING = object()
 _MOST_ELEMENTS = 10000  # of a container that is looked at
-_CONTAINERS = (list, dict, set, collections.deque)
 _STORES = ("STORE_GLOBAL", "DELETE_GLOBAL")
 
 Place = Tuple[str, Callable[[], Any], Callable[[Any], None]]  # for people; how to read it; how to write it
@@ -29,32 +28,32 @@ def find(modules: Iterable[torch.nn.Module]) -> "Tuple[List[Place], List[Any]]":
     """The places, and the containers."""
     kinds = {kind: None for module in modules for each in module.modules() for kind in own_classes(type(each))}
     places: List[Place] = []
-    containers: Dict[int, Any] = {}
+    outside: Dict[int, Any] = {}
     for kind in kinds:
         for name, value in list(kind.__dict__.items()):
             functions = list(_functions_in(value))
             if not functions and not name.startswith("__") and not hasattr(value, "__get__"):
                 places.append((f"the attribute {name!r} of its class", functools.partial(_of_class, kind, name),
                                functools.partial(_put_into_class, kind, name)))
-                _add(containers, value)
+                _add(outside, value)
             for function in functions:
-                _look_at(function, places, containers)
+                _look_at(function, places, outside)
         for name in _stored_by(kind) - set(kind.__dict__):
             places.append((f"the attribute {name!r} of its class", functools.partial(_of_class, kind, name),
                            functools.partial(_put_into_class, kind, name)))
-    return places, list(containers.values())
+    return places, list(outside.values())
 
 
-def _look_at(function: types.FunctionType, places: List[Place], containers: Dict[int, Any]) -> None:
+def _look_at(function: types.FunctionType, places: List[Place], outside: Dict[int, Any]) -> None:
     space = function.__globals__
     for name in {i.argval for code in codes_of(function.__code__) for i in dis.get_instructions(code) if i.opname in _STORES}:
         places.append((f"the global {name!r}", functools.partial(space.get, name, MISSING), functools.partial(_put, space, name)))
     for name in names_of(function.__code__):
-        _add(containers, space.get(name))
+        _add(outside, space.get(name))
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
         if name != "__class__":
             places.append((f"the variable {name!r}", functools.partial(_of_cell, cell), functools.partial(_put_into_cell, cell)))
-            _add(containers, _of_cell(cell))
+            _add(outside, _of_cell(cell))
 
 
 def _stored_by(kind: type) -> "set[str]":
@@ -69,9 +68,9 @@ def _functions_in(value: Any) -> Iterator[types.FunctionType]:
             yield each
 
 
-def _add(containers: Dict[int, Any], value: Any) -> None:
-    if isinstance(value, _CONTAINERS) and len(value) <= _MOST_ELEMENTS:
-        containers[id(value)] = value
+def _add(outside: Dict[int, Any], value: Any) -> None:
+    if isinstance(value, containers.KINDS) and containers.size(value) <= _MOST_ELEMENTS:
+        outside[id(value)] = value
 
 
 def _of_class(kind: type, name: str) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, Dict, Iterable, List, Optional
 
 import torch
 
+from nimble import containers
 from nimble.reach_hooks import accumulate_hooks, backward_hooks
 from nimble.registered import is_plain, where_of
 
@@ -23,8 +24,8 @@ class Places:
         every = {id(m): m for module in modules for m in module.modules()}.values()
         optimizers = list(optimizers)
         self._classes = [(m, type(m)) for m in every]
-        self._dictionaries = [(value, dict(value)) for owner in (*every, *optimizers) for name, value in vars(owner).items()
-                              if name.startswith("_") and isinstance(value, dict)]
+        self._dictionaries = [(value, containers.content(value)) for owner in (*every, *optimizers)
+                              for name, value in vars(owner).items() if name.startswith("_") and isinstance(value, dict)]
         self._states = [(o, o.state) for o in optimizers if "state" in vars(o)]
         self._lists = [(each, list(each)) for o in optimizers
                        for each in (o.param_groups, *(group["params"] for group in o.param_groups)) if isinstance(each, list)]
@@ -65,9 +66,8 @@ def _want(tensor: torch.Tensor, wants: bool) -> None:
 
 
 def _fill(now: "Optional[Dict[Any, Any]]", before: "Dict[Any, Any]") -> None:
-    if now is not None and (list(now) != list(before) or any(now[key] is not value for key, value in before.items())):
-        now.clear()
-        now.update(before)
+    if now is not None and not containers.has(now, before):
+        containers.fill(now, before)
 
 
 def have_moved(tensors: "List[Optional[torch.Tensor]]", places: "List[Any]") -> bool:

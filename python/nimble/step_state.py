@@ -17,6 +17,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tupl
 import torch
 from torch.utils.hooks import RemovableHandle
 
+from nimble import containers
 from nimble.errors import NimbleError
 from nimble.held import find as find_held
 from nimble.host_random import HostRandom
@@ -159,10 +160,10 @@ class StepState:
                 result.append(value.hex())
             elif isinstance(value, _PLAIN):
                 result.append((type(value), value))
-            elif isinstance(value, (tuple, list, collections.deque)) and depth and len(value) <= MOST_ELEMENTS:
-                result.append(self._values(value, depth - 1))
-            elif isinstance(value, (list, dict, set, collections.deque)):
-                result.append((id(value), len(value), _content_of(value)))
+            elif isinstance(value, (tuple, list, collections.deque)) and depth and containers.size(value) <= MOST_ELEMENTS:
+                result.append(self._values(containers.elements(value), depth - 1))
+            elif isinstance(value, containers.KINDS):
+                result.append((id(value), containers.size(value), _content_of(value)))
             elif isinstance(value, (tuple, frozenset)):
                 result.append(_content_of(value) or id(value))
             elif is_array(value):
@@ -175,7 +176,7 @@ class StepState:
         """A function that puts back what the host has of it: for a capture, which runs nothing on the device."""
         reached = self._reached
         slots = [(slot, slot.get()) for slot in reached.slots]
-        containers = [(value, value.copy()) for value in reached.containers]
+        held = [(value, containers.content(value)) for value in reached.containers]
         arrays = [(array, array.copy()) for array in reached.arrays]
         states = [(o.state, {key: dict(value) if isinstance(value, dict) else value for key, value in o.state.items()})
                   for o in reached.optimizers]
@@ -198,10 +199,9 @@ class StepState:
             for slot, value in slots:
                 if slot.get() is not value:
                     slot.set(value)
-            for where, elements in containers:
-                if not _has_the_same(where, elements):
-                    where.clear()
-                    (where.update if isinstance(where, (dict, set)) else where.extend)(elements)
+            for where, content in held:
+                if not containers.has(where, content):
+                    containers.fill(where, content)
             for array, before in arrays:
                 if array.tobytes() != before.tobytes() and array.flags.writeable:
                     array[...] = before
@@ -278,12 +278,12 @@ def _content_of(value: Any) -> Any:
     """Of a container what its elements' own slots do not tell: of a dictionary the order of its keys, of others what is in it, where
     that is plain values and there are no slots."""
     if isinstance(value, (set, frozenset)):
-        return frozenset(map(_key, value))
-    if isinstance(value, dict) and len(value) <= MOST_ELEMENTS:
-        return list(map(_key, value))
-    if len(value) <= MOST_ELEMENTS:
+        return frozenset(map(_key, containers.elements(value)))
+    if isinstance(value, dict) and containers.size(value) <= MOST_ELEMENTS:
+        return list(map(_key, containers.elements(value)))
+    if containers.size(value) <= MOST_ELEMENTS:
         return None
-    elements = list(value.items()) if isinstance(value, dict) else list(value)
+    elements = list(containers.items(value)) if isinstance(value, dict) else containers.elements(value)
     try:
         return marshal.dumps(elements, 2)  # a version that tells alike values alike
     except ValueError:
@@ -292,12 +292,6 @@ def _content_of(value: Any) -> Any:
 
 def _key(value: Any) -> Any:
     return (type(value), value) if isinstance(value, _PLAIN) else id(value)
-
-
-def _has_the_same(one: Any, other: Any) -> bool:
-    if isinstance(one, dict):
-        return list(map(id, one)) == list(map(id, other)) and list(map(id, one.values())) == list(map(id, other.values()))
-    return one == other if isinstance(one, set) else list(map(id, one)) == list(map(id, other))
 
 
 def _noted(state: Dict[str, Any]) -> Iterator[Any]:

@@ -3,13 +3,13 @@ replays put nothing there. No state but what was there before; of one capture.""
 
 from __future__ import annotations
 
-import collections
 from itertools import chain
 from operator import is_
 from typing import Any, Dict, Iterable, Iterator, List, Tuple
 
 import torch
 
+from nimble import containers
 from nimble import step_elsewhere as elsewhere
 from nimble.auto.values import is_plain, plain_key
 from nimble.errors import NimbleError
@@ -31,8 +31,8 @@ class Stores:
             if is_dict_of_object:  # the rest is looked at by the modules' guards
                 content = {key: value for key, value in content.items() if key not in OF_EVERY_MODULE}
             self._containers[id(where)] = where, content
-        places, containers = elsewhere.find(module for module, _ in found)
-        others = chain(chain.from_iterable(held.others for _, held in found), containers)
+        places, outside = elsewhere.find(module for module, _ in found)
+        others = chain(chain.from_iterable(held.others for _, held in found), outside)
         self._others = [(each, _content_of(each)) for each in others if id(each) not in self._containers]
         self._places = [(what, get, put, get()) for what, get, put in places]
 
@@ -55,12 +55,11 @@ class Stores:
         for where, content in self._containers.values():
             for key in _differences(where, content):
                 if not isinstance(where, dict):
-                    where.clear()
-                    where.extend(content)
+                    containers.fill(where, content)
                 elif key in content:
-                    where[key] = content[key]
+                    containers.put(where, key, content[key])
                 else:
-                    del where[key]
+                    containers.remove(where, key)
         for where, content in self._others:
             if _is_another(where, content):
                 _put_back(where, content)
@@ -75,12 +74,8 @@ def _content_of(where: Any) -> Any:
         return where.copy() if where.nbytes <= _MOST_BYTES else None
     if isinstance(where, bytearray):
         return bytes(where) if len(where) <= _MOST_BYTES else None
-    if isinstance(where, dict):
-        return dict.copy(where)  # whatever its class says of itself
-    if isinstance(where, set):
-        return set(where)
-    if isinstance(where, (list, collections.deque)):
-        return list(where)
+    if isinstance(where, containers.KINDS):
+        return containers.content(where)
     return {key: getattr(where, key, elsewhere.MISSING) for key in slots_of(where)}  # none of iterators
 
 
@@ -101,9 +96,8 @@ def _put_back(where: Any, content: Any) -> None:
             where[...] = content
     elif isinstance(where, bytearray):
         where[:] = content
-    elif isinstance(where, (dict, set, list, collections.deque)):
-        where.clear()
-        (where.update if isinstance(where, (dict, set)) else where.extend)(content)
+    elif isinstance(where, containers.KINDS):
+        containers.fill(where, content)
     else:
         for key, value in content.items():
             if value is not elsewhere.MISSING:
@@ -115,11 +109,14 @@ def _put_back(where: Any, content: Any) -> None:
 def _differences(where: Any, content: Any) -> Iterator[Any]:
     """Keys of what is another now; of a list None, once."""
     if isinstance(where, dict):
-        if len(where) != len(content) or not all(map(is_, where.values(), content.values())):
-            now = {key: value for key, value in where.items() if key not in OF_EVERY_MODULE or key in content}
+        found = containers.content(where)
+        if len(found) != len(content) or not all(map(is_, found.values(), content.values())):
+            now = {key: value for key, value in found.items() if key not in OF_EVERY_MODULE or key in content}
             yield from [key for key in {**now, **content} if key not in now or key not in content or not _is_alike(now[key], content[key])]
-    elif len(where) != len(content) or not all(map(_is_alike, where, content)):
-        yield None
+    else:
+        elements = containers.elements(where)
+        if len(elements) != len(content) or not all(map(_is_alike, elements, content)):
+            yield None
 
 
 def _is_alike(one: Any, other: Any) -> bool:

@@ -1,5 +1,6 @@
 """nimble.step: what modules, their hooks and the step put somewhere while it is captured raises, and is put back."""
 
+import collections
 import random
 
 import pytest
@@ -229,3 +230,72 @@ def test_a_forward_that_draws_from_a_generator_of_its_module(make, draw):
             yield step(torch.randn(2, 4)), net
 
     assert raises(program, "a generator of its own")
+
+
+class Made(collections.OrderedDict):
+    """As libraries' dictionaries of classes: what it gives is made when it is asked for."""
+
+    def __getitem__(self, key):
+        return super().__getitem__(key)()
+
+    def values(self):
+        raise AssertionError("nobody has asked for all of it")
+
+    items = copy = values
+
+
+ACTIVATIONS = Made(relu=nn.ReLU, tanh=nn.Tanh)
+
+
+class Lazy(dict):
+    """Whose values are made once, when one is asked for."""
+
+    def __missing__(self, key):
+        self[key] = nn.Tanh()
+        return self[key]
+
+    def get(self, key, default=None):
+        return self[key]
+
+
+LAZY = Lazy()
+
+
+@pytest.mark.parametrize("where", [ACTIVATIONS, LAZY])
+@pytest.mark.parametrize("named", ["by its module", "by the step", "held"])
+def test_dictionaries_that_make_what_they_are_asked_for(where, named):
+    """They are looked at, and are not asked."""
+    name = "ACTIVATIONS" if where is ACTIVATIONS else "LAZY"
+    before = dict.copy(where) if where is LAZY else {key: dict.get(where, key) for key in dict.keys(where)}
+
+    class Global(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 3)
+            if named == "held":
+                self.where = self._where = where
+
+        def forward(self, x):
+            y = self.layer(x)
+            return y if named == "by the step" else (ACTIVATIONS if name == "ACTIVATIONS" else LAZY)["tanh"](y)
+
+    def program(wrap):
+        net = Global()
+        optimizer = sgd(net)
+
+        def train(x):
+            y = net(x)
+            if named == "by the step":
+                y = (ACTIVATIONS if name == "ACTIVATIONS" else LAZY)["tanh"](y)
+            return update(net, optimizer, y.square().mean())
+
+        step = wrap(train)
+        for _ in range(8):
+            yield step(torch.randn(2, 4)), net, [key for key in dict.keys(where)]
+
+    try:
+        assert same(program) and same.backend.recorded
+        if where is ACTIVATIONS:
+            assert {key: dict.get(where, key) for key in dict.keys(where)} == before
+    finally:
+        LAZY.clear()

@@ -1,0 +1,85 @@
+"""What lists, dictionaries, sets and deques hold, and how to put it back: by what Python itself does, whatever their classes say of
+themselves. Libraries have dictionaries that make or import something where one of their values is asked for.
+
+No state. Threads that change such a container meanwhile are the caller's to keep away.
+"""
+
+from __future__ import annotations
+
+import collections
+from operator import is_
+from typing import Any, Dict, Iterator, List, Tuple
+
+KINDS = (list, dict, set, collections.deque)  # that can be changed
+_BASES: "Tuple[Any, ...]" = (collections.OrderedDict, dict, list, tuple, set, frozenset, collections.deque)
+
+
+def _base(where: Any) -> Any:
+    """Of these the one that it is of, before any class of its own."""
+    kind = type(where)
+    return kind if kind in _BASES else next(base for base in _BASES if isinstance(where, base))
+
+
+def elements(where: Any) -> List[Any]:
+    """In its order; of a dictionary, the keys."""
+    return list(_base(where).__iter__(where))
+
+
+def values(where: "Dict[Any, Any]") -> List[Any]:
+    """In the order of elements()."""
+    if not isinstance(where, collections.OrderedDict):
+        return list(dict.values(where))
+    return [dict.__getitem__(where, key) for key in elements(where)]
+
+
+def items(where: "Dict[Any, Any]") -> Iterator[Tuple[Any, Any]]:
+    return zip(elements(where), values(where))
+
+
+def size(where: Any) -> int:
+    return int(_base(where).__len__(where))
+
+
+def get(where: Any, key: Any, default: Any = None) -> Any:
+    """Of a dictionary, or of what has numbers from 0 on."""
+    if isinstance(where, dict):
+        return dict.get(where, key, default)
+    return _base(where).__getitem__(where, key) if key < size(where) else default
+
+
+def put(where: Any, key: Any, value: Any) -> None:
+    """The same, where there is such a number."""
+    if isinstance(where, dict) or key < size(where):
+        _base(where).__setitem__(where, key, value)
+
+
+def remove(where: "Dict[Any, Any]", key: Any) -> None:
+    _base(where).__delitem__(where, key)
+
+
+def content(where: Any) -> Any:
+    """A copy: a plain dictionary, set or list. Of tuples and the like, a list."""
+    if isinstance(where, dict):
+        return dict(items(where))
+    return set(elements(where)) if isinstance(where, (set, frozenset)) else elements(where)
+
+
+def has(where: Any, before: Any) -> bool:
+    """Whether its content is what content() gave: the same objects, in the same order where there is one."""
+    if isinstance(where, (set, frozenset)):
+        return sorted(map(id, elements(where))) == sorted(map(id, before))
+    now = elements(where)
+    if len(now) != len(before) or not all(map(is_, now, before)):
+        return False
+    return not isinstance(where, dict) or all(map(is_, values(where), before.values()))
+
+
+def fill(where: Any, before: Any) -> None:
+    """With what content() gave, and nothing else; it stays the same object."""
+    base = _base(where)
+    base.clear(where)
+    if isinstance(where, dict):
+        for key, value in before.items():
+            base.__setitem__(where, key, value)
+    else:
+        (base.update if isinstance(where, set) else base.extend)(where, before)

@@ -15,6 +15,7 @@ import atexit
 import contextlib
 import ctypes
 import gc
+import itertools
 import threading
 import warnings
 import weakref
@@ -30,7 +31,7 @@ from nimble.memory import storage_bytes
 from nimble.other_data import other_data
 
 DECISION_REPLAYS = 100  # at most, until libnimble.so has timed both executables
-_NOBODYS_SEED = 0x2545F4914F6CDD1D
+_nobodys_seeds = itertools.count(0x2545F4914F6CDD1D)
 _GRANULE = 512  # bytes: no two allocations of the driver's pools lie in one
 
 
@@ -146,7 +147,7 @@ class CudaCapture:
             with torch.cuda.stream(stream):
                 self._run(run, multi_stream, work.data)
                 work.before_capture()
-            with _nobodys_seed(device):
+            with _seeds_of_its_own(device):
                 (captured,) = self._captured(lambda _: work.run(), stream, multi_stream, relaxed)
             self._decide([captured], work.reset)
             return captured
@@ -161,7 +162,7 @@ class CudaCapture:
             with torch.cuda.stream(stream):
                 self._run(run, multi_stream, work.data)
                 work.before_capture()
-            with _nobodys_seed(device):
+            with _seeds_of_its_own(device):
                 (forward,) = self._captured(lambda _: work.forward(), stream, multi_stream, relaxed)
                 (backward,) = self._captured(lambda _: work.backward(forward.outputs), stream, multi_stream, relaxed)
             self._decide([forward, backward], work.reset)
@@ -169,7 +170,8 @@ class CudaCapture:
 
     def capture_copies(self, copies: Callable[[], None], device: torch.device, relaxed: bool, beside: Captured) -> CudaGraph:
         with self._on_a_stream(device, beside) as stream:
-            (captured,) = self._graphs_of(lambda _: copies(), stream, "relaxed" if relaxed else "global", False)
+            with _seeds_of_its_own(device):
+                (captured,) = self._graphs_of(lambda _: copies(), stream, "relaxed" if relaxed else "global", False)
             captured.keep()  # there is nothing to put in another order
             _settle()
             return captured
@@ -197,7 +199,7 @@ class CudaCapture:
 
     def record(self, work: RecordedWork, stream: Any, multi_stream: bool, relaxed: bool, in_parts: bool) -> "List[Captured]":
         with self._on_the_stream(stream):
-            with _nobodys_seed(stream.device):
+            with _seeds_of_its_own(stream.device):
                 # With PyTorch's own allocator nobody can tell what is whose.
                 if in_parts and torch.cuda.get_allocator_backend() != "native":
                     graphs = (self._captured_in_parts(work, stream, multi_stream, relaxed)
@@ -300,7 +302,7 @@ class CudaCapture:
     @staticmethod
     def _graphs_of(function: "Callable[[Optional[Part]], Any]", stream: "torch.cuda.Stream", errors: str,
                    in_parts: bool) -> List[CudaGraph]:
-        """The outputs are the last one's."""
+        """The outputs are the last one's. Within _seeds_of_its_own()."""
         made: List[CudaGraph] = []
         strays = 0
         alive: List[torch.Tensor] = []
@@ -319,9 +321,11 @@ class CudaCapture:
                 add(None)
                 capture.pool = (torch.cuda.graph_pool_handle(),)
                 capture.cuda_graph = torch.cuda.CUDAGraph()
+                _take_seed(stream.device)
                 capture.cuda_graph.capture_begin(*capture.pool, capture_error_mode=errors)
 
         try:
+            _take_seed(stream.device)
             with no_collection(), torch.cuda.stream(stream), capture:
                 outputs = function(part if in_parts else None)
         except Exception as error:
@@ -385,15 +389,21 @@ def _settle() -> None:
 
 
 @contextlib.contextmanager
-def _nobodys_seed(device: torch.device) -> Iterator[None]:
-    """While it captures PyTorch lets a seed be set that is the one before, and no replay would set it. So there is another one."""
+def _seeds_of_its_own(device: torch.device) -> Iterator[None]:
+    """While it captures PyTorch lets a seed be set that is the one before, and no replay would set it; and with it a place among the
+    random numbers, which counts from the beginning of the graph that is captured. It may have been read in another graph: a checkpoint
+    does so in the forward, and draws the same numbers in the backward. So each graph is captured with a seed that nobody has, and no
+    other graph: what is of one graph can be put back, and all else raises."""
     generator = torch.cuda.default_generators[device.index]
     state = generator.get_state()
-    generator.manual_seed(_NOBODYS_SEED)
     try:
         yield
     finally:
         generator.set_state(state)
+
+
+def _take_seed(device: torch.device) -> None:
+    torch.cuda.default_generators[device.index].manual_seed(next(_nobodys_seeds))
 
 
 @contextlib.contextmanager
@@ -469,4 +479,9 @@ def first_reason(error: BaseException) -> str:
     while error.__context__ is not None:
         error = error.__context__
     words = str(error).strip()
-    return f"{type(error).__name__}: {words.splitlines()[0]}" if words else type(error).__name__
+    hint = _OF_GENERATORS if "CUDAGeneratorImpl::" in words else ""
+    return f"{type(error).__name__}: {words.splitlines()[0]}{hint}" if words else type(error).__name__
+
+
+_OF_GENERATORS = (" (It sets the seed of the GPU's random numbers, or puts them back to what they were in another graph. Where "
+                  "torch.utils.checkpoint does: give it preserve_rng_state=False, if nothing inside draws any.)")

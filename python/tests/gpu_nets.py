@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 STEPS = 50
 
@@ -27,6 +28,21 @@ class Net(nn.Module):
         x = torch.cat([branch(x) for branch in self.branches], 1).mean((2, 3))
         x = self.drop(x)
         return {"classes": self.last(x), "features": self.aside(x), "best": x.argmax(1)}
+
+
+class Checkpointing(nn.Module):
+    """A block is run again in the backward, with the random numbers that it had."""
+
+    def __init__(self, rate, **options):
+        super().__init__()
+        self.first, self.last, self.options = nn.Conv2d(3, 16, 3, 2), nn.Linear(16, 10), options
+        self.block = nn.Sequential(nn.Conv2d(16, 16, 3), nn.ReLU(), nn.Dropout(rate))
+        self.drop, self.aside = nn.Dropout(0.3), nn.Linear(16, 4)
+
+    def forward(self, x):
+        x = self.drop(self.first(x))
+        x = checkpoint(self.block, x, **self.options).mean((2, 3))
+        return {"classes": self.last(x), "features": self.aside(self.drop(x))}
 
 
 def images(size=8):

@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch", minversion="1.13.0a0")
 from torch import nn  # noqa: E402
 import nimble  # noqa: E402
-from gpu_nets import Net, deterministic, images, labels, loss_of, nets, same, sgd, step_of, train_by  # noqa: E402, F401
+from gpu_nets import Checkpointing, Net, deterministic, images, labels, loss_of, nets, same, sgd, step_of, train_by  # noqa: E402, F401
 from nimble import NimbleError  # noqa: E402
 
 
@@ -56,6 +56,19 @@ def test_over_torch_compile(nets, is_compiled):
     results.append(train_by(step, net))
     (report,) = step.report()
     assert same(*results) and report.kind == "step" and report.state in ("trying", "own", "rewritten"), report
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoints(reentrant):
+    """With the random numbers that the forward has drawn, which is possible in one graph."""
+    net = Checkpointing(0.5, use_reentrant=reentrant).cuda()
+    nets, results, reports = (net, copy.deepcopy(net)), [], []
+    for each in nets:
+        call = step_of(each, sgd(each))
+        step = nimble.step(call, fallback=True) if each is net else call
+        results.append(train_by(step, each))
+        reports = step.report() if each is net else reports
+    assert same(*results) and [each.kind for each in reports] == ["step"], reports
 
 
 def test_a_step_that_sets_a_seed(nets):

@@ -14,8 +14,8 @@ import pytest
 torch = pytest.importorskip("torch", minversion="1.13.0a0")
 import nimble  # noqa: E402
 from gpu_nets import (  # noqa: E402, F401
-    deterministic, grads, images, labels, left, loss_of, nets, same, sgd, step_of, train, train_by)
-from nimble import Nimble  # noqa: E402
+    Checkpointing, deterministic, grads, images, labels, left, loss_of, nets, same, sgd, step_of, train, train_by)
+from nimble import Nimble, NimbleError  # noqa: E402
 
 
 pytestmark = pytest.mark.gpu
@@ -97,6 +97,19 @@ def test_gradients_that_are_kept(nets):
             kept.append([*(p.grad for p in each.parameters()), outputs["classes"]])
     for mine, other in zip(kept[::2], kept[1::2]):
         assert all(map(torch.equal, mine, other))
+
+
+def test_checkpoints(nets):
+    """What draws random numbers would draw others in a backward that is a graph of its own."""
+    net = Checkpointing(0.5, use_reentrant=False).cuda()
+    twin = copy.deepcopy(net)
+    with pytest.raises(NimbleError, match="preserve_rng_state=False"):
+        Nimble(net).prepare(images(), training=True)
+    assert same(train(Nimble(net, fallback=True), net), train(twin, twin))
+    net = Checkpointing(0, use_reentrant=False, preserve_rng_state=False).cuda()
+    twin = copy.deepcopy(net)
+    model = Nimble(net).prepare(images(), training=True)
+    assert same(train(model, net), train(twin, twin)) and [each.kind for each in model.report()][:2] == ["forward", "backward"]
 
 
 def test_two_forwards_before_a_backward(nets):

@@ -1,8 +1,9 @@
 """Modules that are not prepared, by what they are: those that keep ranks together by Python around their forward, which no replay
-runs, and those of TorchScript, into which nothing can look. No state; any thread."""
+runs, and those of TorchScript, into which nothing can look; and what stands in the way of any. No state; any thread."""
 
 from __future__ import annotations
 
+import gc
 from typing import Iterable, List
 
 import torch
@@ -25,6 +26,13 @@ def check_step(modules: Iterable[torch.nn.Module]) -> None:
                 raise NimbleError(f"the step works on a {type(each).__name__}, which keeps on the host what has come of the backward, "
                                   "and what other ranks have to be sent: run the step without, and put a Nimble inside the module "
                                   "that is wrapped")
+
+
+def has_dropout_of_its_own(device_type: str) -> bool:
+    """Whether there is a recurrent module with dropout between its layers, anywhere in the process. cuDNN keeps a state for that, which
+    nobody can read or put back, and PyTorch begins it anew once the seed, or the state, of the device's random numbers was set."""
+    found = [each for each in gc.get_objects() if issubclass(type(each), torch.nn.RNNBase)]
+    return any(each.dropout > 0 and each.num_layers > 1 and any(p.device.type == device_type for p in each.parameters()) for each in found)
 
 
 def check_kind(module: torch.nn.Module, trains: bool) -> None:

@@ -294,6 +294,23 @@ def test_other_ranks(auto, backend, net, monkeypatch):
     assert graphs(auto, net) == 0
 
 
+def test_dropout_of_recurrent_modules(auto, backend, net):
+    """cuDNN's state of it is begun anew where random numbers are put back, and preparing does, and comparing. Anybody's in the process:
+    `net` has none."""
+    prepared(auto, backend, net)
+    kinds = torch.nn
+    others = [kinds.LSTM(3, 3, 2), kinds.GRU(3, 3, dropout=0.0), kinds.LSTM(3, 3, 2, dropout=0.5, device="meta")]
+    other = Net().eval()
+    run(other, 9)
+    assert graphs(auto, other) == 1
+    recurrent = kinds.GRU(3, 3, 2, dropout=0.5)
+    last = Net().eval()
+    run(last, 9)
+    assert graphs(auto, last) == 0 and "cuDNN" in str(served(auto, last).reasons())
+    run(net, 9)  # until it would be compared again
+    assert graphs(auto, net) == 0 and others and recurrent
+
+
 def test_collectives_are_seen(auto, backend, tmp_path):
     import torch.distributed as distributed
     if not distributed.is_available():

@@ -112,6 +112,24 @@ def test_checkpoints(nets):
     assert same(train(model, net), train(twin, twin)) and [each.kind for each in model.report()][:2] == ["forward", "backward"]
 
 
+def test_recurrent_modules():
+    """With dropout between its layers, cuDNN draws from a state that nobody can put back: a graph would not begin it anew with a seed."""
+    class Recurrent(torch.nn.Module):
+        def __init__(self, dropout):
+            super().__init__()
+            self.layers, self.last, self.aside = torch.nn.LSTM(24, 16, 2, dropout=dropout), torch.nn.Linear(16, 10), torch.nn.Linear(16, 4)
+
+        def forward(self, x):
+            x = self.layers(x.mean(1).transpose(0, 1))[0][-1]
+            return {"classes": self.last(x), "features": self.aside(x)}
+
+    with pytest.raises(NimbleError):
+        Nimble(Recurrent(0.5).cuda()).prepare(images(), training=True)
+    net = Recurrent(0.0).cuda()
+    twin = copy.deepcopy(net)
+    assert same(train(Nimble(net).prepare(images(), training=True), net), train(twin, twin))
+
+
 def test_two_forwards_before_a_backward(nets):
     net, twin = nets
     model = Nimble(net).prepare(images(), training=True)

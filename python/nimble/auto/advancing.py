@@ -28,6 +28,7 @@ from nimble.auto.watch import Watch
 from nimble.backend import Backend
 from nimble.errors import NimbleError
 from nimble.prepared import Options, PreparedGraph, prepare
+from nimble.refused import has_dropout_of_its_own
 from nimble.signatures import Call
 from nimble.state import plain_tensors
 from nimble.training import TrainingGraph, prepare_training
@@ -46,6 +47,7 @@ _OPTIONS = Options(use_multi_stream=True, relaxed=True)
 _BEFORE = "before it was prepared"
 SHARES = "an argument shares memory with the module"
 THREADS = "while another thread ran it"
+_DROPOUT = "the program has a recurrent module with dropout, whose random numbers cuDNN would begin anew"
 AWAITED = "while the backward of the call before was still to come"
 Original = Callable[..., Any]
 
@@ -191,6 +193,8 @@ class Advancing:
             raise Aside("it lies on several devices")
         if switches.has_other_ranks():
             raise Aside("other ranks may be waiting for what it sends, which preparing would send more often")
+        if has_dropout_of_its_own(device.type):
+            raise Aside(_DROPOUT)
         if not self._room(device):
             raise Aside("less than a quarter of the GPU's memory is free")
         others = guard.others(module)
@@ -234,6 +238,10 @@ class Advancing:
         if switches.has_other_ranks():  # since then
             self.eager["other ranks"] += 1
             self._end(entry, Aside("other ranks may be waiting for what it sends"))
+            return original(module, *call.args, **call.kwargs)
+        if has_dropout_of_its_own(self._backend.device_type):
+            self.eager[_DROPOUT] += 1
+            self._end(entry, Aside(_DROPOUT))
             return original(module, *call.args, **call.kwargs)
         self.compared += 1
         arrivals = self._arrivals

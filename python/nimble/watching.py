@@ -152,32 +152,43 @@ class Writes(_Watch):
 
 
 class Reads(_Watch):
-    """What the run reads on a kind of device beside the memory of `known`, and has not made."""
+    """What the run reads on a kind of device beside the memory of `known`, and has not made; and all that it copies there from another
+    kind, as the host, also what it has made itself: a graph goes on to read it there."""
 
     def __init__(self, known: Iterable[torch.Tensor], device_type: str) -> None:
         self._known: Set[int] = {_memory_of(tensor) for tensor in known} | {0}
         self._device_type = device_type
         # Weakly: code that torch.compile has made takes memory past the dispatcher, and is to use it again.
         self._found: "Dict[int, _Weak]" = {}
+        self._others: List[torch.Tensor] = []  # on other devices, of the op that runs
+        self._copied: Dict[int, Any] = {}  # storages of those from which something came to ours
 
     def before(self, function: Any, args: Any, kwargs: Dict[str, Any]) -> None:
+        self._others = []
         for leaf in tensors_in((args, kwargs)):
             if leaf.device.type == self._device_type:
                 where = _memory_of(leaf)
                 if where not in self._known and where not in self._found:
                     self._found[where] = _Weak(leaf)
+            elif leaf.numel() > 0:
+                self._others.append(leaf)
 
     def behind(self, result: Any) -> None:
-        for leaf in tensors_in(result):
+        made = tensors_in(result)
+        if self._others and any(leaf.device.type == self._device_type for leaf in made):
+            self._copied.update((_memory_of(leaf), storage_of(leaf)) for leaf in self._others if _memory_of(leaf) != 0)
+        self._others = []
+        for leaf in made:
             where = _memory_of(leaf)
             if where not in self._found:
                 self._known.add(where)
 
     def still_there(self, but: Iterable[torch.Tensor]) -> "Dict[int, Any]":
-        """Storages of them that somebody holds behind the run, by where they begin: not those of these tensors."""
+        """Storages of them that somebody holds behind the run, and all that was copied from other devices, by where they begin: not those
+        of these tensors."""
         apart = set(map(_memory_of, but))
         found = {where: weak.storage() for where, weak in self._found.items() if where not in apart}
-        return {where: memory for where, memory in found.items() if memory is not None}
+        return {**self._copied, **{where: memory for where, memory in found.items() if memory is not None}}
 
 
 class _Weak:

@@ -216,6 +216,31 @@ def test_a_buffer_on_the_host_that_is_written(trains):
     assert net.calls == 0
 
 
+@pytest.mark.parametrize("pinned", [False, True])
+@pytest.mark.parametrize("trains", [False, True])
+def test_what_it_makes_on_the_host(pinned, trains):
+    """And copies to the GPU, without waiting for it. A graph may do that again, from where it lay: nobody else's data may be there."""
+    class FromHost(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(1000))
+
+        def forward(self, x):
+            steps = torch.arange(1000.0) + 3
+            steps = steps.pin_memory() if pinned else steps
+            return x * self.weight + steps.to(x.device, non_blocking=True)
+
+    module = FromHost().cuda()
+    data = torch.randn(1000, device="cuda")
+    model = Nimble(module, fallback=True).prepare(data, training=trains)
+    for _ in range(20):
+        others = [torch.full((1000,), float("nan")) for _ in range(50)]
+        others += [each.pin_memory() for each in others[:10]]
+        with torch.set_grad_enabled(trains):
+            assert torch.equal(model(data), module(data))
+        del others
+
+
 def test_a_nimble_within_a_module(module):
     class Outer(nn.Module):
         def __init__(self):

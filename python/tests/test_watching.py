@@ -1,0 +1,44 @@
+"""Runs whose ops are looked at: what they read, and what has to stay for a graph of them."""
+
+import gc
+
+import pytest
+
+torch = pytest.importorskip("torch", minversion="2.1")
+from nimble.memory import storage  # noqa: E402
+from nimble.watching import Reads  # noqa: E402
+
+# The device is a meta one, which has no memory to tell of; what is looked at here is the host's, of which copies come there.
+
+
+def test_what_is_copied_from_the_host_stays():
+    reads, there = Reads([], "meta"), torch.ones(3)
+    with reads.on():
+        made = torch.arange(5.0)
+        where = storage(made)
+        on_device = made.to("meta") + 1
+        on_device[:3].copy_(there, non_blocking=True)
+        there + 1
+        torch.ones(7) * 2
+    del made
+    gc.collect()
+    kept = reads.still_there(but=[])
+    assert set(kept) == {where, storage(there)}
+    others = [torch.zeros(5) for _ in range(100)]  # none comes to lie there
+    assert where not in map(storage, others)
+    again = torch.empty(0).set_(kept[where])
+    assert torch.equal(again, torch.arange(5.0))
+
+
+def test_what_stays_on_the_host_goes():
+    reads = Reads([], "meta")
+    with reads.on():
+        torch.arange(5.0) + torch.ones(5)
+    assert reads.still_there(but=[]) == {}
+
+
+def test_what_the_device_itself_has_made_goes():
+    reads, there = Reads([], "cpu"), torch.ones(3)
+    with reads.on():
+        made = torch.arange(3.0) + there
+    assert set(reads.still_there(but=[made])) == {storage(there)}

@@ -253,20 +253,20 @@ def test_parameters_in_containers(backend):
     Nimble(module, backend=backend).prepare(torch.randn(5, 4), training=True)
 
 
-def test_a_module_of_torch_compile(pair, backend, monkeypatch):
+def test_a_module_of_torch_compile(pair, backend):
     config = pytest.importorskip("torch._functorch.config")
     if not hasattr(nn.Module, "compile") or not hasattr(config, "donated_buffer"):
         pytest.skip("this PyTorch has no Module.compile, or no donated buffers")
     for is_donated in (True, False):
         torch._dynamo.reset()
-        monkeypatch.setattr(config, "donated_buffer", is_donated)
-        for m in pair:
-            m.compile(backend="aot_eager")
-            steps(m, m)
-        module, twin = pair
-        if is_donated:
-            with pytest.raises(NimbleError, match="donated_buffer=False"):
-                Nimble(module, backend=backend).prepare(data()[0], training=True)
-            continue
-        model = Nimble(module, backend=backend).prepare(data()[0], training=True)
-        assert same(steps(model, module), steps(twin, twin)) and replays(backend)[0] > 0
+        with config.patch(donated_buffer=is_donated):  # pytest's way would leave PyTorch without the setting
+            for m in pair:
+                m.compile(backend="aot_eager")
+                steps(m, m)
+            module, twin = pair
+            if is_donated:
+                with pytest.raises(NimbleError, match="donated_buffer=False"):
+                    Nimble(module, backend=backend).prepare(data()[0], training=True)
+                continue
+            model = Nimble(module, backend=backend).prepare(data()[0], training=True)
+            assert same(steps(model, module), steps(twin, twin)) and replays(backend)[0] > 0

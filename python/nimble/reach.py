@@ -36,6 +36,7 @@ from nimble.state import has_memory, parts_of
 _MOST = 2000  # objects that are looked at
 MOST_ELEMENTS = 64  # of a container; more where all are plain values
 _MOST_PLAIN = 10000
+_MOST_SHOWN = 6  # functions
 
 _OTHERS = {"torch", "numpy", "nimble"}
 _LIBRARIES = {*_OTHERS, "builtins"}  # and Python's own: of which nothing is looked at, what they keep is theirs
@@ -83,6 +84,8 @@ def find(function: Callable[..., Any], modules: Iterable[torch.nn.Module],
         try:
             for each in (*given, function):
                 search.visit("", each, set())
+        except NimbleError as error:
+            raise NimbleError(f"{error}{search.by_way_of()}") from None
         except RecursionError:
             raise NimbleError("the step refers to objects in objects without end, so that nobody can tell what it reads") from None
         if search.names <= names and search.read <= read:
@@ -102,6 +105,15 @@ class _Search:
         self._walked: Set[int] = set()  # modules, of which there may be many
         self._seen: Set[Any] = set()
         self._slots: Set[Tuple[int, Any]] = set()
+        self._functions: List[str] = []  # that it is in, one found by the other,
+        self._raised_in: List[str] = []  # and was when something raised
+
+    def by_way_of(self) -> str:
+        """The functions by which what has raised was found, for people, if there are some between it and the step."""
+        way = self._raised_in
+        if len(way) > _MOST_SHOWN:
+            way = [*way[:_MOST_SHOWN // 2], "...", *way[-(_MOST_SHOWN // 2):]]
+        return f" (found by way of {', '.join(way)})" if len(way) > 1 else ""
 
     def visit(self, name: str, value: Any, names: Set[str]) -> None:
         """`names`: those that the code has which refers to the value."""
@@ -245,13 +257,20 @@ class _Search:
             return
         names = names_of(function.__code__)
         self.names, self.read = self.names | names, self.read | read_by(function.__code__)
-        for free, cell in cells:
-            assign = functools.partial(setattr, cell, "cell_contents")
-            self._slot(free, cell, "", functools.partial(_content, cell), assign, names)
-        self._dictionary("", function.__globals__, [each for each in function.__globals__ if each in names], names)
-        self._dictionary(name, function.__dict__, [each for each in function.__dict__ if each in self._known], names)
-        for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
-            self.visit("a default", default, names)
+        self._functions.append(function.__qualname__)
+        try:
+            for free, cell in cells:
+                assign = functools.partial(setattr, cell, "cell_contents")
+                self._slot(free, cell, "", functools.partial(_content, cell), assign, names)
+            self._dictionary("", function.__globals__, [each for each in function.__globals__ if each in names], names)
+            self._dictionary(name, function.__dict__, [each for each in function.__dict__ if each in self._known], names)
+            for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+                self.visit("a default", default, names)
+        except NimbleError:
+            self._raised_in = self._raised_in or [*self._functions]
+            raise
+        finally:
+            self._functions.pop()
 
     def _namespace(self, name: str, space: Any, names: Set[str]) -> None:
         """A module of Python's, or a class: what the code names of it that refers to it."""

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 
 import pytest
 
@@ -107,6 +108,29 @@ def test_what_is_too_much_raises():
                            (lambda: (net, chain), "without end")):
         with pytest.raises(NimbleError, match=said):
             find(function, [], [])
+
+
+def test_by_way_of_which_functions():
+    """What raises may be far from the step, in somebody else's code."""
+    numbers = itertools.count()
+
+    def chain(length):
+        function = lambda: next(numbers)  # noqa: E731
+        for number in range(length):
+            def function(inner=None, before=function):
+                return before()
+
+            function.__qualname__ = f"number_{number}"
+        return function
+
+    def said(length):
+        with pytest.raises(NimbleError) as error:
+            find(chain(length), [], [])
+        return str(error.value)
+
+    assert said(0).endswith("pass what it gives as an argument")
+    assert said(1).endswith("as an argument (found by way of number_0, test_by_way_of_which_functions.<locals>.chain.<locals>.<lambda>)")
+    assert "(found by way of number_8, number_7, number_6, ..., number_1, number_0, test_by" in said(9)
 
 
 def test_libraries_are_not_looked_at():

@@ -31,7 +31,7 @@ def check_step(modules: Iterable[torch.nn.Module]) -> None:
 def has_dropout_of_its_own(device_type: str) -> bool:
     """Whether there is a recurrent module with dropout between its layers, anywhere in the process. cuDNN keeps a state for that, which
     nobody can read or put back, and PyTorch begins it anew once the seed, or the state, of the device's random numbers was set."""
-    found = [each for each in gc.get_objects() if issubclass(type(each), torch.nn.RNNBase)]
+    found = [each for each in gc.get_objects() if issubclass(type(each), torch.nn.RNNBase) and "dropout" in vars(each)]  # and not half made
     return any(each.dropout > 0 and each.num_layers > 1 and any(p.device.type == device_type for p in each.parameters()) for each in found)
 
 

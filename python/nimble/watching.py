@@ -170,7 +170,7 @@ class Reads(_Watch):
                 where = _memory_of(leaf)
                 if where not in self._known and where not in self._found:
                     self._found[where] = _Weak(leaf)
-            elif leaf.numel() > 0:
+            else:
                 self._others.append(leaf)
 
     def behind(self, result: Any) -> None:

@@ -19,7 +19,6 @@ import torch
 from torch.nn.modules import module as _module
 from torch.nn.parameter import is_lazy
 
-from nimble.auto import switches
 from nimble.dictionaries import Dictionaries, versions_of
 from nimble.errors import NimbleError
 from nimble.held import OF_EVERY_MODULE, Contents, find, tensors_of
@@ -103,11 +102,10 @@ def check_memory(module: torch.nn.Module) -> None:
 
 class ModuleGuard:
     """The module as it is now. Holds all that it compares by identity, so that no id is used again. trains: also what only
-    gradients depend on. kernels: and PyTorch's switches that kernels are chosen by."""
+    gradients depend on."""
 
-    def __init__(self, module: torch.nn.Module, device_type: str, trains: bool = False, kernels: bool = True) -> None:
+    def __init__(self, module: torch.nn.Module, device_type: str, trains: bool = False) -> None:
         check_memory(module)
-        self._kernels: Callable[[], Any] = switches.kernels if kernels else tuple
         self._modules = list(module.modules())
         self._attributes = [m.__dict__ for m in self._modules]
         self._namespaces = [*self._attributes, vars(_module)]
@@ -150,7 +148,6 @@ class ModuleGuard:
             [m.training for m in self._flagged],
             [getattr(kind, "forward", None) for kind in self._kinds],
             list(map(host_key, self._elsewhere)),
-            self._kernels(),
         ]
 
     def _look_at_dictionaries(self) -> List[Any]:
@@ -213,7 +210,6 @@ _PARTS: _Parts = (
     ("a training flag has changed", eq),
     ("a class's forward method was replaced", _are_identical),
     ("a tensor on another device has changed", eq),
-    ("a switch of PyTorch's by which kernels are chosen (TF32, cuDNN's, attention's) is another", eq),
 )
 _IN_DICTIONARIES: _Parts = (
     ("a parameter or buffer is another tensor", _are_identical),

@@ -43,8 +43,7 @@ class StepState:
     def __init__(self, reached: Reached, device_type: str) -> None:
         self._reached, self._device_type = reached, device_type
         self.modules, self.optimizers = reached.modules, reached.optimizers
-        # Calls under other switches are of another kind.
-        self._guards = [ModuleGuard(module, device_type, trains=True, kernels=False) for module in reached.modules]
+        self._guards = [ModuleGuard(module, device_type, trains=True) for module in reached.modules]
         self.parameters = unique(chain(
             (p for m in reached.modules for p in m.parameters()),
             (p for o in reached.optimizers for group in o.param_groups for p in group["params"]),

@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch", minversion="1.13.0a0")
 from torch import nn  # noqa: E402
-from nimble import Nimble, dictionaries  # noqa: E402
+from nimble import dictionaries  # noqa: E402
 from nimble.state import ModuleGuard  # noqa: E402
 
 
@@ -177,33 +177,6 @@ def test_a_forward_that_a_class_gets(monkeypatch):
         patched.setattr(nn.Linear, "forward", lambda self, x: x)
         assert guard.difference() == "a class's forward method was replaced"
     assert guard.difference() is None
-
-
-SWITCHES = [(torch.backends.cudnn, "benchmark"), (torch.backends.cudnn, "allow_tf32"), (torch.backends.cuda.matmul, "allow_tf32"),
-            (torch.backends.cuda.matmul, "allow_fp16_reduced_precision_reduction")]
-
-
-@pytest.mark.parametrize("where, name", SWITCHES, ids=lambda each: each if isinstance(each, str) else "")
-@pytest.mark.parametrize("training", [False, True])
-def test_switches_of_kernels(where, name, training, backend):
-    """They choose others, of which the graph would have none."""
-    module = Net().train(training)
-    guard, apart = ModuleGuard(module, "cpu"), ModuleGuard(module, "cpu", kernels=False)
-    model = Nimble(module, backend=backend).prepare(torch.ones(2, 4), training=training)
-    captures = len(backend.graphs)
-    model(torch.ones(2, 4))
-    assert len(backend.graphs) == captures and guard.difference() is None
-    before = getattr(where, name)
-    setattr(where, name, not before)
-    try:
-        assert "kernels are chosen" in guard.difference() and apart.difference() is None
-        model(torch.ones(2, 4))
-        assert len(backend.graphs) > captures
-        captures = len(backend.graphs)
-        model(torch.ones(2, 4))
-        assert len(backend.graphs) == captures
-    finally:
-        setattr(where, name, before)  # which may leave another of PyTorch's words for the same
 
 
 def test_what_is_put_into_other_attributes():

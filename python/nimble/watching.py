@@ -14,7 +14,8 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Set, Tuple, Ty
 import torch
 from torch.utils import _python_dispatch, _pytree
 
-from nimble.memory import storage_of
+from nimble.errors import NimbleError
+from nimble.memory import storage_of, version_of
 
 
 def _memory_of(tensor: torch.Tensor) -> int:
@@ -161,12 +162,15 @@ class Reads(_Watch):
         # Weakly: code that torch.compile has made takes memory past the dispatcher, and is to use it again.
         self._found: "Dict[int, _Weak]" = {}
         self._others: List[torch.Tensor] = []  # on other devices, of the op that runs
+        self._is_ours = False  # whether it has any on this one
         self._copied: Dict[int, Any] = {}  # storages of those from which something came to ours
+        self._sources: List[Tuple[torch.Tensor, int]] = []  # tensors on these, and their versions then
 
     def before(self, function: Any, args: Any, kwargs: Dict[str, Any]) -> None:
-        self._others = []
+        self._others, self._is_ours = [], False
         for leaf in tensors_in((args, kwargs)):
             if leaf.device.type == self._device_type:
+                self._is_ours = True
                 where = _memory_of(leaf)
                 if where not in self._known and where not in self._found:
                     self._found[where] = _Weak(leaf)
@@ -175,8 +179,10 @@ class Reads(_Watch):
 
     def behind(self, result: Any) -> None:
         made = tensors_in(result)
-        if self._others and any(leaf.device.type == self._device_type for leaf in made):
-            self._copied.update((_memory_of(leaf), storage_of(leaf)) for leaf in self._others if _memory_of(leaf) != 0)
+        if self._others and (self._is_ours or any(leaf.device.type == self._device_type for leaf in made)):
+            there = [leaf for leaf in self._others if _memory_of(leaf) != 0]
+            self._copied.update((_memory_of(leaf), storage_of(leaf)) for leaf in there)
+            self._sources += [(leaf.detach(), version_of(leaf)) for leaf in there]
         self._others = []
         for leaf in made:
             where = _memory_of(leaf)
@@ -185,7 +191,10 @@ class Reads(_Watch):
 
     def still_there(self, but: Iterable[torch.Tensor]) -> "Dict[int, Any]":
         """Storages of them that somebody holds behind the run, and all that was copied from other devices, by where they begin: not those
-        of these tensors."""
+        of these tensors. NimbleError where the latter was written to since."""
+        if any(version_of(tensor) != version for tensor, version in self._sources):
+            raise NimbleError("it changes on the host what it has copied to the GPU, of which a graph would copy what is there in the end: "
+                              "have it work on a copy")
         apart = set(map(_memory_of, but))
         found = {where: weak.storage() for where, weak in self._found.items() if where not in apart}
         return {**self._copied, **{where: memory for where, memory in found.items() if memory is not None}}

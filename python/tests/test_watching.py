@@ -5,6 +5,7 @@ import gc
 import pytest
 
 torch = pytest.importorskip("torch", minversion="2.1")
+from nimble import NimbleError  # noqa: E402
 from nimble.memory import storage  # noqa: E402
 from nimble.watching import Reads  # noqa: E402
 
@@ -42,3 +43,23 @@ def test_what_the_device_itself_has_made_goes():
     with reads.on():
         made = torch.arange(3.0) + there
     assert set(reads.still_there(but=[made])) == {storage(there)}
+
+
+@pytest.mark.parametrize("copy", [lambda one, other: torch._foreach_copy_([one], [other]), lambda one, other: one.copy_(other)])
+def test_ops_that_return_nothing_copy_as_well(copy):
+    reads, there, on_device = Reads([], "meta"), torch.ones(3), torch.empty(3, device="meta")
+    with reads.on():
+        copy(on_device, there)
+    assert set(reads.still_there(but=[])) == {storage(there)}
+
+
+def test_what_is_changed_behind_its_copy():
+    """Eagerly the copy has what was there before."""
+    reads = Reads([], "meta")
+    with reads.on():
+        made = torch.arange(5.0)
+        made.to("meta", non_blocking=True)
+        made += 1
+        made.to("meta", non_blocking=True)
+    with pytest.raises(NimbleError, match="changes on the host"):
+        reads.still_there(but=[])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import collections
 from operator import is_
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 KINDS = (list, dict, set, collections.deque)  # that can be changed
 _BASES: "Tuple[Any, ...]" = (collections.OrderedDict, dict, list, tuple, set, frozenset, collections.deque)
@@ -34,6 +34,11 @@ def values(where: "Dict[Any, Any]") -> List[Any]:
 
 def items(where: "Dict[Any, Any]") -> Iterator[Tuple[Any, Any]]:
     return zip(elements(where), values(where))
+
+
+def attributes(where: Any) -> "Optional[Dict[str, Any]]":
+    """Of one whose class lets it have some, as one that counts, or keeps the same in another order as well."""
+    return getattr(where, "__dict__", None)
 
 
 def size(where: Any) -> int:

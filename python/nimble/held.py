@@ -48,6 +48,11 @@ def find(module: torch.nn.Module) -> Held:
     seen = set(map(id, module.modules()))
     waiting: "Deque[Tuple[str, Any, int]]" = collections.deque()
 
+    def enter_attributes(path: str, value: Any, level: int) -> None:
+        """Of a container, which a class of its own may have beside what it holds."""
+        if containers.attributes(value) is not None:
+            enter(path, value, level)
+
     def enter(path: str, owner: Any, level: int) -> None:
         """All that its __dict__ has."""
         attributes = owner.__dict__
@@ -80,9 +85,11 @@ def find(module: torch.nn.Module) -> Held:
         elif isinstance(value, dict):
             content = containers.content(value)
             held.containers.append((value, content, False))
+            enter_attributes(path, value, level + 1)
             waiting.extend((f"{path}[{_text_of(key, i)}]", each, level + 1) for i, (key, each) in enumerate(list(content.items())[:_MOST])
                            if type(each) not in _PLAIN)
         elif isinstance(value, (*_ORDERED, set, frozenset)):
+            enter_attributes(path, value, level + 1)
             if isinstance(value, set):
                 held.others.append(value)
             elif isinstance(value, (list, collections.deque)):

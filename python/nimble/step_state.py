@@ -176,7 +176,8 @@ class StepState:
         """A function that puts back what the host has of it: for a capture, which runs nothing on the device."""
         reached = self._reached
         slots = [(slot, slot.get()) for slot in reached.slots]
-        held = [(value, containers.content(value)) for value in reached.containers]
+        attributes = [each for each in map(containers.attributes, reached.containers) if each is not None]
+        held = [(value, containers.content(value)) for value in (*reached.containers, *attributes)]
         arrays = [(array, array.copy()) for array in reached.arrays]
         states = [(o.state, {key: dict(value) if isinstance(value, dict) else value for key, value in o.state.items()})
                   for o in reached.optimizers]

@@ -3,6 +3,7 @@ replays put nothing there. No state but what was there before; of one capture.""
 
 from __future__ import annotations
 
+import collections
 from itertools import chain
 from operator import is_
 from typing import Any, Dict, Iterable, Iterator, List, Tuple
@@ -17,6 +18,7 @@ from nimble.held import OF_EVERY_MODULE, find, slots_of
 from nimble.memory import is_array
 from nimble.static import Input, check_attributes
 
+_ORDER = object()
 _MOST_BYTES = 1 << 26  # of an array that is looked at
 
 
@@ -32,7 +34,8 @@ class Stores:
                 content = {key: value for key, value in content.items() if key not in OF_EVERY_MODULE}
             self._containers[id(where)] = where, content
         places, outside = elsewhere.find(module for module, _ in found)
-        others = chain(chain.from_iterable(held.others for _, held in found), outside)
+        attributes = [each for each in map(containers.attributes, outside) if each is not None]
+        others = chain(chain.from_iterable(held.others for _, held in found), outside, attributes)
         self._others = [(each, _content_of(each)) for each in others if id(each) not in self._containers]
         self._places = [(what, get, put, get()) for what, get, put in places]
 
@@ -42,7 +45,7 @@ class Stores:
             check_attributes(tensors, module, inputs)
         for where, content in self._containers.values():
             for key in _differences(where, content):
-                what = f"its attribute or key {key!r}" if isinstance(where, dict) else f"a {type(where).__name__} that it holds"
+                what = f"a {type(where).__name__} that it holds" if key is _ORDER else f"its attribute or key {key!r}"
                 raise NimbleError(f"a module of the step changes {what} at each run, which a graph would not do: have it write in place "
                                   "to a buffer, or return what is new")
         changed = [f"a {type(where).__name__} that it holds, or names" for where, content in self._others if _is_another(where, content)]
@@ -54,7 +57,7 @@ class Stores:
     def put_back(self) -> None:
         for where, content in self._containers.values():
             for key in _differences(where, content):
-                if not isinstance(where, dict):
+                if key is _ORDER:
                     containers.fill(where, content)
                 elif key in content:
                     containers.put(where, key, content[key])
@@ -107,16 +110,18 @@ def _put_back(where: Any, content: Any) -> None:
 
 
 def _differences(where: Any, content: Any) -> Iterator[Any]:
-    """Keys of what is another now; of a list None, once."""
+    """Keys of what is another now; of a list _ORDER, once, and of a dictionary whose keys come in another order."""
     if isinstance(where, dict):
         found = containers.content(where)
-        if len(found) != len(content) or not all(map(is_, found.values(), content.values())):
+        if isinstance(where, collections.OrderedDict) and found.keys() == content.keys() and list(found) != list(content):
+            yield _ORDER
+        elif len(found) != len(content) or not all(map(is_, found.values(), content.values())):
             now = {key: value for key, value in found.items() if key not in OF_EVERY_MODULE or key in content}
             yield from [key for key in {**now, **content} if key not in now or key not in content or not _is_alike(now[key], content[key])]
     else:
         elements = containers.elements(where)
         if len(elements) != len(content) or not all(map(_is_alike, elements, content)):
-            yield None
+            yield _ORDER
 
 
 def _is_alike(one: Any, other: Any) -> bool:

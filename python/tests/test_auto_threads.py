@@ -1,6 +1,7 @@
 """nimble.auto: errors, threads, other processes."""
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -9,7 +10,7 @@ import threading
 import pytest
 
 torch = pytest.importorskip("torch", minversion="2.5")
-from nimble import Nimble  # noqa: E402
+from nimble import Nimble, refused  # noqa: E402
 from nimble.auto import advancing, calls, switches  # noqa: E402
 from nimble.auto.threads import Threads  # noqa: E402
 from nimble.nesting import nesting  # noqa: E402
@@ -311,6 +312,26 @@ def test_dropout_of_recurrent_modules(auto, backend, net):
     assert graphs(auto, last) == 0 and "cuDNN" in str(served(auto, last).reasons())
     run(net, 9)  # until it would be compared again
     assert graphs(auto, net) == 0 and others and recurrent and half_made
+
+
+def test_who_may_have_dropout():
+    def has():
+        gc.collect()
+        return refused.has_dropout_of_its_own("cpu")
+
+    assert not has()
+    gru = torch.nn.GRU(3, 3, 2, dropout=0.5)
+    assert has() and not refused.has_dropout_of_its_own("cuda")
+    scripted = torch.jit.script(gru)
+    del gru
+    assert has()
+    del scripted
+    assert not has()
+    gc.freeze()
+    try:
+        assert has()
+    finally:
+        gc.unfreeze()
 
 
 def test_collectives_are_seen(auto, backend, tmp_path):

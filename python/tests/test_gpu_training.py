@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", minversion="1.13.0a0")
 import nimble  # noqa: E402
 from gpu_nets import (  # noqa: E402, F401
     Checkpointing, deterministic, grads, images, labels, left, loss_of, nets, same, sgd, step_of, train, train_by)
-from nimble import Nimble, NimbleError  # noqa: E402
+from nimble import CaptureError, Nimble, NimbleError  # noqa: E402
 
 
 pytestmark = pytest.mark.gpu
@@ -124,7 +124,7 @@ def test_recurrent_modules():
             x = self.layers(x.mean(1).transpose(0, 1))[0][-1]
             return {"classes": self.last(x), "features": self.aside(x)}
 
-    with pytest.raises(NimbleError):
+    with pytest.raises(CaptureError):
         Nimble(Recurrent(0.5).cuda()).prepare(images(), training=True)
     net = Recurrent(0.0).cuda()
     twin = copy.deepcopy(net)

@@ -299,3 +299,56 @@ def test_dictionaries_that_make_what_they_are_asked_for(where, named):
             assert {key: dict.get(where, key) for key in dict.keys(where)} == before
     finally:
         LAZY.clear()
+
+
+class BothWays(dict):
+    """Which also has its keys by their values."""
+
+    def __init__(self, **items):
+        super().__init__(items)
+        self.keys_of = {value: key for key, value in items.items()}
+
+    def __setitem__(self, key, value):
+        super().__setitem__(key, value)
+        self.keys_of[value] = key
+
+
+class Adding(Noting):
+    def note(self, y):
+        self.both["calls"] = len(self.both.keys_of)
+
+    def told(self):
+        return [dict(self.both), dict(self.both.keys_of)]
+
+
+class Reordering(Noting):
+    def note(self, y):
+        self.recent.move_to_end(next(iter(self.recent)))
+
+    def told(self):
+        return list(self.recent)
+
+
+class CountingIn(Noting):
+    """Of a list's own attributes."""
+
+    def note(self, y):
+        self.many.count_of_calls += 1
+
+    def told(self):
+        return self.many.count_of_calls
+
+
+@pytest.mark.parametrize("kind", [Adding, Reordering, CountingIn])
+def test_containers_that_keep_more_than_what_they_hold(kind):
+    def program(wrap):
+        net = kind()
+        net.both, net.recent = BothWays(one=-1), collections.OrderedDict(a=1, b=2, c=3)
+        net.many = type("Many", (list,), {})([1])
+        net.many.count_of_calls = 0
+        optimizer = sgd(net)
+        step = wrap(lambda x: update(net, optimizer, net(x).square().mean()))
+        for _ in range(8):
+            yield step(torch.randn(2, 4)), net, net.told()
+
+    assert raises(program, "a module of the step changes")

@@ -168,13 +168,14 @@ class Reads(_Watch):
 
     def before(self, function: Any, args: Any, kwargs: Dict[str, Any]) -> None:
         self._others, self._is_ours = [], False
+        copies = "copy" in str(function)  # else a single number of the host's is taken as such, at once
         for leaf in tensors_in((args, kwargs)):
             if leaf.device.type == self._device_type:
                 self._is_ours = True
                 where = _memory_of(leaf)
                 if where not in self._known and where not in self._found:
                     self._found[where] = _Weak(leaf)
-            else:
+            elif copies or leaf.dim() > 0:
                 self._others.append(leaf)
 
     def behind(self, result: Any) -> None:
@@ -182,7 +183,7 @@ class Reads(_Watch):
         if self._others and (self._is_ours or any(leaf.device.type == self._device_type for leaf in made)):
             there = [leaf for leaf in self._others if _memory_of(leaf) != 0]
             self._copied.update((_memory_of(leaf), storage_of(leaf)) for leaf in there)
-            self._sources += [(leaf.detach(), version_of(leaf)) for leaf in there]
+            self._sources += [(leaf, version_of(leaf)) for leaf in there]  # below autograd a detached one would have its own version
         self._others = []
         for leaf in made:
             where = _memory_of(leaf)

@@ -31,6 +31,20 @@ def test_what_is_copied_from_the_host_stays():
     assert torch.equal(again, torch.arange(5.0))
 
 
+def test_numbers_are_taken_at_once():
+    """Not where one is copied."""
+    reads, on_device = Reads([], "meta"), torch.empty(3, device="meta")
+    with reads.on():
+        rate = torch.tensor(1.0)
+        for _ in range(3):
+            on_device = on_device * rate
+            rate *= 0.9
+    assert reads.still_there(but=[]) == {}
+    with reads.on():
+        torch.empty((), device="meta").copy_(rate, non_blocking=True)
+    assert set(reads.still_there(but=[])) == {storage(rate)}
+
+
 def test_what_stays_on_the_host_goes():
     reads = Reads([], "meta")
     with reads.on():
@@ -53,13 +67,16 @@ def test_ops_that_return_nothing_copy_as_well(copy):
     assert set(reads.still_there(but=[])) == {storage(there)}
 
 
-def test_what_is_changed_behind_its_copy():
+@pytest.mark.parametrize("change", [lambda made: made.add_(1), lambda made: made[:2].zero_(), lambda made: made.detach().mul_(2)])
+def test_what_is_changed_behind_its_copy(change):
     """Eagerly the copy has what was there before."""
     reads = Reads([], "meta")
     with reads.on():
         made = torch.arange(5.0)
+        change(made)
         made.to("meta", non_blocking=True)
-        made += 1
-        made.to("meta", non_blocking=True)
+    assert set(reads.still_there(but=[])) == {storage(made)}
+    with reads.on():
+        change(made)
     with pytest.raises(NimbleError, match="changes on the host"):
         reads.still_there(but=[])

@@ -23,6 +23,7 @@ import torch
 
 from nimble.auto import switches
 from nimble.auto.compare import compare
+from nimble.auto.recurrent import DROPOUT, has_dropout_of_its_own
 from nimble.auto.settings import Settings
 from nimble.backend import Backend
 from nimble.nesting import nesting
@@ -191,7 +192,9 @@ class CompiledFunction:
         return entry
 
     def _prepare(self, entry: _Entry, module: _WithInputs, call: Call, inputs: List[Any]) -> None:
-        """Where there is no graph that fits. Raises where there cannot be one."""
+        """Where there is no graph that fits. Raises where there cannot be one, or none that could be compared."""
+        if has_dropout_of_its_own(self._backend.device_type):
+            raise ValueError(DROPOUT)
         if entry.graph is not None:
             if self._are_there(entry, inputs):
                 return

@@ -1,17 +1,15 @@
 """Modules that are not prepared, by what they are: those that keep ranks together by Python around their forward, which no replay
-runs, and those of TorchScript, into which nothing can look; and what stands in the way of any. No state; any thread."""
+runs, and those of TorchScript, into which nothing can look. No state; any thread."""
 
 from __future__ import annotations
 
-import gc
-from typing import Any, Iterable, List
+from typing import Iterable, List
 
 import torch
 
 from nimble.errors import NimbleError
 
 _GRADIENTS = ("torch.nn.parallel.distributed", "torch.distributed._composable.replicate")
-_RECURRENT = frozenset(kind.__name__ for kind in (torch.nn.RNN, torch.nn.LSTM, torch.nn.GRU))
 _PARAMETERS = ("torch.distributed.fsdp.", "torch.distributed._composable.fsdp.")  # that are in pieces between the calls
 
 
@@ -27,27 +25,6 @@ def check_step(modules: Iterable[torch.nn.Module]) -> None:
                 raise NimbleError(f"the step works on a {type(each).__name__}, which keeps on the host what has come of the backward, "
                                   "and what other ranks have to be sent: run the step without, and put a Nimble inside the module "
                                   "that is wrapped")
-
-
-def has_dropout_of_its_own(device_type: str) -> bool:
-    """Whether there may be a recurrent module with dropout between its layers, anywhere in the process. cuDNN keeps a state for that,
-    which nobody can read or put back, and PyTorch begins it anew once the seed, or the state, of the device's random numbers was set."""
-    if gc.get_freeze_count() > 0:
-        return True  # of what is frozen nobody is told
-    try:
-        return any(_has_dropout(each, device_type) for each in gc.get_objects() if issubclass(type(each), torch.nn.Module))
-    except Exception:  # another thread is making one
-        return True
-
-
-def _has_dropout(module: Any, device_type: str) -> bool:
-    """TorchScript tells by a name what a module was made from."""
-    if isinstance(module, torch.jit.ScriptModule):
-        is_recurrent = getattr(module, "original_name", "") in _RECURRENT
-    else:
-        is_recurrent = isinstance(module, torch.nn.RNNBase) and "dropout" in vars(module)  # else it is half made
-    return bool(is_recurrent and module.dropout > 0 and module.num_layers > 1
-                and any(p.device.type == device_type for p in module.parameters()))
 
 
 def check_kind(module: torch.nn.Module, trains: bool) -> None:

@@ -380,3 +380,17 @@ def test_graphs_go_at_once(compiled, backend):
         assert graph() is None
     finally:
         gc.enable()
+
+
+def test_dropout_of_recurrent_modules(compiled, backend):
+    """cuDNN's state of it is begun anew where random numbers are put back, and preparing does, and comparing."""
+    function = compiled(linear, inputs := two(), (0, 2))
+    check(function, linear, lambda: two(inputs[0], inputs[2]), AS_COMPILED_FIRST + COMPARED - 1)
+    assert backend.captures == 1
+    recurrent = torch.nn.GRU(3, 3, 2, dropout=0.5)
+    before = function.ran
+    check(function, linear, lambda: two(inputs[0], inputs[2]), 3)
+    assert function.ran == before + 3 and "cuDNN" in str(function.as_compiled) and recurrent
+    last = compiled(linear, inputs, (0, 2))
+    check(last, linear, lambda: two(inputs[0], inputs[2]), 9)
+    assert backend.captures == 1

@@ -21,6 +21,7 @@ from nimble.auto.entries import Aside, Changed, Differs, Disturbed, Entry, Graph
 from nimble.auto.gradients import BothWays, again, check
 from nimble.auto.guard import Guard
 from nimble.auto.kinds import why_left_alone
+from nimble.auto.recurrent import DROPOUT, has_dropout_of_its_own
 from nimble.auto.settings import Settings
 from nimble.auto.tensors import Written
 from nimble.auto.threads import Threads
@@ -28,7 +29,6 @@ from nimble.auto.watch import Watch
 from nimble.backend import Backend
 from nimble.errors import NimbleError
 from nimble.prepared import Options, PreparedGraph, prepare
-from nimble.refused import has_dropout_of_its_own
 from nimble.signatures import Call
 from nimble.state import plain_tensors
 from nimble.training import TrainingGraph, prepare_training
@@ -47,7 +47,6 @@ _OPTIONS = Options(use_multi_stream=True, relaxed=True)
 _BEFORE = "before it was prepared"
 SHARES = "an argument shares memory with the module"
 THREADS = "while another thread ran it"
-_DROPOUT = "the program has a recurrent module with dropout, whose random numbers cuDNN would begin anew"
 AWAITED = "while the backward of the call before was still to come"
 Original = Callable[..., Any]
 
@@ -194,7 +193,7 @@ class Advancing:
         if switches.has_other_ranks():
             raise Aside("other ranks may be waiting for what it sends, which preparing would send more often")
         if has_dropout_of_its_own(device.type):
-            raise Aside(_DROPOUT)
+            raise Aside(DROPOUT)
         if not self._room(device):
             raise Aside("less than a quarter of the GPU's memory is free")
         others = guard.others(module)
@@ -240,8 +239,8 @@ class Advancing:
             self._end(entry, Aside("other ranks may be waiting for what it sends"))
             return original(module, *call.args, **call.kwargs)
         if has_dropout_of_its_own(self._backend.device_type):
-            self.eager[_DROPOUT] += 1
-            self._end(entry, Aside(_DROPOUT))
+            self.eager[DROPOUT] += 1
+            self._end(entry, Aside(DROPOUT))
             return original(module, *call.args, **call.kwargs)
         self.compared += 1
         arrivals = self._arrivals

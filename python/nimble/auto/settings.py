@@ -1,15 +1,21 @@
-"""What the user has set (include/nimble/options.def), and what is said on stderr. No PyTorch here. Any thread.
+"""What the user has set (include/nimble/options.def), what there was before PyTorch, and what is said on stderr. No PyTorch here. Any
+thread.
 
 Warnings are lines like libnimble.so's own: Python's warnings may be made errors, which the program would then meet.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Tuple
+
+# What is frozen for Python's collector when the program imports PyTorch (hook.py), so that no module is among it. Python 3.12 freezes some
+# hundred objects of its own when it starts. Whoever freezes more later freezes all that there is.
+FROZEN = gc.get_freeze_count()
 
 _LEVELS = ("off", "error", "warn", "info")
 

@@ -74,11 +74,15 @@ void KernelFlows::judge(std::uint32_t index, Known& result) const {
     }
     return;
   }
+  // What was seen holds for the code that was seen, which replay compares where it is known.
+  const bool was_seen_to_keep_none = function.code != 0 && seen_ != nullptr && seen_->keeps_no_addresses(index);
   const Rule* rule = function.params ? rules_.find(function.name, demangle(function.name), *function.params) : nullptr;
   if (rule != nullptr && (!rule->self_contained || function.self_contained)) {
     // It stores pointers only where it says that it fills a table.
     const bool fills = std::any_of(rule->params.begin(), rule->params.end(),
                                    [](const RuleParam& param) { return param.mode == RuleMode::table_out; });
+    // That it moves addresses from what it reads to what it writes it does not say: it may.
+    if (!fills && was_seen_to_keep_none) return;
     const auto flow_of = [&](RuleMode mode) {
       PointerFlow flow;
       flow.keeps = mode == RuleMode::table_out;
@@ -105,8 +109,7 @@ void KernelFlows::judge(std::uint32_t index, Known& result) const {
     return;
   }
   result.leaks = !function.self_contained;
-  // What was seen holds for the code that was seen, which replay compares where it is known.
-  if (function.code != 0 && seen_ != nullptr && seen_->keeps_no_addresses(index)) return;
+  if (was_seen_to_keep_none) return;
   if (!judge_types(function, result)) result.otherwise = kAnything;
 }
 

@@ -43,13 +43,18 @@ bool tag(std::string_view name) {
   return false;
 }
 
-// Constants of cooperative_groups.h (cooperative_groups::details): the numbers of kinds of groups, and how large an
-// element is that goes by memory.
+// Constants of cooperative_groups.h (cooperative_groups::details): the numbers of kinds of groups, how large an element
+// is that goes by memory, and what is known of a tile by its size (tile::_tile_helpers, a template).
 bool group_constant(std::string_view name, std::uint64_t size) {
-  std::string_view rest = internal(name);
+  std::string_view rest = name.starts_with("_ZN18") ? name.substr(3) : internal(name);
   constexpr std::string_view kDetails = "18cooperative_groups4__v17details";
   if (!rest.starts_with(kDetails)) return false;
   rest.remove_prefix(kDetails.size());
+  if (rest.starts_with("4tile13_tile_helpersILj")) {
+    for (const std::string_view member : {"E9tileCountE", "E8tileMaskE", "E8laneMaskE", "E10shiftCountE"})
+      if (rest.ends_with(member)) return size == 4;
+    return false;
+  }
   if (rest == "4tile20_MemoryShuffleCutoffE") return size == 8;
   for (const std::string_view kind : {"18coalesced_group_idE", "19multi_grid_group_idE", "13grid_group_idE",
                                       "15thread_block_idE", "19multi_tile_group_idE", "16cluster_group_idE"})

@@ -394,6 +394,25 @@ TEST(HeldPointers, WhatWasSeenToKeepNoAddressesHoldsForCodeThatIsKnown) {
   EXPECT_EQ(step(false).text(2).substr(0, 1), "?") << "replay cannot tell whether it is the same kernel";
 }
 
+TEST(HeldPointers, WhatWasSeenToKeepNoAddressesHoldsBesideARule) {
+  // That says what is read and what is written, and no word of whether addresses are moved.
+  const auto step = [](bool known_code, const std::string& modes) {
+    return repeated(
+        [=](Program& p) {
+          p.upload(kTable, {kA, kB});
+          p.seen(known_code);
+          p.by_class(kC, 0);
+        },
+        nullptr, R"({"kernel":"seen|nameless","params":)" + modes + "}");
+  };
+  for (const char* modes : {R"(["in","out"])", R"(["inout","inout"])"}) {
+    EXPECT_EQ(step(true, modes).text(2), "C:rw") << modes;
+    EXPECT_EQ(step(false, modes).text(2), "A:rw B:rw C:rw") << "replay cannot tell whether it is the same kernel";
+  }
+  // But where it says that there are.
+  EXPECT_EQ(step(true, R"(["in","table-out"])").text(2), "A:rw B:rw C:rw T:rw");
+}
+
 TEST(HeldPointers, WhereMemoryWasLookedThroughThereIsWhatWasSeen) {
   const auto step = [](const std::function<void(Program&)>& before) {
     return repeated([](Program& p) { p.by_class(kTable, 0); }, before);

@@ -66,6 +66,13 @@ TEST_F(CubinTest, ConstantsOfGroupsConcernNobody) {
   }
 }
 
+TEST_F(CubinTest, ConstantsOfTilesConcernNobody) {
+  EXPECT_EQ(why(read_cubin(file("tiles")), "shifts"), "");
+  for (const auto& [name, variable] :
+       {std::pair{"tiles_member", "5countE ("}, std::pair{"tiles_size", "10shiftCountE ("}})
+    EXPECT_NE(why(read_cubin(file(name)), "counts").find(variable), std::string::npos) << name;
+}
+
 TEST_F(CubinTest, TablesOfGeneratorsConcernNobody) {
   const Cubin tables = read_cubin(file("tables")), other = read_cubin(file("other_table"));
   ASSERT_NE(file("tables").find("mrg32k3aM2Seq"), std::string::npos);

@@ -197,7 +197,7 @@ class Nimble:
     def is_prepared(self, *args: Any, **kwargs: Any) -> bool:
         """Whether a call like this has a graph that fits the module."""
         with self._lock:
-            entry = self._graphs.get(self._call_of(args, kwargs).signature)
+            entry = self._graphs.get(self._call_of(args, kwargs).key)
             return entry is not None and not isinstance(entry, _Eager) and entry.guard.difference() is None
 
     def _call_of(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Call:
@@ -211,7 +211,7 @@ class Nimble:
     def _graph_for(self, call: Call) -> Optional[_Graph]:
         """None where calls like this run eagerly. Prepares, and raises where that fails."""
         with self._lock:
-            entry = self._graphs.get(call.signature)
+            entry = self._graphs.get(call.key)
             if isinstance(entry, _Eager):
                 return None
             if entry is None or not entry.runs_ahead and entry.guard.difference() is not None:
@@ -221,7 +221,7 @@ class Nimble:
     def _graph_instead_of(self, graph: _Graph, call: Call) -> Optional[_Graph]:
         """The same where this one was seen not to fit any more."""
         with self._lock:
-            if self._graphs.get(call.signature) is graph:
+            if self._graphs.get(call.key) is graph:
                 self._prepare(call, graph)
             return self._graph_for(call)
 
@@ -239,8 +239,8 @@ class Nimble:
             short_lived = before.short_lived + 1 if before.calls < _SHORT_LIFE else 0
             why = before.guard.difference()
         self._last = None
-        self._let_go(self._graphs.get(call.signature))
-        self._graphs.drop(call.signature)
+        self._let_go(self._graphs.get(call.key))
+        self._graphs.drop(call.key)
         try:
             if short_lived > _MOST_SHORT_LIVED:
                 raise NimbleError(f"the module changes again and again: {why}")
@@ -260,7 +260,7 @@ class Nimble:
         return graph
 
     def _put(self, call: Call, entry: _Entry) -> None:
-        gone = self._graphs.put(call.signature, entry)
+        gone = self._graphs.put(call.key, entry)
         self._last = None
         if gone is not None and not isinstance(gone, _Eager):
             self._let_go(gone)

@@ -51,6 +51,7 @@ class PreparedGraph:
         self.static_arguments = call.rebuilt(with_inputs(call, inputs))
         """(args, kwargs): a call with these copies nothing."""
         self._signature = str(call.signature)
+        self._kernels = call.key[1]
         self._inputs = inputs
         self._take = Taking(inputs)
         self._own = [each.tensor for each in inputs]
@@ -69,15 +70,18 @@ class PreparedGraph:
         return self._ahead is not None
 
     def __call__(self, call: Call, static_outputs: bool, fits: "Optional[Callable[[], bool]]" = None) -> Any:
-        """Runs the graph with the arguments of a call of its signature. The outputs are the caller's, unless they are to be the
+        """Runs the graph with the arguments of a call of its key. The outputs are the caller's, unless they are to be the
         graph's own, which the next run overwrites. CHANGED where it runs ahead, and does not fit the module any more: as `fits` says,
         where its owner knows (forget_module())."""
         if self._written or self._own_written:
             check_apart(call, self._inputs, self._written, self._of_module, self._own_written)
+        if fits is None and self._knows_module:
+            fits = self._fits_module
         return self.run(call.leaves, static_outputs, fits)
 
     def run(self, leaves: Sequence[Any], static_outputs: bool, fits: "Optional[Callable[[], bool]]" = None) -> Any:
-        """The same for the leaves of a call, where it writes to none of them."""
+        """The same for the leaves of a call of its signature, where it writes to none of them. CHANGED also where PyTorch's switches are
+        others."""
         with self._lock:
             if fits is None and self._knows_module:
                 fits = self._fits
@@ -100,6 +104,9 @@ class PreparedGraph:
             return self._returned(leaves, static_outputs)
 
     def _fits(self) -> bool:
+        return switches.kernels() == self._kernels and self._fits_module()
+
+    def _fits_module(self) -> bool:
         return self.guard.difference() is None
 
     def run_own(self, args: Sequence[Any], static_outputs: bool) -> Any:
@@ -113,7 +120,7 @@ class PreparedGraph:
                 return CHANGED
         with self._lock:
             ahead = self._ahead
-            if ahead is None or not self._captured.launch(ahead) or self.guard.difference() is not None:
+            if ahead is None or not self._captured.launch(ahead) or not self._fits():
                 return CHANGED
             self.calls += 1
             return self._returned(args, static_outputs)
@@ -191,13 +198,19 @@ def _inference() -> Iterator[None]:
         torch.set_autocast_cache_enabled(cached)
 
 
-@contextlib.contextmanager
-def naming_the_place(module: torch.nn.Module) -> Iterator[None]:
-    """A CaptureError from inside names the submodule that was running."""
-    try:
-        yield
-    except CaptureError as error:
-        raise with_place(error, [module]) from error.__cause__
+class naming_the_place:
+    """A CaptureError from inside names the submodule that was running. (Not contextlib's: with Python 3.13 an error in the place of
+    another has a cycle then, which keeps what the run has made until the collector comes.)"""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._module = module
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: Optional[BaseException], trace: object) -> None:
+        if isinstance(error, CaptureError):
+            raise with_place(error, [self._module]) from error.__cause__
 
 
 def with_place(error: CaptureError, modules: Iterable[torch.nn.Module]) -> CaptureError:

@@ -1,8 +1,8 @@
 """What of a call decides which prepared graph serves it, and a bounded cache of such.
 
 A call's signature is its structure (torch.utils._pytree), of each tensor its shape, strides, dtype and device, of each other
-leaf its type and value, which leaves are one and the same tensor, which tensors require gradients, and the state of PyTorch that
-kernels are chosen by.
+leaf its type and value, which leaves are one and the same tensor, which tensors require gradients, and that state of PyTorch by which
+kernels are chosen that programs change between calls. What else there is of that state goes into its key.
 
 Signatures are constant, and any thread may use them. GraphCache has no lock: its owner has one.
 """
@@ -19,6 +19,7 @@ from typing import Any, Callable, Dict, Generic, Hashable, Iterable, Iterator, L
 import torch
 from torch.utils import _pytree
 
+from nimble.auto import switches
 from nimble.errors import NimbleError
 
 # Types whose values never change, and which compare as they are. float and complex do not: see _value_key.
@@ -194,7 +195,7 @@ class Call:
     once), `signature`, and `trains`: gradients may be asked for, as they always may where an argument requires them while they
     are enabled. NimbleError names the argument that cannot be compared."""
 
-    __slots__ = ("args", "kwargs", "leaves", "structure", "tensors", "trains", "signature")
+    __slots__ = ("args", "kwargs", "leaves", "structure", "tensors", "trains", "signature", "_key")
 
     def __init__(self, args: Tuple[Any, ...], kwargs: Dict[str, Any], training: bool, trains: bool = False) -> None:
         self.args, self.kwargs = args, kwargs
@@ -227,6 +228,15 @@ class Call:
         self.trains = trains or grad
         wanted = tuple(self.leaves[number].requires_grad for number in self.tensors) if needs_grad or self.trains else None
         self.signature = Signature(self.structure, tuple(keys), training, grad, wanted)
+        self._key: Optional[Tuple[Signature, switches.Kernels]] = None
+
+    @property
+    def key(self) -> Tuple[Signature, switches.Kernels]:
+        """The signature and PyTorch's switches (TF32, cuDNN's, attention's; nimble.auto.switches), as they are when it is first asked
+        for, which takes 3 us. Calls with one key have one graph, where their owner does not look at switches by itself."""
+        if self._key is None:
+            self._key = self.signature, switches.kernels()
+        return self._key
 
     def rebuilt(self, leaves: List[Any]) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
         """Arguments of the same structure with other leaves."""

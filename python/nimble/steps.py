@@ -167,11 +167,10 @@ class Step:
         return self._within_autocast.are_eager
 
     def _kind_of(self, call: Call) -> Kind:
-        key = call.signature, switches.kernels()
-        kind = self._kinds.get(key)
+        kind = self._kinds.get(call.key)
         if kind is None:
             kind = Kind(str(call.signature), 1 + EAGER_RUNS if self._options.use_multi_stream else 2)
-            gone = self._kinds.put(key, kind)
+            gone = self._kinds.put(call.key, kind)
             for graph in gone.graphs if gone is not None else []:
                 graph.close()
         return kind
@@ -229,10 +228,10 @@ class Step:
         def look() -> None:
             early.append((versions(watched), [p.detach().clone() for p in watched]))
 
-        iterators, modes = Iterators(state.modules), (switches.kernels(), switches.modes())
+        iterators, were = Iterators(state.modules), switches.kernels_and_modes()
         result, rehearsed = self._on_stream(call, learns, state, look, rehearses=True)
         kind.takes = kind.takes or iterators.have_moved()
-        kind.switches = kind.switches or modes != (switches.kernels(), switches.modes())
+        kind.switches = kind.switches or were != switches.kernels_and_modes()
         kind.eager -= 1
         kind.has_run = True
         had_strays, kind.rehearsed = kind.rehearsed.strays > 0, rehearsed
@@ -299,8 +298,7 @@ class Step:
         if kind.takes:
             kind.refuse(NimbleError("a module of the step takes from an iterator that it holds, from which a graph would take nothing"))
         if kind.switches:
-            kind.refuse(NimbleError("the step changes a switch of PyTorch's by which kernels are chosen (TF32, deterministic algorithms, "
-                                    "the default dtype or device), which a graph would not do: change it outside, or put it back within"))
+            kind.refuse(NimbleError(f"the step {switches.LEAVES}"))
         if kind.rehearsed.strays > 0:
             kind.refuse(GoesPastError(kind.rehearsed.strays))  # which a capture would do once more
         kind.check()

@@ -109,6 +109,11 @@ class ReplayedGraph:
     def follow(self):
         pass
 
+    def launch(self, ahead):
+        if ahead:
+            self.replay()
+        return bool(ahead)
+
     def replay(self):
         assert not self.closed
         self.replays += 1

@@ -1,12 +1,12 @@
 """PyTorch's state outside of modules: what kernels are chosen by, and what keeps a call from being a graph's, memory among it.
 
-State is that of the calling thread where PyTorch has it by thread. No state of our own; any thread.
+State is that of the calling thread where PyTorch has it by thread. Any thread.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Hashable, List, Optional, Tuple
+from typing import Any, Callable, Dict, Hashable, List, Optional, Tuple
 
 import torch
 from torch.autograd import forward_ad as _forward_ad
@@ -120,18 +120,37 @@ _GET += _of_python()
 def state() -> "Tuple[Hashable, ...]":
     """Equal where the same module and arguments lead to the same kernels, as far as PyTorch's switches go. Training mode,
     autocast, the default dtype and deterministic algorithms are in the call's signature already."""
-    return (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_cache_enabled(), *kernels())
+    return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_cache_enabled(), kernels()
 
 
-def kernels() -> "Tuple[Hashable, ...]":
+class Kernels:
+    """How these switches are set: one object for all times at which they are set so."""
+
+
+_known: "Dict[Tuple[Hashable, ...], Kernels]" = {}
+_last: "Tuple[List[Any], Kernels]" = [], Kernels()
+
+
+def kernels() -> Kernels:
     """What of it is about kernels and devices alone: modes of gradients are in the signature where they count."""
+    global _last
     values = [get() for get in _GET]
-    return (_default_device()[1], *[tuple(value) if type(value) is list else value for value in values])
+    values.append(_default_device()[1])
+    before, found = _last
+    if values != before:
+        found = _known.setdefault(tuple([tuple(value) if type(value) is list else value for value in values]), Kernels())
+        _last = values, found
+    return found
 
 
-def modes() -> "Tuple[Hashable, ...]":
-    """What of it is in a call's signature instead."""
-    return (torch.is_grad_enabled(), torch.is_autocast_enabled(), torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled())
+def kernels_and_modes() -> "Tuple[Hashable, ...]":
+    """Also what is in a call's signature instead: all that a function must leave as it was, of which a graph is to be."""
+    return (kernels(), torch.is_grad_enabled(), torch.is_autocast_enabled(), torch.get_default_dtype(),
+            torch.are_deterministic_algorithms_enabled())
+
+
+LEAVES = ("changes a switch of PyTorch's by which kernels are chosen (TF32, deterministic algorithms, the default dtype or device), which a "
+          "graph would not do: change it outside, or put it back within")  # of one that does not
 
 
 def why_not_replayed() -> Optional[str]:

@@ -18,6 +18,11 @@
 
 namespace nimble::shim {
 
+// Of a trace that is whole.
+inline constexpr std::string_view kTraceEnd =
+    R"json({"ph":"M","pid":1,"tid":0,"name":"nimble.end","args":{"dropped":0}})json"
+    "\n]\n";
+
 // A JSON string with its quotes. Bytes that are no UTF-8 are replaced, never thrown at.
 inline std::string json_text(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

@@ -161,13 +161,11 @@ bool TraceWriter::flush() {
 }
 
 bool TraceWriter::close(const Coverage& coverage, const std::optional<ProbeTotals>& probe) {
-  constexpr std::string_view kEnd = R"json({"ph":"M","pid":1,"tid":0,"name":"nimble.end","args":{"dropped":0}})json"
-                                    "\n]\n";
   if (store_) return flush();  // whoever reads it knows that it may go on
   if (file_ < 0) return false;
   if (ended_) {
     // Back before the end that was written last, where the file has such a thing as places.
-    if (::lseek(file_, -static_cast<off_t>(kEnd.size()), SEEK_CUR) < 0) return false;
+    if (::lseek(file_, -static_cast<off_t>(kTraceEnd.size()), SEEK_CUR) < 0) return false;
   } else {
     for (const auto& [ticket, op] : awaited_) {
       if (op.end_ns) device_bar(op, op.begin_ns, op.end_ns);
@@ -175,7 +173,7 @@ bool TraceWriter::close(const Coverage& coverage, const std::optional<ProbeTotal
     write_coverage(coverage);
     if (probe) write_probe(*probe);
   }
-  out_ += kEnd;
+  out_ += kTraceEnd;
   if (!flush()) return false;
   if (!std::exchange(ended_, true)) say(LogLevel::info, "wrote {}. Next: nimble-analyze {}", path_, path_);
   return true;

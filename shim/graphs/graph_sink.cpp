@@ -12,6 +12,7 @@
 #include "shim/decode/entry.h"
 #include "shim/function_table.h"
 #include "shim/graphs/program_graph.h"
+#include "shim/trace_text.h"
 
 namespace nimble::shim {
 
@@ -477,6 +478,12 @@ void GraphSink::finish() noexcept try {
   last.recorder().finish();
   std::ofstream file(options_.trace_path, std::ios::binary);
   for (const auto& chunk : last.store().text()) file << *chunk;
+  if (!last.store().full()) {
+    file
+        << R"json({"ph":"M","pid":1,"tid":0,"name":"nimble.coverage","args":{"source":"none","why":"graphs were rewritten"}},)json"
+        << "\n"
+        << kTraceEnd;
+  }
   file.close();
   options_.log(file.good() ? ReplayLog::info : ReplayLog::warning,
                (file.good() ? "wrote " : "cannot write ") + options_.trace_path);

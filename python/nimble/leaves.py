@@ -323,6 +323,17 @@ def one_thread() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def own_casts() -> Iterator[None]:
+    """What autocast has cast of the weights belongs to what runs inside, where nobody has run it for the program: a graph that used what
+    was cast before would go on with that, and what it casts itself nobody has computed."""
+    torch.clear_autocast_cache()
+    try:
+        yield
+    finally:
+        torch.clear_autocast_cache()
+
+
 def gradients(outputs: List[torch.Tensor], towards: List[torch.Tensor], given: "List[Optional[torch.Tensor]]",
               ) -> "List[Optional[torch.Tensor]]":
     """Of the outputs that something is given for. What was saved for them stays valid."""

@@ -55,12 +55,13 @@ _MOST_MODES = 4  # of PyTorch, which they compare, too
 
 
 class Metadata:
-    """Shapes, strides and dtypes of tensors, which it holds. trains: and which of them require gradients."""
+    """Shapes, strides and dtypes of tensors, which it holds, and which of them require gradients: kernels go by that, too, also where none
+    are computed (torch.matmul)."""
 
-    def __init__(self, tensors: Iterable[torch.Tensor], trains: bool) -> None:
+    def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
         self._tensors = unique(tensors)
-        self._wanting = [t for t in self._tensors if trains and t.requires_grad]
-        self._others = [t for t in self._tensors if trains and not t.requires_grad]
+        self._wanting = [t for t in self._tensors if t.requires_grad]
+        self._others = [t for t in self._tensors if not t.requires_grad]
         self._seen = self.look()
         self._checks: List[Callable[..., bool]] = []
         self._add_check()

@@ -10,8 +10,9 @@ StateKeeper puts buffers, training flags and random numbers back. Neither may be
 
 from __future__ import annotations
 
+import functools
 import threading
-from itertools import chain, repeat
+from itertools import chain, repeat, takewhile
 from operator import eq, is_, itemgetter
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -100,6 +101,15 @@ def check_memory(module: torch.nn.Module) -> None:
             raise NimbleError(f"{name!r} is a {type(tensor).__name__} with layout {tensor.layout}, whose memory a graph cannot follow")
 
 
+@functools.lru_cache(maxsize=1024)
+def none_in_class(kind: type) -> Tuple[str, ...]:
+    """Names of attributes that are None for all modules of a class, until one has its own."""
+    found: Dict[str, Any] = {}
+    for base in takewhile(lambda each: each is not torch.nn.Module, kind.__mro__):
+        found = {**vars(base), **found}
+    return tuple(name for name, value in found.items() if value is None and not name.startswith("__"))
+
+
 class ModuleGuard:
     """The module as it is now. Holds all that it compares by identity, so that no id is used again. trains: also what only
     gradients depend on."""
@@ -126,11 +136,12 @@ class ModuleGuard:
         self._plain = plain_tensors(module)
         slots = [(m.__dict__, name) for m in self._modules for name, value in m.__dict__.items()
                  if value is None and name not in OF_EVERY_MODULE]
+        slots += [(m.__dict__, name) for m in self._modules for name in none_in_class(type(m)) if name not in m.__dict__]  # type: ignore[arg-type]
         slots += [(where, name) for where, name, _, _ in self._plain]
         self._slots = [where for where, _ in slots], [name for _, name in slots]
         registered_now = _values(self._registered)  # None, too
         self._tensors: List[torch.Tensor] = [t for t in registered_now if t is not None] + [t for _, _, t, _ in self._plain]
-        self._metadata = Metadata(self._tensors, trains)
+        self._metadata = Metadata(self._tensors)
         # What lies elsewhere was read by the host when the graph was captured.
         self._elsewhere = [t for t in self._tensors if t.device.type != device_type]
         self._kinds = list(dict.fromkeys(map(type, self._modules)))

@@ -44,7 +44,7 @@ class Grads:
         # Their memory, which somebody may take from them (p.grad.data = ...): as other tensors, that hold it.
         self._memory = [a.detach() for a in self._own]
         self._places = list(map(torch.Tensor.data_ptr, self._own))
-        self._metadata = Metadata(self._own, trains=True)
+        self._metadata = Metadata(self._own)
         self._storages = [a.untyped_storage()._cdata for a in self._own] if hasattr(torch._C, "_storage_Use_Count") else []
         self._wanting = [a.requires_grad for a in self._own]
         self._adds_to = [weakref.ref(b) for b, a, version in zip(before, behind, versions)
@@ -97,7 +97,7 @@ class Grads:
                 self._owners[i].grad = self._own[i].clone()
         for each in (self._own, self._same, self._storages, self._memory, self._places, self._adds_to):
             each.clear()
-        self._metadata = Metadata((), trains=True)
+        self._metadata = Metadata(())
 
     def are_held(self) -> bool:
         """Whether somebody has kept a gradient of an earlier step, which a replay would write to. Asked behind fit()."""

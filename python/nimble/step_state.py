@@ -54,7 +54,7 @@ class StepState:
         guarded = {id(p) for m in reached.modules for p in m.parameters() if p.device.type == device_type}
         self._others = [p for p in self.parameters if id(p) not in guarded]
         self._known: Dict[int, _Known] = {}  # states of optimizers, by their number
-        self._metadata = Metadata((*self._others, *reached.tensors), trains=True)
+        self._metadata = Metadata((*self._others, *reached.tensors))
         self._hooks_at, self._has_hooks = -1, True  # how many hooks had been made when there were none on parameters
         self._held: List[Any] = []  # what a look tells by its id
 

@@ -13,7 +13,7 @@ from torch.utils import _pytree
 
 from nimble.effects import Effects, Rises
 from nimble.errors import NimbleError
-from nimble.leaves import AutogradGraph, StandIns, gradients
+from nimble.leaves import AutogradGraph, StandIns, gradients, own_casts
 from nimble.memory import storage
 from nimble.module_work import check_caches, written_by
 from nimble.prepared import is_same_state
@@ -125,6 +125,7 @@ class ForwardWork:
     def _gradients(self, wanted: List[torch.Tensor]) -> "List[Optional[torch.Tensor]]":
         writes = self._writes
         try:
+            torch.clear_autocast_cache()
             if writes is None or not self._sees_ops:
                 return gradients(wanted, self.towards, list(self.given))
             writes.is_backward_of(wanted)
@@ -138,6 +139,8 @@ class ForwardWork:
             return self._gradients(wanted)
         except RuntimeError as error:  # a backward that only Tensor.backward() can run
             raise NimbleError(f"the gradients cannot be had by torch.autograd.grad: {error}") from error
+        finally:
+            torch.clear_autocast_cache()
 
     def look_again(self) -> None:
         """Behind look(), with random numbers as before that, which has changed plain values of attributes: the keeper looks what the
@@ -219,17 +222,12 @@ class ForwardWork:
         check_caches(self.found_elsewhere)
 
     def forward(self) -> Any:
-        # What autocast has cast of the weights belongs to one run, which is looked at.
-        torch.clear_autocast_cache()
-        try:
-            args, kwargs = self._call.rebuilt(self.leaves_of_call)  # lists and dictionaries that are nobody else's
-            leaves, structure = _pytree.tree_flatten((args, kwargs))
-            rises = self._rises()
-            with self._stand_ins.in_place(), self._looking(again=True):
-                outputs = self._module(*args, **kwargs)
-            self.raised = rises.found()
-        finally:
-            torch.clear_autocast_cache()
+        args, kwargs = self._call.rebuilt(self.leaves_of_call)  # lists and dictionaries that are nobody else's
+        leaves, structure = _pytree.tree_flatten((args, kwargs))
+        rises = self._rises()
+        with own_casts(), self._stand_ins.in_place(), self._looking(again=True):
+            outputs = self._module(*args, **kwargs)
+        self.raised = rises.found()
         left, structure_left = _pytree.tree_flatten((args, kwargs))
         if structure != structure_left or any(one is not other for one, other in zip(leaves, left)):
             raise NimbleError("the module puts something else into a list or a dictionary that is its argument, which a graph would "
@@ -239,7 +237,7 @@ class ForwardWork:
 
     def backward(self, outputs: Any) -> "List[Optional[torch.Tensor]]":
         rises = self._rises()
-        with self._looking():
+        with own_casts(), self._looking():
             made = gradients(self._wanted(outputs), self.towards, list(self.given))
         self.raised_behind = rises.found()
         self._hold((made, outputs))
@@ -287,10 +285,10 @@ class BackwardWork:
         self._run, self._given, self._reads = run, given, reads
 
     def run(self) -> "List[Optional[torch.Tensor]]":
-        if self._reads is None:
-            return self._run()
-        with self._reads.on():
+        with own_casts(), self._reads.on() if self._reads is not None else contextlib.nullcontext():
             made = self._run()
+        if self._reads is None:
+            return made
         self.found_elsewhere = [*self._reads.still_there(but=[*tensors_in(made), *self._given]).values()]
         return made
 

@@ -30,6 +30,10 @@ def tensors_in(value: Any) -> List[torch.Tensor]:
     return [leaf for leaf in _pytree.tree_flatten(value)[0] if isinstance(leaf, torch.Tensor)]
 
 
+# Of which autograd has two formulas: one that waits for the values, and another, which rounds otherwise, where somebody looks at ops.
+_TWO_FORMULAS = frozenset(map(id, (getattr(torch.ops.aten, name) for name in ("prod", "cumprod", "cumprod_"))))
+
+
 class _Mode(_python_dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, watch: "_Watch") -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -43,6 +47,8 @@ class _Mode(_python_dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if self._watch.is_off:
             return function(*args, **(kwargs or {}))
+        if id(getattr(function, "overloadpacket", None)) in _TWO_FORMULAS and torch.is_grad_enabled():
+            raise NotImplementedError(f"the gradients of {function} are others where ops are looked at")
         self._watch.before(function, args, kwargs or {})
         result = function(*args, **(kwargs or {}))
         self._watch.behind(result)

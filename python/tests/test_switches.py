@@ -7,6 +7,7 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
 from nimble import Nimble, NimbleError  # noqa: E402
+from nimble.auto import switches  # noqa: E402
 from replaying import ReplayingCapture  # noqa: E402
 
 SWITCHES = {
@@ -95,11 +96,12 @@ def test_one_that_leaves_another(switch, backend):
             sets[0]()
             return out
 
-    stack = contextlib.ExitStack()
+    before, stack = is_on(), contextlib.ExitStack()
     sets = [lambda: stack.enter_context(switched())]
     with stack:
         with pytest.raises(NimbleError, match="the module changes a switch of PyTorch's .*put it back within"):
             Nimble(Sets(is_on).eval(), backend=backend).prepare(torch.ones(2, 4), relaxed=True)
+        assert is_on() == before
 
     def puts_back():
         with switched():
@@ -108,3 +110,32 @@ def test_one_that_leaves_another(switch, backend):
     sets[0] = puts_back
     module = Sets(is_on).eval()
     assert torch.equal(Nimble(module, backend=backend).prepare(torch.ones(2, 4), relaxed=True)(torch.ones(2, 4)), module(torch.ones(2, 4)))
+
+
+@pytest.mark.parametrize("sets", [lambda: torch.use_deterministic_algorithms(True, warn_only=True),
+                                  lambda: torch.set_default_dtype(torch.float64), lambda: torch.set_float32_matmul_precision("medium"),
+                                  lambda: torch.backends.cuda.enable_math_sdp(False)])
+def test_all_are_put_back(sets, backend):
+    class Sets(nn.Module):
+        def forward(self, x):
+            sets()
+            return x + 1
+
+    before, put_back = switches.kernels_and_modes(), switches.remembered()
+    try:
+        with pytest.raises(NimbleError, match="changes a switch"):
+            Nimble(Sets().eval(), backend=backend).prepare(torch.ones(2, 4), relaxed=True)
+        assert switches.kernels_and_modes() == before
+    finally:
+        put_back()
+
+
+@pytest.mark.skipif(not hasattr(torch._C, "_cuda_tunableop_enable"), reason="this PyTorch tunes nothing")
+def test_tunable_ops():
+    before = switches.kernels()
+    torch._C._cuda_tunableop_enable(True)
+    try:
+        assert switches.kernels() is not before
+    finally:
+        torch._C._cuda_tunableop_enable(False)
+    assert switches.kernels() is before

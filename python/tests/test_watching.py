@@ -5,7 +5,8 @@ import gc
 import pytest
 
 torch = pytest.importorskip("torch", minversion="2.1")
-from nimble import NimbleError  # noqa: E402
+from fake import FakeCapture  # noqa: E402
+from nimble import Nimble, NimbleError  # noqa: E402
 from nimble.memory import storage  # noqa: E402
 from nimble.watching import Reads  # noqa: E402
 
@@ -80,3 +81,25 @@ def test_what_is_changed_behind_its_copy(change):
         change(made)
     with pytest.raises(NimbleError, match="changes on the host"):
         reads.still_there(but=[])
+
+
+@pytest.mark.parametrize("op", [lambda x: x.prod(), lambda x: x.prod(1), lambda x: x.cumprod(0)])
+def test_ops_whose_gradients_go_by_who_looks(op):
+    """What was computed while somebody looked would be others."""
+    with torch.no_grad(), Reads([], "cpu").on():
+        op(torch.ones(2, 3))
+    with pytest.raises(NotImplementedError, match="the gradients of .*prod"), Reads([], "cpu").on():
+        op(torch.ones(2, 3, requires_grad=True))
+    for trains in (True, False):
+        looked = []
+
+        class Module(torch.nn.Module):
+            def forward(self, x):
+                looked.append(torch._C._len_torch_dispatch_stack())
+                return op(self.weight * x)
+
+        module = Module().train(trains)
+        module.weight = torch.nn.Parameter(torch.ones(2, 3))
+        backend = FakeCapture()
+        Nimble(module, backend=backend).prepare(torch.ones(2, 3), training=trains)
+        assert len(backend.graphs) == (2 if trains else 1) and (looked[-1] == 0) == trains

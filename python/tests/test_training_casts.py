@@ -1,0 +1,102 @@
+"""What autocast casts in a backward by itself: graphs have casts of their own."""
+
+import pytest
+
+torch = pytest.importorskip("torch", minversion="2.4")
+from torch import nn  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
+from nimble import Nimble  # noqa: E402
+from nimble.static import Options  # noqa: E402
+from replaying import ReplayedGraph, ReplayingCapture  # noqa: E402
+
+
+class Product(torch.autograd.Function):
+    @staticmethod
+    @torch.amp.custom_fwd(device_type="cpu")
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return x @ weight.t()
+
+    @staticmethod
+    @torch.amp.custom_bwd(device_type="cpu")
+    def backward(ctx, grad):
+        x, weight = ctx.saved_tensors
+        return grad @ weight, grad.t() @ x
+
+
+class ByFunction(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Parameter(torch.randn(6, 6)), nn.Parameter(torch.randn(6, 6))
+
+    def forward(self, x):
+        return Product.apply(x @ self.second, self.first)
+
+
+class Checkpointed(ByFunction):
+    def inner(self, x):
+        return torch.relu(x @ self.second) @ self.first
+
+    def forward(self, x):
+        return checkpoint(self.inner, x, use_reentrant=False, preserve_rng_state=False)
+
+
+@pytest.fixture(autouse=True)
+def replays_cast_nothing(monkeypatch):
+    """The fake's ops would be cast again where they are replayed."""
+    replay = ReplayedGraph.replay
+
+    def outside(self):
+        with torch.autocast("cpu", enabled=False):
+            replay(self)
+
+    monkeypatch.setattr(ReplayedGraph, "replay", outside)
+
+
+@pytest.mark.parametrize("kind", [ByFunction, Checkpointed])
+@pytest.mark.parametrize("within", [True, False])
+def test_gradients_of_weights_that_change(kind, within):
+    torch.manual_seed(1)
+    mine, its = kind().train(), kind().train()
+    its.load_state_dict(mine.state_dict())
+    model = Nimble(mine, backend=ReplayingCapture())
+    model._options = Options(True, True)
+    optimizers = [torch.optim.SGD(module.parameters(), lr=0.1) for module in (mine, its)]
+    for _ in range(8):
+        x = torch.randn(4, 6)
+        for run, optimizer in zip((model, its), optimizers):
+            optimizer.zero_grad()
+            with torch.autocast("cpu", torch.bfloat16):
+                loss = run(x).sum()
+                if within:
+                    loss.backward()
+            if not within:
+                loss.backward()
+            optimizer.step()
+        for one, other in zip(mine.parameters(), its.parameters()):
+            assert torch.equal(one, other) and torch.equal(one.grad, other.grad)
+
+
+def test_whether_casts_are_kept_is_of_another_kind():
+    torch.manual_seed(1)
+    mine, its = nn.Linear(16, 16).train(), nn.Linear(16, 16).train()
+    its.load_state_dict(mine.state_dict())
+
+    class Twice(nn.Module):
+        def __init__(self, layer):
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x):
+            return self.layer(self.layer(x).relu())
+
+    model, theirs = Nimble(Twice(mine), backend=ReplayingCapture()), Twice(its)
+    model.prepare(torch.ones(32, 16), training=True, relaxed=True)
+    for is_kept in (True, True, False, False, True, False):
+        x = torch.randn(32, 16)
+        for run, layer in ((model, mine), (theirs, its)):
+            layer.zero_grad()
+            with torch.autocast("cpu", torch.bfloat16, cache_enabled=is_kept):
+                loss = run(x).float().square().sum()
+            loss.backward()
+        assert torch.equal(mine.weight.grad, its.weight.grad)

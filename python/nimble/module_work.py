@@ -10,12 +10,11 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 from torch.nn.utils import parametrize
-from torch.utils import _pytree
 
 from nimble.effects import Rises
 from nimble.errors import NimbleError
 from nimble.memory import storage
-from nimble.signatures import Call
+from nimble.signatures import Call, taken_apart
 from nimble.state import StateKeeper, is_same
 from nimble.static import Input, attributes_of, check_attributes, with_inputs
 from nimble.watching import Reads, tensors_in
@@ -108,7 +107,7 @@ class ModuleWork:
 def check_arguments(call: Call, leaves: List[Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
     """Behind a run with call.rebuilt(leaves), which may have put something into one of the lists and dictionaries in it. NimbleError
     where it has: the caller's would stay as they are."""
-    now, structure = _pytree.tree_flatten((args, kwargs))
+    now, structure = taken_apart((args, kwargs))
     if structure != call.structure or len(now) != len(leaves) or any(
             one is not other and (isinstance(one, torch.Tensor) or type(one) is not type(other) or one != other)
             for one, other in zip(now, leaves)):

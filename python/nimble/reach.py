@@ -41,7 +41,7 @@ _MOST_SHOWN = 6  # functions
 _OTHERS = {"torch", "numpy", "nimble"}
 _LIBRARIES = {*_OTHERS, "builtins"}  # and Python's own: of which nothing is looked at, what they keep is theirs
 _MAKES = ("__init__", "__new__", "__post_init__")
-_COMPARED = {"state", "param_groups", "defaults"}  # of optimizers, otherwise
+_COMPARED = {"state", "param_groups"}  # of optimizers, otherwise
 
 _LISTS = (torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.Sequential)
 _schedulers = torch.optim.lr_scheduler
@@ -163,8 +163,9 @@ class _Search:
             self._dictionary(name, value.__dict__, [key for key, each in value.__dict__.items() if is_plain(each)], names)
             self._attributes(name, value)
         elif isinstance(value, functools.partial):
-            for each in (value.func, *value.args, *value.keywords.values()):
+            for each in (value.func, *value.args):
                 self.visit(name, each, names)
+            self._dictionary(name, value.keywords, list(value.keywords), names)
             self._attributes(name, value)
         elif isinstance(value, weakref.ref):
             self.visit(name, value(), names)
@@ -264,8 +265,11 @@ class _Search:
                 self._slot(free, cell, "", functools.partial(_content, cell), assign, names)
             self._dictionary("", function.__globals__, [each for each in function.__globals__ if each in names], names)
             self._dictionary(name, function.__dict__, [each for each in function.__dict__ if each in self._known], names)
-            for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
-                self.visit("a default", default, names)
+            if function.__defaults__:
+                self._slot("a default", function, "__defaults__", functools.partial(getattr, function, "__defaults__"),
+                           functools.partial(setattr, function, "__defaults__"), names)
+            if function.__kwdefaults__:
+                self._dictionary("a default", function.__kwdefaults__, list(function.__kwdefaults__), names)
         except NimbleError:
             self._raised_in = self._raised_in or [*self._functions]
             raise
@@ -277,13 +281,15 @@ class _Search:
         if isinstance(space, types.ModuleType):
             if space is os and not names.isdisjoint(("environ", "getenv")):
                 self.visit("os.environ", os.environ, names)
-            found = [] if _is_librarys(space.__name__) else [key for key in space.__dict__ if key in names]
+            named = names or self._known  # of one that an object leads to
+            found = [] if _is_librarys(space.__name__) else [key for key in space.__dict__ if key in named]
             if found and self._is_new(space, tuple(found)):
                 self._dictionary(name, space.__dict__, found, names)
             return
         more = ("forward", "backward", "setup_context") if issubclass(space, torch.autograd.Function) else _MAKES
         for owner in own_classes(space):
-            found = [key for key, value in owner.__dict__.items() if key in names or key in more or is_called(key, value)]
+            found = [key for key, value in owner.__dict__.items()
+                     if key in names or key in self._known or key in more or is_called(key, value)]
             if found and self._is_new(owner, tuple(found)):
                 for key in found:
                     self._of_class(name, owner, key)
@@ -312,6 +318,8 @@ class _Search:
 
     def _of_class(self, name: str, kind: type, key: str) -> None:
         value = kind.__dict__[key]
+        if isinstance(value, type):
+            self.visit(f"{name}.{key}", value, set())
         if not _is_code(value):
             if not key.startswith("__"):
                 self._slot(f"{name}.{key}", kind, key, functools.partial(kind.__dict__.get, key),
@@ -347,7 +355,7 @@ class _Search:
 
     def _slot(self, name: str, where: Any, key: Any, get: Callable[[], Any], set: Callable[[Any], None], names: Set[str]) -> None:
         value = get()
-        if (id(where), key) not in self._slots and not isinstance(value, (types.ModuleType, types.BuiltinFunctionType)):
+        if (id(where), key) not in self._slots:
             self._slots.add((id(where), key))
             self.reached.held.append(where)
             self.reached.slots.append(Slot(name, get, set))

@@ -39,10 +39,15 @@ _arguments = inspect.signature(_pytree.tree_flatten).parameters
 keeps_no_sizes = "is_leaf" not in _arguments and torch.Size in _pytree.SUPPORTED_NODES  # 2.1
 
 
+def taken_apart(arguments: Any) -> "Tuple[List[Any], _pytree.TreeSpec]":
+    """Of a call: a torch.Size is a value, where this release can be told so; else it arrives as a tuple."""
+    return _pytree.tree_flatten(arguments, is_leaf=_is_size) if "is_leaf" in _arguments else _pytree.tree_flatten(arguments)
+
+
 def flattened(outputs: Any) -> "Tuple[List[Any], _pytree.TreeSpec]":
     """Of what a module returns: a torch.Size is a value, not a tuple of such. NimbleError where this release cannot be told so."""
     if "is_leaf" in _arguments:
-        return _pytree.tree_flatten(outputs, is_leaf=_is_size)
+        return taken_apart(outputs)
     leaves, structure = _pytree.tree_flatten(outputs)
     if keeps_no_sizes and "TreeSpec(Size" in repr(structure):
         raise NimbleError("there is a torch.Size in what is returned, of which this release of PyTorch makes a tuple: return tuple(x.shape)")
@@ -71,7 +76,7 @@ def place_of(tree: Any, number: int, name: str) -> str:
 
 def argument_place(args: Tuple[Any, ...], kwargs: Dict[str, Any], number: int) -> str:
     """The same for the leaves of a call: positional arguments first."""
-    count = len(_pytree.tree_flatten(args)[0])
+    count = len(taken_apart(args)[0])
     return place_of(args, number, "args") if number < count else place_of(kwargs, number - count, "kwargs")
 
 
@@ -202,7 +207,7 @@ class Call:
         if not kwargs and all([type(argument) is torch.Tensor for argument in args]):
             self.leaves, self.structure, types = list(args), _structure_of(len(args)), None
         else:
-            self.leaves, self.structure = _pytree.tree_flatten((args, kwargs))
+            self.leaves, self.structure = taken_apart((args, kwargs))
             types = _key_types((*args, *kwargs.values()))
         self.tensors: List[int] = []
         first: Dict[int, int] = {}  # where each tensor comes first

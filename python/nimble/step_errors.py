@@ -10,11 +10,10 @@ from operator import is_
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import torch
-from torch.utils import _pytree
 
 from nimble.errors import CaptureError, NimbleError
 from nimble.prepared import with_place
-from nimble.signatures import Call, flattened, has_attributes, place_of
+from nimble.signatures import Call, flattened, has_attributes, place_of, taken_apart
 from nimble.static import Input
 from nimble.step_state import StepState
 
@@ -52,7 +51,7 @@ def is_of_captures(error: BaseException) -> bool:
 def check_arguments(call: Call, inputs: List[Input], leaves: List[Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
     """Behind a capture with these leaves, `inputs` among them. Of what a step does to its arguments a graph repeats what values they get,
     and nothing else."""
-    behind, structure = _pytree.tree_flatten((args, kwargs))
+    behind, structure = taken_apart((args, kwargs))
     if structure != call.structure or len(behind) != len(leaves) or not all(map(is_, behind, leaves)):
         raise NimbleError("the step puts something into its arguments (a list or a dictionary), or takes something out of them, "
                           "which a graph would not do: return it instead")

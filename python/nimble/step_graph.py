@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from typing import Any, Callable, List, Optional, Set
+from typing import Any, Callable, List, Optional, Set, Tuple
 
 import torch
 
@@ -22,7 +22,7 @@ from nimble.state import has_memory
 from nimble.static import GraphReport, Input, Results, check_apart, eager_report, report
 from nimble.step_grads import Grads
 from nimble.step_reads import Seen, goes_by_ops
-from nimble.step_state import StepState
+from nimble.step_state import Look, StepState
 from nimble.step_stores import Stores
 from nimble.watching import tensors_in
 
@@ -41,6 +41,8 @@ class Kind:
         self.switches = False  # leaves switches of PyTorch's other than it has found them
         self.writes_early = False  # to parameters, before its first backward
         self.rehearsed = Rehearsed()  # of its last eager run
+        self.left: Optional[Tuple[StepState, Look]] = None  # what there was behind that
+        self.disturbed = 0  # times that it was another when a capture was to begin, in a row
         self.graphs: List[Graph] = []  # the least recently used first
         self._why: Optional[NimbleError] = None  # never raised itself
 
@@ -50,7 +52,7 @@ class Kind:
 
     def refuse(self, why: NimbleError) -> None:
         """There is no graph, and none is tried any more."""
-        self._why = why.again()
+        self._why, self.left = why.again(), None
 
     def reports(self) -> List[GraphReport]:
         """Of its graphs; or why there is none, and none is tried."""

@@ -271,6 +271,13 @@ def check_unchanged(state: StepState, before: Look, random_before: HostRandom, p
                           "the step")
 
 
+def is_as_left(state: StepState, before: Look) -> bool:
+    """Whether nothing has changed since, but for what a program tells a gradient scaler between its steps."""
+    now = list(state.look())
+    now[_NOTED] = before[_NOTED]
+    return tuple(now) == before
+
+
 def _address(tensor: torch.Tensor) -> Any:
     return tensor.data_ptr() if tensor.layout is torch.strided else [part.data_ptr() for part in parts_of(tensor)]
 

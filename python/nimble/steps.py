@@ -40,11 +40,12 @@ from nimble.step_graph import Graph, Kind, Work
 from nimble.step_iterators import Iterators
 from nimble.step_places import have_moved
 from nimble.step_reads import cannot_be_looked_at, is_unchanged, tensors_on
-from nimble.step_state import Look, StepState, check_unchanged
+from nimble.step_state import Look, StepState, check_unchanged, is_as_left
 from nimble.step_stores import Stores
 
 _SHORT_LIFE = 8  # calls, below which a graph was hardly worth its capture
 _MOST_SHORT_LIVED = 3  # of these in a row
+_MOST_DISTURBED = 2  # eager runs more than a kind of call would need, in a row
 _MOST_VARIANTS = 4  # graphs for one kind of call, by what there are for gradients when it comes
 
 
@@ -116,7 +117,7 @@ class Step:
                 graph, is_held = self._fitting(kind, call, taken)
                 if graph is not taken:
                     taken = begun = None  # and its memory goes before other memory is needed
-                if graph is None and kind.eager > 0:
+                if graph is None and (kind.eager > 0 or self._is_disturbed(kind)):
                     return self._run(call, kind)
                 if graph is None:
                     try:
@@ -210,6 +211,17 @@ class Step:
             if self._short_lived > _MOST_SHORT_LIVED and not kind.is_refused:
                 kind.refuse(NimbleError(f"what the step works on changes again and again: {why}"))
 
+    def _is_disturbed(self, kind: Kind) -> bool:
+        """Whether its last eager run tells nothing of the capture that is to come, since what the step works on was changed behind it: then
+        there has to be another one. Where that is so again and again there is none, and the graph will soon be seen not to fit."""
+        left, kind.left = kind.left, None
+        if left is None or is_as_left(*left):
+            kind.disturbed = 0
+            return False
+        kind.disturbed += 1
+        kind.eager = 1 if kind.disturbed <= _MOST_DISTURBED else 0
+        return kind.eager > 0
+
     def _run(self, call: Call, kind: Kind) -> Any:
         """Eagerly, as a real step that is learned from. Notes what it writes to. One that raises does not count."""
         learns = kind.has_run and self._options.use_multi_stream
@@ -248,6 +260,9 @@ class Step:
             argument = call.leaves[number]
             if version_of(argument) != version or not is_unchanged(argument, value):
                 kind.written.add(number)
+        if kind.eager == 0:
+            behind = StepState(self._reached(), self._backend.device_type)
+            kind.left = behind, behind.look(True)
         return result
 
     def _run_instead(self, call: Call, kind: Kind, error: NimbleError) -> Any:

@@ -17,7 +17,7 @@ from nimble.leaves import AutogradGraph, StandIns, gradients, own_casts
 from nimble.memory import storage
 from nimble.module_work import check_caches, written_by
 from nimble.prepared import is_same_state
-from nimble.signatures import Call
+from nimble.signatures import Call, taken_apart
 from nimble.state import StateKeeper, has_memory
 from nimble.static import Input, Results, attributes_of, check_outputs, same_bytes, with_inputs
 from nimble.training_outputs import Aliases, find_aliases
@@ -223,12 +223,12 @@ class ForwardWork:
 
     def forward(self) -> Any:
         args, kwargs = self._call.rebuilt(self.leaves_of_call)  # lists and dictionaries that are nobody else's
-        leaves, structure = _pytree.tree_flatten((args, kwargs))
+        leaves, structure = taken_apart((args, kwargs))
         rises = self._rises()
         with own_casts(), self._stand_ins.in_place(), self._looking(again=True):
             outputs = self._module(*args, **kwargs)
         self.raised = rises.found()
-        left, structure_left = _pytree.tree_flatten((args, kwargs))
+        left, structure_left = taken_apart((args, kwargs))
         if structure != structure_left or any(one is not other for one, other in zip(leaves, left)):
             raise NimbleError("the module puts something else into a list or a dictionary that is its argument, which a graph would "
                               "not do")

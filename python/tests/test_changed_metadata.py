@@ -60,7 +60,7 @@ def test_changes_are_seen(way, name, change):
 
 @pytest.mark.parametrize("trains", [True, False])
 def test_modes_do_not_count(way, trains):
-    """Neither does what only gradients depend on, where there are none, nor that a tensor is there twice."""
+    """Nor does it count that a tensor is there twice."""
     net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     net[1].weight = net[0].weight
     guard = ModuleGuard(net, "cpu", trains)
@@ -70,17 +70,25 @@ def test_modes_do_not_count(way, trains):
         with torch.inference_mode():
             assert guard.difference() is None
         assert guard.difference() is None
-    net[0].bias.requires_grad_(False)
-    assert (guard.difference() is None) != trains
     net[1].bias.data = net[1].bias.data[1:]
     assert guard.difference() is not None
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_who_wants_gradients_counts(way, trains):
+    """Also where none are computed: torch.matmul has other kernels then."""
+    module = nn.Module()
+    module.weight = nn.Parameter(torch.ones(4, 4))
+    guard = ModuleGuard(module, "cpu", trains)
+    module.weight.requires_grad_(False)
+    assert "wants no gradients any more" in guard.difference()
 
 
 def test_it_is_quick_again_in_another_mode():
     if metadata._tensor_guards is None:
         pytest.skip("this PyTorch cannot")
     tensors = [torch.ones(2, 3), torch.ones(4)]
-    looking, slow = Metadata(tensors, True), []
+    looking, slow = Metadata(tensors), []
     original = looking.look
     looking.look = lambda: slow.append(1) or original()
     for mode, count in ((torch.no_grad, 0), (torch.inference_mode, 1), (torch.no_grad, 1)):

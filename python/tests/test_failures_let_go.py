@@ -13,7 +13,7 @@ from fake import FakeCapture  # noqa: E402
 from nimble.capture import _quietly  # noqa: E402
 from nimble.errors import CaptureError, NimbleError  # noqa: E402
 
-CALLS = 8
+CALLS = 10
 
 
 @pytest.fixture(autouse=True)

@@ -198,7 +198,8 @@ def test_autocast_keeps_no_copies_of_one_run_for_another(backend, monkeypatch):
     with torch.autocast("cpu", dtype=torch.bfloat16):
         Nimble(module, backend=backend).prepare(torch.ones(3, 4), training=True)
         made = list(runs)  # leaving autocast clears it, too
-    assert len(made) >= 9 and made == ["clear", "run", "clear"] * (len(made) // 3)
+    runs_at = [i for i, each in enumerate(made) if each == "run"]
+    assert len(runs_at) >= 3 and all(made[i - 1] == made[i + 1] == "clear" for i in runs_at) and made[0] == "clear"
 
 
 @pytest.mark.skipif(not hasattr(torch, "compile"), reason="this PyTorch cannot compile")

@@ -18,7 +18,7 @@ from nimble.auto.tensors import Written
 from nimble.backend import Backend
 from nimble.errors import NimbleError
 from nimble.memory import once, overlaps, repeats_of, storage, unique
-from nimble.signatures import Call
+from nimble.signatures import Call, taken_apart
 from nimble.state import plain_tensors
 from nimble.static import same_bytes
 
@@ -113,7 +113,7 @@ def _containers(tree: Any) -> "Set[int]":
 def is_untouched(call: Call, key: Hashable) -> bool:
     """Whether the lists and the like in a call's arguments still hold what they held, when key_of() was `key`. A graph is not told
     of them."""
-    leaves, structure = _pytree.tree_flatten((call.args, call.kwargs))
+    leaves, structure = taken_apart((call.args, call.kwargs))
     if len(leaves) != len(call.leaves) or not all(map(is_, leaves, call.leaves)) or structure != call.structure:
         return False
     try:

@@ -13,6 +13,7 @@ from torch.nn.utils import parametrize
 
 from nimble.effects import Rises
 from nimble.errors import NimbleError
+from nimble.leaves import own_casts
 from nimble.memory import storage
 from nimble.signatures import Call, taken_apart
 from nimble.state import StateKeeper, is_same
@@ -39,6 +40,10 @@ class ModuleWork:
         self._problem: Optional[NimbleError] = None
 
     def run(self) -> Any:
+        with own_casts():
+            return self._run()
+
+    def _run(self) -> Any:
         args, kwargs = self._call.rebuilt(self._leaves)  # a module may put something into a list
         if self._is_over:
             return self._module(*args, **kwargs)

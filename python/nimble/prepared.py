@@ -186,16 +186,9 @@ def is_same_state(one: Any, other: Any) -> bool:
 
 @contextlib.contextmanager
 def _inference() -> Iterator[None]:
-    """No gradients; tensors that are made here can be written anywhere; and no copies of weights that autocast has made before,
-    which the graph would use without their being looked at."""
-    cached = torch.is_autocast_cache_enabled()
-    torch.clear_autocast_cache()
-    torch.set_autocast_cache_enabled(False)
-    try:
-        with torch.inference_mode(False), torch.no_grad():
-            yield
-    finally:
-        torch.set_autocast_cache_enabled(cached)
+    """No gradients; tensors that are made here can be written anywhere."""
+    with torch.inference_mode(False), torch.no_grad():
+        yield
 
 
 class naming_the_place:

@@ -7,7 +7,7 @@ from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 from nimble import Nimble  # noqa: E402
 from nimble.static import Options  # noqa: E402
-from replaying import ReplayedGraph, ReplayingCapture  # noqa: E402
+from replaying import Ops, ReplayedGraph, ReplayingCapture  # noqa: E402
 
 
 class Product(torch.autograd.Function):
@@ -100,3 +100,34 @@ def test_whether_casts_are_kept_is_of_another_kind():
                 loss = run(x).float().square().sum()
             loss.backward()
         assert torch.equal(mine.weight.grad, its.weight.grad)
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_inference_has_the_kernels_of_eager_runs(is_kept):
+    """What autocast keeps requires gradients, by which torch.matmul chooses."""
+    torch.manual_seed(1)
+
+    class Module(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 8)
+
+        def forward(self, x):
+            x = x.transpose(0, 1)
+            return self.first(self.second(self.first(x)).relu())
+
+    module, x = Module().eval(), torch.randn(3, 5, 8)
+    backend, eager = ReplayingCapture(), Ops()
+    model = Nimble(module, backend=backend)
+    model._options = Options(True, True)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, cache_enabled=is_kept):
+        with eager:
+            module(x)
+        torch.clear_autocast_cache()
+        for _ in range(3):
+            assert torch.equal(model(x), module(x))
+            torch.clear_autocast_cache()
+            module.first.weight.mul_(2)
+    (captured,) = [[str(op[0]) for op in entry._captured._ops] for entry in model._graphs]
+    made = [str(op[0]) for op in eager.made]
+    assert captured == made and captured.count("aten._to_copy.default") == (5 if is_kept else 7)

@@ -19,18 +19,18 @@ from nimble.state import StateKeeper
 @contextlib.contextmanager
 def left_as_it_was(module: torch.nn.Module, backend: Backend, device: torch.device, is_checked: bool = True) -> Iterator[StateKeeper]:
     """The module and the device's random numbers are at the end what they were; which tensors attributes are, only where what is done
-    inside fails. So are PyTorch's switches; a NimbleError says that they would be others behind each call.
+    inside fails. NimbleError where PyTorch's switches are others behind that: they are not put back, since another thread may have set them.
 
     Streams of the program's own that wait for nothing may still read and write what the module holds, on behalf of calls before and
     from those that come: so the device is waited for before values are kept, before they are put back, and behind that, unless another
     thread captures."""
     backend.wait(device)
     keeper, random = StateKeeper(module, is_checked), backend.random_state(device)
-    were, put_back = switches.kernels_and_modes(), switches.remembered()
+    were = switches.kernels_and_modes()
     try:
         yield keeper
         if is_checked and switches.kernels_and_modes() != were:
-            raise NimbleError(f"the module {switches.LEAVES}")
+            raise NimbleError(f"the module, or another thread meanwhile, {switches.LEAVES}")
     except BaseException:
         keeper.restore_attributes()
         raise
@@ -40,5 +40,4 @@ def left_as_it_was(module: torch.nn.Module, backend: Backend, device: torch.devi
         finally:
             keeper.restore()
             backend.set_random_state(device, random)
-            put_back()
         backend.wait(device)

@@ -393,8 +393,7 @@ def _seeds_of_its_own(device: torch.device) -> Iterator[None]:
     """While it captures PyTorch lets a seed be set that is the one before, and no replay would set it; and with it a place among the
     random numbers, which counts from the beginning of the graph that is captured. It may have been read in another graph: a checkpoint
     does so in the forward, and draws the same numbers in the backward. So each graph is captured with a seed that nobody has, and no
-    other graph: what is of one graph can be put back, and all else raises, but for who
-    sets the seed that it has just read."""
+    other graph: what is of one graph can be put back, and all else raises, but for who sets the seed that it has just read."""
     generator = torch.cuda.default_generators[device.index]
     state = generator.get_state()
     try:

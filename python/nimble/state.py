@@ -136,7 +136,8 @@ class ModuleGuard:
         self._plain = plain_tensors(module)
         slots = [(m.__dict__, name) for m in self._modules for name, value in m.__dict__.items()
                  if value is None and name not in OF_EVERY_MODULE]
-        slots += [(m.__dict__, name) for m in self._modules for name in none_in_class(type(m)) if name not in m.__dict__]  # type: ignore[arg-type]
+        slots += [(m.__dict__, name) for m in self._modules
+                  for name in none_in_class(type(m)) if name not in m.__dict__]  # type: ignore[arg-type]
         slots += [(where, name) for where, name, _, _ in self._plain]
         self._slots = [where for where, _ in slots], [name for _, name in slots]
         registered_now = _values(self._registered)  # None, too

@@ -8,6 +8,7 @@ Calls may come from any thread, one at a time.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import warnings
@@ -261,8 +262,9 @@ class Step:
             if version_of(argument) != version or not is_unchanged(argument, value):
                 kind.written.add(number)
         if kind.eager == 0:
-            behind = StepState(self._reached(), self._backend.device_type)
-            kind.left = behind, behind.look(True)
+            with contextlib.suppress(Exception):  # the step has run: what cannot be looked at raises at the next call, before it does
+                behind = StepState(self._reached(), self._backend.device_type)
+                kind.left = behind, behind.look(True)
         return result
 
     def _run_instead(self, call: Call, kind: Kind, error: NimbleError) -> Any:

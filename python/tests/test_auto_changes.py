@@ -142,7 +142,7 @@ def test_switches_of_releases_to_come():
     module = SimpleNamespace(_get_kernel_kind=lambda: "auto", _set_kernel_kind=None, _get_order=lambda: [1, 2], _set_order=None,
                              _get_new_sdp_enabled=lambda: True, _get_without_setter=lambda: 1,
                              _get_of_one=lambda one: one, _set_of_one=None, _get_warnAlways=lambda: 1, _set_warnAlways=None)
-    assert sorted(map(str, (get() for get, _ in switches._switches(module)))) == ["True", "[1, 2]", "auto"]
+    assert sorted(map(str, (get() for get in switches._getters(module)))) == ["True", "[1, 2]", "auto"]
 
 
 def test_training_is_told_enough_of():

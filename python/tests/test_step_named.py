@@ -12,7 +12,7 @@ from torch import nn  # noqa: E402
 import nimble  # noqa: E402
 from nimble import NimbleError  # noqa: E402
 from replaying import ReplayingCapture  # noqa: E402
-from step_programs import mlp, same, sgd, update  # noqa: E402
+from step_programs import mlp, raises, same, sgd, update  # noqa: E402
 
 
 def reading(read, change, at=6):
@@ -225,6 +225,25 @@ def test_state_that_is_made_late(at):
             yield step(torch.randn(2, 4)), net
 
     assert same(program) and same.backend.replays > 0
+
+
+def test_what_cannot_be_looked_at_behind_a_run_raises_before_the_next():
+    """What the step has done is done, and its result the caller's."""
+    def program(wrap):
+        net, many, ran = mlp(), [], []
+        optimizer = sgd(net)
+
+        def train(x):
+            ran.append(1)
+            if len(ran) == 3:  # in the last eager run
+                many.extend(object() for _ in range(65))
+            return update(net, optimizer, net(x).square().mean())
+
+        step = wrap(train)
+        for _ in range(6):
+            yield step(torch.randn(2, 4)), len(ran), net
+
+    assert raises(program, "'many' has 65 elements")
 
 
 class Reshapes(nn.Module):

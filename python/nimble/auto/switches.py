@@ -5,7 +5,6 @@ State is that of the calling thread where PyTorch has it by thread. Any thread.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from typing import Any, Callable, Dict, Hashable, List, Optional, Tuple
 
@@ -45,31 +44,21 @@ _OTHERS = frozenset((
 _PRECISIONS = (("generic", "all"), ("cuda", "all"), ("cuda", "matmul"), ("cuda", "conv"), ("cuda", "rnn"))
 _OLD_PRECISIONS = ("_get_cublas_allow_tf32", "_get_cudnn_allow_tf32", "_get_float32_matmul_precision")
 
-# Those of other names, with their setters.
-_NAMED = (("_cuda_tunableop_is_enabled", "_cuda_tunableop_enable"), ("_cuda_tunableop_tuning_is_enabled", "_cuda_tunableop_tuning_enable"),
-          ("_cuda_get_cudnn_benchmark_limit", "_cuda_set_cudnn_benchmark_limit"))
+_NAMED = ("_cuda_tunableop_is_enabled", "_cuda_tunableop_tuning_is_enabled", "_cuda_get_cudnn_benchmark_limit")  # those of other names
 
 _C: Any = torch._C  # much of it is not in its stubs, or not in each release
-_Switch = Tuple[Callable[[], Any], Optional[Callable[[Any], Any]]]  # how it is got, and how it is set, where that is known
 
 
-def _switches(of: Any) -> "List[_Switch]":
+def _getters(of: Any) -> "List[Callable[[], Any]]":
     """Those of torch._C, which is `of`."""
     names = [name for name in dir(of) if name.startswith("_get_") and name not in _OTHERS and name not in _OLD_PRECISIONS
              and (hasattr(of, "_set_" + name[len("_get_"):]) or name.endswith(_ATTENTION) or name in _WITHOUT_SETTER)]
-    found = [(name, _setter(name)) for name in names] + [each for each in _NAMED if hasattr(of, each[0])]
+    names += [name for name in _NAMED if hasattr(of, name)]
     if hasattr(of, "_get_fp32_precision_getter"):
-        precisions: "List[_Switch]" = [(functools.partial(of._get_fp32_precision_getter, *part),
-                                        functools.partial(of._set_fp32_precision_setter, *part)) for part in _PRECISIONS]
+        precisions = [functools.partial(of._get_fp32_precision_getter, *part) for part in _PRECISIONS]
     else:
-        precisions = [(getattr(of, name), getattr(of, _setter(name), None)) for name in _OLD_PRECISIONS if hasattr(of, name)]
-    return [*((getattr(of, get), getattr(of, set, None)) for get, set in found if _tells(getattr(of, get))), *precisions]
-
-
-def _setter(getter: str) -> str:
-    """Attention's have names of another kind."""
-    name = getter[len("_get_"):]
-    return "_set_sdp_use_" + name[:-len(_ATTENTION)] if name.endswith(_ATTENTION) else "_set_" + name
+        precisions = [getattr(of, name) for name in _OLD_PRECISIONS if hasattr(of, name)]
+    return [*(getattr(of, name) for name in names if _tells(getattr(of, name))), *precisions]
 
 
 def _tells(getter: "Callable[[], Any]") -> bool:
@@ -82,9 +71,7 @@ def _tells(getter: "Callable[[], Any]") -> bool:
     return True
 
 
-# Of releases that have the newer functions these are set first: else they would contradict them.
-_OLD_SWITCHES: "List[_Switch]" = [(getattr(_C, name), getattr(_C, _setter(name), None)) for name in _OLD_PRECISIONS if hasattr(_C, name)]
-_SWITCHES = [*_switches(_C), (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled)]
+_GET = [*_getters(_C), torch.is_autocast_cache_enabled, torch.get_default_dtype]
 _SAVES_ELSEWHERE: "Optional[Callable[[bool], Any]]" = getattr(getattr(_C, "_autograd", None), "_top_saved_tensors_default_hooks",
                                                               None)
 
@@ -122,16 +109,15 @@ def _default_device() -> "Tuple[bool, Optional[torch.device]]":
     return True, mode.device
 
 
-def _of_python() -> "List[_Switch]":
+def _of_python() -> "List[Callable[[], Any]]":
     """Switches that are variables of PyTorch's modules."""
     mha = vars(getattr(torch.backends, "mha", torch.backends))
     einsum = vars(getattr(getattr(torch.backends, "opt_einsum", None), "m", torch.backends))
     places = ((mha, "_is_fastpath_enabled"), (einsum, "enabled"), (einsum, "strategy"))
-    return [(functools.partial(space.get, name), functools.partial(space.__setitem__, name)) for space, name in places if name in space]
+    return [functools.partial(space.get, name) for space, name in places if name in space]
 
 
-_SWITCHES += [*_of_python(), (torch.get_default_dtype, torch.set_default_dtype)]
-_GET = [get for get, _ in _SWITCHES]
+_GET += _of_python()
 
 
 def state() -> "Tuple[Hashable, ...]":
@@ -163,22 +149,6 @@ def kernels() -> Kernels:
 def kernels_and_modes() -> "Tuple[Hashable, ...]":
     """Also what is in a call's signature instead: all that a function must leave as it was, of which a graph is to be."""
     return kernels(), torch.is_grad_enabled(), torch.is_autocast_enabled(), torch.are_deterministic_algorithms_enabled()
-
-
-def remembered() -> "Callable[[], None]":
-    """Puts back what PyTorch's switches are now, as far as they can be set."""
-    values = [(get, set, get()) for get, set in (*_OLD_SWITCHES, *_SWITCHES) if set is not None and _tells(get)]
-    deterministic = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-
-    def put_back() -> None:
-        for get, set, value in values:
-            with contextlib.suppress(Exception):
-                if not _tells(get) or get() != value:
-                    set(*value) if isinstance(value, tuple) else set(value)
-        if deterministic != (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()):
-            torch.use_deterministic_algorithms(deterministic[0], warn_only=deterministic[1])
-
-    return put_back
 
 
 LEAVES = ("changes a switch of PyTorch's by which kernels are chosen (TF32, deterministic algorithms, the default dtype or device), which a "

@@ -164,8 +164,11 @@ bool TraceWriter::close(const Coverage& coverage, const std::optional<ProbeTotal
   if (store_) return flush();  // whoever reads it knows that it may go on
   if (file_ < 0) return false;
   if (ended_) {
-    // Back before the end that was written last, where the file has such a thing as places.
-    if (::lseek(file_, -static_cast<off_t>(kTraceEnd.size()), SEEK_CUR) < 0) return false;
+    // Back before the end that was written last, where the file has such a thing as places. The end goes first: written
+    // over in part, since the process ends just then, it would be the rest of a line that is none.
+    const off_t end = ::lseek(file_, -static_cast<off_t>(kTraceEnd.size()), SEEK_CUR);
+    if (end < 0) return false;
+    if (::ftruncate(file_, end) != 0 && errno != EINVAL) return false;  // what has no length keeps no end either
   } else {
     for (const auto& [ticket, op] : awaited_) {
       if (op.end_ns) device_bar(op, op.begin_ns, op.end_ns);

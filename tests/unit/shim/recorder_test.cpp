@@ -1,14 +1,18 @@
 #include "shim/recorder.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <thread>
 
+#include "analyzer/trace_reader.h"
+#include "shim/trace_text.h"
 #include "tests/unit/shim/recorder_support.h"
 
 namespace nimble::shim {
@@ -185,6 +189,33 @@ TEST_F(RecorderTest, WhatComesAfterTheEndIsWrittenBeforeIt) {
   }
   recorder_.finish();
   EXPECT_EQ(calls().size(), 4u);
+}
+
+// As it is where the process ends in the middle of writing: bytes stop coming after any of them.
+TEST_F(RecorderTest, AFileThatIsCutOffInWhatComesAfterItsEndCanBeRead) {
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit unlimited{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &unlimited), 0);
+  for (std::size_t written = 0; written <= kTraceEnd.size(); ++written) {
+    std::filesystem::remove(path_);
+    Recorder recorder({.path = path_}, context_);
+    const auto pass_one = [&] {
+      Call call = op(CallKind::set);
+      EXPECT_FALSE(recorder.before(call));
+      recorder.after(call, CUDA_SUCCESS);
+    };
+    pass_one();
+    recorder.finish();
+    rlimit little = unlimited;
+    little.rlim_cur = std::filesystem::file_size(path_) - kTraceEnd.size() + written;
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &little), 0);
+    pass_one();
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &unlimited), 0);
+    const Trace trace = analyzer::read_trace(path_).trace;
+    EXPECT_EQ(trace.calls.size(), 1u) << written;
+    EXPECT_FALSE(trace.complete) << written;
+  }
+  std::signal(SIGXFSZ, old_handler);
 }
 
 TEST_F(RecorderTest, AFirstCallAfterTheEndIsWrittenToo) {

@@ -54,6 +54,7 @@ class StepState:
         guarded = {id(p) for m in reached.modules for p in m.parameters() if p.device.type == device_type}
         self._others = [p for p in self.parameters if id(p) not in guarded]
         self._known: Dict[int, _Known] = {}  # states of optimizers, by their number
+        self._known_slots = _KnownSlots([], [])
         self._metadata = Metadata((*self._others, *reached.tensors))
         self._hooks_at, self._has_hooks = -1, True  # how many hooks had been made when there were none on parameters
         self._held: List[Any] = []  # what a look tells by its id
@@ -98,7 +99,7 @@ class StepState:
             self._held = [_with_elements(values), hooks, _with_elements(groups), noted, states, scales]
         return (
             [guard.difference() for guard in self._guards],
-            [self._values(values, 2)],
+            [self._in_slots(values)],
             [[self._values(each) for each in group] for group in groups],
             [[list(map(id, group["params"])) for group in o.param_groups] for o in reached.optimizers],
             [self._state_of(number, o) for number, o in enumerate(reached.optimizers)],
@@ -148,6 +149,17 @@ class StepState:
             made = [self._values(state.values()) for state in states]
             known = self._known[number] = _Known(sizes, values, made, self._device_type)
         return known.made
+
+    def _in_slots(self, values: List[Any]) -> List[Any]:
+        """_values() of those that slots hold: hundreds, of which few can change and stay the same object."""
+        known = self._known_slots
+        if len(values) == len(known.values) and all(map(is_, values, known.values)):
+            now = self._values([values[i] for i in known.changing], 2)
+            if now == known.now:
+                return known.made
+        made = self._values(values, 2)
+        self._known_slots = _KnownSlots(values, made)
+        return made
 
     def _values(self, values: Iterable[Any], depth: int = 1) -> List[Any]:
         """Of each its value where it has one for the host, else where it is. Of lists in lists so many of them deep."""
@@ -236,6 +248,21 @@ class StepState:
 
     def positions(self) -> Positions:
         return Positions(self._reached.files)
+
+
+class _KnownSlots:
+    """Values that a look has found in slots, what it has `made` of them, and of those that can change and stay the same object: at
+    `changing`, and `now` this."""
+
+    def __init__(self, values: List[Any], made: List[Any]) -> None:
+        self.values, self.made = values, made
+        self.changing = [i for i, value in enumerate(values) if _can_change(value)]
+        self.now = [made[i] for i in self.changing]
+
+
+def _can_change(value: Any) -> bool:
+    """Whether StepState._values() may tell something else of the same object later."""
+    return isinstance(value, (torch.Tensor, tuple, *containers.KINDS)) or is_array(value)
 
 
 class _Known:

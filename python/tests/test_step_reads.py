@@ -102,6 +102,18 @@ class OfALongList(Trainer):
         self.weights[80] = value
 
 
+class OfListsInATuple(Trainer):
+    def __init__(self):
+        super().__init__()
+        self.weights = ([1.0], [2.0])
+
+    def read(self):
+        return sum(self.weights[1])
+
+    def write(self, value):
+        self.weights[1].append(value)
+
+
 class OfASet(Trainer):
     def __init__(self):
         super().__init__()
@@ -235,8 +247,8 @@ class OfAClass(Trainer):
         Trainer.scale = value
 
 
-READERS = [OfItsClass, OfItsOwnInstead, OfAProperty, OfABase, OfASlot, OfAnArray, OfALongList, OfASet, OfADeque, OfACriterion,
-           OfTheObjectItself, OfASubmodule, OfAModule, OfAModulesFunction, OfAClass, ByAnOperator, ByItsInteger, ByASign,
+READERS = [OfItsClass, OfItsOwnInstead, OfAProperty, OfABase, OfASlot, OfAnArray, OfALongList, OfListsInATuple, OfASet, OfADeque,
+           OfACriterion, OfTheObjectItself, OfASubmodule, OfAModule, OfAModulesFunction, OfAClass, ByAnOperator, ByItsInteger, ByASign,
            ByBeingEqual]
 
 

@@ -4,8 +4,8 @@
 Usage: bench/pytorch/step_host.py [--build DIR] [--json FILE] [--rounds N] [--profile] [NETWORK:BATCH...]
 
 Each way in a process of its own, with and without libnimble.so, with PyTorch's own allocator and with the one that Nimble needs. They
-take turns on the same four cores, each many times, since what one process takes differs from that of the next by a third on machines
-that others use: median microseconds of steps that begin on an idle GPU. Where the GPU takes less, the host decides how long a step is.
+take turns on the same four cores, each many times, since what one process takes differs from that of the next by a third on shared
+machines: median microseconds of steps that begin on an idle GPU. Where the GPU takes less, the host decides how long a step is.
 --profile tells as well, by PyTorch's profiler, what takes the host's time: operators, nodes of autograd and calls of the CUDA runtime.
 Needs a GPU, PyTorch and torchvision.
 """

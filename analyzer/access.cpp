@@ -103,6 +103,7 @@ StepAccesses infer_accesses(const Trace& trace, const ObjectTable& table, const 
     held->reach(static_cast<std::uint32_t>(calls.size()));
     result.compared = held->compared();
     result.carries = held->carries();
+    for (std::uint32_t op = 0; op < calls.size(); ++op) result.pinned[op].shape |= held->by_sight()[op] != 0;
   }
   return result;
 }

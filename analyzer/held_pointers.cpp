@@ -14,7 +14,8 @@ HeldPointers::HeldPointers(const Trace& trace, const ObjectTable& table, Step st
       flows_(trace, rules, seen),
       seen_(seen),
       now_is_{std::vector<std::uint8_t>(calls_.size(), 0), std::vector<std::vector<Followed>>(calls_.size())},
-      compared_(calls_.size(), 0) {}
+      compared_(calls_.size(), 0),
+      by_sight_(calls_.size(), 0) {}
 
 bool HeldPointers::born_in_step(std::uint32_t object) const {
   const Object& known = table_.objects()[object];
@@ -91,16 +92,26 @@ bool HeldPointers::payload_is_known(std::uint32_t call) const {
 
 // ---- before the step, and between ----
 
-void HeldPointers::taint(std::uint32_t object, std::string_view why) { tainted_[slot(object)] = why; }
+void HeldPointers::taint(std::uint32_t object, std::string_view why, std::uint32_t call) {
+  tainted_[slot(object)] = why;
+  if (call < calls_.front()) remember(tainted_by_[slot(object)], call);
+}
 
 void HeldPointers::taint_all(std::uint32_t call, std::string_view why) {
   all_tainted_ = call + 1;
   all_why_ = why;
+  if (call < calls_.front()) remember(all_tainted_by_, call);
+}
+
+void HeldPointers::remember(std::vector<std::uint32_t>& calls, std::uint32_t call) const {
+  std::erase_if(calls, [&](std::uint32_t other) { return trace_.calls[other].stream == trace_.calls[call].stream; });
+  calls.push_back(call);
 }
 
 void HeldPointers::clear(std::uint32_t object, std::uint32_t call) {
   if (!may_clear_) return;
   tainted_[object] = {};
+  tainted_by_[object].clear();
   cleared_[object] = call + 1;
 }
 
@@ -129,7 +140,7 @@ void HeldPointers::copy_outside(std::uint32_t call) {
     why = kBefore;
   }
   if (!why.empty())
-    taint(to->object, why);
+    taint(to->object, why, call);
   else if (covers(call, *to))
     clear(to->object, call);
 }
@@ -142,33 +153,75 @@ void HeldPointers::kernel_outside(std::uint32_t call) {
   bool moves = flows_.leaks(launch.function) && !pointers.empty();
   std::set<std::uint32_t> stored;
   for (const PointerWord& pointer : pointers) {
-    const PointerFlow flow = flows_.of(launch.function, pointer.at);
+    const PointerFlow flow = flows_.of(call, pointer.at);
     if (flow.is_stored) stored.insert(slot(pointer.object));
     const bool holds =
         !doubt(pointer.object).empty() || (held_.contains(slot(pointer.object)) && !held(pointer.object).empty());
     moves |= flow.from && holds;
   }
   for (const PointerWord& pointer : pointers) {
-    const PointerFlow flow = flows_.of(launch.function, pointer.at);
+    const PointerFlow flow = flows_.of(call, pointer.at);
     // What leads back to where it lies leads nowhere else.
     const bool keeps = flow.keeps && !(stored.empty() || (stored.size() == 1 && stored.contains(slot(pointer.object))));
-    if (keeps || ((flow.to || flow.keeps) && moves)) taint(pointer.object, kByKernel);
+    if (keeps || ((flow.to || flow.keeps) && moves)) taint(pointer.object, kByKernel, call);
   }
   look(call);
 }
 
-// Of the step's own launches it says nothing: in another repeat something else may lie there.
+// Of the step's own launches it says nothing: in another repeat something else may lie there. Nor of what others were
+// still to write when it was looked.
 void HeldPointers::look(std::uint32_t call) {
   if (seen_ == nullptr || call >= calls_.front()) return;
+  const auto over = [&](std::uint32_t other) { return is_over(other, call); };
+  if (!std::ranges::all_of(all_tainted_by_, over)) return;
   for (const PointerWord& pointer : table_.pointers(call))
-    if (table_.objects()[pointer.object].memory != MemoryKind::mapped && seen_->was_plain(call, pointer.object))
+    if (table_.objects()[pointer.object].memory != MemoryKind::mapped && seen_->was_plain(call, pointer.object) &&
+        std::ranges::all_of(tainted_by_[pointer.object], over))
       clear(pointer.object, call);
+}
+
+bool HeldPointers::is_over(std::uint32_t call, std::uint32_t before) const {
+  if (trace_.calls[call].symbol == kNotRecorded) {
+    const auto waited = waited_.find(trace_.streams[trace_.calls[before].stream].context);
+    return waited != waited_.end() && waited->second <= trace_.calls[before].host_begin_us;
+  }
+  if (trace_.calls[call].stream == trace_.calls[before].stream) return true;
+  return order_ && place_[call] != kNone && place_[before] != kNone && order_->ordered(place_[call], place_[before]);
+}
+
+void HeldPointers::order_what_was_before() {
+  std::vector<std::uint32_t> ops;
+  std::set<std::uint32_t> streams;
+  place_.assign(calls_.front(), kNone);
+  for (std::uint32_t index = 0; index < calls_.front(); ++index) {
+    const TraceCall& call = trace_.calls[index];
+    if (!is_op(call.kind) || call.stream == kNone || call.result != 0) continue;
+    place_[index] = static_cast<std::uint32_t>(ops.size());
+    ops.push_back(index);
+    streams.insert(call.stream);
+  }
+  if (streams.size() > 1 && streams.size() <= kMostStreams) order_.emplace(trace_, ops);
+}
+
+void HeldPointers::kernel_not_compared(std::uint32_t call) {
+  const PointerFlow flow = flows_.any(call);
+  const bool moves = flows_.leaks(trace_.calls[call].function) || (flow.from && any_pointers());
+  if ((flow.keeps && flow.is_stored) || ((flow.keeps || flow.to) && moves)) taint_all(call, kByKernel);
+}
+
+bool HeldPointers::any_pointers() const {
+  return reads_host_ || all_tainted_ != 0 ||
+         std::ranges::any_of(tainted_, [](std::string_view why) { return !why.empty(); }) ||
+         std::ranges::any_of(held_, [](const auto& held) { return !held.second.empty(); });
 }
 
 void HeldPointers::outside(std::uint32_t index) {
   const TraceCall& call = trace_.calls[index];
   if (call.result != 0) return;
   switch (call.kind) {
+    case CallKind::context_synchronize:
+      if (call.context) waited_.emplace(*call.context, call.host_begin_us + call.host_duration_us);
+      return;
     case CallKind::copy:
       return copy_outside(index);
     case CallKind::set:
@@ -181,13 +234,14 @@ void HeldPointers::outside(std::uint32_t index) {
       if (call.graph == kNone || !trace_.graphs[call.graph].known) return taint_all(index, kByOther);
       for (const PointerWord& pointer : all_words(index)) {
         const auto& list = trace_.graphs[call.graph].accesses;
-        if (pointer.at >= list.size() || list[pointer.at].writes) taint(pointer.object, kByOther);
+        if (pointer.at >= list.size() || list[pointer.at].writes) taint(pointer.object, kByOther, index);
       }
       return;
     case CallKind::opaque:
+      if (call.symbol == kNotRecorded) waited_.clear();
       if (!call.accesses) return taint_all(index, kByOther);
       for (const PointerWord& pointer : table_.pointers(index))
-        if ((*call.accesses)[pointer.at].writes) taint(pointer.object, kByOther);
+        if ((*call.accesses)[pointer.at].writes) taint(pointer.object, kByOther, index);
       return;
     default:
       return;
@@ -199,6 +253,7 @@ void HeldPointers::before_the_step() {
   for (std::uint32_t i = 0; i < objects.size() && mapped_ == kNone; ++i)
     if (objects[i].memory == MemoryKind::mapped) mapped_ = i;
   tainted_.resize(objects.size());
+  tainted_by_.resize(objects.size());
   device_writes_.assign(objects.size(), 0);
   cleared_.assign(objects.size(), 0);
   for (std::uint32_t index = 0; index < trace_.calls.size(); ++index) {
@@ -209,6 +264,10 @@ void HeldPointers::before_the_step() {
     for (const PointerWord& pointer : all_words(index))
       if (!copies || pointer.at == kAtDst) device_writes_[pointer.object] = 1;
   }
+  for (const std::uint32_t index : calls_)
+    if (trace_.calls[index].kind == CallKind::launch)
+      for (const PointerWord& pointer : all_words(index)) reads_host_ |= host_fills(objects[pointer.object].memory);
+  if (seen_ != nullptr && seen_->any()) order_what_was_before();
   for (std::uint32_t index = 0; index < calls_.front(); ++index) {
     if (index < step_.repeats.size() && step_.repeats[index] != 0) continue;
     // A node of a graph has not run: what it would overwrite may still be there.

@@ -5,7 +5,7 @@
 // kernels that store what they were given (analyzer/kernel_flow.h); copies on the device and kernels move them.
 //
 // Where memory was looked through behind a launch (NIMBLE_PROBE), and held none, there are none, whoever has written to
-// it before: that is believed where observations are.
+// it before, if that was over by then: that is believed where observations are.
 //
 // What the step itself puts there replay sees as well: the payload of a copy can be compared with the recorded one, and
 // a kernel's parameters are. These pointers are known one by one. Of what was put there before the step, or by ops of
@@ -20,12 +20,14 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "analyzer/happens_before.h"
 #include "analyzer/kernel_flow.h"
 #include "analyzer/objects.h"
 #include "analyzer/signature.h"
@@ -85,6 +87,11 @@ class HeldPointers {
     catch_up();
     return compared_;
   }
+  // Per op, likewise: whether it is a launch of which something holds only for its shape (KernelFlows::by_sight).
+  const std::vector<std::uint8_t>& by_sight() {
+    catch_up();
+    return by_sight_;
+  }
   // Whether anybody follows pointers that an earlier step has left.
   bool carries() const { return carries_; }
   // Whether anybody has asked.
@@ -102,6 +109,7 @@ class HeldPointers {
   static constexpr std::string_view kPointers = "there are pointers in it, and its type does not tell what to";
   static constexpr std::string_view kTooMuch = "it may lead to too much to be told apart";
   // More in one object, or on the way from one, is as good as anything.
+  static constexpr std::size_t kMostStreams = 32;  // among which what was before the step is ordered
   static constexpr std::size_t kMostPlaces = 1 << 16, kMostBundles = 16, kMostFillers = 256, kMostReached = 128;
 
   struct Place {
@@ -140,12 +148,21 @@ class HeldPointers {
   void copy_inside(std::uint32_t op);
   void kernel_outside(std::uint32_t call);
   void kernel_inside(std::uint32_t op);
-  void taint(std::uint32_t object, std::string_view why);
+  // In the step, with parameters that replay compares with nothing: each may be a pointer to anything.
+  void kernel_not_compared(std::uint32_t call);
+  // Whether a kernel that reads memory may come upon pointers anywhere.
+  bool any_pointers() const;
+  void taint(std::uint32_t object, std::string_view why, std::uint32_t call = kNone);
   void taint_all(std::uint32_t call, std::string_view why);
   void clear(std::uint32_t object, std::uint32_t call);
   // Why nobody can tell what lies there; empty where it can be told.
   std::string_view doubt(std::uint32_t object);
   void look(std::uint32_t call);
+  // Keeps a call among these, in the place of earlier ones of its stream.
+  void remember(std::vector<std::uint32_t>& calls, std::uint32_t call) const;
+  void order_what_was_before();
+  // Whether an op outside of the step is over when another one begins.
+  bool is_over(std::uint32_t call, std::uint32_t before) const;
   bool visit(std::uint32_t object, std::string& why);
   bool filled_by_step(std::uint32_t object, std::string& why);
 
@@ -171,12 +188,19 @@ class HeldPointers {
   bool host_functions_ = false;
   bool may_clear_ = true;
   bool carries_ = false;
-  Outcome now_is_;                      // of the ops up to the one at hand
-  const Outcome* outcome_ = nullptr;    // of the repeat that is gone through
-  std::vector<std::uint8_t> compared_;  // per op
+  Outcome now_is_;                                 // of the ops up to the one at hand
+  const Outcome* outcome_ = nullptr;               // of the repeat that is gone through
+  std::vector<std::uint8_t> compared_, by_sight_;  // per op
 
   // Per object, of what happened outside of the step: may hold pointers, and why.
   std::vector<std::string_view> tainted_;
+  std::vector<std::vector<std::uint32_t>> tainted_by_;  // per object: calls that did, the last of each stream
+  std::vector<std::uint32_t> all_tainted_by_;           // likewise, of those that may have put anything anywhere
+  std::optional<HappensBefore> order_;                  // of ops before the step, where somebody may look
+  std::vector<std::uint32_t> place_;                    // per call before the step: its place there
+  // By context: when the host had first waited for all of it behind what was not recorded, in microseconds.
+  std::map<std::uint32_t, double> waited_;
+  bool reads_host_ = false;                  // a kernel of the step is given memory that the host may fill
   std::vector<std::uint8_t> device_writes_;  // per object of the host's memory: something on the device writes it
   std::vector<std::uint32_t> cleared_;       // per object: the call that last overwrote all of it, plus one
   std::uint32_t all_tainted_ = 0;            // the last call, plus one, that may have put anything anywhere

@@ -74,15 +74,20 @@ void HeldPointers::copy_inside(std::uint32_t op) {
 void HeldPointers::kernel_inside(std::uint32_t op) {
   const std::uint32_t index = calls_[op];
   const TraceCall& launch = trace_.calls[index];
-  // The parameters of what keeps its place among all others are compared with nothing.
-  if (outcome_->known[op] == 0) return kernel_outside(index);
+  by_sight_[op] = flows_.by_sight(index);
+  // The parameters of what keeps its place among all others are compared with nothing. A node of a graph has those that
+  // it has.
+  if (outcome_->known[op] == 0) {
+    if (!is_node_of_a_graph(launch)) kernel_not_compared(index);
+    return kernel_outside(index);
+  }
   struct Use {
     std::uint32_t object;
     PointerFlow flow;
   };
   std::vector<Use> uses;
   for (const PointerWord& pointer : table_.pointers(index))
-    uses.push_back({pointer.object, flows_.of(launch.function, pointer.at)});
+    uses.push_back({pointer.object, flows_.of(index, pointer.at)});
   std::vector<std::uint32_t> own;
   std::set<std::uint32_t> moved, fillers;
   bool carried = false;
@@ -127,11 +132,22 @@ void HeldPointers::inside(std::uint32_t op) {
   const std::uint32_t index = calls_[op];
   const TraceCall& call = trace_.calls[index];
   if (call.result != 0) return;
-  if (op < step_.uncompared.size() && step_.uncompared[op] != 0 && !(call.kind == CallKind::copy && call.words)) {
-    const bool could_clear = std::exchange(may_clear_, false);
-    outside(index);
-    may_clear_ = could_clear;
-    return;
+  const bool copies = call.kind == CallKind::copy || call.kind == CallKind::set;
+  if (op < step_.uncompared.size() && step_.uncompared[op] != 0) {
+    // What brings pointers, or overwrites them, has to do so where it was recorded to, whether anybody looks there or
+    // not.
+    if (const PointerWord* const to = copies ? pointer_at(index, kAtDst) : nullptr)
+      compared_[op] |= !host_fills(table_.objects()[to->object].memory);
+    if (!copies || !call.words) {
+      const bool could_clear = std::exchange(may_clear_, false);
+      if (call.kind == CallKind::launch && !is_node_of_a_graph(call)) {
+        by_sight_[op] = flows_.by_sight(index);
+        kernel_not_compared(index);
+      }
+      outside(index);
+      may_clear_ = could_clear;
+      return;
+    }
   }
   switch (call.kind) {
     case CallKind::copy:

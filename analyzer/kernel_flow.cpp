@@ -74,21 +74,19 @@ void KernelFlows::judge(std::uint32_t index, Known& result) const {
     }
     return;
   }
-  // What was seen holds for the code that was seen, which replay compares where it is known.
-  const bool was_seen_to_keep_none = function.code != 0 && seen_ != nullptr && seen_->keeps_no_addresses(index);
   const Rule* rule = function.params ? rules_.find(function.name, demangle(function.name), *function.params) : nullptr;
   if (rule != nullptr && (!rule->self_contained || function.self_contained)) {
     // It stores pointers only where it says that it fills a table.
     const bool fills = std::any_of(rule->params.begin(), rule->params.end(),
                                    [](const RuleParam& param) { return param.mode == RuleMode::table_out; });
-    // That it moves addresses from what it reads to what it writes it does not say: it may.
-    if (!fills && was_seen_to_keep_none) return;
+    // That it moves addresses from what it reads to what it writes it does not say: it may, unless these are numbers.
+    const bool moves = !rule->moves_fractions(function.name, demangle(function.name));
     const auto flow_of = [&](RuleMode mode) {
       PointerFlow flow;
       flow.keeps = mode == RuleMode::table_out;
       flow.is_stored = fills && mode != RuleMode::value && !flow.keeps;
-      flow.from = mode != RuleMode::value && mode != RuleMode::out && !flow.keeps;
-      flow.to = mode == RuleMode::out || mode == RuleMode::inout || mode == RuleMode::scan || flow.keeps;
+      flow.from = moves && mode != RuleMode::value && mode != RuleMode::out && !flow.keeps;
+      flow.to = (moves && (mode == RuleMode::out || mode == RuleMode::inout || mode == RuleMode::scan)) || flow.keeps;
       return flow;
     };
     for (std::size_t i = 0; i < function.params->size(); ++i) {
@@ -109,8 +107,9 @@ void KernelFlows::judge(std::uint32_t index, Known& result) const {
     return;
   }
   result.leaks = !function.self_contained;
-  if (was_seen_to_keep_none) return;
   if (!judge_types(function, result)) result.otherwise = kAnything;
+  // What was seen holds for the code that was seen, which replay compares where it is known.
+  result.may_be_watched = function.code != 0 && seen_ != nullptr;
 }
 
 const KernelFlows::Known& KernelFlows::known(std::uint32_t function) {
@@ -122,17 +121,34 @@ const KernelFlows::Known& KernelFlows::known(std::uint32_t function) {
   return result;
 }
 
-PointerFlow KernelFlows::of(std::uint32_t function, std::uint32_t at) {
-  const Known& all = known(function);
+bool KernelFlows::by_sight(std::uint32_t call) {
+  if (!known(trace_.calls[call].function).may_be_watched) return false;
+  const auto [found, is_new] = stores_none_.try_emplace(call);
+  if (is_new) found->second = seen_->stores_none(call);
+  return found->second;
+}
+
+template <class Counts>
+PointerFlow KernelFlows::together(std::uint32_t call, Counts counts) {
+  const Known& all = known(trace_.calls[call].function);
   PointerFlow flow = all.otherwise;
   for (const Part& part : all.parts) {
-    if (at < part.begin || at >= part.end) continue;
+    if (!counts(part)) continue;
     flow.is_stored |= part.flow.is_stored;
     flow.keeps |= part.flow.keeps;
     flow.from |= part.flow.from;
     flow.to |= part.flow.to;
   }
+  if ((flow.is_stored || flow.keeps) && by_sight(call)) flow.is_stored = flow.keeps = false;
   return flow;
+}
+
+PointerFlow KernelFlows::of(std::uint32_t call, std::uint32_t at) {
+  return together(call, [at](const Part& part) { return at >= part.begin && at < part.end; });
+}
+
+PointerFlow KernelFlows::any(std::uint32_t call) {
+  return together(call, [](const Part&) { return true; });
 }
 
 bool KernelFlows::leaks(std::uint32_t function) { return known(function).leaks; }

@@ -3,13 +3,16 @@
 //
 // What a kernel's code proves tells it; else a rule, which speaks for the whole kernel; else the types in its name: an
 // address is stored where pointers, classes or 8-byte integers may lie, and copied as bytes where integers may lie. Of
-// numbers with a fraction neither is taken to be done. A kernel that was watched and never wrote what looks like an
-// address does none of that. Of a kernel with none of these, anything may happen.
+// numbers with a fraction neither is taken to be done. Of a kernel with none of these, anything may happen; but one
+// that was watched in launches like the one at hand, and stored none of its pointers, stores none. What it moves
+// watching cannot tell: that depends on what lies there.
 //
-// Refers to the trace and the rules, which must outlive it; caches one answer per function. One thread.
+// Refers to the trace, the rules and what was seen, which must outlive it; caches one answer per function, and one per
+// launch where that has to be looked at. One thread.
 #pragma once
 
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
 #include "analyzer/observations.h"
@@ -33,8 +36,15 @@ class KernelFlows {
   KernelFlows(const Trace& trace, const Rules& rules, const Observations* seen)
       : trace_(trace), rules_(rules), seen_(seen), known_(trace.functions.size()) {}
 
-  // Of the word at byte `at` of the function's packed parameters; from kAtGlobals on, of a variable.
-  PointerFlow of(std::uint32_t function, std::uint32_t at);
+  // Of the word at byte `at` of the launch's packed parameters; from kAtGlobals on, of a variable. `call` is its index
+  // in the trace.
+  PointerFlow of(std::uint32_t call, std::uint32_t at);
+
+  // What it may do with any of its words, whatever they lead to: `is_stored` where it stores one of them, and so on.
+  PointerFlow any(std::uint32_t call);
+
+  // Whether what is said of the launch rests on launches like it that were watched: it holds for its shape.
+  bool by_sight(std::uint32_t call);
 
   // Whether it may take addresses from memory that no parameter leads to, or leave some there: then every pointer that
   // it is given may come to be anywhere where such kernels write.
@@ -47,10 +57,14 @@ class KernelFlows {
   };
   struct Known {
     bool asked = false, leaks = false;
+    bool may_be_watched = false;  // what was seen counts beside this
     PointerFlow otherwise;
     std::vector<Part> parts;
   };
 
+  // Of the parts that count, with what was seen.
+  template <class Counts>
+  PointerFlow together(std::uint32_t call, Counts counts);
   const Known& known(std::uint32_t function);
   void judge(std::uint32_t index, Known& result) const;
   bool judge_types(const TraceFunction& function, Known& result) const;
@@ -59,6 +73,7 @@ class KernelFlows {
   const Rules& rules_;
   const Observations* seen_;
   std::vector<Known> known_;
+  std::unordered_map<std::uint32_t, bool> stores_none_;  // by launch
 };
 
 }  // namespace nimble::analyzer

@@ -36,7 +36,6 @@ Observations::Observations(const Trace& trace, const ObjectTable& objects)
       objects_(objects),
       by_function_(trace.functions.size()),
       launches_(trace.functions.size()),
-      whole_(trace.functions.size()),
       addresses_(trace.functions.size()),
       plain_(trace.functions.size()),
       behind_(trace.functions.size()) {
@@ -69,6 +68,17 @@ bool Observations::was_plain(std::uint32_t call, std::uint32_t object) const {
 bool Observations::was_plain(std::uint32_t call) const {
   return std::ranges::all_of(objects_.pointers(call),
                              [&](const PointerWord& pointer) { return was_plain(call, pointer.object); });
+}
+
+bool Observations::stores_none(std::uint32_t call) const {
+  const std::uint32_t function = trace_.calls[call].function;
+  if (!any_ || launches_[function] < kLeastObservations || addresses_[function] != 0) return false;
+  std::uint32_t whole = 0;
+  for (const std::uint32_t other : alike(call)) {
+    if (!was_plain(other)) return false;
+    whole += look(other).whole && objects_.unsure(other).empty();
+  }
+  return whole >= kLeastObservations;
 }
 
 void Observations::gather_behind(std::uint32_t call) {
@@ -147,7 +157,6 @@ void Observations::gather(std::uint32_t call) {
   alike_[likeness(call)].push_back(call);
   std::uint32_t function = trace_.calls[call].function;
   ++launches_[function];
-  whole_[function] += look(call).whole;
   plain_[function] += was_plain(call);
   addresses_[function] += trace_.probes[trace_.calls[call].probe].addresses;
   if (trace_.probes[trace_.calls[call].probe].written.empty()) return;

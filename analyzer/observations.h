@@ -73,11 +73,10 @@ class Observations {
   // What was seen of all launches of a kernel together, each set of words once, in the order in which it was first
   // seen.
   std::span<const WrittenWords> of(std::uint32_t function) const { return by_function_[function]; }
-  // Whether nothing that the kernel was seen to write looks like addresses, in enough launches of which all was
-  // compared.
-  bool keeps_no_addresses(std::uint32_t function) const {
-    return whole_[function] >= kLeastObservations && addresses_[function] == 0;
-  }
+  // Whether a launch like this one stores none of the pointers that it is given. Its kernel was never seen to write
+  // what looks like addresses; and launches that are alike, enough of which all was compared, had none in the memory
+  // that they name: so none was stored again where it was already, nor behind a pointer that they followed.
+  bool stores_none(std::uint32_t call) const;
   // Launches of the kernel that were compared.
   std::uint32_t launches(std::uint32_t function) const { return launches_[function]; }
 
@@ -101,7 +100,7 @@ class Observations {
   const ObjectTable& objects_;
   bool any_ = false;
   std::vector<std::vector<WrittenWords>> by_function_;
-  std::vector<std::uint32_t> launches_, whole_, addresses_, plain_;
+  std::vector<std::uint32_t> launches_, addresses_, plain_;
   std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> alike_;  // calls, by their likeness
   std::vector<std::map<WordBehind, std::uint32_t>> behind_;  // by function: in how many launches they led nowhere
 };

@@ -95,7 +95,8 @@ class Builder {
         const OpAccesses& known = analysis_.accesses.ops[op];
         bool observed = known.evidence == Evidence::observed;
         result.function = function(call.function, known.from_code);
-        result.fixed_launch = observed;  // of other shapes nothing was seen
+        // Of other shapes nothing was seen.
+        result.fixed_launch = observed || analysis_.accesses.pinned[op].shape;
         if (known.from_code) add_globals(call.function, result.function, pointers);
         result.grid = call.grid;
         result.block = call.block;
@@ -107,7 +108,6 @@ class Builder {
           if (pointer.at < kAtGlobals && !std::binary_search(skipped.begin(), skipped.end(), pointer.at))
             result.pointers.push_back({pointer.at, {analysis_.objects.find(pointer.object), pointer.offset, false}});
         result.numbers = skipped;
-        result.fixed_launch |= analysis_.accesses.pinned[op].shape;
         for (const auto& [first, count] : analysis_.accesses.pinned[op].params) {
           const auto begin = call.params.begin() + first;
           result.equal.push_back({first, {begin, begin + count}});

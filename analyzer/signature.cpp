@@ -67,11 +67,11 @@ constexpr Builtin kNumbers[] = {
     {"uint3", 12, false},
     {"uint4", 16, false},
     {"dim3", 12, false},
-    {"float2", 8, false, true},
-    {"float3", 12, false, true},
-    {"float4", 16, false, true},
-    {"double2", 16, false, true},
-    {"double4", 32, false, true},
+    {"float2", 8, false},
+    {"float3", 12, false},
+    {"float4", 16, false},
+    {"double2", 16, false},
+    {"double4", 32, false},
 };
 
 const Builtin* number(std::string_view type) {

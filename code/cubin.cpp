@@ -89,12 +89,6 @@ struct Symbol {
   unsigned type = 0, section = 0;
   std::uint64_t size = 0;
   bool local = false, kernel = false;
-
-  // A variable that nobody writes, or in which there is nothing to be written.
-  bool is_constant() const {
-    return local && (names_constant(name) || (size == 1 && tag(name)) || group_constant(name, size) ||
-                     generator_table(name, size));
-  }
 };
 
 class Reader {
@@ -215,8 +209,14 @@ class Reader {
         if (index >= symbols_.size()) return nobody("damaged relocations");
         const Symbol& symbol = symbols_[index];
         std::string why;
-        if (symbol.section < sections_.size() && sections_[symbol.section].holds_variables()) {
-          if (symbol.type == STT_SECTION ? only_constants(static_cast<unsigned>(symbol.section)) : symbol.is_constant())
+        const bool elsewhere =
+            symbol.section == SHN_COMMON || (symbol.section == SHN_UNDEF && symbol.type != STT_FUNC &&
+                                             !symbol.name.empty() && !harmless_call(symbol.name));
+        if (elsewhere) {
+          // Of a program that is yet to be linked: whose it is, nobody can tell.
+          why = "it reaches the variable " + std::string(symbol.name) + " of another file";
+        } else if (symbol.section < sections_.size() && sections_[symbol.section].holds_variables()) {
+          if (symbol.type == STT_SECTION ? only_constants(static_cast<unsigned>(symbol.section)) : is_constant(symbol))
             continue;
           why = "it reaches the global variable ";
           why.append(symbol.name.empty() ? "?" : symbol.name).append(" (");
@@ -234,9 +234,18 @@ class Reader {
     }
   }
 
+  // A variable that nobody writes, or in which there is nothing to be written. What a compiler has put where it has no
+  // name to tell by holds something from the beginning.
+  bool is_constant(const Symbol& symbol) const {
+    if (!symbol.local) return false;
+    const bool is_filled = sections_[symbol.section].name.starts_with(".nv.global.init");
+    return (is_filled && names_constant(symbol.name)) || (symbol.size == 1 && tag(symbol.name)) ||
+           group_constant(symbol.name, symbol.size) || generator_table(symbol.name, symbol.size);
+  }
+
   bool only_constants(unsigned section) const {
     return std::all_of(symbols_.begin(), symbols_.end(), [&](const Symbol& symbol) {
-      return symbol.section != section || symbol.type == STT_SECTION || symbol.is_constant();
+      return symbol.section != section || symbol.type == STT_SECTION || is_constant(symbol);
     });
   }
 

@@ -1,5 +1,7 @@
 #include "replayer/call_history.h"
 
+#include "nimble/trace.h"
+
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -135,7 +137,7 @@ std::vector<Call> CallHistory::calls_to_record() const {
 
 Call CallHistory::unrecorded() {
   Call call;
-  call.symbol = "what was not recorded";
+  call.symbol = kNotRecorded;
   call.kind = CallKind::opaque;
   call.traced = call.has_stream = true;
   call.stream = {nullptr, 1};

@@ -84,7 +84,11 @@ const char* LiveStep::match(std::uint32_t index, const Call& call) {
   if (op.kind != call.kind) return "another kind of op";
   if (op.submit == Submit::direct) {
     if (op.kind == CallKind::event_record) records_.record(index, call.event);
-    return op.payload ? check_payload(op, call) : nullptr;
+    if (op.payload) return check_payload(op, call);
+    // Others rest on what lies in memory, which this has to leave alone but for that object.
+    const bool brings = op.kind == CallKind::copy || op.kind == CallKind::set;
+    const bool is_elsewhere = brings && op.dst.fixed && !objects_.accept(op.dst, call.dst.address);
+    return is_elsewhere ? "a pointer to another object" : nullptr;
   }
   if (!call.plain || call.synchronous()) return "an op with flags or attributes";
   switch (op.kind) {

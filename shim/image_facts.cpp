@@ -4,6 +4,7 @@
 #include <link.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
@@ -31,8 +32,10 @@ ImageFacts yes() { return {true, {}}; }
 // Whether the driver was told to compile PTX although there is machine code: then what we read of an image is not what
 // runs.
 bool forces_ptx() {
-  const char* value = std::getenv("CUDA_FORCE_PTX_JIT");
-  return value && *value && std::string_view(value) != "0";
+  return std::ranges::any_of(std::array{"CUDA_FORCE_PTX_JIT", "CUDA_FORCE_JIT"}, [](const char* name) {
+    const char* value = std::getenv(name);
+    return value && *value && std::string_view(value) != "0";
+  });
 }
 
 // Whether these bytes are part of a library or program that is loaded, in memory that is not written.
@@ -139,7 +142,7 @@ namespace {
 LoadedImage read_image(const void* image) {
   if (!image) return unknown("no image");
   if (is_simulated(static_cast<const char*>(image))) return simulated_image(static_cast<const char*>(image));
-  if (forces_ptx()) return unknown("CUDA_FORCE_PTX_JIT is set");
+  if (forces_ptx()) return unknown("the driver is told to compile PTX (CUDA_FORCE_PTX_JIT or CUDA_FORCE_JIT)");
   const auto bytes = code::image_in_memory(image);
   if (!bytes) return unknown("unknown image format");
   if (bytes->size() > kAlwaysCopied && is_loaded_code(*bytes))
@@ -151,7 +154,7 @@ LoadedImage read_image(const void* image) {
 LoadedImage read_image_file(std::string bytes) {
   if (bytes.empty()) return unknown("the image file could not be read");
   if (bytes.size() >= kSimulatedHeader && is_simulated(bytes.data())) return simulated_image(bytes.data());
-  if (forces_ptx()) return unknown("CUDA_FORCE_PTX_JIT is set");
+  if (forces_ptx()) return unknown("the driver is told to compile PTX (CUDA_FORCE_PTX_JIT or CUDA_FORCE_JIT)");
   return by_kernel(std::make_shared<code::Image>(std::move(bytes)));
 }
 

@@ -27,22 +27,19 @@ class RuleReader {
   Rule read() {
     Rule rule;
     rule.text = fields_.text("kernel");
-    try {
-      rule.kernel = std::regex(rule.text, std::regex::ECMAScript | std::regex::optimize);
-    } catch (const std::regex_error& error) {
-      fields_.fail("kernel", std::string("is no regular expression: ") + error.what());
-    }
+    rule.kernel = expression("kernel");
     if (fields_.has("communicates")) rule.communicates = fields_.flag_or("communicates", false);
     rule.blocks_wait = fields_.flag_or("blocks_wait", false);
     rule.tells_accesses = fields_.has("params") || !(rule.communicates || rule.blocks_wait);
     if (rule.tells_accesses)
       for (const nlohmann::json& param : fields_.list("params")) rule.params.push_back(read_param(param));
-    for (const char* of_params : {"more", "sizes", "self_contained"})
+    for (const char* of_params : {"more", "sizes", "fractions", "self_contained"})
       if (!rule.tells_accesses && fields_.has(of_params)) fields_.fail(of_params, "says nothing without params");
     if (fields_.has("more")) rule.more = mode(fields_.member("more"), "more");
     if (fields_.has("sizes"))
       for (const nlohmann::json& size : fields_.list("sizes")) rule.sizes.push_back(read_sizes(size));
     if (rule.sizes.size() > rule.params.size()) fields_.fail("sizes", "has more entries than params");
+    if (fields_.has("fractions")) rule.fractions = expression("fractions");
     rule.self_contained = fields_.flag_or("self_contained", false);
     rule.from = fields_.text_or("from", "");
     fields_.text_or("comment", "");
@@ -50,6 +47,14 @@ class RuleReader {
   }
 
  private:
+  std::regex expression(const char* field) const {
+    try {
+      return std::regex(fields_.text(field), std::regex::ECMAScript | std::regex::optimize);
+    } catch (const std::regex_error& error) {
+      fields_.fail(field, std::string("is no regular expression: ") + error.what());
+    }
+  }
+
   std::uint32_t number(const nlohmann::json& value, const char* name) const {
     return static_cast<std::uint32_t>(fields_.number_of(value, name, kMostBytes));
   }
@@ -126,6 +131,10 @@ const RuleParam& Rule::param(std::size_t i) const {
     return all;
   }();
   return i < params.size() ? params[i] : (*kModes)[static_cast<std::size_t>(*more)];
+}
+
+bool Rule::moves_fractions(const std::string& name, const std::string& demangled) const {
+  return fractions && (matches(*fractions, name) || matches(*fractions, demangled));
 }
 
 bool Rule::fits(const std::vector<ParamLayout>& layout) const {

@@ -16,7 +16,7 @@
 
 namespace nimble::analyzer {
 
-inline constexpr int kRulesVersion = 4;
+inline constexpr int kRulesVersion = 5;
 inline constexpr std::size_t kMaxRulesBytes = 4 << 20;
 
 // What a kernel does with a parameter, or with the memory that some words of it point to. In the order of kRuleModes.
@@ -64,12 +64,15 @@ struct Rule {
   std::optional<RuleMode> more;  // of further parameters, where there may be any number of them
   // Bytes that each of the first parameters may have, none where any will do: the layouts that were read.
   std::vector<std::vector<std::uint32_t>> sizes;
-  bool self_contained = false;       // speaks only where the code reaches no memory beside its parameters
-  std::optional<bool> communicates;  // whether it may be talking to another process, another device or the host
-  bool blocks_wait = false;          // its blocks wait for each other, though the launch promises them no room
-  std::string from;                  // where a shipped rule was read: framework, version, source
+  std::optional<std::regex> fractions;  // kernels that this matches, too, move numbers with a fraction: no addresses
+  bool self_contained = false;          // speaks only where the code reaches no memory beside its parameters
+  std::optional<bool> communicates;     // whether it may be talking to another process, another device or the host
+  bool blocks_wait = false;             // its blocks wait for each other, though the launch promises them no room
+  std::string from;                     // where a shipped rule was read: framework, version, source
 
   const RuleParam& param(std::size_t i) const;
+  // Whether what a kernel of that name moves are numbers with a fraction, of which none is an address.
+  bool moves_fractions(const std::string& name, const std::string& demangled) const;
   // Whether a kernel with these parameters has those that the rule speaks of.
   bool fits(const std::vector<ParamLayout>& layout) const;
 };

@@ -183,8 +183,9 @@ NIMBLE_FUNCTION(nimble_region_destroy, (nimble_region * region), (region))
 /* Graphs, with NIMBLE_GRAPHS=rewrite: what the program makes executable itself is made once more, with what does not
  * depend on each other side by side, and the faster of the two is launched. A program that knows what it is about to
  * capture can do more for that: run it a few times between these two, so that Nimble sees what each kernel writes (the
- * program waits meanwhile, for milliseconds for each launch), and capture it once there, too, so that no memory is used
- * twice in it. NIMBLE_INVALID_ARGUMENT: the calling thread is in one already, or in none. */
+ * program waits meanwhile, for milliseconds for each launch, and for all that is on its way when it begins), and
+ * capture it once there, too, so that no memory is used twice in it. NIMBLE_INVALID_ARGUMENT: the calling thread is in
+ * one already, or in none. */
 NIMBLE_FUNCTION(nimble_learn_begin, (void), ())
 NIMBLE_FUNCTION(nimble_learn_end, (void), ())
 

@@ -156,7 +156,7 @@ struct TraceProbe {
   std::vector<Range> compared;  // objects, each from its first byte to its last
   std::vector<Range> written;   // what changed in them, in whole chunks
   bool addresses = false;       // what was written there looks like addresses of the program's memory
-  bool plain = false;           // nothing that lay in all of them behind the launch does
+  bool plain = false;           // nothing that lay in any of them, before the launch or behind it, does
 };
 
 // What all of that cost.
@@ -262,6 +262,8 @@ inline constexpr const char *kKernelOfAGraph = "a kernel of a graph", *kCopyOfAG
 inline bool is_node_of_a_graph(const TraceCall& call) {
   return call.symbol == kKernelOfAGraph || call.symbol == kCopyOfAGraph || call.symbol == kSetOfAGraph;
 }
+// And what was done before a recording began: an op on no stream in particular.
+inline constexpr const char* kNotRecorded = "what was not recorded";
 
 // And the memory of a captured graph, which is there for whoever looks at anything but the graph's nodes: allocated, as
 // often as its content begins anew, and released.

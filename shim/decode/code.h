@@ -105,9 +105,13 @@ struct Global {
   template <class Pointer, class Size, class Module>
   static void after(Call& call, Pointer* out, Size* bytes, Module module, const char* name) {
     if (!out || !functions().first_sight_of_global(*out, module, name)) return;
-    allocation(call, MemoryKind::global, bytes ? *bytes : 1);
+    allocation(call, is_managed(address_of(*out)) ? MemoryKind::managed : MemoryKind::global, bytes ? *bytes : 1);
     allocated(call, *out);
   }
+
+ private:
+  // Which the host may fill, or be watching, without a call.
+  static bool is_managed(std::uint64_t address);
 };
 
 // A tensor map: 128 bytes by which kernels reach memory. Those of today's drivers hold the address as it is, where the

@@ -100,6 +100,13 @@ bool TensorMap::inside_one(std::uint64_t address, std::uint64_t bytes, bool slic
   return bytes <= size - (address - base);
 }
 
+bool Global::is_managed(std::uint64_t address) {
+  static constinit DriverFunction<decltype(&::cuPointerGetAttribute)> get_attribute("cuPointerGetAttribute");
+  unsigned managed = 0;
+  const auto ask = get_attribute.get();
+  return ask && ask(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) == CUDA_SUCCESS && managed != 0;
+}
+
 void PointerAttribute::answer(const Call& call, unsigned count, CUpointer_attribute* attributes, void** data,
                               CUdeviceptr pointer) {
   const auto ask = real<id_cuPointerGetAttributes>();

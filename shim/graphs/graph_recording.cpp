@@ -62,6 +62,14 @@ void GraphRecording::record(Call call) {
   recorder_.after(call, CUDA_SUCCESS);
 }
 
+void GraphRecording::waited_for(CUcontext context) {
+  Call call;
+  call.symbol = "cuCtxSynchronize";
+  call.kind = CallKind::context_synchronize;
+  call.context = context;
+  record(call);
+}
+
 void GraphRecording::there(std::uint64_t address, std::uint64_t size) {
   Call allocation;
   allocation.symbol = kMemoryOfACapture;

@@ -57,6 +57,8 @@ class GraphRecording {
   const analyzer::GrowingTrace& trace() const { return *trace_; }
   // The memory of a capture as whoever looks at anything but its nodes may take it: as it is while no graph runs.
   void memory(const CaptureMemory& memory);
+  // The host has waited for all that was submitted in the context.
+  void waited_for(CUcontext context);
   // It has gone back to the driver.
   void gone(const std::vector<CapturePool::Slot>& slots);
 

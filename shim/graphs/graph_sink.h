@@ -148,6 +148,7 @@ class GraphSink final : public CallSink {
   GraphRecording& recording() { return *recording_.load(std::memory_order_acquire); }
   std::unique_ptr<GraphRecording> make_recording() const;
   void record_anew(std::uint64_t unlearned_bytes);
+  void wait_for_what_came_before();
   GraphRecording* follow(const Call& call, std::optional<CUresult> result);
   std::optional<CUresult> receive(Call& call);
   std::optional<Capturing> capturing(const Call& call) const;

@@ -28,19 +28,31 @@ bool GraphSink::learn(bool learns) {
   } else {
     recording().catch_up();
   }
-  const std::lock_guard lock(threads_mutex_);
-  OfThread& thread = threads_[thread_index()];
-  if (thread.learns == learns) return false;
-  // Nobody begins another recording while this thread still learns.
-  if (!learns) learned_bytes_.store(recording().store().bytes(), std::memory_order_relaxed);
-  thread.learns = learns;
-  if (learns) {
-    thread.made.clear();
-    thread.unplanned = 0;
-    thread.made_to_learn = true;
+  {
+    const std::lock_guard lock(threads_mutex_);
+    OfThread& thread = threads_[thread_index()];
+    if (thread.learns == learns) return false;
+    // Nobody begins another recording while this thread still learns.
+    if (!learns) learned_bytes_.store(recording().store().bytes(), std::memory_order_relaxed);
+    thread.learns = learns;
+    if (learns) {
+      thread.made.clear();
+      thread.unplanned = 0;
+      thread.made_to_learn = true;
+    }
   }
   Recorder::probe_this_thread(learns);
+  if (learns) wait_for_what_came_before();
   return true;
+}
+
+// What is seen of memory counts once all is over that was on its way. Not while anybody captures, whose capture may not
+// outlive that.
+void GraphSink::wait_for_what_came_before() {
+  if (captures_.load(std::memory_order_relaxed) > 0) return;
+  const auto wait = reinterpret_cast<decltype(&::cuCtxSynchronize)>(context_.driver_symbol("cuCtxSynchronize"));
+  const CUcontext context = current_context();
+  if (wait && context && wait() == CUDA_SUCCESS) recording().waited_for(context);
 }
 
 bool GraphSink::capture_again() {

@@ -134,7 +134,7 @@ bool Probe::digest(CUstream stream, ChunkDigests Target::*which) {
     Target& target = targets_[piece];
     const std::size_t first = (target.*which).chunks().size();
     (target.*which).add(bytes);
-    if (again && !(addresses_ && holds_any_)) look_for_addresses(target, first, bytes);
+    if (!(again ? addresses_ && holds_any_ : holds_any_)) look_for_addresses(target, first, bytes, again);
   });
   return !failed(outcome, "while its memory was read");
 }
@@ -156,13 +156,14 @@ bool Probe::failed(DeviceReader::Outcome outcome, const char* doing) {
   return true;
 }
 
-// Whether anything behind the launch looks like addresses of the program's memory, and whether the launch has written
-// any.
-void Probe::look_for_addresses(const Target& target, std::size_t first, std::span<const std::uint8_t> bytes) {
+// Whether anything before or behind the launch looks like addresses of the program's memory, and whether the launch has
+// written any. It may have followed those that were there before, and cleared them.
+void Probe::look_for_addresses(const Target& target, std::size_t first, std::span<const std::uint8_t> bytes,
+                               bool is_behind) {
   const std::vector<std::uint64_t>& before = target.before.chunks();
   for (std::size_t at = 0; at < bytes.size(); at += kProbeChunk) {
     const std::size_t chunk = first + at / kProbeChunk;
-    const bool written = chunk >= before.size() || before[chunk] != target.after.chunks()[chunk];
+    const bool written = is_behind && (chunk >= before.size() || before[chunk] != target.after.chunks()[chunk]);
     if (written ? addresses_ : holds_any_) continue;
     const std::size_t end = std::min(at + kProbeChunk, bytes.size());
     for (std::size_t word_at = at; word_at + 8 <= end; word_at += 8) {

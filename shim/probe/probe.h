@@ -66,7 +66,7 @@ class Probe {
   void open_window(const Call& call, const std::atomic<bool>& any_captures);
   bool find_targets(const Call& call);
   bool digest(CUstream stream, ChunkDigests Target::*which);
-  void look_for_addresses(const Target& target, std::size_t first, std::span<const std::uint8_t> bytes);
+  void look_for_addresses(const Target& target, std::size_t first, std::span<const std::uint8_t> bytes, bool is_behind);
   void compare(std::vector<TraceAccess>& seen) const;
   void close_window();
   // Waits until no launch is being compared.
@@ -85,7 +85,7 @@ class Probe {
   std::vector<Target> targets_;
   std::vector<std::uint8_t> params_;
   bool addresses_ = false;  // what was written may be addresses of the program's memory
-  bool holds_any_ = false;  // the same of anything that lies in what was compared, behind the launch
+  bool holds_any_ = false;  // the same of anything that lies in what was compared, before the launch or behind it
   int failures_ = 0;
   std::set<std::pair<std::uint64_t, std::uint64_t>> left_out_;
 

@@ -10,7 +10,7 @@ namespace nimble::shim {
 
 // Among what was seen of a launch: what it has written looks like addresses of the program's memory.
 inline constexpr TraceAccess kProbeSawAddresses{0, 0, true, true};
-// Likewise: nothing that lay in what was compared, when the launch was over, looks like such an address.
+// Likewise: nothing that lay in what was compared, before the launch or when it was over, looks like such an address.
 inline constexpr TraceAccess kProbeSawNone{0, 0, false, false};
 
 struct ProbeTotals {

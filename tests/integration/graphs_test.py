@@ -28,6 +28,7 @@ KINDS = {
     "again": r"graph 2: 5 nodes, on 2 streams with 2 edges between them",
     "opaque": r"graph 1: a node ordered with everything: launch advance: its code proves nothing[^$]*" + REWRITTEN.format(10),
     "eased": r"graph 2: 12 nodes, on 2 streams with \d+ edges between them",
+    "hosted": r"graph 2 stays as it is: each of its nodes needs the one before",
     "unlearned": r"graph 2 stays as it is: each of its nodes needs the one before[^$]*state 0, 0 nodes on 0 streams: each of",
     "strayed": r"graph 2 stays as it is: the capture did not keep to its plan",
     "late": r"graph 2 stays as it is: the capture did not keep to its plan",
@@ -65,6 +66,7 @@ UNSEEN = {
     "elsewhere": REWRITTEN.format(3) + r"[^$]*state 3, 3 nodes on 2 streams",
     "class_late": "graph 1: ",
     "class_each": "graph 1: ",
+    "prepared": "graph 1: a node ordered with everything: launch prepare",
     "one_based": "graph 1",
     "packed": "graph 1",
 }

@@ -101,8 +101,10 @@ class Observed(Probe):
         with open(self.path("trace.json"), "w", encoding="utf-8") as file:
             file.writelines(lines)
         done, _, report = self.schedule()
-        # Four of the eleven launches have another in the step that is like them but for its pointers.
-        self.assertEqual(report["ops_by_evidence"]["assumed"], 7)
+        # Four of the eleven launches have another in the step that is like them but for its pointers: what these touch by
+        # their parameters was seen often enough, but not what the other seven may have stored for them to follow.
+        self.assertEqual(report["ops_by_evidence"]["assumed"], 11)
+        self.assertIn("it may follow pointers in memory, and what lies there is not known", done.stdout)
         self.assertIn("what it writes was seen in 1 launch like it (the step came 12 times)", done.stdout)
 
     def test_other_code_is_not_believed_to_do_the_same(self):

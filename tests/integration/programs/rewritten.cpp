@@ -17,6 +17,7 @@
 //   learned    kernels of which nothing is known, in memory that is allocated while it captures: Nimble is told to
 //              learn from a few runs of the step and a first capture, and the second capture gets its memory by that
 //   ended      the same, and before that another context has begun and ended
+//   hosted     like learned, but the graph takes its input from the host's memory, where there may be pointers by then
 //   unlearned  the same, but Nimble is told nothing
 //   early      kernels may begin before the ones ahead of them have ended
 //   clusters   like learned, but kernels may begin early, and run in clusters
@@ -84,7 +85,8 @@ struct Program {
 
   bool is_opaque() const {
     return what == "learned" || what == "unlearned" || what == "strayed" || what == "late" || what == "forked" ||
-           what == "again" || what == "long" || what == "clusters" || what == "eased" || what == "ended";
+           what == "again" || what == "long" || what == "clusters" || what == "eased" || what == "ended" ||
+           what == "hosted";
   }
 
   void launch(CUfunction kernel, CUstream on, void** arguments) const {
@@ -129,7 +131,11 @@ struct Program {
     if (allocates)
       for (CUdeviceptr* each : {&x, &a, &b})
         CHECK(cuMemAllocAsync(each, kBytes * (what == "strayed" ? salt : 1), stream));
-    CHECK(cuMemcpyHtoDAsync(x, input, kBytes, stream));
+    if (is_opaque() && what != "hosted") {
+      CHECK(cuMemcpyDtoDAsync(x, memory[0], kBytes, stream));
+    } else {
+      CHECK(cuMemcpyHtoDAsync(x, input, kBytes, stream));
+    }
     launch_mix(x, state[0], a, salt);
     launch_update(state[0], a);
     if (what == "opaque") launch_opaque(state[2], state[0]);
@@ -264,6 +270,9 @@ struct Program {
     }
     return whole;
   }
+  // Where the step takes its input from if that is not in the graph.
+  void give() const { CHECK(cuMemcpyHtoDAsync(memory[0], input, kBytes, stream)); }
+
   void learn() {
     if (what == "ended") {
       CUcontext other = nullptr;
@@ -274,7 +283,10 @@ struct Program {
     if (what == "again") step(3);
     CHECK(cuStreamSynchronize(stream));
     if (what != "unlearned") nimble_learn_begin();
-    for (int i = 0; i < 3; ++i) step(3);
+    for (int i = 0; i < 3; ++i) {
+      give();
+      step(3);
+    }
     CHECK(cuStreamSynchronize(stream));
     make(what == "strayed" || what == "late" || what == "eased" ? 2 : 3);
     if (what == "unlearned") return end();
@@ -397,6 +409,7 @@ int main(int argc, char** argv) {
       if (!whole) launched = program.exec;
     }
     const bool other = (hops || program.what == "streams") && i % 2;
+    if (program.is_opaque()) program.give();
     const CUstream on = program.what == "foreign" ? nullptr : other ? program.second : program.stream;
     CHECK(cuGraphLaunch(launched, on));
     if (!looks) continue;

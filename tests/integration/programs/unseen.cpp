@@ -22,6 +22,8 @@
 //   elsewhere       memory of all kinds comes and goes behind that, which nobody has named before
 //   class_late      as `table_late`, but the kernel takes the table in a class by value
 //   class_each      the same, filled before each launch
+//   prepared        a kernel stores pointers in a table, which were there already whenever it was seen; the graph has
+//                   a table of its own
 //   one_based       a kernel is given arrays as if they began an element before their memory
 //   packed          a kernel takes its pointers in a packed class
 #include <dlfcn.h>
@@ -152,6 +154,38 @@ void cleared(Program& p, bool inside, bool before) {
   });
   nimble_learn_end();
   if (first) CHECK(cuGraphLaunch(first, p.stream));
+  p.run(exec, {p.sum, p.other});
+}
+
+// As by an allocator of a framework's: eagerly the table is the block that has been there all along.
+void prepared(Program& p) {
+  const CUdeviceptr kept = Program::memory(0);
+  struct {
+    CUdeviceptr table, nothing;
+  } pair;
+  const auto work = [&](CUdeviceptr table) {
+    pair = {table, 0};
+    p.launch("scale", p.a, p.x);
+    p.launch("prepare", table, p.a, p.b, p.x, p.y);
+    p.launch("_Z7groupedILi5EEv4Pairi", pair);
+    p.launch("advance", p.sum, p.b);
+    p.launch("advance", p.other, p.y);
+  };
+  int seed = 40;
+  p.give(p.x, seed++);
+  work(kept);
+  CHECK(cuStreamSynchronize(p.stream));
+  p.learn([&] {
+    p.give(p.x, seed++);
+    work(kept);
+  });
+  const CUgraphExec exec = p.capture([&] {
+    CUdeviceptr own = 0;
+    CHECK(cuMemAllocAsync(&own, kBytes, p.stream));
+    work(own);
+    CHECK(cuMemFreeAsync(own, p.stream));
+  });
+  nimble_learn_end();
   p.run(exec, {p.sum, p.other});
 }
 
@@ -447,6 +481,8 @@ int main(int count, char** words) {
     memory_elsewhere(program);
   } else if (what.starts_with("class_")) {
     by_class(program, what == "class_each");
+  } else if (what == "prepared") {
+    prepared(program);
   } else if (what == "one_based") {
     one_based(program);
   } else if (what == "packed") {

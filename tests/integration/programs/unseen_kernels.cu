@@ -88,6 +88,30 @@ __global__ void packed(Packed all, int count) {
 }
 NIMBLE_KERNEL(packed<9>)
 
+// Stores pointers for others to follow, the same each time.
+extern "C" __global__ void prepare(unsigned** table, unsigned* first, unsigned* second, const unsigned* in,
+                                   unsigned* out, int count) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i == 0) {
+    table[0] = first;
+    table[1] = second;
+  }
+  if (i < count) out[i] = in[i] * 3u;
+}
+NIMBLE_KERNEL(prepare)
+
+// And follows them, from the first to the second.
+struct Pair {
+  unsigned* const* table;
+  unsigned* nothing;
+};
+template <int kFactor>
+__global__ void grouped(Pair pair, int count) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < count) pair.table[1][i] = pair.table[0][i] * kFactor;
+}
+NIMBLE_KERNEL(grouped<5>)
+
 // Follows pointers in memory, to which a class leads.
 struct Batch {
   const unsigned* const* table;

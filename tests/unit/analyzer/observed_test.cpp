@@ -95,8 +95,9 @@ TEST(ObservedAccess, AnAddressBehindAnObjectMustHaveLedNowhereInLaunchesLikeThis
       const std::string compared = "[" + std::to_string(object(0)) + ",4096],[" + std::to_string(object(6)) +
                                    ",4096],[" + std::to_string(kBehind) + ",4096]";
       for (int i = 0; i < 2; ++i)
-        text.launch(0, words(object(6), 1), 0,
-                    ",\"compared\":[" + compared + "],\"written\":[[" + std::to_string(object(6)) + ",4096]]");
+        text.launch(
+            0, words(object(6), 1), 0,
+            ",\"plain\":true,\"compared\":[" + compared + "],\"written\":[[" + std::to_string(object(6)) + ",4096]]");
     };
     behind.words = [&](int) { return words(object(6), 1); };
     behind.first = [](int) { return std::string(); };
@@ -125,7 +126,7 @@ TEST(ObservedAccess, WhatNobodyHasFilledIsWritten) {
   // Nor an op of which nobody knows what it did.
   scratch.before = [](test::TraceText& text) {
     text.call("opaque", "\"stream\":0");
-    text.launch(0, hex(object(0)) + hex(object(1)), 0, probed({0, 1}, {1}) + ",\"plain\":true");
+    text.launch(0, hex(object(0)) + hex(object(1)), 0, probed({0, 1}, {1}));
   };
   EXPECT_EQ(accesses(scratch.analyze()), "0rw 1rw");
 }

@@ -61,6 +61,9 @@ TEST(Signature, ClassifiesTypes) {
 TEST(Signature, TellsWhatPointersLeadTo) {
   EXPECT_EQ(classify("float*").pointee, Pointee::fractions);
   EXPECT_EQ(classify("c10::Half const*").pointee, Pointee::fractions);
+  // By which kernels copy whatever it is.
+  for (const char* type : {"float2*", "float4 const*", "double2*"})
+    EXPECT_EQ(classify(type).pointee, Pointee::integers) << type;
   EXPECT_EQ(classify("char const*").pointee, Pointee::integers);
   EXPECT_EQ(classify("uint4*").pointee, Pointee::integers);
   const ParamType inputs = classify("float const* const*"), outputs = classify("double**");

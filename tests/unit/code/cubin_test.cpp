@@ -73,6 +73,17 @@ TEST_F(CubinTest, ConstantsOfTilesConcernNobody) {
     EXPECT_NE(why(read_cubin(file(name)), "counts").find(variable), std::string::npos) << name;
 }
 
+TEST_F(CubinTest, WhatHasNoNameIsAConstantOnlyWhereItIsFilled) {
+  EXPECT_NE(why(read_cubin(file("unnamed")), "counts").find("__unnamed_1 (.nv.global)"), std::string::npos);
+}
+
+TEST_F(CubinTest, VariablesOfFilesThatAreYetToBeLinkedAreVariables) {
+  const Cubin code = read_cubin(file("elsewhere"));
+  EXPECT_EQ(why(code, "counts"), "it reaches the variable of_another of another file");
+  EXPECT_EQ(why(code, "shares"), "it reaches the variable of_several of another file");
+  EXPECT_EQ(why(code, "plain"), "");
+}
+
 TEST_F(CubinTest, TablesOfGeneratorsConcernNobody) {
   const Cubin tables = read_cubin(file("tables")), other = read_cubin(file("other_table"));
   ASSERT_NE(file("tables").find("mrg32k3aM2Seq"), std::string::npos);

@@ -177,6 +177,53 @@ TEST(Rules, ThoseThatComeWithTheToolKnowHowManyInputsAFunctionOfPyTorchHas) {
   EXPECT_EQ(inputs("mine::outer()::{lambda(float)#1}", 536), -1);
 }
 
+TEST(Rules, ThoseThatComeWithTheToolKnowWhatPyTorchMoves) {
+  Rules rules;
+  add_shipped_rules(rules);
+  const std::string native = "void at::native::", own = "at::native::(anonymous namespace)::";
+  const auto listed = [&](const std::string& list, const std::string& functor) {
+    const std::string args = own + list + ", " + own + functor;
+    return native + "(anonymous namespace)::multi_tensor_apply_kernel<" + args + ">(" + args + ")";
+  };
+  const auto elementwise = [&](const std::string& functor, int arrays) {
+    const std::string args = functor + ", std::array<char*, " + std::to_string(arrays) + "ul>";
+    return native + "vectorized_elementwise_kernel<4, " + args + " >(int, " + args + ")";
+  };
+  const auto lambda = [](const std::string& args) {
+    return "at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda()#3}::operator()() "
+           "const::{lambda()#7}::operator()() const::{lambda(" +
+           args + ")#1}";
+  };
+  const std::vector<ParamLayout> two_lists = {{0, 3144}, {3144, 1}, {3145, 1}}, array = {{0, 4}, {8, 8}, {16, 24}};
+  const auto moves_fractions = [&](const std::string& name, const std::vector<ParamLayout>& params) {
+    const Rule* rule = rules.find("", name, params);
+    EXPECT_NE(rule, nullptr) << name;
+    return rule != nullptr && rule->moves_fractions("", name);
+  };
+  EXPECT_TRUE(moves_fractions(
+      listed("TensorListMetadata<2>", "BinaryOpListAlphaFunctor<float, 2, 2, 0>, std::plus<float>"), two_lists));
+  EXPECT_TRUE(moves_fractions(
+      listed("TensorListMetadata<2>", "UnaryOpFunctor<c10::Half, 2, 1, 1>, at::native::Copy<float>"), two_lists));
+  EXPECT_FALSE(moves_fractions(listed("TensorListMetadata<2>", "UnaryOpFunctor<long, 2, 1, 1>, at::native::Copy<long>"),
+                               two_lists));
+  EXPECT_FALSE(moves_fractions(
+      listed("TensorListMetadata<2>", "BinaryOpListAlphaFunctor<int, 2, 2, 0>, std::plus<float>"), two_lists));
+  for (const auto& [functor, are] :
+       {std::pair{std::string("at::native::CUDAFunctor_add<float>"), true},
+        {"at::native::CUDAFunctor_add<long>", false},
+        {"at::native::BinaryFunctor<float, float, bool, at::native::(anonymous namespace)::CompareEqFunctor<float> >",
+         true},
+        {"at::native::BinaryFunctor<long, long, bool, at::native::(anonymous namespace)::CompareEqFunctor<long> >",
+         false},
+        {"at::native::BinaryFunctor<float, long, float, at::native::binary_internal::MulFunctor<float> >", false},
+        {lambda("float"), true},
+        {lambda("c10::BFloat16, float"), true},
+        {lambda("long"), false},
+        {lambda("float, long"), false},
+        {lambda(""), false}})
+    EXPECT_EQ(moves_fractions(elementwise(functor, 3), array), are) << functor;
+}
+
 TEST(Rules, MayTellOnlyWhetherAKernelCommunicates) {
   Rules rules;
   rules.read_text(R"rules({"nimble_rules": 3, "rules": [
@@ -243,14 +290,17 @@ TEST(Rules, SayWhatIsWrong) {
   EXPECT_EQ(error_of("[]"), ": is no JSON object");
   EXPECT_EQ(error_of("{"), ": is no JSON object");
   EXPECT_EQ(error_of("{}"), ": nimble_rules: is missing");
-  EXPECT_EQ(error_of(R"({"nimble_rules": 5, "rules": []})"),
-            ": nimble_rules: is 5; this nimble-analyze reads versions 1 to 4");
+  EXPECT_EQ(error_of(R"({"nimble_rules": 6, "rules": []})"),
+            ": nimble_rules: is 6; this nimble-analyze reads versions 1 to 5");
   EXPECT_EQ(error_of(R"({"nimble_rules": 1})"), ": rules: is missing");
   EXPECT_EQ(error_of(R"({"nimble_rules": 1, "rules": {}})"), ": rules: must be a list");
   EXPECT_EQ(error_of(R"({"nimble_rules": 1, "rules": [5]})"), ": rules[0]: must be an object");
   EXPECT_EQ(error_of(R"({"nimble_rules": 1, "rules": [{"params": []}]})"), ": rules[0].kernel: is missing");
   EXPECT_NE(error_of(R"({"nimble_rules": 1, "rules": [{"kernel": "(", "params": []}]})")
                 .find(": rules[0].kernel: is no regular expression"),
+            std::string::npos);
+  EXPECT_NE(error_of(R"({"nimble_rules": 5, "rules": [{"kernel": "a", "params": [], "fractions": "("}]})")
+                .find("rules[0].fractions: is no regular expression"),
             std::string::npos);
   EXPECT_EQ(error_of(R"({"nimble_rules": 1, "rules": [{"kernel": "a", "params": ["in", "both"]}]})"),
             ": rules[0].params: must hold only in, out, inout, value, scan, table, table-in and table-out");

@@ -141,21 +141,12 @@ def _key_types(values: Iterable[Any]) -> Any:
     return tuple(found) or None
 
 
-def _autocast() -> Tuple[Optional[torch.dtype], Optional[torch.dtype]]:
-    """What it casts to on GPUs and on the CPU, where it is enabled."""
-    return (torch.get_autocast_gpu_dtype() if torch.is_autocast_enabled() else None,
-            torch.get_autocast_cpu_dtype() if torch.is_autocast_cpu_enabled() else None)
-
-
-if hasattr(torch, "get_autocast_dtype"):  # where it is, those for each device are deprecated
-    def _autocast() -> Tuple[Optional[torch.dtype], Optional[torch.dtype]]:  # noqa: F811
-        return (torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None,
-                torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None)
-
-
 def _modes() -> Tuple[Any, ...]:
-    """The state of PyTorch that kernels are chosen by: what autocast casts to, on either device, and two switches."""
-    return *_autocast(), torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled()
+    """The state of PyTorch that kernels are chosen by: what autocast casts to on GPUs and on the CPU where it is enabled, two switches,
+    and what it would cast to, which counts where a module begins it itself."""
+    on_gpus, on_cpu, gpu_dtype, cpu_dtype = switches.autocast()
+    return (gpu_dtype if on_gpus else None, cpu_dtype if on_cpu else None, torch.get_default_dtype(),
+            torch.are_deterministic_algorithms_enabled(), gpu_dtype, cpu_dtype)
 
 
 class Signature:

@@ -19,15 +19,6 @@ _TO_DO = ("eager code goes on with the weights as the first call has cast them: 
           "cache_enabled=False where it begins")
 
 
-def is_around(device_type: str) -> bool:
-    """Whether what is cast now is kept beyond the call."""
-    if hasattr(torch, "get_autocast_dtype"):
-        is_enabled = torch.is_autocast_enabled(device_type)
-    else:
-        is_enabled = torch.is_autocast_enabled() if device_type == "cuda" else torch.is_autocast_cpu_enabled()
-    return is_enabled and torch.is_autocast_cache_enabled()
-
-
 class _Holder:
     """What nimble.auto.casts asks of a module."""
 

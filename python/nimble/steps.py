@@ -20,6 +20,7 @@ from torch.utils import _pytree
 
 from nimble import step_casts
 from nimble.auto import switches
+from nimble.auto.casts import is_around
 from nimble.backend import EAGER_RUNS, Backend, Captured
 from nimble.capture import CudaCapture
 from nimble.errors import CaptureError, GoesPastError, NimbleError
@@ -102,7 +103,7 @@ class Step:
                 return self._outputs(args, kwargs)
             begun: Optional[Graph] = None
             self._has_begun = False
-            is_within_autocast = step_casts.is_around(self._backend.device_type)
+            is_within_autocast = is_around(any(switches.autocast()[:2]))
             try:
                 if is_within_autocast and self._is_eager_within_autocast():
                     self._warn("autocast", self._within_autocast.why)

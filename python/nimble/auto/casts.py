@@ -18,6 +18,15 @@ from nimble.nesting import nesting
 _NAME = "clear_autocast_cache"
 
 
+def is_around(call_is_cast: bool) -> bool:
+    """Whether what is cast now is kept beyond the call: autocast forgets its copies where the outermost `with` ends, be it enabled there
+    or not, for this kind of device or another."""
+    if not torch.is_autocast_cache_enabled():
+        return False
+    torch.autocast_increment_nesting()
+    return torch.autocast_decrement_nesting() > 0 or call_is_cast
+
+
 class _Region:
     number = 0  # of times that the copies were forgotten
 

@@ -119,9 +119,9 @@ def again(module: "Callable[[], Optional[torch.nn.Module]]", original: "Callable
     with left_as_it_was(found, backend, device, is_checked=False), contextlib.ExitStack() as stack:
         stack.enter_context(inside())
         stack.enter_context(torch.enable_grad())
-        for kind, dtype in zip(("cuda", "cpu"), call.signature.modes):  # a backward's thread has modes of its own
-            if dtype is not None:
-                stack.enter_context(torch.autocast(kind, dtype=dtype))
+        enabled, dtypes = call.signature.modes[:2], call.signature.modes[-2:]
+        for kind, on, dtype in zip(("cuda", "cpu"), enabled, dtypes):  # a backward's thread has modes of its own
+            stack.enter_context(torch.autocast(kind, dtype=dtype, enabled=on is not None))
         return original(found, *call.args, **call.kwargs)
 
 

@@ -26,7 +26,7 @@ import torch
 
 from nimble.auto import arguments, switches
 from nimble.auto.advancing import AWAITED, MAX_ENTRIES, SHARES, THREADS, Advancing, Original
-from nimble.auto.casts import Casts
+from nimble.auto.casts import Casts, is_around
 from nimble.auto.entries import Entry, Graph
 from nimble.auto.settings import Settings
 from nimble.auto.threads import Threads
@@ -125,8 +125,7 @@ class Served(Advancing):
             self._entries.move_to_end(key)
         if len(self._entries) > MAX_ENTRIES:
             self._make_room()
-        keeps_casts = any(call.signature.modes[:2]) and torch.is_autocast_cache_enabled()
-        if keeps_casts and self._casts.may_be_old(module, entry.graph is not None):
+        if is_around(any(call.signature.modes[:2])) and self._casts.may_be_old(module, entry.graph is not None):
             return _CAST_BEFORE
         if entry.aside is not None:
             return entry.aside

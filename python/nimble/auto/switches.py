@@ -146,9 +146,20 @@ def kernels() -> Kernels:
     return found
 
 
+def autocast() -> "Tuple[bool, bool, torch.dtype, torch.dtype]":
+    """Whether it is enabled on GPUs and on the CPU, and what it casts to there: also where it is not, as one begins that does not say."""
+    return (torch.is_autocast_enabled(), torch.is_autocast_cpu_enabled(), torch.get_autocast_gpu_dtype(), torch.get_autocast_cpu_dtype())
+
+
+if hasattr(torch, "get_autocast_dtype"):  # where it is, those for each device are deprecated
+    def autocast() -> "Tuple[bool, bool, torch.dtype, torch.dtype]":  # noqa: F811
+        return (torch.is_autocast_enabled("cuda"), torch.is_autocast_enabled("cpu"),
+                torch.get_autocast_dtype("cuda"), torch.get_autocast_dtype("cpu"))
+
+
 def kernels_and_modes() -> "Tuple[Hashable, ...]":
     """Also what is in a call's signature instead: all that a function must leave as it was, of which a graph is to be."""
-    return kernels(), torch.is_grad_enabled(), torch.is_autocast_enabled(), torch.are_deterministic_algorithms_enabled()
+    return kernels(), torch.is_grad_enabled(), torch.are_deterministic_algorithms_enabled(), autocast()
 
 
 LEAVES = ("changes a switch of PyTorch's by which kernels are chosen (TF32, deterministic algorithms, the default dtype or device), which a "

@@ -289,7 +289,8 @@ TEST_F(ProbeTest, AddressesAreSeenWhereverTheyLie) {
   allocate(a_);
   EXPECT_EQ(seen([] {}), "none");
   EXPECT_EQ(seen([&] { store(a_, 0, address(b_, 16)); }), "wrote some");
-  EXPECT_EQ(seen([&] { store(a_, 0, std::uint64_t{0x7f0012345678}); }), "some") << "what was there before is somebody's";
+  EXPECT_EQ(seen([&] { store(a_, 0, std::uint64_t{0x7f0012345678}); }), "some")
+      << "what was there before is somebody's";
   EXPECT_EQ(seen([] {}), "none") << "this is nobody's";
   // Of a launch that names nothing, nothing of the one before.
   const auto* list = launch({0, 0, 0, 0}, [] {});

@@ -21,7 +21,7 @@ import torch
 
 from nimble.errors import NimbleError
 from nimble.held import known_by_identity
-from nimble.memory import extent, storage, unique, versions
+from nimble.memory import extent, storage, take_grad_dtype, unique, versions
 from nimble.state import plain_tensors
 
 
@@ -175,6 +175,7 @@ def _stand_in(parameter: torch.nn.Parameter, name: str) -> torch.Tensor:
     except TypeError:
         raise NimbleError(f"the parameter {name!r} is a {type(parameter).__name__}, which nothing can stand in for") from None
     tensor.__dict__.update(parameter.__dict__)
+    take_grad_dtype(parameter, tensor)
     return tensor
 
 
@@ -182,6 +183,7 @@ def _of_same_memory(tensor: torch.Tensor) -> torch.Tensor:
     """A leaf, which wants gradients where the tensor does: who depends on it is found out."""
     found = tensor.data.requires_grad_(tensor.requires_grad)
     found.__dict__.update(tensor.__dict__)
+    take_grad_dtype(tensor, found)
     return found
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from operator import attrgetter
-from typing import Any, Iterable, List, Sequence
+from typing import Any, Callable, Iterable, List, Optional, Sequence
 
 import torch
 
@@ -47,6 +48,20 @@ def overlaps(tensor: torch.Tensor) -> bool:
             return True
         last += stride * (size - 1)
     return False
+
+
+def take_grad_dtype(given: torch.Tensor, mine: torch.Tensor) -> None:
+    """Of leaves: gradients of `mine` have the dtype that those of `given` were told to have, where this PyTorch knows of that."""
+    of_given: Any = given
+    if hasattr(torch.Tensor, "grad_dtype") and given.is_leaf and of_given.grad_dtype is not given.dtype:
+        setattr(mine, "grad_dtype", of_given.grad_dtype)
+
+
+def weakly(tensor: torch.Tensor, gone: "Optional[Callable[[Any], Any]]" = None) -> "Callable[[], Optional[torch.Tensor]]":
+    """As weakref.ref(). Where PyTorch swaps tensors to convert modules (torch.__future__), it refuses those that have weak references: there
+    it is held instead."""
+    swaps = getattr(torch.__future__, "get_swap_module_params_on_conversion", None)
+    return (lambda: tensor) if swaps is not None and swaps() else weakref.ref(tensor, gone)
 
 
 def version_of(tensor: torch.Tensor) -> int:

@@ -14,6 +14,7 @@ from nimble.memory import unique
 
 _requires_grad = attrgetter("requires_grad")
 _shape, _dtype = attrgetter("shape"), attrgetter("dtype")
+_grad_dtype = attrgetter("grad_dtype") if hasattr(torch.Tensor, "grad_dtype") else None  # what gradients of a leaf are to be
 _any_requires_grad: "Callable[..., bool]" = getattr(torch._C, "_any_requires_grad", lambda *tensors: any(map(_requires_grad, tensors)))
 
 
@@ -54,14 +55,21 @@ def metadata_check(tensors: Sequence[torch.Tensor]) -> "Optional[Callable[..., b
 _MOST_MODES = 4  # of PyTorch, which they compare, too
 
 
+def grad_dtypes(leaves: Iterable[torch.Tensor]) -> List[Any]:
+    """What dtype gradients of these are to have. Nothing where this PyTorch has no such word."""
+    return list(map(_grad_dtype, leaves)) if _grad_dtype is not None else []
+
+
 class Metadata:
     """Shapes, strides and dtypes of tensors, which it holds, and which of them require gradients: kernels go by that, too, also where none
-    are computed (torch.matmul)."""
+    are computed (torch.matmul). trains: and what dtype leaves want these to have."""
 
-    def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
+    def __init__(self, tensors: Iterable[torch.Tensor], trains: bool = False) -> None:
         self._tensors = unique(tensors)
         self._wanting = [t for t in self._tensors if t.requires_grad]
         self._others = [t for t in self._tensors if not t.requires_grad]
+        self._leaves = [t for t in self._wanting if t.is_leaf] if trains else []
+        self._grad_dtypes = grad_dtypes(self._leaves)
         self._seen = self.look()
         self._checks: List[Callable[..., bool]] = []
         self._add_check()
@@ -80,6 +88,8 @@ class Metadata:
         """What has changed since, for people; None where nothing has."""
         if not self._tensors:
             return None
+        if self._leaves and grad_dtypes(self._leaves) != self._grad_dtypes:
+            return "a parameter wants gradients of another dtype"
         for check in self._checks:
             if check(*self._tensors):
                 return None

@@ -182,6 +182,9 @@ class _Search:
             if value.nbytes > MOST_BYTES:
                 raise NimbleError(f"{name!r} is an array of {value.nbytes} bytes on the host, which cannot be compared at each call: "
                                   "pass it as an argument, as a tensor")
+            if value.dtype.hasobject:
+                raise NimbleError(f"{name!r} is an array of objects, which cannot be compared at each call: pass what the step needs of it "
+                                  "as an argument")
             reached.arrays.append(value)
         else:
             self._object(name, value, names)
@@ -189,6 +192,8 @@ class _Search:
     def _object(self, name: str, value: Any, names: Set[str]) -> None:
         """Of any class: the program's, or a library's."""
         self.visit(name, getattr(value, "__wrapped__", None), names)
+        if own_classes(type(value)):
+            self._slot(f"{name}.__class__", value, "__class__", functools.partial(type, value), lambda _: None, set())
         read, content = reach_library.read_by_methods(value), reach_library.content_of(name, value)
         if read:
             self._dictionary(name, value.__dict__, read, names)

@@ -36,7 +36,7 @@ def check_kind(module: torch.nn.Module, trains: bool) -> None:
             raise NimbleError(f"{what}: modules of TorchScript cannot be looked into; prepare the one that it was made from")
         if any(package.startswith(_PARAMETERS) for package in packages):
             raise NimbleError(f"{what}, which gathers its parameters by Python code that a graph would not run: run it without")
-        sends = trains or getattr(each, "broadcast_buffers", True) and next(each.buffers(), None) is not None
-        if sends and any(package.startswith(_GRADIENTS) for package in packages):
+        if any(package.startswith(_GRADIENTS) for package in packages) and (
+                trains or getattr(each, "broadcast_buffers", True) and next(each.buffers(), None) is not None):
             raise NimbleError(f"{what}, which begins each call with Python code that a graph would not run, so that ranks would go "
                               "apart: put the Nimble inside, in the forward of the module that is wrapped")

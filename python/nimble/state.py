@@ -142,7 +142,7 @@ class ModuleGuard:
         self._slots = [where for where, _ in slots], [name for _, name in slots]
         registered_now = _values(self._registered)  # None, too
         self._tensors: List[torch.Tensor] = [t for t in registered_now if t is not None] + [t for _, _, t, _ in self._plain]
-        self._metadata = Metadata(self._tensors)
+        self._metadata = Metadata(self._tensors, trains)
         # What lies elsewhere was read by the host when the graph was captured.
         self._elsewhere = [t for t in self._tensors if t.device.type != device_type]
         self._kinds = list(dict.fromkeys(map(type, self._modules)))

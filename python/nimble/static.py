@@ -16,7 +16,7 @@ from torch.utils import _pytree
 from nimble.backend import Backend
 from nimble.errors import NimbleError
 from nimble.held import tensors_of
-from nimble.memory import extent, once, repeats_of, storage, storage_bytes
+from nimble.memory import extent, once, repeats_of, storage, storage_bytes, take_grad_dtype
 from nimble.outputs import OutputCopies
 from nimble.shim import GraphStatus
 from nimble.signatures import Call, flattened, has_attributes, is_constant, place_of
@@ -79,6 +79,8 @@ class Input:
             self.tensor = self.tensor.data.requires_grad_(like.requires_grad)
         if type(like) is torch.nn.Parameter:
             self.tensor = torch.nn.Parameter(self.tensor.detach(), like.requires_grad)
+        if like.requires_grad:
+            take_grad_dtype(like, self.tensor)
 
     def take(self, tensor: torch.Tensor) -> None:
         if tensor is not self.tensor:
@@ -167,11 +169,11 @@ def check_apart(call: Call, inputs: List[Input], written: List[Input], own: "Abs
     storages = [storage(call.leaves[i.number]) for i in inputs]
     for each in written:
         where = storage(call.leaves[each.number])
-        if storages.count(where) > 1 or where in own:
+        if where and (storages.count(where) > 1 or where in own):  # what has no elements has no memory to share
             raise NimbleError(f"the module writes to {call.place(each.number)}, which shares memory with "
                               f"{'a tensor of the module' if where in own else 'another argument'}: pass a copy")
     for number, where in zip([i.number for i in inputs], storages):
-        if where in own_written:
+        if where and where in own_written:
             raise NimbleError(f"{call.place(number)} shares memory with a buffer that the module writes to: pass a copy")
 
 

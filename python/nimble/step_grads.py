@@ -6,7 +6,6 @@ Not to be used by two threads at once.
 from __future__ import annotations
 
 import sys
-import weakref
 from itertools import repeat
 from operator import attrgetter, is_, is_not
 from typing import Any, Callable, Dict, List, Optional, Sequence
@@ -15,7 +14,7 @@ import torch
 
 from nimble.errors import NimbleError
 from nimble.leaves import mark_written
-from nimble.memory import storage_of, version_of
+from nimble.memory import storage_of, version_of, weakly
 from nimble.metadata import Metadata
 
 _grad = attrgetter("grad")
@@ -35,7 +34,7 @@ class Grads:
         # Those that are read, or written in place, have to be the same memory then. What a step does not look at may be anything, and
         # stays what it is where it is not dropped. Weakly: who holds one of another graph's keeps that from being replayed.
         same = [(p, b) for p, b, is_read in zip(parameters, before, touched) if b is not None and is_read]
-        self._wearers, self._same = [p for p, _ in same], [weakref.ref(b) for _, b in same]
+        self._wearers, self._same = [p for p, _ in same], [weakly(b) for _, b in same]
         self._addresses = [b.data_ptr() for _, b in same]
         self._dropped = [p for p, b, a in zip(parameters, before, behind) if b is not None and a is None]
         # The others are the graph's own.
@@ -47,7 +46,7 @@ class Grads:
         self._metadata = Metadata(self._own)
         self._storages = [a.untyped_storage()._cdata for a in self._own] if hasattr(torch._C, "_storage_Use_Count") else []
         self._wanting = [a.requires_grad for a in self._own]
-        self._adds_to = [weakref.ref(b) for b, a, version in zip(before, behind, versions)
+        self._adds_to = [weakly(b) for b, a, version in zip(before, behind, versions)
                          if b is not None and b is a and version_of(b) != version]
         self._counts: Dict[bool, List[int]] = {}
         self._fits_as_worn = len(self._own) == len(parameters) and all(self._there)

@@ -55,7 +55,7 @@ class StepState:
         self._others = [p for p in self.parameters if id(p) not in guarded]
         self._known: Dict[int, _Known] = {}  # states of optimizers, by their number
         self._known_slots = _KnownSlots([], [])
-        self._metadata = Metadata((*self._others, *reached.tensors))
+        self._metadata = Metadata((*self._others, *reached.tensors), trains=True)
         self._hooks_at, self._has_hooks = -1, True  # how many hooks had been made when there were none on parameters
         self._held: List[Any] = []  # what a look tells by its id
 

@@ -24,6 +24,7 @@ from nimble.auto.casts import is_around
 from nimble.backend import EAGER_RUNS, Backend, Captured
 from nimble.capture import CudaCapture
 from nimble.errors import CaptureError, GoesPastError, NimbleError
+from nimble.held import tensors_of
 from nimble.leaves import one_thread
 from nimble.memory import unique, version_of, versions
 from nimble.module_work import check_caches
@@ -231,7 +232,8 @@ class Step:
         if any(is_lazy(t) for m in reached.modules for t in (*m.parameters(), *m.buffers())):  # nothing is known until it has memory
             return self._outputs(call.args, call.kwargs)
         state = StepState(reached, self._backend.device_type)
-        known = [t for t in unique((*state.parameters, *state.buffers, *state.found)) if not t.is_inference()]
+        held = (t for m in state.modules for t in tensors_of(m).values())
+        known = [t for t in unique((*state.parameters, *state.buffers, *state.found, *held)) if not t.is_inference()]
         watched = state.parameters if is_worth_it(state.parameters) else []
         before = versions(known), versions(watched)
         buffers = [(buffer, buffer.detach().clone()) for buffer in state.buffers if buffer.device.type == self._backend.device_type]
@@ -325,7 +327,8 @@ class Step:
         state = self._state if self._state is not None else StepState(self._reached(), self._backend.device_type)
         check_layouts(state.parameters)
         device = device_of([*state.parameters, *state.buffers], call, self._backend)
-        inputs = [Input(number, call.leaves[number], trains=True) for number in call.tensors]
+        with torch.inference_mode(False):  # calls may come without
+            inputs = [Input(number, call.leaves[number], trains=True) for number in call.tensors]
         leaves = with_inputs(call, inputs)
         args, kwargs = call.rebuilt(leaves)
         own_errors: List[BaseException] = []
@@ -354,7 +357,8 @@ class Step:
         in_parts = (self._options.use_multi_stream and is_worth_it(state.parameters) and not kind.written and not kind.writes_early
                     and can_be_kept(own) and not switches.has_other_ranks() and kind.rehearsed.streams <= 1)
         stores = Stores(state.modules)
-        work = Work(run, state, stores, inputs, own if in_parts else [], self._backend.device_type)
+        with torch.inference_mode(False):
+            work = Work(run, state, stores, inputs, own if in_parts else [], self._backend.device_type)
         try:
             with torch.inference_mode(False), torch.set_grad_enabled(call.trains), one_thread(), explaining(state):
                 graphs = self._recorded(work, in_parts)

@@ -311,3 +311,16 @@ def test_profilers_of_the_program_stay(auto, backend, net):
     assert backend.captures == 0
     run(net, 3)
     assert backend.captures == 1 and sys.getprofile() is None
+
+
+@pytest.mark.skipif(not hasattr(torch.__future__, "set_swap_module_params_on_conversion"), reason="this PyTorch swaps none")
+def test_a_guard_keeps_nobody_from_swapping_tensors(auto, backend):
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        module = Net().eval()
+        run(module, 8)
+        module.double().float()  # for which PyTorch wants no weak references
+        run(module, 8)
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
+    assert backend.captures == 2

@@ -413,3 +413,32 @@ def test_a_module_that_has_gone_before_its_backward(auto, backend):
     gc.collect()
     loss.backward()
     assert weight.grad is not None
+
+
+@pytest.mark.skipif(not hasattr(torch.Tensor, "grad_dtype"), reason="this PyTorch has no grad_dtype")
+def test_gradients_of_another_dtype(backend):
+    """As a program may set it between calls."""
+    class Sums(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.arange(3.0).to(torch.bfloat16))
+
+        def forward(self, x):
+            return ((x + self.weight) * torch.arange(3.0).sin()).sum()
+
+    def run(net):
+        found = []
+        torch.manual_seed(1)
+        for number in range(2 * FIRST + 6):
+            if number == FIRST + 2:
+                net.weight.grad_dtype = torch.float32
+            net(torch.randn(4, 3)).backward()
+            found.append(net.weight.grad.double())
+            net.weight.grad = None
+        return found
+
+    plain = run(Sums())
+    with installed(backend) as auto:
+        net = Sums()
+        assert all(map(torch.equal, run(net), plain))
+        assert backend.captures == 2 and served(auto, net).served > 2

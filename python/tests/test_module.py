@@ -353,3 +353,43 @@ def test_within_somebody_elses_capture_the_module_runs(backend):
     with torch.no_grad():
         model(torch.ones(2, 3))
     assert not backend.calls
+
+
+def test_tensors_without_elements_share_no_memory(backend):
+    class Writes(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(0))
+
+        def forward(self, x, y):
+            x.add_(1)
+            self.seen.add_(1)
+            return x.sum() + y.sum()
+
+    model = Nimble(Writes().eval(), backend=backend)
+    with torch.no_grad():
+        for _ in range(3):
+            assert model(torch.randn(0, 3), torch.randn(0, 3)).item() == 0
+
+
+def test_a_module_that_raises_for_names_that_it_does_not_know(backend):
+    class Own(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear, self.settings = nn.Linear(3, 2), {"scale": 2.0}
+
+        def __getattr__(self, name):
+            try:
+                return super().__getattr__(name)
+            except AttributeError:
+                return self.__dict__["settings"][name]
+
+        def forward(self, x):
+            return self.linear(x) * self.scale
+
+    module = Own().eval()
+    model = Nimble(module, backend=backend)
+    with torch.no_grad():
+        for _ in range(3):
+            x = torch.randn(4, 3)
+            assert torch.equal(model(x), module(x))

@@ -7,12 +7,11 @@ install() puts one of ours. What has been cast by others than calls that are loo
 
 from __future__ import annotations
 
-import weakref
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 
-from nimble.memory import version_of
+from nimble.memory import version_of, weakly
 from nimble.nesting import nesting
 
 _NAME = "clear_autocast_cache"
@@ -49,14 +48,14 @@ class Casts:
 
     def __init__(self) -> None:
         self._region = -1
-        self._weights: "List[weakref.ref[torch.Tensor]]" = []
+        self._weights: "List[Callable[[], Optional[torch.Tensor]]]" = []
         self._seen: "Dict[int, Tuple[int, int]]" = {}  # when they were first looked at in the region
 
     def may_be_old(self, module: torch.nn.Module, are_known: bool) -> bool:
         """Whether copies may be kept of what the weights have been. are_known: they are the ones of the last call, or a guard will
         tell. Asked at each call under autocast that keeps copies."""
         if not are_known:
-            self._weights = [weakref.ref(p) for p in module.parameters() if _is_kept(p)]
+            self._weights = [weakly(p) for p in module.parameters() if _is_kept(p)]
         if self._region != _Region.number:
             self._region, self._seen = _Region.number, {}
         weights = [each() for each in self._weights]

@@ -25,7 +25,8 @@ from nimble.auto.watch import Watched, bases_of
 from nimble.dictionaries import Classes
 from nimble.errors import NimbleError
 from nimble.host_values import host_key
-from nimble.metadata import metadata_check
+from nimble.memory import weakly
+from nimble.metadata import grad_dtypes, metadata_check
 
 _OF_ANY_MODULE = frozenset(vars(torch.nn.Module())) - {"training"}
 _GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks")
@@ -111,7 +112,8 @@ class Guard:
 
     def _keep(self, value: Any) -> None:
         """Sees to it that the value's id is not another's without our knowing. TypeError where that cannot be had."""
-        self._kept.append(weakref.ref(value, self._gone.append))
+        is_tensor = isinstance(value, torch.Tensor)
+        self._kept.append(weakly(value, self._gone.append) if is_tensor else weakref.ref(value, self._gone.append))
 
     def _keep_or_hold(self, value: Any) -> None:
         try:
@@ -196,6 +198,7 @@ class Guard:
             [host_key(tensors[number]) for number in self._elsewhere],
             has_hooks(dicts, self._trains),
             self._torchs.are_same(),
+            grad_dtypes(t for t in tensors if t.is_leaf) if self._trains else [],
         )
 
     def _metadata_of(self, tensors: List[torch.Tensor]) -> "Tuple[List[Any], ...]":
@@ -225,6 +228,7 @@ class Guard:
             "a tensor on another device has changed",
             "a hook was added",
             "a class of PyTorch's was patched",
+            "a parameter wants gradients of another dtype",
         )
         return next(text for text, before, after in zip(what, self._seen, now) if before != after)
 

@@ -97,12 +97,13 @@ class StandIns:
                    if id(mine) in self._buffer_versions and id(mine) not in apart)
 
     @contextlib.contextmanager
-    def in_place(self) -> Iterator[None]:
-        """While inside, the module runs with them."""
+    def in_place(self, of_parameters: bool = True) -> Iterator[None]:
+        """While inside, the module runs with them. of_parameters: also with those of parameters."""
         copy_all([mine.data for mine, _ in self.apart], [given for _, given in self.apart])
-        standing = {id(mine): given for mine, given in self.pairs}
+        pairs = [(mine, given) for mine, given in self.pairs if of_parameters or not isinstance(given, torch.nn.Parameter)]
+        standing = {id(mine): given for mine, given in pairs}
         _standing.update(standing)
-        places = list(self._places({id(given): mine for mine, given in self.pairs}))
+        places = list(self._places({id(given): mine for mine, given in pairs}))
         for where, key, _, stand_in in places:
             where[key] = stand_in
         try:

@@ -19,7 +19,7 @@ import io
 import os
 import types
 import weakref
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 import torch
 
@@ -33,7 +33,7 @@ from nimble.reach_hooks import hooks_of, hooks_of_all_optimizers, hooks_of_modul
 from nimble.reach_names import is_called, names_of, read_by, takes_all, walks
 from nimble.state import has_memory, parts_of
 
-_MOST = 2000  # objects that are looked at
+_MOST = 4000  # objects that are looked at: models of transformers have 2100, where all that they can make use of is installed
 MOST_ELEMENTS = 64  # of a container; more where all are plain values
 _MOST_PLAIN = 10000
 _MOST_SHOWN = 6  # functions
@@ -49,12 +49,28 @@ _SCHEDULER = getattr(_schedulers, "LRScheduler", None) or getattr(_schedulers, "
 
 
 class Slot:
-    """A place that holds a value: a name for people, and how to read and write it."""
+    """A place that holds a value: a name for people, and how to read and write it. Where it is in a dictionary, that and the key."""
 
-    __slots__ = ("name", "get", "set")
+    __slots__ = ("name", "get", "set", "where")
 
     def __init__(self, name: str, get: Callable[[], Any], set: Callable[[Any], None]) -> None:
         self.name, self.get, self.set = name, get, set
+        self.where: Optional[Tuple[Dict[Any, Any], Any]] = None
+        if isinstance(get, functools.partial) and get.func is dict.get:
+            self.where = get.args[0], get.args[1]
+
+
+class Values:
+    """Of slots, which are in `slots` in the order in which they are read: most are in dictionaries, and quickly fetched together."""
+
+    def __init__(self, slots: Iterable[Slot]) -> None:
+        self.slots = sorted(slots, key=lambda slot: slot.where is None)
+        self._others = [slot.get for slot in self.slots if slot.where is None]
+        places = [slot.where for slot in self.slots if slot.where is not None]
+        self._dictionaries, self._keys = [where for where, _ in places], [key for _, key in places]
+
+    def now(self) -> List[Any]:
+        return [*map(dict.get, self._dictionaries, self._keys), *(get() for get in self._others)]
 
 
 class Reached:
@@ -193,7 +209,7 @@ class _Search:
         """Of any class: the program's, or a library's."""
         self.visit(name, getattr(value, "__wrapped__", None), names)
         if own_classes(type(value)):
-            self._slot(f"{name}.__class__", value, "__class__", functools.partial(type, value), lambda _: None, set())
+            self._place(f"{name}.__class__", value, "__class__", functools.partial(type, value), lambda _: None)
         read, content = reach_library.read_by_methods(value), reach_library.content_of(name, value)
         if read:
             self._dictionary(name, value.__dict__, read, names)
@@ -360,11 +376,14 @@ class _Search:
 
     def _slot(self, name: str, where: Any, key: Any, get: Callable[[], Any], set: Callable[[Any], None], names: Set[str]) -> None:
         value = get()
+        self._place(name, where, key, get, set)
+        self.visit(name, value, names)
+
+    def _place(self, name: str, where: Any, key: Any, get: Callable[[], Any], set: Callable[[Any], None]) -> None:
         if (id(where), key) not in self._slots:
             self._slots.add((id(where), key))
             self.reached.held.append(where)
             self.reached.slots.append(Slot(name, get, set))
-        self.visit(name, value, names)
 
 
 def is_plain(value: Any) -> bool:

@@ -37,6 +37,7 @@ _BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")
 _GLOBAL_BACKWARD_HOOKS = ("_global_backward_hooks", "_global_backward_pre_hooks")
 _training = itemgetter("training")
 _MOST_KEPT = 1 << 28  # bytes of copies of tensors in containers
+_MOST_LEARNED = 8  # runs behind which buffers are put back, those that are learned from among them
 _MOST_LOOKS = 4  # for tensors that runs make: Python runs in a few of them, and then graphs do
 
 def _values(dicts: List[Dict[Any, Any]]) -> List[Any]:
@@ -366,7 +367,7 @@ class StateKeeper:
             self._first = [buffer.detach().clone() for buffer, _ in self._dirty] if self._flags else []
         elif self._looks == 2 and self.has_flags():
             self._check_first_run(self._dirty)
-        if 2 <= self._looks <= _MOST_LOOKS:  # where runs are learned from: kernels that name the copies show that no addresses lie there
+        if 2 <= self._looks <= _MOST_LEARNED:  # where runs are learned from: kernels that name the copies show that no addresses lie there
             for buffer, value in self._dirty:
                 is_same(buffer, value)
         self._copy(self._dirty)

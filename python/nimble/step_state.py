@@ -23,7 +23,7 @@ from nimble.held import find as find_held
 from nimble.host_random import HostRandom
 from nimble.memory import is_array, unique, version_of
 from nimble.metadata import Metadata
-from nimble.reach import MOST_ELEMENTS, Reached
+from nimble.reach import MOST_ELEMENTS, Reached, Values
 from nimble.reach_hooks import accumulate_hooks, backward_hooks, hooks_of, hooks_of_all_optimizers
 from nimble.reach_library import Positions
 from nimble.state import ModuleGuard, is_same, parts_of, plain_tensors
@@ -54,7 +54,7 @@ class StepState:
         guarded = {id(p) for m in reached.modules for p in m.parameters() if p.device.type == device_type}
         self._others = [p for p in self.parameters if id(p) not in guarded]
         self._known: Dict[int, _Known] = {}  # states of optimizers, by their number
-        self._known_slots = _KnownSlots([], [])
+        self._slots, self._known_slots = Values(reached.slots), _KnownSlots([], [])
         self._metadata = Metadata((*self._others, *reached.tensors), trains=True)
         self._hooks_at, self._has_hooks = -1, True  # how many hooks had been made when there were none on parameters
         self._held: List[Any] = []  # what a look tells by its id
@@ -89,7 +89,7 @@ class StepState:
         """Equal as long as a graph that was captured at the time of one may be replayed at that of the other. holds: this one's ids are
         not used again as long as this is there."""
         reached = self._reached
-        values = [slot.get() for slot in reached.slots]
+        values = self._slots.now()
         hooks = [*map(hooks_of, reached.optimizers), self._hooks_of_parameters(), hooks_of_all_optimizers()]
         groups = [[[v for k, v in group.items() if k != "params"] for group in o.param_groups] for o in reached.optimizers]
         noted = [[value for state in s._per_optimizer_states.values() for value in _noted(state)] for s in reached.scalers]
@@ -117,7 +117,7 @@ class StepState:
         for guard in now[0]:
             if guard is not None:
                 return str(guard)
-        for slot, one, other in zip(self._reached.slots, before[1][0], now[1][0]):
+        for slot, one, other in zip(self._slots.slots, before[1][0], now[1][0]):
             if one != other:
                 return f"{slot.name!r} has changed"
         what = ("", "", "a hyperparameter of an optimizer (its learning rate, say) has changed",

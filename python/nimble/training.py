@@ -342,12 +342,16 @@ def prepare_training(module: torch.nn.Module, call: Call, backend: Backend, opti
             has_gradients = work.look()
             if has_gradients:
                 accept(work)
-                keeper.restore()
-                backend.set_random_state(device, device_random)
-                if keeper.has_flags():
-                    work.look_again()
+
+                def begin_again() -> None:
                     keeper.restore()
                     backend.set_random_state(device, device_random)
+
+                begin_again()
+                if keeper.has_flags():
+                    work.look_again()
+                work.check_stand_ins(begin_again)
+                begin_again()
                 work.set_apart()
                 with naming_the_place(module):
                     forward, backward = backend.capture_training(work, device, options.use_multi_stream, options.relaxed)

@@ -148,6 +148,26 @@ class ForwardWork:
         self.forward()
         self.reset()
 
+    def check_stand_ins(self, begin_again: "Callable[[], None]") -> None:
+        """Behind look(). NimbleError where the module does something else with its own parameters than with what stands in for them, as
+        where it finds something by their identity. begin_again: has random numbers and buffers be as they were before that."""
+        def left(by_itself: bool) -> List[torch.Tensor]:
+            begin_again()
+            found = self._left_by(self._forward_by_itself() if by_itself else self.forward())
+            self.reset()
+            return found
+
+        own, mine = left(True), left(False)
+        if not _are_same(own, mine) and _are_same(own, left(True)) and _are_same(mine, left(False)):  # else its kernels never do the same
+            raise NimbleError("the module does something else with tensors that stand in for its parameters while its gradients are "
+                              "prepared, as where it keeps something by their identity (a dictionary that has them, or their ids, as "
+                              "keys; `is`): have it keep names, and compare these")
+
+    def _forward_by_itself(self) -> Any:
+        args, kwargs = self._call.rebuilt(self.leaves_of_call)
+        with own_casts(), self._stand_ins.in_place(of_parameters=False):
+            return self._module(*args, **kwargs)
+
     def set_apart(self) -> None:
         """Has the forward write to memory of its own instead of buffers, where that is seen to make no difference: behind look(), with
         random numbers as they were before that. Code may read a buffer by ways that nobody knows."""
@@ -155,8 +175,7 @@ class ForwardWork:
         if written and not self.written and self._written_behind.isdisjoint(map(storage, written)):
             self._stand_ins.set_apart(written)
         if self.apart:
-            found = self._left_by(self.forward())
-            if len(found) != len(self._first) or not all(map(same_bytes, found, self._first)):
+            if not _are_same(self._left_by(self.forward()), self._first):
                 self._stand_ins.put_together()
             self.reset()
         self._first = []
@@ -275,6 +294,10 @@ class ForwardWork:
 
     def data(self) -> List[torch.Tensor]:
         return [*(each.memory for each in self.inputs), *self.given]
+
+
+def _are_same(one: List[torch.Tensor], other: List[torch.Tensor]) -> bool:
+    return len(one) == len(other) and all(map(same_bytes, one, other))
 
 
 class BackwardWork:

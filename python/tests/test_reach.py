@@ -92,7 +92,7 @@ def test_what_dataclasses_make_is_not_called():
         scale: float = 1.0
 
     net, state = nn.Linear(2, 2), State()
-    assert {slot.name for slot in find(lambda x: net(x) * state.scale, [], []).slots} == {"net", "state", "state.scale"}
+    assert {slot.name for slot in find(lambda x: net(x) * state.scale, [], []).slots} == {"net", "state", "state.scale", "state.__class__"}
 
 
 def test_what_is_too_much_raises():
@@ -102,9 +102,9 @@ def test_what_is_too_much_raises():
     chain = None
     for _ in range(3000):
         chain = [chain]
-    wide = [[[0] for _ in range(60)] for _ in range(60)]
+    wide = [[[0] for _ in range(64)] for _ in range(64)]
     for function, said in ((lambda: (net, many), "which are too many"), (lambda: (net, numbers), "which are too many"),
-                           (lambda: (net, array), "cannot be compared"), (lambda: (net, wide), "more than 2000 objects"),
+                           (lambda: (net, array), "cannot be compared"), (lambda: (net, wide), "more than 4000 objects"),
                            (lambda: (net, chain), "without end")):
         with pytest.raises(NimbleError, match=said):
             find(function, [], [])

@@ -271,3 +271,47 @@ def test_a_module_of_torch_compile(pair, backend):
                 continue
             model = Nimble(module, backend=backend).prepare(data()[0], training=True)
             assert same(steps(model, module), steps(twin, twin)) and replays(backend)[0] > 0
+
+
+class Known(nn.Module):
+    """Which has its scale in a place where it is found by the parameter itself."""
+
+    def __init__(self, put, scale):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+        self.scale = scale
+        put(self)
+
+    def forward(self, x):
+        return x * self.weight * self.scale(self)
+
+
+class Table:
+    def __init__(self, of):
+        self.of = of
+
+
+@pytest.mark.parametrize("put, scale", [
+    (lambda net: setattr(net, "table", Table({net.weight: 3.0})), lambda net: net.table.of.get(net.weight, 1.0)),
+    (lambda net: setattr(net, "table", Table({id(net.weight): 3.0})), lambda net: net.table.of.get(id(net.weight), 1.0)),
+    (lambda net: setattr(net, "tied", (net.weight,)), lambda net: 3.0 if net.tied[0] is net.weight else 1.0),
+    (lambda net: setattr(net, "tied", {"weight": net.weight}), lambda net: 3.0 if net.tied["weight"] is net.weight else 1.0),
+    (lambda net: net.weight.register_hook(lambda grad: grad * 1) and None, lambda net: 3.0 if net.weight._backward_hooks else 1.0)])
+def test_a_parameter_that_is_found_by_its_identity(put, scale, backend):
+    """Not what stands in for it, which does not go unseen wherever that is kept."""
+    model = Nimble(Known(put, scale), backend=backend)
+    with pytest.raises(NimbleError, match="something else with tensors that stand in for its parameters"):
+        model(torch.ones(2, 4))
+
+
+def test_kernels_that_never_do_the_same_are_no_reason(backend):
+    class Trembles(nn.Linear):
+        runs = 0
+
+        def forward(self, x):
+            Trembles.runs += 1
+            return super().forward(x) + 1e-6 * Trembles.runs
+
+    model = Nimble(Trembles(4, 3), backend=backend)
+    model(torch.ones(2, 4)).sum().backward()
+    assert [report.kind for report in model.report()] == ["forward", "backward"]

@@ -108,8 +108,8 @@ class HeldPointers {
   static constexpr std::string_view kNotFilled = "the step itself does not fill all of it";
   static constexpr std::string_view kPointers = "there are pointers in it, and its type does not tell what to";
   static constexpr std::string_view kTooMuch = "it may lead to too much to be told apart";
-  // More in one object, or on the way from one, is as good as anything.
   static constexpr std::size_t kMostStreams = 32;  // among which what was before the step is ordered
+  // More in one object, or on the way from one, is as good as anything.
   static constexpr std::size_t kMostPlaces = 1 << 16, kMostBundles = 16, kMostFillers = 256, kMostReached = 128;
 
   struct Place {

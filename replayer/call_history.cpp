@@ -1,11 +1,11 @@
 #include "replayer/call_history.h"
 
-#include "nimble/trace.h"
-
 #include <algorithm>
 #include <cstring>
 #include <iterator>
 #include <utility>
+
+#include "nimble/trace.h"
 
 namespace nimble {
 

@@ -49,31 +49,33 @@ bool KernelFlows::judge_types(const TraceFunction& function, Known& result) cons
   return true;
 }
 
+// What the code does, as far as the types in the kernel's name leave room for it.
+void KernelFlows::judge_proof(const TraceFunction& function, Known& result) const {
+  Known typed;
+  const bool has_types = judge_types(function, typed);
+  for (const ProvenAccess& access : function.proof->accesses)
+    for (const std::uint32_t at : access.at) {
+      PointerFlow flow{false, access.writes, access.reads, access.writes};
+      if (has_types)
+        for (const Part& part : typed.parts)
+          if (at >= part.begin && at < part.end) {
+            flow.keeps &= part.flow.keeps;
+            flow.from &= part.flow.from;
+            flow.to &= part.flow.to;
+          }
+      result.parts.push_back({at, at + 8, flow});
+    }
+  for (const std::uint32_t at : function.proof->stored)
+    result.parts.push_back({at, at + 8, {true, false, false, false}});
+  for (std::uint32_t i = 0; i < function.proof->globals.size(); ++i) {
+    const ProvenGlobal& global = function.proof->globals[i];
+    result.parts.push_back({kAtGlobals + i, kAtGlobals + i + 1, {false, global.writes, global.reads, global.writes}});
+  }
+}
+
 void KernelFlows::judge(std::uint32_t index, Known& result) const {
   const TraceFunction& function = trace_.functions[index];
-  if (function.proof && function.proof->same_code) {
-    Known typed;
-    const bool has_types = judge_types(function, typed);
-    for (const ProvenAccess& access : function.proof->accesses)
-      for (const std::uint32_t at : access.at) {
-        PointerFlow flow{false, access.writes, access.reads, access.writes};
-        if (has_types)
-          for (const Part& part : typed.parts)
-            if (at >= part.begin && at < part.end) {
-              flow.keeps &= part.flow.keeps;
-              flow.from &= part.flow.from;
-              flow.to &= part.flow.to;
-            }
-        result.parts.push_back({at, at + 8, flow});
-      }
-    for (const std::uint32_t at : function.proof->stored)
-      result.parts.push_back({at, at + 8, {true, false, false, false}});
-    for (std::uint32_t i = 0; i < function.proof->globals.size(); ++i) {
-      const ProvenGlobal& global = function.proof->globals[i];
-      result.parts.push_back({kAtGlobals + i, kAtGlobals + i + 1, {false, global.writes, global.reads, global.writes}});
-    }
-    return;
-  }
+  if (function.proof && function.proof->same_code) return judge_proof(function, result);
   const Rule* rule = function.params ? rules_.find(function.name, demangle(function.name), *function.params) : nullptr;
   if (rule != nullptr && (!rule->self_contained || function.self_contained)) {
     // It stores pointers only where it says that it fills a table.
@@ -106,6 +108,8 @@ void KernelFlows::judge(std::uint32_t index, Known& result) const {
     }
     return;
   }
+  // The code for another architecture, in the place that it has among what tells of accesses.
+  if (function.proof) return judge_proof(function, result);
   result.leaks = !function.self_contained;
   if (!judge_types(function, result)) result.otherwise = kAnything;
   // What was seen holds for the code that was seen, which replay compares where it is known.

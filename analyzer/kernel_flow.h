@@ -1,11 +1,11 @@
 // Where pointers may go in a kernel: which of its parameters' own values it may store, and between which memories it
 // may move what it loads. Weaker evidence says more may happen.
 //
-// What a kernel's code proves tells it; else a rule, which speaks for the whole kernel; else the types in its name: an
-// address is stored where pointers, classes or 8-byte integers may lie, and copied as bytes where integers may lie. Of
-// numbers with a fraction neither is taken to be done. Of a kernel with none of these, anything may happen; but one
-// that was watched in launches like the one at hand, and stored none of its pointers, stores none. What it moves
-// watching cannot tell: that depends on what lies there.
+// What a kernel's code proves tells it; else a rule, which speaks for the whole kernel; else its code for another
+// architecture; else the types in its name: an address is stored where pointers, classes or 8-byte integers may lie,
+// and copied as bytes where integers may lie. Of numbers with a fraction neither is taken to be done. Of a kernel with
+// none of these, anything may happen; but one that was watched in launches like the one at hand, and stored none of its
+// pointers, stores none. What it moves watching cannot tell: that depends on what lies there.
 //
 // Refers to the trace, the rules and what was seen, which must outlive it; caches one answer per function, and one per
 // launch where that has to be looked at. One thread.
@@ -67,6 +67,7 @@ class KernelFlows {
   PointerFlow together(std::uint32_t call, Counts counts);
   const Known& known(std::uint32_t function);
   void judge(std::uint32_t index, Known& result) const;
+  void judge_proof(const TraceFunction& function, Known& result) const;
   bool judge_types(const TraceFunction& function, Known& result) const;
 
   const Trace& trace_;

@@ -43,23 +43,59 @@ bool tag(std::string_view name) {
   return false;
 }
 
-// Constants of cooperative_groups.h (cooperative_groups::details): the numbers of kinds of groups, how large an element
-// is that goes by memory, and what is known of a tile by its size (tile::_tile_helpers, a template).
+// Constants of cooperative_groups.h, by what their names begin and end with behind the library's name space: between
+// these are a template's arguments. NVRTC gives each program that includes the header all of them, and its kernels a
+// list of their addresses.
+struct GroupConstant {
+  std::string_view begin, end;
+  std::uint64_t size;
+};
+constexpr GroupConstant kGroupConstants[] = {
+    // Kinds of groups.
+    {"7details18coalesced_group_idE", "", 4},
+    {"7details19multi_grid_group_idE", "", 4},
+    {"7details13grid_group_idE", "", 4},
+    {"7details15thread_block_idE", "", 4},
+    {"7details19multi_tile_group_idE", "", 4},
+    {"7details16cluster_group_idE", "", 4},
+    {"7details7_unusedE", "", 4},
+    {"17thread_group_baseILj", "E2idE", 4},
+    {"10grid_group9_group_idE", "", 4},
+    {"12thread_block9_group_idE", "", 4},
+    {"15coalesced_group9_group_idE", "", 4},
+    {"36__static_size_thread_block_tile_baseILj", "E9_group_idE", 4},
+    // Tiles, by their size.
+    {"36__static_size_thread_block_tile_baseILj", "E8fullMaskE", 4},
+    {"23__static_size_tile_baseILj", "E10numThreadsE", 4},
+    {"31__single_warp_thread_block_tileILj", "E10numThreadsE", 4},
+    {"7details4tile13_tile_helpersILj", "E9tileCountE", 4},
+    {"7details4tile13_tile_helpersILj", "E8tileMaskE", 4},
+    {"7details4tile13_tile_helpersILj", "E8laneMaskE", 4},
+    {"7details4tile13_tile_helpersILj", "E10shiftCountE", 4},
+    // How large an element is that goes by memory, and the memory for it.
+    {"7details4tile20_MemoryShuffleCutoffE", "", 8},
+    {"7details22default_max_block_sizeE", "", 4},
+    {"7details26scratch_num_reserved_bytesE", "", 4},
+    {"7details18multi_warp_scratch21memory_barriers_countE", "", 4},
+    {"7details18multi_warp_scratch16sync_memory_sizeE", "", 8},
+    {"7details18multi_warp_scratch18communication_sizeE", "", 8},
+    // true_type and false_type.
+    {"7details9templates17integral_constantIbLb1EE5valueE", "", 1},
+    {"7details9templates17integral_constantIbLb0EE5valueE", "", 1},
+};
+
 bool group_constant(std::string_view name, std::uint64_t size) {
   std::string_view rest = name.starts_with("_ZN18") ? name.substr(3) : internal(name);
-  constexpr std::string_view kDetails = "18cooperative_groups4__v17details";
-  if (!rest.starts_with(kDetails)) return false;
-  rest.remove_prefix(kDetails.size());
-  if (rest.starts_with("4tile13_tile_helpersILj")) {
-    for (const std::string_view member : {"E9tileCountE", "E8tileMaskE", "E8laneMaskE", "E10shiftCountE"})
-      if (rest.ends_with(member)) return size == 4;
-    return false;
-  }
-  if (rest == "4tile20_MemoryShuffleCutoffE") return size == 8;
-  for (const std::string_view kind : {"18coalesced_group_idE", "19multi_grid_group_idE", "13grid_group_idE",
-                                      "15thread_block_idE", "19multi_tile_group_idE", "16cluster_group_idE"})
-    if (rest == kind) return size == 4;
-  return false;
+  constexpr std::string_view kLibrary = "18cooperative_groups4__v1", kArguments = "0123456789LjEv";
+  if (!rest.starts_with(kLibrary)) return false;
+  rest.remove_prefix(kLibrary.size());
+  return std::ranges::any_of(kGroupConstants, [&](const GroupConstant& known) {
+    if (!rest.starts_with(known.begin) || rest.size() < known.begin.size() + known.end.size()) return false;
+    const std::string_view behind = rest.substr(known.begin.size());
+    const std::string_view arguments = behind.substr(0, behind.size() - known.end.size());
+    return behind.ends_with(known.end) && size == known.size && (!known.end.empty() || arguments.empty()) &&
+           arguments.find_first_not_of(kArguments) == std::string_view::npos;
+  });
 }
 
 // The tables of the generators in curand_kernel.h, in unsigned ints: each file that includes it has its own, and what

@@ -21,7 +21,8 @@ class Net(nn.Module):
                           nn.Conv2d(32, 16, 3, padding=1)) for i in range(4))
         self.drop = nn.Dropout(0.3)
         self.last = nn.Linear(64, 10)
-        self.aside = nn.Linear(64, 4)
+        # Of few features cuBLAS has a kernel to which 0 and 4 stand side by side: 0x400000000, which may be an address.
+        self.aside = nn.Linear(64, 100)
 
     def forward(self, x):
         x = torch.relu(self.stem(x))

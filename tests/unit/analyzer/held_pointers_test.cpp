@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <map>
 #include <set>
 
 #include "analyzer/schedule_builder.h"
@@ -57,6 +58,12 @@ class Program {
   void by_class(std::uint64_t first, std::uint64_t second, const std::string& more = "") {
     text.launch(by_class_, hex(first) + hex(second), 0, more);
   }
+  // The same of which something is known.
+  void batched(const std::string& known, std::uint64_t first, std::uint64_t second) {
+    const auto [found, is_new] = batched_.try_emplace(known);
+    if (is_new) found->second = text.function("_Z7batched5Batch", "[[0,16]]", 0, known);
+    text.launch(found->second, hex(first) + hex(second));
+  }
   void anything(std::uint64_t data, std::uint64_t out = kC) { text.launch(anything_, hex(data) + hex(out)); }
   void unknown(std::uint64_t a, std::uint64_t b) { text.launch(unknown_, hex(a) + hex(b)); }
   void plain(std::uint64_t out, std::uint64_t in) { text.launch(plain_, hex(out) + hex(in)); }
@@ -92,6 +99,7 @@ class Program {
   test::TraceText text;
 
  private:
+  std::map<std::string, int> batched_;
   int seen_, nameless_, reads_, writes_, fills_, by_class_, anything_, unknown_, plain_;
 };
 
@@ -343,6 +351,25 @@ TEST(HeldPointers, WhatTheStepBeforeLeftIsThere) {
   });
   EXPECT_EQ(cleared.text(2), "A:rw");
   EXPECT_FALSE(cleared.schedule().carries);
+}
+
+TEST(HeldPointers, CodeForAnotherArchitectureTellsWhatIsStored) {
+  const auto reached = [](const std::string& proof) {
+    const Result result = repeated([&](Program& p) {
+      p.text.set(kA, kSize);
+      p.text.set(kB, kSize);
+      p.batched(proof, kB, kA);
+      p.by_class(kA, 0);
+    });
+    return result.text(3);
+  };
+  const std::string proven = R"(,"proven":[[[0],"r"],[[8],"w"]])";
+  EXPECT_EQ(reached(""), "A:rw B:rw") << "a class by value: it may store what is in it";
+  for (const char* same : {"", R"(,"same_code":true)"}) {
+    EXPECT_EQ(reached(proven + same), "A:rw") << same;
+    EXPECT_EQ(reached(proven + R"(,"stored":[0])" + same), "A:rw B:rw") << same;
+    EXPECT_EQ(reached(proven + R"(,"stored":[8])" + same), "A:rw") << same;
+  }
 }
 
 TEST(HeldPointers, WhatMayBePointersMustNotBe) {

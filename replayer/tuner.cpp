@@ -101,8 +101,12 @@ void Tuner::decide() {
   settled_ = Way::schedule;
   if (medians_[index(Way::own)] >= 0) {
     settled_ = Way::own;
-    for (Way way : {Way::one_stream, Way::schedule})
-      if (medians_[index(way)] >= 0 && medians_[index(way)] <= medians_[index(settled_)]) settled_ = way;
+    double most = medians_[index(Way::own)] * (1 - gain_);
+    for (Way way : {Way::one_stream, Way::schedule}) {
+      if (medians_[index(way)] < 0 || medians_[index(way)] > most) continue;
+      settled_ = way;
+      most = medians_[index(way)];
+    }
   }
   state_ = State::settled;
   steps_ = watches_ = 0;

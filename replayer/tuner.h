@@ -2,8 +2,9 @@
 //
 // A trial goes round the ways a few times, a few steps each, so that a machine that drifts is unkind to all of them.
 // The first step of each turn is not timed, since switching costs something of its own. Then the way with the smallest
-// median stays; a graph has to be at least as fast as the program's own order. What stays is watched: every now and
-// then a step is timed, and where they have become slower the trial is held again, a bounded number of times.
+// median stays; a graph has to be at least as fast as the program's own order, or by `gain` faster. What stays is
+// watched: every now and then a step is timed, and where they have become slower the trial is held again, a bounded
+// number of times.
 //
 // Decides only; who submits and takes the times is StepPlayer, with StepClock. Times may come some steps late. In
 // microseconds. Not synchronised: the replayer's lock guards it. Allocates nothing once built, but for text().
@@ -40,7 +41,8 @@ class Tuner {
   static constexpr std::uint32_t kMostTrials = 8;   // `start`
   static constexpr std::uint32_t kTryAgain = 4096;  // `always`: steps between trials
 
-  explicit Tuner(Tune when) : when_(when) {}
+  // `gain`: a share of what the program's own order takes.
+  explicit Tuner(Tune when, double gain = 0) : when_(when), gain_(gain) {}
   // Begins where an earlier run has come to: with this way, and watching it. With `always` it tries all the same.
   Tuner(Tune when, Way settled, const std::array<double, kWays>& medians) : when_(when) {
     if (when != Tune::start) return;
@@ -89,6 +91,7 @@ class Tuner {
   void try_again();
 
   Tune when_;
+  double gain_ = 0;
   State state_ = State::trying;
   std::uint32_t steps_ = 0;  // since the state began
   std::uint32_t trials_ = 1, decisions_ = 0;

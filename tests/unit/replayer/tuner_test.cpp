@@ -65,6 +65,19 @@ TEST(Tuner, AGraphThatIsAsFastStaysAndTheScheduleBeforeOneStream) {
   EXPECT_EQ(program.tuner.settled(), Way::schedule);
 }
 
+TEST(Tuner, AGraphMayHaveToGainSomething) {
+  for (const auto& [takes, best] : {std::pair{99.5, Way::own}, {99.0, Way::schedule}, {98.0, Way::schedule}}) {
+    Program program(Tune::start, {{Way::own, 100}, {Way::one_stream, 99.5}, {Way::schedule, takes}});
+    program.tuner = Tuner(Tune::start, 0.01);
+    program.run(kTrial + Tuner::kPatience);
+    EXPECT_EQ(program.tuner.settled(), best) << takes;
+  }
+  Program program(Tune::start, {{Way::own, 100}, {Way::one_stream, 98}, {Way::schedule, 98.5}});
+  program.tuner = Tuner(Tune::start, 0.01);
+  program.run(kTrial + Tuner::kPatience);
+  EXPECT_EQ(program.tuner.settled(), Way::one_stream) << "of graphs the fastest";
+}
+
 TEST(Tuner, OutliersDecideNothing) {
   Program program(Tune::start, {{Way::own, 5}, {Way::one_stream, 6}, {Way::schedule, 4}});
   int steps = 0;

@@ -53,18 +53,24 @@ bool KernelFlows::judge_types(const TraceFunction& function, Known& result) cons
 void KernelFlows::judge_proof(const TraceFunction& function, Known& result) const {
   Known typed;
   const bool has_types = judge_types(function, typed);
+  const auto by_type = [&](std::uint32_t at) {
+    for (const Part& part : typed.parts)
+      if (has_types && at >= part.begin && at < part.end) return part.flow;
+    return kAnything;
+  };
+  std::vector<std::uint32_t> told = function.proof->stored;
   for (const ProvenAccess& access : function.proof->accesses)
     for (const std::uint32_t at : access.at) {
-      PointerFlow flow{false, access.writes, access.reads, access.writes};
-      if (has_types)
-        for (const Part& part : typed.parts)
-          if (at >= part.begin && at < part.end) {
-            flow.keeps &= part.flow.keeps;
-            flow.from &= part.flow.from;
-            flow.to &= part.flow.to;
-          }
-      result.parts.push_back({at, at + 8, flow});
+      const PointerFlow type = by_type(at);
+      result.parts.push_back(
+          {at, at + 8, {false, access.writes && type.keeps, access.reads && type.from, access.writes && type.to}});
+      told.push_back(at);
     }
+  // What ran may do more with the words of which another architecture's code says nothing (analyzer/access_proven.h).
+  if (!function.proof->same_code && function.params)
+    for (const ParamLayout& param : *function.params)
+      for (std::uint32_t at = (param.offset + 7) & ~7u; at + 8 <= param.offset + param.size; at += 8)
+        if (std::ranges::find(told, at) == told.end()) result.parts.push_back({at, at + 8, by_type(at)});
   for (const std::uint32_t at : function.proof->stored)
     result.parts.push_back({at, at + 8, {true, false, false, false}});
   for (std::uint32_t i = 0; i < function.proof->globals.size(); ++i) {
@@ -108,11 +114,11 @@ void KernelFlows::judge(std::uint32_t index, Known& result) const {
     }
     return;
   }
-  // The code for another architecture, in the place that it has among what tells of accesses.
-  if (function.proof) return judge_proof(function, result);
   result.leaks = !function.self_contained;
+  // The code for another architecture, in the place that it has among what tells of accesses. It holds for the image
+  // that it came with, and so does what was seen: replay compares that where launches were watched.
+  if (function.proof && function.code != 0 && seen_ != nullptr && seen_->any()) return judge_proof(function, result);
   if (!judge_types(function, result)) result.otherwise = kAnything;
-  // What was seen holds for the code that was seen, which replay compares where it is known.
   result.may_be_watched = function.code != 0 && seen_ != nullptr;
 }
 

@@ -2,7 +2,8 @@
 // may move what it loads. Weaker evidence says more may happen.
 //
 // What a kernel's code proves tells it; else a rule, which speaks for the whole kernel; else its code for another
-// architecture; else the types in its name: an address is stored where pointers, classes or 8-byte integers may lie,
+// architecture, but for the words of which that says nothing, and only where replay compares what ran; else, and for
+// these words, the types in its name: an address is stored where pointers, classes or 8-byte integers may lie,
 // and copied as bytes where integers may lie. Of numbers with a fraction neither is taken to be done. Of a kernel with
 // none of these, anything may happen; but one that was watched in launches like the one at hand, and stored none of its
 // pointers, stores none. What it moves watching cannot tell: that depends on what lies there.

@@ -59,9 +59,9 @@ class Program {
     text.launch(by_class_, hex(first) + hex(second), 0, more);
   }
   // The same of which something is known.
-  void batched(const std::string& known, std::uint64_t first, std::uint64_t second) {
+  void batched(const std::string& known, std::uint64_t first, std::uint64_t second, int image) {
     const auto [found, is_new] = batched_.try_emplace(known);
-    if (is_new) found->second = text.function("_Z7batched5Batch", "[[0,16]]", 0, known);
+    if (is_new) found->second = text.function("_Z7batched5Batch", "[[0,16]]", image, known);
     text.launch(found->second, hex(first) + hex(second));
   }
   void anything(std::uint64_t data, std::uint64_t out = kC) { text.launch(anything_, hex(data) + hex(out)); }
@@ -354,22 +354,31 @@ TEST(HeldPointers, WhatTheStepBeforeLeftIsThere) {
 }
 
 TEST(HeldPointers, CodeForAnotherArchitectureTellsWhatIsStored) {
-  const auto reached = [](const std::string& proof) {
-    const Result result = repeated([&](Program& p) {
+  const auto reached = [](const std::string& proof, bool watched = true, int image = 0) {
+    const auto watch = [&](Program& p) {
+      if (watched) p.looked({kTable});
+    };
+    const auto step = [&](Program& p) {
       p.text.set(kA, kSize);
       p.text.set(kB, kSize);
-      p.batched(proof, kB, kA);
+      p.batched(proof, kB, kA, image);
       p.by_class(kA, 0);
-    });
-    return result.text(3);
+    };
+    return repeated(step, watch).text(3);
   };
-  const std::string proven = R"(,"proven":[[[0],"r"],[[8],"w"]])";
-  EXPECT_EQ(reached(""), "A:rw B:rw") << "a class by value: it may store what is in it";
-  for (const char* same : {"", R"(,"same_code":true)"}) {
-    EXPECT_EQ(reached(proven + same), "A:rw") << same;
-    EXPECT_EQ(reached(proven + R"(,"stored":[0])" + same), "A:rw B:rw") << same;
-    EXPECT_EQ(reached(proven + R"(,"stored":[8])" + same), "A:rw") << same;
-  }
+  const std::string code = R"(,"code":"00000000000000cd")", both = R"(,"proven":[[[0],"r"],[[8],"w"]])",
+                    one = R"(,"proven":[[[8],"w"]])", same = R"(,"same_code":true)";
+  EXPECT_EQ(reached(code), "A:rw B:rw") << "a class by value: it may store what is in it";
+  EXPECT_EQ(reached(both + code), "A:rw");
+  EXPECT_EQ(reached(both + R"(,"stored":[8])" + code), "A:rw");
+  EXPECT_EQ(reached(both + R"(,"stored":[0])" + code), "A:rw B:rw");
+  EXPECT_EQ(reached(one + code), "A:rw B:rw") << "of this pointer it says nothing, and other code ran";
+  EXPECT_EQ(reached(both), "A:rw B:rw") << "nobody would notice other code";
+  EXPECT_EQ(reached(both + code, false), "A:rw B:rw") << "nobody compares code where nothing was watched";
+  EXPECT_EQ(reached(both + code, true, 1).substr(0, 1), "?") << "what ran reaches variables";
+  // Where it is the code that ran it is proof.
+  EXPECT_EQ(reached(both + same, false), "A:rw");
+  EXPECT_EQ(reached(one + same, false), "A:rw");
 }
 
 TEST(HeldPointers, WhatMayBePointersMustNotBe) {

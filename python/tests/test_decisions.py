@@ -1,0 +1,41 @@
+"""When a graph is chosen the driver is mostly in the state that calls have later (docs/pytorch.md, Contexts that come and go)."""
+
+import contextlib
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from nimble import capture, shim  # noqa: E402
+
+
+class Status:
+    def __init__(self, state):
+        self.state = state
+
+
+class Graph:
+    stream = None
+
+    def __init__(self, events, tries):
+        self.events, self.tries, self.replays = events, tries, 0
+
+    def follow(self):
+        pass
+
+    def replay(self):
+        self.replays += 1
+        self.events.append("replay")
+
+    def status(self):
+        return Status(shim.GraphState.TRYING if self.replays < self.tries else shim.GraphState.REWRITTEN)
+
+
+@pytest.mark.parametrize("tries, settled", [(1, [1]), (24, [8, 24]), (1000, [8, capture.DECISION_REPLAYS])])
+def test_most_times_are_taken_behind_a_context(monkeypatch, tries, settled):
+    events = []
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(capture, "_settle", lambda: events.append("settle"))
+    capture.CudaCapture._decide([Graph(events, tries)], lambda: None)
+    assert [events[:i].count("replay") for i, event in enumerate(events) if event == "settle"] == settled

@@ -1,4 +1,5 @@
-// All decoders, and the one for cuGetProcAddress, which hands out wrappers.
+// All decoders, and those of the calls with which a program finds the driver: its start, and cuGetProcAddress, which
+// hands out wrappers.
 #pragma once
 
 #include "shim/decode/code.h"
@@ -7,9 +8,16 @@
 #include "shim/decode/launch.h"
 #include "shim/decode/memory.h"
 #include "shim/decode/stream.h"
+#include "shim/low_addresses.h"
 #include "shim/real_driver.h"
 
 namespace nimble::shim::decode {
+
+// Sets the driver up: the moment at which addresses can still be reserved.
+struct Start {
+  static void before(Entry, Call&, unsigned) {}
+  static void after(Call&, unsigned) { keep_low_addresses_free(); }
+};
 
 // Hands out entry points: those that are intercepted come as Nimble's.
 //

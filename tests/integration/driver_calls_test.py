@@ -66,14 +66,14 @@ class DriverCalls(unittest.TestCase):
 
     def test_one_in_both_lists(self):
         root = self.copy()
-        self.edit(root, "include/nimble/passed_calls.def", r"^NIMBLE_PASSED\(cuInit, start\)",
-                  "NIMBLE_PASSED(cuInit, start)\nNIMBLE_PASSED(cuMemFree_v2, start)")
+        self.edit(root, "include/nimble/passed_calls.def", r"^NIMBLE_PASSED\(cuProfilerStop, profiler\)",
+                  "NIMBLE_PASSED(cuProfilerStop, profiler)\nNIMBLE_PASSED(cuMemFree_v2, profiler)")
         self.refused(root, "both", "cuMemFree_v2")
 
     def test_one_that_no_header_knows(self):
         root = self.copy()
-        self.edit(root, "include/nimble/passed_calls.def", r"^NIMBLE_PASSED\(cuInit, start\)",
-                  "NIMBLE_PASSED(cuInit, start)\nNIMBLE_PASSED(cuNoSuchCall, start)")
+        self.edit(root, "include/nimble/passed_calls.def", r"^NIMBLE_PASSED\(cuProfilerStop, profiler\)",
+                  "NIMBLE_PASSED(cuProfilerStop, profiler)\nNIMBLE_PASSED(cuNoSuchCall, profiler)")
         self.refused(root, "in no CUDA header", "cuNoSuchCall")
 
     def test_a_page_that_is_out_of_date(self):

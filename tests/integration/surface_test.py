@@ -102,6 +102,19 @@ class Attributes(SurfaceTest):
 
 
 class Memory(SurfaceTest):
+    def test_what_numbers_look_like_is_no_memory(self):
+        """On a driver whose memory begins among such addresses, if they are free."""
+        if harness.BUILD.preload_first:
+            self.skipTest("sanitizers have use for these addresses")
+        numbers = range(0x302000000, 16411 << 32)
+        for what, count in ("settings", 5), ("mappings", 7):
+            for kept in False, True:  # a driver that gives no such addresses keeps them itself
+                with self.subTest(program=what, kept=kept):
+                    trace = self.record("surface", what, count, SIMCUDA_REGION="0x302000000", SIMCUDA_NO_HINTS=int(kept))
+                    addresses = [e["args"]["addr"] for e in self.calls(trace) if "addr" in e["args"]]
+                    self.assertNotEqual([], addresses)
+                    self.assertEqual(kept, any(each in numbers for each in addresses))
+
     def test_hints_are_ordered_by_their_ranges(self):
         trace = self.record("surface", "managed", 20)
         for symbol in ("cuMemPrefetchAsync", "cuMemPrefetchBatchAsync", "cuMemDiscardBatchAsync", "cuStreamAttachMemAsync"):

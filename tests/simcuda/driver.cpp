@@ -53,6 +53,7 @@ Driver::Driver() {
   options.report = text_from("SIMCUDA_REPORT");
   options.idle_ms = static_cast<unsigned>(number_from("SIMCUDA_IDLE_MS"));
   options.no_hints = number_from("SIMCUDA_NO_HINTS") != 0;
+  memory.region().begin_at(number_from("SIMCUDA_REGION"));
   engine.set_seed(options.seed);
   tracking.accesses = options.accesses;
   tracking.races = options.races;

@@ -22,7 +22,10 @@ bool Region::open() {
   if (begin_ != 0) return true;
   // Address space only. Where even that is limited, a smaller device does.
   for (std::uint64_t size = std::uint64_t{512} << 30; size >= std::uint64_t{256} << 20; size /= 2) {
-    void* memory = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    void* memory = MAP_FAILED;
+    if (wished_ != 0) memory = mmap(pointer(wished_), size, PROT_NONE, kFlags | MAP_FIXED_NOREPLACE, -1, 0);
+    if (memory == MAP_FAILED) memory = mmap(nullptr, size, PROT_NONE, kFlags, -1, 0);
     if (memory == MAP_FAILED) continue;
     madvise(memory, size, MADV_DONTDUMP);
     begin_ = reinterpret_cast<std::uint64_t>(memory);

@@ -16,6 +16,8 @@ class Region {
   static constexpr std::uint64_t kAlignment = 512;  // of every allocation, as on real devices
   static constexpr std::uint64_t kGap = 512;        // never allocated, so that running off an end is noticed
 
+  // Where the range is to begin, before anything is taken: it goes around what was taken there.
+  void begin_at(std::uint64_t address) { wished_ = address; }
   // 0 where there is no such range. The memory is readable and writable unless `reserve_only`.
   std::uint64_t take(std::uint64_t bytes, std::uint64_t alignment = kAlignment, bool reserve_only = false);
   // Addresses alone, at a place that somebody wants and that nobody has; whether they could be had.
@@ -33,7 +35,7 @@ class Region {
   bool open();
   bool make_usable(std::uint64_t end);
 
-  std::uint64_t begin_ = 0, size_ = 0;
+  std::uint64_t begin_ = 0, size_ = 0, wished_ = 0;
   std::map<std::uint64_t, std::uint64_t> wanted_;              // begin -> bytes, outside that range
   std::uint64_t usable_end_ = 0;                               // up to here pages may be touched
   std::map<std::uint64_t, std::uint64_t> free_;                // begin -> bytes

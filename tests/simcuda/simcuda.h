@@ -10,6 +10,7 @@
 //   SIMCUDA_LOG=1         log every call on stderr
 //   SIMCUDA_REPORT=FILE   write a JSON report at exit, with SIMCUDA_ACCESS=1 also of what each op touched; %p is the
 //                         process id
+//   SIMCUDA_REGION=ADDR   where the device's memory begins, if nothing is there (the driver's pools: 12918456320)
 //   SIMCUDA_NO_HINTS=1    let no address reservation have the address that it asks for
 //   SIMCUDA_IDLE_MS=N     let work proceed after N ms without a call, for programs that poll memory; 0 (default) never
 //

@@ -1,0 +1,31 @@
+// Addresses that look like two small numbers side by side, kept free of memory.
+//
+// Kernels are told sizes in pairs. As one word the numbers n and h are the address h * 2^32 + n, and the driver lets
+// its pools begin at 0x302000000 and grow from there: once a process has more than some 4 GiB, half of all kernels seem
+// to name some of it, and nobody can tell which do. So when the program starts the driver, before there is any memory,
+// the addresses from there on are reserved, without memory behind them: the driver puts none there any more, and
+// numbers lead nowhere. Memory comes to lie behind them, at a multiple of 2^32 that few things are counted to.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+namespace nimble::shim {
+
+// How addresses are asked for: the driver's calls, or a test's.
+struct AddressCalls {
+  decltype(&::cuMemAddressReserve) reserve = nullptr;
+  decltype(&::cuMemAddressFree) free = nullptr;
+};
+
+// Reserves what can be had of [begin, end): all of it, or of its halves what can be had, down to what has the same
+// upper 32 bits. Returns how many bytes that is. What the driver gives elsewhere goes back to it. Any thread.
+std::uint64_t reserve_addresses(const AddressCalls& calls, std::uint64_t begin, std::uint64_t end);
+
+// To be called when the program has started the driver; the first call does it, for the rest of the process. Nothing is
+// reserved where that might be in the way of something: devices that do not have addresses for it, and sanitizers,
+// which have use for these addresses. Any thread.
+void keep_low_addresses_free() noexcept;
+
+}  // namespace nimble::shim

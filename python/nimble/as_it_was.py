@@ -22,10 +22,11 @@ def left_as_it_was(module: torch.nn.Module, backend: Backend, device: torch.devi
     inside fails. NimbleError where PyTorch's switches are others behind that: they are not put back, since another thread may have set them.
 
     Streams of the program's own that wait for nothing may still read and write what the module holds, on behalf of calls before and
-    from those that come: so the device is waited for before values are kept, before they are put back, and behind that, unless another
-    thread captures."""
+    from those that come, and on behalf of what is done inside: so the device is waited for before values are kept and behind that, before
+    they are put back and behind that, unless another thread captures."""
     backend.wait(device)
     keeper, random = StateKeeper(module, is_checked), backend.random_state(device)
+    backend.wait(device)
     were = switches.kernels_and_modes()
     try:
         yield keeper

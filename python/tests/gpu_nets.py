@@ -46,6 +46,13 @@ class Checkpointing(nn.Module):
         return {"classes": self.last(x), "features": self.aside(self.drop(x))}
 
 
+@pytest.fixture
+def caches_of_its_own(tmp_path, monkeypatch):
+    """torch.compile chooses by time how a sum is added up, and keeps that in a file: where processes share it, what one has chosen
+    comes to another between two of its runs."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "compiled"))
+
+
 def images(size=8):
     return torch.randn(size, 3, 24, 24, device="cuda")
 

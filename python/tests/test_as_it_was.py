@@ -5,11 +5,12 @@ import pytest
 
 torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
-from nimble import Nimble, NimbleError  # noqa: E402
+from nimble import Nimble, NimbleError, as_it_was  # noqa: E402
 from nimble.as_it_was import left_as_it_was  # noqa: E402
 from nimble.auto.gradients import again  # noqa: E402
 from nimble.by_itself import raises_by_itself  # noqa: E402
 from nimble.signatures import Call  # noqa: E402
+from nimble.state import StateKeeper  # noqa: E402
 from fake import FakeCapture  # noqa: E402
 
 
@@ -74,21 +75,37 @@ def test_a_preparation_whose_first_run_works_beside(backend, rests, training):
     assert rests[0] == rests[-1] == 1 and max(rests) > 1 and not backend.to_do
 
 
+def test_what_is_kept_is_kept_before_the_first_run(backend, rests, monkeypatch):
+    """Copies may wait for their turn on the device, while such a stream does not: nothing runs before they are made."""
+    order = []
+    module = begun(backend, rests, lambda: order.append("run"))
+    backend.at_rest = lambda: order.append("at rest")
+
+    class Keeper(StateKeeper):
+        def __init__(self, *given):
+            super().__init__(*given)
+            order.append("kept")
+
+    monkeypatch.setattr(as_it_was, "StateKeeper", Keeper)
+    Nimble(module, backend=backend).prepare(torch.ones(3))
+    assert order[:4] == ["at rest", "kept", "at rest", "run"]
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_run_that_tells_whose_an_error_is(backend, rests, fails):
     module = begun(backend, rests, lambda: fails)
     assert raises_by_itself(module, Call((torch.ones(3),), {}, False, False), backend) == fails
-    assert rests == [1, 2, 1] and not backend.to_do
+    assert rests == [1, 1, 2, 1] and not backend.to_do
 
 
 def test_a_run_for_gradients_that_are_differentiated(backend, rests):
     module = begun(backend, rests)
     x = torch.ones(3, requires_grad=True)
     again(lambda: module, type(module).forward, backend, x.device, Call((x,), {}, False, True)).sum().backward()
-    assert rests == [1, 2, 1] and not backend.to_do and x.grad is not None
+    assert rests == [1, 1, 2, 1] and not backend.to_do and x.grad is not None
 
 
-@pytest.mark.parametrize("which", [2, 3])
+@pytest.mark.parametrize("which", [2, 3, 4])
 def test_all_is_put_back_where_waiting_fails(backend, rests, which):
     module = begun(backend, rests)
     random, waits = torch.get_rng_state(), []

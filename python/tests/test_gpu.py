@@ -104,6 +104,16 @@ def test_memory_that_comes_behind_it(module):
     assert before.state in ("own", "rewritten") and report.state == before.state, (report, hex(kept[-1].data_ptr()))
 
 
+def test_memory_that_was_there_before(module):
+    """However much the pool has: none of it lies where numbers look like addresses, so as much is proven."""
+    kept = [torch.empty(2**30, dtype=torch.uint8, device="cuda")]
+    (before,) = Nimble(module).prepare(x()).report()
+    kept += [torch.empty(2**30, dtype=torch.uint8, device="cuda") for _ in range(8)]
+    (report,) = Nimble(module).prepare(x()).report()
+    assert (report.nodes, report.streams) == (before.nodes, before.streams), (before, report)
+    assert all(each.data_ptr() >= 16411 << 32 for each in kept), [hex(each.data_ptr()) for each in kept]
+
+
 def test_one_stream(module):
     model = Nimble(module).prepare(x(), use_multi_stream=False, relaxed=True)
     for _ in range(50):

@@ -51,7 +51,7 @@ def test_work_that_no_replay_would_do_raises(training):
     with pytest.raises(CaptureError, match="go to streams which wait for nothing"):
         Nimble(Beside(False).cuda()).prepare(x, training=training)
     with pytest.warns(UserWarning, match="running eagerly"):
-        module = Beside(False, 1 << 28).cuda()  # which takes long to be put back
+        module = Beside(False, 1 << 30).cuda()  # which takes long to be copied, and to be put back
         model = Nimble(module, fallback=True)
         torch.cuda.synchronize()
         before = float(module.calls)

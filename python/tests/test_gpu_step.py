@@ -12,7 +12,8 @@ import pytest
 torch = pytest.importorskip("torch", minversion="1.13.0a0")
 from torch import nn  # noqa: E402
 import nimble  # noqa: E402
-from gpu_nets import Checkpointing, Net, deterministic, images, labels, loss_of, nets, same, sgd, step_of, train_by  # noqa: E402, F401
+from gpu_nets import (  # noqa: E402, F401
+    Checkpointing, Net, caches_of_its_own, deterministic, images, labels, loss_of, nets, same, sgd, step_of, train_by)
 from nimble import NimbleError  # noqa: E402
 
 
@@ -40,7 +41,7 @@ def test_whole_steps_equal_eager_ones_to_the_bit(nets, clear):
 
 
 @pytest.mark.parametrize("is_compiled", [True, False])
-def test_over_torch_compile(nets, is_compiled):
+def test_over_torch_compile(nets, is_compiled, caches_of_its_own):
     """Before, or in the step's first call, by what the caches of torch.compile have by then."""
     dynamo = pytest.importorskip("torch._dynamo")
     net, _ = nets

@@ -15,7 +15,7 @@ import pytest
 torch = pytest.importorskip("torch", minversion="1.13.0a0")
 import nimble  # noqa: E402
 from gpu_nets import (  # noqa: E402, F401
-    Checkpointing, deterministic, grads, images, labels, left, loss_of, nets, same, sgd, step_of, train, train_by)
+    Checkpointing, caches_of_its_own, deterministic, grads, images, labels, left, loss_of, nets, same, sgd, step_of, train, train_by)
 from nimble import CaptureError, Nimble, NimbleError  # noqa: E402
 
 
@@ -53,7 +53,7 @@ def test_one_stream(nets):
     assert same(train(model, net), train(twin, twin))
 
 
-def test_over_torch_compile(nets):
+def test_over_torch_compile(nets, caches_of_its_own):
     config = pytest.importorskip("torch._functorch.config")
     net, _ = nets
     before = {k: v.clone() for k, v in net.state_dict().items()}

@@ -122,6 +122,7 @@ SIM_CALL(cuDeviceGetAttribute, kInit, (int* value, CUdevice_attribute attribute,
   if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
   const auto found = attributes().find(attribute);
   *value = found != attributes().end() ? found->second : 0;
+  if (attribute == call.driver.options.attribute) *value = call.driver.options.attribute_value;
   return CUDA_SUCCESS;
 }
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
@@ -53,6 +54,8 @@ Driver::Driver() {
   options.report = text_from("SIMCUDA_REPORT");
   options.idle_ms = static_cast<unsigned>(number_from("SIMCUDA_IDLE_MS"));
   options.no_hints = number_from("SIMCUDA_NO_HINTS") != 0;
+  if (const std::string text = text_from("SIMCUDA_ATTRIBUTE"); !text.empty())
+    std::sscanf(text.c_str(), "%d=%d", &options.attribute, &options.attribute_value);
   memory.region().begin_at(number_from("SIMCUDA_REGION"));
   engine.set_seed(options.seed);
   tracking.accesses = options.accesses;

@@ -27,6 +27,7 @@ struct Options {
   std::string inject, report;
   unsigned idle_ms = 0;
   bool no_hints = false;
+  int attribute = 0, attribute_value = 0;  // of the device's, instead of its own
 };
 
 struct Counters {

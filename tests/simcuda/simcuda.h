@@ -3,14 +3,15 @@
 // (include/nimble/device_model.h).
 //
 // Environment, read once, at the first call into the driver:
-//   SIMCUDA_SEED=N        order of execution: 0 (default) is program order, any other number an adversarial order of
-//   its own SIMCUDA_ACCESS=1      record the exact ranges that each op reads and writes (loads instrumented kernels)
+//   SIMCUDA_SEED=N        order of execution: 0 (default) is program order, any other number an adversarial one
+//   SIMCUDA_ACCESS=1      record the exact ranges that each op reads and writes (loads instrumented kernels)
 //   SIMCUDA_RACES=1       report conflicting ops that nothing orders (loads instrumented kernels)
 //   SIMCUDA_INJECT=LIST   fail chosen calls: symbol:nth call:CUresult, separated by commas
 //   SIMCUDA_LOG=1         log every call on stderr
 //   SIMCUDA_REPORT=FILE   write a JSON report at exit, with SIMCUDA_ACCESS=1 also of what each op touched; %p is the
 //                         process id
 //   SIMCUDA_REGION=ADDR   where the device's memory begins, if nothing is there (the driver's pools: 12918456320)
+//   SIMCUDA_ATTRIBUTE=N=V the device's attribute N (CUdevice_attribute) is V
 //   SIMCUDA_NO_HINTS=1    let no address reservation have the address that it asks for
 //   SIMCUDA_IDLE_MS=N     let work proceed after N ms without a call, for programs that poll memory; 0 (default) never
 //

@@ -4,146 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <map>
-#include <set>
 
-#include "analyzer/schedule_builder.h"
-#include "tests/unit/analyzer/support.h"
+#include "tests/unit/analyzer/pointers_in_memory.h"
 
 namespace nimble::analyzer {
 namespace {
 
-using test::hex;
-
-constexpr std::uint64_t kA = 0x100000, kB = 0x200000, kC = 0x300000, kTable = 0x400000, kStaging = 0x500000,
-                        kPinned = 0x7f0000000000, kPool = 0x600000, kSize = 0x1000, kTableBytes = 16;
-constexpr const char* kTwo = "[[0,8],[8,8]]";
-
-class Program {
- public:
-  Program() {
-    text.image(true);
-    text.image(false);
-    reads_ = text.function("_Z5readsPKPKfPf", kTwo);    // a table, and what it writes itself
-    writes_ = text.function("_Z6writesPKPfPKf", kTwo);  // a table that it writes through
-    fills_ = text.function("_Z5fillsPPfS_S_", "[[0,8],[8,8],[16,8]]");
-    by_class_ = text.function("_Z8by_class5Batch", "[[0,16]]");
-    anything_ = text.function("_Z8anythingPvPf", kTwo);
-    unknown_ = text.function("unknown", kTwo, 1);
-    plain_ = text.function("_Z5plainPfPKf", kTwo);
-    // Of which only its launches tell; the one could be known again, the other could not.
-    seen_ = text.function("seen", kTwo, 0, ",\"code\":\"00000000000000ab\"");
-    nameless_ = text.function("nameless", kTwo);
-    text.stream();
-    for (const std::uint64_t address : {kA, kB, kC}) text.alloc(address, kSize);
-    for (const std::uint64_t address : {kTable, kStaging}) text.alloc(address, kTableBytes);
-    text.alloc(kPinned, kSize, "pinned");
-  }
-
-  // A copy of a table from the host: these pointers, one behind the other.
-  void upload(std::uint64_t to, const std::vector<std::uint64_t>& pointers, const std::string& more = "",
-              std::uint64_t from = kPinned) {
-    std::string words;
-    for (std::size_t i = 0; i < pointers.size(); ++i)
-      words += (i ? ",[" : "[") + std::to_string(8 * i) + "," + std::to_string(pointers[i]) + "]";
-    text.copy(to, from, kTableBytes, 0, ",\"words\":[" + words + "]" + more);
-  }
-  void reads(std::uint64_t table, std::uint64_t out = kC) { text.launch(reads_, hex(table) + hex(out)); }
-  void writes(std::uint64_t table, std::uint64_t in = kC, const std::string& more = "") {
-    text.launch(writes_, hex(table) + hex(in), 0, more);
-  }
-  void fills(std::uint64_t table, std::uint64_t a, std::uint64_t b) {
-    text.launch(fills_, hex(table) + hex(a) + hex(b));
-  }
-  void by_class(std::uint64_t first, std::uint64_t second, const std::string& more = "") {
-    text.launch(by_class_, hex(first) + hex(second), 0, more);
-  }
-  // The same of which something is known.
-  void batched(const std::string& known, std::uint64_t first, std::uint64_t second, int image) {
-    const auto [found, is_new] = batched_.try_emplace(known);
-    if (is_new) found->second = text.function("_Z7batched5Batch", "[[0,16]]", image, known);
-    text.launch(found->second, hex(first) + hex(second));
-  }
-  void anything(std::uint64_t data, std::uint64_t out = kC) { text.launch(anything_, hex(data) + hex(out)); }
-  void unknown(std::uint64_t a, std::uint64_t b) { text.launch(unknown_, hex(a) + hex(b)); }
-  void plain(std::uint64_t out, std::uint64_t in) { text.launch(plain_, hex(out) + hex(in)); }
-
-  // Of which only its launches tell.
-  void untyped(std::uint64_t a, std::uint64_t b, bool known_code, const std::string& more = "", int grid = 8) {
-    text.launch(known_code ? seen_ : nameless_, hex(a) + hex(b), 0, more, grid);
-  }
-
-  // What a probe tells of these objects.
-  static std::string compared(const std::vector<std::uint64_t>& all, const std::vector<std::uint64_t>& written) {
-    std::string result;
-    for (const auto& [key, list] : {std::pair{"compared", &all}, std::pair{"written", &written}}) {
-      result.append(",\"").append(key).append("\":[");
-      for (const std::uint64_t base : *list)
-        result.append(result.back() == '[' ? "[" : ",[").append(std::to_string(base)) +=
-            "," + std::to_string(base < kTable ? kSize : kTableBytes) + "]";
-      result.append("]");
-    }
-    return result;
-  }
-
-  // Launched before the step, and memory was looked through behind it.
-  void looked(const std::vector<std::uint64_t>& compared, const char* found = ",\"plain\":true", bool leaks = false) {
-    std::string list;
-    for (const std::uint64_t base : compared)
-      list.append(list.empty() ? "[" : ",[").append(std::to_string(base)) +=
-          "," + std::to_string(base < kTable ? kSize : kTableBytes) + "]";
-    text.launch(leaks ? unknown_ : plain_, hex(kA) + hex(kTable), 0,
-                ",\"compared\":[" + list + "],\"written\":[]" + found);
-  }
-
-  test::TraceText text;
-
- private:
-  std::map<std::string, int> batched_;
-  int seen_, nameless_, reads_, writes_, fills_, by_class_, anything_, unknown_, plain_;
-};
-
-struct Result {
-  Analysis analysis;
-
-  // What op `op` touches: "A:r C:rw", in the order of letters; or "?" and why.
-  std::string text(std::uint32_t op) const {
-    const OpAccesses& entry = analysis.accesses.ops[op];
-    if (entry.role == OpRole::barrier) return "? " + analysis.accesses.reasons[entry.why];
-    std::set<std::string> each;
-    for (const Access& access : analysis.accesses.of(op)) {
-      const Object& object = analysis.table->objects()[analysis.objects.objects[access.object].id];
-      const char* name = "?";
-      for (const auto& [base, letter] :
-           {std::pair{kA, "A"}, {kB, "B"}, {kC, "C"}, {kTable, "T"}, {kStaging, "S"}, {kPinned, "P"}, {kPool, "L"}})
-        if (object.base == base) name = letter;
-      each.insert(std::string(name).append(access.reads ? ":r" : ":").append(access.writes ? "w" : ""));
-    }
-    std::string result;
-    for (const std::string& one : each) result.append(result.empty() ? "" : " ").append(one);
-    return result;
-  }
-  bool unknown(std::uint32_t op, const std::string& why) const {
-    return text(op).rfind("? ", 0) == 0 && text(op).find(why) != std::string::npos;
-  }
-  Schedule schedule() const { return build_schedule(analysis); }
-};
-
-Result repeated(const std::function<void(Program&)>& step, const std::function<void(Program&)>& before = nullptr,
-                const std::string& rules_text = "") {
-  Program program;
-  if (before) before(program);
-  for (int i = 0; i < 5; ++i) {
-    step(program);
-    program.text.synchronize();
-  }
-  AnalysisOptions options;
-  if (!rules_text.empty()) {
-    test::TempFile file("{\"nimble_rules\":1,\"rules\":[" + rules_text + "]}");
-    options.rules.read(file.path());
-  }
-  return {program.text.analyze(options)};
-}
+using namespace test;
 
 TEST(HeldPointers, ATableFromTheHostLeadsToWhatItHolds) {
   const Result result = repeated([](Program& p) {
@@ -353,34 +220,6 @@ TEST(HeldPointers, WhatTheStepBeforeLeftIsThere) {
   EXPECT_FALSE(cleared.schedule().carries);
 }
 
-TEST(HeldPointers, CodeForAnotherArchitectureTellsWhatIsStored) {
-  const auto reached = [](const std::string& proof, bool watched = true, int image = 0) {
-    const auto watch = [&](Program& p) {
-      if (watched) p.looked({kTable});
-    };
-    const auto step = [&](Program& p) {
-      p.text.set(kA, kSize);
-      p.text.set(kB, kSize);
-      p.batched(proof, kB, kA, image);
-      p.by_class(kA, 0);
-    };
-    return repeated(step, watch).text(3);
-  };
-  const std::string code = R"(,"code":"00000000000000cd")", both = R"(,"proven":[[[0],"r"],[[8],"w"]])",
-                    one = R"(,"proven":[[[8],"w"]])", same = R"(,"same_code":true)";
-  EXPECT_EQ(reached(code), "A:rw B:rw") << "a class by value: it may store what is in it";
-  EXPECT_EQ(reached(both + code), "A:rw");
-  EXPECT_EQ(reached(both + R"(,"stored":[8])" + code), "A:rw");
-  EXPECT_EQ(reached(both + R"(,"stored":[0])" + code), "A:rw B:rw");
-  EXPECT_EQ(reached(one + code), "A:rw B:rw") << "of this pointer it says nothing, and other code ran";
-  EXPECT_EQ(reached(both), "A:rw B:rw") << "nobody would notice other code";
-  EXPECT_EQ(reached(both + code, false), "A:rw B:rw") << "nobody compares code where nothing was watched";
-  EXPECT_EQ(reached(both + code, true, 1).substr(0, 1), "?") << "what ran reaches variables";
-  // Where it is the code that ran it is proof.
-  EXPECT_EQ(reached(both + same, false), "A:rw");
-  EXPECT_EQ(reached(one + same, false), "A:rw");
-}
-
 TEST(HeldPointers, WhatMayBePointersMustNotBe) {
   const Result result = repeated([](Program& p) {
     p.upload(kTable, {});
@@ -426,67 +265,6 @@ TEST(HeldPointers, ATableThatWasSeenWrittenIsNoReadOnlyOne) {
   });
   ASSERT_EQ(result.analysis.conflicts.size(), 1u);
   EXPECT_EQ(result.text(1), "A:rw B:rw C:r T:rw");
-}
-
-TEST(HeldPointers, WhatWasSeenToStoreNoneHoldsForLaunchesLikeItOfCodeThatIsKnown) {
-  const auto step = [](const std::function<void(Program&)>& before, bool known_code = true, int grid = 8) {
-    return repeated(
-        [=](Program& p) {
-          p.plain(kC, kB);
-          p.untyped(kA, kB, known_code, "", grid);
-          p.by_class(kA, 0);
-        },
-        before);
-  };
-  const auto seen = [](const char* found, bool known_code = true) {
-    return [=](Program& p) {
-      for (int i = 0; i < 2; ++i) p.untyped(kA, kB, known_code, Program::compared({kA, kB}, {kB}) + found);
-    };
-  };
-  constexpr const char* kPlain = ",\"plain\":true";
-  const Result result = step(seen(kPlain));
-  EXPECT_EQ(result.text(2), "A:rw");
-  EXPECT_TRUE(result.schedule().ops[1].fixed_launch) << "of other shapes nothing was seen";
-  const auto is_unknown = [](const Result& each) {
-    return each.unknown(2, "a kernel of which too little is known may have put pointers into it");
-  };
-  EXPECT_TRUE(is_unknown(step(nullptr)));
-  EXPECT_TRUE(is_unknown(step(seen(kPlain, false), false))) << "replay cannot tell whether it is the same kernel";
-  EXPECT_TRUE(is_unknown(step(seen("")))) << "it may have stored again what was there already";
-  EXPECT_TRUE(is_unknown(step(seen(",\"addresses\":true"))));
-  EXPECT_TRUE(is_unknown(step(seen(kPlain), true, 16))) << "another shape";
-  EXPECT_TRUE(is_unknown(step([&](Program& p) {
-    seen(kPlain)(p);
-    p.untyped(kB, kA, true, Program::compared({kA, kB}, {kA}));
-  }))) << "and once addresses lay there";
-  EXPECT_TRUE(is_unknown(step([&](Program& p) {
-    for (int i = 0; i < 2; ++i) p.untyped(kA, kB, true, Program::compared({kA}, {kA}) + kPlain);
-  }))) << "not all was compared";
-}
-
-TEST(HeldPointers, WhatAKernelMovesWatchingDoesNotTell) {
-  // No addresses lay in what it moved when it was seen.
-  const auto step = [](const std::string& rule) {
-    return repeated(
-        [](Program& p) {
-          p.upload(kTable, {kA, kB});
-          p.untyped(kTable, kC, true);
-          p.by_class(kC, 0);
-        },
-        [](Program& p) {
-          for (int i = 0; i < 2; ++i) p.untyped(kA, kC, true, Program::compared({kA, kC}, {kC}) + ",\"plain\":true");
-        },
-        rule);
-  };
-  EXPECT_EQ(step("").text(2), "A:rw B:rw C:rw");
-  for (const std::string modes : {R"(["in","out"])", R"(["inout","inout"])"}) {
-    const std::string rule = R"({"kernel":"seen","params":)" + modes;
-    EXPECT_EQ(step(rule + "}").text(2), "A:rw B:rw C:rw") << modes;
-    EXPECT_EQ(step(rule + R"(,"fractions":"s.*n"})").text(2), "C:rw") << modes;
-    EXPECT_EQ(step(rule + R"(,"fractions":"s.*m"})").text(2), "A:rw B:rw C:rw") << modes;
-  }
-  // What it stores it stores.
-  EXPECT_EQ(step(R"({"kernel":"seen","params":["in","table-out"],"fractions":"seen"})").text(2), "A:rw B:rw C:rw T:rw");
 }
 
 // Whose parameters nobody compares, it may be given anything: what it is told to fill need not be what it was told

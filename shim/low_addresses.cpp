@@ -82,7 +82,7 @@ std::uint64_t reserve_addresses(const AddressCalls& calls, std::uint64_t begin, 
   return Reservations(calls).take(begin, end);
 }
 
-void keep_low_addresses_free() noexcept {
+void keep_low_addresses_free() {
   static std::atomic<bool> done{false};
   if (done.load(std::memory_order_relaxed) || done.exchange(true)) return;
   AddressCalls calls;

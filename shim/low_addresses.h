@@ -25,7 +25,7 @@ std::uint64_t reserve_addresses(const AddressCalls& calls, std::uint64_t begin, 
 
 // To be called when the program has started the driver; the first call does it, for the rest of the process. Nothing is
 // reserved where that might be in the way of something: devices that do not have addresses for it, and sanitizers,
-// which have use for these addresses. Any thread.
-void keep_low_addresses_free() noexcept;
+// which have use for these addresses. std::bad_alloc leaves it at that. Any thread.
+void keep_low_addresses_free();
 
 }  // namespace nimble::shim

@@ -52,13 +52,14 @@ bool find(Function& function, const char* name) {
   return function != nullptr;
 }
 
-// From Pascal on devices have addresses of 49 bits; before, all memory would have to lie in what is taken here. Those
-// that share their memory with the host have not been looked at.
+// From Pascal on devices have addresses of 49 bits; before, all memory would have to lie in what is taken here. From
+// Volta on each process has its own, also where MPS lets several share a device. Those that share their memory with
+// the host have not been looked at.
 bool has_long_addresses(CUdevice device) {
   decltype(&::cuDeviceGetAttribute) ask;
   int major = 0, integrated = 1;
   return find(ask, "cuDeviceGetAttribute") &&
-         ask(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) == CUDA_SUCCESS && major >= 6 &&
+         ask(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) == CUDA_SUCCESS && major >= 7 &&
          ask(&integrated, CU_DEVICE_ATTRIBUTE_INTEGRATED, device) == CUDA_SUCCESS && integrated == 0;
 }
 

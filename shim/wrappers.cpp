@@ -38,11 +38,26 @@ struct Wrapper<id, CUresult(Args...)> {
   [[gnu::always_inline]] static CUresult call(CUresult (*driver)(Args...), Args... args) {
     if (!driver) [[unlikely]]
       return CUDA_ERROR_NOT_SUPPORTED;  // linked against a newer driver than is loaded
-    CallSink* const receiver = sink();
-    if (!receiver) return driver(args...);
-    Guard guard;
-    if (!guard.outermost()) return driver(args...);
-    return observed(__builtin_return_address(0), receiver, driver, args...);
+    if constexpr (requires { Row<id>::Decoder::passed(args...); }) {
+      return passed(driver, args...);
+    } else {
+      CallSink* const receiver = sink();
+      if (!receiver) return driver(args...);
+      Guard guard;
+      if (!guard.outermost()) return driver(args...);
+      return observed(__builtin_return_address(0), receiver, driver, args...);
+    }
+  }
+
+  static CUresult passed(CUresult (*driver)(Args...), Args... args) {
+    const Guard guard;
+    const CUresult result = driver(args...);
+    if (result != CUDA_SUCCESS || !guard.outermost() || !intercepting()) return result;
+    try {
+      Row<id>::Decoder::passed(args...);
+    } catch (...) {  // no memory: it is left out
+    }
+    return result;
   }
 
   [[gnu::noinline]] static CUresult observed(const void* caller, CallSink* receiver, CUresult (*driver)(Args...),

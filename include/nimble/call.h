@@ -1,7 +1,8 @@
 // One intercepted driver call as the recorder and the replayer see it, and the interface through which they see it.
 //
-// The shim's decoders (shim/decode/) turn the arguments of some 340 entry points into this one shape. A Call lives on
-// the stack of the intercepted thread, and what it points to is the program's: valid between before() and after() only.
+// The shim's decoders (shim/decode/) turn the arguments of all entry points that are intercepted into this one shape. A
+// Call lives on the stack of the intercepted thread, and what it points to is the program's: valid between before() and
+// after() only.
 #pragma once
 
 #include <cuda.h>

@@ -87,6 +87,16 @@ def test_without_the_library(program):
     assert seen["PYTORCH_ALLOC_CONF"] is None and done.stderr == ""
 
 
+def test_a_driver_that_is_started_already(program):
+    """To ask what devices there are is no use of one."""
+    ask = ("import ctypes\ncuda, count = ctypes.CDLL('libcuda.so.1'), ctypes.c_int()\n"
+           "assert cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0\n")
+    done = program(ask + SHOW)
+    seen, rewrites, _ = said(done)
+    assert seen["PYTORCH_ALLOC_CONF"] == "backend:cudaMallocAsync" and rewrites is True
+    assert "the GPU was in use" not in done.stderr
+
+
 def test_a_gpu_that_is_in_use_already(program):
     use = ("import ctypes\ncuda, out = ctypes.CDLL('libcuda.so.1'), ctypes.c_uint64()\n"
            "assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(out), 0) == 0\n"

@@ -13,10 +13,9 @@
 
 namespace nimble::shim::decode {
 
-// Sets the driver up: the moment at which addresses can still be reserved.
+// Sets the driver up: the moment at which addresses can still be reserved. To ask what there is is no use of it yet.
 struct Start {
-  static void before(Entry, Call&, unsigned) {}
-  static void after(Call&, unsigned) { keep_low_addresses_free(); }
+  static void passed(unsigned) { keep_low_addresses_free(); }
 };
 
 // Hands out entry points: those that are intercepted come as Nimble's.

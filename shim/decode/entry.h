@@ -3,6 +3,7 @@
 //   before(entry, call, args...)  what is known when the program calls
 //   after(call, args...)          what the driver gave back; only run on CUDA_SUCCESS
 //   answer(call, args...)         hands the program what the sink answered instead of the driver
+// or with passed(args...) alone, run on CUDA_SUCCESS: no sink hears of such a call, and no session begins with it.
 // Overloads stand for entry points with other arguments. Out-parameters may be null.
 #pragma once
 

@@ -108,7 +108,7 @@ class Memory(SurfaceTest):
             self.skipTest("sanitizers have use for these addresses")
         numbers = range(0x302000000, 16411 << 32)
         keeps = [{}, {"SIMCUDA_NO_HINTS": 1},  # a driver that gives no such addresses keeps them itself,
-                 {"SIMCUDA_ATTRIBUTE": "75=5"}, {"SIMCUDA_ATTRIBUTE": "18=1"}]  # and these devices need them, or may: CC 5, integrated
+                 {"SIMCUDA_ATTRIBUTE": "75=6"}, {"SIMCUDA_ATTRIBUTE": "18=1"}]  # and these devices need them, or may: CC 6, integrated
         for what, count in ("settings", 5), ("mappings", 7):
             for kept in keeps:
                 with self.subTest(program=what, kept=kept):

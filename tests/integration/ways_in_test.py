@@ -46,6 +46,8 @@ class WaysInTest(ProgramTest):
                                     **(plain if plain and mode is None else {}))
             report = self.read_json("report.json") if os.path.exists(self.path("report.json")) else None
             runs[mode] = done.stdout, self.work_of(report)
+            reserves = os.path.exists(self.path("trace.json")) and not harness.BUILD.preload_first
+            self.assertEqual(report["calls"].get("cuMemAddressReserve", 0) if report else 0, 2 if reserves else 0)
             self.assertRegex(done.stderr, f"^({stderr})?$" if mode == "record" else "^$")
             self.assertEqual(runs[mode], runs[None], mode)
             if mode != "record":

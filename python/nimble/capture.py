@@ -33,6 +33,7 @@ from nimble.other_data import other_data
 DECISION_REPLAYS = 100  # at most, until libnimble.so has timed both executables
 BOTH_LAUNCHED = 8  # of these behind which each of them was launched: a turn is four (replayer/tuner.h)
 _nobodys_seeds = itertools.count(0x2545F4914F6CDD1D)
+_raw_stream: "Callable[[int], int]" = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)  # not without CUDA
 _GRANULE = 512  # bytes: no two allocations of the driver's pools lie in one
 
 
@@ -59,7 +60,7 @@ class CudaGraph:
 
     def follow(self) -> None:
         # The current stream is the one that replay() takes, whatever device is the current one. Its handle is had sooner.
-        handle = torch._C._cuda_getCurrentRawStream(self._index)
+        handle = _raw_stream(self._index)
         if handle == self._last_handle:
             return
         current = torch.cuda.current_stream(self._device)
@@ -71,7 +72,7 @@ class CudaGraph:
         self._graph.replay()
 
     def launch(self, ahead: Watch) -> bool:
-        stream = torch._C._cuda_getCurrentRawStream(self._index)
+        stream = _raw_stream(self._index)
         return stream == self._last_handle and self._launch is not None and self._launch(stream, ahead.word) == 0
 
     @contextlib.contextmanager
@@ -196,7 +197,7 @@ class CudaCapture:
         _quietly(function)
 
     def is_idle(self, device: torch.device) -> bool:
-        return shim.is_idle(torch._C._cuda_getCurrentRawStream(device.index))
+        return shim.is_idle(_raw_stream(device.index))
 
     def record(self, work: RecordedWork, stream: Any, multi_stream: bool, relaxed: bool, in_parts: bool) -> "List[Captured]":
         with self._on_the_stream(stream):

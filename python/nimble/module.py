@@ -24,12 +24,14 @@ from nimble.static import GraphReport, Options, eager_report
 from nimble.steps import is_running
 from nimble.training import TrainingGraph, prepare_training
 
+_compiler = getattr(torch, "compiler", None)
 
 # A graph that the module's changes end before so many calls was hardly worth it; so many of them in a row, and there are no more.
 _SHORT_LIFE = 8
 _MOST_SHORT_LIVED = 3
 
-_is_compiling: "Callable[[], bool]" = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
+# Dynamo, as it traces a call, takes it for True. The second one, of older releases, takes longer to say that it is not.
+_is_traced: "Callable[[], bool]" = getattr(_compiler, "is_dynamo_compiling", getattr(_compiler, "is_compiling", lambda: False))
 
 
 class _Eager:
@@ -112,19 +114,25 @@ class Nimble:
         """What the module returns for these arguments. Prepares at once what has no graph yet, or has one that does not fit the
         module any more. While another Nimble is prepared, or somebody captures, the module itself runs, and becomes a part of that; and
         so it does where something looks at its ops."""
-        if _is_compiling():
+        if _is_traced():
             from nimble.untraced import untraced
             return untraced(self, args, kwargs)
-        return self.called(args, kwargs)
-
-    def called(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
-        """The same, not traced."""
-        aside = switches.why_not_replayed()
         last = self._last
-        if last is not None and not kwargs and aside is None:
-            outputs = self._again(last, args)
+        if last is not None and not kwargs:
+            repeated, graph = last
+            # Where nothing has to be copied the launch comes before all looks: behind a wait each costs microseconds.
+            outputs = graph.run_own(args, self._static_outputs, self._is_again, repeated)
             if outputs is not CHANGED:
                 return outputs
+            if self._is_again(repeated, args) and not self._backend.is_capturing():
+                outputs = graph.run(args, self._static_outputs)
+                if outputs is not CHANGED:
+                    return outputs
+        return self._called(args, kwargs)
+
+    def _called(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+        """The same of any call."""
+        aside = switches.why_not_replayed()
         if aside is not None and not is_running() or nesting.preparing or self._backend.is_capturing():
             return self.module(*args, **kwargs)
         try:
@@ -136,18 +144,12 @@ class Nimble:
             return self.module(*args, **kwargs)
         return self._serve(call)
 
-    def _again(self, last: "Tuple[Repeated, PreparedGraph]", args: Tuple[Any, ...]) -> Any:
-        """The outputs of a call like the one before. CHANGED where it is another one, or a longer look is needed."""
-        repeated, graph = last
-        # Where nothing has to be copied the launch comes before all looks: behind a wait each costs microseconds.
-        outputs = graph.run_own(args, self._static_outputs)
+    def _is_again(self, repeated: Repeated, args: Tuple[Any, ...]) -> bool:
+        """Whether a call with these is one like that, and one for its graph."""
+        if switches.why_not_replayed() is not None or nesting.preparing or is_running():
+            return False
         training = self.module.training
-        if (nesting.preparing or is_running() or ((training or self._trains) and torch.is_grad_enabled())
-                or not repeated.fits(args, training)):
-            return CHANGED
-        if outputs is not CHANGED:
-            return outputs
-        return CHANGED if self._backend.is_capturing() else graph.run(args, self._static_outputs)
+        return not ((training or self._trains) and torch.is_grad_enabled()) and repeated.fits(args, training)
 
     def serve(self, call: Call) -> Any:
         """The same for a call that has been taken apart."""

@@ -10,7 +10,7 @@ import contextlib
 import threading
 import time
 from types import TracebackType
-from typing import Any, Callable, Iterable, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Iterable, Iterator, List, Optional, Sequence, Tuple, TypeVar
 
 import torch
 
@@ -31,6 +31,7 @@ __all__ = ["CHANGED", "GraphReport", "Options", "PreparedGraph", "is_same_state"
 
 
 CHANGED = object()  # instead of outputs
+Like = TypeVar("Like")
 
 
 class PreparedGraph:
@@ -109,9 +110,10 @@ class PreparedGraph:
     def _fits_module(self) -> bool:
         return self.guard.difference() is None
 
-    def run_own(self, args: Sequence[Any], static_outputs: bool) -> Any:
-        """The same for its own inputs, launched before anything else is looked at. CHANGED also where they are others, or where a
-        look is needed before."""
+    def run_own(self, args: Tuple[Any, ...], static_outputs: bool, is_again: "Callable[[Like, Tuple[Any, ...]], bool]",
+                like: "Like") -> Any:
+        """The same for its own inputs, launched before anything else is looked at: only then is_again(like, args) is asked whether it
+        is such a call. CHANGED also where it is not, where the inputs are others, or where a look is needed before."""
         own = self._own
         if len(args) != len(own):
             return CHANGED
@@ -120,7 +122,7 @@ class PreparedGraph:
                 return CHANGED
         with self._lock:
             ahead = self._ahead
-            if ahead is None or not self._captured.launch(ahead) or not self._fits():
+            if ahead is None or not self._captured.launch(ahead) or not is_again(like, args) or not self._fits():
                 return CHANGED
             self.calls += 1
             return self._returned(args, static_outputs)

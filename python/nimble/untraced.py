@@ -11,7 +11,7 @@ _compiler: Any = torch.compiler
 
 
 def _untraced(model: Any, args: Any, kwargs: Any) -> Any:
-    return model.called(args, kwargs)
+    return model(*args, **kwargs)
 
 
 untraced: "Callable[[Any, Any, Any], Any]" = _compiler.disable(_untraced)

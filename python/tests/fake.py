@@ -6,7 +6,7 @@ As on a GPU, a replay leaves what it makes in the memory of the capture: outputs
 import contextlib
 
 import torch
-from torch.utils import _pytree
+from torch.utils import _python_dispatch, _pytree
 
 from nimble.errors import CaptureError
 from nimble.leaves import AutogradGraph, saved_by
@@ -21,6 +21,16 @@ def leave(made, static):
 
 def tensors(tree):
     return [leaf for leaf in _pytree.tree_flatten(tree)[0] if isinstance(leaf, torch.Tensor)]
+
+
+@contextlib.contextmanager
+def without_modes():
+    """Of the program's, which do not see what the driver launches."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(torch._C.DisableTorchFunction())
+        if hasattr(_python_dispatch, "_disable_current_modes"):
+            stack.enter_context(_python_dispatch._disable_current_modes())
+        yield
 
 
 class FakeGraph:
@@ -62,7 +72,8 @@ class FakeGraph:
             return False
         self._calls.append("launch")
         self.follow()
-        self.replay()
+        with without_modes():
+            self.replay()
         return True
 
     def beside(self):

@@ -70,7 +70,8 @@ def test_modes(pair, backend, mode, trains, own):
         count = replays(backend)
         with mode():
             assert torch.equal(model(x), twin(x))
-        assert count > 0 and replays(backend) == count
+        for_nothing = own and not trains  # what is launched before all looks is not seen by the mode, and is not what counts
+        assert count > 0 and replays(backend) == count + for_nothing
 
 
 def test_a_default_device_is_no_obstacle(pair, backend):

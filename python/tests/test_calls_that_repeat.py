@@ -1,13 +1,28 @@
 """Calls of a Nimble that launch before they look, or without being taken apart: what they save, and what they must still see."""
 
+import contextlib
 import warnings
 
 import pytest
 
 torch = pytest.importorskip("torch", minversion="1.13.0a0")
 from torch import nn  # noqa: E402
+from torch.overrides import TorchFunctionMode  # noqa: E402
 from nimble import Nimble  # noqa: E402
+from nimble.auto import switches  # noqa: E402
 from nimble.signatures import Call, Repeated  # noqa: E402
+
+
+class Seen(TorchFunctionMode):
+    """Functions of PyTorch's that are called."""
+
+    def __init__(self):
+        super().__init__()
+        self.functions = []
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        self.functions.append(function)
+        return function(*args, **(kwargs or {}))
 
 
 class TestRunningAhead:
@@ -192,13 +207,14 @@ class TestCallsThatRepeat:
             self.called(model, torch.ones(2, 3))
         (own,), _ = model.static_inputs(torch.ones(2, 3))
         monkeypatch.setattr(Repeated, "fits", lambda self, *_: backend.calls.append("fits") or True)
+        monkeypatch.setattr(switches, "why_not_replayed", lambda: backend.calls.append("modes"))
         backend.calls.clear()
         model(own)
-        assert backend.calls == ["launch", "follow", "replay", "fits"]
+        assert backend.calls == ["launch", "follow", "replay", "modes", "fits"]
         model(torch.ones(2, 3))
-        assert backend.calls[4:] == ["fits", "follow", "replay"]
+        assert backend.calls[5:] == ["modes", "fits", "follow", "replay"]
 
-    @pytest.mark.parametrize("what", ["memory", "capture", "preparing"])
+    @pytest.mark.parametrize("what", ["memory", "capture", "preparing", "mode"])
     def test_what_is_launched_ahead_is_not_what_counts(self, model, backend, monkeypatch, what):
         for _ in range(2):
             self.called(model, torch.ones(2, 3))
@@ -214,7 +230,11 @@ class TestCallsThatRepeat:
         if what == "preparing":
             monkeypatch.setattr("nimble.nesting.nesting.preparing", 1)
         expected = torch.ones(2, 3) + (0 if what == "memory" else 100)
-        assert torch.equal(model(own), expected) and ("launch" in backend.calls) == (what == "preparing")
+        seen = Seen()
+        with seen if what == "mode" else contextlib.nullcontext():
+            output = model(own)
+        assert torch.equal(output, expected) and ("launch" in backend.calls) == (what in ("preparing", "mode"))
+        assert seen.functions == ([torch.Tensor.add] if what == "mode" else [])
 
     def test_and_are_believed(self, model, backend):
         for _ in range(2):

@@ -93,7 +93,7 @@ def generator(monkeypatch):
                         "Stream": lambda: stream, "current_stream": lambda *_: stream, "synchronize": nothing, "default_generators": [made],
                         "is_current_stream_capturing": lambda: False, "get_allocator_backend": lambda: "cudaMallocAsync"}.items():
         monkeypatch.setattr(torch.cuda, name, value, raising=False)
-    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: 0, raising=False)
+    monkeypatch.setattr("nimble.capture._raw_stream", lambda _: 0)
     for name, value in {"learning": contextlib.nullcontext, "capture_again": nothing, "get_graph": nothing, "settle": nothing}.items():
         monkeypatch.setattr(shim, name, value)
     monkeypatch.setattr(capture, "_recover", nothing)

@@ -24,6 +24,7 @@ from typing import NamedTuple
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # An allocation of the driver's for each tensor; the variable has two names.
 DRIVER_ALLOCATIONS = {"PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync", "PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}
+TORCHS_ALLOCATIONS = {"PYTORCH_ALLOC_CONF": "backend:native", "PYTORCH_CUDA_ALLOC_CONF": "backend:native"}
 TAIL = 2000  # characters of a process's last words
 
 
@@ -51,6 +52,13 @@ def environment(**settings):
     """This process's, without Nimble's settings, such that each process has the same kernels."""
     own = {key: value for key, value in os.environ.items() if not key.startswith("NIMBLE_")}
     return own | {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"} | settings
+
+
+def under_nimble(command, env, build):
+    """The same Python program with libnimble.so of a build, and the package of this tree: its command and environment."""
+    paths = [str(ROOT / "python"), *filter(None, [env.get("PYTHONPATH")])]
+    return ([command[0], "-m", "nimble", "run", "--log", "warn", *command[1:]],
+            env | {"PYTHONPATH": os.pathsep.join(paths), "NIMBLE_LIBRARY": str(build / "lib/libnimble.so")})
 
 
 def start(command, env, waits=False):

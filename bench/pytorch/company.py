@@ -19,7 +19,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import side_by_side  # noqa: E402
-from side_by_side import DRIVER_ALLOCATIONS, ROOT  # noqa: E402
+from side_by_side import DRIVER_ALLOCATIONS, ROOT, TORCHS_ALLOCATIONS  # noqa: E402
 
 # A context with some memory, until stdin ends.
 HOLDER = """
@@ -32,10 +32,9 @@ for result in (cuda.cuInit(0), cuda.cuDevicePrimaryCtxRetain(ctypes.byref(contex
 print("ready", flush=True)
 sys.stdin.readline()
 """
-NATIVE = {"PYTORCH_ALLOC_CONF": "backend:native", "PYTORCH_CUDA_ALLOC_CONF": "backend:native"}
 # By name: the way of ways.py, whether libnimble.so is loaded, and the allocator.
-WAYS = {"graph": ("graph", False, NATIVE), "graph in stream order": ("graph", False, DRIVER_ALLOCATIONS),
-        "graph beside libnimble.so": ("graph", True, NATIVE), "nimble-one": ("nimble-one", True, DRIVER_ALLOCATIONS),
+WAYS = {"graph": ("graph", False, TORCHS_ALLOCATIONS), "graph in stream order": ("graph", False, DRIVER_ALLOCATIONS),
+        "graph beside libnimble.so": ("graph", True, TORCHS_ALLOCATIONS), "nimble-one": ("nimble-one", True, DRIVER_ALLOCATIONS),
         "nimble": ("nimble", True, DRIVER_ALLOCATIONS)}
 
 
@@ -101,6 +100,13 @@ def worker(name, way):
 
 # ---- the one that asks ----
 
+def command_of(way, build, program, *words):
+    """Of a Python program in one of WAYS: its command and environment."""
+    _, loads, allocator = WAYS[way]
+    command, env = [sys.executable, program, *words], side_by_side.environment(**allocator)
+    return side_by_side.under_nimble(command, env, build) if loads else (command, env)
+
+
 @contextlib.contextmanager
 def begun(command, env):
     process = side_by_side.start(command, env, waits=True)
@@ -123,15 +129,7 @@ def company(count):
 @contextlib.contextmanager
 def at_work(name, way, build, program):
     """A worker that is ready: what is asked of it returns what it says."""
-    kind, loads, allocator = WAYS[way]
-    env = side_by_side.environment(**allocator)
-    command = [sys.executable, program, "--worker", name, kind]
-    paths = [str(ROOT / "python"), *filter(None, [env.get("PYTHONPATH")])]
-    env["PYTHONPATH"] = os.pathsep.join(paths)
-    if loads:
-        env["NIMBLE_LIBRARY"] = str(build / "lib/libnimble.so")
-        command[1:1] = ["-m", "nimble", "run", "--log", "warn"]
-    with begun(command, env) as process:
+    with begun(*command_of(way, build, program, "--worker", name, WAYS[way][0])) as process:
         def ask(what):
             process.stdin.write(what + "\n")
             process.stdin.flush()

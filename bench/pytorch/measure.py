@@ -69,7 +69,7 @@ def repeat(once, least=LEAST, seconds=1.0):
     return found
 
 
-def by_events(gpu, call, calls=1):
+def by_events(gpu, call, calls=1, least=LEAST, seconds=1.0):
     """Microseconds of a call on the GPU, from an event before the first one to one behind the last. The GPU is idle before, so
     what the host takes until a call's first launch counts for a call alone."""
     def once():
@@ -81,10 +81,10 @@ def by_events(gpu, call, calls=1):
         end.synchronize()
         return begin.elapsed_time(end) * 1e3 / calls
 
-    return repeat(once, LEAST // calls)
+    return repeat(once, least // calls, seconds)
 
 
-def by_the_clock(gpu, call):
+def by_the_clock(gpu, call, least=LEAST, seconds=1.0):
     """Microseconds of a call on the host, until the GPU is done with it."""
     def once():
         begin = time.perf_counter()
@@ -92,7 +92,7 @@ def by_the_clock(gpu, call):
         gpu.synchronize()
         return (time.perf_counter() - begin) * 1e6
 
-    return repeat(once)
+    return repeat(once, least, seconds)
 
 
 def spread(times):

@@ -116,10 +116,7 @@ class Runner:
         env = dict(self.on(gpu))
         command = [sys.executable, *self.command(task, "--wait")]
         if ways.way(task.part, task.way).nimble:
-            python = str(side_by_side.ROOT / "python")
-            env |= {"PYTHONPATH": os.pathsep.join([python, *filter(None, [env.get("PYTHONPATH")])]),
-                    "NIMBLE_LIBRARY": str(self.options.build / "lib/libnimble.so")}
-            command[1:1] = ["-m", "nimble", "run", "--log", "warn"]
+            command, env = side_by_side.under_nimble(command, env, self.options.build)
         return side_by_side.start(command, env, waits=True)
 
     def timed(self, task, process=None):

@@ -1,0 +1,163 @@
+"""What Nimble takes where it cannot help: of networks whose kernels each need the one before, against torch.cuda.graph.
+
+Usage: python bench/pytorch/chains.py [NETWORK...] [--rounds N] [--processes N] [--build DIR] [--json FILE]
+
+Two processes of one way lie further apart than what is asked for: each has its memory elsewhere. So it is asked in two ways.
+In turns, in one process: one graph, as torch.cuda.CUDAGraph.replay() launches it, as a call of a Nimble does, and the parts of
+that. In processes: so many of each way, which begin together and are timed one after the other, in an order that goes back and
+forth; torch.cuda.graph with PyTorch's own allocator, with memory in stream order, which is what a Nimble has, and with PyTorch's own
+beside libnimble.so. Microseconds; medians, and of processes the least and the most. Needs a GPU, PyTorch and torchvision.
+"""
+
+import argparse
+import json
+import pathlib
+import statistics
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import company  # noqa: E402
+import side_by_side  # noqa: E402
+from side_by_side import ROOT  # noqa: E402
+
+NETWORKS = ["encoder", "resnet101", "resnet50", "efficientnet_b5", "mobilenet_v2"]
+TIMES = ("row_us", "gpu_us", "wall_us")
+BLOCK = 12  # calls of one kind before it is another one's turn, of which the first ones still wake what they need
+WAKING = 2
+LIMIT = 240  # seconds of a process
+
+
+# ---- the process in which one graph takes turns ----
+
+def ways_to_launch(model, data):
+    """By name, what launches the one graph that a Nimble has for its own input."""
+    (own,), _ = model.static_inputs(data)
+    model(own)
+    _, prepared = model._last
+    captured, word = prepared._captured, prepared._ahead.word
+    replay, launch, fits, stream = captured._graph.replay, captured._launch, prepared._fits, captured._last_handle
+
+    def replay_and_look():
+        replay()
+        fits()
+
+    def launch_and_look():
+        launch(stream, word)
+        fits()
+
+    return {"CUDAGraph.replay()": replay, "Nimble": lambda: model(own), "replay(), and a look at the module": replay_and_look,
+            "the launch alone": lambda: launch(stream, word), "the launch, and a look": launch_and_look}
+
+
+def in_turns(gpu, calls, rounds):
+    """By the name of a call, TIMES."""
+    import measure
+
+    found = {name: {time: [] for time in TIMES} for name in calls}
+    once = {"gpu_us": lambda call: measure.by_events(gpu, call, least=BLOCK, seconds=0)[WAKING:],
+            "wall_us": lambda call: measure.by_the_clock(gpu, call, least=BLOCK, seconds=0)[WAKING:],
+            "row_us": lambda call: measure.by_events(gpu, call, measure.ROW, least=BLOCK // 4 * measure.ROW, seconds=0)[1:]}
+    for _ in range(rounds):
+        for name, call in calls.items():
+            for what, times in once.items():
+                found[name][what] += times(call)
+    return {name: {what: measure.spread(times) for what, times in each.items()} for name, each in found.items()}
+
+
+def worker(name, rounds):
+    import measure
+    import networks
+    import torch
+    from nimble import Nimble
+
+    gpu = measure.Gpu()
+    module, (data, *_) = networks.inference(name)
+    with torch.no_grad():
+        calls = ways_to_launch(Nimble(module, static_outputs=True).prepare(data, use_multi_stream=False), data)
+        gpu.settle()
+        print(json.dumps(in_turns(gpu, calls, rounds)))
+
+
+# ---- the one that asks ----
+
+def launched_in_turns(name, rounds, build):
+    command, env = side_by_side.under_nimble([sys.executable, __file__, "--worker", name, str(rounds)], side_by_side.environment(),
+                                             build)
+    done = side_by_side.run(command, env, LIMIT)
+    if done.status != 0:
+        raise side_by_side.Failure(f"{name}: {done.errors}")
+    return done.json()
+
+
+def begin(name, way, build):
+    program = ROOT / "bench/pytorch/inference.py"
+    return side_by_side.start(*company.command_of(way, build, program, name, company.WAYS[way][0], "--wait"), waits=True)
+
+
+def in_processes(name, count, build):
+    """By way, and of each process in its turn, TIMES."""
+    there, back = list(company.WAYS), list(reversed(company.WAYS))
+    order = [way for number in range(count) for way in (back if number % 2 else there)]
+    found = {way: [] for way in company.WAYS}
+    begun = []
+    try:
+        begun += [begin(name, way, build) for way in order]
+        for process in begun:
+            side_by_side.wait_for_ready(process, LIMIT)
+        for way in order:
+            done = side_by_side.finish(begun.pop(0), LIMIT)
+            if done.status != 0:
+                raise side_by_side.Failure(f"{name}, {way}: {done.errors}")
+            found[way].append({what: done.json()[what] for what in TIMES})
+    finally:
+        for process in begun:
+            side_by_side.give_up(process)
+    return found
+
+
+def said_in_turns(found):
+    """Lines: each against the first."""
+    first = next(iter(found.values()))
+    for name, each in found.items():
+        yield f"    {name:36s}" + "  ".join(f"{what[:-3]} {each[what]['median']:8.1f} ({each[what]['median'] - first[what]['median']:+6.1f})"
+                                            for what in TIMES)
+
+
+def said_of_processes(found):
+    for way, each in found.items():
+        medians = {what: [one[what]["median"] for one in each] for what in TIMES}
+        yield f"    {way:36s}" + "  ".join(f"{what[:-3]} {statistics.median(of):8.1f} [{min(of):.1f} to {max(of):.1f}]"
+                                           for what, of in medians.items())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("networks", nargs="*", default=NETWORKS)
+    parser.add_argument("--rounds", type=int, default=12, help="of turns, 0 for none (default 12)")
+    parser.add_argument("--processes", type=int, default=3, help="of each way, 0 for none (default 3)")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/default")
+    parser.add_argument("--json", type=pathlib.Path, help="writes the figures to this file as well")
+    words = parser.parse_args()
+    build = words.build.resolve()
+    figures = {"device": side_by_side.device(), "at": time.strftime("%Y-%m-%d"), "networks": {}}
+    for name in words.networks:
+        mine = figures["networks"].setdefault(name, {})
+        print(name, flush=True)
+        for title, count, ask, said in (("in turns", words.rounds, launched_in_turns, said_in_turns),
+                                        ("in processes", words.processes, in_processes, said_of_processes)):
+            if count > 0:
+                mine[title] = ask(name, count, build)
+                print(f"  {title}", *said(mine[title]), sep="\n", flush=True)
+        if words.json:
+            words.json.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--worker"]:
+        worker(sys.argv[2], int(sys.argv[3]))
+    else:
+        try:
+            main()
+        except side_by_side.Failure as error:
+            sys.exit(f"chains: {error}")

@@ -58,8 +58,8 @@ def in_turns(gpu, calls, rounds):
     once = {"gpu_us": lambda call: measure.by_events(gpu, call, least=BLOCK, seconds=0)[WAKING:],
             "wall_us": lambda call: measure.by_the_clock(gpu, call, least=BLOCK, seconds=0)[WAKING:],
             "row_us": lambda call: measure.by_events(gpu, call, measure.ROW, least=BLOCK // 4 * measure.ROW, seconds=0)[1:]}
-    for _ in range(rounds):
-        for name, call in calls.items():
+    for number in range(rounds):
+        for name, call in reversed(calls.items()) if number % 2 else calls.items():
             for what, times in once.items():
                 found[name][what] += times(call)
     return {name: {what: measure.spread(times) for what, times in each.items()} for name, each in found.items()}

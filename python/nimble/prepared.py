@@ -114,25 +114,22 @@ class PreparedGraph:
                 like: "Like") -> Any:
         """The same for its own inputs, launched before anything else is looked at: only then is_again(like, args) is asked whether it
         is such a call. CHANGED also where it is not, where the inputs are others, or where a look is needed before."""
+        own = self._own
+        if len(args) != len(own):
+            return CHANGED
+        for argument, mine in zip(args, own):
+            if argument is not mine:
+                return CHANGED
         with self._lock:
-            if not self._launches_own(args, self._ahead) or not is_again(like, args) or not self._fits():
+            ahead = self._ahead
+            if ahead is None or not self._captured.launch(ahead) or not is_again(like, args) or not self._fits():
                 return CHANGED
             self.calls += 1
             outputs = self._returned(args, static_outputs)
-            # The looks have taken the place of the way to the launch in the processor's caches, and while it waits for the GPU
-            # the host has nothing to do: so it is gone once more, up to where the driver would be called. On an H100 the next
-            # launch from an idle GPU then comes 4 us sooner (bench/pytorch/launches.py).
-            self._launches_own(args, GONE)
+            # The looks have taken the place of the way to the launch in the processor's caches, and the host is ahead of the GPU
+            # now: so it is gone once more, up to where the driver would be called (bench/pytorch/chains.py).
+            self._captured.launch(GONE)
             return outputs
-
-    def _launches_own(self, args: Tuple[Any, ...], ahead: Optional[Watch]) -> bool:
-        own = self._own
-        if ahead is None or len(args) != len(own):
-            return False
-        for argument, mine in zip(args, own):
-            if argument is not mine:
-                return False
-        return self._captured.launch(ahead)
 
     def _returned(self, leaves: Sequence[Any], static_outputs: bool) -> Any:
         return self._results.returned(self._results.made if static_outputs else self._results.copied(), leaves)

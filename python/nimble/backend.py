@@ -5,7 +5,6 @@ Graphs are used by one thread at a time; their owners see to that.
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any, Callable, ContextManager, List, Optional, Protocol, Tuple
 
 import torch
@@ -56,23 +55,6 @@ class Watch(Protocol):
 
     def close(self) -> None:
         """Nobody asks any more."""
-
-
-class _Gone:
-    """A watch of what was never there: nothing is launched ahead by it."""
-
-    def __init__(self) -> None:
-        self._gone = ctypes.c_uint32(1)
-        self.word = ctypes.addressof(self._gone)
-
-    def __bool__(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        pass
-
-
-GONE: Watch = _Gone()
 
 
 class Work(Protocol):

@@ -214,18 +214,6 @@ class TestCallsThatRepeat:
         model(torch.ones(2, 3))
         assert backend.calls[5:] == ["modes", "fits", "follow", "replay"]
 
-    def test_the_way_to_a_launch_is_gone_once_more_behind_the_looks(self, model, backend, monkeypatch):
-        for _ in range(2):
-            self.called(model, torch.ones(2, 3))
-        (own,), _ = model.static_inputs(torch.ones(2, 3))
-        graph, launches = backend.graphs[0], []
-        monkeypatch.setattr(graph, "launch", lambda ahead, launch=graph.launch: launches.append(bool(ahead)) or launch(ahead))
-        replays = graph.replays
-        model(own)
-        assert launches == [True, False] and graph.replays == replays + 1
-        model(torch.ones(2, 3))
-        assert launches == [True, False], "its way is another one"
-
     @pytest.mark.parametrize("what", ["memory", "capture", "preparing", "mode"])
     def test_what_is_launched_ahead_is_not_what_counts(self, model, backend, monkeypatch, what):
         for _ in range(2):

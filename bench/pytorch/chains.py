@@ -102,7 +102,8 @@ def in_processes(name, count, build):
     found = {way: [] for way in company.WAYS}
     begun = []
     try:
-        begun += [begin(name, way, build) for way in order]
+        for way in order:  # one by one: where a start fails, those before it are given up
+            begun.append(begin(name, way, build))
         for process in begun:
             side_by_side.wait_for_ready(process, LIMIT)
         for way in order:
@@ -120,8 +121,8 @@ def said_in_turns(found):
     """Lines: each against the first."""
     first = next(iter(found.values()))
     for name, each in found.items():
-        yield f"    {name:36s}" + "  ".join(f"{what[:-3]} {each[what]['median']:8.1f} ({each[what]['median'] - first[what]['median']:+6.1f})"
-                                            for what in TIMES)
+        more = {what: each[what]["median"] - first[what]["median"] for what in TIMES}
+        yield f"    {name:36s}" + "  ".join(f"{what[:-3]} {each[what]['median']:8.1f} ({more[what]:+6.1f})" for what in TIMES)
 
 
 def said_of_processes(found):

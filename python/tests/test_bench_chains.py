@@ -97,3 +97,13 @@ def test_one_that_fails_ends_all(in_processes, monkeypatch):
     with pytest.raises(side_by_side.Failure, match="net, graph beside libnimble.so: ValueError: no more"):
         in_processes(fails=2)
     assert len(ended) == 2 * len(company.WAYS) - 3
+
+
+def test_one_that_cannot_start_ends_those_before_it(in_processes, monkeypatch):
+    started, ended = [], []
+    begin, give_up = chains.begin, side_by_side.give_up
+    monkeypatch.setattr(chains, "begin", lambda *words: 1 / 0 if len(started) == 3 else started.append(begin(*words)) or started[-1])
+    monkeypatch.setattr(side_by_side, "give_up", lambda process: ended.append(process) or give_up(process))
+    with pytest.raises(ZeroDivisionError):
+        in_processes()
+    assert len(started) == 3 and ended == started

@@ -18,6 +18,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import company  # noqa: E402
+import runner  # noqa: E402
 import side_by_side  # noqa: E402
 from side_by_side import ROOT  # noqa: E402
 
@@ -86,7 +87,7 @@ def launched_in_turns(name, rounds, build):
                                              build)
     done = side_by_side.run(command, env, LIMIT)
     if done.status != 0:
-        raise side_by_side.Failure(f"{name}: {done.errors}")
+        raise side_by_side.Failure(f"{name}: {runner.last_words(done.errors)}")
     return done.json()
 
 
@@ -109,7 +110,7 @@ def in_processes(name, count, build):
         for way in order:
             done = side_by_side.finish(begun.pop(0), LIMIT)
             if done.status != 0:
-                raise side_by_side.Failure(f"{name}, {way}: {done.errors}")
+                raise side_by_side.Failure(f"{name}, {way}: {runner.last_words(done.errors)}")
             found[way].append({what: done.json()[what] for what in TIMES})
     finally:
         for process in begun:

@@ -10,6 +10,8 @@ beside libnimble.so. Microseconds; medians, and of processes the least and the m
 """
 
 import argparse
+import contextlib
+import importlib.metadata
 import json
 import pathlib
 import statistics
@@ -26,6 +28,7 @@ NETWORKS = ["encoder", "resnet101", "resnet50", "efficientnet_b5", "mobilenet_v2
 TIMES = ("row_us", "gpu_us", "wall_us")
 BLOCK = 12  # calls of one kind before it is another one's turn, of which the first ones still wake what they need
 WAKING = 2
+ROWS = 3  # in a block, of which the first one does so
 LIMIT = 240  # seconds of a process
 
 
@@ -58,7 +61,7 @@ def in_turns(gpu, calls, rounds):
     found = {name: {time: [] for time in TIMES} for name in calls}
     once = {"gpu_us": lambda call: measure.by_events(gpu, call, least=BLOCK, seconds=0)[WAKING:],
             "wall_us": lambda call: measure.by_the_clock(gpu, call, least=BLOCK, seconds=0)[WAKING:],
-            "row_us": lambda call: measure.by_events(gpu, call, measure.ROW, least=BLOCK // 4 * measure.ROW, seconds=0)[1:]}
+            "row_us": lambda call: measure.by_events(gpu, call, measure.ROW, least=ROWS * measure.ROW, seconds=0)[1:]}
     for number in range(rounds):
         for name, call in reversed(calls.items()) if number % 2 else calls.items():
             for what, times in once.items():
@@ -143,6 +146,8 @@ def main():
     words = parser.parse_args()
     build = words.build.resolve()
     figures = {"device": side_by_side.device(), "at": time.strftime("%Y-%m-%d"), "networks": {}}
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        figures["torch"] = importlib.metadata.version("torch")
     for name in words.networks:
         mine = figures["networks"].setdefault(name, {})
         print(name, flush=True)

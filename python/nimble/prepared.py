@@ -10,7 +10,7 @@ import contextlib
 import threading
 import time
 from types import TracebackType
-from typing import Any, Callable, Iterable, Iterator, List, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Callable, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -22,7 +22,7 @@ from nimble.leaves import mark_written
 from nimble.memory import storage
 from nimble.module_work import ModuleWork
 from nimble.nesting import one_at_a_time, preparing
-from nimble.signatures import Call
+from nimble.signatures import Call, Repeated
 from nimble.state import ModuleGuard
 from nimble.static import (GraphReport, Options, Results, Taking, check_apart, check_no_gradients, check_outputs, device_of, report,
                            with_inputs)
@@ -31,7 +31,6 @@ __all__ = ["CHANGED", "GraphReport", "Options", "PreparedGraph", "is_same_state"
 
 
 CHANGED = object()  # instead of outputs
-Like = TypeVar("Like")
 
 
 class PreparedGraph:
@@ -110,10 +109,10 @@ class PreparedGraph:
     def _fits_module(self) -> bool:
         return self.guard.difference() is None
 
-    def run_own(self, args: Tuple[Any, ...], static_outputs: bool, is_again: "Callable[[Like, Tuple[Any, ...]], bool]",
-                like: "Like") -> Any:
-        """The same for its own inputs, launched before anything else is looked at: only then is_again(like, args) is asked whether it
-        is such a call. CHANGED also where it is not, where the inputs are others, or where a look is needed before."""
+    def run_own(self, args: Tuple[Any, ...], static_outputs: bool, is_again: Callable[[Repeated, Tuple[Any, ...]], bool],
+                repeated: Repeated) -> Any:
+        """The same for its own inputs, launched before anything else is looked at: only then is_again(repeated, args) is asked, whether
+        it is such a call. CHANGED also where it is not, where the inputs are others, or where a look is needed before."""
         own = self._own
         if len(args) != len(own):
             return CHANGED
@@ -122,7 +121,7 @@ class PreparedGraph:
                 return CHANGED
         with self._lock:
             ahead = self._ahead
-            if ahead is None or not self._captured.launch(ahead) or not is_again(like, args) or not self._fits():
+            if ahead is None or not self._captured.launch(ahead) or not is_again(repeated, args) or not self._fits():
                 return CHANGED
             self.calls += 1
             return self._returned(args, static_outputs)

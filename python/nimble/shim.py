@@ -247,7 +247,7 @@ class MemoryWatch:
         word = ctypes.c_void_p()
         result = _call("nimble_watch_memory", (ctypes.c_uint64 * len(there))(*there), len(there), ctypes.byref(word))
         at = word.value if result == Result.SUCCESS else None
-        self._is(ctypes.c_uint32(1) if at is None else ctypes.c_uint32.from_address(at))
+        self._reads(ctypes.c_uint32(1) if at is None else ctypes.c_uint32.from_address(at))
         self._end = weakref.finalize(self, _call, "nimble_unwatch_memory", at) if at is not None else None
         if self._end is not None:
             self._end.atexit = False
@@ -255,13 +255,13 @@ class MemoryWatch:
     def __bool__(self) -> bool:
         return self._gone.value == 0
 
-    def _is(self, gone: ctypes.c_uint32) -> None:
+    def _reads(self, gone: ctypes.c_uint32) -> None:
         self._gone = gone
         self.word = ctypes.addressof(gone)
         """Where it is written, for launcher(), until close(). Any thread may ask, which costs no call."""
 
     def close(self) -> None:
         """It counts as gone from now on. Not while another thread asks."""
-        self._is(ctypes.c_uint32(1))
+        self._reads(ctypes.c_uint32(1))
         if self._end is not None:
             self._end()

@@ -15,7 +15,7 @@ import company  # noqa: E402
 import side_by_side  # noqa: E402
 
 WORKER = """
-import json, pathlib, sys, time
+import json, pathlib, sys
 print("ready", flush=True)
 sys.stdin.readline()
 path = pathlib.Path({path!r})

@@ -54,10 +54,10 @@ def environment(**settings):
     return own | {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"} | settings
 
 
-def under_nimble(command, env, build):
+def under_nimble(command, env, build, log="warn"):
     """The same Python program with libnimble.so of a build, and the package of this tree: its command and environment."""
     paths = [str(ROOT / "python"), *filter(None, [env.get("PYTHONPATH")])]
-    return ([command[0], "-m", "nimble", "run", "--log", "warn", *command[1:]],
+    return ([command[0], "-m", "nimble", "run", "--log", log, *command[1:]],
             env | {"PYTHONPATH": os.pathsep.join(paths), "NIMBLE_LIBRARY": str(build / "lib/libnimble.so")})
 
 

@@ -25,6 +25,20 @@ void Tuner::Times::add(double value) {
 
 double Tuner::Times::median() const { return count < kLeastTimes ? -1 : middle(us, count); }
 
+// Where a step was not timed those behind it move up, so that a turn's times are those of two turns.
+double Tuner::Times::median_of(std::uint32_t turn) const {
+  if (count < (turn + 1) * kTimed) return -1;
+  std::array<double, kTimed> of_it;
+  std::copy_n(us.begin() + turn * kTimed, kTimed, of_it.begin());
+  return middle(of_it, kTimed);
+}
+
+std::array<double, Tuner::kTurns> Tuner::turns(Way way) const {
+  std::array<double, kTurns> medians;
+  for (std::uint32_t turn = 0; turn < kTurns; ++turn) medians[turn] = times_[index(way)].median_of(turn);
+  return medians;
+}
+
 std::uint32_t Tuner::ways() const {
   return static_cast<std::uint32_t>(std::count(excluded_.begin(), excluded_.end(), false));
 }
@@ -93,6 +107,16 @@ bool Tuner::all_known() const {
   return true;
 }
 
+// Against the program's own order, which was timed.
+bool Tuner::gains(Way way) const {
+  const double most = 1 - gain_;
+  if (medians_[index(way)] < 0 || medians_[index(way)] > medians_[index(Way::own)] * most) return false;
+  const std::array<double, kTurns> own = turns(Way::own), its = turns(way);
+  for (std::uint32_t turn = 0; gain_ > 0 && turn < kTurns; ++turn)
+    if (own[turn] >= 0 && its[turn] >= 0 && its[turn] > own[turn] * most) return false;
+  return true;
+}
+
 void Tuner::decide() {
   // Of times of some ways alone nothing follows.
   const bool known = all_known();
@@ -101,12 +125,8 @@ void Tuner::decide() {
   settled_ = Way::schedule;
   if (medians_[index(Way::own)] >= 0) {
     settled_ = Way::own;
-    double most = medians_[index(Way::own)] * (1 - gain_);
-    for (Way way : {Way::one_stream, Way::schedule}) {
-      if (medians_[index(way)] < 0 || medians_[index(way)] > most) continue;
-      settled_ = way;
-      most = medians_[index(way)];
-    }
+    for (Way way : {Way::one_stream, Way::schedule})
+      if (gains(way) && medians_[index(way)] <= medians_[index(settled_)]) settled_ = way;
   }
   state_ = State::settled;
   steps_ = watches_ = 0;

@@ -2,9 +2,10 @@
 //
 // A trial goes round the ways a few times, a few steps each, so that a machine that drifts is unkind to all of them.
 // The first step of each turn is not timed, since switching costs something of its own. Then the way with the smallest
-// median stays; a graph has to be at least as fast as the program's own order, or by `gain` faster. What stays is
-// watched: every now and then a step is timed, and where they have become slower the trial is held again, a bounded
-// number of times.
+// median stays; a graph has to be at least as fast as the program's own order. Or by `gain` faster, and then in every
+// turn by itself: what is noise, or true in one state of the machine alone, decides nothing. What stays is watched:
+// every now and then a step is timed, and where they have become slower the trial is held again, a bounded number of
+// times.
 //
 // Decides only; who submits and takes the times is StepPlayer, with StepClock. Times may come some steps late. In
 // microseconds. Not synchronised: the replayer's lock guards it. Allocates nothing once built, but for text().
@@ -43,6 +44,8 @@ class Tuner {
 
   // `gain`: a share of what the program's own order takes.
   explicit Tuner(Tune when, double gain = 0) : when_(when), gain_(gain) {}
+  // From the next decision on.
+  void ask_for(double gain) { gain_ = gain; }
   // Begins where an earlier run has come to: with this way, and watching it. With `always` it tries all the same.
   Tuner(Tune when, Way settled, const std::array<double, kWays>& medians) : when_(when) {
     if (when != Tune::start) return;
@@ -67,11 +70,15 @@ class Tuner {
   bool tries(Way way) const { return when_ != Tune::off && !excluded_[static_cast<std::size_t>(way)]; }
   // The program's own order is the fastest, and that is final.
   bool ends_replay() const { return state_ == State::settled && settled_ == Way::own && when_ == Tune::start; }
+  // Some steps of a trial are over, and some are to come.
+  bool is_within_trial() const { return when_ != Tune::off && state_ == State::trying && steps_ > 0; }
   // Rises with each decision.
   std::uint32_t decisions() const { return decisions_; }
   // The last one: what stays, and the median of each way, negative where it was not timed.
   Way settled() const { return settled_; }
   const std::array<double, kWays>& medians() const { return medians_; }
+  // Of the last trial: the median of each turn of a way, negative where it was not timed to its end.
+  std::array<double, kTurns> turns(Way way) const;
   // The same in words.
   std::string text() const;
 
@@ -82,11 +89,13 @@ class Tuner {
     std::uint32_t count = 0;
     void add(double value);
     double median() const;  // negative where there are too few
+    double median_of(std::uint32_t turn) const;
   };
 
   std::uint32_t ways() const;
   Way way_at(std::uint32_t turn) const;
   bool all_known() const;  // enough times of each way
+  bool gains(Way way) const;
   void decide();
   void try_again();
 

@@ -6,7 +6,8 @@ Two processes of one way lie further apart than what is asked for: each has its 
 In turns, in one process: one graph, as torch.cuda.CUDAGraph.replay() launches it, as a call of a Nimble does, and the parts of
 that. In processes: so many of each way, which begin together and are timed one after the other, in an order that goes back and
 forth; torch.cuda.graph with PyTorch's own allocator, with memory in stream order, which is what a Nimble has, and with PyTorch's own
-beside libnimble.so. Microseconds; medians, and of processes the least and the most. Needs a GPU, PyTorch and torchvision.
+beside libnimble.so. Of the processes of Nimble also what libnimble.so's trial found: the turns of the rewritten graph and of PyTorch's.
+Microseconds; medians, and of processes the least and the most. Needs a GPU, PyTorch and torchvision (timm for nasnetalarge).
 """
 
 import argparse
@@ -14,6 +15,7 @@ import contextlib
 import importlib.metadata
 import json
 import pathlib
+import re
 import statistics
 import sys
 import time
@@ -30,6 +32,7 @@ BLOCK = 12  # calls of one kind before it is another one's turn, of which the fi
 WAKING = 2
 ROWS = 3  # in a block, of which the first one does so
 LIMIT = 240  # seconds of a process
+TRIAL = re.compile(r"graph \d+: the (?P<launched>.*) is launched: .*; in turns (?P<rewritten>[\d., ]+); its own (?P<own>[\d., ]+)")
 
 
 # ---- the process in which one graph takes turns ----
@@ -96,7 +99,15 @@ def launched_in_turns(name, rounds, build):
 
 def begin(name, way, build):
     program = ROOT / "bench/pytorch/inference.py"
-    return side_by_side.start(*company.command_of(way, build, program, name, company.WAYS[way][0], "--wait"), waits=True)
+    return side_by_side.start(*company.command_of(way, build, program, name, company.WAYS[way][0], "--wait", log="info"),
+                              waits=True)
+
+
+def trial(said):
+    """Of the last one that libnimble.so has told of: what it launches since, and the turns of both graphs."""
+    *_, last = [None, *TRIAL.finditer(said)]
+    turns = {which: [float(us) for us in last[which].split(", ")] for which in ("rewritten", "own")} if last else {}
+    return {"launched": last["launched"], **turns} if last else None
 
 
 def in_processes(name, count, build):
@@ -115,6 +126,8 @@ def in_processes(name, count, build):
             if done.status != 0:
                 raise side_by_side.Failure(f"{name}, {way}: {runner.last_words(done.errors)}")
             found[way].append({what: done.json()[what] for what in TIMES})
+            if (tried := trial(done.errors)):
+                found[way][-1]["trial"] = tried
     finally:
         for process in begun:
             side_by_side.give_up(process)
@@ -134,6 +147,10 @@ def said_of_processes(found):
         medians = {what: [one[what]["median"] for one in each] for what in TIMES}
         yield f"    {way:36s}" + "  ".join(f"{what[:-3]} {statistics.median(of):8.1f} [{min(of):.1f} to {max(of):.1f}]"
                                            for what, of in medians.items())
+        for tried in (one["trial"] for one in each if "trial" in one):
+            less = [1 - a / b for a, b in zip(tried["rewritten"], tried["own"])]
+            yield (f"        in the trial the rewritten graph took {', '.join(f'{100 * part:.1f}' for part in less)} % less in its turns: "
+                   f"the {tried['launched']} is launched")
 
 
 def main():

@@ -100,11 +100,11 @@ def worker(name, way):
 
 # ---- the one that asks ----
 
-def command_of(way, build, program, *words):
+def command_of(way, build, program, *words, log="warn"):
     """Of a Python program in one of WAYS: its command and environment."""
     _, loads, allocator = WAYS[way]
     command, env = [sys.executable, program, *words], side_by_side.environment(**allocator)
-    return side_by_side.under_nimble(command, env, build) if loads else (command, env)
+    return side_by_side.under_nimble(command, env, build, log) if loads else (command, env)
 
 
 @contextlib.contextmanager

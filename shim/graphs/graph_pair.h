@@ -77,6 +77,8 @@ class GraphPair {
   };
   // Launches one of the two. `may_time`: the driver may be asked about events.
   Launch launch(CUgraphExec own, const StreamRef& stream, bool may_time) noexcept;
+  // The driver has been brought into another state (settle.h), be it within the trial.
+  void driver_settled();
   // The program's own is launched from now on. Whether that is new.
   bool keep(const std::string& why);
   // Code goes; null where nobody knows which.

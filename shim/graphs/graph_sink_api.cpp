@@ -104,7 +104,10 @@ bool GraphSink::is_idle(CUstream stream) const {
 bool GraphSink::settle() {
   if (captures_.load(std::memory_order_relaxed) != 0) return false;
   const RelaxedCaptures relaxed(context_);  // another thread may begin one meanwhile
-  return shim::settle(context_);
+  if (!shim::settle(context_)) return false;
+  const std::shared_lock lock(graphs_mutex_);
+  for (const auto& [exec, graph] : graphs_) graph->driver_settled();
+  return true;
 }
 
 CUgraphExec GraphSink::last_of_this_thread() {

@@ -239,6 +239,16 @@ class Graphs(ProgramTest):
                 self.assertRegex(done.stderr, r"graph 1: the (rewritten one|program's own) is launched: [\d.]+ us a launch; "
                                               r"the program's own [\d.]+ us")
 
+    def test_less_is_enough_where_the_driver_was_in_both_its_states(self):
+        for what, launched in (("little", "program's own"), ("settled", "rewritten one")):
+            plain = self.run_program(["rewritten", what, 40])
+            done = self.rewrite(what, 40, tune="start")
+            self.assertEqual(plain.stdout, done.stdout, what)
+            self.assertRegex(done.stderr, f"graph 1: the {launched} is launched", what)
+            rewritten, own = (float(figure) for figure in re.search(r"([\d.]+) us a launch; the program's own ([\d.]+) us",
+                                                                    done.stderr).groups())
+            self.assertTrue(0.99 * own < rewritten < 0.997 * own, f"{what}: {rewritten} us instead of {own}")
+
 
 if __name__ == "__main__":
     harness.main()

@@ -32,6 +32,8 @@
 //   foreign    it is launched on the default stream of another context
 //   device     kernels may launch it
 //   kept       Nimble is told to leave it alone
+//   little     like plain, and behind it a chain that is so long that the branches gain less than a hundredth
+//   settled    the same, and once either graph has had its first turn Nimble brings the driver into another state
 // Beside the digest it prints what memory of the device is taken in the end that was not when the first graph began.
 #include <cstdint>
 #include <cstring>
@@ -43,7 +45,8 @@
 
 namespace {
 
-constexpr int kCount = 256, kMany = 600;
+constexpr int kCount = 256, kMany = 600, kChain = 300;
+constexpr int kTurns = 8;  // launches in which the program's graph and the rewritten one have a turn each
 constexpr std::size_t kBytes = kCount * sizeof(unsigned);
 
 struct Program {
@@ -159,6 +162,7 @@ struct Program {
     launch_update(state[0], a);
     launch_update(state[2], state[0]);
     launch_update(state[2], state[1]);
+    for (int i = 0; i < kChain && (what == "little" || what == "settled"); ++i) launch_update(state[2], state[i % 2]);
     if (allocates)
       for (const CUdeviceptr each : {x, a, b}) CHECK(cuMemFreeAsync(each, stream));
   }
@@ -411,6 +415,7 @@ int main(int argc, char** argv) {
     const bool other = (hops || program.what == "streams") && i % 2;
     if (program.is_opaque()) program.give();
     const CUstream on = program.what == "foreign" ? nullptr : other ? program.second : program.stream;
+    if (program.what == "settled" && i == kTurns && nimble_settle() == NIMBLE_REFUSED) return 3;
     CHECK(cuGraphLaunch(launched, on));
     if (!looks) continue;
     if (hops) CHECK(cuStreamSynchronize(program.stream));

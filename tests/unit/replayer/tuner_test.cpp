@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <functional>
 #include <map>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -76,6 +78,43 @@ TEST(Tuner, AGraphMayHaveToGainSomething) {
   program.tuner = Tuner(Tune::start, 0.01);
   program.run(kTrial + Tuner::kPatience);
   EXPECT_EQ(program.tuner.settled(), Way::one_stream) << "of graphs the fastest";
+}
+
+// As where kernels follow each other sooner from the second turn on, of which the program's own order has more.
+TEST(Tuner, WhatAGraphHasToGainItGainsInEachTurn) {
+  for (const auto& [first_turns, last_turns, best] :
+       {std::tuple{90., 98., Way::schedule}, {90., 99.5, Way::own}, {99.5, 90., Way::own}, {101., 90., Way::own}}) {
+    Program program(Tune::start, {{Way::own, 100}, {Way::one_stream, 200}, {Way::schedule, first_turns}});
+    program.tuner = Tuner(Tune::start, 0.01);
+    program.late = 0;
+    program.run(kTrial / Tuner::kTurns);
+    program.us[Way::schedule] = last_turns;
+    program.run(kTrial + Tuner::kPatience);
+    EXPECT_EQ(program.tuner.settled(), best) << first_turns << ", then " << last_turns;
+    const std::array<double, Tuner::kTurns> turns = {first_turns, last_turns, last_turns};
+    EXPECT_EQ(program.tuner.turns(Way::schedule), turns);
+  }
+  // Where nothing is to be gained the median of all decides.
+  Program program(Tune::start, {{Way::own, 100}, {Way::one_stream, 200}, {Way::schedule, 101}});
+  program.late = 0;
+  program.run(kTrial / Tuner::kTurns);
+  program.us[Way::schedule] = 90;
+  program.run(kTrial + Tuner::kPatience);
+  EXPECT_EQ(program.tuner.settled(), Way::schedule);
+}
+
+// A turn of which a time is missing is no reason against a graph.
+TEST(Tuner, ATurnThatWasNotTimedToItsEndDecidesNothing) {
+  Tuner tuner(Tune::start, 0.01);
+  tuner.exclude(Way::one_stream);
+  std::map<Way, int> steps;
+  for (std::uint32_t i = 0; i < 2 * kTrial + Tuner::kPatience && tuner.decisions() == 0; ++i) {
+    const Tuner::Step step = tuner.next();
+    if (step.timed && ++steps[step.way] != 8) tuner.add(step.way, step.way == Way::own ? 100 : 98);
+    tuner.done(false);
+  }
+  EXPECT_EQ(tuner.turns(Way::schedule)[Tuner::kTurns - 1], -1);
+  EXPECT_EQ(tuner.settled(), Way::schedule);
 }
 
 TEST(Tuner, OutliersDecideNothing) {

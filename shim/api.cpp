@@ -258,12 +258,16 @@ nimble_result nimble_rehearse_begin(CUstream_st* stream) {
   return with_graphs([&](GraphSink& sink) { return sink.rehearse(stream) ? NIMBLE_SUCCESS : NIMBLE_INVALID_ARGUMENT; });
 }
 
-nimble_result nimble_rehearse_end(std::uint64_t* strays, std::uint64_t* streams) {
+nimble_result nimble_rehearse_part(void) {
+  return with_graphs([](GraphSink& sink) { return sink.rehearse_part() ? NIMBLE_SUCCESS : NIMBLE_INVALID_ARGUMENT; });
+}
+
+nimble_result nimble_rehearse_end(std::uint64_t* strays, std::uint64_t* behind) {
   return with_graphs([&](GraphSink& sink) {
     const std::optional<GraphSink::Rehearsed> rehearsed = sink.rehearsed();
     if (!rehearsed) return NIMBLE_INVALID_ARGUMENT;
     if (strays) *strays = rehearsed->strays;
-    if (streams) *streams = rehearsed->streams;
+    if (behind) *behind = rehearsed->behind;
     return NIMBLE_SUCCESS;
   });
 }

@@ -196,13 +196,16 @@ NIMBLE_FUNCTION(nimble_learn_end, (void), ())
  * refused: the driver's own may not be released before the graph was launched. */
 NIMBLE_FUNCTION(nimble_capture_again, (void), ())
 
-/* What the calling thread does between these two is followed as if the stream captured it: `*strays` is how much of the
- * work would go past the capture, as a graph's `strays` has it, and `*streams` how many streams would be a part of it;
- * either may be null. Nothing is captured, and all is done as ever. For who must not do that work once more, as a
- * capture would. NIMBLE_INVALID_ARGUMENT: the thread is in one already, or in none, or the stream is the legacy default
- * stream. */
+/* What the calling thread does between begin and end is followed as if the stream captured it: `*strays` is how much of
+ * the work would go past the capture, as a graph's `strays` has it. Behind nimble_rehearse_part() it is also followed
+ * as if the capture had ended there, and another had begun on the same stream: `*behind` is how much of the work behind
+ * it would go past that one, all of it together where there are several; a stream that waits for the first capture
+ * alone is no part of the second. Either may be null. Nothing is captured, and all is done as ever. For who must not do
+ * that work once more, as a capture would. NIMBLE_INVALID_ARGUMENT: the thread is in one already, or in none, or the
+ * stream is the legacy default stream. */
 NIMBLE_FUNCTION(nimble_rehearse_begin, (struct CUstream_st * stream), (stream))
-NIMBLE_FUNCTION(nimble_rehearse_end, (uint64_t * strays, uint64_t* streams), (strays, streams))
+NIMBLE_FUNCTION(nimble_rehearse_part, (void), ())
+NIMBLE_FUNCTION(nimble_rehearse_end, (uint64_t * strays, uint64_t* behind), (strays, behind))
 
 /* How many captures go on in the process, at most. While there are any, to wait for a device may be their end. */
 NIMBLE_FUNCTION(nimble_count_captures, (uint64_t * count), (count))

@@ -152,6 +152,9 @@ class Backend(Protocol):
         """Runs it on the stream, once; to be learned from, or not. What it returns, and, where that is wanted, what a capture would have
         had of it."""
 
+    def rehearse_part(self) -> None:
+        """Within a function that run() rehearses: a second capture would begin here (Rehearsed.behind)."""
+
     def hand_over(self, tensors: List[torch.Tensor]) -> None:
         """They were made by run(), and are used on the current stream."""
 

@@ -189,6 +189,9 @@ class CudaCapture:
             with _learning() if learns else contextlib.nullcontext():
                 return shim.rehearse(stream.cuda_stream, function) if rehearses else (function(), shim.Rehearsed())
 
+    def rehearse_part(self) -> None:
+        shim.rehearse_part()
+
     def hand_over(self, tensors: List[torch.Tensor]) -> None:
         for tensor in tensors:
             tensor.record_stream(torch.cuda.current_stream(tensor.device))

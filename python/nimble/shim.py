@@ -153,19 +153,24 @@ class Rehearsed(NamedTuple):
     """What a capture would have had of a run."""
 
     strays: int = 0  # kernels and copies that would have gone past it
-    streams: int = 1  # that would have been a part of it
+    behind: int = 0  # of those behind rehearse_part(), that would have gone past a second one, which began there
 
 
 def rehearse(stream: int, function: "Callable[[], Any]") -> "Tuple[Any, Rehearsed]":
     """What the function returns, and what a capture that begins on the stream of a handle would have had of it. Not to be nested."""
-    strays, streams = ctypes.c_uint64(), ctypes.c_uint64()
+    strays, behind = ctypes.c_uint64(), ctypes.c_uint64()
     _call("nimble_rehearse_end", None, None)  # of one that was interrupted
     try:
         _checked("nimble_rehearse_begin", stream)
         result = function()
     finally:
-        _call("nimble_rehearse_end", ctypes.byref(strays), ctypes.byref(streams))
-    return result, Rehearsed(strays.value, streams.value)
+        _call("nimble_rehearse_end", ctypes.byref(strays), ctypes.byref(behind))
+    return result, Rehearsed(strays.value, behind.value)
+
+
+def rehearse_part() -> None:
+    """Within rehearse(), in its thread: that is followed also as if the capture ended here, and another began. Else it is nothing."""
+    _call("nimble_rehearse_part")
 
 
 def captures() -> int:

@@ -242,6 +242,7 @@ class Step:
         early: List[Tuple[List[int], List[torch.Tensor]]] = []
 
         def look() -> None:
+            self._backend.rehearse_part()
             early.append((versions(watched), [p.detach().clone() for p in watched]))
 
         iterators, were = Iterators(state.modules), switches.kernels_and_modes()
@@ -353,9 +354,9 @@ class Step:
         grad_versions = [0 if grad is None else version_of(grad) for grad in grads_before]
         grad_places = [None if grad is None else where_of(grad) for grad in grads_before]
         own = [buffer for buffer in state.buffers if any(buffer is each for each in kind.buffers)]
-        # Another stream that has become a part of the first capture may be none of the second, and what it gets then would go past that.
+        # A stream that waits for something in the first part alone is no part of the second, and what it gets then would go past that.
         in_parts = (self._options.use_multi_stream and is_worth_it(state.parameters) and not kind.written and not kind.writes_early
-                    and can_be_kept(own) and not switches.has_other_ranks() and kind.rehearsed.streams <= 1)
+                    and can_be_kept(own) and not switches.has_other_ranks() and kind.rehearsed.behind == 0)
         stores = Stores(state.modules)
         with torch.inference_mode(False):
             work = Work(run, state, stores, inputs, own if in_parts else [], self._backend.device_type)

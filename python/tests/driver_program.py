@@ -66,8 +66,8 @@ def settled(stream, device):
 
 
 def rehearsed(kernel, stream):
-    """What shim.rehearse() says of a launch on the stream, one beside it, and one beside it that waits for it; of an error; and once
-    more behind that."""
+    """What shim.rehearse() says of a launch on the stream, one beside it, one beside it that waits for it, and one beside it in a second
+    part, which has waited in the first, or waits anew; of an error; and once more behind that."""
     beside, event = made(CU.cuStreamCreate, POINTER, 1), made(CU.cuEventCreate, POINTER, 2)
 
     def waiting():
@@ -75,11 +75,19 @@ def rehearsed(kernel, stream):
         check(CU.cuStreamWaitEvent(beside, event, 0))
         kernel(beside)
 
+    def in_parts(second):
+        waiting()
+        shim.rehearse_part()
+        second()
+
     def failing():
+        shim.rehearse_part()
         kernel(beside)
         raise ValueError
 
-    found = [shim.rehearse(stream.value, function)[1] for function in (lambda: kernel(stream), lambda: kernel(beside), waiting)]
+    shim.rehearse_part()  # of nothing
+    found = [shim.rehearse(stream.value, function)[1] for function in (
+        lambda: kernel(stream), lambda: kernel(beside), waiting, lambda: in_parts(lambda: kernel(beside)), lambda: in_parts(waiting))]
     try:
         shim.rehearse(stream.value, failing)
     except ValueError:

@@ -160,6 +160,7 @@ class ReplayingCapture:
         self.idle = True
         self.refuses_parts = False
         self.rehearsed = Rehearsed()  # of eager runs
+        self.at_part = lambda: None  # called where a second capture would begin
         self.recorded = []  # of each record(), its graphs
         self.watches = []
 
@@ -190,6 +191,9 @@ class ReplayingCapture:
 
     def run(self, function, stream, learns, rehearses):
         return function(), self.rehearsed if rehearses else Rehearsed()
+
+    def rehearse_part(self):
+        self.at_part()
 
     def let_go(self, function):
         function()

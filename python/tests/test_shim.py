@@ -35,8 +35,8 @@ def test_a_program_that_learns(build):
     assert said["watched"] == [[True, True, True, False], [True, True, False, False], none, none]
     assert said["nested"].startswith("nimble_learn_begin: invalid argument")
     assert said["settled"] == [[True, 1], [False, 0], [False, 0], [False, 0], [True, 1]]
-    assert said["rehearsed"][:5] == [[0, 1], [1, 1], [0, 2], "failed", ["returned", [1, 1]]] and said["rehearsed"][6:] == [0, 1, 0]
-    assert said["rehearsed"][5].startswith("nimble_rehearse_begin: invalid argument")
+    assert said["rehearsed"][:7] == [[0, 0], [1, 0], [0, 0], [0, 1], [0, 0], "failed", ["returned", [1, 0]]] and said["rehearsed"][8:] == [0, 1, 0]
+    assert said["rehearsed"][7].startswith("nimble_rehearse_begin: invalid argument")
     assert said["eager"] == said["replayed"] == said["by itself"] != said["once"]
     unknown, refused, stale = shim.Result.INVALID_ARGUMENT, shim.Result.REFUSED, shim.Result.STALE
     assert said["launched"] == [unknown, refused, 0, refused, 0, 0, stale, stale]

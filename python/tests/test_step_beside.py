@@ -80,13 +80,17 @@ def test_steps_whose_gradients_are_held_are_not_rehearsed():
     assert len(backend.ran) == 4 and backend.rehearsals == 3 and held
 
 
-@pytest.mark.parametrize("streams", [1, 2])
-def test_with_streams_that_wait_there_is_one_part(streams):
+@pytest.mark.parametrize("behind, parts", [(0, 2), (1, 1)])
+def test_where_a_second_part_would_let_work_past_there_is_one(behind, parts):
     torch.manual_seed(0)
-    net, backend = mlp(), ReplayingCapture()
+    net, backend, seen = mlp(), ReplayingCapture(), []
     optimizer = sgd(net)
-    backend.rehearsed = Rehearsed(0, streams)
+    backend.rehearsed = Rehearsed(0, behind)
+    backend.at_part = lambda: seen.append([p.grad is None for p in net.parameters()])
     step = nimble.step(lambda x: update(net, optimizer, net(x).sum()), modules=[net], optimizers=[optimizer], backend=backend)
-    for _ in range(5):
+    for _ in range(3):
         step(torch.ones(2, 4))
-    assert [len(graphs) for graphs in backend.recorded] == [3 - streams]
+    assert seen == [[True] * 4] * 3  # behind zero_grad(), before the backward
+    for _ in range(2):
+        step(torch.ones(2, 4))
+    assert [len(graphs) for graphs in backend.recorded] == [parts]

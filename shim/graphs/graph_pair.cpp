@@ -19,7 +19,7 @@ namespace {
 // kernels follow each other sooner a graph of many edges has less of an advantage: by 0.1 to 1.2 % of a launch for
 // BERT's encoder, by up to 0.3 for resnet50 and resnet101 (H100, driver 580.159; bench/pytorch/chains.py). That is to
 // be gained where it is not known that turns were held in both. Where it is, what tells a gain from noise is enough.
-constexpr double kLeastGain = 0.01, kLeastGainInBothStates = 0.003;
+constexpr double kLeastGain = 0.01, kLeastGainInBothStates = 0.002;
 constexpr std::size_t kMostOthers = 4;  // that are named, of what a graph writes to and nobody has asked about
 constexpr const char* kLeadsSomewhere = "an address of its kernels' that led nowhere leads to memory now";
 

@@ -86,10 +86,12 @@ class GraphSink final : public CallSink {
   // What the calling thread does from now on is followed as if the stream captured. False where it rehearses already,
   // or the stream is a legacy default stream, which cannot capture.
   bool rehearse(CUstream stream);
+  // Also as if the capture had ended here, and another had begun on the same stream. False where it does not rehearse.
+  bool rehearse_part();
   // It ends. Nothing where it does not rehearse.
   struct Rehearsed {
-    std::uint64_t strays = 0;   // pieces of work that would have gone past the capture
-    std::uint64_t streams = 0;  // that would have been a part of it
+    std::uint64_t strays = 0;  // pieces of work that would have gone past the capture
+    std::uint64_t behind = 0;  // of those behind rehearse_part(), that would have gone past the one which began there
   };
   std::optional<Rehearsed> rehearsed();
   // How many captures go on, at most.
@@ -113,6 +115,14 @@ class GraphSink final : public CallSink {
   bool settle();
 
  private:
+  // A rehearsal that goes on: the number of its capture, its stream, the number of the last part if there is one, and
+  // what went past those before it.
+  struct Rehearsing {
+    std::uint64_t capture = 0, stream = 0;
+    std::optional<std::uint64_t> part;
+    std::uint64_t behind = 0;
+  };
+
   // What a thread has said, and made.
   struct OfThread {
     bool learns = false, made_to_learn = false;  // all of `made`
@@ -120,8 +130,8 @@ class GraphSink final : public CallSink {
     std::deque<std::shared_ptr<const CapturePlan>> made, plans;
     // How many of its next captures are somebody's who has learned, where there is no plan for any of them.
     std::size_t unplanned = 0;
-    CUgraphExec last = nullptr;   // that it has made
-    std::uint64_t rehearsal = 0;  // that it has begun, and not ended
+    CUgraphExec last = nullptr;  // that it has made
+    std::optional<Rehearsing> rehearsing;
   };
 
   // A capture that has begun, by its stream.
@@ -172,6 +182,8 @@ class GraphSink final : public CallSink {
   std::string rewrite(CUgraph graph, std::uint64_t flags, GraphPair& made);
   std::shared_ptr<GraphPair> find(CUgraphExec exec) const;
   CUgraphExec last_of_this_thread();
+  std::uint64_t begin_rehearsal(std::uint64_t stream, std::uint32_t thread);
+  std::uint64_t end_rehearsal(std::uint64_t number);
   void handle_ends(const Call& call);
   void edited(const Call& call);
   void let_go_of(const Call& call);

@@ -67,24 +67,46 @@ bool GraphSink::capture_again() {
   return false;
 }
 
+std::uint64_t GraphSink::begin_rehearsal(std::uint64_t stream, std::uint32_t thread) {
+  const std::uint64_t number = rehearsals_.begin(stream);
+  stray_.began(number, thread);
+  return number;
+}
+
+// How much went past.
+std::uint64_t GraphSink::end_rehearsal(std::uint64_t number) {
+  const std::uint64_t past = stray_.ended(number, nullptr);  // first: other threads may still be at it
+  rehearsals_.end(number);
+  return past;
+}
+
 bool GraphSink::rehearse(CUstream stream) {
   const StreamRef ref = stream_ref({DefaultStream::legacy}, stream);
   if (ref.is_legacy()) return false;
   const std::uint32_t index = thread_index();
   const std::lock_guard lock(threads_mutex_);
-  OfThread& thread = threads_[index];
-  if (thread.rehearsal) return false;
-  thread.rehearsal = rehearsals_.begin(ref.key);
-  stray_.began(thread.rehearsal, index);
+  std::optional<Rehearsing>& mine = threads_[index].rehearsing;
+  if (mine) return false;
+  mine = Rehearsing{begin_rehearsal(ref.key, index), ref.key, std::nullopt, 0};
+  return true;
+}
+
+bool GraphSink::rehearse_part() {
+  const std::uint32_t index = thread_index();
+  const std::lock_guard lock(threads_mutex_);
+  std::optional<Rehearsing>& mine = threads_[index].rehearsing;
+  if (!mine) return false;
+  if (mine->part) mine->behind += end_rehearsal(*mine->part);
+  mine->part = begin_rehearsal(mine->stream, index);
   return true;
 }
 
 std::optional<GraphSink::Rehearsed> GraphSink::rehearsed() {
   const std::lock_guard lock(threads_mutex_);
-  const std::uint64_t number = std::exchange(threads_[thread_index()].rehearsal, 0);
-  if (!number) return std::nullopt;
-  const std::uint64_t strays = stray_.ended(number, nullptr);  // first: other threads may still be at it
-  return Rehearsed{strays, rehearsals_.end(number)};
+  const std::optional<Rehearsing> mine = std::exchange(threads_[thread_index()].rehearsing, std::nullopt);
+  if (!mine) return std::nullopt;
+  const std::uint64_t behind = mine->behind + (mine->part ? end_rehearsal(*mine->part) : 0);
+  return Rehearsed{end_rehearsal(mine->capture), behind};
 }
 
 std::optional<bool> GraphSink::may_launch(CUgraphExec exec, CUstream stream) const {

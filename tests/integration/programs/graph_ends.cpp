@@ -10,7 +10,7 @@
 //   variables      variables go with code that has none of its kernels, and one piece of memory is mapped there
 //   refused        nothing but the driver keeps launches of a graph apart, and it refuses one of them
 //   strays         while threads capture, they and others submit work to streams that do not; says how many of these a
-//                  graph's threads did, and how many a rehearsal would have told
+//                  graph's threads did, and how many a rehearsal would have told, also of two captures
 #include <dlfcn.h>
 
 #include <atomic>
@@ -217,12 +217,13 @@ struct Program : GraphProgram {
         work();
         launch_update(out[0], out[1]);
       };
+      if (nimble_rehearse_part() == NIMBLE_SUCCESS) std::fprintf(stderr, "twice\n");
       const bool rehearses = nimble_rehearse_begin(stream) == NIMBLE_SUCCESS;
       if (rehearses && nimble_rehearse_begin(stream) != NIMBLE_INVALID_ARGUMENT) std::fprintf(stderr, "twice\n");
       all();
-      std::uint64_t count = 0, streams = 0;
-      if (nimble_rehearse_end(&count, &streams) == NIMBLE_SUCCESS)
-        std::fprintf(stderr, "rehearsed %d on %d\n", static_cast<int>(count), static_cast<int>(streams));
+      std::uint64_t count = 0, behind = 0;
+      if (nimble_rehearse_end(&count, &behind) == NIMBLE_SUCCESS)
+        std::fprintf(stderr, "rehearsed %d, behind %d\n", static_cast<int>(count), static_cast<int>(behind));
       if (rehearses && nimble_rehearse_end(nullptr, nullptr) != NIMBLE_INVALID_ARGUMENT)
         std::fprintf(stderr, "twice\n");
       CUgraph graph = capture(all, CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -263,6 +264,44 @@ struct Program : GraphProgram {
         launch_update(out[1], input);
       });
     });
+    // Two captures, one behind the other, where there was one rehearsal in parts.
+    const auto in_parts = [&](auto first, auto rest) {
+      nimble_rehearse_begin(stream);
+      launch_update(out[0], input);
+      first();
+      nimble_rehearse_part();
+      rest();
+      launch_update(out[0], out[1]);
+      std::uint64_t count = 0, behind = 0;
+      if (nimble_rehearse_end(&count, &behind) == NIMBLE_SUCCESS)
+        std::fprintf(stderr, "in parts: %d, behind %d\n", static_cast<int>(count), static_cast<int>(behind));
+      for (const bool is_first : {true, false}) {
+        CUgraph graph = capture(
+            [&] {
+              if (is_first) launch_update(out[0], input), first();
+              if (!is_first) rest(), launch_update(out[0], out[1]);
+            },
+            CU_STREAM_CAPTURE_MODE_RELAXED);
+        CUgraphExec exec = make(graph);
+        nimble_graph_status status{};
+        status.size = sizeof status;
+        if (nimble_get_graph(exec, &status) == NIMBLE_SUCCESS)
+          std::fprintf(stderr, "of a part: %d\n", static_cast<int>(status.strays));
+        run(exec, 1);
+        end(exec, graph);
+      }
+    };
+    const auto beside_it = [&](bool waits) {
+      if (waits) {
+        CHECK(cuEventRecord(fork, stream));
+        CHECK(cuStreamWaitEvent(beside, fork, 0));
+      }
+      launch_update(out[1], input, beside);
+      CHECK(cuEventRecord(join, beside));
+      if (waits) CHECK(cuStreamWaitEvent(stream, join, 0));
+    };
+    in_parts([&] { beside_it(true); }, [&] { beside_it(true); });
+    in_parts([&] { beside_it(true); }, [&] { beside_it(false); });
     CHECK(cuCtxSynchronize());
     for (const CUdeviceptr each : {aside, out[0], out[1]}) note(each);
   }

@@ -76,7 +76,7 @@ TEST(GraphPair, WhatTheRewrittenGraphHasToGain) {
   // Microseconds of the rewritten one, of 1000.
   for (const auto& [us, in_one_state, in_both] : {std::tuple{985., State::rewritten, State::rewritten},
                                                   {995., State::own, State::rewritten},
-                                                  {998.5, State::own, State::own},
+                                                  {999., State::own, State::own},
                                                   {1010., State::own, State::own}}) {
     Driver driver;
     driver.rewritten_us = us;

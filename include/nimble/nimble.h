@@ -231,7 +231,8 @@ NIMBLE_FUNCTION(nimble_stream_is_idle, (struct CUstream_st * stream), (stream))
 
 /* Makes another context on the device of the current one, and ends it, which takes a fifth of a second, and half a GiB
  * meanwhile: behind that, kernels that need each other may follow each other sooner, of graphs and of all else. For
- * when a program is ready to work. NIMBLE_REFUSED where something is captured, less than 4 GiB of the device is free,
+ * when a program is ready to work. Of a graph that is being timed both ways are then known in both of these states, and
+ * less of a gain is enough. NIMBLE_REFUSED where something is captured, less than 4 GiB of the device is free,
  * or the driver makes none. */
 NIMBLE_FUNCTION(nimble_settle, (void), ())
 

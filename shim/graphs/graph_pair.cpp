@@ -16,9 +16,10 @@ namespace nimble::shim {
 namespace {
 
 // What the rewritten graph has to gain, in each turn. The driver has two states (settle.h), and in the one where
-// kernels follow each other sooner a graph of many edges has less of an advantage: by 0.1 to 1.2 % of a launch for
-// BERT's encoder, by up to 0.3 for resnet50 and resnet101 (H100, driver 580.159; bench/pytorch/chains.py). That is to
-// be gained where it is not known that turns were held in both. Where it is, what tells a gain from noise is enough.
+// kernels follow each other sooner a graph of many edges has less of an advantage: by 0.4 to 1.2 % of a launch for
+// BERT's encoder, by up to 0.3 for resnet50 and resnet101, whose own gain is 1.1 to 1.5 and 0.4 to 0.9 %
+// (bench/results/2026-11-27-chains-nvidia-h100-2.md). So much is to be gained where it is not known that turns were
+// held in both. Where it is, it has to be more than nothing, by what tells it from noise.
 constexpr double kLeastGain = 0.01, kLeastGainInBothStates = 0.002;
 constexpr std::size_t kMostOthers = 4;  // that are named, of what a graph writes to and nobody has asked about
 constexpr const char* kLeadsSomewhere = "an address of its kernels' that led nowhere leads to memory now";

@@ -134,5 +134,5 @@ def digest(tensors):
 
 def graphs(model):
     """What a nimble.Nimble knows of its graphs."""
-    fields = ("kind", "state", "nodes", "streams", "own_us", "rewritten_us", "why")
+    fields = ("kind", "state", "nodes", "streams", "own_us", "rewritten_us", "why", "runs_ahead")
     return {"graphs": [{field: getattr(report, field, None) for field in fields} for report in model.report()]}

@@ -137,10 +137,11 @@ def decisions(part, name):
     def time(value):
         return MISSING if value is None else f"{value:.0f}"
 
+    ahead = {True: "yes", False: "no"}
     rows = [[part.title(row), graph["kind"] or MISSING, graph["state"], str(graph["nodes"]), str(graph["streams"]),
-             time(graph["own_us"]), time(graph["rewritten_us"]), graph["why"]]
+             time(graph["own_us"]), time(graph["rewritten_us"]), ahead.get(graph.get("runs_ahead"), MISSING), graph["why"]]
             for row in part.rows for graph in (part.get(row, name) or {}).get("graphs", [])]
-    columns = ["network", "graph", "launched", "nodes", "side by side", "own, us", "rewritten, us", "why"]
+    columns = ["network", "graph", "launched", "nodes", "side by side", "own, us", "rewritten, us", "before the look", "why"]
     return markdown(columns, rows) if rows else ""
 
 

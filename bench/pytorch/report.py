@@ -28,7 +28,8 @@ losses are in the JSON."""
 PAPER = """How many times faster, by events, beside what the paper reports (bench/pytorch/published.json); `fastest` are the
 fastest of the ways above that are Nimble's, and of those that are not:"""
 DECISIONS = """What became of Nimble's graphs: `rewritten`, or `own`, the program's, since it was faster, or `kept`, since
-there is no other. Microseconds are medians of a launch, measured by libnimble.so when it decided:"""
+there is no other. Microseconds are medians of a launch, measured by libnimble.so when it decided. In the end whether it, or a
+step's first part, is launched before the call has looked at what it works on; else one on an idle GPU waits for that:"""
 
 
 def inference(part):

@@ -148,7 +148,7 @@ class PreparedGraph:
 
     def reports(self) -> List[GraphReport]:
         tensors = [*(i.tensor for i in self._inputs), *self._results.made, *self._results.kept]
-        return [report("inference", self._signature, self._captured.status(), self._seconds, tensors)]
+        return [report("inference", self._signature, self._captured.status(), self._seconds, tensors, self.runs_ahead)]
 
 
 @one_at_a_time

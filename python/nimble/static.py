@@ -35,7 +35,9 @@ class Options:
 class GraphReport:
     """What is known of a prepared graph. `state`: kept, trying, own or rewritten, as nimble_graph_state; `unknown` where
     libnimble.so does not know the graph; `eager` where there is none, and calls run eagerly, `why` tells. Times in microseconds are
-    medians of a launch. `static_bytes`: inputs and outputs. `kind`: inference, forward, backward or step."""
+    medians of a launch. `static_bytes`: inputs and outputs. `kind`: inference, forward, backward or step. `runs_ahead`:
+    whether its launch, or that of a step's first part, comes before the look at what it works on; else a call on an idle GPU waits for
+    that. None where there is nothing to look at, as in a backward, or no graph."""
 
     signature: str
     state: str
@@ -47,6 +49,7 @@ class GraphReport:
     static_bytes: int
     why: str
     kind: str = "inference"
+    runs_ahead: Optional[bool] = None
 
 
 def eager_report(kind: str, signature: str, why: str) -> GraphReport:
@@ -54,13 +57,14 @@ def eager_report(kind: str, signature: str, why: str) -> GraphReport:
     return GraphReport(signature, "eager", 0, 0, None, None, 0.0, 0, why, kind)
 
 
-def report(kind: str, signature: str, status: Optional[GraphStatus], seconds: float, tensors: Iterable[Any]) -> GraphReport:
+def report(kind: str, signature: str, status: Optional[GraphStatus], seconds: float, tensors: Iterable[Any],
+           runs_ahead: Optional[bool] = None) -> GraphReport:
     """`tensors`: those whose memory is told; what is none among them does not count."""
     memory = {storage(t): storage_bytes(t) for t in tensors if isinstance(t, torch.Tensor)}
     if status is None:
-        return GraphReport(signature, "unknown", 0, 0, None, None, seconds, sum(memory.values()), "", kind)
+        return GraphReport(signature, "unknown", 0, 0, None, None, seconds, sum(memory.values()), "", kind, runs_ahead)
     return GraphReport(signature, status.state.name.lower(), status.nodes, status.streams, status.own_us, status.rewritten_us,
-                       seconds, sum(memory.values()), status.text, kind)
+                       seconds, sum(memory.values()), status.text, kind, runs_ahead)
 
 
 class Input:

@@ -144,7 +144,7 @@ class Graph:
 
     def report(self) -> GraphReport:
         tensors = [*(i.tensor for i in self._inputs), *self._results.made]
-        return report("step", self._signature, self._captured.status(), self._seconds, tensors)
+        return report("step", self._signature, self._captured.status(), self._seconds, tensors, self._ahead is not None)
 
 
 class Work:

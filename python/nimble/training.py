@@ -322,7 +322,7 @@ class TrainingGraph:
     def reports(self) -> List[GraphReport]:
         with self._lock:
             tensors = [*(i.tensor for i in self._inputs), *self._results.made, *self._results.kept]
-            return [report("forward", self._signature, self._forward.status(), self._seconds, tensors),
+            return [report("forward", self._signature, self._forward.status(), self._seconds, tensors, self.runs_ahead),
                     *(report("backward", self._signature, way.captured.status(), self._seconds,
                              [*way.memory(), *way.captured.outputs])
                       for way in self._backwards.values() if way.captured is not None)]

@@ -35,7 +35,7 @@ class TestRunningAhead:
     def test_a_call_looks_behind_the_launch(self, module, backend, monkeypatch):
         model = Nimble(module, backend=backend).prepare(torch.ones(2, 3))
         (graph,) = model._graphs
-        assert graph.runs_ahead
+        assert graph.runs_ahead and model.report()[0].runs_ahead
         monkeypatch.setattr(type(graph.guard), "difference", lambda self: backend.calls.append("look"))
         model(torch.ones(2, 3))
         assert backend.calls == ["follow", "replay", "look"]
@@ -114,7 +114,7 @@ class TestRunningAhead:
         if what == "training":
             module[1].train()
         model = Nimble(writes, backend=backend).prepare(torch.ones(2, 3))
-        assert [graph.runs_ahead for graph in model._graphs] == [False]
+        assert [graph.runs_ahead for graph in model._graphs] == [False] == [each.runs_ahead for each in model.report()]
 
     def test_what_may_be_sent_to_other_ranks_does_not(self, module, backend, monkeypatch):
         monkeypatch.setattr("nimble.auto.switches.has_other_ranks", lambda: True)

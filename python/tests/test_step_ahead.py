@@ -48,7 +48,7 @@ def test_steps_are_the_functions(pair, backend):
     assert both(pair, backend)
     assert replays(backend) == [[14 - EAGER, 14 - EAGER]]
     (report,) = both.step.report()
-    assert (report.kind, report.state, report.nodes, report.streams) == ("step", "rewritten", 18, 3)
+    assert (report.kind, report.state, report.nodes, report.streams, report.runs_ahead) == ("step", "rewritten", 18, 3, True)
 
 
 AHEAD, BEHIND = ["launch", "look", "launch"], ["look", "launch", "launch"]

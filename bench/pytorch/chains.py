@@ -105,9 +105,11 @@ def begin(name, way, build):
 
 def trial(said):
     """Of the last one that libnimble.so has told of: what it launches since, and the turns of both graphs."""
-    *_, last = [None, *TRIAL.finditer(said)]
-    turns = {which: [float(us) for us in last[which].split(", ")] for which in ("rewritten", "own")} if last else {}
-    return {"launched": last["launched"], **turns} if last else None
+    found = [*TRIAL.finditer(said)]
+    if not found:
+        return None
+    turns = {which: [float(us) for us in found[-1][which].split(", ")] for which in ("rewritten", "own")}
+    return {"launched": found[-1]["launched"], **turns}
 
 
 def in_processes(name, count, build):

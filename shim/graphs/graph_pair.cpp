@@ -124,6 +124,9 @@ GraphPair::Launch GraphPair::launch(CUgraphExec own, const StreamRef& stream, bo
     kept = true;
     kept_.store(true, std::memory_order_release);
   }
+  if (has_settled_.load(std::memory_order_relaxed) && has_settled_.exchange(false, std::memory_order_relaxed) &&
+      tuner_.is_within_trial())
+    tuner_.ask_for(kLeastGainInBothStates);
   const Tuner::Step next = tuner_.next();
   const bool before = last_was_rewritten_.load(std::memory_order_relaxed);
   made.rewritten = !kept && next.way == Way::schedule;
@@ -166,11 +169,6 @@ GraphPair::Launch GraphPair::launch(CUgraphExec own, const StreamRef& stream, bo
   } catch (...) {  // no memory: it can be left out
   }
   return made;
-}
-
-void GraphPair::driver_settled() {
-  const std::lock_guard only_one(order_);
-  if (tuner_.is_within_trial()) tuner_.ask_for(kLeastGainInBothStates);
 }
 
 void GraphPair::decided() {

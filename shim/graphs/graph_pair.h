@@ -77,8 +77,9 @@ class GraphPair {
   };
   // Launches one of the two. `may_time`: the driver may be asked about events.
   Launch launch(CUgraphExec own, const StreamRef& stream, bool may_time) noexcept;
-  // The driver has been brought into another state (settle.h), be it within the trial.
-  void driver_settled();
+  // The driver has been brought into another state (settle.h), be it within the trial: the next launch sees to it, so
+  // that nobody waits for one that is being made.
+  void driver_settled() { has_settled_.store(true, std::memory_order_relaxed); }
   // The program's own is launched from now on. Whether that is new.
   bool keep(const std::string& why);
   // Code goes; null where nobody knows which.
@@ -119,6 +120,7 @@ class GraphPair {
   CUevent tried_ = nullptr;             // recorded to see whether a stream takes our events
   std::optional<std::uint64_t> takes_;  // the last stream that did
 
+  std::atomic<bool> has_settled_{false};  // since the last launch
   std::atomic<bool> kept_{false}, own_for_good_{false}, last_was_rewritten_{false}, context_gone_{false};
   mutable std::mutex mutex_;  // guards what follows
   TouchedMemory memory_;

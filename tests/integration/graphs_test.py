@@ -178,7 +178,7 @@ class Graphs(ProgramTest):
             self.assertEqual(["0", "1", "2", "1", "0", "1"], re.findall(rf"^{which} (\d+)", done.stderr, re.MULTILINE), which)
         self.assertEqual(["0"] * 6, re.findall(r"^rehearsed \d, behind (\d+)$", done.stderr, re.MULTILINE))
         self.assertEqual([("0", "0"), ("0", "1")], re.findall(r"^in parts: (\d+), behind (\d+)$", done.stderr, re.MULTILINE))
-        self.assertEqual(["0", "0", "0", "1"], re.findall(r"^of a part: (\d+)$", done.stderr, re.MULTILINE))
+        self.assertEqual(["0", "0", "0", "1"], re.findall(r"^of a part (\d+)$", done.stderr, re.MULTILINE))
         self.assertNotIn("twice", done.stderr)
 
     def test_more_than_the_queue_holds_is_recorded_while_a_library_is_loaded(self):

@@ -199,6 +199,16 @@ struct Program : GraphProgram {
     }
     say(exec);
   }
+  // With how much went past its capture.
+  void run_once(CUgraph graph, const char* title) {
+    CUgraphExec exec = make(graph);
+    nimble_graph_status status{};
+    status.size = sizeof status;
+    if (nimble_get_graph(exec, &status) == NIMBLE_SUCCESS)
+      std::fprintf(stderr, "%s %d\n", title, static_cast<int>(status.strays));
+    run(exec, 1);
+    end(exec, graph);
+  }
   void strays() {
     const CUdeviceptr aside = memory(2 * kBytes);
     CUstream beside = nullptr;
@@ -227,13 +237,7 @@ struct Program : GraphProgram {
       if (rehearses && nimble_rehearse_end(nullptr, nullptr) != NIMBLE_INVALID_ARGUMENT)
         std::fprintf(stderr, "twice\n");
       CUgraph graph = capture(all, CU_STREAM_CAPTURE_MODE_RELAXED);
-      CUgraphExec exec = make(graph);
-      nimble_graph_status status{};
-      status.size = sizeof status;
-      if (nimble_get_graph(exec, &status) == NIMBLE_SUCCESS)
-        std::fprintf(stderr, "strays %d\n", static_cast<int>(status.strays));
-      run(exec, 1);
-      end(exec, graph);
+      run_once(graph, "strays");
     };
     launch_update(aside, input, beside);
     of([&] {  // beside it, and a part of it; and what is no work
@@ -282,13 +286,7 @@ struct Program : GraphProgram {
               if (!is_first) rest(), launch_update(out[0], out[1]);
             },
             CU_STREAM_CAPTURE_MODE_RELAXED);
-        CUgraphExec exec = make(graph);
-        nimble_graph_status status{};
-        status.size = sizeof status;
-        if (nimble_get_graph(exec, &status) == NIMBLE_SUCCESS)
-          std::fprintf(stderr, "of a part: %d\n", static_cast<int>(status.strays));
-        run(exec, 1);
-        end(exec, graph);
+        run_once(graph, "of a part");
       }
     };
     const auto beside_it = [&](bool waits) {

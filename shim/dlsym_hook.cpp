@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "shim/cublas_calls.h"
 #include "shim/libc_symbols.h"
 #include "shim/log.h"
 #include "shim/real_driver.h"
@@ -62,15 +63,18 @@ static_assert(std::none_of(std::begin(kCallSymbols), std::end(kCallSymbols),
 
 bool is_ours(const void* pointer) { return pointer >= __start_nimble_exports && pointer < __stop_nimble_exports; }
 
-// "cu" and a capital: cudnnCreate and cublasCreate are not the driver's.
-bool is_driver_name(const char* name) {
-  return name && name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
-}
-
 // Not strcmp, which sanitizers intercept, and may not be ready for.
 bool same(const char* a, const char* b) {
   while (*a && *a == *b) ++a, ++b;
   return *a == *b;
+}
+
+// "cu" and a capital are the driver's; of cuBLAS's there are few.
+bool may_be_exported(const char* name) {
+  if (!name || name[0] != 'c' || name[1] != 'u') return false;
+  if (name[2] >= 'A' && name[2] <= 'Z') return true;
+  return std::any_of(std::begin(kCublasCalls), std::end(kCublasCalls),
+                     [&](const char* call) { return same(call, name); });
 }
 
 // Other threads may be doing the same, and find the same.
@@ -152,7 +156,7 @@ nimble_answer beyond_our_export(void* found, void* handle, const char* name, con
   return {intercepting() ? found : other, 1};
 }
 
-nimble_answer driver_symbol_for(void* next, void* handle, const char* name, const char* version, const void* caller) {
+nimble_answer exported_symbol_for(void* next, void* handle, const char* name, const char* version, const void* caller) {
   // The real answer decides, as with cuGetProcAddress: other libraries may have functions of the same name. Where there
   // is none, the jump asks again, and dlerror is set for the caller.
   void* const found = ask(next, handle, name, version, caller);
@@ -188,6 +192,17 @@ void find_next_hooks() {
   advance(nimble_next_dlsym, "dlsym");
 }
 
+void* find_beyond(const void* caller, const char* name) {
+  find_next_hooks();
+  void* found = in_library_of(caller, name);
+  if (!found) found = g_libc_dlsym(RTLD_NEXT, name);
+  const link_map* const object = found ? object_of(found) : nullptr;
+  if (object && object->l_name && *object->l_name)
+    nimble_next_dlopen(object->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+  dlerror();  // what went wrong here is no affair of the program's
+  return found;
+}
+
 void* real_dlsym(void* handle, const char* name) {
   find_next_hooks();
   return g_libc_dlsym(handle, name);
@@ -200,17 +215,17 @@ using namespace nimble::shim;
 nimble_answer nimble_dlsym_filter(void* handle, const char* name, const void* caller) {
   if (!nimble_next_dlsym) [[unlikely]]
     find_next_hooks();
-  if (!is_driver_name(name)) [[likely]]
+  if (!may_be_exported(name)) [[likely]]
     return {nullptr, 0};
-  return driver_symbol_for(reinterpret_cast<void*>(nimble_next_dlsym), handle, name, nullptr, caller);
+  return exported_symbol_for(reinterpret_cast<void*>(nimble_next_dlsym), handle, name, nullptr, caller);
 }
 
 nimble_answer nimble_dlvsym_filter(void* handle, const char* name, const char* version, const void* caller) {
   if (!nimble_next_dlvsym) [[unlikely]]
     find_next_hooks();
   if (!name || !version) return {nullptr, 0};
-  if (is_driver_name(name)) {
-    return driver_symbol_for(reinterpret_cast<void*>(nimble_next_dlvsym), handle, name, version, caller);
+  if (may_be_exported(name)) {
+    return exported_symbol_for(reinterpret_cast<void*>(nimble_next_dlvsym), handle, name, version, caller);
   }
   // dlvsym passes definitions without a version by, so a library before us that hooks dlsym, and looks for the next one
   // by version, would find libc's and get around us. By name alone it finds ours, if ours is next. In off mode, too:

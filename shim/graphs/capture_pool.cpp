@@ -186,6 +186,12 @@ std::optional<CapturePool::Slot> CapturePool::allocate(std::uint64_t id, Home ho
   return slot;
 }
 
+bool CapturePool::serves_apart(std::uint64_t id) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = captures_.find(id);
+  return found != captures_.end() && found->second.serve != Serve::again && found->second.kept_to_plan;
+}
+
 std::optional<CUresult> CapturePool::refusal(std::uint64_t id, Home home) const {
   const std::lock_guard lock(mutex_);
   const auto found = captures_.find(id);

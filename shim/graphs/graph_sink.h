@@ -44,6 +44,7 @@
 #include "shim/graphs/rehearsals.h"
 #include "shim/graphs/released_memory.h"
 #include "shim/graphs/stray_work.h"
+#include "shim/graphs/workspaces.h"
 
 namespace nimble::shim {
 
@@ -113,6 +114,9 @@ class GraphSink final : public CallSink {
   bool is_idle(CUstream stream) const;
   // settle.h, where nothing is captured.
   bool settle();
+  // The memory that cuBLAS is to work in on this stream, where the program has so much for it there (workspaces.h): a
+  // slot, or that. `for_one`: for the product that comes now, and no other. Called outside driver calls.
+  std::uint64_t workspace_for(CUstream stream, std::uint64_t workspace, std::uint64_t bytes, bool for_one) noexcept;
 
  private:
   // A rehearsal that goes on: the number of its capture, its stream, the number of the last part if there is one, and
@@ -166,7 +170,7 @@ class GraphSink final : public CallSink {
   std::size_t count_nodes(CUgraph graph) const;
   void submitted(const Call& call);
   void capture_began(const Call& call, bool good);
-  void capture_ending(const Call& call) const;
+  void capture_ending(const Call& call);
   void capture_ended(const Call& call, bool good);
   void forget_captures(const Call& call);
   std::optional<CUresult> allocate(Call& call);
@@ -174,6 +178,7 @@ class GraphSink final : public CallSink {
   CUresult wait_as_release_does() const;
   std::optional<CUresult> add_release(const Call& call);
   void fill(const Call& call);
+  void release_workspaces(std::uint64_t capture, const StreamRef& stream);
 
   std::optional<CUresult> launch(Call& call);
   bool load_driver();
@@ -204,6 +209,7 @@ class GraphSink final : public CallSink {
   std::mutex history_mutex_;
   CallHistory history_;
   CapturePool pool_;
+  Workspaces workspaces_;
   MemoryWatch watch_;
   ReleasedMemory released_;
   KnownAddresses addresses_;

@@ -96,7 +96,15 @@ void GraphSink::capture_began(const Call& call, bool good) {
 }
 
 // Whether that is so nobody can ask once it has ended.
-void GraphSink::capture_ending(const Call& call) const { t_ending = capturing(call).has_value(); }
+void GraphSink::capture_ending(const Call& call) {
+  t_ending = capturing(call).has_value();
+  std::optional<std::uint64_t> begun;  // of one that is spoilt the driver does not tell which
+  {
+    const std::lock_guard lock(captures_mutex_);
+    if (const auto found = begun_.find(call.stream.key); found != begun_.end()) begun = found->second.id;
+  }
+  if (t_ending && begun) release_workspaces(*begun, call.stream);
+}
 
 void GraphSink::capture_ended(const Call& call, bool good) {
   if (!good) {
@@ -138,6 +146,7 @@ void GraphSink::forget_captures(const Call& call) {
     captures_.fetch_sub(static_cast<int>(gone.size()), std::memory_order_relaxed);
   }
   for (const auto& [id, to_graph] : gone) {
+    for (const std::uint64_t slot : workspaces_.end(id)) pool_.release(slot, 0, 0, std::nullopt);
     pool_.ended(id, nullptr, to_graph);
     released_.ended(id, nullptr);
     stray_.ended(id, nullptr);
@@ -253,6 +262,58 @@ std::optional<CUresult> GraphSink::add_release(const Call& call) {
   CUgraphNodeParams params{};
   params.type = CU_GRAPH_NODE_TYPE_EMPTY;
   return add_any ? add_any(out, call.graph, dependencies, edges, count, &params) : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+// ---- workspaces of cuBLAS's in captures ----
+
+namespace {
+
+Call release_of(std::uint64_t slot, const StreamRef& stream) {
+  Call call;
+  call.symbol = "cuMemFreeAsync";
+  call.kind = CallKind::free_async;
+  call.stream = stream;
+  call.has_stream = true;
+  call.address = slot;
+  return call;
+}
+
+}  // namespace
+
+void GraphSink::release_workspaces(std::uint64_t capture, const StreamRef& stream) {
+  for (const std::uint64_t slot : workspaces_.end(capture)) release(release_of(slot, stream));
+}
+
+// A slot comes and goes as if the program itself allocated and released it.
+std::uint64_t GraphSink::workspace_for(CUstream stream, std::uint64_t workspace, std::uint64_t bytes,
+                                       bool for_one) noexcept try {
+  const bool may_capture =
+      reinterpret_cast<std::uintptr_t>(stream) > reinterpret_cast<std::uintptr_t>(CU_STREAM_PER_THREAD);
+  if (!may_capture || workspace == 0 || bytes == 0 || captures_.load(std::memory_order_relaxed) == 0) return workspace;
+  const std::optional<Capturing> capture = capturing(stream);
+  if (!capture || !capture->active || !pool_.serves_apart(capture->id)) return workspace;
+  if (for_one)
+    if (const auto given = workspaces_.claim(capture->id, workspace, bytes)) return *given;
+  Call call;
+  call.symbol = "cuMemAllocAsync";
+  call.kind = CallKind::alloc_async;
+  call.memory = MemoryKind::stream_ordered;
+  call.stream = stream_ref({DefaultStream::legacy}, stream);
+  call.has_stream = true;
+  call.size = bytes;
+  if (const auto last = workspaces_.end_one(capture->id, workspace)) release(release_of(*last, call.stream));
+  if (!workspaces_.may_have(capture->id, bytes)) return workspace;
+  if (allocate(call) != CUDA_SUCCESS) {
+    workspaces_.full(capture->id);
+    return workspace;
+  }
+  workspaces_.began(capture->id, workspace, call.address, bytes, for_one);
+  return call.address;
+} catch (const std::exception& error) {
+  Call call;
+  call.symbol = "cuBLAS's workspace";
+  failed(call, error);
+  return workspace;
 }
 
 // What is in new memory is nobody's business, but a program that does the same twice may find there what it is about to

@@ -170,6 +170,23 @@ class Graphs(ProgramTest):
                 self.assertEqual(plain.stdout, done.stdout)
                 self.assertRegex(done.stderr, "writes only: " + said)
 
+    def test_products_have_workspaces_of_their_own(self):
+        apart, behind = (rf"graph 2: 9 nodes, on {streams} streams" for streams in ("[3-9]", "2"))  # behind: but for what needs two
+        for args, said in ((("set", "torch_cuda"), apart), (("given", "torch_cuda"), apart), (("both", "torch_cuda"), apart),
+                           (("set", "own"), behind), (("given", "own"), apart), (("both", "own"), apart),
+                           (("set", "torch_cuda", "spoilt"), apart), (("given", "own", "spoilt"), apart)):
+            with self.subTest(args=args):
+                plain = self.run_program(["products", *args])
+                for seed in harness.BUILD.seeds(6):
+                    done = self.run_program(["products", *args], mode="off", NIMBLE_GRAPHS="rewrite", NIMBLE_TUNE="off", NIMBLE_LOG="info",
+                                            SIMCUDA_SEED=seed, SIMCUDA_RACES=1, SIMCUDA_REPORT=self.path("report.json"))
+                    self.assertEqual(plain.stdout, done.stdout, f"seed {seed}: {done.stderr}")
+                    self.assertRegex(done.stderr, said)
+                    self.assertEqual([], self.read_json("report.json")["races"], f"seed {seed}")
+                    if "spoilt" in args:
+                        self.assertIn("\n0 MiB more are taken", "\n" + done.stderr)
+                self.assertEqual(plain.stdout, self.run_program(["products", *args], mode="off").stdout)
+
     def test_work_that_goes_past_captures_is_counted(self):
         plain = self.run_program(["graph_ends", "strays"])
         done = self.run_program(["graph_ends", "strays"], mode="off", NIMBLE_GRAPHS="rewrite")

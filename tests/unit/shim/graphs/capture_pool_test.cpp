@@ -487,6 +487,18 @@ TEST_F(CapturePoolTest, OfAGraphThatIsAPartOfOthersItStaysForGood) {
   EXPECT_FALSE(pool_.has_retired());
 }
 
+TEST_F(CapturePoolTest, TellsWhetherWhatACaptureGetsLiesApart) {
+  EXPECT_FALSE(pool_.serves_apart(99));
+  pool_.began(8, Serve::again, nullptr);
+  EXPECT_FALSE(pool_.serves_apart(8));
+  pool_.began(9, Serve::once, nullptr);
+  EXPECT_TRUE(pool_.serves_apart(9));
+  pool_.began(10, Serve::planned, std::make_shared<CapturePlan>(plan()));
+  EXPECT_TRUE(pool_.serves_apart(10));
+  pool_.unordered(10, 1);
+  EXPECT_FALSE(pool_.serves_apart(10)) << "it has not kept to its plan";
+}
+
 TEST_F(CapturePoolTest, WhereTheDriverHasNoMemoryTheProgramAsksItItself) {
   context_.refuses = true;
   EXPECT_EQ(allocate(1000), 0u);

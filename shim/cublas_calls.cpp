@@ -1,0 +1,106 @@
+#include "shim/cublas_calls.h"
+
+#include <dlfcn.h>
+
+#include <atomic>
+#include <new>
+#include <string>
+
+#include "shim/dlsym_hook.h"
+#include "shim/graphs/graph_sink.h"
+#include "shim/graphs/library_memory.h"
+#include "shim/guard.h"
+#include "shim/session.h"
+
+namespace nimble::shim {
+
+namespace {
+
+// Where calls from one place in the code go on to.
+struct Route {
+  const void* caller = nullptr;
+  void* function = nullptr;
+  void* get_stream = nullptr;  // cublasGetStream of the same library; null where none is needed
+  Route* next = nullptr;       // constant
+};
+
+// Routes are never taken back: there are as many as there are places that call. Where two threads find the same one at
+// once it is there twice.
+class Routes {
+ public:
+  explicit constexpr Routes(const char* name) : name_(name) {}
+
+  // Null where the caller's libraries have no such function, or there is no memory.
+  const Route* from(const void* caller) noexcept {
+    Route* const first = first_.load(std::memory_order_acquire);
+    for (const Route* route = first; route; route = route->next)
+      if (route->caller == caller) return route;
+    void* const function = find_beyond(caller, name_);
+    if (!function) return nullptr;
+    auto* const route = new (std::nothrow) Route{caller, function, nullptr, first};
+    if (!route) return nullptr;
+    if (is_pytorch(caller)) route->get_stream = find_beyond(caller, "cublasGetStream_v2");
+    while (!first_.compare_exchange_weak(route->next, route, std::memory_order_acq_rel)) continue;
+    return route;
+  }
+
+ private:
+  static bool is_pytorch(const void* caller) try {
+    return file_at(caller) == "libtorch_cuda.so";
+  } catch (...) {  // no memory: it is not known
+    return false;
+  }
+
+  const char* const name_;
+  std::atomic<Route*> first_{nullptr};
+};
+
+constinit Routes g_set_workspace{kCublasCalls[1]}, g_matmul{kCublasCalls[0]};
+
+void* workspace_for(CUstream stream, void* workspace, std::size_t bytes, bool for_one) {
+  auto* const sink = dynamic_cast<GraphSink*>(started_sink());
+  if (!sink) return workspace;
+  const Guard guard;
+  const std::uint64_t address = sink->workspace_for(stream, reinterpret_cast<std::uint64_t>(workspace), bytes, for_one);
+  return reinterpret_cast<void*>(address);
+}
+
+}  // namespace
+
+}  // namespace nimble::shim
+
+using nimble::shim::CublasLtMatmul;
+using nimble::shim::CublasSetWorkspace;
+using nimble::shim::CublasStatus;
+
+// In the section of what is exported, by which lookups by name tell them from cuBLAS's (shim/dlsym_hook.cpp).
+#define NIMBLE_EXPORT __attribute__((visibility("default"), section("nimble_exports"), noinline))
+
+extern "C" {
+
+CublasSetWorkspace cublasSetWorkspace_v2;
+CublasLtMatmul cublasLtMatmul;
+
+NIMBLE_EXPORT CublasStatus cublasSetWorkspace_v2(void* handle, void* workspace, std::size_t bytes) {
+  const auto* const route = nimble::shim::g_set_workspace.from(__builtin_return_address(0));
+  if (!route) return CublasStatus::not_supported;
+  CUstream stream = nullptr;
+  const auto get_stream = reinterpret_cast<CublasStatus (*)(void*, CUstream*)>(route->get_stream);
+  if (get_stream && get_stream(handle, &stream) == CublasStatus::success)
+    workspace = nimble::shim::workspace_for(stream, workspace, bytes, false);
+  return reinterpret_cast<CublasSetWorkspace*>(route->function)(handle, workspace, bytes);
+}
+
+NIMBLE_EXPORT CublasStatus cublasLtMatmul(void* handle, void* description, const void* alpha, const void* a,
+                                          void* a_layout, const void* b, void* b_layout, const void* beta,
+                                          const void* c, void* c_layout, void* d, void* d_layout, const void* algorithm,
+                                          void* workspace, std::size_t bytes, CUstream stream) {
+  const auto* const route = nimble::shim::g_matmul.from(__builtin_return_address(0));
+  if (!route) return CublasStatus::not_supported;
+  workspace = nimble::shim::workspace_for(stream, workspace, bytes, true);
+  return reinterpret_cast<CublasLtMatmul*>(route->function)(handle, description, alpha, a, a_layout, b, b_layout, beta,
+                                                            c, c_layout, d, d_layout, algorithm, workspace, bytes,
+                                                            stream);
+}
+
+}  // extern "C"

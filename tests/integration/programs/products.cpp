@@ -1,0 +1,98 @@
+// Products of matrices in one workspace, in graphs that Nimble is told to learn from: products WAY LIBRARY [spoilt]
+//
+//   set, given, both   how the library gives the one that stands for cuBLAS its workspace (products.h)
+//   torch_cuda, own    the library's name: PyTorch's, or another one
+//   spoilt             a first capture goes wrong
+// It prints a digest of what was computed, and whether cuBLAS is found by name; to stderr, what memory stays taken.
+#include "tests/integration/programs/products.h"
+
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <string>
+
+#include "nimble/nimble.h"
+#include "tests/integration/programs/graph_program.h"
+
+namespace {
+
+using Product = int (*)(const Products*, CUdeviceptr, CUdeviceptr, CUdeviceptr, CUstream);
+
+struct Program : GraphProgram {
+  void* library = nullptr;
+  Product product = nullptr;
+  Products products{};
+  CUdeviceptr third = memory(kBytes);
+
+  Program(const std::string& way, const std::string& name) {
+    library = dlopen((image_path("../tests/products/") + "lib" + name + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!library) std::fprintf(stderr, "products: %s\n", dlerror());
+    product = find<Product>("products_" + way);
+    products = find<decltype(&products_make)>("products_make")({mix, update}, kLarge);
+  }
+  template <class Function>
+  Function find(const std::string& name) const {
+    auto* const found = library ? reinterpret_cast<Function>(dlsym(library, name.c_str())) : nullptr;
+    if (!found) std::exit(3);
+    return found;
+  }
+  // Three products of the same input, each into a place of its own, and what needs all of them; and none of it before
+  // the input is there.
+  void step() const {
+    const CUdeviceptr x = allocate();
+    launch_mix(input, other, x, 3);
+    for (const CUdeviceptr to : {out[0], out[1], third})
+      if (const int result = product(&products, x, other, to, stream)) std::exit(10 + result);
+    launch_update(out[0], out[1]);
+    launch_update(out[0], third);
+    CHECK(cuMemFreeAsync(x, stream));
+  }
+  void go_wrong() const {
+    nimble_learn_begin();
+    CUgraph graph = nullptr;
+    CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    if (const int result = product(&products, input, other, third, stream)) std::exit(10 + result);
+    if (cuStreamSynchronize(stream) == CUDA_SUCCESS || cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS) std::exit(4);
+    nimble_learn_end();
+  }
+  CUgraphExec learn() const {
+    nimble_learn_begin();
+    const CUgraph learned = capture([&] { step(); });
+    const CUgraphExec exec = make(learned);
+    nimble_learn_end();
+    end(exec, learned);
+    if (nimble_capture_again() == NIMBLE_REFUSED) std::fprintf(stderr, "nothing is known\n");
+    return make(capture([&] { step(); }));
+  }
+};
+
+std::size_t free_memory() {
+  std::size_t free = 0, total = 0;
+  CHECK(cuCtxSynchronize());
+  CHECK(cuMemGetInfo(&free, &total));
+  return free;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 3) return 2;
+  Program program(argv[1], argv[2]);
+  if (argc > 3) {
+    const std::size_t before = free_memory();
+    program.go_wrong();
+    free_memory();
+    std::fprintf(stderr, "%zu MiB more are taken\n", (before - free_memory()) >> 20);
+  }
+  program.step();
+  CUgraphExec const exec = program.learn();
+  for (unsigned salt = 1; salt < 12; ++salt) {
+    program.run(exec, salt);
+    if (salt % 4 == 0) program.step();  // also where a capture has had other memory for its products
+    CHECK(cuStreamSynchronize(program.stream));
+    for (const CUdeviceptr each : {program.out[0], program.out[1], program.third}) program.note(each);
+  }
+  for (const char* name : {"cublasLtMatmul", "cublasSetWorkspace_v2"})
+    std::printf("%s is %s\n", name, dlsym(RTLD_DEFAULT, name) ? "found" : "not found");
+  std::printf("%016llx\n", static_cast<unsigned long long>(program.digest));
+}

@@ -186,10 +186,14 @@ std::optional<CapturePool::Slot> CapturePool::allocate(std::uint64_t id, Home ho
   return slot;
 }
 
-bool CapturePool::serves_apart(std::uint64_t id) const {
+bool CapturePool::serves_apart(std::uint64_t id, std::uint64_t bytes) const {
   const std::lock_guard lock(mutex_);
   const auto found = captures_.find(id);
-  return found != captures_.end() && found->second.serve != Serve::again && found->second.kept_to_plan;
+  if (found == captures_.end() || found->second.serve == Serve::again) return false;
+  const Capture& capture = found->second;
+  if (!capture.plan) return true;
+  const std::vector<CapturePlan::Allocation>& all = capture.plan->allocations;
+  return capture.kept_to_plan && capture.allocations < all.size() && all[capture.allocations].size == bytes;
 }
 
 std::optional<CUresult> CapturePool::refusal(std::uint64_t id, Home home) const {

@@ -104,8 +104,9 @@ class CapturePool {
   // Nothing where the driver has none, or what the capture has lies elsewhere.
   std::optional<Slot> allocate(std::uint64_t capture, Home home, std::uint64_t stream, std::size_t nodes,
                                std::uint64_t size);
-  // Whether no two allocations of this capture share a byte, or only as its plan says.
-  bool serves_apart(std::uint64_t capture) const;
+  // Whether no two allocations of this capture share a byte; or only as its plan says, by which one of so many bytes
+  // comes next.
+  bool serves_apart(std::uint64_t capture, std::uint64_t bytes) const;
   // Of an allocation that got nothing: what to answer where it must be of here; nothing where the driver may serve it.
   std::optional<CUresult> refusal(std::uint64_t capture, Home home) const;
   // The program releases memory on this stream. `nodes`: where that stream is in the capture with this id, too, how

@@ -179,6 +179,7 @@ class GraphSink final : public CallSink {
   std::optional<CUresult> add_release(const Call& call);
   void fill(const Call& call);
   void release_workspaces(std::uint64_t capture, const StreamRef& stream);
+  std::uint64_t free_memory() const;
 
   std::optional<CUresult> launch(Call& call);
   bool load_driver();

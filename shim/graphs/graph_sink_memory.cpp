@@ -284,6 +284,14 @@ void GraphSink::release_workspaces(std::uint64_t capture, const StreamRef& strea
   for (const std::uint64_t slot : workspaces_.end(capture)) release(release_of(slot, stream));
 }
 
+// Of the current context's device, by now.
+std::uint64_t GraphSink::free_memory() const {
+  const auto ask = reinterpret_cast<decltype(&::cuMemGetInfo_v2)>(context_.driver_symbol("cuMemGetInfo_v2"));
+  const RelaxedCaptures relaxed(context_);
+  std::size_t free = 0, total = 0;
+  return ask && ask(&free, &total) == CUDA_SUCCESS ? free : 0;
+}
+
 // A slot comes and goes as if the program itself allocated and released it.
 std::uint64_t GraphSink::workspace_for(CUstream stream, std::uint64_t workspace, std::uint64_t bytes,
                                        bool for_one) noexcept try {
@@ -291,9 +299,9 @@ std::uint64_t GraphSink::workspace_for(CUstream stream, std::uint64_t workspace,
       reinterpret_cast<std::uintptr_t>(stream) > reinterpret_cast<std::uintptr_t>(CU_STREAM_PER_THREAD);
   if (!may_capture || workspace == 0 || bytes == 0 || captures_.load(std::memory_order_relaxed) == 0) return workspace;
   const std::optional<Capturing> capture = capturing(stream);
-  if (!capture || !capture->active || !pool_.serves_apart(capture->id)) return workspace;
-  if (for_one)
-    if (const auto given = workspaces_.claim(capture->id, workspace, bytes)) return *given;
+  if (!capture || !capture->active) return workspace;
+  const std::size_t nodes = count_nodes(capture->graph);
+  if (const auto given = workspaces_.given(capture->id, workspace, bytes, nodes, for_one)) return *given;
   Call call;
   call.symbol = "cuMemAllocAsync";
   call.kind = CallKind::alloc_async;
@@ -302,12 +310,14 @@ std::uint64_t GraphSink::workspace_for(CUstream stream, std::uint64_t workspace,
   call.has_stream = true;
   call.size = bytes;
   if (const auto last = workspaces_.end_one(capture->id, workspace)) release(release_of(*last, call.stream));
+  if (!pool_.serves_apart(capture->id, bytes)) return workspace;
+  if (!workspaces_.left(capture->id)) workspaces_.bound(capture->id, free_memory());
   if (!workspaces_.may_have(capture->id, bytes)) return workspace;
   if (allocate(call) != CUDA_SUCCESS) {
     workspaces_.full(capture->id);
     return workspace;
   }
-  workspaces_.began(capture->id, workspace, call.address, bytes, for_one);
+  workspaces_.began(capture->id, workspace, call.address, bytes, nodes, for_one);
   return call.address;
 } catch (const std::exception& error) {
   Call call;

@@ -1,14 +1,19 @@
 #include "shim/graphs/workspaces.h"
 
+#include <algorithm>
+
 namespace nimble::shim {
 
-std::optional<std::uint64_t> Workspaces::claim(std::uint64_t capture, std::uint64_t workspace, std::uint64_t bytes) {
+std::optional<std::uint64_t> Workspaces::given(std::uint64_t capture, std::uint64_t workspace, std::uint64_t bytes,
+                                               std::size_t nodes, bool claims) {
   const std::lock_guard lock(mutex_);
   auto& slots = captures_[capture].slots;
   const auto found = slots.find(workspace);
-  if (found == slots.end() || found->second.claimed || found->second.bytes < bytes) return std::nullopt;
-  found->second.claimed = true;
-  return found->second.address;
+  if (found == slots.end()) return std::nullopt;
+  Slot& slot = found->second;
+  if (slot.claimed || slot.bytes < bytes || slot.nodes != nodes) return std::nullopt;
+  slot.claimed = claims;
+  return slot.address;
 }
 
 std::optional<std::uint64_t> Workspaces::end_one(std::uint64_t capture, std::uint64_t workspace) {
@@ -21,24 +26,34 @@ std::optional<std::uint64_t> Workspaces::end_one(std::uint64_t capture, std::uin
   return address;
 }
 
+std::optional<std::uint64_t> Workspaces::left(std::uint64_t capture) {
+  const std::lock_guard lock(mutex_);
+  return captures_[capture].left;
+}
+
+void Workspaces::bound(std::uint64_t capture, std::uint64_t free) {
+  const std::lock_guard lock(mutex_);
+  captures_[capture].left = free / kPartOfWhatIsFree;
+}
+
 bool Workspaces::may_have(std::uint64_t capture, std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
-  Capture& of = captures_[capture];
-  if (bytes > kMostForWorkspaces - of.bytes) of.bytes = kMostForWorkspaces;
-  return bytes <= kMostForWorkspaces - of.bytes;
+  std::optional<std::uint64_t>& left = captures_[capture].left;
+  if (left && bytes > *left) left = 0;
+  return left && bytes <= *left;
 }
 
 void Workspaces::full(std::uint64_t capture) {
   const std::lock_guard lock(mutex_);
-  captures_[capture].bytes = kMostForWorkspaces;
+  captures_[capture].left = 0;
 }
 
 void Workspaces::began(std::uint64_t capture, std::uint64_t workspace, std::uint64_t slot, std::uint64_t bytes,
-                       bool claimed) {
+                       std::size_t nodes, bool claimed) {
   const std::lock_guard lock(mutex_);
   Capture& of = captures_[capture];
-  of.slots[workspace] = {slot, bytes, claimed};
-  of.bytes += bytes;
+  of.slots[workspace] = {slot, bytes, nodes, claimed};
+  if (of.left) *of.left -= std::min(*of.left, bytes);
 }
 
 std::vector<std::uint64_t> Workspaces::end(std::uint64_t capture) {

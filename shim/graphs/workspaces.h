@@ -6,9 +6,9 @@
 // same memory can only follow each other, whatever they compute; with slots they are ordered as any nodes are, and
 // their slots share memory where the order allows it. Kernels, and the size of what they work in, stay what they were.
 //
-// A slot is taken when the workspace is given, and released when the same one is given again in that capture, or the
-// capture ends. Bytes as the program gave them. One lock; any thread. Knows of slots only: shim/graphs/graph_sink.h
-// takes and releases them.
+// A slot is taken when the workspace is given, and released when the same one is given again in that capture and there
+// is work since, or the capture ends. Bytes as the program gave them. One lock; any thread. Knows of slots only:
+// shim/graphs/graph_sink.h takes and releases them.
 #pragma once
 
 #include <cstdint>
@@ -19,34 +19,40 @@
 
 namespace nimble::shim {
 
-// For all of a capture: one that is learned from has the slots of all its products at once. Products beyond it work
-// where the program has them work.
-inline constexpr std::uint64_t kMostForWorkspaces = std::uint64_t{4} << 30;
-
 class Workspaces {
  public:
-  // A slot that was given to whoever calls next with a handle of cuBLAS's, and to nobody by name yet: it is now.
-  // Nothing where there is none for this workspace of the program's, or it is smaller.
-  std::optional<std::uint64_t> claim(std::uint64_t capture, std::uint64_t workspace, std::uint64_t bytes);
+  // A slot that was given to whoever calls next with a handle of cuBLAS's, and that nobody works in yet: the capture
+  // has as many nodes still. Who has one product for it claims it. Nothing where there is none for this workspace of
+  // the program's, or it is smaller.
+  std::optional<std::uint64_t> given(std::uint64_t capture, std::uint64_t workspace, std::uint64_t bytes,
+                                     std::size_t nodes, bool claims);
   // The slot that stands for it ends; nothing where there is none.
   std::optional<std::uint64_t> end_one(std::uint64_t capture, std::uint64_t workspace);
-  // Whether the capture may have so many bytes more. Once it may not, none at all any more, so that its next one, which
-  // has the same products, gets the same slots.
+  // Of a capture that is learned from all slots are there at once: they have to fit into a part of what is free when
+  // its first one is asked for. Nothing where that is not known yet.
+  std::optional<std::uint64_t> left(std::uint64_t capture);
+  void bound(std::uint64_t capture, std::uint64_t free);
+  // Whether the capture may have so many bytes more. Products beyond that work where the program has them work; once
+  // there is one, all do.
   bool may_have(std::uint64_t capture, std::uint64_t bytes);
   void full(std::uint64_t capture);
-  // `claimed`: for one product, and no other.
-  void began(std::uint64_t capture, std::uint64_t workspace, std::uint64_t slot, std::uint64_t bytes, bool claimed);
+  // `claimed`: for one product, and no other. `nodes`: of the capture by now.
+  void began(std::uint64_t capture, std::uint64_t workspace, std::uint64_t slot, std::uint64_t bytes, std::size_t nodes,
+             bool claimed);
   // The capture ends: its slots, for who releases them.
   std::vector<std::uint64_t> end(std::uint64_t capture);
+
+  static constexpr std::uint64_t kPartOfWhatIsFree = 4;
 
  private:
   struct Slot {
     std::uint64_t address = 0, bytes = 0;
+    std::size_t nodes = 0;
     bool claimed = false;
   };
   struct Capture {
     std::map<std::uint64_t, Slot> slots;  // by what they stand for
-    std::uint64_t bytes = 0;              // that it has had
+    std::optional<std::uint64_t> left;    // bytes that it may have; nothing: it was not asked yet
   };
 
   std::mutex mutex_;  // guards what follows

@@ -1,8 +1,10 @@
-// Products of matrices in one workspace, in graphs that Nimble is told to learn from: products WAY LIBRARY [spoilt]
+// Products of matrices in one workspace, in graphs that Nimble is told to learn from: products WAY LIBRARY
+// [spoilt|large]
 //
 //   set, given, both   how the library gives the one that stands for cuBLAS its workspace (products.h)
 //   torch_cuda, own    the library's name: PyTorch's, or another one
 //   spoilt             a first capture goes wrong
+//   large              the workspace is as large as all that is free beside it
 // It prints a digest of what was computed, and whether cuBLAS is found by name; to stderr, what memory stays taken.
 #include "tests/integration/programs/products.h"
 
@@ -18,17 +20,24 @@ namespace {
 
 using Product = int (*)(const Products*, CUdeviceptr, CUdeviceptr, CUdeviceptr, CUstream);
 
+std::size_t free_memory() {
+  std::size_t free = 0, total = 0;
+  CHECK(cuCtxSynchronize());
+  CHECK(cuMemGetInfo(&free, &total));
+  return free;
+}
+
 struct Program : GraphProgram {
   void* library = nullptr;
   Product product = nullptr;
   Products products{};
   CUdeviceptr third = memory(kBytes);
 
-  Program(const std::string& way, const std::string& name) {
+  Program(const std::string& way, const std::string& name, bool large) {
     library = dlopen((image_path("../tests/products/") + "lib" + name + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!library) std::fprintf(stderr, "products: %s\n", dlerror());
     product = find<Product>("products_" + way);
-    products = find<decltype(&products_make)>("products_make")({mix, update}, kLarge);
+    products = find<decltype(&products_make)>("products_make")({mix, update}, large ? free_memory() / 2 : kLarge);
   }
   template <class Function>
   Function find(const std::string& name) const {
@@ -57,7 +66,9 @@ struct Program : GraphProgram {
   }
   CUgraphExec learn() const {
     nimble_learn_begin();
+    const std::size_t before = free_memory();
     const CUgraph learned = capture([&] { step(); });
+    std::fprintf(stderr, "a first capture with %zu MiB\n", (before - free_memory()) >> 20);
     const CUgraphExec exec = make(learned);
     nimble_learn_end();
     end(exec, learned);
@@ -66,19 +77,13 @@ struct Program : GraphProgram {
   }
 };
 
-std::size_t free_memory() {
-  std::size_t free = 0, total = 0;
-  CHECK(cuCtxSynchronize());
-  CHECK(cuMemGetInfo(&free, &total));
-  return free;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc < 3) return 2;
-  Program program(argv[1], argv[2]);
-  if (argc > 3) {
+  const std::string what = argc > 3 ? argv[3] : "";
+  Program program(argv[1], argv[2], what == "large");
+  if (what == "spoilt") {
     const std::size_t before = free_memory();
     program.go_wrong();
     free_memory();

@@ -31,6 +31,7 @@ int products_given(const Products* products, CUdeviceptr a, CUdeviceptr b, CUdev
 }
 
 int products_both(const Products* products, CUdeviceptr a, CUdeviceptr b, CUdeviceptr d, CUstream stream) {
-  const int result = set(*products, stream);
+  int result = set(*products, stream);
+  if (result == 0) result = set(*products, stream);  // as who asks for the handle twice
   return result != 0 ? result : products_given(products, a, b, d, stream);
 }

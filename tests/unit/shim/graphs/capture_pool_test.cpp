@@ -488,15 +488,21 @@ TEST_F(CapturePoolTest, OfAGraphThatIsAPartOfOthersItStaysForGood) {
 }
 
 TEST_F(CapturePoolTest, TellsWhetherWhatACaptureGetsLiesApart) {
-  EXPECT_FALSE(pool_.serves_apart(99));
+  EXPECT_FALSE(pool_.serves_apart(99, 1000));
   pool_.began(8, Serve::again, nullptr);
-  EXPECT_FALSE(pool_.serves_apart(8));
+  EXPECT_FALSE(pool_.serves_apart(8, 1000));
   pool_.began(9, Serve::once, nullptr);
-  EXPECT_TRUE(pool_.serves_apart(9));
-  pool_.began(10, Serve::planned, std::make_shared<CapturePlan>(plan()));
-  EXPECT_TRUE(pool_.serves_apart(10));
+  EXPECT_TRUE(pool_.serves_apart(9, 1000));
+  const auto planned = std::make_shared<CapturePlan>(plan());
+  pool_.began(10, Serve::planned, planned);
+  const std::uint64_t first = planned->allocations.front().size;
+  EXPECT_TRUE(pool_.serves_apart(10, first));
+  EXPECT_FALSE(pool_.serves_apart(10, first + 1)) << "another one comes first";
   pool_.unordered(10, 1);
-  EXPECT_FALSE(pool_.serves_apart(10)) << "it has not kept to its plan";
+  EXPECT_FALSE(pool_.serves_apart(10, first)) << "it has not kept to its plan";
+  planned->allocations.clear();
+  pool_.began(11, Serve::planned, planned);
+  EXPECT_FALSE(pool_.serves_apart(11, first)) << "it has all that was planned";
 }
 
 TEST_F(CapturePoolTest, WhereTheDriverHasNoMemoryTheProgramAsksItItself) {

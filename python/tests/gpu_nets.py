@@ -49,8 +49,12 @@ class Checkpointing(nn.Module):
 @pytest.fixture
 def caches_of_its_own(tmp_path, monkeypatch):
     """torch.compile chooses by time how a sum is added up, and keeps that in a file: where processes share it, what one has chosen
-    comes to another between two of its runs."""
+    comes to another between two of its runs. What this process has of an earlier folder is no longer written to this one."""
+    utils = pytest.importorskip("torch._inductor.utils")
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "compiled"))
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "compiled/triton"))
+    pytest.importorskip("torch._dynamo").reset()
+    utils.clear_inductor_caches()
 
 
 def images(size=8):

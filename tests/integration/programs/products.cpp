@@ -73,7 +73,15 @@ struct Program : GraphProgram {
     nimble_learn_end();
     end(exec, learned);
     if (nimble_capture_again() == NIMBLE_REFUSED) std::fprintf(stderr, "nothing is known\n");
-    return make(capture([&] { step(); }));
+    const CUgraph again = capture([&] { step(); });
+    CUgraphExec const made = make(again);
+    CHECK(cuGraphDestroy(again));
+    return made;
+  }
+  void forget(CUgraphExec exec) const {
+    CHECK(cuStreamSynchronize(stream));
+    CHECK(cuGraphExecDestroy(exec));
+    CHECK(cuCtxSynchronize());
   }
 };
 
@@ -83,12 +91,8 @@ int main(int argc, char** argv) {
   if (argc < 3) return 2;
   const std::string what = argc > 3 ? argv[3] : "";
   Program program(argv[1], argv[2], what == "large");
-  if (what == "spoilt") {
-    const std::size_t before = free_memory();
-    program.go_wrong();
-    free_memory();
-    std::fprintf(stderr, "%zu MiB more are taken\n", (before - free_memory()) >> 20);
-  }
+  const std::size_t before = free_memory();
+  if (what == "spoilt") program.go_wrong();
   program.step();
   CUgraphExec const exec = program.learn();
   for (unsigned salt = 1; salt < 12; ++salt) {
@@ -97,6 +101,9 @@ int main(int argc, char** argv) {
     CHECK(cuStreamSynchronize(program.stream));
     for (const CUdeviceptr each : {program.out[0], program.out[1], program.third}) program.note(each);
   }
+  program.forget(exec);
+  free_memory();
+  std::fprintf(stderr, "%zu MiB are not given back\n", (before - free_memory()) >> 20);
   for (const char* name : {"cublasLtMatmul", "cublasSetWorkspace_v2"})
     std::printf("%s is %s\n", name, dlsym(RTLD_DEFAULT, name) ? "found" : "not found");
   std::printf("%016llx\n", static_cast<unsigned long long>(program.digest));

@@ -30,7 +30,7 @@ class Routes {
  public:
   explicit constexpr Routes(const char* name) : name_(name) {}
 
-  // Null where the caller's libraries have no such function, or there is no memory.
+  // Null where no library has such a function, or there is no memory.
   const Route* from(const void* caller) noexcept {
     Route* const first = first_.load(std::memory_order_acquire);
     for (const Route* route = first; route; route = route->next)
@@ -55,13 +55,17 @@ class Routes {
   std::atomic<Route*> first_{nullptr};
 };
 
-constinit Routes g_set_workspace{kCublasCalls[1]}, g_matmul{kCublasCalls[0]};
+constinit Routes g_set_workspace{kCublasSetWorkspace}, g_matmul{kCublasLtMatmul};
 
-void* workspace_for(CUstream stream, void* workspace, std::size_t bytes, bool for_one) {
+// Null where nobody captures whose memory could be ours.
+GraphSink* sink_that_captures() {
   auto* const sink = dynamic_cast<GraphSink*>(started_sink());
-  if (!sink) return workspace;
+  return sink && sink->captures() > 0 ? sink : nullptr;
+}
+
+void* workspace_for(GraphSink& sink, CUstream stream, void* workspace, std::size_t bytes, bool for_one) {
   const Guard guard;
-  const std::uint64_t address = sink->workspace_for(stream, reinterpret_cast<std::uint64_t>(workspace), bytes, for_one);
+  const std::uint64_t address = sink.workspace_for(stream, reinterpret_cast<std::uint64_t>(workspace), bytes, for_one);
   return reinterpret_cast<void*>(address);
 }
 
@@ -84,10 +88,12 @@ CublasLtMatmul cublasLtMatmul;
 NIMBLE_EXPORT CublasStatus cublasSetWorkspace_v2(void* handle, void* workspace, std::size_t bytes) {
   const auto* const route = nimble::shim::g_set_workspace.from(__builtin_return_address(0));
   if (!route) return CublasStatus::not_supported;
-  CUstream stream = nullptr;
-  const auto get_stream = reinterpret_cast<CublasStatus (*)(void*, CUstream*)>(route->get_stream);
-  if (get_stream && get_stream(handle, &stream) == CublasStatus::success)
-    workspace = nimble::shim::workspace_for(stream, workspace, bytes, false);
+  if (auto* const sink = route->get_stream ? nimble::shim::sink_that_captures() : nullptr) {
+    CUstream stream = nullptr;
+    const auto get_stream = reinterpret_cast<CublasStatus (*)(void*, CUstream*)>(route->get_stream);
+    if (get_stream(handle, &stream) == CublasStatus::success)
+      workspace = nimble::shim::workspace_for(*sink, stream, workspace, bytes, false);
+  }
   return reinterpret_cast<CublasSetWorkspace*>(route->function)(handle, workspace, bytes);
 }
 
@@ -97,7 +103,8 @@ NIMBLE_EXPORT CublasStatus cublasLtMatmul(void* handle, void* description, const
                                           void* workspace, std::size_t bytes, CUstream stream) {
   const auto* const route = nimble::shim::g_matmul.from(__builtin_return_address(0));
   if (!route) return CublasStatus::not_supported;
-  workspace = nimble::shim::workspace_for(stream, workspace, bytes, true);
+  if (auto* const sink = nimble::shim::sink_that_captures())
+    workspace = nimble::shim::workspace_for(*sink, stream, workspace, bytes, true);
   return reinterpret_cast<CublasLtMatmul*>(route->function)(handle, description, alpha, a, a_layout, b, b_layout, beta,
                                                             c, c_layout, d, d_layout, algorithm, workspace, bytes,
                                                             stream);

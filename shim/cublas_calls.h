@@ -2,9 +2,9 @@
 // ask for it each product of matrices gets memory of its own (shim/graphs/workspaces.h); else, and in any other mode,
 // they do what cuBLAS's do.
 //
-// Every call goes on to the cuBLAS that its caller was linked against, which is found once for each place in the code
-// that calls, and stays loaded from then on. cublasSetWorkspace is taken for a product's alone where PyTorch calls it:
-// of PyTorch it is known that it gives the workspace anew before each product, so that none is done in memory which
+// Every call goes on to the cuBLAS that its caller would reach without us, which is found once for each place in the
+// code that calls, and stays loaded from then on. cublasSetWorkspace is taken for a product's alone where PyTorch calls
+// it: of PyTorch it is known that it gives the workspace anew before each product, so that none is done in memory which
 // the capture that it was for has let go. Programs that look these functions up in cuBLAS itself get cuBLAS's.
 //
 // Any thread. No lock is held while the dynamic loader, cuBLAS or the driver is called.
@@ -20,7 +20,8 @@ namespace nimble::shim {
 enum class CublasStatus : int { success = 0, not_supported = 15 };
 
 // By the names that cuBLAS exports.
-inline constexpr const char* kCublasCalls[] = {"cublasLtMatmul", "cublasSetWorkspace_v2"};
+inline constexpr const char *kCublasSetWorkspace = "cublasSetWorkspace_v2", *kCublasLtMatmul = "cublasLtMatmul";
+inline constexpr const char* kCublasCalls[] = {kCublasSetWorkspace, kCublasLtMatmul};
 
 // Their types, with handles, descriptions and layouts as what they are passed on as.
 using CublasSetWorkspace = CublasStatus(void* handle, void* workspace, std::size_t bytes);

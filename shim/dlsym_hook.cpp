@@ -9,6 +9,7 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "shim/cublas_calls.h"
 #include "shim/libc_symbols.h"
@@ -192,10 +193,34 @@ void find_next_hooks() {
   advance(nimble_next_dlsym, "dlsym");
 }
 
+namespace {
+
+// A caller that names no library may have been opened by one that does.
+void* in_any_library(const char* name) {
+  std::vector<std::string> files;  // under the loader's lock nothing is looked up
+  dl_iterate_phdr(
+      [](dl_phdr_info* object, std::size_t, void* list) {
+        if (*object->dlpi_name) static_cast<std::vector<std::string>*>(list)->emplace_back(object->dlpi_name);
+        return 0;
+      },
+      &files);
+  for (const std::string& file : files) {
+    void* const handle = nimble_next_dlopen(file.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+    if (!handle) continue;
+    void* const found = g_libc_dlsym(handle, name);
+    dlclose(handle);
+    if (found && !is_ours(found)) return found;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
 void* find_beyond(const void* caller, const char* name) {
   find_next_hooks();
   void* found = in_library_of(caller, name);
   if (!found) found = g_libc_dlsym(RTLD_NEXT, name);
+  if (!found) found = in_any_library(name);
   const link_map* const object = found ? object_of(found) : nullptr;
   if (object && object->l_name && *object->l_name)
     nimble_next_dlopen(object->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);

@@ -36,9 +36,9 @@ namespace nimble::shim {
 
 void find_next_hooks();
 
-// What a call by name from there would reach without us: in the libraries that the caller was linked against, or among
-// those that come after us in the program's search order. Its library stays loaded from then on. Null where there is
-// none.
+// What a call by name from there would reach without us: in the libraries that the caller was linked against, among
+// those that come after us in the program's search order, or, where it was linked against none that has the name, in
+// any. That library stays loaded from then on. Null where there is none.
 void* find_beyond(const void* caller, const char* name);
 
 // libc's dlsym, never another library's.

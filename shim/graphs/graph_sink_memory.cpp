@@ -297,7 +297,7 @@ std::uint64_t GraphSink::workspace_for(CUstream stream, std::uint64_t workspace,
                                        bool for_one) noexcept try {
   const bool may_capture =
       reinterpret_cast<std::uintptr_t>(stream) > reinterpret_cast<std::uintptr_t>(CU_STREAM_PER_THREAD);
-  if (!may_capture || workspace == 0 || bytes == 0 || captures_.load(std::memory_order_relaxed) == 0) return workspace;
+  if (!may_capture || workspace == 0 || bytes == 0) return workspace;
   const std::optional<Capturing> capture = capturing(stream);
   if (!capture || !capture->active) return workspace;
   const std::size_t nodes = count_nodes(capture->graph);

@@ -7,9 +7,10 @@ namespace nimble::shim {
 std::optional<std::uint64_t> Workspaces::given(std::uint64_t capture, std::uint64_t workspace, std::uint64_t bytes,
                                                std::size_t nodes, bool claims) {
   const std::lock_guard lock(mutex_);
-  auto& slots = captures_[capture].slots;
-  const auto found = slots.find(workspace);
-  if (found == slots.end()) return std::nullopt;
+  const auto of = captures_.find(capture);
+  if (of == captures_.end()) return std::nullopt;
+  const auto found = of->second.slots.find(workspace);
+  if (found == of->second.slots.end()) return std::nullopt;
   Slot& slot = found->second;
   if (slot.claimed || slot.bytes < bytes || slot.nodes != nodes) return std::nullopt;
   slot.claimed = claims;
@@ -18,17 +19,19 @@ std::optional<std::uint64_t> Workspaces::given(std::uint64_t capture, std::uint6
 
 std::optional<std::uint64_t> Workspaces::end_one(std::uint64_t capture, std::uint64_t workspace) {
   const std::lock_guard lock(mutex_);
-  auto& slots = captures_[capture].slots;
-  const auto found = slots.find(workspace);
-  if (found == slots.end()) return std::nullopt;
+  const auto of = captures_.find(capture);
+  if (of == captures_.end()) return std::nullopt;
+  const auto found = of->second.slots.find(workspace);
+  if (found == of->second.slots.end()) return std::nullopt;
   const std::uint64_t address = found->second.address;
-  slots.erase(found);
+  of->second.slots.erase(found);
   return address;
 }
 
 std::optional<std::uint64_t> Workspaces::left(std::uint64_t capture) {
   const std::lock_guard lock(mutex_);
-  return captures_[capture].left;
+  const auto of = captures_.find(capture);
+  return of == captures_.end() ? std::nullopt : of->second.left;
 }
 
 void Workspaces::bound(std::uint64_t capture, std::uint64_t free) {

@@ -176,7 +176,8 @@ class Graphs(ProgramTest):
         for args, said in ((("set", "torch_cuda"), apart), (("given", "torch_cuda"), apart), (("both", "torch_cuda"), apart),
                            (("set", "own"), behind), (("given", "own"), apart), (("both", "own"), apart),
                            (("set", "torch_cuda", "spoilt"), apart), (("given", "own", "spoilt"), apart),
-                           (("both", "torch_cuda", "large"), behind)):
+                           (("both", "torch_cuda", "large"), behind),
+                           (("given", "opener"), apart), (("set", "opener"), behind)):
             with self.subTest(args=args):
                 plain = self.run_program(["products", *args])
                 for seed in harness.BUILD.seeds(6):

@@ -2,7 +2,7 @@
 // [spoilt|large]
 //
 //   set, given, both   how the library gives the one that stands for cuBLAS its workspace (products.h)
-//   torch_cuda, own    the library's name: PyTorch's, or another one
+//   torch_cuda, own    the library's name: PyTorch's, or another one; `opener` has one loaded that names no cuBLAS
 //   spoilt             a first capture goes wrong
 //   large              the workspace is as large as all that is free beside it
 // It prints a digest of what was computed, and whether cuBLAS is found by name; to stderr, what memory stays taken.

@@ -1,7 +1,5 @@
 #include "shim/cublas_calls.h"
 
-#include <dlfcn.h>
-
 #include <atomic>
 #include <new>
 #include <string>
@@ -19,29 +17,27 @@ namespace {
 // Where calls from one place in the code go on to.
 struct Route {
   const void* caller = nullptr;
-  void* function = nullptr;
+  void* function = nullptr;    // null where no library has it
   void* get_stream = nullptr;  // cublasGetStream of the same library; null where none is needed
   Route* next = nullptr;       // constant
 };
 
 // Routes are never taken back: there are as many as there are places that call. Where two threads find the same one at
-// once it is there twice.
+// once it is there twice. Where there is no memory to keep one it is found again.
 class Routes {
  public:
   explicit constexpr Routes(const char* name) : name_(name) {}
 
-  // Null where no library has such a function, or there is no memory.
-  const Route* from(const void* caller) noexcept {
+  Route from(const void* caller) noexcept {
     Route* const first = first_.load(std::memory_order_acquire);
     for (const Route* route = first; route; route = route->next)
-      if (route->caller == caller) return route;
-    void* const function = find_beyond(caller, name_);
-    if (!function) return nullptr;
-    auto* const route = new (std::nothrow) Route{caller, function, nullptr, first};
-    if (!route) return nullptr;
-    if (is_pytorch(caller)) route->get_stream = find_beyond(caller, "cublasGetStream_v2");
-    while (!first_.compare_exchange_weak(route->next, route, std::memory_order_acq_rel)) continue;
-    return route;
+      if (route->caller == caller) return *route;
+    Route found{caller, find_beyond(caller, name_), nullptr, first};
+    if (!found.function) return found;
+    if (is_pytorch(caller)) found.get_stream = find_beyond(caller, "cublasGetStream_v2");
+    if (auto* const route = new (std::nothrow) Route(found))
+      while (!first_.compare_exchange_weak(route->next, route, std::memory_order_acq_rel)) continue;
+    return found;
   }
 
  private:
@@ -86,28 +82,28 @@ CublasSetWorkspace cublasSetWorkspace_v2;
 CublasLtMatmul cublasLtMatmul;
 
 NIMBLE_EXPORT CublasStatus cublasSetWorkspace_v2(void* handle, void* workspace, std::size_t bytes) {
-  const auto* const route = nimble::shim::g_set_workspace.from(__builtin_return_address(0));
-  if (!route) return CublasStatus::not_supported;
-  if (auto* const sink = route->get_stream ? nimble::shim::sink_that_captures() : nullptr) {
+  const auto route = nimble::shim::g_set_workspace.from(__builtin_return_address(0));
+  if (!route.function) return CublasStatus::not_supported;
+  if (auto* const sink = route.get_stream ? nimble::shim::sink_that_captures() : nullptr) {
     CUstream stream = nullptr;
-    const auto get_stream = reinterpret_cast<CublasStatus (*)(void*, CUstream*)>(route->get_stream);
+    const auto get_stream = reinterpret_cast<CublasStatus (*)(void*, CUstream*)>(route.get_stream);
     if (get_stream(handle, &stream) == CublasStatus::success)
       workspace = nimble::shim::workspace_for(*sink, stream, workspace, bytes, false);
   }
-  return reinterpret_cast<CublasSetWorkspace*>(route->function)(handle, workspace, bytes);
+  return reinterpret_cast<CublasSetWorkspace*>(route.function)(handle, workspace, bytes);
 }
 
 NIMBLE_EXPORT CublasStatus cublasLtMatmul(void* handle, void* description, const void* alpha, const void* a,
                                           void* a_layout, const void* b, void* b_layout, const void* beta,
                                           const void* c, void* c_layout, void* d, void* d_layout, const void* algorithm,
                                           void* workspace, std::size_t bytes, CUstream stream) {
-  const auto* const route = nimble::shim::g_matmul.from(__builtin_return_address(0));
-  if (!route) return CublasStatus::not_supported;
+  const auto route = nimble::shim::g_matmul.from(__builtin_return_address(0));
+  if (!route.function) return CublasStatus::not_supported;
   if (auto* const sink = nimble::shim::sink_that_captures())
     workspace = nimble::shim::workspace_for(*sink, stream, workspace, bytes, true);
-  return reinterpret_cast<CublasLtMatmul*>(route->function)(handle, description, alpha, a, a_layout, b, b_layout, beta,
-                                                            c, c_layout, d, d_layout, algorithm, workspace, bytes,
-                                                            stream);
+  return reinterpret_cast<CublasLtMatmul*>(route.function)(handle, description, alpha, a, a_layout, b, b_layout, beta,
+                                                           c, c_layout, d, d_layout, algorithm, workspace, bytes,
+                                                           stream);
 }
 
 }  // extern "C"

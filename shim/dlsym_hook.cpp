@@ -195,15 +195,18 @@ void find_next_hooks() {
 
 namespace {
 
+// By its file; 1, which ends the walk, where there is no memory. Nothing is thrown through the loader.
+int add_file(dl_phdr_info* object, std::size_t, void* files) try {
+  if (*object->dlpi_name) static_cast<std::vector<std::string>*>(files)->emplace_back(object->dlpi_name);
+  return 0;
+} catch (...) {
+  return 1;
+}
+
 // A caller that names no library may have been opened by one that does.
 void* in_any_library(const char* name) {
   std::vector<std::string> files;  // under the loader's lock nothing is looked up
-  dl_iterate_phdr(
-      [](dl_phdr_info* object, std::size_t, void* list) {
-        if (*object->dlpi_name) static_cast<std::vector<std::string>*>(list)->emplace_back(object->dlpi_name);
-        return 0;
-      },
-      &files);
+  dl_iterate_phdr(&add_file, &files);
   for (const std::string& file : files) {
     void* const handle = nimble_next_dlopen(file.c_str(), RTLD_LAZY | RTLD_NOLOAD);
     if (!handle) continue;

@@ -309,7 +309,7 @@ std::uint64_t GraphSink::workspace_for(CUstream stream, std::uint64_t workspace,
   call.stream = stream_ref({DefaultStream::legacy}, stream);
   call.has_stream = true;
   call.size = bytes;
-  if (const auto last = workspaces_.end_one(capture->id, workspace)) release(release_of(*last, call.stream));
+  if (const auto last = workspaces_.end_one(capture->id, workspace, for_one)) release(release_of(*last, call.stream));
   if (!pool_.serves_apart(capture->id, bytes)) return workspace;
   if (!workspaces_.left(capture->id)) workspaces_.bound(capture->id, free_memory());
   if (!workspaces_.may_have(capture->id, bytes)) return workspace;

@@ -9,7 +9,7 @@ std::optional<std::uint64_t> Workspaces::given(std::uint64_t capture, std::uint6
   const std::lock_guard lock(mutex_);
   const auto of = captures_.find(capture);
   if (of == captures_.end()) return std::nullopt;
-  const auto found = of->second.slots.find(workspace);
+  const auto found = of->second.slots.find({workspace, false});
   if (found == of->second.slots.end()) return std::nullopt;
   Slot& slot = found->second;
   if (slot.claimed || slot.bytes < bytes || slot.nodes != nodes) return std::nullopt;
@@ -17,11 +17,11 @@ std::optional<std::uint64_t> Workspaces::given(std::uint64_t capture, std::uint6
   return slot.address;
 }
 
-std::optional<std::uint64_t> Workspaces::end_one(std::uint64_t capture, std::uint64_t workspace) {
+std::optional<std::uint64_t> Workspaces::end_one(std::uint64_t capture, std::uint64_t workspace, bool for_one) {
   const std::lock_guard lock(mutex_);
   const auto of = captures_.find(capture);
   if (of == captures_.end()) return std::nullopt;
-  const auto found = of->second.slots.find(workspace);
+  const auto found = of->second.slots.find({workspace, for_one});
   if (found == of->second.slots.end()) return std::nullopt;
   const std::uint64_t address = found->second.address;
   of->second.slots.erase(found);
@@ -52,10 +52,10 @@ void Workspaces::full(std::uint64_t capture) {
 }
 
 void Workspaces::began(std::uint64_t capture, std::uint64_t workspace, std::uint64_t slot, std::uint64_t bytes,
-                       std::size_t nodes, bool claimed) {
+                       std::size_t nodes, bool for_one) {
   const std::lock_guard lock(mutex_);
   Capture& of = captures_[capture];
-  of.slots[workspace] = {slot, bytes, nodes, claimed};
+  of.slots[{workspace, for_one}] = {slot, bytes, nodes, false};
   if (of.left) *of.left -= std::min(*of.left, bytes);
 }
 

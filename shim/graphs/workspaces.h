@@ -6,15 +6,16 @@
 // same memory can only follow each other, whatever they compute; with slots they are ordered as any nodes are, and
 // their slots share memory where the order allows it. Kernels, and the size of what they work in, stay what they were.
 //
-// A slot is taken when the workspace is given, and released when the same one is given again in that capture and there
-// is work since, or the capture ends. Bytes as the program gave them. One lock; any thread. Knows of slots only:
-// shim/graphs/graph_sink.h takes and releases them.
+// A slot is taken when the workspace is given, and released when the same one is given again in that way in that
+// capture and there is work since, or the capture ends. Bytes as the program gave them. One lock; any thread. Knows of
+// slots only: shim/graphs/graph_sink.h takes and releases them.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace nimble::shim {
@@ -26,8 +27,9 @@ class Workspaces {
   // the program's, or it is smaller.
   std::optional<std::uint64_t> given(std::uint64_t capture, std::uint64_t workspace, std::uint64_t bytes,
                                      std::size_t nodes, bool claims);
-  // The slot that stands for it ends; nothing where there is none.
-  std::optional<std::uint64_t> end_one(std::uint64_t capture, std::uint64_t workspace);
+  // The slot that stands for it ends; nothing where there is none. `for_one`: as of began(). One that is a handle's
+  // ends only where the handle gets another.
+  std::optional<std::uint64_t> end_one(std::uint64_t capture, std::uint64_t workspace, bool for_one);
   // Of a capture that is learned from all slots are there at once: they have to fit into a part of what is free when
   // its first one is asked for. Nothing where that is not known yet.
   std::optional<std::uint64_t> left(std::uint64_t capture);
@@ -36,9 +38,9 @@ class Workspaces {
   // there is one, all do.
   bool may_have(std::uint64_t capture, std::uint64_t bytes);
   void full(std::uint64_t capture);
-  // `claimed`: for one product, and no other. `nodes`: of the capture by now.
+  // `for_one`: for one product, and no handle. `nodes`: of the capture by now.
   void began(std::uint64_t capture, std::uint64_t workspace, std::uint64_t slot, std::uint64_t bytes, std::size_t nodes,
-             bool claimed);
+             bool for_one);
   // The capture ends: its slots, for who releases them.
   std::vector<std::uint64_t> end(std::uint64_t capture);
 
@@ -53,8 +55,8 @@ class Workspaces {
     bool claimed = false;
   };
   struct Capture {
-    std::map<std::uint64_t, Slot> slots;  // by what they stand for
-    std::optional<std::uint64_t> left;    // bytes that it may have; nothing: it was not asked yet
+    std::map<std::pair<std::uint64_t, bool>, Slot> slots;  // by what they stand for, and whether that is for one
+    std::optional<std::uint64_t> left;                     // bytes that it may have; nothing: it was not asked yet
   };
 
   std::mutex mutex_;  // guards what follows

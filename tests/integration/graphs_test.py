@@ -177,7 +177,8 @@ class Graphs(ProgramTest):
                            (("set", "own"), behind), (("given", "own"), apart), (("both", "own"), apart),
                            (("set", "torch_cuda", "spoilt"), apart), (("given", "own", "spoilt"), apart),
                            (("both", "torch_cuda", "large"), behind),
-                           (("given", "opener"), apart), (("set", "opener"), behind)):
+                           (("given", "opener"), apart), (("set", "opener"), behind),
+                           (("mixed", "torch_cuda"), r"graph 2: 33 nodes, on [2-9] streams")):
             with self.subTest(args=args):
                 plain = self.run_program(["products", *args])
                 for seed in harness.BUILD.seeds(6):

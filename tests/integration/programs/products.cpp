@@ -1,7 +1,7 @@
 // Products of matrices in one workspace, in graphs that Nimble is told to learn from: products WAY LIBRARY
 // [spoilt|large]
 //
-//   set, given, both   how the library gives the one that stands for cuBLAS its workspace (products.h)
+//   set, given, both, mixed   how the library gives the one that stands for cuBLAS its workspace (products.h)
 //   torch_cuda, own    the library's name: PyTorch's, or another one; `opener` has one loaded that names no cuBLAS
 //   spoilt             a first capture goes wrong
 //   large              the workspace is as large as all that is free beside it

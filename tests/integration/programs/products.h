@@ -18,9 +18,11 @@ struct Products {
   std::size_t bytes;
 };
 Products products_make(ProductKernels kernels, std::size_t bytes);
-// d += a * b, in a workspace that is set; in one that is given; or set and given, as where one is for both.
+// d += a * b, in a workspace that is set; in one that is given; or set and given, as where one is for both. `mixed`:
+// five times, in one that is set and, between, in the same one where it is given.
 int products_set(const Products* products, CUdeviceptr a, CUdeviceptr b, CUdeviceptr d, CUstream stream);
 int products_given(const Products* products, CUdeviceptr a, CUdeviceptr b, CUdeviceptr d, CUstream stream);
+int products_mixed(const Products* products, CUdeviceptr a, CUdeviceptr b, CUdeviceptr d, CUstream stream);
 int products_both(const Products* products, CUdeviceptr a, CUdeviceptr b, CUdeviceptr d, CUstream stream);
 
 // Of the library that stands for cuBLAS: its own names, and what else there has to be.

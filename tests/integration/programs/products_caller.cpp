@@ -35,3 +35,12 @@ int products_both(const Products* products, CUdeviceptr a, CUdeviceptr b, CUdevi
   if (result == 0) result = set(*products, stream);  // as who asks for the handle twice
   return result != 0 ? result : products_given(products, a, b, d, stream);
 }
+
+int products_mixed(const Products* products, CUdeviceptr a, CUdeviceptr b, CUdeviceptr d, CUstream stream) {
+  int result = products_set(products, a, b, d, stream);
+  for (int i = 0; i < 2 && result == 0; ++i) {
+    result = products_given(products, a, b, d, stream);
+    if (result == 0) result = cublas_product(products->handle, a, b, d);
+  }
+  return result;
+}

@@ -8,7 +8,6 @@
 #include <cublas_v2.h>
 
 #include <array>
-#include <string>
 #include <type_traits>
 
 namespace nimble::shim {

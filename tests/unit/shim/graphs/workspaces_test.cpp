@@ -29,13 +29,23 @@ TEST(Workspaces, OneThatIsForOneProductIsNobodyElses) {
   EXPECT_FALSE(spaces.given(kCapture, kWorkspace, kBytes, kNodes, true));
 }
 
-TEST(Workspaces, EachEndsOnce) {
+// A product that is given memory for itself says nothing of what the handle works in from then on.
+TEST(Workspaces, WhatAHandleHasStaysItsUntilItGetsAnother) {
   Workspaces spaces;
   spaces.began(kCapture, kWorkspace, 0xa000, kBytes, kNodes, false);
+  EXPECT_FALSE(spaces.end_one(kCapture, kWorkspace, true));
+  spaces.began(kCapture, kWorkspace, 0xb000, kBytes, kNodes + 1, true);
+  EXPECT_EQ(spaces.end_one(kCapture, kWorkspace, true), 0xb000);
+  EXPECT_EQ(spaces.end_one(kCapture, kWorkspace, false), 0xa000);
+}
+
+TEST(Workspaces, EachEndsOnce) {
+  Workspaces spaces;
+  spaces.began(kCapture, kWorkspace, 0xa000, kBytes, kNodes, true);
   spaces.began(kCapture, 0x2000, 0xb000, kBytes, kNodes, true);
   spaces.began(kOther, kWorkspace, 0xc000, kBytes, kNodes, true);
-  EXPECT_EQ(spaces.end_one(kCapture, kWorkspace), 0xa000);
-  EXPECT_FALSE(spaces.end_one(kCapture, kWorkspace));
+  EXPECT_EQ(spaces.end_one(kCapture, kWorkspace, true), 0xa000);
+  EXPECT_FALSE(spaces.end_one(kCapture, kWorkspace, true));
   spaces.began(kCapture, kWorkspace, 0xd000, kBytes, kNodes, true);
   EXPECT_EQ(spaces.end(kCapture), (std::vector<std::uint64_t>{0xd000, 0xb000}));
   EXPECT_TRUE(spaces.end(kCapture).empty());
@@ -51,7 +61,7 @@ TEST(Workspaces, AreBoundedForEachCapture) {
     EXPECT_EQ(spaces.left(kCapture), (3 - i) * kBytes);
     ASSERT_TRUE(spaces.may_have(kCapture, kBytes));
     spaces.began(kCapture, kWorkspace, 0xa000, kBytes, kNodes, true);
-    spaces.end_one(kCapture, kWorkspace);
+    spaces.end_one(kCapture, kWorkspace, true);
   }
   EXPECT_FALSE(spaces.may_have(kCapture, 1));
   EXPECT_TRUE(spaces.may_have(kOther, 3 * kBytes));

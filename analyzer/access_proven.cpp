@@ -1,6 +1,8 @@
 #include "analyzer/access_proven.h"
 
 #include <algorithm>
+#include <cstring>
+#include <span>
 
 #include "analyzer/kernel_params.h"
 #include "analyzer/objects.h"
@@ -21,6 +23,19 @@ void for_each_number(const OpQuestion& op, With with) {
       at += count;
     }
   }
+}
+
+bool holds(const OpQuestion& op, const ParamCondition& condition) {
+  std::uint64_t value = 0;
+  if (op.call.params.size() < condition.at + condition.bytes) return true;  // nobody knows
+  std::memcpy(&value, op.call.params.data() + condition.at, condition.bytes);
+  return (value == condition.value) == condition.equal;
+}
+
+// Why a launch does not touch this memory: a condition that does not hold. Null where it may.
+const ParamCondition* excluding(const OpQuestion& op, const ProvenAccess& access) {
+  const auto found = std::ranges::find_if(access.when, [&](const ParamCondition& each) { return !holds(op, each); });
+  return found == access.when.end() ? nullptr : &*found;
 }
 
 bool has_numbers(const OpQuestion& op) {
@@ -56,8 +71,9 @@ bool ProvenAccessSource::ask(const OpQuestion& op, std::vector<Access>& found, s
   std::vector<std::uint32_t> told;  // words of which the code says what is done with them
   for (const ProvenAccess& access : function.proof->accesses) {
     bool leads = false, disguised = false;
+    told.insert(told.end(), access.at.begin(), access.at.end());
+    if (excluding(op, access)) continue;  // whatever is there: nobody looks
     for (std::uint32_t at : access.at) {
-      told.push_back(at);
       const bool pointer = pointer_at(op, at) != nullptr;
       leads |= pointer;
       disguised |= !pointer && word_at(op.call.params, at) != 0;
@@ -81,39 +97,49 @@ bool ProvenAccessSource::ask(const OpQuestion& op, std::vector<Access>& found, s
     why_not = "where its variable " + globals[i].name + " lies is not known for kernels of graphs";
     return false;
   }
+  std::ranges::sort(told);
   if (!same_code_)
     for (const ParamLayout& param : *function.params)
-      if (has_stray_address(op, param)) {
+      if (has_stray_address(op, param, told)) {
         why_not =
             "its parameters may hold addresses of unknown memory, and the code that ran is not the code that was read";
         return false;
       }
   // What is written is written in part, as far as the code tells: the rest of it stays, as if it were read.
   for (const ProvenAccess& access : function.proof->accesses)
-    for (std::uint32_t at : access.at)
+    for (std::uint32_t at : excluding(op, access) ? std::span<const std::uint32_t>() : std::span(access.at))
       if (const PointerWord* pointer = pointer_at(op, at)) add_whole({pointer, 1}, access.writes, found);
   for (std::uint32_t i = 0; i < globals.size(); ++i)
     add_whole({pointer_at(op, kAtGlobals + i), 1}, globals[i].writes, found);
   if (same_code_) return true;
   for (const PointerWord& pointer : op.pointers)
-    if (std::find(told.begin(), told.end(), pointer.at) == told.end()) add_whole({&pointer, 1}, true, found);
+    if (!std::ranges::binary_search(told, pointer.at)) add_whole({&pointer, 1}, true, found);
   return true;
 }
 
 void ProvenAccessSource::pin(const OpQuestion& op, Pinned& pinned) {
+  const auto& accesses = op.trace.functions[op.call.function].proof->accesses;
+  for (const ProvenAccess& access : accesses)
+    if (const ParamCondition* const why = excluding(op, access)) pinned.params.emplace_back(why->at, why->bytes);
   const auto leads = [&](const ProvenAccess& access) {
-    return std::ranges::any_of(access.at, [&](std::uint32_t at) { return pointer_at(op, at) != nullptr; });
+    return excluding(op, access) ||
+           std::ranges::any_of(access.at, [&](std::uint32_t at) { return pointer_at(op, at) != nullptr; });
   };
-  if (std::ranges::all_of(op.trace.functions[op.call.function].proof->accesses, leads)) return;
+  if (std::ranges::all_of(accesses, leads)) return;
   for_each_number(op, [&](std::uint32_t at, std::uint32_t count) { pinned.params.emplace_back(at, count); });
 }
 
 bool ProvenAccessSource::is_pointer(const OpQuestion& op, std::uint32_t at) {
-  if (!same_code_ || pointer_at(op, at) != nullptr) return true;
-  const auto& accesses = op.trace.functions[op.call.function].proof->accesses;
-  return std::any_of(accesses.begin(), accesses.end(), [&](const ProvenAccess& access) {
-    return std::find(access.at.begin(), access.at.end(), at) != access.at.end();
-  });
+  if (!same_code_) return true;
+  const KernelProof& proof = *op.trace.functions[op.call.function].proof;
+  bool named = false, followed = false;
+  for (const ProvenAccess& access : proof.accesses) {
+    if (std::ranges::find(access.at, at) == access.at.end()) continue;
+    named = true;
+    followed |= excluding(op, access) == nullptr;
+  }
+  const bool left_alone = named && !followed && std::ranges::find(proof.stored, at) == proof.stored.end();
+  return followed || (!left_alone && pointer_at(op, at) != nullptr);
 }
 
 }  // namespace nimble::analyzer

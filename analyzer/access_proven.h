@@ -3,7 +3,8 @@
 // Where the code is what ran, this is evidence `proven`. Where it is PTX of another architecture beside the machine
 // code, the same source may have said something else there: then it is a declaration, and every pointer of which it
 // knows nothing is taken to be read and written. Says no where the launch's parameters do not tell where memory is.
-// Refers to the trace, which must outlive it. One thread.
+// What is touched under a condition alone (code/ptx_guards.h) is not where the launch's parameters exclude it, and
+// these are pinned. Refers to the trace, which must outlive it. One thread.
 #pragma once
 
 #include <string>
@@ -25,7 +26,8 @@ class ProvenAccessSource : public AccessSource {
   bool ask(const OpQuestion& op, std::vector<Access>& found, std::string& why_not) override;
   // Words that the code that ran follows, and whatever points to memory: it may be handed on.
   bool is_pointer(const OpQuestion& op, std::uint32_t at) override;
-  // Where the code makes an address, and no word leads anywhere: all that is no pointer was null, and has to be.
+  // Where the code makes an address, and no word leads anywhere: all that is no pointer was null, and has to be. And
+  // what excludes an access.
   void pin(const OpQuestion& op, Pinned& pinned) override;
 
  private:

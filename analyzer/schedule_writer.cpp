@@ -146,7 +146,16 @@ std::string schedule_text(const Schedule& schedule) {
       for (const ProvenAccess& access : *function.proven) {
         out.open('[').open('[');
         for (const std::uint32_t at : access.at) out.number(at);
-        out.close(']').text(mode(access.reads, access.writes)).close(']');
+        out.close(']').text(mode(access.reads, access.writes));
+        if (!access.when.empty()) {
+          out.open('[');
+          for (const ParamCondition& each : access.when) {
+            out.open('[').number(each.at).number(each.bytes).text(each.equal ? "==" : "!=");
+            out.number(each.value).close(']');
+          }
+          out.close(']');
+        }
+        out.close(']');
       }
       out.close(']');
     }

@@ -1,5 +1,6 @@
 // The trace reader's definitions: images, functions with what their code is known to do, streams, and graphs.
 // shim/trace_writer_definitions.cpp writes them.
+#include <bit>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -41,6 +42,21 @@ std::uint32_t word_of(const Fields& args, const char* name, const json& word, st
   const std::uint64_t at = args.number_of(word, name, kMaxId);
   if (at % 8 != 0 || at >= end) args.fail(name, std::to_string(at) + " is no word of the parameters");
   return static_cast<std::uint32_t>(at);
+}
+
+// [byte, size, "==" or "!=", value]
+ParamCondition condition(const Fields& args, const json& item, std::uint32_t end) {
+  if (!item.is_array() || item.size() != 4) args.fail("proven", "a condition must be [byte, size, relation, value]");
+  ParamCondition result;
+  result.at = static_cast<std::uint32_t>(args.number_of(item[0], "proven", kMaxId));
+  result.bytes = static_cast<std::uint32_t>(args.number_of(item[1], "proven", 8));
+  if (!std::has_single_bit(result.bytes) || result.at > end || end - result.at < result.bytes)
+    args.fail("proven", "a condition must be of 1, 2, 4 or 8 bytes of the parameters");
+  const std::string& relation = args.text_of(item[2], "proven");
+  result.equal = relation == "==";
+  if (!result.equal && relation != "!=") args.fail("proven", "a condition's relation must be \"==\" or \"!=\"");
+  result.value = args.number_of(item[3], "proven", ~std::uint64_t{0} >> (64 - 8 * result.bytes));
+  return result;
 }
 
 ProvenGlobal global(const Fields& args, const json& item) {
@@ -85,11 +101,14 @@ void code(const Fields& args, const Trace& trace, TraceFunction& function) {
   KernelProof& proof = function.proof.emplace();
   proof.same_code = args.flag_or("same_code", false);
   for (const json& item : args.list("proven")) {
-    if (!item.is_array() || item.size() != 2 || !item[0].is_array() || item[0].empty())
-      args.fail("proven", "must be a list of [[words], mode]");
+    const bool is_pair = item.is_array() && (item.size() == 2 || (item.size() == 3 && item[2].is_array()));
+    if (!is_pair || !item[0].is_array() || item[0].empty())
+      args.fail("proven", "must be a list of [[words], mode] or [[words], mode, [conditions]]");
     ProvenAccess access;
     for (const json& word : item[0]) access.at.push_back(word_of(args, "proven", word, end));
     read_mode(args, "proven", item[1], access.reads, access.writes);
+    if (item.size() == 3)
+      for (const json& each : item[2]) access.when.push_back(condition(args, each, end));
     proof.accesses.push_back(std::move(access));
   }
   if (args.has("globals"))

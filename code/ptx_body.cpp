@@ -92,20 +92,28 @@ class Reader {
       return;
     }
     if (lexer_.take(";")) return;
+    std::uint32_t predicate = kNoSymbol;
+    bool negated = false;
     if (lexer_.take("@")) {
-      lexer_.take("!");
-      lexer_.take();  // which predicate it is does not matter: the instruction may run
+      negated = lexer_.take("!");
+      const PtxToken name = lexer_.take();
+      if (name.kind != PtxToken::Kind::word) return fail("damaged PTX");
+      predicate = resolve(name.spelled);
     }
     const PtxToken first = lexer_.take();
     if (first.kind != PtxToken::Kind::word) return fail("damaged PTX");
     if (first.spelled[0] == '.') return directive(first.spelled);
     if (lexer_.take(":")) {
       // A label, or the name of a prototype or of a table of labels.
-      for (const std::string_view table : {".callprototype", ".branchtargets", ".calltargets"})
-        if (lexer_.take(table) && !lexer_.skip_past(";")) fail("damaged PTX");
+      for (const std::string_view table : {".callprototype", ".branchtargets", ".calltargets"}) {
+        if (!lexer_.take(table)) continue;
+        body_.jumps = true;
+        if (!lexer_.skip_past(";")) fail("damaged PTX");
+      }
+      body_.labels.push_back({resolve(first.spelled), body_.instructions.size()});
       return;
     }
-    instruction(first.spelled);
+    instruction(first.spelled, predicate, negated);
   }
 
   void directive(std::string_view word) {
@@ -163,10 +171,12 @@ class Reader {
     fail("damaged PTX");
   }
 
-  void instruction(std::string_view opcode) {
+  void instruction(std::string_view opcode, std::uint32_t predicate, bool negated) {
     if (body_.instructions.size() >= kMostInstructions) return fail("too large");
     PtxInstruction result;
     result.opcode = opcode;
+    result.predicate = predicate;
+    result.negated = negated;
     while (lexer_.peek() && !lexer_.take(";")) {
       if (!result.operands.empty() && !lexer_.take(",")) return fail("damaged PTX: ", opcode);
       PtxOperand operand;

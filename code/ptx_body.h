@@ -38,12 +38,23 @@ struct PtxOperand {
 struct PtxInstruction {
   std::string_view opcode;  // with all that is glued to it: ld.global.nc.v4.f32
   std::vector<PtxOperand> operands;
+  // It runs where this predicate is true (false, where it is negated): @%p, @!%p.
+  std::uint32_t predicate = kNoSymbol;
+  bool negated = false;
+};
+
+// A place that branches lead to: before so many of the instructions.
+struct PtxLabel {
+  std::uint32_t symbol = kNoSymbol;
+  std::size_t before = 0;
 };
 
 struct PtxBody {
   std::string error;
   std::vector<PtxSymbol> symbols;  // first results, then params, in their order
   std::vector<PtxInstruction> instructions;
+  std::vector<PtxLabel> labels;  // ascending by place
+  bool jumps = false;            // it has tables of labels: a branch may lead anywhere
 };
 
 PtxBody read_ptx_body(const PtxFunction& function);

@@ -140,6 +140,7 @@ void PtxCells::load(std::uint32_t dst, std::uint32_t address, PtxSpace space, bo
   result.address = address;
   result.space = space;
   result.wide = wide;
+  result.when = when_;
   result_.steps.push_back(result);
 }
 
@@ -151,6 +152,7 @@ void PtxCells::store(std::uint32_t src, std::uint32_t address, PtxSpace space, b
   result.address = address;
   result.space = space;
   result.wide = wide;
+  result.when = when_;
   result_.steps.push_back(result);
 }
 
@@ -161,6 +163,7 @@ void PtxCells::touch(std::uint32_t address, PtxSpace space, bool reads, bool wri
   result.writes = writes;
   result.address = address;
   result.space = space;
+  result.when = when_;
   result_.steps.push_back(result);
 }
 

@@ -108,6 +108,7 @@ class PtxCells {
   std::uint32_t fixed_[kRootFixed] = {};
   std::deque<Reached> reached_;  // which does not move what it holds
   std::size_t current_ = 0;      // of which the instructions are being read
+  std::uint32_t when_ = 0;       // the conditions of the one that is being read
   std::unordered_map<std::string_view, std::uint32_t> variables_;
 };
 

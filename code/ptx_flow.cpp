@@ -213,7 +213,8 @@ class Judge {
         return false;
       }
     }
-    for (const auto& [at, mode] : accesses_) proof.accesses.push_back({at, mode.first, mode.second});
+    for (const auto& [at, access] : accesses_)
+      proof.accesses.push_back({at, access.reads, access.writes, access.when.value_or(PtxConditions{})});
     for (const auto& [name, mode] : globals_) proof.globals.push_back({std::string(name), mode.first, mode.second});
     proof.stored.assign(stored_.begin(), stored_.end());
     return true;
@@ -273,16 +274,24 @@ class Judge {
       }
     }
     if (words.empty()) return true;
-    auto& mode = accesses_[words];
-    mode.first |= reads;
-    mode.second |= writes;
+    Accessed& access = accesses_[words];
+    access.reads |= reads;
+    access.writes |= writes;
+    const PtxConditions& conditions = steps_.conditions[step.when];
+    if (!access.when) access.when = conditions;
+    std::erase_if(*access.when, [&](const PtxCondition& each) { return !std::ranges::count(conditions, each); });
     return true;
   }
+
+  struct Accessed {
+    bool reads = false, writes = false;
+    std::optional<PtxConditions> when;  // of all that was seen yet
+  };
 
   const PtxSteps& steps_;
   const Flow& flow_;
   std::string why_;
-  std::map<std::vector<std::uint32_t>, std::pair<bool, bool>> accesses_;
+  std::map<std::vector<std::uint32_t>, Accessed> accesses_;
   std::map<std::string_view, std::pair<bool, bool>> globals_;
   std::set<std::uint32_t> stored_;
 };

@@ -2,7 +2,8 @@
 //
 // For every load, store and atomic: from which 8-byte words of the packed parameters its address may come. The analysis
 // takes no notice of the order of instructions, of predicates, or of who calls whom: a register holds the union of
-// everything that is ever put into it. What it does not understand is never guessed at.
+// everything that is ever put into it. Only where all that touches some memory comes behind a test of a parameter for a
+// number is that a condition of it (code/ptx_guards.h). What it does not understand is never guessed at.
 //
 // It rests on one rule of C++: arithmetic on a pointer stays within the object that it points to. An address is a
 // pointer plus a number; a number is what was scaled, cut to 32 bits, or converted, and a word of a parameter, or a
@@ -17,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "code/ptx_guards.h"
 #include "code/ptx_module.h"
 
 namespace nimble::code {
@@ -26,6 +28,7 @@ namespace nimble::code {
 struct PtxAccess {
   std::vector<std::uint32_t> at;
   bool reads = false, writes = false;
+  PtxConditions when = {};  // it happens only where all of these hold
   bool operator==(const PtxAccess&) const = default;
 };
 

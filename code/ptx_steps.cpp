@@ -22,8 +22,11 @@ class Builder : private PtxCells {
     for (std::size_t i = 0; i < reached_.size() && result_.error.empty(); ++i) {
       current_ = i;
       count_definitions();
-      for (const PtxInstruction& instruction : body().instructions) {
-        decode(instruction);
+      const PtxGuards guards = i == 0 ? own_guards() : PtxGuards();  // who calls a function, and when, nobody looks at
+      if (i == 0) result_.conditions = guards.sets;
+      for (std::size_t at = 0; at < body().instructions.size(); ++at) {
+        when_ = at < guards.of.size() ? guards.of[at] : 0;
+        decode(body().instructions[at]);
         if (result_.steps.size() > kMostSteps) fail("it is too large");
         if (!result_.error.empty()) break;
       }
@@ -32,6 +35,18 @@ class Builder : private PtxCells {
   }
 
  private:
+  PtxGuards own_guards() const {
+    const auto parameter = [this](const PtxOperand& operand, std::uint32_t bytes) -> std::optional<std::uint32_t> {
+      if (operand.kind != Operand::Kind::address || operand.odd || operand.symbol == kNoSymbol) return std::nullopt;
+      const Place at = place(operand);
+      if (!at || !is_kernel_parameter(at.symbol)) return std::nullopt;
+      const PtxParam& param = kernel_.params[at.symbol];
+      if (at.offset < 0 || at.offset + bytes > param.size) return std::nullopt;
+      return param.offset + static_cast<std::uint32_t>(at.offset);
+    };
+    return ptx_guards(body(), reached_[current_].definition, parameter);
+  }
+
   // ---- instructions ----
 
   void decode(const PtxInstruction& instruction) {

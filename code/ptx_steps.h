@@ -1,5 +1,6 @@
 // A kernel, and the functions that it calls, as steps in which values move: what the data-flow of code/ptx_flow.h runs
-// over. What computes nothing that an address could come from is gone; so are control flow and predicates.
+// over. What computes nothing that an address could come from is gone; so are control flow and predicates,
+// but for tests of parameters that memory is touched behind (code/ptx_guards.h).
 //
 // A value is kept in a cell. Registers have one; parameters of functions and local variables have two for each of their
 // words, and accesses at known places go to these directly. An instruction that is not known makes the whole an error.
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "code/ptx_body.h"
+#include "code/ptx_guards.h"
 #include "code/ptx_module.h"
 
 namespace nimble::code {
@@ -54,6 +56,7 @@ struct PtxStep {
   bool reads = false, writes = false;  // touch
   std::uint32_t dst = kNoCell, src = kNoCell, address = kNoCell;
   std::uint32_t other = kNoCell;  // combine: as src, no cell is a constant
+  std::uint32_t when = 0;         // load, store, touch: one of the steps' conditions
 };
 
 struct PtxSteps {
@@ -63,6 +66,7 @@ struct PtxSteps {
   std::uint32_t words = 0;  // of the packed parameters
   std::uint32_t cells = 0;
   std::vector<PtxStep> steps;
+  std::vector<PtxConditions> conditions{{}};  // the first is empty
   std::vector<PtxExtraRoot> extra;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> given;  // cells that hold a root from the start: (cell, root)
   std::uint32_t shared_wide = 0, shared_narrow = 0;            // shared memory: what was stored as 64 bits, or as less

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -65,6 +66,21 @@ std::uint64_t code(const Field& field) {
   return value;
 }
 
+// Of parameters that end there.
+ParamCondition condition(const Field& field, std::uint32_t end) {
+  if (field.size() != 4) field.fail("is not [byte, size, relation, value]");
+  ParamCondition result;
+  result.at = field[0].number32(end);
+  result.bytes = field[1].number32(8);
+  if (!std::has_single_bit(result.bytes) || end - result.at < result.bytes)
+    field.fail("is not of 1, 2, 4 or 8 bytes of the parameters");
+  const std::string relation = field[2].text();
+  result.equal = relation == "==";
+  if (!result.equal && relation != "!=") field[2].fail("is not \"==\" or \"!=\"");
+  result.value = field[3].number(~std::uint64_t{0} >> (64 - 8 * result.bytes));
+  return result;
+}
+
 ScheduleFunction function(const Field& field) {
   ScheduleFunction result;
   result.name = field.at("name").text();
@@ -84,7 +100,8 @@ ScheduleFunction function(const Field& field) {
   const Field proven = field.at("proven");
   result.proven.emplace();
   for (std::size_t i = 0; i < proven.size(); ++i) {
-    if (proven[i].size() != 2) proven[i].fail("is not [words, mode]");
+    if (proven[i].size() != 2 && proven[i].size() != 3)
+      proven[i].fail("is not [words, mode] or [words, mode, conditions]");
     ProvenAccess access;
     const Field words = proven[i][0];
     for (std::size_t word = 0; word < words.size(); ++word) {
@@ -96,6 +113,8 @@ ScheduleFunction function(const Field& field) {
     access.reads = mode == "r" || mode == "rw";
     access.writes = mode == "w" || mode == "rw";
     if (!access.reads && !access.writes) proven[i][1].fail("is not \"r\", \"w\" or \"rw\"");
+    for (std::size_t each = 0; proven[i].size() == 3 && each < proven[i][2].size(); ++each)
+      access.when.push_back(condition(proven[i][2][each], end));
     result.proven->push_back(std::move(access));
   }
   return result;

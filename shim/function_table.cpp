@@ -272,8 +272,11 @@ void FunctionTable::read_code(FunctionInfo& info, const LoadedImage* image, cons
   proof.globals = std::move(globals);
   proof.same_code = facts.origin == code::Origin::same;
   proof.stored = facts.stored;
-  for (const code::PtxAccess& access : *facts.accesses)
-    proof.accesses.push_back({access.at, access.reads, access.writes});
+  for (const code::PtxAccess& access : *facts.accesses) {
+    ProvenAccess& mine = proof.accesses.emplace_back(ProvenAccess{access.at, access.reads, access.writes});
+    for (const code::PtxCondition& each : access.when)
+      mine.when.push_back({each.at, each.bytes, each.equal, each.value});
+  }
 }
 
 // Of a kernel that was launched the driver may tell the function, which the program has never asked for: as what a node

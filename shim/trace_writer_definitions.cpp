@@ -47,8 +47,12 @@ void append_code(std::string& out, const FunctionInfo& function) {
   out += R"(,"proven":[)";
   const char* separator = "";
   for (const ProvenAccess& access : function.proof->accesses) {
-    append(out, R"({}[[{}],"{}{}"])", separator, fmt::join(access.at, ","), access.reads ? "r" : "",
+    append(out, R"({}[[{}],"{}{}")", separator, fmt::join(access.at, ","), access.reads ? "r" : "",
            access.writes ? "w" : "");
+    for (const ParamCondition& each : access.when)
+      append(out, R"({}[{},{},"{}",{}])", &each == access.when.data() ? ",[" : ",", each.at, each.bytes,
+             each.equal ? "==" : "!=", each.value);
+    out += access.when.empty() ? "]" : "]]";
     separator = ",";
   }
   if (!function.proof->globals.empty()) {

@@ -106,11 +106,20 @@ struct TraceImage {
   std::string why;
 };
 
+// That the number of 1, 2, 4 or 8 bytes at a byte of the packed parameters is this one, or is not.
+struct ParamCondition {
+  std::uint32_t at = 0, bytes = 0;
+  bool equal = true;
+  std::uint64_t value = 0;
+  bool operator==(const ParamCondition&) const = default;
+};
+
 // Memory that a kernel may touch, by its code: what a pointer leads to that is in one of these 8-byte words of the
 // packed parameters (byte offsets, ascending). Nearly always there is one word; several where it chooses, or adds.
 struct ProvenAccess {
   std::vector<std::uint32_t> at;
   bool reads = false, writes = false;
+  std::vector<ParamCondition> when = {};  // it does so only in launches of which all of these hold
   bool operator==(const ProvenAccess&) const = default;
 };
 

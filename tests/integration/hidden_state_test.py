@@ -86,10 +86,13 @@ class HiddenState(ProgramTest):
                     self.assertEqual([], self.read_json("races.json")["races"], f"{what}, order {seed}")
 
     def test_pointers_in_disguise_where_there_were_none(self):
-        for what in ("sometimes", "sometimes_units", "counted"):
+        for what in ("sometimes", "sometimes_units", "counted", "flagged"):
             with self.subTest(what):
                 plain = self.run_program(["disguised", what, 24, 12]).stdout
                 self.make_schedule(["disguised", what, 24, 99])
+                if what == "flagged":  # one at a time all would be right as well
+                    launches = [op for op in self.read_json("schedule.json")["ops"] if op["kind"] == "launch"]
+                    self.assertEqual([op.get("barrier", False) for op in launches], [False] * 3)
                 for seed in harness.BUILD.seeds(8):
                     done = self.run_program(["disguised", what, 24, 12], mode="replay", NIMBLE_SCHEDULE=self.path("schedule.json"),
                                             NIMBLE_STATS=self.path("stats.json"), SIMCUDA_SEED=seed, SIMCUDA_RACES=1,

@@ -10,9 +10,11 @@
 // and, from step FROM on, and null before (`disguised WHAT STEPS FROM`):
 //   sometimes    a tag in a parameter
 //   sometimes_units, counted   in units of 16 bytes; an array that is counted from one
+//   flagged      none: before, a flag says that no address is there, but what was left on the stack
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <string>
 
 #include "tests/integration/programs/driver.h"
@@ -34,6 +36,11 @@ struct [[gnu::packed, gnu::aligned(4)]] Job {
 struct Table {
   CUdeviceptr entries;
   int count;
+};
+struct Factor {
+  CUdeviceptr address;
+  int value;
+  unsigned in_memory;
 };
 
 struct Program {
@@ -64,7 +71,13 @@ struct Program {
     CHECK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr));
   }
 
-  void step(bool is_there) {
+  // Something else each time: other memory of the program's, what is none, and what looks as if it were.
+  CUdeviceptr left_there(int step) const {
+    const CUdeviceptr each[] = {0x3f800000, d, 0x7ffd12345678, a, 0, b + 16, ~CUdeviceptr{0}};
+    return each[step % std::size(each)];
+  }
+
+  void step(int number, bool is_there) {
     if (what == "put") launch("put", table, a);
     launch("next", a, b);
     if (what == "walk") launch("walk", c);
@@ -77,6 +90,7 @@ struct Program {
     if (what == "sometimes") launch("sometimes", is_there ? a | kTag : 0, c);
     if (what == "sometimes_units") launch("units", std::uint64_t{0}, is_there ? std::uint64_t{a >> 4} : 0, c);
     if (what == "counted") launch("_Z7countedPiPKi", c, is_there ? a - 4 : 0);
+    if (what == "flagged") launch("flagged", is_there ? Factor{a, 5, 1} : Factor{left_there(number), 5, 0}, c);
     launch("next", d, b);
     CHECK(cuStreamSynchronize(stream));
   }
@@ -98,6 +112,6 @@ int main(int argc, char** argv) {
   if (argc != 3 && argc != 4) return 2;
   Program program(argv[1]);
   const int from = argc == 4 ? std::atoi(argv[3]) : 0;
-  for (int step = 0; step < std::atoi(argv[2]); ++step) program.step(step >= from);
+  for (int step = 0; step < std::atoi(argv[2]); ++step) program.step(step, step >= from);
   std::printf("%u\n", program.digest());
 }

@@ -72,5 +72,17 @@ NIMBLE_KERNEL(units)
 __global__ void counted(int* out, const int* data) { out[2] = out[2] * 7 + (data ? data[3] : 1); }
 NIMBLE_KERNEL(counted)
 
+// As cuBLAS's kernels have their factors: in memory, or beside. Nobody looks at the address then, and it may be
+// anything.
+struct Factor {
+  const int* address;
+  int value;
+  unsigned in_memory;
+};
+extern "C" __global__ void flagged(Factor factor, int* out) {
+  out[2] = out[2] * 7 + (factor.in_memory == 1 ? factor.address[2] : factor.value);
+}
+NIMBLE_KERNEL(flagged)
+
 extern "C" __global__ void next(int* data, const int* change) { data[2] = data[2] * 5 + change[2]; }
 NIMBLE_KERNEL(next)

@@ -14,10 +14,10 @@ constexpr std::uint64_t kA = 0x7f1200100000, kB = 0x7f1200200000, kSize = 0x1000
 
 // Of a step of one launch: "0r 1rw", the accesses by the objects; or "?" and why there are none.
 std::string does(const std::string& params, const std::string& proven, const std::string& words,
-                 const std::string& nowhere = "[]") {
+                 const std::string& nowhere = "[]", bool same_code = true, Pinned* pinned = nullptr) {
   test::TraceText text;
   text.image(true);
-  text.function("k", params, 0, ",\"proven\":" + proven + ",\"same_code\":true");
+  text.function("k", params, 0, ",\"proven\":" + proven + (same_code ? ",\"same_code\":true" : ""));
   text.stream();
   text.alloc(kA, kSize);
   text.alloc(kB, kSize);
@@ -27,6 +27,7 @@ std::string does(const std::string& params, const std::string& proven, const std
   options.step = StepPlace{2, 2, 1};
   const Analysis analysis = text.analyze(options);
   const OpAccesses& op = analysis.accesses.ops[0];
+  if (pinned != nullptr) *pinned = analysis.accesses.pinned[0];
   if (op.role == OpRole::barrier) return "? " + analysis.accesses.reasons[op.why];
   std::string result;
   for (const Access& access : analysis.accesses.of(0)) {
@@ -93,6 +94,40 @@ TEST(ProvenAccess, AWordThatIsNotWholeIsReadAsFarAsItGoes) {
   EXPECT_EQ(of(hex(0) + hex(0, 4)), "0r");
   EXPECT_EQ(of(hex(7, 4) + hex(kB)).substr(0, 1), "?");
   EXPECT_EQ(of(hex(0) + hex(7, 4)).substr(0, 1), "?");
+}
+
+// Of a flag at byte 16 and two bytes behind it. What is excluded may be anything.
+TEST(ProvenAccess, WhatIsBehindATestOfAParameterIsNotTouchedWhereThatFails) {
+  const std::string proven = R"([[[0],"r",[[16,4,"==",1],[20,2,"!=",513]]],[[8],"w"]])";
+  const auto of = [&](std::uint64_t word, std::uint32_t flag, std::uint32_t more = 0, bool same_code = true) {
+    return does(kThree, proven, hex(word) + hex(kB) + hex(flag, 4) + hex(more, 4), "[]", same_code);
+  };
+  for (const bool same_code : {true, false}) {
+    EXPECT_EQ(of(kA, 1, 0, same_code), "0r 1rw");
+    for (const std::uint64_t left :
+         {kA, kB, kNowhere, std::uint64_t{0}, std::uint64_t{1} << 60, kA | std::uint64_t{3} << 48}) {
+      EXPECT_EQ(of(left, 0, 0, same_code), "1rw") << std::hex << left;
+      EXPECT_EQ(of(left, 1, 0xabcd0201, same_code), "1rw") << std::hex << left << " by the second condition";
+    }
+    EXPECT_EQ(of(kA, 1, 0xabcd0202, same_code), "0r 1rw");
+    EXPECT_EQ(of(kNowhere, 1, 0, same_code).substr(0, 1), "?");
+  }
+  // Another access through the same word has none.
+  const std::string twice = R"([[[0],"r",[[16,4,"==",1]]],[[0,8],"w"]])";
+  EXPECT_EQ(does(kThree, twice, hex(kA) + hex(kB) + hex(0)), "0rw 1rw");
+  EXPECT_EQ(does(kThree, twice, hex(kNowhere) + hex(kB) + hex(0)).substr(0, 1), "?");
+}
+
+TEST(ProvenAccess, WhatExcludesAnAccessIsPinned) {
+  const std::string proven = R"([[[0],"r",[[16,4,"==",1],[20,1,"!=",0]]],[[8],"w"]])";
+  using Params = decltype(Pinned::params);
+  Pinned pinned;
+  does(kThree, proven, hex(kA) + hex(kB) + hex(0, 4) + hex(0, 4), "[]", true, &pinned);
+  EXPECT_EQ(pinned.params, (Params{{16, 4}}));
+  does(kThree, proven, hex(kA) + hex(kB) + hex(1, 4) + hex(0, 4), "[]", false, &pinned);
+  EXPECT_EQ(pinned.params, (Params{{20, 1}}));
+  does(kThree, proven, hex(kA) + hex(kB) + hex(1, 4) + hex(9, 4), "[]", true, &pinned);
+  EXPECT_EQ(pinned.params, Params{}) << "nothing is excluded";
 }
 
 }  // namespace

@@ -320,6 +320,17 @@ TEST(TraceReader, NamesTheFieldOfEveryHandBrokenDefinition) {
   EXPECT_EQ(error("nimble.function", proven + "[[\"v\",4096,4,\"x\"]]"),
             "args.globals: a mode must be \"r\", \"w\" or \"rw\"");
   EXPECT_EQ(error("nimble.function", proven + "[[\"v\",4096,0,\"r\"]]"), "args.globals: a variable must have bytes");
+  const auto condition = [&](const std::string& each) {
+    return error("nimble.function", R"("id":0,"name":"f","params":[[0,8],[8,4]],"proven":[[[0],"r",)" + each + "]]");
+  };
+  EXPECT_EQ(condition(R"([[8,4,"==",4294967295]])"), "");
+  EXPECT_EQ(condition("7"), "args.proven: must be a list of [[words], mode] or [[words], mode, [conditions]]");
+  EXPECT_EQ(condition("[7]"), "args.proven: a condition must be [byte, size, relation, value]");
+  for (const char* place : {"9,4", "8,3", "8,0", "13,1", "8,8"})
+    EXPECT_EQ(condition(fmt::format(R"([[{},"!=",0]])", place)),
+              "args.proven: a condition must be of 1, 2, 4 or 8 bytes of the parameters");
+  EXPECT_EQ(condition(R"([[8,4,"<",0]])"), "args.proven: a condition's relation must be \"==\" or \"!=\"");
+  EXPECT_EQ(condition(R"([[8,2,"==",65536]])"), "args.proven: must be an integer from 0 to 65535");
   for (const char* code : {"", "12", "000000000000000g"}) {
     EXPECT_EQ(error("nimble.function", fmt::format(R"("id":0,"name":"f","code":"{}")", code)),
               "args.code: must be 16 hexadecimal digits");

@@ -42,6 +42,31 @@ extern "C" __global__ void struct_by_value(int before, Layer layer) {
 }
 NIMBLE_KERNEL(struct_by_value)
 
+// As cuBLAS has it: a factor lies in memory, or beside where its address would be.
+struct Factors {
+  const float* alpha;
+  const float* beta;
+  float* out;
+  const float* bias;
+  unsigned mode;
+  short kind;
+  bool biased;
+  unsigned char unused;
+  int count;
+  float value;
+};
+
+extern "C" __global__ void behind_flags(Factors f) {
+  const int i = thread();
+  if (i >= f.count) return;
+  const float alpha = f.mode == 1 ? *f.alpha : f.value;
+  float sum = alpha + f.out[i];
+  if (f.kind != 7) sum += f.beta[i];
+  if (f.biased) sum += f.bias[i];
+  f.out[i] = sum;
+}
+NIMBLE_KERNEL(behind_flags)
+
 // As PyTorch passes them: the first is the output.
 template <int N>
 struct Pointers {

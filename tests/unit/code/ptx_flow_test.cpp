@@ -29,9 +29,10 @@ void expect(const std::string& file, const std::map<std::string, std::string>& e
 TEST(PtxFlow, KernelsOfOrdinaryCode) {
   expect("kernels", {
                         {"scale", "0:w 8:r"},
-                        {"with_unused", "0:w 8:r"},
+                        {"with_unused", "0:w 8:r[16:8!=0]"},
                         {"accumulate", "0:rw 8:r"},
                         {"struct_by_value", "16:r 32:w 40:rw"},
+                        {"behind_flags", "0:r[32:4==1] 8:r[36:2!=7] 16:rw 24:r[38:1!=0]"},
                         {"array_of_pointers", "0:w 8:r 16:r"},
                         {"indexed_array_of_pointers", "0,8,16,24:w 32:r"},
                         {"pointer_arithmetic", "0:w 8,16:r"},
@@ -365,6 +366,71 @@ TEST(PtxFlow, WhatIsNotKnownIsNotGuessed) {
            "ld.global.u32 %r2, [%rd1",
        })
     EXPECT_EQ(proven(base + line).substr(0, 1), "?") << line;
+}
+
+// ---- what is behind a test of a parameter ----
+
+// p6 is at 48, p7 at 52. "$a" and so on are labels.
+TEST(PtxFlow, WhatOneBranchLeadsToHasItsCondition) {
+  const std::string flag =
+                        "ld.param.u64 %rd1, [p0]; ld.param.u32 %r1, [p6]; ld.param.u32 %r2, [p7];"
+                        "setp.eq.s32 %p1, %r1, 0; setp.ne.s32 %p2, %r2, 5;",
+                    load = "ld.global.u32 %r9, [%rd1];";
+  const std::pair<std::string, const char*> cases[] = {
+      {"@%p1 bra $a; " + load + "$a: ", "0:r[48:4!=0]"},
+      {"@!%p1 bra $a; " + load + "$a: ", "0:r[48:4==0]"},
+      {"@%p1 " + load, "0:r[48:4==0]"},
+      {"@!%p1 " + load, "0:r[48:4!=0]"},
+      {"@%p2 ret; " + load, "0:r[52:4==5]"},
+      {"@%p1 bra $a; bra.uni $b; $a: " + load + "$b: ", "0:r[48:4==0]"},
+      {"@%p1 bra $a; ret; $a: " + load, "0:r[48:4==0]"},
+      {"@%p1 bra $a; @%p2 bra $a; " + load + "$a: ", "0:r[48:4!=0][52:4==5]"},
+      {"@%p1 bra $a; @%p2 bra $b; ret; $b: " + load + "$a: ", "0:r[48:4!=0][52:4!=5]"},
+      {"@%p1 bra $a; { .reg .b32 %q; " + load + "} $a: ", "0:r[48:4!=0]"},
+      {"@%p1 bra $a; ld.global.u32 %r8, [%rd1+4]; $a: @!%p1 " + load, "0:r[48:4!=0]"},
+      // Whoever touches it without one, or under another, takes it away.
+      {load + "@%p1 bra $a; " + load + "$a: ", "0:r"},
+      {"@%p1 bra $a; " + load + "$a: " + load, "0:r"},
+      {"@%p1 bra $a; " + load + "$a: @%p2 " + load, "0:r"},
+      {"@%p1 " + load + "@!%p1 " + load, "0:r"},
+      // More than one way leads there.
+      {"@%p1 bra $a; bra $b; $a: $b: " + load, "0:r"},
+      {"@%p1 bra $a; @%p2 bra $a; ret; $a: " + load, "0:r"},
+      {"@%p1 bra $a; mov.u32 %r3, 1; $a: " + load, "0:r"},
+      {"bra $b; $a: " + load + "ret; $b: @%p1 bra $a;", "0:r"},
+      {"@%p1 bra $a; $b: " + load + "setp.lt.s32 %p3, %r9, %r2; @%p3 bra $b; $a: ", "0:r"},
+      {"@%p1 bra $a; ret; $a: " + load + "ret; $t: .branchtargets $a, $t;", "0:r"},
+      {"@%p1 bra $a; ret; { $a: " + load + "ret; } { $a: ret; }", "0:r"},
+  };
+  for (const auto& [body, expected] : cases) EXPECT_EQ(proven(flag + body), expected) << body;
+}
+
+TEST(PtxFlow, OnlyTestsOfAParameterForANumberAreConditions) {
+  const auto of = [](const std::string& test) {
+    return proven("ld.param.u64 %rd1, [p0];" + test + "@%p1 bra $a; ld.global.u32 %r9, [%rd1]; $a: ");
+  };
+  EXPECT_EQ(of("ld.param.s32 %r1, [p6]; setp.ne.s32 %p1, %r1, -1;"), "0:r[48:4==4294967295]");
+  EXPECT_EQ(of("ld.param.b64 %rd2, [p1]; setp.eq.b64 %p1, %rd2, 0;"), "0:r[8:8!=0]");
+  EXPECT_EQ(of("ld.param.u8 %rs1, [p6+1]; setp.eq.s16 %p1, %rs1, 0;"), "0:r[49:1!=0]");
+  EXPECT_EQ(of("ld.param.v2.u32 {%r1, %r2}, [p1]; setp.eq.u32 %p1, %r2, 3;"), "0:r[12:4!=3]");
+  EXPECT_EQ(of("mov.b64 %rd3, p6; ld.param.u16 %rs1, [%rd3+2]; setp.eq.s16 %p1, %rs1, 1;"), "0:r[50:2!=1]");
+  for (const char* test : {
+           "ld.param.u32 %r1, [p6]; setp.lt.s32 %p1, %r1, 1;",
+           "ld.param.u32 %r1, [p6]; setp.eq.u32 %p1, %r1, %r2;",
+           "ld.param.u32 %r1, [p6]; setp.eq.and.u32 %p1, %r1, 0, %p2;",
+           "ld.param.u32 %r1, [p6]; setp.eq.u32 %p1|%p2, %r1, 0;",
+           "ld.param.u32 %r1, [p6]; setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p1, %r1, 1;",
+           "ld.param.u32 %r1, [p6]; add.u32 %r1, %r1, 1; setp.eq.u32 %p1, %r1, 0;",
+           "ld.param.u32 %r1, [p6]; @%p2 setp.eq.u32 %p1, %r1, 0;",
+           "@%p2 ld.param.u32 %r1, [p6]; setp.eq.u32 %p1, %r1, 0;",
+           "ld.param.s8 %rs1, [p6]; setp.eq.s16 %p1, %rs1, 0;",
+           "ld.param.b8 %rs1, [p6]; setp.eq.s16 %p1, %rs1, 0;",
+           "ld.param.u8 %rs1, [p6]; setp.eq.s16 %p1, %rs1, 256;",
+           "ld.param.f32 %f1, [p6]; setp.eq.f32 %p1, %f1, 0f00000000;",
+           "mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 0;",
+           "setp.eq.u32 %p1, %r1, 0; ld.param.u32 %r1, [p6];",
+       })
+    EXPECT_EQ(of(test), "0:r") << test;
 }
 
 TEST(PtxFlow, BothEndsOfASumCount) {

@@ -23,8 +23,8 @@ inline std::string ptx_file(const std::string& name) {
   return read_file(std::string(NIMBLE_TEST_PTX) + "/" + name + ".ptx");
 }
 
-// "0:w 8:r 16,24:rw name:r": the words that an address may come from, the variables, and what is done there. "?" and
-// why where it is not understood.
+// "0:w 8:r 16,24:rw 32:r[40:4==1] name:r": the words that an address may come from, the variables, and what is done
+// there, under which conditions. "?" and why where it is not understood.
 inline std::string spoken(const PtxProof& proof) {
   if (!proof.understood) return "? " + proof.why;
   std::string text;
@@ -37,6 +37,14 @@ inline std::string spoken(const PtxProof& proof) {
     text += ':';
     if (access.reads) text += 'r';
     if (access.writes) text += 'w';
+    for (const PtxCondition& each : access.when)
+      text.append("[")
+          .append(std::to_string(each.at))
+          .append(":")
+          .append(std::to_string(each.bytes))
+          .append(each.equal ? "==" : "!=")
+          .append(std::to_string(each.value))
+          .append("]");
   }
   for (const PtxGlobal& global : proof.globals) {
     if (!text.empty()) text += ' ';

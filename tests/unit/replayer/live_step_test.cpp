@@ -334,6 +334,12 @@ TEST_F(LiveStepTest, AVariableIsFoundByTheKernelThatTouchesIt) {
   proof.globals = {{"counter", 0x8000, 16, true, true}};
   proof.stored = {0};
   EXPECT_EQ(first_seen(), "a kernel of which something else is proven");
+  proof.stored.clear();
+  schedule_.functions[0].proven = {{{0}, false, true, {{8, 4, true, 1}}}};
+  proof.accesses = *schedule_.functions[0].proven;
+  EXPECT_EQ(first_seen(), "");
+  proof.accesses[0].when[0].equal = false;
+  EXPECT_EQ(first_seen(), "a kernel of which something else is proven");
 }
 
 }  // namespace

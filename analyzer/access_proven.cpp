@@ -32,9 +32,18 @@ bool holds(const OpQuestion& op, const ParamCondition& condition) {
   return (value == condition.value) == condition.equal;
 }
 
+// Whether it has a byte of an address, which is another one in the next process: nobody can rest on it staying so.
+bool is_of_address(const OpQuestion& op, const ParamCondition& condition) {
+  const auto meets = [&](const PointerWord& word) {
+    return word.at < condition.at + condition.bytes && condition.at < word.at + 8;
+  };
+  return std::ranges::any_of(op.pointers, meets) || std::ranges::any_of(op.unsure, meets);
+}
+
 // Why a launch does not touch this memory: a condition that does not hold. Null where it may.
 const ParamCondition* excluding(const OpQuestion& op, const ProvenAccess& access) {
-  const auto found = std::ranges::find_if(access.when, [&](const ParamCondition& each) { return !holds(op, each); });
+  const auto found = std::ranges::find_if(
+      access.when, [&](const ParamCondition& each) { return !holds(op, each) && !is_of_address(op, each); });
   return found == access.when.end() ? nullptr : &*found;
 }
 

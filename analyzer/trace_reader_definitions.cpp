@@ -101,8 +101,8 @@ void code(const Fields& args, const Trace& trace, TraceFunction& function) {
   KernelProof& proof = function.proof.emplace();
   proof.same_code = args.flag_or("same_code", false);
   for (const json& item : args.list("proven")) {
-    const bool is_pair = item.is_array() && (item.size() == 2 || (item.size() == 3 && item[2].is_array()));
-    if (!is_pair || !item[0].is_array() || item[0].empty())
+    const bool is_entry = item.is_array() && (item.size() == 2 || (item.size() == 3 && item[2].is_array()));
+    if (!is_entry || !item[0].is_array() || item[0].empty())
       args.fail("proven", "must be a list of [[words], mode] or [[words], mode, [conditions]]");
     ProvenAccess access;
     for (const json& word : item[0]) access.at.push_back(word_of(args, "proven", word, end));

@@ -130,5 +130,23 @@ TEST(ProvenAccess, WhatExcludesAnAccessIsPinned) {
   EXPECT_EQ(pinned.params, Params{}) << "nothing is excluded";
 }
 
+// An address is another one in the next process, and often in the next step.
+TEST(ProvenAccess, AnAddressIsNotPinned) {
+  const std::string proven = R"([[[0],"r",[[8,8,"==",0]]],[[8],"w",[[8,8,"!=",0]]]])";
+  const auto of = [&](std::uint64_t first, std::uint64_t second, Pinned& pinned) {
+    return does("[[0,8],[8,8]]", proven, hex(first) + hex(second), "[]", true, &pinned);
+  };
+  using Params = decltype(Pinned::params);
+  Pinned pinned;
+  EXPECT_EQ(of(kA, kB, pinned), "0r 1rw") << "the first is not touched, and nobody may rest on that";
+  EXPECT_EQ(pinned.params, Params{});
+  EXPECT_EQ(of(kA, 0, pinned), "0r");
+  EXPECT_EQ(pinned.params, (Params{{8, 8}})) << "null is null everywhere";
+  // Half of an address is no number, either.
+  EXPECT_EQ(does("[[0,8],[8,8]]", R"([[[0],"r",[[12,4,"==",1]]],[[8],"w"]])", hex(kA) + hex(kB), "[]", true, &pinned),
+            "0r 1rw");
+  EXPECT_EQ(pinned.params, Params{});
+}
+
 }  // namespace
 }  // namespace nimble::analyzer

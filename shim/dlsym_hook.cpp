@@ -7,13 +7,16 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "shim/cublas_calls.h"
+#include "shim/cupti_calls.h"
 #include "shim/libc_symbols.h"
 #include "shim/log.h"
+#include "shim/profile/op_timer.h"
 #include "shim/real_driver.h"
 #include "shim/session.h"
 
@@ -70,12 +73,14 @@ bool same(const char* a, const char* b) {
   return *a == *b;
 }
 
-// "cu" and a capital are the driver's; of cuBLAS's there are few.
+bool is_one_of(const char* name, std::span<const char* const> calls) {
+  return std::any_of(calls.begin(), calls.end(), [&](const char* call) { return same(call, name); });
+}
+
+// "cu" and a capital are the driver's; of cuBLAS's and CUPTI's there are few.
 bool may_be_exported(const char* name) {
   if (!name || name[0] != 'c' || name[1] != 'u') return false;
-  if (name[2] >= 'A' && name[2] <= 'Z') return true;
-  return std::any_of(std::begin(kCublasCalls), std::end(kCublasCalls),
-                     [&](const char* call) { return same(call, name); });
+  return (name[2] >= 'A' && name[2] <= 'Z') || is_one_of(name, kCublasCalls) || is_one_of(name, kCuptiCalls);
 }
 
 // Other threads may be doing the same, and find the same.
@@ -170,6 +175,8 @@ nimble_answer exported_symbol_for(void* next, void* handle, const char* name, co
     answer.pointer = wrapper_for_pointer(found);
     if (answer.pointer == found) warn_of_second_driver(found, name);
   }
+  // Who looks up how to begin with CUPTI will, by a pointer that leads past our export.
+  if (is_one_of(name, kCuptiCalls)) OpTimer::give_way();
   dlerror();  // forgets what went wrong in lookups of ours: this one has succeeded
   return answer;
 }

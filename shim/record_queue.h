@@ -136,7 +136,7 @@ class RecordQueue {
   std::mutex mutex_;  // guards what is not atomic, but for the writer, which is its thread's until closed_
   std::condition_variable wake_writer_, wake_program_;
   RecordBuffer buffer_;
-  Coverage coverage_{"the process ended in the middle of a call", 0, 0, {}};
+  Coverage coverage_{"the process ended in the middle of a call", 0, 0, {}, TimeSource::none, {}};
   std::optional<ProbeTotals> probe_;
   bool broken_ = false, abandoned_ = false, hurried_ = false;
   std::atomic<bool> started_{false}, closing_{false}, closed_{false}, ended_{false};

@@ -59,7 +59,12 @@ CUcontext context_of(const Call& call) {
 }  // namespace
 
 Recorder::Recorder(RecorderOptions options, CallContext& context)
-    : options_(std::move(options)), context_(context), graphs_(context), queue_(options_.path, options_.store) {
+    : options_(std::move(options)),
+      context_(context),
+      graphs_(context),
+      queue_(options_.path, options_.store),
+      timer_(options_.timing, options_.coverage, context_,
+             [this](std::span<const DeviceTime> times) { queue_.push(times); }) {
   if (!options_.bundle.empty()) keep_image_bytes();
 }
 
@@ -87,26 +92,7 @@ void Recorder::start_watching() {
         CaptureOptions{options_.bundle, options_.path, options_.bundle_limit_bytes}, context_);
     bundle_.store(bundling_.get(), std::memory_order_release);
   }
-  const auto hand_over = [this](std::span<const DeviceTime> times) { queue_.push(times); };
-  if (options_.timing == Timing::events) {
-    auto timer = std::make_unique<EventTimer>(context_, hand_over);
-    if (timer->why_not().empty()) {
-      events_ = std::move(timer);
-      timer_.store(events_.get(), std::memory_order_release);
-    } else {
-      log(LogLevel::warning, "NIMBLE_TIMING=events: the driver has no " + timer->why_not());
-    }
-  }
-  if (!options_.coverage && options_.timing != Timing::cupti) {
-    why_not_ = "NIMBLE_COVERAGE=off";
-    return;
-  }
-  int version = 0;
-  const auto ask = reinterpret_cast<decltype(&::cuDriverGetVersion)>(context_.driver_symbol("cuDriverGetVersion"));
-  if (ask) ask(&version);
-  cupti_ = std::make_unique<CuptiProfiler>(CuptiProfiler::Options{options_.timing == Timing::cupti, hand_over});
-  why_not_ = cupti_->start(version);
-  if (!why_not_.empty()) return;
+  if (!timer_.start()) return;
   // Libraries that were loaded later end before we do, and libcupti is one of them: let it go while it is whole. Exit
   // handlers run in the opposite order of their registration, and libcupti has registered its own by now. Not in the
   // middle of a call that a signal has interrupted, nor in a child that shares our handlers.
@@ -120,14 +106,8 @@ void Recorder::start_watching() {
 
 void Recorder::stop_watching() noexcept try {
   g_watching.store(nullptr);
-  if (EventTimer* const timer = timer_.load(std::memory_order_acquire)) timer->stop();
-  if (cupti_) cupti_->stop();
+  timer_.stop();
 } catch (...) {
-}
-
-bool Recorder::takes_time(CallKind kind) {
-  return kind == CallKind::launch || kind == CallKind::copy || kind == CallKind::set ||
-         kind == CallKind::graph_launch || kind == CallKind::opaque;
 }
 
 void Recorder::start() {
@@ -154,6 +134,7 @@ std::optional<CUresult> Recorder::before(Call& call) noexcept try {
     if (BundleCapture* const bundle = bundle_.load(std::memory_order_acquire)) bundle->before(call, any_captures_);
     return std::nullopt;
   }
+  timer_.call_comes(call);
   if (!call.traced) return std::nullopt;
   start();
   // An address that is freed may be given out again at once, and one that is allocated is known only afterwards: so a
@@ -167,10 +148,7 @@ std::optional<CUresult> Recorder::before(Call& call) noexcept try {
   if (Probe* const probe = probe_.load(std::memory_order_acquire)) probe->before(call, any_captures_);
   // A stream cannot be asked what it is once it captures.
   if (call.kind == CallKind::capture_begin) streams().kind(call.stream);
-  if (EventTimer* const timer = timer_.load(std::memory_order_acquire)) {
-    if (call.kind == CallKind::context_end) timer->context_ends();
-    if (takes_time(call.kind) && !any_captures_.load(std::memory_order_relaxed)) timer->begin(call, t_pending.seq + 1);
-  }
+  timer_.begin(call, t_pending.seq, any_captures_.load(std::memory_order_relaxed));
   current_call() = {call.symbol, 0};
   t_pending.begin_ns = now_ns();
   return std::nullopt;
@@ -217,10 +195,7 @@ void Recorder::after(const Call& call, CUresult result) noexcept try {
   if (!call.traced) return;
   Record record;
   record.end_ns = now_ns();
-  record.ticket = ticket;
-  if (EventTimer* const timer = timer_.load(std::memory_order_acquire); timer && takes_time(call.kind)) {
-    if (timer->end(call, result == CUDA_SUCCESS)) record.ticket = t_pending.seq + 1;
-  }
+  record.ticket = timer_.end(call, t_pending.seq, result == CUDA_SUCCESS, ticket);
   record.call = call;
   follow_captures(call, result);
   Probe* const probe = probe_.load(std::memory_order_acquire);
@@ -367,10 +342,7 @@ void Recorder::give_up(const char* why) noexcept {
 void Recorder::finish() noexcept try {
   stop_watching();
   if (!finished_.exchange(true)) {
-    Coverage coverage;
-    coverage.why_not = why_not_.empty() && !options_.coverage ? "NIMBLE_COVERAGE=off" : why_not_;
-    if (cupti_ && coverage.why_not.empty()) coverage = cupti_->coverage();
-    queue_.set_coverage(coverage);
+    queue_.set_coverage(timer_.coverage());
     if (const Probe* const probe = probe_.load(std::memory_order_acquire)) queue_.set_probe(probe->totals());
   }
   queue_.close();

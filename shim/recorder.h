@@ -19,8 +19,7 @@
 #include "shim/options.h"
 #include "shim/payload.h"
 #include "shim/probe/probe.h"
-#include "shim/profile/cupti_profiler.h"
-#include "shim/profile/event_timer.h"
+#include "shim/profile/op_timer.h"
 #include "shim/record_queue.h"
 #include "shim/stray_words.h"
 #include "shim/trace_store.h"
@@ -84,8 +83,6 @@ class Recorder final : public CallSink {
   void give_up(const char* why) noexcept;
   void start_watching();
   void stop_watching() noexcept;
-  // Whether the GPU takes time for the op, so that its time is worth knowing.
-  static bool takes_time(CallKind kind);
 
   const RecorderOptions options_;
   CallContext& context_;
@@ -101,16 +98,13 @@ class Recorder final : public CallSink {
   RecordQueue queue_;
   StrayWords strays_;
   std::atomic<bool> watching_{false};
-  std::unique_ptr<CuptiProfiler> cupti_;
-  std::unique_ptr<EventTimer> events_;
-  std::atomic<EventTimer*> timer_{nullptr};  // events_ once it is ready
+  OpTimer timer_;
   std::unique_ptr<Probe> probing_;
   std::atomic<Probe*> probe_{nullptr};  // probing_ once it is ready
   std::unique_ptr<BundleCapture> bundling_;
   std::atomic<BundleCapture*> bundle_{nullptr};  // bundling_ once it is ready
   pid_t watching_process_ = 0;
   std::atomic<bool> finished_{false};
-  std::string why_not_;  // why CUPTI is not at work
 };
 
 }  // namespace nimble::shim

@@ -36,6 +36,8 @@ std::string command_line() {
   return text;
 }
 
+constexpr std::string_view kTimeSources[] = {"none", "cupti", "events", "cupti, then events"};  // as in TimeSource
+
 template <class... Args>
 void say(LogLevel level, fmt::format_string<Args...> format, Args&&... args) {
   log(level, fmt::format(format, std::forward<Args>(args)...));
@@ -122,6 +124,8 @@ void TraceWriter::write_coverage(const Coverage& coverage) {
     }
   }
   line(fmt::format(R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.coverage","args":{{{}}}}})json", args));
+  line(fmt::format(R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.timing","args":{{"source":{},"why":{}}}}})json",
+                   json_text(kTimeSources[static_cast<std::size_t>(coverage.times)]), json_text(coverage.why_times)));
 }
 
 void TraceWriter::write_probe(const ProbeTotals& totals) {
@@ -170,9 +174,6 @@ bool TraceWriter::close(const Coverage& coverage, const std::optional<ProbeTotal
     if (end < 0) return false;
     if (::ftruncate(file_, end) != 0 && errno != EINVAL) return false;  // what has no length keeps no end either
   } else {
-    for (const auto& [ticket, op] : awaited_) {
-      if (op.end_ns) device_bar(op, op.begin_ns, op.end_ns);
-    }
     write_coverage(coverage);
     if (probe) write_probe(*probe);
   }

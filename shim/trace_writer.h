@@ -50,8 +50,6 @@ class TraceWriter {
     std::uint32_t stream = 0, function = kNone;
     const char* symbol = "";
     CallKind kind = CallKind::opaque;
-    // Of a program's graph: over all of its nodes that were heard of.
-    std::uint64_t begin_ns = 0, end_ns = 0;
   };
 
   void header();

@@ -163,7 +163,7 @@ void TraceWriter::write(const Record& record) {
   if (!is_op(call.kind) || record.result != CUDA_SUCCESS) return;
   if (record.ticket) {
     const std::uint32_t function = record.function ? functions_.at(record.function) : kNone;
-    awaited_[record.ticket] = {record.seq, stream, function, call.symbol, call.kind, 0, 0};
+    awaited_[record.ticket] = {record.seq, stream, function, call.symbol, call.kind};
     if (const auto early = early_.extract(record.ticket)) write(early.mapped());
     return;
   }
@@ -199,19 +199,10 @@ void TraceWriter::write(const DeviceTime& time) {
     // Most wait for an op that is about to come. What belongs to none, such as copies of a probe, must not pile up.
     constexpr std::size_t kMostEarly = std::size_t{1} << 20;
     if (early_.size() >= kMostEarly) early_.clear();
-    const auto [early, is_new] = early_.try_emplace(time.ticket, time);
-    if (is_new) return;
-    early->second.begin_ns = std::min(early->second.begin_ns, time.begin_ns);
-    early->second.end_ns = std::max(early->second.end_ns, time.end_ns);
+    early_.try_emplace(time.ticket, time);
     return;
   }
-  Awaited& op = found->second;
-  if (op.kind == CallKind::graph_launch) {  // a time for each node, and no word of which is the last
-    op.begin_ns = op.end_ns ? std::min(op.begin_ns, time.begin_ns) : time.begin_ns;
-    op.end_ns = std::max(op.end_ns, time.end_ns);
-    return;
-  }
-  device_bar(op, time.begin_ns, time.end_ns);
+  device_bar(found->second, time.begin_ns, time.end_ns);
   awaited_.erase(found);
 }
 

@@ -18,6 +18,7 @@ import time
 
 import bundle
 import disorder
+import graph_life
 import machine
 import measure
 import modes
@@ -133,7 +134,7 @@ class Suite:
                 return {"status": "not run", "why": f"the suite's {self.options.whole_limit:.0f} s were spent"}
             if self.place.simulated and not part.simulated:
                 return check_without_gpu(part, self.place, work)
-            how = disorder if part.disorder else bundle if part.bundle else ways if part.ways else measure
+            how = disorder if part.disorder else graph_life if part.graph_life else bundle if part.bundle else ways if part.ways else measure
             result, trace = how.measure(part, self.place, work, self.options.rounds, self.options.groups,
                                         min(self.options.time_limit + part.start_limit, max(left, 20)))
             if trace is not None:

@@ -23,6 +23,7 @@ class Part:
     simulated: tuple = ()    # the command on the simulated driver; none: the part needs a GPU
     start_limit: float = 30  # seconds that it may take until it is ready for its first step
     bundle: bool = False     # a step of it is saved, and run without it (bundle.py), instead of the modes
+    graph_life: bool = False  # programs that make and destroy CUDA graphs, recorded in many processes (graph_life.py)
     disorder: bool = False   # the programs of the integration tests that break their steps (disorder.py)
     ways: tuple = ()         # what is set side by side instead of the modes (ways.py); the first is the program by itself
 
@@ -84,6 +85,8 @@ PARTS = [
     ways_part("inception_ways", "driver API inference, batch 1, eight blocks of four branches, in the same ways",
               ("{bin}/inception", "eager"), ("{bin}/inception", "SHAPE"), steps=50, warm_up=20),
     Part("disorder", "programs that break their steps, with and without replay", (), disorder=True, simulated=("kinds",)),
+    Part("graph_life", "programs that make, launch, change and destroy CUDA graphs, in default recording, many processes of each", (),
+         graph_life=True, settings=PYTHON_SETTINGS, start_limit=240),
     Part("driver_api", "C++ on the driver API: two streams, events, pools, a graph", ("{work}/driver_api",),
          build=(("{nvcc}", "-std=c++17", "-O2", "{programs}/driver_api.cpp", "-lcuda", "-o", "{work}/driver_api"),
                 ("{nvcc}", "-std=c++17", "-O2", "-arch={arch}", "-fatbin", "-I{root}", "{programs}/driver_api.cu", "-o",

@@ -12,6 +12,7 @@ COLUMNS = ("part", "result", "coverage", "us/step", "off", "record", "light", "n
 WAYS_COLUMNS = ("part", "way", "submit us", "ratio", "CPU us", "ratio", "step us", "ratio", "output", "replayed")
 
 BUNDLE_COLUMNS = ("part", "way", "streams", "graphs", "p50 us", "p90 us", "p99 us", "min us", "speed-up", "memory")
+LIFE_COLUMNS = ("part", "program", "processes", "ended otherwise", "traces whole", "without Nimble", "recording")
 DISORDER_COLUMNS = ("part", "program", "way", "runs", "replayed", "passed", "diverged", "audited", "aside", "output")
 
 
@@ -105,6 +106,18 @@ def rows_of_disorder(result):
             for row in result.get("disorder", ())]
 
 
+def counted(endings):
+    return ", ".join(f"{how} x {count}" for how, count in sorted(endings.items()))
+
+
+def rows_of_graph_life(result):
+    """A row for each program that makes graphs, and for each tool that watched one at once."""
+    rows = [(result["part"], row["program"], str(sum(row["recorded"].values())), str(row["otherwise"]), str(row["traces_whole"]),
+             counted(row["plain"]), counted(row["recorded"])) for row in result.get("graph_life", ())]
+    return rows + [(result["part"], f"under {row['watcher']}", "1", {"ok": "0", "otherwise": "1"}.get(row["status"], "-"), "-", "-", row["why"] or row["status"])
+                   for row in result.get("watched", ())]
+
+
 def table(columns, rows):
     widths = [max(len(line[i]) for line in [columns, *rows]) for i in range(len(columns))]
 
@@ -139,6 +152,11 @@ BUNDLE_LEGEND = """\
 A saved step, run by nimble-replay without its program: microseconds of the device's clock from before the step's first op until
 behind its last (on the simulated driver a model's). **speed-up**, of medians, against the program's own order, call by call.
 **memory**, whether all that the step leaves is as it was recorded, byte for byte, in every run."""
+
+
+LIFE_LEGEND = """\
+Programs that make, launch, change and destroy CUDA graphs, in fresh processes, several at once on the device: how they end without
+Nimble and in default recording. **ended otherwise**, processes whose exit status or output was not one of those without Nimble."""
 
 
 DISORDER_LEGEND = """\
@@ -177,7 +195,8 @@ def markdown(facts):
              "- versions: " + ", ".join(f"{name} {', '.join(value) if isinstance(value, list) else value or 'not there'}"
                                         for name, value in facts["versions"].items()),
              f"- took {facts['seconds']:.0f} s", ""]
-    in_modes = [row(result) for result in facts["parts"] if not {"ways", "replay", "disorder"} & set(result)]
+    in_modes = [row(result) for result in facts["parts"] if not {"ways", "replay", "disorder", "graph_life"} & set(result)]
+    lives = [line for result in facts["parts"] for line in rows_of_graph_life(result)]
     disordered = [line for result in facts["parts"] for line in rows_of_disorder(result)]
     saved = [line for result in facts["parts"] for line in rows_of_bundle(result)]
     side_by_side = [line for result in facts["parts"] for line in rows_of_ways(result)]
@@ -187,6 +206,8 @@ def markdown(facts):
         lines += [table(WAYS_COLUMNS, side_by_side), "", WAYS_LEGEND, ""]
     if saved:
         lines += [table(BUNDLE_COLUMNS, saved), "", BUNDLE_LEGEND, ""]
+    if lives:
+        lines += [table(LIFE_COLUMNS, lives), "", LIFE_LEGEND, ""]
     if disordered:
         lines += [table(DISORDER_COLUMNS, disordered), "", DISORDER_LEGEND, ""]
     for result in facts["parts"]:

@@ -1,5 +1,5 @@
-// Whether the recorder saw all of the program's work: what an independent witness inside the driver counted, beside
-// what was recorded. Plain data.
+// How good a recording is: whether the recorder saw all of the program's work, by what an independent witness inside
+// the driver counted, and where the device times come from. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,16 @@
 
 namespace nimble::shim {
 
+// Where the times at which the GPU ran the ops come from.
+enum class TimeSource : std::uint8_t { none, cupti, events, cupti_then_events };
+
 struct Coverage {
   std::string why_not;         // why nothing was counted; empty if it was
   std::uint64_t seen = 0;      // launches, copies and sets that the driver was called for
   std::uint64_t recorded = 0;  // those among them that came through the shim
   std::vector<std::pair<std::string, std::uint64_t>> missed;  // by entry point: those that did not
+  TimeSource times = TimeSource::none;
+  std::string why_times;  // why times are not taken as they were asked for; empty if they are
 };
 
 }  // namespace nimble::shim

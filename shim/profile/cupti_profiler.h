@@ -31,6 +31,10 @@ class CuptiProfiler {
   // Empty if CUPTI is at work now; otherwise why it is not.
   std::string start(int driver_version);
 
+  // Collects no more times; those of ops that were submitted before are handed over as CUPTI tells them. When this
+  // returns CUPTI does not look at what is submitted from then on, but for counting calls. Idempotent.
+  void stop_times();
+
   // Hands over the times that are still to come, and lets CUPTI go. Idempotent.
   void stop();
 

@@ -18,6 +18,19 @@ thread_local Open t_open __attribute__((tls_model("initial-exec")));
 
 }  // namespace
 
+// While it lives, this thread's calls do not invalidate what other threads capture.
+class EventTimer::Relaxed {
+ public:
+  explicit Relaxed(const EventTimer& timer) : exchange_(timer.exchange_mode_) { exchange_(&mode_); }
+  ~Relaxed() { exchange_(&mode_); }
+  Relaxed(const Relaxed&) = delete;
+  Relaxed& operator=(const Relaxed&) = delete;
+
+ private:
+  decltype(&::cuThreadExchangeStreamCaptureMode) exchange_;
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+};
+
 EventTimer::EventTimer(CallContext& context, std::function<void(std::span<const DeviceTime>)> on_times)
     : on_times_(std::move(on_times)) {
   const auto find = [&](auto& function, const char* name) {
@@ -25,6 +38,8 @@ EventTimer::EventTimer(CallContext& context, std::function<void(std::span<const 
     if (!function) why_not_ = name;
   };
   find(get_current_, "cuCtxGetCurrent");
+  find(exchange_mode_, "cuThreadExchangeStreamCaptureMode");
+  find(create_stream_, "cuStreamCreate");
   find(create_, "cuEventCreate");
   find(record_, "cuEventRecord");
   find(query_, "cuEventQuery");
@@ -36,9 +51,9 @@ EventTimer::Origin* EventTimer::origin_of(CUcontext context) {
   const auto [found, is_new] = origins_.try_emplace(context);
   Origin& origin = found->second;
   if (!is_new) return origin.event ? &origin : nullptr;
-  // On the legacy default stream this waits for nothing but what the program has in flight, once.
-  if (create_(&origin.event, CU_EVENT_DEFAULT) != CUDA_SUCCESS || record_(origin.event, nullptr) != CUDA_SUCCESS ||
-      synchronize_(origin.event) != CUDA_SUCCESS) {
+  if (create_stream_(&origin.stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS ||
+      create_(&origin.event, CU_EVENT_DEFAULT) != CUDA_SUCCESS ||
+      record_(origin.event, origin.stream) != CUDA_SUCCESS || synchronize_(origin.event) != CUDA_SUCCESS) {
     origin.event = nullptr;
     return nullptr;
   }
@@ -62,6 +77,7 @@ void EventTimer::begin(const Call& call, std::uint64_t ticket) {
   CUcontext context = nullptr;
   if (get_current_(&context) != CUDA_SUCCESS || !context) return;
   Open open{context, nullptr, nullptr, ticket};
+  const Relaxed relaxed(*this);
   {
     const std::lock_guard lock(mutex_);
     if (stopped_) return;
@@ -83,6 +99,7 @@ bool EventTimer::end(const Call& call, bool submitted) {
   const Open open = t_open;
   t_open = {};
   if (!open.begin) return false;
+  const Relaxed relaxed(*this);
   if (!submitted || record_(open.end, call.stream.handle) != CUDA_SUCCESS) {
     put_back(open.context, open.begin, open.end);
     return false;
@@ -127,6 +144,7 @@ void EventTimer::collect(std::size_t leave) {
 void EventTimer::context_ends() {
   CUcontext context = nullptr;
   if (get_current_(&context) != CUDA_SUCCESS) return;
+  const Relaxed relaxed(*this);
   const std::lock_guard lock(mutex_);
   collect(0);
   // Which context ends is for the driver to know: none of its events is used again. They end with it.
@@ -135,6 +153,8 @@ void EventTimer::context_ends() {
 }
 
 void EventTimer::stop() {
+  if (!why_not_.empty()) return;
+  const Relaxed relaxed(*this);
   const std::lock_guard lock(mutex_);
   if (stopped_) return;
   collect(0);

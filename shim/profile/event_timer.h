@@ -1,8 +1,9 @@
 // Device times without CUPTI: a pair of the driver's own events around each op (NIMBLE_TIMING=events).
 //
 // Costs two event records an op, and times include the gap to the neighbours on the stream. Nothing is timed while the
-// program captures, since the events would end up in its graph. Called from any thread; one lock, not held around the
-// calls that the program itself makes. Must be used with the guard entered.
+// program captures, since the events would end up in its graph; and what another thread captures meanwhile is not
+// spoilt, since no call here concerns its streams or counts as unsafe for it. Called from any thread; one lock, not
+// held around the calls that the program itself makes. Must be used with the guard entered.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +41,7 @@ class EventTimer {
  private:
   // One origin a context: events of different contexts cannot be compared.
   struct Origin {
+    CUstream stream = nullptr;  // of our own: the program's may be busy, or capture
     CUevent event = nullptr;
     std::uint64_t host_ns = 0;
     std::vector<CUevent> free;
@@ -50,12 +52,15 @@ class EventTimer {
     std::uint64_t ticket = 0;
   };
 
+  class Relaxed;
   Origin* origin_of(CUcontext context);
   CUevent take(Origin& origin);
   void put_back(CUcontext context, CUevent begin, CUevent end);
   void collect(std::size_t leave);
 
   decltype(&::cuCtxGetCurrent) get_current_ = nullptr;
+  decltype(&::cuThreadExchangeStreamCaptureMode) exchange_mode_ = nullptr;
+  decltype(&::cuStreamCreate) create_stream_ = nullptr;
   decltype(&::cuEventCreate) create_ = nullptr;
   decltype(&::cuEventRecord) record_ = nullptr;
   decltype(&::cuEventQuery) query_ = nullptr;

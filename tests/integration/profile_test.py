@@ -32,7 +32,7 @@ class Profile(ProgramTest):
                 and e["cat"] in ("launch", "copy", "set") and "result" not in e["args"]}
 
     def test_every_op_is_covered_and_timed(self):
-        events = self.record("chaos", 30, 1)
+        events = self.record("chaos", 30, 0)
         coverage = self.coverage(events)
         self.assertEqual(coverage["source"], "cupti")
         self.assertEqual(coverage["missed"], [])
@@ -61,6 +61,14 @@ class Profile(ProgramTest):
         self.assertEqual((coverage["source"], coverage["why"]), ("none", "another profiler uses CUPTI in this process"))
         self.analyze(self.path("trace.json"), "-o", self.path("schedule.json"), "--quiet")
 
+    def test_a_profiler_that_comes_later_gets_what_it_asks_for(self):
+        for way in ("linked", "lookup"):
+            with self.subTest(way):
+                events = self.record("profiled", way)  # prints what CUPTI lets it see: the same as without Nimble
+                self.assertIn("another profiler", self.coverage(events)["why"])
+                self.assertEqual(self.timing(events)["source"], "cupti, then events")
+                self.assertIn("has taken CUPTI over", self.said)
+
     def test_neither_is_measured_where_neither_is_wanted(self):
         events = self.record("ways_in", "linked", NIMBLE_TIMING="none", NIMBLE_COVERAGE="off")
         self.assertEqual(self.coverage(events)["why"], "NIMBLE_COVERAGE=off")
@@ -79,6 +87,25 @@ class Profile(ProgramTest):
             self.assertGreaterEqual(len(timed.keys() & work.keys()), 0.9 * len(work))
             for bar in timed.values():
                 self.assertGreaterEqual(bar["dur"], 0)
+
+    def timing(self, events):
+        (found,) = [e["args"] for e in events if e["name"] == "nimble.timing"]
+        return found
+
+    def test_no_graph_runs_while_cupti_collects(self):
+        # The simulated CUPTI has graphs fault, as the real one does.
+        for program in (("captures", 12, 3), ("bundled", 12, "graph")):
+            with self.subTest(program):
+                events = self.record(*program)
+                self.assertEqual(self.timing(events)["source"], "cupti, then events")
+                self.assertIn("CUDA graphs", self.timing(events)["why"])
+                self.assertIn("times are taken by events", self.said)
+                launches = {e["args"]["seq"] for e in events if e["ph"] == "X" and e["pid"] == 1 and e["cat"] == "graph_launch"}
+                self.assertTrue(launches)
+                self.assertGreaterEqual(len(launches & self.device_bars(events).keys()), 0.5 * len(launches))
+
+    def test_without_graphs_cupti_tells_all_times(self):
+        self.assertEqual(self.timing(self.record("chaos", 12, 0)), {"source": "cupti", "why": ""})
 
     def test_an_unknown_word_is_named_and_the_default_stands(self):
         events = self.record("ways_in", "linked", NIMBLE_TIMING="sundial")

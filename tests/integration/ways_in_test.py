@@ -286,7 +286,8 @@ class Library(ProgramTest):
         listing = subprocess.run(["nm", "-D", "--defined-only", harness.BUILD.library], text=True, capture_output=True, check=True)
         names = {line.split()[-1] for line in listing.stdout.splitlines()}
         self.assertEqual(names, self.intercepted() | {"dlsym", "dlvsym", "dlopen", "_exit", "_Exit"} | self.c_api()
-                         | {"cublasLtMatmul", "cublasSetWorkspace_v2"})
+                         | {"cublasLtMatmul", "cublasSetWorkspace_v2"}
+                         | {"cuptiActivityRegisterCallbacks", "cuptiSubscribe", "cuptiSubscribe_v2"})
 
     def intercepted(self):
         folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "include", "nimble")

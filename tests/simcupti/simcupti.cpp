@@ -54,6 +54,10 @@ void entered(void*, const char* symbol, std::uint32_t call) {
   CUpti_CallbackId id = 0;
   {
     const std::lock_guard lock(s.mutex);
+    // CUPTI 13.0 does so with GRAPH_TRACE beside MEMCPY or MEMCPY2; here with any activity, so that no one rests on
+    // which.
+    if (!s.kinds.empty() && std::strncmp(symbol, "cuGraphLaunch", 13) == 0)
+      simcuda_inject(symbol, 1, CUDA_ERROR_MISALIGNED_ADDRESS);
     const auto found = std::lower_bound(s.symbols.begin(), s.symbols.end(), symbol, before);
     if (found == s.symbols.end() || std::strcmp(*found, symbol) != 0) return;
     id = static_cast<CUpti_CallbackId>(found - s.symbols.begin()) + 1;

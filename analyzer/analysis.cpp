@@ -14,6 +14,7 @@
 #include "analyzer/held_pointers.h"
 #include "analyzer/kinds_together.h"
 #include "analyzer/led_nowhere.h"
+#include "analyzer/onlookers.h"
 #include "analyzer/reduce.h"
 #include "analyzer/scratch.h"
 #include "analyzer/step_kinds.h"
@@ -256,11 +257,14 @@ void infer(Analysis& analysis, const AnalysisOptions& options) {
   infer(analysis, options, step);
 }
 
-void find_accesses(Analysis& analysis, const AnalysisOptions& options) {
+// `kinds`: all of them.
+void find_accesses(Analysis& analysis, std::span<const Step* const> kinds, const AnalysisOptions& options) {
   const Trace& trace = analysis.file->trace;
   const auto calls = analysis.step.calls();
   analysis.objects = objects_of_step(trace, *analysis.table, calls);
   infer(analysis, options);
+  // Of a step that somebody names what comes around it may be anything.
+  if (!options.step) find_onlookers(trace, *analysis.table, kinds, analysis.step, analysis.accesses, analysis.objects);
   find_communication(trace, analysis.objects, calls, options.rules, options.trust, analysis.accesses);
 }
 
@@ -288,7 +292,10 @@ Analysis read_step(TraceFile file, const AnalysisOptions& options) {
     analysis.why_no_schedule = analysis.step.why_none;
     return analysis;
   }
-  find_accesses(analysis, options);
+  std::vector<const Step*> all{&analysis.step};
+  for (std::size_t i = 1; i < kinds.size(); ++i) all.push_back(&kinds[i]);
+  find_accesses(analysis, all, options);
+  analysis.others.reserve(kinds.size());
   for (std::size_t i = 1; i < kinds.size(); ++i) {
     Analysis& other = analysis.others.emplace_back();
     other.file = analysis.file;
@@ -296,7 +303,8 @@ Analysis read_step(TraceFile file, const AnalysisOptions& options) {
     other.chosen = options.policy;
     other.trust = options.trust;
     other.step = std::move(kinds[i]);
-    find_accesses(other, options);
+    all[i] = &other.step;
+    find_accesses(other, all, options);
   }
   return analysis;
 }

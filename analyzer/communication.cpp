@@ -42,6 +42,12 @@ class Finder {
       entry.communicates_why = reason(why);
       entry.hears = !why_shared(op, call, [](const Access& access) { return access.reads; }).empty();
     }
+    // Who looks from another stream may see any two ops change places.
+    for (const Access& access : accesses_.of(op)) {
+      if (!objects_.objects[access.object].looked_at) continue;
+      entry.tells = entry.tells || access.writes;
+      entry.hears = entry.hears || access.reads;
+    }
   }
 
  private:
@@ -63,6 +69,8 @@ class Finder {
       if (!which(access)) continue;
       const MemoryKind memory = objects_.objects[access.object].memory;
       if (!hidden_.empty()) return "the program created " + hidden_ + ", by which others may reach its memory";
+      if (objects_.objects[access.object].looked_at)
+        return "it touches memory that ops of other streams touch, in no order with the step's";
       if (reached_by_others(memory))
         return "it touches " + std::string(name(memory)) + " memory, which others reach, too";
     }

@@ -13,6 +13,10 @@
 //   - a launch that reads such memory comes before all that the program has put behind it (`hears`).
 // Where a rule speaks of communication, it says all there is to say: the last two do not hold then.
 //
+// Ops of other streams may look as well, of which no step knows (analyzer/onlookers.h): memory that they touch counts
+// as memory which others reach; and whatever writes there, or reads, is where the last two have it, be it a copy, and
+// whatever a rule says.
+//
 // Blocks of a kernel may wait for each other without a cooperative launch, which promises them room. Two such kernels
 // side by side, or one beside a collective, may each hold the room that the other's blocks need, and wait for ever. So
 // those of which a rule says it (analyzer/rules/cudnn.json) keep the program's order among each other and with ops that

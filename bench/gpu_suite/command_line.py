@@ -97,7 +97,8 @@ def check_without_gpu(part, place, work):
     for mode in modes.MODES:
         place.environment(part, mode, work, work / mode.name)
     checked = []
-    for word in place.fill(part.command, work, work):
+    commands = [program.command for program in graph_life.PROGRAMS] if part.graph_life else [part.command]
+    for word in [word for command in commands for word in place.fill(command, work, work)]:
         if word.endswith(".py"):
             py_compile.compile(word, cfile=str(work / "compiled"), doraise=True)
             checked.append("source compiles")

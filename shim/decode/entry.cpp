@@ -107,6 +107,30 @@ bool Global::is_managed(std::uint64_t address) {
   return ask && ask(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) == CUDA_SUCCESS && managed != 0;
 }
 
+bool PoolAccess::is_home_of(CUmemoryPool pool, const CUmemLocation& location) {
+  static constinit DriverFunction<decltype(&::cuDeviceGetDefaultMemPool)> default_of("cuDeviceGetDefaultMemPool");
+  static constinit DriverFunction<decltype(&::cuDeviceGetMemPool)> present_of("cuDeviceGetMemPool");
+  if (location.type != CU_MEM_LOCATION_TYPE_DEVICE) return false;
+  CUmemoryPool its = nullptr;
+  for (const auto ask : {default_of.get(), present_of.get()})
+    if (ask && ask(&its, location.id) == CUDA_SUCCESS && its == pool) return true;
+  return false;
+}
+
+bool MapAccess::is_home_of(CUdeviceptr pointer, const CUmemLocation& location) {
+  static constinit DriverFunction<decltype(&::cuMemRetainAllocationHandle)> retain("cuMemRetainAllocationHandle");
+  static constinit DriverFunction<decltype(&::cuMemGetAllocationPropertiesFromHandle)> properties_of(
+      "cuMemGetAllocationPropertiesFromHandle");
+  static constinit DriverFunction<decltype(&::cuMemRelease)> release("cuMemRelease");
+  if (!retain.get() || !properties_of.get() || !release.get()) return false;
+  CUmemGenericAllocationHandle handle = 0;
+  if (retain.get()(&handle, reinterpret_cast<void*>(pointer)) != CUDA_SUCCESS) return false;
+  CUmemAllocationProp properties{};
+  const bool known = properties_of.get()(&properties, handle) == CUDA_SUCCESS;
+  release.get()(handle);
+  return known && properties.location.type == location.type && properties.location.id == location.id;
+}
+
 void PointerAttribute::answer(const Call& call, unsigned count, CUpointer_attribute* attributes, void** data,
                               CUdeviceptr pointer) {
   const auto ask = real<id_cuPointerGetAttributes>();

@@ -165,14 +165,59 @@ struct FreeAsync {
   }
 };
 
-// Which pool allocations come from, or who may reach a pool's memory. From then on allocations of the default pool
-// count as from one of the program's, and none of them is answered from a plan.
+// Which pool allocations come from. From then on allocations of the default pool count as from one of the program's,
+// and none of them is answered from a plan.
 struct DefaultPool {
   template <class... Args>
   static void before(Entry, Call&, Args...) {}
   template <class... Args>
   static void after(Call&, Args...) {
     default_pool_changed();
+  }
+};
+
+// Something beside the program's work on this device may reach its memory from now on.
+inline void shown(Call& call) {
+  event(call, CallKind::hidden);
+  call.note = call.symbol;
+  call.shown = true;
+}
+
+inline bool grants(const CUmemAccessDesc& access) { return access.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE; }
+
+// Who may reach a pool's memory: allocations of the default pool count as from one of the program's from then on. Where
+// it is not only taken from somebody, something else may reach the program's memory, and replay stands aside.
+struct PoolAccess {
+  static void before(Entry, Call& call, CUmemoryPool pool, const CUmemAccessDesc* all, std::size_t count) {
+    for (std::size_t i = 0; all && i < count; ++i)
+      if (grants(all[i]) && !is_home_of(pool, all[i].location)) return shown(call);
+  }
+  static void after(Call&, CUmemoryPool, const CUmemAccessDesc*, std::size_t) { default_pool_changed(); }
+
+ private:
+  // Whether the pool is known to be of this device.
+  static bool is_home_of(CUmemoryPool pool, const CUmemLocation& location);
+};
+
+// Who may reach mapped memory. Where that is more than the device on which it lies, something else may reach the
+// program's memory, and replay stands aside.
+struct MapAccess {
+  static void before(Entry, Call& call, CUdeviceptr pointer, std::size_t, const CUmemAccessDesc* all,
+                     std::size_t count) {
+    for (std::size_t i = 0; all && i < count; ++i)
+      if (grants(all[i]) && !is_home_of(pointer, all[i].location)) return shown(call);
+  }
+
+ private:
+  static bool is_home_of(CUdeviceptr pointer, const CUmemLocation& location);
+};
+
+// What is to hold for memory that the program names. That work on it is complete when a call returns is asked for where
+// a device of another kind reaches it: from then on something else may, and replay stands aside.
+struct PointerSetting {
+  static void before(Entry, Call& call, const void* value, CUpointer_attribute attribute, CUdeviceptr) {
+    if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && value && *static_cast<const unsigned*>(value) != 0)
+      shown(call);
   }
 };
 

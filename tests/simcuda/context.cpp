@@ -187,6 +187,19 @@ SIM_CALL(cuCtxGetId, kInit, (CUcontext context, unsigned long long* id), (contex
   return CUDA_SUCCESS;
 }
 
+// All contexts are of one device, whose memory is one: what is enabled is only kept.
+SIM_CALL(cuCtxEnablePeerAccess, kContext, (CUcontext peer, unsigned flags), (peer, flags)) {
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!valid(peer)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (peer == call.context) return CUDA_ERROR_INVALID_DEVICE;
+  return call.context->peers.insert(peer).second ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+}
+
+SIM_CALL(cuCtxDisablePeerAccess, kContext, (CUcontext peer), (peer)) {
+  if (!valid(peer)) return CUDA_ERROR_INVALID_CONTEXT;
+  return call.context->peers.erase(peer) == 1 ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+}
+
 SIM_CALL(cuCtxGetApiVersion, kInit, (CUcontext context, unsigned* version), (context, version)) {
   if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (context == nullptr) context = current_context();

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -46,6 +47,7 @@ struct CUctx_st {
   CUsharedconfig shared_config = CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE;
   std::vector<CUmodule> modules;
   CUmemoryPool pool = nullptr;
+  std::set<CUcontext> peers;  // that it has enabled access to
 };
 
 struct CUstream_st {

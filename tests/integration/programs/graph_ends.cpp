@@ -141,7 +141,6 @@ struct Program : GraphProgram {
     CHECK(cuCtxCreate(&another, nullptr, 0, 0));
     const CUdeviceptr a = memory(kBytes), b = memory(kBytes);
     CHECK(cuCtxPopCurrent(&popped));
-    cuCtxEnablePeerAccess(another, 0);
     CUgraphExec exec = make_of(a, b);
     run(exec, 1);
     CHECK(cuCtxDestroy(another));

@@ -170,6 +170,34 @@ TEST(DecodeMemory, AllocationsOfAPoolThatTheProgramPutInPlaceAreItsOwn) {
   EXPECT_TRUE(decode<AllocAsync>(&out, std::size_t{64}, kStream).own_pool);
 }
 
+TEST(DecodeMemory, WhoIsGrantedAccessMayLook) {
+  CUmemAccessDesc access{};
+  access.location = {CU_MEM_LOCATION_TYPE_DEVICE, {7}};
+  const auto pool = [&](CUmemAccess_flags flags) {
+    access.flags = flags;
+    return decode<PoolAccess>(static_cast<CUmemoryPool>(nullptr), &access, std::size_t{1});
+  };
+  const Call granted = pool(CU_MEM_ACCESS_FLAGS_PROT_READ);
+  EXPECT_EQ(granted.kind, CallKind::hidden);
+  EXPECT_TRUE(granted.traced && granted.shown);
+  EXPECT_FALSE(pool(CU_MEM_ACCESS_FLAGS_PROT_NONE).traced);
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  EXPECT_TRUE(decode<MapAccess>(CUdeviceptr{4096}, std::size_t{4096}, &access, std::size_t{1}).shown);
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  EXPECT_FALSE(decode<MapAccess>(CUdeviceptr{4096}, std::size_t{4096}, &access, std::size_t{1}).shown);
+  EXPECT_TRUE(decode<Hidden>(CUcontext{nullptr}, 0u).shown);  // cuCtxEnablePeerAccess
+}
+
+TEST(DecodeMemory, MemoryForADeviceOfAnotherKindIsShown) {
+  unsigned yes = 1, no = 0;
+  const auto set = [](const unsigned* value, CUpointer_attribute attribute) {
+    return decode<PointerSetting>(static_cast<const void*>(value), attribute, CUdeviceptr{4096}).shown;
+  };
+  EXPECT_TRUE(set(&yes, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS));
+  EXPECT_FALSE(set(&no, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS));
+  EXPECT_FALSE(set(&yes, CU_POINTER_ATTRIBUTE_CONTEXT));
+}
+
 TEST(DecodeMemory, RangesOfPointersAreAskedFor) {
   CUdeviceptr base = 0;
   std::size_t size = 0;

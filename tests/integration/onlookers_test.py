@@ -30,7 +30,7 @@ class Onlookers(ProgramTest):
         for mode in LOOKS + MEETS_NOTHING:
             with self.subTest(mode=mode):
                 seen = 0
-                for seed in harness.BUILD.seeds(12):
+                for seed in harness.BUILD.seeds(6):
                     done = self.run_program(["onlookers", mode, 300, seed], mode="auto", SIMCUDA_SEED=seed, timeout=120)
                     seen += self.check(done, f"{mode} seed {seed}")
                 if mode != "apart":
@@ -40,7 +40,7 @@ class Onlookers(ProgramTest):
     def test_a_peer_that_is_granted_access(self):
         schedule = self.schedule("peer")
         seen = 0
-        for seed in harness.BUILD.seeds(10):
+        for seed in harness.BUILD.seeds(6):
             done, stats = self.replay("peer", seed, schedule)
             seen += self.check(done, f"seed {seed}: {stats}")
             self.assertIn("cuCtxEnablePeerAccess", stats["stood_aside"])

@@ -1,17 +1,24 @@
 #include "replayer/replayer.h"
 
 #include <atomic>
+#include <chrono>
 #include <mutex>
+#include <thread>
 #include <utility>
 
+#include "replayer/context_wait.h"
+#include "replayer/current_context.h"
 #include "replayer/schedule_reader.h"
 #include "replayer/step_player.h"
+#include "replayer/touched_addresses.h"
 #include "replayer/tune_record.h"
 #include "replayer/watchdog.h"
 
 namespace nimble {
 
 namespace {
+
+constexpr const char* kNoThread = "no thread can be started, which is to submit what is held";
 
 class Replayer final : public ReplaySink {
  public:
@@ -22,10 +29,13 @@ class Replayer final : public ReplaySink {
 
   std::optional<CUresult> before(Call& call) noexcept override try {
     if (phase_.load(std::memory_order_acquire) == Phase::nothing) return std::nullopt;
-    if (phase_.load(std::memory_order_acquire) == Phase::waiting && (!call.traced || !load(/*starts=*/true)))
+    const bool matters = call.traced || call.question == Question::pool;
+    if (phase_.load(std::memory_order_acquire) == Phase::waiting && (!matters || !load(/*starts=*/true)))
       return std::nullopt;
     const Phase phase = phase_.load(std::memory_order_acquire);
     if (phase == Phase::nothing) return std::nullopt;
+    if (phase == Phase::playing && call.shown) wait_for_graphs();
+    if (phase == Phase::playing && may_look(call)) look(call);
     if (phase == Phase::aside ? bystanders_->passes_aside(call) : bystanders_->passes(call)) return std::nullopt;
     std::lock_guard lock(mutex_);
     if (phase_.load(std::memory_order_relaxed) == Phase::aside) return player_->before_aside(call);
@@ -33,6 +43,7 @@ class Replayer final : public ReplaySink {
     bystanders_->news.drain([this](const MemoryEvent& event) { player_->note(event); });
     const auto answer = player_->before(call);
     publish();
+    if (answer) player_->onlookers().landed(call);  // as one of the step's, after all
     return answer;
   } catch (const std::exception& error) {
     give_up(error.what());
@@ -40,6 +51,7 @@ class Replayer final : public ReplaySink {
   }
 
   void after(const Call& call, CUresult result) noexcept override try {
+    if (call.onlooker != 0) player_->onlookers().landed(call);
     if (call.brings_code && phase_.load(std::memory_order_acquire) == Phase::playing) player_->code_has_come();
     if (result != CUDA_SUCCESS && is_final(result)) context_failed(result);
     if (!call.traced) return;
@@ -47,7 +59,16 @@ class Replayer final : public ReplaySink {
     if (phase_.load(std::memory_order_acquire) == Phase::waiting) load(/*starts=*/true);
     const Phase phase = phase_.load(std::memory_order_acquire);
     const bool ended = call.kind == CallKind::context_end && result == CUDA_SUCCESS;
+    if (phase == Phase::nothing && ended) {  // the arena may still be ours
+      const std::lock_guard lock(mutex_);
+      if (player_) player_->context_gone(call);
+      return;
+    }
     if (phase != Phase::playing && !(phase == Phase::aside && ended)) return;
+    if (phase == Phase::playing && result == CUDA_SUCCESS && may_order(call)) {
+      std::lock_guard lock(mutex_);
+      player_->ordered(call);
+    }
     if (bystanders_->passed(call, result)) return;
     std::lock_guard lock(mutex_);
     bystanders_->news.drain([this](const MemoryEvent& event) { player_->note(event); });
@@ -112,19 +133,20 @@ class Replayer final : public ReplaySink {
     if (last == Phase::waiting || last == Phase::nothing) return;
     options_.log(ReplayLog::info, counters_.line());
     if (options_.tune_save) save_choices();
-    if (!options_.stats_path.empty() && !counters_.write(options_.stats_path)) {
-      options_.log(ReplayLog::warning,
-                   options_.stats_path + ": the counters cannot be written there. Set NIMBLE_STATS to another file.");
-    }
+    if (options_.stats_path.empty()) return;
+    if (const std::string said = counters_.write(options_.stats_path); !said.empty())
+      options_.log(ReplayLog::warning, said);
   } catch (...) {
   }
 
   bool load() override { return load(/*starts=*/false); }
 
-  void take_over(std::span<const Call> earlier) override {
-    start_watchdog();
+  void take_over(std::span<const Call> earlier, const Onlookers& streams) override {
+    if (!start_watchdog()) return give_up(kNoThread);
     const std::lock_guard lock(mutex_);
     for (const Call& call : earlier) player_->after(call, CUDA_SUCCESS);
+    streams.each([&](const StreamRef& stream) { player_->onlookers().has_been(stream); });
+    if (streams.crowded()) player_->onlookers().crowd();
     publish();
   }
 
@@ -136,6 +158,7 @@ class Replayer final : public ReplaySink {
     bystanders_->news.drain([this](const MemoryEvent& event) { player_->note(event); });
     if (player_->indispensable()) return std::nullopt;
     player_->finish();
+    player_->give_arena_back();
     publish();
     // What was submitted last may have failed, and then there is something to tell.
     if (player_->indispensable() || phase_.load(std::memory_order_relaxed) != Phase::playing) {
@@ -145,20 +168,111 @@ class Replayer final : public ReplaySink {
     std::vector<Allocation> alive;
     for (const auto& [base, allocation] : player_->memory().all())
       if (!allocation.arena) alive.push_back(allocation);
+    player_->retire();
     phase_ = Phase::nothing;
     activity_ = 0;
     return alive;
   }
 
+  // The arena goes once nothing can be at work in it; a step that binds again asks for another. Where that happens
+  // again and again the program needs the memory more than we do.
+  bool give_back(const Call&) noexcept override try {
+    constexpr std::uint32_t kMost = 3;
+    constexpr std::chrono::milliseconds kPatience{1000};
+    bool given = false;
+    CUcontext where = nullptr;
+    std::uint64_t bindings = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      const Phase phase = phase_.load(std::memory_order_relaxed);
+      if (!player_ || phase == Phase::waiting) return false;
+      if (phase == Phase::playing) {
+        bystanders_->news.drain([this](const MemoryEvent& event) { player_->note(event); });
+        given = player_->let_go_of_memory();
+        if (given && ++shortages_ == kMost) {
+          player_->stand_aside("the program needs the memory");
+          player_->leave();
+        }
+        publish();
+      } else if (phase == Phase::aside) {
+        given = player_->let_go_of_memory();
+      }
+      where = player_->spare_arena();
+      bindings = player_->bindings();
+    }
+    if (!where || !is_done_within(kPatience, where, context_, options_.enter_helper_thread)) return given;
+    std::uint64_t arena = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      if (player_->bindings() != bindings) return given;
+      arena = player_->take_arena();
+      if (phase_.load(std::memory_order_relaxed) != Phase::nothing) publish();
+    }
+    const auto free = reinterpret_cast<decltype(&::cuMemFree_v2)>(context_.driver_symbol("cuMemFree_v2"));
+    if (arena == 0 || !free) return given;
+    const CurrentContext current(driver_, where);
+    return free(arena) == CUDA_SUCCESS || given;
+  } catch (const std::exception& error) {
+    give_up(error.what());
+    return false;
+  }
+
   bool forked() noexcept override { return phase_.load(std::memory_order_acquire) == Phase::waiting; }
 
  private:
+  // How long an op waits at most for graphs of the step to be through (look()). They may be waiting for it.
+  static constexpr std::chrono::milliseconds kMostWait{1000};
+
   enum class Phase : std::uint8_t {
     waiting,  // no call that matters has come yet
     playing,
     aside,    // replay has given up; memory that it served is still looked after
     nothing,  // everything passes
   };
+
+  // Whether it is an op on a stream that is none of the step's, which may touch memory there.
+  bool may_look(const Call& call) const {
+    return call.traced && call.has_stream && touches_memory(call.kind) && player_->watches() &&
+           !bystanders_->follows(call.stream);
+  }
+
+  // It is on its way from now on. Where it must not run at the same time as the step's graphs, it waits for these here:
+  // without the lock, so that all else goes on.
+  void look(Call& call) {
+    player_->onlookers().arrives(call);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (!player_->may_meet(call)) return;
+    {
+      const std::lock_guard lock(mutex_);
+      if (phase_.load(std::memory_order_relaxed) != Phase::playing || !player_->must_wait(call)) return;
+    }
+    wait_for_graphs();
+    const std::lock_guard lock(mutex_);
+    if (phase_.load(std::memory_order_relaxed) != Phase::playing) return;
+    player_->keep_program_order();
+    publish();
+  }
+
+  // Those in another order than the program's, for a while at most.
+  void wait_for_graphs() {
+    const auto end = std::chrono::steady_clock::now() + kMostWait;
+    const auto may_run = [&] {
+      const std::lock_guard lock(mutex_);
+      return phase_.load(std::memory_order_relaxed) == Phase::playing && player_->graphs_may_run();
+    };
+    while (may_run() && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+
+  // Whether it may put ops of other streams in order with the step's graphs, or be taken to have.
+  bool may_order(const Call& call) const {
+    if (!is_op(call.kind) || !call.has_stream || !player_->watches()) return false;
+    const Onlookers& onlookers = player_->onlookers();
+    if (call.kind == CallKind::event_record &&
+        (bystanders_->follows(call.stream) || onlookers.was_looked_from(call.stream)))
+      return true;
+    return may_record(call.kind) || onlookers.knows(call.event) || onlookers.knows(call.event2);
+  }
 
   // With what is counted elsewhere. Under the lock; the same again once replay has finished.
   CounterValues counters() const {
@@ -194,7 +308,12 @@ class Replayer final : public ReplaySink {
       driver_ = driver;
       auto player = std::make_unique<StepPlayer>(std::move(schedule), context_, driver_, counters_);
       auto bystanders = std::make_unique<Bystanders>(player->schedule(), context_);
-      if (starts) start_watchdog();
+      if (starts && !start_watchdog()) {
+        phase_ = Phase::nothing;
+        counters_.stood_aside = kNoThread;
+        options_.log(ReplayLog::warning, std::string(kNoThread) + ". The program runs untouched.");
+        return false;
+      }
       player->tune(options_.tune);
       if (options_.audit > 0) player->audit(options_.audit, [all = bystanders.get()] { return all->ops(); });
       // All or nothing: whoever finds a player finds the rest as well.
@@ -213,12 +332,15 @@ class Replayer final : public ReplaySink {
     }
   }
 
-  // Its thread gets the priority of the thread that calls this.
-  void start_watchdog() {
-    if (watchdog_) return;
-    watchdog_ = std::make_unique<Watchdog>(
+  // Its thread gets the priority of the thread that calls this. Whether it runs.
+  bool start_watchdog() {
+    if (watchdog_) return true;
+    auto watchdog = std::make_unique<Watchdog>(
         options_.hold, [this] { return activity_.load(); }, [this](std::uint64_t seen) { hold_expired(seen); },
         options_.enter_helper_thread);
+    if (!watchdog->start()) return false;
+    watchdog_ = std::move(watchdog);
+    return true;
   }
 
   // After every call: what the watchdog looks at, and whether replay goes on.
@@ -329,6 +451,7 @@ class Replayer final : public ReplaySink {
   std::unique_ptr<Watchdog> watchdog_;
   std::vector<std::uint32_t> decisions_said_;  // by kind of step
   bool finished_ = false, finished_counting_ = false;
+  std::uint32_t shortages_ = 0;  // how often memory was short while replay went on
 };
 
 }  // namespace

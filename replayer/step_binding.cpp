@@ -32,8 +32,13 @@ bool StepPlayer::bind(std::uint32_t kind) {
     return false;
   }
   if (schedule_.arena_bytes && !arena_) {
+    if (pool_asked_) {
+      stand_aside(kPoolAsked);
+      return false;
+    }
+    // From where the program's own allocations would come: what it asks about them the driver answers as it would have.
     CUdeviceptr arena = 0;
-    const CUresult result = driver_.cuMemAlloc_(&arena, schedule_.arena_bytes);
+    const CUresult result = driver_.cuMemAllocAsync_(&arena, schedule_.arena_bytes, streams_.launch().handle);
     if (result != CUDA_SUCCESS) {
       stand_aside("no memory for the step's " + std::to_string(schedule_.arena_bytes) + " bytes (error " +
                   std::to_string(result) + ")");
@@ -51,6 +56,7 @@ bool StepPlayer::bind(std::uint32_t kind) {
   drop_graphs();
   way_ = Way::schedule;
   if (!build_graphs(kind)) return false;
+  ++bindings_;
   state_ = State::bound;
   return true;
 }
@@ -75,16 +81,12 @@ bool StepPlayer::build_graphs(std::uint32_t kind) {
     if (graphs_[s].built()) continue;
     const ScheduleSegment& segment = schedule_.segments[s];
     up_to_date_[s] = true;
-    if (tuners_[kind].tries(Way::one_stream)) {
-      // Every order that the schedule enforces agrees with the program's.
-      ScheduleSegment chain = segment;
-      std::sort(chain.order.begin(), chain.order.end());
-      chain.edges.clear();
-      for (std::size_t i = 1; i < chain.order.size(); ++i) chain.edges.push_back({chain.order[i - 1], chain.order[i]});
-      if (in_order_[s].build(schedule_, chain, live_, cu_context_, launch) != CUDA_SUCCESS)
+    if (tuners_[kind].tries(Way::one_stream) && !in_program_order_) {
+      if (in_order_[s].build(schedule_, in_program_order(segment), live_, cu_context_, launch) != CUDA_SUCCESS)
         for (Tuner& tuner : tuners_) tuner.exclude(Way::one_stream);
     }
-    const CUresult result = graphs_[s].build(schedule_, segment, live_, cu_context_, launch);
+    const CUresult result = graphs_[s].build(schedule_, in_program_order_ ? in_program_order(segment) : segment, live_,
+                                             cu_context_, launch);
     if (result != CUDA_SUCCESS) {
       stand_aside("a graph could not be built (error " + std::to_string(result) + ")");
       return false;
@@ -93,9 +95,10 @@ bool StepPlayer::build_graphs(std::uint32_t kind) {
   return true;
 }
 
-void StepPlayer::unbind() {
+void StepPlayer::unbind(const char* why) {
   flush_early();  // while it is known what the ops are
-  if (cursor_.begun()) diverge("code or a stream went away");
+  if (cursor_.begun()) diverge(why);
+  mark_end();
   if (state_ == State::bound) {
     // The arena may next be used on another stream, which must come after what is on this one. No waiting here: what
     // this stream does may need this very thread.
@@ -128,12 +131,16 @@ void StepPlayer::let_go(CUevent event) {
 void StepPlayer::context_ended(const Call& call) {
   // Another context's end is no matter of ours.
   const bool ours = !call.context || call.context == cu_context_ || call.context == arena_context_;
-  if (!ours) return;
+  if (!ours) return onlookers_.context_gone();
   for (std::vector<SegmentGraph>* all : {&graphs_, &in_order_})
     for (SegmentGraph& graph : *all) graph.abandon();
   clock_.abandon();
   if (audit_) audit_->abandon();
   ended_ = aside_.empty();
+  onlookers_.context_gone();
+  onlookers_.abandon();
+  relaxed_running_ = false;
+  end_ = nullptr;
   streams_.abandon();
   stand_in_ = nullptr;
   // What other threads may have put in between the program's call and the driver's answer.

@@ -31,7 +31,9 @@ StepPlayer::StepPlayer(Schedule schedule, CallContext& context, const DriverApi&
       passing_(schedule_.segments.size(), 0),
       up_to_date_(schedule_.segments.size(), false),
       tuners_(paths_.kinds(), Tuner(Tune::off)),
-      clock_(driver) {
+      clock_(driver),
+      watched_(4 * schedule_.objects.size() + 16) {
+  find_relaxed();
   counters_.kinds.resize(paths_.kinds());
   drop_graphs();
   // On several streams ops of later segments may come before one is complete.
@@ -67,7 +69,11 @@ std::optional<CUresult> StepPlayer::before(Call& call) {
 }
 
 std::optional<CUresult> StepPlayer::play(Call& call) {
-  if (call.address_range) return answer_address_range(call);
+  if (call.question == Question::pool) return ask_of_pool(call);
+  if (call.question == Question::memory && (!call.sets || in_arena(call.address))) {
+    if (call.sets) flush_early();
+    return answer_question(call);
+  }
   switch (call.ends) {
     case Ends::nothing:
       break;
@@ -75,6 +81,7 @@ std::optional<CUresult> StepPlayer::play(Call& call) {
       if (record_is_held(call.event) || wait_is_held(call.event)) flush_early();
       let_go(call.event);
       live_.forget_event(call.event);
+      onlookers_.forget(call.event);
       return std::nullopt;
     }
     case Ends::stream:
@@ -85,7 +92,9 @@ std::optional<CUresult> StepPlayer::play(Call& call) {
       // the green context's.
       if (call.ends != Ends::stream) unbind();
       if (call.ends == Ends::green_context) streams_.forget();
+      if (call.ends == Ends::green_context) onlookers_.context_gone();
       if (call.ends == Ends::stream) {
+        onlookers_.ends(captures_.empty() ? &driver_ : nullptr, call.stream);
         stream_ends(streams_.find(call.stream));
         forget_capture(call.stream);
       }
@@ -106,6 +115,8 @@ std::optional<CUresult> StepPlayer::play(Call& call) {
       return std::nullopt;
     case CallKind::context_end: {
       flush_early();
+      // The device's pool outlives the context.
+      if (!call.context || call.context == arena_context_) give_arena_back();
       context_ended(call);
       return std::nullopt;
     }
@@ -184,6 +195,7 @@ std::optional<CUresult> StepPlayer::on_op(Call& call) {
 // Nothing of a step has come yet: the call may be its first op.
 std::optional<CUresult> StepPlayer::begin_step(Call& call) {
   if (!aside_.empty()) return outside(call);
+  if (order_due_) keep_program_order();
   const std::uint32_t stream = streams_.find(call.stream);
   if (state_ == State::bound && stream == kNone) return outside(call);
   // Not earlier: other ops between two steps may pass without coming here (replayer/bystanders.h).
@@ -249,6 +261,8 @@ std::optional<CUresult> StepPlayer::on_matched(std::uint32_t index, Call& call) 
       call.address = arena_ + schedule_.objects[op.object].plan_offset;
       objects_.use(op.object);
       ++counters_.allocations_served;
+    } else {
+      answers_.gone(call.address);
     }
     answer = CUDA_SUCCESS;
   } else if (is_held(op.submit) && !pass_step_ && passing_[op.segment] != step_) {
@@ -276,6 +290,7 @@ std::optional<CUresult> StepPlayer::on_matched(std::uint32_t index, Call& call) 
         answer = free_in_arena(call);
       } else {
         memory_.remove(call.address);
+        unwatch(call.address, 0);
         objects_.freed(call.address);  // the pool may give the address to another of the step's objects
       }
     }
@@ -320,6 +335,7 @@ std::optional<CUresult> StepPlayer::outside(Call& call) {
   if (call.kind != CallKind::free_async) return std::nullopt;
   if (in_arena(call.address)) return free_in_arena(call);
   memory_.remove(call.address);
+  unwatch(call.address, 0);
   objects_.freed(call.address);
   return std::nullopt;
 }
@@ -389,6 +405,10 @@ void StepPlayer::after(const Call& call, CUresult result) {
 }
 
 void StepPlayer::answered(const Call& call, CUresult result) {
+  if (call.question == Question::pool) {  // before replay took over
+    pool_asked_ = true;
+    return;
+  }
   const bool good = result == CUDA_SUCCESS;
   switch (call.kind) {
     case CallKind::alloc:

@@ -5,6 +5,7 @@
 // step's context is made current around those that may come from other threads.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <optional>
 #include <set>
@@ -18,14 +19,17 @@
 #include "replayer/counters.h"
 #include "replayer/driver_api.h"
 #include "replayer/live_step.h"
+#include "replayer/memory_answers.h"
 #include "replayer/memory_map.h"
 #include "replayer/object_map.h"
+#include "replayer/onlookers.h"
 #include "replayer/owed_errors.h"
 #include "replayer/segment_graph.h"
 #include "replayer/step_clock.h"
 #include "replayer/step_cursor.h"
 #include "replayer/step_streams.h"
 #include "replayer/tuner.h"
+#include "replayer/watched_memory.h"
 
 namespace nimble {
 
@@ -52,6 +56,9 @@ class StepPlayer {
   // waiting for it for a while at most.
   void finish();
 
+  // The memory for the step's own objects goes back to the pool, unless the program has something in it.
+  void give_arena_back();
+
   // Code was loaded, which may have brought memory along. Any thread, without the lock.
   void code_has_come() { memory_.nearby().may_have_come(); }
   // Memory came or went by a call that did not come through here.
@@ -70,6 +77,19 @@ class StepPlayer {
   void flush();
   // Submits what is held, and leaves the streams to themselves: nobody comes back for either.
   void leave();
+  // Replay ends with the call at hand: leave() comes after it.
+  void stand_aside(std::string why);
+  // Memory is short: what is held goes out, and the step binds anew when it comes again. Whether anything was let go
+  // of, or is there to be taken. Not for a program that is capturing.
+  bool let_go_of_memory();
+  // Nothing of the program's comes here any more, not even the end of a stream: graphs go.
+  void retire();
+  // Where the arena is that the program has nothing in any more, and that no step uses until one binds; null for none.
+  // It may be the caller's once all is done in that context, unless a step has been bound since.
+  CUcontext spare_arena() const;
+  std::uint64_t bindings() const { return bindings_; }
+  // It is the caller's to release; 0 where it is in use, or there is none.
+  std::uint64_t take_arena();
   // 0 while nothing is held; otherwise a number that changes with every op that is held, and with nothing else.
   std::uint64_t holding() const { return held_.empty() ? 0 : holds_; }
 
@@ -82,6 +102,23 @@ class StepPlayer {
   // A context has ended, as the driver has confirmed.
   void context_gone(const Call& call);
 
+  // --- Who looks at the step's memory from elsewhere (step_onlookers.cpp). The first two need no lock.
+
+  // Whether that matters: graphs run in another order than the program's.
+  bool watches() const { return watches_.load(std::memory_order_acquire); }
+  // Whether the op, which is on none of the step's streams, may touch memory that the graphs touch; it must have been
+  // counted in already.
+  bool may_meet(const Call& call) const;
+  Onlookers& onlookers() { return onlookers_; }
+  // It does, with the lock: then the call is marked as one that looks. Whether it must not reach the driver before the
+  // graphs are through: graphs_may_run().
+  bool must_wait(Call& call);
+  bool graphs_may_run();
+  // From now on graphs keep the program's order.
+  void keep_program_order();
+  // The driver has had a record of an event, or a wait for one, or an op that may have recorded some.
+  void ordered(const Call& call);
+
   // What there is to say to people since the last time: how a step diverged, once for each reason.
   bool has_news() const { return !news_.empty(); }
   std::string take_news() { return std::exchange(news_, {}); }
@@ -92,6 +129,7 @@ class StepPlayer {
 
  private:
   enum class State : std::uint8_t { searching, bound };
+  static constexpr const char* kPoolAsked = "the program asks how much memory its pool has, which replay would change";
 
   std::optional<CUresult> play(Call& call);
   void answered(const Call& call, CUresult result);
@@ -132,7 +170,10 @@ class StepPlayer {
   void place_by_plan();
   void end_clock();
   void finish_audits();
-  std::optional<CUresult> answer_address_range(Call& call) const;
+  // What the program asks about memory of the arena, or of the pool that it would be of.
+  std::optional<CUresult> answer_question(Call& call);
+  std::optional<CUresult> ask_of_pool(Call& call);
+  std::optional<CUresult> answer_pool(Call& call) const;
   void submit_segment(std::uint32_t segment);
   // The result of the first call that failed, if any did; all of them are owed to the program.
   CUresult submit_by_calls(const std::vector<std::uint32_t>& ops, bool on_launch_stream);
@@ -149,15 +190,26 @@ class StepPlayer {
   bool is_bound(std::uint32_t kind) const;
   std::uint64_t ops_elsewhere() const { return elsewhere_() + ops_elsewhere_; }
   void judge_audit();
+  // What of who looks from elsewhere.
+  void find_relaxed();
+  bool is_relaxed(std::uint32_t segment) const {
+    const bool in_order = in_program_order_ || (way_ == Way::one_stream && in_order_[segment].built());
+    return relaxed_[segment] && !in_order;
+  }
+  bool is_looked_at();
+  bool is_in_order_with(const StreamRef& stream) const;
+  bool watch_memory();
+  bool watch(const WatchedMemory::Range& range);
+  void unwatch(std::uint64_t address, std::uint64_t size);
+  void mark_end();
+  void launched(std::uint32_t segment);
   // `passes`: the driver has yet to have its last op.
   void end_step(bool passes, std::uint32_t thread);
   // `at_op`: the op that should have come where the reason was found.
   void diverge(const char* reason, std::uint32_t at_op = kNone);
   // Builds graphs and arena from a step of that kind that matched as a whole. False if that cannot be done (yet).
   bool bind(std::uint32_t kind);
-  void unbind();
-  // Replay ends with the call at hand: leave() comes after it.
-  void stand_aside(std::string why);
+  void unbind(const char* why = "code or a stream went away");
   void stream_ends(std::uint32_t stream);
   void let_go(CUevent event);
   void context_ended(const Call& call);
@@ -207,6 +259,9 @@ class StepPlayer {
   Way way_ = Way::schedule;  // of the step at hand, and of graph()
   std::uint64_t arena_ = 0;
   CUcontext arena_context_ = nullptr;
+  std::uint64_t bindings_ = 0;            // how often a step was bound
+  MemoryAnswers answers_;                 // of the program's allocations in the arena
+  bool pool_asked_ = false;               // the program has asked how much memory a device's pool has
   bool handover_failed_ = false;          // what is after the last use of the arena is not known
   CUevent stand_in_ = nullptr;            // what nodes record whose event was destroyed
   CUevent handover_ = nullptr;            // after the last use of the arena on a stream that is not ours any more
@@ -227,6 +282,21 @@ class StepPlayer {
   std::function<std::uint64_t()> elsewhere_;
   std::uint64_t ops_elsewhere_ = 0;  // ops of other streams that came through here
   std::uint32_t refused_ = kNone;    // the op whose node the driver would not change
+  std::atomic<bool> watches_{false};
+  std::vector<bool> relaxed_;       // by segment: its order is not the program's
+  std::vector<std::uint8_t> uses_;  // by object: whether graphs of these read it, or write it, too
+  bool uses_globals_ = false;
+  bool in_program_order_ = false, order_due_ = false;  // see keep_program_order()
+  std::uint32_t times_looked_at_ = 0;
+  Onlookers onlookers_;
+  WatchedMemory watched_;
+  std::vector<WatchedMemory::Range> ranges_;  // what watched_ has
+  std::uint64_t watched_moves_ = 0, watched_arena_ = 0;
+  std::uint64_t relaxed_launches_ = 0;
+  bool relaxed_running_ = false;  // the last of these may be
+  StreamRef relaxed_on_;          // its stream
+  CUevent end_ = nullptr;
+  std::uint64_t end_of_ = 0;  // the launch that end_ is behind
   OwedErrors owed_;
   CUresult failed_ = CUDA_SUCCESS;  // what every call in the step's context answers by now
   std::vector<void*> scratch_;

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,8 +22,12 @@ namespace nimble::shim {
 
 class Trial {
  public:
+  using Source = std::function<std::size_t(char* buffer, std::size_t size)>;
+
   // `rules`: files, asked before the rules that come with the analyzer.
   Trial(TraceStore::Text text, std::vector<std::string> rules);
+  // The same of a text that is handed over piece by piece, as LineReader::Source says.
+  Trial(Source text, std::vector<std::string> rules);
   ~Trial();
   Trial(const Trial&) = delete;
   Trial& operator=(const Trial&) = delete;
@@ -35,6 +41,8 @@ class Trial {
   // How much of the work since the first step was that of steps: where it is little there may be other kinds of step.
   // What the program has marked is all that there is.
   double explained() const;
+  // How often the step came that most of them are.
+  std::uint64_t times() const;
   // What there is to say of the step that was found.
   std::string step_text() const;
   const std::string& why_not() const { return why_not_; }
@@ -42,7 +50,7 @@ class Trial {
  private:
   struct Found;
 
-  TraceStore::Text text_;
+  Source text_;
   const std::vector<std::string> rules_;
   std::unique_ptr<Found> found_;
   std::string why_not_;
@@ -61,10 +69,11 @@ struct GraphSchedule {
     TraceProbe::Range range;  // a whole allocation
     std::string by;           // for people: the first op that may write there
   };
-  Schedule schedule;                      // one segment
-  std::vector<TraceProbe::Range> memory;  // that its ops name: whole allocations, by address
-  std::vector<std::uint64_t> nowhere;     // words of its ops that look like addresses and were taken to be none
-  std::string text;                       // for people: what is in it
+  Schedule schedule;  // one segment
+  // That its ops name: whole allocations, by address. Also where there is no schedule; empty where nothing is known.
+  std::vector<TraceProbe::Range> memory;
+  std::vector<std::uint64_t> nowhere;  // words of its ops that look like addresses and were taken to be none
+  std::string text;                    // for people: what is in it
   // Likewise: ops that are ordered with everything since nothing is known of them, each kind of them with why and how
   // often, the most frequent first. Also where there is no schedule.
   std::vector<std::string> unknown;

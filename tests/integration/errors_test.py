@@ -164,6 +164,9 @@ class ErrorsOfTheProgram(ErrorsTest):
             self.assertIn(symbol, ("cuMemAllocAsync", "cuMemFreeAsync", "cuMemGetAddressRange_v2", "cuStreamWaitEvent"))
             self.compare(replayed, self.plain())
             return
+        if symbol == "cuMemAllocAsync" and "no memory for the step" in self.stats["stood_aside"]:
+            self.compare(replayed, self.plain())  # the call that failed was Nimble's own, for the step's memory
+            return
         self.check_told_of((step, ordinal), code, replayed, is_op)
         if code in FAULTS or replayed.errors[0][1] != ordinal:
             self.check_aside(replayed)
@@ -303,7 +306,7 @@ class ErrorsOfReplay(ErrorsTest):
     def test_out_of_memory_leaves_the_program_without_graphs(self):
         graphs = len(self.read_json("schedule.json")["segments"])
         self.assertGreater(graphs, 1)
-        for call in ("cuMemAlloc_v2:1", "cuGraphCreate:1", "cuGraphAddKernelNode_v2:3", "cuGraphInstantiateWithFlags:1",
+        for call in ("cuMemAllocAsync:1", "cuGraphCreate:1", "cuGraphAddKernelNode_v2:3", "cuGraphInstantiateWithFlags:1",
                      f"cuGraphInstantiateWithFlags:{graphs}"):
             with self.subTest(call):
                 replayed = self.replay(ERRORS_INJECT=f"1:{call}:{OUT_OF_MEMORY}")

@@ -61,9 +61,6 @@ class Bystanders {
   // The same where replay has stood aside: only memory of the arena still matters.
   bool passes_aside(const Call& call) const;
 
-  // Whether the player follows the stream.
-  bool follows(const StreamRef& stream) const { return is_followed(stream); }
-
   // Ops that passed here.
   std::uint64_t ops() const;
 

@@ -10,7 +10,6 @@
 #include "replayer/live_step.h"
 #include "replayer/memory_map.h"
 #include "replayer/object_map.h"
-#include "replayer/touched_addresses.h"
 
 namespace nimble {
 
@@ -71,13 +70,11 @@ RegionGraph::RegionGraph(CallContext& context, const DriverApi& driver)
 
 RegionGraph::~RegionGraph() {
   graph_.reset();
-  in_order_.reset();
   if (arena_ && free_) free_(arena_);
 }
 
 void RegionGraph::abandon() {
-  for (const auto& graph : {graph_.get(), in_order_.get()})
-    if (graph) graph->abandon();
+  if (graph_) graph_->abandon();
   arena_ = 0;
 }
 
@@ -183,29 +180,10 @@ std::string RegionGraph::build(Schedule schedule, std::span<const Call> earlier,
   live.rebase();
   CUcontext current = nullptr;
   driver_.cuCtxGetCurrent_(&current);
-  const ScheduleSegment& segment = schedule_.segments.front();
-  const ScheduleSegment chain = in_program_order(segment);
   graph_ = std::make_unique<SegmentGraph>(driver_);
-  CUresult result = graph_->build(schedule_, segment, live, current, nullptr);
-  if (result == CUDA_SUCCESS && !has_program_order(segment)) {
-    in_order_ = std::make_unique<SegmentGraph>(driver_);
-    result = in_order_->build(schedule_, chain, live, current, nullptr);
-  }
+  const CUresult result = graph_->build(schedule_, schedule_.segments.front(), live, current, nullptr);
   if (result != CUDA_SUCCESS) return "its graph cannot be built (error " + std::to_string(result) + ")";
   return {};
-}
-
-bool RegionGraph::meets(const Call& call) const {
-  if (uses_all_) return true;
-  const auto touches = [&](std::uint64_t address, std::uint64_t bytes) {
-    const auto meet = [&](const RegionMemory& one) {
-      return address < one.base + one.size && (address >= one.base || one.base - address < bytes);
-    };
-    return std::any_of(memory_.begin(), memory_.end(), meet) || (arena_ && meet({arena_, schedule_.arena_bytes}));
-  };
-  return any_touched(
-      call, context_, true, [&](std::uint64_t address, std::uint64_t bytes, bool) { return touches(address, bytes); },
-      [&](std::uint64_t word) { return touches(word, 1); });
 }
 
 }  // namespace nimble

@@ -1,16 +1,13 @@
 #include "replayer/replayer.h"
 
 #include <atomic>
-#include <chrono>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "replayer/context_wait.h"
 #include "replayer/current_context.h"
 #include "replayer/schedule_reader.h"
 #include "replayer/step_player.h"
-#include "replayer/touched_addresses.h"
 #include "replayer/tune_record.h"
 #include "replayer/watchdog.h"
 
@@ -34,8 +31,6 @@ class Replayer final : public ReplaySink {
       return std::nullopt;
     const Phase phase = phase_.load(std::memory_order_acquire);
     if (phase == Phase::nothing) return std::nullopt;
-    if (phase == Phase::playing && call.shown) wait_for_graphs();
-    if (phase == Phase::playing && may_look(call)) look(call);
     if (phase == Phase::aside ? bystanders_->passes_aside(call) : bystanders_->passes(call)) return std::nullopt;
     std::lock_guard lock(mutex_);
     if (phase_.load(std::memory_order_relaxed) == Phase::aside) return player_->before_aside(call);
@@ -43,7 +38,6 @@ class Replayer final : public ReplaySink {
     bystanders_->news.drain([this](const MemoryEvent& event) { player_->note(event); });
     const auto answer = player_->before(call);
     publish();
-    if (answer) player_->onlookers().landed(call);  // as one of the step's, after all
     return answer;
   } catch (const std::exception& error) {
     give_up(error.what());
@@ -51,7 +45,6 @@ class Replayer final : public ReplaySink {
   }
 
   void after(const Call& call, CUresult result) noexcept override try {
-    if (call.onlooker != 0) player_->onlookers().landed(call);
     if (call.brings_code && phase_.load(std::memory_order_acquire) == Phase::playing) player_->code_has_come();
     if (result != CUDA_SUCCESS && is_final(result)) context_failed(result);
     if (!call.traced) return;
@@ -65,10 +58,6 @@ class Replayer final : public ReplaySink {
       return;
     }
     if (phase != Phase::playing && !(phase == Phase::aside && ended)) return;
-    if (phase == Phase::playing && result == CUDA_SUCCESS && may_order(call)) {
-      std::lock_guard lock(mutex_);
-      player_->ordered(call);
-    }
     if (bystanders_->passed(call, result)) return;
     std::lock_guard lock(mutex_);
     bystanders_->news.drain([this](const MemoryEvent& event) { player_->note(event); });
@@ -141,12 +130,10 @@ class Replayer final : public ReplaySink {
 
   bool load() override { return load(/*starts=*/false); }
 
-  void take_over(std::span<const Call> earlier, const Onlookers& streams) override {
+  void take_over(std::span<const Call> earlier) override {
     if (!start_watchdog()) return give_up(kNoThread);
     const std::lock_guard lock(mutex_);
     for (const Call& call : earlier) player_->after(call, CUDA_SUCCESS);
-    streams.each([&](const StreamRef& stream) { player_->onlookers().has_been(stream); });
-    if (streams.crowded()) player_->onlookers().crowd();
     publish();
   }
 
@@ -220,59 +207,12 @@ class Replayer final : public ReplaySink {
   bool forked() noexcept override { return phase_.load(std::memory_order_acquire) == Phase::waiting; }
 
  private:
-  // How long an op waits at most for graphs of the step to be through (look()). They may be waiting for it.
-  static constexpr std::chrono::milliseconds kMostWait{1000};
-
   enum class Phase : std::uint8_t {
     waiting,  // no call that matters has come yet
     playing,
     aside,    // replay has given up; memory that it served is still looked after
     nothing,  // everything passes
   };
-
-  // Whether it is an op on a stream that is none of the step's, which may touch memory there.
-  bool may_look(const Call& call) const {
-    return call.traced && call.has_stream && touches_memory(call.kind) && player_->watches() &&
-           !bystanders_->follows(call.stream);
-  }
-
-  // It is on its way from now on. Where it must not run at the same time as the step's graphs, it waits for these here:
-  // without the lock, so that all else goes on.
-  void look(Call& call) {
-    player_->onlookers().arrives(call);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (!player_->may_meet(call)) return;
-    {
-      const std::lock_guard lock(mutex_);
-      if (phase_.load(std::memory_order_relaxed) != Phase::playing || !player_->must_wait(call)) return;
-    }
-    wait_for_graphs();
-    const std::lock_guard lock(mutex_);
-    if (phase_.load(std::memory_order_relaxed) != Phase::playing) return;
-    player_->keep_program_order();
-    publish();
-  }
-
-  // Those in another order than the program's, for a while at most.
-  void wait_for_graphs() {
-    const auto end = std::chrono::steady_clock::now() + kMostWait;
-    const auto may_run = [&] {
-      const std::lock_guard lock(mutex_);
-      return phase_.load(std::memory_order_relaxed) == Phase::playing && player_->graphs_may_run();
-    };
-    while (may_run() && std::chrono::steady_clock::now() < end)
-      std::this_thread::sleep_for(std::chrono::microseconds(20));
-  }
-
-  // Whether it may put ops of other streams in order with the step's graphs, or be taken to have.
-  bool may_order(const Call& call) const {
-    if (!is_op(call.kind) || !call.has_stream || !player_->watches()) return false;
-    const Onlookers& onlookers = player_->onlookers();
-    if (call.kind == CallKind::event_record &&
-        (bystanders_->follows(call.stream) || onlookers.was_looked_from(call.stream)))
-      return true;
-    return may_record(call.kind) || onlookers.knows(call.event) || onlookers.knows(call.event2);
-  }
 
   // With what is counted elsewhere. Under the lock; the same again once replay has finished.
   CounterValues counters() const {

@@ -23,7 +23,6 @@
 #include "nimble/call.h"
 #include "nimble/counters.h"
 #include "replayer/memory_map.h"
-#include "replayer/onlookers.h"
 #include "replayer/tuner.h"
 
 namespace nimble {
@@ -50,9 +49,8 @@ class ReplaySink : public CallSink {
   // Reads the schedule and gets ready. False where there is nothing to replay: report() says why, and so does the log.
   // Before any other call, and without locks: the dynamic loader's may be needed.
   virtual bool load() = 0;
-  // The calls from now on come here. `earlier` have the same effect as those that came elsewhere, but for ops, which may
-  // still be running on these streams. Once, after load().
-  virtual void take_over(std::span<const Call> earlier, const Onlookers& streams) = 0;
+  // The calls from now on come here. `earlier` have the same effect as those that came elsewhere. Once, after load().
+  virtual void take_over(std::span<const Call> earlier) = 0;
   // How many steps have matched so far. Any thread, no lock.
   virtual std::uint64_t steps_matched() const = 0;
   // Ends replay: everything that is held is submitted, and all calls pass from here on. Returns the allocations that

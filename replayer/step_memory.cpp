@@ -22,7 +22,6 @@ void StepPlayer::note(const MemoryEvent& event) {
     objects_.changed();
   } else {
     memory_.remove(event.allocation.base, event.allocation.size);
-    unwatch(event.allocation.base, event.allocation.size);
     objects_.freed(event.allocation.base, event.allocation.size);
   }
 }
@@ -140,7 +139,6 @@ std::optional<CUresult> StepPlayer::on_free(Call& call) {
   if (call.host == HostEffect::observe) flush_early();
   if (in_arena(call.address)) return free_in_arena(call);
   memory_.remove(call.address, call.size);
-  unwatch(call.address, call.size);
   objects_.freed(call.address, call.size);
   return std::nullopt;
 }

@@ -31,9 +31,7 @@ StepPlayer::StepPlayer(Schedule schedule, CallContext& context, const DriverApi&
       passing_(schedule_.segments.size(), 0),
       up_to_date_(schedule_.segments.size(), false),
       tuners_(paths_.kinds(), Tuner(Tune::off)),
-      clock_(driver),
-      watched_(4 * schedule_.objects.size() + 16) {
-  find_relaxed();
+      clock_(driver) {
   counters_.kinds.resize(paths_.kinds());
   drop_graphs();
   // On several streams ops of later segments may come before one is complete.
@@ -81,7 +79,6 @@ std::optional<CUresult> StepPlayer::play(Call& call) {
       if (record_is_held(call.event) || wait_is_held(call.event)) flush_early();
       let_go(call.event);
       live_.forget_event(call.event);
-      onlookers_.forget(call.event);
       return std::nullopt;
     }
     case Ends::stream:
@@ -92,9 +89,7 @@ std::optional<CUresult> StepPlayer::play(Call& call) {
       // the green context's.
       if (call.ends != Ends::stream) unbind();
       if (call.ends == Ends::green_context) streams_.forget();
-      if (call.ends == Ends::green_context) onlookers_.context_gone();
       if (call.ends == Ends::stream) {
-        onlookers_.ends(captures_.empty() ? &driver_ : nullptr, call.stream);
         stream_ends(streams_.find(call.stream));
         forget_capture(call.stream);
       }
@@ -195,7 +190,6 @@ std::optional<CUresult> StepPlayer::on_op(Call& call) {
 // Nothing of a step has come yet: the call may be its first op.
 std::optional<CUresult> StepPlayer::begin_step(Call& call) {
   if (!aside_.empty()) return outside(call);
-  if (order_due_) keep_program_order();
   const std::uint32_t stream = streams_.find(call.stream);
   if (state_ == State::bound && stream == kNone) return outside(call);
   // Not earlier: other ops between two steps may pass without coming here (replayer/bystanders.h).
@@ -290,7 +284,6 @@ std::optional<CUresult> StepPlayer::on_matched(std::uint32_t index, Call& call) 
         answer = free_in_arena(call);
       } else {
         memory_.remove(call.address);
-        unwatch(call.address, 0);
         objects_.freed(call.address);  // the pool may give the address to another of the step's objects
       }
     }
@@ -335,7 +328,6 @@ std::optional<CUresult> StepPlayer::outside(Call& call) {
   if (call.kind != CallKind::free_async) return std::nullopt;
   if (in_arena(call.address)) return free_in_arena(call);
   memory_.remove(call.address);
-  unwatch(call.address, 0);
   objects_.freed(call.address);
   return std::nullopt;
 }

@@ -5,7 +5,6 @@
 // step's context is made current around those that may come from other threads.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <optional>
 #include <set>
@@ -22,14 +21,12 @@
 #include "replayer/memory_answers.h"
 #include "replayer/memory_map.h"
 #include "replayer/object_map.h"
-#include "replayer/onlookers.h"
 #include "replayer/owed_errors.h"
 #include "replayer/segment_graph.h"
 #include "replayer/step_clock.h"
 #include "replayer/step_cursor.h"
 #include "replayer/step_streams.h"
 #include "replayer/tuner.h"
-#include "replayer/watched_memory.h"
 
 namespace nimble {
 
@@ -102,23 +99,6 @@ class StepPlayer {
   // A context has ended, as the driver has confirmed.
   void context_gone(const Call& call);
 
-  // --- Who looks at the step's memory from elsewhere (step_onlookers.cpp). The first two need no lock.
-
-  // Whether that matters: graphs run in another order than the program's.
-  bool watches() const { return watches_.load(std::memory_order_acquire); }
-  // Whether the op, which is on none of the step's streams, may touch memory that the graphs touch; it must have been
-  // counted in already.
-  bool may_meet(const Call& call) const;
-  Onlookers& onlookers() { return onlookers_; }
-  // It does, with the lock: then the call is marked as one that looks. Whether it must not reach the driver before the
-  // graphs are through: graphs_may_run().
-  bool must_wait(Call& call);
-  bool graphs_may_run();
-  // From now on graphs keep the program's order.
-  void keep_program_order();
-  // The driver has had a record of an event, or a wait for one, or an op that may have recorded some.
-  void ordered(const Call& call);
-
   // What there is to say to people since the last time: how a step diverged, once for each reason.
   bool has_news() const { return !news_.empty(); }
   std::string take_news() { return std::exchange(news_, {}); }
@@ -190,19 +170,6 @@ class StepPlayer {
   bool is_bound(std::uint32_t kind) const;
   std::uint64_t ops_elsewhere() const { return elsewhere_() + ops_elsewhere_; }
   void judge_audit();
-  // What of who looks from elsewhere.
-  void find_relaxed();
-  bool is_relaxed(std::uint32_t segment) const {
-    const bool in_order = in_program_order_ || (way_ == Way::one_stream && in_order_[segment].built());
-    return relaxed_[segment] && !in_order;
-  }
-  bool is_looked_at();
-  bool is_in_order_with(const StreamRef& stream) const;
-  bool watch_memory();
-  bool watch(const WatchedMemory::Range& range);
-  void unwatch(std::uint64_t address, std::uint64_t size);
-  void mark_end();
-  void launched(std::uint32_t segment);
   // `passes`: the driver has yet to have its last op.
   void end_step(bool passes, std::uint32_t thread);
   // `at_op`: the op that should have come where the reason was found.
@@ -282,21 +249,6 @@ class StepPlayer {
   std::function<std::uint64_t()> elsewhere_;
   std::uint64_t ops_elsewhere_ = 0;  // ops of other streams that came through here
   std::uint32_t refused_ = kNone;    // the op whose node the driver would not change
-  std::atomic<bool> watches_{false};
-  std::vector<bool> relaxed_;       // by segment: its order is not the program's
-  std::vector<std::uint8_t> uses_;  // by object: whether graphs of these read it, or write it, too
-  bool uses_globals_ = false;
-  bool in_program_order_ = false, order_due_ = false;  // see keep_program_order()
-  std::uint32_t times_looked_at_ = 0;
-  Onlookers onlookers_;
-  WatchedMemory watched_;
-  std::vector<WatchedMemory::Range> ranges_;  // what watched_ has
-  std::uint64_t watched_moves_ = 0, watched_arena_ = 0;
-  std::uint64_t relaxed_launches_ = 0;
-  bool relaxed_running_ = false;  // the last of these may be
-  StreamRef relaxed_on_;          // its stream
-  CUevent end_ = nullptr;
-  std::uint64_t end_of_ = 0;  // the launch that end_ is behind
   OwedErrors owed_;
   CUresult failed_ = CUDA_SUCCESS;  // what every call in the step's context answers by now
   std::vector<void*> scratch_;

@@ -26,8 +26,6 @@ CUresult StepPlayer::submit_by_calls(const std::vector<std::uint32_t>& ops, bool
     individually(stream);
     const CUresult result = submit_call(driver_, schedule_, live_, index, streams_[stream].handle, scratch_);
     if (result != CUDA_SUCCESS) refused(result);
-    if (result == CUDA_SUCCESS && schedule_.ops[index].kind == CallKind::event_record)
-      onlookers_.recorded(live_.live(index).event, relaxed_on_, relaxed_launches_);
     if (first == CUDA_SUCCESS) first = result;
   }
   counters_.ops_passed_through += ops.size();
@@ -104,7 +102,6 @@ CUresult StepPlayer::patch_changed(std::uint32_t segment) {
 void StepPlayer::submit_segment(std::uint32_t segment) {
   const CurrentContext current(driver_, cu_context_);
   if (run_ == Audit::Run::in_order) return flush();
-  if (is_relaxed(segment) && is_looked_at()) return flush();
   take_batch(segment);
   CUresult result = streams_.gather();
   keep_order(result);
@@ -123,7 +120,6 @@ void StepPlayer::submit_segment(std::uint32_t segment) {
     return;
   }
   keep_order(streams_.launched());
-  launched(segment);
   ++counters_.graph_launches;
   counters_.ops_replayed += batch_.size();
 }
@@ -145,7 +141,6 @@ void StepPlayer::submit_audited(std::uint32_t segment) {
   if (result == CUDA_SUCCESS) result = graph.launch(launch);
   const bool launched = result == CUDA_SUCCESS;
   counters_.graph_launches += launched;
-  if (launched) this->launched(segment);
   const CUresult mended = each_record([&](auto index) { return graph.patch(schedule_, live_, index); });
   bool undone = false;
   if (launched) result = audit_->undo(launch, undone);

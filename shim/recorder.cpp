@@ -144,9 +144,9 @@ void Recorder::skip() noexcept {
 }
 
 std::optional<CUresult> Recorder::before(Call& call) noexcept try {
+  skip();
   if (passes_.load(std::memory_order_relaxed)) [[unlikely]]
     return std::nullopt;
-  skip();
   if (call.ends != Ends::nothing) {
     if (!watching_.load(std::memory_order_acquire))
       TraceWriter::find_driver();  // this may be the first that is written
@@ -208,9 +208,9 @@ void Recorder::follow_captures(const Call& call, CUresult result) {
 }
 
 void Recorder::after(const Call& call, CUresult result) noexcept try {
+  const std::uint64_t ticket = std::exchange(current_call(), {}).ticket;
   if (passes_.load(std::memory_order_relaxed)) [[unlikely]]
     return;
-  const std::uint64_t ticket = std::exchange(current_call(), {}).ticket;
   if (call.edit != GraphEdit::none) graphs_.edited(call, result == CUDA_SUCCESS);
   if (is_allocation(call.kind)) {
     if (result == CUDA_SUCCESS) strays_.memory_has_come(call.address, call.size);

@@ -110,8 +110,6 @@ struct Call {
   bool of_capture = false;          // answered: memory of a capture, not of a step (nimble/answers.def)
   bool synchronous_copies = false;  // answered
   bool of_step = false;             // the replayer takes it for an op of the step
-  bool looks = false;               // it touches memory that work in another order than the program's touches, too
-  std::uint32_t onlooker = 0;       // while it is on its way: what counts it as that (replayer/onlookers.h); 0: nothing
   Ends ends = Ends::nothing;
   MemoryKind memory = MemoryKind::device;
   std::uint32_t thread = 0;

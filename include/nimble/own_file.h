@@ -101,6 +101,12 @@ inline std::int64_t changed_ns(const struct statx& facts) {
   return facts.stx_mtime.tv_sec * 1'000'000'000 + facts.stx_mtime.tv_nsec;
 }
 
+// File times are told to so much: the kernel's tick.
+inline std::int64_t tick_ns() {
+  timespec tick{};
+  return clock_getres(CLOCK_REALTIME_COARSE, &tick) == 0 ? tick.tv_sec * 1'000'000'000 + tick.tv_nsec : 0;
+}
+
 // Links of the system's own, to what processes have open: /dev/stdout, /dev/fd/3.
 inline bool is_systems_link(const std::string& path) {
   const std::string folder = SplitName(path).folder;
@@ -386,7 +392,7 @@ class OwnFile {
     FileFacts found, out;
     if (const char* const why = why_not_replaced(to, kind, found)) return {0, why};
     if (!found) return {take_free(part, to)};  // it has gone meanwhile
-    if (changed_ns(*found) > begun_ns_) return {0, "was written meanwhile by another process"};
+    if (changed_ns(*found) + tick_ns() > begun_ns_) return {0, "was written meanwhile by another process"};
     constexpr unsigned kExchange = 2;
     if (!rename_with(part, to, kExchange)) {
       if (errno == EPERM || errno == EACCES) return {0, "may not be replaced"};

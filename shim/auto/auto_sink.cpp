@@ -46,7 +46,6 @@ AutoSink::Recording::Recording(std::uint64_t limit_bytes, CallContext& context)
 std::optional<CUresult> AutoSink::before(Call& call) noexcept try {
   recording_.attach(t_recorded);  // of a call that has never come back
   Phase phase = phase_.load(std::memory_order_acquire);
-  if (phase != Phase::aside) follow_stream(call);
   if (phase == Phase::replaying && is_op(call.kind) && call.traced && ++t_ops >= kOpsPerCheck) {
     t_ops = 0;
     check_whether_it_matches();
@@ -96,7 +95,6 @@ void AutoSink::after(const Call& call, CUresult result) noexcept try {
   }
   const Recordings::Use recorded = recording_.attach(t_recorded);
   const Phase phase = phase_.load(std::memory_order_acquire);
-  if (call.kind == CallKind::context_end && result == CUDA_SUCCESS) streams_.context_gone();
   // Replay hears of calls that were on their way when it took over, too: of what they allocated, for instance.
   if (phase == Phase::replaying) return replaying_.load(std::memory_order_acquire)->after(call, result);
   if (phase == Phase::aside) return;
@@ -146,20 +144,13 @@ void AutoSink::wait_for_look(const Recording& recording) const {
   if (goes_on()) recording.waited_for.store(target, std::memory_order_relaxed);
 }
 
-// Replay has to know where something may still be running when it takes over.
-void AutoSink::follow_stream(const Call& call) {
-  if (call.ends == Ends::stream) return streams_.forget(call.stream);
-  if (call.kind == CallKind::context_end) return streams_.context_gone();
-  if (call.traced && call.has_stream && is_op(call.kind)) streams_.has_been(call.stream);
-}
-
 // With the call at hand, or not yet: what a capture has begun must have ended, since nobody can ask which streams are
 // in it once some have joined.
 void AutoSink::take_over() {
   const std::lock_guard lock(mutex_);
   if (phase_.load(std::memory_order_relaxed) != Phase::ready || history_.capturing()) return;
   ReplaySink* const replay = replaying_.load(std::memory_order_acquire);
-  replay->take_over(history_.calls(), streams_);
+  replay->take_over(history_.calls());
   handed_over_ = true;
   matched_ = replay->steps_matched();
   ever_matched_ = false;

@@ -28,7 +28,6 @@
 #include "nimble/call.h"
 #include "replayer/call_history.h"
 #include "replayer/counters.h"
-#include "replayer/onlookers.h"
 #include "replayer/replayer.h"
 #include "shim/recorder.h"
 #include "shim/trace_store.h"
@@ -95,7 +94,6 @@ class AutoSink final : public CallSink {
   void look_for_step(Recording& recording);
   void replay_by(Recording& recording, const std::string& schedule, const std::string& what);
   void wait_for_look(const Recording& recording) const;
-  void follow_stream(const Call& call);
   void take_over();
   void check_whether_it_matches();
   ReplaySink* record_again(std::unique_ptr<Recording> next);
@@ -113,7 +111,6 @@ class AutoSink final : public CallSink {
 
   alignas(64) std::mutex mutex_;  // guards what is not atomic
   CallHistory history_;
-  Onlookers streams_;         // that ops have been on, so far; needs no lock
   bool handed_over_ = false;  // replay follows now what history_ has followed before
   // What has ended. Other threads may still be inside, so it stays.
   std::vector<ReplaySink*> retired_;

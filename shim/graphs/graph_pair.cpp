@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "replayer/current_context.h"
-#include "replayer/touched_addresses.h"
 #include "shim/probe/device_reader.h"
 
 namespace nimble::shim {
@@ -101,7 +100,7 @@ void GraphPair::come_behind(const StreamRef& stream) {
   while (driver_.cuEventQuery_(behind_) == CUDA_ERROR_NOT_READY) std::this_thread::yield();
 }
 
-GraphPair::Launch GraphPair::launch(CUgraphExec own, const StreamRef& stream, bool may_time, bool looked_at) noexcept {
+GraphPair::Launch GraphPair::launch(CUgraphExec own, const StreamRef& stream, bool may_time) noexcept {
   Launch made;
   const std::lock_guard only_one(order_);
   if (context_gone_.load(std::memory_order_acquire)) {
@@ -130,8 +129,8 @@ GraphPair::Launch GraphPair::launch(CUgraphExec own, const StreamRef& stream, bo
     tuner_.ask_for(kLeastGainInBothStates);
   const Tuner::Step next = tuner_.next();
   const bool before = last_was_rewritten_.load(std::memory_order_relaxed);
-  made.rewritten = !kept && !looked_at && next.way == Way::schedule;
-  const bool timed = may_time && !kept && !looked_at && next.timed && !clock_.full();
+  made.rewritten = !kept && next.way == Way::schedule;
+  const bool timed = may_time && !kept && next.timed && !clock_.full();
   if (before != made.rewritten && behind_) come_behind(stream);
   if (timed) clock_.begin(next.way, stream.handle);
   if (made.rewritten) {
@@ -159,7 +158,7 @@ GraphPair::Launch GraphPair::launch(CUgraphExec own, const StreamRef& stream, bo
   // Another thread may begin to capture meanwhile, which a question would end.
   const RelaxedCaptures relaxed(may_time ? api_.cuThreadExchangeStreamCaptureMode_ : nullptr);
   if (driver_.cuEventRecord_(behind_, stream.handle) != CUDA_SUCCESS) driver_.cuStreamSynchronize_(stream.handle);
-  if (!may_time || looked_at) return made;
+  if (!may_time) return made;
   const std::uint32_t decisions = tuner_.decisions();
   clock_.read([&](std::uint32_t, Way of, double us) { tuner_.add(of, us); });
   tuner_.done(clock_.late());
@@ -170,30 +169,6 @@ GraphPair::Launch GraphPair::launch(CUgraphExec own, const StreamRef& stream, bo
   } catch (...) {  // no memory: it can be left out
   }
   return made;
-}
-
-void GraphPair::names(std::vector<WatchedMemory::Range> memory) { named_ = std::move(memory); }
-
-bool GraphPair::meets(const Call& call, CallContext& context, const GraphPair* other) const {
-  const auto touches = [&](std::uint64_t address, std::uint64_t bytes, bool writes) {
-    auto at = std::partition_point(named_.begin(), named_.end(),
-                                   [&](const WatchedMemory::Range& each) { return each.end <= address; });
-    for (; at != named_.end() && (at->begin <= address || at->begin - address < bytes); ++at)
-      if (writes || at->written) return true;
-    return false;
-  };
-  if (call.kind == CallKind::graph_launch && other && !other->named_.empty())
-    return std::ranges::any_of(other->named_, [&](const WatchedMemory::Range& each) {
-      return touches(each.begin, each.end - each.begin, each.written);
-    });
-  return any_touched(call, context, false, touches, [&](std::uint64_t word) { return touches(word, 1, true); });
-}
-
-bool GraphPair::is_through() noexcept {
-  const std::lock_guard only_one(order_);
-  if (!behind_ || context_gone_.load(std::memory_order_acquire)) return true;
-  const RelaxedCaptures relaxed(api_.cuThreadExchangeStreamCaptureMode_);
-  return driver_.cuEventQuery_(behind_) != CUDA_ERROR_NOT_READY;
 }
 
 void GraphPair::decided() {

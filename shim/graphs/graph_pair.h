@@ -19,11 +19,9 @@
 #include "replayer/driver_api.h"
 #include "replayer/step_clock.h"
 #include "replayer/tuner.h"
-#include "replayer/watched_memory.h"
 #include "shim/auto/make_schedule.h"
 #include "shim/graphs/rewritten_graph.h"
 #include "shim/graphs/touched_memory.h"
-#include "shim/looks.h"
 
 namespace nimble::shim {
 
@@ -38,12 +36,12 @@ struct GraphStatus {
   std::string text;          // why it is kept
 };
 
-class GraphPair final : public LookedAt {
+class GraphPair {
  public:
   // `number`: for people. `made_in`: the context that was current when the program's own was made executable. What the
   // references name must outlive it.
   GraphPair(const GraphApi& api, const DriverApi& driver, Tune tune, std::uint64_t number, CUcontext made_in);
-  ~GraphPair() override;
+  ~GraphPair();
   GraphPair(const GraphPair&) = delete;
   GraphPair& operator=(const GraphPair&) = delete;
 
@@ -59,10 +57,6 @@ class GraphPair final : public LookedAt {
 
   // Its capture's threads have submitted so many pieces of work past it.
   void goes_without(std::uint64_t strays) { strays_ = strays; }
-
-  // The memory that its nodes name, whoever has allocated it, ascending; and what of it they may write. Nothing where
-  // that is not known.
-  void names(std::vector<WatchedMemory::Range> memory);
 
   // --- From then on.
 
@@ -81,9 +75,8 @@ class GraphPair final : public LookedAt {
     bool rewritten = false;
     std::string news;  // for people, where it has just been decided which is the faster one
   };
-  // Launches one of the two; its own where somebody may look meanwhile. `may_time`: the driver may be asked about
-  // events.
-  Launch launch(CUgraphExec own, const StreamRef& stream, bool may_time, bool looked_at) noexcept;
+  // Launches one of the two. `may_time`: the driver may be asked about events.
+  Launch launch(CUgraphExec own, const StreamRef& stream, bool may_time) noexcept;
   // The driver has been brought into another state (settle.h), be it within the trial: the next launch sees to it, so
   // that nobody waits for one that is being made.
   void driver_settled() { has_settled_.store(true, std::memory_order_relaxed); }
@@ -100,15 +93,8 @@ class GraphPair final : public LookedAt {
   // The context, or all of them (null), is gone.
   void context_ended(CUcontext context);
 
-  // Whether the op may touch memory of the graph's so that one of the two could see the order of the other; of a graph
-  // launch, that of `other`.
-  bool meets(const Call& call, CallContext& context, const GraphPair* other) const;
-  const std::vector<WatchedMemory::Range>& named() const { return named_; }
-  bool is_kept() const override { return kept_.load(std::memory_order_acquire); }
-  bool is_through() noexcept override;
-
   std::uint64_t number() const { return number_; }
-  CUcontext made_in() const override { return made_in_; }
+  CUcontext made_in() const { return made_in_; }
   GraphStatus status(CUgraphExec exec) const;
 
  private:
@@ -124,7 +110,6 @@ class GraphPair final : public LookedAt {
   const std::uint64_t number_;
   CUcontext const made_in_;
   CUcontext context_ = nullptr;
-  std::vector<WatchedMemory::Range> named_;
   std::uint32_t nodes_ = 0, streams_ = 0;
   std::uint64_t strays_ = 0;
   std::vector<const ImageInfo*> images_;

@@ -62,8 +62,7 @@ GraphSink::GraphSink(GraphOptions options, CallContext& context)
       history_(context),
       pool_(context),
       watch_(context),
-      released_(context),
-      looks_(context) {
+      released_(context) {
   recording_.put(make_recording());
 }
 
@@ -170,11 +169,6 @@ GraphSink::Recordings::Use GraphSink::follow(const Call& call, std::optional<CUr
 // What answers a call throws nothing from where it has done what it answers.
 std::optional<CUresult> GraphSink::receive(Call& call) {
   if (call.question != Question::none) return answer(call);
-  if (call.ends != Ends::nothing || call.kind == CallKind::context_end)
-    looks_.ends(
-        ready_.load(std::memory_order_acquire) && captures_.load(std::memory_order_relaxed) == 0 ? &driver_ : nullptr,
-        call);
-  look(call);
   if (call.exec && call.kind != CallKind::graph_launch) edited(call);
   if (call.edit == GraphEdit::destroy || call.edit == GraphEdit::end) handle_ends(call);
   t_context_ends = call.kind == CallKind::context_end;
@@ -210,7 +204,6 @@ std::optional<CUresult> GraphSink::receive(Call& call) {
 }
 
 void GraphSink::after(const Call& call, CUresult result) noexcept try {
-  looks_.landed(call);
   const Recordings::Use begun = recording_.attach(t_recorded), present = follow(call, result);
   // Who was told that it begins is told that it has ended, full by now or not: a probe may wait for that.
   const Recordings::Use& told = is_allocation(call.kind) ? present : begun;
@@ -226,12 +219,6 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
   if (call.kind == CallKind::capture_end) capture_ended(call, good);
   if (good && call.kind == CallKind::graph_launch) pool_.launched(call.exec);
   if (good) submitted(call);
-  if (good && looks_.any()) {
-    // A graph that could be analyzed holds no records of events.
-    const std::shared_ptr<GraphPair> graph = call.kind == CallKind::graph_launch ? find(call.exec) : nullptr;
-    const bool launches = call.kind == CallKind::graph_launch && (!graph || graph->named().empty());
-    looks_.ordered(call, launches || call.kind == CallKind::opaque);
-  }
   if (good && call.unordered)
     if (const std::optional<Capturing> capture = capturing(call.stream.handle); capture && capture->active)
       pool_.unordered(capture->id, call.stream.key);
@@ -326,7 +313,6 @@ void GraphSink::rewrite(const Call& call) {
   const std::unique_lock lock(graphs_mutex_);
   missed.tell(*made);
   std::swap(graphs_[call.exec], made);
-  named_is_due_ = true;
 }
 
 GraphSink::Missed::Missed(GraphSink& sink) : sink_(sink) {
@@ -375,7 +361,6 @@ std::string GraphSink::rewrite(CUgraph graph, std::uint64_t flags, GraphPair& ma
   const GraphRecording::Nodes recorded = recording->nodes(original, with_memory ? &*memory : nullptr, made.number());
   if (!recorded.why_not.empty()) return recorded.why_not;
   const GraphSchedule found = graph_schedule(recording->trace(), recorded.place, recorded.given, options_.rules);
-  made.names(named_by(found));
   if (with_memory) {
     const std::lock_guard lock(threads_mutex_);
     threads_[thread_index()].made.back() = capture_plan(*memory, found);
@@ -418,15 +403,13 @@ std::optional<CUresult> GraphSink::launch(Call& call) {
   is_recorded ? static_cast<void>(present->recorder().before(call)) : Recorder::skip();
   if (present && !is_recorded) end_full_recording();
   // While anything is captured nobody may ask whether an event has happened.
-  const bool may_ask = captures_.load(std::memory_order_relaxed) == 0;
-  const bool alone = !graph->is_kept() && looks_.may_launch(driver_, *graph, call.stream, may_ask);
-  const auto launch_it = [&] { return graph->launch(call.exec, call.stream, may_ask, !alone); };
+  const auto launch_it = [&] {
+    return graph->launch(call.exec, call.stream, captures_.load(std::memory_order_relaxed) == 0);
+  };
   GraphPair::Launch made = launch_it();
   if (made.result == CUDA_ERROR_OUT_OF_MEMORY && give_back(call)) {  // as for calls that are not answered
     if (GraphPair::Launch again = launch_it(); again.result == CUDA_SUCCESS) made = std::move(again);
   }
-  looks_.launched(*graph, call.stream, alone, made.result == CUDA_SUCCESS, made.rewritten);
-  looks_.landed(call);
   if (is_recorded) present->recorder().after(call, made.result);
   launches_.fetch_add(made.rewritten, std::memory_order_relaxed);
   if (!made.news.empty()) say(made.news);  // which throws nothing
@@ -455,7 +438,6 @@ void GraphSink::edited(const Call& call) {
   }
   const std::unique_lock lock(graphs_mutex_);
   graphs_.erase(call.exec);  // `graph` goes behind the lock
-  named_is_due_ = true;
 }
 
 // Before the driver knows: from then on another thread may be given the same handle. One that the driver does not take

@@ -47,7 +47,6 @@
 #include "shim/graphs/released_memory.h"
 #include "shim/graphs/stray_work.h"
 #include "shim/graphs/workspaces.h"
-#include "shim/looks.h"
 #include "shim/while_used.h"
 
 namespace nimble::shim {
@@ -193,11 +192,6 @@ class GraphSink final : public CallSink {
   bool let_go_of_rewritten() const;
 
   std::optional<CUresult> launch(Call& call);
-  void look(Call& call);
-  void wait_for(const std::vector<std::shared_ptr<GraphPair>>& graphs);
-  std::vector<std::shared_ptr<GraphPair>> graphs_met_by(Call& call);
-  void name_all();
-  std::vector<WatchedMemory::Range> named_by(const GraphSchedule& found) const;
   bool load_driver();
   void rewrite(const Call& call);
   // `flags`: those that its executable graph was made with.
@@ -243,12 +237,9 @@ class GraphSink final : public CallSink {
   std::map<std::uint64_t, Begun> begun_;  // by the stream that a capture has begun on, where alone it can end
   std::mutex threads_mutex_;
   std::map<std::uint32_t, OfThread> threads_;
-  Looks looks_;
   mutable std::shared_mutex graphs_mutex_;
   std::unordered_map<CUgraphExec, std::shared_ptr<GraphPair>> graphs_;
-  std::vector<WatchedMemory::Range> named_;  // by any of them, ascending, without overlap
-  bool named_is_due_ = false;                // they have changed since
-  std::atomic<int> analyses_{0};             // that go on
+  std::atomic<int> analyses_{0};  // that go on
   std::mutex missed_mutex_;
   std::vector<Call> missed_;                  // while any goes on
   std::atomic<bool> asked_of_graphs_{false};  // the program has asked what memory its graphs have

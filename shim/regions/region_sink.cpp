@@ -1,8 +1,6 @@
 #include "shim/regions/region_sink.h"
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 #include <utility>
 
 #include "nimble/launch_params.h"
@@ -10,7 +8,6 @@
 #include "replayer/schedule_reader.h"
 #include "shim/auto/make_schedule.h"
 #include "shim/decode/entry.h"
-#include "shim/probe/device_reader.h"
 
 namespace nimble::shim {
 
@@ -20,26 +17,15 @@ namespace {
 thread_local ProgramRegion* t_region __attribute__((tls_model("initial-exec"))) = nullptr;
 thread_local bool t_recorded __attribute__((tls_model("initial-exec"))) = false;
 
-// How long an op waits at most for regions to be through. They may be waiting for it.
-constexpr std::chrono::milliseconds kMostWait{1000};
-
 }  // namespace
 
 ProgramRegion::ProgramRegion(std::uint64_t limit_bytes, CallContext& context)
-    : context_(context),
-      store_(std::make_shared<TraceStore>(limit_bytes)),
+    : store_(std::make_shared<TraceStore>(limit_bytes)),
       recorder_(std::make_unique<Recorder>(RecorderOptions{.path = "a region", .store = store_}, context)) {}
 
 std::string ProgramRegion::why() const {
   const std::lock_guard lock(why_mutex_);
   return why_;
-}
-
-bool ProgramRegion::is_through() noexcept {
-  const std::lock_guard lock(order_);
-  if (!behind_ || context_gone_.load(std::memory_order_acquire)) return true;
-  const RelaxedCaptures relaxed(context_);
-  return driver_->cuEventQuery_(behind_) != CUDA_ERROR_NOT_READY;
 }
 
 void ProgramRegion::becomes(State state, std::string why) {
@@ -51,13 +37,12 @@ void ProgramRegion::becomes(State state, std::string why) {
 }
 
 RegionSink::RegionSink(std::uint64_t limit_bytes, std::vector<std::string> rules, CallContext& context)
-    : limit_bytes_(limit_bytes), rules_(std::move(rules)), context_(context), looks_(context), history_(context) {}
+    : limit_bytes_(limit_bytes), rules_(std::move(rules)), context_(context), history_(context) {}
 
 // ---- the program's driver calls ----
 
 std::optional<CUresult> RegionSink::before(Call& call) noexcept try {
   t_recorded = false;
-  look(call);
   if (CallHistory::matters(call) || call.ends != Ends::nothing) {
     history_.prepare();
     const std::lock_guard lock(mutex_);
@@ -75,57 +60,18 @@ std::optional<CUresult> RegionSink::before(Call& call) noexcept try {
 }
 
 void RegionSink::after(const Call& call, CUresult result) noexcept try {
-  looks_.landed(call);
-  if (result == CUDA_SUCCESS && looks_.any())
-    looks_.ordered(call, call.kind == CallKind::graph_launch || call.kind == CallKind::opaque);
   if (CallHistory::matters(call)) {
     const std::lock_guard lock(mutex_);
     history_.after(call, result);
-    if (call.kind == CallKind::context_end && result == CUDA_SUCCESS) {
-      const auto is_of_it = [&](const ProgramRegion& one) { return !call.context || call.context == one.cu_context_; };
-      for (ProgramRegion* const region : regions_)
-        if (is_of_it(*region)) region->context_gone_.store(true, std::memory_order_release);
-      go_stale("its context has ended", is_of_it);
-    }
+    if (call.kind == CallKind::context_end && result == CUDA_SUCCESS)
+      go_stale("its context has ended",
+               [&](const ProgramRegion& one) { return !call.context || call.context == one.cu_context_; });
   }
   if (!t_recorded || !t_region) return;
   t_region->recorder_->after(call, result);
   note(call, result);
 } catch (const std::exception& error) {
   if (t_region) t_region->becomes(ProgramRegion::State::refused, error.what());
-}
-
-// An op on another stream than that of a region that may be running, or a call by which somebody may look from now on.
-void RegionSink::look(Call& call) {
-  if (call.ends != Ends::nothing || call.kind == CallKind::context_end) {
-    const std::lock_guard lock(mutex_);
-    looks_.ends(loaded_.load(std::memory_order_acquire) && !history_.capturing() ? &driver_ : nullptr, call);
-  }
-  if (!looks_.arrives(call) && !(call.shown && looks_.any())) return;
-  std::vector<ProgramRegion*> met;
-  const auto end = std::chrono::steady_clock::now() + kMostWait;
-  for (bool first = true;; first = false) {
-    {
-      const std::lock_guard lock(mutex_);  // regions end under it
-      CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-      if (first && history_.capturing() && call.has_stream &&
-          driver_.cuStreamIsCapturing_(call.stream.handle, &status) == CUDA_SUCCESS &&
-          status != CU_STREAM_CAPTURE_STATUS_NONE)
-        return;
-      for (ProgramRegion* const region : regions_) {
-        if (!first || !region->region_ || !region->region_->has_two_orders()) continue;
-        if (call.shown || (region->region_->meets(call) && looks_.meets(call, *region))) met.push_back(region);
-      }
-      std::erase_if(met, [&](ProgramRegion* region) {
-        return std::ranges::find(regions_, region) == regions_.end() || looks_.is_through(*region);
-      });
-      const bool over = std::chrono::steady_clock::now() >= end;
-      for (ProgramRegion* const region : met)
-        if (first || over) region->in_program_order_.store(true, std::memory_order_release);
-      if (met.empty() || over) return;
-    }
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
-  }
 }
 
 // What the region needs to know of the call beyond its trace.
@@ -274,7 +220,6 @@ bool RegionSink::compile(ProgramRegion& region) {
                        [&](const Call& call) { return call.kind == CallKind::alloc && call.address == base; });
   };
   region.region_ = std::move(built);
-  region.driver_ = &driver_;
   bool all_there = true;
   for (const RegionMemory& used : region.region_->memory()) all_there = all_there && alive(used.base);
   if (region.region_->uses_all())
@@ -291,32 +236,7 @@ bool RegionSink::compile(ProgramRegion& region) {
 std::optional<CUresult> RegionSink::launch(ProgramRegion& region, CUstream stream) {
   if (region.state() != ProgramRegion::State::compiled) return std::nullopt;
   launches_.fetch_add(1, std::memory_order_relaxed);
-  if (!region.region_->has_two_orders()) return region.region_->launch(stream, false);
-  const StreamRef ref = stream_ref(Entry{DefaultStream::legacy}, stream);
-  bool may_ask = false;
-  {
-    const std::lock_guard lock(mutex_);
-    may_ask = !history_.capturing();
-  }
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (!may_ask &&
-      (driver_.cuStreamIsCapturing_(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE))
-    return region.region_->launch(stream, true);
-  const bool alone = !region.is_kept() && looks_.may_launch(driver_, region, ref, may_ask);
-  CUresult result = CUDA_SUCCESS;
-  {
-    const std::lock_guard only_one(region.order_);
-    const CurrentContext current(driver_, region.cu_context_);
-    if (!region.behind_) result = driver_.cuEventCreate_(&region.behind_, CU_EVENT_DISABLE_TIMING);
-    if (result == CUDA_SUCCESS && region.last_in_program_order_ == alone)
-      result = driver_.cuStreamWaitEvent_(stream, region.behind_, 0);
-    if (result == CUDA_SUCCESS) result = region.region_->launch(stream, !alone);
-    if (result == CUDA_SUCCESS && driver_.cuEventRecord_(region.behind_, stream) != CUDA_SUCCESS)
-      driver_.cuStreamSynchronize_(stream);
-    if (result == CUDA_SUCCESS) region.last_in_program_order_ = !alone;
-  }
-  looks_.launched(region, ref, alone, result == CUDA_SUCCESS, alone);
-  return result;
+  return region.region_->launch(stream);
 }
 
 bool RegionSink::destroy(ProgramRegion* region) {
@@ -332,7 +252,6 @@ bool RegionSink::destroy(ProgramRegion* region) {
   const bool context_ended = region->why() == "its context has ended";
   if (context_ended && region->region_) region->region_->abandon();
   const CurrentContext current(driver_, region->cu_context_);
-  if (region->behind_ && !context_ended) driver_.cuEventDestroy_(region->behind_);
   delete region;
   return true;
 }

@@ -18,14 +18,13 @@
 #include "nimble/call.h"
 #include "replayer/call_history.h"
 #include "replayer/region_graph.h"
-#include "shim/looks.h"
 #include "shim/recorder.h"
 #include "shim/trace_store.h"
 
 namespace nimble::shim {
 
 // One region of the program's.
-class ProgramRegion final : public LookedAt {
+class ProgramRegion {
  public:
   enum class State : std::uint8_t { recording, recorded, compiled, refused, stale };
 
@@ -34,10 +33,6 @@ class ProgramRegion final : public LookedAt {
   State state() const { return state_.load(std::memory_order_acquire); }
   // Why it is refused or stale; else empty.
   std::string why() const;
-
-  CUcontext made_in() const override { return cu_context_; }
-  bool is_kept() const override { return in_program_order_.load(std::memory_order_acquire); }
-  bool is_through() noexcept override;
 
  private:
   friend class RegionSink;
@@ -51,13 +46,6 @@ class ProgramRegion final : public LookedAt {
   std::string why_;
 
   CUcontext cu_context_ = nullptr;
-  CallContext& context_;
-  const DriverApi* driver_ = nullptr;          // since it was compiled
-  std::atomic<bool> in_program_order_{false};  // for good
-  std::atomic<bool> context_gone_{false};
-  std::mutex order_;          // held by the one launch that is being made, where there are two orders
-  CUevent behind_ = nullptr;  // the last one
-  bool last_in_program_order_ = false;
   std::shared_ptr<TraceStore> store_;
   std::unique_ptr<Recorder> recorder_;
   std::vector<Call> earlier_;
@@ -90,14 +78,12 @@ class RegionSink final : public CallSink {
 
  private:
   void note(const Call& call, CUresult result);
-  void look(Call& call);
   void goes(const Call& call);
   void go_stale(const char* why, const std::function<bool(const ProgramRegion&)>& which);
 
   const std::uint64_t limit_bytes_;
   const std::vector<std::string> rules_;
   CallContext& context_;
-  Looks looks_;
   std::mutex mutex_;  // guards all below
   CallHistory history_;
   std::vector<ProgramRegion*> regions_;

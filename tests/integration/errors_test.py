@@ -27,8 +27,10 @@ import unittest
 import harness
 from harness import ProgramTest
 
-OUT_OF_MEMORY, INVALID_VALUE, ILLEGAL_ADDRESS, LAUNCH_FAILED = 2, 1, 700, 719
-RECOVERABLE, FAULTS = (OUT_OF_MEMORY, INVALID_VALUE), (ILLEGAL_ADDRESS, LAUNCH_FAILED)
+# Not that there is no memory: a call that is told so is made again (memory_test.py).
+OPERATING_SYSTEM, INVALID_VALUE, ILLEGAL_ADDRESS, LAUNCH_FAILED = 304, 1, 700, 719
+OUT_OF_MEMORY = 2
+RECOVERABLE, FAULTS = (OPERATING_SYSTEM, INVALID_VALUE), (ILLEGAL_ADDRESS, LAUNCH_FAILED)
 CODES = RECOVERABLE + FAULTS
 
 STEPS, BOUND = 7, 3  # how many steps are run, and one in the midst of those that are replayed

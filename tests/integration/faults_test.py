@@ -147,7 +147,7 @@ class Allocations(FaultTest):
         red = []
         for mode in self.table().columns:
             count = self.path("count")
-            seen = fault_matrix.run(fault, mode, LD_PRELOAD=library, FAULT_COUNT=count)
+            seen = fault_matrix.run(fault, mode, LD_PRELOAD=library, FAULT_COUNT=count, FAULT_ONCE="1")
             red += [(mode.name, found) for found in seen.differences(plain)]
             with open(count, encoding="utf-8") as file:
                 most = int(file.read())

@@ -27,7 +27,7 @@ RUNS = [
 ]
 # What may come in the second half, of the process and of the device. A recording that stays takes 4 MiB at least; what
 # takes a KiB each round shows, too.
-RESIDENT_KIB, DEVICE_KIB = 896, 64
+RESIDENT_KIB, DEVICE_KIB = 2048, 64
 
 
 class Memory(ProgramTest):

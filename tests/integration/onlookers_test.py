@@ -1,5 +1,5 @@
-"""Who looks at a step's memory from another stream sees what the program's order promises: in replay, in auto, and where
-graphs are rewritten. And who does not look, or has been put in order with the step, costs nothing of its order."""
+"""Who looks at a step's memory from another stream while it is recorded sees what the program's order promises, in auto and in
+replay; and who has access to it from another device, in every mode."""
 
 import unittest
 
@@ -9,7 +9,6 @@ from harness import ProgramTest
 STEPS = 150
 LOOKS = ["poll", "sync", "kernel", "early", "mailbox", "graph"]  # with no event between, and no wait
 MEETS_NOTHING = ["host", "ordered", "apart"]
-SAID = "from now on its graphs keep the program's order"
 
 
 class Onlookers(ProgramTest):
@@ -26,32 +25,6 @@ class Onlookers(ProgramTest):
         done = self.run_program(["onlookers", mode, STEPS, seed], mode="replay", NIMBLE_SCHEDULE=schedule, NIMBLE_LOG="info",
                                 NIMBLE_STATS=self.path("stats.json"), SIMCUDA_SEED=seed, timeout=120, **settings)
         return done, self.read_json("stats.json")
-
-    def test_a_replayed_step_is_looked_at(self):
-        for mode in LOOKS:
-            with self.subTest(mode=mode):
-                schedule = self.schedule(mode)
-                seen, replayed = 0, 0
-                for seed in harness.BUILD.seeds(20):
-                    done, stats = self.replay(mode, seed, schedule)
-                    seen += self.check(done, f"{mode} seed {seed}: {stats}")
-                    self.assertEqual(stats["stood_aside"], "", done.stderr)
-                    # Who is there before the step is waited for until it is through: that may be each time.
-                    times = done.stderr.count(SAID)
-                    self.assertTrue(times == 1 or (times == 0 and mode in ("early", "mailbox")), done.stderr)
-                    replayed += stats["steps_replayed"]
-                self.assertGreater(seen, 20)
-                self.assertGreater(replayed, len(harness.BUILD.seeds(20)) * STEPS // 4)
-
-    def test_what_meets_nothing_costs_nothing(self):
-        for mode in MEETS_NOTHING:
-            with self.subTest(mode=mode):
-                schedule = self.schedule(mode)
-                for seed in harness.BUILD.seeds(10):
-                    done, stats = self.replay(mode, seed, schedule)
-                    self.check(done, f"{mode} seed {seed}: {stats}")
-                    self.assertNotIn(SAID, done.stderr)
-                    self.assertGreater(stats["steps_replayed"], STEPS - 12, f"{mode} seed {seed}: {stats}")
 
     def test_a_program_that_is_looked_at_all_along(self):
         for mode in LOOKS + MEETS_NOTHING:
@@ -92,36 +65,6 @@ class Onlookers(ProgramTest):
     def graphs(self, mode, seed, **settings):
         return self.run_program(["onlookers", mode, STEPS, seed, "graph"], mode="off", NIMBLE_GRAPHS="rewrite",
                                 NIMBLE_TUNE="off", NIMBLE_LOG="info", SIMCUDA_SEED=seed, timeout=120, **settings)
-
-    def test_a_rewritten_graph_is_looked_at(self):
-        for mode in LOOKS:
-            with self.subTest(mode=mode):
-                seen = 0
-                for seed in harness.BUILD.seeds(20):
-                    done = self.graphs(mode, seed)
-                    seen += self.check(done, f"{mode} seed {seed}")
-                    self.assertIn("nodes, on ", done.stderr)
-                self.assertGreater(seen, 20)
-
-    def test_what_meets_no_graph_leaves_it_rewritten(self):
-        for mode in MEETS_NOTHING:
-            with self.subTest(mode=mode):
-                for seed in harness.BUILD.seeds(10):
-                    done = self.graphs(mode, seed)
-                    self.check(done, f"{mode} seed {seed}")
-                    self.assertIn("nodes, on ", done.stderr)
-                    self.assertNotIn("is the program's own", done.stderr)
-
-    def test_a_region_is_looked_at(self):
-        for mode in LOOKS + MEETS_NOTHING:
-            with self.subTest(mode=mode):
-                seen = 0
-                for seed in harness.BUILD.seeds(20):
-                    done = self.run_program(["onlookers", mode, STEPS, seed, "region"], mode="regions", SIMCUDA_SEED=seed,
-                                            timeout=120)
-                    seen += self.check(done, f"{mode} seed {seed}")
-                if mode != "apart":
-                    self.assertGreater(seen, 20)
 
 
 if __name__ == "__main__":

@@ -129,15 +129,14 @@ struct Step : GraphProgram {
   bool with_pool = false;
   int steps = 0, from = 0, every = 1;
   bool elsewhere = false;
-  CUdeviceptr freed = 0;
 
   void ask(const std::function<void()>& what) const {
     if (!elsewhere) return what();
-    std::thread other([&] {
+    std::thread asker([&] {
       CHECK(cuCtxSetCurrent(::context));
       what();
     });
-    other.join();
+    asker.join();
   }
 
   void pool(const char* when) const {

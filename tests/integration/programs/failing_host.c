@@ -20,6 +20,7 @@ extern void* __libc_memalign(size_t, size_t);
 static uintptr_t begin_, end_; /* of libnimble.so's code */
 static unsigned long first_;
 static int once_;
+static atomic_int begun_;
 static atomic_ulong count_;
 
 static int look(struct dl_phdr_info* info, size_t size, void* data) {
@@ -52,9 +53,15 @@ __attribute__((destructor)) static void tell(void) {
   close(file);
 }
 
+/* Called by the program where it begins. What fails for good fails from there on: a process in which no exception can be
+   kept in memory, since there was none while its libraries were set up, does not come so far. One that fails once may be
+   one of those, too. */
+void fault_begins(void) { atomic_store(&begun_, 1); }
+
 static int fails(const void* caller) {
   const uintptr_t at = (uintptr_t)caller;
   if (at < begin_ || at >= end_) return 0;
+  if (!once_ && !atomic_load(&begun_)) return 0;
   const unsigned long number = atomic_fetch_add(&count_, 1) + 1;
   if (first_ == 0 || number < first_ || (once_ && number != first_)) return 0;
   errno = ENOMEM;

@@ -16,6 +16,7 @@
 //   ignore_pipe               SIGPIPE and SIGXFSZ are ignored
 //   child                     no graph and few steps; status 5
 //   tell                      says on stderr what Nimble has made of the graph and the region
+#include <dlfcn.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -222,6 +223,7 @@ int main(int argc, char** argv) {
   if (argc < 2) return 2;
   g_asked.insert(argv + 2, argv + argc);
   Notes notes(argv[1]);
+  if (void* const begins = ::dlsym(RTLD_DEFAULT, "fault_begins")) reinterpret_cast<void (*)()>(begins)();
   notes.opens("at the start");
   if (asked("fill")) fill(notes, "at the start");
   refuse_early();

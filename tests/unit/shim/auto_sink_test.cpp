@@ -38,7 +38,7 @@ class FakeReplay final : public ReplaySink {
     return report;
   }
   bool load() override { return loads; }
-  void take_over(std::span<const Call> calls, const Onlookers&) override { earlier.assign(calls.begin(), calls.end()); }
+  void take_over(std::span<const Call> calls) override { earlier.assign(calls.begin(), calls.end()); }
   std::uint64_t steps_matched() const override { return matched; }
   std::optional<std::vector<Allocation>> retire() override {
     ++retirements;

@@ -4,8 +4,8 @@
 // Looked for are ops among the steps, on another stream than a step's op, that the program has not put in order with
 // that op, where the two touch the same memory and one of them writes. What such an op sees of the step keeps the
 // program's order (analyzer/communication.h). Of ops before all steps or after them no one knows when they were over. A
-// kernel is taken to read and write what its
-// parameters lead to, and what else is not a copy or a set what the trace says that it touches.
+// kernel is taken to read and write what its parameters lead to, and what else is not a copy or a set what the trace
+// says that it touches.
 //
 // Near linear in ops. Pure; one thread. No errors.
 #pragma once

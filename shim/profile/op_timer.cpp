@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint64_t kOfEvents = std::uint64_t{1} << 63;
 
 constexpr const char* kGraphs =
-    "the program makes CUDA graphs, whose launches fault where CUPTI watches them: times are taken by events";
+    "the program makes CUDA graphs, whose launches can fault while CUPTI traces them: times are taken by events";
 
 constexpr const char* kGaveWay =
     "another profiler of the program's has taken CUPTI over: times are taken by events, and calls are not counted";
@@ -39,6 +39,8 @@ bool OpTimer::makes_graphs(const Call& call) {
 bool OpTimer::start() {
   const std::lock_guard lock(mutex_);
   if (std::exchange(started_, true)) return false;
+  // Looked up now: the dynamic loader's lock may be held by a thread that waits for ours, once it can (give_way).
+  if (timing_ != Timing::none) events_ = std::make_unique<EventTimer>(context_, hand_over_);
   if (timing_ == Timing::events) use_events();
   if (timing_ == Timing::cupti && graphs_.load(std::memory_order_relaxed)) {
     why_source_ = kGraphs;
@@ -65,13 +67,11 @@ bool OpTimer::start() {
 }
 
 void OpTimer::use_events() {
-  auto timer = std::make_unique<EventTimer>(context_, hand_over_);
-  if (!timer->why_not().empty()) {
-    log(LogLevel::warning, "times cannot be taken by events: the driver has no " + timer->why_not());
+  if (!events_->why_not().empty()) {
+    log(LogLevel::warning, "times cannot be taken by events: the driver has no " + events_->why_not());
     return;
   }
   source_ = source_ == TimeSource::cupti ? TimeSource::cupti_then_events : TimeSource::events;
-  events_ = std::move(timer);
   timer_.store(events_.get(), std::memory_order_release);
 }
 
@@ -125,7 +125,7 @@ void OpTimer::stop() {
   stopped_ = true;
   OpTimer* own = this;
   g_has_cupti.compare_exchange_strong(own, nullptr);
-  if (events_) events_->stop();
+  if (EventTimer* const timer = timer_.load(std::memory_order_acquire)) timer->stop();
   if (cupti_) cupti_->stop();
 }
 

@@ -73,7 +73,7 @@ class OpTimer {
 
   mutable std::mutex mutex_;  // guards all below
   std::unique_ptr<CuptiProfiler> cupti_;
-  std::unique_ptr<EventTimer> events_;
+  std::unique_ptr<EventTimer> events_;  // at work once timer_ says so
   bool started_ = false, stopped_ = false, gave_way_ = false;
   std::string why_not_counted_;
   TimeSource source_ = TimeSource::none;

@@ -76,7 +76,7 @@ def write_parts(folder):
     file.write_text(textwrap.dedent(f"""\
         from parts import Part
         PARTS = [Part(kind, kind, ("{{python}}", {str(program)!r}, kind), simulated=("{{python}}", {str(program)!r}, kind),
-                      start_limit=8) for kind in {KINDS!r}]
+                      start_limit=2) for kind in {KINDS!r}]
         PARTS.insert(0, Part("no-program", "", (), simulated=("/no/such/program",)))
         PARTS.append(Part("unbuilt", "", ("{{work}}/program",), build=(("sh", "-c", "echo no compiler; exit 7"),)))
         """), encoding="utf-8")

@@ -171,11 +171,9 @@ ParamType classify_class(std::string_view type) {
   return result;
 }
 
-// A pointer to pointers to pointers is one of those that may lead anywhere, whatever more there is.
-constexpr int kMostPointers = 2;
+}  // namespace
 
-// What is pointed to by so many pointers.
-ParamType classify_within(std::string_view type, int pointers) {
+ParamType classify(std::string_view type) {
   type = trimmed(type);
   while (drop_suffix(type, " const") || drop_suffix(type, "__restrict__") || drop_suffix(type, "__restrict") ||
          drop_suffix(type, " volatile")) {
@@ -205,7 +203,7 @@ ParamType classify_within(std::string_view type, int pointers) {
   };
   if (type == "void") return any("takes a pointer to void, which may lead to more pointers");
   if (!type.empty() && type.back() == '*') {
-    const ParamType inner = pointers < kMostPointers ? classify_within(type, pointers + 1) : ParamType{};
+    const ParamType inner = classify(type);
     if (inner.kind != ParamKind::reads && inner.kind != ParamKind::writes)
       return any("takes a pointer to pointers, which may lead to more pointers");
     ParamType result{ParamKind::table, 8, "takes a pointer to pointers"};
@@ -223,9 +221,5 @@ ParamType classify_within(std::string_view type, int pointers) {
   result.pointee = builtin->has_fraction ? Pointee::fractions : Pointee::integers;
   return result;
 }
-
-}  // namespace
-
-ParamType classify(std::string_view type) { return classify_within(type, 0); }
 
 }  // namespace nimble::analyzer

@@ -32,13 +32,8 @@ bool StepPlayer::bind(std::uint32_t kind) {
     return false;
   }
   if (schedule_.arena_bytes && !arena_) {
-    if (pool_asked_) {
-      stand_aside(kPoolAsked);
-      return false;
-    }
-    // From where the program's own allocations would come: what it asks about them the driver answers as it would have.
     CUdeviceptr arena = 0;
-    const CUresult result = driver_.cuMemAllocAsync_(&arena, schedule_.arena_bytes, streams_.launch().handle);
+    const CUresult result = driver_.cuMemAlloc_(&arena, schedule_.arena_bytes);
     if (result != CUDA_SUCCESS) {
       stand_aside("no memory for the step's " + std::to_string(schedule_.arena_bytes) + " bytes (error " +
                   std::to_string(result) + ")");
@@ -46,9 +41,6 @@ bool StepPlayer::bind(std::uint32_t kind) {
     }
     arena_ = arena;
     arena_context_ = cu_context_;
-    arena_use_unknown_ = false;
-    arena_pool_ = nullptr;
-    driver_.cuPointerGetAttribute_(&arena_pool_, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, arena_);
     memory_.add({arena_, schedule_.arena_bytes, MemoryKind::stream_ordered, true});
   }
   individually(0);  // what the arena's memory comes behind, and all streams with it
@@ -101,9 +93,9 @@ bool StepPlayer::build_graphs(std::uint32_t kind) {
   return true;
 }
 
-void StepPlayer::unbind(const char* why) {
+void StepPlayer::unbind() {
   flush_early();  // while it is known what the ops are
-  if (cursor_.begun()) diverge(why);
+  if (cursor_.begun()) diverge("code or a stream went away");
   if (state_ == State::bound) {
     // The arena may next be used on another stream, which must come after what is on this one. No waiting here: what
     // this stream does may need this very thread.

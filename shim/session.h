@@ -20,9 +20,8 @@ extern std::atomic<Interception> g_interception;
 extern std::atomic<std::uintptr_t> g_sink;  // a CallSink*, or null, or that:
 inline constexpr std::uintptr_t kUnstarted = 1;
 
-// Without memory both decide for letting calls pass.
-Interception decide_interception() noexcept;
-CallSink* start_session() noexcept;
+Interception decide_interception();
+CallSink* start_session();
 
 // The receiver of calls, if there is one already.
 CallSink* started_sink();

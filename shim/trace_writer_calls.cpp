@@ -9,7 +9,6 @@
 
 #include "nimble/trace.h"
 #include "shim/function_table.h"
-#include "shim/graph_table.h"
 #include "shim/trace_text.h"
 #include "shim/trace_writer.h"
 
@@ -93,7 +92,7 @@ void TraceWriter::arguments(const Record& record) {
       append_accesses(args_, record.accesses(), record.access_count);
       break;
     case CallKind::graph_launch:
-      if (record.graph) append(args_, R"(,"graph":{})", record.graph->id);
+      if (record.graph) append(args_, R"(,"graph":{})", graphs_.at(record.graph));
       break;
     case CallKind::event_record:
     case CallKind::event_wait:
@@ -132,7 +131,7 @@ void TraceWriter::arguments(const Record& record) {
   }
 }
 
-void TraceWriter::put(const Record& record) {
+void TraceWriter::write(const Record& record) {
   if (!good()) return;
   const Call& call = record.call;
   // The handle may come back as something new.
@@ -203,7 +202,7 @@ void TraceWriter::write(const DeviceTime& time) {
     early_.try_emplace(time.ticket, time);
     return;
   }
-  if (fits(kForEnd)) device_bar(found->second, time.begin_ns, time.end_ns);
+  device_bar(found->second, time.begin_ns, time.end_ns);
   awaited_.erase(found);
 }
 

@@ -1,6 +1,7 @@
 // What a StepPlayer knows and does about memory: step-local memory served from the arena, what of it the program still
 // has, and where it gives it back.
 #include <algorithm>
+#include <utility>
 
 #include "replayer/current_context.h"
 #include "replayer/step_player.h"
@@ -27,13 +28,14 @@ void StepPlayer::note(const MemoryEvent& event) {
 
 std::optional<CUresult> StepPlayer::before_aside(Call& call) {
   const bool frees = call.kind == CallKind::free || call.kind == CallKind::free_async;
-  if (!in_arena(call.address) || !(frees || call.address_range)) return std::nullopt;
+  if (call.question == Question::pool) return answer_pool(call);
+  if (!in_arena(call.address) || !(frees || call.question == Question::memory)) return std::nullopt;
   if (failed_ != CUDA_SUCCESS) return failed_;
-  return frees ? free_in_arena(call) : answer_address_range(call);
+  return frees ? free_in_arena(call) : answer_question(call);
 }
 
 // The arena is one allocation to the driver, but many to the program.
-std::optional<CUresult> StepPlayer::answer_address_range(Call& call) const {
+std::optional<CUresult> StepPlayer::answer_question(Call& call) {
   if (!in_arena(call.address)) return std::nullopt;
   for (std::uint32_t i = 0; i < schedule_.objects.size(); ++i) {
     const ScheduleObject& object = schedule_.objects[i];
@@ -41,9 +43,72 @@ std::optional<CUresult> StepPlayer::answer_address_range(Call& call) const {
     if (!objects_.taken(i) || call.address - base >= object.size) continue;
     call.address = base;
     call.size = object.size;
+    answers_.answer(call, base, driver_, arena_context_);
     return CUDA_SUCCESS;
   }
   return CUDA_ERROR_NOT_FOUND;
+}
+
+bool StepPlayer::let_go_of_memory() {
+  if (!captures_.empty() || failed_ != CUDA_SUCCESS) return false;
+  bool any = spare_arena() != nullptr;
+  for (std::size_t i = 0; i < graphs_.size(); ++i) any = any || graphs_[i].built() || in_order_[i].built();
+  if (aside_.empty()) {
+    unbind("memory is short");
+    if (!aside_.empty()) leave();
+  } else {
+    drop_graphs();  // of streams nothing is known any more
+  }
+  return any || spare_arena();
+}
+
+void StepPlayer::retire() {
+  drop_graphs();
+  state_ = State::searching;
+}
+
+CUcontext StepPlayer::spare_arena() const {
+  const bool in_use = objects_.all_taken() != 0 || (state_ == State::bound && aside_.empty()) || !captures_.empty();
+  return arena_ && !in_use ? arena_context_ : nullptr;
+}
+
+std::uint64_t StepPlayer::take_arena() {
+  if (!spare_arena()) return 0;
+  memory_.remove(arena_, schedule_.arena_bytes);
+  objects_.changed();
+  return std::exchange(arena_, 0);
+}
+
+// How much the program's pool has: not what it would have without us, as long as step-local memory comes from the plan.
+std::optional<CUresult> StepPlayer::ask_of_pool(Call& call) {
+  if (schedule_.arena_bytes == 0) return std::nullopt;
+  pool_asked_ = true;
+  if (!arena_) return std::nullopt;
+  flush();
+  give_arena_back();
+  stand_aside(kPoolAsked);
+  return answer_pool(call);
+}
+
+std::optional<CUresult> StepPlayer::answer_pool(Call& call) const {
+  if (!arena_) return std::nullopt;
+  call.width = schedule_.arena_bytes;
+  call.size = 0;
+  for (std::uint32_t i = 0; i < schedule_.objects.size(); ++i)
+    if (objects_.taken(i)) call.size += schedule_.objects[i].size;
+  return CUDA_SUCCESS;
+}
+
+// In stream order, behind all that used it. Where the program has something in it, or nothing may be put on the launch
+// stream, the arena stays.
+void StepPlayer::give_arena_back() {
+  if (!arena_ || objects_.all_taken() != 0 || !captures_.empty() || !streams_.has(0)) return;
+  const CurrentContext current(driver_, arena_context_);
+  if (streams_.gather() != CUDA_SUCCESS) return;
+  if (driver_.cuMemFreeAsync_(arena_, streams_.launch().handle) != CUDA_SUCCESS) return;
+  memory_.remove(arena_);
+  objects_.changed();
+  arena_ = 0;
 }
 
 void StepPlayer::note_leftovers() {
@@ -83,7 +148,16 @@ std::optional<CUresult> StepPlayer::free_in_arena(const Call& call) {
   for (std::uint32_t i = 0; i < schedule_.objects.size(); ++i) {
     const ScheduleObject& object = schedule_.objects[i];
     if (!object.step_local || arena_ + object.plan_offset != call.address || !objects_.taken(i)) continue;
+    if (!arena_context_) {  // its end may have taken the stream, or what was current
+      int priority = 0;
+      unsigned type = 0;
+      const CUresult refusal = call.has_stream
+                                   ? driver_.cuStreamGetPriority_(call.stream.handle, &priority)
+                                   : driver_.cuPointerGetAttribute_(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, arena_);
+      if (refusal != CUDA_SUCCESS) return refusal;
+    }
     objects_.take(i, false);
+    answers_.gone(call.address);
     // cuMemFree takes it that all accesses are over. Once replay has stood aside nobody will use the memory again.
     const StreamRef launch = streams_.launch();
     const bool bound = state_ == State::bound;

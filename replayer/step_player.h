@@ -18,6 +18,7 @@
 #include "replayer/counters.h"
 #include "replayer/driver_api.h"
 #include "replayer/live_step.h"
+#include "replayer/memory_answers.h"
 #include "replayer/memory_map.h"
 #include "replayer/object_map.h"
 #include "replayer/owed_errors.h"
@@ -52,6 +53,9 @@ class StepPlayer {
   // waiting for it for a while at most.
   void finish();
 
+  // The memory for the step's own objects goes back to the pool, unless the program has something in it.
+  void give_arena_back();
+
   // Code was loaded, which may have brought memory along. Any thread, without the lock.
   void code_has_come() { memory_.nearby().may_have_come(); }
   // Memory came or went by a call that did not come through here.
@@ -70,6 +74,19 @@ class StepPlayer {
   void flush();
   // Submits what is held, and leaves the streams to themselves: nobody comes back for either.
   void leave();
+  // Replay ends with the call at hand: leave() comes after it.
+  void stand_aside(std::string why);
+  // Memory is short: what is held goes out, and the step binds anew when it comes again. Whether anything was let go
+  // of, or is there to be taken. Not for a program that is capturing.
+  bool let_go_of_memory();
+  // Nothing of the program's comes here any more, not even the end of a stream: graphs go.
+  void retire();
+  // Where the arena is that the program has nothing in any more, and that no step uses until one binds; null for none.
+  // It may be the caller's once all is done in that context, unless a step has been bound since.
+  CUcontext spare_arena() const;
+  std::uint64_t bindings() const { return bindings_; }
+  // It is the caller's to release; 0 where it is in use, or there is none.
+  std::uint64_t take_arena();
   // 0 while nothing is held; otherwise a number that changes with every op that is held, and with nothing else.
   std::uint64_t holding() const { return held_.empty() ? 0 : holds_; }
 
@@ -92,6 +109,7 @@ class StepPlayer {
 
  private:
   enum class State : std::uint8_t { searching, bound };
+  static constexpr const char* kPoolAsked = "the program asks how much memory its pool has, which replay would change";
 
   std::optional<CUresult> play(Call& call);
   void answered(const Call& call, CUresult result);
@@ -132,7 +150,10 @@ class StepPlayer {
   void place_by_plan();
   void end_clock();
   void finish_audits();
-  std::optional<CUresult> answer_address_range(Call& call) const;
+  // What the program asks about memory of the arena, or of the pool that it would be of.
+  std::optional<CUresult> answer_question(Call& call);
+  std::optional<CUresult> ask_of_pool(Call& call);
+  std::optional<CUresult> answer_pool(Call& call) const;
   void submit_segment(std::uint32_t segment);
   // The result of the first call that failed, if any did; all of them are owed to the program.
   CUresult submit_by_calls(const std::vector<std::uint32_t>& ops, bool on_launch_stream);
@@ -155,9 +176,7 @@ class StepPlayer {
   void diverge(const char* reason, std::uint32_t at_op = kNone);
   // Builds graphs and arena from a step of that kind that matched as a whole. False if that cannot be done (yet).
   bool bind(std::uint32_t kind);
-  void unbind();
-  // Replay ends with the call at hand: leave() comes after it.
-  void stand_aside(std::string why);
+  void unbind(const char* why = "code or a stream went away");
   void stream_ends(std::uint32_t stream);
   void let_go(CUevent event);
   void context_ended(const Call& call);
@@ -207,6 +226,9 @@ class StepPlayer {
   Way way_ = Way::schedule;  // of the step at hand, and of graph()
   std::uint64_t arena_ = 0;
   CUcontext arena_context_ = nullptr;
+  std::uint64_t bindings_ = 0;            // how often a step was bound
+  MemoryAnswers answers_;                 // of the program's allocations in the arena
+  bool pool_asked_ = false;               // the program has asked how much memory a device's pool has
   bool handover_failed_ = false;          // what is after the last use of the arena is not known
   CUevent stand_in_ = nullptr;            // what nodes record whose event was destroyed
   CUevent handover_ = nullptr;            // after the last use of the arena on a stream that is not ours any more

@@ -50,6 +50,8 @@ void* (*nimble_next_dlsym)(void*, const char*) = nullptr;
 void* (*nimble_next_dlvsym)(void*, const char*, const char*) = nullptr;
 void* (*nimble_next_dlopen)(const char*, int) = nullptr;
 void (*nimble_next_exit)(int) = nullptr;
+void* nimble_next_setrlimit = nullptr;
+void* nimble_next_prlimit = nullptr;
 }
 
 namespace nimble::shim {
@@ -190,6 +192,8 @@ void find_next_hooks() {
   set(nimble_next_dlsym, libc_symbol("dlsym"));
   set(nimble_next_dlvsym, libc_symbol("dlvsym"));
   set(nimble_next_dlopen, libc_symbol("dlopen"));
+  set(nimble_next_setrlimit, libc_symbol("setrlimit"));
+  set(nimble_next_prlimit, libc_symbol("prlimit"));
   set(nimble_next_exit, libc_symbol("_exit"));  // the last one: from here on, calls that come back find all
   const auto advance = [](auto& next, const char* name) {
     if (void* const found = g_libc_dlsym(RTLD_NEXT, name)) set(next, found);
@@ -197,6 +201,8 @@ void find_next_hooks() {
   advance(nimble_next_dlvsym, "dlvsym");
   advance(nimble_next_dlopen, "dlopen");
   advance(nimble_next_exit, "_exit");
+  advance(nimble_next_setrlimit, "setrlimit");
+  advance(nimble_next_prlimit, "prlimit");
   advance(nimble_next_dlsym, "dlsym");
 }
 

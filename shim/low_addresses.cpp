@@ -1,11 +1,18 @@
 #include "shim/low_addresses.h"
 
 #include <dlfcn.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <memory>
+#include <utility>
 
 #include "shim/dlsym_hook.h"
+#include "shim/guard.h"
 #include "shim/real_driver.h"
+#include "shim/roomy_stack.h"
 
 namespace nimble::shim {
 
@@ -21,28 +28,35 @@ constexpr int kMostRefusals = 512;
 
 class Reservations {
  public:
-  explicit Reservations(const AddressCalls& calls) : calls_(calls) {}
+  Reservations(const AddressCalls& calls, std::vector<AddressRange>& taken) : calls_(calls), taken_(taken) {}
 
-  std::uint64_t take(std::uint64_t begin, std::uint64_t end) {
-    if (refusals_ == kMostRefusals) return 0;
-    if (have(begin, end - begin)) return end - begin;
+  // No deeper than there are bits in a number.
+  void take(std::uint64_t begin, std::uint64_t end) {
+    if (refusals_ == kMostRefusals) return;
+    if (have(begin, end - begin)) return;
     ++refusals_;
     const std::uint64_t first = begin / kStep, last = (end - 1) / kStep;
-    if (first == last) return 0;
+    if (first == last) return;
     const std::uint64_t middle = (first + last + 1) / 2 * kStep;
-    return take(begin, middle) + take(middle, end);
+    take(begin, middle);
+    take(middle, end);
   }
 
  private:
   bool have(std::uint64_t begin, std::uint64_t bytes) {
+    taken_.reserve(taken_.size() + 1);  // of what is reserved none is forgotten
     CUdeviceptr got = 0;
     if (calls_.reserve(&got, bytes, 0, begin, 0) != CUDA_SUCCESS) return false;
-    if (got == begin) return true;
+    if (got == begin) {
+      taken_.push_back({begin, bytes});
+      return true;
+    }
     calls_.free(got, bytes);
     return false;
   }
 
   const AddressCalls calls_;
+  std::vector<AddressRange>& taken_;
   int refusals_ = 0;
 };
 
@@ -75,23 +89,69 @@ bool all_have_long_addresses() {
   return devices > 0;
 }
 
+// Whether the program's address space is bounded: what is reserved counts, as if it were used.
+bool is_limited() {
+  rlimit limit{};
+  return getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY;
+}
+
+// The driver keeps the host from using these addresses, too, by mappings without access. Nothing is in them: a core
+// dump has no need of them, nor a forked child, which could not give them back. Where there is no mapping, nothing is
+// to be done.
+void keep_to_this_process(const AddressRange& range) {
+  void* const begin = reinterpret_cast<void*>(range.address);
+  ::madvise(begin, range.bytes, MADV_DONTDUMP);
+  ::madvise(begin, range.bytes, MADV_DONTFORK);
+}
+
+// What this process has reserved, until it gives it back.
+struct Kept {
+  AddressCalls calls;
+  pid_t owner = 0;
+  std::vector<AddressRange> ranges;
+};
+constinit std::atomic<Kept*> g_kept{nullptr};
+
 bool is_sanitized() { return real_dlsym(RTLD_DEFAULT, "__sanitizer_set_report_path") != nullptr; }
 
 }  // namespace
 
-std::uint64_t reserve_addresses(const AddressCalls& calls, std::uint64_t begin, std::uint64_t end) {
-  return Reservations(calls).take(begin, end);
+void reserve_addresses(const AddressCalls& calls, std::uint64_t begin, std::uint64_t end,
+                       std::vector<AddressRange>& taken) {
+  Reservations(calls, taken).take(begin, end);
 }
 
 void keep_low_addresses_free() {
   static std::atomic<bool> done{false};
   if (done.load(std::memory_order_relaxed) || done.exchange(true)) return;
+  if (is_limited() || is_sanitized()) return;
   AddressCalls calls;
   if (!find(calls.reserve, "cuMemAddressReserve") || !find(calls.free, "cuMemAddressFree")) return;
-  if (!is_sanitized() && all_have_long_addresses()) {
-    reserve_addresses(calls, kBegin, kHole);
-    reserve_addresses(calls, kHoleEnd, kEnd);
-  }
+  if (!all_have_long_addresses()) return;
+  auto kept = std::make_unique<Kept>(Kept{calls, ::getpid(), {}});
+  reserve_addresses(calls, kBegin, kHole, kept->ranges);
+  reserve_addresses(calls, kHoleEnd, kEnd, kept->ranges);
+  for (const AddressRange& range : kept->ranges) keep_to_this_process(range);
+  g_kept.store(kept.release(), std::memory_order_release);
+  if (is_limited()) give_addresses_back();  // by another thread, meanwhile
+}
+
+void give_addresses_back() noexcept {
+  const Kept* const kept = g_kept.load(std::memory_order_acquire);
+  if (!kept || kept->owner != ::getpid()) return;
+  const std::unique_ptr<Kept> mine(g_kept.exchange(nullptr, std::memory_order_acq_rel));
+  if (!mine) return;
+  const Guard guard;  // calls of ours
+  with_room([&] {
+    for (const AddressRange& range : mine->ranges) mine->calls.free(range.address, range.bytes);
+  });
 }
 
 }  // namespace nimble::shim
+
+// What setrlimit and prlimit do first. Whatever the limit is to be: reading it here, where the program may have passed
+// a pointer that leads nowhere, could end it.
+extern "C" __attribute__((visibility("hidden"))) void nimble_before_limit(int resource, const void* limit) {
+  nimble::shim::find_next_hooks();
+  if (resource == RLIMIT_AS && limit) nimble::shim::give_addresses_back();
+}

@@ -114,6 +114,7 @@ SUCCEED(cuGraphUpload, CUgraphExec, CUstream)
 
 // What replay may call besides.
 SUCCEED(cuEventQuery, CUevent)
+SUCCEED(cuThreadExchangeStreamCaptureMode, CUstreamCaptureMode*)
 CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) { return *least = *greatest = 0, CUDA_SUCCESS; }
 CUresult cuStreamGetPriority(CUstream, int* priority) { return *priority = 0, CUDA_SUCCESS; }
 SUCCEED(cuGraphKernelNodeSetAttribute, CUgraphNode, CUkernelNodeAttrID, const CUkernelNodeAttrValue*)

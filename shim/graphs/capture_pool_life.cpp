@@ -19,6 +19,31 @@ void CapturePool::ended(std::uint64_t id, CUgraph graph, bool kept) {
   let_go(id);
 }
 
+std::optional<CapturePool::Found> CapturePool::find(std::uint64_t address) const {
+  const auto holds = [&](const Chunk& chunk) { return address - chunk.base < chunk.size; };
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, capture] : captures_) {
+    if (!holds(capture.block) && std::ranges::none_of(capture.chunks, holds)) continue;
+    if (capture.asked_for) return std::nullopt;
+    Found found;
+    auto after = capture.live.upper_bound(address);
+    if (!capture.launched || after == capture.live.begin()) return found;
+    --after;
+    found = {address - after->first < after->second, after->first, after->second, capture.home->context};
+    return found;
+  }
+  const bool gone =
+      std::ranges::any_of(spare_, [&](const Spare& one) { return holds(one.chunk); }) ||
+      std::ranges::any_of(retired_, [&](const Retired& one) { return std::ranges::any_of(one.chunks, holds); });
+  return gone ? std::optional(Found{}) : std::nullopt;
+}
+
+bool CapturePool::is_asked_for(std::uint64_t id) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = captures_.find(id);
+  return found != captures_.end() && found->second.asked_for;
+}
+
 void CapturePool::instantiated(CUgraph graph, CUgraphExec exec) {
   const std::lock_guard lock(mutex_);
   for (auto& [id, capture] : captures_) {
@@ -193,6 +218,13 @@ std::vector<CapturePool::Slot> CapturePool::reuse(const Going& going) {
   const std::lock_guard lock(mutex_);
   for (Spare& one : spare_) one.ready = one.ready || one.told;
   return slots;
+}
+
+std::set<CUcontext> CapturePool::retired_in() const {
+  const std::lock_guard lock(mutex_);
+  std::set<CUcontext> contexts;
+  for (const Retired& one : retired_) contexts.insert(one.home.context);
+  return contexts;
 }
 
 std::vector<CapturePool::Slot> CapturePool::sweep(std::uint64_t first, const Going& going) {

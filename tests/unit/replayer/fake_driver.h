@@ -41,11 +41,12 @@ class FakeDriver final : public CallContext {
   static inline const CUstream kStream = reinterpret_cast<CUstream>(0x1000),
                                kOther = reinterpret_cast<CUstream>(0x2000),
                                kBlocking = reinterpret_cast<CUstream>(0x3000);
-  static constexpr std::uint64_t kArena = 0x700000;
+  static constexpr std::uint64_t kArena = 0x700000, kPiece = 0x800000;
 
   std::vector<std::string> log;     // what was submitted, in order
   std::vector<CUstream> capturing;  // streams that collect a graph of the program's
   bool busy = false;                // no event has happened yet
+  unsigned long long pieces = 0;    // numbers given out for pieces of memory
   float elapsed_ms = 1;             // between any two events
   std::size_t free_memory = 1 << 20;
   std::uint64_t odd_bytes = 0;             // what is copied to the host from here is ones, else zeros
@@ -67,6 +68,17 @@ inline DriverApi FakeDriver::api() {
   DriverApi api;
   api.cuCtxGetCurrent_ = [](CUcontext* out) { return *out = reinterpret_cast<CUcontext>(0x8), CUDA_SUCCESS; };
   api.cuMemAlloc_ = [](CUdeviceptr* out, std::size_t) { return *out = kArena, done("alloc"); };
+  api.cuMemAllocAsync_ = [](CUdeviceptr* out, std::size_t bytes, CUstream) {
+    return *out = bytes == 1 ? kPiece : kArena, done(bytes == 1 ? "piece" : "alloc");
+  };
+  api.cuMemFreeAsync_ = [](CUdeviceptr pointer, CUstream) { return done(pointer == kArena ? "free" : "piece_free"); };
+  api.cuThreadExchangeStreamCaptureMode_ = [](CUstreamCaptureMode*) { return CUDA_SUCCESS; };
+  api.cuStreamDestroy_ = [](CUstream) { return CUDA_SUCCESS; };
+  api.cuPointerGetAttribute_ = [](void* out, CUpointer_attribute attribute, CUdeviceptr pointer) {
+    if (attribute != CU_POINTER_ATTRIBUTE_BUFFER_ID || pointer != kPiece) return CUDA_ERROR_INVALID_VALUE;
+    *static_cast<unsigned long long*>(out) = ++instance_->pieces;
+    return CUDA_SUCCESS;
+  };
   api.cuEventCreate_ = [](CUevent* out, unsigned) { return *out = reinterpret_cast<CUevent>(0x9), CUDA_SUCCESS; };
   api.cuEventDestroy_ = [](CUevent) { return CUDA_SUCCESS; };
   api.cuEventRecord_ = [](CUevent, CUstream) { return done("record"); };

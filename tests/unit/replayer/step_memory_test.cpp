@@ -96,13 +96,115 @@ TEST_F(StepPlayerTest, AddressRangesAreTheProgramsAllocations) {
   bind();
   const std::uint64_t t = alloc();
   Call c;
-  c.address_range = true;
+  c.question = Question::memory;
   c.address = t + 10;
   EXPECT_EQ(player_.before(c), CUDA_SUCCESS);
   EXPECT_EQ(c.address, t);
   EXPECT_EQ(c.size, 64u);
   c.address = kWeights;
   EXPECT_FALSE(player_.before(c).has_value());
+}
+
+Call question(std::uint64_t address, bool asks_id = false) {
+  Call c;
+  c.question = Question::memory;
+  c.address = address;
+  c.asks_id = asks_id;
+  return c;
+}
+
+TEST_F(StepPlayerTest, EachAllocationHasANumberOfItsOwnForItsLife) {
+  bind();
+  std::uint64_t last = 0;
+  for (int i = 0; i < 3; ++i) {
+    const std::uint64_t t = alloc();
+    Call plain = question(t);
+    EXPECT_EQ(player_.before(plain), CUDA_SUCCESS);
+    EXPECT_EQ(plain.buffer_id, 0u) << "nobody has asked";
+    Call first = question(t, true), again = question(t + 8, true);
+    EXPECT_EQ(player_.before(first), CUDA_SUCCESS);
+    EXPECT_EQ(player_.before(again), CUDA_SUCCESS);
+    EXPECT_GT(first.buffer_id, last);
+    EXPECT_EQ(first.buffer_id, again.buffer_id);
+    last = first.buffer_id;
+    first_part(t);
+    host_function();
+    launch(kWeights, 3);
+    launch(t, 4);
+    free(t);
+    Call gone = question(t, true);
+    EXPECT_EQ(player_.before(gone), CUDA_ERROR_NOT_FOUND);
+  }
+  EXPECT_EQ(counters_.steps_replayed, 3u);
+  EXPECT_EQ(driver_.pieces, 3u);
+}
+
+TEST_F(StepPlayerTest, WhetherCopiesAreSynchronousIsOfTheAllocation) {
+  bind();
+  const std::uint64_t t = alloc();
+  Call set = question(t);
+  set.sets = true;
+  set.value = 1;
+  set.host = HostEffect::observe;
+  EXPECT_EQ(player_.before(set), CUDA_SUCCESS);
+  EXPECT_EQ(set.value, 1u);
+  Call ask = question(t);
+  EXPECT_EQ(player_.before(ask), CUDA_SUCCESS);
+  EXPECT_TRUE(ask.synchronous_copies);
+  free(t);
+  EXPECT_EQ(alloc(), t);
+  ask = question(t);
+  EXPECT_EQ(player_.before(ask), CUDA_SUCCESS);
+  EXPECT_FALSE(ask.synchronous_copies);
+}
+
+Call pool_question() {
+  Call c;
+  c.question = Question::pool;
+  return c;
+}
+
+TEST_F(StepPlayerTest, WhoAsksWhatAPoolHasGetsNothingFromThePlan) {
+  Call c = pool_question();
+  EXPECT_FALSE(player_.before(c));
+  step();
+  EXPECT_EQ(alloc(), kPool);
+  EXPECT_NE(player_.stood_aside().find("its pool"), std::string::npos);
+}
+
+TEST_F(StepPlayerTest, WhoAskedThatBeforeReplayTookOverGetsNothingEither) {
+  player_.after(pool_question(), CUDA_SUCCESS);
+  step();
+  EXPECT_EQ(alloc(), kPool);
+}
+
+TEST_F(StepPlayerTest, WhatAPoolHasIsAskedOnceTheArenaIsBack) {
+  bind();
+  step();
+  submitted();
+  Call c = pool_question();
+  EXPECT_FALSE(player_.before(c));
+  EXPECT_EQ(submitted(), Log{"free"});
+  EXPECT_NE(player_.stood_aside(), "");
+  Call later = pool_question();
+  EXPECT_FALSE(player_.before_aside(later));
+  Call range = question(FakeDriver::kArena);
+  EXPECT_FALSE(player_.before_aside(range)) << "it is the driver's";
+}
+
+TEST_F(StepPlayerTest, WhatTheProgramHasInTheArenaCountsWhereItsPoolIsAsked) {
+  bind();
+  const std::uint64_t t = alloc();
+  Call c = pool_question();
+  EXPECT_EQ(player_.before(c), CUDA_SUCCESS);
+  EXPECT_EQ(c.width, 256u);
+  EXPECT_EQ(c.size, 64u);
+  Call release = call(CallKind::free_async);
+  release.address = t;
+  EXPECT_EQ(player_.before_aside(release), CUDA_SUCCESS);
+  Call later = pool_question();
+  EXPECT_EQ(player_.before_aside(later), CUDA_SUCCESS);
+  EXPECT_EQ(later.size, 0u);
 }
 
 // alloc A; set A; free A; alloc B; set B; free B, where A and B have the same bytes, B beyond those of A as well.
@@ -154,7 +256,7 @@ TEST_F(PackedPlanTest, ObjectsThatShareBytesAreServedOneAfterTheOther) {
     const std::uint64_t b = alloc(512);
     EXPECT_EQ(b, FakeDriver::kArena);
     Call range;
-    range.address_range = true;
+    range.question = Question::memory;
     range.address = b + 8;
     EXPECT_EQ(player_.before(range), CUDA_SUCCESS);
     EXPECT_EQ(range.size, 512u) << "of the one that the program has at the moment";

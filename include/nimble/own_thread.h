@@ -23,11 +23,14 @@ inline constexpr std::size_t kOwnStackBytes = std::size_t{1} << 20;
 namespace detail {
 
 // What glibc takes of a stack for itself: thread-local variables lie there, and libraries may have many. It has no name
-// in any header; other runtimes ask it, too. 0 where it is not to be found.
+// in any header; other runtimes ask it, too. It is looked up when the library is loaded, not when a thread starts: that
+// may be inside a driver call, and whoever loads a library, whose constructor waits for that call, has the loader's lock.
+inline const auto pthread_get_minstack =
+    reinterpret_cast<std::size_t (*)(const pthread_attr_t*)>(::dlsym(RTLD_DEFAULT, "__pthread_get_minstack"));
+
+// 0 where it is not to be found.
 inline std::size_t stack_taken(const pthread_attr_t& attributes) {
-  const auto ask =
-      reinterpret_cast<std::size_t (*)(const pthread_attr_t*)>(::dlsym(RTLD_DEFAULT, "__pthread_get_minstack"));
-  return ask ? ask(&attributes) : 0;
+  return pthread_get_minstack ? pthread_get_minstack(&attributes) : 0;
 }
 
 }  // namespace detail

@@ -208,11 +208,25 @@ bool TraceWriter::close(const Coverage& coverage, const std::optional<ProbeTotal
     size_ += lines;
     break;
   }
-  if (!ended_ && !file_.is_direct()) file_.cut(size_);  // still of whole lines
   out_.clear();
+  if (!ended_ && !file_.is_direct()) return leave_unended(why);
   const int error = file_.place(FileKind::trace);
   say_written(why, why_full_.empty() && ending.is_wanted, error);
   return ended_;
+}
+
+// Under the name that it is to have stands no file that others would find cut off. What there are of calls is kept.
+bool TraceWriter::leave_unended(const std::string& why) {
+  const std::string reason = why.empty() ? std::strerror(ENOSPC) : why;
+  if (size_ > header_size_ && file_.cut(size_) == 0) {
+    say(LogLevel::warning, "recording ends here: {}. There is no room for the end of {} either: what there is stays {}",
+        reason, file_.wanted(), file_.path());
+    file_.close();
+  } else {
+    say(LogLevel::error, "cannot write the trace {}: {}. Not recording.", file_.wanted(), reason);
+    file_.discard();
+  }
+  return false;
 }
 
 // Before the end that was written last, where the file has such a thing as places. The end goes first: written over in

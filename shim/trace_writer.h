@@ -77,6 +77,7 @@ class TraceWriter {
   // before. False where nothing is left of it.
   bool cut_back(std::uint64_t room);
   void put(const Record& record);
+  bool leave_unended(const std::string& why);
   bool write_late();
   void say_written(const std::string& why, bool is_wanted, int error);
   void line(std::string_view event);

@@ -67,7 +67,7 @@ class QuietSignals {
 
 // Whether the process may have so few descriptors that one of ours that stays open could be the one that it misses.
 inline bool has_few_descriptors() noexcept {
-  constexpr rlim_t kFew = 32;
+  constexpr rlim_t kFew = 256;
   rlimit limit{};
   return getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < kFew;
 }

@@ -95,7 +95,7 @@ Fault choose_fault(const Script& script, Random& random) {
       continue;
     }
     fault.result = fault.kind == FaultKind::refused
-                       ? random.one_of<int>({CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_INVALID_VALUE})
+                       ? random.one_of<int>({CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_INVALID_VALUE})
                        : random.one_of<int>({CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_LAUNCH_FAILED});
     if (can_fail(script, fault)) return fault;
   }

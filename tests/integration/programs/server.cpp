@@ -1,5 +1,6 @@
-// A server that does one kind of thing for a long time: `server WORK ROUNDS [leak|device]`. Prints the most that
-// the process and the device had of memory in each eighth of the rounds; with `leak` or `device` it loses some of its
+// A server that does one kind of thing for a long time: `server WORK ROUNDS [leak|device]`. Prints, for each
+// eighth of the rounds, the least memory that the process had at any of the looks at it, and the most that the device
+// had; with `leak` or `device` it loses some of its
 // own on purpose.
 //
 //   graphs      captures a graph that allocates, makes it executable, launches it, ends it all
@@ -10,9 +11,12 @@
 //   objects     makes and ends streams, events and modules, uses them, and so do contexts
 //   threads     has each round done by a thread of its own
 //   regions     has a region recorded, compiled and launched, and ends it
+#include <malloc.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <string>
 #include <thread>
@@ -141,7 +145,9 @@ struct Server : GraphProgram {
   }
 };
 
+// Without what the allocator has free: how much that is depends on when the threads came to run.
 long resident_kib() {
+  malloc_trim(0);
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);)
     if (line.starts_with("VmRSS:")) return std::stol(line.substr(6));
@@ -167,7 +173,7 @@ int main(int count, char** words) {
   if (work == works.end() || rounds < 8) return 2;
   Server server;
   const int look = std::max(1, rounds / 512);
-  long resident = 0, device = 0;
+  long resident = std::numeric_limits<long>::max(), device = 0;
   while (server.round < rounds) {
     (server.*work->second)();
     if (loses == "leak") std::fill_n(new char[1024], 1024, 'x');
@@ -176,12 +182,13 @@ int main(int count, char** words) {
     const bool tell = server.round % (rounds / 8) == 0;
     if (!tell && server.round % look != 0) continue;
     CHECK(cuCtxSynchronize());
-    resident = std::max(resident, resident_kib());
+    resident = std::min(resident, resident_kib());  // what is on its way to a file comes and goes
     device = std::max(device, device_kib());
     if (!tell) continue;
     std::printf("round %d resident %ld KiB device %ld KiB\n", server.round, resident, device);
     std::fflush(stdout);
-    resident = device = 0;
+    resident = std::numeric_limits<long>::max();
+    device = 0;
   }
   return 0;
 }

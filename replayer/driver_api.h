@@ -23,7 +23,9 @@ namespace nimble {
   X(cuGraphExecKernelNodeSetParams) X(cuGraphExecMemcpyNodeSetParams) X(cuGraphExecMemsetNodeSetParams)           \
   X(cuGraphExecEventRecordNodeSetEvent) X(cuGraphLaunch)
 // What is needed where the program asks about its memory (replayer/memory_answers.h), or the arena goes.
-#define NIMBLE_MEMORY_FUNCTIONS(X) X(cuMemFreeAsync) X(cuThreadExchangeStreamCaptureMode) X(cuStreamDestroy)
+#define NIMBLE_MEMORY_FUNCTIONS(X)                                                                                 \
+  X(cuMemFreeAsync) X(cuThreadExchangeStreamCaptureMode) X(cuStreamDestroy) X(cuMemPoolGetAttribute)               \
+  X(cuMemPoolTrimTo)
 // What audits need besides (replayer/audit.h); of these regions and saved steps allocate, too.
 #define NIMBLE_AUDIT_FUNCTIONS(X) X(cuMemAlloc) X(cuMemGetInfo) X(cuMemcpyDtoHAsync) X(cuStreamCreate)
 // clang-format on

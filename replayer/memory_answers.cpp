@@ -35,24 +35,22 @@ void MemoryAnswers::forget(std::uint64_t base) {
 }
 
 // On a stream of its own, which no capture can have: but where the program's thread captures, or another one does in
-// the mode that concerns all, the driver would refuse the call and spoil that. 0 where the driver has no memory.
+// the mode that concerns all, the driver would refuse the call and spoil that. The stream goes at once, since its
+// context may. 0 where the driver has no memory.
 std::uint64_t MemoryAnswers::fresh_id(const DriverApi& driver, CUcontext context) {
+  if (!context || !driver.cuStreamCreate_) return 0;
   const CurrentContext current(driver, context);
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   const bool relaxed = driver.cuThreadExchangeStreamCaptureMode_(&mode) == CUDA_SUCCESS;
-  CUstream stream = stream_.load(std::memory_order_acquire);
-  if (!stream && driver.cuStreamCreate_ && driver.cuStreamCreate_(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS) {
-    CUstream none = nullptr;
-    if (!stream_.compare_exchange_strong(none, stream, std::memory_order_acq_rel)) {
-      driver.cuStreamDestroy_(stream);
-      stream = none;
-    }
-  }
-  CUdeviceptr piece = 0;
+  CUstream stream = nullptr;
   unsigned long long id = 0;
-  if (stream && driver.cuMemAllocAsync_(&piece, 1, stream) == CUDA_SUCCESS) {
-    if (driver.cuPointerGetAttribute_(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, piece) != CUDA_SUCCESS) id = 0;
-    driver.cuMemFreeAsync_(piece, stream);
+  if (driver.cuStreamCreate_(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS) {
+    CUdeviceptr piece = 0;
+    if (driver.cuMemAllocAsync_(&piece, 1, stream) == CUDA_SUCCESS) {
+      if (driver.cuPointerGetAttribute_(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, piece) != CUDA_SUCCESS) id = 0;
+      driver.cuMemFreeAsync_(piece, stream);
+    }
+    driver.cuStreamDestroy_(stream);
   }
   if (relaxed) driver.cuThreadExchangeStreamCaptureMode_(&mode);
   return id;

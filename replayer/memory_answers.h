@@ -43,7 +43,6 @@ class MemoryAnswers {
   std::uint64_t fresh_id(const DriverApi& driver, CUcontext context);
 
   std::atomic<bool> any_{false};
-  std::atomic<CUstream> stream_{nullptr};  // on which pieces are allocated; kept for good
   std::mutex mutex_;
   std::map<std::uint64_t, Known> known_;  // by where it begins
 };

@@ -118,7 +118,7 @@ class JsonFile {
     if (path.empty() || path == "-") return;
     if (const std::string why = why_refused(path, FileKind::replay_report, force); !why.empty())
       throw std::runtime_error(why);
-    if (const int error = file_.open(path)) fail(error);
+    if (const int error = file_.open(path, /*through_links=*/true)) fail(error);
   }
   ~JsonFile() { file_.discard(); }
   JsonFile(const JsonFile&) = delete;

@@ -1,10 +1,12 @@
 #include "replayer/replayer.h"
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <mutex>
+#include <thread>
 #include <utility>
 
-#include "replayer/context_wait.h"
 #include "replayer/current_context.h"
 #include "replayer/schedule_reader.h"
 #include "replayer/step_player.h"
@@ -161,44 +163,27 @@ class Replayer final : public ReplaySink {
     return alive;
   }
 
-  // The arena goes once nothing can be at work in it; a step that binds again asks for another. Where that happens
-  // again and again the program needs the memory more than we do.
+  // A step that binds again asks for another arena. Where that happens again and again the program needs the memory
+  // more than we do. What is released in stream order is there for others once the GPU has come so far, and the pool
+  // has let go of it. No wait of the driver's: that could end a capture of another thread's, and last as long as the
+  // GPU waits for this very thread.
   bool give_back(const Call&) noexcept override try {
     constexpr std::uint32_t kMost = 3;
-    constexpr std::chrono::milliseconds kPatience{1000};
+    StepPlayer::GoingArena arena;
     bool given = false;
-    CUcontext where = nullptr;
-    std::uint64_t bindings = 0;
     {
       const std::lock_guard lock(mutex_);
-      const Phase phase = phase_.load(std::memory_order_relaxed);
-      if (!player_ || phase == Phase::waiting) return false;
-      if (phase == Phase::playing) {
-        bystanders_->news.drain([this](const MemoryEvent& event) { player_->note(event); });
-        given = player_->let_go_of_memory();
-        if (given && ++shortages_ == kMost) {
-          player_->stand_aside("the program needs the memory");
-          player_->leave();
-        }
-        publish();
-      } else if (phase == Phase::aside) {
-        given = player_->let_go_of_memory();
+      if (phase_.load(std::memory_order_relaxed) != Phase::playing) return false;
+      bystanders_->news.drain([this](const MemoryEvent& event) { player_->note(event); });
+      given = player_->let_go_of_memory(arena);
+      if (given && ++shortages_ == kMost && player_->stood_aside().empty()) {
+        player_->stand_aside("the program needs the memory");
+        player_->leave();
       }
-      where = player_->spare_arena();
-      bindings = player_->bindings();
+      publish();
     }
-    if (!where || !is_done_within(kPatience, where, context_, options_.enter_helper_thread)) return given;
-    std::uint64_t arena = 0;
-    {
-      const std::lock_guard lock(mutex_);
-      if (player_->bindings() != bindings) return given;
-      arena = player_->take_arena();
-      if (phase_.load(std::memory_order_relaxed) != Phase::nothing) publish();
-    }
-    const auto free = reinterpret_cast<decltype(&::cuMemFree_v2)>(context_.driver_symbol("cuMemFree_v2"));
-    if (arena == 0 || !free) return given;
-    const CurrentContext current(driver_, where);
-    return free(arena) == CUDA_SUCCESS || given;
+    if (arena.gone) let_pool_release(arena);
+    return given;
   } catch (const std::exception& error) {
     give_up(error.what());
     return false;
@@ -213,6 +198,27 @@ class Replayer final : public ReplaySink {
     aside,    // replay has given up; memory that it served is still looked after
     nothing,  // everything passes
   };
+
+  // Without the lock. Polls, for a second at most.
+  void let_pool_release(const StepPlayer::GoingArena& arena) const {
+    constexpr int kMostLooks = 10'000;
+    constexpr std::chrono::microseconds kLook{100};
+    const CurrentContext current(driver_, arena.context);
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;  // another thread may capture
+    const bool relaxed = driver_.cuThreadExchangeStreamCaptureMode_(&mode) == CUDA_SUCCESS;
+    CUresult happened = CUDA_ERROR_NOT_READY;
+    for (int i = 0; relaxed && i < kMostLooks; ++i) {
+      happened = driver_.cuEventQuery_(arena.gone);
+      if (happened != CUDA_ERROR_NOT_READY) break;
+      std::this_thread::sleep_for(kLook);
+    }
+    cuuint64_t reserved = 0;
+    if (happened == CUDA_SUCCESS && arena.pool &&
+        driver_.cuMemPoolGetAttribute_(arena.pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) == CUDA_SUCCESS)
+      driver_.cuMemPoolTrimTo_(arena.pool, reserved - std::min<cuuint64_t>(reserved, arena.bytes));
+    driver_.cuEventDestroy_(arena.gone);
+    if (relaxed) driver_.cuThreadExchangeStreamCaptureMode_(&mode);
+  }
 
   // With what is counted elsewhere. Under the lock; the same again once replay has finished.
   CounterValues counters() const {

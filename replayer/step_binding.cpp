@@ -46,6 +46,9 @@ bool StepPlayer::bind(std::uint32_t kind) {
     }
     arena_ = arena;
     arena_context_ = cu_context_;
+    arena_use_unknown_ = false;
+    arena_pool_ = nullptr;
+    driver_.cuPointerGetAttribute_(&arena_pool_, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, arena_);
     memory_.add({arena_, schedule_.arena_bytes, MemoryKind::stream_ordered, true});
   }
   individually(0);  // what the arena's memory comes behind, and all streams with it
@@ -56,7 +59,6 @@ bool StepPlayer::bind(std::uint32_t kind) {
   drop_graphs();
   way_ = Way::schedule;
   if (!build_graphs(kind)) return false;
-  ++bindings_;
   state_ = State::bound;
   return true;
 }

@@ -53,6 +53,7 @@ CUresult StepPlayer::tell(const Call& call, CUresult result) {
 // No error of the program's: the memory is free. It must not be used again, which it is not once replay stands aside.
 CUresult StepPlayer::could_not_wait(CUresult error) {
   stand_aside("memory was freed on a stream that cannot be waited for (error " + std::to_string(error) + ")");
+  arena_use_unknown_ = true;
   if (is_final(error)) failed_ = error;
   return failed_;
 }

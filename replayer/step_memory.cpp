@@ -49,17 +49,27 @@ std::optional<CUresult> StepPlayer::answer_question(Call& call) {
   return CUDA_ERROR_NOT_FOUND;
 }
 
-bool StepPlayer::let_go_of_memory() {
-  if (!captures_.empty() || failed_ != CUDA_SUCCESS) return false;
-  bool any = spare_arena() != nullptr;
+bool StepPlayer::let_go_of_memory(GoingArena& arena) {
+  if (!captures_.empty() || failed_ != CUDA_SUCCESS || !aside_.empty()) return false;
+  bool any = false;
   for (std::size_t i = 0; i < graphs_.size(); ++i) any = any || graphs_[i].built() || in_order_[i].built();
-  if (aside_.empty()) {
-    unbind("memory is short");
-    if (!aside_.empty()) leave();
-  } else {
-    drop_graphs();  // of streams nothing is known any more
+  unbind("memory is short");
+  const GoingArena going{nullptr, arena_context_, arena_pool_, schedule_.arena_bytes};
+  if (aside_.empty() && give_arena_back()) {
+    any = true;
+    const CurrentContext current(driver_, going.context);
+    CUevent gone = nullptr;
+    if (driver_.cuEventCreate_(&gone, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) {
+      arena = going;
+      if (driver_.cuEventRecord_(gone, streams_.launch().handle) == CUDA_SUCCESS) {
+        arena.gone = gone;
+      } else {
+        driver_.cuEventDestroy_(gone);
+      }
+    }
   }
-  return any || spare_arena();
+  if (!aside_.empty()) leave();
+  return any;
 }
 
 void StepPlayer::retire() {
@@ -67,21 +77,9 @@ void StepPlayer::retire() {
   state_ = State::searching;
 }
 
-CUcontext StepPlayer::spare_arena() const {
-  const bool in_use = objects_.all_taken() != 0 || (state_ == State::bound && aside_.empty()) || !captures_.empty();
-  return arena_ && !in_use ? arena_context_ : nullptr;
-}
-
-std::uint64_t StepPlayer::take_arena() {
-  if (!spare_arena()) return 0;
-  memory_.remove(arena_, schedule_.arena_bytes);
-  objects_.changed();
-  return std::exchange(arena_, 0);
-}
-
 // How much the program's pool has: not what it would have without us, as long as step-local memory comes from the plan.
 std::optional<CUresult> StepPlayer::ask_of_pool(Call& call) {
-  if (schedule_.arena_bytes == 0) return std::nullopt;
+  if (arena_ && !is_of_arena(call)) return std::nullopt;
   pool_asked_ = true;
   if (!arena_) return std::nullopt;
   flush();
@@ -90,8 +88,13 @@ std::optional<CUresult> StepPlayer::ask_of_pool(Call& call) {
   return answer_pool(call);
 }
 
+// The pools of other devices have none of ours.
+bool StepPlayer::is_of_arena(const Call& call) const {
+  return !arena_pool_ || !call.address || call.address == reinterpret_cast<std::uint64_t>(arena_pool_);
+}
+
 std::optional<CUresult> StepPlayer::answer_pool(Call& call) const {
-  if (!arena_) return std::nullopt;
+  if (!arena_ || !is_of_arena(call)) return std::nullopt;
   call.width = schedule_.arena_bytes;
   call.size = 0;
   for (std::uint32_t i = 0; i < schedule_.objects.size(); ++i)
@@ -99,16 +102,20 @@ std::optional<CUresult> StepPlayer::answer_pool(Call& call) const {
   return CUDA_SUCCESS;
 }
 
-// In stream order, behind all that used it. Where the program has something in it, or nothing may be put on the launch
-// stream, the arena stays.
-void StepPlayer::give_arena_back() {
-  if (!arena_ || objects_.all_taken() != 0 || !captures_.empty() || !streams_.has(0)) return;
+bool StepPlayer::give_arena_back() {
+  if (!arena_ || objects_.all_taken() != 0 || arena_use_unknown_ || handover_failed_) return false;
+  if (!captures_.empty() || !streams_.has(0) || arena_context_ != cu_context_ || streams_.launch_captures())
+    return false;
   const CurrentContext current(driver_, arena_context_);
-  if (streams_.gather() != CUDA_SUCCESS) return;
-  if (driver_.cuMemFreeAsync_(arena_, streams_.launch().handle) != CUDA_SUCCESS) return;
+  // What another stream did before it was the launch stream, and what the program's streams did with what they
+  // released.
+  if (handover_ && driver_.cuStreamWaitEvent_(streams_.launch().handle, handover_, 0) != CUDA_SUCCESS) return false;
+  if (streams_.come_behind_due() != CUDA_SUCCESS || streams_.gather() != CUDA_SUCCESS) return false;
+  if (driver_.cuMemFreeAsync_(arena_, streams_.launch().handle) != CUDA_SUCCESS) return false;
   memory_.remove(arena_);
   objects_.changed();
   arena_ = 0;
+  return true;
 }
 
 void StepPlayer::note_leftovers() {
@@ -161,7 +168,11 @@ std::optional<CUresult> StepPlayer::free_in_arena(const Call& call) {
     // cuMemFree takes it that all accesses are over. Once replay has stood aside nobody will use the memory again.
     const StreamRef launch = streams_.launch();
     const bool bound = state_ == State::bound;
-    if (call.kind == CallKind::free || (bound && call.stream == launch) || !aside_.empty()) return CUDA_SUCCESS;
+    if (call.kind == CallKind::free || (bound && call.stream == launch)) return CUDA_SUCCESS;
+    if (!aside_.empty()) {
+      arena_use_unknown_ = true;
+      return CUDA_SUCCESS;
+    }
     const CurrentContext current(driver_, arena_context_);
     // The next use of the memory comes behind our stream: that must come after what the program's stream still does
     // with it. Which stream it will be is not known while none is bound, and one that captures cannot wait.

@@ -70,6 +70,7 @@ std::optional<CUresult> StepPlayer::play(Call& call) {
   if (call.question == Question::pool) return ask_of_pool(call);
   if (call.question == Question::memory && (!call.sets || in_arena(call.address))) {
     if (call.sets) flush_early();
+    if (call.sets && call.value != 0) stand_aside("another device may reach the program's memory");
     return answer_question(call);
   }
   switch (call.ends) {
@@ -389,6 +390,8 @@ void StepPlayer::stand_aside(std::string why) {
 void StepPlayer::leave() {
   flush();
   streams_.release();
+  // The streams may go from now on without being seen.
+  if (!std::exchange(left_, true) && failed_ == CUDA_SUCCESS) give_arena_back();
 }
 
 void StepPlayer::after(const Call& call, CUresult result) {

@@ -53,8 +53,10 @@ class StepPlayer {
   // waiting for it for a while at most.
   void finish();
 
-  // The memory for the step's own objects goes back to the pool, unless the program has something in it.
-  void give_arena_back();
+  // The memory for the step's own objects goes back to the pool, in stream order: behind all that has used it. Not
+  // where the program has something in it, where a capture is in the way, or where not all is known of its use. Whether
+  // it went.
+  bool give_arena_back();
 
   // Code was loaded, which may have brought memory along. Any thread, without the lock.
   void code_has_come() { memory_.nearby().may_have_come(); }
@@ -72,21 +74,22 @@ class StepPlayer {
 
   // Submits what is held, in program order. What the driver refuses is owed to the program, and replay stands aside.
   void flush();
-  // Submits what is held, and leaves the streams to themselves: nobody comes back for either.
+  // Submits what is held, leaves the streams to themselves, and gives the arena back if it can: no one comes back for
+  // any of them.
   void leave();
   // Replay ends with the call at hand: leave() comes after it.
   void stand_aside(std::string why);
   // Memory is short: what is held goes out, and the step binds anew when it comes again. Whether anything was let go
-  // of, or is there to be taken. Not for a program that is capturing.
-  bool let_go_of_memory();
+  // of. Not for a program that is capturing. `arena`: what has become of the arena; without an event where it stays.
+  struct GoingArena {
+    CUevent gone = nullptr;  // behind its release; the caller's
+    CUcontext context = nullptr;
+    CUmemoryPool pool = nullptr;
+    std::uint64_t bytes = 0;
+  };
+  bool let_go_of_memory(GoingArena& arena);
   // Nothing of the program's comes here any more, not even the end of a stream: graphs go.
   void retire();
-  // Where the arena is that the program has nothing in any more, and that no step uses until one binds; null for none.
-  // It may be the caller's once all is done in that context, unless a step has been bound since.
-  CUcontext spare_arena() const;
-  std::uint64_t bindings() const { return bindings_; }
-  // It is the caller's to release; 0 where it is in use, or there is none.
-  std::uint64_t take_arena();
   // 0 while nothing is held; otherwise a number that changes with every op that is held, and with nothing else.
   std::uint64_t holding() const { return held_.empty() ? 0 : holds_; }
 
@@ -154,6 +157,7 @@ class StepPlayer {
   std::optional<CUresult> answer_question(Call& call);
   std::optional<CUresult> ask_of_pool(Call& call);
   std::optional<CUresult> answer_pool(Call& call) const;
+  bool is_of_arena(const Call& call) const;
   void submit_segment(std::uint32_t segment);
   // The result of the first call that failed, if any did; all of them are owed to the program.
   CUresult submit_by_calls(const std::vector<std::uint32_t>& ops, bool on_launch_stream);
@@ -226,7 +230,9 @@ class StepPlayer {
   Way way_ = Way::schedule;  // of the step at hand, and of graph()
   std::uint64_t arena_ = 0;
   CUcontext arena_context_ = nullptr;
-  std::uint64_t bindings_ = 0;            // how often a step was bound
+  CUmemoryPool arena_pool_ = nullptr;     // of which it is; null where the driver does not say
+  bool left_ = false;                     // the streams are on their own
+  bool arena_use_unknown_ = false;        // something may use it that the launch stream cannot be put behind
   MemoryAnswers answers_;                 // of the program's allocations in the arena
   bool pool_asked_ = false;               // the program has asked how much memory a device's pool has
   bool handover_failed_ = false;          // what is after the last use of the arena is not known

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
+#include "nimble/memory_reserve.h"
 #include "nimble/own_file.h"
 #include "nimble/quiet_file.h"
 #include "replayer/tuner.h"
@@ -20,9 +21,11 @@ std::string save_choices(const std::string& schedule_path, const std::vector<Sch
   using Json = nlohmann::ordered_json;
   std::string text;
   if (read_quiet(schedule_path.c_str(), kMostBytes, text) != 0) return "cannot be read any more";
-  Json schedule = Json::parse(text, nullptr, false);
+  const MemoryReserve reserve;  // what builds a JSON value does not survive that there is no memory for a part of it
+  Json schedule, tuned = Json::array();
+  const JsonEnds schedule_ends(schedule), tuned_ends(tuned);
+  schedule = Json::parse(text, nullptr, false);
   if (!schedule.is_object()) return "cannot be read any more";
-  Json tuned = Json::array();
   for (const ScheduleChoice& choice : choices) {
     if (choice.way == kNone) {
       tuned.push_back(nullptr);

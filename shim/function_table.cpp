@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <mutex>
+#include <new>
 #include <tuple>
 
 #include "shim/handle_slot.h"
@@ -95,6 +96,13 @@ bool same(const FunctionInfo& a, const FunctionInfo& b) {
          (!a.proof || of_proof(*a.proof) == of_proof(*b.proof));
 }
 
+// Without memory for it there is another record, where that code comes again: what is dropped stays dropped.
+template <class Key, class Info>
+void keep_spare(std::unordered_multimap<Key, const Info*>& spares, const Key& key, const Info* info) noexcept try {
+  spares.emplace(key, info);
+} catch (const std::bad_alloc&) {
+}
+
 // The compute capabilities of the devices that there are, as 90 for 9.0. The driver is asked once, and under no lock.
 const std::vector<unsigned>& architectures() {
   static std::atomic<const std::vector<unsigned>*> known{nullptr};
@@ -161,8 +169,9 @@ void FunctionTable::context_ended(CUcontext context) {
 void FunctionTable::described_no_more(const void* handle) {
   const auto found = described_.find(handle);
   if (found == described_.end()) return;
-  spare_functions_.emplace(found->second->name, found->second);
+  const FunctionInfo* const info = found->second;
   described_.erase(found);
+  keep_spare(spare_functions_, info->name, info);
 }
 
 void FunctionTable::drop(const void* handle) {
@@ -179,8 +188,9 @@ void FunctionTable::drop(const void* handle) {
   });
   if (image) std::erase_if(images_, [&](const auto& entry) { return entry.second == image; });
   if (const auto code = code_.find(image); code != code_.end()) {
-    if (code->second.fingerprint != 0) spare_images_.emplace(code->second.fingerprint, image);
+    const std::uint64_t fingerprint = code->second.fingerprint;
     code_.erase(code);
+    if (fingerprint != 0) keep_spare(spare_images_, fingerprint, image);
   }
   if (const auto of_it = globals_of_.find(handle); of_it != globals_of_.end()) {
     for (const std::uint64_t address : of_it->second) {

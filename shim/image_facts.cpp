@@ -13,6 +13,7 @@
 #include <optional>
 #include <string_view>
 
+#include "nimble/own_file.h"
 #include "nimble/quiet_file.h"
 #include "shim/host_memory.h"
 
@@ -116,8 +117,11 @@ LoadedImage copied(std::string bytes) {
   return by_kernel(std::make_shared<code::Image>(std::move(bytes)), fingerprint);
 }
 
+// No pipe: what is read of it would be gone for the driver.
 std::string read_file(const char* path) {
+  const auto there = what_is_at(path, /*follow=*/true);
   std::string bytes;
+  if (!there || !S_ISREG(there->stx_mode)) return bytes;
   return read_quiet(path, kMostRead, bytes) == 0 ? bytes : std::string();
 }
 

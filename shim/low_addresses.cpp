@@ -6,9 +6,12 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
+#include <thread>
 #include <utility>
 
+#include "nimble/not_cancelled.h"
 #include "shim/dlsym_hook.h"
 #include "shim/guard.h"
 #include "shim/real_driver.h"
@@ -104,13 +107,15 @@ void keep_to_this_process(const AddressRange& range) {
   ::madvise(begin, range.bytes, MADV_DONTFORK);
 }
 
-// What this process has reserved, until it gives it back.
+// What this process has reserved. Never destroyed: several threads may be about to give it back.
 struct Kept {
   AddressCalls calls;
   pid_t owner = 0;
   std::vector<AddressRange> ranges;
 };
-constinit std::atomic<Kept*> g_kept{nullptr};
+constinit std::atomic<const Kept*> g_kept{nullptr};
+constinit std::atomic<bool> g_goes_back{false}, g_is_back{false};
+constexpr int kPatienceMs = 5000;
 
 bool is_sanitized() { return real_dlsym(RTLD_DEFAULT, "__sanitizer_set_report_path") != nullptr; }
 
@@ -138,13 +143,19 @@ void keep_low_addresses_free() {
 
 void give_addresses_back() noexcept {
   const Kept* const kept = g_kept.load(std::memory_order_acquire);
-  if (!kept || kept->owner != ::getpid()) return;
-  const std::unique_ptr<Kept> mine(g_kept.exchange(nullptr, std::memory_order_acq_rel));
-  if (!mine) return;
+  if (!kept || kept->owner != ::getpid() || g_is_back.load(std::memory_order_acquire)) return;
+  if (g_goes_back.exchange(true, std::memory_order_acq_rel)) {
+    // The limit must come after that. Not so inside the driver, for which the first may be waiting.
+    const NotCancelled not_cancelled;
+    for (int i = 0; i < kPatienceMs && !Guard::inside() && !g_is_back.load(std::memory_order_acquire); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return;
+  }
   const Guard guard;  // calls of ours
   with_room([&] {
-    for (const AddressRange& range : mine->ranges) mine->calls.free(range.address, range.bytes);
+    for (const AddressRange& range : kept->ranges) kept->calls.free(range.address, range.bytes);
   });
+  g_is_back.store(true, std::memory_order_release);
 }
 
 }  // namespace nimble::shim

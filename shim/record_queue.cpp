@@ -43,6 +43,7 @@ RecordQueue::~RecordQueue() {
 
 void RecordQueue::join() noexcept {
   close();
+  const NotCancelled not_cancelled;
   while (started_ && !ended_.load(std::memory_order_acquire)) std::this_thread::sleep_for(kLook);
 }
 
@@ -83,7 +84,11 @@ bool RecordQueue::make_room(std::unique_lock<std::mutex>& lock, std::size_t byte
     });
     if (!runs) {
       broken_ = true;
+      const std::unique_ptr<TraceWriter> writer(writer_.exchange(nullptr));
+      if (writer) writer->discard();
+      lock.unlock();
       log(LogLevel::warning, "no thread can be started, which is to write what is recorded: nothing is");
+      if (options_.stops) options_.stops();
       return false;
     }
     started_ = true;
@@ -149,7 +154,7 @@ void RecordQueue::write_all() {
   writer->begin();
   RecordBuffer taken;
   std::unique_lock lock(mutex_);
-  bool good = writer->good();
+  bool good = writer->good(), can_write = good;
   for (bool last = false; good && !last;) {
     wake_writer_.wait_for(lock, kPeriod,
                           [&] { return closing_ || stopping_ || hurried_ || buffer_.size() > kWakeBytes; });
@@ -160,14 +165,15 @@ void RecordQueue::write_all() {
     wake_program_.notify_all();
     good = write(taken);
     taken.clear();
-    good = writer->flush() && good;
+    can_write = writer->flush();
+    good = good && can_write;
     written_bytes_.store(writer->bytes(), std::memory_order_release);
     written_.store(progress_.load(std::memory_order_relaxed), std::memory_order_release);
     lock.lock();
   }
   const bool stops = !good || stopping_;
   if (stops) {
-    stop_writing(lock, good);
+    stop_writing(lock, can_write);
   } else {
     // What came meanwhile, with the lock held so that nothing more comes.
     write(buffer_);
@@ -180,11 +186,12 @@ void RecordQueue::write_all() {
   if (stops && options_.stopped) options_.stopped();
 }
 
-// The program goes on: nothing of ours may stay in its way.
-void RecordQueue::stop_writing(std::unique_lock<std::mutex>& lock, bool good) {
+// The program goes on: nothing of ours may stay in its way. Where the file has reached its bound, the writer takes no
+// calls any more, but times of those that are in it.
+void RecordQueue::stop_writing(std::unique_lock<std::mutex>& lock, bool can_write) {
   TraceWriter& writer = *writer_.load(std::memory_order_relaxed);
   refusing_ = true;
-  if (good) {
+  if (can_write) {
     write(buffer_);
   } else {
     drop(buffer_);
@@ -203,6 +210,7 @@ void RecordQueue::stop_writing(std::unique_lock<std::mutex>& lock, bool good) {
 
 // The process is ending: nobody looks after what is left in the buffer, unless the writer is still at it.
 void RecordQueue::push_late(std::unique_lock<std::mutex>& lock) {
+  const NotCancelled not_cancelled;
   if (!closed_.load(std::memory_order_relaxed)) {
     lock.unlock();
     return close();

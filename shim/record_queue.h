@@ -85,8 +85,9 @@ struct QueueOptions {
   std::string path;
   std::shared_ptr<TraceStore> store{};  // where the trace goes instead of into a file
   std::uint64_t limit_bytes = 0;        // of the file; 0: none
-  // Called by the writer's thread where the recording ends before the program does, without a lock: no call is taken
-  // any more, but times are, and what set_coverage() and set_probe() tell; and once the file is closed.
+  // Called by the writer's thread where the recording ends before the program does, without a lock, or where there is
+  // no such thread by the one that pushes: no call is taken any more, but times are, and what set_coverage() and
+  // set_probe() tell; and once the file is closed.
   std::function<void()> stops{}, stopped{};
 };
 
@@ -160,14 +161,14 @@ class RecordQueue {
   bool forked() noexcept;
 
  private:
-  // False where the record must be dropped: the file cannot be written.
+  // False where the record must be dropped: the file cannot be written. The lock may be open then.
   bool make_room(std::unique_lock<std::mutex>& lock, std::size_t bytes);
   void make_writer();
   void run() noexcept;
   void write_all();
   // False where not all has found room.
   bool write(const RecordBuffer& records);
-  void stop_writing(std::unique_lock<std::mutex>& lock, bool good);
+  void stop_writing(std::unique_lock<std::mutex>& lock, bool can_write);
   void push_late(std::unique_lock<std::mutex>& lock);
   static void drop(const RecordBuffer& records) noexcept;
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "nimble/launch_params.h"
+#include "nimble/not_cancelled.h"
 #include "shim/decode/launch.h"
 #include "shim/guard.h"
 #include "shim/image_facts.h"
@@ -77,17 +78,19 @@ Recorder::Recorder(RecorderOptions options, CallContext& context)
   }
 }
 
+// Recorders are few, and exit handlers take no argument.
+static std::atomic<Recorder*> g_watching{nullptr};
+static void watches_no_more(Recorder* recorder) { g_watching.compare_exchange_strong(recorder, nullptr); }
+
 Recorder::~Recorder() {
   stop_watching();
+  watches_no_more(this);  // whatever kept it from being stopped
   steps_.reset();
   queue_.join();  // its thread may be calling us
 }
 
 void Recorder::probe_this_thread(bool probe) { t_probe = probe; }
 bool Recorder::probes_this_thread() { return t_probe; }
-
-// Recorders are few, and exit handlers take no argument.
-static std::atomic<Recorder*> g_watching{nullptr};
 
 void Recorder::start_watching() {
   queue_.start_clock();
@@ -118,13 +121,14 @@ void Recorder::start_watching() {
 
 // Who comes second waits for the first: libcupti must not end while somebody is in it. Bounded, as all waiting at exit.
 void Recorder::stop_watching() noexcept try {
+  const NotCancelled not_cancelled;
   std::unique_lock lock(stop_watching_mutex_, std::try_to_lock);
   for (int i = 0; i < 5000 && !lock; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     lock.try_lock();
   }
   if (!lock) return;
-  g_watching.store(nullptr);
+  watches_no_more(this);
   timer_.stop();
 } catch (...) {
 }
@@ -208,6 +212,14 @@ void Recorder::follow_captures(const Call& call, CUresult result) {
 }
 
 void Recorder::after(const Call& call, CUresult result) noexcept try {
+  Probe* const probe = probe_.load(std::memory_order_acquire);
+  // The recording may end in the middle of a call: calls of other threads wait for a launch that is compared.
+  struct Leaves {
+    Probe* const probe;
+    ~Leaves() {
+      if (probe) probe->leave();
+    }
+  } const leaves{probe};
   const std::uint64_t ticket = std::exchange(current_call(), {}).ticket;
   if (passes_.load(std::memory_order_relaxed)) [[unlikely]]
     return;
@@ -223,7 +235,6 @@ void Recorder::after(const Call& call, CUresult result) noexcept try {
   record.ticket = timer_.end(call, t_pending.seq, result == CUDA_SUCCESS, ticket);
   record.call = call;
   follow_captures(call, result);
-  Probe* const probe = probe_.load(std::memory_order_acquire);
   const std::vector<TraceAccess>* const seen = probe ? probe->after(call, result) : nullptr;
   if (is_op(call.kind) && captured(call)) {
     // The graph's memory has its address from now on.
@@ -399,6 +410,7 @@ void Recorder::finish_interrupted() noexcept { queue_.close(/*interrupted=*/true
 
 bool Recorder::forked() noexcept {
   g_watching.store(nullptr);
+  if (BundleCapture* const bundle = bundle_.load(std::memory_order_acquire)) bundle->forked();
   return queue_.forked();
 }
 

@@ -56,6 +56,8 @@ class TraceWriter {
   const std::string& path() const { return file_.location(); }
   // What has been written so far, to be read from its beginning. Not open where it is no file.
   QuietFile reading() const;
+  // Nothing has been written, nor will be: there is to be no file.
+  void discard() { file_.discard(); }
   // In a forked child: closes its copy of the file, which keeps the file locked.
   void let_go() noexcept;
 

@@ -3,6 +3,8 @@
 // made once more. No lock is held around the driver's call, and nothing is allocated here.
 #include "shim/wrappers.h"
 
+#include <type_traits>
+
 #include "shim/decode/decode.h"
 #include "shim/guard.h"
 #include "shim/real_driver.h"
@@ -26,6 +28,13 @@ struct Row;
     static constexpr HostEffect host = HostEffect::host_;                           \
   };
 #include "nimble/driver_calls.def"
+
+// Options of the compiler's, some of which the driver writes to: what is made again would not have them as they were.
+template <class Argument>
+bool are_compiler_options(Argument argument) {
+  if constexpr (std::is_same_v<Argument, CUjit_option*>) return argument != nullptr;
+  return false;
+}
 
 // Not what ends something, of which a part may be done.
 bool may_be_made_again(const Call& call) {
@@ -93,7 +102,8 @@ struct Wrapper<id, CUresult(Args...)> {
     CUresult result = driver(args...);
     return with_room([&] {
       // Made once more; where it fails again, in whatever way, the program is told of the first time.
-      if (result == CUDA_ERROR_OUT_OF_MEMORY && may_be_made_again(call)) [[unlikely]] {
+      if (result == CUDA_ERROR_OUT_OF_MEMORY && may_be_made_again(call) && !(are_compiler_options(args) || ...))
+          [[unlikely]] {
         if (receiver->give_back(call) && driver(args...) == CUDA_SUCCESS) result = CUDA_SUCCESS;
       }
       if (result == CUDA_SUCCESS) {

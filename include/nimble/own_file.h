@@ -125,6 +125,7 @@ inline bool is_no_file(const std::string& path) {
 // the file.
 using FileFacts = std::optional<struct statx>;
 inline const char* why_not_replaced(const std::string& path, FileKind kind, FileFacts& found) {
+  const NotCancelled not_cancelled;
   found = what_is_at(path);
   if (!found) return nullptr;
   if (S_ISLNK(found->stx_mode)) return "is a link";
@@ -157,6 +158,7 @@ struct PartFile {
 inline constexpr std::string_view kPartEnding = ".part";
 
 inline std::vector<PartFile> parts_of(const std::string& wanted) {
+  const NotCancelled not_cancelled;
   const SplitName split(wanted);
   std::vector<PartFile> parts;
   const std::string prefix = split.name + ".";
@@ -189,17 +191,20 @@ inline std::vector<PartFile> parts_of(const std::string& wanted) {
 
 class OwnFile {
  public:
-  // Makes the file. 0, or errno.
-  int open(const std::string& wanted) {
+  // Makes the file. 0, or errno. `through_links`: what a link of the system's own leads to is written as it is, behind
+  // what it holds, though it be a file that has a name of its own; otherwise that is EINVAL.
+  int open(const std::string& wanted, bool through_links = false) {
+    const NotCancelled not_cancelled;
     wanted_ = wanted;
     const SplitName split(wanted);
     if (split.name.empty()) return EISDIR;
-    direct_ = is_no_file(wanted);
+    const bool is_device = is_no_file(wanted), is_link = !is_device && is_systems_link(wanted);
+    if (is_link && !through_links) return EINVAL;
+    direct_ = is_device || is_link;
     if (direct_) {
       path_ = wanted;
-      return file_.open(path_.c_str(), O_WRONLY);
+      return file_.open(path_.c_str(), O_WRONLY | (is_link ? O_APPEND : 0));
     }
-    if (is_systems_link(wanted)) return EINVAL;  // of a file that has a name of its own
     // The program may go to another folder meanwhile.
     if (wanted.front() != '/') {
       char folder[PATH_MAX];
@@ -383,7 +388,10 @@ class OwnFile {
     const int empty = open_quiet(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
     if (empty < 0) return errno;
     ::close(empty);
-    return std::rename(part.c_str(), to.c_str()) == 0 ? 0 : errno;
+    if (std::rename(part.c_str(), to.c_str()) == 0) return 0;
+    const int error = errno;
+    ::unlink(to.c_str());
+    return error;
   }
 
   Moved move_to(const std::string& part, const std::string& to, FileKind kind) const {
@@ -431,7 +439,8 @@ struct WrittenFile {
 inline WrittenFile write_own_file(const std::string& wanted, std::string_view text, FileKind kind,
                                   Taken taken = Taken::another_name) {
   OwnFile file;
-  if (const int error = file.open(wanted)) return {error, wanted, {}};
+  const bool is_named = taken != Taken::another_name;  // by a user, who says /dev/stdout
+  if (const int error = file.open(wanted, is_named)) return {error, wanted, {}};
   int error = file.write(text.data(), text.size());
   if (error == 0)
     error = taken == Taken::replace  ? file.place_by_force()
@@ -455,7 +464,8 @@ inline std::string refusal_of_named(const std::string& path, const std::string& 
   return path + " " + why + ": nothing is written there. Name another file, or say --force to replace it";
 }
 inline std::string why_refused(const std::string& path, FileKind kind, bool force) {
-  if (path.empty() || taken_of_named(path, force) == Taken::replace || is_no_file(path)) return {};
+  if (path.empty() || taken_of_named(path, force) == Taken::replace) return {};
+  if (is_no_file(path) || is_systems_link(path)) return {};
   FileFacts found;
   const char* const why = why_not_replaced(path, kind, found);
   return why ? refusal_of_named(path, why) : std::string();
@@ -463,6 +473,7 @@ inline std::string why_refused(const std::string& path, FileKind kind, bool forc
 
 // Puts another text into a file of ours that is there. It keeps its owner and its mode. Empty, or why it is as it was.
 inline std::string replace_own_file(const std::string& path, std::string_view text, FileKind kind) {
+  const NotCancelled not_cancelled;
   FileFacts found;
   if (const char* const why = why_not_replaced(path, kind, found)) return why;
   if (!found) return "is not there any more";

@@ -186,6 +186,7 @@ class QuietFile {
   }
   // 0, or errno, such as that of a disk that turns out to be full only now.
   int close() noexcept {
+    const NotCancelled not_cancelled;
     const bool ours = is_ours();
     const int file = std::exchange(file_, -1);
     return ours && ::close(file) != 0 && errno != EINTR ? errno : 0;
@@ -196,15 +197,17 @@ class QuietFile {
   FileIdentity identity_;
 };
 
-// All that a file holds, of /proc too. 0, or errno, and nothing read: EFBIG where it is more than `most` bytes, ENOMEM.
+// All that a file holds, of /proc too, and all that comes through a pipe until those who write to it are gone; who has
+// yet to come is not waited for. 0, or errno, and nothing read: EFBIG where it is more than `most` bytes, ENOMEM.
 inline int read_quiet(const char* path, std::size_t most, std::string& text) noexcept {
   constexpr std::size_t kLeast = std::size_t{1} << 14;  // files of /proc do not tell their size
   text.clear();
+  const QuietSignals quiet;
   QuietFile file;
-  if (const int error = file.open(path, O_RDONLY)) return error;
+  if (const int error = file.open(path, O_RDONLY | O_NONBLOCK)) return error;  // it is opened with all signals blocked
+  if (::fcntl(file.number(), F_SETFL, 0) != 0) return errno;                   // and read with none of the program's
   struct statx facts {};
   if (statx(file.number(), "", AT_EMPTY_PATH, STATX_SIZE, &facts) == 0 && facts.stx_size > most) return EFBIG;
-  const QuietSignals quiet;
   int error = 0;
   std::size_t size = 0;
   try {

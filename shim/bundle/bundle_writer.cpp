@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "nimble/memory_reserve.h"
 #include "nimble/own_file.h"
 #include "nimble/version.h"
 #include "shim/trace_text.h"
@@ -96,7 +97,9 @@ Json list_of(const std::vector<BundleObject>& objects) {
 }
 
 std::string manifest_text(const Bundle& bundle) {
+  const MemoryReserve reserve;  // what builds a JSON value does not survive that there is no memory for a part of it
   Json json;
+  const JsonEnds ends(json);
   json["nimble_bundle"] = kBundleVersion;
   json["nimble"] = kVersion;
   json["step"] = {{"first", bundle.first_seq}, {"last", bundle.last_seq}, {"ops", bundle.ops}};
@@ -129,6 +132,13 @@ std::string write_memory(const std::string& path, Bundle& bundle, ContentStore& 
   return good && close(file) ? std::string() : failure(path);
 }
 
+std::string image_file(std::size_t which) { return "image-" + std::to_string(which) + ".bin"; }
+
+// Whether the manifest whose text that is lists the file.
+bool lists(const std::string& manifest, const std::string& file) {
+  return manifest.find('"' + file + '"') != std::string::npos;
+}
+
 std::string text_of(const std::string& path) {
   constexpr std::size_t kMostManifest = std::size_t{1} << 30;
   std::string text;
@@ -151,7 +161,7 @@ std::string in_the_way(const std::string& folder, const Bundle& bundle) {
   for (const BundleImage& image : bundle.images) files.push_back(image.file);
   for (const std::string& name : files) {
     const auto there = what_is_at(folder + "/" + name);
-    const bool ours = is_bundle && (name == kBundleMemory || text.find('"' + name + '"') != std::string::npos);
+    const bool ours = is_bundle && (name == kBundleMemory || lists(text, name));
     if (there && (!ours || !S_ISREG(there->stx_mode))) return name;
   }
   return {};
@@ -195,13 +205,19 @@ std::string BundleFolder::write(const std::string& wanted, Bundle& bundle, Conte
   const QuietSignals quiet;
   bundle.images.clear();
   for (std::size_t i = 0; i < images.size(); ++i)
-    bundle.images.push_back(
-        {"image-" + std::to_string(i) + ".bin", images[i].size(), XXH3_64bits(images[i].data(), images[i].size())});
+    bundle.images.push_back({image_file(i), images[i].size(), XXH3_64bits(images[i].data(), images[i].size())});
   if (std::string why = take(wanted, bundle); !why.empty()) return why;
   const std::string manifest = path_ + "/" + kBundleManifest, memory = path_ + "/" + kBundleMemory;
   const std::string beginning = manifest + ".part";
-  std::vector<std::string> files{manifest, beginning, memory, path_ + "/" + kBundleTrace};
-  for (const BundleImage& image : bundle.images) files.push_back(path_ + "/" + image.file);
+  std::vector<std::string> files;
+  // Images that the bundle before has, which may be more: as long as its manifest tells whose they are.
+  const std::string before = text_of(manifest);
+  for (std::size_t i = 0; i < images.size() || lists(before, image_file(i)); ++i) {
+    const std::string image = path_ + "/" + image_file(i);
+    const auto there = what_is_at(image);
+    if (there && S_ISREG(there->stx_mode)) files.push_back(image);
+  }
+  files.insert(files.end(), {manifest, beginning, memory, path_ + "/" + kBundleTrace});
   for (const std::string& file : files)
     if (::unlink(file.c_str()) != 0 && errno != ENOENT) return failure(file);
   for (std::size_t i = 0; i < images.size(); ++i)
@@ -211,12 +227,19 @@ std::string BundleFolder::write(const std::string& wanted, Bundle& bundle, Conte
   return std::rename(beginning.c_str(), manifest.c_str()) == 0 ? std::string() : failure(manifest);
 }
 
+// The lock, and not only this descriptor of it: a forked child may still have another.
+void BundleFolder::let_go() noexcept {
+  if (lock_.is_ours()) ::flock(lock_.number(), LOCK_UN);
+  lock_.close();
+}
+
 std::string BundleFolder::add_trace(const std::string& trace) {
   const QuietSignals quiet;
   const std::string path = path_ + "/" + kBundleTrace;
   const auto there = what_is_at(path), given = what_is_at(trace);
   if (there && given && same_file(*there, *given)) return {};
-  const int number = open_quiet(trace.c_str(), O_RDONLY);
+  if (given && !S_ISREG(given->stx_mode)) return trace + ": is no file";
+  const int number = open_quiet(trace.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   const File from(number >= 0 ? ::fdopen(number, "rb") : nullptr);
   if (!from) return failure(trace);
   File to = make_file(path);

@@ -31,7 +31,9 @@ class BundleFolder {
   const std::string& why_other() const { return why_other_; }
 
   // Other processes may replace it from now on.
-  void let_go() { lock_.close(); }
+  void let_go() noexcept;
+  // In a forked child: closes its copy, which keeps the folder locked.
+  void forked() noexcept { lock_.close(); }
 
  private:
   std::string take(const std::string& wanted, const Bundle& bundle);

@@ -49,6 +49,8 @@ class BundleCapture {
   // The trace is complete, as far as it goes: puts a copy into the bundle, and says what became of it all. No step is
   // saved any more.
   void finish(const std::string& trace) noexcept;
+  // In a forked child: the folder is the parent's.
+  void forked() noexcept { folder_.forked(); }
 
  private:
   struct Live {

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "shim/decode/entry.h"
+#include "shim/decode/memory.h"
 #include "shim/decode/stream.h"
 
 namespace nimble::shim::decode {
@@ -77,14 +78,15 @@ struct PointerAttribute {
   }
 };
 
-// Says that copies of the allocation that holds an address are to be synchronous, or need not be. What the replayer
-// holds is submitted first.
+// Says that copies of the allocation that holds an address are to be synchronous, or need not be. That they are is
+// asked for where a device of another kind reaches the memory: from then on something else may.
 struct PointerSetting {
   static void before(Entry, Call& call, const void* value, CUpointer_attribute attribute, CUdeviceptr pointer) {
     if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) return;  // the driver will say so
     ask_about(call, pointer);
     call.sets = true;
     std::memcpy(&call.value, value, sizeof(unsigned));
+    if (call.value != 0) shown(call);
   }
   template <class Driver>
   static CUresult reply(const Call& call, CUresult known, Driver driver, const void*, CUpointer_attribute attribute,
@@ -126,7 +128,9 @@ struct PoolAttribute {
     const bool amount = attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ||
                         attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH ||
                         attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT || attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH;
-    if (value && amount && is_of_a_device(pool)) call.question = Question::pool;
+    if (!value || !amount || !is_of_a_device(pool)) return;
+    call.question = Question::pool;
+    call.address = reinterpret_cast<std::uint64_t>(pool);
   }
   // Of the pool's memory `width` bytes are Nimble's, in which the program has `size`.
   template <class Driver>

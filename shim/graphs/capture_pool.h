@@ -95,8 +95,8 @@ class CapturePool {
   std::optional<std::uint64_t> held_by_others(std::uint64_t capture, CUcontext context) const;
   // This capture gets no more than so much from here.
   void bound(std::uint64_t capture, std::uint64_t bytes);
-  // The contexts in which there is anything retired.
-  std::set<CUcontext> retired_in() const;
+  // Whether anything of this context is retired.
+  bool has_retired_in(CUcontext context) const;
   // A capture has begun, with this id (cuStreamGetCaptureInfo), for somebody who has asked for its memory to be of
   // here. Others are served `again`.
   void began(std::uint64_t capture, Serve serve, std::shared_ptr<const CapturePlan> plan);
@@ -146,8 +146,8 @@ class CapturePool {
   void instantiated(CUgraph graph, CUgraphExec exec);
   // What it does comes from this graph now, and from no other any more.
   void updated(CUgraph graph, CUgraphExec exec);
-  // The program has launched it.
-  void launched(CUgraphExec exec);
+  // The program has launched it. Where memory was that the launch releases.
+  std::vector<std::uint64_t> launched(CUgraphExec exec);
   void destroyed(CUgraph graph);
   void destroyed(CUgraphExec exec);
   // The graph has become a part of another, or was cloned.
@@ -223,7 +223,7 @@ class CapturePool {
   CUresult ask_pool(CUdeviceptr& base, std::uint64_t bytes) const;
   bool is_abandoned(const Chunk& chunk) const;
   void released_abandoned(std::uint64_t address);
-  void released_behind_launch(std::uint64_t address);
+  bool released_behind_launch(std::uint64_t address);
   void let_go(std::uint64_t capture);
   void retire(Retired retired);
 

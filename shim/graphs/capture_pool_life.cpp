@@ -69,12 +69,12 @@ void CapturePool::updated(CUgraph graph, CUgraphExec exec) {
   instantiated(graph, exec);
 }
 
-void CapturePool::launched(CUgraphExec exec) {
-  if (!any_waits_.load(std::memory_order_acquire)) return;
+std::vector<std::uint64_t> CapturePool::launched(CUgraphExec exec) {
+  if (!any_waits_.load(std::memory_order_acquire)) return {};
   const std::lock_guard lock(mutex_);
   const bool waited = waits_for_launch_.erase(exec) != 0;
   any_waits_.store(!waits_for_launch_.empty(), std::memory_order_release);
-  if (!waited) return;
+  if (!waited) return {};
   std::set<std::uint64_t> released;
   for (auto& [id, capture] : captures_) {
     if (!capture.execs.contains(exec)) continue;
@@ -83,19 +83,23 @@ void CapturePool::launched(CUgraphExec exec) {
     // Of one that is a part of others nobody knows when it runs.
     if (!capture.shared) released.insert(capture.releases.begin(), capture.releases.end());
   }
-  if (released.empty()) return;
+  if (released.empty()) return {};
   waits_for_launch_.insert(exec);
   any_waits_.store(true, std::memory_order_release);
-  for (const std::uint64_t address : released) released_behind_launch(address);
+  std::vector<std::uint64_t> gone;
+  for (const std::uint64_t address : released)
+    if (released_behind_launch(address)) gone.push_back(address);
+  return gone;
 }
 
-void CapturePool::released_behind_launch(std::uint64_t address) {
+bool CapturePool::released_behind_launch(std::uint64_t address) {
   for (auto& [id, capture] : captures_) {
     if (capture.live.erase(address) == 0) continue;
     waits_for_launch_.insert(capture.execs.begin(), capture.execs.end());
     let_go(id);
-    return;
+    return true;
   }
+  return false;
 }
 
 void CapturePool::destroyed(CUgraph graph) {
@@ -220,11 +224,10 @@ std::vector<CapturePool::Slot> CapturePool::reuse(const Going& going) {
   return slots;
 }
 
-std::set<CUcontext> CapturePool::retired_in() const {
+bool CapturePool::has_retired_in(CUcontext context) const {
+  if (!has_retired()) return false;
   const std::lock_guard lock(mutex_);
-  std::set<CUcontext> contexts;
-  for (const Retired& one : retired_) contexts.insert(one.home.context);
-  return contexts;
+  return std::ranges::any_of(retired_, [&](const Retired& one) { return one.home.context == context; });
 }
 
 std::vector<CapturePool::Slot> CapturePool::sweep(std::uint64_t first, const Going& going) {

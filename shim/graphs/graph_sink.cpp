@@ -1,10 +1,12 @@
 #include "shim/graphs/graph_sink.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <iterator>
 #include <limits>
 #include <map>
+#include <thread>
 #include <utility>
 
 #include "nimble/own_file.h"
@@ -12,6 +14,7 @@
 #include "shim/auto/make_schedule.h"
 #include "shim/decode/entry.h"
 #include "shim/function_table.h"
+#include "shim/graphs/context_wait.h"
 #include "shim/graphs/program_graph.h"
 #include "shim/trace_text.h"
 
@@ -172,6 +175,7 @@ std::optional<CUresult> GraphSink::receive(Call& call) {
   if (call.exec && call.kind != CallKind::graph_launch) edited(call);
   if (call.edit == GraphEdit::destroy || call.edit == GraphEdit::end) handle_ends(call);
   t_context_ends = call.kind == CallKind::context_end;
+  if (t_context_ends) wait_for_helper(call.context);
   if (is_release(call.kind) || t_context_ends || call.ends == Ends::code) let_go_of(call);
   if (rehearsals_.any()) rehearsals_.ending(call);
   if (call.ends == Ends::stream) {
@@ -181,8 +185,11 @@ std::optional<CUresult> GraphSink::receive(Call& call) {
   if (call.edit == GraphEdit::add_release) return add_release(call);
   switch (call.kind) {
     case CallKind::capture_begin: {
-      const std::lock_guard lock(history_mutex_);  // for record_anew()
-      captures_.fetch_add(1, std::memory_order_relaxed);
+      {
+        const std::lock_guard lock(history_mutex_);  // for record_anew()
+        captures_.fetch_add(1);
+      }
+      while (waits_for_gpu_.load()) std::this_thread::sleep_for(std::chrono::microseconds(100));  // see give_back()
       return std::nullopt;
     }
     case CallKind::capture_end:
@@ -217,7 +224,7 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
   }
   if (call.kind == CallKind::capture_begin) capture_began(call, good);
   if (call.kind == CallKind::capture_end) capture_ended(call, good);
-  if (good && call.kind == CallKind::graph_launch) pool_.launched(call.exec);
+  if (good && call.kind == CallKind::graph_launch) tell_launched(call.exec);
   if (good) submitted(call);
   if (good && call.unordered)
     if (const std::optional<Capturing> capture = capturing(call.stream.handle); capture && capture->active)
@@ -415,7 +422,7 @@ std::optional<CUresult> GraphSink::launch(Call& call) {
   if (!made.news.empty()) say(made.news);  // which throws nothing
   try {
     if (made.result == CUDA_SUCCESS) {
-      pool_.launched(call.exec);
+      tell_launched(call.exec);
       submitted(call);
     }
   } catch (const std::exception& error) {  // it is launched, and must not be once more

@@ -204,6 +204,7 @@ class GraphSink final : public CallSink {
   void edited(const Call& call);
   void let_go_of(const Call& call);
   void tell_graphs(const Call& call);
+  void tell_launched(CUgraphExec exec);
   // Slots of captures that have gone are nobody's now.
   void gone(const std::vector<CapturePool::Slot>& slots);
   void tell(GraphPair& graph, const Call& call);
@@ -232,7 +233,10 @@ class GraphSink final : public CallSink {
   std::mutex load_mutex_;  // for who has loaded them
   std::atomic<bool> ready_{false};
   std::atomic<int> captures_{0};  // that have begun and not ended, at most
-  std::mutex analysis_mutex_;     // held while a graph is recorded and analyzed
+  // Somebody waits for the GPU, and captures begin when that is over. With captures_ in one order for all threads: of
+  // the two that come at once one sees the other.
+  std::atomic<bool> waits_for_gpu_{false};
+  std::mutex analysis_mutex_;  // held while a graph is recorded and analyzed
   std::mutex captures_mutex_;
   std::map<std::uint64_t, Begun> begun_;  // by the stream that a capture has begun on, where alone it can end
   std::mutex threads_mutex_;

@@ -3,9 +3,9 @@
 #include <chrono>
 #include <utility>
 
-#include "replayer/context_wait.h"
 #include "replayer/current_context.h"
 #include "shim/decode/entry.h"
+#include "shim/graphs/context_wait.h"
 #include "shim/graphs/graph_sink.h"
 #include "shim/guard.h"
 #include "shim/probe/device_reader.h"
@@ -222,13 +222,20 @@ std::optional<CUresult> GraphSink::answer(Call& call) {
   call.size = found->size;
   call.of_capture = true;
   answers_.answer(call, found->address, driver_, found->context);
+  if (call.shown) tell_graphs(call);  // it does not come to after()
   return CUDA_SUCCESS;
+}
+
+// What comes to those addresses next is another allocation.
+void GraphSink::tell_launched(CUgraphExec exec) {
+  for (const std::uint64_t address : pool_.launched(exec)) answers_.gone(address);
 }
 
 void GraphSink::gone(const std::vector<CapturePool::Slot>& slots) {
   captured_.remove(slots);
   if (const Recordings::Use present = recording_.use()) present->gone(slots);
   for (const CapturePool::Slot& slot : slots) {
+    answers_.gone(slot.address);
     Call release;
     release.kind = CallKind::free;
     release.address = slot.address;
@@ -342,15 +349,15 @@ bool GraphSink::give_back(const Call& call) noexcept try {
   constexpr std::chrono::milliseconds kPatience{1000};
   if (!load_driver()) return false;
   bool given = let_go_of_rewritten();
-  if (!pool_.has_retired()) return given;
   const std::uint64_t first = pool_.retirements();
-  for (CUcontext const context : pool_.retired_in()) {
-    const auto pass = [] { static thread_local const Guard guard; };  // for that thread's life
-    if (captures_.load(std::memory_order_relaxed) > 0 || !is_done_within(kPatience, context, context_, pass)) continue;
-    const CurrentContext current(driver_, context);
-    given = !pool_.sweep(first, [this](const std::vector<CapturePool::Slot>& slots) { gone(slots); }).empty() || given;
-  }
-  return given;
+  CUcontext const context = current_context();
+  if (!pool_.has_retired_in(context) || waits_for_gpu_.exchange(true)) return given;
+  const auto pass = [] { static thread_local const Guard guard; };  // for that thread's life
+  // A capture that begins now waits for us, or we see it.
+  const bool done = captures_.load() == 0 && is_done_within(kPatience, context, context_, pass);
+  waits_for_gpu_.store(false);
+  if (!done) return given;
+  return !pool_.sweep(first, [this](const std::vector<CapturePool::Slot>& slots) { gone(slots); }).empty() || given;
 } catch (const std::exception& error) {
   failed(call, error);
   return false;

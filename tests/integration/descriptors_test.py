@@ -158,6 +158,7 @@ class Descriptors(InEachMode):
 
     def test_threads_that_are_cancelled(self):
         for _ in self.same("cancelled"):
+            self.assertIn("begun\n", self.text("out.txt"))
             self.assertIn("to its end", self.text("out.txt"))
 
     def test_stderr_whose_reader_has_gone(self):

@@ -439,6 +439,14 @@ class OtherFiles(FilesTest):
         self.write("bundle/notes", "mine\n")
         self.bundle()
         self.assertEqual(self.text("bundle/notes"), "mine\n")
+        # As of a bundle that has more images than the one that takes its place.
+        manifest = self.read_json("bundle/manifest.json")
+        more = f"image-{len(manifest['images'])}.bin"
+        manifest["images"].append({"file": more, "bytes": 0, "digest": "0" * 16})
+        self.write("bundle/manifest.json", json.dumps(manifest))
+        self.write(f"bundle/{more}", "")
+        self.assertIn("Next: nimble-replay bundle\n", self.bundle())
+        self.assertFalse(os.path.exists(self.path(f"bundle/{more}")))
         for name in ("memory.bin", "manifest.json", "trace.json", "image-0.bin"):
             with self.subTest(name):
                 folder = self.path(f"of-{name}")

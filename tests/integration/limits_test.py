@@ -235,6 +235,7 @@ class NoThreads(LimitsTest):
                     with self.subTest(program=args, mode=name, most=most):
                         done = self.in_mode(name, args, LD_PRELOAD=preload("no_threads"), NO_THREADS=most)
                         self.assertEqual(plain.stdout, done.stdout)
+                        self.assertEqual([left for left in os.listdir(self.folder) if left.endswith(".part")], [])
                         if most == 0 and name in ("record", "replay", "auto"):
                             self.assertIn("no thread can be started", done.stderr)
 

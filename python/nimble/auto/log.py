@@ -30,7 +30,10 @@ def identity() -> Identity:
 
 # nimble.startup, which is there first, puts here what it has found.
 start: Identity = identity()
-_folder = os.getcwd() if os.path.isdir(".") else "/"
+try:
+    _folder = os.getcwd()
+except OSError:  # it has been deleted
+    _folder = "/"
 _failed = False
 
 

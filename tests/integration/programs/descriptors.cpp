@@ -10,7 +10,7 @@
 //   child       halfway runs a program that lists its descriptors
 //   handlers    has handlers of its own for SIGPIPE, SIGXFSZ and SIGUSR1, and sends itself SIGUSR1 with each step
 //   limited     may not write files of more than 1000 bytes, from the first step on
-//   cancelled   threads that are cancelled issue some of the steps
+//   cancelled   threads that are cancelled issue the first work and some of the steps
 //
 // What it has computed and seen goes to `out.txt`, since its stdout may be closed.
 #include <fcntl.h>
@@ -21,6 +21,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstring>
+#include <memory>
 #include <set>
 #include <string>
 #include <thread>
@@ -34,7 +35,7 @@ namespace {
 constexpr int kCount = 64;
 constexpr std::size_t kBytes = kCount * sizeof(unsigned);
 
-std::string g_said;
+std::string g_work, g_said;
 void say(const std::string& text) { g_said += text + "\n"; }
 
 void write_all(int file, const std::string& text) {
@@ -45,11 +46,12 @@ int open_data(const char* name) { return ::open(name, O_WRONLY | O_CREAT | O_TRU
 
 class Program {
  public:
-  explicit Program(std::string work) : work_(std::move(work)) {
+  Program(std::string work, bool cancelled) : work_(std::move(work)) {
     CUmodule module = nullptr;
     CHECK(cuModuleLoad(&module, image_path("programs.simcuda").c_str()));
     CHECK(cuModuleGetFunction(&update_, module, "_Z6updateILi1EEvPjPKji"));
     CHECK(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
+    if (cancelled) ::pthread_cancel(::pthread_self());  // pending until something can be cancelled
     CHECK(cuMemAlloc(&state_, kBytes));
     CHECK(cuMemAlloc(&change_, kBytes));
     CHECK(cuMemsetD32(state_, 1, kCount));
@@ -155,6 +157,12 @@ void list_in_child() {
   ::waitpid(child, nullptr, 0);
 }
 
+void* begin_cancelled(void* program) {
+  auto* const made = static_cast<std::unique_ptr<Program>*>(program);
+  *made = std::make_unique<Program>(g_work, /*cancelled=*/true);
+  return program;
+}
+
 void* cancelled(void* program) {
   static_cast<Program*>(program)->context();
   ::pthread_cancel(::pthread_self());  // pending until something can be cancelled
@@ -165,7 +173,7 @@ void* cancelled(void* program) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string work = argc > 1 ? argv[1] : "plain";
+  g_work = argc > 1 ? argv[1] : "plain";
   const int steps = argc > 2 ? std::atoi(argv[2]) : 60;
   const std::set<std::string> what(argv + std::min(argc, 3), argv + argc);
   const auto does = [&](const char* name) { return what.count(name) > 0; };
@@ -176,7 +184,17 @@ int main(int argc, char** argv) {
     say("the data file is " + std::to_string(data));
   }
   if (does("handlers")) install_handlers();
-  Program program(work);
+  std::unique_ptr<Program> program;
+  if (does("cancelled")) {
+    pthread_t thread;
+    void* result = nullptr;
+    ::pthread_create(&thread, nullptr, begin_cancelled, &program);
+    ::pthread_join(thread, &result);
+    say(result == &program ? "begun" : "cancelled");
+    program->context();
+  } else {
+    program = std::make_unique<Program>(g_work, /*cancelled=*/false);
+  }
   if (does("limited")) {
     rlimit limit{};
     ::getrlimit(RLIMIT_FSIZE, &limit);
@@ -210,11 +228,11 @@ int main(int argc, char** argv) {
     if (does("cancelled") && i % 4 == 3) {
       pthread_t thread;
       void* result = nullptr;
-      ::pthread_create(&thread, nullptr, cancelled, &program);
+      ::pthread_create(&thread, nullptr, cancelled, program.get());
       ::pthread_join(thread, &result);
-      say(result == &program ? "to its end" : "cancelled");
+      say(result == program.get() ? "to its end" : "cancelled");
     } else {
-      program.step();
+      program->step();
     }
     if (data >= 0) write_all(data, "row\n");
     if (does("redirect") && i >= steps / 2) write_all(2, "row\n");
@@ -222,7 +240,7 @@ int main(int argc, char** argv) {
   }
   for (const int number : numbers) say("number " + std::to_string(number));
   if (does("handlers")) check_handlers();
-  say("digest " + std::to_string(program.digest()));
+  say("digest " + std::to_string(program->digest()));
   const int out = ::open("out.txt", O_WRONLY | O_CREAT | O_TRUNC, 0644);
   write_all(out, g_said);
   return 5;

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace nimble {
@@ -206,6 +208,24 @@ TEST_F(QuietFileTest, OfTheProcessAndOfItsOwn) {
   EXPECT_EQ(read_quiet(path("file").c_str(), 300000, text), 0);
   EXPECT_EQ(text, long_one);
   EXPECT_EQ(read_quiet(path("file").c_str(), 299999, text), EFBIG);
+  EXPECT_EQ(read_quiet(path("").c_str(), 1 << 20, text), EISDIR);
+}
+
+TEST_F(QuietFileTest, OfAPipe) {
+  ASSERT_EQ(::mkfifo(path("file").c_str(), 0600), 0);
+  EXPECT_EQ(text_of("file"), "");  // nobody writes to it
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  std::thread writer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(::write(ends[1], "text", 4), 4);
+    ::close(ends[1]);
+  });
+  std::string text;
+  EXPECT_EQ(read_quiet(("/dev/fd/" + std::to_string(ends[0])).c_str(), 1 << 20, text), 0);
+  EXPECT_EQ(text, "text");
+  writer.join();
+  ::close(ends[0]);
 }
 
 }  // namespace

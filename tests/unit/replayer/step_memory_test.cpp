@@ -137,6 +137,7 @@ TEST_F(StepPlayerTest, EachAllocationHasANumberOfItsOwnForItsLife) {
   }
   EXPECT_EQ(counters_.steps_replayed, 3u);
   EXPECT_EQ(driver_.pieces, 3u);
+  EXPECT_EQ(driver_.own_streams, 0) << "their context may go";
 }
 
 TEST_F(StepPlayerTest, WhetherCopiesAreSynchronousIsOfTheAllocation) {
@@ -149,13 +150,13 @@ TEST_F(StepPlayerTest, WhetherCopiesAreSynchronousIsOfTheAllocation) {
   EXPECT_EQ(player_.before(set), CUDA_SUCCESS);
   EXPECT_EQ(set.value, 1u);
   Call ask = question(t);
-  EXPECT_EQ(player_.before(ask), CUDA_SUCCESS);
+  EXPECT_EQ(player_.before_aside(ask), CUDA_SUCCESS) << "replay has ended, the memory is there";
   EXPECT_TRUE(ask.synchronous_copies);
-  free(t);
-  EXPECT_EQ(alloc(), t);
+  Call release = call(CallKind::free_async);
+  release.address = t;
+  EXPECT_EQ(player_.before_aside(release), CUDA_SUCCESS);
   ask = question(t);
-  EXPECT_EQ(player_.before(ask), CUDA_SUCCESS);
-  EXPECT_FALSE(ask.synchronous_copies);
+  EXPECT_EQ(player_.before_aside(ask), CUDA_ERROR_NOT_FOUND);
 }
 
 Call pool_question() {
@@ -190,6 +191,81 @@ TEST_F(StepPlayerTest, WhatAPoolHasIsAskedOnceTheArenaIsBack) {
   EXPECT_FALSE(player_.before_aside(later));
   Call range = question(FakeDriver::kArena);
   EXPECT_FALSE(player_.before_aside(range)) << "it is the driver's";
+}
+
+// Of the pools of other devices nothing is the step's.
+TEST_F(StepPlayerTest, AnotherPoolIsNoMatterOfTheSteps) {
+  bind();
+  alloc();
+  Call c = pool_question();
+  c.address = FakeDriver::kArenaPool + 8;
+  EXPECT_FALSE(player_.before(c));
+  EXPECT_EQ(player_.stood_aside(), "");
+  c = pool_question();
+  c.address = FakeDriver::kArenaPool;
+  EXPECT_EQ(player_.before(c), CUDA_SUCCESS);
+  EXPECT_NE(player_.stood_aside(), "");
+}
+
+// The arena goes in the order of the launch stream, which has to come behind all others that have used it.
+TEST_F(StepPlayerTest, TheArenaGoesBehindWhatUsedIt) {
+  bind();
+  const std::uint64_t t = alloc();
+  first_part(t);
+  Call unload;
+  unload.ends = Ends::code;
+  player_.before(unload);  // from here on another stream may be the step's
+  free(t, FakeDriver::kOther);
+  submitted();
+  Call c = pool_question();
+  EXPECT_FALSE(player_.before(c));
+  EXPECT_EQ(submitted(), (Log{"wait", "wait", "free"})) << "for what the step did before, and for the free";
+}
+
+TEST_F(StepPlayerTest, WhereAFreeIsInNoOrderTheArenaStays) {
+  bind();
+  const std::uint64_t t = alloc();
+  player_.stand_aside("for a test");
+  Call release = call(CallKind::free_async, FakeDriver::kOther);
+  release.address = t;
+  EXPECT_EQ(player_.before_aside(release), CUDA_SUCCESS);
+  player_.leave();
+  const Log all = submitted();
+  EXPECT_EQ(std::count(all.begin(), all.end(), "free"), 0);
+}
+
+TEST_F(StepPlayerTest, WhereReplayEndsTheArenaGoes) {
+  bind();
+  step();
+  submitted();
+  player_.stand_aside("for a test");
+  player_.leave();
+  EXPECT_EQ(submitted(), Log{"free"});
+  player_.leave();
+  EXPECT_EQ(submitted(), Log{});
+}
+
+TEST_F(StepPlayerTest, WhereMemoryIsShortTheArenaGoesAndAnEventTellsWhen) {
+  bind();
+  step();
+  submitted();
+  StepPlayer::GoingArena arena;
+  EXPECT_TRUE(player_.let_go_of_memory(arena));
+  EXPECT_NE(arena.gone, nullptr);
+  EXPECT_EQ(arena.bytes, 256u);
+  const Log all = submitted();
+  EXPECT_EQ((Log{all.end() - 2, all.end()}), (Log{"free", "record"}));
+  EXPECT_EQ(player_.stood_aside(), "");
+}
+
+TEST_F(StepPlayerTest, WhoHasAnotherDeviceReachMemoryEndsReplay) {
+  bind();
+  const std::uint64_t t = alloc();
+  Call set = question(t);
+  set.sets = true;
+  set.value = 1;
+  EXPECT_EQ(player_.before(set), CUDA_SUCCESS);
+  EXPECT_NE(player_.stood_aside(), "");
 }
 
 TEST_F(StepPlayerTest, WhatTheProgramHasInTheArenaCountsWhereItsPoolIsAsked) {

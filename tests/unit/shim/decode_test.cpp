@@ -247,11 +247,14 @@ TEST(DecodeQuestion, SeveralAttributesAtOnce) {
 }
 
 TEST(DecodeQuestion, WhetherCopiesAreSynchronous) {
-  const unsigned yes = 1;
+  const unsigned yes = 1, no = 0;
   Call call =
       decode<PointerSetting>(static_cast<const void*>(&yes), CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, CUdeviceptr{100});
   EXPECT_TRUE(call.sets);
   EXPECT_EQ(call.value, 1u);
+  EXPECT_TRUE(call.shown) << "a device of another kind may reach it";
+  EXPECT_FALSE(
+      decode<PointerSetting>(static_cast<const void*>(&no), CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, CUdeviceptr{100}).shown);
   EXPECT_EQ(
       decode<PointerSetting>(static_cast<const void*>(&yes), CU_POINTER_ATTRIBUTE_BUFFER_ID, CUdeviceptr{100}).question,
       Question::none);

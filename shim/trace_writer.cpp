@@ -25,6 +25,9 @@ namespace {
 // Kept free below the limit for times that are still to come.
 constexpr std::uint64_t kForTimes = std::uint64_t{1} << 20;
 
+// Kept for the next lines. What came at once may have been much more.
+constexpr std::size_t kMostText = std::size_t{1} << 20;
+
 constexpr const char* kGetVersion = "cuDriverGetVersion";
 constexpr const char* kGetName = "cuDeviceGetName";
 
@@ -153,6 +156,7 @@ bool TraceWriter::flush() {
   if (error == 0) {
     size_ += out_.size();
     out_.clear();
+    if (out_.capacity() > kMostText) out_.shrink_to_fit();
     return true;
   }
   why_full_ = std::strerror(error);

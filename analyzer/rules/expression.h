@@ -3,6 +3,9 @@
 //
 // Names are bytes, of whatever encoding, and so are expressions: a character is a byte. Reading one does not recurse,
 // and what it may take is bounded. Copies share the automaton; threads may share both.
+//
+// RE2 would do the same, but cannot be a part of a library that is preloaded: Debian's libre2.a has thread-locals that
+// only executables may have, and libre2.so would be found by a host that brings another one.
 #pragma once
 
 #include <memory>

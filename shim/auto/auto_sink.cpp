@@ -55,8 +55,9 @@ std::optional<CUresult> AutoSink::before(Call& call) noexcept try {
     const Recordings::Use recording = recording_.use();
     if (recording) {
       const std::uint64_t target = recording->target.load(std::memory_order_relaxed);
-      if (recording->recorder.calls() >= target && recording->waited_for.load(std::memory_order_relaxed) != target)
-        wait_for_look(*recording);
+      // Of one that is full no more calls are counted.
+      const bool is_due = recording->recorder.calls() >= target || recording->store->full();
+      if (is_due && recording->waited_for.load(std::memory_order_relaxed) != target) wait_for_look(*recording);
     }
     phase = phase_.load(std::memory_order_acquire);
   }

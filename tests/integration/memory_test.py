@@ -10,30 +10,31 @@ AUTO = {"mode": "auto", "NIMBLE_AUTO_LIMIT": 4}
 RECORD = {"mode": "record", "NIMBLE_TRACE": "/dev/null"}
 # What runs in which mode, and how many rounds.
 RUNS = [
-    ("graphs", GRAPHS, 4000),
-    ("unlaunched", GRAPHS, 4000),
+    ("graphs", GRAPHS, 2000),
+    ("unlaunched", GRAPHS, 2000),
     ("launches", GRAPHS, 16000),
     ("recordings", GRAPHS, 64),
-    ("objects", GRAPHS, 4000),
+    ("objects", GRAPHS, 2000),
     ("threads", GRAPHS, 800),
-    ("graphs", AUTO, 4000),
+    ("graphs", AUTO, 2000),
     ("launches", AUTO, 160000),
     ("phases", AUTO, 240000),
-    ("objects", {**AUTO, "NIMBLE_AUTO_LIMIT": 1}, 4000),
+    ("objects", {**AUTO, "NIMBLE_AUTO_LIMIT": 1}, 16000),  # the first part is recorded
     ("regions", {"mode": "regions"}, 400),
-    ("objects", {"mode": "regions"}, 4000),
-    ("objects", RECORD, 4000),
-    ("graphs", RECORD, 4000),
+    ("objects", {"mode": "regions"}, 2000),
+    ("objects", RECORD, 2000),
+    ("graphs", RECORD, 8000),
 ]
 # What may come in the second half, of the process and of the device. A recording that stays takes 4 MiB at least; what
 # takes a KiB each round shows, too.
-RESIDENT_KIB, DEVICE_KIB = 1536, 64
+RESIDENT_KIB, DEVICE_KIB = 896, 64
 
 
 class Memory(ProgramTest):
     def grown(self, what, rounds, *more, **settings):
         """By how many KiB process and device have grown in the second half of the rounds."""
-        done = self.run_program(["server", what, rounds, *more], **settings)
+        # One arena of the allocator's: how many there are, and what each keeps, is chance.
+        done = self.run_program(["server", what, rounds, *more], MALLOC_ARENA_MAX=1, **settings)
         rows = re.findall(r"round \d+ resident (\d+) KiB device (\d+) KiB", done.stdout)
         self.assertEqual(len(rows), 8, done.stdout)
         return [int(last) - int(half) for last, half in zip(rows[7], rows[3])] + [done.stdout]
@@ -46,7 +47,7 @@ class Memory(ProgramTest):
                 self.assertLess(device, DEVICE_KIB, text)
 
     def test_a_loss_is_seen(self):
-        resident, _, _ = self.grown("objects", 4000, "leak", **GRAPHS)
+        resident, _, _ = self.grown("objects", 2000, "leak", **GRAPHS)
         self.assertGreater(resident, RESIDENT_KIB)
         _, device, _ = self.grown("objects", 2000, "device", **GRAPHS)
         self.assertGreater(device, DEVICE_KIB)

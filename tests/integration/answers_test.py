@@ -38,9 +38,9 @@ class Answers(ProgramTest):
         for way in (WAYS["always"], WAYS["elsewhere"]):
             for mode in ("off", "record", "regions"):
                 with self.subTest(way=way, mode=mode):
-                    self.compare(["answers", "step", *way], mode, NIMBLE_TRACE=self.path("trace.json"))
+                    self.compare(["answers", "set", *way], mode, NIMBLE_TRACE=self.path("trace.json"))
             with self.subTest(way=way, mode="graphs"):
-                self.compare(["answers", "step", *way], "off", NIMBLE_GRAPHS="rewrite")
+                self.compare(["answers", "set", *way], "off", NIMBLE_GRAPHS="rewrite")
 
     def test_memory_of_a_replayed_step(self):
         for name, way in WAYS.items():
@@ -56,6 +56,13 @@ class Answers(ProgramTest):
                 stats = self.read_json("stats.json")
                 if name == "late":
                     self.assertGreater(stats["allocations_served"], 1000, stats)
+
+    def test_who_has_another_device_reach_memory(self):
+        for name, way in WAYS.items():
+            with self.subTest(name):
+                for stats in self.replays(["answers", "set", *way]):
+                    self.assertIn("may reach", stats["stood_aside"])
+                self.compare(["answers", "set", *way], "auto")
 
     def test_how_much_memory_a_pool_has_given_out(self):
         for name, way in WAYS.items():

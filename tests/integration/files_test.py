@@ -237,10 +237,15 @@ class FilesOfOthers(FilesTest):
         self.assertEqual(self.names(), ["trace.json", "trace.nimble.json"])
 
     def test_children_that_record_to_one_name(self):
-        self.record("fork", "fork", "steps", 50, "write", "other", "steps", 50)
+        for _ in range(5):
+            for name in self.names():
+                os.remove(self.path(name))
+            self.record("fork", "fork", "steps", 50, "write", "other", "steps", 50)
+            for name in self.names()[1:]:
+                self.assertEqual(self.calls(name), 201)
+            if len(self.names()) == 5:
+                break  # or one had ended when another began, which then replaces its trace
         self.assertEqual(self.names(), ["other", "trace.json", "trace.nimble.2.json", "trace.nimble.3.json", "trace.nimble.json"])
-        for name in self.names()[1:]:
-            self.assertEqual(self.calls(name), 201)
 
 
 class Leftovers(FilesTest):

@@ -3,7 +3,8 @@
 //
 //   answers step STEPS FROM EVERY THREAD   what a repeated step has allocated in stream order; asked from step FROM on,
 //                                          in each EVERYth, by another thread where THREAD is 1
-//   answers pool STEPS FROM EVERY THREAD   the same, and how much memory the device's own pool has given out
+//   answers set STEPS FROM EVERY THREAD    the same, and has copies be synchronous as where another device reaches it
+//   answers pool STEPS FROM EVERY THREAD   the same as step, and how much memory the device's own pool has given out
 //   answers graph ROUNDS                   what was allocated in a capture, before and after launches
 //   answers nodes ROUNDS                   how many nodes, and edges, such a graph has: a line for each round
 #include <functional>
@@ -126,7 +127,7 @@ std::string identity(const std::vector<CUdeviceptr>& all) {
 }
 
 struct Step : GraphProgram {
-  bool with_pool = false;
+  bool with_pool = false, sets = false;
   int steps = 0, from = 0, every = 1;
   bool elsewhere = false;
 
@@ -173,7 +174,7 @@ struct Step : GraphProgram {
           outcome("a" + all_about(a));
           outcome("b inside" + all_about(b + 40));
           outcome("past a" + all_about(a + kBytes + 8));
-          if (k % 3 == 0) outcome("synchronous " + set_synchronous(a, b, k % 2 != 0));
+          if (sets && k % 3 == 0) outcome("synchronous " + set_synchronous(a, b, k % 2 != 0));
         });
       }
       launch_mix(input, other, a, 3);
@@ -284,6 +285,7 @@ int main(int count, char** arguments) {
     context = step.context;
     CHECK(cuDeviceGetDefaultMemPool(&by_default, 0));
     step.with_pool = what == "pool";
+    step.sets = what == "set";
     step.steps = std::atoi(arguments[2]);
     step.from = std::atoi(arguments[3]);
     step.every = std::atoi(arguments[4]);

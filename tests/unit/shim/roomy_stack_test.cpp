@@ -19,7 +19,7 @@
 namespace nimble::shim {
 namespace {
 
-std::uintptr_t here() { return reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)); }
+[[maybe_unused]] std::uintptr_t here() { return reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)); }
 
 // Runs something on a thread whose stack has so many bytes, and tells how many of them it has used.
 template <class Run>

@@ -174,7 +174,7 @@ struct Step : GraphProgram {
           outcome("a" + all_about(a));
           outcome("b inside" + all_about(b + 40));
           outcome("past a" + all_about(a + kBytes + 8));
-          if (sets && k % 3 == 0) outcome("synchronous " + set_synchronous(a, b, k % 2 != 0));
+          if (sets && k % 2 == 0) outcome("synchronous " + set_synchronous(a, b, k % 4 != 0));
         });
       }
       launch_mix(input, other, a, 3);

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
@@ -16,6 +17,7 @@
 #include "shim/cupti_calls.h"
 #include "shim/libc_symbols.h"
 #include "shim/log.h"
+#include "shim/low_addresses.h"
 #include "shim/profile/op_timer.h"
 #include "shim/real_driver.h"
 #include "shim/session.h"
@@ -291,4 +293,12 @@ int nimble_dlopen_filter(const char* file, int flags) {
                                "that flag");
   }
   return flags & ~RTLD_DEEPBIND;
+}
+
+// What setrlimit and prlimit do first: as early as a sanitizer that is being set up. Whatever the limit is to be:
+// reading it here, where the program may have passed a pointer that leads nowhere, could end it.
+void nimble_before_limit(int resource, const void* limit) {
+  if (!nimble_next_setrlimit || !nimble_next_prlimit) [[unlikely]]
+    find_next_hooks();
+  if (resource == RLIMIT_AS && limit) give_addresses_back();
 }

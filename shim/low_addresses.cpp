@@ -159,10 +159,3 @@ void give_addresses_back() noexcept {
 }
 
 }  // namespace nimble::shim
-
-// What setrlimit and prlimit do first. Whatever the limit is to be: reading it here, where the program may have passed
-// a pointer that leads nowhere, could end it.
-extern "C" __attribute__((visibility("hidden"))) void nimble_before_limit(int resource, const void* limit) {
-  nimble::shim::find_next_hooks();
-  if (resource == RLIMIT_AS && limit) nimble::shim::give_addresses_back();
-}

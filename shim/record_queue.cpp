@@ -300,7 +300,8 @@ void RecordQueue::close(bool interrupted) noexcept {
 }
 
 bool RecordQueue::forked() noexcept {
-  if (TraceWriter* const writer = writer_.load(std::memory_order_acquire)) writer->let_go();
+  if (TraceWriter* const writer = writer_.load(std::memory_order_acquire); writer && ::getpid() != process_)
+    writer->let_go();
   return !started_;
 }
 

@@ -12,6 +12,8 @@
 // torn down after us, is written at once, by the thread that pushes it.
 #pragma once
 
+#include <unistd.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -96,7 +98,7 @@ std::uint64_t now_ns();
 
 class RecordQueue {
  public:
-  explicit RecordQueue(QueueOptions options) : options_(std::move(options)) {}
+  explicit RecordQueue(QueueOptions options) : options_(std::move(options)), process_(::getpid()) {}
   ~RecordQueue();
   RecordQueue(const RecordQueue&) = delete;
   RecordQueue& operator=(const RecordQueue&) = delete;
@@ -173,6 +175,7 @@ class RecordQueue {
   static void drop(const RecordBuffer& records) noexcept;
 
   const QueueOptions options_;
+  const pid_t process_;
   std::atomic<std::uint64_t> epoch_ns_{0};
   std::mutex mutex_;  // guards what is not atomic, but for the writer, which is its thread's until closed_
   std::condition_variable wake_writer_, wake_program_;

@@ -114,8 +114,7 @@ class RandomPrograms(ProgramTest):
 
     def seen(self, what):
         """Programs that were broken, and how many of them each check saw."""
-        rows = [row for row in check_programs(1, 200, "--break", what)
-                if row["broken"]]
+        rows = [row for row in check_programs(1, 200, "--break", what) if row["broken"]]
         seen = collections.Counter()
         for row in rows:
             checks = {failure.split(":")[0] for failure in row["failures"]}
@@ -123,7 +122,7 @@ class RandomPrograms(ProgramTest):
             seen["race or digest"] += bool(checks & {"race", "digest"})
         return len(rows), seen
 
-    # The checks themselves; of which a sanitizer says nothing new.
+    # From here on the checks are checked, to which a sanitizer adds nothing but time.
     @unittest.skipIf(os.environ.get("NIMBLE_TEST_PRELOAD"), "slow under a sanitizer")
     def test_what_fails_can_be_made_smaller(self):
         tool = harness.BUILD.program("check_programs")

@@ -229,8 +229,10 @@ class Divergences(ProgramTest):
     def test_what_fails_can_be_made_smaller(self):
         tool = harness.BUILD.program("check_divergences")
         environment = harness.BUILD.environment(NIMBLE_TEST_PRELOAD=harness.BUILD.preload_first)
-        whole = [row["seed"] for row in self.check(1, 60, "--break", "dependency")
-                 if row["failures"] and row["failures"][0].startswith("race")]
+        # Those replayed in an order, and held for a time, that no measured time decides: they race whenever they run.
+        whole = [row["seed"] for row in self.check(1, 150, "--break", "dependency")
+                 if row["failures"] and row["failures"][0].startswith("race")
+                 and "NIMBLE_TUNE=off" in row["failures"][0] and "NIMBLE_HOLD_US=60000000" in row["failures"][0]]
 
         def run(*options):
             done = subprocess.run([tool, "--break", "dependency", *options], env=environment, capture_output=True,

@@ -210,6 +210,7 @@ class OwnFile {
       char folder[PATH_MAX];
       if (::getcwd(folder, sizeof folder)) base_ = std::string(folder) + "/";
     }
+    before_ = what_is_at(wanted);
     for (std::uint64_t attempt = 0;; ++attempt) {
       timespec now{};
       clock_gettime(CLOCK_REALTIME, &now);
@@ -370,6 +371,13 @@ class OwnFile {
     return false;
   }
 
+  // Whether the file stood there, as it is, when this one was begun.
+  bool stood_before(const struct statx& found) const {
+    const bool stood_at_wanted = before_ && same_file(*before_, found) && changed_ns(*before_) == changed_ns(found) &&
+                                 before_->stx_size == found.stx_size;
+    return stood_at_wanted || changed_ns(found) + tick_ns() <= begun_ns_;
+  }
+
   static bool rename_with(const std::string& from, const std::string& to, unsigned flags) {
     return ::syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) == 0;
   }
@@ -400,7 +408,7 @@ class OwnFile {
     FileFacts found, out;
     if (const char* const why = why_not_replaced(to, kind, found)) return {0, why};
     if (!found) return {take_free(part, to)};  // it has gone meanwhile
-    if (changed_ns(*found) + tick_ns() > begun_ns_) return {0, "was written meanwhile by another process"};
+    if (!stood_before(*found)) return {0, "was written meanwhile by another process"};
     constexpr unsigned kExchange = 2;
     if (!rename_with(part, to, kExchange)) {
       if (errno == EPERM || errno == EACCES) return {0, "may not be replaced"};
@@ -419,6 +427,7 @@ class OwnFile {
   QuietFile file_;
   std::string wanted_, base_, path_, shown_, why_other_;
   FileIdentity identity_;
+  FileFacts before_;  // what stood at the wanted name
   std::uint64_t time_ = 0;
   std::int64_t begun_ns_ = 0;
   bool direct_ = false, placed_ = false;

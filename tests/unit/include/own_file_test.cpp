@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -32,12 +33,6 @@ class OwnFileTest : public testing::Test {
   const std::string folder_ = testing::TempDir() + "own_file." + std::to_string(getpid());
 };
 
-// What is there was finished before what begins now: file times are told to a tick of the kernel's.
-void a_tick_passes() {
-  const timespec ticks{0, static_cast<long>(4 * tick_ns())};
-  nanosleep(&ticks, nullptr);
-}
-
 constexpr const char* kOurs = "{\"nimble_schedule\":6,\n";
 
 TEST(OwnFileMarks, TellWhoseAFileIs) {
@@ -64,7 +59,6 @@ TEST_F(OwnFileTest, WritesReplacesItsOwnAndTakesAnotherName) {
   WrittenFile done = write_own_file(path("s.json"), kOurs, FileKind::schedule);
   EXPECT_EQ(done.path, path("s.json"));
   EXPECT_EQ(std::filesystem::status(done.path).permissions(), std::filesystem::perms(0600));
-  a_tick_passes();
   done = write_own_file(path("s.json"), std::string(kOurs) + "2", FileKind::schedule);
   EXPECT_EQ(done.path, path("s.json")) << done.why_other;
   EXPECT_EQ(read(done.path), std::string(kOurs) + "2");
@@ -144,10 +138,23 @@ TEST_F(OwnFileTest, CanBeReadWhileItIsWritten) {
   EXPECT_FALSE(device.reading().is_open());
 }
 
+TEST_F(OwnFileTest, WhatIsWrittenAfterItWasBegunStays) {
+  write("s.json", kOurs);
+  for (const bool anew : {false, true}) {
+    OwnFile file;
+    ASSERT_EQ(file.open(path("s.json")), 0);
+    ASSERT_EQ(file.write(kOurs, std::strlen(kOurs)), 0);
+    if (anew) std::filesystem::remove(path("s.json"));
+    write("s.json", std::string(kOurs) + (anew ? "anew" : "in place"));
+    EXPECT_EQ(file.place_at_wanted(FileKind::schedule), EEXIST);
+    EXPECT_NE(file.why_other().find("meanwhile"), std::string::npos) << file.why_other();
+    file.discard();
+  }
+}
+
 TEST_F(OwnFileTest, ReplacesWhatIsThereAndKeepsItsMode) {
   const std::string name = write("s.json", kOurs);
   std::filesystem::permissions(name, std::filesystem::perms(0640));
-  a_tick_passes();
   EXPECT_EQ(replace_own_file(name, std::string(kOurs) + "2", FileKind::schedule), "");
   EXPECT_EQ(read(name), std::string(kOurs) + "2");
   EXPECT_EQ(std::filesystem::status(name).permissions(), std::filesystem::perms(0640));

@@ -78,7 +78,8 @@ void to_stderr(std::string_view line) noexcept {
 struct LogFile {
   pid_t owner = 0;
   std::string path;
-  QuietFile file;  // not open: lines go to stderr
+  QuietFile file;             // not open: lines go to stderr
+  LogFile* before = nullptr;  // the one that it replaces, which stays: another thread may be about to write to it
 };
 
 constinit std::atomic<LogFile*> g_file{nullptr};
@@ -116,7 +117,7 @@ bool to_file(std::string_view line) {
       path = known->path;  // the program has closed it, with all that it did not know
     }
     std::unique_ptr<LogFile> made = open_file(path.empty() ? path_now() : path);
-    // One that has been replaced stays: another thread may be about to write to it.
+    made->before = known;
     if (g_file.compare_exchange_strong(known, made.get(), std::memory_order_acq_rel)) made.release();
   }
   return true;

@@ -10,8 +10,12 @@
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <stdexcept>
+#include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "analyzer/analysis.h"
 #include "analyzer/checker.h"
@@ -23,6 +27,7 @@
 #include "analyzer/schedule_builder.h"
 #include "analyzer/schedule_writer.h"
 #include "analyzer/why.h"
+#include "nimble/own_file.h"
 #include "nimble/version.h"
 
 namespace {
@@ -55,16 +60,15 @@ struct Arguments {
   std::vector<std::uint32_t> why;
   std::vector<std::uint64_t> step;
   std::string dot, json;
+  bool output_is_named = false, force = false;
   bool no_schedule = false, quiet = false, accept_partial = false, whole_segments = false, one_kind = false;
 };
 
-void write_file(const std::string& path, const std::string& text) {
-  std::FILE* file = std::fopen(path.c_str(), "wb");
-  if (file == nullptr) throw std::system_error(errno, std::generic_category(), path);
-  std::size_t written = std::fwrite(text.data(), 1, text.size(), file);
-  int failure = written == text.size() ? 0 : errno;
-  if (std::fclose(file) != 0 && failure == 0) failure = errno;
-  if (failure != 0) throw std::system_error(failure, std::generic_category(), path);
+// Writes a file whose name the user has given.
+void write_file(const std::string& path, const std::string& text, nimble::FileKind kind, bool force) {
+  const nimble::WrittenFile written = nimble::write_own_file(path, text, kind, nimble::taken_of_named(path, force));
+  if (!written.why_other.empty()) throw std::runtime_error(nimble::refusal_of_named(path, written.why_other));
+  if (written.error != 0) throw std::system_error(written.error, std::generic_category(), path);
 }
 
 void print(const std::string& text) {
@@ -75,6 +79,63 @@ void print(const std::string& text) {
 int complain(const std::string& message, int status) {
   std::fprintf(stderr, "nimble-analyze: %s\n", message.c_str());
   return status;
+}
+
+// Writes the schedule: where the user has not said where, beside what is not ours. Returns the file's name.
+std::string write_schedule(const Arguments& arguments, const std::string& text) {
+  if (arguments.output_is_named) {
+    write_file(arguments.output, text, nimble::FileKind::schedule, arguments.force);
+    return arguments.output;
+  }
+  const nimble::WrittenFile written =
+      nimble::write_own_file(arguments.output, text, nimble::FileKind::schedule,
+                             arguments.force ? nimble::Taken::replace : nimble::Taken::another_name);
+  if (written.error != 0) throw std::system_error(written.error, std::generic_category(), arguments.output);
+  if (!written.why_other.empty())
+    complain(arguments.output + " " + written.why_other + " and is left alone: the schedule is " + written.path, 0);
+  return written.path;
+}
+
+// What there is to read where no trace has this name, as commands: what recordings have left that did not end, and what
+// has got another name since the wanted one was somebody else's.
+std::vector<std::string> other_traces(const std::string& path) {
+  std::vector<std::string> found;
+  for (std::uint32_t which = 1; which < nimble::kMostNames; ++which) {
+    const std::string name = nimble::name_in_place(path, which);
+    if (!nimble::what_is_at(name)) break;
+    found.push_back(name);
+  }
+  for (const nimble::PartFile& part : nimble::parts_of(path)) found.push_back(part.path);
+  return found;
+}
+
+TraceFile read_recording(const std::string& path) {
+  const bool is_there = nimble::what_is_at(path, /*follow=*/true).has_value();
+  const std::vector<std::string> others = other_traces(path);
+  if (!is_there && others.size() == 1) {
+    const std::vector<nimble::PartFile> parts = nimble::parts_of(path);
+    const bool is_part = !parts.empty();
+    complain(path + " is not there; reading " + others.front() +
+                 (!is_part                     ? ", which was recorded in its place"
+                  : parts.front().is_written() ? ", which is still being recorded"
+                                               : ", which a recording that was broken off has left"),
+             0);
+    return read_trace(others.front());
+  }
+  try {
+    TraceFile file = read_trace(path);
+    for (const nimble::PartFile& part : nimble::parts_of(path)) {
+      const auto one = nimble::what_is_at(part.path), other = nimble::what_is_at(path, /*follow=*/true);
+      if (one && other && nimble::changed_ns(*one) > nimble::changed_ns(*other))
+        complain("newer than " + path + ": " + part.path +
+                     ", of a recording that goes on or was broken off. To read it: nimble-analyze " + part.path,
+                 0);
+    }
+    return file;
+  } catch (const InputError&) {
+    for (const std::string& other : others) complain("there is another recording: nimble-analyze " + other, 0);
+    throw;
+  }
 }
 
 std::string read_file(const std::string& path) {
@@ -119,7 +180,7 @@ int check(const CheckArguments& arguments) {
   arguments.rules.read(options.rules);
   const ScheduleOrder schedule = read_schedule_order(read_file(arguments.schedule), arguments.schedule);
   options.trust = arguments.trust.empty() ? schedule.trust : *trust_of(arguments.trust);
-  Analysis step = read_step(read_trace(arguments.trace), options);
+  Analysis step = read_step(read_recording(arguments.trace), options);
   if (step.step.period == 0) return complain(arguments.trace + ": no step found: " + step.why_no_schedule, step.status);
   CheckResult result = check_schedule(step, schedule, arguments.schedule);
   if (result.unordered)
@@ -147,14 +208,23 @@ int run(const Arguments& arguments) {
       return complain("--memory-limit: " + arguments.memory_limit + " is no number of bytes, such as 4096, 512K or 2G",
                       kExitInput);
   }
-  Analysis analysis = analyze(read_trace(arguments.trace), options);
+  // Before anything that takes time.
+  const bool writes_schedule = !arguments.no_schedule && arguments.why.empty();
+  for (const auto& [path, kind] :
+       {std::pair(arguments.output_is_named && writes_schedule ? arguments.output : std::string(),
+                  nimble::FileKind::schedule),
+        std::pair(arguments.json, nimble::FileKind::report), std::pair(arguments.dot, nimble::FileKind::dot)})
+    if (const std::string why = nimble::why_refused(path, kind, arguments.force); !why.empty())
+      return complain(why, kExitFailure);
+  Analysis analysis = analyze(read_recording(arguments.trace), options);
 
-  if (!arguments.json.empty()) write_file(arguments.json, json_report(analysis));
+  if (!arguments.json.empty())
+    write_file(arguments.json, json_report(analysis), nimble::FileKind::report, arguments.force);
   if (analysis.step.period == 0) {
     if (!arguments.quiet) print(text_report(analysis));
     return complain(arguments.trace + ": no step found: " + analysis.why_no_schedule, analysis.status);
   }
-  if (!arguments.dot.empty()) write_file(arguments.dot, dot_text(analysis));
+  if (!arguments.dot.empty()) write_file(arguments.dot, dot_text(analysis), nimble::FileKind::dot, arguments.force);
   if (!arguments.why.empty()) {
     for (std::uint32_t op : arguments.why)
       if (op >= analysis.step.period)
@@ -178,16 +248,16 @@ int run(const Arguments& arguments) {
     return complain(arguments.trace + ": a defect of nimble-analyze, so no schedule is written: " +
                         unordered_text(analysis, *checked.unordered),
                     kExitFailure);
-  write_file(arguments.output, text);
+  const std::string output = write_schedule(arguments, text);
   if (arguments.quiet) return done;
-  print("\nWritten: " + arguments.output + "\n");
+  print("\nWritten: " + output + "\n");
   if (analysis.segments.segments.empty())
     print("No two ops of this step can be put into one graph, so the schedule gains nothing.\n");
   else
-    print("Next:    NIMBLE_MODE=replay NIMBLE_SCHEDULE=" + arguments.output +
+    print("Next:    NIMBLE_MODE=replay NIMBLE_SCHEDULE=" + output +
           " LD_PRELOAD=libnimble.so <program>\n"
           "or:      nimble run --mode replay --schedule " +
-          arguments.output + " -- <program>\n");
+          output + " -- <program>\n");
   return done;
 }
 
@@ -226,7 +296,9 @@ int main_of_analyze(int argc, char** argv) {
   app.name("nimble-analyze");
   app.set_version_flag("--version", std::string("nimble-analyze ") + nimble::kVersion);
   app.add_option("trace", arguments.trace, "The trace, as recorded with NIMBLE_MODE=record")->required();
-  app.add_option("-o,--output", arguments.output, "Where to write the schedule")->capture_default_str();
+  const CLI::Option* const output =
+      app.add_option("-o,--output", arguments.output, "Where to write the schedule")->capture_default_str();
+  app.add_flag("--force", arguments.force, "Replace files that were not written by Nimble");
   app.add_option("--policy", arguments.policy, "How ops are spread over streams")
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(kPolicyNames), std::end(kPolicyNames))))
       ->capture_default_str();
@@ -266,7 +338,9 @@ int main_of_analyze(int argc, char** argv) {
       "evidence contradicts itself.\n\n"
       "nimble-analyze check TRACE SCHEDULE checks a schedule against its trace; see nimble-analyze check --help.");
   int status = kExitOk;
-  return parse(app, argc, argv, status) ? run(arguments) : status;
+  if (!parse(app, argc, argv, status)) return status;
+  arguments.output_is_named = output->count() > 0;
+  return run(arguments);
 }
 
 }  // namespace

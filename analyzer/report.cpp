@@ -62,6 +62,8 @@ void trace_lines(Text& out, const Analysis& analysis) {
   if (!trace.program.empty()) out.line("program", "%s", shortened(trace.program, 100).c_str());
   if (!trace.device.empty()) out.line("device", "%s", shortened(trace.device, 100).c_str());
   if (!trace.complete) out.line("", "the file was cut off: the program ended without closing it");
+  if (!trace.why_stopped.empty())
+    out.line("recording", "ended before the program: %s", shortened(trace.why_stopped, 120).c_str());
   const TraceCoverage& coverage = trace.coverage;
   if (!coverage.why_not.empty()) {
     out.line("coverage", "not measured: %s", shortened(coverage.why_not, 120).c_str());

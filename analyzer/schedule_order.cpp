@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "analyzer/json_fields.h"
+#include "nimble/memory_reserve.h"
 
 namespace nimble::analyzer {
 namespace {
@@ -200,6 +201,7 @@ ScheduleOrder order_of_kind(const ScheduleOrder& order, std::size_t kind) {
 
 ScheduleOrder read_schedule_order(const std::string& text, const std::string& file) {
   json parsed = parse(text, file);
+  const JsonEnds ends(parsed);
   if (!parsed.is_object()) throw InputError(file, 0, "", "is no schedule");
   FilePlace place{file, 0};
   Fields top(parsed, "", place);

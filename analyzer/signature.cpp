@@ -171,9 +171,11 @@ ParamType classify_class(std::string_view type) {
   return result;
 }
 
-}  // namespace
+// A pointer to pointers to pointers is one of those that may lead anywhere, whatever more there is.
+constexpr int kMostPointers = 2;
 
-ParamType classify(std::string_view type) {
+// What is pointed to by so many pointers.
+ParamType classify_within(std::string_view type, int pointers) {
   type = trimmed(type);
   while (drop_suffix(type, " const") || drop_suffix(type, "__restrict__") || drop_suffix(type, "__restrict") ||
          drop_suffix(type, " volatile")) {
@@ -203,7 +205,7 @@ ParamType classify(std::string_view type) {
   };
   if (type == "void") return any("takes a pointer to void, which may lead to more pointers");
   if (!type.empty() && type.back() == '*') {
-    const ParamType inner = classify(type);
+    const ParamType inner = pointers < kMostPointers ? classify_within(type, pointers + 1) : ParamType{};
     if (inner.kind != ParamKind::reads && inner.kind != ParamKind::writes)
       return any("takes a pointer to pointers, which may lead to more pointers");
     ParamType result{ParamKind::table, 8, "takes a pointer to pointers"};
@@ -221,5 +223,9 @@ ParamType classify(std::string_view type) {
   result.pointee = builtin->has_fraction ? Pointee::fractions : Pointee::integers;
   return result;
 }
+
+}  // namespace
+
+ParamType classify(std::string_view type) { return classify_within(type, 0); }
 
 }  // namespace nimble::analyzer

@@ -13,6 +13,7 @@
 #include "analyzer/line_reader.h"
 #include "analyzer/trace_fields.h"
 #include "analyzer/trace_reader_parts.h"
+#include "nimble/memory_reserve.h"
 
 namespace nimble::analyzer {
 namespace {
@@ -115,6 +116,8 @@ class Decoder {
       coverage(args);
     } else if (name == "nimble.probe") {
       probing(args);
+    } else if (name == "nimble.stopped") {
+      trace_.why_stopped = args.text_or("why", "");
     } else if (name == "nimble.end") {
       trace_.dropped = args.number_or("dropped", 0, kMaxAddress);
       ended_ = true;
@@ -219,6 +222,7 @@ class Lines {
     // The recorder's own bars on the tracks of the streams; without a device time nothing in them is ours to read.
     if (line.rfind(R"({"ph":"X","pid":2,)", 0) == 0 && !line.ends_with(R"("device":true}})")) return true;
     json event;
+    const JsonEnds ends(event);
     try {
       event = json::parse(line.begin(), line.end());
     } catch (const json::exception& error) {

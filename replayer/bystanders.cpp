@@ -104,7 +104,11 @@ bool Bystanders::observes_nothing(const Call& call) const {
 }
 
 bool Bystanders::passes(const Call& call) {
-  if (call.address_range) return !in_arena(call.address);
+  if (call.question == Question::pool) return false;
+  if (call.question == Question::memory) {
+    if (in_arena(call.address)) return false;
+    if (!call.sets) return true;
+  }
   if (call.ends != Ends::nothing) return false;
   if (!call.traced) return call.host != HostEffect::observe || observes_nothing(call);
   switch (call.kind) {
@@ -161,7 +165,9 @@ bool Bystanders::passed(const Call& call, CUresult result) {
 }
 
 bool Bystanders::passes_aside(const Call& call) const {
-  const bool names_memory = call.address_range || call.kind == CallKind::free || call.kind == CallKind::free_async;
+  if (call.question == Question::pool) return arena_.load(std::memory_order_acquire) == 0;
+  const bool names_memory =
+      call.question == Question::memory || call.kind == CallKind::free || call.kind == CallKind::free_async;
   return !names_memory || !in_arena(call.address);
 }
 

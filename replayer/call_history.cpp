@@ -16,7 +16,7 @@ bool is_release(CallKind kind) { return kind == CallKind::free || kind == CallKi
 }  // namespace
 
 bool CallHistory::matters(const Call& call) {
-  if (call.ends == Ends::stream) return true;
+  if (call.ends == Ends::stream || call.question == Question::pool) return true;
   if (!call.traced) return false;
   switch (call.kind) {
     case CallKind::alloc:
@@ -34,6 +34,7 @@ bool CallHistory::matters(const Call& call) {
 
 void CallHistory::before(const Call& call) {
   if (call.ends == Ends::stream) return forget_capture(call.stream);
+  pool_asked_ = pool_asked_ || call.question == Question::pool;
   if (call.kind == CallKind::capture_begin) captures_.insert(call.stream.key);
   // A release on a stream that captures goes into a graph, and releases nothing now.
   if (!is_release(call.kind) || (call.kind == CallKind::free_async && capturing() && is_capturing(call.stream))) return;
@@ -115,6 +116,11 @@ void CallHistory::forget_capture(const StreamRef& stream) {
 
 std::vector<Call> CallHistory::calls() const {
   std::vector<Call> calls = hidden_;
+  if (pool_asked_) {
+    Call& call = calls.emplace_back();
+    call.symbol = "an earlier question";
+    call.question = Question::pool;
+  }
   for (const auto& [address, allocation] : live_) {
     Call& call = calls.emplace_back();
     call.kind = CallKind::alloc;
@@ -131,6 +137,7 @@ std::vector<Call> CallHistory::calls() const {
 
 std::vector<Call> CallHistory::calls_to_record() const {
   std::vector<Call> calls = this->calls();
+  std::erase_if(calls, [](const Call& call) { return call.question != Question::none; });  // for replay alone
   calls.push_back(unrecorded());
   return calls;
 }

@@ -1,5 +1,5 @@
 // What the driver calls of a process mean to a replay, or a recording, that begins later: which memory is allocated,
-// what was created by which memory may be reached unnamed, and whether a stream captures.
+// what was created by which memory may be reached unnamed, whether a stream captures, and what was asked of a pool.
 //
 // What may have gone with a context stays: whoever gets the same address later takes its place. Follows the few calls
 // that matter; all others may be left out. Not synchronised, but for prepare().
@@ -60,6 +60,7 @@ class CallHistory {
   std::atomic<decltype(&::cuStreamIsCapturing)> is_capturing_{nullptr};
   std::map<std::uint64_t, Live> live_;     // by address
   std::vector<Call> hidden_;               // each kind once
+  bool pool_asked_ = false;                // how much memory a device's pool has
   std::multiset<std::uint64_t> captures_;  // keys of the streams in which a capture began and has not ended
 };
 

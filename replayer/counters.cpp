@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
+#include <cstring>
 #include <nlohmann/json.hpp>
+
+#include "nimble/memory_reserve.h"
+#include "nimble/own_file.h"
 
 namespace nimble {
 
@@ -38,8 +41,10 @@ std::string Counters::line() const {
   return text;
 }
 
-bool Counters::write(const std::string& path) const {
+std::string Counters::write(const std::string& path) const {
+  const MemoryReserve reserve;  // what builds a JSON value does not survive that there is no memory for a part of it
   nlohmann::ordered_json json;
+  json["nimble_stats"] = 1;  // tells whose file it is
 #define NIMBLE_COUNTER(name, meaning) json[#name] = name;
 #include "nimble/counters.def"
   json["reasons"] = reasons;
@@ -58,9 +63,12 @@ bool Counters::write(const std::string& path) const {
     tuned(kind, kinds[i]);
   }
   json["stood_aside"] = stood_aside;
-  std::ofstream file(path);
-  file << json.dump(2) << "\n";
-  return static_cast<bool>(file.flush());
+  const WrittenFile written = write_own_file(path, json.dump(2) + "\n", FileKind::counters);
+  if (written.error != 0)
+    return fmt::format("{}: the counters cannot be written there: {}. Set NIMBLE_STATS to another file.", path,
+                       std::strerror(written.error));
+  if (written.why_other.empty()) return {};
+  return fmt::format("{} {} and is left alone: the counters are in {}", path, written.why_other, written.path);
 }
 
 }  // namespace nimble

@@ -11,15 +11,17 @@ namespace {
 }  // namespace
 
 const char* DriverApi::load(CallContext& context, bool audits) {
+  bool needed = true;
 #define X(function)                                                                                    \
   function##_ = reinterpret_cast<decltype(function##_)>(context.driver_symbol(NIMBLE_TEXT(function))); \
-  if (!function##_) return NIMBLE_TEXT(function);
+  if (!function##_ && needed) return NIMBLE_TEXT(function);
   NIMBLE_REPLAY_FUNCTIONS(X)
+  NIMBLE_MEMORY_FUNCTIONS(X)
   cuEventElapsedTime_ = reinterpret_cast<decltype(cuEventElapsedTime_)>(context.driver_symbol("cuEventElapsedTime"));
-  if (!audits) return nullptr;
+  needed = audits;
   NIMBLE_AUDIT_FUNCTIONS(X)
 #undef X
-  return nullptr;
+  return cuMemAlloc_ ? nullptr : "cuMemAlloc";
 }
 
 }  // namespace nimble

@@ -10,7 +10,7 @@ namespace nimble {
 // cuda.h maps each of these names to its newest version; the member keeps the plain name.
 // clang-format off
 #define NIMBLE_REPLAY_FUNCTIONS(X)                                                                                \
-  X(cuCtxGetCurrent) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxGetStreamPriorityRange) X(cuMemAlloc)          \
+  X(cuCtxGetCurrent) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxGetStreamPriorityRange) X(cuMemAllocAsync)     \
   X(cuPointerGetAttribute) X(cuDeviceGetCount) X(cuDeviceGetAttribute)                                            \
   X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery)                                      \
   X(cuStreamWaitEvent) X(cuStreamIsCapturing) X(cuStreamQuery) X(cuStreamSynchronize)                             \
@@ -22,19 +22,24 @@ namespace nimble {
   X(cuGraphAddEventRecordNode) X(cuGraphInstantiateWithFlags) X(cuGraphExecDestroy)                               \
   X(cuGraphExecKernelNodeSetParams) X(cuGraphExecMemcpyNodeSetParams) X(cuGraphExecMemsetNodeSetParams)           \
   X(cuGraphExecEventRecordNodeSetEvent) X(cuGraphLaunch)
-// What audits need besides (replayer/audit.h).
-#define NIMBLE_AUDIT_FUNCTIONS(X) X(cuMemGetInfo) X(cuMemcpyDtoHAsync) X(cuStreamCreate)
+// What is needed where the program asks about its memory (replayer/memory_answers.h), or the arena goes.
+#define NIMBLE_MEMORY_FUNCTIONS(X)                                                                                 \
+  X(cuMemFreeAsync) X(cuThreadExchangeStreamCaptureMode) X(cuStreamDestroy) X(cuMemPoolGetAttribute)               \
+  X(cuMemPoolTrimTo)
+// What audits need besides (replayer/audit.h); of these regions and saved steps allocate, too.
+#define NIMBLE_AUDIT_FUNCTIONS(X) X(cuMemAlloc) X(cuMemGetInfo) X(cuMemcpyDtoHAsync) X(cuStreamCreate)
 // clang-format on
 
 struct DriverApi {
 #define X(function) decltype(&::function) function##_ = nullptr;
   NIMBLE_REPLAY_FUNCTIONS(X)
+  NIMBLE_MEMORY_FUNCTIONS(X)
   NIMBLE_AUDIT_FUNCTIONS(X)
 #undef X
   // By its plain name, since drivers before 12.8 have no other. Null where it is not there: nothing is timed then.
   CUresult (*cuEventElapsedTime_)(float* ms, CUevent begin, CUevent end) = nullptr;
 
-  // Looks them up, those for audits on request. Returns the first missing one's name, or null.
+  // Looks them up. Returns the first missing one's name, or null; those for audits may be missing but on request.
   const char* load(CallContext& context, bool audits);
 };
 

@@ -16,6 +16,7 @@
 #include "analyzer/rules/shipped_rules.h"
 #include "analyzer/schedule_builder.h"
 #include "analyzer/schedule_writer.h"
+#include "nimble/own_file.h"
 #include "nimble/version.h"
 #include "replayer/bundle/bundle_reader.h"
 #include "replayer/bundle/by_schedule.h"
@@ -47,6 +48,7 @@ struct Arguments {
   std::string trust = std::string(analyzer::name(analyzer::kDefaultTrust));
   std::uint32_t max_streams = analyzer::kDefaultMaxLanes;
   std::string json;
+  bool force = false;
 };
 
 int complain(const std::string& message, int status) {
@@ -112,26 +114,36 @@ std::string read_text(const std::string& path) {
 // Where the result goes as JSON. Opened before anything runs, so that a wrong name costs no time.
 class JsonFile {
  public:
-  explicit JsonFile(const std::string& path) : path_(path) {
-    if (path.empty()) return;
-    file_ = path == "-" ? stdout : std::fopen(path.c_str(), "wbe");
-    if (!file_) fail();
+  JsonFile(const std::string& path, bool force) : path_(path), force_(force) {
+    if (path.empty() || path == "-") return;
+    if (const std::string why = why_refused(path, FileKind::replay_report, force); !why.empty())
+      throw std::runtime_error(why);
+    if (const int error = file_.open(path, /*through_links=*/true)) fail(error);
   }
-  ~JsonFile() {
-    if (file_ && file_ != stdout) std::fclose(file_);
-  }
+  ~JsonFile() { file_.discard(); }
   JsonFile(const JsonFile&) = delete;
   JsonFile& operator=(const JsonFile&) = delete;
 
   void write(const std::string& text) {
-    if (file_ && (std::fwrite(text.data(), 1, text.size(), file_) != text.size() || std::fflush(file_) != 0)) fail();
+    if (path_ == "-") {
+      if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) fail(errno);
+      return;
+    }
+    if (path_.empty()) return;
+    int error = file_.write(text.data(), text.size());
+    if (error == 0)
+      error = taken_of_named(path_, force_) == Taken::replace ? file_.place_by_force()
+                                                              : file_.place_at_wanted(FileKind::replay_report);
+    if (!file_.why_other().empty()) throw std::runtime_error(refusal_of_named(path_, file_.why_other()));
+    if (error != 0) fail(error);
   }
 
  private:
-  [[noreturn]] void fail() const { throw std::runtime_error(path_ + ": " + std::strerror(errno)); }
+  [[noreturn]] void fail(int error) const { throw std::runtime_error(path_ + ": " + std::strerror(error)); }
 
   const std::string path_;
-  std::FILE* file_ = nullptr;
+  const bool force_;
+  OwnFile file_;
 };
 
 std::vector<std::string> policies_of(const Arguments& arguments) {
@@ -240,7 +252,7 @@ int run(const Arguments& arguments) {
   // Before anything runs: what is not there may be the end of a kernel.
   for (const std::string& note : files.bundle().hidden) complain("not in the bundle: " + note, kExitOk);
   Stage stage(files, step, arguments.device);
-  JsonFile json(arguments.json);
+  JsonFile json(arguments.json, arguments.force);
 
   ReplayReport report = report_of(stage, arguments);
   const int status = run_all(stage, std::move(candidates), arguments, report);
@@ -305,6 +317,7 @@ int main_of_replay(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--json", arguments.json,
                  "Write what was found out as JSON to this file; -: to standard output, instead of the table");
+  app.add_flag("--force", arguments.force, "Replace a file that was not written by Nimble");
   app.add_flag("--quiet", arguments.quiet, "Print no table");
   app.footer(
       "Exit status: 0 all as recorded, 1 memory differs or the driver failed, 2 bad input or usage, 3 the step cannot "

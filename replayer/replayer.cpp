@@ -1,9 +1,13 @@
 #include "replayer/replayer.h"
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <mutex>
+#include <thread>
 #include <utility>
 
+#include "replayer/current_context.h"
 #include "replayer/schedule_reader.h"
 #include "replayer/step_player.h"
 #include "replayer/tune_record.h"
@@ -12,6 +16,8 @@
 namespace nimble {
 
 namespace {
+
+constexpr const char* kNoThread = "no thread can be started, which is to submit what is held";
 
 class Replayer final : public ReplaySink {
  public:
@@ -22,7 +28,8 @@ class Replayer final : public ReplaySink {
 
   std::optional<CUresult> before(Call& call) noexcept override try {
     if (phase_.load(std::memory_order_acquire) == Phase::nothing) return std::nullopt;
-    if (phase_.load(std::memory_order_acquire) == Phase::waiting && (!call.traced || !load(/*starts=*/true)))
+    const bool matters = call.traced || call.question == Question::pool;
+    if (phase_.load(std::memory_order_acquire) == Phase::waiting && (!matters || !load(/*starts=*/true)))
       return std::nullopt;
     const Phase phase = phase_.load(std::memory_order_acquire);
     if (phase == Phase::nothing) return std::nullopt;
@@ -47,6 +54,11 @@ class Replayer final : public ReplaySink {
     if (phase_.load(std::memory_order_acquire) == Phase::waiting) load(/*starts=*/true);
     const Phase phase = phase_.load(std::memory_order_acquire);
     const bool ended = call.kind == CallKind::context_end && result == CUDA_SUCCESS;
+    if (phase == Phase::nothing && ended) {  // the arena may still be ours
+      const std::lock_guard lock(mutex_);
+      if (player_) player_->context_gone(call);
+      return;
+    }
     if (phase != Phase::playing && !(phase == Phase::aside && ended)) return;
     if (bystanders_->passed(call, result)) return;
     std::lock_guard lock(mutex_);
@@ -112,17 +124,16 @@ class Replayer final : public ReplaySink {
     if (last == Phase::waiting || last == Phase::nothing) return;
     options_.log(ReplayLog::info, counters_.line());
     if (options_.tune_save) save_choices();
-    if (!options_.stats_path.empty() && !counters_.write(options_.stats_path)) {
-      options_.log(ReplayLog::warning,
-                   options_.stats_path + ": the counters cannot be written there. Set NIMBLE_STATS to another file.");
-    }
+    if (options_.stats_path.empty()) return;
+    if (const std::string said = counters_.write(options_.stats_path); !said.empty())
+      options_.log(ReplayLog::warning, said);
   } catch (...) {
   }
 
   bool load() override { return load(/*starts=*/false); }
 
   void take_over(std::span<const Call> earlier) override {
-    start_watchdog();
+    if (!start_watchdog()) return give_up(kNoThread);
     const std::lock_guard lock(mutex_);
     for (const Call& call : earlier) player_->after(call, CUDA_SUCCESS);
     publish();
@@ -136,6 +147,7 @@ class Replayer final : public ReplaySink {
     bystanders_->news.drain([this](const MemoryEvent& event) { player_->note(event); });
     if (player_->indispensable()) return std::nullopt;
     player_->finish();
+    player_->give_arena_back();
     publish();
     // What was submitted last may have failed, and then there is something to tell.
     if (player_->indispensable() || phase_.load(std::memory_order_relaxed) != Phase::playing) {
@@ -145,9 +157,36 @@ class Replayer final : public ReplaySink {
     std::vector<Allocation> alive;
     for (const auto& [base, allocation] : player_->memory().all())
       if (!allocation.arena) alive.push_back(allocation);
+    player_->retire();
     phase_ = Phase::nothing;
     activity_ = 0;
     return alive;
+  }
+
+  // A step that binds again asks for another arena. Where that happens again and again the program needs the memory
+  // more than we do. What is released in stream order is there for others once the GPU has come so far, and the pool
+  // has let go of it. No wait of the driver's: that could end a capture of another thread's, and last as long as the
+  // GPU waits for this very thread.
+  bool give_back(const Call&) noexcept override try {
+    constexpr std::uint32_t kMost = 3;
+    StepPlayer::GoingArena arena;
+    bool given = false;
+    {
+      const std::lock_guard lock(mutex_);
+      if (phase_.load(std::memory_order_relaxed) != Phase::playing) return false;
+      bystanders_->news.drain([this](const MemoryEvent& event) { player_->note(event); });
+      given = player_->let_go_of_memory(arena);
+      if (given && ++shortages_ == kMost && player_->stood_aside().empty()) {
+        player_->stand_aside("the program needs the memory");
+        player_->leave();
+      }
+      publish();
+    }
+    if (arena.gone) let_pool_release(arena);
+    return given;
+  } catch (const std::exception& error) {
+    give_up(error.what());
+    return false;
   }
 
   bool forked() noexcept override { return phase_.load(std::memory_order_acquire) == Phase::waiting; }
@@ -159,6 +198,27 @@ class Replayer final : public ReplaySink {
     aside,    // replay has given up; memory that it served is still looked after
     nothing,  // everything passes
   };
+
+  // Without the lock. Polls, for a second at most.
+  void let_pool_release(const StepPlayer::GoingArena& arena) const {
+    constexpr int kMostLooks = 10'000;
+    constexpr std::chrono::microseconds kLook{100};
+    const CurrentContext current(driver_, arena.context);
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;  // another thread may capture
+    const bool relaxed = driver_.cuThreadExchangeStreamCaptureMode_(&mode) == CUDA_SUCCESS;
+    CUresult happened = CUDA_ERROR_NOT_READY;
+    for (int i = 0; relaxed && i < kMostLooks; ++i) {
+      happened = driver_.cuEventQuery_(arena.gone);
+      if (happened != CUDA_ERROR_NOT_READY) break;
+      std::this_thread::sleep_for(kLook);
+    }
+    cuuint64_t reserved = 0;
+    if (happened == CUDA_SUCCESS && arena.pool &&
+        driver_.cuMemPoolGetAttribute_(arena.pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) == CUDA_SUCCESS)
+      driver_.cuMemPoolTrimTo_(arena.pool, reserved - std::min<cuuint64_t>(reserved, arena.bytes));
+    driver_.cuEventDestroy_(arena.gone);
+    if (relaxed) driver_.cuThreadExchangeStreamCaptureMode_(&mode);
+  }
 
   // With what is counted elsewhere. Under the lock; the same again once replay has finished.
   CounterValues counters() const {
@@ -194,7 +254,12 @@ class Replayer final : public ReplaySink {
       driver_ = driver;
       auto player = std::make_unique<StepPlayer>(std::move(schedule), context_, driver_, counters_);
       auto bystanders = std::make_unique<Bystanders>(player->schedule(), context_);
-      if (starts) start_watchdog();
+      if (starts && !start_watchdog()) {
+        phase_ = Phase::nothing;
+        counters_.stood_aside = kNoThread;
+        options_.log(ReplayLog::warning, std::string(kNoThread) + ". The program runs untouched.");
+        return false;
+      }
       player->tune(options_.tune);
       if (options_.audit > 0) player->audit(options_.audit, [all = bystanders.get()] { return all->ops(); });
       // All or nothing: whoever finds a player finds the rest as well.
@@ -213,12 +278,15 @@ class Replayer final : public ReplaySink {
     }
   }
 
-  // Its thread gets the priority of the thread that calls this.
-  void start_watchdog() {
-    if (watchdog_) return;
-    watchdog_ = std::make_unique<Watchdog>(
+  // Its thread gets the priority of the thread that calls this. Whether it runs.
+  bool start_watchdog() {
+    if (watchdog_) return true;
+    auto watchdog = std::make_unique<Watchdog>(
         options_.hold, [this] { return activity_.load(); }, [this](std::uint64_t seen) { hold_expired(seen); },
         options_.enter_helper_thread);
+    if (!watchdog->start()) return false;
+    watchdog_ = std::move(watchdog);
+    return true;
   }
 
   // After every call: what the watchdog looks at, and whether replay goes on.
@@ -329,6 +397,7 @@ class Replayer final : public ReplaySink {
   std::unique_ptr<Watchdog> watchdog_;
   std::vector<std::uint32_t> decisions_said_;  // by kind of step
   bool finished_ = false, finished_counting_ = false;
+  std::uint32_t shortages_ = 0;  // how often memory was short while replay went on
 };
 
 }  // namespace

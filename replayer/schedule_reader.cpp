@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cerrno>
 #include <charconv>
-#include <fstream>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
+#include "nimble/memory_reserve.h"
+#include "nimble/quiet_file.h"
 #include "replayer/schedule_check.h"
 #include "replayer/schedule_field.h"
 #include "replayer/tuner.h"
@@ -382,6 +385,7 @@ void read_streams(const Field& streams, Schedule& schedule) {
 Schedule parse_schedule(const std::string& text, const std::string& source) {
   if (text.empty()) throw ScheduleError(source + ": the file is empty");
   Json json;
+  const JsonEnds ends(json);
   try {
     json = Json::parse(text);
   } catch (const Json::exception& error) {
@@ -445,14 +449,12 @@ Schedule parse_schedule(const std::string& text, const std::string& source) {
 }
 
 Schedule read_schedule(const std::string& path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) throw ScheduleError(path + ": cannot be read: record and analyze first, or set NIMBLE_SCHEDULE");
-  const auto size = file.tellg();
-  if (size < 0 || static_cast<std::uint64_t>(size) > kMostFileBytes)
-    throw ScheduleError(path + ": is no schedule (too large)");
-  file.seekg(0);
-  std::string text(static_cast<std::size_t>(size), '\0');
-  if (!file.read(text.data(), size)) throw ScheduleError(path + ": cannot be read");
+  std::string text;
+  const int error = read_quiet(path.c_str(), kMostFileBytes, text);
+  if (error == EFBIG) throw ScheduleError(path + ": is no schedule (too large)");
+  if (error == ENOMEM || error == EIO || error == EISDIR)
+    throw ScheduleError(path + ": cannot be read: " + std::strerror(error));
+  if (error != 0) throw ScheduleError(path + ": cannot be read: record and analyze first, or set NIMBLE_SCHEDULE");
   return parse_schedule(text, path);
 }
 

@@ -32,8 +32,13 @@ bool StepPlayer::bind(std::uint32_t kind) {
     return false;
   }
   if (schedule_.arena_bytes && !arena_) {
+    if (pool_asked_) {
+      stand_aside(kPoolAsked);
+      return false;
+    }
+    // From where the program's own allocations would come: what it asks about them the driver answers as it would have.
     CUdeviceptr arena = 0;
-    const CUresult result = driver_.cuMemAlloc_(&arena, schedule_.arena_bytes);
+    const CUresult result = driver_.cuMemAllocAsync_(&arena, schedule_.arena_bytes, streams_.launch().handle);
     if (result != CUDA_SUCCESS) {
       stand_aside("no memory for the step's " + std::to_string(schedule_.arena_bytes) + " bytes (error " +
                   std::to_string(result) + ")");
@@ -41,6 +46,9 @@ bool StepPlayer::bind(std::uint32_t kind) {
     }
     arena_ = arena;
     arena_context_ = cu_context_;
+    arena_use_unknown_ = false;
+    arena_pool_ = nullptr;
+    driver_.cuPointerGetAttribute_(&arena_pool_, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, arena_);
     memory_.add({arena_, schedule_.arena_bytes, MemoryKind::stream_ordered, true});
   }
   individually(0);  // what the arena's memory comes behind, and all streams with it
@@ -93,9 +101,9 @@ bool StepPlayer::build_graphs(std::uint32_t kind) {
   return true;
 }
 
-void StepPlayer::unbind() {
+void StepPlayer::unbind(const char* why) {
   flush_early();  // while it is known what the ops are
-  if (cursor_.begun()) diverge("code or a stream went away");
+  if (cursor_.begun()) diverge(why);
   if (state_ == State::bound) {
     // The arena may next be used on another stream, which must come after what is on this one. No waiting here: what
     // this stream does may need this very thread.

@@ -53,6 +53,7 @@ CUresult StepPlayer::tell(const Call& call, CUresult result) {
 // No error of the program's: the memory is free. It must not be used again, which it is not once replay stands aside.
 CUresult StepPlayer::could_not_wait(CUresult error) {
   stand_aside("memory was freed on a stream that cannot be waited for (error " + std::to_string(error) + ")");
+  arena_use_unknown_ = true;
   if (is_final(error)) failed_ = error;
   return failed_;
 }
@@ -67,13 +68,13 @@ void StepPlayer::context_failed(CUresult result) {
 
 void StepPlayer::context_gone(const Call& call) {
   if (!call.context || call.context == cu_context_) failed_ = CUDA_SUCCESS;
-  // Where it is not known which context it was, the arena itself tells.
+  if (!arena_ || (call.context && call.context != arena_context_)) return;
+  arena_context_ = nullptr;  // no call is made with it current any more
+  // The pool outlives contexts, unless the device itself was reset: the arena tells. Where it is gone the driver may
+  // give its addresses to others from now on.
   unsigned type = 0;
-  const bool ours = call.context ? call.context == arena_context_
-                                 : driver_.cuPointerGetAttribute_(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, arena_) ==
-                                       CUDA_ERROR_INVALID_VALUE;
-  // The driver may give these addresses to others from now on.
-  if (arena_ && ours) arena_ = 0;
+  if (driver_.cuPointerGetAttribute_(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, arena_) == CUDA_ERROR_INVALID_VALUE)
+    arena_ = 0;
 }
 
 }  // namespace nimble

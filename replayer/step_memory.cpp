@@ -1,6 +1,7 @@
 // What a StepPlayer knows and does about memory: step-local memory served from the arena, what of it the program still
 // has, and where it gives it back.
 #include <algorithm>
+#include <utility>
 
 #include "replayer/current_context.h"
 #include "replayer/step_player.h"
@@ -27,13 +28,14 @@ void StepPlayer::note(const MemoryEvent& event) {
 
 std::optional<CUresult> StepPlayer::before_aside(Call& call) {
   const bool frees = call.kind == CallKind::free || call.kind == CallKind::free_async;
-  if (!in_arena(call.address) || !(frees || call.address_range)) return std::nullopt;
+  if (call.question == Question::pool) return answer_pool(call);
+  if (!in_arena(call.address) || !(frees || call.question == Question::memory)) return std::nullopt;
   if (failed_ != CUDA_SUCCESS) return failed_;
-  return frees ? free_in_arena(call) : answer_address_range(call);
+  return frees ? free_in_arena(call) : answer_question(call);
 }
 
 // The arena is one allocation to the driver, but many to the program.
-std::optional<CUresult> StepPlayer::answer_address_range(Call& call) const {
+std::optional<CUresult> StepPlayer::answer_question(Call& call) {
   if (!in_arena(call.address)) return std::nullopt;
   for (std::uint32_t i = 0; i < schedule_.objects.size(); ++i) {
     const ScheduleObject& object = schedule_.objects[i];
@@ -41,9 +43,79 @@ std::optional<CUresult> StepPlayer::answer_address_range(Call& call) const {
     if (!objects_.taken(i) || call.address - base >= object.size) continue;
     call.address = base;
     call.size = object.size;
+    answers_.answer(call, base, driver_, arena_context_);
     return CUDA_SUCCESS;
   }
   return CUDA_ERROR_NOT_FOUND;
+}
+
+bool StepPlayer::let_go_of_memory(GoingArena& arena) {
+  if (!captures_.empty() || failed_ != CUDA_SUCCESS || !aside_.empty()) return false;
+  bool any = false;
+  for (std::size_t i = 0; i < graphs_.size(); ++i) any = any || graphs_[i].built() || in_order_[i].built();
+  unbind("memory is short");
+  const GoingArena going{nullptr, arena_context_, arena_pool_, schedule_.arena_bytes};
+  if (aside_.empty() && give_arena_back()) {
+    any = true;
+    const CurrentContext current(driver_, going.context);
+    CUevent gone = nullptr;
+    if (driver_.cuEventCreate_(&gone, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) {
+      arena = going;
+      if (driver_.cuEventRecord_(gone, streams_.launch().handle) == CUDA_SUCCESS) {
+        arena.gone = gone;
+      } else {
+        driver_.cuEventDestroy_(gone);
+      }
+    }
+  }
+  if (!aside_.empty()) leave();
+  return any;
+}
+
+void StepPlayer::retire() {
+  drop_graphs();
+  state_ = State::searching;
+}
+
+// How much the program's pool has: not what it would have without us, as long as step-local memory comes from the plan.
+std::optional<CUresult> StepPlayer::ask_of_pool(Call& call) {
+  if (arena_ && !is_of_arena(call)) return std::nullopt;
+  pool_asked_ = true;
+  if (!arena_) return std::nullopt;
+  flush();
+  give_arena_back();
+  stand_aside(kPoolAsked);
+  return answer_pool(call);
+}
+
+// The pools of other devices have none of ours.
+bool StepPlayer::is_of_arena(const Call& call) const {
+  return !arena_pool_ || !call.address || call.address == reinterpret_cast<std::uint64_t>(arena_pool_);
+}
+
+std::optional<CUresult> StepPlayer::answer_pool(Call& call) const {
+  if (!arena_ || !is_of_arena(call)) return std::nullopt;
+  call.width = schedule_.arena_bytes;
+  call.size = 0;
+  for (std::uint32_t i = 0; i < schedule_.objects.size(); ++i)
+    if (objects_.taken(i)) call.size += schedule_.objects[i].size;
+  return CUDA_SUCCESS;
+}
+
+bool StepPlayer::give_arena_back() {
+  if (!arena_ || objects_.all_taken() != 0 || arena_use_unknown_ || handover_failed_) return false;
+  if (!captures_.empty() || !streams_.has(0) || arena_context_ != cu_context_ || streams_.launch_captures())
+    return false;
+  const CurrentContext current(driver_, arena_context_);
+  // What another stream did before it was the launch stream, and what the program's streams did with what they
+  // released.
+  if (handover_ && driver_.cuStreamWaitEvent_(streams_.launch().handle, handover_, 0) != CUDA_SUCCESS) return false;
+  if (streams_.come_behind_due() != CUDA_SUCCESS || streams_.gather() != CUDA_SUCCESS) return false;
+  if (driver_.cuMemFreeAsync_(arena_, streams_.launch().handle) != CUDA_SUCCESS) return false;
+  memory_.remove(arena_);
+  objects_.changed();
+  arena_ = 0;
+  return true;
 }
 
 void StepPlayer::note_leftovers() {
@@ -83,11 +155,24 @@ std::optional<CUresult> StepPlayer::free_in_arena(const Call& call) {
   for (std::uint32_t i = 0; i < schedule_.objects.size(); ++i) {
     const ScheduleObject& object = schedule_.objects[i];
     if (!object.step_local || arena_ + object.plan_offset != call.address || !objects_.taken(i)) continue;
+    if (!arena_context_) {  // its end may have taken the stream, or what was current
+      int priority = 0;
+      unsigned type = 0;
+      const CUresult refusal = call.has_stream
+                                   ? driver_.cuStreamGetPriority_(call.stream.handle, &priority)
+                                   : driver_.cuPointerGetAttribute_(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, arena_);
+      if (refusal != CUDA_SUCCESS) return refusal;
+    }
     objects_.take(i, false);
+    answers_.gone(call.address);
     // cuMemFree takes it that all accesses are over. Once replay has stood aside nobody will use the memory again.
     const StreamRef launch = streams_.launch();
     const bool bound = state_ == State::bound;
-    if (call.kind == CallKind::free || (bound && call.stream == launch) || !aside_.empty()) return CUDA_SUCCESS;
+    if (call.kind == CallKind::free || (bound && call.stream == launch)) return CUDA_SUCCESS;
+    if (!aside_.empty()) {
+      arena_use_unknown_ = true;
+      return CUDA_SUCCESS;
+    }
     const CurrentContext current(driver_, arena_context_);
     // The next use of the memory comes behind our stream: that must come after what the program's stream still does
     // with it. Which stream it will be is not known while none is bound, and one that captures cannot wait.

@@ -67,7 +67,12 @@ std::optional<CUresult> StepPlayer::before(Call& call) {
 }
 
 std::optional<CUresult> StepPlayer::play(Call& call) {
-  if (call.address_range) return answer_address_range(call);
+  if (call.question == Question::pool) return ask_of_pool(call);
+  if (call.question == Question::memory && (!call.sets || in_arena(call.address))) {
+    if (call.sets) flush_early();
+    if (call.sets && call.value != 0) stand_aside("another device may reach the program's memory");
+    return answer_question(call);
+  }
   switch (call.ends) {
     case Ends::nothing:
       break;
@@ -106,6 +111,8 @@ std::optional<CUresult> StepPlayer::play(Call& call) {
       return std::nullopt;
     case CallKind::context_end: {
       flush_early();
+      // The device's pool outlives the context.
+      if (!call.context || call.context == arena_context_) give_arena_back();
       context_ended(call);
       return std::nullopt;
     }
@@ -249,6 +256,8 @@ std::optional<CUresult> StepPlayer::on_matched(std::uint32_t index, Call& call) 
       call.address = arena_ + schedule_.objects[op.object].plan_offset;
       objects_.use(op.object);
       ++counters_.allocations_served;
+    } else {
+      answers_.gone(call.address);
     }
     answer = CUDA_SUCCESS;
   } else if (is_held(op.submit) && !pass_step_ && passing_[op.segment] != step_) {
@@ -381,6 +390,8 @@ void StepPlayer::stand_aside(std::string why) {
 void StepPlayer::leave() {
   flush();
   streams_.release();
+  // The streams may go from now on without being seen.
+  if (!std::exchange(left_, true) && failed_ == CUDA_SUCCESS) give_arena_back();
 }
 
 void StepPlayer::after(const Call& call, CUresult result) {
@@ -389,6 +400,10 @@ void StepPlayer::after(const Call& call, CUresult result) {
 }
 
 void StepPlayer::answered(const Call& call, CUresult result) {
+  if (call.question == Question::pool) {  // before replay took over
+    pool_asked_ = true;
+    return;
+  }
   const bool good = result == CUDA_SUCCESS;
   switch (call.kind) {
     case CallKind::alloc:

@@ -18,6 +18,7 @@
 #include "replayer/counters.h"
 #include "replayer/driver_api.h"
 #include "replayer/live_step.h"
+#include "replayer/memory_answers.h"
 #include "replayer/memory_map.h"
 #include "replayer/object_map.h"
 #include "replayer/owed_errors.h"
@@ -52,6 +53,11 @@ class StepPlayer {
   // waiting for it for a while at most.
   void finish();
 
+  // The memory for the step's own objects goes back to the pool, in stream order: behind all that has used it. Not
+  // where the program has something in it, where a capture is in the way, or where not all is known of its use. Whether
+  // it went.
+  bool give_arena_back();
+
   // Code was loaded, which may have brought memory along. Any thread, without the lock.
   void code_has_come() { memory_.nearby().may_have_come(); }
   // Memory came or went by a call that did not come through here.
@@ -68,8 +74,22 @@ class StepPlayer {
 
   // Submits what is held, in program order. What the driver refuses is owed to the program, and replay stands aside.
   void flush();
-  // Submits what is held, and leaves the streams to themselves: nobody comes back for either.
+  // Submits what is held, leaves the streams to themselves, and gives the arena back if it can: no one comes back for
+  // any of them.
   void leave();
+  // Replay ends with the call at hand: leave() comes after it.
+  void stand_aside(std::string why);
+  // Memory is short: what is held goes out, and the step binds anew when it comes again. Whether anything was let go
+  // of. Not for a program that is capturing. `arena`: what has become of the arena; without an event where it stays.
+  struct GoingArena {
+    CUevent gone = nullptr;  // behind its release; the caller's
+    CUcontext context = nullptr;
+    CUmemoryPool pool = nullptr;
+    std::uint64_t bytes = 0;
+  };
+  bool let_go_of_memory(GoingArena& arena);
+  // Nothing of the program's comes here any more, not even the end of a stream: graphs go.
+  void retire();
   // 0 while nothing is held; otherwise a number that changes with every op that is held, and with nothing else.
   std::uint64_t holding() const { return held_.empty() ? 0 : holds_; }
 
@@ -92,6 +112,7 @@ class StepPlayer {
 
  private:
   enum class State : std::uint8_t { searching, bound };
+  static constexpr const char* kPoolAsked = "the program asks how much memory its pool has, which replay would change";
 
   std::optional<CUresult> play(Call& call);
   void answered(const Call& call, CUresult result);
@@ -132,7 +153,11 @@ class StepPlayer {
   void place_by_plan();
   void end_clock();
   void finish_audits();
-  std::optional<CUresult> answer_address_range(Call& call) const;
+  // What the program asks about memory of the arena, or of the pool that it would be of.
+  std::optional<CUresult> answer_question(Call& call);
+  std::optional<CUresult> ask_of_pool(Call& call);
+  std::optional<CUresult> answer_pool(Call& call) const;
+  bool is_of_arena(const Call& call) const;
   void submit_segment(std::uint32_t segment);
   // The result of the first call that failed, if any did; all of them are owed to the program.
   CUresult submit_by_calls(const std::vector<std::uint32_t>& ops, bool on_launch_stream);
@@ -155,9 +180,7 @@ class StepPlayer {
   void diverge(const char* reason, std::uint32_t at_op = kNone);
   // Builds graphs and arena from a step of that kind that matched as a whole. False if that cannot be done (yet).
   bool bind(std::uint32_t kind);
-  void unbind();
-  // Replay ends with the call at hand: leave() comes after it.
-  void stand_aside(std::string why);
+  void unbind(const char* why = "code or a stream went away");
   void stream_ends(std::uint32_t stream);
   void let_go(CUevent event);
   void context_ended(const Call& call);
@@ -207,6 +230,11 @@ class StepPlayer {
   Way way_ = Way::schedule;  // of the step at hand, and of graph()
   std::uint64_t arena_ = 0;
   CUcontext arena_context_ = nullptr;
+  CUmemoryPool arena_pool_ = nullptr;     // of which it is; null where the driver does not say
+  bool left_ = false;                     // the streams are on their own
+  bool arena_use_unknown_ = false;        // something may use it that the launch stream cannot be put behind
+  MemoryAnswers answers_;                 // of the program's allocations in the arena
+  bool pool_asked_ = false;               // the program has asked how much memory a device's pool has
   bool handover_failed_ = false;          // what is after the last use of the arena is not known
   CUevent stand_in_ = nullptr;            // what nodes record whose event was destroyed
   CUevent handover_ = nullptr;            // after the last use of the arena on a stream that is not ours any more

@@ -114,7 +114,7 @@ CUresult StepStreams::mark() {
   return result;
 }
 
-CUresult StepStreams::begin_step() {
+CUresult StepStreams::come_behind_due() {
   while (!due_.empty()) {
     const CurrentContext current(driver_, cu_context_);
     const CUresult result = driver_.cuStreamWaitEvent_(launch().handle, due_.back(), 0);
@@ -122,6 +122,11 @@ CUresult StepStreams::begin_step() {
     driver_.cuEventDestroy_(due_.back());
     due_.pop_back();
   }
+  return CUDA_SUCCESS;
+}
+
+CUresult StepStreams::begin_step() {
+  if (const CUresult result = come_behind_due(); result != CUDA_SUCCESS) return result;
   bool any = false;
   for (std::uint32_t s = 0; s < count_; ++s) any = any || all_[s].ahead;
   if (count_ == 1 || !any) return CUDA_SUCCESS;

@@ -76,10 +76,14 @@ class StepStreams {
   CUresult launched() { return count_ == 1 ? CUDA_SUCCESS : mark(); }
   // Steps follow each other, on whatever streams their ops are: before the first op of one that graphs stand for.
   CUresult begin_step();
+  // The launch stream comes behind all events that later() has taken.
+  CUresult come_behind_due();
   // The next such step comes behind the event, too, which is taken over.
   void later(CUevent event) { due_.push_back(event); }
   // Whether graphs may be put behind what the streams have got from outside of steps. Asks the driver.
   bool settled();
+  // Whether the launch stream captures, as far as can be told.
+  bool launch_captures() const;
   // All streams are on their own from here on.
   CUresult release();
   // The context is gone, with all events.
@@ -95,7 +99,6 @@ class StepStreams {
   };
 
   CUresult gather(std::uint32_t s);
-  bool launch_captures() const;
   CUresult mark();
   CUresult record(CUevent& event, const StreamRef& stream);
   CUresult wait_instead(const StreamRef& stream, CUresult error);

@@ -3,6 +3,7 @@
 #include <string>
 #include <thread>
 
+#include "nimble/not_cancelled.h"
 #include "replayer/current_context.h"
 #include "replayer/step_player.h"
 #include "replayer/submit.h"
@@ -185,6 +186,7 @@ void StepPlayer::finish() {
 
 void StepPlayer::finish_audits() {
   constexpr int kMostMilliseconds = 2000;
+  const NotCancelled not_cancelled;
   for (int i = 0; i < kMostMilliseconds && audit_ && audit_->pending() && aside_.empty(); ++i) {
     judge_audit();
     if (audit_->pending()) std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -1,23 +1,31 @@
 #include "replayer/tune_record.h"
 
-#include <unistd.h>
-
+#include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "nimble/memory_reserve.h"
+#include "nimble/own_file.h"
+#include "nimble/quiet_file.h"
 #include "replayer/tuner.h"
 
 namespace nimble {
 
+namespace {
+
+constexpr std::size_t kMostBytes = std::size_t{8} << 30;  // as schedules may have (schedule_reader.cpp)
+
+}  // namespace
+
 std::string save_choices(const std::string& schedule_path, const std::vector<ScheduleChoice>& choices) {
   using Json = nlohmann::ordered_json;
-  std::ifstream file(schedule_path, std::ios::binary);
-  Json schedule = Json::parse(std::string(std::istreambuf_iterator<char>(file), {}), nullptr, false);
+  std::string text;
+  if (read_quiet(schedule_path.c_str(), kMostBytes, text) != 0) return "cannot be read any more";
+  const MemoryReserve reserve;  // what builds a JSON value does not survive that there is no memory for a part of it
+  Json schedule, tuned = Json::array();
+  const JsonEnds schedule_ends(schedule), tuned_ends(tuned);
+  schedule = Json::parse(text, nullptr, false);
   if (!schedule.is_object()) return "cannot be read any more";
-  Json tuned = Json::array();
   for (const ScheduleChoice& choice : choices) {
     if (choice.way == kNone) {
       tuned.push_back(nullptr);
@@ -29,13 +37,7 @@ std::string save_choices(const std::string& schedule_path, const std::vector<Sch
     tuned.push_back({name(static_cast<Way>(choice.way)), std::move(times)});
   }
   schedule["tuned"] = std::move(tuned);
-  const std::string draft = schedule_path + "." + std::to_string(getpid());
-  std::ofstream out(draft, std::ios::binary);
-  out << schedule.dump() << "\n";
-  out.close();
-  if (out && std::rename(draft.c_str(), schedule_path.c_str()) == 0) return {};
-  std::remove(draft.c_str());
-  return "cannot be written";
+  return replace_own_file(schedule_path, schedule.dump() + "\n", FileKind::schedule);
 }
 
 }  // namespace nimble

@@ -1,6 +1,7 @@
 // NIMBLE_TUNE_SAVE: what replay has found to be the fastest goes into the schedule, so that later runs begin with it.
 //
-// The file is replaced in one move; a process that reads it meanwhile has the old one or the new. Stateless; one
+// The file is replaced in one move, and keeps its owner and its mode; a process that reads it meanwhile has the old one
+// or the new. What is no schedule any more, or a link, is left alone (include/nimble/own_file.h). Stateless; one
 // thread. No errors but the reason in words: replay has done its work by then.
 #pragma once
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "nimble/blocked_signals.h"
+#include "nimble/own_thread.h"
 
 namespace nimble {
 
@@ -19,9 +19,10 @@ Watchdog::Watchdog(std::chrono::microseconds bound, std::function<std::uint64_t(
     : look_every_(std::max(bound / 2, std::chrono::microseconds(50))),
       activity_(std::move(activity)),
       expired_(std::move(expired)),
-      enter_thread_(std::move(enter_thread)) {
-  const BlockedSignals blocked;
-  std::thread([this] { run(); }).detach();
+      enter_thread_(std::move(enter_thread)) {}
+
+bool Watchdog::start() {
+  return start_own_thread([this] { run(); });
 }
 
 void Watchdog::wake_thread() {

@@ -1,7 +1,8 @@
 // Submits held ops when the program makes no further call: it may be watching memory that the GPU writes.
 //
 // A thread of its own, which sleeps until ops are held, then looks twice per bound; where nothing has happened between
-// two looks, it calls `expired`. It never holds a lock of its own while calling out. It lives as long as the process.
+// two looks, it calls `expired`. It never holds a lock of its own while calling out. Once started it lives as long as
+// the process.
 #pragma once
 
 #include <atomic>
@@ -18,6 +19,9 @@ class Watchdog {
   // what is held, if the number is still the same. `enter_thread` runs first on the watchdog's thread.
   Watchdog(std::chrono::microseconds bound, std::function<std::uint64_t()> activity,
            std::function<void(std::uint64_t)> expired, std::function<void()> enter_thread);
+
+  // Once, before anything is held. False where there can be no thread now: then nothing may be held.
+  [[nodiscard]] bool start();
 
   // Ops are held now, and none were before. Cheap if the thread is awake already.
   void wake() {

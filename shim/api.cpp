@@ -15,6 +15,7 @@
 #include "shim/guard.h"
 #include "shim/options.h"
 #include "shim/regions/region_sink.h"
+#include "shim/roomy_stack.h"
 #include "shim/session.h"
 #include "shim/wrappers.h"
 
@@ -23,6 +24,7 @@ namespace {
 using nimble::CallSink;
 using nimble::SinkPhase;
 using nimble::SinkReport;
+using nimble::shim::with_room;
 
 static_assert(static_cast<int>(SinkPhase::idle) == NIMBLE_PHASE_IDLE);
 static_assert(static_cast<int>(SinkPhase::recording) == NIMBLE_PHASE_RECORDING);
@@ -40,7 +42,7 @@ static_assert(static_cast<int>(GraphState::rewritten) == NIMBLE_GRAPH_REWRITTEN)
 
 nimble_mode mode_of_process() {
   static const nimble_mode mode = [] {
-    switch (nimble::shim::read_options().mode) {
+    switch (nimble::shim::with_room([] { return nimble::shim::read_options().mode; })) {
       case nimble::shim::Mode::record:
         return NIMBLE_MODE_RECORD;
       case nimble::shim::Mode::replay:
@@ -65,7 +67,7 @@ SinkReport report() {
 template <class Function>
 nimble_result guarded(Function function) noexcept {
   try {
-    return function();
+    return with_room(function);
   } catch (const std::bad_alloc&) {
     return NIMBLE_OUT_OF_MEMORY;
   } catch (...) {
@@ -84,7 +86,8 @@ nimble_result fill(Structure* target, Structure& filled) {
 }
 
 nimble_result mark(bool begins, const char* name) {
-  if (CallSink* const sink = nimble::shim::started_sink()) sink->mark(begins, name, nimble::shim::thread_index());
+  if (CallSink* const sink = nimble::shim::started_sink())
+    with_room([&] { sink->mark(begins, name, nimble::shim::thread_index()); });
   return NIMBLE_SUCCESS;
 }
 
@@ -218,7 +221,7 @@ nimble_result nimble_region_launch(nimble_region* region, CUstream_st* stream) {
   if (!sink) return mode_of_process() == NIMBLE_MODE_REGIONS ? NIMBLE_INVALID_ARGUMENT : NIMBLE_WRONG_MODE;
   if (!region) return NIMBLE_INVALID_ARGUMENT;
   const nimble::shim::Guard guard;
-  const auto answer = sink->launch(*of(region), stream);
+  const auto answer = with_room([&] { return sink->launch(*of(region), stream); });
   if (!answer) return result_of(*of(region));
   return *answer == CUDA_SUCCESS ? NIMBLE_SUCCESS : NIMBLE_DRIVER_ERROR;
 }

@@ -8,6 +8,7 @@
 #include "shim/graphs/graph_sink.h"
 #include "shim/graphs/library_memory.h"
 #include "shim/guard.h"
+#include "shim/roomy_stack.h"
 #include "shim/session.h"
 
 namespace nimble::shim {
@@ -32,7 +33,7 @@ class Routes {
     Route* const first = first_.load(std::memory_order_acquire);
     for (const Route* route = first; route; route = route->next)
       if (route->caller == caller) return *route;
-    Route found{caller, find_beyond(caller, name_), nullptr, first};
+    Route found{caller, with_room([&] { return find_beyond(caller, name_); }), nullptr, first};
     if (!found.function) return found;
     if (is_pytorch(caller)) found.get_stream = find_beyond(caller, "cublasGetStream_v2");
     if (auto* const route = new (std::nothrow) Route(found))
@@ -61,8 +62,10 @@ GraphSink* sink_that_captures() {
 
 void* workspace_for(GraphSink& sink, CUstream stream, void* workspace, std::size_t bytes, bool for_one) {
   const Guard guard;
-  const std::uint64_t address = sink.workspace_for(stream, reinterpret_cast<std::uint64_t>(workspace), bytes, for_one);
-  return reinterpret_cast<void*>(address);
+  return with_room([&] {
+    return reinterpret_cast<void*>(
+        sink.workspace_for(stream, reinterpret_cast<std::uint64_t>(workspace), bytes, for_one));
+  });
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
@@ -16,6 +17,7 @@
 #include "shim/cupti_calls.h"
 #include "shim/libc_symbols.h"
 #include "shim/log.h"
+#include "shim/low_addresses.h"
 #include "shim/profile/op_timer.h"
 #include "shim/real_driver.h"
 #include "shim/session.h"
@@ -50,6 +52,8 @@ void* (*nimble_next_dlsym)(void*, const char*) = nullptr;
 void* (*nimble_next_dlvsym)(void*, const char*, const char*) = nullptr;
 void* (*nimble_next_dlopen)(const char*, int) = nullptr;
 void (*nimble_next_exit)(int) = nullptr;
+void* nimble_next_setrlimit = nullptr;
+void* nimble_next_prlimit = nullptr;
 }
 
 namespace nimble::shim {
@@ -190,6 +194,8 @@ void find_next_hooks() {
   set(nimble_next_dlsym, libc_symbol("dlsym"));
   set(nimble_next_dlvsym, libc_symbol("dlvsym"));
   set(nimble_next_dlopen, libc_symbol("dlopen"));
+  set(nimble_next_setrlimit, libc_symbol("setrlimit"));
+  set(nimble_next_prlimit, libc_symbol("prlimit"));
   set(nimble_next_exit, libc_symbol("_exit"));  // the last one: from here on, calls that come back find all
   const auto advance = [](auto& next, const char* name) {
     if (void* const found = g_libc_dlsym(RTLD_NEXT, name)) set(next, found);
@@ -197,6 +203,8 @@ void find_next_hooks() {
   advance(nimble_next_dlvsym, "dlvsym");
   advance(nimble_next_dlopen, "dlopen");
   advance(nimble_next_exit, "_exit");
+  advance(nimble_next_setrlimit, "setrlimit");
+  advance(nimble_next_prlimit, "prlimit");
   advance(nimble_next_dlsym, "dlsym");
 }
 
@@ -285,4 +293,12 @@ int nimble_dlopen_filter(const char* file, int flags) {
                                "that flag");
   }
   return flags & ~RTLD_DEEPBIND;
+}
+
+// What setrlimit and prlimit do first: as early as a sanitizer that is being set up. Whatever the limit is to be:
+// reading it here, where the program may have passed a pointer that leads nowhere, could end it.
+void nimble_before_limit(int resource, const void* limit) {
+  if (!nimble_next_setrlimit || !nimble_next_prlimit) [[unlikely]]
+    find_next_hooks();
+  if (resource == RLIMIT_AS && limit) give_addresses_back();
 }

@@ -4,8 +4,11 @@
 #include <array>
 #include <atomic>
 #include <mutex>
+#include <new>
+#include <tuple>
 
 #include "shim/handle_slot.h"
+#include "shim/per_thread.h"
 #include "shim/real_driver.h"
 
 namespace nimble::shim {
@@ -80,6 +83,26 @@ std::vector<unsigned> ask_architectures() {
   return list;
 }
 
+// Whether what is known of two kernels is the same.
+bool same(const FunctionInfo& a, const FunctionInfo& b) {
+  const auto of = [](const FunctionInfo& one) {
+    return std::tie(one.name, one.image, one.is_kernel_handle, one.params, one.param_bytes, one.self_contained,
+                    one.constants, one.why, one.why_not_proven, one.code);
+  };
+  const auto of_proof = [](const KernelProof& one) {
+    return std::tie(one.accesses, one.globals, one.stored, one.same_code);
+  };
+  return of(a) == of(b) && a.proof.has_value() == b.proof.has_value() &&
+         (!a.proof || of_proof(*a.proof) == of_proof(*b.proof));
+}
+
+// Without memory for it there is another record, where that code comes again: what is dropped stays dropped.
+template <class Key, class Info>
+void keep_spare(std::unordered_multimap<Key, const Info*>& spares, const Key& key, const Info* info) noexcept try {
+  spares.emplace(key, info);
+} catch (const std::bad_alloc&) {
+}
+
 // The compute capabilities of the devices that there are, as 90 for 9.0. The driver is asked once, and under no lock.
 const std::vector<unsigned>& architectures() {
   static std::atomic<const std::vector<unsigned>*> known{nullptr};
@@ -98,15 +121,27 @@ FunctionTable& functions() {
   return *table;
 }
 
-void FunctionTable::loaded(const void* handle, LoadedImage image) {
+void FunctionTable::loaded(const void* handle, LoadedImage image, CUcontext context) {
   std::lock_guard lock(mutex_);
   if (images_.contains(handle)) drop(handle);
-  auto info = std::make_unique<ImageInfo>();
-  info->self_contained = image.facts.self_contained;
-  info->why = image.facts.why;
-  code_[info.get()] = std::move(image);
-  images_[handle] = info.get();
-  image_records_.push_back(std::move(info));
+  const ImageInfo* info = nullptr;
+  const auto [first, last] = spare_images_.equal_range(image.fingerprint);
+  const auto spare_one = std::find_if(first, last, [&](const auto& spare) {
+    return spare.second->self_contained == image.facts.self_contained && spare.second->why == image.facts.why;
+  });
+  if (spare_one != last) {
+    info = spare_one->second;
+    spare_images_.erase(spare_one);
+  } else {
+    auto made = std::make_unique<ImageInfo>();
+    made->self_contained = image.facts.self_contained;
+    made->why = image.facts.why;
+    info = made.get();
+    image_records_.push_back(std::move(made));
+  }
+  code_[info] = std::move(image);
+  images_[handle] = info;
+  if (context) loaded_in_[handle] = context;
 }
 
 void FunctionTable::same_image(const void* module, const void* library) {
@@ -122,7 +157,25 @@ const ImageInfo* FunctionTable::unloading(const void* handle) {
   return image;
 }
 
+void FunctionTable::context_ended(CUcontext context) {
+  if (!context) return;
+  std::lock_guard lock(mutex_);
+  std::vector<const void*> gone;
+  for (const auto& [handle, in] : loaded_in_)
+    if (in == context) gone.push_back(handle);
+  for (const void* handle : gone) drop(handle);
+}
+
+void FunctionTable::described_no_more(const void* handle) {
+  const auto found = described_.find(handle);
+  if (found == described_.end()) return;
+  const FunctionInfo* const info = found->second;
+  described_.erase(found);
+  keep_spare(spare_functions_, info->name, info);
+}
+
 void FunctionTable::drop(const void* handle) {
+  loaded_in_.erase(handle);
   const auto found = images_.find(handle);
   const ImageInfo* image = found == images_.end() ? nullptr : found->second;
   // A library's module goes with it, and so do the functions that came through either.
@@ -130,11 +183,15 @@ void FunctionTable::drop(const void* handle) {
     const auto owner = images_.find(entry.second.image);
     const bool goes = !entry.second.image || entry.second.image == handle ||
                       (image && owner != images_.end() && owner->second == image);
-    if (goes) described_.erase(entry.first);
+    if (goes) described_no_more(entry.first);
     return goes;
   });
   if (image) std::erase_if(images_, [&](const auto& entry) { return entry.second == image; });
-  code_.erase(image);
+  if (const auto code = code_.find(image); code != code_.end()) {
+    const std::uint64_t fingerprint = code->second.fingerprint;
+    code_.erase(code);
+    if (fingerprint != 0) keep_spare(spare_images_, fingerprint, image);
+  }
   if (const auto of_it = globals_of_.find(handle); of_it != globals_of_.end()) {
     for (const std::uint64_t address : of_it->second) {
       const auto global = globals_.find(address);
@@ -158,7 +215,7 @@ void FunctionTable::place(const void* handle, const Origin& origin) {
   if (known->second->image == (image == images_.end() ? nullptr : image->second) &&
       known->second->is_kernel_handle == origin.is_kernel_handle)
     return;
-  described_.erase(known);
+  described_no_more(handle);
   generation_.fetch_add(1, std::memory_order_release);
 }
 
@@ -211,14 +268,23 @@ std::string FunctionTable::image_bytes(const ImageInfo* image) {
   return source ? source().value_or(std::string()) : std::string();
 }
 
-const FunctionInfo& FunctionTable::find(CUfunction handle) {
+namespace {
+
+// What a thread has looked up last. No thread-local of its own: these lie in every thread's stack.
+struct LastFunctions {
   struct Cached {
     CUfunction handle = nullptr;
     std::uint64_t generation = 0;
     const FunctionInfo* info = nullptr;
   };
-  static thread_local std::array<Cached, 256> cache __attribute__((tls_model("initial-exec")));
-  Cached& slot = cache[handle_slot(reinterpret_cast<std::uintptr_t>(handle), cache.size())];
+  std::array<Cached, 256> slots;
+};
+
+}  // namespace
+
+const FunctionInfo& FunctionTable::find(CUfunction handle) {
+  auto& cache = PerThread<LastFunctions>::get().slots;
+  LastFunctions::Cached& slot = cache[handle_slot(reinterpret_cast<std::uintptr_t>(handle), cache.size())];
   const std::uint64_t now = generation_.load(std::memory_order_acquire);
   if (slot.handle == handle && slot.generation == now) return *slot.info;
   const FunctionInfo* info = nullptr;
@@ -330,6 +396,7 @@ const FunctionInfo& FunctionTable::describe(CUfunction handle) {
   };
   const bool named = known ? (origin.is_kernel_handle ? as_kernel() : as_function()) : (as_function() || as_kernel());
   info->name = named ? name : "?";
+  if (!named) info->is_kernel_handle = origin.is_kernel_handle;
   if (info->params) {
     for (const ParamLayout& param : *info->params)
       info->param_bytes = std::max(info->param_bytes, param.offset + param.size);
@@ -341,6 +408,13 @@ const FunctionInfo& FunctionTable::describe(CUfunction handle) {
   // Functions whose origin we never saw must be dropped with their image as well: remember them under no image, which
   // any unload takes along.
   if (!known) origins_[handle] = {nullptr, info->is_kernel_handle, false};
+  const auto [first, last] = spare_functions_.equal_range(info->name);
+  if (const auto before = std::find_if(first, last, [&](const auto& spare) { return same(*spare.second, *info); });
+      before != last) {
+    const FunctionInfo* const again = before->second;
+    spare_functions_.erase(before);
+    return *(described_[handle] = again);
+  }
   described_[handle] = info.get();
   function_records_.push_back(std::move(info));
   return *function_records_.back();

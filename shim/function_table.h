@@ -1,9 +1,10 @@
 // What the shim knows of code: images, functions, and which handle belongs to which.
 //
 // One table per process, thread-safe. Records are never freed, so references stay good; handles are dropped when their
-// image is unloaded, since the driver may give the same value to something else. With a context its modules go unseen:
-// there a handle or an address is dropped when it comes again, as of something else. Looking a known function up takes
-// no lock: each thread keeps a small cache that an unload makes stale.
+// image is unloaded, since the driver may give the same value to something else, and the records serve the same code
+// when it is loaded again: there are as many as there were different ones at a time. With a context its modules go;
+// what goes unseen is dropped when its handle or address comes again, as of something else. Looking a known function up
+// takes no lock: each thread keeps a small cache that an unload makes stale.
 #pragma once
 
 #include <atomic>
@@ -26,12 +27,14 @@ struct GlobalName {
 
 class FunctionTable {
  public:
-  // An image was loaded; `handle` is a CUmodule or a CUlibrary.
-  void loaded(const void* handle, LoadedImage image);
+  // An image was loaded; `handle` is a CUmodule, in this context, or a CUlibrary, in none.
+  void loaded(const void* handle, LoadedImage image, CUcontext context = nullptr);
   // `module` is the module of the library `library`.
   void same_image(const void* module, const void* library);
   // Returns the image, null where it was not known.
   const ImageInfo* unloading(const void* handle);
+  // The context has ended, and the modules that were loaded in it. Null: it is not known which.
+  void context_ended(CUcontext context);
 
   // The program was given a function of an image.
   void got(CUfunction function, const void* image) { remember(function, {image, false, false}); }
@@ -60,6 +63,7 @@ class FunctionTable {
   void remember(const void* handle, const Origin& origin);
   // Under the lock.
   void drop(const void* image_handle);
+  void described_no_more(const void* handle);
   void place(const void* handle, const Origin& origin);
   const FunctionInfo& describe(CUfunction handle);
   void look_among_kernels(CUfunction handle);
@@ -73,6 +77,10 @@ class FunctionTable {
   std::unordered_map<std::uint64_t, GlobalName> globals_;           // by address
   std::unordered_map<const void*, std::vector<std::uint64_t>> globals_of_;
   std::unordered_map<const ImageInfo*, LoadedImage> code_;  // of images that are loaded
+  std::unordered_map<const void*, CUcontext> loaded_in_;    // by module handle
+  // Of code that was unloaded: by the image's fingerprint, and by the function's name.
+  std::unordered_multimap<std::uint64_t, const ImageInfo*> spare_images_;
+  std::unordered_multimap<std::string, const FunctionInfo*> spare_functions_;
   std::vector<std::unique_ptr<ImageInfo>> image_records_;
   std::vector<std::unique_ptr<FunctionInfo>> function_records_;
   std::atomic<std::uint64_t> generation_{1};  // raised by unloads; stale caches see it

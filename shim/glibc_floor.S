@@ -23,7 +23,10 @@
   old dlerror
   old __pthread_key_create
   old pthread_create
+  old pthread_attr_getstack
+  old pthread_attr_setstacksize
   old pthread_detach
+  old pthread_getattr_np
   old pthread_getspecific
   old pthread_join
   old pthread_key_create

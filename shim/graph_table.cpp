@@ -184,7 +184,7 @@ void GraphTable::edited(const Call& call, bool succeeded) {
   const auto found = graphs_.find(call.exec);
   if (found == graphs_.end()) return;
   Graph& changed = found->second;
-  changed.published = nullptr;
+  changed.published.reset();
   const auto at = changed.nodes.find(handle(0));
   if (!why && at == changed.nodes.end()) why = "a node of it was changed that it was not seen to have";
   if (why) {
@@ -194,13 +194,17 @@ void GraphTable::edited(const Call& call, bool succeeded) {
   }
 }
 
-GraphInfo* GraphTable::of(CUgraphExec exec) {
+GraphShare GraphTable::of(CUgraphExec exec) {
   const std::lock_guard lock(mutex_);
   const auto found = graphs_.find(exec);
   if (found == graphs_.end()) return nullptr;
   Graph& graph = found->second;
-  if (graph.published) return graph.published;
-  auto info = std::make_unique<GraphInfo>();
+  const auto share = [&] {
+    graph.published->shares.fetch_add(1, std::memory_order_relaxed);
+    return GraphShare(graph.published.get());
+  };
+  if (graph.published) return share();
+  GraphShare info(new GraphInfo);
   info->known = graph.why.empty();
   info->why = graph.why;
   if (info->known) {
@@ -209,9 +213,8 @@ GraphInfo* GraphTable::of(CUgraphExec exec) {
       info->kernels.insert(info->kernels.end(), node.kernels.begin(), node.kernels.end());
     }
   }
-  graph.published = info.get();
-  published_.push_back(std::move(info));
-  return graph.published;
+  graph.published = std::move(info);
+  return share();
 }
 
 }  // namespace nimble::shim

@@ -5,6 +5,7 @@
 // unknown, with the reason.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,14 +22,24 @@ struct GraphKernel {
   std::vector<std::uint8_t> params;  // packed
 };
 
-// A graph as it was when it was launched. Made by the table and never freed; once handed out it belongs to the trace
-// writer, which empties it after writing it down.
+// A graph as it was when it was launched. The table has a share in it as long as the graph is as it was, and so has
+// each launch of it until it is written down; with the last share it goes. Once handed out what is in it belongs to the
+// trace writer, which empties it after writing it down.
 struct GraphInfo {
   bool known = false;
   std::string why;  // where not known
   std::vector<TraceAccess> accesses;
   std::vector<GraphKernel> kernels;
+  std::uint32_t id = kNone;  // in the trace: the writer's
+  std::atomic<std::uint32_t> shares{1};
+
+  struct Drop {
+    void operator()(GraphInfo* info) const noexcept {
+      if (info->shares.fetch_sub(1, std::memory_order_acq_rel) == 1) delete info;
+    }
+  };
 };
+using GraphShare = std::unique_ptr<GraphInfo, GraphInfo::Drop>;
 
 class GraphTable {
  public:
@@ -39,7 +50,7 @@ class GraphTable {
   void edited(const Call& call, bool succeeded);
 
   // What the graph does now; null where it was never seen being made.
-  GraphInfo* of(CUgraphExec exec);
+  GraphShare of(CUgraphExec exec);
 
  private:
   struct Node {
@@ -48,8 +59,8 @@ class GraphTable {
   };
   struct Graph {
     std::map<CUgraphNode, Node> nodes;
-    std::string why;                 // non-empty where something could not be read
-    GraphInfo* published = nullptr;  // null where it has changed since
+    std::string why;       // non-empty where something could not be read
+    GraphShare published;  // null where it has changed since
   };
 
   // Adds the nodes of a graph and of the graphs inside it; the reason, where one cannot be read.
@@ -64,7 +75,6 @@ class GraphTable {
   CallContext& context_;
   std::mutex mutex_;  // guards all below; never held while the driver is called
   std::unordered_map<CUgraphExec, Graph> graphs_;
-  std::vector<std::unique_ptr<GraphInfo>> published_;
 };
 
 }  // namespace nimble::shim

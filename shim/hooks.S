@@ -1,5 +1,6 @@
 // The exported functions that are not the driver's: dlsym, dlvsym and dlopen, which must leave by a jump so that their
-// caller stays their caller (shim/dlsym_hook.h), and _exit (shim/session.cpp).
+// caller stays their caller (shim/dlsym_hook.h); _exit (shim/session.cpp); and what sets limits
+// (shim/low_addresses.h).
 
 #if !defined(__x86_64__)
 #error "libnimble.so is built for x86-64 only: write the jumps of hooks.S for this machine"
@@ -92,6 +93,44 @@ begin _exit
   restore %rdi
   jmp *nimble_next_exit(%rip)
   end _exit
+
+// Each under both of its names, which on x86-64 are one function.
+begin setrlimit
+  save %rdi
+  save %rsi
+  reserve 8
+  call nimble_before_limit
+  release 8
+  restore %rsi
+  restore %rdi
+  jmp *nimble_next_setrlimit(%rip)
+  end setrlimit
+
+// Of another process nothing is ours.
+begin prlimit
+  save %rdi
+  save %rsi
+  save %rdx
+  save %rcx
+  reserve 8
+  movl %esi, %edi
+  movq %rdx, %rsi
+  call nimble_before_limit
+  release 8
+  restore %rcx
+  restore %rdx
+  restore %rsi
+  restore %rdi
+  jmp *nimble_next_prlimit(%rip)
+  end prlimit
+
+  .globl setrlimit64
+  .type setrlimit64, @function
+  .set setrlimit64, setrlimit
+
+  .globl prlimit64
+  .type prlimit64, @function
+  .set prlimit64, prlimit
 
   .globl _Exit
   .type _Exit, @function

@@ -9,11 +9,12 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <iterator>
 #include <optional>
 #include <string_view>
 
+#include "nimble/own_file.h"
+#include "nimble/quiet_file.h"
 #include "shim/host_memory.h"
 
 namespace nimble::shim {
@@ -97,26 +98,31 @@ ImageFacts simulated_facts(const char* image) {
 }
 
 LoadedImage simulated_image(const char* image) {
-  LoadedImage result{simulated_facts(image), nullptr, 0, false, nullptr};
+  LoadedImage result{simulated_facts(image), nullptr, 0, false, nullptr, 0};
   result.digest = code::digest_of({image + read_at<std::uint64_t>(image + 8), read_at<std::uint64_t>(image + 16)});
   const auto offset = read_at<std::uint64_t>(image + 40), size = read_at<std::uint64_t>(image + 48);
   if (size) result.code = std::make_shared<code::Image>(std::string(image + offset, size));
+  result.fingerprint = result.digest ^ code::digest_of({image + offset, size});
   return result;
 }
 
-LoadedImage unknown(const char* why) { return {no(why), nullptr, 0, false, nullptr}; }
+LoadedImage unknown(const char* why) { return {no(why), nullptr, 0, false, nullptr, 0}; }
 
-LoadedImage by_kernel(std::shared_ptr<code::Image> code) {
-  return {no("its code is read kernel by kernel"), std::move(code), 0, true, nullptr};
+LoadedImage by_kernel(std::shared_ptr<code::Image> code, std::uint64_t fingerprint) {
+  return {no("its code is read kernel by kernel"), std::move(code), 0, true, nullptr, fingerprint};
 }
 
+LoadedImage copied(std::string bytes) {
+  const std::uint64_t fingerprint = code::digest_of(bytes);
+  return by_kernel(std::make_shared<code::Image>(std::move(bytes)), fingerprint);
+}
+
+// No pipe: what is read of it would be gone for the driver.
 std::string read_file(const char* path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  const std::streamoff size = file ? static_cast<std::streamoff>(file.tellg()) : -1;
-  if (size <= 0 || static_cast<std::uint64_t>(size) > kMostRead) return {};
-  std::string bytes(static_cast<std::size_t>(size), '\0');
-  file.seekg(0);
-  return file.read(bytes.data(), size) ? bytes : std::string();
+  const auto there = what_is_at(path, /*follow=*/true);
+  std::string bytes;
+  if (!there || !S_ISREG(there->stx_mode)) return bytes;
+  return read_quiet(path, kMostRead, bytes) == 0 ? bytes : std::string();
 }
 
 ImageFacts facts_of_whole(const LoadedImage& image) {
@@ -146,16 +152,16 @@ LoadedImage read_image(const void* image) {
   const auto bytes = code::image_in_memory(image);
   if (!bytes) return unknown("unknown image format");
   if (bytes->size() > kAlwaysCopied && is_loaded_code(*bytes))
-    return by_kernel(std::make_shared<code::Image>(read_in_place(*bytes)));
+    return by_kernel(std::make_shared<code::Image>(read_in_place(*bytes)), 0);
   if (bytes->size() > kMostCopied) return unknown("it is too large to be copied");
-  return by_kernel(std::make_shared<code::Image>(std::string(*bytes)));
+  return copied(std::string(*bytes));
 }
 
 LoadedImage read_image_file(std::string bytes) {
   if (bytes.empty()) return unknown("the image file could not be read");
   if (bytes.size() >= kSimulatedHeader && is_simulated(bytes.data())) return simulated_image(bytes.data());
   if (forces_ptx()) return unknown("the driver is told to compile PTX (CUDA_FORCE_PTX_JIT or CUDA_FORCE_JIT)");
-  return by_kernel(std::make_shared<code::Image>(std::move(bytes)));
+  return copied(std::move(bytes));
 }
 
 std::atomic<bool> g_keep_bytes{false};

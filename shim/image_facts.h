@@ -23,6 +23,8 @@ struct LoadedImage {
   std::uint64_t digest = 0;           // of all that it holds, where `code` does not tell
   bool by_kernel = false;             // whether `code` knows of self-containedness, too, and better
   code::Image::Source source;         // all its bytes; none where they are not kept
+  // By which it is known again when it is loaded once more; 0 where that would take too long. For its facts `digest`.
+  std::uint64_t fingerprint = 0;
 };
 
 // From now on LoadedImage::source is there. For who wants to load the same code again; it may take a copy of each

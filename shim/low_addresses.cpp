@@ -1,11 +1,21 @@
 #include "shim/low_addresses.h"
 
 #include <dlfcn.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <utility>
 
+#include "nimble/not_cancelled.h"
 #include "shim/dlsym_hook.h"
+#include "shim/guard.h"
 #include "shim/real_driver.h"
+#include "shim/roomy_stack.h"
 
 namespace nimble::shim {
 
@@ -21,28 +31,35 @@ constexpr int kMostRefusals = 512;
 
 class Reservations {
  public:
-  explicit Reservations(const AddressCalls& calls) : calls_(calls) {}
+  Reservations(const AddressCalls& calls, std::vector<AddressRange>& taken) : calls_(calls), taken_(taken) {}
 
-  std::uint64_t take(std::uint64_t begin, std::uint64_t end) {
-    if (refusals_ == kMostRefusals) return 0;
-    if (have(begin, end - begin)) return end - begin;
+  // No deeper than there are bits in a number.
+  void take(std::uint64_t begin, std::uint64_t end) {
+    if (refusals_ == kMostRefusals) return;
+    if (have(begin, end - begin)) return;
     ++refusals_;
     const std::uint64_t first = begin / kStep, last = (end - 1) / kStep;
-    if (first == last) return 0;
+    if (first == last) return;
     const std::uint64_t middle = (first + last + 1) / 2 * kStep;
-    return take(begin, middle) + take(middle, end);
+    take(begin, middle);
+    take(middle, end);
   }
 
  private:
   bool have(std::uint64_t begin, std::uint64_t bytes) {
+    taken_.reserve(taken_.size() + 1);  // of what is reserved none is forgotten
     CUdeviceptr got = 0;
     if (calls_.reserve(&got, bytes, 0, begin, 0) != CUDA_SUCCESS) return false;
-    if (got == begin) return true;
+    if (got == begin) {
+      taken_.push_back({begin, bytes});
+      return true;
+    }
     calls_.free(got, bytes);
     return false;
   }
 
   const AddressCalls calls_;
+  std::vector<AddressRange>& taken_;
   int refusals_ = 0;
 };
 
@@ -75,23 +92,70 @@ bool all_have_long_addresses() {
   return devices > 0;
 }
 
+// Whether the program's address space is bounded: what is reserved counts, as if it were used.
+bool is_limited() {
+  rlimit limit{};
+  return getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY;
+}
+
+// The driver keeps the host from using these addresses, too, by mappings without access. Nothing is in them: a core
+// dump has no need of them, nor a forked child, which could not give them back. Where there is no mapping, nothing is
+// to be done.
+void keep_to_this_process(const AddressRange& range) {
+  void* const begin = reinterpret_cast<void*>(range.address);
+  ::madvise(begin, range.bytes, MADV_DONTDUMP);
+  ::madvise(begin, range.bytes, MADV_DONTFORK);
+}
+
+// What this process has reserved. Never destroyed: several threads may be about to give it back.
+struct Kept {
+  AddressCalls calls;
+  pid_t owner = 0;
+  std::vector<AddressRange> ranges;
+};
+constinit std::atomic<const Kept*> g_kept{nullptr};
+constinit std::atomic<bool> g_goes_back{false}, g_is_back{false};
+constexpr int kPatienceMs = 5000;
+
 bool is_sanitized() { return real_dlsym(RTLD_DEFAULT, "__sanitizer_set_report_path") != nullptr; }
 
 }  // namespace
 
-std::uint64_t reserve_addresses(const AddressCalls& calls, std::uint64_t begin, std::uint64_t end) {
-  return Reservations(calls).take(begin, end);
+void reserve_addresses(const AddressCalls& calls, std::uint64_t begin, std::uint64_t end,
+                       std::vector<AddressRange>& taken) {
+  Reservations(calls, taken).take(begin, end);
 }
 
 void keep_low_addresses_free() {
   static std::atomic<bool> done{false};
   if (done.load(std::memory_order_relaxed) || done.exchange(true)) return;
+  if (is_limited() || is_sanitized()) return;
   AddressCalls calls;
   if (!find(calls.reserve, "cuMemAddressReserve") || !find(calls.free, "cuMemAddressFree")) return;
-  if (!is_sanitized() && all_have_long_addresses()) {
-    reserve_addresses(calls, kBegin, kHole);
-    reserve_addresses(calls, kHoleEnd, kEnd);
+  if (!all_have_long_addresses()) return;
+  auto kept = std::make_unique<Kept>(Kept{calls, ::getpid(), {}});
+  reserve_addresses(calls, kBegin, kHole, kept->ranges);
+  reserve_addresses(calls, kHoleEnd, kEnd, kept->ranges);
+  for (const AddressRange& range : kept->ranges) keep_to_this_process(range);
+  g_kept.store(kept.release(), std::memory_order_release);
+  if (is_limited()) give_addresses_back();  // by another thread, meanwhile
+}
+
+void give_addresses_back() noexcept {
+  const Kept* const kept = g_kept.load(std::memory_order_acquire);
+  if (!kept || kept->owner != ::getpid() || g_is_back.load(std::memory_order_acquire)) return;
+  if (g_goes_back.exchange(true, std::memory_order_acq_rel)) {
+    // The limit must come after that. Not so inside the driver, for which the first may be waiting.
+    const NotCancelled not_cancelled;
+    for (int i = 0; i < kPatienceMs && !Guard::inside() && !g_is_back.load(std::memory_order_acquire); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return;
   }
+  const Guard guard;  // calls of ours
+  with_room([&] {
+    for (const AddressRange& range : kept->ranges) kept->calls.free(range.address, range.bytes);
+  });
+  g_is_back.store(true, std::memory_order_release);
 }
 
 }  // namespace nimble::shim

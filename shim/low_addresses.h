@@ -5,11 +5,15 @@
 // to name some of it, and nobody can tell which do. So when the program starts the driver, before there is any memory,
 // the addresses from there on are reserved, without memory behind them: the driver puts none there any more, and
 // numbers lead nowhere. Memory comes to lie behind them, at a multiple of 2^32 that few things are counted to.
+//
+// That is 64 TiB of the process's virtual size, of which nothing is committed, dumped or forked. Where the program's
+// address space has a limit (RLIMIT_AS) none is taken; where the program sets one later, all is given back before that.
 #pragma once
 
 #include <cuda.h>
 
 #include <cstdint>
+#include <vector>
 
 namespace nimble::shim {
 
@@ -19,13 +23,21 @@ struct AddressCalls {
   decltype(&::cuMemAddressFree) free = nullptr;
 };
 
+struct AddressRange {
+  std::uint64_t address = 0, bytes = 0;
+};
+
 // Reserves what can be had of [begin, end): all of it, or of its halves what can be had, down to what has the same
-// upper 32 bits. Returns how many bytes that is. What the driver gives elsewhere goes back to it. Any thread.
-std::uint64_t reserve_addresses(const AddressCalls& calls, std::uint64_t begin, std::uint64_t end);
+// upper 32 bits. What that is, is added to `taken`. What the driver gives elsewhere goes back to it. Any thread.
+void reserve_addresses(const AddressCalls& calls, std::uint64_t begin, std::uint64_t end,
+                       std::vector<AddressRange>& taken);
 
 // To be called when the program has started the driver; the first call does it, for the rest of the process. Nothing is
 // reserved where that might be in the way of something: devices that do not have addresses for it, and sanitizers,
-// which have use for these addresses. std::bad_alloc leaves it at that. Any thread.
+// which have use for these addresses; and under a limit. std::bad_alloc leaves it at that. Any thread.
 void keep_low_addresses_free();
+
+// Gives back what this process has reserved; a forked child's parent keeps it. Any thread; calls the driver.
+void give_addresses_back() noexcept;
 
 }  // namespace nimble::shim

@@ -8,23 +8,25 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <string_view>
 #include <utility>
+
+#include "nimble/quiet_file.h"
 
 namespace nimble::shim {
 
 namespace {
+
+constexpr std::size_t kMostEnvironment = std::size_t{64} << 20;
 
 // Before libc has been set up, the environment is only to be had from the kernel: the program may look up the driver's
 // functions in its .preinit_array.
 const char* variable(const char* name) {
   if (environ) return std::getenv(name);
   static const std::string* const initial = [] {
-    std::ifstream file("/proc/self/environ", std::ios::binary);
-    auto* text = new std::string("\0", 1);
-    text->append(std::istreambuf_iterator<char>(file), {});
+    auto* text = new std::string;
+    read_quiet("/proc/self/environ", kMostEnvironment, *text);
+    text->insert(text->begin(), '\0');
     return text;
   }();
   const std::string key = fmt::format("{}{}=", '\0', name);
@@ -152,6 +154,10 @@ Options read_options() {
   options.schedule = expand(setting("SCHEDULE")).text;
   options.stats = std::move(stats.text);
   options.log = setting("LOG");
+  FileName log_file = expand(setting("LOG_FILE"));
+  std::string unsaid;  // whoever reads the log has found it
+  make_own("LOG_FILE", log_file, unsaid);
+  options.log_file = std::move(log_file.text);
   // A setting that takes one of a few words.
   const auto choose = [&](std::string_view name, auto& value, auto... choices) {
     const std::string_view text = setting(name);
@@ -201,6 +207,17 @@ Options read_options() {
   if (!number(limit, options.probe_limit_mib, 0) || options.probe_limit_mib > kMostMebibytes) {
     number(default_of("PROBE_LIMIT"), options.probe_limit_mib);
     complain("PROBE_LIMIT", limit, "a number of MiB, or 0: using " + std::string(default_of("PROBE_LIMIT")));
+  }
+  const std::string_view bound = setting("TRACE_LIMIT");
+  if (!number(bound, options.trace_limit_mib, 0) || options.trace_limit_mib > kMostMebibytes) {
+    number(default_of("TRACE_LIMIT"), options.trace_limit_mib);
+    complain("TRACE_LIMIT", bound, "a number of MiB, or 0: using " + std::string(default_of("TRACE_LIMIT")));
+  }
+  constexpr std::int64_t kMostSteps = 1'000'000'000;
+  const std::string_view steps = setting("STEPS");
+  if (!number(steps, options.steps, 0) || options.steps > kMostSteps) {
+    options.steps = 0;
+    complain("STEPS", steps, "a number of steps, or 0: recording all");
   }
   const std::string_view memory = setting("BUNDLE_LIMIT");
   if (!number(memory, options.bundle_limit_mib) || options.bundle_limit_mib > kMostMebibytes) {

@@ -21,7 +21,9 @@ struct Options {
   std::string trace, schedule, stats, bundle;
   std::string graphs_trace;  // NIMBLE_GRAPHS: where its recording goes; empty where NIMBLE_TRACE does not tell
   std::string own_files;     // one line for the user where a name had to be changed for that; else empty
-  std::string log;
+  std::string log, log_file;
+  std::int64_t trace_limit_mib = 0;  // 0: none
+  std::int64_t steps = 0;            // 0: all
   Timing timing = Timing::cupti;
   bool coverage = true;
   std::int64_t hold_us = 0;

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <functional>
+#include <new>
 #include <string_view>
 
 #include "shim/dlsym_hook.h"
@@ -34,6 +35,14 @@ struct Resolved {
 
 std::atomic<const Resolved*> g_resolved{nullptr};
 
+// Takes no memory where it is the first: without the driver's entry points no call of the program's could go on. Null
+// where several threads look at once and there is no memory for what all but one of them find.
+Resolved* room_for_resolved() {
+  static constinit Resolved room;
+  static std::atomic<bool> taken{false};
+  return taken.exchange(true) ? new (std::nothrow) Resolved : &room;
+}
+
 // The next definition of `symbol` after ours, other than the driver's own.
 void* other_definition(const char* symbol, const void* drivers) {
   void* const pointer = real_dlsym(RTLD_NEXT, symbol);
@@ -53,10 +62,10 @@ bool resolve_driver(bool load) {
   // The program's own copy: whoever calls the driver, or asks for its functions, has loaded it.
   void* const library = dlopen("libcuda.so.1", RTLD_LAZY | (load ? 0 : RTLD_NOLOAD));
   if (!library) return false;
-  auto* const found = new Resolved;  // kept for the life of the process, by whoever comes first
-  found->library = library;
+  Resolved* const found = room_for_resolved();  // kept for the life of the process
+  if (found) found->library = library;
   const auto know = [&](void* pointer, CallId id, bool is_next) {
-    found->by_pointer[found->count++] = {pointer, id, is_next};
+    if (found) found->by_pointer[found->count++] = {pointer, id, is_next};
   };
   for (std::size_t i = 0; i < kCallCount; ++i) {
     const auto id = static_cast<CallId>(i);
@@ -67,13 +76,19 @@ bool resolve_driver(bool load) {
     g_real[id].store(drivers, std::memory_order_release);
     g_next[id].store(others ? others : drivers, std::memory_order_release);
   }
+  if (!found) return true;
   std::sort(found->by_pointer.begin(), found->by_pointer.begin() + static_cast<std::ptrdiff_t>(found->count));
   const Resolved* nobody = nullptr;
-  if (!g_resolved.compare_exchange_strong(nobody, found, std::memory_order_acq_rel)) delete found;
+  // What another thread has found is the same. What was found here is left: it may lie in no memory that can be freed.
+  g_resolved.compare_exchange_strong(nobody, found, std::memory_order_acq_rel);
   return true;
 }
 
-void* driver_library() { return resolve_driver() ? g_resolved.load(std::memory_order_acquire)->library : nullptr; }
+void* driver_library() {
+  if (!resolve_driver()) return nullptr;
+  const Resolved* const resolved = g_resolved.load(std::memory_order_acquire);
+  return resolved ? resolved->library : dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+}
 
 void* driver_symbol(const char* name) {
   void* const library = driver_library();
@@ -101,7 +116,9 @@ void* known_driver_symbol(const char* name) {
     if (std::strcmp(known->name, name) == 0) return known->pointer;
   }
   if (!driver_library()) return nullptr;
-  auto* const found = new Symbol{name, driver_symbol(name)};  // kept for the life of the process, or dropped
+  // Kept for the life of the process, or dropped. Without memory it is looked up each time.
+  auto* const found = new (std::nothrow) Symbol{name, driver_symbol(name)};
+  if (!found) return driver_symbol(name);
   for (; left > 0; --left, at = (at + 1) % g_symbols.size()) {
     const Symbol* there = nullptr;
     if (g_symbols[at].compare_exchange_strong(there, found, std::memory_order_acq_rel)) return found->pointer;
@@ -114,7 +131,9 @@ void* known_driver_symbol(const char* name) {
 
 void* wrapper_for_pointer(void* real) {
   if (!real || !resolve_driver()) return real;
-  const Resolved& resolved = *g_resolved.load(std::memory_order_acquire);
+  const Resolved* const known = g_resolved.load(std::memory_order_acquire);
+  if (!known) return real;
+  const Resolved& resolved = *known;
   const auto end = resolved.by_pointer.begin() + static_cast<std::ptrdiff_t>(resolved.count);
   const auto found = std::lower_bound(resolved.by_pointer.begin(), end, Known{real, CallId{}, false});
   if (found == end || found->pointer != real) return real;

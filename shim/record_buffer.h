@@ -50,7 +50,7 @@ class RecordBuffer {
   }
 
  private:
-  static constexpr std::size_t kChunkBytes = std::size_t{256} << 10, kMostKept = 16;
+  static constexpr std::size_t kChunkBytes = std::size_t{256} << 10, kMostKept = 4;
 
   struct Chunk {
     std::unique_ptr<std::uint8_t[]> bytes;

@@ -3,9 +3,12 @@
 #include <ctime>
 
 #include <chrono>
+#include <exception>
 #include <thread>
 
-#include "nimble/blocked_signals.h"
+#include "nimble/not_cancelled.h"
+#include "nimble/own_thread.h"
+#include "shim/graph_table.h"
 #include "shim/guard.h"
 #include "shim/log.h"
 #include "shim/trace_writer.h"
@@ -30,93 +33,191 @@ std::uint64_t now_ns() {
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-// In programs that are under test only: a process's own queue lives as long as the process.
+// Of a recording into memory that has ended, on a thread of the program's: its writer gets on, whatever the program
+// holds. A queue that writes a file lives as long as the process.
 RecordQueue::~RecordQueue() {
-  close();
-  while (started_ && !ended_.load(std::memory_order_acquire)) std::this_thread::sleep_for(kLook);
+  join();
   delete writer_.load();
+  drop(buffer_);
 }
 
+void RecordQueue::join() noexcept {
+  close();
+  const NotCancelled not_cancelled;
+  while (started_ && !ended_.load(std::memory_order_acquire)) std::this_thread::sleep_for(kLook);
+}
+
+namespace {
+
+template <class Look>
+void for_each(const RecordBuffer& records, Look look) {
+  records.read([&](const std::uint8_t* begin, std::size_t bytes) {
+    for (const std::uint8_t* at = begin; at != begin + bytes;) {
+      const auto& item = *reinterpret_cast<const QueueItem*>(at);
+      look(item);
+      at += item.bytes;
+    }
+  });
+}
+
+// Its share of the graph goes.
+void drop_one(const QueueItem& item) noexcept {
+  if (item.type == QueueItem::Type::call) GraphShare(static_cast<const Record&>(item).graph);
+}
+
+}  // namespace
+
+// What is not written any more.
+void RecordQueue::drop(const RecordBuffer& records) noexcept { for_each(records, drop_one); }
+
 bool RecordQueue::make_room(std::unique_lock<std::mutex>& lock, std::size_t bytes) {
-  if (broken_ || abandoned_) return false;
+  if (broken_ || refusing_) return false;
   if (closed_.load(std::memory_order_relaxed)) return true;
   if (!started_.load(std::memory_order_relaxed)) {
-    const BlockedSignals blocked;
+    // The file is opened here, in a call of the driver's, where a file may be opened: by another thread that could be
+    // while the program opens one, which would get another number than it does without Nimble.
+    if (options_.store || !TraceWriter::may_wait(options_.path)) make_writer();
     // Never joined: at its end a thread returns memory, for which it may need a lock that an interrupted thread holds.
-    std::thread([this] {
+    const bool runs = start_own_thread([this] {
       run();
       ended_.store(true, std::memory_order_release);
-    }).detach();
+    });
+    if (!runs) {
+      broken_ = true;
+      const std::unique_ptr<TraceWriter> writer(writer_.exchange(nullptr));
+      if (writer) writer->discard();
+      lock.unlock();
+      log(LogLevel::warning, "no thread can be started, which is to write what is recorded: nothing is");
+      if (options_.stops) options_.stops();
+      return false;
+    }
     started_ = true;
   }
   if (buffer_.size() + bytes > kLimitBytes) {
     wake_writer_.notify_one();
-    wake_program_.wait(lock, [&] { return buffer_.size() + bytes <= kLimitBytes || broken_; });
-    if (broken_) return false;
+    const NotCancelled not_cancelled;
+    wake_program_.wait(lock, [&] { return buffer_.size() + bytes <= kLimitBytes || broken_ || refusing_; });
+    if (broken_ || refusing_) return false;
   } else if (buffer_.size() + bytes > kWakeBytes && buffer_.size() <= kWakeBytes) {
     wake_writer_.notify_one();
   }
   return true;
 }
 
-void RecordQueue::write(const RecordBuffer& records) {
+bool RecordQueue::write(const RecordBuffer& records) {
   TraceWriter& writer = *writer_.load(std::memory_order_relaxed);
-  records.read([&](const std::uint8_t* begin, std::size_t bytes) {
-    for (const std::uint8_t* at = begin; at != begin + bytes;) {
-      const auto& item = *reinterpret_cast<const QueueItem*>(at);
-      if (item.type == QueueItem::Type::call) {
-        writer.write(static_cast<const Record&>(item));
-      } else {
-        writer.write(static_cast<const TimeRecord&>(item).time);
-      }
-      at += item.bytes;
-      progress_.fetch_add(1, std::memory_order_relaxed);
+  bool good = true;
+  for_each(records, [&](const QueueItem& item) {
+    if (item.type != QueueItem::Type::call) {
+      writer.write(static_cast<const TimeRecord&>(item).time);
+    } else if (good) {
+      good = writer.write(static_cast<const Record&>(item));
     }
+    drop_one(item);
+    progress_.fetch_add(1, std::memory_order_relaxed);
   });
+  return good;
 }
 
-void RecordQueue::run() {
-  Guard guard;  // whatever the driver calls from here passes through
+void RecordQueue::make_writer() {
   const std::uint64_t epoch_ns = epoch_ns_.load(std::memory_order_relaxed);
-  auto* const writer = store_ ? new TraceWriter(store_, epoch_ns) : new TraceWriter(path_, epoch_ns);
-  writer_.store(writer, std::memory_order_release);
+  writer_.store(options_.store ? new TraceWriter(options_.store, epoch_ns)
+                               : new TraceWriter(options_.path, epoch_ns, options_.limit_bytes),
+                std::memory_order_release);
+}
+
+// Whatever fails here, most likely for want of memory, ends the recording and nothing else.
+void RecordQueue::run() noexcept {
+  try {
+    return write_all();
+  } catch (const std::exception& error) {
+    try {
+      log(LogLevel::error, options_.path + ": recording ends here: " + error.what());
+    } catch (...) {  // it is left unsaid
+    }
+  } catch (...) {
+  }
+  if (TraceWriter* const writer = writer_.load(std::memory_order_acquire)) writer->let_go();
+  {
+    const std::lock_guard lock(mutex_);
+    broken_ = true;
+  }
+  closed_ = true;
+  wake_program_.notify_all();
+  if (options_.stops) options_.stops();
+}
+
+void RecordQueue::write_all() {
+  Guard guard;  // whatever the driver calls from here passes through
+  if (!writer_.load(std::memory_order_acquire)) make_writer();
+  TraceWriter* const writer = writer_.load(std::memory_order_relaxed);
+  writer->begin();
   RecordBuffer taken;
   std::unique_lock lock(mutex_);
-  if (!writer->good()) broken_ = true;
-  while (!broken_) {
-    wake_writer_.wait_for(lock, kPeriod, [&] { return closing_ || hurried_ || buffer_.size() > kWakeBytes; });
-    const bool last = closing_;
+  bool good = writer->good(), can_write = good;
+  for (bool last = false; good && !last;) {
+    wake_writer_.wait_for(lock, kPeriod,
+                          [&] { return closing_ || stopping_ || hurried_ || buffer_.size() > kWakeBytes; });
+    last = closing_ || stopping_;
     hurried_ = false;
     taken.swap(buffer_);
     lock.unlock();
     wake_program_.notify_all();
-    write(taken);
+    good = write(taken);
     taken.clear();
-    bool good = writer->flush();
+    can_write = writer->flush();
+    good = good && can_write;
+    written_bytes_.store(writer->bytes(), std::memory_order_release);
     written_.store(progress_.load(std::memory_order_relaxed), std::memory_order_release);
     lock.lock();
-    if (good && last) {
-      // What came meanwhile, with the lock held so that nothing more comes.
-      write(buffer_);
-      buffer_.clear();
-      good = abandoned_ ? writer->flush() : writer->close(coverage_, probe_);
-    }
-    if (!good) broken_ = true;
-    if (last) break;
+  }
+  const bool stops = !good || stopping_;
+  if (stops) {
+    stop_writing(lock, can_write);
+  } else {
+    // What came meanwhile, with the lock held so that nothing more comes.
+    write(buffer_);
+    buffer_.clear();
+    if (!writer->close(coverage_, probe_, {})) broken_ = true;
   }
   closed_ = true;
   wake_program_.notify_all();
+  lock.unlock();
+  if (stops && options_.stopped) options_.stopped();
+}
+
+// The program goes on: nothing of ours may stay in its way. Where the file has reached its bound, the writer takes no
+// calls any more, but times of those that are in it.
+void RecordQueue::stop_writing(std::unique_lock<std::mutex>& lock, bool can_write) {
+  TraceWriter& writer = *writer_.load(std::memory_order_relaxed);
+  refusing_ = true;
+  if (can_write) {
+    write(buffer_);
+  } else {
+    drop(buffer_);
+  }
+  buffer_.clear();
+  wake_program_.notify_all();
+  lock.unlock();
+  if (options_.stops) options_.stops();
+  lock.lock();
+  write(buffer_);  // times of what is in the file
+  buffer_.clear();
+  writer.close(coverage_, probe_, ending_);
+  writer.let_go();
+  broken_ = true;
 }
 
 // The process is ending: nobody looks after what is left in the buffer, unless the writer is still at it.
 void RecordQueue::push_late(std::unique_lock<std::mutex>& lock) {
+  const NotCancelled not_cancelled;
   if (!closed_.load(std::memory_order_relaxed)) {
     lock.unlock();
     return close();
   }
   write(buffer_);
   buffer_.clear();
-  if (!writer_.load(std::memory_order_relaxed)->close(coverage_, probe_)) broken_ = true;
+  if (!writer_.load(std::memory_order_relaxed)->close(coverage_, probe_, {})) broken_ = true;
 }
 
 void RecordQueue::hurry() {
@@ -127,14 +228,35 @@ void RecordQueue::hurry() {
   wake_writer_.notify_one();
 }
 
-void RecordQueue::abandon() noexcept {
+bool RecordQueue::stop(Ending ending) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (closing_ || refusing_) return true;
+    refusing_ = stopping_ = true;
+    ending_ = std::move(ending);
+    if (!started_) return false;
+  }
+  wake_writer_.notify_one();
+  wake_program_.notify_all();
+  return true;
+}
+
+QuietFile RecordQueue::reading(std::uint64_t& bytes) {
   const std::lock_guard lock(mutex_);
-  abandoned_ = true;
+  const TraceWriter* const writer = writer_.load(std::memory_order_acquire);
+  if (!writer || closed_ || !writer->good()) return {};
+  bytes = written_bytes_.load(std::memory_order_acquire);
+  return writer->reading();
+}
+
+std::string RecordQueue::path() const {
+  const TraceWriter* const writer = closed_.load(std::memory_order_acquire) ? writer_.load() : nullptr;
+  return writer && !writer->path().empty() ? writer->path() : options_.path;
 }
 
 void RecordQueue::push(std::span<const DeviceTime> times) {
   const std::lock_guard lock(mutex_);
-  if (!started_ || closing_ || broken_ || abandoned_) return;
+  if (!started_ || closing_ || broken_) return;
   if (buffer_.size() + times.size() * sizeof(TimeRecord) > kLimitBytes) return;
   pushed_.fetch_add(times.size(), std::memory_order_relaxed);
   for (const DeviceTime& time : times) {
@@ -161,6 +283,7 @@ void RecordQueue::close(bool interrupted) noexcept {
     if (mutex_.try_lock()) mutex_.unlock();
     wake_writer_.notify_one();
   }
+  const NotCancelled not_cancelled;
   const std::chrono::milliseconds patience = interrupted ? kPatienceInside : kPatience;
   std::uint64_t seen = progress_.load(std::memory_order_relaxed);
   auto since = std::chrono::steady_clock::now();
@@ -177,7 +300,8 @@ void RecordQueue::close(bool interrupted) noexcept {
 }
 
 bool RecordQueue::forked() noexcept {
-  if (TraceWriter* const writer = writer_.load(std::memory_order_acquire)) writer->let_go();
+  if (TraceWriter* const writer = writer_.load(std::memory_order_acquire); writer && ::getpid() != process_)
+    writer->let_go();
   return !started_;
 }
 

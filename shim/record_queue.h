@@ -2,15 +2,22 @@
 //
 // push() may be called from any thread; it takes one short lock and copies. The writer thread takes whole buffers. If
 // the program is faster than the disk for so long that the limit is reached, push() waits for the writer: a trace with
-// holes would be worth nothing. If writing fails, everything is dropped from then on, and the log says so once.
+// holes would be worth nothing.
+//
+// A recording may end before the program does: where writing fails, where the file has reached its bound, or where
+// somebody has seen enough (stop()). Then the file is closed as at the end, the log says so once, and what is pushed
+// from then on is dropped.
 //
 // After close() the file is whole, and stays so: a record that is pushed later still, by another thread or by what is
 // torn down after us, is written at once, by the thread that pushes it.
 #pragma once
 
+#include <unistd.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -19,6 +26,7 @@
 #include <string>
 
 #include "nimble/call.h"
+#include "nimble/quiet_file.h"
 #include "shim/probe/probe_totals.h"
 #include "shim/profile/coverage.h"
 #include "shim/profile/device_time.h"
@@ -38,7 +46,8 @@ struct QueueItem {
 };
 
 // One call in the queue, followed by its accesses, its words, its packed parameters, the places of stray words in
-// these, and its attribute ids. Pointers of `call` into the program are not valid any more; `function` and `graph` are.
+// these, and its attribute ids. Pointers of `call` into the program are not valid any more; `function` is, and so is
+// `graph`, of which the record has a share (shim/graph_table.h).
 struct Record : QueueItem {
   std::uint32_t param_bytes = 0, stray_count = 0, attribute_count = 0, access_count = 0, word_count = 0;
   bool accesses_known = false, words_known = false;
@@ -68,13 +77,28 @@ struct TimeRecord : QueueItem {
   DeviceTime time;
 };
 
+// Why a recording ends before the program does; empty where it does not.
+struct Ending {
+  std::string why;
+  bool is_wanted = false;  // the user has asked for that
+};
+
+struct QueueOptions {
+  std::string path;
+  std::shared_ptr<TraceStore> store{};  // where the trace goes instead of into a file
+  std::uint64_t limit_bytes = 0;        // of the file; 0: none
+  // Called by the writer's thread where the recording ends before the program does, without a lock, or where there is
+  // no such thread by the one that pushes: no call is taken any more, but times are, and what set_coverage() and
+  // set_probe() tell; and once the file is closed.
+  std::function<void()> stops{}, stopped{};
+};
+
 // Monotonic time in nanoseconds.
 std::uint64_t now_ns();
 
 class RecordQueue {
  public:
-  explicit RecordQueue(std::string path, std::shared_ptr<TraceStore> store = {})
-      : path_(std::move(path)), store_(std::move(store)) {}
+  explicit RecordQueue(QueueOptions options) : options_(std::move(options)), process_(::getpid()) {}
   ~RecordQueue();
   RecordQueue(const RecordQueue&) = delete;
   RecordQueue& operator=(const RecordQueue&) = delete;
@@ -105,11 +129,23 @@ class RecordQueue {
   std::uint64_t pushed() const { return pushed_.load(std::memory_order_relaxed); }
   std::uint64_t written() const { return written_.load(std::memory_order_acquire); }
 
+  // Whether records have been dropped, so that the text ends before them. Any thread.
+  bool failed() const { return broken_ || refusing_; }
+
   // Has the writer look at once: somebody waits for what was pushed.
   void hurry();
 
-  // Gives up: what was pushed so far is written, the file is not closed properly, later pushes are dropped.
-  void abandon() noexcept;
+  // Ends the recording: what was pushed so far is written, later pushes are dropped. Does not wait for it. False where
+  // there is no writer that could do it.
+  bool stop(Ending ending) noexcept;
+
+  // The text so far, of which so many bytes are whole lines. Not open where it is in no file, and not before the first
+  // push.
+  QuietFile reading(std::uint64_t& bytes);
+  // Nothing more is taken.
+  bool is_over() const { return closing_.load(std::memory_order_relaxed) || closed_.load(std::memory_order_acquire); }
+  // Where the file was put in the end; until then the name that it is to have.
+  std::string path() const;
 
   // What is known by now of what the recorder saw: goes into the file's end.
   void set_coverage(const Coverage& coverage);
@@ -120,27 +156,39 @@ class RecordQueue {
   // soon, and the file is good up to what was written last.
   void close(bool interrupted = false) noexcept;
 
+  // close(), and waits until the writer's thread has ended.
+  void join() noexcept;
+
   // In a forked child: closes the child's copy of the file. Whether nothing was ever pushed.
   bool forked() noexcept;
 
  private:
-  // False where the record must be dropped: the file cannot be written.
+  // False where the record must be dropped: the file cannot be written. The lock may be open then.
   bool make_room(std::unique_lock<std::mutex>& lock, std::size_t bytes);
-  void run();
-  void write(const RecordBuffer& records);
+  void make_writer();
+  void run() noexcept;
+  void write_all();
+  // False where not all has found room.
+  bool write(const RecordBuffer& records);
+  void stop_writing(std::unique_lock<std::mutex>& lock, bool can_write);
   void push_late(std::unique_lock<std::mutex>& lock);
+  static void drop(const RecordBuffer& records) noexcept;
 
-  const std::string path_;
-  const std::shared_ptr<TraceStore> store_;  // where the trace goes instead of into a file
+  const QueueOptions options_;
+  const pid_t process_;
   std::atomic<std::uint64_t> epoch_ns_{0};
   std::mutex mutex_;  // guards what is not atomic, but for the writer, which is its thread's until closed_
   std::condition_variable wake_writer_, wake_program_;
   RecordBuffer buffer_;
   Coverage coverage_{"the process ended in the middle of a call", 0, 0, {}, TimeSource::none, {}};
   std::optional<ProbeTotals> probe_;
-  bool broken_ = false, abandoned_ = false, hurried_ = false;
+  Ending ending_;
+  // Set under the lock.
+  std::atomic<bool> broken_{false};    // the file cannot be written
+  std::atomic<bool> refusing_{false};  // the recording is over
+  bool stopping_ = false, hurried_ = false;
   std::atomic<bool> started_{false}, closing_{false}, closed_{false}, ended_{false};
-  std::atomic<std::uint64_t> pushed_{0}, written_{0};
+  std::atomic<std::uint64_t> pushed_{0}, written_{0}, written_bytes_{0};
   std::atomic<std::uint64_t> progress_{0};  // changes as long as the writer gets on
   std::atomic<TraceWriter*> writer_{nullptr};
 };

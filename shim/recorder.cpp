@@ -3,11 +3,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "nimble/launch_params.h"
+#include "nimble/not_cancelled.h"
 #include "shim/decode/launch.h"
 #include "shim/guard.h"
 #include "shim/image_facts.h"
@@ -62,19 +65,32 @@ Recorder::Recorder(RecorderOptions options, CallContext& context)
     : options_(std::move(options)),
       context_(context),
       graphs_(context),
-      queue_(options_.path, options_.store),
+      queue_({options_.path, options_.store, options_.limit_bytes, [this] { step_aside(); },
+              [this] {
+                if (BundleCapture* const bundle = bundle_.load(std::memory_order_acquire))
+                  bundle->finish(queue_.path());
+              }}),
       timer_(options_.timing, options_.coverage, context_,
              [this](std::span<const DeviceTime> times) { queue_.push(times); }) {
   if (!options_.bundle.empty()) keep_image_bytes();
+  if (options_.steps != 0) {
+    steps_ = std::make_unique<StepCount>(options_.steps, options_.look_limit_bytes, queue_);
+  }
 }
-
-Recorder::~Recorder() { stop_watching(); }
-
-void Recorder::probe_this_thread(bool probe) { t_probe = probe; }
-bool Recorder::probes_this_thread() { return t_probe; }
 
 // Recorders are few, and exit handlers take no argument.
 static std::atomic<Recorder*> g_watching{nullptr};
+static void watches_no_more(Recorder* recorder) { g_watching.compare_exchange_strong(recorder, nullptr); }
+
+Recorder::~Recorder() {
+  stop_watching();
+  watches_no_more(this);  // whatever kept it from being stopped
+  steps_.reset();
+  queue_.join();  // its thread may be calling us
+}
+
+void Recorder::probe_this_thread(bool probe) { t_probe = probe; }
+bool Recorder::probes_this_thread() { return t_probe; }
 
 void Recorder::start_watching() {
   queue_.start_clock();
@@ -88,8 +104,7 @@ void Recorder::start_watching() {
     probe_.store(probing_.get(), std::memory_order_release);
   }
   if (!options_.bundle.empty()) {
-    bundling_ = std::make_unique<BundleCapture>(
-        CaptureOptions{options_.bundle, options_.path, options_.bundle_limit_bytes}, context_);
+    bundling_ = std::make_unique<BundleCapture>(CaptureOptions{options_.bundle, options_.bundle_limit_bytes}, context_);
     bundle_.store(bundling_.get(), std::memory_order_release);
   }
   if (!timer_.start()) return;
@@ -104,8 +119,16 @@ void Recorder::start_watching() {
   });
 }
 
+// Who comes second waits for the first: libcupti must not end while somebody is in it. Bounded, as all waiting at exit.
 void Recorder::stop_watching() noexcept try {
-  g_watching.store(nullptr);
+  const NotCancelled not_cancelled;
+  std::unique_lock lock(stop_watching_mutex_, std::try_to_lock);
+  for (int i = 0; i < 5000 && !lock; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    lock.try_lock();
+  }
+  if (!lock) return;
+  watches_no_more(this);
   timer_.stop();
 } catch (...) {
 }
@@ -114,7 +137,9 @@ void Recorder::start() {
   // Looked at first: a store would cost every other thread a cache miss.
   if (watching_.load(std::memory_order_acquire)) return;
   TraceWriter::find_driver();  // each of the first threads, before it has anything to write
-  if (!watching_.exchange(true, std::memory_order_acq_rel)) start_watching();
+  if (watching_.exchange(true, std::memory_order_acq_rel)) return;
+  start_watching();
+  if (steps_) steps_->look([this] { return calls(); });
 }
 
 void Recorder::skip() noexcept {
@@ -124,6 +149,8 @@ void Recorder::skip() noexcept {
 
 std::optional<CUresult> Recorder::before(Call& call) noexcept try {
   skip();
+  if (passes_.load(std::memory_order_relaxed)) [[unlikely]]
+    return std::nullopt;
   if (call.ends != Ends::nothing) {
     if (!watching_.load(std::memory_order_acquire))
       TraceWriter::find_driver();  // this may be the first that is written
@@ -185,7 +212,17 @@ void Recorder::follow_captures(const Call& call, CUresult result) {
 }
 
 void Recorder::after(const Call& call, CUresult result) noexcept try {
+  Probe* const probe = probe_.load(std::memory_order_acquire);
+  // The recording may end in the middle of a call: calls of other threads wait for a launch that is compared.
+  struct Leaves {
+    Probe* const probe;
+    ~Leaves() {
+      if (probe) probe->leave();
+    }
+  } const leaves{probe};
   const std::uint64_t ticket = std::exchange(current_call(), {}).ticket;
+  if (passes_.load(std::memory_order_relaxed)) [[unlikely]]
+    return;
   if (call.edit != GraphEdit::none) graphs_.edited(call, result == CUDA_SUCCESS);
   if (is_allocation(call.kind)) {
     if (result == CUDA_SUCCESS) strays_.memory_has_come(call.address, call.size);
@@ -198,7 +235,6 @@ void Recorder::after(const Call& call, CUresult result) noexcept try {
   record.ticket = timer_.end(call, t_pending.seq, result == CUDA_SUCCESS, ticket);
   record.call = call;
   follow_captures(call, result);
-  Probe* const probe = probe_.load(std::memory_order_acquire);
   const std::vector<TraceAccess>* const seen = probe ? probe->after(call, result) : nullptr;
   if (is_op(call.kind) && captured(call)) {
     // The graph's memory has its address from now on.
@@ -263,7 +299,9 @@ void Recorder::keep(Record& record, const std::vector<TraceAccess>* seen) {
       for (const ProvenGlobal& global : function.proof->globals) allocated_.add(global.address, global.bytes);
   }
   if (is_allocation(call.kind) && record.result == CUDA_SUCCESS) allocated_.add(call.address, call.size);
-  if (call.kind == CallKind::graph_launch) record.graph = graphs_.of(call.exec);
+  GraphShare graph;
+  if (call.kind == CallKind::graph_launch) graph = graphs_.of(call.exec);
+  record.graph = graph.get();
   const std::vector<TraceAccess>* accesses = seen;
   if (seen) {
     record.probed = true;
@@ -283,6 +321,7 @@ void Recorder::keep(Record& record, const std::vector<TraceAccess>* seen) {
     if (record.words_known) record.word_count = static_cast<std::uint32_t>(gathered.words.size());
   }
   queue_.push(record, [&](Record& placed) {
+    static_cast<void>(graph.release());  // it is the placed record's
     if (placed.word_count)
       std::copy(gathered.words.begin(), gathered.words.end(), const_cast<TraceWord*>(placed.words()));
     if (accesses) std::copy(accesses->begin(), accesses->end(), const_cast<TraceAccess*>(placed.accesses()));
@@ -309,7 +348,7 @@ const char* Recorder::kept_name(const char* name) {
 // A mark before the first call opens no file: the process may never use the GPU.
 void Recorder::mark(bool begins, const char* name, std::uint32_t thread) noexcept try {
   if (begins) steps_marked_.fetch_add(1, std::memory_order_relaxed);
-  if (!watching_.load(std::memory_order_acquire)) return;
+  if (!watching_.load(std::memory_order_acquire) || passes_.load(std::memory_order_relaxed)) return;
   Record record;
   record.call.kind = begins ? CallKind::step_begin : CallKind::step_end;
   record.call.symbol = begins ? "nimble_step_begin" : "nimble_step_end";
@@ -318,35 +357,51 @@ void Recorder::mark(bool begins, const char* name, std::uint32_t thread) noexcep
   record.begin_ns = record.end_ns = now_ns();
   record.seq = next_seq_.fetch_add(1, std::memory_order_relaxed);
   queue_.push(record, [](Record&) {});
+  if (steps_) steps_->mark(begins, thread, record.seq);
 } catch (const std::exception& error) {
   give_up(error.what());
 }
 
 SinkReport Recorder::report() {
   SinkReport report;
-  report.phase = finished_.load(std::memory_order_acquire) ? SinkPhase::aside : SinkPhase::recording;
+  report.phase = finished_.load(std::memory_order_acquire) || passes_.load(std::memory_order_relaxed)
+                     ? SinkPhase::aside
+                     : SinkPhase::recording;
   report.counters.steps_marked = steps_marked_.load(std::memory_order_relaxed);
   report.counters.recordings = 1;
   return report;
 }
 
 // No memory, or no thread to be had. A trace with a hole would be worth nothing: it ends here.
-void Recorder::give_up(const char* why) noexcept {
-  queue_.abandon();
-  try {
-    log(LogLevel::error, options_.path + ": recording ends here: " + why);
-  } catch (...) {
-  }
+void Recorder::give_up(const char* why) noexcept try {
+  if (queue_.stop({why})) return;
+  step_aside();
+  log(LogLevel::error, options_.path + ": recording ends here: " + why);
+} catch (...) {
+  queue_.stop({});
+  passes_.store(true, std::memory_order_relaxed);
+}
+
+// Calls that are on their way count as recorded until CUPTI is let go of.
+void Recorder::step_aside() noexcept try {
+  stop_watching();
+  tell_queue();
+  passes_.store(true, std::memory_order_relaxed);
+} catch (...) {
+  passes_.store(true, std::memory_order_relaxed);
+}
+
+void Recorder::tell_queue() {
+  if (finished_.exchange(true)) return;
+  queue_.set_coverage(timer_.coverage());
+  if (const Probe* const probe = probe_.load(std::memory_order_acquire)) queue_.set_probe(probe->totals());
 }
 
 void Recorder::finish() noexcept try {
   stop_watching();
-  if (!finished_.exchange(true)) {
-    queue_.set_coverage(timer_.coverage());
-    if (const Probe* const probe = probe_.load(std::memory_order_acquire)) queue_.set_probe(probe->totals());
-  }
+  tell_queue();
   queue_.close();
-  if (BundleCapture* const bundle = bundle_.load(std::memory_order_acquire)) bundle->finish();
+  if (BundleCapture* const bundle = bundle_.load(std::memory_order_acquire)) bundle->finish(queue_.path());
 } catch (const std::exception& error) {
   give_up(error.what());
 }
@@ -355,6 +410,7 @@ void Recorder::finish_interrupted() noexcept { queue_.close(/*interrupted=*/true
 
 bool Recorder::forked() noexcept {
   g_watching.store(nullptr);
+  if (BundleCapture* const bundle = bundle_.load(std::memory_order_acquire)) bundle->forked();
   return queue_.forked();
 }
 

@@ -21,6 +21,7 @@
 #include "shim/probe/probe.h"
 #include "shim/profile/op_timer.h"
 #include "shim/record_queue.h"
+#include "shim/step_count.h"
 #include "shim/stray_words.h"
 #include "shim/trace_store.h"
 
@@ -35,6 +36,9 @@ struct RecorderOptions {
   std::uint64_t probe_first = 0;  // so many, the first ones; 0: all
   std::string bundle{};           // where a step is saved; empty: none is
   std::uint64_t bundle_limit_bytes = 0;
+  std::uint64_t limit_bytes = 0;        // of the file, where the recording ends by itself; 0: none
+  std::uint32_t steps = 0;              // after so many the recording ends by itself; 0: it does not
+  std::uint64_t look_limit_bytes = 0;   // of the trace, as long as it is looked through for steps that are not marked
   std::shared_ptr<TraceStore> store{};  // where the trace goes instead of into the file
   bool probe_on_request = false;        // probe: only launches of threads that ask for it (probe_this_thread)
 };
@@ -63,6 +67,8 @@ class Recorder final : public CallSink {
   // What the program has done so far, and how much of that is in the trace: two numbers of one kind.
   std::uint64_t pushed() const { return queue_.pushed(); }
   std::uint64_t written() const { return queue_.written(); }
+  // Whether some of it is missing, for want of memory, threads or room: nothing more comes then.
+  bool failed() const { return queue_.failed(); }
   // Somebody waits for that.
   void hurry() { queue_.hurry(); }
   void finish() noexcept override;
@@ -81,6 +87,10 @@ class Recorder final : public CallSink {
   // Fills in what the record holds beside the call, and queues it.
   void keep(Record& record, const std::vector<TraceAccess>* seen);
   void give_up(const char* why) noexcept;
+  // The recording ends, and the program goes on: what watches is let go of, and calls pass.
+  void step_aside() noexcept;
+  // What is known of how complete the recording is. Once.
+  void tell_queue();
   void start_watching();
   void stop_watching() noexcept;
 
@@ -97,7 +107,10 @@ class Recorder final : public CallSink {
   GraphTable graphs_;
   RecordQueue queue_;
   StrayWords strays_;
+  std::unique_ptr<StepCount> steps_;  // where the recording ends after some
   std::atomic<bool> watching_{false};
+  std::atomic<bool> passes_{false};  // the recording is over
+  std::mutex stop_watching_mutex_;
   OpTimer timer_;
   std::unique_ptr<Probe> probing_;
   std::atomic<Probe*> probe_{nullptr};  // probing_ once it is ready

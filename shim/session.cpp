@@ -9,6 +9,7 @@
 #include <memory>
 #include <utility>
 
+#include "nimble/quiet_file.h"
 #include "replayer/replayer.h"
 #include "shim/auto/auto_sink.h"
 #include "shim/dlsym_hook.h"
@@ -20,6 +21,7 @@
 #include "shim/real_driver.h"
 #include "shim/recorder.h"
 #include "shim/regions/region_sink.h"
+#include "shim/roomy_stack.h"
 #include "shim/stream_table.h"
 
 namespace nimble::shim {
@@ -59,15 +61,32 @@ ReplayOptions replay_options(const Options& options) {
   return replay;
 }
 
+RecorderOptions recorder_options(const Options& options) {
+  const auto bytes = [](std::int64_t mib) { return static_cast<std::uint64_t>(mib) << 20; };
+  RecorderOptions recorder;
+  recorder.path = options.trace;
+  recorder.timing = options.timing;
+  recorder.coverage = options.coverage;
+  recorder.probe = options.probe_writes;
+  recorder.probe_limit_bytes = bytes(options.probe_limit_mib);
+  recorder.probe_first = static_cast<std::uint64_t>(options.probe_first);
+  if (options.capture_bundle) recorder.bundle = options.bundle;
+  recorder.bundle_limit_bytes = bytes(options.bundle_limit_mib);
+  recorder.limit_bytes = bytes(options.trace_limit_mib);
+  recorder.steps = static_cast<std::uint32_t>(options.steps);
+  recorder.look_limit_bytes = bytes(options.auto_limit_mib);
+  return recorder;
+}
+
 CallSink* make_sink(const Options& options) {
   switch (options.mode) {
     case Mode::record:
-      return new Recorder(
-          {options.trace, options.timing, options.coverage, options.probe_writes,
-           static_cast<std::uint64_t>(options.probe_limit_mib) << 20, static_cast<std::uint64_t>(options.probe_first),
-           options.capture_bundle ? options.bundle : std::string(),
-           static_cast<std::uint64_t>(options.bundle_limit_mib) << 20},
-          context());
+      if (has_few_descriptors()) {
+        log(LogLevel::warning,
+            "RLIMIT_NOFILE leaves the program few descriptors, of which none is taken: not recording");
+        return nullptr;
+      }
+      return new Recorder(recorder_options(options), context());
     case Mode::replay:
       return make_replayer(replay_options(options), context()).release();
     case Mode::automatic: {
@@ -122,11 +141,7 @@ void finish() {
   CallSink* const receiver = started_sink();
   if (!receiver || g_owner.load(std::memory_order_acquire) != getpid()) return;
   Guard guard;
-  if (guard.outermost()) {
-    receiver->finish();
-  } else {
-    receiver->finish_interrupted();
-  }
+  with_room([&] { guard.outermost() ? receiver->finish() : receiver->finish_interrupted(); });
 }
 
 // Registers what must be called back, once.
@@ -138,9 +153,13 @@ void register_handlers() {
 }
 
 __attribute__((constructor)) void start() {
+  remember_stderr();
   find_next_hooks();
-  const Options options = read_options();
-  if (!options.complaint.empty()) log(LogLevel::error, options.complaint);
+  try {
+    const Options options = read_options();
+    if (!options.complaint.empty()) log(LogLevel::error, options.complaint);
+  } catch (...) {  // no memory: it is left unsaid
+  }
   decide_interception();
 }
 
@@ -159,29 +178,53 @@ CallSink* started_sink() {
 }
 
 // Threads that come at once all read the same.
-Interception decide_interception() {
-  const Options options = read_options();
-  const bool wanted = options.mode != Mode::off || options.rewrite_graphs;
+Interception decide_interception() noexcept {
+  bool wanted = false;
+  try {
+    wanted = with_room([] {
+      remember_stderr();
+      const Options options = read_options();
+      return options.mode != Mode::off || options.rewrite_graphs;
+    });
+  } catch (...) {  // no memory to begin with: the program runs untouched
+  }
   const Interception decided = wanted ? Interception::on : Interception::off;
   if (decided == Interception::on) register_handlers();
   g_interception.store(decided, std::memory_order_release);
   return decided;
 }
 
+namespace {
+
 // Threads that come at once each make one, and one of them stays.
-CallSink* start_session() {
+CallSink* make_session() noexcept {
   std::unique_ptr<CallSink> made;
-  Options options;
+  std::string own_files;
   if (intercepting()) {
-    options = read_options();
-    made.reset(make_sink(options));
-    g_owner.store(getpid(), std::memory_order_release);
+    try {
+      Options options = read_options();
+      own_files = std::move(options.own_files);
+      made.reset(make_sink(options));
+      g_owner.store(getpid(), std::memory_order_release);
+    } catch (...) {  // no memory: the program runs untouched
+    }
   }
   std::uintptr_t found = kUnstarted;
   if (!g_sink.compare_exchange_strong(found, reinterpret_cast<std::uintptr_t>(made.get()), std::memory_order_acq_rel))
     return reinterpret_cast<CallSink*>(found);
-  if (made && !options.own_files.empty()) log(LogLevel::warning, options.own_files);
+  if (made && !own_files.empty()) {
+    try {
+      log(LogLevel::warning, own_files);
+    } catch (...) {
+    }
+  }
   return made.release();
+}
+
+}  // namespace
+
+CallSink* start_session() noexcept {
+  return with_room([] { return make_session(); });
 }
 
 }  // namespace nimble::shim

@@ -20,8 +20,9 @@ extern std::atomic<Interception> g_interception;
 extern std::atomic<std::uintptr_t> g_sink;  // a CallSink*, or null, or that:
 inline constexpr std::uintptr_t kUnstarted = 1;
 
-Interception decide_interception();
-CallSink* start_session();
+// Without memory both decide for letting calls pass.
+Interception decide_interception() noexcept;
+CallSink* start_session() noexcept;
 
 // The receiver of calls, if there is one already.
 CallSink* started_sink();

@@ -5,6 +5,7 @@
 
 #include "shim/decode/entry.h"
 #include "shim/handle_slot.h"
+#include "shim/per_thread.h"
 #include "shim/real_driver.h"
 
 namespace nimble::shim {
@@ -36,15 +37,23 @@ CUcontext StreamTable::context(const StreamRef& stream) {
   return stream.is_legacy() || stream.is_per_thread() ? current_context() : facts(stream).context;
 }
 
-StreamTable::Facts StreamTable::facts(const StreamRef& stream) {
+namespace {
+
+// What a thread has asked about last. Few programs use more streams than this from one thread at a time.
+struct LastStreams {
   struct Last {
     std::uint64_t key, generation;
     StreamKind kind;
     CUcontext context;
   };
-  // Few programs use more streams than this from one thread at a time.
-  static thread_local std::array<Last, 16> cache __attribute__((tls_model("initial-exec"))){};
-  Last& last = cache[handle_slot(stream.key, cache.size())];
+  std::array<Last, 16> slots{};
+};
+
+}  // namespace
+
+StreamTable::Facts StreamTable::facts(const StreamRef& stream) {
+  auto& cache = PerThread<LastStreams>::get().slots;
+  LastStreams::Last& last = cache[handle_slot(stream.key, cache.size())];
   const std::uint64_t now = generation_.load(std::memory_order_acquire);
   if (last.key == stream.key && last.generation == now) return {last.kind, last.context};
   Facts facts;

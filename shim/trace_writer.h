@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "nimble/own_file.h"
 #include "nimble/trace.h"
 #include "shim/record_queue.h"
 #include "shim/trace_store.h"
@@ -23,27 +24,46 @@ class TraceWriter {
   // own must not wait for the dynamic loader, whose lock a thread may hold that waits for the writer.
   static void find_driver();
 
-  // Creates the file, or says in the log why it cannot be. Its times count from `epoch_ns`.
-  TraceWriter(const std::string& path, std::uint64_t epoch_ns);
+  // Creates the file, or says in the log why it cannot be. Its times count from `epoch_ns`. It has a name of its own
+  // until it is closed (include/nimble/own_file.h), and never more than `limit_bytes`, if that is not 0.
+  TraceWriter(const std::string& path, std::uint64_t epoch_ns, std::uint64_t limit_bytes = 0);
+  // Whether that may wait for another process: for who reads a pipe.
+  static bool may_wait(const std::string& path) { return is_no_file(path); }
   // Writes into memory instead, and says nothing.
   TraceWriter(std::shared_ptr<TraceStore> store, std::uint64_t epoch_ns);
   ~TraceWriter();
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
 
-  bool good() const { return file_ >= 0 || store_; }
-  void write(const Record& record);
+  // Writes what comes first. Asks the driver.
+  void begin();
+
+  bool good() const { return file_.is_open() || store_; }
+  // False where there is no room for it: nothing of it is written, nor may anything be that came behind it.
+  bool write(const Record& record);
   void write(const DeviceTime& time);
-  // Hands what was written to the operating system. False once that has failed.
+  // Hands what was written to the operating system. False once that has failed: then the file ends with a whole line
+  // before that, and close() ends it properly if it can be.
   bool flush();
-  // Ends the file properly, with what was recorded of how complete it is. What is written after that goes before the
-  // end, once close() is called again: so the file is whole after each. Stays open, and locked, as long as the writer
-  // lives. False where nothing more can be written.
-  bool close(const Coverage& coverage, const std::optional<ProbeTotals>& probe);
+  // Ends the file properly, with what was recorded of how complete it is, and gives it its name. What is written after
+  // that goes before the end, once close() is called again: so the file is whole after each. Stays open, and locked, as
+  // long as the writer lives. False where nothing more can be written. `ending`: why the recording ends, where
+  // the program goes on.
+  bool close(const Coverage& coverage, const std::optional<ProbeTotals>& probe, const Ending& ending);
+  // Of whole lines in the file.
+  std::uint64_t bytes() const { return size_; }
+  // Where the file is.
+  const std::string& path() const { return file_.location(); }
+  // What has been written so far, to be read from its beginning. Not open where it is no file.
+  QuietFile reading() const;
+  // Nothing has been written, nor will be: there is to be no file.
+  void discard() { file_.discard(); }
   // In a forked child: closes its copy of the file, which keeps the file locked.
   void let_go() noexcept;
 
  private:
+  static constexpr std::uint64_t kForEnd = std::uint64_t{1} << 13;  // kept free below the limit for the last lines
+
   // An op whose time is still to come.
   struct Awaited {
     std::uint64_t seq = 0;
@@ -53,6 +73,15 @@ class TraceWriter {
   };
 
   void header();
+  // Whether the limit leaves so much room behind what is written.
+  bool fits(std::uint64_t room) const;
+  // Makes a file that could not be written to its end one of whole lines, with so much room behind them as it has taken
+  // before. False where nothing is left of it.
+  bool cut_back(std::uint64_t room);
+  void put(const Record& record);
+  bool leave_unended(const std::string& why);
+  bool write_late();
+  void say_written(const std::string& why, bool is_wanted, int error);
   void line(std::string_view event);
   void define_thread(std::uint32_t thread);
   std::uint32_t define_stream(const Record& record);
@@ -69,11 +98,15 @@ class TraceWriter {
   void write_coverage(const Coverage& coverage);
   void write_probe(const ProbeTotals& totals);
 
-  const std::string path_;
-  int file_ = -1;
+  OwnFile file_;
+  const std::uint64_t limit_;
+  std::uint64_t size_ = 0;         // of the whole lines in the file, but for its end
+  std::uint64_t header_size_ = 0;  // without which it is no trace
+  std::string why_full_;
   std::shared_ptr<TraceStore> store_;  // then there is no file; let go of once it is full
   bool ended_ = false;
   const std::uint64_t epoch_ns_;
+  std::string program_;        // its command line
   std::string out_;            // lines not yet written
   std::string args_;           // the arguments of the call at hand
   std::vector<bool> threads_;  // defined already, by id
@@ -86,7 +119,6 @@ class TraceWriter {
   std::unordered_map<std::string, std::uint32_t>
       known_functions_;  // of images that are known, by what is written of them
   std::unordered_map<const ImageInfo*, std::uint32_t> images_;
-  std::unordered_map<const GraphInfo*, std::uint32_t> graphs_;
   std::unordered_map<std::uint64_t, Stream> streams_;
   std::unordered_map<CUevent, std::uint32_t> events_;
   std::unordered_map<CUcontext, std::uint32_t> contexts_;
@@ -94,7 +126,7 @@ class TraceWriter {
   std::vector<double> busy_until_us_;                    // per stream: bars of one track must not overlap
   std::unordered_map<std::uint64_t, Awaited> awaited_;   // by ticket
   std::unordered_map<std::uint64_t, DeviceTime> early_;  // by ticket: times that came before their op
-  std::uint32_t next_stream_ = 0, next_event_ = 0;
+  std::uint32_t next_stream_ = 0, next_event_ = 0, next_graph_ = 0;
 };
 
 }  // namespace nimble::shim

@@ -9,6 +9,7 @@
 
 #include "nimble/trace.h"
 #include "shim/function_table.h"
+#include "shim/graph_table.h"
 #include "shim/trace_text.h"
 #include "shim/trace_writer.h"
 
@@ -92,7 +93,7 @@ void TraceWriter::arguments(const Record& record) {
       append_accesses(args_, record.accesses(), record.access_count);
       break;
     case CallKind::graph_launch:
-      if (record.graph) append(args_, R"(,"graph":{})", graphs_.at(record.graph));
+      if (record.graph) append(args_, R"(,"graph":{})", record.graph->id);
       break;
     case CallKind::event_record:
     case CallKind::event_wait:
@@ -131,7 +132,7 @@ void TraceWriter::arguments(const Record& record) {
   }
 }
 
-void TraceWriter::write(const Record& record) {
+void TraceWriter::put(const Record& record) {
   if (!good()) return;
   const Call& call = record.call;
   // The handle may come back as something new.
@@ -202,7 +203,7 @@ void TraceWriter::write(const DeviceTime& time) {
     early_.try_emplace(time.ticket, time);
     return;
   }
-  device_bar(found->second, time.begin_ns, time.end_ns);
+  if (fits(kForEnd)) device_bar(found->second, time.begin_ns, time.end_ns);
   awaited_.erase(found);
 }
 

@@ -161,9 +161,8 @@ std::uint32_t TraceWriter::define_function(const FunctionInfo& function) {
 }
 
 std::uint32_t TraceWriter::define_graph(GraphInfo& graph) {
-  const auto [found, is_new] = graphs_.try_emplace(&graph, static_cast<std::uint32_t>(graphs_.size()));
-  const std::uint32_t id = found->second;
-  if (!is_new) return id;
+  if (graph.id != kNone) return graph.id;
+  const std::uint32_t id = graph.id = next_graph_++;
   for (const GraphKernel& kernel : graph.kernels) define_function(*kernel.function);
   line(fmt::format(
       R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.graph","args":{{"id":{},"known":{},"why":{}}}}})json", id,

@@ -1,10 +1,14 @@
 // What every intercepted call does: enter the guard, let the sink see the call, call the driver, let the sink see the
-// outcome, return the driver's answer. No lock is held around the driver's call, and nothing is allocated here.
+// outcome, return the driver's answer. Where the driver has no memory the sink gives back what it can, and the call is
+// made once more. No lock is held around the driver's call, and nothing is allocated here.
 #include "shim/wrappers.h"
+
+#include <type_traits>
 
 #include "shim/decode/decode.h"
 #include "shim/guard.h"
 #include "shim/real_driver.h"
+#include "shim/roomy_stack.h"
 #include "shim/session.h"
 
 namespace nimble::shim {
@@ -24,6 +28,22 @@ struct Row;
     static constexpr HostEffect host = HostEffect::host_;                           \
   };
 #include "nimble/driver_calls.def"
+
+// Options of the compiler's, some of which the driver writes to: what is made again would not have them as they were.
+template <class Argument>
+bool are_compiler_options(Argument argument) {
+  if constexpr (std::is_same_v<Argument, CUjit_option*>) return argument != nullptr;
+  return false;
+}
+
+// Not what ends something, of which a part may be done.
+bool may_be_made_again(const Call& call) {
+  const bool ends_something = call.kind == CallKind::capture_end || call.kind == CallKind::context_end ||
+                              call.kind == CallKind::free || call.kind == CallKind::free_async ||
+                              call.ends != Ends::nothing || call.edit == GraphEdit::end ||
+                              call.edit == GraphEdit::destroy;
+  return !ends_something;
+}
 
 template <CallId id, class Function>
 struct Wrapper;
@@ -54,7 +74,7 @@ struct Wrapper<id, CUresult(Args...)> {
     const CUresult result = driver(args...);
     if (result != CUDA_SUCCESS || !guard.outermost() || !intercepting()) return result;
     try {
-      Row<id>::Decoder::passed(args...);
+      with_room([&] { Row<id>::Decoder::passed(args...); });
     } catch (...) {  // no memory: it is left out
     }
     return result;
@@ -68,27 +88,38 @@ struct Wrapper<id, CUresult(Args...)> {
     call.caller = caller;
     call.host = Row<id>::host;
     const Entry entry{Row<id>::default_stream};
-    Decoder::before(entry, call, args...);
-    if (const auto answer = receiver->before(call)) {
+    const auto before = [&]() -> std::optional<CUresult> {
+      Decoder::before(entry, call, args...);
+      const auto answer = receiver->before(call);
+      if constexpr (requires(CUresult result) { Decoder::reply(call, result, driver, args...); })
+        if (answer) return Decoder::reply(call, *answer, driver, args...);
       if constexpr (requires { Decoder::answer(call, args...); }) {
-        if (*answer == CUDA_SUCCESS) Decoder::answer(call, args...);
+        if (answer && *answer == CUDA_SUCCESS) Decoder::answer(call, args...);
       }
-      return *answer;
-    }
-    const CUresult result = driver(args...);
-    if (result == CUDA_SUCCESS) {
-      // What a decoder learns of modules and functions takes memory. Without it less is known, and nothing else
-      // happens.
-      if constexpr (requires { Decoder::after(call, args...); }) {
-        try {
-          Decoder::after(call, args...);
-        } catch (...) {
-          call.traced = false;
+      return answer;
+    };
+    if (const auto answer = with_room(before)) return *answer;
+    CUresult result = driver(args...);
+    return with_room([&] {
+      // Made once more; where it fails again, in whatever way, the program is told of the first time.
+      if (result == CUDA_ERROR_OUT_OF_MEMORY && may_be_made_again(call) && !(are_compiler_options(args) || ...))
+          [[unlikely]] {
+        if (receiver->give_back(call) && driver(args...) == CUDA_SUCCESS) result = CUDA_SUCCESS;
+      }
+      if (result == CUDA_SUCCESS) {
+        // What a decoder learns of modules and functions takes memory. Without it less is known, and nothing else
+        // happens.
+        if constexpr (requires { Decoder::after(call, args...); }) {
+          try {
+            Decoder::after(call, args...);
+          } catch (...) {
+            call.traced = false;
+          }
         }
       }
-    }
-    receiver->after(call, result);
-    return receiver->told(call, result);
+      receiver->after(call, result);
+      return receiver->told(call, result);
+    });
   }
 };
 

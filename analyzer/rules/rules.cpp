@@ -3,20 +3,21 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 
 #include "analyzer/json_fields.h"
+#include "nimble/memory_reserve.h"
+#include "nimble/quiet_file.h"
 
 namespace nimble::analyzer {
 namespace {
 
-// std::regex recurses for every character that it matches; no real name comes near this.
-constexpr std::size_t kMaxName = 8 * 1024;
+constexpr std::size_t kMaxName = 8 * 1024;       // no real name comes near this
 constexpr std::uint32_t kMostBytes = 32 * 1024;  // of a launch's parameters
 constexpr std::string_view kRuleModes[] = {"in", "out", "inout", "value", "scan", "table", "table-in", "table-out"};
 
-bool matches(const std::regex& pattern, const std::string& name) {
-  return name.size() <= kMaxName && std::regex_match(name, pattern);
+bool matches(const Expression& pattern, const std::string& name, const std::string& demangled) {
+  const auto one = [&](const std::string& text) { return text.size() <= kMaxName && pattern.matches(text); };
+  return one(name) || (demangled != name && one(demangled));
 }
 
 // One rule's object in the file.
@@ -25,9 +26,7 @@ class RuleReader {
   RuleReader(const nlohmann::json& entry, const char* prefix, const FilePlace& place) : fields_(entry, prefix, place) {}
 
   Rule read() {
-    Rule rule;
-    rule.text = fields_.text("kernel");
-    rule.kernel = expression("kernel");
+    Rule rule(fields_.text("kernel"), expression("kernel"));
     if (fields_.has("communicates")) rule.communicates = fields_.flag_or("communicates", false);
     rule.blocks_wait = fields_.flag_or("blocks_wait", false);
     rule.tells_accesses = fields_.has("params") || !(rule.communicates || rule.blocks_wait);
@@ -47,10 +46,10 @@ class RuleReader {
   }
 
  private:
-  std::regex expression(const char* field) const {
+  Expression expression(const char* field) const {
     try {
-      return std::regex(fields_.text(field), std::regex::ECMAScript | std::regex::optimize);
-    } catch (const std::regex_error& error) {
+      return Expression(fields_.text(field));
+    } catch (const ExpressionError& error) {
       fields_.fail(field, std::string("is no regular expression: ") + error.what());
     }
   }
@@ -134,7 +133,7 @@ const RuleParam& Rule::param(std::size_t i) const {
 }
 
 bool Rule::moves_fractions(const std::string& name, const std::string& demangled) const {
-  return fractions && (matches(*fractions, name) || matches(*fractions, demangled));
+  return fractions && matches(*fractions, name, demangled);
 }
 
 bool Rule::fits(const std::vector<ParamLayout>& layout) const {
@@ -146,19 +145,17 @@ bool Rule::fits(const std::vector<ParamLayout>& layout) const {
 }
 
 void Rules::read(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw InputError(path, 0, "", std::string("cannot be opened: ") + std::strerror(errno));
-  std::string text(kMaxRulesBytes + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (in.bad()) throw InputError(path, 0, "", "cannot be read");
-  text.resize(static_cast<std::size_t>(in.gcount()));
-  if (text.size() > kMaxRulesBytes)
-    throw InputError(path, 0, "", "longer than " + std::to_string(kMaxRulesBytes) + " bytes");
+  std::string text;
+  const int error = read_quiet(path.c_str(), kMaxRulesBytes, text);
+  if (error == EFBIG) throw InputError(path, 0, "", "longer than " + std::to_string(kMaxRulesBytes) + " bytes");
+  if (error == EISDIR || error == EIO) throw InputError(path, 0, "", "cannot be read");
+  if (error != 0) throw InputError(path, 0, "", std::string("cannot be opened: ") + std::strerror(error));
   read_text(text, path);
 }
 
 void Rules::read_text(const std::string& text, const std::string& name) {
   nlohmann::json file = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const JsonEnds ends(file);
   if (file.is_discarded() || !file.is_object()) throw InputError(name, 0, "", "is no JSON object");
   FilePlace place{name, 0};
   Fields top(file, "", place);
@@ -178,15 +175,13 @@ void Rules::read_text(const std::string& text, const std::string& name) {
 const Rule* Rules::find(const std::string& name, const std::string& demangled,
                         const std::vector<ParamLayout>& params) const {
   for (const Rule& rule : rules_)
-    if (rule.tells_accesses && rule.fits(params) && (matches(rule.kernel, name) || matches(rule.kernel, demangled)))
-      return &rule;
+    if (rule.tells_accesses && rule.fits(params) && matches(rule.kernel, name, demangled)) return &rule;
   return nullptr;
 }
 
 bool Rules::blocks_wait(const std::string& name, const std::string& demangled) const {
-  return std::ranges::any_of(rules_, [&](const Rule& rule) {
-    return rule.blocks_wait && (matches(rule.kernel, name) || matches(rule.kernel, demangled));
-  });
+  return std::ranges::any_of(
+      rules_, [&](const Rule& rule) { return rule.blocks_wait && matches(rule.kernel, name, demangled); });
 }
 
 const Rule* Rules::of_communication(const std::string& name, const std::string& demangled,
@@ -195,7 +190,7 @@ const Rule* Rules::of_communication(const std::string& name, const std::string& 
     if (!rule.communicates) continue;
     const bool speaks =
         !rule.tells_accesses || (params && rule.fits(*params) && (self_contained || !rule.self_contained));
-    if ((speaks || *rule.communicates) && (matches(rule.kernel, name) || matches(rule.kernel, demangled))) return &rule;
+    if ((speaks || *rule.communicates) && matches(rule.kernel, name, demangled)) return &rule;
   }
   return nullptr;
 }

@@ -7,11 +7,12 @@
 
 #include <cstdint>
 #include <optional>
-#include <regex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "analyzer/rules/expression.h"
 #include "nimble/trace.h"
 
 namespace nimble::analyzer {
@@ -57,14 +58,16 @@ struct RuleParam {
 };
 
 struct Rule {
+  Rule(std::string written, Expression compiled) : text(std::move(written)), kernel(std::move(compiled)) {}
+
   std::string text;  // the expression, as written
-  std::regex kernel;
+  Expression kernel;
   bool tells_accesses = false;  // has `params`; else it only says whether the kernel communicates, or how
   std::vector<RuleParam> params;
   std::optional<RuleMode> more;  // of further parameters, where there may be any number of them
   // Bytes that each of the first parameters may have, none where any will do: the layouts that were read.
   std::vector<std::vector<std::uint32_t>> sizes;
-  std::optional<std::regex> fractions;  // kernels that this matches, too, move numbers with a fraction: no addresses
+  std::optional<Expression> fractions;  // kernels that this matches, too, move numbers with a fraction: no addresses
   bool self_contained = false;          // speaks only where the code reaches no memory beside its parameters
   std::optional<bool> communicates;     // whether it may be talking to another process, another device or the host
   bool blocks_wait = false;             // its blocks wait for each other, though the launch promises them no room

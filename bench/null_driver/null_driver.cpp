@@ -114,6 +114,9 @@ SUCCEED(cuGraphUpload, CUgraphExec, CUstream)
 
 // What replay may call besides.
 SUCCEED(cuEventQuery, CUevent)
+SUCCEED(cuThreadExchangeStreamCaptureMode, CUstreamCaptureMode*)
+CUresult cuMemPoolGetAttribute(CUmemoryPool, CUmemPool_attribute, void*) { return CUDA_ERROR_NOT_SUPPORTED; }
+SUCCEED(cuMemPoolTrimTo, CUmemoryPool, std::size_t)
 CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) { return *least = *greatest = 0, CUDA_SUCCESS; }
 CUresult cuStreamGetPriority(CUstream, int* priority) { return *priority = 0, CUDA_SUCCESS; }
 SUCCEED(cuGraphKernelNodeSetAttribute, CUgraphNode, CUkernelNodeAttrID, const CUkernelNodeAttrValue*)

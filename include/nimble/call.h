@@ -21,13 +21,14 @@ namespace nimble {
 // What a call lets the host see of the GPU's progress: the last column of driver_calls.def.
 enum class HostEffect : std::uint8_t { async, observe, neutral };
 
-// What the shim knows of a loaded module or library. Owned by the shim, never freed, immutable once published.
+// What the shim knows of a loaded module or library. Owned by the shim, never freed, immutable once published; that of
+// one that was unloaded is that of the same code where it is loaded again.
 struct ImageInfo {
   bool self_contained = false;
   std::string why;
 };
 
-// What the shim knows of a kernel. Owned by the shim, never freed, immutable once published.
+// What the shim knows of a kernel. Likewise.
 struct FunctionInfo {
   std::string name;
   const ImageInfo* image = nullptr;
@@ -58,6 +59,11 @@ struct StreamRef {
 
 // What a call brings to an end, besides what its kind says.
 enum class Ends : std::uint8_t { nothing, stream, event, code, green_context };
+
+// What a call asks about memory. `memory` and `handle` are about the allocation that holds `address`; `handle` is for
+// one by which others would reach it. `pool`: how much memory a device's own pool has, or has given out. `nodes`: how
+// many `graph` has. `graph_memory`: which nodes it has, how they are ordered, or how much memory all graphs have.
+enum class Question : std::uint8_t { none, memory, handle, pool, nodes, graph_memory };
 
 // What a call does to an executable graph of the program's; or to a graph: `end` of it, `share`, by which its nodes
 // become those of another as well, or `add_release` of a node that releases `address`. The last has as `arguments`
@@ -98,8 +104,12 @@ struct Call {
   bool unordered = false;      // what a capturing stream gets next may not come behind what it got before
   bool host_source = false;    // copy: the entry point says that the source is the host's memory
   bool device_source = false;  // copy: that it is the device's
-  bool address_range = false;  // cuMemGetAddressRange: asks for the allocation that holds `address`
-  bool of_step = false;        // the replayer takes it for an op of the step
+  Question question = Question::none;
+  bool asks_id = false;             // memory: CU_POINTER_ATTRIBUTE_BUFFER_ID is among what is asked
+  bool sets = false;                // memory: it is told instead whether copies are to be synchronous, by `value`
+  bool of_capture = false;          // answered: memory of a capture, not of a step (nimble/answers.def)
+  bool synchronous_copies = false;  // answered
+  bool of_step = false;             // the replayer takes it for an op of the step
   Ends ends = Ends::nothing;
   MemoryKind memory = MemoryKind::device;
   std::uint32_t thread = 0;
@@ -119,6 +129,7 @@ struct Call {
   std::uint32_t value = 0, element = 1;
 
   std::uint64_t address = 0, size = 0;  // allocations: address is known in after() only
+  std::uint64_t buffer_id = 0;          // answered
   // context_end, context_synchronize: which; null where it is the current one. alloc: in which, where it goes
   // with one and that is known.
   CUcontext context = nullptr;
@@ -158,7 +169,9 @@ class CallSink {
   virtual ~CallSink() = default;
 
   // The program has made the call. A value is the answer to the program, and the driver is not called (an allocation's
-  // address is then in call.address); nothing means: call the driver.
+  // address is then in call.address); nothing means: call the driver. Of a question: CUDA_SUCCESS says that `call`
+  // holds what is known of the allocation, CUDA_ERROR_NOT_FOUND that there is none for the program where it asks; the
+  // decoder makes the answer of that, and of the driver's.
   virtual std::optional<CUresult> before(Call& call) noexcept = 0;
 
   // The driver has answered. Outputs in `call` are filled in only where `result` is CUDA_SUCCESS.
@@ -167,6 +180,10 @@ class CallSink {
   // What the program is told of a call that the driver has answered: `result`, unless an earlier call has turned out to
   // have failed, and this one may tell. After after().
   virtual CUresult told([[maybe_unused]] const Call& call, CUresult result) noexcept { return result; }
+
+  // The driver has had no memory for the call, which has done nothing: lets go of what Nimble holds and can do without.
+  // Whether that is anything: then the call is made once more, before after() hears of it.
+  virtual bool give_back([[maybe_unused]] const Call& call) noexcept { return false; }
 
   // The program says that a step of its own begins or ends here; `name`, which may be null, is good for this call only.
   virtual void mark([[maybe_unused]] bool begins, [[maybe_unused]] const char* name,

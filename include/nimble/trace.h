@@ -296,6 +296,7 @@ struct Trace {
   std::vector<TraceCall> calls;  // in ascending order of seq
   std::vector<TraceProbe> probes;
   std::optional<TraceProbing> probing;
+  std::string why_stopped;    // why the recording ended before the program did; else empty
   bool complete = false;      // false where the recording process ended without closing the file
   std::uint64_t dropped = 0;  // events that the recorder could not keep
   TraceCoverage coverage{"the trace does not tell", 0, 0, {}};

@@ -7,7 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "nimble/blocked_signals.h"
+#include "nimble/not_cancelled.h"
+#include "nimble/own_thread.h"
 #include "shim/auto/make_schedule.h"
 
 namespace nimble::shim {
@@ -23,16 +24,16 @@ constexpr int kLooksForOtherKinds = 3;
 // Who has matched steps before may be evaluating, and gets more time.
 constexpr std::uint32_t kPatience = 8;
 
-// The recording that before() has handed the call to, for after() on the same thread: calls do not nest. And the ops
-// that the thread has issued since the last check.
-thread_local void* t_recorded __attribute__((tls_model("initial-exec"))) = nullptr;
+// A use of the recording that before() has handed the call to, for after() on the same thread: calls do not nest. And
+// the ops that the thread has issued since the last check.
+thread_local DetachedUse t_recorded __attribute__((tls_model("initial-exec")));
 thread_local std::uint32_t t_ops __attribute__((tls_model("initial-exec"))) = 0;
 
 }  // namespace
 
 AutoSink::AutoSink(AutoOptions options, CallContext& context)
     : options_(std::move(options)), context_(context), history_(context) {
-  recording_ = new Recording(options_.limit_bytes, context_);
+  recording_.put(std::make_unique<Recording>(options_.limit_bytes, context_));
   recordings_ = 1;
 }
 
@@ -43,7 +44,7 @@ AutoSink::Recording::Recording(std::uint64_t limit_bytes, CallContext& context)
 // ---- what the program's threads do ----
 
 std::optional<CUresult> AutoSink::before(Call& call) noexcept try {
-  t_recorded = nullptr;
+  recording_.attach(t_recorded);  // of a call that has never come back
   Phase phase = phase_.load(std::memory_order_acquire);
   if (phase == Phase::replaying && is_op(call.kind) && call.traced && ++t_ops >= kOpsPerCheck) {
     t_ops = 0;
@@ -51,8 +52,13 @@ std::optional<CUresult> AutoSink::before(Call& call) noexcept try {
     phase = phase_.load(std::memory_order_acquire);
   }
   if (phase == Phase::recording && options_.wait.count() > 0) {
-    const Recording& recording = *recording_.load(std::memory_order_acquire);
-    if (recording.recorder.calls() >= recording.target.load(std::memory_order_relaxed)) wait_for_look(recording);
+    const Recordings::Use recording = recording_.use();
+    if (recording) {
+      const std::uint64_t target = recording->target.load(std::memory_order_relaxed);
+      // Of one that is full no more calls are counted.
+      const bool is_due = recording->recorder.calls() >= target || recording->store->full();
+      if (is_due && recording->waited_for.load(std::memory_order_relaxed) != target) wait_for_look(*recording);
+    }
     phase = phase_.load(std::memory_order_acquire);
   }
   if (phase == Phase::ready) {
@@ -71,18 +77,24 @@ std::optional<CUresult> AutoSink::before(Call& call) noexcept try {
     history_.before(call);
   }
   if (phase != Phase::recording) return std::nullopt;
-  Recording* const recording = recording_.load(std::memory_order_acquire);
+  Recordings::Use recording = recording_.use();
+  if (!recording) return std::nullopt;
   if (call.traced && !recording->watched.load(std::memory_order_relaxed) && !recording->watched.exchange(true))
-    start_thread(*recording);
-  t_recorded = recording;
-  return recording->recorder.before(call);
+    start_thread(recording);
+  auto answer = recording->recorder.before(call);
+  t_recorded = std::move(recording).detach();
+  return answer;
 } catch (const std::exception& error) {
-  stand_aside(recording_.load(), error.what());
+  stand_aside(error.what());
   return std::nullopt;
 }
 
 void AutoSink::after(const Call& call, CUresult result) noexcept try {
-  void* const recorded = std::exchange(t_recorded, nullptr);
+  if (call.kind == CallKind::context_end) {
+    const std::lock_guard lock(mutex_);
+    for (ReplaySink* const retired : retired_) retired->after(call, result);
+  }
+  const Recordings::Use recorded = recording_.attach(t_recorded);
   const Phase phase = phase_.load(std::memory_order_acquire);
   // Replay hears of calls that were on their way when it took over, too: of what they allocated, for instance.
   if (phase == Phase::replaying) return replaying_.load(std::memory_order_acquire)->after(call, result);
@@ -96,10 +108,9 @@ void AutoSink::after(const Call& call, CUresult result) noexcept try {
     }
     history_.after(call, result);
   }
-  Recording* const recording = recording_.load(std::memory_order_acquire);
-  if (phase == Phase::recording && recorded == recording) recording->recorder.after(call, result);
+  if (phase == Phase::recording && recorded && recording_.is_present(recorded)) recorded->recorder.after(call, result);
 } catch (const std::exception& error) {
-  stand_aside(recording_.load(), error.what());
+  stand_aside(error.what());
 }
 
 CUresult AutoSink::told(const Call& call, CUresult result) noexcept {
@@ -107,14 +118,21 @@ CUresult AutoSink::told(const Call& call, CUresult result) noexcept {
   return replay && phase_.load(std::memory_order_acquire) == Phase::replaying ? replay->told(call, result) : result;
 }
 
+bool AutoSink::give_back(const Call& call) noexcept {
+  ReplaySink* const replay = replaying_.load(std::memory_order_acquire);
+  return replay && phase_.load(std::memory_order_acquire) == Phase::replaying && replay->give_back(call);
+}
+
 void AutoSink::mark(bool begins, const char* name, std::uint32_t thread) noexcept {
   if (begins) steps_marked_.fetch_add(1, std::memory_order_relaxed);
   const Phase phase = phase_.load(std::memory_order_acquire);
-  if (phase == Phase::recording) recording_.load(std::memory_order_acquire)->recorder.mark(begins, name, thread);
+  if (phase == Phase::recording)
+    if (const Recordings::Use recording = recording_.use()) recording->recorder.mark(begins, name, thread);
   if (phase == Phase::replaying) replaying_.load(std::memory_order_acquire)->mark(begins, name, thread);
 }
 
 void AutoSink::wait_for_look(const Recording& recording) const {
+  const NotCancelled not_cancelled;
   const std::uint64_t target = recording.target.load(std::memory_order_relaxed);
   const auto end = std::chrono::steady_clock::now() + options_.wait;
   const auto goes_on = [&] {
@@ -123,6 +141,8 @@ void AutoSink::wait_for_look(const Recording& recording) const {
            (phase == Phase::recording && recording.target.load(std::memory_order_relaxed) == target);
   };
   while (goes_on() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  // A look that takes longer, or never comes, is not waited for with each call anew.
+  if (goes_on()) recording.waited_for.store(target, std::memory_order_relaxed);
 }
 
 // With the call at hand, or not yet: what a capture has begun must have ended, since nobody can ask which streams are
@@ -159,57 +179,65 @@ void AutoSink::check_whether_it_matches() {
   Call first = CallHistory::unrecorded();
   next->recorder.before(first);
   next->recorder.after(first, CUDA_SUCCESS);
-  record_again(std::move(next));
+  if (ReplaySink* const retired = record_again(std::move(next))) {
+    // Nobody waits until all is done that may be at work in its memory.
+    // Where there can be no thread it keeps what it has.
+    static_cast<void>(start_own_thread([this, retired] {
+      options_.enter_helper_thread();
+      retired->give_back({});
+    }));
+  }
 }
 
-void AutoSink::record_again(std::unique_ptr<Recording> next) {
+// What replayed until now; null where it goes on. A recording that is not wanted now goes without the lock.
+ReplaySink* AutoSink::record_again(std::unique_ptr<Recording> next) {
   const std::lock_guard lock(mutex_);
-  // Ending a recording takes time: one that is not wanted now is left as it is.
-  unwanted_.push_back(std::move(next));
-  if (phase_.load(std::memory_order_relaxed) != Phase::replaying) return;
+  if (phase_.load(std::memory_order_relaxed) != Phase::replaying) return nullptr;
   ReplaySink* const replay = replaying_.load();
   const auto alive = replay->retire();
-  if (!alive) return;
-  Recording* const wanted = unwanted_.back().release();
-  unwanted_.pop_back();
+  if (!alive) return nullptr;
   counted_ = replay->report().counters;
   history_.restart(*alive);
   handed_over_ = false;
   for (Call& call : history_.calls_to_record()) {
-    wanted->recorder.before(call);
-    wanted->recorder.after(call, CUDA_SUCCESS);
+    next->recorder.before(call);
+    next->recorder.after(call, CUDA_SUCCESS);
   }
   ++recordings_;
-  over_.push_back(recording_.load());
   retired_.push_back(replay);
-  recording_.store(wanted, std::memory_order_release);
+  recording_.put(std::move(next));
   phase_.store(Phase::recording, std::memory_order_release);
   options_.log(ReplayLog::info, "auto: the step does not come any more: recording again");
+  return replay;
 }
 
-void AutoSink::start_thread(Recording& recording) {
-  const BlockedSignals blocked;
-  std::thread([this, &recording] { work(recording); }).detach();
+void AutoSink::start_thread(const Recordings::Use& recording) {
+  if (start_own_thread([this, mine = recording.another()]() mutable { work(std::move(mine)); })) return;
+  recording->watched = false;  // or whoever stands aside would leave its end to that thread
+  stand_aside("no thread can be started, which is to look for a step");
 }
 
 // ---- what the background thread does ----
 
-void AutoSink::work(Recording& recording) noexcept {
+void AutoSink::work(Recordings::Use recording) noexcept {
   try {
     options_.enter_helper_thread();
     ::setpriority(PRIO_PROCESS, 0, kLowestPriority);  // of this thread alone
-    look_for_step(recording);
+    look_for_step(*recording);
   } catch (const std::exception& error) {
-    stand_aside(&recording, error.what());
+    stand_aside(error.what());
   }
-  recording.store->drop();
-  recording.recorder.finish();
+  recording->store->drop();
+  recording->recorder.finish();
+  recording_.end(recording);
 }
 
 void AutoSink::look_for_step(Recording& recording) {
   int more_looks = kLooksForOtherKinds;
   std::uint32_t refused = 0;
+  const auto broken = [&] { return recording.recorder.failed() && !recording.store->full(); };
   while (phase_.load(std::memory_order_acquire) == Phase::recording) {
+    if (broken()) return stand_aside("the recording cannot be kept");
     const std::uint64_t calls = recording.recorder.calls();
     if (calls < recording.target && !recording.store->full()) {
       std::this_thread::sleep_for(kLookEvery);
@@ -217,20 +245,20 @@ void AutoSink::look_for_step(Recording& recording) {
     }
     // The recorder's own thread writes down what there is by now.
     const std::uint64_t pushed = recording.recorder.pushed();
-    while (recording.recorder.written() < pushed && !recording.store->full() &&
+    while (recording.recorder.written() < pushed && !recording.store->full() && !broken() &&
            phase_.load(std::memory_order_acquire) == Phase::recording)
       std::this_thread::sleep_for(kLookEvery);
     const bool last = recording.store->full();
     Trial trial(recording.store->text(), options_.rules);
     const std::string recorded = std::to_string(calls) + " calls recorded";
     if (!trial.find_step()) {
-      recording.say(recorded + ", and no step found yet: " + trial.why_not());
+      say(recorded + ", and no step found yet: " + trial.why_not());
     } else if (!last && trial.explained() < kExplainsEnough && more_looks-- > 0) {
-      recording.say(recorded + "; " + trial.step_text() + ", and much else");
+      say(recorded + "; " + trial.step_text() + ", and much else");
     } else {
       // Recording goes on meanwhile: what repeats while a program sets itself up may have no schedule, and its step
       // may be yet to come.
-      recording.say("analyzing " + trial.step_text());
+      say("analyzing " + trial.step_text());
       const auto begin = std::chrono::steady_clock::now();
       const std::string text = trial.schedule();
       const auto took = std::chrono::steady_clock::now() - begin;
@@ -241,13 +269,13 @@ void AutoSink::look_for_step(Recording& recording) {
                              std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()) +
                              " ms");
       const std::string why = trial.step_text() + ", but no schedule: " + trial.why_not();
-      if (last || ++refused == options_.most_recordings) return stand_aside(&recording, why);
-      recording.say(recorded + "; " + why);
+      if (last || ++refused == options_.most_recordings) return stand_aside(why);
+      say(recorded + "; " + why);
       more_looks = kLooksForOtherKinds;
     }
     if (last)
-      return stand_aside(&recording, "no step was found in " + std::to_string(options_.limit_bytes >> 20) +
-                                         " MiB of trace (NIMBLE_AUTO_LIMIT): " + trial.why_not());
+      return stand_aside("no step was found in " + std::to_string(options_.limit_bytes >> 20) +
+                         " MiB of trace (NIMBLE_AUTO_LIMIT): " + trial.why_not());
     recording.target = 2 * std::max(recording.target.load(), calls);
   }
 }
@@ -262,7 +290,7 @@ void AutoSink::replay_by(Recording& recording, const std::string& schedule, cons
   counted.recordings = recordings_.load(std::memory_order_relaxed);
   auto replay = options_.replay(schedule, counted);
   if (!replay->load()) {
-    recording.say(replay->report().reason);
+    say(replay->report().reason);
     phase_.store(Phase::aside, std::memory_order_release);
     return;
   }
@@ -273,13 +301,16 @@ void AutoSink::replay_by(Recording& recording, const std::string& schedule, cons
 }
 
 // By whoever comes first, on any thread: not once there is something to replay.
-void AutoSink::stand_aside(Recording* recording, const std::string& why) noexcept try {
+void AutoSink::stand_aside(const std::string& why) noexcept try {
   const std::lock_guard lock(aside_mutex_);
   for (const Phase from : {Phase::recording, Phase::analyzing}) {
     Phase phase = from;
     if (!phase_.compare_exchange_strong(phase, Phase::aside, std::memory_order_acq_rel)) continue;
-    recording->store->drop();
-    recording->say(why);
+    if (const Recordings::Use recording = recording_.use()) {
+      recording->store->drop();
+      if (!recording->watched.exchange(true)) recording_.end(recording);  // nobody else does
+    }
+    say(why);
     options_.log(ReplayLog::warning, "auto stands aside: " + why + ". The program goes on as without Nimble.");
   }
 } catch (...) {
@@ -287,10 +318,10 @@ void AutoSink::stand_aside(Recording* recording, const std::string& why) noexcep
 
 // ---- what both do ----
 
-void AutoSink::Recording::say(std::string text) {
-  const std::lock_guard lock(said_mutex);
-  said.push_back(std::move(text));
-  last_said.store(&said.back(), std::memory_order_release);
+void AutoSink::say(std::string text) {
+  const std::lock_guard lock(said_mutex_);
+  said_.push_back(std::move(text));
+  last_said_.store(&said_.back(), std::memory_order_release);
 }
 
 SinkReport AutoSink::report() {
@@ -300,8 +331,7 @@ SinkReport AutoSink::report() {
   report.phase = phase == Phase::recording ? SinkPhase::recording
                  : phase == Phase::aside   ? SinkPhase::aside
                                            : SinkPhase::analyzing;
-  if (const std::string* const said = recording_.load(std::memory_order_acquire)->last_said.load())
-    report.reason = *said;
+  if (const std::string* const said = last_said_.load(std::memory_order_acquire)) report.reason = *said;
   {
     const std::lock_guard lock(mutex_);
     report.counters = counted_;
@@ -323,25 +353,26 @@ void AutoSink::finish() noexcept try {
   static_cast<CounterValues&>(counters) = known.counters;
   counters.stood_aside = known.reason;
   if (last != Phase::aside) {
-    Recording* const recording = recording_.load(std::memory_order_acquire);
-    recording->store->drop();
-    recording->recorder.finish();
-    if (recording->recorder.calls() == 0) return;  // the process has not used the GPU
+    if (const Recordings::Use recording = recording_.use()) {
+      recording->store->drop();
+      recording->recorder.finish();
+      if (recording->recorder.calls() == 0) return;  // the process has not used the GPU
+    }
     counters.stood_aside = "the program ended before replay began";
     options_.log(ReplayLog::info,
                  "auto: " + counters.stood_aside + (known.reason.empty() ? std::string() : ": " + known.reason));
   }
   if (counters.steps_replayed + counters.steps_passed_through > 0) options_.log(ReplayLog::info, counters.line());
-  if (!options_.stats_path.empty() && !counters.write(options_.stats_path)) {
-    options_.log(ReplayLog::warning,
-                 options_.stats_path + ": the counters cannot be written there. Set NIMBLE_STATS to another file.");
-  }
+  if (options_.stats_path.empty()) return;
+  if (const std::string said = counters.write(options_.stats_path); !said.empty())
+    options_.log(ReplayLog::warning, said);
 } catch (...) {
 }
 
 bool AutoSink::forked() noexcept {
-  return phase_.load(std::memory_order_acquire) == Phase::recording && recordings_.load() == 1 &&
-         recording_.load(std::memory_order_acquire)->recorder.forked();
+  const Recordings::Use recording = recording_.use();
+  return phase_.load(std::memory_order_acquire) == Phase::recording && recordings_.load() == 1 && recording &&
+         recording->recorder.forked();
 }
 
 }  // namespace nimble::shim

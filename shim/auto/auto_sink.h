@@ -31,6 +31,7 @@
 #include "replayer/replayer.h"
 #include "shim/recorder.h"
 #include "shim/trace_store.h"
+#include "shim/while_used.h"
 
 namespace nimble::shim {
 
@@ -61,6 +62,7 @@ class AutoSink final : public CallSink {
   std::optional<CUresult> before(Call& call) noexcept override;
   void after(const Call& call, CUresult result) noexcept override;
   CUresult told(const Call& call, CUresult result) noexcept override;
+  bool give_back(const Call& call) noexcept override;
   void mark(bool begins, const char* name, std::uint32_t thread) noexcept override;
   SinkReport report() override;
   void finish() noexcept override;
@@ -75,45 +77,42 @@ class AutoSink final : public CallSink {
     aside,      // for good
   };
 
-  // One recording. Kept for good, since calls of other threads may be inside.
+  // One recording. It goes when it has ended and no call is on its way through it.
   struct Recording {
     Recording(std::uint64_t limit_bytes, CallContext& context);
-    // What there is to say of it from now on.
-    void say(std::string text);
 
     std::shared_ptr<TraceStore> store;
     Recorder recorder;
-    std::atomic<std::uint64_t> target{kFirstLook};  // how many calls there have to be for the next look
-    std::atomic<bool> watched{false};               // the background thread has been started
-    std::mutex said_mutex;                          // guards the list; what was said stays
-    std::list<std::string> said;
-    std::atomic<const std::string*> last_said{nullptr};
+    std::atomic<std::uint64_t> target{kFirstLook};     // how many calls there have to be for the next look
+    mutable std::atomic<std::uint64_t> waited_for{0};  // the target that the program has waited for long enough
+    std::atomic<bool> watched{false};                  // the background thread has been started
   };
+  using Recordings = WhileUsed<Recording>;
 
-  void start_thread(Recording& recording);
-  void work(Recording& recording) noexcept;
+  void start_thread(const Recordings::Use& recording);
+  void work(Recordings::Use recording) noexcept;
   void look_for_step(Recording& recording);
   void replay_by(Recording& recording, const std::string& schedule, const std::string& what);
   void wait_for_look(const Recording& recording) const;
   void take_over();
   void check_whether_it_matches();
-  void record_again(std::unique_ptr<Recording> next);
-  void stand_aside(Recording* recording, const std::string& why) noexcept;
+  ReplaySink* record_again(std::unique_ptr<Recording> next);
+  void stand_aside(const std::string& why) noexcept;
+  // What there is to say of the recording from now on.
+  void say(std::string text);
 
   const AutoOptions options_;
   CallContext& context_;
 
   // What every call reads, and next to nothing writes.
   alignas(64) std::atomic<Phase> phase_{Phase::recording};
-  std::atomic<Recording*> recording_{nullptr};   // the last one
+  Recordings recording_;                         // that goes on, if any does
   std::atomic<ReplaySink*> replaying_{nullptr};  // from `ready` on; the last one
 
   alignas(64) std::mutex mutex_;  // guards what is not atomic
   CallHistory history_;
   bool handed_over_ = false;  // replay follows now what history_ has followed before
-  std::vector<std::unique_ptr<Recording>> unwanted_;
   // What has ended. Other threads may still be inside, so it stays.
-  std::vector<Recording*> over_;
   std::vector<ReplaySink*> retired_;
   std::atomic<std::uint32_t> recordings_{0};
   CounterValues counted_;      // by replays that have ended; constant while the background thread runs
@@ -123,6 +122,9 @@ class AutoSink final : public CallSink {
   std::atomic<std::uint64_t> steps_marked_{0};
   std::atomic<bool> finished_{false};
   std::mutex aside_mutex_;  // while it is said why: the process does not end in the middle of that
+  std::mutex said_mutex_;   // guards the list; what was said stays, and the last of it is read without the lock
+  std::list<std::string> said_;
+  std::atomic<const std::string*> last_said_{nullptr};
 };
 
 }  // namespace nimble::shim

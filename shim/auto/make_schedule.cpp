@@ -36,9 +36,9 @@ analyzer::AnalysisOptions analysis_options(const std::vector<std::string>& rules
   return options;
 }
 
-analyzer::TraceFile read(const TraceStore::Text& text) {
-  std::size_t chunk = 0, at = 0;
-  return analyzer::read_trace(kName, [&](char* buffer, std::size_t size) {
+// `text` is kept as long as somebody reads.
+Trial::Source source_of(TraceStore::Text text) {
+  return [text = std::move(text), chunk = std::size_t{0}, at = std::size_t{0}](char* buffer, std::size_t size) mutable {
     std::size_t got = 0;
     while (got < size && chunk < text.size()) {
       const std::size_t bytes = std::min(size - got, text[chunk]->size() - at);
@@ -48,8 +48,10 @@ analyzer::TraceFile read(const TraceStore::Text& text) {
       if (at == text[chunk]->size()) ++chunk, at = 0;
     }
     return got;
-  });
+  };
 }
+
+analyzer::TraceFile read(const TraceStore::Text& text) { return analyzer::read_trace(kName, source_of(text)); }
 
 }  // namespace
 
@@ -63,12 +65,13 @@ struct Trial::Found {
 };
 
 Trial::Trial(TraceStore::Text text, std::vector<std::string> rules)
-    : text_(std::move(text)), rules_(std::move(rules)) {}
+    : Trial(source_of(std::move(text)), std::move(rules)) {}
+Trial::Trial(Source text, std::vector<std::string> rules) : text_(std::move(text)), rules_(std::move(rules)) {}
 Trial::~Trial() = default;
 
 bool Trial::find_step() try {
   found_ = std::make_unique<Found>();
-  found_->file = read(text_);
+  found_->file = analyzer::read_trace(kName, text_);
   Trace& trace = found_->file.trace;
   analyzer::order_threads(trace);
   const analyzer::ObjectTable table(trace);
@@ -128,6 +131,8 @@ std::string Trial::schedule() try {
 }
 
 double Trial::explained() const { return found_->marked ? 1 : found_->explained; }
+
+std::uint64_t Trial::times() const { return found_->times; }
 
 std::string Trial::step_text() const {
   return "a step of " + std::to_string(found_->ops) + " ops, " + std::to_string(found_->times) +

@@ -7,7 +7,6 @@
 
 #include "nimble/launch_params.h"
 #include "nimble/schedule.h"
-#include "shim/bundle/bundle_writer.h"
 #include "shim/decode/launch.h"
 #include "shim/function_table.h"
 #include "shim/log.h"
@@ -338,7 +337,7 @@ void BundleCapture::save() {
   window.hidden.insert(hidden_.begin(), hidden_.end());
   bundle.hidden.assign(window.hidden.begin(), window.hidden.end());
   saved_.clear();  // its manifest goes first
-  if (const std::string why = write_bundle(options_.folder, bundle, window.store, images, options_.trace); !why.empty())
+  if (const std::string why = folder_.write(options_.folder, bundle, window.store, images); !why.empty())
     return give_up(why);
   std::uint64_t bytes = 0;
   for (const BundlePiece& piece : bundle.pieces) bytes += piece.bytes;
@@ -363,7 +362,7 @@ void BundleCapture::give_up(const std::string& why) noexcept {
   }
 }
 
-void BundleCapture::finish() noexcept try {
+void BundleCapture::finish(const std::string& trace) noexcept try {
   const std::lock_guard lock(mutex_);
   if (std::exchange(finished_, true)) return;
   off_ = true;
@@ -375,9 +374,15 @@ void BundleCapture::finish() noexcept try {
             (why_none_.empty() ? "no step was seen to repeat itself three times and once more" : why_none_));
     return;
   }
-  if (const std::string why = add_trace(options_.folder, options_.trace); !why.empty())
-    return log(LogLevel::error, "NIMBLE_CAPTURE: the bundle has no trace: " + why);
-  log(LogLevel::info, options_.folder + ": " + saved_ + ". Next: nimble-replay " + options_.folder);
+  const std::string why = folder_.add_trace(trace);
+  const std::string& folder = folder_.path();
+  const std::string other = folder_.why_other().empty()
+                                ? std::string()
+                                : options_.folder + " " + folder_.why_other() + " and is left alone: ";
+  folder_.let_go();
+  if (!why.empty()) return log(LogLevel::error, "NIMBLE_CAPTURE: the bundle has no trace: " + why);
+  log(other.empty() ? LogLevel::info : LogLevel::warning,
+      other + folder + ": " + saved_ + ". Next: nimble-replay " + folder);
 } catch (...) {
 }
 

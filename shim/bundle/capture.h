@@ -23,6 +23,7 @@
 
 #include "nimble/bundle.h"
 #include "nimble/call.h"
+#include "shim/bundle/bundle_writer.h"
 #include "shim/bundle/content_store.h"
 #include "shim/bundle/step_watch.h"
 #include "shim/probe/device_reader.h"
@@ -31,7 +32,6 @@ namespace nimble::shim {
 
 struct CaptureOptions {
   std::string folder;
-  std::string trace;  // the file that is being written
   std::uint64_t limit_bytes = 0;
 };
 
@@ -46,8 +46,11 @@ class BundleCapture {
   void before(const Call& call, bool any_captures) noexcept;
   // After it. `seq`: of the call in the trace. Not for ops that go into a graph that is being captured.
   void after(const Call& call, CUresult result, std::uint64_t seq) noexcept;
-  // The trace is complete, as far as it goes: puts a copy into the bundle, and says what became of it all.
-  void finish() noexcept;
+  // The trace is complete, as far as it goes: puts a copy into the bundle, and says what became of it all. No step is
+  // saved any more.
+  void finish(const std::string& trace) noexcept;
+  // In a forked child: the folder is the parent's.
+  void forked() noexcept { folder_.forked(); }
 
  private:
   struct Live {
@@ -113,6 +116,7 @@ class BundleCapture {
   void give_up(const std::string& why) noexcept;
 
   const CaptureOptions options_;
+  BundleFolder folder_;
   CallContext& context_;
   std::atomic<bool> off_{false};
 

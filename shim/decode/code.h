@@ -13,7 +13,7 @@ struct ModuleLoadData {
   template <class... Options>
   static void after(Call& call, CUmodule* out, const void* image, Options...) {
     call.brings_code = true;
-    functions().loaded(*out, load_image(image));
+    functions().loaded(*out, load_image(image), current_context());
   }
 };
 
@@ -22,7 +22,7 @@ struct ModuleLoadFile {
   static void before(Entry, Call&, CUmodule*, const char*) {}
   static void after(Call& call, CUmodule* out, const char* path) {
     call.brings_code = true;
-    functions().loaded(*out, load_image_file(path));
+    functions().loaded(*out, load_image_file(path), current_context());
   }
 };
 

@@ -7,6 +7,7 @@
 #include "shim/decode/graph.h"
 #include "shim/decode/launch.h"
 #include "shim/decode/memory.h"
+#include "shim/decode/question.h"
 #include "shim/decode/stream.h"
 #include "shim/low_addresses.h"
 #include "shim/real_driver.h"

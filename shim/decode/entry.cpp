@@ -79,6 +79,7 @@ bool is_primary(CUcontext context) {
 }
 
 void context_ending(CUcontext context) { streams().context_ended(context); }
+void context_ended(CUcontext context) { functions().context_ended(context); }
 
 namespace decode {
 
@@ -129,13 +130,6 @@ bool MapAccess::is_home_of(CUdeviceptr pointer, const CUmemLocation& location) {
   const bool known = properties_of.get()(&properties, handle) == CUDA_SUCCESS;
   release.get()(handle);
   return known && properties.location.type == location.type && properties.location.id == location.id;
-}
-
-void PointerAttribute::answer(const Call& call, unsigned count, CUpointer_attribute* attributes, void** data,
-                              CUdeviceptr pointer) {
-  const auto ask = real<id_cuPointerGetAttributes>();
-  if (ask) ask(count, attributes, data, pointer);
-  for (unsigned i = 0; i < count; ++i) fill(call, data[i], attributes[i]);
 }
 
 }  // namespace decode

@@ -3,6 +3,8 @@
 //   before(entry, call, args...)  what is known when the program calls
 //   after(call, args...)          what the driver gave back; only run on CUDA_SUCCESS
 //   answer(call, args...)         hands the program what the sink answered instead of the driver
+//   reply(call, known, driver, args...)   of a question: what the program gets, by what the sink knows
+//   (shim/decode/question.h)
 // or with passed(args...) alone, run on CUDA_SUCCESS: no sink hears of such a call, and no session begins with it.
 // Overloads stand for entry points with other arguments. Out-parameters may be null.
 #pragma once
@@ -43,6 +45,8 @@ CUcontext context_of_green(CUgreenCtx context);
 
 // A context ends: the handles of its streams may come back.
 void context_ending(CUcontext context);
+// It has ended: its modules are gone.
+void context_ended(CUcontext context);
 
 namespace decode {
 

@@ -6,6 +6,12 @@
 
 namespace nimble::shim::decode {
 
+// Nothing that work could reach comes of it; but the driver may have no memory for it (CallSink::give_back).
+struct TakesMemory {
+  template <class... Args>
+  static void before(Entry, Call&, Args...) {}
+};
+
 // Common to all: the address is known after the call.
 inline void allocated(Call& call, std::uint64_t address) { call.address = address; }
 
@@ -210,59 +216,6 @@ struct MapAccess {
 
  private:
   static bool is_home_of(CUdeviceptr pointer, const CUmemLocation& location);
-};
-
-// What is to hold for memory that the program names. That work on it is complete when a call returns is asked for where
-// a device of another kind reaches it: from then on something else may, and replay stands aside.
-struct PointerSetting {
-  static void before(Entry, Call& call, const void* value, CUpointer_attribute attribute, CUdeviceptr) {
-    if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && value && *static_cast<const unsigned*>(value) != 0)
-      shown(call);
-  }
-};
-
-// Asks for the allocation that holds an address: the replayer answers for those that it made.
-struct AddressRange {
-  template <class Pointer, class Size>
-  static void before(Entry, Call& call, Pointer*, Size*, Pointer pointer) {
-    call.address_range = true;
-    call.address = pointer;
-  }
-  template <class Pointer, class Size>
-  static void answer(const Call& call, Pointer* base, Size* size, Pointer) {
-    if (base) *base = static_cast<Pointer>(call.address);
-    if (size) *size = static_cast<Size>(call.size);
-  }
-};
-
-// Asks about the allocation that holds an address: where that is memory which the replayer gave out, begin and size are
-// its own answers.
-struct PointerAttribute {
-  static void before(Entry, Call& call, void*, CUpointer_attribute attribute, CUdeviceptr pointer) {
-    call.address_range = is_range(attribute);
-    call.address = pointer;
-  }
-  static void answer(const Call& call, void* data, CUpointer_attribute attribute, CUdeviceptr) {
-    fill(call, data, attribute);
-  }
-  static void before(Entry, Call& call, unsigned count, CUpointer_attribute* attributes, void** data,
-                     CUdeviceptr pointer) {
-    for (unsigned i = 0; attributes && data && i < count; ++i) call.address_range |= is_range(attributes[i]);
-    call.address = pointer;
-  }
-  // The driver still answers for the others.
-  static void answer(const Call& call, unsigned count, CUpointer_attribute* attributes, void** data,
-                     CUdeviceptr pointer);
-
- private:
-  static bool is_range(CUpointer_attribute attribute) {
-    return attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR || attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE;
-  }
-  static void fill(const Call& call, void* data, CUpointer_attribute attribute) {
-    if (!data) return;
-    if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) *static_cast<CUdeviceptr*>(data) = call.address;
-    if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE) *static_cast<std::size_t*>(data) = call.size;
-  }
 };
 
 // Host memory under a second address for kernels: two names for one object, after which no kernel is taken to reach

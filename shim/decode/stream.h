@@ -98,10 +98,19 @@ struct ContextEnd {
     if (context && !is_primary(context)) ends(call, context);
   }
   static void after(Call& call, CUcontext context) {
-    if (call.kind != CallKind::context_end && context && !is_primary(context)) ends(call, context);
+    shows(call, context);
+    if (call.kind == CallKind::context_end) context_ended(call.context);
   }
   static void before(Entry, Call& call, CUdevice device) {
     if (primary_context_is_active(device)) ends(call, primary_context(device));
+  }
+  static void after(Call& call, CUdevice) {
+    if (call.kind == CallKind::context_end) context_ended(call.context);
+  }
+
+  // What ended where that was not seen coming.
+  static void shows(Call& call, CUcontext context) {
+    if (call.kind != CallKind::context_end && context && !is_primary(context)) ends(call, context);
   }
 
  private:
@@ -112,6 +121,12 @@ struct ContextEnd {
   }
 };
 
+// One user of a context less: taken for its end, but for what is known of its modules, which may be there yet.
+struct ContextDetach {
+  static void before(Entry entry, Call& call, CUcontext context) { ContextEnd::before(entry, call, context); }
+  static void after(Call& call, CUcontext context) { ContextEnd::shows(call, context); }
+};
+
 // One user of a primary context less: only the last one ends it, which the driver tells afterwards.
 struct PrimaryContextRelease {
   static void before(Entry, Call& call, CUdevice device) { call.context = primary_context(device); }
@@ -119,6 +134,7 @@ struct PrimaryContextRelease {
     if (primary_context_is_active(device)) return;
     event(call, CallKind::context_end);
     context_ending(call.context);
+    context_ended(call.context);
   }
 };
 

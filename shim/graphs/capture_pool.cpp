@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "nimble/not_cancelled.h"
 #include "shim/decode/entry.h"
 #include "shim/probe/device_reader.h"
 
@@ -68,6 +69,7 @@ CUresult CapturePool::ask_pool(CUdeviceptr& base, std::uint64_t bytes) const {
   if (result != CUDA_SUCCESS) return result;
   result = get(&base, bytes, stream);
   if (result == CUDA_SUCCESS) {
+    const NotCancelled not_cancelled;
     const auto end = std::chrono::steady_clock::now() + kPatience;
     while ((result = query(stream)) == CUDA_ERROR_NOT_READY && std::chrono::steady_clock::now() < end)
       std::this_thread::sleep_for(kPatience / 10'000);
@@ -151,6 +153,7 @@ std::optional<CapturePool::Slot> CapturePool::allocate(std::uint64_t id, Home ho
     return captures_.contains(id);
   };
   std::uint64_t base = 0;
+  if (capture.bound == 0) return std::nullopt;
   if (!capture.home) capture.home = home;
   if (capture.home != home) {
     capture.kept_to_plan = false;
@@ -172,6 +175,7 @@ std::optional<CapturePool::Slot> CapturePool::allocate(std::uint64_t id, Home ho
   // Where memory is short, as much as is needed.
   for (const std::uint64_t bytes : {std::max(size, kChunk), size}) {
     if (slot) break;
+    if (capture.bound && bytes > *capture.bound - std::min(*capture.bound, size_of(capture.chunks))) continue;
     if (!ask(bytes, base)) return std::nullopt;
     if (base) capture.chunks.push_back({base, bytes, 0});
     slot = take(capture, size);
@@ -184,6 +188,32 @@ std::optional<CapturePool::Slot> CapturePool::allocate(std::uint64_t id, Home ho
   capture.live[slot->address] = asked;
   capture.events.push_back({nodes, false, slot->address, asked});
   return slot;
+}
+
+std::optional<std::uint64_t> CapturePool::held_by_others(std::uint64_t id, CUcontext context) const {
+  const std::lock_guard lock(mutex_);
+  if (const auto own = captures_.find(id); own != captures_.end()) {
+    const Capture& capture = own->second;
+    if (capture.asked_for || capture.home || capture.bound) return std::nullopt;
+  }
+  std::uint64_t held = 0;
+  for (const auto& [other, capture] : captures_) {
+    if (capture.home && capture.home->context == context) held += size_of(capture.chunks) + capture.block.size;
+  }
+  for (const Retired& one : retired_)
+    if (one.home.context == context) held += size_of(one.chunks);
+  return held;
+}
+
+void CapturePool::bound(std::uint64_t id, std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  captures_[id].bound = bytes;
+}
+
+std::uint64_t CapturePool::size_of(const std::vector<Chunk>& chunks) {
+  std::uint64_t sum = 0;
+  for (const Chunk& chunk : chunks) sum += chunk.size;
+  return sum;
 }
 
 bool CapturePool::serves_apart(std::uint64_t id, std::uint64_t bytes) const {

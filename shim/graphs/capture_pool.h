@@ -90,6 +90,13 @@ class CapturePool {
     bool known = false;  // it has been handed out before
   };
 
+  // How much memory of this context captures have that are not this one; nothing where it has asked for its memory to
+  // be of here, or has had any, or has a bound.
+  std::optional<std::uint64_t> held_by_others(std::uint64_t capture, CUcontext context) const;
+  // This capture gets no more than so much from here.
+  void bound(std::uint64_t capture, std::uint64_t bytes);
+  // Whether anything of this context is retired.
+  bool has_retired_in(CUcontext context) const;
   // A capture has begun, with this id (cuStreamGetCaptureInfo), for somebody who has asked for its memory to be of
   // here. Others are served `again`.
   void began(std::uint64_t capture, Serve serve, std::shared_ptr<const CapturePlan> plan);
@@ -107,6 +114,8 @@ class CapturePool {
   // Whether no two allocations of this capture share a byte; or only as its plan says, by which one of so many bytes
   // comes next.
   bool serves_apart(std::uint64_t capture, std::uint64_t bytes) const;
+  // Whether its memory must be of here.
+  bool is_asked_for(std::uint64_t capture) const;
   // Of an allocation that got nothing: what to answer where it must be of here; nothing where the driver may serve it.
   std::optional<CUresult> refusal(std::uint64_t capture, Home home) const;
   // The program releases memory on this stream. `nodes`: where that stream is in the capture with this id, too, how
@@ -115,6 +124,14 @@ class CapturePool {
   Release release(std::uint64_t address, std::uint64_t stream, std::uint64_t capture, std::optional<std::size_t> nodes);
   // A graph of the program's own making releases it. Whether it is of here.
   bool released_by_graph(std::uint64_t address);
+  // What the program has at an address, where that is in memory of here. Nothing where it is not; or where it is of a
+  // capture that somebody has asked for, who is to see the memory as it is.
+  struct Found {
+    bool there = false;                   // the driver's memory would be: from a launch to its release
+    std::uint64_t address = 0, size = 0;  // as asked for
+    CUcontext context = nullptr;
+  };
+  std::optional<Found> find(std::uint64_t address) const;
   // Whether a slot of here begins there, or did and the program may not know that it is gone.
   bool holds(std::uint64_t address) const;
   // In this capture what is put on the stream does not come behind all that was put on it before, any more.
@@ -129,8 +146,8 @@ class CapturePool {
   void instantiated(CUgraph graph, CUgraphExec exec);
   // What it does comes from this graph now, and from no other any more.
   void updated(CUgraph graph, CUgraphExec exec);
-  // The program has launched it.
-  void launched(CUgraphExec exec);
+  // The program has launched it. Where memory was that the launch releases.
+  std::vector<std::uint64_t> launched(CUgraphExec exec);
   void destroyed(CUgraph graph);
   void destroyed(CUgraphExec exec);
   // The graph has become a part of another, or was cloned.
@@ -163,6 +180,7 @@ class CapturePool {
   struct Capture {
     Serve serve = Serve::again;
     bool asked_for = false;
+    std::optional<std::uint64_t> bound;  // bytes of its chunks
     std::shared_ptr<const CapturePlan> plan;
     std::size_t allocations = 0;
     std::optional<Home> home;  // once it has any memory
@@ -193,6 +211,7 @@ class CapturePool {
     bool told = false;   // are being
   };
 
+  static std::uint64_t size_of(const std::vector<Chunk>& chunks);
   static CaptureMemory::Kind kind_of(const Capture& capture);
   static std::map<std::uint64_t, std::uint64_t> lasting(const Capture& capture);
   static std::optional<Slot> use_again(Capture& capture, std::uint64_t stream, std::uint64_t size);
@@ -204,7 +223,7 @@ class CapturePool {
   CUresult ask_pool(CUdeviceptr& base, std::uint64_t bytes) const;
   bool is_abandoned(const Chunk& chunk) const;
   void released_abandoned(std::uint64_t address);
-  void released_behind_launch(std::uint64_t address);
+  bool released_behind_launch(std::uint64_t address);
   void let_go(std::uint64_t capture);
   void retire(Retired retired);
 

@@ -19,6 +19,31 @@ void CapturePool::ended(std::uint64_t id, CUgraph graph, bool kept) {
   let_go(id);
 }
 
+std::optional<CapturePool::Found> CapturePool::find(std::uint64_t address) const {
+  const auto holds = [&](const Chunk& chunk) { return address - chunk.base < chunk.size; };
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, capture] : captures_) {
+    if (!holds(capture.block) && std::ranges::none_of(capture.chunks, holds)) continue;
+    if (capture.asked_for) return std::nullopt;
+    Found found;
+    auto after = capture.live.upper_bound(address);
+    if (!capture.launched || after == capture.live.begin()) return found;
+    --after;
+    found = {address - after->first < after->second, after->first, after->second, capture.home->context};
+    return found;
+  }
+  const bool gone =
+      std::ranges::any_of(spare_, [&](const Spare& one) { return holds(one.chunk); }) ||
+      std::ranges::any_of(retired_, [&](const Retired& one) { return std::ranges::any_of(one.chunks, holds); });
+  return gone ? std::optional(Found{}) : std::nullopt;
+}
+
+bool CapturePool::is_asked_for(std::uint64_t id) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = captures_.find(id);
+  return found != captures_.end() && found->second.asked_for;
+}
+
 void CapturePool::instantiated(CUgraph graph, CUgraphExec exec) {
   const std::lock_guard lock(mutex_);
   for (auto& [id, capture] : captures_) {
@@ -44,12 +69,12 @@ void CapturePool::updated(CUgraph graph, CUgraphExec exec) {
   instantiated(graph, exec);
 }
 
-void CapturePool::launched(CUgraphExec exec) {
-  if (!any_waits_.load(std::memory_order_acquire)) return;
+std::vector<std::uint64_t> CapturePool::launched(CUgraphExec exec) {
+  if (!any_waits_.load(std::memory_order_acquire)) return {};
   const std::lock_guard lock(mutex_);
   const bool waited = waits_for_launch_.erase(exec) != 0;
   any_waits_.store(!waits_for_launch_.empty(), std::memory_order_release);
-  if (!waited) return;
+  if (!waited) return {};
   std::set<std::uint64_t> released;
   for (auto& [id, capture] : captures_) {
     if (!capture.execs.contains(exec)) continue;
@@ -58,19 +83,23 @@ void CapturePool::launched(CUgraphExec exec) {
     // Of one that is a part of others nobody knows when it runs.
     if (!capture.shared) released.insert(capture.releases.begin(), capture.releases.end());
   }
-  if (released.empty()) return;
+  if (released.empty()) return {};
   waits_for_launch_.insert(exec);
   any_waits_.store(true, std::memory_order_release);
-  for (const std::uint64_t address : released) released_behind_launch(address);
+  std::vector<std::uint64_t> gone;
+  for (const std::uint64_t address : released)
+    if (released_behind_launch(address)) gone.push_back(address);
+  return gone;
 }
 
-void CapturePool::released_behind_launch(std::uint64_t address) {
+bool CapturePool::released_behind_launch(std::uint64_t address) {
   for (auto& [id, capture] : captures_) {
     if (capture.live.erase(address) == 0) continue;
     waits_for_launch_.insert(capture.execs.begin(), capture.execs.end());
     let_go(id);
-    return;
+    return true;
   }
+  return false;
 }
 
 void CapturePool::destroyed(CUgraph graph) {
@@ -193,6 +222,12 @@ std::vector<CapturePool::Slot> CapturePool::reuse(const Going& going) {
   const std::lock_guard lock(mutex_);
   for (Spare& one : spare_) one.ready = one.ready || one.told;
   return slots;
+}
+
+bool CapturePool::has_retired_in(CUcontext context) const {
+  if (!has_retired()) return false;
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(retired_, [&](const Retired& one) { return one.home.context == context; });
 }
 
 std::vector<CapturePool::Slot> CapturePool::sweep(std::uint64_t first, const Going& going) {

@@ -239,6 +239,14 @@ const char* GraphPair::memory_comes(const Call& call) const {
   return memory_.leads_to(call) ? kLeadsSomewhere : nullptr;
 }
 
+bool GraphPair::give_back() {
+  const std::unique_lock not_launched(order_, std::try_to_lock);
+  if (!not_launched || context_gone_.load(std::memory_order_acquire) || !passes()) return false;
+  const CurrentContext current(driver_, context_);
+  const RelaxedCaptures relaxed(api_.cuThreadExchangeStreamCaptureMode_);
+  return rewritten_.let_go();
+}
+
 void GraphPair::context_ended(CUcontext context) {
   if (context && context != context_) {  // of which its nodes may name memory
     const std::lock_guard lock(mutex_);

@@ -88,6 +88,8 @@ class GraphPair {
   void memory_goes(const Call& call);
   // The call has allocated memory. Why its nodes may now touch the same where they did not before; null: they do not.
   const char* memory_comes(const Call& call) const;
+  // Memory is short: the rewritten one goes, where it will not be launched any more. Whether it did.
+  bool give_back();
   // The context, or all of them (null), is gone.
   void context_ended(CUcontext context);
 

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "analyzer/errors.h"
+#include "nimble/not_cancelled.h"
 #include "shim/decode/entry.h"
 
 namespace nimble::shim {
@@ -24,18 +25,15 @@ RecorderOptions with_store(RecorderOptions options, std::shared_ptr<TraceStore> 
 
 }  // namespace
 
-GraphRecording::GraphRecording(RecorderOptions options, std::uint64_t limit_bytes, CallContext& context)
-    : store_(std::make_shared<TraceStore>(limit_bytes)),
+GraphRecording::GraphRecording(RecorderOptions options, std::uint64_t limit_bytes, CapturedRanges& ranges,
+                               CallContext& context)
+    : ranges_(ranges),
+      store_(std::make_shared<TraceStore>(limit_bytes)),
       recorder_(with_store(std::move(options), store_), context),
       trace_(std::make_unique<analyzer::GrowingTrace>("NIMBLE_GRAPHS=rewrite")) {}
 
-void GraphRecording::begin_behind(const std::vector<Call>& calls, const GraphRecording& before) {
-  std::map<std::uint64_t, std::uint64_t> memory;
-  {
-    const std::lock_guard lock(before.mutex_);
-    memory = before.memory_;
-  }
-  for (const auto& [address, size] : memory) there(address, size);
+void GraphRecording::begin_behind(const std::vector<Call>& calls) {
+  there(ranges_.all());
   for (const Call& call : calls) record(call);
 }
 
@@ -47,9 +45,10 @@ void GraphRecording::end() noexcept {
 
 bool GraphRecording::catch_up_to(std::uint64_t records) {
   recorder_.hurry();
+  const NotCancelled not_cancelled;
   const auto since = std::chrono::steady_clock::now();
   while (recorder_.written() < records && !store_->full()) {
-    if (std::chrono::steady_clock::now() - since > kPatience) return false;
+    if (recorder_.failed() || std::chrono::steady_clock::now() - since > kPatience) return false;
     std::this_thread::sleep_for(kLook);
   }
   return true;
@@ -70,28 +69,16 @@ void GraphRecording::waited_for(CUcontext context) {
   record(call);
 }
 
-void GraphRecording::there(std::uint64_t address, std::uint64_t size) {
-  Call allocation;
-  allocation.symbol = kMemoryOfACapture;
-  allocation.kind = CallKind::alloc;
-  allocation.memory = MemoryKind::device;
-  allocation.address = address;
-  allocation.size = size;
-  record(allocation);
-  const std::lock_guard lock(mutex_);
-  memory_[address] = size;
-}
-
-void GraphRecording::memory(const CaptureMemory& memory) {
-  const auto in_block = [&](std::uint64_t address) {
-    return std::any_of(memory.blocks.begin(), memory.blocks.end(),
-                       [&](const CaptureMemory::Block& block) { return address - block.base < block.size; });
-  };
-  std::map<std::uint64_t, std::uint64_t> slots;  // the largest that was at an address
-  for (const CaptureMemory::Event& event : memory.events)
-    if (!in_block(event.address)) slots[event.address] = std::max(slots[event.address], event.size);
-  for (const auto& [address, size] : slots) there(address, size);
-  for (const CaptureMemory::Block& block : memory.blocks) there(block.base, block.size);
+void GraphRecording::there(const CapturedRanges::Ranges& ranges) {
+  for (const auto& [address, size] : ranges) {
+    Call allocation;
+    allocation.symbol = kMemoryOfACapture;
+    allocation.kind = CallKind::alloc;
+    allocation.memory = MemoryKind::device;
+    allocation.address = address;
+    allocation.size = size;
+    record(allocation);
+  }
 }
 
 void GraphRecording::gone(const std::vector<CapturePool::Slot>& slots) {
@@ -101,9 +88,31 @@ void GraphRecording::gone(const std::vector<CapturePool::Slot>& slots) {
     release.kind = CallKind::free;
     release.address = slot.address;
     record(release);
-    const std::lock_guard lock(mutex_);
-    memory_.erase(slot.address);
   }
+}
+
+CapturedRanges::Ranges CapturedRanges::add(const CaptureMemory& memory) {
+  const auto in_block = [&](std::uint64_t address) {
+    return std::any_of(memory.blocks.begin(), memory.blocks.end(),
+                       [&](const CaptureMemory::Block& block) { return address - block.base < block.size; });
+  };
+  Ranges ranges;  // the largest that was at an address
+  for (const CaptureMemory::Event& event : memory.events)
+    if (!in_block(event.address)) ranges[event.address] = std::max(ranges[event.address], event.size);
+  for (const CaptureMemory::Block& block : memory.blocks) ranges[block.base] = block.size;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [address, size] : ranges) ranges_[address] = size;
+  return ranges;
+}
+
+void CapturedRanges::remove(const std::vector<CapturePool::Slot>& slots) {
+  const std::lock_guard lock(mutex_);
+  for (const CapturePool::Slot& slot : slots) ranges_.erase(slot.address);
+}
+
+CapturedRanges::Ranges CapturedRanges::all() const {
+  const std::lock_guard lock(mutex_);
+  return ranges_;
 }
 
 GraphRecording::Nodes GraphRecording::nodes(const ProgramGraph& original, const CaptureMemory* memory,
@@ -148,13 +157,13 @@ GraphRecording::Nodes GraphRecording::nodes(const ProgramGraph& original, const 
   result.place.ops = static_cast<std::uint32_t>(result.node.size());
   recorder_.mark(false, nullptr, thread_index());
   const std::uint64_t pushed = recorder_.pushed();
-  if (memory) this->memory(*memory);
-  if (!catch_up_to(pushed)) {
+  if (memory) there(ranges_.add(*memory));
+  if (!catch_up_to(pushed) || (recorder_.failed() && !store_->full())) {
     result.why_not = "the recording is not written";
     return result;
   }
   if (store_->full()) {
-    result.why_not = "the recording is full (NIMBLE_AUTO_LIMIT)";
+    result.why_not = kFull;
     return result;
   }
   read_on();

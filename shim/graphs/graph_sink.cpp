@@ -1,16 +1,20 @@
 #include "shim/graphs/graph_sink.h"
 
 #include <algorithm>
-#include <fstream>
+#include <chrono>
+#include <cstring>
 #include <iterator>
 #include <limits>
 #include <map>
+#include <thread>
 #include <utility>
 
+#include "nimble/own_file.h"
 #include "replayer/current_context.h"
 #include "shim/auto/make_schedule.h"
 #include "shim/decode/entry.h"
 #include "shim/function_table.h"
+#include "shim/graphs/context_wait.h"
 #include "shim/graphs/program_graph.h"
 #include "shim/trace_text.h"
 
@@ -22,10 +26,11 @@ namespace {
 thread_local bool t_context_ends __attribute__((tls_model("initial-exec"))) = false;
 // How much was retired when the call at hand began.
 thread_local std::uint64_t t_retirements __attribute__((tls_model("initial-exec"))) = 0;
-// Which recording was told that the call at hand begins; null where it is recorded nowhere.
-thread_local GraphRecording* t_recorded __attribute__((tls_model("initial-exec"))) = nullptr;
+// A use of the recording that was told that the call at hand begins; empty where it is recorded nowhere.
+thread_local DetachedUse t_recorded __attribute__((tls_model("initial-exec")));
 
 constexpr const char* kNothingInIt = "it holds no two nodes";  // not worth a line
+constexpr std::size_t kMostThreads = 1024;
 constexpr std::size_t kMostUnknown = 4;  // kinds of nodes that are named, of which nothing is known
 constexpr const char* kReleased = "it names memory that was released since it was captured";
 
@@ -61,27 +66,27 @@ GraphSink::GraphSink(GraphOptions options, CallContext& context)
       pool_(context),
       watch_(context),
       released_(context) {
-  recording_ = recordings_.emplace_back(make_recording()).get();
+  recording_.put(make_recording());
 }
 
 GraphSink::~GraphSink() = default;
 
-std::unique_ptr<GraphRecording> GraphSink::make_recording() const {
+std::unique_ptr<GraphRecording> GraphSink::make_recording() {
   RecorderOptions options;
   options.path = "NIMBLE_GRAPHS";
   options.probe = true;
   options.probe_limit_bytes = options_.probe_limit_bytes;
   options.probe_first = options_.probe_first;
   options.probe_on_request = !options_.probe;
-  return std::make_unique<GraphRecording>(std::move(options), options_.limit_bytes, context_);
+  return std::make_unique<GraphRecording>(std::move(options), options_.limit_bytes, captured_, context_);
 }
 
 // A recording that is full, or has so many bytes of what nobody learned from behind what somebody did, is ended, and
 // one begins that knows what is allocated, but not what was done. Not in the middle of a capture, or while anybody
 // learns. The analysis lock is held.
 void GraphSink::record_anew(std::uint64_t unlearned_bytes) {
-  GraphRecording& old = recording();
-  if (!old.store().full() && old.store().bytes() - learned_bytes_.load(std::memory_order_relaxed) < unlearned_bytes)
+  const Recordings::Use old = recording_.use();
+  if (old && !old->is_over() && old->store().bytes() - learned_bytes_.load(std::memory_order_relaxed) < unlearned_bytes)
     return;
   if (captures_.load(std::memory_order_relaxed) > 0) return;
   {
@@ -91,19 +96,26 @@ void GraphSink::record_anew(std::uint64_t unlearned_bytes) {
   }
   auto next = make_recording();
   next->recorder().start();
-  GraphRecording& begun = *recordings_.emplace_back(std::move(next));
   {
     // Whoever allocates or begins a capture meanwhile waits, so that it is in the one or in the other.
     const std::lock_guard lock(history_mutex_);
-    if (captures_.load(std::memory_order_relaxed) > 0) {
-      begun.end();  // it would not know of the capture, and take what is captured to be done
-      return;
-    }
-    begun.begin_behind(history_.calls_to_record(), old);
-    recording_.store(&begun, std::memory_order_release);
+    // It would not know of the capture, and take what is captured to be done.
+    if (captures_.load(std::memory_order_relaxed) > 0) return;
+    next->begin_behind(history_.calls_to_record());
+    recording_.put(std::move(next));
   }
   learned_bytes_.store(0, std::memory_order_relaxed);
-  old.end();
+  if (old) old->end();
+}
+
+// A full one is of no more use to anybody, but for whoever wants to see in the end what it was. Where somebody analyzes
+// a graph just now the next call does it.
+void GraphSink::end_full_recording() noexcept {
+  if (!options_.trace_path.empty()) return;
+  const std::unique_lock one_at_a_time(analysis_mutex_, std::try_to_lock);
+  if (!one_at_a_time) return;
+  const Recordings::Use full = recording_.use();
+  if (full && full->is_over() && recording_.end(full)) full->end();
 }
 
 // ---- the program's driver calls ----
@@ -119,27 +131,34 @@ void GraphSink::failed(const Call& call, const std::exception& error) const noex
 }
 
 std::optional<CUresult> GraphSink::before(Call& call) noexcept {
+  recording_.attach(t_recorded);  // of a call that has never come back
   try {
     if (const auto answer = receive(call)) return answer;
   } catch (const std::exception& error) {
     failed(call, error);
   }
+  Recordings::Use present;
   try {
-    t_recorded = follow(call, std::nullopt);
+    present = follow(call, std::nullopt);
   } catch (const std::exception& error) {
     failed(call, error);
-    t_recorded = &recording();
+    present = recording_.use();
   }
-  if (!t_recorded->is_over()) return t_recorded->recorder().before(call);
-  t_recorded = nullptr;
+  if (present && !present->is_over()) {
+    auto answer = present->recorder().before(call);
+    t_recorded = std::move(present).detach();
+    return answer;
+  }
   Recorder::skip();
+  if (present) end_full_recording();
   return std::nullopt;
 }
 
 // What is allocated, and where the call is to be recorded: an allocation counts from its answer, all else from before
-// that. A recording that begins meanwhile knows what was followed before, and gets what is followed later.
-GraphRecording* GraphSink::follow(const Call& call, std::optional<CUresult> result) {
-  if (!CallHistory::matters(call)) return &recording();
+// that. A recording that begins meanwhile knows what was followed before, and gets what is followed later. With the
+// result, empty but for allocations.
+GraphSink::Recordings::Use GraphSink::follow(const Call& call, std::optional<CUresult> result) {
+  if (!CallHistory::matters(call)) return result && !is_allocation(call.kind) ? Recordings::Use() : recording_.use();
   history_.prepare();
   const std::lock_guard lock(history_mutex_);
   if (result) {
@@ -147,14 +166,16 @@ GraphRecording* GraphSink::follow(const Call& call, std::optional<CUresult> resu
   } else {
     history_.before(call);
   }
-  return &recording();
+  return recording_.use();
 }
 
 // What answers a call throws nothing from where it has done what it answers.
 std::optional<CUresult> GraphSink::receive(Call& call) {
+  if (call.question != Question::none) return answer(call);
   if (call.exec && call.kind != CallKind::graph_launch) edited(call);
   if (call.edit == GraphEdit::destroy || call.edit == GraphEdit::end) handle_ends(call);
   t_context_ends = call.kind == CallKind::context_end;
+  if (t_context_ends) wait_for_helper(call.context);
   if (is_release(call.kind) || t_context_ends || call.ends == Ends::code) let_go_of(call);
   if (rehearsals_.any()) rehearsals_.ending(call);
   if (call.ends == Ends::stream) {
@@ -164,8 +185,11 @@ std::optional<CUresult> GraphSink::receive(Call& call) {
   if (call.edit == GraphEdit::add_release) return add_release(call);
   switch (call.kind) {
     case CallKind::capture_begin: {
-      const std::lock_guard lock(history_mutex_);  // for record_anew()
-      captures_.fetch_add(1, std::memory_order_relaxed);
+      {
+        const std::lock_guard lock(history_mutex_);  // for record_anew()
+        captures_.fetch_add(1);
+      }
+      while (waits_for_gpu_.load()) std::this_thread::sleep_for(std::chrono::microseconds(100));  // see give_back()
       return std::nullopt;
     }
     case CallKind::capture_end:
@@ -187,11 +211,10 @@ std::optional<CUresult> GraphSink::receive(Call& call) {
 }
 
 void GraphSink::after(const Call& call, CUresult result) noexcept try {
-  GraphRecording* const begun = std::exchange(t_recorded, nullptr);
-  GraphRecording* const present = follow(call, result);
+  const Recordings::Use begun = recording_.attach(t_recorded), present = follow(call, result);
   // Who was told that it begins is told that it has ended, full by now or not: a probe may wait for that.
-  GraphRecording* const told = is_allocation(call.kind) ? present : begun;
-  if (told && (told == begun || !told->is_over())) told->recorder().after(call, result);
+  const Recordings::Use& told = is_allocation(call.kind) ? present : begun;
+  if (told && (told.get() == begun.get() || !told->is_over())) told->recorder().after(call, result);
   const bool good = result == CUDA_SUCCESS;
   if (good && is_allocation(call.kind)) {
     const bool is_plain =
@@ -201,7 +224,7 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
   }
   if (call.kind == CallKind::capture_begin) capture_began(call, good);
   if (call.kind == CallKind::capture_end) capture_ended(call, good);
-  if (good && call.kind == CallKind::graph_launch) pool_.launched(call.exec);
+  if (good && call.kind == CallKind::graph_launch) tell_launched(call.exec);
   if (good) submitted(call);
   if (good && call.unordered)
     if (const std::optional<Capturing> capture = capturing(call.stream.handle); capture && capture->active)
@@ -275,6 +298,12 @@ void GraphSink::rewrite(const Call& call) {
       thread.made_to_learn = false;
     }
     thread.made.push_back(nullptr);
+    // Threads come and go: of those that have nothing under way, as far as can be told, only so many are remembered.
+    if (threads_.size() > kMostThreads)
+      std::erase_if(threads_, [&](const auto& one) {
+        const OfThread& other = one.second;
+        return &other != &thread && !other.learns && other.plans.empty() && other.unplanned == 0 && !other.rehearsing;
+      });
   }
   auto made = std::make_shared<GraphPair>(api_, driver_, options_.tune, number, current_context());
   made->goes_without(stray_.of(call.graph));
@@ -334,10 +363,11 @@ std::string GraphSink::rewrite(CUgraph graph, std::uint64_t flags, GraphPair& ma
   if (with_memory && !original.in_order_of_creation()) return "its nodes stand in another order than they came";
   const std::lock_guard one_at_a_time(analysis_mutex_);
   record_anew(std::numeric_limits<std::uint64_t>::max());
-  GraphRecording& recording = this->recording();
-  const GraphRecording::Nodes recorded = recording.nodes(original, with_memory ? &*memory : nullptr, made.number());
+  const Recordings::Use recording = recording_.use();
+  if (!recording) return kFull;
+  const GraphRecording::Nodes recorded = recording->nodes(original, with_memory ? &*memory : nullptr, made.number());
   if (!recorded.why_not.empty()) return recorded.why_not;
-  const GraphSchedule found = graph_schedule(recording.trace(), recorded.place, recorded.given, options_.rules);
+  const GraphSchedule found = graph_schedule(recording->trace(), recorded.place, recorded.given, options_.rules);
   if (with_memory) {
     const std::lock_guard lock(threads_mutex_);
     threads_[thread_index()].made.back() = capture_plan(*memory, found);
@@ -375,17 +405,24 @@ std::optional<CUresult> GraphSink::launch(Call& call) {
   }
   const std::shared_ptr<GraphPair> graph = find(call.exec);
   if (!graph || graph->passes()) return std::nullopt;
-  GraphRecording& present = recording();
-  const bool is_recorded = !present.is_over();
-  is_recorded ? static_cast<void>(present.recorder().before(call)) : Recorder::skip();
+  const Recordings::Use present = recording_.use();
+  const bool is_recorded = present && !present->is_over();
+  is_recorded ? static_cast<void>(present->recorder().before(call)) : Recorder::skip();
+  if (present && !is_recorded) end_full_recording();
   // While anything is captured nobody may ask whether an event has happened.
-  const GraphPair::Launch made = graph->launch(call.exec, call.stream, captures_.load(std::memory_order_relaxed) == 0);
-  if (is_recorded) present.recorder().after(call, made.result);
+  const auto launch_it = [&] {
+    return graph->launch(call.exec, call.stream, captures_.load(std::memory_order_relaxed) == 0);
+  };
+  GraphPair::Launch made = launch_it();
+  if (made.result == CUDA_ERROR_OUT_OF_MEMORY && give_back(call)) {  // as for calls that are not answered
+    if (GraphPair::Launch again = launch_it(); again.result == CUDA_SUCCESS) made = std::move(again);
+  }
+  if (is_recorded) present->recorder().after(call, made.result);
   launches_.fetch_add(made.rewritten, std::memory_order_relaxed);
   if (!made.news.empty()) say(made.news);  // which throws nothing
   try {
     if (made.result == CUDA_SUCCESS) {
-      pool_.launched(call.exec);
+      tell_launched(call.exec);
       submitted(call);
     }
   } catch (const std::exception& error) {  // it is launched, and must not be once more
@@ -459,12 +496,13 @@ void GraphSink::tell(GraphPair& graph, const Call& call) {
 
 void GraphSink::mark(bool begins, const char* name, std::uint32_t thread) noexcept {
   if (begins) steps_marked_.fetch_add(1, std::memory_order_relaxed);
-  recording().recorder().mark(begins, name, thread);
+  if (const Recordings::Use present = recording_.use()) present->recorder().mark(begins, name, thread);
 }
 
 SinkReport GraphSink::report() {
   SinkReport report;
-  report.phase = recording().store().full() ? SinkPhase::aside : SinkPhase::recording;
+  const Recordings::Use present = recording_.use();
+  report.phase = present && !present->is_over() ? SinkPhase::recording : SinkPhase::aside;
   report.counters.steps_marked = steps_marked_.load(std::memory_order_relaxed);
   report.counters.graph_launches = launches_.load(std::memory_order_relaxed);
   report.counters.recordings = 1;
@@ -474,22 +512,35 @@ SinkReport GraphSink::report() {
 // For people who want to see why: nimble-analyze takes the graphs for marked steps.
 void GraphSink::finish() noexcept try {
   if (options_.trace_path.empty() || finished_.exchange(true)) return;
-  GraphRecording& last = recording();
-  last.recorder().finish();
-  std::ofstream file(options_.trace_path, std::ios::binary);
-  for (const auto& chunk : last.store().text()) file << *chunk;
-  if (!last.store().full()) {
-    file
-        << R"json({"ph":"M","pid":1,"tid":0,"name":"nimble.coverage","args":{"source":"none","why":"graphs were rewritten"}},)json"
-        << "\n"
-        << kTraceEnd;
+  const Recordings::Use last = recording_.use();
+  if (!last) return;
+  last->recorder().finish();
+  OwnFile file;
+  int error = file.open(options_.trace_path);
+  const auto write = [&](std::string_view text) {
+    if (error == 0) error = file.write(text.data(), text.size());
+  };
+  for (const auto& chunk : last->store().text()) write(*chunk);
+  if (!last->store().full()) {
+    write(
+        R"json({"ph":"M","pid":1,"tid":0,"name":"nimble.coverage","args":{"source":"none","why":"graphs were rewritten"}},)json"
+        "\n");
+    write(kTraceEnd);
   }
-  file.close();
-  options_.log(file.good() ? ReplayLog::info : ReplayLog::warning,
-               (file.good() ? "wrote " : "cannot write ") + options_.trace_path);
+  if (error == 0) error = file.place(FileKind::trace);
+  if (error != 0) {
+    file.discard();
+    return options_.log(ReplayLog::warning, "cannot write " + options_.trace_path + ": " + std::strerror(error));
+  }
+  const std::string wrote = "wrote " + file.path() + ". Next: nimble-analyze " + file.path();
+  if (file.why_other().empty()) return options_.log(ReplayLog::info, wrote);
+  options_.log(ReplayLog::warning, options_.trace_path + " " + file.why_other() + " and is left alone: " + wrote);
 } catch (...) {
 }
 
-bool GraphSink::forked() noexcept { return recording().recorder().forked(); }
+bool GraphSink::forked() noexcept {
+  const Recordings::Use present = recording_.use();
+  return present && present->recorder().forked();
+}
 
 }  // namespace nimble::shim

@@ -2,7 +2,8 @@
 // their being put on one stream, and launched in place of its own where that is faster.
 //
 // All is recorded into memory meanwhile, of which not more than the limit is kept: who begins to learn when much has
-// come since anybody did begins a new recording, and so does a graph where it is full. When the program makes a graph
+// come since anybody did begins a new recording, and so does a graph where the last one got full, which goes at once.
+// When the program makes a graph
 // executable, the graph's nodes are recorded, too, as a step that is analyzed there and then; what comes out is built
 // beside the program's own executable graph, and each launch of that launches one of the two: first either in turn,
 // while both are timed, then the faster. A graph that is changed, or parts of whose memory come to lie in one
@@ -18,9 +19,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <exception>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -33,6 +34,7 @@
 #include "nimble/call.h"
 #include "replayer/call_history.h"
 #include "replayer/driver_api.h"
+#include "replayer/memory_answers.h"
 #include "replayer/replayer.h"
 #include "replayer/tuner.h"
 #include "shim/graphs/capture_pool.h"
@@ -45,6 +47,7 @@
 #include "shim/graphs/released_memory.h"
 #include "shim/graphs/stray_work.h"
 #include "shim/graphs/workspaces.h"
+#include "shim/while_used.h"
 
 namespace nimble::shim {
 
@@ -73,6 +76,7 @@ class GraphSink final : public CallSink {
 
   std::optional<CUresult> before(Call& call) noexcept override;
   void after(const Call& call, CUresult result) noexcept override;
+  bool give_back(const Call& call) noexcept override;
   void mark(bool begins, const char* name, std::uint32_t thread) noexcept override;
   SinkReport report() override;
   void finish() noexcept override;
@@ -131,7 +135,7 @@ class GraphSink final : public CallSink {
   struct OfThread {
     bool learns = false, made_to_learn = false;  // all of `made`
     // For the graphs that it has made; for its next captures, the first of these first. Null where there is none.
-    std::deque<std::shared_ptr<const CapturePlan>> made, plans;
+    std::list<std::shared_ptr<const CapturePlan>> made, plans;
     // How many of its next captures are somebody's who has learned, where there is no plan for any of them.
     std::size_t unplanned = 0;
     CUgraphExec last = nullptr;  // that it has made
@@ -159,11 +163,13 @@ class GraphSink final : public CallSink {
     std::size_t first_ = 0;
   };
 
-  GraphRecording& recording() { return *recording_.load(std::memory_order_acquire); }
-  std::unique_ptr<GraphRecording> make_recording() const;
+  using Recordings = WhileUsed<GraphRecording>;
+
+  std::unique_ptr<GraphRecording> make_recording();
   void record_anew(std::uint64_t unlearned_bytes);
+  void end_full_recording() noexcept;
   void wait_for_what_came_before();
-  GraphRecording* follow(const Call& call, std::optional<CUresult> result);
+  Recordings::Use follow(const Call& call, std::optional<CUresult> result);
   std::optional<CUresult> receive(Call& call);
   std::optional<Capturing> capturing(const Call& call) const;
   std::optional<Capturing> capturing(CUstream stream) const;
@@ -174,12 +180,16 @@ class GraphSink final : public CallSink {
   void capture_ended(const Call& call, bool good);
   void forget_captures(const Call& call);
   std::optional<CUresult> allocate(Call& call);
+  std::optional<CUresult> answer(Call& call);
   std::optional<CUresult> release(const Call& call);
   CUresult wait_as_release_does() const;
   std::optional<CUresult> add_release(const Call& call);
   void fill(const Call& call);
   void release_workspaces(std::uint64_t capture, const StreamRef& stream);
   std::uint64_t free_memory() const;
+  std::uint64_t free_memory_of(CUcontext context) const;
+  bool leaves_to_driver(std::uint64_t capture, const CapturePool::Home& home);
+  bool let_go_of_rewritten() const;
 
   std::optional<CUresult> launch(Call& call);
   bool load_driver();
@@ -194,6 +204,7 @@ class GraphSink final : public CallSink {
   void edited(const Call& call);
   void let_go_of(const Call& call);
   void tell_graphs(const Call& call);
+  void tell_launched(CUgraphExec exec);
   // Slots of captures that have gone are nobody's now.
   void gone(const std::vector<CapturePool::Slot>& slots);
   void tell(GraphPair& graph, const Call& call);
@@ -203,13 +214,13 @@ class GraphSink final : public CallSink {
 
   const GraphOptions options_;
   CallContext& context_;
-  std::atomic<GraphRecording*> recording_{nullptr};
-  // All there were: calls may still be on their way through an earlier one. Guarded by analysis_mutex_.
-  std::vector<std::unique_ptr<GraphRecording>> recordings_;
+  CapturedRanges captured_;
+  Recordings recording_;                         // that goes on, if any does; changed with analysis_mutex_ held
   std::atomic<std::uint64_t> learned_bytes_{0};  // of the present one, when somebody ceased to learn
   std::mutex history_mutex_;
   CallHistory history_;
   CapturePool pool_;
+  MemoryAnswers answers_;  // of memory of the pool
   Workspaces workspaces_;
   MemoryWatch watch_;
   ReleasedMemory released_;
@@ -222,7 +233,10 @@ class GraphSink final : public CallSink {
   std::mutex load_mutex_;  // for who has loaded them
   std::atomic<bool> ready_{false};
   std::atomic<int> captures_{0};  // that have begun and not ended, at most
-  std::mutex analysis_mutex_;     // held while a graph is recorded and analyzed
+  // Somebody waits for the GPU, and captures begin when that is over. With captures_ in one order for all threads: of
+  // the two that come at once one sees the other.
+  std::atomic<bool> waits_for_gpu_{false};
+  std::mutex analysis_mutex_;  // held while a graph is recorded and analyzed
   std::mutex captures_mutex_;
   std::map<std::uint64_t, Begun> begun_;  // by the stream that a capture has begun on, where alone it can end
   std::mutex threads_mutex_;
@@ -231,8 +245,10 @@ class GraphSink final : public CallSink {
   std::unordered_map<CUgraphExec, std::shared_ptr<GraphPair>> graphs_;
   std::atomic<int> analyses_{0};  // that go on
   std::mutex missed_mutex_;
-  std::vector<Call> missed_;  // while any goes on
+  std::vector<Call> missed_;                  // while any goes on
+  std::atomic<bool> asked_of_graphs_{false};  // the program has asked what memory its graphs have
   std::atomic<std::uint32_t> fills_{0};
+  std::atomic<bool> said_short_{false};  // that captures are left to the driver since memory is short
   std::atomic<std::uint64_t> seen_{0}, rewritten_{0}, launches_{0}, steps_marked_{0};
   std::atomic<bool> finished_{false};
 };

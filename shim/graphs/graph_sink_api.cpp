@@ -23,17 +23,19 @@ bool GraphSink::learn(bool learns) {
       if (!thread.learns) thread.plans.clear();  // or this thread itself would keep a recording
     }
     const std::lock_guard one_at_a_time(analysis_mutex_);
-    recording().catch_up();  // or it would go by how far the writer has come
+    if (const Recordings::Use present = recording_.use())
+      present->catch_up();  // or it would go by how far the writer has come
     record_anew(options_.limit_bytes / kRoom);
-  } else {
-    recording().catch_up();
+  } else if (const Recordings::Use present = recording_.use()) {
+    present->catch_up();
   }
   {
     const std::lock_guard lock(threads_mutex_);
     OfThread& thread = threads_[thread_index()];
     if (thread.learns == learns) return false;
     // Nobody begins another recording while this thread still learns.
-    if (!learns) learned_bytes_.store(recording().store().bytes(), std::memory_order_relaxed);
+    const Recordings::Use present = recording_.use();
+    if (!learns && present) learned_bytes_.store(present->store().bytes(), std::memory_order_relaxed);
     thread.learns = learns;
     if (learns) {
       thread.made.clear();
@@ -52,7 +54,8 @@ void GraphSink::wait_for_what_came_before() {
   if (captures_.load(std::memory_order_relaxed) > 0) return;
   const auto wait = reinterpret_cast<decltype(&::cuCtxSynchronize)>(context_.driver_symbol("cuCtxSynchronize"));
   const CUcontext context = current_context();
-  if (wait && context && wait() == CUDA_SUCCESS) recording().waited_for(context);
+  if (!wait || !context || wait() != CUDA_SUCCESS) return;
+  if (const Recordings::Use present = recording_.use()) present->waited_for(context);
 }
 
 bool GraphSink::capture_again() {

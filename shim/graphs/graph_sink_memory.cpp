@@ -1,9 +1,13 @@
 // GraphSink: captures that go on, and the memory that the program allocates in them.
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
+#include "replayer/current_context.h"
 #include "shim/decode/entry.h"
+#include "shim/graphs/context_wait.h"
 #include "shim/graphs/graph_sink.h"
+#include "shim/guard.h"
 #include "shim/probe/device_reader.h"
 #include "shim/stream_table.h"
 
@@ -128,7 +132,10 @@ void GraphSink::capture_ended(const Call& call, bool good) {
   released_.ended(begun.id, good ? call.graph : nullptr);
   stray_.ended(begun.id, good ? call.graph : nullptr);
   if (good)
-    if (const std::optional<CaptureMemory> memory = pool_.memory_of(call.graph)) recording().memory(*memory);
+    if (const std::optional<CaptureMemory> memory = pool_.memory_of(call.graph)) {
+      const CapturedRanges::Ranges ranges = captured_.add(*memory);
+      if (const Recordings::Use present = recording_.use()) present->there(ranges);
+    }
 }
 
 // Those whose stream or context ends never come to an end of their own.
@@ -161,12 +168,18 @@ std::optional<CUresult> GraphSink::allocate(Call& call) {
   if (call.names_pool) return std::nullopt;
   const std::optional<Capturing> capture = capturing(call);
   if (!capture || !capture->active) return std::nullopt;
+  if (asked_of_graphs_.load(std::memory_order_relaxed) && !pool_.is_asked_for(capture->id)) return std::nullopt;
   // The driver takes it where the stream is, whatever is current.
   CUcontext const context = streams().context(call.stream);
   if (!context) return pool_.refusal(capture->id, {});
   const CapturePool::Home home{context, default_pool_changes()};
-  const std::optional<CapturePool::Slot> slot =
-      pool_.allocate(capture->id, home, call.stream.key, count_nodes(capture->graph), call.size);
+  if (leaves_to_driver(capture->id, home)) return std::nullopt;
+  const auto take = [&] {
+    return pool_.allocate(capture->id, home, call.stream.key, count_nodes(capture->graph), call.size);
+  };
+  std::optional<CapturePool::Slot> slot = take();
+  if (!slot && call.size != 0 && pool_.refusal(capture->id, home) == CUDA_ERROR_OUT_OF_MEMORY && let_go_of_rewritten())
+    slot = take();
   if (!slot) {
     const std::optional<CUresult> refusal = call.size != 0 ? pool_.refusal(capture->id, home) : std::nullopt;
     if (refusal)
@@ -186,9 +199,43 @@ std::optional<CUresult> GraphSink::allocate(Call& call) {
   return CUDA_SUCCESS;
 }
 
+// As the driver would of a graph's own memory: it is there from the graph's launch to its release, and no handle is
+// given of it.
+std::optional<CUresult> GraphSink::answer(Call& call) {
+  switch (call.question) {
+    case Question::graph_memory:
+      // The nodes that stand for memory, which the driver would have made.
+      if ((!call.graph || pool_.memory_of(call.graph)) && !asked_of_graphs_.exchange(true, std::memory_order_relaxed))
+        say("the program asks about memory of its graphs: what it allocates in captures is the driver's from now on");
+      return std::nullopt;
+    case Question::memory:
+    case Question::handle:
+      break;
+    default:
+      return std::nullopt;
+  }
+  const std::optional<CapturePool::Found> found = pool_.find(call.address);
+  if (!found || !load_driver()) return std::nullopt;
+  if (call.question == Question::handle) return CUDA_ERROR_INVALID_VALUE;
+  if (!found->there) return CUDA_ERROR_NOT_FOUND;
+  call.address = found->address;
+  call.size = found->size;
+  call.of_capture = true;
+  answers_.answer(call, found->address, driver_, found->context);
+  if (call.shown) tell_graphs(call);  // it does not come to after()
+  return CUDA_SUCCESS;
+}
+
+// What comes to those addresses next is another allocation.
+void GraphSink::tell_launched(CUgraphExec exec) {
+  for (const std::uint64_t address : pool_.launched(exec)) answers_.gone(address);
+}
+
 void GraphSink::gone(const std::vector<CapturePool::Slot>& slots) {
-  recording().gone(slots);
+  captured_.remove(slots);
+  if (const Recordings::Use present = recording_.use()) present->gone(slots);
   for (const CapturePool::Slot& slot : slots) {
+    answers_.gone(slot.address);
     Call release;
     release.kind = CallKind::free;
     release.address = slot.address;
@@ -219,6 +266,7 @@ std::optional<CUresult> GraphSink::release(const Call& call) {
       case CapturePool::Release::nothing_there:
         return CUDA_ERROR_INVALID_VALUE;
       case CapturePool::Release::done:
+        if (!capture) answers_.gone(call.address);
         break;
     }
   } catch (const std::exception& error) {  // the driver does not know the memory
@@ -264,6 +312,57 @@ std::optional<CUresult> GraphSink::add_release(const Call& call) {
   return add_any ? add_any(out, call.graph, dependencies, edges, count, &params) : CUDA_ERROR_NOT_SUPPORTED;
 }
 
+// ---- where memory is short ----
+
+// Each capture has memory of its own here, and the driver's graphs share theirs as far as they do not run at the same
+// time. So a capture that nobody learns from gets some only while others have no more than a part of what is left, and
+// not more than a part of that; what is beyond is the driver's to serve, and the graph stays as it is.
+bool GraphSink::leaves_to_driver(std::uint64_t capture, const CapturePool::Home& home) {
+  constexpr std::uint64_t kPartForOthers = 4, kPart = 2;
+  const std::optional<std::uint64_t> held = pool_.held_by_others(capture, home.context);
+  if (!held) return false;
+  const std::uint64_t left = free_memory_of(home.context);
+  if (left == 0) return false;  // or it is not known
+  const bool serves = *held == 0 || *held <= left / kPartForOthers;
+  pool_.bound(capture, serves ? left / kPart : 0);
+  if (serves) return false;
+  if (!said_short_.exchange(true))
+    options_.log(ReplayLog::warning, "graphs that were captured hold " + std::to_string(*held >> 20) +
+                                         " MiB, and little is left: graphs that follow get theirs from the driver as "
+                                         "long as that is so, and stay as they are.");
+  return true;
+}
+
+bool GraphSink::let_go_of_rewritten() const {
+  std::vector<std::shared_ptr<GraphPair>> graphs;
+  {
+    const std::shared_lock lock(graphs_mutex_);
+    for (const auto& [exec, graph] : graphs_) graphs.push_back(graph);
+  }
+  bool any = false;
+  for (const auto& graph : graphs) any = graph->give_back() || any;
+  return any;
+}
+
+// What nobody launches any more, and what captures have left once nothing can be at work in it.
+bool GraphSink::give_back(const Call& call) noexcept try {
+  constexpr std::chrono::milliseconds kPatience{1000};
+  if (!load_driver()) return false;
+  bool given = let_go_of_rewritten();
+  const std::uint64_t first = pool_.retirements();
+  CUcontext const context = current_context();
+  if (!pool_.has_retired_in(context) || waits_for_gpu_.exchange(true)) return given;
+  const auto pass = [] { static thread_local const Guard guard; };  // for that thread's life
+  // A capture that begins now waits for us, or we see it.
+  const bool done = captures_.load() == 0 && is_done_within(kPatience, context, context_, pass);
+  waits_for_gpu_.store(false);
+  if (!done) return given;
+  return !pool_.sweep(first, [this](const std::vector<CapturePool::Slot>& slots) { gone(slots); }).empty() || given;
+} catch (const std::exception& error) {
+  failed(call, error);
+  return false;
+}
+
 // ---- workspaces of cuBLAS's in captures ----
 
 namespace {
@@ -282,6 +381,16 @@ Call release_of(std::uint64_t slot, const StreamRef& stream) {
 
 void GraphSink::release_workspaces(std::uint64_t capture, const StreamRef& stream) {
   for (const std::uint64_t slot : workspaces_.end(capture)) release(release_of(slot, stream));
+}
+
+std::uint64_t GraphSink::free_memory_of(CUcontext context) const {
+  const auto push = reinterpret_cast<decltype(&::cuCtxPushCurrent_v2)>(context_.driver_symbol("cuCtxPushCurrent_v2"));
+  const auto pop = reinterpret_cast<decltype(&::cuCtxPopCurrent_v2)>(context_.driver_symbol("cuCtxPopCurrent_v2"));
+  if (context == current_context()) return free_memory();
+  if (!push || !pop || push(context) != CUDA_SUCCESS) return 0;
+  const std::uint64_t free = free_memory();
+  pop(&context);
+  return free;
 }
 
 // Of the current context's device, by now.

@@ -3,12 +3,17 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
-#include <fstream>
+#include <sstream>
 #include <string>
+#include <utility>
+
+#include "nimble/quiet_file.h"
 
 namespace nimble::shim {
 
 namespace {
+
+constexpr std::size_t kMostMaps = std::size_t{256} << 20;
 
 constexpr std::string_view kLibraries[] = {
     "libcudnn",
@@ -27,7 +32,9 @@ constexpr std::string_view kLibraries[] = {
 
 std::string file_at(const void* place) {
   const auto address = reinterpret_cast<std::uintptr_t>(place);
-  std::ifstream maps("/proc/self/maps");
+  std::string text;
+  read_quiet("/proc/self/maps", kMostMaps, text);
+  std::istringstream maps(std::move(text));
   for (std::string line; std::getline(maps, line);) {
     std::uintptr_t begin = 0, end = 0;
     if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR, &begin, &end) != 2) continue;

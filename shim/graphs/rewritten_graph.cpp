@@ -1,6 +1,7 @@
 #include "shim/graphs/rewritten_graph.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "shim/graphs/graph_edges.h"
 
@@ -14,8 +15,10 @@ std::string refusal(const char* what, CUresult result) {
 
 }  // namespace
 
-RewrittenGraph::~RewrittenGraph() {
-  if (exec_) driver_.cuGraphExecDestroy_(exec_);
+RewrittenGraph::~RewrittenGraph() { let_go(); }
+
+bool RewrittenGraph::let_go() {
+  return exec_ && driver_.cuGraphExecDestroy_(std::exchange(exec_, nullptr)) == CUDA_SUCCESS;
 }
 
 std::string RewrittenGraph::put_in_order(CUgraph clone, const ProgramGraph& original, const Schedule& schedule,

@@ -31,6 +31,8 @@ class RewrittenGraph {
   // Streams of which priority it may be launched on; nothing: of any.
   std::optional<int> priority() const { return priority_; }
   CUresult launch(CUstream stream) const { return driver_.cuGraphLaunch_(exec_, stream); }
+  // Its executable graph goes, for good; a launch of it that runs does so to its end. Whether there was one.
+  bool let_go();
   // The context is gone, and the graph with it.
   void abandon() { exec_ = nullptr; }
 

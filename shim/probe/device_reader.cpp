@@ -4,6 +4,7 @@
 #include <thread>
 #include <type_traits>
 
+#include "nimble/not_cancelled.h"
 #include "shim/probe/digest.h"
 
 namespace nimble::shim {
@@ -49,6 +50,7 @@ DeviceReader::Outcome DeviceReader::settle(CUstream stream) {
   if (const CUresult result = create_(&event, CU_EVENT_DISABLE_TIMING)) return fail(result);
   CUresult state = record_(event, stream);
   if (state == CUDA_SUCCESS) {
+    const NotCancelled not_cancelled;
     const auto deadline = std::chrono::steady_clock::now() + patience_;
     std::chrono::microseconds nap = kShortestNap;
     for (int polls = 0; (state = query_(event)) == CUDA_ERROR_NOT_READY; ++polls) {

@@ -6,12 +6,15 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "nimble/not_cancelled.h"
+
 namespace nimble::shim {
 
 class Gate {
  public:
   // Goes inside, alone. False where somebody else did not leave in time.
   bool enter(std::chrono::milliseconds patience) {
+    const NotCancelled not_cancelled;
     std::unique_lock lock(mutex_);
     if (!left_.wait_for(lock, patience, [&] { return !inside_; })) return false;
     return inside_ = true;
@@ -25,6 +28,7 @@ class Gate {
   }
   // Waits until nobody is inside. False where somebody did not leave in time.
   bool pass(std::chrono::milliseconds patience) {
+    const NotCancelled not_cancelled;
     std::unique_lock lock(mutex_);
     return left_.wait_for(lock, patience, [&] { return !inside_; });
   }

@@ -235,10 +235,17 @@ void Probe::allocated(const Call& call) noexcept try {
   give_up(error.what());
 }
 
-void Probe::close_window() {
+void Probe::leave() noexcept {
+  if (t_comparing) close_window();
+}
+
+void Probe::close_window() noexcept {
   t_comparing = false;
   // Not before the last one is over: until then calls of other threads have to wait.
-  if (options_.launches != 0 && totals().launches >= options_.launches) off_ = true;
+  if (options_.launches != 0) {
+    const std::lock_guard lock(totals_mutex_);
+    if (totals_.launches >= options_.launches) off_ = true;
+  }
   gate_.leave();
 }
 

@@ -52,6 +52,9 @@ class Probe {
   // After it. For a launch that was compared: the objects (reads) and then the changed ranges in them (writes), each
   // ascending by address; good until the thread's next call. Null for everything else.
   const std::vector<TraceAccess>* after(const Call& call, CUresult result) noexcept;
+  // In its place, where nobody keeps what it would tell; nothing behind it. Whoever waits for this thread's launch goes
+  // on.
+  void leave() noexcept;
   // An allocation has succeeded, as the trace has it.
   void allocated(const Call& call) noexcept;
 
@@ -68,7 +71,7 @@ class Probe {
   bool digest(CUstream stream, ChunkDigests Target::*which);
   void look_for_addresses(const Target& target, std::size_t first, std::span<const std::uint8_t> bytes, bool is_behind);
   void compare(std::vector<TraceAccess>& seen) const;
-  void close_window();
+  void close_window() noexcept;
   // Waits until no launch is being compared.
   void pass();
   bool failed(DeviceReader::Outcome outcome, const char* doing);

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "nimble/blocked_signals.h"
 #include "shim/guard.h"
 #include "shim/profile/cupti_library.h"
 #include "shim/profile/current_call.h"
@@ -87,6 +88,7 @@ void CuptiProfiler::stop() { client_->stop(); }
 Coverage CuptiProfiler::coverage() const { return client_->coverage(); }
 
 std::string CuptiProfiler::Client::start(int driver_version) {
+  const BlockedSignals blocked;  // in the threads that CUPTI starts
   std::string why;
   if (!cupti_.load(driver_version, why)) return why;
   if (why = subscribe(); !why.empty()) {

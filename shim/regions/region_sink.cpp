@@ -183,6 +183,7 @@ bool RegionSink::end(ProgramRegion& region) {
   region.open_ = false;
   region.recorder_->mark(false, nullptr, thread_index());
   region.recorder_->finish();
+  region.recorder_.reset();  // no other thread's calls come through it
   if (region.store_->full()) region.becomes(ProgramRegion::State::refused, "it is too long to be recorded");
   if (region.state() == ProgramRegion::State::recording) region.becomes(ProgramRegion::State::recorded, {});
   return true;

@@ -103,6 +103,19 @@ class AnalyzeTest(unittest.TestCase):
                        "--memory-limit"):
             self.assertIn(option, usage)
 
+    def test_standard_output_that_is_a_file_is_written(self):
+        for option, begins in (("-o", '{"nimble_schedule"'), ("--json", '{"nimble_report"'), ("--dot", "digraph")):
+            more = [] if option == "-o" else ["--no-schedule"]
+            for how in "wb", "ab":
+                with self.subTest(option=option, how=how):
+                    path = self.write("before\n", "out.txt")
+                    with open(path, how) as file:
+                        done = subprocess.run([ANALYZE, GOLDEN, "--quiet", option, "/dev/stdout", *more], cwd=self.folder,
+                                              stdout=file, stderr=subprocess.PIPE, check=False)
+                    self.assertEqual((done.returncode, done.stderr), (0, b""))
+                    text = path.read_text()
+                    self.assertTrue(text.startswith(begins if how == "wb" else "before\n" + begins), text[:80])
+
     def test_rules_tell_what_a_kernel_does(self):
         rules = self.write('{"nimble_rules": 1, "rules": [{"kernel": "normalize.*", "params": ["inout"]}]}', "rules.json")
         self.assertIn("normalize", self.analyze(GOLDEN).stdout)

@@ -75,21 +75,18 @@ class Equal(Bundle):
 
     def test_the_trace_may_lie_in_the_bundle(self):
         self.save(["bundled", 8])
-        for folder in ("itself", "link"):
-            with self.subTest(folder=folder):
-                os.mkdir(self.path(folder))
-                trace = self.path(f"{folder}/trace.json")
-                if folder == "link":  # another name of the same file
-                    os.symlink(self.path("aside.json"), trace)
-                    trace = self.path("aside.json")
-                self.save(["bundled", 8], NIMBLE_TRACE=trace, NIMBLE_BUNDLE=self.path(folder))
-                self.analyze(trace, "--quiet")
-                self.run_program(["nimble-replay", self.path(folder)])
-        # A name that the bundle needs itself.
+        os.mkdir(self.path("itself"))
+        for _ in range(2):
+            trace = self.path("itself/trace.json")
+            self.save(["bundled", 8], NIMBLE_TRACE=trace, NIMBLE_BUNDLE=self.path("itself"))
+            self.analyze(trace, "--quiet")
+            self.run_program(["nimble-replay", self.path("itself")])
+        # A name that the bundle needs itself: the trace takes another one.
         trace = self.path("bundle/memory.bin")
         said = self.save(["bundled", 8], NIMBLE_TRACE=trace, NIMBLE_BUNDLE=self.path("bundle"))
-        self.assertRegex(said, "no bundle was saved: .*memory.bin: is the trace")
-        self.analyze(trace, "--quiet")
+        self.assertIn("memory.bin was not written by Nimble and is left alone", said)
+        self.analyze(self.path("bundle/memory.nimble.bin"), "--quiet")
+        self.run_program(["nimble-replay", self.path("bundle")])
 
     def test_what_a_bundle_does_not_hold_is_said_of_its_own_step(self):
         # A step with a kernel that may reach anything is looked at, and turns out to be another.

@@ -61,8 +61,8 @@ class DriverCalls(unittest.TestCase):
 
     def test_one_without_a_stream(self):
         root = self.copy()
-        self.edit(root, "include/nimble/passed_calls.def", r"^NIMBLE_PASSED\(cuMemCreate, .*\n", "")
-        self.refused(root, "neither", "cuMemCreate")
+        self.edit(root, "include/nimble/passed_calls.def", r"^NIMBLE_PASSED\(cuMemGetAllocationGranularity, .*\n", "")
+        self.refused(root, "neither", "cuMemGetAllocationGranularity")
 
     def test_one_in_both_lists(self):
         root = self.copy()

@@ -32,7 +32,8 @@ KINDS = {
     "unlearned": r"graph 2 stays as it is: each of its nodes needs the one before[^$]*state 0, 0 nodes on 0 streams: each of",
     "strayed": r"graph 2 stays as it is: the capture did not keep to its plan",
     "late": r"graph 2 stays as it is: the capture did not keep to its plan",
-    "parts": r"graph 1 stays as it is: the capture did not keep to its plan",
+    # It asks which nodes there are, to go on after the last: what it allocates from then on is the driver's.
+    "parts": r"asks about memory of its graphs[^$]*graph 1 stays as it is: it holds a node that is no kernel, copy or set",
     "disabled": REWRITTEN.format(9) + r"[^$]*graph 1 is the program's own: it is changed",
     "hops": REWRITTEN.format(9),
     "kept": REWRITTEN.format(9) + r"[^$]*state 0, 9 nodes on [2-9] streams: the program wants it so\n",

@@ -70,10 +70,10 @@ class ProgramTest(unittest.TestCase):
     def analyze(self, *args, expect=0):
         return self.run_program(["nimble-analyze", *args], expect=expect)
 
-    def make_schedule(self, args, rules=()):
+    def make_schedule(self, args, rules=(), expect=0):
         """Records a program and analyzes the trace; the path of the schedule. What rests on the time that the host took is
         left out, since that differs from one run to the next."""
-        self.run_program(args, mode="record", NIMBLE_TRACE=self.path("trace.json"))
+        self.run_program(args, mode="record", expect=expect, NIMBLE_TRACE=self.path("trace.json"))
         options = [word for rule in rules for word in ("--rules", rule)]
         self.analyze(self.path("trace.json"), "-o", self.path("schedule.json"), "--quiet", "--whole-segments",
                      *options)

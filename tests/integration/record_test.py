@@ -1,5 +1,6 @@
 """Record mode, in real processes: files that survive their process, programs left alone."""
 
+import glob
 import json
 import os
 import signal
@@ -47,13 +48,15 @@ class Record(ProgramTest):
             [harness.BUILD.program("chaos"), "100000000", "0"], env=harness.BUILD.environment("record", NIMBLE_TRACE=trace),
             cwd=self.folder, stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + 60
-        while not (os.path.exists(trace) and os.path.getsize(trace) > 2_000_000):
+        while not any(os.path.getsize(part) > 2_000_000 for part in glob.glob(trace + ".*.part")):
             self.assertIsNone(process.poll())
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.02)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        with open(trace, encoding="utf-8") as file:
+        (part,) = glob.glob(trace + ".*.part")
+        self.assertFalse(os.path.exists(trace))
+        with open(part, encoding="utf-8") as file:
             lines = file.readlines()
         calls = calls_in(lines)
         self.assertGreaterEqual(len(calls), (len(lines) - 20) * 0.4)

@@ -120,7 +120,9 @@ class Replay(ProgramTest):
     def test_driver_errors_reach_the_program(self):
         # The driver refuses graphs: the program goes on without them.
         plain = self.run_program(["chaos", 30, 0])
-        for call in ("cuGraphInstantiateWithFlags", "cuGraphAddKernelNode_v2", "cuGraphLaunch", "cuMemAlloc_v2:5"):
+        allocations = sum(op["kind"] == "alloc_async" for op in self.read_json("schedule.json")["ops"])
+        for call in ("cuGraphInstantiateWithFlags", "cuGraphAddKernelNode_v2", "cuGraphLaunch",
+                     f"cuMemAllocAsync:{allocations + 1}"):
             with self.subTest(call):
                 inject = call if ":" in call else call + ":1"
                 done, stats = self.replay(["chaos", 30, 0], SIMCUDA_INJECT=inject + ":2")

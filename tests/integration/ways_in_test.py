@@ -287,7 +287,8 @@ class Library(ProgramTest):
         names = {line.split()[-1] for line in listing.stdout.splitlines()}
         self.assertEqual(names, self.intercepted() | {"dlsym", "dlvsym", "dlopen", "_exit", "_Exit"} | self.c_api()
                          | {"cublasLtMatmul", "cublasSetWorkspace_v2"}
-                         | {"cuptiActivityRegisterCallbacks", "cuptiSubscribe", "cuptiSubscribe_v2"})
+                         | {"cuptiActivityRegisterCallbacks", "cuptiSubscribe", "cuptiSubscribe_v2"}
+                         | {"setrlimit", "setrlimit64", "prlimit", "prlimit64"})
 
     def intercepted(self):
         folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "include", "nimble")
@@ -305,6 +306,12 @@ class Library(ProgramTest):
             names = set(re.findall(r"^NIMBLE_FUNCTION\((nimble_\w+),", file.read(), re.MULTILINE))
         self.assertGreater(len(names), 4)
         return names
+
+    @unittest.skipIf(os.environ.get("NIMBLE_TEST_PRELOAD"), "sanitizers need what they need")
+    def test_takes_next_to_nothing_of_each_threads_stack(self):
+        """Thread-local variables lie there: those of a library that is preloaded in every thread, whatever the mode."""
+        size = re.search(r"^ *TLS +\S+ \S+ \S+ \S+ (\w+)", readelf("-l", harness.BUILD.library), re.MULTILINE)
+        self.assertLess(int(size[1], 16), 1024)
 
     @unittest.skipIf(os.environ.get("NIMBLE_TEST_PRELOAD"), "sanitizers need what they need")
     def test_needs_no_new_glibc_and_no_other_libraries(self):

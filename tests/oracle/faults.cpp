@@ -75,11 +75,9 @@ Fault choose_fault(const Script& script, Random& random) {
     fault.symbol = random.one_of({"cuGraphCreate", "cuGraphAddKernelNode_v2", "cuGraphInstantiateWithFlags",
                                   "cuGraphInstantiateWithFlags", "cuGraphExecKernelNodeSetParams_v2",
                                   "cuGraphExecMemcpyNodeSetParams", "cuGraphExecMemsetNodeSetParams",
-                                  "cuGraphExecEventRecordNodeSetEvent", "cuMemAlloc_v2", "cuGraphLaunch"});
+                                  "cuGraphExecEventRecordNodeSetEvent", "cuGraphLaunch"});
     if (fault.symbol == "cuGraphLaunch" && !script.program.graph.empty()) return {};
-    fault.result = fault.symbol == "cuMemAlloc_v2"
-                       ? CUDA_ERROR_OUT_OF_MEMORY
-                       : random.one_of<int>({CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_INVALID_VALUE});
+    fault.result = random.one_of<int>({CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_INVALID_VALUE});
     // What makes graphs is called in the second step, what launches and changes them in all that follow.
     const bool makes = fault.symbol.find("Exec") == std::string::npos && fault.symbol != "cuGraphLaunch";
     fault.step = makes ? random.below(2) : random.below(steps);
@@ -97,7 +95,7 @@ Fault choose_fault(const Script& script, Random& random) {
       continue;
     }
     fault.result = fault.kind == FaultKind::refused
-                       ? random.one_of<int>({CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_INVALID_VALUE})
+                       ? random.one_of<int>({CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_INVALID_VALUE})
                        : random.one_of<int>({CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_LAUNCH_FAILED});
     if (can_fail(script, fault)) return fault;
   }

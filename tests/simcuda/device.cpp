@@ -1,5 +1,6 @@
 // The one device, and the driver's own version. It answers like an H200.
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 
@@ -75,10 +76,17 @@ const std::map<int, int>& attributes() {
   return values;  // whatever is not here, this device does not have
 }
 
+// An empty list hides the one device; whatever else is in it is taken to name it.
+bool is_visible() {
+  const char* const listed = std::getenv("CUDA_VISIBLE_DEVICES");
+  return listed == nullptr || (*listed != '\0' && std::strcmp(listed, "-1") != 0);
+}
+
 }  // namespace
 
 SIM_CALL(cuInit, kNothing, (unsigned flags), (flags)) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_visible()) return CUDA_ERROR_NO_DEVICE;
   call.driver.initialised = true;
   return CUDA_SUCCESS;
 }
@@ -112,7 +120,7 @@ SIM_CALL(cuDeviceGetName, kInit, (char* name, int bytes, CUdevice device), (name
 SIM_CALL(cuDeviceTotalMem_v2, kInit, (size_t * bytes, CUdevice device), (bytes, device)) {
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
-  *bytes = Memory::kTotal;
+  *bytes = call.driver.memory.total();
   return CUDA_SUCCESS;
 }
 

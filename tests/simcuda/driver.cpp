@@ -56,6 +56,7 @@ Driver::Driver() {
   options.no_hints = number_from("SIMCUDA_NO_HINTS") != 0;
   if (const std::string text = text_from("SIMCUDA_ATTRIBUTE"); !text.empty())
     std::sscanf(text.c_str(), "%d=%d", &options.attribute, &options.attribute_value);
+  if (const std::uint64_t mib = number_from("SIMCUDA_MEMORY"); mib != 0) memory.has_only(mib << 20);
   memory.region().begin_at(number_from("SIMCUDA_REGION"));
   engine.set_seed(options.seed);
   tracking.accesses = options.accesses;

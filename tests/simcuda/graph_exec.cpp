@@ -126,8 +126,14 @@ void assign_chains(CUgraphExec exec) {
   }
 }
 
-// Memory that an earlier launch left allocated.
+// Memory that an earlier launch left allocated; and whether there is enough for what this one allocates, beside what
+// launches have left allocated. What graphs release again they share, since launches that use it follow each other.
 CUresult check_memory(CUgraphExec exec) {
+  std::uint64_t needed = 0;
+  for (const Step& step : exec->steps)
+    if (step.work.kind == WorkKind::kAlloc) needed += step.work.memory.block->capacity;
+  for (const auto& [block, memory] : driver().outstanding) needed += block->capacity;
+  if (needed > driver().memory.left()) return CUDA_ERROR_OUT_OF_MEMORY;
   for (const Step& step : exec->steps) {
     if (step.work.kind != WorkKind::kAlloc || !step.work.memory.block->outstanding) continue;
     if ((exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) == 0) return CUDA_ERROR_INVALID_VALUE;
@@ -215,6 +221,7 @@ CUresult launch_graph(CUgraphExec exec, CUstream stream) {
       op->keeps = step.memory;
       block->outstanding = step.work.kind == WorkKind::kAlloc;
       if (block->outstanding) {
+        d.memory.renew(block);
         d.outstanding[block] = step.memory;
       } else {
         d.outstanding.erase(block);

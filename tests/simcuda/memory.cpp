@@ -6,13 +6,20 @@
 namespace simcuda {
 
 Block* Memory::allocate(BlockKind kind, std::uint64_t bytes, std::uint64_t capacity, CUcontext context) {
-  if (capacity > kTotal || used_ + capacity > kTotal) return nullptr;
+  const bool has_its_own = kind != BlockKind::kGraph;
+  if (has_its_own && capacity > left()) return nullptr;
   const std::uint64_t base = region_.take(capacity);
   if (base == 0) return nullptr;
   Block* block = adopt(kind, base, bytes, context);
   block->capacity = capacity;
-  used_ += capacity;
+  if (has_its_own) used_ += capacity;
   return block;
+}
+
+bool Memory::use(std::uint64_t bytes) {
+  if (bytes > left()) return false;
+  used_ += bytes;
+  return true;
 }
 
 Block* Memory::adopt(BlockKind kind, std::uint64_t base, std::uint64_t bytes, CUcontext context) {
@@ -27,10 +34,15 @@ Block* Memory::adopt(BlockKind kind, std::uint64_t base, std::uint64_t bytes, CU
   return &block;
 }
 
+void Memory::renew(Block* block) {
+  block->id = next_id_++;
+  block->synchronous_copies = false;
+}
+
 void Memory::release(Block* block) {
   if (region_.contains(block->base) && block->kind != BlockKind::kMapped) {
     region_.give_back(block->base, block->capacity);
-    used_ -= block->capacity;
+    if (block->kind != BlockKind::kGraph) used_ -= block->capacity;
   }
   blocks_.erase(block->base);
 }
@@ -45,6 +57,11 @@ Block* Memory::find(std::uint64_t address) {
 Block* Memory::find_allocated(std::uint64_t address) {
   Block* block = find(address);
   return block != nullptr && block->allocated && address - block->base < block->bytes ? block : nullptr;
+}
+
+Block* Memory::find_known(std::uint64_t address) {
+  Block* block = find_allocated(address);
+  return block != nullptr && (block->kind != BlockKind::kGraph || block->outstanding) ? block : nullptr;
 }
 
 bool Memory::accessible(std::uint64_t address, std::uint64_t bytes, bool host_memory_too, std::uint64_t* where) {

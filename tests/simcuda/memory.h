@@ -8,6 +8,7 @@
 // Guarded by the driver's mutex.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 
@@ -49,16 +50,29 @@ class Memory {
  public:
   static constexpr std::uint64_t kTotal = std::uint64_t{150'754'820'096};  // of the device we pretend to be
 
-  // Null where memory is used up.
+  // How much the device has, and how much of that is left.
+  std::uint64_t total() const { return total_; }
+  std::uint64_t left() const { return total_ - std::min(used_, total_); }
+  void has_only(std::uint64_t bytes) { total_ = bytes; }
+  // Memory without an address: false where there is none left.
+  bool use(std::uint64_t bytes);
+  void use_no_more(std::uint64_t bytes) { used_ -= bytes; }
+
+  // Null where memory is used up. A graph's has an address only: what lies there it shares with other graphs that do
+  // not run at the same time, and a launch fails where there is not enough.
   Block* allocate(BlockKind kind, std::uint64_t bytes, std::uint64_t capacity, CUcontext context);
   // Memory that is not ours: pinned, registered, a module's global.
   Block* adopt(BlockKind kind, std::uint64_t base, std::uint64_t bytes, CUcontext context);
   void release(Block* block);
+  // The block is another allocation from here on: what the program asks about it has answers of its own.
+  void renew(Block* block);
 
   // The block that this address lies in, whatever its state; null where there is none.
   Block* find(std::uint64_t address);
   // ... only if the program may use it.
   Block* find_allocated(std::uint64_t address);
+  // ... only if the driver knows it as memory by now: that of a graph is there from a launch to a release alone.
+  Block* find_known(std::uint64_t address);
   // Whether the device may touch all of this now; if not, where it first may not. Plain host memory is for the host's
   // ops.
   bool accessible(std::uint64_t address, std::uint64_t bytes, bool host_memory_too, std::uint64_t* where);
@@ -71,7 +85,7 @@ class Memory {
  private:
   Region region_;
   std::map<std::uint64_t, Block> blocks_;
-  std::uint64_t used_ = 0, next_id_ = 1;
+  std::uint64_t total_ = kTotal, used_ = 0, next_id_ = 1;
 };
 
 }  // namespace simcuda

@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 
 #include <cstdlib>
+#include <cstring>
 
 #include "tests/simcuda/capture.h"
 #include "tests/simcuda/pool.h"
@@ -164,7 +165,7 @@ SIM_CALL(cuMemHostGetFlags, kContext, (unsigned* flags, void* host), (flags, hos
 
 SIM_CALL(cuMemGetAddressRange_v2, kContext, (CUdeviceptr * base, size_t* bytes, CUdeviceptr pointer),
          (base, bytes, pointer)) {
-  const Block* block = call.driver.memory.find_allocated(pointer);
+  const Block* block = call.driver.memory.find_known(pointer);
   if (block == nullptr) return CUDA_ERROR_NOT_FOUND;
   if (base != nullptr) *base = block->base;
   if (bytes != nullptr) *bytes = block->bytes;
@@ -172,8 +173,8 @@ SIM_CALL(cuMemGetAddressRange_v2, kContext, (CUdeviceptr * base, size_t* bytes, 
 }
 
 SIM_CALL(cuMemGetInfo_v2, kContext, (size_t * free, size_t* total), (free, total)) {
-  if (free != nullptr) *free = Memory::kTotal - call.driver.memory.used();
-  if (total != nullptr) *total = Memory::kTotal;
+  if (free != nullptr) *free = call.driver.memory.left();
+  if (total != nullptr) *total = call.driver.memory.total();
   return CUDA_SUCCESS;
 }
 
@@ -182,4 +183,31 @@ SIM_CALL(cuMemAdvise_v2, kContext, (CUdeviceptr pointer, size_t bytes, CUmem_adv
          (pointer, bytes, advice, location)) {
   const Block* block = call.driver.memory.find_allocated(pointer);
   return block != nullptr && block->kind == BlockKind::kManaged ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+// Who opens the handle gets the whole allocation: only memory of cuMemAlloc has one. Here no other process can open it.
+SIM_CALL(cuIpcGetMemHandle, kContext, (CUipcMemHandle * handle, CUdeviceptr pointer), (handle, pointer)) {
+  const Block* block = call.driver.memory.find_known(pointer);
+  if (handle == nullptr || block == nullptr || block->kind != BlockKind::kDevice) return CUDA_ERROR_INVALID_VALUE;
+  *handle = {};
+  std::memcpy(handle->reserved, &block->base, sizeof block->base);
+  return CUDA_SUCCESS;
+}
+
+// No pool here has handles that could be exported.
+SIM_CALL(cuMemPoolExportPointer, kContext, (CUmemPoolPtrExportData * exported, CUdeviceptr pointer),
+         (exported, pointer)) {
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+SIM_CALL(cuMemRangeGetAttribute, kContext,
+         (void* data, size_t bytes, CUmem_range_attribute attribute, CUdeviceptr pointer, size_t count),
+         (data, bytes, attribute, pointer, count)) {
+  const Block* block = call.driver.memory.find_known(pointer);
+  if (data == nullptr || count == 0 || block == nullptr || block->kind != BlockKind::kManaged) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (attribute != CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY || bytes != 4) return CUDA_ERROR_NOT_SUPPORTED;
+  *static_cast<int*>(data) = 0;
+  return CUDA_SUCCESS;
 }

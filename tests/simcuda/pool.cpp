@@ -104,10 +104,11 @@ CUresult allocate(Call& call, CUdeviceptr* pointer, std::uint64_t bytes, CUmemor
     d.engine.follow(op, {block->freed, block->freed_us, block->freed_clock});
     block->freed_clock.reset();
     block->context = call.context;
+    d.memory.renew(block);
   }
   block->allocated = true;
   block->bytes = bytes;
-  pool->used += capacity;
+  pool->used += bytes;  // as asked for (H200, 580.159)
   pool->used_high = std::max(pool->used_high, pool->used);
   account(d, WorkKind::kAlloc);
   *pointer = block->base;
@@ -131,7 +132,7 @@ void return_to_pool(Block* block, CUstream stream, const Tail& tail) {
   block->freed_clock = tail.clock;
   block->freed_stream = stream;
   block->freed_stream_id = stream != nullptr ? stream->id : 0;
-  pool->used -= block->capacity;
+  pool->used -= block->bytes;
   pool->free[block->capacity].push_back(block);
 }
 
@@ -254,7 +255,7 @@ SIM_CALL(cuMemPoolDestroy, kInit, (CUmemoryPool pool), (pool)) {
     if (block.pool != pool) continue;
     block.pool = default_pool();
     block.pool->reserved += block.capacity;
-    block.pool->used += block.capacity;
+    block.pool->used += block.bytes;
   }
   d.pools.release(pool);
   return CUDA_SUCCESS;

@@ -13,6 +13,7 @@
 //   SIMCUDA_REGION=ADDR   where the device's memory begins, if nothing is there (the driver's pools: 12918456320)
 //   SIMCUDA_ATTRIBUTE=N=V the device's attribute N (CUdevice_attribute) is V
 //   SIMCUDA_NO_HINTS=1    let no address reservation have the address that it asks for
+//   SIMCUDA_MEMORY=N      MiB of memory that the device has; default 143 GiB
 //   SIMCUDA_IDLE_MS=N     let work proceed after N ms without a call, for programs that poll memory; 0 (default) never
 //
 // Every function may be called from any thread.

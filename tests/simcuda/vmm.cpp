@@ -22,6 +22,7 @@ struct Physical {
   CUmemAllocationProp prop{};
   ~Physical() {
     if (file >= 0) close(file);
+    driver().memory.use_no_more(bytes);
   }
 };
 
@@ -119,7 +120,7 @@ SIM_CALL(cuMemCreate, kInit,
       prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
     return not_supported("memory that can be exported other than as a file");
   }
-  if (bytes > Memory::kTotal) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!call.driver.memory.use(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   auto physical = std::make_shared<Physical>();
   physical->bytes = bytes;
   physical->prop = *prop;
@@ -221,6 +222,11 @@ SIM_CALL(cuMemSetAccess, kInit, (CUdeviceptr pointer, size_t bytes, const CUmemA
 SIM_CALL(cuMemGetAccess, kInit, (unsigned long long* flags, const CUmemLocation* location, CUdeviceptr pointer),
          (flags, location, pointer)) {
   if (flags == nullptr || location == nullptr || location->id != 0) return CUDA_ERROR_INVALID_VALUE;
+  const Block* block = call.driver.memory.find_known(pointer);
+  if (block != nullptr && block->kind != BlockKind::kMapped) {  // H200, 580.159
+    *flags = 0;
+    return CUDA_SUCCESS;
+  }
   auto after = mappings().mapped.upper_bound(pointer);
   if (after == mappings().mapped.begin()) return CUDA_ERROR_INVALID_VALUE;
   --after;

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Tuple
+
+from nimble.auto import log
 
 # What is frozen for Python's collector when the program imports PyTorch (hook.py), so that no module is among it. Python 3.12 freezes some
 # hundred objects of its own when it starts. Whoever freezes more later freezes all that there is.
@@ -41,11 +42,8 @@ class Settings:
         self._say(3, "info", text)
 
     def _say(self, level: int, word: str, text: str) -> None:
-        if self.level >= level and sys.stderr is not None:
-            try:
-                sys.stderr.write(f"nimble: {word}: {text}\n")
-            except (OSError, ValueError):  # closed
-                pass
+        if self.level >= level:
+            log.say(f"nimble: {word}: {text}\n")
 
 
 def read() -> Settings:

@@ -81,8 +81,32 @@ def _guarded(function):
     try:
         return function()
     except Exception as error:
-        sys.stderr.write("nimble: warning: PyTorch modules are left alone: %s: %s\n" % (type(error).__name__, error))
+        _say("%s: %s" % (type(error).__name__, error))
         return None
+
+
+# Which file descriptor 2 stood for when Python started: lines go there, or nowhere. sys.stderr is the program's.
+def _stderr():
+    try:
+        facts = os.fstat(2)
+        return facts.st_dev, facts.st_ino, facts.st_mode & 0o170000
+    except OSError:
+        return None
+
+
+_STDERR = _stderr()
+
+
+def _say(why):
+    line = "nimble: warning: PyTorch modules are left alone: %s\n" % why
+    try:
+        from nimble.auto import log
+
+        log.start = _STDERR
+        log.say(line)
+    except Exception:  # another package has that name
+        if _STDERR is not None and _stderr() == _STDERR:
+            os.write(2, line.encode())
 
 
 def _before_torch(util, spec):
@@ -105,10 +129,11 @@ def _import_hook(util):
         origin = getattr(found, "origin", None) or getattr(found, "__file__", None)
         if not (origin and os.path.exists(origin) and os.path.samefile(origin, init)):
             where = origin or ", ".join(getattr(found, "submodule_search_locations", None) or getattr(found, "__path__", ()))
-            sys.stderr.write("nimble: warning: PyTorch modules are left alone: another package is called nimble, %s\n" % where)
+            _say("another package is called nimble, %s" % where)
             return None
-    from nimble.auto import hook
+    from nimble.auto import hook, log
 
+    log.start = _STDERR
     return hook
 
 

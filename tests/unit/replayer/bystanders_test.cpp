@@ -162,7 +162,7 @@ TEST_F(BystandersTest, CallsThatNameTheArenaDoNotPass) {
     follow(mine_, holding);
     for (const std::uint64_t address : {FakeDriver::kArena, FakeDriver::kArena + kArenaBytes - 1}) {
       Call range;
-      range.address_range = true;
+      range.question = Question::memory;
       range.address = address;
       EXPECT_FALSE(searching_.passes(range));
       EXPECT_FALSE(searching_.passes_aside(range));
@@ -174,7 +174,7 @@ TEST_F(BystandersTest, CallsThatNameTheArenaDoNotPass) {
     }
     for (const std::uint64_t address : {std::uint64_t{0}, FakeDriver::kArena - 1, FakeDriver::kArena + kArenaBytes}) {
       Call range;
-      range.address_range = true;
+      range.question = Question::memory;
       range.address = address;
       EXPECT_TRUE(searching_.passes(range));
       EXPECT_TRUE(searching_.passes_aside(range));

@@ -224,7 +224,7 @@ class Walk {
       c.has_stream = draw(2) == 0;
       if (c.has_stream) c.stream = on;
     } else if (which < 8) {
-      c.address_range = true;
+      c.question = Question::memory;
       c.address = address;
     } else if (which < 12) {
       c.ends = static_cast<Ends>(1 + draw(3));

@@ -41,11 +41,13 @@ class FakeDriver final : public CallContext {
   static inline const CUstream kStream = reinterpret_cast<CUstream>(0x1000),
                                kOther = reinterpret_cast<CUstream>(0x2000),
                                kBlocking = reinterpret_cast<CUstream>(0x3000);
-  static constexpr std::uint64_t kArena = 0x700000;
+  static constexpr std::uint64_t kArena = 0x700000, kPiece = 0x800000, kArenaPool = 0x90;
 
   std::vector<std::string> log;     // what was submitted, in order
   std::vector<CUstream> capturing;  // streams that collect a graph of the program's
   bool busy = false;                // no event has happened yet
+  unsigned long long pieces = 0;    // numbers given out for pieces of memory
+  int own_streams = 0;              // that were created and are still there
   float elapsed_ms = 1;             // between any two events
   std::size_t free_memory = 1 << 20;
   std::uint64_t odd_bytes = 0;             // what is copied to the host from here is ones, else zeros
@@ -67,6 +69,23 @@ inline DriverApi FakeDriver::api() {
   DriverApi api;
   api.cuCtxGetCurrent_ = [](CUcontext* out) { return *out = reinterpret_cast<CUcontext>(0x8), CUDA_SUCCESS; };
   api.cuMemAlloc_ = [](CUdeviceptr* out, std::size_t) { return *out = kArena, done("alloc"); };
+  api.cuMemAllocAsync_ = [](CUdeviceptr* out, std::size_t bytes, CUstream) {
+    return *out = bytes == 1 ? kPiece : kArena, done(bytes == 1 ? "piece" : "alloc");
+  };
+  api.cuMemFreeAsync_ = [](CUdeviceptr pointer, CUstream) { return done(pointer == kArena ? "free" : "piece_free"); };
+  api.cuThreadExchangeStreamCaptureMode_ = [](CUstreamCaptureMode*) { return CUDA_SUCCESS; };
+  api.cuStreamDestroy_ = [](CUstream) { return --instance_->own_streams, CUDA_SUCCESS; };
+  api.cuMemPoolGetAttribute_ = [](CUmemoryPool, CUmemPool_attribute, void* value) {
+    return *static_cast<cuuint64_t*>(value) = 4096, CUDA_SUCCESS;
+  };
+  api.cuMemPoolTrimTo_ = [](CUmemoryPool, std::size_t bytes) { return done("trim " + std::to_string(bytes)); };
+  api.cuPointerGetAttribute_ = [](void* out, CUpointer_attribute attribute, CUdeviceptr pointer) {
+    if (attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE && pointer == kArena)
+      return *static_cast<CUmemoryPool*>(out) = reinterpret_cast<CUmemoryPool>(kArenaPool), CUDA_SUCCESS;
+    if (attribute != CU_POINTER_ATTRIBUTE_BUFFER_ID || pointer != kPiece) return CUDA_ERROR_INVALID_VALUE;
+    *static_cast<unsigned long long*>(out) = ++instance_->pieces;
+    return CUDA_SUCCESS;
+  };
   api.cuEventCreate_ = [](CUevent* out, unsigned) { return *out = reinterpret_cast<CUevent>(0x9), CUDA_SUCCESS; };
   api.cuEventDestroy_ = [](CUevent) { return CUDA_SUCCESS; };
   api.cuEventRecord_ = [](CUevent, CUstream) { return done("record"); };
@@ -125,7 +144,9 @@ inline DriverApi FakeDriver::api() {
   api.cuEventQuery_ = [](CUevent) { return instance_->busy ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS; };
   api.cuStreamQuery_ = [](CUstream) { return instance_->busy ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS; };
   api.cuEventElapsedTime_ = [](float* ms, CUevent, CUevent) { return *ms = instance_->elapsed_ms, CUDA_SUCCESS; };
-  api.cuStreamCreate_ = [](CUstream* out, unsigned) { return *out = reinterpret_cast<CUstream>(0x60), CUDA_SUCCESS; };
+  api.cuStreamCreate_ = [](CUstream* out, unsigned) {
+    return *out = reinterpret_cast<CUstream>(0x60), ++instance_->own_streams, CUDA_SUCCESS;
+  };
   api.cuStreamSynchronize_ = [](CUstream) { return CUDA_SUCCESS; };
   api.cuGraphLaunch_ = [](CUgraphExec, CUstream) { return done("graph"); };
   return api;

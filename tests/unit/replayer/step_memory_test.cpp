@@ -96,13 +96,191 @@ TEST_F(StepPlayerTest, AddressRangesAreTheProgramsAllocations) {
   bind();
   const std::uint64_t t = alloc();
   Call c;
-  c.address_range = true;
+  c.question = Question::memory;
   c.address = t + 10;
   EXPECT_EQ(player_.before(c), CUDA_SUCCESS);
   EXPECT_EQ(c.address, t);
   EXPECT_EQ(c.size, 64u);
   c.address = kWeights;
   EXPECT_FALSE(player_.before(c).has_value());
+}
+
+Call question(std::uint64_t address, bool asks_id = false) {
+  Call c;
+  c.question = Question::memory;
+  c.address = address;
+  c.asks_id = asks_id;
+  return c;
+}
+
+TEST_F(StepPlayerTest, EachAllocationHasANumberOfItsOwnForItsLife) {
+  bind();
+  std::uint64_t last = 0;
+  for (int i = 0; i < 3; ++i) {
+    const std::uint64_t t = alloc();
+    Call plain = question(t);
+    EXPECT_EQ(player_.before(plain), CUDA_SUCCESS);
+    EXPECT_EQ(plain.buffer_id, 0u) << "nobody has asked";
+    Call first = question(t, true), again = question(t + 8, true);
+    EXPECT_EQ(player_.before(first), CUDA_SUCCESS);
+    EXPECT_EQ(player_.before(again), CUDA_SUCCESS);
+    EXPECT_GT(first.buffer_id, last);
+    EXPECT_EQ(first.buffer_id, again.buffer_id);
+    last = first.buffer_id;
+    first_part(t);
+    host_function();
+    launch(kWeights, 3);
+    launch(t, 4);
+    free(t);
+    Call gone = question(t, true);
+    EXPECT_EQ(player_.before(gone), CUDA_ERROR_NOT_FOUND);
+  }
+  EXPECT_EQ(counters_.steps_replayed, 3u);
+  EXPECT_EQ(driver_.pieces, 3u);
+  EXPECT_EQ(driver_.own_streams, 0) << "their context may go";
+}
+
+TEST_F(StepPlayerTest, WhetherCopiesAreSynchronousIsOfTheAllocation) {
+  bind();
+  const std::uint64_t t = alloc();
+  Call set = question(t);
+  set.sets = true;
+  set.value = 1;
+  set.host = HostEffect::observe;
+  EXPECT_EQ(player_.before(set), CUDA_SUCCESS);
+  EXPECT_EQ(set.value, 1u);
+  Call ask = question(t);
+  EXPECT_EQ(player_.before_aside(ask), CUDA_SUCCESS) << "replay has ended, the memory is there";
+  EXPECT_TRUE(ask.synchronous_copies);
+  Call release = call(CallKind::free_async);
+  release.address = t;
+  EXPECT_EQ(player_.before_aside(release), CUDA_SUCCESS);
+  ask = question(t);
+  EXPECT_EQ(player_.before_aside(ask), CUDA_ERROR_NOT_FOUND);
+}
+
+Call pool_question() {
+  Call c;
+  c.question = Question::pool;
+  return c;
+}
+
+TEST_F(StepPlayerTest, WhoAsksWhatAPoolHasGetsNothingFromThePlan) {
+  Call c = pool_question();
+  EXPECT_FALSE(player_.before(c));
+  step();
+  EXPECT_EQ(alloc(), kPool);
+  EXPECT_NE(player_.stood_aside().find("its pool"), std::string::npos);
+}
+
+TEST_F(StepPlayerTest, WhoAskedThatBeforeReplayTookOverGetsNothingEither) {
+  player_.after(pool_question(), CUDA_SUCCESS);
+  step();
+  EXPECT_EQ(alloc(), kPool);
+}
+
+TEST_F(StepPlayerTest, WhatAPoolHasIsAskedOnceTheArenaIsBack) {
+  bind();
+  step();
+  submitted();
+  Call c = pool_question();
+  EXPECT_FALSE(player_.before(c));
+  EXPECT_EQ(submitted(), Log{"free"});
+  EXPECT_NE(player_.stood_aside(), "");
+  Call later = pool_question();
+  EXPECT_FALSE(player_.before_aside(later));
+  Call range = question(FakeDriver::kArena);
+  EXPECT_FALSE(player_.before_aside(range)) << "it is the driver's";
+}
+
+// Of the pools of other devices nothing is the step's.
+TEST_F(StepPlayerTest, AnotherPoolIsNoMatterOfTheSteps) {
+  bind();
+  alloc();
+  Call c = pool_question();
+  c.address = FakeDriver::kArenaPool + 8;
+  EXPECT_FALSE(player_.before(c));
+  EXPECT_EQ(player_.stood_aside(), "");
+  c = pool_question();
+  c.address = FakeDriver::kArenaPool;
+  EXPECT_EQ(player_.before(c), CUDA_SUCCESS);
+  EXPECT_NE(player_.stood_aside(), "");
+}
+
+// The arena goes in the order of the launch stream, which has to come behind all others that have used it.
+TEST_F(StepPlayerTest, TheArenaGoesBehindWhatUsedIt) {
+  bind();
+  const std::uint64_t t = alloc();
+  first_part(t);
+  Call unload;
+  unload.ends = Ends::code;
+  player_.before(unload);  // from here on another stream may be the step's
+  free(t, FakeDriver::kOther);
+  submitted();
+  Call c = pool_question();
+  EXPECT_FALSE(player_.before(c));
+  EXPECT_EQ(submitted(), (Log{"wait", "wait", "free"})) << "for what the step did before, and for the free";
+}
+
+TEST_F(StepPlayerTest, WhereAFreeIsInNoOrderTheArenaStays) {
+  bind();
+  const std::uint64_t t = alloc();
+  player_.stand_aside("for a test");
+  Call release = call(CallKind::free_async, FakeDriver::kOther);
+  release.address = t;
+  EXPECT_EQ(player_.before_aside(release), CUDA_SUCCESS);
+  player_.leave();
+  const Log all = submitted();
+  EXPECT_EQ(std::count(all.begin(), all.end(), "free"), 0);
+}
+
+TEST_F(StepPlayerTest, WhereReplayEndsTheArenaGoes) {
+  bind();
+  step();
+  submitted();
+  player_.stand_aside("for a test");
+  player_.leave();
+  EXPECT_EQ(submitted(), Log{"free"});
+  player_.leave();
+  EXPECT_EQ(submitted(), Log{});
+}
+
+TEST_F(StepPlayerTest, WhereMemoryIsShortTheArenaGoesAndAnEventTellsWhen) {
+  bind();
+  step();
+  submitted();
+  StepPlayer::GoingArena arena;
+  EXPECT_TRUE(player_.let_go_of_memory(arena));
+  EXPECT_NE(arena.gone, nullptr);
+  EXPECT_EQ(arena.bytes, 256u);
+  const Log all = submitted();
+  EXPECT_EQ((Log{all.end() - 2, all.end()}), (Log{"free", "record"}));
+  EXPECT_EQ(player_.stood_aside(), "");
+}
+
+TEST_F(StepPlayerTest, WhoHasAnotherDeviceReachMemoryEndsReplay) {
+  bind();
+  const std::uint64_t t = alloc();
+  Call set = question(t);
+  set.sets = true;
+  set.value = 1;
+  EXPECT_EQ(player_.before(set), CUDA_SUCCESS);
+  EXPECT_NE(player_.stood_aside(), "");
+}
+
+TEST_F(StepPlayerTest, WhatTheProgramHasInTheArenaCountsWhereItsPoolIsAsked) {
+  bind();
+  const std::uint64_t t = alloc();
+  Call c = pool_question();
+  EXPECT_EQ(player_.before(c), CUDA_SUCCESS);
+  EXPECT_EQ(c.width, 256u);
+  EXPECT_EQ(c.size, 64u);
+  Call release = call(CallKind::free_async);
+  release.address = t;
+  EXPECT_EQ(player_.before_aside(release), CUDA_SUCCESS);
+  Call later = pool_question();
+  EXPECT_EQ(player_.before_aside(later), CUDA_SUCCESS);
+  EXPECT_EQ(later.size, 0u);
 }
 
 // alloc A; set A; free A; alloc B; set B; free B, where A and B have the same bytes, B beyond those of A as well.
@@ -154,7 +332,7 @@ TEST_F(PackedPlanTest, ObjectsThatShareBytesAreServedOneAfterTheOther) {
     const std::uint64_t b = alloc(512);
     EXPECT_EQ(b, FakeDriver::kArena);
     Call range;
-    range.address_range = true;
+    range.question = Question::memory;
     range.address = b + 8;
     EXPECT_EQ(player_.before(range), CUDA_SUCCESS);
     EXPECT_EQ(range.size, 512u) << "of the one that the program has at the moment";

@@ -188,37 +188,76 @@ TEST(DecodeMemory, WhoIsGrantedAccessMayLook) {
   EXPECT_TRUE(decode<Hidden>(CUcontext{nullptr}, 0u).shown);  // cuCtxEnablePeerAccess
 }
 
-TEST(DecodeMemory, MemoryForADeviceOfAnotherKindIsShown) {
-  unsigned yes = 1, no = 0;
-  const auto set = [](const unsigned* value, CUpointer_attribute attribute) {
-    return decode<PointerSetting>(static_cast<const void*>(value), attribute, CUdeviceptr{4096}).shown;
-  };
-  EXPECT_TRUE(set(&yes, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS));
-  EXPECT_FALSE(set(&no, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS));
-  EXPECT_FALSE(set(&yes, CU_POINTER_ATTRIBUTE_CONTEXT));
+CUresult no_driver(void*, CUpointer_attribute, CUdeviceptr pointer) {
+  return pointer == kNoMemory ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-TEST(DecodeMemory, RangesOfPointersAreAskedFor) {
+TEST(DecodeQuestion, WhatAnAllocationHasForItselfIsFilledIn) {
   CUdeviceptr base = 0;
   std::size_t size = 0;
-  Call call = decode<PointerAttribute>(static_cast<void*>(&size), CU_POINTER_ATTRIBUTE_RANGE_SIZE, CUdeviceptr{100});
-  EXPECT_TRUE(call.address_range);
+  unsigned long long id = 7;
+  unsigned synchronous = 1;
+  Call call = decode<PointerAttribute>(static_cast<void*>(&id), CU_POINTER_ATTRIBUTE_BUFFER_ID, CUdeviceptr{100});
+  EXPECT_EQ(call.question, Question::memory);
+  EXPECT_TRUE(call.asks_id);
+  EXPECT_EQ(call.address, 100u);
   call.address = 96;
   call.size = 64;
-  PointerAttribute::answer(call, &size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, CUdeviceptr{100});
-  PointerAttribute::answer(call, &base, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CUdeviceptr{100});
+  const auto ask = [&](void* data, CUpointer_attribute attribute) {
+    EXPECT_EQ(PointerAttribute::reply(call, CUDA_SUCCESS, no_driver, data, attribute, 100), CUDA_SUCCESS);
+  };
+  ask(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE);
+  ask(&base, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR);
+  ask(&synchronous, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS);
+  ask(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID);
   EXPECT_EQ(size, 64u);
   EXPECT_EQ(base, 96u);
-  EXPECT_FALSE(decode<PointerAttribute>(static_cast<void*>(&size), CU_POINTER_ATTRIBUTE_CONTEXT, CUdeviceptr{100})
-                   .address_range);
+  EXPECT_EQ(synchronous, 0u);
+  EXPECT_EQ(id, 7u) << "the driver's, where there is no other";
+  call.buffer_id = 9;
+  ask(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID);
+  EXPECT_EQ(id, 9u);
+  EXPECT_EQ(PointerAttribute::reply(call, CUDA_ERROR_NOT_FOUND, no_driver, &id, CU_POINTER_ATTRIBUTE_BUFFER_ID, 100),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(PointerAttribute::reply(call, CUDA_ERROR_UNKNOWN, no_driver, &id, CU_POINTER_ATTRIBUTE_BUFFER_ID, 100),
+            CUDA_ERROR_UNKNOWN);
+}
+
+TEST(DecodeQuestion, MemoryOfACaptureHasNoPool) {
+  Call call;
+  std::uint64_t handle = 5;
+  fill_in(call, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, &handle);
+  EXPECT_EQ(handle, 5u);
+  call.of_capture = true;
+  fill_in(call, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, &handle);
+  EXPECT_EQ(handle, 0u);
+}
+
+TEST(DecodeQuestion, SeveralAttributesAtOnce) {
   CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+  std::size_t size = 0;
   void* data[] = {nullptr, &size};
-  size = 0;
-  call = decode<PointerAttribute>(2u, attributes, data, CUdeviceptr{100});
-  EXPECT_TRUE(call.address_range);
+  Call call = decode<PointerAttribute>(2u, attributes, data, CUdeviceptr{100});
+  EXPECT_EQ(call.question, Question::memory);
+  EXPECT_FALSE(call.asks_id);
   call.size = 64;
-  PointerAttribute::answer(call, 2u, attributes, data, CUdeviceptr{100});
+  const auto driver = [](unsigned, CUpointer_attribute*, void**, CUdeviceptr) { return CUDA_SUCCESS; };
+  EXPECT_EQ(PointerAttribute::reply(call, CUDA_SUCCESS, driver, 2u, attributes, data, 100), CUDA_SUCCESS);
   EXPECT_EQ(size, 64u);
+}
+
+TEST(DecodeQuestion, WhetherCopiesAreSynchronous) {
+  const unsigned yes = 1, no = 0;
+  Call call =
+      decode<PointerSetting>(static_cast<const void*>(&yes), CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, CUdeviceptr{100});
+  EXPECT_TRUE(call.sets);
+  EXPECT_EQ(call.value, 1u);
+  EXPECT_TRUE(call.shown) << "a device of another kind may reach it";
+  EXPECT_FALSE(
+      decode<PointerSetting>(static_cast<const void*>(&no), CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, CUdeviceptr{100}).shown);
+  EXPECT_EQ(
+      decode<PointerSetting>(static_cast<const void*>(&yes), CU_POINTER_ATTRIBUTE_BUFFER_ID, CUdeviceptr{100}).question,
+      Question::none);
 }
 
 TEST(DecodeCode, ATensorMapHidesAnAddressThatItDoesNotHold) {

@@ -63,6 +63,45 @@ TEST(FunctionTable, AModuleThatComesAgainHasOtherFunctions) {
   EXPECT_FALSE(now.image->self_contained);
 }
 
+// There are as many records as there were different functions at a time, however often they come and go.
+TEST(FunctionTable, CodeThatIsLoadedAgainIsKnownAgain) {
+  FunctionTable table;
+  LoadedImage image = self_contained(true), other = image;
+  image.fingerprint = 1;
+  other.fingerprint = 2;
+  table.loaded(kModule, image);
+  table.got(kFunction, kModule);
+  const FunctionInfo& before = table.find(kFunction);
+  // As long as it is there the same code is another image.
+  table.loaded(kOther, image);
+  table.got(handle<CUfunction>(0x101), kOther);
+  EXPECT_NE(table.find(handle<CUfunction>(0x101)).image, before.image);
+  table.unloading(kModule);
+  table.loaded(kModule, other);
+  table.got(kFunction, kModule);
+  EXPECT_NE(&table.find(kFunction), &before);
+  table.loaded(handle<const void*>(0x400), image);
+  table.got(handle<CUfunction>(0x102), handle<const void*>(0x400));
+  EXPECT_EQ(&table.find(handle<CUfunction>(0x102)), &before);
+}
+
+TEST(FunctionTable, ModulesEndWithTheirContext) {
+  FunctionTable table;
+  const auto context = handle<CUcontext>(0x10), second = handle<CUcontext>(0x20);
+  LoadedImage image = self_contained(true);
+  image.fingerprint = 1;
+  table.loaded(kModule, image, context);
+  table.got(kFunction, kModule);
+  const FunctionInfo& before = table.find(kFunction);
+  table.context_ended(second);
+  EXPECT_EQ(&table.find(kFunction), &before);
+  table.context_ended(context);
+  EXPECT_EQ(table.unloading(kModule), nullptr);
+  table.loaded(kOther, image, second);
+  table.got(kFunction, kOther);
+  EXPECT_EQ(&table.find(kFunction), &before);
+}
+
 TEST(FunctionTable, AKernelWhereAFunctionWasIsDescribedAnew) {
   FunctionTable table;
   table.loaded(kModule, self_contained(true));

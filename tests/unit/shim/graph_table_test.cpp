@@ -115,7 +115,7 @@ class GraphTableTest : public testing::Test {
   void instantiate(FakeGraph& graph) { edit(GraphEdit::instantiate, &graph); }
   // "3000+232w k(64)": what the graph does, as it is told now; "?" and why where it is not known.
   std::string text() {
-    const GraphInfo* info = table_.of(kExec);
+    const GraphShare info = table_.of(kExec);
     if (!info) return "";
     if (!info->known) return "? " + info->why;
     std::string result;
@@ -231,7 +231,7 @@ TEST_F(GraphTableTest, WhateverCannotBeReadMakesAllUnknown) {
 TEST_F(GraphTableTest, FollowsChangesOfKernelsCopiesAndSets) {
   FakeGraph graph{&launch_, &copy_, &set_};
   instantiate(graph);
-  const GraphInfo* before = table_.of(kExec);
+  const GraphShare before = table_.of(kExec);
   EXPECT_EQ(table_.of(kExec), before) << "told once, as long as nothing changes";
   pointer_ = 256;
   edit(GraphEdit::set_kernel, &launch_, &launch_.kernel);

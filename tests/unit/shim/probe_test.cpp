@@ -1,12 +1,16 @@
 #include "shim/probe/probe.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <condition_variable>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <thread>
+
+#include "shim/recorder.h"
 
 namespace nimble::shim {
 namespace {
@@ -441,6 +445,37 @@ TEST_F(ProbeTest, OtherThreadsSubmitBeforeOrAfterIt) {
   EXPECT_EQ(text(seen), "A");
   other.join();
   EXPECT_TRUE(passed);
+}
+
+TEST_F(ProbeTest, NobodyWaitsForARecordingThatHasEnded) {
+  const std::string path = testing::TempDir() + "/probe_test." + std::to_string(getpid()) + ".json";
+  {
+    Recorder recorder({.path = path, .probe = true, .limit_bytes = 1 << 16}, driver_);
+    std::array<std::uint64_t, 4> words{};
+    void* parameters[] = {&words[0], &words[1], &words[2]};
+    Call launch, copy;
+    launch.symbol = copy.symbol = "cuSomething";
+    launch.kind = CallKind::launch;
+    copy.kind = CallKind::copy;
+    launch.traced = launch.has_stream = copy.traced = true;
+    launch.kernel_params = parameters;
+    EXPECT_FALSE(recorder.before(launch));
+    std::atomic<bool> passed{false};
+    std::thread other([&] {
+      recorder.before(copy);
+      passed = true;
+    });
+    std::this_thread::sleep_for(milliseconds(30));
+    EXPECT_FALSE(passed);
+    while (recorder.report().phase == SinkPhase::recording) recorder.mark(true, nullptr, 1);  // until it is full
+    std::this_thread::sleep_for(milliseconds(30));
+    EXPECT_FALSE(passed);
+    const auto begin = std::chrono::steady_clock::now();
+    recorder.after(launch, CUDA_SUCCESS);
+    other.join();
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  }
+  std::filesystem::remove(path);
 }
 
 TEST(Gate, NobodyWaitsForEver) {

@@ -33,11 +33,12 @@ bool is_old(const char* symbol) {
 
 // Decoders of calls that reach memory, work or progress in ways that this driver has not, and of settings.
 bool may_be_missing(const Entry& call) {
-  for (const char* decoder : {"Opaque", "Hidden", "External", "Setting", "TensorMap", "Decompress", "GraphChange",
-                              "GreenContextEnd", "DefaultPool", "Texture", "TextureReference"}) {
+  for (const char* decoder :
+       {"Opaque", "Hidden", "External", "Setting", "TensorMap", "Decompress", "GraphChange", "GreenContextEnd",
+        "DefaultPool", "Texture", "TextureReference", "GraphMemory", "MemoryHandle"}) {
     if (!std::strcmp(call.decoder, decoder)) return true;
   }
-  return is_old(call.symbol) || !std::strcmp(call.symbol, "cuIpcCloseMemHandle");
+  return is_old(call.symbol) || !std::strcmp(call.symbol, "cuIpcCloseMemHandle") || std::strstr(call.symbol, "Array");
 }
 
 // Those of the graphics headers are in few drivers.

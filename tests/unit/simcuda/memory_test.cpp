@@ -61,7 +61,7 @@ TEST_F(MemoryCalls, ManagedMemoryIsSharedWithTheHost) {
   OK(launch("add_one", nullptr, 1, 1, memory + 4, memory, 1));
   OK(cuCtxSynchronize());
   EXPECT_EQ(peek<int>(memory + 4), 42);
-  bool managed = false;
+  unsigned managed = 0;
   OK(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, memory));
   EXPECT_TRUE(managed);
 }

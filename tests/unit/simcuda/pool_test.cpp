@@ -124,7 +124,7 @@ TEST_F(Pool, PoolsCount) {
   OK(cuMemAllocFromPoolAsync(&memory, 5000, pool, s));
   cuuint64_t used = 0, reserved = 0;
   OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
-  EXPECT_EQ(used, 5120u);
+  EXPECT_EQ(used, 5000u);
   CUmemoryPool owner = nullptr;
   OK(cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, memory));
   EXPECT_EQ(owner, pool);

@@ -119,7 +119,7 @@ class CaptureTest : public testing::Test {
 
   Driver driver_;
   std::vector<std::uint8_t> memory_ = std::vector<std::uint8_t>(4096), host_ = std::vector<std::uint8_t>(64);
-  BundleCapture capture_{{"/nowhere/bundle", "/nowhere/trace.json", 1 << 20}, driver_};
+  BundleCapture capture_{{"/nowhere/bundle", 1 << 20}, driver_};
   std::uint64_t seq_ = 0;
 };
 

@@ -136,6 +136,34 @@ TEST_F(CapturePoolTest, WhatIsLearnedFromSharesNothing) {
   EXPECT_EQ(memory.lasting, std::vector<std::uint64_t>{b});
 }
 
+TEST_F(CapturePoolTest, MemoryIsThereFromALaunchToItsRelease) {
+  const std::uint64_t gone = allocate(1000), lasting = allocate(1000);
+  const auto there = [&](std::uint64_t address) { return pool_.find(address).value().there; };
+  EXPECT_FALSE(there(lasting));
+  EXPECT_TRUE(release(gone));
+  pool_.ended(kCapture, graph(1));
+  CUgraphExec const made = exec(5);
+  pool_.instantiated(graph(1), made);
+  EXPECT_FALSE(there(lasting));
+  for (int i = 0; i < 2; ++i) {
+    pool_.launched(made);
+    EXPECT_TRUE(there(lasting + 999));
+    EXPECT_EQ(pool_.find(lasting + 10)->address, lasting);
+    EXPECT_EQ(pool_.find(lasting + 10)->size, 1000u);
+    EXPECT_FALSE(there(lasting + 1000));
+    EXPECT_FALSE(there(gone));
+    EXPECT_TRUE(release(lasting, std::nullopt));
+    EXPECT_FALSE(there(lasting));
+  }
+  EXPECT_FALSE(pool_.find(gone - 1));
+}
+
+TEST_F(CapturePoolTest, WhoHasAskedForACaptureSeesItsMemoryAsItIs) {
+  pool_.began(kCapture, Serve::once, nullptr);
+  EXPECT_FALSE(pool_.find(allocate(1000)));
+  EXPECT_TRUE(pool_.is_asked_for(kCapture));
+}
+
 CapturePlan plan() {
   CapturePlan plan;
   plan.allocations = {{1000, 0}, {1000, 1024}, {500, std::nullopt}, {800, 0}};

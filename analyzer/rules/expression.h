@@ -1,0 +1,37 @@
+// Regular expressions of rules files: those of ECMAScript that a finite automaton can decide, which is all but
+// backreferences and lookaround.
+//
+// Names are bytes, of whatever encoding, and so are expressions: a character is a byte. Reading one does not recurse,
+// and what it may take is bounded. Copies share the automaton; threads may share both.
+//
+// RE2 would do the same, but cannot be a part of a library that is preloaded: Debian's libre2.a has thread-locals that
+// only executables may have, and libre2.so would be found by a host that brings another one.
+#pragma once
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+namespace nimble::analyzer {
+
+class Automaton;
+
+// Why a text is no expression, for a message.
+class ExpressionError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+class Expression {
+ public:
+  // Throws ExpressionError.
+  explicit Expression(const std::string& text);
+
+  // Whether it matches the whole text.
+  bool matches(const std::string& text) const;
+
+ private:
+  std::shared_ptr<Automaton> automaton_;
+};
+
+}  // namespace nimble::analyzer

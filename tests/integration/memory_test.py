@@ -1,0 +1,98 @@
+"""A program that runs for long under Nimble has the memory that it had, and gets the memory that it asks for."""
+
+import os
+import re
+import unittest
+
+import harness
+from harness import ProgramTest
+
+GRAPHS = {"mode": "off", "NIMBLE_GRAPHS": "rewrite", "NIMBLE_AUTO_LIMIT": 1}
+AUTO = {"mode": "auto", "NIMBLE_AUTO_LIMIT": 4}
+RECORD = {"mode": "record", "NIMBLE_TRACE": "/dev/null"}
+# What runs in which mode, and how many rounds.
+RUNS = [
+    ("graphs", GRAPHS, 2000),
+    ("unlaunched", GRAPHS, 2000),
+    ("launches", GRAPHS, 16000),
+    ("recordings", GRAPHS, 64),
+    ("objects", GRAPHS, 2000),
+    ("threads", GRAPHS, 800),
+    ("graphs", AUTO, 2000),
+    ("launches", AUTO, 160000),
+    ("phases", AUTO, 240000),
+    ("objects", {**AUTO, "NIMBLE_AUTO_LIMIT": 1}, 16000),  # the first part is recorded
+    ("regions", {"mode": "regions"}, 400),
+    ("objects", {"mode": "regions"}, 2000),
+    ("objects", RECORD, 2000),
+    ("graphs", RECORD, 8000),
+]
+# What may come in the second half, of the process and of the device. A recording that stays takes 4 MiB at least; what
+# takes a KiB each round shows, too.
+RESIDENT_KIB, DEVICE_KIB = 896, 64
+
+
+@unittest.skipIf(os.environ.get("NIMBLE_TEST_PRELOAD"), "a sanitizer keeps what is released, and much beside it")
+class Memory(ProgramTest):
+    def grown(self, what, rounds, *more, **settings):
+        """By how many KiB process and device have grown in the second half of the rounds."""
+        # One arena of the allocator's: how many there are, and what each keeps, is chance.
+        done = self.run_program(["server", what, rounds, *more], MALLOC_ARENA_MAX=1, **settings)
+        rows = re.findall(r"round \d+ resident (\d+) KiB device (\d+) KiB", done.stdout)
+        self.assertEqual(len(rows), 8, done.stdout)
+        return [int(last) - int(half) for last, half in zip(rows[7], rows[3])] + [done.stdout]
+
+    def test_what_ends_gives_back_all_it_had(self):
+        for what, settings, rounds in RUNS:
+            with self.subTest(what=what, **settings):
+                resident, device, text = self.grown(what, rounds, **settings)
+                self.assertLess(resident, RESIDENT_KIB, text)
+                self.assertLess(device, DEVICE_KIB, text)
+
+    def test_a_loss_is_seen(self):
+        resident, _, _ = self.grown("objects", 2000, "leak", **GRAPHS)
+        self.assertGreater(resident, RESIDENT_KIB)
+        _, device, _ = self.grown("objects", 2000, "device", **GRAPHS)
+        self.assertGreater(device, DEVICE_KIB)
+
+
+class Shortage(ProgramTest):
+    """The device has 64 MiB."""
+
+    def outputs(self, *args, **settings):
+        settings.setdefault("SIMCUDA_MEMORY", 64)
+        return (self.run_program(["shortage", *args], **settings).stdout,
+                self.run_program(["shortage", *args], **{**settings, "mode": None}).stdout)
+
+    def test_memory_of_a_graph_that_has_ended_is_there_for_who_asks(self):
+        for how in ("alloc", "async", "create", "array", "managed"):
+            with self.subTest(how):
+                with_it, without = self.outputs("retired", how, **GRAPHS)
+                self.assertIn("told 0", without)
+                self.assertEqual(with_it, without)
+
+    def test_a_call_that_got_no_memory_is_made_once_more(self):
+        for symbol in ("cuGraphInstantiateWithFlags", "cuModuleLoad", "cuGraphLaunch", "cuMemAlloc_v2",
+                       "cuLaunchKernel"):
+            with self.subTest(symbol):
+                counted = self.run_program(["shortage", "retry", symbol], **GRAPHS, SIMCUDA_REPORT=self.path("report"))
+                calls = self.read_json("report")["calls"][symbol]
+                inject = f"{symbol}:{calls}:2"
+                failed = self.run_program(["shortage", "retry", symbol], **GRAPHS, SIMCUDA_INJECT=inject)
+                self.assertEqual(failed.stdout, counted.stdout)
+
+    def test_graphs_of_which_one_runs_at_a_time_need_no_more_than_the_drivers(self):
+        for graphs in (2, 8, 24):
+            with self.subTest(graphs):
+                with_it, without = self.outputs("many", graphs, **GRAPHS)
+                self.assertIn(f"{graphs} graphs, told 0", without)
+                self.assertEqual(with_it, without)
+
+    def test_a_step_is_let_go_of_where_the_program_needs_its_memory(self):
+        with_it, without = self.outputs("steps", 1200, mode="auto", NIMBLE_AUTO_LIMIT=16)
+        self.assertNotIn("told 2", without)
+        self.assertEqual(with_it, without)
+
+
+if __name__ == "__main__":
+    harness.main()

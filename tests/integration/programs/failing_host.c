@@ -1,0 +1,88 @@
+/* A library that is preloaded behind libnimble.so, and has the host's memory run out for that one alone: allocations
+   whose caller is code of libnimble.so fail, the FAULT_ALLOCATION-th and, unless FAULT_ONCE is set, all behind it. How
+   many there were is written into the file FAULT_COUNT at the end. Built without sanitizers. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+extern void* __libc_malloc(size_t);
+extern void* __libc_calloc(size_t, size_t);
+extern void* __libc_realloc(void*, size_t);
+extern void* __libc_memalign(size_t, size_t);
+
+static uintptr_t begin_, end_; /* of libnimble.so's code */
+static unsigned long first_;
+static int once_;
+static atomic_int begun_;
+static atomic_ulong count_;
+
+static int look(struct dl_phdr_info* info, size_t size, void* data) {
+  (void)size, (void)data;
+  if (!strstr(info->dlpi_name, "libnimble.so")) return 0;
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const ElfW(Phdr)* part = &info->dlpi_phdr[i];
+    if (part->p_type != PT_LOAD || !(part->p_flags & PF_X)) continue;
+    begin_ = info->dlpi_addr + part->p_vaddr;
+    end_ = begin_ + part->p_memsz;
+  }
+  return 1;
+}
+
+__attribute__((constructor)) static void start(void) {
+  const char* const first = getenv("FAULT_ALLOCATION");
+  first_ = first ? strtoul(first, NULL, 10) : 0;
+  once_ = getenv("FAULT_ONCE") != NULL;
+  dl_iterate_phdr(look, NULL);
+}
+
+__attribute__((destructor)) static void tell(void) {
+  const char* const path = getenv("FAULT_COUNT");
+  if (!path) return;
+  char text[32];
+  const int length = snprintf(text, sizeof text, "%lu\n", atomic_load(&count_));
+  const int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (file < 0) return;
+  if (write(file, text, (size_t)length) < 0) unlink(path);
+  close(file);
+}
+
+/* Called by the program where it begins. What fails for good fails from there on: a process in which no exception can be
+   kept in memory, since there was none while its libraries were set up, does not come so far. One that fails once may be
+   one of those, too. */
+void fault_begins(void) { atomic_store(&begun_, 1); }
+
+static int fails(const void* caller) {
+  const uintptr_t at = (uintptr_t)caller;
+  if (at < begin_ || at >= end_) return 0;
+  if (!once_ && !atomic_load(&begun_)) return 0;
+  const unsigned long number = atomic_fetch_add(&count_, 1) + 1;
+  if (first_ == 0 || number < first_ || (once_ && number != first_)) return 0;
+  errno = ENOMEM;
+  return 1;
+}
+
+void* malloc(size_t bytes) { return fails(__builtin_return_address(0)) ? NULL : __libc_malloc(bytes); }
+void* calloc(size_t count, size_t bytes) {
+  return fails(__builtin_return_address(0)) ? NULL : __libc_calloc(count, bytes);
+}
+void* realloc(void* old, size_t bytes) {
+  return fails(__builtin_return_address(0)) ? NULL : __libc_realloc(old, bytes);
+}
+void* aligned_alloc(size_t alignment, size_t bytes) {
+  return fails(__builtin_return_address(0)) ? NULL : __libc_memalign(alignment, bytes);
+}
+void* memalign(size_t alignment, size_t bytes) {
+  return fails(__builtin_return_address(0)) ? NULL : __libc_memalign(alignment, bytes);
+}
+int posix_memalign(void** memory, size_t alignment, size_t bytes) {
+  if (fails(__builtin_return_address(0))) return ENOMEM;
+  *memory = __libc_memalign(alignment, bytes);
+  return *memory ? 0 : ENOMEM;
+}

@@ -24,7 +24,7 @@ namespace detail {
 
 // What glibc takes of a stack for itself: thread-local variables lie there, and libraries may have many. It has no name
 // in any header; other runtimes ask it, too. It is looked up when the library is loaded, not when a thread starts: that
-// may be inside a driver call, and whoever loads a library, whose constructor waits for that call, has the loader's lock.
+// may be inside a driver call, and whoever loads a library whose constructor waits for it has the loader's lock.
 inline const auto pthread_get_minstack =
     reinterpret_cast<std::size_t (*)(const pthread_attr_t*)>(::dlsym(RTLD_DEFAULT, "__pthread_get_minstack"));
 

@@ -82,6 +82,20 @@ struct Wrapper<id, CUresult(Args...)> {
 
   [[gnu::noinline]] static CUresult observed(const void* caller, CallSink* receiver, CUresult (*driver)(Args...),
                                              Args... args) {
+    if (has_room()) [[likely]]
+      return observe([](auto&& part) { return part(); }, caller, receiver, driver, args...);
+    return on_small_stack(caller, receiver, driver, args...);
+  }
+  [[gnu::noinline, gnu::cold]] static CUresult on_small_stack(const void* caller, CallSink* receiver,
+                                                              CUresult (*driver)(Args...), Args... args) {
+    return observe([](auto&& part) { return with_room(part); }, caller, receiver, driver, args...);
+  }
+
+  // `run`: how our parts of the call are run, which the driver's is not. Inlined, so that arguments need not be in
+  // memory.
+  template <class Run>
+  [[gnu::always_inline]] static CUresult observe(Run run, const void* caller, CallSink* receiver,
+                                                 CUresult (*driver)(Args...), Args... args) {
     using Decoder = typename Row<id>::Decoder;
     Call call;
     call.symbol = kCallSymbols[id];
@@ -98,9 +112,9 @@ struct Wrapper<id, CUresult(Args...)> {
       }
       return answer;
     };
-    if (const auto answer = with_room(before)) return *answer;
+    if (const auto answer = run(before)) return *answer;
     CUresult result = driver(args...);
-    return with_room([&] {
+    return run([&] {
       // Made once more; where it fails again, in whatever way, the program is told of the first time.
       if (result == CUDA_ERROR_OUT_OF_MEMORY && may_be_made_again(call) && !(are_compiler_options(args) || ...))
           [[unlikely]] {

@@ -1,5 +1,6 @@
 """What the integration tests share: the build's folders, and running a program under a mode of the shim."""
 
+import collections
 import json
 import os
 import subprocess
@@ -88,4 +89,8 @@ def main():
     """Takes the build folder off the command line and runs the tests of the calling file."""
     global BUILD
     BUILD = Build(sys.argv.pop(1))
-    unittest.main(verbosity=1)
+    result = unittest.main(verbosity=1, exit=False).result
+    # As pytest says it, for the end of scripts/test.
+    for why, count in collections.Counter(why for _, why in result.skipped).items():
+        print(f"SKIPPED [{count}] {os.path.basename(sys.argv[0])}: {why}")
+    sys.exit(not result.wasSuccessful())

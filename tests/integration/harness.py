@@ -93,4 +93,4 @@ def main():
     # As pytest says it, for the end of scripts/test.
     for why, count in collections.Counter(why for _, why in result.skipped).items():
         print(f"SKIPPED [{count}] {os.path.basename(sys.argv[0])}: {why}")
-    sys.exit(not result.wasSuccessful())
+    sys.exit(not result.wasSuccessful() or result.testsRun == 0)

@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "nimble/not_cancelled.h"
 #include "replayer/current_context.h"
 #include "replayer/schedule_reader.h"
 #include "replayer/step_player.h"
@@ -203,6 +204,7 @@ class Replayer final : public ReplaySink {
   void let_pool_release(const StepPlayer::GoingArena& arena) const {
     constexpr int kMostLooks = 10'000;
     constexpr std::chrono::microseconds kLook{100};
+    const NotCancelled not_cancelled;
     const CurrentContext current(driver_, arena.context);
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;  // another thread may capture
     const bool relaxed = driver_.cuThreadExchangeStreamCaptureMode_(&mode) == CUDA_SUCCESS;

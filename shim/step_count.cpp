@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "nimble/not_cancelled.h"
 #include "nimble/own_thread.h"
 #include "shim/auto/make_schedule.h"
 #include "shim/guard.h"
@@ -25,6 +26,7 @@ constexpr int kLowestPriority = 19;
 }  // namespace
 
 StepCount::~StepCount() {
+  const NotCancelled not_cancelled;
   over_ = true;
   while (looking_.load(std::memory_order_acquire)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }

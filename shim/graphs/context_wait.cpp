@@ -6,6 +6,7 @@
 #include <new>
 #include <thread>
 
+#include "nimble/not_cancelled.h"
 #include "nimble/own_thread.h"
 
 namespace nimble::shim {
@@ -54,6 +55,7 @@ bool is_done_within(std::chrono::milliseconds patience, CUcontext cu_context, Ca
     g_context.store(nullptr);
     return false;
   }
+  const NotCancelled not_cancelled;
   const auto end = std::chrono::steady_clock::now() + patience;
   const auto is_over = [&] {
     const State now = state->load(std::memory_order_acquire);
@@ -66,6 +68,7 @@ bool is_done_within(std::chrono::milliseconds patience, CUcontext cu_context, Ca
 }
 
 void wait_for_helper(CUcontext cu_context) {
+  const NotCancelled not_cancelled;
   while (cu_context && g_context.load(std::memory_order_acquire) == cu_context) std::this_thread::sleep_for(kLook);
 }
 

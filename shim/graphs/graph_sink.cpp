@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "nimble/not_cancelled.h"
 #include "nimble/own_file.h"
 #include "replayer/current_context.h"
 #include "shim/auto/make_schedule.h"
@@ -189,6 +190,7 @@ std::optional<CUresult> GraphSink::receive(Call& call) {
         const std::lock_guard lock(history_mutex_);  // for record_anew()
         captures_.fetch_add(1);
       }
+      const NotCancelled not_cancelled;
       while (waits_for_gpu_.load()) std::this_thread::sleep_for(std::chrono::microseconds(100));  // see give_back()
       return std::nullopt;
     }

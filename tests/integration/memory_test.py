@@ -93,6 +93,14 @@ class Shortage(ProgramTest):
         self.assertNotIn("told 2", without)
         self.assertEqual(with_it, without)
 
+    def test_a_thread_that_is_cancelled_meanwhile_goes_on(self):
+        for args, settings in ((("retired", "alloc"), GRAPHS),
+                               (("steps", 1200), {"mode": "auto", "NIMBLE_AUTO_LIMIT": 16})):
+            with self.subTest(args):
+                with_it, without = self.outputs(*args, "cancelled", **settings)
+                self.assertIn("digest", without)
+                self.assertEqual(with_it, without)
+
 
 if __name__ == "__main__":
     harness.main()

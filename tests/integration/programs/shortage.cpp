@@ -6,6 +6,10 @@
 //   shortage many GRAPHS   as many graphs, each of which needs more than its part while it runs, and keeps little
 //   shortage steps COUNT   steps with memory of their own, then one piece that leaves no room for that, then steps
 //   shortage retry SYMBOL  one call of that symbol fails (SIMCUDA_INJECT) where there is something to give back
+//
+// With one more word, `cancelled`, the thread is cancelled while it asks for what is short: the driver waits nowhere.
+#include <pthread.h>
+
 #include <cstring>
 #include <string>
 
@@ -15,6 +19,18 @@ namespace {
 
 constexpr std::size_t kMost = std::size_t{40} << 20;  // of 64 MiB
 constexpr std::size_t kOfGraph = std::size_t{16} << 20;
+
+bool g_cancelled = false;
+
+// While it lives, cancelling is pending until something can be cancelled.
+struct Cancelled {
+  Cancelled() {
+    if (!g_cancelled) return;
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, nullptr);
+    pthread_cancel(pthread_self());
+  }
+  ~Cancelled() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr); }
+};
 
 struct Shortage : GraphProgram {
   // Two pieces of work that do not depend on each other, each in memory that the graph releases again.
@@ -43,6 +59,7 @@ struct Shortage : GraphProgram {
   }
 
   static CUresult ask(const std::string& how, CUstream stream) {
+    const Cancelled cancelled;
     CUdeviceptr pointer = 0;
     if (how == "alloc") return cuMemAlloc(&pointer, kMost);
     if (how == "async") return cuMemAllocAsync(&pointer, kMost, stream);
@@ -109,7 +126,10 @@ struct Shortage : GraphProgram {
       CHECK(cuStreamSynchronize(stream));
       if (i % 32 == 0) add(out[1]);
       if (i % (count / 4) != count / 8) continue;
-      const CUresult told = cuMemAlloc(&large, std::size_t{60} << 20);
+      const CUresult told = [&] {
+        const Cancelled cancelled;
+        return cuMemAlloc(&large, std::size_t{60} << 20);
+      }();
       std::printf("told %d\n", told);
       if (told == CUDA_SUCCESS) CHECK(cuMemFree(large));
     }
@@ -147,6 +167,7 @@ struct Shortage : GraphProgram {
 
 int main(int count, char** words) {
   if (count < 3) return 2;
+  g_cancelled = count > 3 && words[3] == std::string("cancelled");
   const std::string what = words[1];
   Shortage program;
   if (what == "retired") program.retired(words[2]);

@@ -36,7 +36,7 @@ class RecordBuffer {
     }
   }
 
-  // Empties it. Keeps some memory.
+  // Empties it. Keeps memory for twice what wakes its reader (shim/record_queue.cpp), and no more.
   void clear() {
     if (chunks_.size() > kMostKept) chunks_.resize(kMostKept);
     for (Chunk& chunk : chunks_) chunk.used = 0;
@@ -50,7 +50,7 @@ class RecordBuffer {
   }
 
  private:
-  static constexpr std::size_t kChunkBytes = std::size_t{256} << 10, kMostKept = 4;
+  static constexpr std::size_t kChunkBytes = std::size_t{256} << 10, kMostKept = 2;
 
   struct Chunk {
     std::unique_ptr<std::uint8_t[]> bytes;

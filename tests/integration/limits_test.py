@@ -161,8 +161,8 @@ class Depth(LimitsTest):
         for expression in ("(a)\\1", "(?=a)b", "(" * 30_000, "(?:" * 20_000 + ")*" * 20_000):
             with self.subTest(expression=expression[:8]):
                 done = self.analyze_small(self.path("trace.json"), "--rules", self.rules(expression))
-                if done.returncode != 0:
-                    self.assertRegex(done.stderr, r"^nimble-analyze: \S*rules.json: rules\[0\].kernel: is no regular expression: .*\n$")
+                self.assertEqual(done.returncode, 2)
+                self.assertRegex(done.stderr, r"^nimble-analyze: \S*rules.json: rules\[0\].kernel: is no regular expression: .*\n$")
 
     def test_lists_in_lists(self):
         deep = "[" * 500_000 + "]" * 500_000

@@ -136,8 +136,11 @@ void warn_of_second_driver(const void* pointer, const char* name) {
   const bool known = std::any_of(std::begin(kCallSymbols), std::end(kCallSymbols),
                                  [&](const char* symbol) { return std::strcmp(symbol, name) == 0; });
   if (!is_driver || !known || said.exchange(true)) return;
-  log(LogLevel::warning,
-      std::string("a second copy of the driver is in use, from ") + object->l_name + ": calls through it are not seen");
+  try {
+    log(LogLevel::warning, std::string("a second copy of the driver is in use, from ") + object->l_name +
+                               ": calls through it are not seen");
+  } catch (...) {  // no memory: it is left unsaid
+  }
 }
 
 // What the library that `caller` belongs to, and those that it was linked against, have under that name.
@@ -288,9 +291,12 @@ int nimble_dlopen_filter(const char* file, int flags) {
     return flags;
   static std::atomic<bool> said{false};
   if (!said.exchange(true)) {
-    log(LogLevel::warning, std::string(file ? file : "a library") +
-                               " was opened with RTLD_DEEPBIND, past which its calls would not be seen: opened without "
-                               "that flag");
+    try {
+      log(LogLevel::warning, std::string(file ? file : "a library") +
+                                 " was opened with RTLD_DEEPBIND, past which its calls would not be seen: opened "
+                                 "without that flag");
+    } catch (...) {  // no memory: it is left unsaid
+    }
   }
   return flags & ~RTLD_DEEPBIND;
 }

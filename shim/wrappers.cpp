@@ -36,8 +36,20 @@ bool are_compiler_options(Argument argument) {
   return false;
 }
 
-// Not what ends something, of which a part may be done.
+// Not what ends something or consists of several ops, of which a part may be done; nor what waits, and tells of earlier
+// work.
 bool may_be_made_again(const Call& call) {
+  switch (call.kind) {
+    case CallKind::opaque:
+      if (call.traced) return false;  // else it is none that traces hold, such as loading code
+      break;
+    case CallKind::stream_synchronize:
+    case CallKind::event_synchronize:
+    case CallKind::context_synchronize:
+      return false;
+    default:
+      break;
+  }
   const bool ends_something = call.kind == CallKind::capture_end || call.kind == CallKind::context_end ||
                               call.kind == CallKind::free || call.kind == CallKind::free_async ||
                               call.ends != Ends::nothing || call.edit == GraphEdit::end ||

@@ -20,6 +20,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -101,7 +102,12 @@ inline std::int64_t changed_ns(const struct statx& facts) {
   return facts.stx_mtime.tv_sec * 1'000'000'000 + facts.stx_mtime.tv_nsec;
 }
 
-// File times are told to so much: the kernel's tick.
+// When it was changed, or came to where it is: tools that copy set the former back.
+inline std::int64_t touched_ns(const struct statx& facts) {
+  return std::max<std::int64_t>(changed_ns(facts), facts.stx_ctime.tv_sec * 1'000'000'000 + facts.stx_ctime.tv_nsec);
+}
+
+// How precise file times are: to the kernel's tick.
 inline std::int64_t tick_ns() {
   timespec tick{};
   return clock_getres(CLOCK_REALTIME_COARSE, &tick) == 0 ? tick.tv_sec * 1'000'000'000 + tick.tv_nsec : 0;
@@ -375,7 +381,7 @@ class OwnFile {
   bool stood_before(const struct statx& found) const {
     const bool stood_at_wanted = before_ && same_file(*before_, found) && changed_ns(*before_) == changed_ns(found) &&
                                  before_->stx_size == found.stx_size;
-    return stood_at_wanted || changed_ns(found) + tick_ns() <= begun_ns_;
+    return stood_at_wanted || touched_ns(found) + tick_ns() <= begun_ns_;
   }
 
   static bool rename_with(const std::string& from, const std::string& to, unsigned flags) {

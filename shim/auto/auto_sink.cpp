@@ -179,23 +179,16 @@ void AutoSink::check_whether_it_matches() {
   Call first = CallHistory::unrecorded();
   next->recorder.before(first);
   next->recorder.after(first, CUDA_SUCCESS);
-  if (ReplaySink* const retired = record_again(std::move(next))) {
-    // Nobody waits until all is done that may be at work in its memory.
-    // Where there can be no thread it keeps what it has.
-    static_cast<void>(start_own_thread([this, retired] {
-      options_.enter_helper_thread();
-      retired->give_back({});
-    }));
-  }
+  record_again(std::move(next));
 }
 
-// What replayed until now; null where it goes on. A recording that is not wanted now goes without the lock.
-ReplaySink* AutoSink::record_again(std::unique_ptr<Recording> next) {
+// A recording that is not wanted now goes without the lock.
+void AutoSink::record_again(std::unique_ptr<Recording> next) {
   const std::lock_guard lock(mutex_);
-  if (phase_.load(std::memory_order_relaxed) != Phase::replaying) return nullptr;
+  if (phase_.load(std::memory_order_relaxed) != Phase::replaying) return;
   ReplaySink* const replay = replaying_.load();
   const auto alive = replay->retire();
-  if (!alive) return nullptr;
+  if (!alive) return;
   counted_ = replay->report().counters;
   history_.restart(*alive);
   handed_over_ = false;
@@ -208,7 +201,6 @@ ReplaySink* AutoSink::record_again(std::unique_ptr<Recording> next) {
   recording_.put(std::move(next));
   phase_.store(Phase::recording, std::memory_order_release);
   options_.log(ReplayLog::info, "auto: the step does not come any more: recording again");
-  return replay;
 }
 
 void AutoSink::start_thread(const Recordings::Use& recording) {

@@ -96,7 +96,7 @@ class AutoSink final : public CallSink {
   void wait_for_look(const Recording& recording) const;
   void take_over();
   void check_whether_it_matches();
-  ReplaySink* record_again(std::unique_ptr<Recording> next);
+  void record_again(std::unique_ptr<Recording> next);
   void stand_aside(const std::string& why) noexcept;
   // What there is to say of the recording from now on.
   void say(std::string text);

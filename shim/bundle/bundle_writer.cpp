@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -169,12 +170,24 @@ std::string in_the_way(const std::string& folder, const Bundle& bundle) {
 
 }  // namespace
 
+BundleFolder::BundleFolder() {
+  char folder[PATH_MAX];
+  if (::getcwd(folder, sizeof folder)) base_ = std::string(folder) + "/";
+}
+
+std::string BundleFolder::place_of(const std::string& folder) const {
+  return folder.empty() || folder.front() == '/' ? folder : base_ + folder;
+}
+
 std::string BundleFolder::take(const std::string& wanted, const Bundle& bundle) {
-  if (!path_.empty()) return {};
+  if (!path_.empty()) {
+    const std::string file = in_the_way(place_, bundle);
+    return file.empty() ? std::string() : path_ + " holds a " + file + " that was not written by Nimble";
+  }
   std::string name = wanted;
   while (name.size() > 1 && name.back() == '/') name.pop_back();
   for (std::uint32_t which = 0; which < kMostNames; ++which) {
-    const std::string folder = name_in_place(name, which);
+    const std::string shown = name_in_place(name, which), folder = place_of(shown);
     const auto say = [&](const std::string& why) {
       if (why_other_.empty()) why_other_ = why;
     };
@@ -185,7 +198,7 @@ std::string BundleFolder::take(const std::string& wanted, const Bundle& bundle) 
     }
     if (std::string why = make_folders(folder); !why.empty()) return why;
     if (const int error = lock_.open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW))
-      return folder + ": " + std::strerror(error);
+      return shown + ": " + std::strerror(error);
     if (::flock(lock_.number(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       say("is being written by another process");
       continue;
@@ -194,7 +207,8 @@ std::string BundleFolder::take(const std::string& wanted, const Bundle& bundle) 
       say("holds a " + file + " that was not written by Nimble");
       continue;
     }
-    path_ = folder;
+    path_ = shown;
+    place_ = folder;
     return {};
   }
   return wanted + ": " + std::strerror(EEXIST);
@@ -207,21 +221,21 @@ std::string BundleFolder::write(const std::string& wanted, Bundle& bundle, Conte
   for (std::size_t i = 0; i < images.size(); ++i)
     bundle.images.push_back({image_file(i), images[i].size(), XXH3_64bits(images[i].data(), images[i].size())});
   if (std::string why = take(wanted, bundle); !why.empty()) return why;
-  const std::string manifest = path_ + "/" + kBundleManifest, memory = path_ + "/" + kBundleMemory;
+  const std::string manifest = place_ + "/" + kBundleManifest, memory = place_ + "/" + kBundleMemory;
   const std::string beginning = manifest + ".part";
   std::vector<std::string> files;
   // Images that the bundle before has, which may be more: as long as its manifest tells whose they are.
   const std::string before = text_of(manifest);
   for (std::size_t i = 0; i < images.size() || lists(before, image_file(i)); ++i) {
-    const std::string image = path_ + "/" + image_file(i);
+    const std::string image = place_ + "/" + image_file(i);
     const auto there = what_is_at(image);
     if (there && S_ISREG(there->stx_mode)) files.push_back(image);
   }
-  files.insert(files.end(), {manifest, beginning, memory, path_ + "/" + kBundleTrace});
+  files.insert(files.end(), {manifest, beginning, memory, place_ + "/" + kBundleTrace});
   for (const std::string& file : files)
     if (::unlink(file.c_str()) != 0 && errno != ENOENT) return failure(file);
   for (std::size_t i = 0; i < images.size(); ++i)
-    if (std::string why = write_file(path_ + "/" + bundle.images[i].file, images[i]); !why.empty()) return why;
+    if (std::string why = write_file(place_ + "/" + bundle.images[i].file, images[i]); !why.empty()) return why;
   if (std::string why = write_memory(memory, bundle, store); !why.empty()) return why;
   if (std::string why = write_file(beginning, manifest_text(bundle)); !why.empty()) return why;
   return std::rename(beginning.c_str(), manifest.c_str()) == 0 ? std::string() : failure(manifest);
@@ -235,7 +249,7 @@ void BundleFolder::let_go() noexcept {
 
 std::string BundleFolder::add_trace(const std::string& trace) {
   const QuietSignals quiet;
-  const std::string path = path_ + "/" + kBundleTrace;
+  const std::string path = place_ + "/" + kBundleTrace;
   const auto there = what_is_at(path), given = what_is_at(trace);
   if (there && given && same_file(*there, *given)) return {};
   if (given && !S_ISREG(given->stx_mode)) return trace + ": is no file";

@@ -17,6 +17,9 @@ namespace nimble::shim {
 
 class BundleFolder {
  public:
+  // A name that is not absolute is one in the folder that the process is in now.
+  BundleFolder();
+
   // Contents in `bundle` name pieces of `store` before, and of the file afterwards. `images` are the bytes of
   // bundle.images, whose other fields are filled in. `wanted`: the folder; the same each time.
   std::string write(const std::string& wanted, Bundle& bundle, ContentStore& store,
@@ -38,7 +41,10 @@ class BundleFolder {
  private:
   std::string take(const std::string& wanted, const Bundle& bundle);
 
-  std::string path_, why_other_;
+  // Wherever the process is by then.
+  std::string place_of(const std::string& folder) const;
+
+  std::string base_, path_, place_, why_other_;
   QuietFile lock_;  // the folder
 };
 

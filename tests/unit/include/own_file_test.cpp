@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -140,14 +141,17 @@ TEST_F(OwnFileTest, CanBeReadWhileItIsWritten) {
 
 TEST_F(OwnFileTest, WhatIsWrittenAfterItWasBegunStays) {
   write("s.json", kOurs);
-  for (const bool anew : {false, true}) {
+  for (const std::string how : {"in place", "anew", "anew, with an older time"}) {
     OwnFile file;
     ASSERT_EQ(file.open(path("s.json")), 0);
     ASSERT_EQ(file.write(kOurs, std::strlen(kOurs)), 0);
-    if (anew) std::filesystem::remove(path("s.json"));
-    write("s.json", std::string(kOurs) + (anew ? "anew" : "in place"));
+    if (how != "in place") std::filesystem::remove(path("s.json"));
+    write("s.json", kOurs + how);
+    if (how.ends_with("time"))
+      std::filesystem::last_write_time(path("s.json"),
+                                       std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
     EXPECT_EQ(file.place_at_wanted(FileKind::schedule), EEXIST);
-    EXPECT_NE(file.why_other().find("meanwhile"), std::string::npos) << file.why_other();
+    EXPECT_NE(file.why_other().find("meanwhile"), std::string::npos) << how << ": " << file.why_other();
     file.discard();
   }
 }

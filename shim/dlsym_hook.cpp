@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -307,4 +308,9 @@ void nimble_before_limit(int resource, const void* limit) {
   if (!nimble_next_setrlimit || !nimble_next_prlimit) [[unlikely]]
     find_next_hooks();
   if (resource == RLIMIT_AS && limit) give_addresses_back();
+}
+
+// The same of a process, which 0 says is this one.
+void nimble_before_limit_of(int process, int resource, const void* limit) {
+  nimble_before_limit(resource, process == 0 || process == ::getpid() ? limit : nullptr);
 }

@@ -22,6 +22,7 @@ NIMBLE_HIDDEN nimble_answer nimble_dlsym_filter(void* handle, const char* name, 
 NIMBLE_HIDDEN nimble_answer nimble_dlvsym_filter(void* handle, const char* name, const char* version,
                                                  const void* caller);
 NIMBLE_HIDDEN void nimble_before_limit(int resource, const void* limit);
+NIMBLE_HIDDEN void nimble_before_limit_of(int process, int resource, const void* limit);
 // The flags to go on with.
 NIMBLE_HIDDEN int nimble_dlopen_filter(const char* file, int flags);
 

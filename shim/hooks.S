@@ -113,9 +113,7 @@ begin prlimit
   save %rdx
   save %rcx
   reserve 8
-  movl %esi, %edi
-  movq %rdx, %rsi
-  call nimble_before_limit
+  call nimble_before_limit_of
   release 8
   restore %rcx
   restore %rdx

@@ -209,7 +209,7 @@ class OwnFile {
     direct_ = is_device || is_link;
     if (direct_) {
       path_ = wanted;
-      return file_.open(path_.c_str(), O_WRONLY | (is_link ? O_APPEND : 0));
+      return open_direct(O_WRONLY | (is_link ? O_APPEND : 0));
     }
     // The program may go to another folder meanwhile.
     if (wanted.front() != '/') {
@@ -343,6 +343,19 @@ class OwnFile {
   };
 
   // The program has closed what it did not know: it is opened once more, if it is there still.
+  // A pipe that nobody reads would be waited for as long as that takes, with the program's signals held back: a reader
+  // has so long to come, else it is ENXIO.
+  int open_direct(int flags) {
+    constexpr int kPatienceMs = 1000;
+    int error = ENXIO;
+    for (int i = 0; i < kPatienceMs && error == ENXIO; ++i) {
+      if (i > 0) ::usleep(1000);
+      error = file_.open(path_.c_str(), flags | O_NONBLOCK);
+    }
+    if (error == 0) ::fcntl(file_.number(), F_SETFL, flags & O_APPEND);
+    return error;
+  }
+
   bool reopen() {
     file_.close();  // the number, which is not ours any more, may be given out again
     QuietFile again;

@@ -184,6 +184,16 @@ class FilesOfOthers(FilesTest):
         self.assertIn('"nimble.end"', done.stdout)
         self.assertEqual(self.names(), ["pipe"])
 
+    def test_a_pipe_that_nobody_reads_is_not_waited_for(self):
+        os.mkfifo(self.path("pipe"))
+        done = self.run_program(["own_files", "steps", 10], mode="record", NIMBLE_TRACE=self.path("pipe"), timeout=60)
+        self.assertIn("10 steps", done.stdout)
+        self.assertIn("cannot write the trace", done.stderr)
+        schedule = self.make_schedule(["own_files", "steps", 40])
+        done = self.run_program(["own_files", "steps", 10], mode="replay", NIMBLE_SCHEDULE=schedule,
+                                NIMBLE_STATS=self.path("pipe"), timeout=60)
+        self.assertIn("10 steps", done.stdout)
+
     def test_a_folder_that_is_not_there_or_is_read_only(self):
         said = self.record("steps", 10, trace="nowhere/trace.json")
         self.assertEqual(len(said.splitlines()), 1, said)

@@ -213,6 +213,12 @@ class AddressSpace(LimitsTest):
                 with self.subTest(how=how, mode=name):
                     self.assertEqual(plain.stdout, self.in_mode(name, ["limits", "later", how]).stdout)
 
+    def test_the_limit_of_another_process_has_nothing_given_back(self):
+        for name in MODES:
+            with self.subTest(mode=name):
+                done = self.in_mode(name, ["limits", "other"])
+                self.assertEqual(done.stdout, "0 0 0\n" if name == "off" else "64 0 0\n")
+
     def test_a_limit_at_an_address_that_leads_nowhere_is_an_error(self):
         plain = self.run_program(["limits", "nowhere"])
         self.assertEqual(plain.stdout, "-1 1\n")

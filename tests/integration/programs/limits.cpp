@@ -6,6 +6,7 @@
 //   later HOW    limits itself to 600 GiB once the driver is there, by setrlimit or prlimit, and tells how many of
 //   eight
 //                allocations of a GiB succeed; then goes on using the driver
+//   other        limits a child of its own, and tells what of the addresses that Nimble keeps free is mapped: in TiB
 //   nowhere      asks for a limit at an address that leads nowhere, and tells what that is
 //   fiber        makes its calls on a stack of 16 KiB that no thread has
 //   alternate    makes them in a signal handler with a stack of its own
@@ -83,6 +84,20 @@ void child() {
     _exit(0);
   }
   waitpid(forked, nullptr, 0);
+}
+
+void other() {
+  start_driver();
+  const pid_t forked = fork();
+  if (forked == 0) {
+    pause();
+    _exit(0);
+  }
+  const rlimit limit{std::uint64_t{600} << 30, RLIM_INFINITY};
+  if (prlimit(forked, RLIMIT_AS, &limit, nullptr) != 0) std::exit(3);
+  kill(forked, SIGKILL);
+  waitpid(forked, nullptr, 0);
+  reserved();
 }
 
 ucontext_t g_main, g_fiber;
@@ -168,6 +183,8 @@ int main(int argc, char** argv) {
     reserved();
   } else if (what == "child") {
     child();
+  } else if (what == "other") {
+    other();
   } else if (what == "later" && argc > 2) {
     later(argv[2]);
   } else if (what == "nowhere") {

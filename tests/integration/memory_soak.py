@@ -17,6 +17,7 @@ MODES = {
     "graphs": GRAPHS,
     "graphs, 1 MiB": {**GRAPHS, "NIMBLE_AUTO_LIMIT": 1},
     "record": {"mode": "record", "NIMBLE_TRACE": "/dev/null"},
+    "record untimed": {"mode": "record", "NIMBLE_TRACE": "/dev/null", "NIMBLE_TIMING": "none"},
     "replay": {"mode": "replay", "NIMBLE_TUNE": "start"},
     "auto": {"mode": "auto", "NIMBLE_AUTO_WAIT": 0, "NIMBLE_AUTO_LIMIT": 8, "NIMBLE_TUNE": "start"},
     "regions": {"mode": "regions"},

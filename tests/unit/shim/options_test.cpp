@@ -259,5 +259,34 @@ TEST_F(OptionsTest, Auto) {
   }
 }
 
+TEST_F(OptionsTest, BoundsOfARecording) {
+  EXPECT_EQ(read_options().trace_limit_mib, 4096);
+  EXPECT_EQ(read_options().steps, 0);
+  setenv("NIMBLE_TRACE_LIMIT", "0", 1);
+  setenv("NIMBLE_STEPS", "12", 1);
+  EXPECT_EQ(read_options().trace_limit_mib, 0);
+  EXPECT_EQ(read_options().steps, 12);
+  EXPECT_EQ(read_options().complaint, "");
+  for (const char* const wrong : {"-1", "x", "99999999999999999999", "1.5"}) {
+    setenv("NIMBLE_TRACE_LIMIT", wrong, 1);
+    setenv("NIMBLE_STEPS", wrong, 1);
+    const Options options = read_options();
+    EXPECT_EQ(options.trace_limit_mib, 4096) << wrong;
+    EXPECT_EQ(options.steps, 0) << wrong;
+    for (const char* const name : {"TRACE_LIMIT", "STEPS"})
+      EXPECT_NE(options.complaint.find(name), std::string::npos) << wrong;
+  }
+}
+
+TEST_F(OptionsTest, TheLogsFileIsThisProcesss) {
+  EXPECT_EQ(read_options().log_file, "");
+  setenv("NIMBLE_LOG_FILE", "log.%p.txt", 1);
+  setenv("RANK", "3", 1);
+  EXPECT_EQ(read_options().log_file, "log." + std::to_string(getpid()) + ".txt");
+  setenv("NIMBLE_LOG_FILE", "log.%r.txt", 1);
+  EXPECT_EQ(read_options().log_file, "log.3.txt");
+  EXPECT_EQ(read_options().complaint, "");
+}
+
 }  // namespace
 }  // namespace nimble::shim

@@ -1,0 +1,236 @@
+#include "replayer/order/stream_clocks.h"
+
+#include <algorithm>
+
+namespace nimble {
+
+namespace {
+
+bool keeps_order_with_legacy(StreamKind kind) { return kind == StreamKind::blocking || kind == StreamKind::per_thread; }
+
+}  // namespace
+
+StreamClocks::StreamClocks() : slots_(kMostStreams), events_(kMostEvents), pending_(kMostCalls) {}
+
+void StreamClocks::join(Clock& clock, const Clock& other) const {
+  for (std::size_t i = 0; i < used_; ++i) clock[i] = std::max(clock[i], other[i]);
+}
+
+std::uint32_t StreamClocks::find(std::uint64_t key) const {
+  for (std::uint32_t i = 0; i < used_; ++i)
+    if (key != 0 && keys_[i] == key) return i;
+  return kNone;
+}
+
+// What clocks say of a slot's ops stays true where all of them are through.
+bool StreamClocks::is_free(std::uint32_t slot) const {
+  return slots_[slot].open == 0 && done_[slot] >= slots_[slot].arrived;
+}
+
+std::uint32_t StreamClocks::find_or_add(const Stream& stream) {
+  const std::uint32_t known = find(stream.ref.key);
+  if (known != kNone || stream.ref.key == 0) return known;
+  std::uint32_t found = kNone;
+  for (std::uint32_t i = 0; i < used_ && (found == kNone || keys_[found] != 0); ++i)
+    if (is_free(i) && (found == kNone || keys_[i] == 0)) found = i;
+  if (used_ < kMostStreams && (found == kNone || keys_[found] != 0)) found = static_cast<std::uint32_t>(used_++);
+  if (found == kNone) return kNone;
+  Slot& slot = slots_[found];
+  keys_[found] = stream.ref.key;
+  slot.kind = stream.kind;
+  slot.context = stream.context;
+  slot.clock = {};
+  return found;
+}
+
+StreamClocks::Clock StreamClocks::present(std::uint32_t slot) const {
+  Clock clock = slots_[slot].clock;
+  clock[slot] = std::max(clock[slot], slots_[slot].own());
+  return clock;
+}
+
+// What comes on the legacy stream comes after all that is on the streams that keep order with it, and the other way
+// about.
+StreamClocks::Clock StreamClocks::before_next(std::uint32_t slot) const {
+  Clock clock = present(slot);
+  const Slot& mine = slots_[slot];
+  for (std::uint32_t i = 0; i < used_; ++i) {
+    const Slot& other = slots_[i];
+    if (i == slot || keys_[i] == 0 || other.context != mine.context) continue;
+    if ((mine.kind == StreamKind::legacy && keeps_order_with_legacy(other.kind)) ||
+        (keeps_order_with_legacy(mine.kind) && other.kind == StreamKind::legacy))
+      join(clock, present(i));
+  }
+  return clock;
+}
+
+StreamClocks::Event* StreamClocks::find(CUevent event) {
+  for (std::size_t i = 0; i < std::min(next_event_, events_.size()); ++i)
+    if (event && events_[i].event == event) return &events_[i];
+  return nullptr;
+}
+
+StreamClocks::Event& StreamClocks::find_or_add(CUevent event) {
+  if (Event* const known = find(event)) return *known;
+  Event& made = events_[next_event_++ % kMostEvents];
+  made.event = event;
+  return made;
+}
+
+StreamClocks::Token StreamClocks::begin(Pending::What what, CUevent event, std::uint32_t slot, const Clock& clock) {
+  // Some room is left to records: of one that there is none for nobody could tell which wait is for it.
+  constexpr std::size_t kForRecords = 16;
+  const std::size_t room = what == Pending::What::record ? kMostCalls : kMostCalls - kForRecords;
+  for (std::size_t i = 0; i < room; ++i) {
+    Pending& pending = pending_[i];
+    if (pending.what != Pending::What::none) continue;
+    const Event* const known = find(event);
+    pending = {what, event, known ? known->version : 0, slot, slot == kNone ? 0 : keys_[slot], clock};
+    return static_cast<Token>(i + 1);
+  }
+  return 0;
+}
+
+StreamClocks::Op StreamClocks::arrives(const Stream& stream) {
+  const std::uint32_t index = find_or_add(stream);
+  if (index == kNone) return {};
+  Slot& slot = slots_[index];
+  const Token token =
+      slot.kind == StreamKind::non_blocking ? 0 : begin(Pending::What::op, nullptr, index, before_next(index));
+  ++slot.arrived;
+  if (slot.open++ == 0) slot.first_open = slot.arrived;
+  return {index, slot.arrived, token};
+}
+
+void StreamClocks::landed(Op op, bool good) {
+  if (op.number == 0) return;
+  ended(op.token, good);
+  if (slots_[op.slot].open != 0) --slots_[op.slot].open;
+}
+
+StreamClocks::Token StreamClocks::records(CUevent event, const Stream& stream) {
+  if (!event) return 0;
+  const std::uint32_t slot = find_or_add(stream);
+  Event& entry = find_or_add(event);
+  // Until the driver has had it nobody can tell which of the two a wait is for.
+  entry.version = ++version_;
+  entry.known = false;
+  // Nor of two records at a time which one is the later.
+  bool alone = true;
+  for (Pending& other : pending_) {
+    if (other.what != Pending::What::record || other.event != event) continue;
+    other.version = 0;
+    alone = false;
+  }
+  if (slot == kNone) return 0;
+  const Token token = begin(Pending::What::record, event, slot, before_next(slot));
+  if (token == 0) blind_ = true;  // it could not be told from one that comes meanwhile
+  if (token != 0 && (!alone || blind_)) pending_[token - 1].version = 0;
+  return token;
+}
+
+StreamClocks::Token StreamClocks::waits(const Stream& stream, CUevent event) {
+  const Event* const entry = find(event);
+  const std::uint32_t slot = entry && entry->known ? find_or_add(stream) : kNone;
+  if (slot == kNone) return 0;
+  return begin(Pending::What::wait, event, slot, entry->clock);
+}
+
+StreamClocks::Token StreamClocks::host_waits(const Stream& stream) {
+  const std::uint32_t slot = find(stream.ref.key);
+  if (slot == kNone) return 0;
+  return begin(Pending::What::host, nullptr, slot, present(slot));
+}
+
+StreamClocks::Token StreamClocks::host_waits(CUevent event) {
+  const Event* const entry = find(event);
+  if (!entry || !entry->known) return 0;
+  return begin(Pending::What::host, event, kNone, entry->clock);
+}
+
+StreamClocks::Token StreamClocks::host_waits(Op op) {
+  if (op.number == 0) return 0;
+  Clock clock = before_next(op.slot);
+  // Others may be on their way to the same stream, and come after it.
+  const Slot& slot = slots_[op.slot];
+  if (slot.open != 0 && slot.first_open == op.number) clock[op.slot] = op.number;
+  return begin(Pending::What::host, nullptr, op.slot, clock);
+}
+
+StreamClocks::Token StreamClocks::host_waits_for_context(std::uint64_t context) {
+  Clock clock{};
+  for (std::uint32_t i = 0; i < used_; ++i)
+    if (slots_[i].context == context) join(clock, present(i));
+  return begin(Pending::What::host, nullptr, kNone, clock);
+}
+
+void StreamClocks::ended(Token token, bool good) {
+  if (token == 0) return;
+  Pending& pending = pending_[token - 1];
+  const Pending::What what = pending.what;
+  pending.what = Pending::What::none;
+  if (!good) return;
+  if (pending.slot != kNone && keys_[pending.slot] != pending.key) return;  // it has ended meanwhile
+  Event* const entry = find(pending.event);
+  if (pending.event && (!entry || entry->version != pending.version)) return;  // it is recorded anew
+  switch (what) {
+    case Pending::What::record:
+      entry->clock = pending.clock;
+      entry->known = true;
+      entry->version = ++version_;
+      [[fallthrough]];
+    case Pending::What::op:
+    case Pending::What::wait:
+      join(slots_[pending.slot].clock, pending.clock);
+      break;
+    case Pending::What::host:
+      join(done_, pending.clock);
+      break;
+    case Pending::What::none:
+      break;
+  }
+}
+
+void StreamClocks::forget(CUevent event) {
+  if (Event* const entry = find(event)) {
+    entry->known = false;
+    entry->version = ++version_;
+  }
+}
+
+void StreamClocks::forget_events() {
+  for (Event& event : events_) {
+    event.known = false;
+    event.version = ++version_;
+  }
+}
+
+void StreamClocks::ends(const StreamRef& stream) {
+  const std::uint32_t slot = find(stream.key);
+  if (slot != kNone) keys_[slot] = 0;
+}
+
+void StreamClocks::forget_streams() { keys_.fill(0); }
+
+void StreamClocks::context_ends(std::uint64_t context) {
+  for (std::uint32_t i = 0; i < used_; ++i) {
+    Slot& slot = slots_[i];
+    if (slot.context != context) continue;
+    keys_[i] = 0;
+    done_[i] = slot.own();
+  }
+}
+
+StreamClocks::Clock StreamClocks::so_far(const Stream& stream) {
+  const std::uint32_t slot = find_or_add(stream);
+  return slot == kNone ? Clock{} : present(slot);
+}
+
+StreamClocks::Clock StreamClocks::before(const Stream& stream) {
+  const std::uint32_t slot = find_or_add(stream);
+  Clock clock = slot == kNone ? Clock{} : before_next(slot);
+  join(clock, done_);
+  return clock;
+}
+
+}  // namespace nimble

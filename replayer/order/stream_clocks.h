@@ -1,0 +1,140 @@
+// Which ops of the program's come before which, by the order that it makes itself: of its streams, by events, by the
+// legacy stream, and by what its host has waited for. Whatever is not known to be in order counts as in none.
+//
+// Vector clocks (C. Fidge, 1988; F. Mattern, 1989), of one component a stream: how many of its ops are before a point.
+// A call takes effect at some moment between when it is on its way to the driver and when the driver has had it, and
+// other threads' calls come in between: so each is told twice. What a call makes known is what held when it was on its
+// way, and holds once the driver has had it.
+//
+// Guarded by its owner's lock. Allocates nothing once built: of more streams, events or calls at a time than there is
+// room for, nothing is known.
+#pragma once
+
+#include <cuda.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "nimble/call.h"
+
+namespace nimble {
+
+class StreamClocks {
+ public:
+  static constexpr std::size_t kMostStreams = 64, kMostEvents = 256, kMostCalls = 48;
+
+  struct Stream {
+    StreamRef ref;
+    StreamKind kind = StreamKind::blocking;
+    std::uint64_t context = 0;  // tells contexts apart
+  };
+  // A call that orders others and is on its way to the driver; 0 where nothing will be known by it. Each is to be ended
+  // once.
+  using Token = std::uint32_t;
+  // The `number`th op of a stream, from 1; 0 where nothing is known of it.
+  struct Op {
+    std::uint32_t slot = 0;
+    std::uint64_t number = 0;
+    Token token = 0;
+  };
+
+  // So many ops of each slot.
+  using Clock = std::array<std::uint64_t, kMostStreams>;
+  static bool has(const Clock& clock, Op op) { return op.number != 0 && clock[op.slot] >= op.number; }
+
+  StreamClocks();
+
+  // Slots from here on have never been used.
+  std::size_t used() const { return used_; }
+  // Whether the stream has been seen, so that its kind and its context need not be told.
+  bool knows(const StreamRef& stream) const { return find(stream.key) != kNone; }
+
+  // An op is on its way; the driver has had it, with success or without.
+  Op arrives(const Stream& stream);
+  void landed(Op op, bool good);
+
+  Token records(CUevent event, const Stream& stream);
+  Token waits(const Stream& stream, CUevent event);
+  // The host does, or asks whether all is through.
+  Token host_waits(const Stream& stream);
+  Token host_waits(CUevent event);
+  // For the op, which has just arrived and is all that it waits for but what is before it.
+  Token host_waits(Op op);
+  Token host_waits_for_context(std::uint64_t context);
+  // The driver has had that call. `good`: with success; without it nothing is known by it.
+  void ended(Token token, bool good);
+
+  // Nothing is known of the event any more, or of any: who has recorded it, and where, is not seen.
+  void forget(CUevent event);
+  void forget_events();
+  // The stream is about to be destroyed; what is on it goes on.
+  void ends(const StreamRef& stream);
+  // No stream that was seen is one that comes any more.
+  void forget_streams();
+  // With its context all that was on its way in it has gone.
+  void context_ends(std::uint64_t context);
+
+  // What is known to be before the stream's last op, and it; not what comes of the order of the legacy stream for the
+  // next one.
+  Clock so_far(const Stream& stream);
+  // What is known to be through before anything begins that comes on the stream from now on.
+  Clock before(const Stream& stream);
+  bool is_before(Op op, const Stream& stream) { return has(before(stream), op); }
+  // What is known to be through.
+  const Clock& done() const { return done_; }
+  bool is_done(Op op) const { return has(done_, op); }
+
+ private:
+  static constexpr std::uint32_t kNone = kMostStreams;
+
+  struct Slot {
+    StreamKind kind = StreamKind::blocking;
+    std::uint64_t context = 0;
+    Clock clock{};              // of what was before its last op; of its own ops see own()
+    std::uint64_t arrived = 0;  // never falls, whatever streams the slot is of
+    std::uint32_t open = 0;     // ops on their way
+    std::uint64_t first_open = 0;
+
+    // So many of its ops are before what is submitted now.
+    std::uint64_t own() const { return open == 0 ? arrived : first_open - 1; }
+  };
+  struct Event {
+    CUevent event = nullptr;
+    std::uint64_t version = 0;
+    bool known = false;
+    Clock clock{};
+  };
+  struct Pending {
+    enum class What : std::uint8_t { none, op, record, wait, host };
+    What what = What::none;
+    CUevent event = nullptr;
+    std::uint64_t version = 0;  // of the event
+    std::uint32_t slot = kNone;
+    std::uint64_t key = 0;  // of the stream
+    Clock clock{};          // what holds if it ends well
+  };
+
+  void join(Clock& clock, const Clock& other) const;
+  std::uint32_t find(std::uint64_t key) const;
+  std::uint32_t find_or_add(const Stream& stream);
+  bool is_free(std::uint32_t slot) const;
+  Clock present(std::uint32_t slot) const;
+  Clock before_next(std::uint32_t slot) const;
+  Event* find(CUevent event);
+  Event& find_or_add(CUevent event);
+  Token begin(Pending::What what, CUevent event, std::uint32_t slot, const Clock& clock);
+
+  std::array<std::uint64_t, kMostStreams> keys_{};  // by slot; 0: of no stream, or of one that has ended
+  std::vector<Slot> slots_;
+  std::size_t used_ = 0;  // of slots_
+  std::vector<Event> events_;
+  std::vector<Pending> pending_;
+  Clock done_{};  // so many ops of each are through
+  std::uint64_t version_ = 0;
+  std::size_t next_event_ = 0;
+  bool blind_ = false;  // to events: a record has found no room
+};
+
+}  // namespace nimble

@@ -1,0 +1,539 @@
+#include "replayer/order/onlookers.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/unit/replayer/fake_driver.h"
+#include "tests/unit/replayer/order/truth.h"
+
+namespace nimble {
+namespace {
+
+using namespace order;  // NOLINT(google-build-using-namespace)
+
+// Kinds by the streams of truth.h; nobody is asked about contexts.
+class Context final : public CallContext {
+ public:
+  Context() { function_.param_bytes = 0; }
+  const FunctionInfo& function(CUfunction) override { return function_; }
+  StreamKind stream_kind(const StreamRef& stream) override {
+    for (const Stream& each : {kA, kB, kC, kLegacy, kBlocking, kThreads})
+      if (each.ref == stream) return each.kind;
+    return StreamKind::non_blocking;
+  }
+  void* driver_symbol(const char* name) override {
+    if (std::string_view(name) != "cuStreamIsCapturing") return nullptr;
+    const decltype(&::cuStreamIsCapturing) ask = [](CUstream stream, CUstreamCaptureStatus* status) {
+      *status = stream == capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+      return CUDA_SUCCESS;
+    };
+    return reinterpret_cast<void*>(ask);
+  }
+  static inline CUstream capturing = nullptr;
+
+ private:
+  FunctionInfo function_;
+};
+
+class Graph final : public Onlookers::Work {
+ public:
+  bool is_through() noexcept override {
+    ++asked;
+    if (ends_when_asked) ends_when_asked();
+    return through;
+  }
+  bool through = true;
+  int asked = 0;
+  std::function<void()> ends_when_asked;
+};
+
+constexpr std::uint64_t kCell = 0x1000;
+constexpr std::uint64_t cell(int number) { return 0x100000 + static_cast<std::uint64_t>(number) * kCell; }
+MemoryRange range(int number, bool written) { return {cell(number), cell(number) + kCell, written}; }
+
+Call copy(const Stream& on, int from, int to) {
+  Call call;
+  call.kind = CallKind::copy;
+  call.host = HostEffect::async;
+  call.traced = call.has_stream = true;
+  call.stream = on.ref;
+  call.dst.address = cell(to) + 8;
+  call.src.address = cell(from);
+  call.width = 16;
+  return call;
+}
+
+Call of_event(CallKind kind, const Stream& on, CUevent what) {
+  Call call;
+  call.kind = kind;
+  call.traced = call.has_stream = true;
+  call.stream = on.ref;
+  call.event = what;
+  return call;
+}
+
+class OnlookersTest : public testing::Test {
+ protected:
+  OnlookersTest() {
+    onlookers_.expect();
+    const MemoryRange memory[] = {range(1, false), range(2, true)};
+    onlookers_.uses(*graph_, memory, false, false);
+  }
+  // Whether it has to wait.
+  bool make(const Call& call, CUresult result = CUDA_SUCCESS) {
+    Onlookers::Works met;
+    const Onlookers::Passage passage = onlookers_.comes(call, met);
+    onlookers_.went(call, result, passage);
+    return !met.empty();
+  }
+  bool launch(const Stream& on = kA) {
+    Onlookers::Works met;
+    const auto launch = onlookers_.begins(graph_, on.ref, {}, met);
+    if (launch) onlookers_.begun(graph_, *launch, true, true);
+    return launch.has_value();
+  }
+  void record(const Stream& on, CUevent what) { make(of_event(CallKind::event_record, on, what)); }
+  void wait(const Stream& on, CUevent what) { make(of_event(CallKind::event_wait, on, what)); }
+
+  Context context_;
+  Onlookers onlookers_{context_};
+  std::shared_ptr<Graph> graph_ = std::make_shared<Graph>();
+};
+
+TEST_F(OnlookersTest, AnOpThatTouchesTheSameMeetsWhatMayRun) {
+  EXPECT_FALSE(make(copy(kB, 2, 7)));
+  make(of_event(CallKind::stream_synchronize, kB, nullptr));
+  ASSERT_TRUE(launch());
+  EXPECT_FALSE(make(copy(kB, 1, 7)));  // both read
+  EXPECT_FALSE(make(copy(kB, 6, 7)));
+  EXPECT_TRUE(make(copy(kB, 2, 7)));
+  EXPECT_TRUE(make(copy(kB, 7, 1)));
+  EXPECT_FALSE(make(copy(kA, 7, 1)));  // behind it on its stream
+  record(kA, event(1));
+  wait(kC, event(1));
+  EXPECT_FALSE(make(copy(kC, 2, 7)));
+}
+
+TEST_F(OnlookersTest, WhatMayBeRunningIsLaunchedInNoOrderOfOurs) {
+  make(copy(kB, 2, 7));
+  EXPECT_FALSE(launch());
+  record(kB, event(1));
+  wait(kA, event(1));
+  EXPECT_TRUE(launch());
+  EXPECT_FALSE(launch(kC));
+  make(of_event(CallKind::stream_synchronize, kB, nullptr));
+  EXPECT_TRUE(launch(kC));
+}
+
+TEST_F(OnlookersTest, EventsThatMayHaveBeenRecordedByAnythingOrderNothing) {
+  make(copy(kB, 2, 7));
+  record(kB, event(1));
+  Call opaque = copy(kC, 0, 0);
+  opaque.kind = CallKind::opaque;
+  make(opaque);
+  make(of_event(CallKind::stream_synchronize, kC, nullptr));
+  wait(kA, event(1));
+  EXPECT_FALSE(launch());
+}
+
+TEST_F(OnlookersTest, EventsThatALaunchRecordsByItsAttributesAreNotWhatTheyWere) {
+  make(copy(kA, 0, 9));
+  record(kA, event(1));
+  Call kernel = copy(kB, 2, 9);
+  kernel.event = event(1);
+  make(kernel);
+  make(of_event(CallKind::event_synchronize, kA, event(1)));
+  EXPECT_FALSE(launch(kC));
+}
+
+TEST_F(OnlookersTest, WhatACaptureCollectsDoesNotRunAndOrdersNothing) {
+  make(copy(kB, 2, 7));
+  record(kB, event(1));
+  const auto of_capture = [&](CallKind kind) {
+    Call call = copy(kC, 0, 0);
+    call.kind = kind;
+    return call;
+  };
+  make(of_capture(CallKind::capture_begin));
+  Context::capturing = kC.ref.handle;
+  ASSERT_FALSE(make(copy(kC, 2, 1)));
+  wait(kC, event(1));
+  record(kC, event(1));
+  wait(kA, event(1));
+  EXPECT_FALSE(launch(kA));
+  make(of_event(CallKind::stream_synchronize, kB, nullptr));
+  EXPECT_TRUE(launch(kA));
+  make(of_capture(CallKind::capture_end), CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+  EXPECT_FALSE(make(copy(kC, 2, 1)));
+  Context::capturing = nullptr;
+  EXPECT_FALSE(make(of_capture(CallKind::capture_end), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED));
+  EXPECT_TRUE(make(copy(kC, 2, 1)));
+}
+
+TEST_F(OnlookersTest, OnceOthersMayLookAtAnyTimeAllKeepsTheProgramsOrder) {
+  ASSERT_TRUE(launch());
+  Call peer;
+  peer.kind = CallKind::hidden;
+  peer.traced = peer.shown = true;
+  EXPECT_TRUE(make(peer));
+  make(of_event(CallKind::stream_synchronize, kA, nullptr));
+  EXPECT_FALSE(launch());
+}
+
+TEST_F(OnlookersTest, MemoryThatIsReleasedMayBeAnybodysNext) {
+  Call kernel = copy(kB, 7, 2);
+  kernel.dst.address = cell(2);
+  make(kernel);
+  EXPECT_FALSE(launch());
+  Call release;
+  release.kind = CallKind::free_async;
+  release.traced = release.has_stream = true;
+  release.stream = kB.ref;
+  release.address = cell(2);
+  make(release);
+  EXPECT_TRUE(launch());
+}
+
+TEST_F(OnlookersTest, ACallThatNeverComesBackIsForgotten) {
+  Onlookers::Works met;
+  onlookers_.passes(copy(kB, 2, 7), met);
+  onlookers_.passes(of_event(CallKind::stream_synchronize, kB, nullptr), met);
+  onlookers_.passed(of_event(CallKind::stream_synchronize, kB, nullptr), CUDA_SUCCESS);
+  record(kB, event(1));
+  wait(kA, event(1));
+  EXPECT_TRUE(launch());
+}
+
+TEST_F(OnlookersTest, ItIsWaitedForOnceAndForAll) {
+  ASSERT_TRUE(launch());
+  graph_->through = false;
+  graph_->ends_when_asked = [this] { graph_->through = graph_->asked > 3; };
+  Onlookers::Works met;
+  const Call call = copy(kB, 2, 7);
+  onlookers_.went(call, CUDA_SUCCESS, onlookers_.comes(call, met));
+  onlookers_.wait_for(met);
+  EXPECT_EQ(graph_->asked, 4);
+  EXPECT_FALSE(onlookers_.may_run(*graph_));
+  EXPECT_FALSE(make(copy(kB, 2, 7)));
+  EXPECT_TRUE(onlookers_.running().empty());
+}
+
+TEST_F(OnlookersTest, WhatWaitsForTheVeryOpIsWaitedForInVain) {
+  ASSERT_TRUE(launch());
+  graph_->through = false;
+  Onlookers::Works met;
+  const Call call = copy(kB, 2, 7);
+  onlookers_.went(call, CUDA_SUCCESS, onlookers_.comes(call, met));
+  onlookers_.wait_for(met);
+  EXPECT_FALSE(onlookers_.may_run(*graph_));
+}
+
+TEST_F(OnlookersTest, MemoryThatItHasUsedCountsUntilTheLastLaunchThatDidIsThrough) {
+  ASSERT_TRUE(launch());
+  record(kA, event(1));
+  const MemoryRange other[] = {range(3, true)};
+  onlookers_.uses(*graph_, other, false, false);
+  ASSERT_TRUE(launch());
+  EXPECT_TRUE(make(copy(kB, 7, 2)));
+  wait(kC, event(1));
+  EXPECT_FALSE(make(copy(kC, 7, 2)));  // as a buffer is filled that only the launch before used
+  EXPECT_TRUE(make(copy(kC, 7, 3)));
+  onlookers_.released(cell(2), kCell);
+  EXPECT_FALSE(make(copy(kB, 7, 2)));
+}
+
+TEST_F(OnlookersTest, WhatEndsWhileItRunsIsStillMet) {
+  ASSERT_TRUE(launch());
+  std::weak_ptr<Graph> left = graph_;
+  onlookers_.leave(graph_);
+  graph_.reset();
+  EXPECT_TRUE(make(copy(kB, 2, 7)));
+  make(of_event(CallKind::stream_synchronize, kA, nullptr));
+  EXPECT_FALSE(make(copy(kB, 2, 7)));
+  EXPECT_TRUE(left.expired());
+}
+
+TEST_F(OnlookersTest, TwoThatMeetWaitForEachOther) {
+  const auto other = std::make_shared<Graph>();
+  const MemoryRange memory[] = {range(2, true)};
+  onlookers_.uses(*other, memory, false, false);
+  ASSERT_TRUE(launch());
+  Onlookers::Works met;
+  EXPECT_FALSE(onlookers_.begins(other, kB.ref, {}, met));
+  EXPECT_TRUE(met.has(graph_.get()));
+  met = {};
+  const auto behind = onlookers_.begins(other, kA.ref, {}, met);
+  ASSERT_TRUE(behind);
+  onlookers_.begun(other, *behind, true, /*in_our_order=*/false);
+  // The program's own of the two is an op as any.
+  EXPECT_FALSE(launch(kC));
+}
+
+TEST_F(OnlookersTest, AnyNumberMayHaveToBeWaitedFor) {
+  const MemoryRange memory[] = {range(2, false)};
+  std::vector<std::shared_ptr<Graph>> graphs(20);
+  for (auto& graph : graphs) {
+    graph = std::make_shared<Graph>();
+    onlookers_.uses(*graph, memory, false, false);
+    Onlookers::Works met;
+    const auto launch = onlookers_.begins(graph, kA.ref, {}, met);
+    ASSERT_TRUE(launch);
+    onlookers_.begun(graph, *launch, true, true);
+  }
+  Onlookers::Works met;
+  const Call call = copy(kB, 7, 2);
+  onlookers_.went(call, CUDA_SUCCESS, onlookers_.comes(call, met));
+  onlookers_.wait_for(met);
+  for (const auto& graph : graphs) {
+    EXPECT_TRUE(met.has(graph.get()));
+    EXPECT_FALSE(onlookers_.may_run(*graph));
+  }
+}
+
+TEST_F(OnlookersTest, OfSomeOpsNothingIsKnown) {
+  Call graph = copy(kB, 0, 0);
+  graph.kind = CallKind::graph_launch;
+  make(graph);
+  EXPECT_FALSE(launch());
+  make(of_event(CallKind::stream_synchronize, kB, nullptr));
+  for (int i = 0; i < 60; ++i) make(copy(kB, 100 + i, 200 + i));
+  EXPECT_FALSE(launch());  // more than are remembered
+  make(of_event(CallKind::stream_synchronize, kB, nullptr));
+  for (int i = 0; i < 1000; ++i) make(copy(kB, 100 + i % 8, 200 + i % 8));
+  EXPECT_TRUE(launch());
+}
+
+// ---- against the definition ----
+
+// Threads of the program's that copy, launch and wait, each call taken by the driver at some moment between its two
+// ends. Whenever two things may run at once by what the program and Nimble have waited for, and one of them is a graph
+// in an order of ours, they touch nothing in common.
+class World {
+ public:
+  World(unsigned seed, std::size_t threads) : random_(seed), calls_(threads) {
+    onlookers_.expect();
+    for (std::size_t i = 0; i < graphs_.size(); ++i) {
+      graphs_[i] = std::make_shared<Graph>();
+      // Whoever asks finds it through: all that the driver has had of it.
+      graphs_[i]->ends_when_asked = [this, i] {
+        for (const Op& op : ops_)
+          if (op.relaxed && op.graph == static_cast<int>(i)) truth_.done.insert(op.number);
+      };
+      change_memory(i);
+    }
+  }
+
+  // What went wrong; empty where nothing did.
+  std::string run(int turns) {
+    for (int turn = 0; turn < turns && wrong_.empty(); ++turn) advance(calls_[below(calls_.size())]);
+    return wrong_;
+  }
+  int relaxed = 0, in_order = 0, waits = 0, needless = 0;
+
+ private:
+  enum class What { copy, launch, record, wait, sync_stream, sync_event };
+  struct Op {
+    int number = 0;
+    std::vector<MemoryRange> memory;
+    int graph = -1;
+    bool relaxed = false;
+  };
+  struct Made {
+    int stage = 0;  // none, on its way, to be taken, taken
+    What what = What::copy;
+    Stream on;
+    Call call;
+    std::size_t graph = 0;
+    Op op;
+    std::optional<Onlookers::Launch> launch;
+    Onlookers::Passage passage;
+    Onlookers::Works met;
+    CUevent event = nullptr;
+  };
+
+  std::size_t below(std::size_t n) { return random_() % n; }
+
+  void change_memory(std::size_t i) {
+    memory_[i].clear();
+    for (int c = 0; c < 6; ++c)
+      if (below(3) == 0) memory_[i].push_back(range(c, below(2) == 0));
+    onlookers_.uses(*graphs_[i], memory_[i], false, false);
+  }
+
+  void advance(Made& made) {
+    switch (made.stage) {
+      case 0:
+        begin(made);
+        made.stage = 1;
+        if (calls_.size() > 1) return;
+        [[fallthrough]];
+      case 1:
+        for (const auto& graph : graphs_)
+          if (made.met.has(graph.get()) && is_on_its_way(graph)) return;
+        waits += !made.met.empty();
+        onlookers_.wait_for(made.met);
+        made.stage = 2;
+        if (calls_.size() > 1) return;
+        [[fallthrough]];
+      case 2:
+        take(made);
+        made.stage = 3;
+        if (calls_.size() > 1) return;
+        [[fallthrough]];
+      default:
+        if (made.launch) {
+          onlookers_.begun(graphs_[made.graph], *made.launch, true, true);
+        } else {
+          onlookers_.went(made.call, CUDA_SUCCESS, made.passage);
+        }
+        made = {};
+    }
+  }
+
+  bool is_on_its_way(const std::shared_ptr<Graph>& graph) const {
+    return std::ranges::any_of(
+        calls_, [&](const Made& each) { return each.stage != 0 && each.launch && graphs_[each.graph] == graph; });
+  }
+
+  void begin(Made& made) {
+    constexpr What kWhats[] = {What::copy,   What::copy,   What::copy, What::launch,      What::launch,
+                               What::record, What::record, What::wait, What::sync_stream, What::sync_event};
+    made.what = kWhats[below(below(3) == 0 ? 10 : 8)];
+    made.on = kStreams[below(kStreams.size())];
+    made.event = event(below(4));
+    switch (made.what) {
+      case What::copy: {
+        const int from = static_cast<int>(below(6)), to = static_cast<int>(below(6));
+        made.call = copy(made.on, from, to);
+        made.op.memory = {range(from, false), range(to, true)};
+        break;
+      }
+      case What::launch:
+        made.graph = below(graphs_.size());
+        // The driver runs one launch of a graph after another.
+        if (std::ranges::any_of(calls_, [&](const Made& each) {
+              return &each != &made && each.what == What::launch && each.stage != 0 && each.graph == made.graph;
+            }))
+          return begin(made);
+        if (below(4) == 0) change_memory(made.graph);
+        made.op.memory = memory_[made.graph];
+        made.op.graph = static_cast<int>(made.graph);
+        made.launch = onlookers_.begins(graphs_[made.graph], made.on.ref, {}, made.met);
+        if (made.launch) {
+          made.op.relaxed = true;
+          ++relaxed;
+          return;
+        }
+        ++in_order;
+        needless += calls_.size() == 1 && !is_met(made.op, made.on, true);
+        made.call = copy(made.on, 0, 0);
+        made.call.kind = CallKind::graph_launch;
+        made.passage = onlookers_.comes(made.call, made.met, graphs_[made.graph]);
+        return;
+      case What::record:
+        made.call = of_event(CallKind::event_record, made.on, made.event);
+        break;
+      case What::wait:
+        made.call = of_event(CallKind::event_wait, made.on, made.event);
+        break;
+      case What::sync_stream:
+        made.call = of_event(CallKind::stream_synchronize, made.on, nullptr);
+        break;
+      case What::sync_event:
+        made.call = of_event(CallKind::event_synchronize, made.on, made.event);
+        break;
+    }
+    made.passage = onlookers_.comes(made.call, made.met);
+    needless += calls_.size() == 1 && !made.met.empty() && !is_met(made.op, made.on, false);
+  }
+
+  static bool conflict(const Op& one, const Op& other) {
+    return std::ranges::any_of(one.memory, [&](const MemoryRange& a) {
+      return std::ranges::any_of(other.memory, [&](const MemoryRange& b) { return nimble::conflict(a, b); });
+    });
+  }
+  // Whether something that may still be running when the op comes touches what it touches, where one of the two is in
+  // our order.
+  bool is_met(const Op& op, const Stream& on, bool in_our_order) const {
+    const auto before = truth_.before(on);
+    return std::ranges::any_of(ops_, [&](const Op& other) {
+      return (in_our_order || other.relaxed) && other.graph != (op.graph < 0 ? -2 : op.graph) &&
+             !before.contains(other.number) && conflict(op, other);
+    });
+  }
+
+  void take(Made& made) {
+    switch (made.what) {
+      case What::copy:
+      case What::launch: {
+        if (is_met(made.op, made.on, made.op.relaxed))
+          wrong_ = "op " + std::to_string(ops_.size()) + (made.op.relaxed ? ", a graph in our order," : "") +
+                   " meets another";
+        made.op.number = static_cast<int>(ops_.size());
+        truth_.op(made.op.number, made.on);
+        ops_.push_back(made.op);
+        if (made.op.graph >= 0) {
+          // Behind the launches before.
+          for (const Op& other : ops_)
+            if (other.graph == made.op.graph) truth_.joins(other.number, made.on);
+        }
+        return;
+      }
+      case What::record:
+        return truth_.record(made.event, made.on);
+      case What::wait:
+        return truth_.wait(made.on, made.event);
+      case What::sync_stream:
+        return truth_.host_waits(made.on);
+      case What::sync_event:
+        return truth_.host_waits(made.event);
+    }
+  }
+
+  inline static const std::vector<Stream> kStreams = {kA, kB, kC, kLegacy, kBlocking, kThreads};
+  std::mt19937 random_;
+  Context context_;
+  Onlookers onlookers_{context_};
+  std::array<std::shared_ptr<Graph>, 2> graphs_;
+  std::array<std::vector<MemoryRange>, 2> memory_;
+  std::vector<Made> calls_;
+  std::vector<Op> ops_;
+  Truth truth_;
+  std::string wrong_;
+};
+
+TEST(Onlookers, OfOneThreadNothingMeetsAndNothingWaitsInVain) {
+  int relaxed = 0, in_order = 0, needless = 0;
+  for (unsigned seed = 1; seed <= 60; ++seed) {
+    World world(seed, 1);
+    ASSERT_EQ(world.run(400), "") << "seed " << seed;
+    relaxed += world.relaxed;
+    in_order += world.in_order;
+    needless += world.needless;
+  }
+  EXPECT_GT(relaxed, 500);
+  EXPECT_GT(in_order, 500);
+  EXPECT_LT(needless,
+            (relaxed + in_order) / 20);  // what is behind a launch of the same graph is not known to be behind
+}
+
+TEST(Onlookers, OfSeveralThreadsNothingMeets) {
+  int relaxed = 0, waits = 0;
+  for (unsigned seed = 1; seed <= 100; ++seed) {
+    World world(seed, 2 + seed % 4);
+    ASSERT_EQ(world.run(1500), "") << "seed " << seed;
+    relaxed += world.relaxed;
+    waits += world.waits;
+  }
+  EXPECT_GT(relaxed, 500);
+  EXPECT_GT(waits, 100);
+}
+
+}  // namespace
+}  // namespace nimble

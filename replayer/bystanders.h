@@ -1,5 +1,6 @@
 // Tells, without a lock, the calls that are none of the replayed step's business: those of other threads on other
-// streams. They pass, and threads that make no others never meet at a lock.
+// streams. They pass, and threads that make no others never meet at the replayer's lock; where graphs run in another
+// order than the program's, at one that is held for a moment (order/onlookers.h).
 //
 // The player's state is published here after each of its calls. That a call may be judged by a state that changes at
 // the same moment is no harm: the program has given these two calls no order. Where it has, by any means, it has also
@@ -60,6 +61,9 @@ class Bystanders {
   bool passed(const Call& call, CUresult result);
   // The same where replay has stood aside: only memory of the arena still matters.
   bool passes_aside(const Call& call) const;
+
+  // Whether the player follows the stream.
+  bool follows(const StreamRef& stream) const { return is_followed(stream); }
 
   // Ops that passed here.
   std::uint64_t ops() const;

@@ -46,6 +46,7 @@ bool ObjectMap::rebind(std::uint32_t index, std::uint64_t address) {
   bound.base = allocation->base;
   owners_[allocation->base] = index;
   ++generation_;
+  ++moves_;
   return true;
 }
 
@@ -57,6 +58,7 @@ void ObjectMap::undo() {
         owners_.erase(owner);
       if (before->bound.base) owners_[before->bound.base] = before->object;
       ++generation_;
+      ++moves_;
     }
     bound = before->bound;
   }
@@ -76,6 +78,7 @@ void ObjectMap::place(std::uint32_t index, std::uint64_t base) {
   bound.base = base;
   owners_[base] = index;
   ++generation_;
+  ++moves_;
 }
 
 void ObjectMap::place_by_plan(std::uint32_t index, std::uint64_t base) {
@@ -84,6 +87,7 @@ void ObjectMap::place_by_plan(std::uint32_t index, std::uint64_t base) {
     owners_.erase(owner);
   bound.base = base;
   ++generation_;
+  ++moves_;
 }
 
 void ObjectMap::take(std::uint32_t object, bool taken) {
@@ -114,6 +118,7 @@ void ObjectMap::freed(std::uint64_t base, std::uint64_t size) {
   ++generation_;
   const auto drop = [&](auto owner) {
     bound_[owner->second].base = 0;
+    ++moves_;
     return owners_.erase(owner);
   };
   if (const auto owner = owners_.find(base); owner != owners_.end()) drop(owner);
@@ -125,6 +130,7 @@ void ObjectMap::clear() {
   for (Bound& bound : bound_) bound = {};
   owners_.clear();
   ++generation_;
+  ++moves_;
 }
 
 }  // namespace nimble

@@ -61,6 +61,8 @@ class ObjectMap {
   void clear();
 
   std::uint64_t generation() const { return generation_; }
+  // Rises whenever any object's address changes, and with nothing else.
+  std::uint64_t moves() const { return moves_; }
 
  private:
   struct Bound {
@@ -82,7 +84,7 @@ class ObjectMap {
   std::vector<bool> taken_;                                  // by object
   std::uint32_t all_taken_ = 0;
   std::vector<Before> accepted_;  // what the attempt at hand has changed, as it was
-  std::uint64_t step_ = 1, generation_ = 1;
+  std::uint64_t step_ = 1, generation_ = 1, moves_ = 1;
 };
 
 }  // namespace nimble

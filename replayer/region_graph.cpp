@@ -70,11 +70,13 @@ RegionGraph::RegionGraph(CallContext& context, const DriverApi& driver)
 
 RegionGraph::~RegionGraph() {
   graph_.reset();
+  in_order_.reset();
   if (arena_ && free_) free_(arena_);
 }
 
 void RegionGraph::abandon() {
-  if (graph_) graph_->abandon();
+  for (const auto& graph : {graph_.get(), in_order_.get()})
+    if (graph) graph->abandon();
   arena_ = 0;
 }
 
@@ -180,10 +182,35 @@ std::string RegionGraph::build(Schedule schedule, std::span<const Call> earlier,
   live.rebase();
   CUcontext current = nullptr;
   driver_.cuCtxGetCurrent_(&current);
+  const ScheduleSegment& segment = schedule_.segments.front();
+  const ScheduleSegment chain = in_program_order(segment);
   graph_ = std::make_unique<SegmentGraph>(driver_);
-  const CUresult result = graph_->build(schedule_, schedule_.segments.front(), live, current, nullptr);
+  CUresult result = graph_->build(schedule_, segment, live, current, nullptr);
+  if (result == CUDA_SUCCESS && !has_program_order(segment)) {
+    in_order_ = std::make_unique<SegmentGraph>(driver_);
+    result = in_order_->build(schedule_, chain, live, current, nullptr);
+  }
   if (result != CUDA_SUCCESS) return "its graph cannot be built (error " + std::to_string(result) + ")";
   return {};
+}
+
+std::vector<MemoryRange> RegionGraph::touches() const {
+  std::vector<MemoryRange> ranges;
+  for (const RegionMemory& one : memory_)
+    if (one.size != 0) ranges.push_back({one.base, one.base + one.size, true});
+  if (arena_) ranges.push_back({arena_, arena_ + schedule_.arena_bytes, true});
+  sort_and_merge(ranges);
+  return ranges;
+}
+
+bool RegionGraph::touches_variables() const {
+  return std::any_of(schedule_.functions.begin(), schedule_.functions.end(),
+                     [](const auto& function) { return !function.globals.empty(); });
+}
+
+bool RegionGraph::records_any() const {
+  return std::any_of(schedule_.ops.begin(), schedule_.ops.end(),
+                     [](const ScheduleOp& op) { return op.kind == CallKind::event_record; });
 }
 
 }  // namespace nimble

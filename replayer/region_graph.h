@@ -15,6 +15,7 @@
 #include "nimble/call.h"
 #include "nimble/schedule.h"
 #include "replayer/driver_api.h"
+#include "replayer/order/touched.h"
 #include "replayer/segment_graph.h"
 
 namespace nimble {
@@ -45,13 +46,22 @@ class RegionGraph {
   // asynchronous ones that last are no ops of `schedule`. Returns why not; empty where all went well.
   std::string build(Schedule schedule, std::span<const Call> earlier, std::span<const RegionCall> calls);
 
-  CUresult launch(CUstream stream) const { return graph_->launch(stream); }
+  // With as little order as its ops need, or in the order of the program: never at the same time. The program's own may
+  // be all there is.
+  CUresult launch(CUstream stream, bool in_program_order) const {
+    return (in_program_order && in_order_ ? in_order_ : graph_)->launch(stream);
+  }
+  bool has_two_orders() const { return in_order_ != nullptr; }
 
   // What must not be released as long as the region is to be launched. `all`: whatever was alive when it ran, since not
   // all that its kernels reach is known.
   bool uses_all() const { return uses_all_; }
   const std::vector<RegionMemory>& memory() const { return memory_; }
   bool records(CUevent event) const { return graph_ && graph_->records(event); }
+  bool records_any() const;
+  // What a launch touches, by address, but for what is meant by uses_all(); and whether its kernels use variables.
+  std::vector<MemoryRange> touches() const;
+  bool touches_variables() const;
 
   // The context is gone, and all that was in it.
   void abandon();
@@ -61,7 +71,7 @@ class RegionGraph {
   const DriverApi& driver_;
   decltype(&::cuMemFree) free_;
   Schedule schedule_;
-  std::unique_ptr<SegmentGraph> graph_;
+  std::unique_ptr<SegmentGraph> graph_, in_order_;  // the latter where that is another order
   CUdeviceptr arena_ = 0;
   bool uses_all_ = false;
   std::vector<RegionMemory> memory_;

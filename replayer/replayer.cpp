@@ -22,7 +22,8 @@ constexpr const char* kNoThread = "no thread can be started, which is to submit 
 
 class Replayer final : public ReplaySink {
  public:
-  Replayer(ReplayOptions options, CallContext& context) : options_(std::move(options)), context_(context) {
+  Replayer(ReplayOptions options, CallContext& context, Onlookers* onlookers)
+      : options_(std::move(options)), context_(context), onlookers_(onlookers) {
     static_cast<CounterValues&>(counters_) = options_.counted;
     steps_marked_ = options_.counted.steps_marked;
   }
@@ -33,14 +34,13 @@ class Replayer final : public ReplaySink {
     if (phase_.load(std::memory_order_acquire) == Phase::waiting && (!matters || !load(/*starts=*/true)))
       return std::nullopt;
     const Phase phase = phase_.load(std::memory_order_acquire);
-    if (phase == Phase::nothing) return std::nullopt;
-    if (phase == Phase::aside ? bystanders_->passes_aside(call) : bystanders_->passes(call)) return std::nullopt;
-    std::lock_guard lock(mutex_);
-    if (phase_.load(std::memory_order_relaxed) == Phase::aside) return player_->before_aside(call);
-    if (phase_.load(std::memory_order_relaxed) != Phase::playing) return std::nullopt;
-    bystanders_->news.drain([this](const MemoryEvent& event) { player_->note(event); });
-    const auto answer = player_->before(call);
-    publish();
+    if (phase == Phase::nothing) {
+      if (bystanders_ && onlookers_) look(call);  // whoever comes late to a replay that has been retired
+      return std::nullopt;
+    }
+    std::optional<CUresult> answer;
+    if (phase == Phase::aside ? !bystanders_->passes_aside(call) : !bystanders_->passes(call)) answer = play(call);
+    if (!answer && onlookers_) look(call);
     return answer;
   } catch (const std::exception& error) {
     give_up(error.what());
@@ -48,6 +48,8 @@ class Replayer final : public ReplaySink {
   }
 
   void after(const Call& call, CUresult result) noexcept override try {
+    if (bystanders_ && onlookers_ && phase_.load(std::memory_order_acquire) != Phase::waiting)
+      onlookers_->passed(call, result);
     if (call.brings_code && phase_.load(std::memory_order_acquire) == Phase::playing) player_->code_has_come();
     if (result != CUDA_SUCCESS && is_final(result)) context_failed(result);
     if (!call.traced) return;
@@ -135,6 +137,8 @@ class Replayer final : public ReplaySink {
 
   void take_over(std::span<const Call> earlier) override {
     if (!start_watchdog()) return give_up(kNoThread);
+    // Nothing of a replay that has ended runs any more.
+    if (onlookers_) onlookers_->wait_for(onlookers_->running());
     const std::lock_guard lock(mutex_);
     for (const Call& call : earlier) player_->after(call, CUDA_SUCCESS);
     publish();
@@ -222,6 +226,42 @@ class Replayer final : public ReplaySink {
     if (relaxed) driver_.cuThreadExchangeStreamCaptureMode_(&mode);
   }
 
+  // Whoever has the lock may be inside the driver, and wait for the very op of whoever asks.
+  bool graphs_are_through() {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    return lock && player_->graphs_are_through();
+  }
+
+  std::optional<CUresult> play(Call& call) {
+    std::lock_guard lock(mutex_);
+    if (phase_.load(std::memory_order_relaxed) == Phase::aside) return player_->before_aside(call);
+    if (phase_.load(std::memory_order_relaxed) != Phase::playing) return std::nullopt;
+    bystanders_->news.drain([this](const MemoryEvent& event) { player_->note(event); });
+    const auto answer = player_->before(call);
+    publish();
+    return answer;
+  }
+
+  // The call goes to the driver. If its op must not run at the same time as the step's graphs, it waits for these here:
+  // without the lock, so that all else goes on.
+  void look(const Call& call) {
+    if (!Onlookers::matters(call)) return;
+    const bool plays = phase_.load(std::memory_order_acquire) == Phase::playing;
+    // Nothing of ours runs any more, and nothing will.
+    if (!plays && own_onlookers_ && onlookers_->running().empty()) return;
+    Onlookers::Works met;
+    const bool apart =
+        plays && bound_.load(std::memory_order_acquire) && call.has_stream && bystanders_->follows(call.stream);
+    onlookers_->passes(call, met, nullptr, apart);
+    if (met.empty()) return;
+    onlookers_->wait_for(met);
+    const std::lock_guard lock(mutex_);
+    if (phase_.load(std::memory_order_relaxed) != Phase::playing) return;
+    player_->keep_program_order();
+    if (!player_->stood_aside().empty()) player_->leave();
+    publish();
+  }
+
   // With what is counted elsewhere. Under the lock; the same again once replay has finished.
   CounterValues counters() const {
     CounterValues values = counters_;
@@ -264,6 +304,11 @@ class Replayer final : public ReplaySink {
       }
       player->tune(options_.tune);
       if (options_.audit > 0) player->audit(options_.audit, [all = bystanders.get()] { return all->ops(); });
+      if (!onlookers_ && player->runs_relaxed()) {
+        own_onlookers_ = std::make_unique<Onlookers>(context_);
+        onlookers_ = own_onlookers_.get();
+      }
+      if (onlookers_) player->hold_against(*onlookers_, [this] { return graphs_are_through(); });
       // All or nothing: whoever finds a player finds the rest as well.
       player_ = std::move(player);
       bystanders_ = std::move(bystanders);
@@ -301,6 +346,7 @@ class Replayer final : public ReplaySink {
       activity_.store(held, std::memory_order_release);  // the watchdog does not sleep while it is not 0
     }
     bystanders_->publish(player_->state());
+    bound_.store(player_->bound(), std::memory_order_release);
     const std::uint64_t matched = counters_.steps_replayed + counters_.steps_passed_through;
     if (matched != steps_matched_.load(std::memory_order_relaxed) || !player_->stood_aside().empty()) {
       steps_matched_.store(matched);
@@ -388,7 +434,10 @@ class Replayer final : public ReplaySink {
   // replays writes with each op.
   alignas(64) std::atomic<Phase> phase_{Phase::waiting};
   std::atomic<bool> owes_{false};           // what StepPlayer::owes() said last
+  std::atomic<bool> bound_{false};          // likewise StepPlayer::bound()
   std::unique_ptr<Bystanders> bystanders_;  // made before `playing`, then constant; needs no lock
+  Onlookers* onlookers_;                    // likewise; null where nothing runs in another order than the program's
+  std::unique_ptr<Onlookers> own_onlookers_;
 
   alignas(64) std::atomic<std::uint64_t> activity_{0};  // what StepPlayer::holding() said last
   std::atomic<std::uint64_t> steps_marked_{0}, steps_matched_{0};
@@ -404,8 +453,8 @@ class Replayer final : public ReplaySink {
 
 }  // namespace
 
-std::unique_ptr<ReplaySink> make_replayer(ReplayOptions options, CallContext& context) {
-  return std::make_unique<Replayer>(std::move(options), context);
+std::unique_ptr<ReplaySink> make_replayer(ReplayOptions options, CallContext& context, Onlookers* onlookers) {
+  return std::make_unique<Replayer>(std::move(options), context, onlookers);
 }
 
 }  // namespace nimble

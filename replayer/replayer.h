@@ -23,6 +23,7 @@
 #include "nimble/call.h"
 #include "nimble/counters.h"
 #include "replayer/memory_map.h"
+#include "replayer/order/onlookers.h"
 #include "replayer/tuner.h"
 
 namespace nimble {
@@ -60,7 +61,8 @@ class ReplaySink : public CallSink {
 
 // The schedule is read at the first call that matters, so processes that never use the GPU read nothing. A schedule
 // that cannot be read is said in the log, and everything passes through. `context` must outlive the replayer, which
-// must not be destroyed while its helper thread may run: keep it for the life of the process.
-std::unique_ptr<ReplaySink> make_replayer(ReplayOptions options, CallContext& context);
+// must not be destroyed while its helper thread may run: keep it for the life of the process. `onlookers` has been told
+// of the calls so far and is of those that come here; null: the replayer has one of its own from the first call on.
+std::unique_ptr<ReplaySink> make_replayer(ReplayOptions options, CallContext& context, Onlookers* onlookers = nullptr);
 
 }  // namespace nimble

@@ -83,16 +83,12 @@ bool StepPlayer::build_graphs(std::uint32_t kind) {
     if (graphs_[s].built()) continue;
     const ScheduleSegment& segment = schedule_.segments[s];
     up_to_date_[s] = true;
-    if (tuners_[kind].tries(Way::one_stream)) {
-      // Every order that the schedule enforces agrees with the program's.
-      ScheduleSegment chain = segment;
-      std::sort(chain.order.begin(), chain.order.end());
-      chain.edges.clear();
-      for (std::size_t i = 1; i < chain.order.size(); ++i) chain.edges.push_back({chain.order[i - 1], chain.order[i]});
-      if (in_order_[s].build(schedule_, chain, live_, cu_context_, launch) != CUDA_SUCCESS)
+    if (tuners_[kind].tries(Way::one_stream) && !in_program_order_) {
+      if (in_order_[s].build(schedule_, in_program_order(segment), live_, cu_context_, launch) != CUDA_SUCCESS)
         for (Tuner& tuner : tuners_) tuner.exclude(Way::one_stream);
     }
-    const CUresult result = graphs_[s].build(schedule_, segment, live_, cu_context_, launch);
+    const CUresult result = graphs_[s].build(schedule_, in_program_order_ ? in_program_order(segment) : segment, live_,
+                                             cu_context_, launch);
     if (result != CUDA_SUCCESS) {
       stand_aside("a graph could not be built (error " + std::to_string(result) + ")");
       return false;
@@ -104,6 +100,7 @@ bool StepPlayer::build_graphs(std::uint32_t kind) {
 void StepPlayer::unbind(const char* why) {
   flush_early();  // while it is known what the ops are
   if (cursor_.begun()) diverge(why);
+  mark_end();
   if (state_ == State::bound) {
     // The arena may next be used on another stream, which must come after what is on this one. No waiting here: what
     // this stream does may need this very thread.
@@ -142,6 +139,8 @@ void StepPlayer::context_ended(const Call& call) {
   clock_.abandon();
   if (audit_) audit_->abandon();
   ended_ = aside_.empty();
+  through_ = relaxed_launches_;
+  end_ = nullptr;
   streams_.abandon();
   stand_in_ = nullptr;
   // What other threads may have put in between the program's call and the driver's answer.

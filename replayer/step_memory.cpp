@@ -22,6 +22,7 @@ void StepPlayer::note(const MemoryEvent& event) {
     objects_.changed();
   } else {
     memory_.remove(event.allocation.base, event.allocation.size);
+    unwatch(event.allocation.base, event.allocation.size);
     objects_.freed(event.allocation.base, event.allocation.size);
   }
 }
@@ -75,6 +76,7 @@ bool StepPlayer::let_go_of_memory(GoingArena& arena) {
 void StepPlayer::retire() {
   drop_graphs();
   state_ = State::searching;
+  if (onlookers_) onlookers_->leave(work_);
 }
 
 // How much the program's pool has: not what it would have without us, as long as step-local memory comes from the plan.
@@ -146,6 +148,7 @@ std::optional<CUresult> StepPlayer::on_free(Call& call) {
   if (call.host == HostEffect::observe) flush_early();
   if (in_arena(call.address)) return free_in_arena(call);
   memory_.remove(call.address, call.size);
+  unwatch(call.address, call.size);
   objects_.freed(call.address, call.size);
   return std::nullopt;
 }

@@ -32,6 +32,7 @@ StepPlayer::StepPlayer(Schedule schedule, CallContext& context, const DriverApi&
       up_to_date_(schedule_.segments.size(), false),
       tuners_(paths_.kinds(), Tuner(Tune::off)),
       clock_(driver) {
+  find_relaxed();
   counters_.kinds.resize(paths_.kinds());
   drop_graphs();
   // On several streams ops of later segments may come before one is complete.
@@ -122,6 +123,7 @@ std::optional<CUresult> StepPlayer::play(Call& call) {
       flush_early();
       if (cursor_.begun()) diverge("a capture began");
       streams_.release();
+      mark_end();
       captures_.insert(call.stream.key);
       return std::nullopt;
     }
@@ -191,6 +193,7 @@ std::optional<CUresult> StepPlayer::on_op(Call& call) {
 // Nothing of a step has come yet: the call may be its first op.
 std::optional<CUresult> StepPlayer::begin_step(Call& call) {
   if (!aside_.empty()) return outside(call);
+  if (order_due_ && captures_.empty()) keep_program_order();
   const std::uint32_t stream = streams_.find(call.stream);
   if (state_ == State::bound && stream == kNone) return outside(call);
   // Not earlier: other ops between two steps may pass without coming here (replayer/bystanders.h).
@@ -285,6 +288,7 @@ std::optional<CUresult> StepPlayer::on_matched(std::uint32_t index, Call& call) 
         answer = free_in_arena(call);
       } else {
         memory_.remove(call.address);
+        unwatch(call.address, 0);
         objects_.freed(call.address);  // the pool may give the address to another of the step's objects
       }
     }
@@ -329,6 +333,7 @@ std::optional<CUresult> StepPlayer::outside(Call& call) {
   if (call.kind != CallKind::free_async) return std::nullopt;
   if (in_arena(call.address)) return free_in_arena(call);
   memory_.remove(call.address);
+  unwatch(call.address, 0);
   objects_.freed(call.address);
   return std::nullopt;
 }

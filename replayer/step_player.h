@@ -21,6 +21,7 @@
 #include "replayer/memory_answers.h"
 #include "replayer/memory_map.h"
 #include "replayer/object_map.h"
+#include "replayer/order/onlookers.h"
 #include "replayer/owed_errors.h"
 #include "replayer/segment_graph.h"
 #include "replayer/step_clock.h"
@@ -102,6 +103,17 @@ class StepPlayer {
   // A context has ended, as the driver has confirmed.
   void context_gone(const Call& call);
 
+  // --- Who looks at the step's memory from elsewhere (step_onlookers.cpp).
+
+  // Whether some of its graphs run in another order than the program's.
+  bool runs_relaxed() const { return runs_relaxed_; }
+  // Before any call: these are told of them from now on. `are_through` calls graphs_are_through() with the lock.
+  void hold_against(Onlookers& onlookers, std::function<bool()> are_through);
+  // Whether those that were launched are through; asks the driver.
+  bool graphs_are_through();
+  // From now on graphs keep the program's order.
+  void keep_program_order();
+
   // What there is to say to people since the last time: how a step diverged, once for each reason.
   bool has_news() const { return !news_.empty(); }
   std::string take_news() { return std::exchange(news_, {}); }
@@ -161,7 +173,7 @@ class StepPlayer {
   void submit_segment(std::uint32_t segment);
   // The result of the first call that failed, if any did; all of them are owed to the program.
   CUresult submit_by_calls(const std::vector<std::uint32_t>& ops, bool on_launch_stream);
-  void submit_audited(std::uint32_t segment);
+  void submit_audited(std::uint32_t segment, const std::optional<Onlookers::Launch>& unseen);
   CUresult patch_changed(std::uint32_t segment);
   SegmentGraph& graph(std::uint32_t segment) {
     return way_ == Way::one_stream && in_order_[segment].built() ? in_order_[segment] : graphs_[segment];
@@ -174,6 +186,20 @@ class StepPlayer {
   bool is_bound(std::uint32_t kind) const;
   std::uint64_t ops_elsewhere() const { return elsewhere_() + ops_elsewhere_; }
   void judge_audit();
+  // What of who looks from elsewhere.
+  void find_relaxed();
+  bool is_relaxed(std::uint32_t segment) const {
+    const bool in_order = in_program_order_ || (way_ == Way::one_stream && in_order_[segment].built());
+    return onlookers_ && relaxed_[segment] && !in_order;
+  }
+  std::optional<Onlookers::Launch> launch_unseen();
+  void watch_memory();
+  void unwatch(std::uint64_t address, std::uint64_t size);
+  void mark_end();
+  void batch_begins(std::uint32_t segment);
+  void batch_launched(std::uint32_t segment, const std::optional<Onlookers::Launch>& launch, bool good);
+  Onlookers::Passage op_comes(std::uint32_t index);
+  void op_went(const Onlookers::Passage& passage, bool good);
   // `passes`: the driver has yet to have its last op.
   void end_step(bool passes, std::uint32_t thread);
   // `at_op`: the op that should have come where the reason was found.
@@ -253,8 +279,23 @@ class StepPlayer {
   std::optional<Audit> audit_;
   Audit::Run run_ = Audit::Run::graphs;  // of the step at hand
   std::function<std::uint64_t()> elsewhere_;
-  std::uint64_t ops_elsewhere_ = 0;  // ops of other streams that came through here
-  std::uint32_t refused_ = kNone;    // the op whose node the driver would not change
+  std::uint64_t ops_elsewhere_ = 0;          // ops of other streams that came through here
+  std::uint32_t refused_ = kNone;            // the op whose node the driver would not change
+  std::vector<bool> relaxed_, records_;      // by segment: its order is not the program's; it records events
+  std::vector<std::uint32_t> last_records_;  // by segment: the op that records an event behind all others, or kNone
+  std::vector<std::uint8_t> uses_;           // by object: whether graphs of the former read it, or write it, too
+  bool uses_globals_ = false, runs_relaxed_ = false;
+  bool in_program_order_ = false, order_due_ = false;  // see keep_program_order()
+  std::uint32_t times_looked_at_ = 0;
+  Onlookers* onlookers_ = nullptr;  // null where nothing runs in another order
+  std::shared_ptr<Onlookers::Work> work_;
+  std::vector<MemoryRange> ranges_;           // that it uses
+  std::vector<Onlookers::Passage> recorded_;  // events that the graph records which is being launched
+  std::uint64_t watched_moves_ = 0, watched_arena_ = 0;
+  std::uint64_t relaxed_launches_ = 0, through_ = 0;  // so many of them are known to be through
+  StreamRef relaxed_on_;                              // the last one's stream
+  CUevent end_ = nullptr;
+  std::uint64_t end_of_ = 0;  // the launch that end_ is behind
   OwedErrors owed_;
   CUresult failed_ = CUDA_SUCCESS;  // what every call in the step's context answers by now
   std::vector<void*> scratch_;

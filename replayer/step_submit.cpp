@@ -24,7 +24,9 @@ CUresult StepPlayer::submit_by_calls(const std::vector<std::uint32_t>& ops, bool
     // On one stream alone there is nothing to wait for.
     if (on_launch_stream && schedule_.ops[index].kind == CallKind::event_wait) continue;
     individually(stream);
+    const Onlookers::Passage passage = op_comes(index);
     const CUresult result = submit_call(driver_, schedule_, live_, index, streams_[stream].handle, scratch_);
+    op_went(passage, result == CUDA_SUCCESS);
     if (result != CUDA_SUCCESS) refused(result);
     if (first == CUDA_SUCCESS) first = result;
   }
@@ -102,13 +104,17 @@ CUresult StepPlayer::patch_changed(std::uint32_t segment) {
 void StepPlayer::submit_segment(std::uint32_t segment) {
   const CurrentContext current(driver_, cu_context_);
   if (run_ == Audit::Run::in_order) return flush();
+  std::optional<Onlookers::Launch> unseen;
+  if (is_relaxed(segment) && !(unseen = launch_unseen())) return flush();
   take_batch(segment);
+  batch_begins(segment);
   CUresult result = streams_.gather();
   keep_order(result);
   if (run_ == Audit::Run::audited && audit_->save(segment, streams_.launch().handle, ops_elsewhere()))
-    return submit_audited(segment);
+    return submit_audited(segment, unseen);
   if (result == CUDA_SUCCESS) result = patch_changed(segment);
   if (result == CUDA_SUCCESS) result = graph(segment).launch(streams_.launch().handle);
+  batch_launched(segment, unseen, result == CUDA_SUCCESS);
   if (result != CUDA_SUCCESS) {
     // Nothing of the segment was submitted: do it the program's way, so that it sees the errors that are its own.
     submit_by_calls(batch_, false);
@@ -125,7 +131,7 @@ void StepPlayer::submit_segment(std::uint32_t segment) {
 }
 
 // The graph, and then the same ops once more in the program's order, whose results stay.
-void StepPlayer::submit_audited(std::uint32_t segment) {
+void StepPlayer::submit_audited(std::uint32_t segment, const std::optional<Onlookers::Launch>& unseen) {
   const auto each_record = [&](auto function) {
     CUresult result = CUDA_SUCCESS;
     for (const std::uint32_t index : batch_) {
@@ -141,6 +147,7 @@ void StepPlayer::submit_audited(std::uint32_t segment) {
   if (result == CUDA_SUCCESS) result = graph.launch(launch);
   const bool launched = result == CUDA_SUCCESS;
   counters_.graph_launches += launched;
+  batch_launched(segment, unseen, launched);
   const CUresult mended = each_record([&](auto index) { return graph.patch(schedule_, live_, index); });
   bool undone = false;
   if (launched) result = audit_->undo(launch, undone);

@@ -99,12 +99,12 @@ CallSink* make_sink(const Options& options) {
       const ReplayOptions replay = replay_options(options);
       automatic.log = replay.log;
       automatic.enter_helper_thread = replay.enter_helper_thread;
-      automatic.replay = [replay](const std::string& schedule, const CounterValues& counted) {
+      automatic.replay = [replay](const std::string& schedule, const CounterValues& counted, Onlookers& onlookers) {
         ReplayOptions own = replay;
         own.schedule_path = "auto";
         own.schedule_text = schedule;
         own.counted = counted;
-        return make_replayer(std::move(own), context());
+        return make_replayer(std::move(own), context(), &onlookers);
       };
       return new AutoSink(std::move(automatic), context());
     }

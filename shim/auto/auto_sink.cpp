@@ -32,9 +32,10 @@ thread_local std::uint32_t t_ops __attribute__((tls_model("initial-exec"))) = 0;
 }  // namespace
 
 AutoSink::AutoSink(AutoOptions options, CallContext& context)
-    : options_(std::move(options)), context_(context), history_(context) {
+    : options_(std::move(options)), context_(context), onlookers_(context), history_(context) {
   recording_.put(std::make_unique<Recording>(options_.limit_bytes, context_));
   recordings_ = 1;
+  onlookers_.expect();
 }
 
 AutoSink::Recording::Recording(std::uint64_t limit_bytes, CallContext& context)
@@ -76,6 +77,7 @@ std::optional<CUresult> AutoSink::before(Call& call) noexcept try {
     }
     history_.before(call);
   }
+  look(call);
   if (phase != Phase::recording) return std::nullopt;
   Recordings::Use recording = recording_.use();
   if (!recording) return std::nullopt;
@@ -99,6 +101,7 @@ void AutoSink::after(const Call& call, CUresult result) noexcept try {
   // Replay hears of calls that were on their way when it took over, too: of what they allocated, for instance.
   if (phase == Phase::replaying) return replaying_.load(std::memory_order_acquire)->after(call, result);
   if (phase == Phase::aside) return;
+  onlookers_.passed(call, result);
   if (CallHistory::matters(call)) {
     history_.prepare();
     std::unique_lock lock(mutex_);
@@ -143,6 +146,15 @@ void AutoSink::wait_for_look(const Recording& recording) const {
   while (goes_on() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   // A look that takes longer, or never comes, is not waited for with each call anew.
   if (goes_on()) recording.waited_for.store(target, std::memory_order_relaxed);
+}
+
+// Replay has to know what may still be running when it takes over, and in what order; and what a replay that has ended
+// left behind may be running.
+void AutoSink::look(const Call& call) {
+  if (!Onlookers::matters(call)) return;
+  Onlookers::Works met;
+  onlookers_.passes(call, met);
+  if (!met.empty()) onlookers_.wait_for(met);
 }
 
 // With the call at hand, or not yet: what a capture has begun must have ended, since nobody can ask which streams are
@@ -280,7 +292,7 @@ void AutoSink::replay_by(Recording& recording, const std::string& schedule, cons
   CounterValues counted = counted_;
   counted.steps_marked = steps_marked_.load(std::memory_order_relaxed);
   counted.recordings = recordings_.load(std::memory_order_relaxed);
-  auto replay = options_.replay(schedule, counted);
+  auto replay = options_.replay(schedule, counted, onlookers_);
   if (!replay->load()) {
     say(replay->report().reason);
     phase_.store(Phase::aside, std::memory_order_release);

@@ -28,6 +28,7 @@
 #include "nimble/call.h"
 #include "replayer/call_history.h"
 #include "replayer/counters.h"
+#include "replayer/order/onlookers.h"
 #include "replayer/replayer.h"
 #include "shim/recorder.h"
 #include "shim/trace_store.h"
@@ -43,8 +44,11 @@ struct AutoOptions {
   std::string stats_path;             // where the counters go if nothing is ever replayed; empty: nowhere
   std::function<void(ReplayLog, const std::string&)> log;
   std::function<void()> enter_helper_thread;  // run first on the background thread
-  // Makes what replays a schedule, which this is the text of. `counted` is what was counted before.
-  std::function<std::unique_ptr<ReplaySink>(const std::string& schedule, const CounterValues& counted)> replay;
+  // Makes what replays a schedule, which this is the text of. `counted` is what was counted before; `onlookers` has
+  // been told of all calls.
+  std::function<std::unique_ptr<ReplaySink>(const std::string& schedule, const CounterValues& counted,
+                                            Onlookers& onlookers)>
+      replay;
 };
 
 class Trial;
@@ -94,6 +98,7 @@ class AutoSink final : public CallSink {
   void look_for_step(Recording& recording);
   void replay_by(Recording& recording, const std::string& schedule, const std::string& what);
   void wait_for_look(const Recording& recording) const;
+  void look(const Call& call);
   void take_over();
   void check_whether_it_matches();
   void record_again(std::unique_ptr<Recording> next);
@@ -109,6 +114,7 @@ class AutoSink final : public CallSink {
   Recordings recording_;                         // that goes on, if any does
   std::atomic<ReplaySink*> replaying_{nullptr};  // from `ready` on; the last one
 
+  Onlookers onlookers_;           // told of each call here, or by what replays
   alignas(64) std::mutex mutex_;  // guards what is not atomic
   CallHistory history_;
   bool handed_over_ = false;  // replay follows now what history_ has followed before

@@ -298,6 +298,10 @@ GraphSchedule graph_schedule(const analyzer::GrowingTrace& trace, const analyzer
   analyzer::Analysis analysis = analyzer::analyze(trace.file(), options);
   if (analysis.status != analyzer::kExitOk) return no(analysis.why_no_schedule);
   result.writes = written(analysis);
+  for (const analyzer::StepObject& object : analysis.objects.objects)
+    result.memory.push_back({analysis.table->objects()[object.id].base, object.size});
+  std::sort(result.memory.begin(), result.memory.end(),
+            [](const TraceProbe::Range& a, const TraceProbe::Range& b) { return a.address < b.address; });
   result.unknown = unknown_ops(analysis);
   if (std::string why = why_not_one_graph(analysis); !why.empty()) return no(std::move(why));
   if (analysis.segments.segments.size() != 1) return no("its nodes make no single graph");
@@ -315,10 +319,6 @@ GraphSchedule graph_schedule(const analyzer::GrowingTrace& trace, const analyzer
   ScheduleSegment& segment = result.schedule.segments.front();
   if (given)
     if (std::string why = keep_to(*given, segment, analysis.step.period); !why.empty()) return no(std::move(why));
-  for (const analyzer::StepObject& object : analysis.objects.objects)
-    result.memory.push_back({analysis.table->objects()[object.id].base, object.size});
-  std::sort(result.memory.begin(), result.memory.end(),
-            [](const TraceProbe::Range& a, const TraceProbe::Range& b) { return a.address < b.address; });
   result.nowhere = std::move(analysis.led_nowhere);
   result.text = "on " + std::to_string(segment.lanes) + " streams with " + std::to_string(segment.synchronizations) +
                 " edges between them";

@@ -69,10 +69,11 @@ struct GraphSchedule {
     TraceProbe::Range range;  // a whole allocation
     std::string by;           // for people: the first op that may write there
   };
-  Schedule schedule;                      // one segment
-  std::vector<TraceProbe::Range> memory;  // that its ops name: whole allocations, by address
-  std::vector<std::uint64_t> nowhere;     // words of its ops that look like addresses and were taken to be none
-  std::string text;                       // for people: what is in it
+  Schedule schedule;  // one segment
+  // That its ops name: whole allocations, by address. Also where there is no schedule; empty where nothing is known.
+  std::vector<TraceProbe::Range> memory;
+  std::vector<std::uint64_t> nowhere;  // words of its ops that look like addresses and were taken to be none
+  std::string text;                    // for people: what is in it
   // Likewise: ops that are ordered with everything since nothing is known of them, each kind of them with why and how
   // often, the most frequent first. Also where there is no schedule.
   std::vector<std::string> unknown;

@@ -32,6 +32,7 @@ GraphPair::GraphPair(const GraphApi& api, const DriverApi& driver, Tune tune, st
       tune_(tune),
       number_(number),
       made_in_(made_in),
+      work_(std::make_shared<LaunchedWork>(driver)),
       rewritten_(api),
       tuner_(tune, kLeastGain),
       clock_(driver) {
@@ -39,13 +40,12 @@ GraphPair::GraphPair(const GraphApi& api, const DriverApi& driver, Tune tune, st
 }
 
 GraphPair::~GraphPair() {
-  if (context_gone_.load(std::memory_order_acquire)) {
+  if (work_->context_gone()) {
     rewritten_.abandon();
     return;
   }
   clock_.close();
-  for (CUevent event : {behind_, tried_})
-    if (event) driver_.cuEventDestroy_(event);
+  if (tried_) driver_.cuEventDestroy_(tried_);
 }
 
 void GraphPair::describe(CUcontext context, std::uint32_t nodes, std::uint32_t streams,
@@ -62,7 +62,7 @@ void GraphPair::describe(CUcontext context, std::uint32_t nodes, std::uint32_t s
 // Whether a launch on this stream can be followed by our event. One of another context cannot.
 bool GraphPair::follow(const StreamRef& stream) {
   if (takes_ == stream.key) return true;
-  for (CUevent* event : {&behind_, &tried_})
+  for (CUevent* event : {&work_->behind, &tried_})
     if (!*event && driver_.cuEventCreate_(event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
       *event = nullptr;
       return false;
@@ -94,16 +94,16 @@ std::string GraphPair::news() const {
 
 // Has what comes on the stream wait for the last launch.
 void GraphPair::come_behind(const StreamRef& stream) {
-  if (driver_.cuStreamWaitEvent_(stream.handle, behind_, 0) == CUDA_SUCCESS) return;
+  if (driver_.cuStreamWaitEvent_(stream.handle, work_->behind, 0) == CUDA_SUCCESS) return;
   // The host waits instead, as far as the driver lets it; another thread's capture is not ended by that.
   const RelaxedCaptures relaxed(api_.cuThreadExchangeStreamCaptureMode_);
-  while (driver_.cuEventQuery_(behind_) == CUDA_ERROR_NOT_READY) std::this_thread::yield();
+  while (driver_.cuEventQuery_(work_->behind) == CUDA_ERROR_NOT_READY) std::this_thread::yield();
 }
 
-GraphPair::Launch GraphPair::launch(CUgraphExec own, const StreamRef& stream, bool may_time) noexcept {
+GraphPair::Launch GraphPair::launch(CUgraphExec own, const StreamRef& stream, bool may_time, bool looked_at) noexcept {
   Launch made;
   const std::lock_guard only_one(order_);
-  if (context_gone_.load(std::memory_order_acquire)) {
+  if (work_->context_gone()) {
     made.result = api_.cuGraphLaunch_(own, stream.handle);
     return made;
   }
@@ -129,9 +129,9 @@ GraphPair::Launch GraphPair::launch(CUgraphExec own, const StreamRef& stream, bo
     tuner_.ask_for(kLeastGainInBothStates);
   const Tuner::Step next = tuner_.next();
   const bool before = last_was_rewritten_.load(std::memory_order_relaxed);
-  made.rewritten = !kept && next.way == Way::schedule;
-  const bool timed = may_time && !kept && next.timed && !clock_.full();
-  if (before != made.rewritten && behind_) come_behind(stream);
+  made.rewritten = !kept && !looked_at && next.way == Way::schedule;
+  const bool timed = may_time && !kept && !looked_at && next.timed && !clock_.full();
+  if (before != made.rewritten && work_->behind) come_behind(stream);
   if (timed) clock_.begin(next.way, stream.handle);
   if (made.rewritten) {
     last_was_rewritten_.store(true, std::memory_order_release);
@@ -157,8 +157,8 @@ GraphPair::Launch GraphPair::launch(CUgraphExec own, const StreamRef& stream, bo
   if (kept) return made;  // from here on its own is launched, which the driver keeps apart
   // Another thread may begin to capture meanwhile, which a question would end.
   const RelaxedCaptures relaxed(may_time ? api_.cuThreadExchangeStreamCaptureMode_ : nullptr);
-  if (driver_.cuEventRecord_(behind_, stream.handle) != CUDA_SUCCESS) driver_.cuStreamSynchronize_(stream.handle);
-  if (!may_time) return made;
+  if (driver_.cuEventRecord_(work_->behind, stream.handle) != CUDA_SUCCESS) driver_.cuStreamSynchronize_(stream.handle);
+  if (!may_time || looked_at) return made;
   const std::uint32_t decisions = tuner_.decisions();
   clock_.read([&](std::uint32_t, Way of, double us) { tuner_.add(of, us); });
   tuner_.done(clock_.late());
@@ -241,7 +241,7 @@ const char* GraphPair::memory_comes(const Call& call) const {
 
 bool GraphPair::give_back() {
   const std::unique_lock not_launched(order_, std::try_to_lock);
-  if (!not_launched || context_gone_.load(std::memory_order_acquire) || !passes()) return false;
+  if (!not_launched || work_->context_gone() || !passes()) return false;
   const CurrentContext current(driver_, context_);
   const RelaxedCaptures relaxed(api_.cuThreadExchangeStreamCaptureMode_);
   return rewritten_.let_go();
@@ -253,7 +253,7 @@ void GraphPair::context_ended(CUcontext context) {
     memory_.release_all();
     return;
   }
-  context_gone_.store(true, std::memory_order_release);
+  work_->context_goes();
   keep("its context has ended");
 }
 

@@ -22,6 +22,7 @@
 #include "shim/auto/make_schedule.h"
 #include "shim/graphs/rewritten_graph.h"
 #include "shim/graphs/touched_memory.h"
+#include "shim/launched_work.h"
 
 namespace nimble::shim {
 
@@ -75,8 +76,9 @@ class GraphPair {
     bool rewritten = false;
     std::string news;  // for people, where it has just been decided which is the faster one
   };
-  // Launches one of the two. `may_time`: the driver may be asked about events.
-  Launch launch(CUgraphExec own, const StreamRef& stream, bool may_time) noexcept;
+  // Launches one of the two; its own where somebody may look meanwhile. `may_time`: the driver may be asked about
+  // events.
+  Launch launch(CUgraphExec own, const StreamRef& stream, bool may_time, bool looked_at) noexcept;
   // The driver has been brought into another state (settle.h), be it within the trial: the next launch sees to it, so
   // that nobody waits for one that is being made.
   void driver_settled() { has_settled_.store(true, std::memory_order_relaxed); }
@@ -92,6 +94,11 @@ class GraphPair {
   bool give_back();
   // The context, or all of them (null), is gone.
   void context_ended(CUcontext context);
+
+  // What is told of it of who looks (replayer/order/onlookers.h).
+  const std::shared_ptr<LaunchedWork>& work() const { return work_; }
+  // Whether its own is launched from now on.
+  bool is_kept() const { return kept_.load(std::memory_order_acquire); }
 
   std::uint64_t number() const { return number_; }
   CUcontext made_in() const { return made_in_; }
@@ -109,6 +116,7 @@ class GraphPair {
   const Tune tune_;
   const std::uint64_t number_;
   CUcontext const made_in_;
+  const std::shared_ptr<LaunchedWork> work_;  // with an event behind the last launch
   CUcontext context_ = nullptr;
   std::uint32_t nodes_ = 0, streams_ = 0;
   std::uint64_t strays_ = 0;
@@ -118,12 +126,11 @@ class GraphPair {
   RewrittenGraph rewritten_;
   Tuner tuner_;
   StepClock clock_;
-  CUevent behind_ = nullptr;            // the last launch
   CUevent tried_ = nullptr;             // recorded to see whether a stream takes our events
   std::optional<std::uint64_t> takes_;  // the last stream that did
 
   std::atomic<bool> has_settled_{false};  // since the last launch
-  std::atomic<bool> kept_{false}, own_for_good_{false}, last_was_rewritten_{false}, context_gone_{false};
+  std::atomic<bool> kept_{false}, own_for_good_{false}, last_was_rewritten_{false};
   mutable std::mutex mutex_;  // guards what follows
   TouchedMemory memory_;
   std::optional<std::vector<GraphSchedule::Written>> writes_;

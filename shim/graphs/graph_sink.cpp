@@ -66,7 +66,8 @@ GraphSink::GraphSink(GraphOptions options, CallContext& context)
       history_(context),
       pool_(context),
       watch_(context),
-      released_(context) {
+      released_(context),
+      onlookers_(context) {
   recording_.put(make_recording());
 }
 
@@ -135,6 +136,7 @@ std::optional<CUresult> GraphSink::before(Call& call) noexcept {
   recording_.attach(t_recorded);  // of a call that has never come back
   try {
     if (const auto answer = receive(call)) return answer;
+    look(call);
   } catch (const std::exception& error) {
     failed(call, error);
   }
@@ -213,6 +215,7 @@ std::optional<CUresult> GraphSink::receive(Call& call) {
 }
 
 void GraphSink::after(const Call& call, CUresult result) noexcept try {
+  onlookers_.passed(call, result);
   const Recordings::Use begun = recording_.attach(t_recorded), present = follow(call, result);
   // Who was told that it begins is told that it has ended, full by now or not: a probe may wait for that.
   const Recordings::Use& told = is_allocation(call.kind) ? present : begun;
@@ -308,6 +311,8 @@ void GraphSink::rewrite(const Call& call) {
       });
   }
   auto made = std::make_shared<GraphPair>(api_, driver_, options_.tune, number, current_context());
+  onlookers_.expect();
+  onlookers_.uses(*made->work(), {}, false, /*anything=*/true);  // as long as nothing is known
   made->goes_without(stray_.of(call.graph));
   cuuint64_t flags = 0;
   if (api_.cuGraphExecGetFlags_) api_.cuGraphExecGetFlags_(call.exec, &flags);
@@ -322,6 +327,7 @@ void GraphSink::rewrite(const Call& call) {
   const std::unique_lock lock(graphs_mutex_);
   missed.tell(*made);
   std::swap(graphs_[call.exec], made);
+  if (made) onlookers_.leave(made->work());
 }
 
 GraphSink::Missed::Missed(GraphSink& sink) : sink_(sink) {
@@ -370,6 +376,7 @@ std::string GraphSink::rewrite(CUgraph graph, std::uint64_t flags, GraphPair& ma
   const GraphRecording::Nodes recorded = recording->nodes(original, with_memory ? &*memory : nullptr, made.number());
   if (!recorded.why_not.empty()) return recorded.why_not;
   const GraphSchedule found = graph_schedule(recording->trace(), recorded.place, recorded.given, options_.rules);
+  names(made, found);
   if (with_memory) {
     const std::lock_guard lock(threads_mutex_);
     threads_[thread_index()].made.back() = capture_plan(*memory, found);
@@ -411,14 +418,7 @@ std::optional<CUresult> GraphSink::launch(Call& call) {
   const bool is_recorded = present && !present->is_over();
   is_recorded ? static_cast<void>(present->recorder().before(call)) : Recorder::skip();
   if (present && !is_recorded) end_full_recording();
-  // While anything is captured nobody may ask whether an event has happened.
-  const auto launch_it = [&] {
-    return graph->launch(call.exec, call.stream, captures_.load(std::memory_order_relaxed) == 0);
-  };
-  GraphPair::Launch made = launch_it();
-  if (made.result == CUDA_ERROR_OUT_OF_MEMORY && give_back(call)) {  // as for calls that are not answered
-    if (GraphPair::Launch again = launch_it(); again.result == CUDA_SUCCESS) made = std::move(again);
-  }
+  GraphPair::Launch made = launch(call, *graph);
   if (is_recorded) present->recorder().after(call, made.result);
   launches_.fetch_add(made.rewritten, std::memory_order_relaxed);
   if (!made.news.empty()) say(made.news);  // which throws nothing
@@ -440,6 +440,8 @@ void GraphSink::edited(const Call& call) {
   if (!graph) return;
   if (call.edit != GraphEdit::destroy) {
     graph->writes(std::nullopt);
+    onlookers_.uses(*graph->work(), {}, false, /*anything=*/true);
+    graph->work()->is_known = false;
     if (graph->keep("it is changed"))
       options_.log(ReplayLog::info,
                    "graph " + std::to_string(graph->number()) + " is the program's own: it is changed");
@@ -447,6 +449,7 @@ void GraphSink::edited(const Call& call) {
   }
   const std::unique_lock lock(graphs_mutex_);
   graphs_.erase(call.exec);  // `graph` goes behind the lock
+  onlookers_.leave(graph->work());
 }
 
 // Before the driver knows: from then on another thread may be given the same handle. One that the driver does not take

@@ -192,6 +192,10 @@ class GraphSink final : public CallSink {
   bool let_go_of_rewritten() const;
 
   std::optional<CUresult> launch(Call& call);
+  void look(const Call& call);
+  void wait_for(const Onlookers::Works& met);
+  GraphPair::Launch launch(const Call& call, GraphPair& graph);
+  void names(GraphPair& graph, const GraphSchedule& found);
   bool load_driver();
   void rewrite(const Call& call);
   // `flags`: those that its executable graph was made with.
@@ -241,6 +245,7 @@ class GraphSink final : public CallSink {
   std::map<std::uint64_t, Begun> begun_;  // by the stream that a capture has begun on, where alone it can end
   std::mutex threads_mutex_;
   std::map<std::uint32_t, OfThread> threads_;
+  Onlookers onlookers_;
   mutable std::shared_mutex graphs_mutex_;
   std::unordered_map<CUgraphExec, std::shared_ptr<GraphPair>> graphs_;
   std::atomic<int> analyses_{0};  // that go on

@@ -37,7 +37,7 @@ void ProgramRegion::becomes(State state, std::string why) {
 }
 
 RegionSink::RegionSink(std::uint64_t limit_bytes, std::vector<std::string> rules, CallContext& context)
-    : limit_bytes_(limit_bytes), rules_(std::move(rules)), context_(context), history_(context) {}
+    : limit_bytes_(limit_bytes), rules_(std::move(rules)), context_(context), onlookers_(context), history_(context) {}
 
 // ---- the program's driver calls ----
 
@@ -53,6 +53,7 @@ std::optional<CUresult> RegionSink::before(Call& call) noexcept try {
     region->recorder_->before(call);
     t_recorded = true;
   }
+  look(call);
   return std::nullopt;
 } catch (const std::exception& error) {
   if (t_region) t_region->becomes(ProgramRegion::State::refused, error.what());
@@ -60,18 +61,38 @@ std::optional<CUresult> RegionSink::before(Call& call) noexcept try {
 }
 
 void RegionSink::after(const Call& call, CUresult result) noexcept try {
+  onlookers_.passed(call, result);
   if (CallHistory::matters(call)) {
     const std::lock_guard lock(mutex_);
     history_.after(call, result);
-    if (call.kind == CallKind::context_end && result == CUDA_SUCCESS)
-      go_stale("its context has ended",
-               [&](const ProgramRegion& one) { return !call.context || call.context == one.cu_context_; });
+    if (call.kind == CallKind::context_end && result == CUDA_SUCCESS) {
+      const auto is_of_it = [&](const ProgramRegion& one) { return !call.context || call.context == one.cu_context_; };
+      for (ProgramRegion* const region : regions_)
+        if (is_of_it(*region) && region->work_) region->work_->context_goes();
+      go_stale("its context has ended", is_of_it);
+    }
   }
   if (!t_recorded || !t_region) return;
   t_region->recorder_->after(call, result);
   note(call, result);
 } catch (const std::exception& error) {
   if (t_region) t_region->becomes(ProgramRegion::State::refused, error.what());
+}
+
+// The driver is about to have the call. Where its op must not run at the same time as regions in our order, it waits
+// for these, which keep the program's order from then on.
+void RegionSink::look(const Call& call) {
+  if (!Onlookers::matters(call)) return;
+  Onlookers::Works met;
+  onlookers_.passes(call, met);
+  if (!met.empty()) keep(met);
+}
+
+void RegionSink::keep(const Onlookers::Works& met) {
+  onlookers_.wait_for(met);
+  const std::lock_guard lock(mutex_);
+  for (ProgramRegion* const region : regions_)
+    if (met.has(region->work_.get())) region->in_program_order_.store(true, std::memory_order_release);
 }
 
 // What the region needs to know of the call beyond its trace.
@@ -220,6 +241,10 @@ bool RegionSink::compile(ProgramRegion& region) {
                        [&](const Call& call) { return call.kind == CallKind::alloc && call.address == base; });
   };
   region.region_ = std::move(built);
+  region.work_ = std::make_shared<LaunchedWork>(driver_);
+  onlookers_.expect();
+  onlookers_.uses(*region.work_, region.region_->touches(), region.region_->touches_variables(),
+                  region.region_->uses_all());
   bool all_there = true;
   for (const RegionMemory& used : region.region_->memory()) all_there = all_there && alive(used.base);
   if (region.region_->uses_all())
@@ -236,7 +261,46 @@ bool RegionSink::compile(ProgramRegion& region) {
 std::optional<CUresult> RegionSink::launch(ProgramRegion& region, CUstream stream) {
   if (region.state() != ProgramRegion::State::compiled) return std::nullopt;
   launches_.fetch_add(1, std::memory_order_relaxed);
-  return region.region_->launch(stream);
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (driver_.cuStreamIsCapturing_(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE)
+    return region.region_->launch(stream, /*in_program_order=*/true);
+  Call call;
+  call.kind = CallKind::graph_launch;
+  call.traced = call.has_stream = true;
+  call.stream = stream_ref(Entry{DefaultStream::legacy}, stream);
+  LaunchedWork& work = *region.work_;
+  Onlookers::Works met;
+  std::optional<Onlookers::Launch> unseen;
+  if (region.region_->has_two_orders() && !region.in_program_order_.load(std::memory_order_acquire))
+    unseen = onlookers_.begins(region.work_, call.stream, {}, met);
+  Onlookers::Passage passage;
+  if (!unseen) passage = onlookers_.comes(call, met, region.work_);
+  if (!met.empty()) keep(met);
+  const bool records = region.region_->records_any();
+  if (records) onlookers_.records_any();
+  CUresult result = CUDA_SUCCESS;
+  if (!region.region_->has_two_orders()) {
+    result = region.region_->launch(stream, false);
+  } else {
+    const std::lock_guard only_one(region.order_);
+    const CurrentContext current(driver_, region.cu_context_);
+    const bool in_program_order = !unseen;
+    if (!work.behind) result = driver_.cuEventCreate_(&work.behind, CU_EVENT_DISABLE_TIMING);
+    // The two are different graphs, which the driver keeps apart only where they are on one stream.
+    if (result == CUDA_SUCCESS && region.last_in_program_order_ != in_program_order)
+      result = driver_.cuStreamWaitEvent_(stream, work.behind, 0);
+    if (result == CUDA_SUCCESS) result = region.region_->launch(stream, in_program_order);
+    if (result == CUDA_SUCCESS && driver_.cuEventRecord_(work.behind, stream) != CUDA_SUCCESS)
+      driver_.cuStreamSynchronize_(stream);
+    if (result == CUDA_SUCCESS) region.last_in_program_order_ = in_program_order;
+  }
+  if (records) onlookers_.records_any();
+  if (unseen) {
+    onlookers_.begun(region.work_, *unseen, result == CUDA_SUCCESS, /*in_our_order=*/true);
+  } else {
+    onlookers_.went(call, result, passage);
+  }
+  return result;
 }
 
 bool RegionSink::destroy(ProgramRegion* region) {
@@ -252,6 +316,7 @@ bool RegionSink::destroy(ProgramRegion* region) {
   const bool context_ended = region->why() == "its context has ended";
   if (context_ended && region->region_) region->region_->abandon();
   const CurrentContext current(driver_, region->cu_context_);
+  if (region->work_) onlookers_.leave(region->work_);
   delete region;
   return true;
 }

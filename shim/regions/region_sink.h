@@ -18,6 +18,7 @@
 #include "nimble/call.h"
 #include "replayer/call_history.h"
 #include "replayer/region_graph.h"
+#include "shim/launched_work.h"
 #include "shim/recorder.h"
 #include "shim/trace_store.h"
 
@@ -46,6 +47,10 @@ class ProgramRegion {
   std::string why_;
 
   CUcontext cu_context_ = nullptr;
+  std::shared_ptr<LaunchedWork> work_;         // since it was compiled
+  std::atomic<bool> in_program_order_{false};  // for good
+  std::mutex order_;                           // held by the one launch that is being made, where there are two orders
+  bool last_in_program_order_ = false;
   std::shared_ptr<TraceStore> store_;
   std::unique_ptr<Recorder> recorder_;
   std::vector<Call> earlier_;
@@ -78,12 +83,15 @@ class RegionSink final : public CallSink {
 
  private:
   void note(const Call& call, CUresult result);
+  void look(const Call& call);
+  void keep(const Onlookers::Works& met);
   void goes(const Call& call);
   void go_stale(const char* why, const std::function<bool(const ProgramRegion&)>& which);
 
   const std::uint64_t limit_bytes_;
   const std::vector<std::string> rules_;
   CallContext& context_;
+  Onlookers onlookers_;
   std::mutex mutex_;  // guards all below
   CallHistory history_;
   std::vector<ProgramRegion*> regions_;

@@ -65,7 +65,7 @@ class AutoSinkTest : public testing::Test {
       (level == ReplayLog::warning ? warnings_ : infos_) += text + "\n";
     };
     options.enter_helper_thread = [] {};
-    options.replay = [this](const std::string& schedule, const CounterValues& counted) {
+    options.replay = [this](const std::string& schedule, const CounterValues& counted, Onlookers&) {
       auto made = std::make_unique<FakeReplay>();
       made->loads = loads_;
       schedule_ = schedule;

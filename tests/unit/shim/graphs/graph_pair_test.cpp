@@ -60,7 +60,8 @@ struct Trial {
 
   // Launches it so often, or until it is decided.
   void launch(std::uint32_t times) {
-    for (std::uint32_t i = 0; i < times && news.empty(); ++i) news = pair.launch(Driver::kOwn, {nullptr, 4}, true).news;
+    for (std::uint32_t i = 0; i < times && news.empty(); ++i)
+      news = pair.launch(Driver::kOwn, {nullptr, 4}, true, false).news;
   }
   void launch() { launch(1000); }
   GraphStatus::State state() const { return pair.status(Driver::kOwn).state; }

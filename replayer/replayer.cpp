@@ -281,6 +281,7 @@ class Replayer final : public ReplaySink {
                               ? read_schedule(options_.schedule_path)
                               : parse_schedule(options_.schedule_text, options_.schedule_path);
       const char* const missing = driver.load(context_, options_.audit > 0);
+      context_.driver_symbol("cuStreamGetCtx");  // looked up here: Onlookers may ask for it under the lock
       std::lock_guard lock(mutex_);
       if (phase_.load(std::memory_order_relaxed) != Phase::waiting) return phase_ != Phase::nothing;
       if (missing) {

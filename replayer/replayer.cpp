@@ -137,8 +137,6 @@ class Replayer final : public ReplaySink {
 
   void take_over(std::span<const Call> earlier) override {
     if (!start_watchdog()) return give_up(kNoThread);
-    // Nothing of a replay that has ended runs any more.
-    if (onlookers_) onlookers_->wait_for(onlookers_->running());
     const std::lock_guard lock(mutex_);
     for (const Call& call : earlier) player_->after(call, CUDA_SUCCESS);
     publish();

@@ -101,6 +101,7 @@ void StepPlayer::unbind(const char* why) {
   flush_early();  // while it is known what the ops are
   if (cursor_.begun()) diverge(why);
   mark_end();
+  relaxed_on_ = {};  // it may end without our being told
   if (state_ == State::bound) {
     // The arena may next be used on another stream, which must come after what is on this one. No waiting here: what
     // this stream does may need this very thread.

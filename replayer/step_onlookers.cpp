@@ -183,13 +183,18 @@ void StepPlayer::batch_begins(std::uint32_t segment) {
   }
 }
 
-void StepPlayer::batch_launched(std::uint32_t segment, const std::optional<Onlookers::Launch>& launch, bool good) {
-  if (!onlookers_) return;
-  if (launch) onlookers_->begun(work_, *launch, good, true);
-  if (launch && good) {
-    ++relaxed_launches_;
-    relaxed_on_ = streams_.launch();
-  }
+// `good`: it was launched.
+void StepPlayer::launched(const std::optional<Onlookers::Launch>& launch, bool good) {
+  if (!onlookers_ || !launch) return;
+  onlookers_->begun(work_, *launch, good, true);
+  if (!good) return;
+  ++relaxed_launches_;
+  relaxed_on_ = streams_.launch();
+}
+
+// `good`: with it the driver has recorded the batch's events.
+void StepPlayer::batch_recorded(std::uint32_t segment, bool good) {
+  if (!onlookers_ || !records_[segment]) return;
   for (const Onlookers::Passage& passage : recorded_) onlookers_->recorded(passage, good);
   const std::uint32_t last = last_records_[segment];
   if (last != kNone) onlookers_->recorded(onlookers_->records(live_.live(last).event, streams_.launch()), good);

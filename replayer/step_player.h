@@ -197,7 +197,8 @@ class StepPlayer {
   void unwatch(std::uint64_t address, std::uint64_t size);
   void mark_end();
   void batch_begins(std::uint32_t segment);
-  void batch_launched(std::uint32_t segment, const std::optional<Onlookers::Launch>& launch, bool good);
+  void launched(const std::optional<Onlookers::Launch>& launch, bool good);
+  void batch_recorded(std::uint32_t segment, bool good);
   Onlookers::Passage op_comes(std::uint32_t index);
   void op_went(const Onlookers::Passage& passage, bool good);
   // `passes`: the driver has yet to have its last op.

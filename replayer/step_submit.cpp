@@ -114,7 +114,8 @@ void StepPlayer::submit_segment(std::uint32_t segment) {
     return submit_audited(segment, unseen);
   if (result == CUDA_SUCCESS) result = patch_changed(segment);
   if (result == CUDA_SUCCESS) result = graph(segment).launch(streams_.launch().handle);
-  batch_launched(segment, unseen, result == CUDA_SUCCESS);
+  launched(unseen, result == CUDA_SUCCESS);
+  batch_recorded(segment, result == CUDA_SUCCESS);
   if (result != CUDA_SUCCESS) {
     // Nothing of the segment was submitted: do it the program's way, so that it sees the errors that are its own.
     submit_by_calls(batch_, false);
@@ -145,14 +146,15 @@ void StepPlayer::submit_audited(std::uint32_t segment, const std::optional<Onloo
   if (result == CUDA_SUCCESS)
     result = each_record([&](auto index) { return graph.record_instead(index, audit_->stand_in()); });
   if (result == CUDA_SUCCESS) result = graph.launch(launch);
-  const bool launched = result == CUDA_SUCCESS;
-  counters_.graph_launches += launched;
-  batch_launched(segment, unseen, launched);
+  const bool was_launched = result == CUDA_SUCCESS;
+  counters_.graph_launches += was_launched;
+  launched(unseen, was_launched);
+  batch_recorded(segment, false);  // but stand-ins: the program's events are recorded with the ops that follow
   const CUresult mended = each_record([&](auto index) { return graph.patch(schedule_, live_, index); });
   bool undone = false;
-  if (launched) result = audit_->undo(launch, undone);
+  if (was_launched) result = audit_->undo(launch, undone);
   bool refused_any = false;
-  if (!launched || result == CUDA_SUCCESS) {
+  if (!was_launched || result == CUDA_SUCCESS) {
     refused_any = submit_by_calls(batch_, true) != CUDA_SUCCESS;
   } else {
     // What the graph did stays, as far as it is still there; what it did not do is record the program's events.

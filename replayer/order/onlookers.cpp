@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kMostWait{1000};
 constexpr std::chrono::microseconds kBetweenLooks{20};
+constexpr std::size_t kMostCaptures = 64;
 
 bool is_looking(const Call& call) { return call.traced && call.has_stream && touches_memory(call.kind); }
 
@@ -62,6 +63,7 @@ Said* said() {
 Onlookers::Onlookers(CallContext& context) : context_(context), touched_(StreamClocks::kMostStreams) {
   for (OfStream& each : touched_) each.parts.reserve(kMostParts);
   launched_.reserve(kMostLaunched);
+  capturing_.reserve(kMostCaptures);  // so that hardly any is missed for want of memory
 }
 
 bool Onlookers::matters(const Call& call) {

@@ -160,6 +160,7 @@ void AutoSink::look(const Call& call) {
 // With the call at hand, or not yet: what a capture has begun must have ended, since nobody can ask which streams are
 // in it once some have joined.
 void AutoSink::take_over() {
+  onlookers_.wait_for(onlookers_.running());  // nothing of a replay that has ended goes on beside the next one
   const std::lock_guard lock(mutex_);
   if (phase_.load(std::memory_order_relaxed) != Phase::ready || history_.capturing()) return;
   ReplaySink* const replay = replaying_.load(std::memory_order_acquire);

@@ -342,9 +342,8 @@ class OwnFile {
     const char* text = nullptr;
   };
 
-  // The program has closed what it did not know: it is opened once more, if it is there still.
-  // A pipe that nobody reads would be waited for as long as that takes, with the program's signals held back: a reader
-  // has so long to come, else it is ENXIO.
+  // Opening a pipe waits until somebody reads it, and here the program's signals are held back meanwhile. So a reader is
+  // given this long to come; then the answer is ENXIO.
   int open_direct(int flags) {
     constexpr int kPatienceMs = 1000;
     int error = ENXIO;
@@ -356,6 +355,7 @@ class OwnFile {
     return error;
   }
 
+  // The program has closed what it did not know: it is opened once more, if it is there still.
   bool reopen() {
     file_.close();  // the number, which is not ours any more, may be given out again
     QuietFile again;

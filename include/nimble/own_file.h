@@ -342,8 +342,8 @@ class OwnFile {
     const char* text = nullptr;
   };
 
-  // Opening a pipe waits until somebody reads it, and here the program's signals are held back meanwhile. So a reader is
-  // given this long to come; then the answer is ENXIO.
+  // Opening a pipe waits until somebody reads it, and here the program's signals are held back meanwhile. So a reader
+  // is given this long to come; then the answer is ENXIO.
   int open_direct(int flags) {
     constexpr int kPatienceMs = 1000;
     int error = ENXIO;

@@ -168,29 +168,29 @@ void Rules::read_text(const std::string& text, const std::string& name) {
     std::string prefix = "rules[" + std::to_string(index++) + "]";
     if (!entry.is_object()) top.fail(prefix.c_str(), "must be an object");
     prefix += ".";
-    rules_.push_back(RuleReader(entry, prefix.c_str(), place).read());
+    rules_.push_back(std::make_shared<const Rule>(RuleReader(entry, prefix.c_str(), place).read()));
   }
 }
 
 const Rule* Rules::find(const std::string& name, const std::string& demangled,
                         const std::vector<ParamLayout>& params) const {
-  for (const Rule& rule : rules_)
-    if (rule.tells_accesses && rule.fits(params) && matches(rule.kernel, name, demangled)) return &rule;
+  for (const auto& rule : rules_)
+    if (rule->tells_accesses && rule->fits(params) && matches(rule->kernel, name, demangled)) return rule.get();
   return nullptr;
 }
 
 bool Rules::blocks_wait(const std::string& name, const std::string& demangled) const {
   return std::ranges::any_of(
-      rules_, [&](const Rule& rule) { return rule.blocks_wait && matches(rule.kernel, name, demangled); });
+      rules_, [&](const auto& rule) { return rule->blocks_wait && matches(rule->kernel, name, demangled); });
 }
 
 const Rule* Rules::of_communication(const std::string& name, const std::string& demangled,
                                     const std::optional<std::vector<ParamLayout>>& params, bool self_contained) const {
-  for (const Rule& rule : rules_) {
-    if (!rule.communicates) continue;
+  for (const auto& rule : rules_) {
+    if (!rule->communicates) continue;
     const bool speaks =
-        !rule.tells_accesses || (params && rule.fits(*params) && (self_contained || !rule.self_contained));
-    if ((speaks || *rule.communicates) && matches(rule.kernel, name, demangled)) return &rule;
+        !rule->tells_accesses || (params && rule->fits(*params) && (self_contained || !rule->self_contained));
+    if ((speaks || *rule->communicates) && matches(rule->kernel, name, demangled)) return rule.get();
   }
   return nullptr;
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -102,7 +103,7 @@ class Rules {
   std::size_t size() const { return rules_.size(); }
 
  private:
-  std::vector<Rule> rules_;
+  std::vector<std::shared_ptr<const Rule>> rules_;  // shared with copies
 };
 
 }  // namespace nimble::analyzer

@@ -13,7 +13,6 @@
 #include "analyzer/describe.h"
 #include "analyzer/errors.h"
 #include "analyzer/given_order.h"
-#include "analyzer/rules/shipped_rules.h"
 #include "analyzer/schedule_builder.h"
 #include "analyzer/schedule_writer.h"
 #include "analyzer/step_kinds.h"
@@ -29,10 +28,9 @@ constexpr const char* kName = "NIMBLE_MODE=auto";        // stands for the file 
 constexpr std::uint32_t kMostOpsWithBranches = 1 << 14;  // three bits for each pair of them: 96 MiB
 
 // As nimble-analyze does it by default. Throws InputError for rules that cannot be read.
-analyzer::AnalysisOptions analysis_options(const std::vector<std::string>& rules) {
+analyzer::AnalysisOptions analysis_options(analyzer::KeptRules& rules) {
   analyzer::AnalysisOptions options;
-  for (const std::string& file : rules) options.rules.read(file);
-  analyzer::add_shipped_rules(options.rules);
+  options.rules = *rules.get();
   return options;
 }
 
@@ -110,7 +108,8 @@ bool Trial::find_step() try {
 }
 
 std::string Trial::schedule() try {
-  const analyzer::Analysis analysis = analyzer::analyze(std::move(found_->file), analysis_options(rules_));
+  analyzer::KeptRules rules(rules_);
+  const analyzer::Analysis analysis = analyzer::analyze(std::move(found_->file), analysis_options(rules));
   if (analysis.status != analyzer::kExitOk) {
     why_not_ = analysis.why_no_schedule;
     return {};
@@ -196,7 +195,7 @@ std::string why_not_one_graph(const analyzer::Analysis& analysis) {
 }  // namespace
 
 std::string region_schedule(const TraceStore::Text& text, const std::vector<std::uint64_t>& lasting,
-                            const std::vector<std::string>& rules, std::string& why_not) try {
+                            analyzer::KeptRules& rules, std::string& why_not) try {
   analyzer::TraceFile file = read(text);
   take_out(file.trace, lasting);
   analyzer::AnalysisOptions options = analysis_options(rules);
@@ -284,7 +283,7 @@ std::vector<std::string> unknown_ops(const analyzer::Analysis& analysis) {
 }  // namespace
 
 GraphSchedule graph_schedule(const analyzer::GrowingTrace& trace, const analyzer::StepPlace& place,
-                             const GivenOrder& given, const std::vector<std::string>& rules) try {
+                             const GivenOrder& given, analyzer::KeptRules& rules) try {
   GraphSchedule result;
   const auto no = [&](std::string why) {
     result.why_not = std::move(why);

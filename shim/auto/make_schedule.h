@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/rules/kept_rules.h"
 #include "analyzer/step_finder.h"
 #include "analyzer/trace_reader.h"
 #include "nimble/schedule.h"
@@ -60,7 +61,7 @@ class Trial {
 // the step at the addresses `lasting` outlive it, and are no ops of it. Empty where there is none:
 // `why_not` says more.
 std::string region_schedule(const TraceStore::Text& text, const std::vector<std::uint64_t>& lasting,
-                            const std::vector<std::string>& rules, std::string& why_not);
+                            analyzer::KeptRules& rules, std::string& why_not);
 
 // The same of the step at this place, whose ops are the nodes of a graph, and memory that is allocated and released
 // among them: it stays where it is, and nobody compares anything at the graph's launches.
@@ -89,6 +90,6 @@ struct GraphSchedule {
 // order of the step.
 using GivenOrder = std::optional<std::vector<std::array<std::uint32_t, 2>>>;
 GraphSchedule graph_schedule(const analyzer::GrowingTrace& trace, const analyzer::StepPlace& place,
-                             const GivenOrder& given, const std::vector<std::string>& rules);
+                             const GivenOrder& given, analyzer::KeptRules& rules);
 
 }  // namespace nimble::shim

@@ -62,6 +62,7 @@ bool others_may_reach(const Call& call) {
 
 GraphSink::GraphSink(GraphOptions options, CallContext& context)
     : options_(std::move(options)),
+      rules_(options_.rules),
       context_(context),
       history_(context),
       pool_(context),
@@ -108,6 +109,13 @@ void GraphSink::record_anew(std::uint64_t unlearned_bytes) {
   }
   learned_bytes_.store(0, std::memory_order_relaxed);
   if (old) old->end();
+}
+
+std::uint64_t GraphSink::room_before_graph() const {
+  constexpr std::uint64_t kUnlearned = std::uint64_t{256} << 10;
+  const bool tells_more =
+      options_.probe || !options_.trace_path.empty() || learned_bytes_.load(std::memory_order_relaxed) != 0;
+  return tells_more ? std::numeric_limits<std::uint64_t>::max() : kUnlearned;
 }
 
 // A full one is of no more use to anybody, but for whoever wants to see in the end what it was. Where somebody analyzes
@@ -370,12 +378,12 @@ std::string GraphSink::rewrite(CUgraph graph, std::uint64_t flags, GraphPair& ma
   const bool with_memory = memory && memory->kind == CaptureMemory::Kind::once;
   if (with_memory && !original.in_order_of_creation()) return "its nodes stand in another order than they came";
   const std::lock_guard one_at_a_time(analysis_mutex_);
-  record_anew(std::numeric_limits<std::uint64_t>::max());
+  record_anew(room_before_graph());
   const Recordings::Use recording = recording_.use();
   if (!recording) return kFull;
   const GraphRecording::Nodes recorded = recording->nodes(original, with_memory ? &*memory : nullptr, made.number());
   if (!recorded.why_not.empty()) return recorded.why_not;
-  const GraphSchedule found = graph_schedule(recording->trace(), recorded.place, recorded.given, options_.rules);
+  const GraphSchedule found = graph_schedule(recording->trace(), recorded.place, recorded.given, rules_);
   names(made, found);
   if (with_memory) {
     const std::lock_guard lock(threads_mutex_);

@@ -3,6 +3,8 @@
 //
 // All is recorded into memory meanwhile, of which not more than the limit is kept: who begins to learn when much has
 // come since anybody did begins a new recording, and so does a graph where the last one got full, which goes at once.
+// An analysis goes through all of a recording, so a graph also begins a new one where a little has come, if nobody has
+// learned from it: then all that it tells is what is allocated, which the next one knows.
 // When the program makes a graph
 // executable, the graph's nodes are recorded, too, as a step that is analyzed there and then; what comes out is built
 // beside the program's own executable graph, and each launch of that launches one of the two: first either in turn,
@@ -31,6 +33,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "analyzer/rules/kept_rules.h"
 #include "nimble/call.h"
 #include "replayer/call_history.h"
 #include "replayer/driver_api.h"
@@ -167,6 +170,7 @@ class GraphSink final : public CallSink {
 
   std::unique_ptr<GraphRecording> make_recording();
   void record_anew(std::uint64_t unlearned_bytes);
+  std::uint64_t room_before_graph() const;
   void end_full_recording() noexcept;
   void wait_for_what_came_before();
   Recordings::Use follow(const Call& call, std::optional<CUresult> result);
@@ -217,6 +221,7 @@ class GraphSink final : public CallSink {
   void failed(const Call& call, const std::exception& error) const noexcept;
 
   const GraphOptions options_;
+  analyzer::KeptRules rules_;
   CallContext& context_;
   CapturedRanges captured_;
   Recordings recording_;                         // that goes on, if any does; changed with analysis_mutex_ held

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/rules/kept_rules.h"
 #include "nimble/call.h"
 #include "replayer/call_history.h"
 #include "replayer/region_graph.h"
@@ -89,7 +90,7 @@ class RegionSink final : public CallSink {
   void go_stale(const char* why, const std::function<bool(const ProgramRegion&)>& which);
 
   const std::uint64_t limit_bytes_;
-  const std::vector<std::string> rules_;
+  analyzer::KeptRules rules_;
   CallContext& context_;
   Onlookers onlookers_;
   std::mutex mutex_;  // guards all below

@@ -34,7 +34,8 @@ std::string said(const std::string& kernel, std::uint64_t a, std::uint64_t b, st
   text.free_async(other);
   text.call("step_end", "");
   std::string why_not;
-  const auto schedule = region_schedule({std::make_shared<const std::string>(text.str())}, {}, rules, why_not);
+  analyzer::KeptRules kept(rules);
+  const auto schedule = region_schedule({std::make_shared<const std::string>(text.str())}, {}, kept, why_not);
   EXPECT_EQ(schedule.empty(), !why_not.empty());
   return why_not;
 }

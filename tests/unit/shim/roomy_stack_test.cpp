@@ -14,8 +14,6 @@
 #include <string>
 #include <vector>
 
-#include "nimble/own_thread.h"
-
 namespace nimble::shim {
 namespace {
 
@@ -131,30 +129,6 @@ TEST(RoomyStack, ManyThreadsAtOnceHaveOneEach) {
 }
 
 #endif
-
-TEST(OwnThread, HasAStackOfItsOwnSize) {
-  // What the program says threads are to have is not for ours.
-  pthread_attr_t before, small;
-  pthread_getattr_default_np(&before);
-  pthread_attr_init(&small);
-  pthread_attr_setstacksize(&small, kSmall);
-  ASSERT_EQ(pthread_setattr_default_np(&small), 0);
-  static std::size_t bytes;
-  static std::atomic<bool> done;
-  ASSERT_TRUE(start_own_thread([owned = std::make_unique<int>(3)] {
-    pthread_attr_t mine;
-    void* low = nullptr;
-    pthread_getattr_np(pthread_self(), &mine);
-    pthread_attr_getstack(&mine, &low, &bytes);
-    pthread_attr_destroy(&mine);
-    deep(kDeep);
-    done = *owned == 3;
-  }));
-  while (!done) sched_yield();
-  pthread_setattr_default_np(&before);
-  EXPECT_GE(bytes, kOwnStackBytes);
-  EXPECT_LT(bytes, 4 * kOwnStackBytes);
-}
 
 }  // namespace
 }  // namespace nimble::shim

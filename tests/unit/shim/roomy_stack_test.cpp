@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -17,7 +16,7 @@
 namespace nimble::shim {
 namespace {
 
-[[maybe_unused]] std::uintptr_t here() { return reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)); }
+std::uintptr_t here() { return reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)); }
 
 // Runs something on a thread whose stack has so many bytes, and tells how many of them it has used.
 template <class Run>
@@ -52,10 +51,16 @@ std::size_t on_thread(std::size_t bytes, Run run) {
 
 constexpr std::size_t kSmall = std::size_t{64} << 10, kLarge = std::size_t{4} << 20, kDeep = std::size_t{600} << 10;
 
-// Sanitizers need more of a stack than there is.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+class RoomyStack : public testing::Test {
+ protected:
+  void SetUp() override {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "sanitizers need more of a stack than there is";
+#endif
+  }
+};
 
-TEST(RoomyStack, AThreadWithRoomStaysWhereItIs) {
+TEST_F(RoomyStack, AThreadWithRoomStaysWhereItIs) {
   on_thread(kLarge, [] {
     const std::uintptr_t outside = here();
     with_room([&] { EXPECT_LT(outside - here(), 4096u); });
@@ -63,7 +68,7 @@ TEST(RoomyStack, AThreadWithRoomStaysWhereItIs) {
   });
 }
 
-TEST(RoomyStack, AThreadWithoutRoomGoesElsewhereAndComesBack) {
+TEST_F(RoomyStack, AThreadWithoutRoomGoesElsewhereAndComesBack) {
   const std::size_t used = on_thread(kSmall, [] {
     EXPECT_FALSE(has_room());
     for (int i = 0; i < 3; ++i)
@@ -77,7 +82,7 @@ TEST(RoomyStack, AThreadWithoutRoomGoesElsewhereAndComesBack) {
   EXPECT_LT(used, kSmall / 2);
 }
 
-TEST(RoomyStack, WhatIsThrownPasses) {
+TEST_F(RoomyStack, WhatIsThrownPasses) {
   on_thread(kSmall, [] {
     for (int i = 0; i < 100; ++i) {
       std::string said;
@@ -95,7 +100,7 @@ TEST(RoomyStack, WhatIsThrownPasses) {
   });
 }
 
-TEST(RoomyStack, ResultsAreMoved) {
+TEST_F(RoomyStack, ResultsAreMoved) {
   on_thread(kSmall, [] {
     EXPECT_EQ(*with_room([] { return std::make_unique<int>(5); }), 5);
     EXPECT_EQ(with_room([] { return std::optional<std::string>(std::string(100, 'a')); }), std::string(100, 'a'));
@@ -103,7 +108,7 @@ TEST(RoomyStack, ResultsAreMoved) {
   });
 }
 
-TEST(RoomyStack, ManyThreadsAtOnceHaveOneEach) {
+TEST_F(RoomyStack, ManyThreadsAtOnceHaveOneEach) {
   constexpr int kThreads = 40;
   std::vector<pthread_t> threads(kThreads);
   pthread_barrier_t all;
@@ -127,8 +132,6 @@ TEST(RoomyStack, ManyThreadsAtOnceHaveOneEach) {
   pthread_attr_destroy(&attributes);
   pthread_barrier_destroy(&all);
 }
-
-#endif
 
 }  // namespace
 }  // namespace nimble::shim

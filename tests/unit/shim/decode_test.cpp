@@ -5,11 +5,11 @@
 
 #include <cstring>
 
+#include "shim/function_table.h"
+#include "tests/unit/shim/decode_support.h"
+
 namespace nimble::shim::decode {
 namespace {
-
-constexpr Entry kEntry{DefaultStream::legacy};
-const CUstream kStream = reinterpret_cast<CUstream>(0x1000);
 
 // "16+8r 32+0w": what the op touches, or "?" where that is not known.
 std::string listed(const Call& call) {
@@ -25,14 +25,6 @@ std::string listed(const Call& call) {
     if (access.writes) text += 'w';
   }
   return text;
-}
-
-template <class Decoder, class... Args>
-Call decode(Args... args) {
-  Call call;
-  call.symbol = "cuSomething";
-  Decoder::before(kEntry, call, args...);
-  return call;
 }
 
 template <class Copy>
@@ -188,78 +180,6 @@ TEST(DecodeMemory, WhoIsGrantedAccessMayLook) {
   EXPECT_TRUE(decode<Hidden>(CUcontext{nullptr}, 0u).shown);  // cuCtxEnablePeerAccess
 }
 
-CUresult no_driver(void*, CUpointer_attribute, CUdeviceptr pointer) {
-  return pointer == kNoMemory ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-}
-
-TEST(DecodeQuestion, WhatAnAllocationHasForItselfIsFilledIn) {
-  CUdeviceptr base = 0;
-  std::size_t size = 0;
-  unsigned long long id = 7;
-  unsigned synchronous = 1;
-  Call call = decode<PointerAttribute>(static_cast<void*>(&id), CU_POINTER_ATTRIBUTE_BUFFER_ID, CUdeviceptr{100});
-  EXPECT_EQ(call.question, Question::memory);
-  EXPECT_TRUE(call.asks_id);
-  EXPECT_EQ(call.address, 100u);
-  call.address = 96;
-  call.size = 64;
-  const auto ask = [&](void* data, CUpointer_attribute attribute) {
-    EXPECT_EQ(PointerAttribute::reply(call, CUDA_SUCCESS, no_driver, data, attribute, 100), CUDA_SUCCESS);
-  };
-  ask(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE);
-  ask(&base, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR);
-  ask(&synchronous, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS);
-  ask(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID);
-  EXPECT_EQ(size, 64u);
-  EXPECT_EQ(base, 96u);
-  EXPECT_EQ(synchronous, 0u);
-  EXPECT_EQ(id, 7u) << "the driver's, where there is no other";
-  call.buffer_id = 9;
-  ask(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID);
-  EXPECT_EQ(id, 9u);
-  EXPECT_EQ(PointerAttribute::reply(call, CUDA_ERROR_NOT_FOUND, no_driver, &id, CU_POINTER_ATTRIBUTE_BUFFER_ID, 100),
-            CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(PointerAttribute::reply(call, CUDA_ERROR_UNKNOWN, no_driver, &id, CU_POINTER_ATTRIBUTE_BUFFER_ID, 100),
-            CUDA_ERROR_UNKNOWN);
-}
-
-TEST(DecodeQuestion, MemoryOfACaptureHasNoPool) {
-  Call call;
-  std::uint64_t handle = 5;
-  fill_in(call, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, &handle);
-  EXPECT_EQ(handle, 5u);
-  call.of_capture = true;
-  fill_in(call, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, &handle);
-  EXPECT_EQ(handle, 0u);
-}
-
-TEST(DecodeQuestion, SeveralAttributesAtOnce) {
-  CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
-  std::size_t size = 0;
-  void* data[] = {nullptr, &size};
-  Call call = decode<PointerAttribute>(2u, attributes, data, CUdeviceptr{100});
-  EXPECT_EQ(call.question, Question::memory);
-  EXPECT_FALSE(call.asks_id);
-  call.size = 64;
-  const auto driver = [](unsigned, CUpointer_attribute*, void**, CUdeviceptr) { return CUDA_SUCCESS; };
-  EXPECT_EQ(PointerAttribute::reply(call, CUDA_SUCCESS, driver, 2u, attributes, data, 100), CUDA_SUCCESS);
-  EXPECT_EQ(size, 64u);
-}
-
-TEST(DecodeQuestion, WhetherCopiesAreSynchronous) {
-  const unsigned yes = 1, no = 0;
-  Call call =
-      decode<PointerSetting>(static_cast<const void*>(&yes), CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, CUdeviceptr{100});
-  EXPECT_TRUE(call.sets);
-  EXPECT_EQ(call.value, 1u);
-  EXPECT_TRUE(call.shown) << "a device of another kind may reach it";
-  EXPECT_FALSE(
-      decode<PointerSetting>(static_cast<const void*>(&no), CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, CUdeviceptr{100}).shown);
-  EXPECT_EQ(
-      decode<PointerSetting>(static_cast<const void*>(&yes), CU_POINTER_ATTRIBUTE_BUFFER_ID, CUdeviceptr{100}).question,
-      Question::none);
-}
-
 TEST(DecodeCode, ATensorMapHidesAnAddressThatItDoesNotHold) {
   CUtensorMap map;
   std::memset(&map, 0, sizeof map);
@@ -406,6 +326,31 @@ TEST(DecodeCapture, OnlyWhatReplacesTheOrderUndoesIt) {
   EXPECT_TRUE(decode<CaptureOrder>(kStream, nodes, edges, none, set).unordered);
   EXPECT_FALSE(decode<CaptureOrder>(kStream, nodes, edges, none, add).unordered);
   EXPECT_EQ(decode<CaptureOrder>(kStream, nodes, none, set).stream.handle, kStream);
+}
+
+TEST(DecodeContext, OneThatLosesAUserMayBeThereYet) {
+  const auto context = reinterpret_cast<CUcontext>(0x70);
+  const void* const module = &kEntry;
+  functions().loaded(module, {}, context);
+  Call call = decode<ContextDetach>(context);
+  EXPECT_EQ(call.kind, CallKind::context_end) << "taken for its end";
+  EXPECT_TRUE(call.traced);
+  EXPECT_EQ(call.context, context);
+  ContextDetach::after(call, context);
+  EXPECT_NE(functions().unloading(module), nullptr) << "its modules are still known";
+  functions().loaded(module, {}, context);
+  call = decode<ContextEnd>(context);
+  EXPECT_EQ(call.kind, CallKind::context_end);
+  ContextEnd::after(call, context);
+  EXPECT_EQ(functions().unloading(module), nullptr);
+}
+
+TEST(DecodeContext, WhereThereIsNoneNoneEnds) {
+  const CUcontext none = nullptr;
+  Call call = decode<ContextDetach>(none);
+  ContextDetach::after(call, none);
+  EXPECT_FALSE(call.traced);
+  EXPECT_FALSE(decode<ContextEnd>(none).traced);
 }
 
 TEST(DecodeHidden, ATextureIsTheProgramsOwnMatter) {

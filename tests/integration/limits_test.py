@@ -4,6 +4,7 @@ import json
 import os
 import re
 import resource
+import signal
 import subprocess
 
 import harness
@@ -78,12 +79,11 @@ class SmallStacks(LimitsTest):
         return {"SMALL_STACK": SMALL, "SMALL_STACK_USED": self.path("used"), **settings}
 
     def test_it_is_measured_and_can_overflow(self):
-        self.run_program(["chaos", 30, 0], LD_PRELOAD=beside("small_stack"), **self.small())
-        self.assertGreater(self.used(), 2000)
-        plain = subprocess.run([harness.BUILD.program("chaos"), "30", "0"], capture_output=True, check=False,
-                               env=harness.BUILD.environment(None, LD_PRELOAD=beside("small_stack"),
-                                                             SMALL_STACK=16, SMALL_STACK_USED=self.path("used")))
-        self.assertIn(plain.returncode, (0, -11))
+        for kib in 20, 40:
+            self.run_program(["limits", "deep", kib], LD_PRELOAD=beside("small_stack"), **self.small())
+            self.assertGreaterEqual(self.used(), kib << 10)
+            self.assertLess(self.used(), (kib + 16) << 10)
+        self.run_program(["limits", "deep", SMALL], expect=-signal.SIGSEGV, LD_PRELOAD=beside("small_stack"), **self.small())
 
     def test_each_mode_takes_next_to_nothing_of_it(self):
         for args in self.PROGRAMS:
@@ -166,13 +166,25 @@ class Depth(LimitsTest):
 
     def test_lists_in_lists(self):
         deep = "[" * 500_000 + "]" * 500_000
-        for text in deep, "[" * 1_000_000, '{"nimble_rules": 5, "rules": [{"kernel": "a", "params": %s}]}' % deep:
-            with open(self.path("deep.json"), "w", encoding="utf-8") as file:
-                file.write(text)
-            self.analyze_small(self.path("trace.json"), "--rules", self.path("deep.json"))
-            self.analyze_small(self.path("deep.json"))
-            done = self.run_program(STEPS, mode="replay", NIMBLE_SCHEDULE=self.path("deep.json"))
-            self.assertIn("The program runs untouched", done.stderr)
+        with open(self.path("trace.json"), encoding="utf-8") as file:
+            lines = file.read().split("\n")
+        for text, of_rules, of_trace in (
+                (deep, "is no JSON object", ":1: is no trace"), ("[" * 1_000_000, "is no JSON object", ":1: is no trace"),
+                ('{"nimble_rules": 5, "rules": [{"kernel": "a", "params": %s}]}' % deep, "rules[0].params: must be text",
+                 ":1: is no trace"),
+                (f"[\n{deep}\n]", "is no JSON object", ":2: an event must be a JSON object"),
+                ("\n".join(lines[:2] + ['{"ph": "X", "args": %s},' % deep] + lines[2:]), "is no JSON object",
+                 ":3: args: must be an object")):
+            with self.subTest(text=text[:40], said=of_trace):
+                with open(self.path("deep.json"), "w", encoding="utf-8") as file:
+                    file.write(text)
+                for done, why in ((self.analyze_small(self.path("trace.json"), "--rules", self.path("deep.json")), of_rules),
+                                  (self.analyze_small(self.path("deep.json")), of_trace)):
+                    self.assertEqual(done.returncode, 2)
+                    self.assertIn(why, done.stderr)
+                    self.assertEqual(len(done.stderr.splitlines()), 1)
+                done = self.run_program(STEPS, mode="replay", NIMBLE_SCHEDULE=self.path("deep.json"))
+                self.assertIn("The program runs untouched", done.stderr)
 
 
 class AddressSpace(LimitsTest):

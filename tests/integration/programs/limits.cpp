@@ -10,6 +10,7 @@
 //   nowhere      asks for a limit at an address that leads nowhere, and tells what that is
 //   fiber        makes its calls on a stack of 16 KiB that no thread has
 //   alternate    makes them in a signal handler with a stack of its own
+//   deep KIB     uses so many KiB of its stack
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -19,6 +20,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iostream>
@@ -171,6 +173,12 @@ void alternate() {
   raise(SIGUSR1);
 }
 
+[[gnu::noinline]] int deep(std::size_t bytes) {
+  auto* const frame = static_cast<volatile char*>(__builtin_alloca(bytes));
+  for (std::size_t i = 0; i < bytes; i += 512) frame[i] = static_cast<char>(i);
+  return frame[0];
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -195,6 +203,8 @@ int main(int argc, char** argv) {
     fiber();
   } else if (what == "alternate") {
     alternate();
+  } else if (what == "deep" && argc > 2) {
+    return deep(static_cast<std::size_t>(std::atoi(argv[2])) << 10);
   } else {
     return 2;
   }

@@ -68,5 +68,69 @@ TEST_F(BundleFolderTest, WhatOthersPutThereMeanwhileStays) {
   EXPECT_EQ(read("first/bundle/image-0.bin"), "one");
 }
 
+TEST_F(BundleFolderTest, WhereSomethingStandsInTheWayItHasAnotherName) {
+  const auto taken = [&](const std::string& expected) {
+    BundleFolder folder;
+    EXPECT_EQ(save(folder, {"one"}), "");
+    EXPECT_EQ(folder.path(), expected);
+    folder.let_go();
+    return folder.why_other();
+  };
+  write("first/bundle", "theirs");
+  EXPECT_EQ(taken("bundle.nimble"), "is no folder");
+  EXPECT_EQ(read("first/bundle"), "theirs");
+  std::filesystem::remove(root_ / "first/bundle");
+  std::filesystem::create_directory_symlink(root_ / "second", root_ / "first/bundle");
+  EXPECT_EQ(taken("bundle.nimble"), "is a link");
+  EXPECT_FALSE(std::filesystem::exists(root_ / "second/manifest.json"));
+  std::filesystem::remove(root_ / "first/bundle");
+  std::filesystem::create_directory(root_ / "first/bundle");
+  write("first/bundle/memory.bin", "theirs");
+  EXPECT_EQ(taken("bundle.nimble"), "holds a memory.bin that was not written by Nimble");
+  EXPECT_EQ(read("first/bundle/memory.bin"), "theirs");
+  std::filesystem::remove(root_ / "first/bundle/memory.bin");
+  write("first/bundle/notes", "theirs");
+  EXPECT_EQ(taken("bundle"), "") << "a file that no bundle has is not in the way";
+  EXPECT_EQ(read("first/bundle/notes"), "theirs");
+}
+
+TEST_F(BundleFolderTest, AFolderThatSomebodyIsAtIsTheirs) {
+  BundleFolder first, second, third;
+  ASSERT_EQ(save(first, {"one"}), "");
+  ASSERT_EQ(save(second, {"two"}), "");
+  EXPECT_EQ(second.path(), "bundle.nimble");
+  EXPECT_EQ(second.why_other(), "is being written by another process");
+  EXPECT_EQ(read("first/bundle/image-0.bin"), "one");
+  first.let_go();
+  ASSERT_EQ(save(third, {"three"}), "");
+  EXPECT_EQ(third.path(), "bundle");
+  EXPECT_EQ(third.why_other(), "");
+  EXPECT_EQ(read("first/bundle/image-0.bin"), "three");
+}
+
+TEST_F(BundleFolderTest, NothingIsLeftOfTheBundleBefore) {
+  write("trace", "[\n{\"ph\":\"M\",\"name\":\"nimble.trace\"}");
+  BundleFolder before, now;
+  ASSERT_EQ(save(before, {"one", "two"}), "");
+  ASSERT_EQ(before.add_trace((root_ / "trace").string()), "");
+  before.let_go();
+  ASSERT_EQ(save(now, {"three"}), "");
+  EXPECT_EQ(now.path(), "bundle");
+  EXPECT_EQ(read("first/bundle/image-0.bin"), "three");
+  EXPECT_FALSE(std::filesystem::exists(root_ / "first/bundle/image-1.bin"));
+  EXPECT_FALSE(std::filesystem::exists(root_ / "first/bundle/trace.json"));
+}
+
+TEST_F(BundleFolderTest, ATraceIsCopiedOnce) {
+  write("trace", "[\n");
+  BundleFolder folder;
+  ASSERT_EQ(save(folder, {}), "");
+  EXPECT_NE(folder.add_trace((root_ / "nothing").string()), "");
+  EXPECT_NE(folder.add_trace((root_ / "second").string()).find("is no file"), std::string::npos);
+  ASSERT_EQ(folder.add_trace((root_ / "trace").string()), "");
+  EXPECT_EQ(folder.add_trace((root_ / "first/bundle/trace.json").string()), "") << "it is that already";
+  EXPECT_EQ(read("first/bundle/trace.json"), "[\n");
+}
+
 }  // namespace
 }  // namespace nimble::shim

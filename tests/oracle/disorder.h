@@ -47,7 +47,7 @@ enum class FaultKind : std::uint8_t {
   fatal,    // the same, with one that it does not survive
   runs,     // the op is a fault when it runs
   memory,   // the op is an allocation for which there is no memory, at first
-  own,      // the `nth` call of `symbol` from the beginning of the step: only replay makes such calls
+  own,      // the `nth` call of `symbol` from the beginning of the step: replay makes such calls, or the program twice
 };
 const char* name_of(FaultKind kind);
 

@@ -75,9 +75,11 @@ Fault choose_fault(const Script& script, Random& random) {
     fault.symbol = random.one_of({"cuGraphCreate", "cuGraphAddKernelNode_v2", "cuGraphInstantiateWithFlags",
                                   "cuGraphInstantiateWithFlags", "cuGraphExecKernelNodeSetParams_v2",
                                   "cuGraphExecMemcpyNodeSetParams", "cuGraphExecMemsetNodeSetParams",
-                                  "cuGraphExecEventRecordNodeSetEvent", "cuGraphLaunch"});
+                                  "cuGraphExecEventRecordNodeSetEvent", "cuGraphLaunch", "cuMemAlloc_v2"});
     if (fault.symbol == "cuGraphLaunch" && !script.program.graph.empty()) return {};
     fault.result = random.one_of<int>({CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_INVALID_VALUE});
+    // An audit's memory; or the program's own, which asks once more where there is none.
+    if (fault.symbol == "cuMemAlloc_v2") fault.result = CUDA_ERROR_OUT_OF_MEMORY;
     // What makes graphs is called in the second step, what launches and changes them in all that follow.
     const bool makes = fault.symbol.find("Exec") == std::string::npos && fault.symbol != "cuGraphLaunch";
     fault.step = makes ? random.below(2) : random.below(steps);

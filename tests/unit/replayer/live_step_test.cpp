@@ -110,9 +110,12 @@ TEST_F(LiveStepTest, AWordThatLeadsNowhereMayLookLikeAnAddress) {
 
 // The process may map memory without a call that anybody sees.
 TEST_F(LiveStepTest, WhereDevicesReachPageableMemoryNoAnswerLasts) {
-  void* const place = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  ASSERT_NE(place, MAP_FAILED);
-  ASSERT_EQ(munmap(place, 4096), 0);
+  // In the midst of much that is free: what else is mapped meanwhile comes to its end.
+  constexpr std::size_t kFree = std::size_t{1} << 30;
+  void* const free = mmap(nullptr, kFree, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(free, MAP_FAILED);
+  ASSERT_EQ(munmap(free, kFree), 0);
+  void* const place = static_cast<char*>(free) + kFree / 2;
   start(Reach([](void*, CUpointer_attribute, CUdeviceptr) { return CUDA_ERROR_INVALID_VALUE; },
               [](int* count) { return *count = 1, CUDA_SUCCESS; },
               [](int* value, CUdevice_attribute, CUdevice) { return *value = 1, CUDA_SUCCESS; }));

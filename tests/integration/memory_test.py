@@ -25,7 +25,7 @@ RUNS = [
     ("regions", {"mode": "regions"}, 400),
     ("objects", {"mode": "regions"}, 2000),
     ("objects", RECORD, 2000),
-    ("graphs", RECORD, 8000),
+    ("graphs", RECORD, 64000),  # so that an eighth takes longer than the writer waits, and sees the queue empty
 ]
 # What may come in the second half, of the process and of the device. A recording that stays takes 4 MiB at least; what
 # takes a KiB each round shows, too.

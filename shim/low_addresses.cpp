@@ -1,6 +1,7 @@
 #include "shim/low_addresses.h"
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include "nimble/not_cancelled.h"
 #include "shim/dlsym_hook.h"
 #include "shim/guard.h"
+#include "shim/log.h"
 #include "shim/real_driver.h"
 #include "shim/roomy_stack.h"
 
@@ -111,11 +113,25 @@ void keep_to_this_process(const AddressRange& range) {
 struct Kept {
   AddressCalls calls;
   pid_t owner = 0;
-  std::vector<AddressRange> ranges;
+  std::vector<AddressRange> ranges;  // in the hands of the thread that has set goes_back
+  std::atomic<bool> goes_back{false}, is_back{false};
 };
-constinit std::atomic<const Kept*> g_kept{nullptr};
-constinit std::atomic<bool> g_goes_back{false}, g_is_back{false};
+constinit std::atomic<Kept*> g_kept{nullptr};
 constexpr int kPatienceMs = 5000;
+
+void say_refused(const std::vector<AddressRange>& ranges, CUresult refusal) noexcept {
+  static std::atomic<bool> said{false};
+  if (said.exchange(true)) return;
+  std::uint64_t bytes = 0;
+  for (const AddressRange& range : ranges) bytes += range.bytes;
+  try {
+    log(LogLevel::warning,
+        fmt::format("the driver does not take {} GiB of reserved addresses back (error {}): they count towards the "
+                    "limit of this process's address space",
+                    bytes >> 30, static_cast<int>(refusal)));
+  } catch (...) {  // no memory: it is left unsaid
+  }
+}
 
 bool is_sanitized() { return real_dlsym(RTLD_DEFAULT, "__sanitizer_set_report_path") != nullptr; }
 
@@ -126,6 +142,17 @@ void reserve_addresses(const AddressCalls& calls, std::uint64_t begin, std::uint
   Reservations(calls, taken).take(begin, end);
 }
 
+CUresult give_back(const AddressCalls& calls, std::vector<AddressRange>& taken) noexcept {
+  CUresult refusal = CUDA_SUCCESS;
+  std::erase_if(taken, [&](const AddressRange& range) {
+    const CUresult result = calls.free(range.address, range.bytes);
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_VALUE) return true;
+    refusal = result;
+    return false;
+  });
+  return refusal;
+}
+
 void keep_low_addresses_free() {
   static std::atomic<bool> done{false};
   if (done.load(std::memory_order_relaxed) || done.exchange(true)) return;
@@ -133,7 +160,9 @@ void keep_low_addresses_free() {
   AddressCalls calls;
   if (!find(calls.reserve, "cuMemAddressReserve") || !find(calls.free, "cuMemAddressFree")) return;
   if (!all_have_long_addresses()) return;
-  auto kept = std::make_unique<Kept>(Kept{calls, ::getpid(), {}});
+  auto kept = std::make_unique<Kept>();
+  kept->calls = calls;
+  kept->owner = ::getpid();
   reserve_addresses(calls, kBegin, kHole, kept->ranges);
   reserve_addresses(calls, kHoleEnd, kEnd, kept->ranges);
   for (const AddressRange& range : kept->ranges) keep_to_this_process(range);
@@ -142,20 +171,22 @@ void keep_low_addresses_free() {
 }
 
 void give_addresses_back() noexcept {
-  const Kept* const kept = g_kept.load(std::memory_order_acquire);
-  if (!kept || kept->owner != ::getpid() || g_is_back.load(std::memory_order_acquire)) return;
-  if (g_goes_back.exchange(true, std::memory_order_acq_rel)) {
+  Kept* const kept = g_kept.load(std::memory_order_acquire);
+  if (!kept || kept->owner != ::getpid() || kept->is_back.load(std::memory_order_acquire)) return;
+  if (kept->goes_back.exchange(true, std::memory_order_acq_rel)) {
     // The limit must come after that. Not so inside the driver, for which the first may be waiting.
     const NotCancelled not_cancelled;
-    for (int i = 0; i < kPatienceMs && !Guard::inside() && !g_is_back.load(std::memory_order_acquire); ++i)
+    for (int i = 0; i < kPatienceMs && !Guard::inside() && kept->goes_back.load(std::memory_order_acquire); ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return;
   }
   const Guard guard;  // calls of ours
   with_room([&] {
-    for (const AddressRange& range : kept->ranges) kept->calls.free(range.address, range.bytes);
+    const CUresult refusal = give_back(kept->calls, kept->ranges);
+    if (!kept->ranges.empty()) say_refused(kept->ranges, refusal);
   });
-  g_is_back.store(true, std::memory_order_release);
+  kept->is_back.store(kept->ranges.empty(), std::memory_order_release);
+  kept->goes_back.store(false, std::memory_order_release);
 }
 
 }  // namespace nimble::shim

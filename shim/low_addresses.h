@@ -32,12 +32,17 @@ struct AddressRange {
 void reserve_addresses(const AddressCalls& calls, std::uint64_t begin, std::uint64_t end,
                        std::vector<AddressRange>& taken);
 
+// Gives all of it back to the driver once. What the driver refuses stays in `taken`, and the refusal is the answer; of
+// what it does not know (CUDA_ERROR_INVALID_VALUE) nothing is ours any more. One thread at a time.
+CUresult give_back(const AddressCalls& calls, std::vector<AddressRange>& taken) noexcept;
+
 // To be called when the program has started the driver; the first call does it, for the rest of the process. Nothing is
 // reserved where that might be in the way of something: devices that do not have addresses for it, and sanitizers,
 // which have use for these addresses; and under a limit. std::bad_alloc leaves it at that. Any thread.
 void keep_low_addresses_free();
 
-// Gives back what this process has reserved; a forked child's parent keeps it. Any thread; calls the driver.
+// Gives back what this process has reserved; a forked child's parent keeps it. What the driver refuses is offered again
+// by the next call. Any thread; calls the driver.
 void give_addresses_back() noexcept;
 
 }  // namespace nimble::shim

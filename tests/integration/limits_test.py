@@ -225,6 +225,12 @@ class AddressSpace(LimitsTest):
                 with self.subTest(how=how, mode=name):
                     self.assertEqual(plain.stdout, self.in_mode(name, ["limits", "later", how]).stdout)
 
+    def test_what_the_driver_did_not_take_back_goes_back_at_the_next_limit(self):
+        for inject in "cuMemAddressFree:1:4", "cuMemAddressFree:2:4":
+            done = self.in_mode("record", ["limits", "later", "twice"], SIMCUDA_INJECT=inject)
+            self.assertEqual(done.stdout, "0 8\n7\n", inject)
+            self.assertIn("of reserved addresses back", done.stderr)
+
     def test_the_limit_of_another_process_has_nothing_given_back(self):
         for name in MODES:
             with self.subTest(mode=name):

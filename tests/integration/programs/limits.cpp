@@ -3,9 +3,9 @@
 //   reserved     of the addresses that Nimble keeps free: the TiB that are mapped, and of these what a core dump and a
 //                forked child would have
 //   child        what the virtual size of a forked child is, in GiB
-//   later HOW    limits itself to 600 GiB once the driver is there, by setrlimit or prlimit, and tells how many of
-//   eight
-//                allocations of a GiB succeed; then goes on using the driver
+//   later HOW    limits itself to 600 GiB once the driver is there, by setrlimit, by prlimit, or twice, first to 100
+//   TiB,
+//                and tells how many of eight allocations of a GiB succeed; then goes on using the driver
 //   other        limits a child of its own, and tells what of the addresses that Nimble keeps free is mapped: in TiB
 //   nowhere      asks for a limit at an address that leads nowhere, and tells what that is
 //   fiber        makes its calls on a stack of 16 KiB that no thread has
@@ -70,7 +70,8 @@ void use_driver() {
 
 void later(const std::string& how) {
   start_driver();
-  const rlimit limit{std::uint64_t{600} << 30, RLIM_INFINITY};
+  const rlimit limit{std::uint64_t{600} << 30, RLIM_INFINITY}, wide{std::uint64_t{100} << 40, RLIM_INFINITY};
+  if (how == "twice" && setrlimit(RLIMIT_AS, &wide) != 0) std::exit(3);
   const int result = how == "prlimit" ? prlimit(0, RLIMIT_AS, &limit, nullptr) : setrlimit(RLIMIT_AS, &limit);
   int got = 0;
   for (int i = 0; i < 8; ++i) got += std::malloc(std::size_t{1} << 30) != nullptr;

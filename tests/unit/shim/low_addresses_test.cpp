@@ -17,6 +17,7 @@ struct Space {
   std::map<std::uint64_t, std::uint64_t> taken;  // begin -> end
   std::map<std::uint64_t, std::uint64_t> given;  // likewise, by the driver
   int asked = 0;
+  int refusals = 0;  // every second of so many is refused
   bool hints = true;
 
   static bool meets(const std::map<std::uint64_t, std::uint64_t>& ranges, std::uint64_t begin, std::uint64_t end) {
@@ -47,6 +48,7 @@ class LowAddresses : public ::testing::Test {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   static CUresult free(CUdeviceptr pointer, size_t bytes) {
+    if (space_.refusals > 0 && --space_.refusals % 2 == 0) return CUDA_ERROR_DEINITIALIZED;
     const auto found = space_.given.find(pointer);
     if (found == space_.given.end() || found->second != pointer + bytes) {
       ADD_FAILURE() << "what was not given came back";
@@ -125,6 +127,30 @@ TEST_F(LowAddresses, NothingStaysOfWhatIsGivenElsewhere) {
 TEST_F(LowAddresses, ADriverThatHasNoneIsNotAskedForever) {
   EXPECT_EQ(reserved({refuse, free}, kStep, 100000 * kStep), 0u);
   EXPECT_LE(space_.asked, 512);
+}
+
+// free() fails the test where something comes back that was given back before.
+TEST_F(LowAddresses, WhatIsRefusedIsStillThereAndGoesBackOnce) {
+  space_.taken = {{20 * kStep, 21 * kStep}, {40 * kStep, 41 * kStep}};
+  const AddressCalls calls{reserve, free};
+  std::vector<AddressRange> taken;
+  reserve_addresses(calls, kStep, 64 * kStep, taken);
+  ASSERT_GT(taken.size(), 4u);
+  const std::uint64_t all = kept();
+  space_.refusals = 4;  // the second, and the fourth
+  EXPECT_EQ(give_back(calls, taken), CUDA_ERROR_DEINITIALIZED);
+  ASSERT_EQ(taken.size(), 2u);
+  EXPECT_EQ(kept(), taken[0].bytes + taken[1].bytes);
+  EXPECT_LT(kept(), all);
+  EXPECT_EQ(give_back(calls, taken), CUDA_SUCCESS);
+  EXPECT_TRUE(taken.empty() && space_.given.empty());
+}
+
+TEST_F(LowAddresses, WhatTheDriverDoesNotKnowIsNotOurs) {
+  const AddressCalls calls{reserve, [](CUdeviceptr, size_t) { return CUDA_ERROR_INVALID_VALUE; }};
+  std::vector<AddressRange> taken{{kStep, kStep}};
+  EXPECT_EQ(give_back(calls, taken), CUDA_SUCCESS);
+  EXPECT_TRUE(taken.empty()) << "it may be the program's by now";
 }
 
 }  // namespace

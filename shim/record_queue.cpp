@@ -121,9 +121,13 @@ bool RecordQueue::write(const RecordBuffer& records) {
 
 void RecordQueue::make_writer() {
   const std::uint64_t epoch_ns = epoch_ns_.load(std::memory_order_relaxed);
-  writer_.store(options_.store ? new TraceWriter(options_.store, epoch_ns)
-                               : new TraceWriter(options_.path, epoch_ns, options_.limit_bytes),
-                std::memory_order_release);
+  auto writer = options_.store ? std::make_unique<TraceWriter>(options_.store, epoch_ns)
+                               : std::make_unique<TraceWriter>(options_.path, epoch_ns, options_.limit_bytes);
+  if (options_.is_read) {
+    reading_ = writer->reading();
+    if (!has_few_descriptors()) reading_.open();  // here, as the file itself (make_room)
+  }
+  writer_.store(writer.release(), std::memory_order_release);
 }
 
 // Whatever fails here, most likely for want of memory, ends the recording and nothing else.
@@ -203,7 +207,7 @@ void RecordQueue::stop_writing(std::unique_lock<std::mutex>& lock, bool can_writ
   lock.lock();
   write(buffer_);  // times of what is in the file
   buffer_.clear();
-  writer.close(coverage_, probe_, ending_);
+  writer.close(coverage_, probe_, stopping_ ? ending_ : Ending());
   writer.let_go();
   broken_ = true;
 }
@@ -220,33 +224,25 @@ void RecordQueue::push_late(std::unique_lock<std::mutex>& lock) {
   if (!writer_.load(std::memory_order_relaxed)->close(coverage_, probe_, {})) broken_ = true;
 }
 
+// A writer that is just about to wait misses it, and looks after its period. So with stop().
 void RecordQueue::hurry() {
-  {
-    const std::lock_guard lock(mutex_);
-    hurried_ = true;
-  }
+  hurried_ = true;
   wake_writer_.notify_one();
 }
 
 bool RecordQueue::stop(Ending ending) noexcept {
-  {
-    const std::lock_guard lock(mutex_);
-    if (closing_ || refusing_) return true;
-    refusing_ = stopping_ = true;
-    ending_ = std::move(ending);
-    if (!started_) return false;
-  }
+  if (closing_ || refusing_.exchange(true)) return true;
+  ending_ = std::move(ending);
+  stopping_ = true;
+  if (!started_) return false;
   wake_writer_.notify_one();
-  wake_program_.notify_all();
+  wake_program_.notify_all();  // who misses it is woken by the writer
   return true;
 }
 
-QuietFile RecordQueue::reading(std::uint64_t& bytes) {
-  const std::lock_guard lock(mutex_);
-  const TraceWriter* const writer = writer_.load(std::memory_order_acquire);
-  if (!writer || closed_ || !writer->good()) return {};
+GrowingFile* RecordQueue::reading(std::uint64_t& bytes) {
   bytes = written_bytes_.load(std::memory_order_acquire);
-  return writer->reading();
+  return writer_.load(std::memory_order_acquire) ? &reading_ : nullptr;
 }
 
 std::string RecordQueue::path() const {
@@ -300,8 +296,10 @@ void RecordQueue::close(bool interrupted) noexcept {
 }
 
 bool RecordQueue::forked() noexcept {
-  if (TraceWriter* const writer = writer_.load(std::memory_order_acquire); writer && ::getpid() != process_)
+  if (TraceWriter* const writer = writer_.load(std::memory_order_acquire); writer && ::getpid() != process_) {
     writer->let_go();
+    reading_.close();
+  }
   return !started_;
 }
 

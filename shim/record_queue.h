@@ -26,7 +26,7 @@
 #include <string>
 
 #include "nimble/call.h"
-#include "nimble/quiet_file.h"
+#include "nimble/own_file.h"
 #include "shim/probe/probe_totals.h"
 #include "shim/profile/coverage.h"
 #include "shim/profile/device_time.h"
@@ -87,6 +87,7 @@ struct QueueOptions {
   std::string path;
   std::shared_ptr<TraceStore> store{};  // where the trace goes instead of into a file
   std::uint64_t limit_bytes = 0;        // of the file; 0: none
+  bool is_read = false;                 // while it is written: by reading()
   // Called by the writer's thread where the recording ends before the program does, without a lock, or where there is
   // no such thread by the one that pushes: no call is taken any more, but times are, and what set_coverage() and
   // set_probe() tell; and once the file is closed.
@@ -132,18 +133,20 @@ class RecordQueue {
   // Whether records have been dropped, so that the text ends before them. Any thread.
   bool failed() const { return broken_ || refusing_; }
 
-  // Has the writer look at once: somebody waits for what was pushed.
+  // These four take no lock that push() takes: a thread of the lowest priority, which may be kept from running while it
+  // has one, would keep the program's threads waiting.
+
+  // Has the writer look soon: somebody waits for what was pushed.
   void hurry();
 
   // Ends the recording: what was pushed so far is written, later pushes are dropped. Does not wait for it. False where
   // there is no writer that could do it.
   bool stop(Ending ending) noexcept;
 
-  // The text so far, of which so many bytes are whole lines. Not open where it is in no file, and not before the first
-  // push.
-  QuietFile reading(std::uint64_t& bytes);
+  // To read by the text so far, of which so many bytes are whole lines. Null before the first push. For one thread.
+  GrowingFile* reading(std::uint64_t& bytes);
   // Nothing more is taken.
-  bool is_over() const { return closing_.load(std::memory_order_relaxed) || closed_.load(std::memory_order_acquire); }
+  bool is_over() const { return closing_ || refusing_ || closed_.load(std::memory_order_acquire); }
   // Where the file was put in the end; until then the name that it is to have.
   std::string path() const;
 
@@ -182,11 +185,11 @@ class RecordQueue {
   RecordBuffer buffer_;
   Coverage coverage_{"the process ended in the middle of a call", 0, 0, {}, TimeSource::none, {}};
   std::optional<ProbeTotals> probe_;
-  Ending ending_;
-  // Set under the lock.
-  std::atomic<bool> broken_{false};    // the file cannot be written
+  GrowingFile reading_;                // of the thread that reads, once there is a writer
+  Ending ending_;                      // of the thread that is in stop(), until stopping_ is set
+  std::atomic<bool> broken_{false};    // the file cannot be written. Set under the lock
   std::atomic<bool> refusing_{false};  // the recording is over
-  bool stopping_ = false, hurried_ = false;
+  std::atomic<bool> stopping_{false}, hurried_{false};
   std::atomic<bool> started_{false}, closing_{false}, closed_{false}, ended_{false};
   std::atomic<std::uint64_t> pushed_{0}, written_{0}, written_bytes_{0};
   std::atomic<std::uint64_t> progress_{0};  // changes as long as the writer gets on

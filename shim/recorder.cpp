@@ -65,7 +65,7 @@ Recorder::Recorder(RecorderOptions options, CallContext& context)
     : options_(std::move(options)),
       context_(context),
       graphs_(context),
-      queue_({options_.path, options_.store, options_.limit_bytes, [this] { step_aside(); },
+      queue_({options_.path, options_.store, options_.limit_bytes, options_.steps != 0, [this] { step_aside(); },
               [this] {
                 if (BundleCapture* const bundle = bundle_.load(std::memory_order_acquire))
                   bundle->finish(queue_.path());

@@ -59,6 +59,8 @@ void StepCount::look(std::function<std::uint64_t()> calls) {
       work(calls);
     } catch (const std::exception&) {  // no memory: it goes on to its bound
     }
+    std::uint64_t bytes = 0;
+    if (GrowingFile* const file = queue_.reading(bytes)) file->close();
     looking_.store(false, std::memory_order_release);
   });
   if (!runs) looking_ = false;  // what is marked is counted all the same
@@ -66,7 +68,7 @@ void StepCount::look(std::function<std::uint64_t()> calls) {
 
 void StepCount::work(const std::function<std::uint64_t()>& calls) {
   std::uint64_t target = kFirstLook;
-  while (!over_.load(std::memory_order_relaxed) && !marked_.load(std::memory_order_relaxed)) {
+  while (!over_.load(std::memory_order_relaxed) && !marked_.load(std::memory_order_relaxed) && !queue_.is_over()) {
     const std::uint64_t now = calls();
     if (now < target) {
       std::this_thread::sleep_for(kLookEvery);
@@ -92,10 +94,13 @@ void StepCount::work(const std::function<std::uint64_t()>& calls) {
 
 std::optional<std::uint64_t> StepCount::steps_so_far(std::string& why_not) {
   std::uint64_t left = 0, at = 0;
-  const QuietFile file = queue_.reading(left);
-  if (queue_.is_over()) return std::nullopt;
-  if (!file.is_open()) {
-    why_not = "where the trace is no file only steps that the program marks are counted";
+  GrowingFile* const file = queue_.reading(left);
+  const bool is_there = file && file->open();
+  if (queue_.is_over()) return std::nullopt;  // the file may have its name by now
+  if (!is_there) {
+    why_not =
+        file && file->is_file() ? "the trace is not where it was begun: from now on" : "where the trace is no file";
+    why_not += " only steps that the program marks are counted";
     return std::nullopt;
   }
   if (left > limit_bytes_) {
@@ -104,14 +109,15 @@ std::optional<std::uint64_t> StepCount::steps_so_far(std::string& why_not) {
   }
   Trial trial(
       [&](char* buffer, std::size_t size) -> std::size_t {
-        const ssize_t got = ::pread(file.number(), buffer, std::min<std::uint64_t>(size, left), static_cast<off_t>(at));
-        if (got <= 0) return 0;
-        at += static_cast<std::uint64_t>(got);
-        left -= static_cast<std::uint64_t>(got);
-        return static_cast<std::size_t>(got);
+        const std::size_t got = file->read(buffer, std::min<std::uint64_t>(size, left), at);
+        at += got;
+        left -= got;
+        return got;
       },
       {});
-  return trial.find_step() ? trial.times() : 0;
+  const std::uint64_t times = trial.find_step() ? trial.times() : 0;
+  if (has_few_descriptors()) file->close();
+  return times;
 }
 
 }  // namespace nimble::shim

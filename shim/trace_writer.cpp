@@ -278,8 +278,6 @@ void TraceWriter::say_written(const std::string& why, bool is_wanted, int error)
   say(level, "{}", text);
 }
 
-QuietFile TraceWriter::reading() const { return file_.reading(); }
-
 void TraceWriter::let_go() noexcept { file_.close(); }
 
 }  // namespace nimble::shim

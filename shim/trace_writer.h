@@ -54,8 +54,8 @@ class TraceWriter {
   std::uint64_t bytes() const { return size_; }
   // Where the file is.
   const std::string& path() const { return file_.location(); }
-  // What has been written so far, to be read from its beginning. Not open where it is no file.
-  QuietFile reading() const;
+  // To read by what has been written so far. Nothing where it is no file.
+  GrowingFile reading() const { return file_.reading(); }
   // Nothing has been written, nor will be: there is to be no file.
   void discard() { file_.discard(); }
   // In a forked child: closes its copy of the file, which keeps the file locked.

@@ -195,6 +195,40 @@ inline std::vector<PartFile> parts_of(const std::string& wanted) {
   return parts;
 }
 
+// A file that is read by one thread while another writes it as an OwnFile. Between the two nothing is shared but the
+// file itself: a lock (flock) is of what was opened together, and what a forked child has of this keeps nothing locked.
+// Used by one thread at a time.
+class GrowingFile {
+ public:
+  GrowingFile() = default;
+  // The file that has that name, as long as it is that one.
+  GrowingFile(std::string path, const FileIdentity& identity) : path_(std::move(path)), identity_(identity) {}
+
+  // Whether there is a file to read, or was.
+  bool is_file() const { return !path_.empty(); }
+  // Opens it, or once more where the program has closed it. False where it is not there any more.
+  bool open() {
+    if (path_.empty()) return false;
+    if (file_.is_ours()) return true;
+    if (file_.open(path_.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK) == 0 &&
+        FileIdentity::of(file_.number()) == identity_)
+      return true;
+    file_.close();
+    return false;
+  }
+  // How many bytes were read; 0 where there are no more, or none to be had.
+  std::size_t read(void* data, std::size_t bytes, std::uint64_t at) const {
+    const ssize_t got = file_.is_ours() ? ::pread(file_.number(), data, bytes, static_cast<off_t>(at)) : 0;
+    return got > 0 ? static_cast<std::size_t>(got) : 0;
+  }
+  void close() noexcept { file_.close(); }
+
+ private:
+  std::string path_;
+  FileIdentity identity_;
+  QuietFile file_;
+};
+
 class OwnFile {
  public:
   // Makes the file. 0, or errno. `through_links`: what a link of the system's own leads to is written as it is, behind
@@ -250,12 +284,8 @@ class OwnFile {
   bool is_direct() const { return direct_; }
   // For what only a descriptor does; -1 where it is not ours any more.
   int number() const { return file_.is_ours() ? file_.number() : -1; }
-  // Another descriptor of it, to read from; not open where it is no file.
-  QuietFile reading() const {
-    QuietFile file;
-    if (!direct_) file.duplicate(file_);
-    return file;
-  }
+  // To read it by, until it gets its name; nothing where it is no file.
+  GrowingFile reading() const { return direct_ || !file_.is_open() ? GrowingFile() : GrowingFile(path_, identity_); }
   // Where it is now, as a user of the process's first folder would say it.
   const std::string& path() const { return shown_.empty() ? path_ : shown_; }
   // The same, wherever the process is now.

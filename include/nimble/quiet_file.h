@@ -167,14 +167,6 @@ class QuietFile {
     identity_ = FileIdentity::of(file_);
     return 0;
   }
-  // Another descriptor of the same open file, which is high from the beginning. 0, or errno.
-  int duplicate(const QuietFile& other) noexcept {
-    close();
-    if (!other.is_ours()) return EBADF;
-    file_ = ::fcntl(other.file_, F_DUPFD_CLOEXEC, other.file_);
-    identity_ = other.identity_;
-    return file_ < 0 ? errno : 0;
-  }
   bool is_open() const noexcept { return file_ >= 0; }
   // The number, for what only a number does: good where is_ours().
   int number() const noexcept { return file_; }

@@ -128,15 +128,46 @@ TEST_F(OwnFileTest, CanBeReadWhileItIsWritten) {
   OwnFile file;
   ASSERT_EQ(file.open(path("s.json")), 0);
   ASSERT_EQ(file.write(kOurs, 5), 0);
-  const QuietFile reading = file.reading();
-  ASSERT_TRUE(reading.is_ours());
-  EXPECT_GT(reading.number(), file.number());
+  GrowingFile reading = file.reading();
+  ASSERT_TRUE(reading.open());
   char text[6] = {};
-  EXPECT_EQ(::pread(reading.number(), text, 5, 0), 5);
+  EXPECT_EQ(reading.read(text, 6, 0), 5u);
   EXPECT_EQ(std::string(text), std::string(kOurs).substr(0, 5));
+  EXPECT_EQ(file.write("more", 4), 0) << "reading moves no place";
+  EXPECT_EQ(read(file.location()), std::string(kOurs).substr(0, 5) + "more");
   OwnFile device;
   ASSERT_EQ(device.open("/dev/null"), 0);
-  EXPECT_FALSE(device.reading().is_open());
+  EXPECT_FALSE(device.reading().is_file());
+  EXPECT_FALSE(device.reading().open());
+}
+
+// As forked children may, which have what is open.
+TEST_F(OwnFileTest, WhoReadsItStillKeepsNothingLocked) {
+  OwnFile file;
+  ASSERT_EQ(file.open(path("s.json")), 0);
+  GrowingFile reading = file.reading();
+  ASSERT_TRUE(reading.open());
+  EXPECT_TRUE(parts_of(path("s.json")).front().is_written());
+  file.close();
+  EXPECT_FALSE(parts_of(path("s.json")).front().is_written());
+}
+
+TEST_F(OwnFileTest, IsReadOnAfterTheProgramHasClosedAll) {
+  OwnFile file;
+  ASSERT_EQ(file.open(path("s.json")), 0);
+  ASSERT_EQ(file.write(kOurs, 5), 0);
+  GrowingFile reading = file.reading();
+  ASSERT_TRUE(reading.open());
+  for (int number = file.number(), last = number + 16; number < last; ++number) ::close(number);
+  char text[6] = {};
+  EXPECT_EQ(reading.read(text, 5, 0), 0u);
+  ASSERT_TRUE(reading.open());
+  EXPECT_EQ(reading.read(text, 5, 0), 5u);
+  // Not where another file has its name by now.
+  reading.close();
+  std::filesystem::rename(file.location(), path("moved"));
+  std::ofstream(file.location()) << "mine";
+  EXPECT_FALSE(reading.open());
 }
 
 TEST_F(OwnFileTest, WhatIsWrittenAfterItWasBegunStays) {

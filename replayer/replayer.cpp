@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "nimble/not_cancelled.h"
+#include "nimble/own_file.h"
 #include "replayer/current_context.h"
 #include "replayer/schedule_reader.h"
 #include "replayer/step_player.h"
@@ -275,6 +276,8 @@ class Replayer final : public ReplaySink {
   bool load(bool starts) {
     DriverApi driver;
     try {
+      const std::string place = absolute_name(options_.schedule_path);
+      const FileFacts file = what_is_at(place);  // before it is read
       Schedule schedule = options_.schedule_text.empty()
                               ? read_schedule(options_.schedule_path)
                               : parse_schedule(options_.schedule_text, options_.schedule_path);
@@ -293,6 +296,8 @@ class Replayer final : public ReplaySink {
       const std::string steps =
           schedule.ends.size() > 1 ? std::to_string(schedule.ends.size()) + " kinds of step" : "a step";
       driver_ = driver;
+      schedule_place_ = place;
+      schedule_file_ = file;
       auto player = std::make_unique<StepPlayer>(std::move(schedule), context_, driver_, counters_);
       auto bystanders = std::make_unique<Bystanders>(player->schedule(), context_);
       if (starts && !start_watchdog()) {
@@ -393,7 +398,7 @@ class Replayer final : public ReplaySink {
       choices.push_back({known ? static_cast<std::uint32_t>(tuner.settled()) : kNone, tuner.medians()});
     }
     if (decisions == 0) return;
-    const std::string problem = nimble::save_choices(options_.schedule_path, choices);
+    const std::string problem = nimble::save_choices(schedule_place_, schedule_file_, choices);
     if (problem.empty()) {
       options_.log(ReplayLog::info, options_.schedule_path + ": the fastest way is kept there, for runs to begin with");
     } else {
@@ -442,6 +447,8 @@ class Replayer final : public ReplaySink {
   std::atomic<std::uint64_t> steps_marked_{0}, steps_matched_{0};
   std::mutex mutex_;  // guards all below
   DriverApi driver_;
+  std::string schedule_place_;  // wherever the program has gone since
+  FileFacts schedule_file_;     // that is there
   Counters counters_;
   std::unique_ptr<StepPlayer> player_;
   std::unique_ptr<Watchdog> watchdog_;

@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "nimble/memory_reserve.h"
-#include "nimble/own_file.h"
 #include "nimble/quiet_file.h"
 #include "replayer/tuner.h"
 
@@ -17,8 +16,12 @@ constexpr std::size_t kMostBytes = std::size_t{8} << 30;  // as schedules may ha
 
 }  // namespace
 
-std::string save_choices(const std::string& schedule_path, const std::vector<ScheduleChoice>& choices) {
+std::string save_choices(const std::string& schedule_path, const FileFacts& read,
+                         const std::vector<ScheduleChoice>& choices) {
   using Json = nlohmann::ordered_json;
+  FileFacts found;
+  if (const char* const why = why_not_replaced(schedule_path, FileKind::schedule, found)) return why;
+  if (!is_unchanged(schedule_path, read)) return "is not the one any more that was read";
   std::string text;
   if (read_quiet(schedule_path.c_str(), kMostBytes, text) != 0) return "cannot be read any more";
   const MemoryReserve reserve;  // what builds a JSON value does not survive that there is no memory for a part of it
@@ -37,7 +40,7 @@ std::string save_choices(const std::string& schedule_path, const std::vector<Sch
     tuned.push_back({name(static_cast<Way>(choice.way)), std::move(times)});
   }
   schedule["tuned"] = std::move(tuned);
-  return replace_own_file(schedule_path, schedule.dump() + "\n", FileKind::schedule);
+  return replace_own_file(schedule_path, schedule.dump() + "\n", FileKind::schedule, read);
 }
 
 }  // namespace nimble

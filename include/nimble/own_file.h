@@ -149,6 +149,20 @@ inline const char* why_not_replaced(const std::string& path, FileKind kind, File
   return nullptr;
 }
 
+// Whether the file there is the one that was looked at before, with nothing written to it since.
+inline bool is_unchanged(const std::string& path, const FileFacts& before) {
+  const FileFacts now = what_is_at(path);
+  return now && before && same_file(*now, *before) && changed_ns(*now) == changed_ns(*before) &&
+         now->stx_size == before->stx_size;
+}
+
+// The same name, wherever the process goes.
+inline std::string absolute_name(const std::string& path) {
+  char folder[PATH_MAX];
+  if (path.empty() || path.front() == '/' || !::getcwd(folder, sizeof folder)) return path;
+  return folder + ("/" + path);
+}
+
 // Files NAME.PID.TIME.part beside the file of that name, by time.
 struct PartFile {
   std::string path;
@@ -529,14 +543,21 @@ inline std::string why_refused(const std::string& path, FileKind kind, bool forc
   return why ? refusal_of_named(path, why) : std::string();
 }
 
-// Puts another text into a file of ours that is there. It keeps its owner and its mode. Empty, or why it is as it was.
-inline std::string replace_own_file(const std::string& path, std::string_view text, FileKind kind) {
+// Puts another text into a file of ours that is there, if it is the one that was `read`, as that was before it was
+// read. It keeps its owner and its mode. Empty, or why it is as it was.
+inline std::string replace_own_file(const std::string& path, std::string_view text, FileKind kind,
+                                    const FileFacts& read) {
   const NotCancelled not_cancelled;
   FileFacts found;
   if (const char* const why = why_not_replaced(path, kind, found)) return why;
   if (!found) return "is not there any more";
   OwnFile file;
   int error = file.open(path);
+  // Looked at once it is begun: what is changed behind that, the move notices.
+  if (error == 0 && !is_unchanged(path, read)) {
+    file.discard();
+    return "was changed meanwhile";
+  }
   if (error == 0) error = file.write(text.data(), text.size());
   const bool others = found->stx_uid != ::geteuid() || found->stx_gid != ::getegid();
   if (error == 0 && others && ::fchown(file.number(), found->stx_uid, found->stx_gid) != 0) error = errno;

@@ -432,6 +432,24 @@ class OtherFiles(FilesTest):
         self.assertTrue(os.path.islink(self.path("link.json")))
         self.assertEqual(self.text("schedule.json"), before)
 
+    def test_choices_are_saved_where_the_schedule_was_read(self):
+        self.record("steps", 100)
+        self.analyze("trace.json", "-o", "schedule.json", "--quiet")
+        os.mkdir(self.path("other"))
+        settings = {"NIMBLE_SCHEDULE": "schedule.json", "NIMBLE_TUNE": "start", "NIMBLE_TUNE_SAVE": "on"}
+        done = self.run_program(["own_files", "steps", 200, "chdir", "other", "steps", 100], mode="replay", NIMBLE_LOG="info",
+                                **settings)
+        self.assertIn("schedule.json: the fastest way is kept there", done.stderr)
+        self.assertIn("tuned", self.read_json("schedule.json"))
+        # Not in another one that has taken its place.
+        self.analyze("trace.json", "-o", "schedule.json", "--quiet")
+        process = self.start("steps", 300, "wait", mode="replay", **settings)
+        self.analyze("trace.json", "-o", "new.json", "--quiet")
+        os.replace(self.path("new.json"), self.path("schedule.json"))
+        _, said = self.go_on(process)
+        self.assertIn("schedule.json: is not the one any more that was read", said)
+        self.assertNotIn("tuned", self.read_json("schedule.json"))
+
     def test_graphs(self):
         self.write("graphs.json", PROFILE)
         done = self.run_program(["rewritten", "branches", 3], mode="off", NIMBLE_GRAPHS="rewrite", NIMBLE_TRACE="graphs.json",

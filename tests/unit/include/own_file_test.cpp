@@ -190,15 +190,18 @@ TEST_F(OwnFileTest, WhatIsWrittenAfterItWasBegunStays) {
 TEST_F(OwnFileTest, ReplacesWhatIsThereAndKeepsItsMode) {
   const std::string name = write("s.json", kOurs);
   std::filesystem::permissions(name, std::filesystem::perms(0640));
-  EXPECT_EQ(replace_own_file(name, std::string(kOurs) + "2", FileKind::schedule), "");
+  EXPECT_EQ(replace_own_file(name, std::string(kOurs) + "2", FileKind::schedule, what_is_at(name)), "");
   EXPECT_EQ(read(name), std::string(kOurs) + "2");
   EXPECT_EQ(std::filesystem::status(name).permissions(), std::filesystem::perms(0640));
   std::filesystem::create_symlink(name, path("link"));
-  EXPECT_EQ(replace_own_file(path("link"), kOurs, FileKind::schedule), "is a link");
+  EXPECT_EQ(replace_own_file(path("link"), kOurs, FileKind::schedule, what_is_at(path("link"))), "is a link");
   write("s.json", "mine");
-  EXPECT_EQ(replace_own_file(name, kOurs, FileKind::schedule), "was not written by Nimble");
+  EXPECT_EQ(replace_own_file(name, kOurs, FileKind::schedule, what_is_at(name)), "was not written by Nimble");
+  const FileFacts read = what_is_at(name);
+  write("s.json", std::string(kOurs) + "3");
+  EXPECT_EQ(replace_own_file(name, kOurs, FileKind::schedule, read), "was changed meanwhile");
   std::filesystem::remove(name);
-  EXPECT_EQ(replace_own_file(name, kOurs, FileKind::schedule), "is not there any more");
+  EXPECT_EQ(replace_own_file(name, kOurs, FileKind::schedule, read), "is not there any more");
 }
 
 }  // namespace

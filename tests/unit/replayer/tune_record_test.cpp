@@ -42,12 +42,17 @@ class TuneRecordTest : public testing::Test {
         std::distance(std::filesystem::directory_iterator(folder_), std::filesystem::directory_iterator()));
   }
 
+  // Into the file as it is now.
+  std::string save(const std::vector<ScheduleChoice>& choices) const {
+    return save_choices(path_, what_is_at(path_), choices);
+  }
+
   const std::string folder_ = testing::TempDir() + "tune_record." + std::to_string(getpid());
   const std::string path_ = folder_ + "/schedule.json";
 };
 
 TEST_F(TuneRecordTest, ARunReadsWhatOneHasKept) {
-  ASSERT_EQ(save_choices(path_, {{kGraphs, {12.5, -1, 0.25}}, {}, {kOwn, {3, 4, 5}}}), "");
+  ASSERT_EQ(save({{kGraphs, {12.5, -1, 0.25}}, {}, {kOwn, {3, 4, 5}}}), "");
   const Schedule schedule = read_schedule(path_);
   ASSERT_EQ(schedule.tuned.size(), 3u);
   EXPECT_EQ(schedule.tuned[0].way, kGraphs);
@@ -59,16 +64,16 @@ TEST_F(TuneRecordTest, ARunReadsWhatOneHasKept) {
 }
 
 TEST_F(TuneRecordTest, AllElseStaysAsItWas) {
-  ASSERT_EQ(save_choices(path_, {{kGraphs, {1, 2, 3}}}), "");
+  ASSERT_EQ(save({{kGraphs, {1, 2, 3}}}), "");
   EXPECT_EQ(read(), std::string(kSchedule) + R"(,"tuned":[["schedule",[1000,2000,3000]]]})" + "\n");
-  ASSERT_EQ(save_choices(path_, {{}}), "");
+  ASSERT_EQ(save({{}}), "");
   EXPECT_EQ(read(), std::string(kSchedule) + R"(,"tuned":[null]})" + "\n") << "the last run's alone";
   EXPECT_EQ(files(), 1u);
 }
 
 TEST_F(TuneRecordTest, TheFileKeepsItsMode) {
   ASSERT_EQ(chmod(path_.c_str(), 0640), 0);
-  ASSERT_EQ(save_choices(path_, {{kGraphs, {1, 2, 3}}}), "");
+  ASSERT_EQ(save({{kGraphs, {1, 2, 3}}}), "");
   struct stat found;
   ASSERT_EQ(stat(path_.c_str(), &found), 0);
   EXPECT_EQ(found.st_mode & 07777, 0640u);
@@ -77,15 +82,28 @@ TEST_F(TuneRecordTest, TheFileKeepsItsMode) {
 TEST_F(TuneRecordTest, WhatIsNoScheduleAnyMoreIsLeftAlone) {
   for (const char* const text : {"", "[1]", "{\"nimble_schedule\":6,", "5"}) {
     write(text);
-    EXPECT_EQ(save_choices(path_, {{}}), "cannot be read any more") << text;
+    EXPECT_EQ(save({{}}), "was not written by Nimble") << text;
     EXPECT_EQ(read(), text);
   }
   write("{\"mine\":1}");
-  EXPECT_NE(save_choices(path_, {{}}), "");
+  EXPECT_NE(save({{}}), "");
   EXPECT_EQ(read(), "{\"mine\":1}");
   std::filesystem::remove(path_);
-  EXPECT_EQ(save_choices(path_, {{}}), "cannot be read any more");
+  EXPECT_EQ(save({{}}), "is not the one any more that was read");
   EXPECT_EQ(files(), 0u);
+}
+
+TEST_F(TuneRecordTest, SoIsOneThatHasTakenThePlaceOfWhatWasRead) {
+  const FileFacts before = what_is_at(path_);
+  write(std::string(kSchedule) + ",\"tuned\":[]}\n");
+  EXPECT_EQ(save_choices(path_, before, {{}}), "is not the one any more that was read");
+  EXPECT_EQ(read(), std::string(kSchedule) + ",\"tuned\":[]}\n");
+}
+
+TEST_F(TuneRecordTest, NothingIsReadFromWhatIsNoFile) {
+  std::filesystem::remove(path_);
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  EXPECT_EQ(save({{}}), "is no file");
 }
 
 TEST_F(TuneRecordTest, ALinkIsLeftAlone) {
@@ -93,7 +111,7 @@ TEST_F(TuneRecordTest, ALinkIsLeftAlone) {
   std::filesystem::rename(path_, real);
   std::filesystem::create_symlink(real, path_);
   const std::string before = read();
-  EXPECT_NE(save_choices(path_, {{}}), "");
+  EXPECT_NE(save({{}}), "");
   EXPECT_TRUE(std::filesystem::is_symlink(path_));
   EXPECT_EQ(read(), before);
   EXPECT_EQ(files(), 2u);

@@ -92,7 +92,7 @@ std::string write_schedule(const Arguments& arguments, const std::string& text) 
                              arguments.force ? nimble::Taken::replace : nimble::Taken::another_name);
   if (written.error != 0) throw std::system_error(written.error, std::generic_category(), arguments.output);
   if (!written.why_other.empty())
-    complain(arguments.output + " " + written.why_other + " and is left alone: the schedule is " + written.path, 0);
+    complain(nimble::left_alone(arguments.output, written.why_other) + ": the schedule is " + written.path, 0);
   return written.path;
 }
 

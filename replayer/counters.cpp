@@ -68,7 +68,7 @@ std::string Counters::write(const std::string& path) const {
     return fmt::format("{}: the counters cannot be written there: {}. Set NIMBLE_STATS to another file.", path,
                        std::strerror(written.error));
   if (written.why_other.empty()) return {};
-  return fmt::format("{} {} and is left alone: the counters are in {}", path, written.why_other, written.path);
+  return left_alone(path, written.why_other) + ": the counters are in " + written.path;
 }
 
 }  // namespace nimble

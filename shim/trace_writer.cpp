@@ -270,7 +270,7 @@ void TraceWriter::say_written(const std::string& why, bool is_wanted, int error)
     append(text, "the trace stays {}, since it cannot be named {}: {}. ", path, file_.wanted(), std::strerror(error));
   } else if (!file_.why_other().empty()) {
     level = LogLevel::warning;
-    append(text, "{} {} and is left alone: wrote {}. ", file_.wanted(), file_.why_other(), path);
+    append(text, "{}: wrote {}. ", left_alone(file_.wanted(), file_.why_other()), path);
   } else {
     append(text, "wrote {}. ", path);
   }

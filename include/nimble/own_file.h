@@ -496,6 +496,11 @@ class OwnFile {
   bool direct_ = false, placed_ = false;
 };
 
+// What is said where a file, or a folder, has got another name than the wanted one.
+inline std::string left_alone(const std::string& wanted, const std::string& why) {
+  return wanted + " " + why + " and is left alone";
+}
+
 // ---- files that are written at once ----
 
 // What becomes of a file that was not written by Nimble: it is left alone and another name is taken, it is left alone

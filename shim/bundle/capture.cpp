@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "nimble/launch_params.h"
+#include "nimble/own_file.h"
 #include "nimble/schedule.h"
 #include "shim/decode/launch.h"
 #include "shim/function_table.h"
@@ -378,7 +379,7 @@ void BundleCapture::finish(const std::string& trace) noexcept try {
   const std::string& folder = folder_.path();
   const std::string other = folder_.why_other().empty()
                                 ? std::string()
-                                : options_.folder + " " + folder_.why_other() + " and is left alone: ";
+                                : left_alone(options_.folder, folder_.why_other()) + ": ";
   folder_.let_go();
   if (!why.empty()) return log(LogLevel::error, "NIMBLE_CAPTURE: the bundle has no trace: " + why);
   log(other.empty() ? LogLevel::info : LogLevel::warning,

@@ -177,7 +177,8 @@ void RecordQueue::write_all() {
   }
   const bool stops = !good || stopping_;
   if (stops) {
-    stop_writing(lock, can_write);
+    stop_writing(lock, taken, can_write);
+    lock.lock();
   } else {
     // What came meanwhile, with the lock held so that nothing more comes.
     write(buffer_);
@@ -190,26 +191,31 @@ void RecordQueue::write_all() {
   if (stops && options_.stopped) options_.stopped();
 }
 
-// The program goes on: nothing of ours may stay in its way. Where the file has reached its bound, the writer takes no
-// calls any more, but times of those that are in it.
-void RecordQueue::stop_writing(std::unique_lock<std::mutex>& lock, bool can_write) {
+// The program goes on: nothing of ours may stay in its way, and so whatever takes long is done without the lock. Where
+// the file has reached its bound, the writer takes no calls any more, but times of those that are in it.
+void RecordQueue::stop_writing(std::unique_lock<std::mutex>& lock, RecordBuffer& taken, bool can_write) {
   TraceWriter& writer = *writer_.load(std::memory_order_relaxed);
   refusing_ = true;
-  if (can_write) {
-    write(buffer_);
-  } else {
-    drop(buffer_);
-  }
-  buffer_.clear();
-  wake_program_.notify_all();
+  taken.swap(buffer_);
   lock.unlock();
+  wake_program_.notify_all();
+  if (can_write) {
+    write(taken);
+  } else {
+    drop(taken);
+  }
+  taken.clear();
   if (options_.stops) options_.stops();
   lock.lock();
-  write(buffer_);  // times of what is in the file
-  buffer_.clear();
-  writer.close(coverage_, probe_, stopping_ ? ending_ : Ending());
-  writer.let_go();
+  taken.swap(buffer_);  // times of what is in the file
+  const Coverage coverage = std::move(coverage_);
+  const std::optional<ProbeTotals> probe = std::move(probe_);
   broken_ = true;
+  lock.unlock();
+  write(taken);
+  taken.clear();
+  writer.close(coverage, probe, stopping_ ? ending_ : Ending());
+  writer.let_go();
 }
 
 // The process is ending: nobody looks after what is left in the buffer, unless the writer is still at it.

@@ -173,7 +173,8 @@ class RecordQueue {
   void write_all();
   // False where not all has found room.
   bool write(const RecordBuffer& records);
-  void stop_writing(std::unique_lock<std::mutex>& lock, bool can_write);
+  // The lock is open afterwards.
+  void stop_writing(std::unique_lock<std::mutex>& lock, RecordBuffer& taken, bool can_write);
   void push_late(std::unique_lock<std::mutex>& lock);
   static void drop(const RecordBuffer& records) noexcept;
 

@@ -363,23 +363,25 @@ void BundleCapture::give_up(const std::string& why) noexcept {
   }
 }
 
+// What calls may be waiting for is done under their lock; the trace, however long it is, is copied without it.
 void BundleCapture::finish(const std::string& trace) noexcept try {
-  const std::lock_guard lock(mutex_);
-  if (std::exchange(finished_, true)) return;
-  off_ = true;
-  window_.reset();
-  if (saved_.empty()) {
-    if (watch_.ops() == 0 && why_none_.empty()) return;
-    log(LogLevel::warning,
-        "NIMBLE_CAPTURE: no bundle was saved: " +
-            (why_none_.empty() ? "no step was seen to repeat itself three times and once more" : why_none_));
-    return;
+  const std::lock_guard finishing(finishing_);
+  std::string none;
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(finished_, true)) return;
+    off_ = true;
+    window_.reset();
+    if (saved_.empty()) {
+      if (watch_.ops() == 0 && why_none_.empty()) return;
+      none = why_none_.empty() ? "no step was seen to repeat itself three times and once more" : why_none_;
+    }
   }
+  if (!none.empty()) return log(LogLevel::warning, "NIMBLE_CAPTURE: no bundle was saved: " + none);
   const std::string why = folder_.add_trace(trace);
   const std::string& folder = folder_.path();
-  const std::string other = folder_.why_other().empty()
-                                ? std::string()
-                                : left_alone(options_.folder, folder_.why_other()) + ": ";
+  const std::string other =
+      folder_.why_other().empty() ? std::string() : left_alone(options_.folder, folder_.why_other()) + ": ";
   folder_.let_go();
   if (!why.empty()) return log(LogLevel::error, "NIMBLE_CAPTURE: the bundle has no trace: " + why);
   log(other.empty() ? LogLevel::info : LogLevel::warning,

@@ -120,7 +120,8 @@ class BundleCapture {
   CallContext& context_;
   std::atomic<bool> off_{false};
 
-  std::mutex mutex_;  // guards everything below
+  std::mutex finishing_;  // held while the trace is copied, for which only those wait who want that, too
+  std::mutex mutex_;      // guards everything below; and folder_ until nothing is saved any more
   DeviceReader reader_;
   StepWatch watch_;
   LiveMap live_;

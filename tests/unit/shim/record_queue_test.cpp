@@ -1,8 +1,12 @@
 // Who waits for whom: the program's threads that push, the writer, and those who look at what was written.
 #include "shim/record_queue.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -33,7 +37,9 @@ class RecordQueueTest : public testing::Test {
     queue.push(record, [&](Record&) { inside(); });
   }
   // Whether it is done while others go on.
-  static bool is_soon(std::future<void>& done) { return done.wait_for(std::chrono::seconds(10)) == std::future_status::ready; }
+  static bool is_soon(std::future<void>& done) {
+    return done.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+  }
 
   const std::string path_ = testing::TempDir() + "record_queue." + std::to_string(getpid()) + ".json";
 };
@@ -75,6 +81,42 @@ TEST_F(RecordQueueTest, WhatIsWrittenCanBeReadMeanwhile) {
     EXPECT_EQ(text.substr(bytes - 2), ",\n");
   }
   queue.join();
+}
+
+// The file is a pipe that nobody reads: it takes its beginning, and then nothing more.
+TEST_F(RecordQueueTest, WhereItEndsEarlyNobodyWaitsForTheFile) {
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  const int reader = ::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  const int filler = ::open(path_.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+  ASSERT_TRUE(reader >= 0 && filler >= 0);
+  std::atomic<bool> is_full{false};
+  QueueOptions ending = options();
+  ending.stops = [&] {
+    while (::write(filler, "x", 1) == 1) {
+    }
+    is_full = true;
+  };
+  RecordQueue queue(ending);
+  push(queue);
+  while (queue.written() < 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(queue.stop({"enough was seen", true}));
+  while (!is_full) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the writer is in the pipe
+  std::future<void> goes_on = std::async(std::launch::async, [&] {
+    push(queue);
+    queue.set_coverage({});
+  });
+  EXPECT_TRUE(is_soon(goes_on));
+  ::fcntl(reader, F_SETFL, 0);
+  std::thread reads([&] {
+    char text[4096];
+    while (::read(reader, text, sizeof text) > 0) {
+    }
+  });
+  ::close(filler);
+  queue.join();
+  reads.join();
+  ::close(reader);
 }
 
 }  // namespace

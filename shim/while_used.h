@@ -1,13 +1,20 @@
-// Something that threads of the program use without a lock, and that ends while some of them may be in it: it is
-// destroyed once the last of them has left, by that one.
+// Holds an object that the program's threads use without a lock. It may be taken away or replaced while some of them
+// are using it: then the last of them to leave destroys it.
 //
-// There is at most one at a time that new users get. A use may last as long as a call of the driver does. What counts
-// the users of one is used again for a later one, and never destroyed itself: so a thread that has read where it is,
-// and comes late, finds either that nobody is to come any more, or the later one. Any thread; no lock but a short one
-// where something begins or has ended.
+// New users get the present object, of which there is at most one. A use may last as long as a call of the driver does.
+// Users are counted in several places, each on a cache line of its own: each call of the program's enters and leaves,
+// and threads that counted in one place would wait for each other there.
+//
+// The counters of an object are never destroyed, but serve a later object. So a thread that has read where they are,
+// and comes late, finds them closed, or counts itself as a user of the later object. Any thread; the one lock is held
+// for a moment, where an object begins or has ended.
 #pragma once
 
+#include <pthread.h>
+
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -19,13 +26,28 @@ namespace nimble::shim {
 // A use that is kept where no object with a destructor can be. Trivial.
 struct DetachedUse {
   void* of = nullptr;
-  void* place = nullptr;
+  void* place = nullptr;  // where it is counted
 };
 
 template <class T>
 class WhileUsed {
+  struct Place;
+
+  // Counts the users of some threads. Once it is closed nobody comes any more, and the last user leaves it drained.
+  struct alignas(64) Counter {
+    static constexpr std::uint64_t kClosed = 1, kUser = 2;
+    std::atomic<std::uint64_t> state{kClosed};
+    Place* place = nullptr;
+  };
+  static constexpr std::size_t kCounters = 16;
+
+  // One object at a time.
   struct Place {
-    std::atomic<std::uint64_t> users{0};  // and one more until put() takes another's place for it; 0: nobody may come
+    Place() {
+      for (Counter& counter : counters) counter.place = this;
+    }
+    std::array<Counter, kCounters> counters;
+    alignas(64) std::atomic<std::size_t> undrained{0};  // who drains the last one destroys the object
     std::unique_ptr<T> what;
   };
 
@@ -34,34 +56,34 @@ class WhileUsed {
   class Use {
    public:
     Use() = default;
-    Use(Use&& other) noexcept : of_(other.of_), place_(std::exchange(other.place_, nullptr)) {}
+    Use(Use&& other) noexcept : of_(other.of_), counter_(std::exchange(other.counter_, nullptr)) {}
     Use& operator=(Use&& other) noexcept {
       std::swap(of_, other.of_);
-      std::swap(place_, other.place_);
+      std::swap(counter_, other.counter_);
       return *this;
     }
     ~Use() {
-      if (place_) of_->leave(*place_);
+      if (counter_) of_->leave(*counter_);
     }
 
-    // One more of the same.
+    // One more of the same. What has a user is not drained, though it may be closed.
     Use another() const {
-      if (place_) place_->users.fetch_add(1, std::memory_order_relaxed);
-      return Use(of_, place_);
+      if (counter_) counter_->state.fetch_add(Counter::kUser, std::memory_order_relaxed);
+      return Use(of_, counter_);
     }
-    DetachedUse detach() && { return {of_, std::exchange(place_, nullptr)}; }
+    DetachedUse detach() && { return {of_, std::exchange(counter_, nullptr)}; }
 
-    explicit operator bool() const { return place_ != nullptr; }
-    T* get() const { return place_ ? place_->what.get() : nullptr; }
-    T* operator->() const { return place_->what.get(); }
-    T& operator*() const { return *place_->what; }
+    explicit operator bool() const { return counter_ != nullptr; }
+    T* get() const { return counter_ ? counter_->place->what.get() : nullptr; }
+    T* operator->() const { return counter_->place->what.get(); }
+    T& operator*() const { return *counter_->place->what; }
 
    private:
     friend class WhileUsed;
-    Use(WhileUsed* of, Place* place) : of_(of), place_(place) {}
+    Use(WhileUsed* of, Counter* counter) : of_(of), counter_(counter) {}
 
     WhileUsed* of_ = nullptr;
-    Place* place_ = nullptr;
+    Counter* counter_ = nullptr;  // which may be another thread's by now
   };
 
   WhileUsed() = default;
@@ -75,21 +97,26 @@ class WhileUsed {
     for (;;) {
       Place* const place = present_.load(std::memory_order_acquire);
       if (!place) return {};
-      std::uint64_t users = place->users.load(std::memory_order_relaxed);
-      while (users != 0 && !place->users.compare_exchange_weak(users, users + 1, std::memory_order_acq_rel)) {
+      Counter& counter = place->counters[which()];
+      std::uint64_t state = counter.state.load(std::memory_order_relaxed);
+      while (!(state & Counter::kClosed) &&
+             !counter.state.compare_exchange_weak(state, state + Counter::kUser, std::memory_order_acq_rel)) {
       }
-      if (users != 0) return Use(this, place);
+      if (!(state & Counter::kClosed)) return Use(this, &counter);
     }
   }
 
   // What was detached, which is empty from here on. Empty where it is none of this object's.
   Use attach(DetachedUse& detached) {
     const DetachedUse taken = std::exchange(detached, {});
-    return taken.of == this ? Use(this, static_cast<Place*>(taken.place)) : Use();
+    return taken.of == this ? Use(this, static_cast<Counter*>(taken.place)) : Use();
   }
 
   // Whether new users get the one that this use is of, still.
-  bool is_present(const Use& use) const { return use.place_ == present_.load(std::memory_order_acquire); }
+  bool is_present(const Use& use) const {
+    const Place* const present = present_.load(std::memory_order_acquire);
+    return use.counter_ ? use.counter_->place == present : !present;
+  }
   // Whether there is one. It may end at once.
   bool any() const { return present_.load(std::memory_order_acquire) != nullptr; }
 
@@ -99,16 +126,17 @@ class WhileUsed {
     if (next) {
       place = unused();
       place->what = std::move(next);
-      place->users.store(1, std::memory_order_release);
+      place->undrained.store(kCounters, std::memory_order_relaxed);
+      for (Counter& counter : place->counters) counter.state.store(0, std::memory_order_release);
     }
-    if (Place* const before = present_.exchange(place, std::memory_order_acq_rel)) leave(*before);
+    if (Place* const before = present_.exchange(place, std::memory_order_acq_rel)) close(*before);
   }
 
   // The same as put(nullptr), unless there is another by now. Whether it did so.
   bool end(const Use& use) {
-    Place* place = use.place_;
+    Place* place = use.counter_ ? use.counter_->place : nullptr;
     if (!place || !present_.compare_exchange_strong(place, nullptr, std::memory_order_acq_rel)) return false;
-    leave(*place);
+    close(*place);
     return true;
   }
 
@@ -125,8 +153,27 @@ class WhileUsed {
     return place;
   }
 
-  void leave(Place& place) noexcept {
-    if (place.users.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  // Where this thread counts its uses. Descriptors of threads lie at a distance of one stack; this spreads them,
+  // whatever that is.
+  static std::size_t which() {
+    constexpr int kBits = 4;
+    static_assert(kCounters == 1u << kBits);
+    return static_cast<std::uint64_t>(pthread_self()) * 0x9e3779b97f4a7c15u >> (64 - kBits);
+  }
+
+  void leave(Counter& counter) noexcept {
+    if (counter.state.fetch_sub(Counter::kUser, std::memory_order_acq_rel) == (Counter::kUser | Counter::kClosed))
+      drained(*counter.place);
+  }
+
+  // Each counter is drained once: here, where it has no users, or by the last of them.
+  void close(Place& place) noexcept {
+    for (Counter& counter : place.counters)
+      if (counter.state.fetch_or(Counter::kClosed, std::memory_order_acq_rel) == 0) drained(place);
+  }
+
+  void drained(Place& place) noexcept {
+    if (place.undrained.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
     place.what.reset();
     const std::lock_guard lock(mutex_);
     unused_.push_back(&place);

@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
+#include <cstdint>
+#include <latch>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -61,6 +65,51 @@ TEST(WhileUsed, AUseThatIsKeptElsewhereIsOneOfItsOwner) {
   EXPECT_EQ(Thing::alive, 1) << "the first was never taken back";
   EXPECT_EQ(things.attach(kept)->number, 1);
   EXPECT_FALSE(things.attach(kept));
+}
+
+// A use may go on in other threads, as many as there are, when another thing has come and gone in its place.
+TEST(WhileUsed, EndsOnceWhoeverItsUsersAre) {
+  WhileUsed<Thing> things;
+  for (int round = 0; round < 50; ++round) {
+    things.put(std::make_unique<Thing>(1));
+    auto use = things.use();
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 20; ++i)
+      threads.emplace_back([&things, mine = use.another()]() mutable {
+        auto own = things.use();  // of either
+        EXPECT_GT(own->number, 0);
+        EXPECT_EQ(mine->number, 1);
+        DetachedUse kept = std::move(mine).detach();
+        EXPECT_EQ(things.attach(kept)->number, 1);
+      });
+    things.put(std::make_unique<Thing>(2));
+    use = {};
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(Thing::alive, 1);
+    things.put(nullptr);
+    EXPECT_EQ(Thing::alive, 0);
+  }
+}
+
+// Threads that make calls side by side do not write to the same cache line.
+TEST(WhileUsed, ThreadsCountApart) {
+  WhileUsed<Thing> things;
+  things.put(std::make_unique<Thing>(1));
+  std::array<DetachedUse, 16> uses;
+  std::latch all(uses.size());
+  std::vector<std::thread> threads;
+  for (DetachedUse& use : uses)
+    threads.emplace_back([&] {
+      use = things.use().detach();
+      all.arrive_and_wait();
+    });
+  for (std::thread& thread : threads) thread.join();
+  std::set<std::uintptr_t> lines;
+  for (DetachedUse& use : uses) {
+    lines.insert(reinterpret_cast<std::uintptr_t>(use.place) / 64);
+    EXPECT_TRUE(things.attach(use));
+  }
+  EXPECT_GT(lines.size(), 4u);
 }
 
 TEST(WhileUsed, NobodyMeetsOneThatHasEnded) {

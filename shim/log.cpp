@@ -6,12 +6,14 @@
 #include <spdlog/logger.h>
 #include <spdlog/sinks/sink.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <climits>
+#include <cstdint>
 #include <cstring>
 #include <iterator>
 #include <memory>
@@ -27,6 +29,7 @@ namespace nimble::shim {
 namespace {
 
 constexpr int kPatienceMs = 20;  // with a reader of stderr that does not come
+constexpr int kMostTries = 16;   // where others write to it as well, and were faster each time
 constexpr std::array<std::string_view, spdlog::level::n_levels> kWords = {"trace", "debug",    "info", "warning",
                                                                           "error", "critical", "off"};
 
@@ -47,6 +50,19 @@ const Start& at_start() {
   return instance;
 }
 
+// How much of it a pipe takes at once, which may be less; or less than 0, with errno. Between a look at a pipe and a
+// write to it others may fill it, and then the write would wait for its reader. So the kernel is told not to wait in
+// this write; what others write by the same descriptor waits as before. Not every kernel can do that for a pipe, and
+// none for terminals and named pipes: for these the look has to do.
+ssize_t write_without_waiting(const char* data, std::size_t bytes) noexcept {
+  const QuietSignals quiet;
+  const iovec part{const_cast<char*>(data), bytes};
+  constexpr off_t kWhereItIs = -1;
+  const ssize_t written = ::pwritev2(STDERR_FILENO, &part, 1, kWhereItIs, RWF_NOWAIT);
+  if (written >= 0 || errno == EAGAIN || errno == EINTR || errno == EPIPE) return written;
+  return write_quiet(STDERR_FILENO, data, bytes) == 0 ? static_cast<ssize_t>(bytes) : -1;
+}
+
 void to_stderr(std::string_view line) noexcept {
   static std::atomic<bool> full{false};  // the last line found no room, and the next one does not wait
   const FileIdentity& error = at_start().error;
@@ -55,22 +71,21 @@ void to_stderr(std::string_view line) noexcept {
     write_quiet(STDERR_FILENO, line.data(), line.size());
     return;
   }
-  while (!line.empty()) {
+  for (int tries = 0; !line.empty() && tries < kMostTries; ++tries) {
     pollfd out{STDERR_FILENO, POLLOUT, 0};
     const int ready = ::poll(&out, 1, full.load(std::memory_order_relaxed) ? 0 : kPatienceMs);
     if (ready < 0 && errno == EINTR) continue;
     full.store(ready == 0, std::memory_order_relaxed);
     if (ready <= 0 || (out.revents & (POLLOUT | POLLERR)) != POLLOUT) return;
-    // For so many bytes a pipe that has room does not block.
-    std::size_t bytes = std::min<std::size_t>(line.size(), PIPE_BUF);
-    if (error.type == S_IFSOCK) {
-      const ssize_t sent = ::send(STDERR_FILENO, line.data(), bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
-      if (sent <= 0) return;
-      bytes = static_cast<std::size_t>(sent);
-    } else if (write_quiet(STDERR_FILENO, line.data(), bytes) != 0) {
-      return;
-    }
-    line.remove_prefix(bytes);
+    // A pipe that is ready takes so many bytes at once, and not in pieces between those of others.
+    const std::size_t bytes = std::min<std::size_t>(line.size(), PIPE_BUF);
+    const ssize_t written = error.type == S_IFSOCK
+                                ? ::send(STDERR_FILENO, line.data(), bytes, MSG_DONTWAIT | MSG_NOSIGNAL)
+                                : write_without_waiting(line.data(), bytes);
+    if (written < 0 && (errno == EAGAIN || errno == EINTR)) continue;  // others were faster
+    if (written <= 0) return;
+    tries = 0;
+    line.remove_prefix(static_cast<std::size_t>(written));
   }
 }
 
@@ -105,8 +120,11 @@ std::string path_now() {
 
 // False where the line is for stderr.
 bool to_file(std::string_view line) {
-  static const bool wanted = !read_options().log_file.empty();
-  if (!wanted) return false;
+  enum class Wanted : std::uint8_t { unknown, no, yes };
+  static constinit std::atomic<Wanted> wanted{Wanted::unknown};
+  if (wanted.load(std::memory_order_relaxed) == Wanted::unknown)
+    wanted.store(read_options().log_file.empty() ? Wanted::no : Wanted::yes, std::memory_order_relaxed);
+  if (wanted.load(std::memory_order_relaxed) == Wanted::no) return false;
   for (int tries = 0; tries < 3; ++tries) {
     LogFile* known = g_file.load(std::memory_order_acquire);
     std::string path;
@@ -138,19 +156,24 @@ class QuietSink final : public spdlog::sinks::sink {
   void set_formatter(std::unique_ptr<spdlog::formatter> /*formatter*/) override {}
 };
 
+// Never destroyed: lines may come while the process ends. Threads that come at once each make one, and one of them
+// stays: where they waited for the first, a child that is forked meanwhile would wait for ever, since it has no such
+// thread.
+constinit std::atomic<spdlog::logger*> g_logger{nullptr};
+
 spdlog::logger& logger() {
-  static spdlog::logger* const instance = [] {
-    // Not registered with spdlog, never destroyed: lines may come while the process ends.
-    auto* created = new spdlog::logger("nimble", std::make_shared<QuietSink>());
-    created->set_error_handler([](const std::string&) {});  // else spdlog says on stderr that there was no memory
-    const std::string level = read_options().log;
-    const auto parsed = spdlog::level::from_str(level);
-    const bool known = parsed != spdlog::level::off || level == "off";
-    created->set_level(known ? parsed : spdlog::level::info);
-    if (!known) created->warn("NIMBLE_LOG={} is not one of off, error, warn, info: using info", level);
-    return created;
-  }();
-  return *instance;
+  if (spdlog::logger* const known = g_logger.load(std::memory_order_acquire)) return *known;
+  auto made = std::make_unique<spdlog::logger>("nimble", std::make_shared<QuietSink>());  // not registered with spdlog
+  made->set_error_handler([](const std::string&) {});  // else spdlog says on stderr that there was no memory
+  const std::string level = read_options().log;
+  const auto parsed = spdlog::level::from_str(level);
+  const bool is_known = parsed != spdlog::level::off || level == "off";
+  made->set_level(is_known ? parsed : spdlog::level::info);
+  spdlog::logger* other = nullptr;
+  if (!g_logger.compare_exchange_strong(other, made.get(), std::memory_order_acq_rel)) return *other;
+  spdlog::logger& mine = *made.release();
+  if (!is_known) mine.warn("NIMBLE_LOG={} is not one of off, error, warn, info: using info", level);
+  return mine;
 }
 
 }  // namespace

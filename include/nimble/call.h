@@ -61,9 +61,9 @@ struct StreamRef {
 enum class Ends : std::uint8_t { nothing, stream, event, code, green_context };
 
 // What a call asks about memory. `memory` and `handle` are about the allocation that holds `address`; `handle` is for
-// one by which others would reach it. `pool`: how much memory a device's own pool has, or has given out. `nodes`: how
-// many `graph` has. `graph_memory`: which nodes it has, how they are ordered, or how much memory all graphs have.
-enum class Question : std::uint8_t { none, memory, handle, pool, nodes, graph_memory };
+// one by which others would reach it. `pool`: how much memory a device's own pool has, or has given out.
+// `graph_memory`: which nodes `graph` has, how they are ordered, or how much memory all graphs have.
+enum class Question : std::uint8_t { none, memory, handle, pool, graph_memory };
 
 // What a call does to an executable graph of the program's; or to a graph: `end` of it, `share`, by which its nodes
 // become those of another as well, or `add_release` of a node that releases `address`. The last has as `arguments`

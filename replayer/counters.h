@@ -29,8 +29,9 @@ struct Counters : CounterValues {
 
   // One line for people.
   std::string line() const;
-  // Writes a JSON object to the file, which is not one that Nimble has not written (include/nimble/own_file.h). What
-  // the user should know of that: that it cannot be written, or has another name; empty where all is well.
+  // Writes the counters to this file, as a JSON object. If a file is there that Nimble has not written, they go to one
+  // beside it (include/nimble/own_file.h). Returns what the user should be told: why nothing was written, or where they
+  // are instead; empty where all is well.
   std::string write(const std::string& path) const;
 };
 

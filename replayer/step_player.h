@@ -235,7 +235,8 @@ class StepPlayer {
   State state_ = State::searching;
   StepCursor cursor_;
   StepStreams streams_;  // of the step at hand; of all steps once bound
-  // The kind of which a whole step has matched that could not be replayed: it is bound before the next step begins.
+  // A whole step of this kind has come, and matched, but could not be replayed, since the kind is not bound. It will be
+  // before the next step begins. kNone: there is no such kind.
   std::uint32_t to_bind_ = kNone;
   bool as_recorded_ = false;            // the last step was, from its first op to its last
   bool disturbed_ = false;              // since it began, something else may have put pointers into memory

@@ -3,9 +3,8 @@
 // Where there is no memory, what needs some throws, and whoever called it goes on without. On the way there objects are
 // destroyed, and some of them allocate for that (nlohmann::json keeps a list of what it has yet to destroy). A
 // destructor may not throw: the process would end. So while an exception is on its way, and where code asks for it
-// (include/nimble/memory_reserve.h), small requests that malloc
-// refuses are met from the reserve. It is used again where the last piece taken is the first given back, as destructors
-// do.
+// (include/nimble/memory_reserve.h), small requests that malloc refuses are met from the reserve. That works like a
+// stack: the piece that was taken last can be used again once it is given back, and destructors run in that order.
 //
 // Not exported: the program's C++ code has operators of its own. Any thread; no locks.
 #include <atomic>

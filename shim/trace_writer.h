@@ -39,7 +39,7 @@ class TraceWriter {
   void begin();
 
   bool good() const { return file_.is_open() || store_; }
-  // False where there is no room for it: nothing of it is written, nor may anything be that came behind it.
+  // False where the limit leaves no room for it. Then nothing of it is written, and no call that came later may be.
   bool write(const Record& record);
   void write(const DeviceTime& time);
   // Hands what was written to the operating system. False once that has failed: then the file ends with a whole line
@@ -75,8 +75,9 @@ class TraceWriter {
   void header();
   // Whether the limit leaves so much room behind what is written.
   bool fits(std::uint64_t room) const;
-  // Makes a file that could not be written to its end one of whole lines, with so much room behind them as it has taken
-  // before. False where nothing is left of it.
+  // For a file that could not be written to its end, and may end in the middle of a line: cuts off at least `room`
+  // bytes, which can be written again, and leaves whole lines. False where no whole line but its first ones would be
+  // left.
   bool cut_back(std::uint64_t room);
   void put(const Record& record);
   bool leave_unended(const std::string& why);

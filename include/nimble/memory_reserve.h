@@ -2,8 +2,8 @@
 // refuses are met by a reserve while there is a MemoryReserve on the thread. libnimble.so has the reserve
 // (shim/reserve.cpp); other programs end where there is no memory, as they may.
 //
-// The reserve is small, and is used again where what was taken last goes back first: for memory that is held for a
-// moment. Each thread's own; no locks.
+// The reserve is small, and works like a stack: only the piece that was taken last can be used again when it is given
+// back. So it is for memory that is held for a moment. Whether it is open is each thread's own; no locks.
 #pragma once
 
 namespace nimble {

@@ -102,7 +102,8 @@ inline std::int64_t changed_ns(const struct statx& facts) {
   return facts.stx_mtime.tv_sec * 1'000'000'000 + facts.stx_mtime.tv_nsec;
 }
 
-// When it was changed, or came to where it is: tools that copy set the former back.
+// When it was written last, or anything else about it was changed, such as its name: the later of the two. The first
+// alone does not tell, since programs can set it to any time, as those do that copy files.
 inline std::int64_t touched_ns(const struct statx& facts) {
   return std::max<std::int64_t>(changed_ns(facts), facts.stx_ctime.tv_sec * 1'000'000'000 + facts.stx_ctime.tv_nsec);
 }
@@ -127,8 +128,8 @@ inline bool is_no_file(const std::string& path) {
   return facts && !S_ISREG(facts->stx_mode) && !S_ISDIR(facts->stx_mode) && !S_ISLNK(facts->stx_mode);
 }
 
-// Why a file that stands at this name is not to be replaced; nothing where there is none, or where it may be. `found`:
-// the file.
+// Why the file of this name must not be replaced, in words for people; null where there is none, or where it may be.
+// `found`: what has that name.
 using FileFacts = std::optional<struct statx>;
 inline const char* why_not_replaced(const std::string& path, FileKind kind, FileFacts& found) {
   const NotCancelled not_cancelled;
@@ -139,7 +140,7 @@ inline const char* why_not_replaced(const std::string& path, FileKind kind, File
   if (!S_ISREG(found->stx_mode)) return "is no file";
   if ((found->stx_mode & S_IWUSR) == 0) return "is write-protected";
   if (::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) != 0) return "may not be written";
-  QuietFile file;  // to be read alone: whoever watches the file would take another opening for a change
+  QuietFile file;  // for reading only: to close one that is open for writing counts as a change for who watches it
   if (file.open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK) != 0) return "cannot be read";
   char begin[1024];
   const ssize_t got = ::pread(file.number(), begin, sizeof begin, 0);

@@ -65,7 +65,7 @@ class QuietSignals {
   sigset_t both_, before_;
 };
 
-// Whether the process may have so few descriptors that one of ours that stays open could be the one that it misses.
+// Whether the process may have so few files open at once that one which we keep open could leave the program without.
 inline bool has_few_descriptors() noexcept {
   constexpr rlim_t kFew = 256;
   rlimit limit{};

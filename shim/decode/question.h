@@ -146,8 +146,9 @@ struct PoolAttribute {
   static bool is_of_a_device(CUmemoryPool pool);
 };
 
-// Asks which nodes a graph has. Who asks for their number alone is told what there are: a number that is not that of
-// the nodes that are then had would be of no use, and PyTorch asks for it behind each capture.
+// Asks which nodes a graph has. Nodes for memory that Nimble has provided are not among them, as whoever looks at the
+// nodes may notice. Without an array for them it is asked only how many there are, as PyTorch does after each capture:
+// the driver's answer is right, since that is how many nodes the program could get.
 struct GraphNodes {
   static void before(Entry, Call& call, CUgraph graph, CUgraphNode* nodes, std::size_t* count) {
     if (!nodes || !count) return;

@@ -1,16 +1,15 @@
 // NIMBLE_GRAPHS=rewrite: graphs that the program makes itself are made once more, without the order that only came from
 // their being put on one stream, and launched in place of its own where that is faster.
 //
-// All is recorded into memory meanwhile, of which not more than the limit is kept: who begins to learn when much has
-// come since anybody did begins a new recording, and so does a graph where the last one got full, which goes at once.
-// An analysis goes through all of a recording, so a graph also begins a new one where a little has come, if nobody has
-// learned from it: then all that it tells is what is allocated, which the next one knows.
-// When the program makes a graph
-// executable, the graph's nodes are recorded, too, as a step that is analyzed there and then; what comes out is built
-// beside the program's own executable graph, and each launch of that launches one of the two: first either in turn,
-// while both are timed, then the faster. A graph that is changed, or parts of whose memory come to lie in one
-// allocation (TouchedMemory), is the program's own again for good, and so is one of which it is not known what its
-// nodes touch.
+// Meanwhile all calls are recorded into memory, up to a limit. A recording that is full is dropped at once, and the
+// next graph begins a new one. So does a capture to learn from, if much has been recorded since somebody last learned.
+// An analysis goes through all of a recording; so where nobody has learned, a graph also begins a new one once a little
+// has been recorded, of which it needs only what is allocated.
+// When the program makes a graph executable, the graph's nodes are recorded, too, as a step that is analyzed there and
+// then; what comes out is built beside the program's own executable graph, and each launch of that launches one of the
+// two: first either in turn, while both are timed, then the faster. A graph that is changed, or parts of whose memory
+// come to lie in one allocation (TouchedMemory), is the program's own again for good, and so is one of which it is not
+// known what its nodes touch.
 //
 // A CallSink: called from any thread. Locks guard the table of graphs, what threads have said, and what is allocated;
 // what a graph is launched by guards itself (GraphPair). No lock but a graph's own, and that of an analysis, is held

@@ -125,7 +125,7 @@ void RecordQueue::make_writer() {
                                : std::make_unique<TraceWriter>(options_.path, epoch_ns, options_.limit_bytes);
   if (options_.is_read) {
     reading_ = writer->reading();
-    if (!has_few_descriptors()) reading_.open();  // here, as the file itself (make_room)
+    reading_.open();  // here, as the file itself (make_room)
   }
   writer_.store(writer.release(), std::memory_order_release);
 }

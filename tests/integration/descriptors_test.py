@@ -19,6 +19,7 @@ MODES = {
     "off": ("plain", {"NIMBLE_MODE": "off"}),
     "record": ("plain", {"NIMBLE_MODE": "record"}),
     "events": ("plain", {"NIMBLE_MODE": "record", "NIMBLE_TIMING": "events"}),
+    "steps": ("plain", {"NIMBLE_MODE": "record", "NIMBLE_STEPS": "1000000"}),
     "probe": ("plain", {"NIMBLE_MODE": "record", "NIMBLE_PROBE": "writes"}),
     "bundle": ("plain", {"NIMBLE_MODE": "record", "NIMBLE_CAPTURE": "bundle"}),
     "replay": ("plain", {"NIMBLE_MODE": "replay"}),
@@ -28,8 +29,8 @@ MODES = {
     "graphs": ("graph", {"NIMBLE_MODE": "off", "NIMBLE_GRAPHS": "rewrite"}),
 }
 # What each mode says at its end or before, so that a test in which nothing is said can be seen to fail.
-SAYS = {"record": "wrote ", "events": "wrote ", "probe": "wrote ", "bundle": "Next: nimble-replay", "replay": "steps replayed",
-        "saved": "steps replayed", "auto": "steps replayed", "graphs": "graph 1"}
+SAYS = {"record": "wrote ", "events": "wrote ", "steps": "wrote ", "probe": "wrote ", "bundle": "Next: nimble-replay",
+        "replay": "steps replayed", "saved": "steps replayed", "auto": "steps replayed", "graphs": "graph 1"}
 
 
 def closes(*numbers):

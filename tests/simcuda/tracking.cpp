@@ -157,7 +157,20 @@ Tracking::Shadow::iterator Tracking::split(std::uint64_t address) {
   return shadow_.emplace_hint(next, address, std::move(rest));
 }
 
-void Tracking::check(const Actor& actor, const SimcudaRange& range, bool write) {
+void Tracking::check(const Actor& actor, SimcudaRange range, bool write) {
+  auto behind = mapped_.upper_bound(range.begin);
+  if (behind != mapped_.begin() && std::prev(behind)->second.first > range.begin) --behind;
+  for (; behind != mapped_.end() && behind->first < range.end; ++behind) {
+    const auto [begin, to] = *behind;
+    if (range.begin < begin) check_plain(actor, {range.begin, begin}, write);
+    const std::uint64_t from = std::max(range.begin, begin), end = std::min(range.end, to.first);
+    check_plain(actor, {to.second + (from - begin), to.second + (end - begin)}, write);
+    range.begin = end;
+  }
+  if (range.begin < range.end) check_plain(actor, range, write);
+}
+
+void Tracking::check_plain(const Actor& actor, const SimcudaRange& range, bool write) {
   const auto before = [&](const Touch& touch) {
     if (touch.tick == 0 || touch.op == actor.op) return true;
     return actor.clock != nullptr && touch.chain < actor.clock->size() && touch.tick <= (*actor.clock)[touch.chain];

@@ -121,6 +121,12 @@ class Tracking {
   std::vector<Illegal> illegal_accesses;
   void reset();
   void forget(std::uint64_t begin, std::uint64_t end);  // memory that nobody can name any more
+  // Physical memory lies behind these addresses, which may lie behind others, too: its ops are held against each other.
+  // `name` is its own, and of no other: so many numbers from there are of no address.
+  void map(std::uint64_t begin, std::uint64_t end, std::uint64_t name) { mapped_[begin] = {end, name}; }
+  void unmap(std::uint64_t begin, std::uint64_t end) {
+    mapped_.erase(mapped_.lower_bound(begin), mapped_.lower_bound(end));
+  }
 
  private:
   struct Touch {
@@ -136,12 +142,14 @@ class Tracking {
   using Shadow = std::map<std::uint64_t, Cell>;
 
   Shadow::iterator split(std::uint64_t address);
-  void check(const Actor& actor, const SimcudaRange& range, bool write);
+  void check(const Actor& actor, SimcudaRange range, bool write);
+  void check_plain(const Actor& actor, const SimcudaRange& range, bool write);
   void report(const Touch& first, bool first_writes, const Actor& second, bool second_writes, SimcudaRange range);
 
   std::vector<std::uint32_t> next_tick_;
   Ticks host_;
   Shadow shadow_;
+  std::map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>> mapped_;  // begin: end and name
   std::set<std::pair<std::uint64_t, std::uint64_t>> reported_;
   std::set<std::string> names_;
 };

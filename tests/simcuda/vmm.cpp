@@ -1,5 +1,6 @@
-// Memory in two parts: ranges of addresses, and physical memory to be mapped there. Physical memory is an anonymous
-// file, so that mapping it twice shows the same bytes twice.
+// Memory in two parts: ranges of addresses, and physical memory to be mapped there. Physical memory is shared memory of
+// this process, so that mapping it twice shows the same bytes twice; what can be exported is an anonymous file. A
+// driver takes no descriptors of the program's for the rest.
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,12 +17,21 @@ namespace {
 
 constexpr std::uint64_t kGranularity = 2 << 20;
 
+// Above all addresses.
+std::uint64_t next_name() {
+  static std::uint64_t next = std::uint64_t{1} << 62;
+  return next += std::uint64_t{1} << 38;
+}
+
 struct Physical {
-  int file = -1;
+  int file = -1;         // or
+  void* base = nullptr;  // where it is
   std::uint64_t bytes = 0;
   CUmemAllocationProp prop{};
+  std::uint64_t name = next_name();  // see Tracking::map()
   ~Physical() {
     if (file >= 0) close(file);
+    if (base != nullptr) munmap(base, bytes);
     driver().memory.use_no_more(bytes);
   }
 };
@@ -124,8 +134,15 @@ SIM_CALL(cuMemCreate, kInit,
   auto physical = std::make_shared<Physical>();
   physical->bytes = bytes;
   physical->prop = *prop;
-  physical->file = memfd_create("simcuda memory", MFD_CLOEXEC);
-  if (physical->file < 0 || ftruncate(physical->file, static_cast<off_t>(bytes)) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (prop->requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE) {
+    void* const base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+    physical->base = base;
+  } else {
+    physical->file = memfd_create("simcuda memory", MFD_CLOEXEC);
+    if (physical->file < 0 || ftruncate(physical->file, static_cast<off_t>(bytes)) != 0)
+      return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   *handle = mappings().next++;
   mappings().handles[*handle] = std::move(physical);
   return CUDA_SUCCESS;
@@ -171,9 +188,14 @@ SIM_CALL(cuMemMap, kInit,
   if (next != mappings().mapped.begin() && std::prev(next)->first + std::prev(next)->second.bytes > pointer) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (mmap(at(pointer), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, found->second->file, 0) == MAP_FAILED) {
+  const Physical& physical = *found->second;
+  // Of shared memory no bytes are moved: that maps it once more.
+  if (physical.base != nullptr
+          ? mremap(physical.base, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at(pointer)) == MAP_FAILED
+          : mmap(at(pointer), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, physical.file, 0) == MAP_FAILED)
     return CUDA_ERROR_MAP_FAILED;
-  }
+  mprotect(at(pointer), bytes, PROT_NONE);
+  call.driver.tracking.map(pointer, pointer + bytes, found->second->name);
   mappings().mapped[pointer] = {bytes, found->second, handle, CU_MEM_ACCESS_FLAGS_PROT_NONE};
   // Until access is given, the device may not touch it.
   Block* block = call.driver.memory.adopt(BlockKind::kMapped, pointer, bytes, current_context());
@@ -190,7 +212,8 @@ SIM_CALL(cuMemUnmap, kInit, (CUdeviceptr pointer, size_t bytes), (pointer, bytes
     reached = one->first + one->second.bytes;
   }
   if (first == mapped.end() || reached != end) return CUDA_ERROR_INVALID_VALUE;
-  call.driver.engine.finish_all();
+  // Nobody waits here for what still uses it: that finds nothing there, and is an illegal access.
+  call.driver.tracking.unmap(pointer, end);
   while (first != mapped.end() && first->first < end) {
     if (!plain(first->first, first->second.bytes, PROT_NONE)) return CUDA_ERROR_OPERATING_SYSTEM;
     if (Block* block = call.driver.memory.find(first->first); block != nullptr) call.driver.memory.release(block);

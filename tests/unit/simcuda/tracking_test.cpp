@@ -192,4 +192,41 @@ TEST_F(Tracking, AUseBesideTheReleaseIsARace) {
   EXPECT_EQ(simcuda_race_count() + simcuda_illegal_access_count(), 1u);
 }
 
+// Two names of one piece of memory.
+TEST_F(Tracking, PhysicalMemoryThatIsMappedTwiceIsOne) {
+  CUmemAllocationProp prop{};
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  std::size_t page = 0;
+  OK(cuMemGetAllocationGranularity(&page, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+  CUdeviceptr range = 0;
+  OK(cuMemAddressReserve(&range, 3 * page, 0, 0, 0));
+  CUmemAccessDesc access{};
+  access.location = prop.location;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  CUmemGenericAllocationHandle one = 0, other = 0;
+  OK(cuMemCreate(&one, page, &prop, 0));
+  OK(cuMemCreate(&other, page, &prop, 0));
+  OK(cuMemMap(range, page, 0, one, 0));
+  OK(cuMemMap(range + page, page, 0, one, 0));
+  OK(cuMemMap(range + 2 * page, page, 0, other, 0));
+  OK(cuMemSetAccess(range, 3 * page, &access, 1));
+  CUstream streams[2] = {};
+  for (CUstream& each : streams) OK(cuStreamCreate(&each, CU_STREAM_NON_BLOCKING));
+  const auto races = [&](CUdeviceptr first, CUdeviceptr second) {
+    const std::size_t before = simcuda_race_count();
+    EXPECT_EQ(launch("fill", streams[0], 1, 32, first, 1, 32), CUDA_SUCCESS);
+    EXPECT_EQ(launch("fill", streams[1], 1, 32, second, 2, 32), CUDA_SUCCESS);
+    EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+    return simcuda_race_count() - before;
+  };
+  EXPECT_EQ(races(range + 64, range + page + 64), 1u);
+  EXPECT_EQ(races(range + 64, range + page + 1024), 0u);
+  EXPECT_EQ(races(range + 64, range + 2 * page + 64), 0u);
+  EXPECT_EQ(races(range + page - 64, range + 64), 0u) << "it goes on where other memory is";
+  OK(cuMemUnmap(range, 3 * page));
+  OK(cuMemAddressFree(range, 3 * page));
+  for (const CUmemGenericAllocationHandle each : {one, other}) OK(cuMemRelease(each));
+}
+
 }  // namespace

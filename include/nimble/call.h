@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <vector>
@@ -60,10 +61,11 @@ struct StreamRef {
 // What a call brings to an end, besides what its kind says.
 enum class Ends : std::uint8_t { nothing, stream, event, code, green_context };
 
-// What a call asks about memory. `memory` and `handle` are about the allocation that holds `address`; `handle` is for
-// one by which others would reach it. `pool`: how much memory a device's own pool has, or has given out.
-// `graph_memory`: which nodes `graph` has, how they are ordered, or how much memory all graphs have.
-enum class Question : std::uint8_t { none, memory, handle, pool, graph_memory };
+// What a call asks about memory. `memory`, `handle` and `physical` are about the allocation that holds `address`:
+// `handle` is for one by which others would reach it, `physical` for what is mapped there. `pool`: how much memory a
+// device's own pool has, or has given out. `graph_memory`: which nodes `graph` has, how they are ordered, or how much
+// memory all graphs have. `free_memory`: how much the current device has left.
+enum class Question : std::uint8_t { none, memory, handle, physical, pool, graph_memory, free_memory };
 
 // What a call does to an executable graph of the program's; or to a graph: `end` of it, `share`, by which its nodes
 // become those of another as well, or `add_release` of a node that releases `address`. The last has as `arguments`
@@ -152,6 +154,11 @@ struct Call {
   // Whether the host waits for this op before the call returns.
   bool synchronous() const { return is_op(kind) && host == HostEffect::observe; }
 };
+
+// Whether a context ends with all that is in it. One that a user of it lets go of may go on.
+inline bool is_end_of_context(const Call& call) {
+  return call.kind == CallKind::context_end && call.context && std::strcmp(call.symbol, "cuCtxDetach") != 0;
+}
 
 // What Nimble is doing, as the C API tells it: in the order of nimble_phase.
 enum class SinkPhase : std::uint8_t { idle, recording, analyzing, searching, binding, replaying, aside };

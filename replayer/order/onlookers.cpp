@@ -31,11 +31,6 @@ bool is_waited_copy(const Call& call) {
   return call.kind == CallKind::copy && call.synchronous() && call.device_source && call.width != 0 && call.height != 0;
 }
 
-// Whether a context has ended with what was in it. One that is only let go of may go on.
-bool is_end_of_context(const Call& call) {
-  return call.kind == CallKind::context_end && call.context && std::strcmp(call.symbol, "cuCtxDetach") != 0;
-}
-
 std::uint64_t number_of(CUcontext context) { return reinterpret_cast<std::uint64_t>(context) & ~std::uint64_t{3}; }
 
 // What the call that this thread is making has said, and to whom.

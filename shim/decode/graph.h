@@ -86,6 +86,10 @@ struct GraphChange {
     edits(call, GraphEdit::set_other, exec);
     call.graph = child;
   }
+  static void before(Entry, Call& call, CUgraphExec exec, CUgraphNode, CUgraphNodeParams* params) {
+    edits(call, GraphEdit::set_other, exec);
+    if (params && params->type == CU_GRAPH_NODE_TYPE_GRAPH) call.graph = params->graph.graph;
+  }
   // A node that is switched off touches less than is known of it.
   static void before(Entry, Call& call, CUgraphExec exec, CUgraphNode, unsigned) { edits(call, GraphEdit::none, exec); }
 };
@@ -118,6 +122,7 @@ struct GraphAlloc {
                      const CUgraphEdgeData* data, std::size_t count, CUgraphNodeParams* params) {
     if (params && params->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
       adds_release(call, out, graph, dependencies, data, count, params->free.dptr);
+    if (params) shares(call, *params);
   }
 
   static void after(Call& call, CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t,
@@ -140,6 +145,9 @@ struct GraphAlloc {
   }
   static void of_any(Call& call, const CUgraphNodeParams& params) {
     if (params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) known(call, params.alloc.dptr, params.alloc.bytesize);
+    shares(call, params);
+  }
+  static void shares(Call& call, const CUgraphNodeParams& params) {
     if (params.type != CU_GRAPH_NODE_TYPE_GRAPH) return;
     edits(call, GraphEdit::share, nullptr);
     call.graph = params.graph.graph;

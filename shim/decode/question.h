@@ -103,10 +103,13 @@ struct MemoryAccess {
     ask_about(call, pointer);
   }
   template <class Driver>
-  static CUresult reply(const Call&, CUresult known, Driver driver, unsigned long long* flags,
+  static CUresult reply(const Call& call, CUresult known, Driver driver, unsigned long long* flags,
                         const CUmemLocation* location, CUdeviceptr pointer) {
     if (known != CUDA_SUCCESS && known != CUDA_ERROR_NOT_FOUND) return known;
-    return driver(flags, location, known == CUDA_SUCCESS ? pointer : kNoMemory);
+    const CUresult result = driver(flags, location, known == CUDA_SUCCESS ? pointer : kNoMemory);
+    // That of a graph is none that is mapped, which alone has any (tests/fidelity/memory_answers.txt).
+    if (result == CUDA_SUCCESS && call.of_capture && flags) *flags = 0;
+    return result;
   }
 };
 
@@ -118,6 +121,14 @@ struct MemoryHandle {
     Hidden::before(entry, call, out, pointer, rest...);
     call.question = Question::handle;
     call.address = pointer;
+  }
+};
+
+// Asks for the physical memory that is mapped at an address.
+struct PhysicalHandle {
+  static void before(Entry, Call& call, CUmemGenericAllocationHandle*, void* pointer) {
+    call.question = Question::physical;
+    call.address = reinterpret_cast<std::uint64_t>(pointer);
   }
 };
 
@@ -163,6 +174,21 @@ struct GraphEdges {
   static void before(Entry, Call& call, CUgraph graph, Rest...) {
     call.question = Question::graph_memory;
     call.graph = graph;
+  }
+};
+
+// Asks how much memory the current device has, and how much is left: with what Nimble gives back where it is asked for.
+struct FreeMemory {
+  template <class Size>
+  static void before(Entry, Call& call, Size* free, Size*) {
+    if (free) call.question = Question::free_memory;
+  }
+  // `size` is what Nimble would give back.
+  template <class Driver, class Size>
+  static CUresult reply(const Call& call, CUresult known, Driver driver, Size* free, Size* total) {
+    const CUresult result = known == CUDA_SUCCESS ? driver(free, total) : known;
+    if (result == CUDA_SUCCESS) *free += static_cast<Size>(call.size);
+    return result;
   }
 };
 

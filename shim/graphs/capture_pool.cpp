@@ -35,20 +35,27 @@ void CapturePool::began(std::uint64_t id, Serve serve, std::shared_ptr<const Cap
   capture.plan = std::move(plan);
 }
 
-std::uint64_t CapturePool::ask_driver(Home home, std::uint64_t bytes) const {
+// If the driver can, so much of what graphs may share.
+CapturePool::Chunk CapturePool::ask_driver(Home home, std::uint64_t bytes, std::uint64_t to_share) {
   CUcontext context = home.context;
   const auto get = reinterpret_cast<decltype(&::cuMemAlloc_v2)>(context_.driver_symbol("cuMemAlloc_v2"));
   const auto push = reinterpret_cast<decltype(&::cuCtxPushCurrent_v2)>(context_.driver_symbol("cuCtxPushCurrent_v2"));
   const auto pop = reinterpret_cast<decltype(&::cuCtxPopCurrent_v2)>(context_.driver_symbol("cuCtxPopCurrent_v2"));
   const bool other = context != current_context();
-  if (!get || (other && (!push || !pop || push(context) != CUDA_SUCCESS))) return 0;
+  if (!get || (other && (!push || !pop || push(context) != CUDA_SUCCESS))) return {};
+  Chunk chunk;
+  if (home.pool == 0 && to_share != 0) {
+    const Backing::Piece mapped = backing_.get(to_share, home.context);
+    chunk = {mapped.address, mapped.bytes, 0};
+  }
   CUdeviceptr base = 0;
-  {
+  if (chunk.base == 0) {
     const RelaxedCaptures relaxed(context_);
     if ((home.pool != 0 ? ask_pool(base, bytes) : get(&base, bytes)) != CUDA_SUCCESS) base = 0;
+    chunk = {base, base ? bytes : 0, 0};
   }
   if (other) pop(&context);
-  return base;
+  return chunk;
 }
 
 // In stream order, on a stream of its own, and there once this returns. cuMemFree takes such memory, too. The pool may
@@ -146,13 +153,17 @@ std::optional<CapturePool::Slot> CapturePool::allocate(std::uint64_t id, Home ho
   std::unique_lock lock(mutex_);
   Capture& capture = captures_[id];
   // Without the lock; false where the capture has gone meanwhile, with its context.
-  const auto ask = [&](std::uint64_t bytes, std::uint64_t& base) {
+  Chunk got;
+  const auto ask = [&](std::uint64_t bytes) {
+    // What nobody has asked for. A small graph is to need little, and few calls; a large one few calls for much.
+    const std::uint64_t so_far = std::clamp(size_of(capture.chunks), Mapping::kGrain, kChunk);
+    const std::uint64_t to_share = capture.asked_for ? 0 : std::max(size, so_far);
     lock.unlock();
-    base = ask_driver(home, bytes);
+    got = ask_driver(home, bytes, to_share);
     lock.lock();
+    if (got.base) widen(got);
     return captures_.contains(id);
   };
-  std::uint64_t base = 0;
   if (capture.bound == 0) return std::nullopt;
   if (!capture.home) capture.home = home;
   if (capture.home != home) {
@@ -160,11 +171,10 @@ std::optional<CapturePool::Slot> CapturePool::allocate(std::uint64_t id, Home ho
     return std::nullopt;
   }
   if (capture.plan && capture.kept_to_plan && !capture.block.base && capture.plan->bytes != 0) {
-    const std::uint64_t bytes = capture.plan->bytes;
-    if (!ask(bytes, base)) return std::nullopt;
+    if (!ask(capture.plan->bytes)) return std::nullopt;
     // Another thread of the same capture may have been here meanwhile.
-    if (capture.block.base && base) capture.chunks.push_back({base, bytes, 0});
-    if (!capture.block.base) capture.block = {base, bytes, bytes};
+    if (capture.block.base && got.base) capture.chunks.push_back(got);
+    if (!capture.block.base) capture.block = {got.base, capture.plan->bytes, capture.plan->bytes};
     capture.kept_to_plan = capture.kept_to_plan && capture.block.base;
   }
   std::optional<Slot> slot;
@@ -176,8 +186,8 @@ std::optional<CapturePool::Slot> CapturePool::allocate(std::uint64_t id, Home ho
   for (const std::uint64_t bytes : {std::max(size, kChunk), size}) {
     if (slot) break;
     if (capture.bound && bytes > *capture.bound - std::min(*capture.bound, size_of(capture.chunks))) continue;
-    if (!ask(bytes, base)) return std::nullopt;
-    if (base) capture.chunks.push_back({base, bytes, 0});
+    if (!ask(bytes)) return std::nullopt;
+    if (got.base) capture.chunks.push_back(got);
     slot = take(capture, size);
   }
   ++capture.allocations;
@@ -210,9 +220,9 @@ void CapturePool::bound(std::uint64_t id, std::uint64_t bytes) {
   captures_[id].bound = bytes;
 }
 
-std::uint64_t CapturePool::size_of(const std::vector<Chunk>& chunks) {
+std::uint64_t CapturePool::size_of(const std::vector<Chunk>& chunks) const {
   std::uint64_t sum = 0;
-  for (const Chunk& chunk : chunks) sum += chunk.size;
+  for (const Chunk& chunk : chunks) sum += backing_.held(chunk.base).value_or(chunk.size);
   return sum;
 }
 
@@ -233,7 +243,18 @@ std::optional<CUresult> CapturePool::refusal(std::uint64_t id, Home home) const 
   return found->second.home == home ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED;
 }
 
+// Before anybody can name what lies in it. With the lock.
+void CapturePool::widen(const Chunk& chunk) {
+  begin_.store(std::min(begin_.load(std::memory_order_relaxed), chunk.base), std::memory_order_relaxed);
+  end_.store(std::max(end_.load(std::memory_order_relaxed), chunk.base + chunk.size), std::memory_order_relaxed);
+}
+
+bool CapturePool::may_hold(std::uint64_t address) const {
+  return address >= begin_.load(std::memory_order_relaxed) && address < end_.load(std::memory_order_relaxed);
+}
+
 bool CapturePool::holds(std::uint64_t address) const {
+  if (!may_hold(address)) return false;
   const std::lock_guard lock(mutex_);
   return abandoned_.contains(address) ||
          std::ranges::any_of(captures_, [&](const auto& one) { return one.second.slots.contains(address); }) ||

@@ -45,6 +45,8 @@
 #include <vector>
 
 #include "nimble/call.h"
+#include "shim/graphs/memory/backing.h"
+#include "shim/graphs/memory/transient.h"
 
 namespace nimble::shim {
 
@@ -83,7 +85,8 @@ class CapturePool {
  public:
   enum class Serve : std::uint8_t { again, once, planned };
 
-  explicit CapturePool(CallContext& context) : context_(context) {}
+  explicit CapturePool(CallContext& context)
+      : context_(context), backing_(context), transient_(backing_, retirements_) {}
 
   struct Slot {
     std::uint64_t address = 0, size = 0;
@@ -153,10 +156,21 @@ class CapturePool {
   // The graph has become a part of another, or was cloned.
   void shared(CUgraph graph);
   void shared(CUgraphExec exec);
-  // A context ended, and its memory with it; what came from the device's pool stays taken there.
-  void context_ended(CUcontext context);
-  // How often anything was retired. Whether anything is.
-  std::uint64_t retirements() const { return retirements_.load(std::memory_order_relaxed); }
+  // A context ends, and its memory with it; what came from the device's pool stays taken there.
+  void context_ends(CUcontext context);
+
+  // The driver has ended it, or has refused to.
+  void context_ended(CUcontext context, bool good) { backing_.context_ended(context, good); }
+
+  TransientMemory& transient() { return transient_; }
+  // What the graph that this one was made of has allocated and released while it was captured, each time that it was;
+  // without what is not to go.
+  std::vector<TransientMemory::Shared> transient_of(CUgraphExec exec);
+  // That of this graph, or of the one that this was made of, from now on is not. False where it cannot be had.
+  bool keep(CUgraph graph, CUgraphExec exec);
+
+  // Rises whenever anything is retired, or transient memory used: a moment. Whether anything is retired.
+  std::uint64_t retirements() const { return retirements_.load(std::memory_order_acquire); }
   bool has_retired() const { return any_retired_.load(std::memory_order_relaxed); }
   // Gives what is retired of the current context back to the driver, as far as it was within the first so many times.
   // Returns the slots that were in it; `going` is told of them before anybody else may get the memory, without our
@@ -186,12 +200,14 @@ class CapturePool {
     std::optional<Home> home;  // once it has any memory
     CUgraph graph = nullptr;
     bool ended = false, shared = false, launched = false;
+    bool kept = false;  // its transient memory is not to go
     std::set<CUgraphExec> execs;
     std::vector<Chunk> chunks;
     Chunk block;               // of the plan
     std::uint64_t stream = 0;  // on which the plan's memory is allocated and released
     bool kept_to_plan = true;
     std::map<std::uint64_t, std::uint64_t> slots;  // by address: size
+    TransientMemory::Shared transient;             // once asked for
     std::map<std::uint64_t, std::uint64_t> live;   // what the program has, by address: as asked for
     std::map<Released, std::vector<std::uint64_t>> released;
     std::vector<CaptureMemory::Event> events;
@@ -211,7 +227,8 @@ class CapturePool {
     bool told = false;   // are being
   };
 
-  static std::uint64_t size_of(const std::vector<Chunk>& chunks);
+  std::uint64_t size_of(const std::vector<Chunk>& chunks) const;
+  std::vector<Backing::Piece> released_pieces(const Capture& capture) const;
   static CaptureMemory::Kind kind_of(const Capture& capture);
   static std::map<std::uint64_t, std::uint64_t> lasting(const Capture& capture);
   static std::optional<Slot> use_again(Capture& capture, std::uint64_t stream, std::uint64_t size);
@@ -219,17 +236,23 @@ class CapturePool {
   std::optional<std::uint64_t> place_in(const Chunk& chunk, std::uint64_t size) const;
   std::optional<Slot> take(Capture& capture, std::uint64_t size);
   bool take_spare(Capture& capture, std::uint64_t size);
-  std::uint64_t ask_driver(Home home, std::uint64_t bytes) const;
+  Chunk ask_driver(Home home, std::uint64_t bytes, std::uint64_t to_share);
   CUresult ask_pool(CUdeviceptr& base, std::uint64_t bytes) const;
   bool is_abandoned(const Chunk& chunk) const;
   void released_abandoned(std::uint64_t address);
   bool released_behind_launch(std::uint64_t address);
+  void widen(const Chunk& chunk);
+  bool may_hold(std::uint64_t address) const;
   void let_go(std::uint64_t capture);
   void retire(Retired retired);
 
   CallContext& context_;
+  Backing backing_;
+  TransientMemory transient_;
   std::atomic<bool> any_retired_{false}, any_spare_{false}, any_waits_{false};
   std::atomic<std::uint64_t> retirements_{0};
+  // Between these lies all that ever was of here: a question about other memory, or its release, needs no lock.
+  std::atomic<std::uint64_t> begin_{~std::uint64_t{0}}, end_{0};
   mutable std::mutex mutex_;  // guards all below
   std::map<std::uint64_t, Capture> captures_;
   std::vector<Retired> retired_;

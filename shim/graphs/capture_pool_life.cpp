@@ -1,5 +1,6 @@
 // CapturePool: what becomes of the memory of captures that have ended.
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -20,6 +21,7 @@ void CapturePool::ended(std::uint64_t id, CUgraph graph, bool kept) {
 }
 
 std::optional<CapturePool::Found> CapturePool::find(std::uint64_t address) const {
+  if (!may_hold(address)) return std::nullopt;
   const auto holds = [&](const Chunk& chunk) { return address - chunk.base < chunk.size; };
   const std::lock_guard lock(mutex_);
   for (const auto& [id, capture] : captures_) {
@@ -134,7 +136,53 @@ void CapturePool::shared(CUgraphExec exec) {
     if (capture.execs.contains(exec)) capture.shared = true;
 }
 
-void CapturePool::context_ended(CUcontext context) {
+// What lies in pieces that the graph's own launches alone touch: nothing of it is there when they are through.
+std::vector<TransientMemory::Shared> CapturePool::transient_of(CUgraphExec exec) {
+  std::vector<TransientMemory::Shared> found;
+  const std::lock_guard lock(mutex_);
+  for (auto& [id, capture] : captures_) {
+    if (!capture.execs.contains(exec) || capture.kept || capture.shared) continue;
+    if (!capture.transient) {
+      if (capture.asked_for || !capture.ended) continue;
+      std::vector<Backing::Piece> pieces = released_pieces(capture);
+      if (!pieces.empty()) capture.transient = transient_.add(std::move(pieces), capture.home->context);
+    }
+    if (capture.transient) found.push_back(capture.transient);
+  }
+  return found;
+}
+
+std::vector<Backing::Piece> CapturePool::released_pieces(const Capture& capture) const {
+  const std::map<std::uint64_t, std::uint64_t> lasts = lasting(capture);
+  std::vector<Backing::Piece> pieces;
+  for (const Chunk& chunk : capture.chunks)
+    for (const Backing::Piece& piece : backing_.pieces(chunk.base, chunk.base + chunk.size)) {
+      const auto behind = lasts.lower_bound(piece.address + piece.bytes);
+      const bool lasts_none =
+          behind == lasts.begin() || std::prev(behind)->first + std::prev(behind)->second <= piece.address;
+      if (lasts_none) pieces.push_back(piece);
+    }
+  return pieces;
+}
+
+bool CapturePool::keep(CUgraph graph, CUgraphExec exec) {
+  std::vector<TransientMemory::Shared> found;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto& [id, capture] : captures_) {
+      if (!(graph && capture.ended && capture.graph == graph) && !(exec && capture.execs.contains(exec))) continue;
+      capture.kept = true;
+      if (capture.transient) found.push_back(capture.transient);
+    }
+  }
+  bool good = true;
+  for (const TransientMemory::Shared& part : found) good = transient_.keep(*part) && good;
+  return good;
+}
+
+void CapturePool::context_ends(CUcontext context) {
+  backing_.context_ends(context);
+  transient_.context_ends(context);
   const auto ends = [&](const std::optional<Home>& home) { return !context || (home && home->context == context); };
   const std::lock_guard lock(mutex_);
   const auto forget = [&](const Chunk& chunk) {
@@ -260,7 +308,7 @@ std::vector<CapturePool::Slot> CapturePool::sweep(std::uint64_t first, const Goi
   const auto free = reinterpret_cast<decltype(&::cuMemFree_v2)>(context_.driver_symbol("cuMemFree_v2"));
   const RelaxedCaptures relaxed(context_);
   for (const Chunk& chunk : chunks)
-    if (free) free(chunk.base);
+    if (!backing_.release(chunk.base) && free) free(chunk.base);
   return slots;
 }
 

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "nimble/call.h"
@@ -20,6 +21,7 @@
 #include "replayer/step_clock.h"
 #include "replayer/tuner.h"
 #include "shim/auto/make_schedule.h"
+#include "shim/graphs/memory/transient.h"
 #include "shim/graphs/rewritten_graph.h"
 #include "shim/graphs/touched_memory.h"
 #include "shim/launched_work.h"
@@ -95,6 +97,18 @@ class GraphPair {
   // The context, or all of them (null), is gone.
   void context_ended(CUcontext context);
 
+  // The memory that has to be there while it runs, once that was asked for; null: all of it always is.
+  std::optional<TransientMemory::Shared> transient() const {
+    if (all_is_there_.load(std::memory_order_acquire)) return nullptr;
+    const std::lock_guard lock(mutex_);
+    return transient_;
+  }
+  void uses(std::optional<TransientMemory::Shared> transient) {
+    const std::lock_guard lock(mutex_);
+    all_is_there_.store(transient && !*transient, std::memory_order_release);
+    transient_ = std::move(transient);
+  }
+
   // What is told of it of who looks (replayer/order/onlookers.h).
   const std::shared_ptr<LaunchedWork>& work() const { return work_; }
   // Whether its own is launched from now on.
@@ -129,12 +143,14 @@ class GraphPair {
   CUevent tried_ = nullptr;             // recorded to see whether a stream takes our events
   std::optional<std::uint64_t> takes_;  // the last stream that did
 
+  std::atomic<bool> all_is_there_{false};
   std::atomic<bool> has_settled_{false};  // since the last launch
   std::atomic<bool> kept_{false}, own_for_good_{false}, last_was_rewritten_{false};
   mutable std::mutex mutex_;  // guards what follows
   TouchedMemory memory_;
   std::optional<std::vector<GraphSchedule::Written>> writes_;
   std::string why_kept_;
+  std::optional<TransientMemory::Shared> transient_;
   bool decided_ = false, own_is_faster_ = false;
   double own_us_ = -1, rewritten_us_ = -1;
 };

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -193,6 +194,8 @@ std::optional<CUresult> GraphSink::receive(Call& call) {
     forget_captures(call);
     pool_.stream_ended(call.stream.key);
   }
+  if (call.graph && (call.edit == GraphEdit::share || call.edit == GraphEdit::set_other))
+    if (!pool_.keep(call.graph, nullptr)) return CUDA_ERROR_OUT_OF_MEMORY;
   if (call.edit == GraphEdit::add_release) return add_release(call);
   switch (call.kind) {
     case CallKind::capture_begin: {
@@ -244,6 +247,7 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
       pool_.unordered(capture->id, call.stream.key);
   // The last user of a primary context ends it, which shows afterwards.
   if (good && call.kind == CallKind::context_end && !t_context_ends) let_go_of(call);
+  if (call.kind == CallKind::context_end) pool_.context_ended(call.context, good && is_end_of_context(call));
   if (good) {
     switch (call.edit) {
       case GraphEdit::instantiate:
@@ -271,7 +275,9 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
   if (good && others_may_reach(call)) tell_graphs(call);
   const auto going = [this](const std::vector<CapturePool::Slot>& slots) { gone(slots); };
   if (pool_.has_spare()) pool_.reuse(going);
-  if (good && pool_.has_retired() && was_waited_for(call)) pool_.sweep(t_retirements, going);
+  if (!good || !was_waited_for(call)) return;
+  pool_.transient().waited(current_context(), t_retirements);
+  if (pool_.has_retired()) pool_.sweep(t_retirements, going);
 } catch (const std::exception& error) {
   failed(call, error);
 }
@@ -331,11 +337,16 @@ void GraphSink::rewrite(const Call& call) {
     made->keep(why);
     if (why != kNothingInIt) say("graph " + std::to_string(number) + " stays as it is: " + why);
   }
-  // One of the same handle that ended unseen goes without the lock.
-  const std::unique_lock lock(graphs_mutex_);
-  missed.tell(*made);
-  std::swap(graphs_[call.exec], made);
-  if (made) onlookers_.leave(made->work());
+  const std::shared_ptr<GraphPair> pair = made;
+  {
+    const std::unique_lock lock(graphs_mutex_);
+    missed.tell(*made);
+    std::swap(graphs_[call.exec], made);  // one of the same handle that ended unseen goes without the lock
+    if (made) onlookers_.leave(made->work());
+  }
+  // Launches that nobody sees may come of it; others of which none ever comes need no memory.
+  (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) ? void(pool_.keep(nullptr, call.exec))
+                                                      : void(transient(*pair, call.exec));
 }
 
 GraphSink::Missed::Missed(GraphSink& sink) : sink_(sink) {
@@ -417,16 +428,28 @@ std::string GraphSink::rewrite(CUgraph graph, std::uint64_t flags, GraphPair& ma
 std::optional<CUresult> GraphSink::launch(Call& call) {
   // Where it is captured it becomes a part of another, as the program has made it.
   if (captures_.load(std::memory_order_relaxed) > 0 && capturing(call)) {
+    if (!pool_.keep(nullptr, call.exec)) return CUDA_ERROR_OUT_OF_MEMORY;
     pool_.shared(call.exec);
     return std::nullopt;
   }
   const std::shared_ptr<GraphPair> graph = find(call.exec);
-  if (!graph || graph->passes()) return std::nullopt;
-  const Recordings::Use present = recording_.use();
-  const bool is_recorded = present && !present->is_over();
-  is_recorded ? static_cast<void>(present->recorder().before(call)) : Recorder::skip();
+  if (!graph) return std::nullopt;
+  TransientMemory::Shared part;
+  Recordings::Use present;
+  bool is_recorded = false;
+  try {
+    part = transient(*graph, call.exec);
+    if (!part && graph->passes()) return std::nullopt;
+    present = recording_.use();
+    is_recorded = present && !present->is_over();
+    is_recorded ? static_cast<void>(present->recorder().before(call)) : Recorder::skip();
+  } catch (const std::bad_alloc&) {
+    // Its memory may be gone, and the driver launches it all the same.
+    if (!graph->transient() || part) return CUDA_ERROR_OUT_OF_MEMORY;
+    throw;
+  }
   if (present && !is_recorded) end_full_recording();
-  GraphPair::Launch made = launch(call, *graph);
+  GraphPair::Launch made = launch_with_memory(call, *graph, part.get());
   if (is_recorded) present->recorder().after(call, made.result);
   launches_.fetch_add(made.rewritten, std::memory_order_relaxed);
   if (!made.news.empty()) say(made.news);  // which throws nothing
@@ -441,12 +464,25 @@ std::optional<CUresult> GraphSink::launch(Call& call) {
   return made.result;
 }
 
+// The memory that a launch of it has to bring back, if that is gone; null where there is none that goes.
+TransientMemory::Shared GraphSink::transient(GraphPair& graph, CUgraphExec exec) {
+  std::optional<TransientMemory::Shared> known = graph.transient();
+  if (known) return *known;
+  std::vector<TransientMemory::Shared> found = pool_.transient_of(exec);
+  // One that several captures have made is rare enough to have all of its memory always.
+  if (found.size() > 1 && pool_.keep(nullptr, exec)) found.clear();
+  known = found.empty() ? nullptr : found.front();
+  if (found.size() <= 1) graph.uses(known);
+  return *known;
+}
+
 // The program changes an executable graph, or ends it.
 void GraphSink::edited(const Call& call) {
   if (call.edit == GraphEdit::instantiate) return;
   std::shared_ptr<GraphPair> graph = find(call.exec);
   if (!graph) return;
   if (call.edit != GraphEdit::destroy) {
+    if (call.edit == GraphEdit::update) graph->uses(std::nullopt);
     graph->writes(std::nullopt);
     onlookers_.uses(*graph->work(), {}, false, /*anything=*/true);
     graph->work()->is_known = false;
@@ -479,7 +515,7 @@ void GraphSink::let_go_of(const Call& call) {
   tell_graphs(call);
   if (call.kind != CallKind::context_end) return;
   library_memory_.forget();
-  pool_.context_ended(call.context);
+  pool_.context_ends(call.context);
   forget_captures(call);
 }
 
@@ -547,7 +583,7 @@ void GraphSink::finish() noexcept try {
   }
   const std::string wrote = "wrote " + file.path() + ". Next: nimble-analyze " + file.path();
   if (file.why_other().empty()) return options_.log(ReplayLog::info, wrote);
-  options_.log(ReplayLog::warning, options_.trace_path + " " + file.why_other() + " and is left alone: " + wrote);
+  options_.log(ReplayLog::warning, left_alone(options_.trace_path, file.why_other()) + ": " + wrote);
 } catch (...) {
 }
 

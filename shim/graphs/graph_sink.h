@@ -193,8 +193,11 @@ class GraphSink final : public CallSink {
   std::uint64_t free_memory_of(CUcontext context) const;
   bool leaves_to_driver(std::uint64_t capture, const CapturePool::Home& home);
   bool let_go_of_rewritten() const;
+  std::uint64_t give_back_transient(CUcontext context);
 
   std::optional<CUresult> launch(Call& call);
+  TransientMemory::Shared transient(GraphPair& graph, CUgraphExec exec);
+  GraphPair::Launch launch_with_memory(const Call& call, GraphPair& graph, TransientMemory::Part* part);
   void look(const Call& call);
   void wait_for(const Onlookers::Works& met);
   GraphPair::Launch launch(const Call& call, GraphPair& graph);

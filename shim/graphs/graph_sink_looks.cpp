@@ -1,7 +1,11 @@
 // What a GraphSink tells of its graphs, and of the program's calls, to find who looks at the graphs' memory while they
 // run.
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
+#include "nimble/not_cancelled.h"
+#include "shim/decode/entry.h"
 #include "shim/graphs/graph_sink.h"
 
 namespace nimble::shim {
@@ -51,7 +55,7 @@ GraphPair::Launch GraphSink::launch(const Call& call, GraphPair& graph) {
       graph.is_kept() ? std::nullopt : onlookers_.begins(graph.work(), call.stream, {}, met);
   Onlookers::Passage passage;
   if (!unseen) {
-    passage = onlookers_.comes(call, met, graph.work());
+    passage = onlookers_.comes(call, met, graph.work()->is_known ? graph.work() : nullptr);
     if (!met.empty()) wait_for(met);
   }
   // While anything is captured nobody may ask whether an event has happened.
@@ -66,6 +70,30 @@ GraphPair::Launch GraphSink::launch(const Call& call, GraphPair& graph) {
     onlookers_.begun(graph.work(), *unseen, made.result == CUDA_SUCCESS, made.rewritten);
   } else {
     onlookers_.went(call, made.result, passage);
+  }
+  return made;
+}
+
+// The same with the memory there that goes while memory is short. Whatever happens, no launch is made without it.
+// Graphs of the driver's own would wait for each other on the device; here the host waits until those before are
+// through, but not for good, since they may wait for this thread.
+GraphPair::Launch GraphSink::launch_with_memory(const Call& call, GraphPair& graph, TransientMemory::Part* part) {
+  if (!part) return launch(call, graph);
+  GraphPair::Launch made;
+  made.result = CUDA_ERROR_OUT_OF_MEMORY;
+  const auto try_once = [&] {
+    const TransientMemory::Held held = pool_.transient().launch(*part);
+    if (held.good()) made = launch(call, graph);
+    return held.good();
+  };
+  constexpr std::chrono::seconds kPatience{30};
+  constexpr std::chrono::milliseconds kBetween{1};
+  const NotCancelled not_cancelled;
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (!try_once() && std::chrono::steady_clock::now() < end) {
+    if (give_back(call)) continue;
+    if (pool_.transient().all(current_context()) == 0) break;  // none that others could give back
+    std::this_thread::sleep_for(kBetween);
   }
   return made;
 }

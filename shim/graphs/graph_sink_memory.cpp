@@ -178,6 +178,7 @@ std::optional<CUresult> GraphSink::allocate(Call& call) {
     return pool_.allocate(capture->id, home, call.stream.key, count_nodes(capture->graph), call.size);
   };
   std::optional<CapturePool::Slot> slot = take();
+  if (!slot && call.size != 0 && give_back_transient(context) != 0) slot = take();
   if (!slot && call.size != 0 && pool_.refusal(capture->id, home) == CUDA_ERROR_OUT_OF_MEMORY && let_go_of_rewritten())
     slot = take();
   if (!slot) {
@@ -208,15 +209,19 @@ std::optional<CUresult> GraphSink::answer(Call& call) {
       if ((!call.graph || pool_.memory_of(call.graph)) && !asked_of_graphs_.exchange(true, std::memory_order_relaxed))
         say("the program asks about memory of its graphs: what it allocates in captures is the driver's from now on");
       return std::nullopt;
+    case Question::free_memory:
+      call.size = pool_.transient().idle(current_context());
+      return call.size != 0 ? std::optional(CUDA_SUCCESS) : std::nullopt;
     case Question::memory:
     case Question::handle:
+    case Question::physical:
       break;
     default:
       return std::nullopt;
   }
   const std::optional<CapturePool::Found> found = pool_.find(call.address);
   if (!found || !load_driver()) return std::nullopt;
-  if (call.question == Question::handle) return CUDA_ERROR_INVALID_VALUE;
+  if (call.question != Question::memory) return CUDA_ERROR_INVALID_VALUE;
   if (!found->there) return CUDA_ERROR_NOT_FOUND;
   call.address = found->address;
   call.size = found->size;
@@ -321,13 +326,16 @@ bool GraphSink::leaves_to_driver(std::uint64_t capture, const CapturePool::Home&
   constexpr std::uint64_t kPartForOthers = 4, kPart = 2;
   const std::optional<std::uint64_t> held = pool_.held_by_others(capture, home.context);
   if (!held) return false;
-  const std::uint64_t left = free_memory_of(home.context);
-  if (left == 0) return false;  // or it is not known
-  const bool serves = *held == 0 || *held <= left / kPartForOthers;
+  const std::uint64_t free = free_memory_of(home.context);
+  if (free == 0) return false;  // or it is not known
+  // What they have while they run is given back where it is asked for.
+  const std::uint64_t transient = pool_.transient().all(home.context), left = free + transient;
+  const std::uint64_t lasts = *held - std::min(*held, transient);
+  const bool serves = lasts <= left / kPartForOthers;
   pool_.bound(capture, serves ? left / kPart : 0);
   if (serves) return false;
   if (!said_short_.exchange(true))
-    options_.log(ReplayLog::warning, "graphs that were captured hold " + std::to_string(*held >> 20) +
+    options_.log(ReplayLog::warning, "graphs that were captured hold " + std::to_string(lasts >> 20) +
                                          " MiB, and little is left: graphs that follow get theirs from the driver as "
                                          "long as that is so, and stay as they are.");
   return true;
@@ -344,6 +352,17 @@ bool GraphSink::let_go_of_rewritten() const {
   return any;
 }
 
+// Not while somebody looks at memory, who may be about to read what is there.
+std::uint64_t GraphSink::give_back_transient(CUcontext context) {
+  if (options_.probe) return 0;
+  {
+    const std::lock_guard lock(threads_mutex_);
+    for (const auto& [number, thread] : threads_)
+      if (thread.learns) return 0;
+  }
+  return pool_.transient().give_back(context);
+}
+
 // What nobody launches any more, and what captures have left once nothing can be at work in it.
 bool GraphSink::give_back(const Call& call) noexcept try {
   constexpr std::chrono::milliseconds kPatience{1000};
@@ -351,12 +370,17 @@ bool GraphSink::give_back(const Call& call) noexcept try {
   bool given = let_go_of_rewritten();
   const std::uint64_t first = pool_.retirements();
   CUcontext const context = current_context();
-  if (!pool_.has_retired_in(context) || waits_for_gpu_.exchange(true)) return given;
+  TransientMemory& transient = pool_.transient();
+  // Of graphs that are known not to run; the call may want more.
+  if (const std::uint64_t gone = give_back_transient(context); gone != 0 && gone >= call.size) return true;
+  if ((!pool_.has_retired_in(context) && transient.all(context) == 0) || waits_for_gpu_.exchange(true)) return given;
   const auto pass = [] { static thread_local const Guard guard; };  // for that thread's life
   // A capture that begins now waits for us, or we see it.
   const bool done = captures_.load() == 0 && is_done_within(kPatience, context, context_, pass);
   waits_for_gpu_.store(false);
   if (!done) return given;
+  transient.waited(context, first);
+  given = give_back_transient(context) != 0 || given;
   return !pool_.sweep(first, [this](const std::vector<CapturePool::Slot>& slots) { gone(slots); }).empty() || given;
 } catch (const std::exception& error) {
   failed(call, error);

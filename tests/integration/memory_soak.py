@@ -15,7 +15,7 @@ MODES = {
     "none": {},
     "off": {"mode": "off"},
     "graphs": GRAPHS,
-    "graphs, 1 MiB": {**GRAPHS, "NIMBLE_AUTO_LIMIT": 1},
+    "graphs in 1 MiB": {**GRAPHS, "NIMBLE_AUTO_LIMIT": 1},
     "record": {"mode": "record", "NIMBLE_TRACE": "/dev/null"},
     "record untimed": {"mode": "record", "NIMBLE_TRACE": "/dev/null", "NIMBLE_TIMING": "none"},
     "replay": {"mode": "replay", "NIMBLE_TUNE": "start"},

@@ -330,6 +330,8 @@ void memory_later(Program& p, const std::string& what) {
     CHECK(cuMemAlloc(&memory, bytes));
     CHECK(cuMemAlloc(&behind, kBytes));
     CHECK(cuMemFree(memory));
+    // Where memory of a capture begins, which comes in pages.
+    if (what == "captured") memory = (memory + kPage - 1) / kPage * kPage;
   }
   const CUgraphExec exec = capture_with(p, memory);
   if (what == "reserved") map_at(memory, kPage);

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <utility>
 
 #include "replayer/schedule_reader.h"
 #include "replayer/tuner.h"
@@ -80,9 +81,12 @@ TEST_F(TuneRecordTest, TheFileKeepsItsMode) {
 }
 
 TEST_F(TuneRecordTest, WhatIsNoScheduleAnyMoreIsLeftAlone) {
-  for (const char* const text : {"", "[1]", "{\"nimble_schedule\":6,", "5"}) {
+  for (const auto& [text, why] : {std::pair("", "was not written by Nimble"),
+                                  {"[1]", "was not written by Nimble"},
+                                  {"{\"nimble_schedule\":6,", "cannot be read any more"},
+                                  {"5", "was not written by Nimble"}}) {
     write(text);
-    EXPECT_EQ(save({{}}), "was not written by Nimble") << text;
+    EXPECT_EQ(save({{}}), why) << text;
     EXPECT_EQ(read(), text);
   }
   write("{\"mine\":1}");

@@ -30,7 +30,7 @@ class StepCountTest : public testing::Test {
   }
 
   void wants(std::uint32_t steps, std::uint64_t limit = kMuch, std::shared_ptr<TraceStore> store = nullptr) {
-    queue_ = std::make_unique<RecordQueue>(QueueOptions{.path = path_, .store = std::move(store)});
+    queue_ = std::make_unique<RecordQueue>(QueueOptions{.path = path_, .store = std::move(store), .is_read = true});
     count_ = std::make_unique<StepCount>(steps, limit, *queue_);
   }
   void op(std::uint64_t bytes) {

@@ -22,10 +22,10 @@ constexpr const char* kOld[] = {
     "cuMemAlloc",           "cuMemAllocHost",    "cuMemAllocPitch",     "cuMemFree",
     "cuMemGetAddressRange", "cuMemHostRegister", "cuModuleGetGlobal",   "cuMemHostGetDevicePointer",
     "cuMemcpy2D",           "cuMemcpy2DAsync",   "cuMemcpy2DUnaligned", "cuMemcpy3D",
-    "cuMemcpy3DAsync",      "cuMemcpyDtoD",      "cuMemcpyDtoDAsync",   "cuMemcpyDtoH",
-    "cuMemcpyDtoHAsync",    "cuMemcpyHtoD",      "cuMemcpyHtoDAsync",   "cuMemsetD8",
-    "cuMemsetD16",          "cuMemsetD32",       "cuMemsetD2D8",        "cuMemsetD2D16",
-    "cuMemsetD2D32"};
+    "cuMemGetInfo",         "cuMemcpy3DAsync",   "cuMemcpyDtoD",        "cuMemcpyDtoDAsync",
+    "cuMemcpyDtoH",         "cuMemcpyDtoHAsync", "cuMemcpyHtoD",        "cuMemcpyHtoDAsync",
+    "cuMemsetD8",           "cuMemsetD16",       "cuMemsetD32",         "cuMemsetD2D8",
+    "cuMemsetD2D16",        "cuMemsetD2D32"};
 
 bool is_old(const char* symbol) {
   return std::any_of(std::begin(kOld), std::end(kOld), [&](const char* old) { return !std::strcmp(old, symbol); });

@@ -88,7 +88,7 @@ TEST_F(CapturePoolBoundTest, WhatIsRetiredIsHeldUntilItGoes) {
   EXPECT_FALSE(pool_.has_retired_in(kElsewhere));
   EXPECT_EQ(pool_.held_by_others(8, kHere), kChunk);
   EXPECT_EQ(pool_.held_by_others(8, kElsewhere), 0u);
-  pool_.context_ended(kHere);
+  pool_.context_ends(kHere);
   EXPECT_FALSE(pool_.has_retired_in(kHere));
   EXPECT_EQ(pool_.held_by_others(8, kHere), 0u);
 }

@@ -1,0 +1,52 @@
+"""What captured graphs allocate and release themselves is theirs while they run: where memory is short it goes, and comes back."""
+
+import re
+
+import harness
+from harness import ProgramTest
+
+# What `transient` can do, and how much of the device's memory Nimble keeps for it once the GPU has nothing to do, in MiB:
+# none but for what lasts, and for graphs of which nobody knows when they run.
+PAIR = 88
+KEEPS = {"one": 0, "apart": 0, "later": 0, "moved": 0, "ended": 0, "captured": 0, "parts": 3 * PAIR, "updated": 0, "threads": 0,
+         "lasting": 6 * 2, "context": 0}
+ROOM = 12  # beside that
+
+
+class Transient(ProgramTest):
+    def run_it(self, what, **settings):
+        done = self.run_program(["transient", what], **settings)
+        return done.stdout, int(re.search(r"in use (\d+) MiB", done.stderr).group(1)), done.stderr
+
+    def rewrite(self, what, **settings):
+        return self.run_it(what, mode="off", NIMBLE_GRAPHS="rewrite", SIMCUDA_RACES=1, SIMCUDA_REPORT=self.path("report.json"),
+                           **settings)
+
+    def test_programs_compute_what_they_did_and_see_their_memory_free(self):
+        for what, keeps in KEEPS.items():
+            with self.subTest(what=what):
+                plain, plain_used, _ = self.run_it(what)
+                for tune in ("off", "start"):
+                    for seed in harness.BUILD.seeds(4):
+                        out, used, log = self.rewrite(what, NIMBLE_TUNE=tune, SIMCUDA_SEED=seed)
+                        self.assertEqual(plain, out, f"seed {seed}: {log}")
+                        self.assertEqual([], self.read_json("report.json")["races"], f"seed {seed}")
+                        self.assertLess(used, plain_used + keeps + ROOM, f"seed {seed}")
+
+    def test_a_small_device_is_enough(self):
+        # For two graphs at a time, of up to six.
+        for what in ("one", "moved", "ended", "lasting", "later"):
+            with self.subTest(what=what):
+                plain, _, _ = self.run_it(what, SIMCUDA_MEMORY=2 * PAIR + ROOM)
+                for seed in harness.BUILD.seeds(4):
+                    out, _, log = self.rewrite(what, NIMBLE_TUNE="off", NIMBLE_LOG="info", SIMCUDA_SEED=seed,
+                                               SIMCUDA_MEMORY=2 * PAIR + ROOM)
+                    self.assertEqual(plain, out, f"seed {seed}: {log}")
+                    self.assertEqual([], self.read_json("report.json")["races"], f"seed {seed}")
+                    # None has memory of the driver's own, which would be a node.
+                    self.assertRegex(log, "graph 4[: ]")
+                    self.assertNotIn("a node that is no kernel", log, f"seed {seed}")
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -17,18 +17,18 @@
 #include <utility>
 #include <vector>
 
-#include "analyzer/analysis.h"
-#include "analyzer/checker.h"
-#include "analyzer/describe.h"
-#include "analyzer/dot.h"
-#include "analyzer/errors.h"
-#include "analyzer/report.h"
+#include "analyzer/base/errors.h"
+#include "analyzer/check/checker.h"
+#include "analyzer/output/schedule_builder.h"
+#include "analyzer/output/schedule_writer.h"
+#include "analyzer/pipeline.h"
+#include "analyzer/report/describe.h"
+#include "analyzer/report/dot.h"
+#include "analyzer/report/report.h"
+#include "analyzer/report/why.h"
 #include "analyzer/rules/shipped_rules.h"
-#include "analyzer/schedule_builder.h"
-#include "analyzer/schedule_writer.h"
-#include "analyzer/why.h"
-#include "nimble/own_file.h"
-#include "nimble/version.h"
+#include "nimble/internal/process/own_file.h"
+#include "nimble/internal/version.h"
 
 namespace {
 

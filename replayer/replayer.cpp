@@ -7,12 +7,12 @@
 #include <thread>
 #include <utility>
 
-#include "nimble/not_cancelled.h"
-#include "nimble/own_file.h"
-#include "replayer/current_context.h"
-#include "replayer/schedule_reader.h"
+#include "nimble/internal/process/not_cancelled.h"
+#include "nimble/internal/process/own_file.h"
+#include "replayer/driver/current_context.h"
+#include "replayer/schedule/schedule_reader.h"
 #include "replayer/step_player.h"
-#include "replayer/tune_record.h"
+#include "replayer/tune/tune_record.h"
 #include "replayer/watchdog.h"
 
 namespace nimble {

@@ -8,7 +8,7 @@
 //
 // A CallSink: called from any thread. One lock guards the state of the streams that are replayed; it is held while held
 // ops are submitted, never while the program's own call is made. Threads that have nothing to do with these streams do
-// not take it (replayer/bystanders.h).
+// not take it (replayer/match/unrelated_calls.h).
 #pragma once
 
 #include <chrono>
@@ -20,11 +20,11 @@
 #include <string>
 #include <vector>
 
-#include "nimble/call.h"
-#include "nimble/counters.h"
-#include "replayer/memory_map.h"
+#include "nimble/internal/call.h"
+#include "nimble/internal/counters.h"
+#include "replayer/bind/memory_map.h"
 #include "replayer/order/onlookers.h"
-#include "replayer/tuner.h"
+#include "replayer/tune/tuner.h"
 
 namespace nimble {
 
@@ -38,7 +38,7 @@ struct ReplayOptions {
   std::chrono::microseconds hold{1000};
   Tune tune = Tune::off;
   bool tune_save = false;   // what it finds goes into the schedule's file
-  std::uint32_t audit = 0;  // every so many steps one is audited (replayer/audit.h); 0: none
+  std::uint32_t audit = 0;  // every so many steps one is audited (replayer/audit/audit.h); 0: none
   std::function<void(ReplayLog, const std::string&)> log;
   std::function<void()> enter_helper_thread;  // run first on each thread of ours
 };

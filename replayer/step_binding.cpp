@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "replayer/current_context.h"
+#include "replayer/driver/current_context.h"
 #include "replayer/step_player.h"
 
 namespace nimble {

@@ -2,7 +2,7 @@
 // Onlookers of its graphs (order/onlookers.h), and what it does about it.
 #include <algorithm>
 
-#include "replayer/current_context.h"
+#include "replayer/driver/current_context.h"
 #include "replayer/step_player.h"
 
 namespace nimble {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "replayer/current_context.h"
+#include "replayer/driver/current_context.h"
 
 namespace nimble {
 
@@ -196,7 +196,7 @@ std::optional<CUresult> StepPlayer::begin_step(Call& call) {
   if (order_due_ && captures_.empty()) keep_program_order();
   const std::uint32_t stream = streams_.find(call.stream);
   if (state_ == State::bound && stream == kNone) return outside(call);
-  // Not earlier: other ops between two steps may pass without coming here (replayer/bystanders.h).
+  // Not earlier: other ops between two steps may pass without coming here (replayer/match/unrelated_calls.h).
   if (to_bind_ != kNone && stream != kNone && may_begin_step(stream, call)) bind(std::exchange(to_bind_, kNone));
   judge_audit();
   read_clock();

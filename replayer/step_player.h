@@ -12,22 +12,22 @@
 #include <utility>
 #include <vector>
 
-#include "nimble/step_paths.h"
-#include "replayer/audit.h"
-#include "replayer/bystanders.h"
-#include "replayer/counters.h"
-#include "replayer/driver_api.h"
-#include "replayer/live_step.h"
-#include "replayer/memory_answers.h"
-#include "replayer/memory_map.h"
-#include "replayer/object_map.h"
+#include "nimble/internal/step_paths.h"
+#include "replayer/audit/audit.h"
+#include "replayer/bind/memory_answers.h"
+#include "replayer/bind/memory_map.h"
+#include "replayer/bind/object_map.h"
+#include "replayer/driver/driver_api.h"
+#include "replayer/match/live_step.h"
+#include "replayer/match/step_cursor.h"
+#include "replayer/match/unrelated_calls.h"
 #include "replayer/order/onlookers.h"
-#include "replayer/owed_errors.h"
-#include "replayer/segment_graph.h"
-#include "replayer/step_clock.h"
-#include "replayer/step_cursor.h"
-#include "replayer/step_streams.h"
-#include "replayer/tuner.h"
+#include "replayer/stats/counters.h"
+#include "replayer/submit/deferred_errors.h"
+#include "replayer/submit/segment_graph.h"
+#include "replayer/submit/step_streams.h"
+#include "replayer/tune/step_clock.h"
+#include "replayer/tune/tuner.h"
 
 namespace nimble {
 

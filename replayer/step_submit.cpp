@@ -3,10 +3,10 @@
 #include <string>
 #include <thread>
 
-#include "nimble/not_cancelled.h"
-#include "replayer/current_context.h"
+#include "nimble/internal/process/not_cancelled.h"
+#include "replayer/driver/current_context.h"
 #include "replayer/step_player.h"
-#include "replayer/submit.h"
+#include "replayer/submit/submit.h"
 
 namespace nimble {
 

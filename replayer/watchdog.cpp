@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "nimble/own_thread.h"
+#include "nimble/internal/process/own_thread.h"
 
 namespace nimble {
 

@@ -5,10 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "analyzer/makespan.h"
-#include "analyzer/segment_plan.h"
-#include "nimble/schedule.h"
-#include "nimble/trace.h"
+#include "analyzer/model/makespan.h"
+#include "analyzer/policies/segment_plan.h"
+#include "nimble/internal/schedule.h"
+#include "nimble/internal/trace.h"
 
 namespace nimble::analyzer {
 namespace {

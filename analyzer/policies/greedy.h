@@ -3,7 +3,7 @@
 #pragma once
 
 #include "analyzer/policies/policy.h"
-#include "nimble/trace.h"
+#include "nimble/internal/trace.h"
 
 namespace nimble::analyzer {
 

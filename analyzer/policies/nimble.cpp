@@ -1,7 +1,7 @@
 #include "analyzer/policies/nimble.h"
 
-#include "analyzer/matching.h"
-#include "nimble/trace.h"
+#include "analyzer/graph/matching.h"
+#include "nimble/internal/trace.h"
 
 namespace nimble::analyzer {
 

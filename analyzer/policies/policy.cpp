@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
+#include "analyzer/graph/transitive_reduction.h"
 #include "analyzer/policies/cost.h"
 #include "analyzer/policies/greedy.h"
 #include "analyzer/policies/levels.h"
 #include "analyzer/policies/nimble.h"
 #include "analyzer/policies/single.h"
-#include "analyzer/reduce.h"
-#include "nimble/trace.h"
+#include "nimble/internal/trace.h"
 
 namespace nimble::analyzer {
 

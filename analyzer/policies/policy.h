@@ -2,8 +2,8 @@
 //
 // A Policy has no state; any thread may use it. It is given the minimum equivalent graph of the segment's dependencies,
 // and what is known of the ops. The nodes of one lane run in the order of their numbers. Nodes that may be talking to
-// somebody else (analyzer/communication.h) are on one lane, whatever the policy; their dependencies put them in order,
-// so that costs no concurrency where the lane is theirs alone. No errors, but for an unknown name.
+// somebody else (analyzer/order/communication.h) are on one lane, whatever the policy; their dependencies put them in
+// order, so that costs no concurrency where the lane is theirs alone. No errors, but for an unknown name.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
-#include "analyzer/dag.h"
-#include "analyzer/predict.h"
+#include "analyzer/graph/dag.h"
+#include "analyzer/model/predict.h"
 
 namespace nimble::analyzer {
 

@@ -4,9 +4,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include "analyzer/json_fields.h"
-#include "nimble/memory_reserve.h"
-#include "nimble/quiet_file.h"
+#include "analyzer/base/json_fields.h"
+#include "nimble/internal/process/memory_reserve.h"
+#include "nimble/internal/process/quiet_file.h"
 
 namespace nimble::analyzer {
 namespace {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "analyzer/rules/expression.h"
-#include "nimble/trace.h"
+#include "nimble/internal/trace.h"
 
 namespace nimble::analyzer {
 

@@ -6,9 +6,9 @@
 #include <cstdio>
 #include <vector>
 
-#include "analyzer/json_text.h"
+#include "analyzer/base/json_text.h"
+#include "analyzer/graph/transitive_reduction.h"
 #include "analyzer/policies/policy.h"
-#include "analyzer/reduce.h"
 #include "bench/policies/graphs.h"
 
 int main() {

@@ -5,7 +5,7 @@
 #include <random>
 #include <utility>
 
-#include "analyzer/reduce.h"
+#include "analyzer/graph/transitive_reduction.h"
 
 namespace nimble::bench {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/dag.h"
-#include "analyzer/predict.h"
+#include "analyzer/graph/dag.h"
+#include "analyzer/model/predict.h"
 
 namespace nimble::bench {
 

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "analyzer/json_text.h"
-#include "analyzer/segment_plan.h"
+#include "analyzer/base/json_text.h"
+#include "analyzer/policies/segment_plan.h"
 #include "bench/policies/graphs.h"
 
 namespace {

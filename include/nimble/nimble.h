@@ -64,12 +64,12 @@ typedef struct nimble_status {
   char reason[256]; /* text for people, ended by a null byte; empty where there is nothing to say */
 } nimble_status;
 
-/* Counts since the process began: include/nimble/counters.def says what each is. steps_replayed and
+/* Counts since the process began: include/nimble/internal/counters.def says what each is. steps_replayed and
  * steps_passed_through together are the steps that matched. A field that the library is too old to know is 0. */
 typedef struct nimble_counters {
   size_t size; /* in: sizeof(nimble_counters) */
 #define NIMBLE_COUNTER(name, meaning) uint64_t name;
-#include "counters.def"
+#include "internal/counters.def"
 } nimble_counters;
 
 /* What an executable CUDA graph of the program's is to NIMBLE_GRAPHS=rewrite. */

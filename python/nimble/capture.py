@@ -31,7 +31,7 @@ from nimble.memory import storage_bytes
 from nimble.other_data import other_data
 
 DECISION_REPLAYS = 100  # at most, until libnimble.so has timed both executables
-BOTH_LAUNCHED = 8  # of these behind which each of them was launched: a turn is four (replayer/tuner.h)
+BOTH_LAUNCHED = 8  # of these behind which each of them was launched: a turn is four (replayer/tune/tuner.h)
 _nobodys_seeds = itertools.count(0x2545F4914F6CDD1D)
 _raw_stream: "Callable[[int], int]" = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)  # not without CUDA
 _GRANULE = 512  # bytes: no two allocations of the driver's pools lie in one

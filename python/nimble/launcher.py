@@ -34,7 +34,7 @@ launcher `nimble` beside it does the rest; python -m nimble run --help has its o
 ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 ALLOCATOR = "backend:cudaMallocAsync"
 USAGE_ERROR = 2  # as the launcher's
-# Settings (include/nimble/options.def) that a run has whose graphs are rewritten; any other is for a recording, or another mode.
+# Settings (include/nimble/internal/options.def) that a run has whose graphs are rewritten; any other is for a recording, or another mode.
 OF_GRAPHS = frozenset(["GRAPHS", "TUNE", "RULES", "AUTO_LIMIT", "LOG", "LOG_FILE", "LIBRARY"])
 
 

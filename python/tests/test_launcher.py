@@ -81,7 +81,7 @@ def test_when_the_wheels_command_is_python_m_nimble(words, does):
 
 def test_settings_of_graphs_are_those_that_say_so():
     """Of all that the library has: what is no recording's would be ignored."""
-    table = (PYTHON.parent / "include" / "nimble" / "options.def").read_text()
+    table = (PYTHON.parent / "include" / "nimble" / "internal" / "options.def").read_text()
     options = dict(re.findall(r'^NIMBLE_OPTION\((\w+), ".*?", "(.*)"\)$', table, re.MULTILINE))
     assert OF_GRAPHS - {"LIBRARY"} <= options.keys() and len(options) > 20
     for name in OF_GRAPHS - {"LIBRARY", "GRAPHS", "LOG", "LOG_FILE"}:

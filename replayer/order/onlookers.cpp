@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include "nimble/not_cancelled.h"
+#include "nimble/internal/process/not_cancelled.h"
 
 namespace nimble {
 

@@ -25,8 +25,8 @@
 #include <span>
 #include <vector>
 
-#include "nimble/call.h"
-#include "nimble/schedule.h"
+#include "nimble/internal/call.h"
+#include "nimble/internal/schedule.h"
 #include "replayer/order/stream_clocks.h"
 #include "replayer/order/touched.h"
 

@@ -17,7 +17,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "nimble/call.h"
+#include "nimble/internal/call.h"
 
 namespace nimble {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "nimble/launch_params.h"
+#include "nimble/internal/launch_params.h"
 
 namespace nimble {
 

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "nimble/call.h"
+#include "nimble/internal/call.h"
 
 namespace nimble {
 

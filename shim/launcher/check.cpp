@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <iostream>
 
-#include "replayer/schedule_reader.h"
+#include "replayer/schedule/schedule_reader.h"
 
 namespace nimble::launcher {
 

@@ -5,7 +5,7 @@ namespace {
 
 constexpr Option kOptions[] = {
 #define NIMBLE_OPTION(name, fallback, help) {#name, fallback, help},
-#include "nimble/options.def"
+#include "nimble/internal/options.def"
 };
 
 }  // namespace

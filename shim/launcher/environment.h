@@ -1,6 +1,6 @@
 // The environment in which the launcher runs a program: the preload, the Python package, and Nimble's variables.
 //
-// Free functions without state. `options` and `variable` map what stands in nimble/options.def.
+// Free functions without state. `options` and `variable` map what stands in nimble/internal/options.def.
 #pragma once
 
 #include <filesystem>
@@ -11,7 +11,7 @@
 
 namespace nimble::launcher {
 
-// One line of nimble/options.def, as written there: without the prefix NIMBLE_.
+// One line of nimble/internal/options.def, as written there: without the prefix NIMBLE_.
 struct Option {
   std::string_view name, fallback, help;
 };

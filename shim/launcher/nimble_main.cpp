@@ -15,11 +15,11 @@
 #include <string>
 #include <vector>
 
-#include "nimble/version.h"
+#include "nimble/internal/version.h"
 #include "shim/launcher/check.h"
 #include "shim/launcher/environment.h"
 #include "shim/launcher/program.h"
-#include "shim/options.h"
+#include "shim/process/options.h"
 
 namespace nimble::launcher {
 namespace {

@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "analyzer/errors.h"
-#include "replayer/bundle/bundle_reader.h"
+#include "analyzer/base/errors.h"
+#include "replayer/bundle/saved/bundle_reader.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   using namespace nimble;

@@ -2,7 +2,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "code/image.h"
+#include "analyzer/kernel_code/image.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   using namespace nimble::code;

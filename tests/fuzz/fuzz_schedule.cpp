@@ -2,7 +2,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "replayer/schedule_reader.h"
+#include "replayer/schedule/schedule_reader.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   try {

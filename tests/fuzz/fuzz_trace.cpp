@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "analyzer/analysis.h"
-#include "analyzer/errors.h"
+#include "analyzer/base/errors.h"
+#include "analyzer/pipeline.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   static const std::string path = "/tmp/nimble_fuzz_trace." + std::to_string(getpid());

@@ -92,7 +92,7 @@ class Answers(ProgramTest):
         self.assertIn("asks about memory of its graphs", done.stderr)
 
     def test_the_page_has_the_table_of_the_code(self):
-        with open(os.path.join(ROOT, "include", "nimble", "answers.def"), encoding="utf-8") as file:
+        with open(os.path.join(ROOT, "include", "nimble", "internal", "answers.def"), encoding="utf-8") as file:
             code = re.findall(r"^NIMBLE_ANSWER\((\w+), (\w+), (\w+)\)", file.read(), re.MULTILINE)
         with open(os.path.join(ROOT, "docs", "answers.md"), encoding="utf-8") as file:
             page = re.findall(r"^\| `(\w+)` \| (\w+) \| (\w+) \|", file.read(), re.MULTILINE)

@@ -13,7 +13,7 @@ import tempfile
 import unittest
 
 ROOT, INCLUDE, COMPILER = sys.argv[1:4]
-PARTS = ["scripts/driver_calls", "include/nimble/driver_calls.def", "include/nimble/passed_calls.def", "shim/decode",
+PARTS = ["scripts/driver_calls", "include/nimble/internal/driver_calls.def", "include/nimble/internal/passed_calls.def", "shim/intercept/decode",
          "docs/driver_calls.md"]
 
 
@@ -56,35 +56,35 @@ class DriverCalls(unittest.TestCase):
 
     def test_an_entry_point_that_takes_a_stream_and_is_in_no_list(self):
         root = self.copy()
-        self.edit(root, "include/nimble/driver_calls.def", r"^NIMBLE_PTSZ\(cuStreamSynchronize, .*\n", "")
+        self.edit(root, "include/nimble/internal/driver_calls.def", r"^NIMBLE_PTSZ\(cuStreamSynchronize, .*\n", "")
         self.refused(root, "takes a stream", "cuStreamSynchronize, cuStreamSynchronize_ptsz")
 
     def test_one_without_a_stream(self):
         root = self.copy()
-        self.edit(root, "include/nimble/passed_calls.def", r"^NIMBLE_PASSED\(cuMemGetAllocationGranularity, .*\n", "")
+        self.edit(root, "include/nimble/internal/passed_calls.def", r"^NIMBLE_PASSED\(cuMemGetAllocationGranularity, .*\n", "")
         self.refused(root, "neither", "cuMemGetAllocationGranularity")
 
     def test_one_in_both_lists(self):
         root = self.copy()
-        self.edit(root, "include/nimble/passed_calls.def", r"^NIMBLE_PASSED\(cuProfilerStop, profiler\)",
+        self.edit(root, "include/nimble/internal/passed_calls.def", r"^NIMBLE_PASSED\(cuProfilerStop, profiler\)",
                   "NIMBLE_PASSED(cuProfilerStop, profiler)\nNIMBLE_PASSED(cuMemFree_v2, profiler)")
         self.refused(root, "both", "cuMemFree_v2")
 
     def test_one_that_no_header_knows(self):
         root = self.copy()
-        self.edit(root, "include/nimble/passed_calls.def", r"^NIMBLE_PASSED\(cuProfilerStop, profiler\)",
+        self.edit(root, "include/nimble/internal/passed_calls.def", r"^NIMBLE_PASSED\(cuProfilerStop, profiler\)",
                   "NIMBLE_PASSED(cuProfilerStop, profiler)\nNIMBLE_PASSED(cuNoSuchCall, profiler)")
         self.refused(root, "in no CUDA header", "cuNoSuchCall")
 
     def test_a_page_that_is_out_of_date(self):
         root = self.copy()
-        self.edit(root, "include/nimble/driver_calls.def", r"^NIMBLE_PTSZ\(cuStreamQuery, StreamQuery, observe\)",
+        self.edit(root, "include/nimble/internal/driver_calls.def", r"^NIMBLE_PTSZ\(cuStreamQuery, StreamQuery, observe\)",
                   "NIMBLE_PTSZ(cuStreamQuery, StreamQuery, async)")
         self.refused(root, "out of date")
 
     def test_a_decoder_that_nothing_is_said_about(self):
         root = self.copy()
-        self.edit(root, "shim/decode/stream.h", r"^// The host waits for a stream.\n", "")
+        self.edit(root, "shim/intercept/decode/stream.h", r"^// The host waits for a stream.\n", "")
         self.refused(root, "StreamSynchronize", "no comment")
 
 

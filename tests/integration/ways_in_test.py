@@ -291,7 +291,7 @@ class Library(ProgramTest):
                          | {"setrlimit", "setrlimit64", "prlimit", "prlimit64"})
 
     def intercepted(self):
-        folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "include", "nimble")
+        folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "include", "nimble", "internal")
         with open(os.path.join(folder, "driver_calls.def"), encoding="utf-8") as file:
             text = file.read()
         names = set()

@@ -10,9 +10,9 @@
 #include <optional>
 #include <regex>
 
-#include "analyzer/analysis.h"
-#include "analyzer/schedule_builder.h"
-#include "analyzer/schedule_writer.h"
+#include "analyzer/output/schedule_builder.h"
+#include "analyzer/output/schedule_writer.h"
+#include "analyzer/pipeline.h"
 #include "tests/oracle/host_times.h"
 #include "tests/oracle/random.h"
 #include "tests/oracle/runner.h"

@@ -7,9 +7,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "analyzer/checker.h"
-#include "analyzer/schedule_builder.h"
-#include "analyzer/schedule_writer.h"
+#include "analyzer/check/checker.h"
+#include "analyzer/output/schedule_builder.h"
+#include "analyzer/output/schedule_writer.h"
 #include "tests/oracle/host_times.h"
 #include "tests/oracle/random.h"
 #include "tests/oracle/runner.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/analysis.h"
+#include "analyzer/pipeline.h"
 #include "tests/oracle/exact.h"
 
 namespace nimble::oracle {

@@ -1,7 +1,7 @@
 // The times that a random program takes between its calls.
 #pragma once
 
-#include "nimble/trace.h"
+#include "nimble/internal/trace.h"
 #include "tests/oracle/random.h"
 
 namespace nimble::oracle {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "include/nimble/device_model.h"
+#include "include/nimble/internal/device_model.h"
 #include "tests/simcuda/work.h"
 
 namespace simcuda {

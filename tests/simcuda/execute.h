@@ -2,7 +2,7 @@
 // released only while a host function of the program runs.
 #pragma once
 
-#include "include/nimble/device_model.h"
+#include "include/nimble/internal/device_model.h"
 #include "tests/simcuda/op.h"
 
 namespace simcuda {

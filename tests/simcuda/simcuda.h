@@ -1,6 +1,6 @@
 // What the simulated driver tells about itself, beside the driver API. Exported from libcuda.so.1; a program that may
 // run on a real driver looks these names up with dlsym. Times are simulated microseconds
-// (include/nimble/device_model.h).
+// (include/nimble/internal/device_model.h).
 //
 // Environment, read once, at the first call into the driver:
 //   SIMCUDA_SEED=N        order of execution: 0 (default) is program order, any other number an adversarial one

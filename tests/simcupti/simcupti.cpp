@@ -1,6 +1,6 @@
 // A simulated libcupti.so.13 for the simulated driver: callbacks on driver calls, and activities with simulated times.
-// As much of it as shim/profile/ uses, with the real one's rules: one subscriber per process, buffers that the client
-// brings, records that come late.
+// As much of it as shim/record/observers/ uses, with the real one's rules: one subscriber per process, buffers that the
+// client brings, records that come late.
 //
 // Environment: SIMCUPTI_BUSY=1   another profiler is there already
 #include <cupti.h>

@@ -1,5 +1,5 @@
 """Where lines of ours go: to what was stderr when the process started, or to NIMBLE_LOG_FILE, by the rules of libnimble.so's own
-(shim/log.h). Python's sys.stderr is the program's: it may have put something else there, or descriptor 2 may be a file of its own. No
+(shim/process/log.h). Python's sys.stderr is the program's: it may have put something else there, or descriptor 2 may be a file of its own. No
 line raises, and none sends a signal. No PyTorch here. Any thread.
 """
 
@@ -14,7 +14,7 @@ from typing import Optional, Tuple
 
 Identity = Optional[Tuple[int, int, int]]
 
-_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")  # as shim/options.cpp has them
+_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")  # as shim/process/options.cpp has them
 _SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)
 _PATIENCE_MS = 20
 

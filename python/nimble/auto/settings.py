@@ -1,4 +1,4 @@
-"""What the user has set (include/nimble/options.def), what there was before PyTorch, and what is said on stderr. No PyTorch here. Any
+"""What the user has set (include/nimble/internal/options.def), what there was before PyTorch, and what is said on stderr. No PyTorch here. Any
 thread.
 
 Warnings are lines like libnimble.so's own: Python's warnings may be made errors, which the program would then meet.

@@ -1,7 +1,7 @@
 // A program that meets errors, says which, and goes on: what is compared with and without replay.
 //
 //   errors calls [two]   names the calls of a step: ordinal, entry point, and `op` where replay may hold it back
-//   errors driver        names the driver functions that replay calls itself (replayer/driver_api.h)
+//   errors driver        names the driver functions that replay calls itself (replayer/driver/driver_api.h)
 //   errors STEPS [two]   runs the steps, with what is asked for by the environment:
 //
 //   ERRORS_AT=step:ordinal:CUresult       this call of this step fails: an op wherever it is submitted
@@ -34,7 +34,7 @@
 #include <thread>
 #include <vector>
 
-#include "replayer/driver_api.h"
+#include "replayer/driver/driver_api.h"
 #include "tests/integration/programs/driver.h"
 #include "tests/simcuda/simcuda.h"
 

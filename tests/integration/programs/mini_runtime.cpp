@@ -23,7 +23,7 @@ std::set<std::string> all_names() {
                                  "cuCtxGetCurrent", "cuStreamCreate",     "cuEventCreate"};
   for (std::string name : {
 #define NIMBLE_CALL(symbol, default_stream, decoder, host) #symbol,
-#include "nimble/driver_calls.def"
+#include "nimble/internal/driver_calls.def"
        }) {
     for (const char* const suffix : {"_ptsz", "_ptds", "_v2", "_v3"}) {
       if (name.ends_with(suffix)) name.resize(name.size() - std::strlen(suffix));

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/analysis.h"
-#include "analyzer/dag.h"
-#include "analyzer/trace_reader.h"
+#include "analyzer/graph/dag.h"
+#include "analyzer/input/trace_reader.h"
+#include "analyzer/pipeline.h"
 
 namespace nimble::analyzer::test {
 

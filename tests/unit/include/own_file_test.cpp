@@ -1,5 +1,5 @@
 // Whose a file is by its beginning, which names are taken, and what becomes of files that stand in the way.
-#include "nimble/own_file.h"
+#include "nimble/internal/process/own_file.h"
 
 #include <gtest/gtest.h>
 

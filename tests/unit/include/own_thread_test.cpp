@@ -1,5 +1,5 @@
 // What threads of ours have, and what becomes of what they run.
-#include "nimble/own_thread.h"
+#include "nimble/internal/process/own_thread.h"
 
 #include <gtest/gtest.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-#include "nimble/quiet_file.h"
+#include "nimble/internal/process/quiet_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

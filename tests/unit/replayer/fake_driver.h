@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "nimble/call.h"
-#include "replayer/driver_api.h"
+#include "nimble/internal/call.h"
+#include "replayer/driver/driver_api.h"
 
 namespace nimble {
 

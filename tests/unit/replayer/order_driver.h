@@ -13,8 +13,8 @@
 #include <set>
 #include <vector>
 
-#include "nimble/call.h"
-#include "replayer/driver_api.h"
+#include "nimble/internal/call.h"
+#include "replayer/driver/driver_api.h"
 
 namespace nimble {
 

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "nimble/call.h"
-#include "nimble/schedule.h"
+#include "nimble/internal/call.h"
+#include "nimble/internal/schedule.h"
 #include "replayer/step_player.h"
 #include "tests/unit/replayer/fake_driver.h"
 #include "tests/unit/replayer/schedule_support.h"

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "nimble/schedule.h"
+#include "nimble/internal/schedule.h"
 
 namespace nimble {
 

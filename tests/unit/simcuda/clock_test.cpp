@@ -1,6 +1,6 @@
 // The simulated clock, and the model that it runs by.
 #include "fixture.h"
-#include "nimble/device_model.h"
+#include "nimble/internal/device_model.h"
 
 namespace {
 

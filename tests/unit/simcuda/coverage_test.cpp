@@ -14,7 +14,7 @@ struct Entry {
 
 constexpr Entry kCalls[] = {
 #define NIMBLE_CALL(symbol, default_stream, decoder, host) {#symbol, #decoder},
-#include "nimble/driver_calls.def"
+#include "nimble/internal/driver_calls.def"
 };
 
 // From before CUDA 3.2, with addresses of 32 bits, which this driver never gives out.

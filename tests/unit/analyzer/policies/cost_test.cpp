@@ -2,12 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include "analyzer/matching.h"
+#include "analyzer/graph/matching.h"
+#include "analyzer/graph/transitive_reduction.h"
 #include "analyzer/policies/nimble.h"
-#include "analyzer/reduce.h"
-#include "analyzer/segment_plan.h"
+#include "analyzer/policies/segment_plan.h"
 #include "bench/policies/graphs.h"
-#include "nimble/schedule.h"
+#include "nimble/internal/schedule.h"
 #include "tests/unit/analyzer/support.h"
 
 namespace nimble::analyzer {

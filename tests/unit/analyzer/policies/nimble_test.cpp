@@ -6,9 +6,9 @@
 
 #include <limits>
 
-#include "analyzer/concurrency.h"
-#include "analyzer/matching.h"
-#include "analyzer/reduce.h"
+#include "analyzer/graph/concurrency.h"
+#include "analyzer/graph/matching.h"
+#include "analyzer/graph/transitive_reduction.h"
 #include "tests/unit/analyzer/support.h"
 
 namespace nimble::analyzer {

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "analyzer/reduce.h"
-#include "nimble/trace.h"
+#include "analyzer/graph/transitive_reduction.h"
+#include "nimble/internal/trace.h"
 #include "tests/unit/analyzer/support.h"
 
 namespace nimble::analyzer {

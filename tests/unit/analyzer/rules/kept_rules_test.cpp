@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "analyzer/errors.h"
+#include "analyzer/base/errors.h"
 #include "analyzer/rules/shipped_rules.h"
 #include "tests/unit/analyzer/support.h"
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "analyzer/errors.h"
+#include "analyzer/base/errors.h"
 #include "analyzer/rules/shipped_rules.h"
 #include "tests/unit/analyzer/support.h"
 

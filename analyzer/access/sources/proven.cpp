@@ -1,0 +1,154 @@
+#include "analyzer/access/sources/proven.h"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+
+#include "analyzer/access/kernel_params.h"
+#include "analyzer/memory/objects.h"
+#include "nimble/internal/schedule.h"
+
+namespace nimble::analyzer {
+
+namespace {
+
+// What of the packed parameters is no pointer, in pieces of 8-byte words: `with(first byte, bytes)`.
+template <class With>
+void for_each_number(const OpQuestion& op, With with) {
+  for (const ParamLayout& param : *op.trace.functions[op.call.function].params) {
+    const std::uint32_t end = param.offset + param.size;
+    for (std::uint32_t at = param.offset; at < end;) {
+      const std::uint32_t count = std::min(8 - at % 8, end - at);
+      if (pointer_at(op, at) == nullptr) with(at, count);
+      at += count;
+    }
+  }
+}
+
+bool holds(const OpQuestion& op, const ParamCondition& condition) {
+  std::uint64_t value = 0;
+  if (op.call.params.size() < condition.at + condition.bytes) return true;  // nobody knows
+  std::memcpy(&value, op.call.params.data() + condition.at, condition.bytes);
+  return (value == condition.value) == condition.equal;
+}
+
+// Whether it has a byte of an address, which is another one in the next process: nobody can rest on it staying so.
+bool is_of_address(const OpQuestion& op, const ParamCondition& condition) {
+  const auto meets = [&](const PointerWord& word) {
+    return word.at < condition.at + condition.bytes && condition.at < word.at + 8;
+  };
+  return std::ranges::any_of(op.pointers, meets) || std::ranges::any_of(op.unsure, meets);
+}
+
+// Why a launch does not touch this memory: a condition that does not hold. Null where it may.
+const ParamCondition* excluding(const OpQuestion& op, const ProvenAccess& access) {
+  const auto found = std::ranges::find_if(
+      access.when, [&](const ParamCondition& each) { return !holds(op, each) && !is_of_address(op, each); });
+  return found == access.when.end() ? nullptr : &*found;
+}
+
+bool has_numbers(const OpQuestion& op) {
+  bool any = false;
+  for_each_number(op, [&](std::uint32_t at, std::uint32_t count) {
+    const auto first = op.call.params.begin() + at;
+    any |= std::any_of(first, first + count, [](std::uint8_t byte) { return byte != 0; });
+  });
+  return any;
+}
+
+}  // namespace
+
+ProvenAccessSource::ProvenAccessSource(const Trace& trace, bool same_code)
+    : hidden_(hidden_memory(trace, !same_code)), same_code_(same_code) {}
+
+bool ProvenAccessSource::ask(const OpQuestion& op, std::vector<Access>& found, std::string& why_not) {
+  if (op.call.kind != CallKind::launch) return false;
+  const TraceFunction& function = op.trace.functions[op.call.function];
+  if (!function.proof) {
+    if (same_code_ && !function.why_not_proven.empty()) why_not = "its code proves nothing: " + function.why_not_proven;
+    return false;
+  }
+  if (function.proof->same_code != same_code_) return false;
+  if (!hidden_.empty()) {
+    why_not = "the program created " + hidden_ + ", by which two addresses may be of one memory";
+    return false;
+  }
+  if (auto why = why_parameters_do_not_tell(op)) {
+    why_not = *why;
+    return false;
+  }
+  std::vector<std::uint32_t> told;  // words of which the code says what is done with them
+  for (const ProvenAccess& access : function.proof->accesses) {
+    bool leads = false, disguised = false;
+    told.insert(told.end(), access.at.begin(), access.at.end());
+    if (excluding(op, access)) continue;  // whatever is there: nobody looks
+    for (std::uint32_t at : access.at) {
+      const bool pointer = pointer_at(op, at) != nullptr;
+      leads |= pointer;
+      disguised |= !pointer && word_at(op.call.params, at) != 0;
+      if (is_unsure_near(op, at) || (!pointer && may_lead_elsewhere(op, at))) {
+        why_not = "the word at byte " + std::to_string(at) +
+                  " of its parameters points into no allocation that the trace knows";
+        return false;
+      }
+    }
+    // Null is followed nowhere, if there is nothing to add to it. Anything else may be a pointer with a tag in it, or a
+    // part of one.
+    if (leads || (!disguised && !has_numbers(op))) continue;
+    why_not = "its code makes an address of the word at byte " + std::to_string(access.at.front()) +
+              " of its parameters, which is " + (disguised ? "no pointer" : "null, and to which it may add others");
+    return false;
+  }
+  const auto& globals = function.proof->globals;
+  for (std::uint32_t i = 0; i < globals.size(); ++i) {
+    told.push_back(kAtGlobals + i);
+    if (pointer_at(op, kAtGlobals + i) != nullptr) continue;
+    why_not = "where its variable " + globals[i].name + " lies is not known for kernels of graphs";
+    return false;
+  }
+  std::ranges::sort(told);
+  if (!same_code_)
+    for (const ParamLayout& param : *function.params)
+      if (has_stray_address(op, param, told)) {
+        why_not =
+            "its parameters may hold addresses of unknown memory, and the code that ran is not the code that was read";
+        return false;
+      }
+  // What is written is written in part, as far as the code tells: the rest of it stays, as if it were read.
+  for (const ProvenAccess& access : function.proof->accesses)
+    for (std::uint32_t at : excluding(op, access) ? std::span<const std::uint32_t>() : std::span(access.at))
+      if (const PointerWord* pointer = pointer_at(op, at)) add_whole({pointer, 1}, access.writes, found);
+  for (std::uint32_t i = 0; i < globals.size(); ++i)
+    add_whole({pointer_at(op, kAtGlobals + i), 1}, globals[i].writes, found);
+  if (same_code_) return true;
+  for (const PointerWord& pointer : op.pointers)
+    if (!std::ranges::binary_search(told, pointer.at)) add_whole({&pointer, 1}, true, found);
+  return true;
+}
+
+void ProvenAccessSource::pin(const OpQuestion& op, Pinned& pinned) {
+  const auto& accesses = op.trace.functions[op.call.function].proof->accesses;
+  for (const ProvenAccess& access : accesses)
+    if (const ParamCondition* const why = excluding(op, access)) pinned.params.emplace_back(why->at, why->bytes);
+  const auto leads = [&](const ProvenAccess& access) {
+    return excluding(op, access) ||
+           std::ranges::any_of(access.at, [&](std::uint32_t at) { return pointer_at(op, at) != nullptr; });
+  };
+  if (std::ranges::all_of(accesses, leads)) return;
+  for_each_number(op, [&](std::uint32_t at, std::uint32_t count) { pinned.params.emplace_back(at, count); });
+}
+
+bool ProvenAccessSource::is_pointer(const OpQuestion& op, std::uint32_t at) {
+  if (!same_code_) return true;
+  const KernelProof& proof = *op.trace.functions[op.call.function].proof;
+  bool named = false, followed = false;
+  for (const ProvenAccess& access : proof.accesses) {
+    if (std::ranges::find(access.at, at) == access.at.end()) continue;
+    named = true;
+    followed |= excluding(op, access) == nullptr;
+  }
+  const bool left_alone = named && !followed && std::ranges::find(proof.stored, at) == proof.stored.end();
+  return followed || (!left_alone && pointer_at(op, at) != nullptr);
+}
+
+}  // namespace nimble::analyzer

@@ -1,0 +1,45 @@
+#include "analyzer/access/trust.h"
+
+#include <utility>
+
+namespace nimble::analyzer {
+namespace {
+
+class LeftOut : public AccessSource {
+ public:
+  LeftOut(std::unique_ptr<AccessSource> source, Evidence trust) : source_(std::move(source)), trust_(trust) {}
+
+  Evidence evidence() const override { return source_->evidence(); }
+  std::string basis(const OpQuestion& op) override { return source_->basis(op); }
+
+  bool ask(const OpQuestion& op, std::vector<Access>&, std::string& why_not) override {
+    dropped_.clear();
+    if (!source_->ask(op, dropped_, why_not)) return false;
+    why_not = "known only from " + source_->basis(op);
+    why_not.append(" (").append(name(source_->evidence())).append("); --trust ").append(name(trust_));
+    why_not.append(" leaves it out");
+    return false;
+  }
+
+ private:
+  std::unique_ptr<AccessSource> source_;
+  Evidence trust_;
+  std::vector<Access> dropped_;
+};
+
+}  // namespace
+
+std::optional<Evidence> trust_of(std::string_view text) {
+  for (int i = 0; i < kEvidences; ++i) {
+    auto level = static_cast<Evidence>(i);
+    if (level != Evidence::assumed && name(level) == text) return level;
+  }
+  return std::nullopt;
+}
+
+std::unique_ptr<AccessSource> within_trust(std::unique_ptr<AccessSource> source, Evidence trust) {
+  if (source->evidence() <= trust) return source;
+  return std::make_unique<LeftOut>(std::move(source), trust);
+}
+
+}  // namespace nimble::analyzer

@@ -1,0 +1,26 @@
+// The order that two orders of the same ops have in common: that which a program has given the nodes of a graph of its
+// own, and that which they were found to need.
+//
+// A graph with branches is analyzed in one of the orders that it leaves open, and what two nodes need of each other is
+// order between any that touch the same memory, be it the program's or not. What is in both orders is the program's
+// with nothing added: two nodes that it has left unordered stay so, whether they race, wait for each other, or only
+// touch different parts of what counts as one piece of memory.
+//
+// Pure; any thread. Takes three bits for each pair of ops.
+#pragma once
+
+#include <vector>
+
+#include "analyzer/graph/dag.h"
+
+namespace nimble::analyzer {
+
+struct CommonOrder {
+  std::vector<Dag::Edge> edges;  // no edge that others imply; ascending by target
+  bool is_given = false;         // it is all of the given one
+};
+
+// Both are over the same ops.
+CommonOrder common_order(const Dag& needed, const Dag& given);
+
+}  // namespace nimble::analyzer

@@ -1,0 +1,254 @@
+#include "analyzer/kernel_code/image.h"
+
+#include <elf.h>
+
+#include <xxhash.h>
+
+#include <algorithm>
+
+#include "analyzer/kernel_code/ptx/module.h"
+
+namespace nimble::code {
+namespace {
+
+constexpr std::size_t kMostPtxBytes = std::size_t{256} << 20, kMostKnown = 1 << 16;
+
+KernelFacts nothing_known(std::string_view why) {
+  KernelFacts facts;
+  facts.why = facts.why_not_proven = why;
+  return facts;
+}
+
+bool is_elf(Bytes bytes) { return bytes.starts_with(std::string_view(ELFMAG, SELFMAG)); }
+bool is_ptx(Bytes bytes) { return bytes.substr(0, 4096).find(".version") != Bytes::npos; }
+
+// sm_90 code runs on 9.0 and later 9.x.
+bool runs_on(unsigned code, unsigned device) { return code / 10 == device / 10 && code <= device; }
+
+}  // namespace
+
+// One cubin or one PTX text, where it stands alone: a fatbin of one part, made for whatever device there is.
+struct Image::Question {
+  std::string fetched;
+  Bytes bytes;
+  Fatbin fatbin;
+  bool alone = false;
+  std::map<std::size_t, std::string> texts;  // of PTX parts, expanded
+  std::map<std::size_t, PtxModule> modules;
+  std::map<std::size_t, Cubin>* cubins = nullptr;
+
+  std::string open() {
+    if (fatbin_bytes(bytes) != 0) {
+      fatbin = read_fatbin(bytes);
+      return fatbin.error.empty() && fatbin.entries.empty() ? "empty fatbin" : fatbin.error;
+    }
+    FatbinEntry entry;
+    entry.kind = is_elf(bytes) ? FatbinEntry::Kind::elf : FatbinEntry::Kind::ptx;
+    entry.payload = bytes;
+    entry.expanded_bytes = bytes.size();
+    if (!is_elf(bytes) && !is_ptx(bytes)) return "unknown image format";
+    fatbin.entries.push_back(entry);
+    alone = true;
+    return {};
+  }
+
+  bool is(std::size_t part, FatbinEntry::Kind kind) const { return fatbin.entries[part].kind == kind; }
+
+  const Cubin& cubin(std::size_t part) {
+    if (const auto found = cubins->find(part); found != cubins->end()) return found->second;
+    std::string text;
+    Cubin read;
+    if (expand(fatbin.entries[part], text, read.error)) read = read_cubin(text);
+    return cubins->emplace(part, std::move(read)).first->second;
+  }
+
+  const PtxModule& ptx(std::size_t part) {
+    if (const auto found = modules.find(part); found != modules.end()) return found->second;
+    PtxModule read;
+    std::string& text = texts[part];
+    if (expand(fatbin.entries[part], text, read.error)) read = read_ptx(text);
+    return modules.emplace(part, std::move(read)).first->second;
+  }
+};
+
+KernelFacts Image::kernel(std::string_view name, std::span<const unsigned> archs) {
+  std::lock_guard lock(mutex_);
+  if (const auto found = known_.find(name); found != known_.end()) return found->second;
+  Question question;
+  question.cubins = &cubins_;
+  KernelFacts facts = nothing_known("no device is known");
+  if (source_) {
+    auto fetched = source_();
+    question.fetched = fetched ? std::move(*fetched) : std::string();
+  }
+  question.bytes = source_ ? Bytes(question.fetched) : Bytes(held_);
+  if (const std::string error = question.open(); !error.empty()) {
+    facts = nothing_known(question.bytes.empty() ? "its image is gone" : error);
+  } else {
+    for (std::size_t i = 0; i < archs.size(); ++i) {
+      KernelFacts here = on(question, name, archs[i]);
+      if (i == 0) {
+        facts = std::move(here);
+        continue;
+      }
+      if (here.accesses != facts.accesses || here.params != facts.params || here.globals != facts.globals ||
+          here.stored != facts.stored) {
+        facts.accesses.reset();
+        facts.why_not_proven = "it differs from device to device";
+      }
+      facts.origin = std::max(facts.origin, here.origin);
+      const bool contained = facts.self_contained && here.self_contained;
+      const bool but_for_constants =
+          (facts.self_contained || facts.constants) && (here.self_contained || here.constants);
+      if (facts.self_contained || (facts.constants && !but_for_constants)) facts.why = here.why;
+      facts.self_contained = contained;
+      facts.constants = but_for_constants && !contained;
+    }
+  }
+  if (digest_ == 0 && !question.bytes.empty()) digest_ = digest_of(question.bytes);
+  facts.image_digest = digest_;
+  if (known_.size() < kMostKnown) known_.emplace(name, facts);
+  return facts;
+}
+
+KernelFacts Image::on(Question& question, std::string_view name, unsigned arch) {
+  const auto& entries = question.fatbin.entries;
+  std::vector<std::size_t> machine, ptx;
+  bool exact = false;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (question.is(i, FatbinEntry::Kind::ptx)) ptx.push_back(i);
+    if (question.is(i, FatbinEntry::Kind::other)) return nothing_known("an entry of unknown kind in its fatbin");
+    if (!question.is(i, FatbinEntry::Kind::elf) || (!question.alone && !runs_on(entries[i].arch, arch))) continue;
+    exact |= question.alone || entries[i].arch == arch;
+    machine.push_back(i);
+  }
+
+  // What may run: machine code for this device; where none is for just this device, also the newest PTX that it takes.
+  std::vector<const CubinKernel*> kernels;
+  std::vector<std::size_t> owners;
+  for (const std::size_t part : machine) {
+    const Cubin& cubin = question.cubin(part);
+    if (!cubin.error.empty()) return nothing_known(cubin.error);
+    if (const CubinKernel* kernel = cubin.find(name)) {
+      kernels.push_back(kernel);
+      owners.push_back(part);
+    }
+  }
+  const auto chosen_before = [&](std::size_t a, std::size_t b) { return entries[a].arch < entries[b].arch; };
+  std::optional<std::size_t> compiled;  // PTX that the driver may compile
+  for (const std::size_t part : ptx) {
+    if (exact || (!question.alone && entries[part].arch > arch)) continue;
+    if (!compiled || chosen_before(*compiled, part)) compiled = part;
+  }
+  for (const std::size_t part : ptx)
+    if (compiled && part != *compiled && !question.alone && entries[part].arch == entries[*compiled].arch)
+      return nothing_known("it has PTX of one architecture twice");
+  if (kernels.empty() && !compiled) return nothing_known("it is not in its image's code for this device");
+
+  // The PTX to look at: what may be compiled, else what the machine code was made through, else any.
+  const auto matches = [&](std::size_t part) {
+    return std::all_of(owners.begin(), owners.end(), [&](std::size_t owner) {
+      const unsigned through = question.cubin(owner).virtual_arch;
+      return through != 0 && through == entries[part].arch && entries[owner].variant == entries[part].variant;
+    });
+  };
+  std::optional<std::size_t> source = compiled;
+  for (const std::size_t part : ptx)
+    if (!compiled && (!source || (!matches(*source) && matches(part)))) source = part;
+
+  KernelFacts facts = nothing_known("its image holds no PTX of it");
+  PtxProof proof;
+  if (source) {
+    const PtxModule& module = question.ptx(*source);
+    if (!module.error.empty()) {
+      facts = nothing_known(module.error);
+    } else if (!question.alone && module.arch != entries[*source].arch) {
+      facts = nothing_known("its PTX is for another target than its fatbin says");
+    } else if (const PtxFunction* function = module.find(name); function != nullptr && function->entry) {
+      proof = prove_kernel(module, *function);
+      facts.origin = matches(*source) ? Origin::same : Origin::other;
+      facts.why_not_proven = proof.why;
+      if (proof.understood) facts.accesses = proof.accesses;
+      facts.globals = proof.globals;
+      facts.stored = proof.stored;
+      for (const PtxParam& param : proof.params) facts.params.emplace_back(param.offset, param.size);
+    }
+  }
+  // Machine code says so itself, or its own PTX does, which tells one kernel from another.
+  const bool by_ptx = facts.origin == Origin::same && proof.self_contained;
+  facts.self_contained = by_ptx || !compiled;
+  facts.why.clear();
+  if (compiled && !by_ptx)
+    facts.why = facts.origin == Origin::none ? facts.why_not_proven : proof.why_not_self_contained;
+  for (const CubinKernel* kernel : kernels) {
+    if (by_ptx || kernel->self_contained) continue;
+    facts.constants = kernel->constants && (facts.self_contained || facts.constants);
+    facts.self_contained = false;
+    if (facts.constants || !kernel->constants) facts.why = kernel->why;
+  }
+  if (!facts.self_contained && facts.why.empty()) facts.why = "its PTX is not what runs";
+  return facts;
+}
+
+KernelFacts Image::whole() {
+  std::lock_guard lock(mutex_);
+  Question question;
+  question.cubins = &cubins_;
+  if (source_) question.fetched = source_().value_or(std::string());
+  question.bytes = source_ ? Bytes(question.fetched) : Bytes(held_);
+  if (const std::string error = question.open(); !error.empty()) return nothing_known(error);
+  KernelFacts facts;
+  facts.self_contained = true;
+  bool any = false;
+  const auto no = [&](std::string_view why) {
+    if (facts.self_contained) facts.why = why;
+    facts.self_contained = false;
+  };
+  for (std::size_t i = 0; i < question.fatbin.entries.size() && facts.self_contained; ++i) {
+    if (question.is(i, FatbinEntry::Kind::other)) no("an entry of unknown kind in its fatbin");
+    if (question.is(i, FatbinEntry::Kind::elf)) {
+      const Cubin& cubin = question.cubin(i);
+      if (!cubin.error.empty()) no(cubin.error);
+      any |= !cubin.kernels.empty();
+      for (const CubinKernel& kernel : cubin.kernels)
+        if (!kernel.self_contained) no(kernel.why);
+    } else if (question.is(i, FatbinEntry::Kind::ptx)) {
+      const PtxModule& module = question.ptx(i);
+      if (!module.error.empty()) no(module.error);
+      for (const PtxFunction& function : module.functions) {
+        if (!function.entry || !function.defined || !facts.self_contained) continue;
+        any = true;
+        if (const PtxProof proof = prove_kernel(module, function); !proof.self_contained)
+          no(proof.why_not_self_contained);
+      }
+    }
+  }
+  if (!any) no("it holds no kernel");
+  return facts;
+}
+
+std::uint64_t digest_of(Bytes bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
+
+std::optional<Bytes> image_in_memory(const void* image) {
+  const char* bytes = static_cast<const char*>(image);
+  if (bytes == nullptr) return std::nullopt;
+  constexpr std::size_t kMagic = 4;
+  const auto magic = *read_at<std::uint32_t>({bytes, kMagic}, 0);
+  if (magic == kFatbinWrapperMagic) {
+    struct Wrapper {
+      std::uint32_t magic, version;
+      const char* data;
+    };
+    const auto wrapper = *read_at<Wrapper>({bytes, sizeof(Wrapper)}, 0);
+    // Version 2 is code that is linked when it is loaded, with parts from elsewhere.
+    if (wrapper.version != 1 || wrapper.data == nullptr) return std::nullopt;
+    if (*read_at<std::uint32_t>({wrapper.data, kMagic}, 0) != kFatbinMagic) return std::nullopt;
+    return Bytes(wrapper.data, fatbin_bytes({wrapper.data, 16}));
+  }
+  if (magic == kFatbinMagic) return Bytes(bytes, fatbin_bytes({bytes, 16}));
+  if (is_elf({bytes, kMagic})) return Bytes(bytes, elf_bytes({bytes, sizeof(Elf64_Ehdr)}));
+  const Bytes text(bytes, strnlen(bytes, kMostPtxBytes));
+  return is_ptx(text) ? std::optional(text) : std::nullopt;
+}
+
+}  // namespace nimble::code

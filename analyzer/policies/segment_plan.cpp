@@ -1,0 +1,27 @@
+#include "analyzer/policies/segment_plan.h"
+
+#include <utility>
+
+#include "analyzer/model/makespan.h"
+
+namespace nimble::analyzer {
+
+SegmentPlan make_plan(const DeviceModel& device, const Dag& reduced, std::span<const OpCost> costs,
+                      Assignment assignment) {
+  SegmentPlan plan;
+  plan.assignment = std::move(assignment);
+  plan.enforced = enforced_order(reduced, plan.assignment);
+  plan.synchronizations = count_synchronizations(plan.enforced, plan.assignment);
+  if (plan.assignment.order.empty()) {
+    std::vector<double> duration;
+    duration.reserve(costs.size());
+    for (const OpCost& cost : costs) duration.push_back(cost.device_us);
+    plan.order = critical_first(plan.enforced, duration);
+  } else {
+    plan.order = plan.assignment.order;
+  }
+  plan.predicted_us = predict_makespan(device, plan.enforced, costs, plan.order, plan.assignment.priority);
+  return plan;
+}
+
+}  // namespace nimble::analyzer

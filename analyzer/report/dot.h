@@ -1,0 +1,13 @@
+// The step's dependencies as a graph for Graphviz: nodes are ops, a box per segment, edges the needed dependencies.
+// Pure; any thread. No errors.
+#pragma once
+
+#include <string>
+
+#include "analyzer/pipeline.h"
+
+namespace nimble::analyzer {
+
+std::string dot_text(const Analysis& analysis);
+
+}  // namespace nimble::analyzer

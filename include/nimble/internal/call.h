@@ -1,0 +1,228 @@
+// One intercepted driver call as the recorder and the replayer see it, and the interface through which they see it.
+//
+// The shim's decoders (shim/intercept/decode/) turn the arguments of all entry points that are intercepted into this
+// one shape. A Call lives on the stack of the intercepted thread, and what it points to is the program's: valid between
+// before() and after() only.
+#pragma once
+
+#include <cuda.h>
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "nimble/internal/counters.h"
+#include "nimble/internal/trace.h"
+
+namespace nimble {
+
+// What a call lets the host see of the GPU's progress: the last column of driver_calls.def.
+enum class HostEffect : std::uint8_t { async, observe, neutral };
+
+// What the shim knows of a loaded module or library. Owned by the shim, never freed, immutable once published; that of
+// one that was unloaded is that of the same code where it is loaded again.
+struct ImageInfo {
+  bool self_contained = false;
+  std::string why;
+};
+
+// What the shim knows of a kernel. Likewise.
+struct FunctionInfo {
+  std::string name;
+  const ImageInfo* image = nullptr;
+  bool is_kernel_handle = false;  // a CUkernel that the program passes as a CUfunction
+  std::optional<std::vector<ParamLayout>> params;
+  std::uint32_t param_bytes = 0;  // size of the packed parameter buffer
+  bool self_contained = false;    // of this kernel alone: its image may say less
+  bool constants = false;         // it would be, but for constant variables that it may read
+  std::string why;
+  std::optional<KernelProof> proof;
+  std::string why_not_proven;
+  std::uint64_t code = 0;  // a digest of the image that it came from; 0 where that is not known
+};
+
+// A stream as the program named it. `key` tells streams apart: it is the handle, or for a default stream a number made
+// from the context (and the thread, for per-thread default streams). `handle` is what the driver takes for it from the
+// same thread, whichever variant of the entry point is called. The nodes of a graph are on one that is none: of a
+// context, too, and in no order with any other stream.
+struct StreamRef {
+  CUstream handle = nullptr;
+  std::uint64_t key = 0;
+
+  bool is_legacy() const { return (key & 3) == 1; }
+  bool is_per_thread() const { return (key & 3) == 2; }
+  bool is_of_graph() const { return (key & 3) == 3; }
+  bool operator==(const StreamRef& other) const { return key == other.key; }
+};
+
+// What a call brings to an end, besides what its kind says.
+enum class Ends : std::uint8_t { nothing, stream, event, code, green_context };
+
+// What a call asks about memory. `memory`, `handle` and `physical` are about the allocation that holds `address`:
+// `handle` is for one by which others would reach it, `physical` for what is mapped there. `pool`: how much memory a
+// device's own pool has, or has given out. `graph_memory`: which nodes `graph` has, how they are ordered, or how much
+// memory all graphs have. `free_memory`: how much the current device has left.
+enum class Question : std::uint8_t { none, memory, handle, physical, pool, graph_memory, free_memory };
+
+// What a call does to an executable graph of the program's; or to a graph: `end` of it, `share`, by which its nodes
+// become those of another as well, or `add_release` of a node that releases `address`. The last has as `arguments`
+// where the node goes, the nodes before it, the data of these edges, and how many there are.
+enum class GraphEdit : std::uint8_t {
+  none,
+  instantiate,
+  update,
+  set_kernel,
+  set_copy,
+  set_set,
+  set_other,
+  destroy,
+  end,
+  share,
+  add_release
+};
+
+struct Region {
+  std::uint64_t address = 0;
+  std::uint64_t pitch = 0;  // bytes between rows, where there is more than one
+};
+
+struct Call {
+  const char* symbol = "";
+  CallKind kind = CallKind::opaque;
+  HostEffect host = HostEffect::neutral;
+  bool traced = false;      // of a kind that traces hold; others (creating a stream, loading a module) only pass by
+  bool query = false;       // a synchronize kind that asks without waiting
+  bool has_stream = false;  // whether the call names a stream
+  bool own_pool = false;    // alloc_async: from a pool that is the program's, or that it has changed
+  bool names_pool = false;  // alloc_async: the call says from which
+  bool cooperative = false;
+  bool plain = true;           // an op with no flags or attributes beyond what this record holds
+  bool brings_code = false;    // a module or library was loaded, or a kernel of one was asked for
+  bool texture = false;        // hidden: a texture or a surface
+  bool shown = false;          // hidden: by it somebody beside the program's own kernels may reach or see something
+  bool unordered = false;      // what a capturing stream gets next may not come behind what it got before
+  bool host_source = false;    // copy: the entry point says that the source is the host's memory
+  bool device_source = false;  // copy: that it is the device's
+  Question question = Question::none;
+  bool asks_id = false;             // memory: CU_POINTER_ATTRIBUTE_BUFFER_ID is among what is asked
+  bool sets = false;                // memory: it is told instead whether copies are to be synchronous, by `value`
+  bool of_capture = false;          // answered: memory of a capture, not of a step (nimble/internal/answers.def)
+  bool synchronous_copies = false;  // answered
+  bool of_step = false;             // the replayer takes it for an op of the step
+  Ends ends = Ends::nothing;
+  MemoryKind memory = MemoryKind::device;
+  std::uint32_t thread = 0;
+  StreamRef stream;
+  CUevent event = nullptr, event2 = nullptr;  // event2: the second one of cuEventElapsedTime
+
+  CUfunction function = nullptr;
+  std::array<std::uint32_t, 3> grid{}, block{};
+  std::uint32_t shared_bytes = 0;
+  std::uint32_t attribute_count = 0;
+  const CUlaunchAttribute* attributes = nullptr;
+  void** kernel_params = nullptr;
+  void** extra = nullptr;
+
+  Region dst, src;
+  std::uint64_t width = 0, height = 1;
+  std::uint32_t value = 0, element = 1;
+
+  std::uint64_t address = 0, size = 0;  // allocations: address is known in after() only
+  std::uint64_t buffer_id = 0;          // answered
+  // context_end, context_synchronize: which; null where it is the current one. alloc: in which, where it goes
+  // with one and that is known.
+  CUcontext context = nullptr;
+  const char* note = nullptr;
+  const ImageInfo* image = nullptr;  // where code ends: which; null where that is not known
+  const void* caller = nullptr;      // where the call returns to
+
+  CUgraphExec exec = nullptr;  // graph_launch, and calls that edit a graph
+  CUgraph graph = nullptr;     // capture_begin: what is captured into, if the program says so; capture_end: what it
+                               // has made; what is instantiated, ends, is shared or gets a node
+  GraphEdit edit = GraphEdit::none;
+
+  // What else the op touches, where dst and src cannot say it: appends all of it, or returns false where the arguments
+  // do not tell. Reads the program's own arguments, which `arguments` points to, as its decoder knows; only the
+  // recorder calls it, so it may allocate.
+  using AccessLister = bool (*)(const Call& call, std::vector<TraceAccess>& list);
+  AccessLister list_accesses = nullptr;
+  std::array<const void*, 4> arguments{};
+
+  // Whether the host waits for this op before the call returns.
+  bool synchronous() const { return is_op(kind) && host == HostEffect::observe; }
+};
+
+// Whether a context ends with all that is in it. One that a user of it lets go of may go on.
+inline bool is_end_of_context(const Call& call) {
+  return call.kind == CallKind::context_end && call.context && std::strcmp(call.symbol, "cuCtxDetach") != 0;
+}
+
+// What Nimble is doing, as the C API tells it: in the order of nimble_phase.
+enum class SinkPhase : std::uint8_t { idle, recording, analyzing, searching, binding, replaying, aside };
+
+struct SinkReport {
+  SinkPhase phase = SinkPhase::idle;
+  std::string reason;  // why it is aside, or what it waits for; may be empty
+  CounterValues counters;
+};
+
+// Who receives the calls: the recorder or the replayer. Called from any thread, also at once; must not throw. The shim
+// takes no lock around the driver's own call, so between before() and after() other threads' calls may come in.
+class CallSink {
+ public:
+  virtual ~CallSink() = default;
+
+  // The program has made the call. A value is the answer to the program, and the driver is not called (an allocation's
+  // address is then in call.address); nothing means: call the driver. Of a question: CUDA_SUCCESS says that `call`
+  // holds what is known of the allocation, CUDA_ERROR_NOT_FOUND that there is none for the program where it asks; the
+  // decoder makes the answer of that, and of the driver's.
+  virtual std::optional<CUresult> before(Call& call) noexcept = 0;
+
+  // The driver has answered. Outputs in `call` are filled in only where `result` is CUDA_SUCCESS.
+  virtual void after(const Call& call, CUresult result) noexcept = 0;
+
+  // What the program is told of a call that the driver has answered: `result`, unless an earlier call has turned out to
+  // have failed, and this one may tell. After after().
+  virtual CUresult told([[maybe_unused]] const Call& call, CUresult result) noexcept { return result; }
+
+  // The driver has had no memory for the call, which has done nothing: lets go of what Nimble holds and can do without.
+  // Whether that is anything: then the call is made once more, before after() hears of it.
+  virtual bool give_back([[maybe_unused]] const Call& call) noexcept { return false; }
+
+  // The program says that a step of its own begins or ends here; `name`, which may be null, is good for this call only.
+  virtual void mark([[maybe_unused]] bool begins, [[maybe_unused]] const char* name,
+                    [[maybe_unused]] std::uint32_t thread) noexcept {}
+
+  // What there is to say of what was done so far. May throw where memory is short.
+  virtual SinkReport report() { return {}; }
+
+  // The program is about to end. Calls may still come after this: from other threads, and from what is torn down later.
+  // May be called again.
+  virtual void finish() noexcept = 0;
+
+  // The same, on a thread that a signal has interrupted in the middle of a call. The sink or the driver may be locked
+  // by that very call: saves what can be saved without either.
+  virtual void finish_interrupted() noexcept {}
+
+  // In a child that this process has forked, whose only thread this is: locks may be held by threads that are not here.
+  // Lets go of what is the parent's. Whether nothing has happened yet, so that the child may start a sink of its own;
+  // this one gets no further calls.
+  virtual bool forked() noexcept { return false; }
+};
+
+// What the replayer and the recorder may ask the shim. Thread-safe.
+class CallContext {
+ public:
+  virtual ~CallContext() = default;
+  // What is known of a launched function; asks the driver on first sight. Never null.
+  virtual const FunctionInfo& function(CUfunction handle) = 0;
+  // How the stream is ordered with others; asks the driver for streams that the program created.
+  virtual StreamKind stream_kind(const StreamRef& stream) = 0;
+  // A driver function by its exported name, never one of our wrappers; null where the driver lacks it.
+  virtual void* driver_symbol(const char* name) = 0;
+};
+
+}  // namespace nimble

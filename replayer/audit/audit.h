@@ -1,0 +1,124 @@
+// Audit: now and then a step runs twice, by its graphs and then in the program's order, and what came out is compared.
+//
+// Segment by segment. What a segment may write is copied away, the graph runs, its results are copied away, what was
+// there before is put back, and the ops run once more, one by one: so it is the program's own order whose results
+// stay, whatever the graph did. All of this goes into the program's stream and waits for nothing; the comparison comes
+// when the GPU is through, and until then steps are submitted in the program's order. Events are recorded by the
+// second run alone, so whoever waits for the program's ops waits for that.
+//
+// Copying back is only right where nobody else writes to that memory at the time. So a segment is not audited where an
+// op may write anything, or a kernel writes what the host reaches as well; and not while other streams have work. A
+// kernel that is only believed to leave an object alone is not believed here: the object is copied, too.
+//
+// Owns its copies' memory, which it keeps, its events and a stream. Not synchronised: the replayer's lock guards it.
+// The step's context must be current.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "replayer/bind/object_map.h"
+#include "replayer/driver/driver_api.h"
+#include "replayer/match/live_step.h"
+#include "replayer/stats/counters.h"
+
+namespace nimble {
+
+class Audit {
+ public:
+  enum class Run : std::uint8_t {
+    graphs,    // as always
+    audited,   // by graphs and then in the program's order
+    in_order,  // in the program's order alone: an audit has not been judged yet
+  };
+
+  // Every `every`th step.
+  Audit(const Schedule& schedule, const LiveStep& live, const ObjectMap& objects, const DriverApi& driver,
+        Counters& counters, std::uint32_t every);
+
+  // A step begins: how it is to run. `elsewhere`: how many ops other streams have been given so far. `bound`: it could
+  // run as a graph.
+  Run begin_step(std::uint64_t elsewhere, bool bound);
+
+  // Before the segment's graph is launched. False where it is not audited, with nothing done.
+  bool save(std::uint32_t segment, CUstream stream, std::uint64_t elsewhere);
+  // What the graph records instead of the program's events.
+  CUevent stand_in() const { return stand_in_; }
+  // The graph has been launched, and its results are to be kept and undone. Where that fails the graph's results stay,
+  // unless `undone` says that some of them are gone.
+  CUresult undo(CUstream stream, bool& undone);
+  // The ops have been submitted once more.
+  CUresult keep(CUstream stream);
+
+  // Whether an audit is waiting to be judged: other streams must wait for done() before they go on, since memory may
+  // yet be copied back.
+  bool pending() const { return !pending_.empty(); }
+  CUevent done() const { return done_; }
+
+  // What was saved last did not come to be audited.
+  void drop() { pending_.pop_back(); }
+
+  // Compares, if the GPU is through. What differed, as one line; empty where nothing did, or it is too early.
+  std::string judge();
+
+  // The context is gone.
+  void abandon();
+
+ private:
+  // Bytes that are copied.
+  struct Range {
+    std::uint64_t address = 0, bytes = 0;
+    std::uint32_t object = kNone;
+  };
+  // What an op may have written.
+  struct Touch {
+    std::uint32_t op = 0;
+    std::uint64_t address = 0, bytes = 0;
+    bool believed = false;  // it was taken to read only
+  };
+  struct Copies {
+    CUdeviceptr before = 0, by_graph = 0;  // the former holds the second run's results in the end
+    std::uint64_t bytes = 0;
+  };
+  struct Audited {
+    std::uint32_t segment = 0;
+    std::vector<Range> ranges;
+    std::vector<Touch> touches;
+  };
+
+  const char* collect(std::uint32_t segment, Audited& found) const;
+  const char* why_not(std::uint32_t segment) const;
+  bool provide(Copies& copies, std::uint64_t bytes);
+  CUresult copy_out(const Audited& audited, CUdeviceptr to, CUstream stream) const;
+  // Bytes that came out differently, from the first to the last, and how many of them did.
+  struct Difference {
+    const Audited* audited = nullptr;
+    Range range;
+    std::uint64_t count = 0;
+    std::vector<std::uint32_t> writers;  // ascending; those that are believed to read where there are no others
+    bool believed = false;
+  };
+  // False where the copies could not be read.
+  bool compare(const Audited& audited, std::vector<Difference>& found);
+  void blame(Difference& difference) const;
+  std::string describe(const Difference& difference) const;
+
+  const Schedule& schedule_;
+  const LiveStep& live_;
+  const ObjectMap& objects_;
+  const DriverApi& driver_;
+  Counters& counters_;
+  const std::uint32_t every_;
+  std::uint32_t since_ = 0;  // steps since one was due
+  bool due_ = false;
+  std::uint64_t elsewhere_ = 0;
+  std::vector<Copies> copies_;  // per segment
+  std::vector<Audited> pending_;
+  CUevent stand_in_ = nullptr, done_ = nullptr;
+  CUstream reading_ = nullptr;
+  std::vector<std::uint8_t> one_, other_;
+};
+
+}  // namespace nimble

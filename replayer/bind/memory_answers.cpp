@@ -1,0 +1,59 @@
+#include "replayer/bind/memory_answers.h"
+
+#include <algorithm>
+
+#include "replayer/driver/current_context.h"
+
+namespace nimble {
+
+void MemoryAnswers::answer(Call& call, std::uint64_t base, const DriverApi& driver, CUcontext context) {
+  if (!call.asks_id && !call.sets && !any_.load(std::memory_order_acquire)) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = known_.find(base); found != known_.end()) {
+      call.buffer_id = found->second.id;
+      call.synchronous_copies = found->second.synchronous;
+    }
+  }
+  const std::uint64_t fresh = call.asks_id && call.buffer_id == 0 ? fresh_id(driver, context) : 0;
+  if (fresh == 0 && !call.sets) return;
+  const std::lock_guard lock(mutex_);
+  Known& known = known_[base];
+  any_.store(true, std::memory_order_release);
+  if (known.id == 0) known.id = fresh;  // another thread may have asked meanwhile
+  call.buffer_id = known.id;
+  if (!call.sets) return;
+  known.synchronous = call.value != 0;
+  // The driver knows one allocation where there are several: its copies are synchronous as long as any one's are.
+  call.value = std::ranges::any_of(known_, [](const auto& one) { return one.second.synchronous; }) ? 1 : 0;
+}
+
+void MemoryAnswers::forget(std::uint64_t base) {
+  const std::lock_guard lock(mutex_);
+  known_.erase(base);
+  if (known_.empty()) any_.store(false, std::memory_order_release);
+}
+
+// On a stream of its own, which no capture can have: but where the program's thread captures, or another one does in
+// the mode that concerns all, the driver would refuse the call and spoil that. The stream goes at once, since its
+// context may. 0 where the driver has no memory.
+std::uint64_t MemoryAnswers::fresh_id(const DriverApi& driver, CUcontext context) {
+  if (!context || !driver.cuStreamCreate_) return 0;
+  const CurrentContext current(driver, context);
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  const bool relaxed = driver.cuThreadExchangeStreamCaptureMode_(&mode) == CUDA_SUCCESS;
+  CUstream stream = nullptr;
+  unsigned long long id = 0;
+  if (driver.cuStreamCreate_(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS) {
+    CUdeviceptr piece = 0;
+    if (driver.cuMemAllocAsync_(&piece, 1, stream) == CUDA_SUCCESS) {
+      if (driver.cuPointerGetAttribute_(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, piece) != CUDA_SUCCESS) id = 0;
+      driver.cuMemFreeAsync_(piece, stream);
+    }
+    driver.cuStreamDestroy_(stream);
+  }
+  if (relaxed) driver.cuThreadExchangeStreamCaptureMode_(&mode);
+  return id;
+}
+
+}  // namespace nimble

@@ -1,0 +1,55 @@
+// The step as it was recorded: its ops, and what the host did between them, from the bundle's trace.
+//
+// Owns the trace, and what the analyzer finds out about what ops touch. Immutable once built. Errors: InputError where
+// trace and bundle do not fit each other; Refused for a step that holds what nobody but its program can do.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "analyzer/pipeline.h"
+#include "replayer/bundle/saved/bundle_reader.h"
+
+namespace nimble::bundle {
+
+// One thing that happens in a step, in the program's order: an op, or a call of the host that waits or that makes or
+// ends memory.
+struct Moment {
+  std::uint32_t op = kNone;  // its number in the step; kNone for a call of the host
+  const TraceCall* call = nullptr;
+};
+
+class RecordedStep {
+ public:
+  // `options` as for analyze(); the step in them is set to the bundle's.
+  RecordedStep(const BundleFiles& files, analyzer::AnalysisOptions options);
+
+  const Trace& trace() const { return analysis_.file->trace; }
+  const TraceCall& op(std::uint32_t op) const { return *ops_[op]; }
+  std::uint32_t ops() const { return static_cast<std::uint32_t>(ops_.size()); }
+  // The addresses of the trace's objects in it, and these objects.
+  std::span<const analyzer::PointerWord> pointers(std::uint32_t op) const {
+    return analysis_.table->pointers(analysis_.step.calls()[op]);
+  }
+  const analyzer::Object& object(std::uint32_t id) const { return analysis_.table->objects()[id]; }
+  const std::vector<Moment>& moments() const { return moments_; }
+  // With the step in them.
+  const analyzer::AnalysisOptions& options() const { return options_; }
+
+  // "op 5 (launch conv)": for people.
+  std::string describe(std::uint32_t op) const;
+  // What may have written there last in the step, in words; empty where nothing is known to.
+  std::string last_writer(std::uint64_t address) const;
+
+ private:
+  void check_op(std::uint32_t op, std::uint32_t image) const;
+
+  analyzer::AnalysisOptions options_;
+  analyzer::Analysis analysis_;
+  std::vector<const TraceCall*> ops_;
+  std::vector<Moment> moments_;
+};
+
+}  // namespace nimble::bundle

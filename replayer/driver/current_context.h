@@ -1,0 +1,31 @@
+// Makes a context current on this thread for a while.
+#pragma once
+
+#include "replayer/driver/driver_api.h"
+
+namespace nimble {
+
+// Held ops may be submitted by another thread than the one that issued them. A refusal would have them submitted to
+// another context, or leave the program with ours: both calls are made once more then, in case the driver only lacked
+// something for a moment.
+class CurrentContext {
+ public:
+  CurrentContext(const DriverApi& driver, CUcontext context) : driver_(driver) {
+    CUcontext now = nullptr;
+    driver.cuCtxGetCurrent_(&now);
+    const auto push = [&] { return driver.cuCtxPushCurrent_(context) == CUDA_SUCCESS; };
+    pushed_ = now != context && (push() || push());
+  }
+  ~CurrentContext() {
+    CUcontext ignored = nullptr;
+    if (pushed_ && driver_.cuCtxPopCurrent_(&ignored) != CUDA_SUCCESS) driver_.cuCtxPopCurrent_(&ignored);
+  }
+  CurrentContext(const CurrentContext&) = delete;
+  CurrentContext& operator=(const CurrentContext&) = delete;
+
+ private:
+  const DriverApi& driver_;
+  bool pushed_ = false;
+};
+
+}  // namespace nimble

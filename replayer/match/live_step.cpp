@@ -1,0 +1,420 @@
+#include "replayer/match/live_step.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "nimble/internal/launch_params.h"
+
+namespace nimble {
+
+namespace {
+
+// Of a grid (CUDA C++ Programming Guide, technical specifications per compute capability).
+constexpr std::array<std::uint32_t, 3> kMostBlocks = {0x7fffffff, 65535, 65535};
+
+// Copies a value of a parameter; whether it is the one that is bound. Most are as long as a number or a pointer, for
+// which a call of memcpy takes longer than all else here.
+bool take(const void* value, std::uint32_t size, std::uint8_t* live, const std::uint8_t* bound) {
+  const auto as = [&]<class Number>(Number number) {
+    Number known;
+    std::memcpy(&number, value, sizeof number);
+    std::memcpy(&known, bound, sizeof known);
+    std::memcpy(live, &number, sizeof number);
+    return number == known;
+  };
+  if (size == 8) return as(std::uint64_t{});
+  if (size == 4) return as(std::uint32_t{});
+  std::memcpy(live, value, size);
+  return std::memcmp(live, bound, size) == 0;
+}
+
+// By the operator the compiler calls memcmp.
+bool same(const std::array<std::uint32_t, 3>& a, const std::array<std::uint32_t, 3>& b) {
+  return ((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2])) == 0;
+}
+
+std::uint64_t word_at(const std::uint8_t* bytes) {
+  std::uint64_t word;
+  std::memcpy(&word, bytes, sizeof word);
+  return word;
+}
+
+// Whether the code of a live kernel proves what the schedule rests on.
+bool proves_the_same(const ScheduleFunction& function, const FunctionInfo& info) {
+  if (!info.proof || info.proof->accesses != *function.proven || info.proof->stored != function.stored) return false;
+  const auto same = [](const ScheduleGlobal& a, const ProvenGlobal& b) {
+    return a.name == b.name && a.reads == b.reads && a.writes == b.writes;
+  };
+  return std::equal(function.globals.begin(), function.globals.end(), info.proof->globals.begin(),
+                    info.proof->globals.end(), same);
+}
+
+constexpr unsigned kNowhereBits = 12, kShapeBits = 12;
+
+}  // namespace
+
+LiveStep::LiveStep(const Schedule& schedule, CallContext& context, MemoryMap& memory, ObjectMap& objects, Reach reach)
+    : schedule_(schedule),
+      context_(context),
+      memory_(memory),
+      objects_(objects),
+      reach_(reach),
+      names_variables_(std::any_of(schedule.objects.begin(), schedule.objects.end(),
+                                   [](const ScheduleObject& object) { return object.memory == MemoryKind::global; })),
+      records_(schedule),
+      taken_shapes_(std::size_t{1} << kShapeBits),
+      nowhere_(std::size_t{1} << kNowhereBits),
+      ops_(schedule.ops.size()) {
+  std::uint32_t bytes = 0;
+  for (std::size_t i = 0; i < ops_.size(); ++i) {
+    const ScheduleOp& op = schedule.ops[i];
+    if (op.kind != CallKind::launch || op.submit != Submit::graph) continue;
+    const std::vector<ParamLayout>& params = schedule.functions[op.function].params;
+    ops_[i].params = bytes;
+    ops_[i].param_bytes = params.empty() ? 0 : params.back().offset + params.back().size;
+    bytes += (ops_[i].param_bytes + 15) / 16 * 16;
+  }
+  live_bytes_.resize(bytes);
+  bound_bytes_.resize(bytes);
+}
+
+const char* LiveStep::match(std::uint32_t index, const Call& call) {
+  mismatch_at_ = kNone;
+  const ScheduleOp& op = schedule_.ops[index];
+  if (op.kind != call.kind) return "another kind of op";
+  if (op.submit == Submit::direct) {
+    if (op.kind == CallKind::event_record) records_.record(index, call.event);
+    if (op.payload) return check_payload(op, call);
+    // Others rest on what lies in memory, which this has to leave alone but for that object.
+    const bool brings = op.kind == CallKind::copy || op.kind == CallKind::set;
+    const bool is_elsewhere = brings && op.dst.fixed && !objects_.accept(op.dst, call.dst.address);
+    return is_elsewhere ? "a pointer to another object" : nullptr;
+  }
+  if (!call.plain || call.synchronous()) return "an op with flags or attributes";
+  switch (op.kind) {
+    case CallKind::launch:
+      return match_launch(index, call);
+    case CallKind::copy:
+      return match_copy(index, call);
+    case CallKind::set:
+      return match_set(index, call);
+    case CallKind::event_record: {
+      Op& mine = ops_[index];
+      if (!call.event) return "an event that is none";
+      if (mine.live.event != call.event) mine.changed = true;
+      mine.live.event = call.event;
+      records_.record(index, call.event);
+      return nullptr;
+    }
+    case CallKind::event_wait:
+      return match_wait(index, call);
+    case CallKind::alloc_async:
+      return call.size == op.size && !call.own_pool ? nullptr : "an allocation of another size";
+    case CallKind::free_async:
+      return objects_.base(op.object) == call.address ? nullptr : "a free of other memory";
+    default:
+      return "an op that cannot be replayed";
+  }
+}
+
+const char* LiveStep::match_launch(std::uint32_t index, const Call& call) {
+  const ScheduleOp& op = schedule_.ops[index];
+  const ScheduleFunction& function = schedule_.functions[op.function];
+  Op& mine = ops_[index];
+  if (mine.live.function != call.function) {
+    const FunctionInfo& info = context_.function(call.function);
+    if (info.name != function.name || !info.params || *info.params != function.params) return "another kernel";
+    // Its accesses were taken from its parameters: code that reaches more is other code.
+    // Constant variables it may read, where no op of the step names a variable and so could write them.
+    if (!op.barrier && function.self_contained && !info.self_contained && !(info.constants && !names_variables_))
+      return "a kernel of another build";
+    // What it was seen to do, or never to do, other ops may rest on, even where it keeps its own place.
+    if (function.code != 0 && info.code != function.code) return "a kernel of another build";
+    if (!op.barrier && function.proven && !proves_the_same(function, info))
+      return "a kernel of which something else is proven";
+    mine.live.function = call.function;
+    mine.live.block = {};  // nothing is known of its launches
+    mine.info = &info;
+    mine.live.is_kernel_handle = info.is_kernel_handle;
+    mine.changed = true;
+  }
+  if (!same(mine.live.grid, call.grid) || !same(mine.live.block, call.block) ||
+      mine.live.shared_bytes != call.shared_bytes) {
+    if (op.fixed_launch && (op.grid != call.grid || op.block != call.block || op.shared_bytes != call.shared_bytes))
+      return "another launch shape";
+    // A graph node cannot have an empty grid, which the driver refuses in a launch as well.
+    for (int i = 0; i < 3; ++i) {
+      if (call.grid[i] == 0 || call.block[i] == 0) return "an empty launch";
+    }
+    mine.live.grid = call.grid;
+    mine.live.block = call.block;
+    mine.live.shared_bytes = call.shared_bytes;
+    mine.changed = true;
+    const std::uint64_t shape = shape_of(call);
+    unknown_shape_ = unknown_shape_ || taken_shapes_[shape % taken_shapes_.size()] != shape ||
+                     call.grid[0] > kMostBlocks[0] || call.grid[1] > kMostBlocks[1] || call.grid[2] > kMostBlocks[2];
+  }
+  if (!op.barrier && !function.globals.empty() && mine.info)
+    if (const char* reason = check_globals(index)) return reason;
+  if (mine.param_bytes == 0) return nullptr;
+  std::uint8_t* const live = live_bytes_.data() + mine.params;
+  const std::uint8_t* const bound = bound_bytes_.data() + mine.params;
+  bool unchanged = true;
+  // The schedule's layout is the function's own: checked when the handle was first seen.
+  if (call.kernel_params) {
+    void** value = call.kernel_params;
+    for (const ParamLayout& param : function.params)
+      unchanged &= take(*value++, param.size, live + param.offset, bound + param.offset);
+  } else {
+    if (!pack_params(call, context_.function(call.function), live)) return "parameters that cannot be read";
+    unchanged = std::memcmp(live, bound, mine.param_bytes) == 0;
+  }
+  if (unchanged) {
+    if (mine.verified == objects_.generation()) {
+      for (const ScheduleParam& param : op.pointers) objects_.use(param.pointer.object);
+      return nullptr;
+    }
+  } else {
+    mine.changed = true;
+  }
+  for (const ScheduleBytes& part : op.equal)
+    if (std::memcmp(live + part.at, part.bytes.data(), part.bytes.size()) != 0)
+      return "parameters that must not change";
+  return op.barrier ? nullptr : check_pointers(index);
+}
+
+// Of a kernel's launch what the driver may refuse, but for the grid, whose limits are known. Never 0.
+std::uint64_t LiveStep::shape_of(const Call& call) {
+  std::uint64_t hash = reinterpret_cast<std::uintptr_t>(call.function);
+  for (const std::uint64_t part : {call.block[0], call.block[1], call.block[2], call.shared_bytes}) {
+    hash = (hash ^ part) * 0x9E3779B97F4A7C15u;
+    hash ^= hash >> 29;
+  }
+  return std::max<std::uint64_t>(hash, 1);
+}
+
+void LiveStep::launched(const Call& call, bool good) {
+  const std::uint64_t shape = shape_of(call);
+  std::uint64_t& known = taken_shapes_[shape % taken_shapes_.size()];
+  if (good) {
+    known = shape;
+    return;
+  }
+  if (known == shape) known = 0;
+  for (Op& op : ops_)
+    if (op.live.function == call.function) op.live.block = {};  // so that it is looked up when it comes again
+}
+
+// The driver takes up to a microsecond to answer, and steps of frameworks have thousands of such words.
+bool LiveStep::leads_nowhere(std::uint64_t word) {
+  Nowhere& known = nowhere_[(word * 0x9E3779B97F4A7C15u) >> (64 - kNowhereBits)];
+  const std::uint64_t state = memory_.nearby().state(word);
+  if (known.word == word && known.state == state) return true;
+  if (!reach_.nowhere(word)) return false;
+  if (reach_.lasts()) known = {word, state};
+  return true;
+}
+
+// Into memory that the program has.
+bool LiveStep::leads_to_memory(std::uint64_t word) const {
+  const Allocation* const memory = memory_.find(word);
+  return memory && (!memory->arena || objects_.has_in_arena(memory->base, word));
+}
+
+// Of a word that leads nowhere: whether the analyzer would not have trusted it, had it been recorded
+// (analyzer/memory/objects.cpp).
+bool LiveStep::stands_for_memory(const ScheduleOp& op, const std::uint8_t* live, std::uint64_t word) const {
+  if (!could_be_address(word)) return false;
+  const std::uint64_t bare = word & kAddressBits;
+  if (bare != word && is_packed_pointer(bare)) return true;
+  const Allocation* const behind = memory_.begins_behind(word, kJustBefore - 1);
+  if (behind && !behind->arena) return true;
+  const Allocation* const arena = behind ? behind : memory_.find(word);
+  if (arena && arena->arena && objects_.begins_in_arena(arena->base, word, kJustBefore - 1)) return true;
+  // The end of what no other word leads into. In the arena, where another object has its place, it is left over from
+  // that.
+  if (leads_to_memory(word) || !leads_to_memory(word - 1)) return false;
+  const Allocation& ends = *memory_.find(word - 1);
+  if (ends.arena && objects_.is_a_place(ends.base, word)) return false;
+  return std::none_of(op.pointers.begin(), op.pointers.end(),
+                      [&](const ScheduleParam& param) { return word_at(live + param.at) - ends.base < ends.size; });
+}
+
+const char* LiveStep::check_pointers(std::uint32_t index) {
+  const ScheduleOp& op = schedule_.ops[index];
+  Op& mine = ops_[index];
+  const std::uint8_t* const live = live_bytes_.data() + mine.params;
+  for (const ScheduleParam& param : op.pointers) {
+    mismatch_at_ = param.at;
+    if (!objects_.accept(param.pointer, word_at(live + param.at))) return "a pointer to another object";
+  }
+  // No other word may be a pointer, whatever the recorded one was. One that was left over from memory in the arena that
+  // the program has given back points to nothing, as it did when that was recorded: until the program has something
+  // there again, so it is looked at each time.
+  bool left_over = false;
+  const auto is_told = [&](std::uint32_t at) {
+    return std::binary_search(op.numbers.begin(), op.numbers.end(), at) ||
+           std::ranges::binary_search(op.pointers, at, {}, &ScheduleParam::at);
+  };
+  auto known = op.pointers.begin();
+  for (const ParamLayout& param : schedule_.functions[op.function].params) {
+    bool between_told = false;  // the word at hand lies across two of which the schedule knows what they are
+    for (std::uint32_t at = param.offset; at + 8 <= param.offset + param.size; ++at) {
+      if (at % 8 == 0 && param.size > 8) between_told = is_told(at) && is_told(at + 8);
+      if (at % 8 != 0) {
+        // A class may be packed to any byte.
+        mismatch_at_ = at;
+        if (!between_told && is_packed_pointer(word_at(live + at))) return "a pointer where there was none";
+        continue;
+      }
+      while (known != op.pointers.end() && known->at < at) ++known;
+      if (known != op.pointers.end() && known->at == at) continue;
+      const std::uint64_t word = word_at(live + at);
+      if (std::binary_search(op.numbers.begin(), op.numbers.end(), at)) continue;
+      mismatch_at_ = at;
+      if (leads_to_memory(word)) return "a pointer where there was none";
+      if (stands_for_memory(op, live, word)) return "what may stand for a pointer, where there was none";
+      if (memory_.find(word)) {
+        left_over = true;  // in the arena
+        continue;
+      }
+      if (!could_be_address(word)) continue;
+      if (!leads_nowhere(word)) return "what could be a pointer, where there was none";
+      left_over = left_over || !reach_.lasts();
+    }
+  }
+  mismatch_at_ = kNone;
+  // Of what a graph holds alone, with which later calls are compared: what was matched, but is in none, may be other.
+  mine.verified = left_over || mine.changed ? 0 : objects_.generation();
+  return nullptr;
+}
+
+const char* LiveStep::check_globals(std::uint32_t index) {
+  const ScheduleFunction& function = schedule_.functions[schedule_.ops[index].function];
+  for (std::size_t i = 0; i < function.globals.size(); ++i) {
+    const ProvenGlobal& live = ops_[index].info->proof->globals[i];
+    if (!memory_.find(live.address)) {
+      // The program has never asked where it is.
+      memory_.add({live.address, live.bytes, MemoryKind::global});
+      objects_.changed();
+    }
+    if (!objects_.accept({function.globals[i].object, 0, true}, live.address)) return "a variable at another place";
+  }
+  return nullptr;
+}
+
+// The content of a copy from the host, as the host has it now: the recorded pointers, and no others.
+const char* LiveStep::check_payload(const ScheduleOp& op, const Call& call) {
+  if (call.width != op.width || call.height != 1) return "a copy of another size";
+  if (!objects_.accept(op.dst, call.dst.address)) return "a pointer to another object";
+  const Allocation* const source = memory_.find(call.src.address);
+  const bool host = source ? source->memory == MemoryKind::pinned || source->memory == MemoryKind::registered
+                           : call.host_source && !call.device_source;
+  if (!host) return "a copy from other memory";
+  const auto* const bytes = reinterpret_cast<const std::uint8_t*>(call.src.address);
+  auto known = op.payload->begin();
+  for (std::uint64_t at = (8 - call.dst.address % 8) % 8; at + 8 <= call.width; at += 8) {
+    const std::uint64_t word = word_at(bytes + at);
+    if (known != op.payload->end() && known->at == at) {
+      if (!objects_.accept(known->pointer, word)) return "a table that leads to another object";
+      ++known;
+    } else if (memory_.may_hold(word) && memory_.find(word)) {
+      return "a table with a pointer where there was none";
+    }
+  }
+  return known == op.payload->end() ? nullptr : "a table at another place";
+}
+
+const char* LiveStep::match_copy(std::uint32_t index, const Call& call) {
+  const ScheduleOp& op = schedule_.ops[index];
+  Op& mine = ops_[index];
+  if (call.width != op.width || call.height != op.height) return "a copy of another size";
+  if (op.height > 1 && (call.dst.pitch != op.dst_pitch || call.src.pitch != op.src_pitch))
+    return "a copy of another pitch";
+  if (!objects_.accept(op.dst, call.dst.address) || !objects_.accept(op.src, call.src.address))
+    return "a pointer to another object";
+  if (!fits(op.dst, call.dst, op) || !fits(op.src, call.src, op)) return "a copy beyond its object";
+  if (op.payload)
+    if (const char* reason = check_payload(op, call)) return reason;
+  if (mine.live.dst.address != call.dst.address || mine.live.src.address != call.src.address) mine.changed = true;
+  mine.live.dst = call.dst;
+  mine.live.src = call.src;
+  mine.live.width = call.width;
+  mine.live.height = call.height;
+  return nullptr;
+}
+
+const char* LiveStep::match_wait(std::uint32_t index, const Call& call) {
+  const ScheduleOp& op = schedule_.ops[index];
+  const EventRecords::Found found = records_.find(call.event);
+  if (op.record != kNone ? found.op != op.record || !found.this_step : found.this_step)
+    return "a wait for another event";
+  if (found.op == kNone) unknown_wait_ = true;
+  ops_[index].live.event = call.event;
+  return nullptr;
+}
+
+const char* LiveStep::match_set(std::uint32_t index, const Call& call) {
+  const ScheduleOp& op = schedule_.ops[index];
+  Op& mine = ops_[index];
+  if (call.width != op.width || call.height != op.height || call.element != op.element) return "a set of another size";
+  if (op.height > 1 && call.dst.pitch != op.dst_pitch) return "a set of another pitch";
+  if (!objects_.accept(op.dst, call.dst.address)) return "a pointer to another object";
+  if (!fits(op.dst, call.dst, op)) return "a set beyond its object";
+  if (mine.live.dst.address != call.dst.address || mine.live.value != call.value) mine.changed = true;
+  mine.live.dst = call.dst;
+  mine.live.width = call.width;
+  mine.live.height = call.height;
+  mine.live.value = call.value;
+  mine.live.element = call.element;
+  return nullptr;
+}
+
+bool LiveStep::fits(const SchedulePointer& pointer, const Region& region, const ScheduleOp& op) const {
+  const std::uint64_t offset = region.address - objects_.base(pointer.object);
+  const std::uint64_t extent = op.height == 0 ? 0 : (op.height - 1) * region.pitch * (op.height > 1) + op.width;
+  return offset + extent <= schedule_.objects[pointer.object].size;
+}
+
+void LiveStep::bound(std::uint32_t index) {
+  Op& mine = ops_[index];
+  std::memcpy(bound_bytes_.data() + mine.params, live_bytes_.data() + mine.params, mine.param_bytes);
+  mine.changed = false;
+}
+
+void LiveStep::rebase() {
+  for (std::uint32_t i = 0; i < ops_.size(); ++i) {
+    const ScheduleOp& op = schedule_.ops[i];
+    Op& mine = ops_[i];
+    mine.changed = true;
+    mine.verified = 0;
+    for (const ScheduleParam& param : op.pointers) {
+      if (!schedule_.objects[param.pointer.object].step_local) continue;
+      const std::uint64_t address = objects_.base(param.pointer.object) + param.pointer.offset;
+      std::memcpy(live_bytes_.data() + mine.params + param.at, &address, sizeof address);
+    }
+    const auto move = [&](const SchedulePointer& pointer, Region& region) {
+      if (pointer.object == kNone || !schedule_.objects[pointer.object].step_local) return;
+      region.address = objects_.base(pointer.object) + pointer.offset;
+    };
+    move(op.dst, mine.live.dst);
+    move(op.src, mine.live.src);
+  }
+}
+
+void LiveStep::forget_event(CUevent event) {
+  records_.forget(event);
+  for (Op& op : ops_) {
+    if (op.live.event == event) op.live.event = nullptr;
+  }
+}
+
+void LiveStep::forget_functions() {
+  for (Op& op : ops_) {
+    op.live.function = nullptr;
+    op.info = nullptr;
+  }
+  std::ranges::fill(taken_shapes_, 0);  // what comes under a handle again is not allowed what was asked for before
+}
+
+}  // namespace nimble

@@ -1,0 +1,122 @@
+// The live program's step beside the schedule's: compares each call with the op that should come, and keeps its values.
+//
+// For every op of the schedule there are the values that the executable graph holds (`bound`) and those that the
+// program passed last (`live`). Not synchronised: the replayer's lock guards it. Matching allocates nothing.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "nimble/internal/address_probe.h"
+#include "nimble/internal/call.h"
+#include "nimble/internal/schedule.h"
+#include "replayer/bind/memory_map.h"
+#include "replayer/bind/object_map.h"
+#include "replayer/match/event_records.h"
+
+namespace nimble {
+
+// What an op is submitted with. Which fields mean something follows from the op's kind.
+struct OpValues {
+  CUfunction function = nullptr;
+  bool is_kernel_handle = false;
+  std::array<std::uint32_t, 3> grid{}, block{};
+  std::uint32_t shared_bytes = 0;
+  Region dst, src;
+  std::uint64_t width = 0, height = 1;
+  std::uint32_t value = 0, element = 1;
+  CUevent event = nullptr;
+};
+
+class LiveStep {
+ public:
+  // Variables of images are added to `memory` where a kernel that touches them is first seen.
+  LiveStep(const Schedule& schedule, CallContext& context, MemoryMap& memory, ObjectMap& objects, Reach reach);
+
+  // Whether `call` is what the schedule's op `index` says. Null if it is; its values are then live. Otherwise the
+  // reason, a text that lives forever.
+  const char* match(std::uint32_t index, const Call& call);
+
+  // A step begins.
+  void begin_step() {
+    records_.begin_step();
+    unknown_wait_ = unknown_shape_ = false;
+  }
+  // Whether the step has waited for an event of which it is not known that an earlier step has recorded it. Not wrong,
+  // but the graphs' order does not keep that wait.
+  bool unknown_wait() const { return unknown_wait_; }
+  // Whether the step has launched a kernel with blocks, or shared memory, that the driver has not taken from it yet. It
+  // may refuse, and a program that tries launches out has to be told at once.
+  bool unknown_shape() const { return unknown_shape_; }
+  // The driver has answered a launch of the step.
+  void launched(const Call& call, bool good);
+  // The event was recorded otherwise, or ends.
+  void forget_record(CUevent event) { records_.forget(event); }
+
+  // Any of them may have been.
+  void forget_records() { records_.forget(); }
+
+  // Where in a launch's parameters the last mismatch was found: byte of the packed parameters, kNone for elsewhere.
+  std::uint32_t mismatch_at() const { return mismatch_at_; }
+
+  const OpValues& live(std::uint32_t index) const { return ops_[index].live; }
+  // The live parameters of a launch, packed; good until the op is matched again.
+  const std::uint8_t* params(std::uint32_t index) const { return live_bytes_.data() + ops_[index].params; }
+  // Whether the live values differ from what the graph holds.
+  bool changed(std::uint32_t index) const { return ops_[index].changed; }
+  // The graph now holds the live values.
+  void bound(std::uint32_t index);
+
+  // Rewrites all pointers to step-local objects to the addresses that ObjectMap has for them now.
+  void rebase();
+  // The event is being destroyed: no graph may go on naming it, though its handle may come back.
+  void forget_event(CUevent event);
+  // Functions may have been unloaded: their handles mean nothing any more.
+  void forget_functions();
+
+ private:
+  struct Op {
+    OpValues live;
+    const FunctionInfo* info = nullptr;         // of the live function
+    std::uint32_t params = 0, param_bytes = 0;  // place in the byte buffers
+    std::uint64_t verified = 0;                 // ObjectMap::generation() when the pointers were last checked
+    bool changed = true;
+  };
+
+  // A word that was found to lead nowhere, and in which state of memory near it.
+  struct Nowhere {
+    std::uint64_t word = 0, state = 0;
+  };
+  bool leads_nowhere(std::uint64_t word);
+  bool leads_to_memory(std::uint64_t word) const;
+  bool stands_for_memory(const ScheduleOp& op, const std::uint8_t* live, std::uint64_t word) const;
+  bool is_packed_pointer(std::uint64_t word) const {
+    return could_be_address(word) && memory_.may_hold(word) && leads_to_memory(word);
+  }
+  static std::uint64_t shape_of(const Call& call);
+
+  const char* match_launch(std::uint32_t index, const Call& call);
+  const char* match_copy(std::uint32_t index, const Call& call);
+  const char* match_set(std::uint32_t index, const Call& call);
+  const char* match_wait(std::uint32_t index, const Call& call);
+  const char* check_pointers(std::uint32_t index);
+  const char* check_globals(std::uint32_t index);
+  const char* check_payload(const ScheduleOp& op, const Call& call);
+  bool fits(const SchedulePointer& pointer, const Region& region, const ScheduleOp& op) const;
+
+  const Schedule& schedule_;
+  CallContext& context_;
+  MemoryMap& memory_;
+  ObjectMap& objects_;
+  const Reach reach_;
+  const bool names_variables_;  // of an image: the step may write what kernels read as constants
+  EventRecords records_;
+  bool unknown_wait_ = false, unknown_shape_ = false;
+  std::vector<std::uint64_t> taken_shapes_;  // that the driver has taken, by the rest of their division
+  std::uint32_t mismatch_at_ = kNone;
+  std::vector<Nowhere> nowhere_;  // by a hash of the word
+  std::vector<Op> ops_;
+  std::vector<std::uint8_t> live_bytes_, bound_bytes_;
+};
+
+}  // namespace nimble

@@ -1,0 +1,74 @@
+#include "replayer/stats/counters.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "nimble/internal/process/memory_reserve.h"
+#include "nimble/internal/process/own_file.h"
+
+namespace nimble {
+
+namespace {
+
+std::uint64_t total(const std::map<std::string, std::uint64_t>& reasons) {
+  std::uint64_t sum = 0;
+  for (const auto& [reason, count] : reasons) sum += count;
+  return sum;
+}
+
+}  // namespace
+
+std::string Counters::line() const {
+  std::string text =
+      fmt::format("{} steps replayed, {} passed through; {} ops in {} graph launches ({} nodes updated), {} one by one",
+                  steps_replayed, steps_passed_through, ops_replayed, graph_launches, node_updates, ops_passed_through);
+  for (std::size_t i = 0; kinds.size() > 1 && i < kinds.size(); ++i)
+    text += fmt::format("; of kind {}: {} and {}", i, kinds[i].steps_replayed, kinds[i].steps_passed_through);
+  text += fmt::format("; {} early flushes, {} by the watchdog; {} divergences", flushes, watchdog_flushes, divergences);
+  const char* separator = " (";
+  for (const auto& [reason, count] : reasons) {
+    text += fmt::format("{}{}: {}", separator, reason, count);
+    separator = ", ";
+  }
+  if (!reasons.empty()) text += ")";
+  if (steps_audited + total(audits_skipped) > 0) {
+    text += fmt::format("; {} steps audited, {} differed", steps_audited, audits_failed);
+    for (const auto& [reason, count] : audits_skipped) text += fmt::format(", not audited: {}: {}", reason, count);
+  }
+  if (!stood_aside.empty()) text += "; stood aside: " + stood_aside;
+  return text;
+}
+
+std::string Counters::write(const std::string& path) const {
+  const MemoryReserve reserve;  // what builds a JSON value does not survive that there is no memory for a part of it
+  nlohmann::ordered_json json;
+  json["nimble_stats"] = 1;  // tells whose file it is
+#define NIMBLE_COUNTER(name, meaning) json[#name] = name;
+#include "nimble/internal/counters.def"
+  json["reasons"] = reasons;
+  json["audits_skipped"] = audits_skipped;
+  const auto tuned = [](nlohmann::ordered_json& object, const Kind& kind) {
+    object["tuned"] = kind.tuned;
+    object["tuned_us"] = nlohmann::ordered_json::object();
+    for (std::size_t way = 0; way < kWays; ++way)
+      if (kind.tuned_us[way] >= 0) object["tuned_us"][name(static_cast<Way>(way))] = kind.tuned_us[way];
+  };
+  tuned(json, kinds.empty() ? Kind{} : kinds.front());
+  for (std::size_t i = 0; kinds.size() > 1 && i < kinds.size(); ++i) {
+    nlohmann::ordered_json& kind = json["kinds"].emplace_back();
+    kind["steps_replayed"] = kinds[i].steps_replayed;
+    kind["steps_passed_through"] = kinds[i].steps_passed_through;
+    tuned(kind, kinds[i]);
+  }
+  json["stood_aside"] = stood_aside;
+  const WrittenFile written = write_own_file(path, json.dump(2) + "\n", FileKind::counters);
+  if (written.error != 0)
+    return fmt::format("{}: the counters cannot be written there: {}. Set NIMBLE_STATS to another file.", path,
+                       std::strerror(written.error));
+  if (written.why_other.empty()) return {};
+  return left_alone(path, written.why_other) + ": the counters are in " + written.path;
+}
+
+}  // namespace nimble

@@ -1,0 +1,85 @@
+// The real driver: its entry points by call id, and the way back from a real pointer to our wrapper.
+//
+// Process-wide state, filled when libcuda.so.1 is first needed, then only read. Nothing here calls
+// the driver. Symbols that the loaded driver does not have stay null: an entry point is never invented.
+#pragma once
+
+#include <atomic>
+
+#include "shim/driver/calls.h"
+
+namespace nimble::shim {
+
+// The driver's entry points, null until resolve_driver() has run. One cache line of eight at a time; read on every
+// call.
+extern std::atomic<void*> g_real[kCallCount];
+
+// What a call by name would have reached without us: the next definition in the program's search order. That is the
+// driver's, unless a preloaded library that comes after us wraps it. Null as above.
+extern std::atomic<void*> g_next[kCallCount];
+
+// Fills both tables if libcuda.so.1 is loaded; loads it with `load`. Idempotent, thread-safe. Returns whether it is
+// there.
+bool resolve_driver(bool load = false);
+
+// The dynamic loader's handle of the driver, or null where it is not loaded.
+void* driver_library();
+
+// A driver function outside the call table (those that the shim itself needs), or null.
+void* driver_symbol(const char* name);
+
+// The same for a name that stays, which is a literal's: looked up once, and from then on without the dynamic loader,
+// whose lock a thread may hold that waits for one of ours. Lock-free.
+void* known_driver_symbol(const char* name);
+
+// The wrapper for a pointer that the driver gave out (or a library that stands in front of it), or the pointer itself
+// where there is none. Keyed on the returned pointer, not on names and versions: see "The returned pointer decides" in
+// ARCHITECTURE.md.
+void* wrapper_for_pointer(void* real);
+
+// A driver function outside the call table, looked up when it is first needed. Not a function-local static: its guard
+// would be a lock that is held while the dynamic loader's is taken.
+template <class Function>
+class DriverFunction {
+ public:
+  constexpr explicit DriverFunction(const char* name) : name_(name) {}
+  // Null where the driver lacks it.
+  Function get() {
+    void* pointer = pointer_.load(std::memory_order_acquire);
+    if (!pointer) {
+      pointer = driver_symbol(name_);
+      pointer_.store(pointer, std::memory_order_release);
+    }
+    return reinterpret_cast<Function>(pointer);
+  }
+
+ private:
+  const char* const name_;
+  std::atomic<void*> pointer_{nullptr};
+};
+
+// The real entry point of `id`.
+template <CallId id>
+typename CallType<id>::Function* real() {
+  void* pointer = g_real[id].load(std::memory_order_acquire);
+  if (!pointer) [[unlikely]] {
+    resolve_driver();
+    pointer = g_real[id].load(std::memory_order_acquire);
+  }
+  return reinterpret_cast<typename CallType<id>::Function*>(pointer);
+}
+
+// What comes after our export of `id`. Whoever calls an entry point by name has a driver, but it may not be loaded yet:
+// some libraries define every one of them, as a stub that loads the driver when it is first called. Our definitions
+// stand in front of those.
+template <CallId id>
+typename CallType<id>::Function* next() {
+  void* pointer = g_next[id].load(std::memory_order_acquire);
+  if (!pointer) [[unlikely]] {
+    resolve_driver(/*load=*/true);
+    pointer = g_next[id].load(std::memory_order_acquire);
+  }
+  return reinterpret_cast<typename CallType<id>::Function*>(pointer);
+}
+
+}  // namespace nimble::shim

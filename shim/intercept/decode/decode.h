@@ -1,0 +1,35 @@
+// All decoders, and those of the calls with which a program finds the driver: its start, and cuGetProcAddress, which
+// hands out wrappers.
+#pragma once
+
+#include "shim/driver/real_driver.h"
+#include "shim/driver/va_reservation.h"
+#include "shim/intercept/decode/code.h"
+#include "shim/intercept/decode/copy.h"
+#include "shim/intercept/decode/graph.h"
+#include "shim/intercept/decode/launch.h"
+#include "shim/intercept/decode/memory.h"
+#include "shim/intercept/decode/question.h"
+#include "shim/intercept/decode/stream.h"
+
+namespace nimble::shim::decode {
+
+// Sets the driver up: the moment at which addresses can still be reserved. To ask what there is is no use of it yet.
+struct Start {
+  static void passed(unsigned) { keep_low_addresses_free(); }
+};
+
+// Hands out entry points: those that are intercepted come as Nimble's.
+//
+// The real driver decides on names, versions and flags. Where its answer is a pointer whose wrapper we have, the
+// program gets the wrapper.
+struct GetProcAddress {
+  template <class... Rest>
+  static void before(Entry, Call&, const char*, void**, Rest...) {}
+  template <class... Rest>
+  static void after(Call&, const char*, void** out, Rest...) {
+    if (out) *out = wrapper_for_pointer(*out);
+  }
+};
+
+}  // namespace nimble::shim::decode

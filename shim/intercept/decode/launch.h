@@ -1,0 +1,114 @@
+// Launches: kernels in all their forms, host functions, program graphs.
+#pragma once
+
+#include "shim/intercept/decode/touch.h"
+
+namespace nimble::shim::decode {
+
+// A kernel: function, shape, shared memory, parameters.
+struct LaunchKernel {
+  static void before(Entry entry, Call& call, CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                     unsigned by, unsigned bz, unsigned shared_bytes, CUstream stream, void** params, void** extra) {
+    op(entry, call, CallKind::launch, stream);
+    call.function = function;
+    call.grid = {gx, gy, gz};
+    call.block = {bx, by, bz};
+    call.shared_bytes = shared_bytes;
+    call.kernel_params = params;
+    call.extra = extra;
+  }
+};
+
+// A cooperative kernel: as any, and ordered with everything.
+struct LaunchCooperative {
+  static void before(Entry entry, Call& call, CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                     unsigned by, unsigned bz, unsigned shared_bytes, CUstream stream, void** params) {
+    LaunchKernel::before(entry, call, function, gx, gy, gz, bx, by, bz, shared_bytes, stream, params, nullptr);
+    call.cooperative = true;
+    call.plain = false;
+  }
+};
+
+// Whether a launch attribute changes how a kernel runs, and nothing of what it touches: caching, waiting, clusters,
+// urgency, fences, shared memory. Others record events, have the blocks wait for each other, or are not known.
+inline bool only_changes_how_it_runs(const CUlaunchAttribute& attribute) {
+  switch (attribute.id) {
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Whether a launch attribute says anything: many callers pass attributes at their default. That a kernel may begin
+// before the one ahead of it has ended is a permission: without it, it waits, and computes the same.
+inline bool meaningful(const CUlaunchAttribute& attribute) {
+  switch (attribute.id) {
+    case CU_LAUNCH_ATTRIBUTE_IGNORE:
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+      return false;
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+      return attribute.value.cooperative != 0;
+    default:
+      return true;
+  }
+}
+
+// The event that a launch records by an attribute of its own, if any.
+inline CUevent launch_event(const CUlaunchAttribute& attribute) {
+  if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) return attribute.value.programmaticEvent.event;
+  if (attribute.id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT) return attribute.value.launchCompletionEvent.event;
+  return nullptr;
+}
+
+// A kernel: function, shape, shared memory, parameters, attributes, and the event that an attribute records. With
+// attributes that are not at their default it is ordered with everything.
+struct LaunchKernelEx {
+  static void before(Entry entry, Call& call, const CUlaunchConfig* config, CUfunction function, void** params,
+                     void** extra) {
+    if (!config) return;  // the driver will say so
+    LaunchKernel::before(entry, call, function, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
+                         config->blockDimY, config->blockDimZ, config->sharedMemBytes, config->hStream, params, extra);
+    call.attributes = config->attrs;
+    call.attribute_count = config->attrs ? config->numAttrs : 0;
+    for (std::uint32_t i = 0; i < call.attribute_count; ++i) {
+      if (!meaningful(call.attributes[i])) continue;
+      call.plain = false;
+      if (call.attributes[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) call.cooperative = true;
+      // There are two such attributes, and a launch may have both.
+      if (const CUevent event = launch_event(call.attributes[i])) (call.event ? call.event2 : call.event) = event;
+    }
+  }
+};
+
+// A function of the host in stream order, which may touch anything.
+struct HostFunction {
+  template <class... Rest>
+  static void before(Entry entry, Call& call, CUstream stream, Rest...) {
+    op(entry, call, CallKind::host_function, stream);
+  }
+};
+
+// A graph of the program's: what its nodes touch, where all of them could be read.
+struct GraphLaunch {
+  static void before(Entry entry, Call& call, CUgraphExec exec, CUstream stream) {
+    op(entry, call, CallKind::graph_launch, stream);
+    call.exec = exec;
+  }
+};
+
+// Brings a graph to the device ahead of its launch. It touches nothing of the program's, but is ordered with
+// everything.
+struct GraphUpload {
+  static void before(Entry entry, Call& call, CUgraphExec, CUstream stream) { Opaque::before(entry, call, stream); }
+};
+
+}  // namespace nimble::shim::decode

@@ -1,0 +1,295 @@
+// Allocations: every way in which memory becomes reachable for kernels, and ends; and what is asked and said about it.
+#pragma once
+
+#include "shim/intercept/decode/touch.h"
+#include "shim/state/entry.h"
+
+namespace nimble::shim::decode {
+
+// Nothing that work could reach comes of it; but the driver may have no memory for it (CallSink::give_back).
+struct TakesMemory {
+  template <class... Args>
+  static void before(Entry, Call&, Args...) {}
+};
+
+// Common to all: the address is known after the call.
+inline void allocated(Call& call, std::uint64_t address) { call.address = address; }
+
+inline void allocation(Call& call, MemoryKind memory, std::uint64_t size) {
+  event(call, CallKind::alloc);
+  call.memory = memory;
+  if (!outlives_contexts(memory)) call.context = current_context();
+  call.size = size;
+}
+
+inline void freed(Call& call, std::uint64_t address) {
+  event(call, CallKind::free);
+  call.address = address;
+}
+
+// Device memory: its address and size.
+struct Alloc {
+  template <class Pointer, class Size>
+  static void before(Entry, Call& call, Pointer*, Size bytes) {
+    allocation(call, MemoryKind::device, bytes);
+  }
+  template <class Pointer, class Size>
+  static void after(Call& call, Pointer* out, Size) {
+    allocated(call, *out);
+  }
+};
+
+// Device memory in rows: its address, and the size with the pitch that the driver chose.
+struct AllocPitch {
+  template <class Pointer, class Size>
+  static void before(Entry, Call& call, Pointer*, Size*, Size, Size, unsigned) {
+    allocation(call, MemoryKind::device, 0);
+  }
+  template <class Pointer, class Size>
+  static void after(Call& call, Pointer* out, Size* pitch, Size, Size height, unsigned) {
+    allocated(call, *out);
+    call.size = std::uint64_t{*pitch} * height;
+  }
+};
+
+// Managed memory: its address and size.
+struct AllocManaged {
+  static void before(Entry, Call& call, CUdeviceptr*, std::size_t bytes, unsigned) {
+    allocation(call, MemoryKind::managed, bytes);
+  }
+  static void after(Call& call, CUdeviceptr* out, std::size_t, unsigned) { allocated(call, *out); }
+};
+
+// Pinned host memory: its address and size.
+struct AllocHost {
+  template <class Size, class... Flags>
+  static void before(Entry, Call& call, void**, Size bytes, Flags...) {
+    allocation(call, MemoryKind::pinned, bytes);
+  }
+  template <class Size, class... Flags>
+  static void after(Call& call, void** out, Size, Flags...) {
+    allocated(call, address_of(*out));
+  }
+};
+
+// Host memory that the program pins: its address and size.
+struct HostRegister {
+  static void before(Entry, Call& call, void*, std::size_t bytes, unsigned) {
+    allocation(call, MemoryKind::registered, bytes);
+  }
+  static void after(Call& call, void* pointer, std::size_t, unsigned) { allocated(call, address_of(pointer)); }
+};
+
+// Memory that is mapped into reserved addresses. The same memory may be mapped twice, so all of it counts as one
+// object.
+struct Map {
+  static void before(Entry, Call& call, CUdeviceptr, std::size_t size, std::size_t, CUmemGenericAllocationHandle,
+                     unsigned long long) {
+    allocation(call, MemoryKind::mapped, size);
+  }
+  static void after(Call& call, CUdeviceptr pointer, std::size_t, std::size_t, CUmemGenericAllocationHandle,
+                    unsigned long long) {
+    allocated(call, pointer);
+  }
+};
+
+// The end of device memory, or of a mapping of another process's.
+struct Free {
+  template <class Pointer>
+  static void before(Entry, Call& call, Pointer pointer) {
+    freed(call, pointer);
+  }
+};
+
+// The end of pinned host memory.
+struct FreeHost {
+  static void before(Entry, Call& call, void* pointer) { freed(call, address_of(pointer)); }
+};
+
+// The end of one or more mappings that lie side by side.
+struct Unmap {
+  static void before(Entry, Call& call, CUdeviceptr pointer, std::size_t bytes) {
+    freed(call, pointer);
+    call.size = bytes;
+  }
+};
+
+// Memory that something else reaches as well. Its address and size; from then on no kernel is taken to reach memory
+// through its parameters alone, and replay stands aside.
+struct External {
+  template <class Pointer, class... Rest>
+  static void before(Entry, Call& call, Pointer*, Rest...) {
+    allocation(call, MemoryKind::external, 0);
+  }
+  // From another process: the size is the driver's to tell.
+  static void after(Call& call, CUdeviceptr* out, CUipcMemHandle, unsigned) { of_unknown_size(call, *out); }
+  static void after(Call& call, CUdeviceptr* out, CUmemoryPool, CUmemPoolPtrExportData*) {
+    of_unknown_size(call, *out);
+  }
+  // From another API.
+  static void after(Call& call, CUdeviceptr* out, CUexternalMemory, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC* buffer) {
+    allocated(call, *out);
+    call.size = buffer->size;
+  }
+  template <class Pointer, class Size, class... Rest>
+  static void after(Call& call, Pointer* out, Size* size, Rest...) {
+    allocated(call, out ? *out : 0);
+    call.size = size ? *size : 0;
+  }
+
+ private:
+  static void of_unknown_size(Call& call, CUdeviceptr pointer);
+};
+
+// Memory in stream order: its stream, address and size.
+struct AllocAsync {
+  static void before(Entry entry, Call& call, CUdeviceptr* out, std::size_t bytes, CUstream stream) {
+    if (!out) return;  // the driver will say so
+    op(entry, call, CallKind::alloc_async, stream);
+    call.memory = MemoryKind::stream_ordered;
+    call.size = bytes;
+    call.own_pool = !default_pool_is_plain();
+  }
+  static void after(Call& call, CUdeviceptr* out, std::size_t, CUstream) { allocated(call, *out); }
+  static void answer(const Call& call, CUdeviceptr* out, std::size_t, CUstream) { *out = call.address; }
+};
+
+// Memory in stream order from a pool of the program's: its stream, address and size.
+struct AllocFromPool {
+  static void before(Entry entry, Call& call, CUdeviceptr* out, std::size_t bytes, CUmemoryPool, CUstream stream) {
+    AllocAsync::before(entry, call, out, bytes, stream);
+    call.own_pool = call.names_pool = true;
+  }
+  static void after(Call& call, CUdeviceptr* out, std::size_t, CUmemoryPool, CUstream) { allocated(call, *out); }
+};
+
+// The end of memory in stream order: its stream and address.
+struct FreeAsync {
+  static void before(Entry entry, Call& call, CUdeviceptr pointer, CUstream stream) {
+    op(entry, call, CallKind::free_async, stream);
+    call.address = pointer;
+  }
+};
+
+// Which pool allocations come from. From then on allocations of the default pool count as from one of the program's,
+// and none of them is answered from a plan.
+struct DefaultPool {
+  template <class... Args>
+  static void before(Entry, Call&, Args...) {}
+  template <class... Args>
+  static void after(Call&, Args...) {
+    default_pool_changed();
+  }
+};
+
+// Something beside the program's work on this device may reach its memory from now on.
+inline void shown(Call& call) {
+  event(call, CallKind::hidden);
+  call.note = call.symbol;
+  call.shown = true;
+}
+
+inline bool grants(const CUmemAccessDesc& access) { return access.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE; }
+
+// Who may reach a pool's memory: allocations of the default pool count as from one of the program's from then on. Where
+// it is not only taken from somebody, something else may reach the program's memory, and replay stands aside.
+struct PoolAccess {
+  static void before(Entry, Call& call, CUmemoryPool pool, const CUmemAccessDesc* all, std::size_t count) {
+    for (std::size_t i = 0; all && i < count; ++i)
+      if (grants(all[i]) && !is_home_of(pool, all[i].location)) return shown(call);
+  }
+  static void after(Call&, CUmemoryPool, const CUmemAccessDesc*, std::size_t) { default_pool_changed(); }
+
+ private:
+  // Whether the pool is known to be of this device.
+  static bool is_home_of(CUmemoryPool pool, const CUmemLocation& location);
+};
+
+// Who may reach mapped memory. Where that is more than the device on which it lies, something else may reach the
+// program's memory, and replay stands aside.
+struct MapAccess {
+  static void before(Entry, Call& call, CUdeviceptr pointer, std::size_t, const CUmemAccessDesc* all,
+                     std::size_t count) {
+    for (std::size_t i = 0; all && i < count; ++i)
+      if (grants(all[i]) && !is_home_of(pointer, all[i].location)) return shown(call);
+  }
+
+ private:
+  static bool is_home_of(CUdeviceptr pointer, const CUmemLocation& location);
+};
+
+// Host memory under a second address for kernels: two names for one object, after which no kernel is taken to reach
+// memory through its parameters alone.
+struct HostAlias {
+  template <class Pointer>
+  static void before(Entry, Call&, Pointer*, void*, unsigned) {}
+  template <class Pointer>
+  static void after(Call& call, Pointer* device, void* host, unsigned) {
+    if (!device || *device == address_of(host)) return;
+    event(call, CallKind::hidden);
+    call.note = "host memory mapped at a second address";
+  }
+};
+
+// A hint about managed memory, in stream order: the range that it moves.
+struct Prefetch {
+  template <class... Where>
+  static void before(Entry entry, Call& call, CUdeviceptr pointer, std::size_t bytes, Where... where) {
+    Opaque::before(entry, call, where...);
+    call.arguments = {reinterpret_cast<const void*>(pointer), reinterpret_cast<const void*>(bytes)};
+    call.list_accesses = [](const Call& op, std::vector<TraceAccess>& list) {
+      touch(list, address_of(op.arguments[0]), address_of(op.arguments[1]), kReadsAndWrites);
+      return true;
+    };
+  }
+};
+
+// Hints about managed memory in stream order, or the word that its content is not needed any more: all ranges, as if
+// they were read and written.
+struct RangeBatch {
+  template <class... Rest>
+  static void before(Entry entry, Call& call, CUdeviceptr* pointers, std::size_t* sizes, std::size_t count,
+                     Rest... rest) {
+    Opaque::before(entry, call, rest...);
+    call.arguments = {pointers, sizes, reinterpret_cast<const void*>(count)};
+    call.list_accesses = [](const Call& op, std::vector<TraceAccess>& list) {
+      const auto* const at = static_cast<const CUdeviceptr*>(op.arguments[0]);
+      const auto* const bytes = static_cast<const std::size_t*>(op.arguments[1]);
+      for (std::uint64_t i = 0; i < address_of(op.arguments[2]); ++i) touch(list, at[i], bytes[i], kReadsAndWrites);
+      return true;
+    };
+  }
+};
+
+// To which stream managed memory belongs: the allocation, as if it were read and written.
+struct Attach {
+  static void before(Entry entry, Call& call, CUstream stream, CUdeviceptr pointer, std::size_t, unsigned) {
+    Opaque::before(entry, call, stream);
+    call.arguments = {reinterpret_cast<const void*>(pointer)};
+    call.list_accesses = [](const Call& op, std::vector<TraceAccess>& list) {
+      touch_whole(list, address_of(op.arguments[0]), kReadsAndWrites);
+      return true;
+    };
+  }
+};
+
+// Decompression by the device: what each operation reads; where it writes how much, it says itself, so those
+// allocations count as written whole.
+struct Decompress {
+  static void before(Entry entry, Call& call, CUmemDecompressParams* params, std::size_t count, unsigned, std::size_t*,
+                     CUstream stream) {
+    Opaque::before(entry, call, stream);
+    call.arguments = {params, reinterpret_cast<const void*>(count)};
+    call.list_accesses = [](const Call& op, std::vector<TraceAccess>& list) {
+      const auto* const all = static_cast<const CUmemDecompressParams*>(op.arguments[0]);
+      for (std::uint64_t i = 0; i < address_of(op.arguments[1]); ++i) {
+        touch(list, address_of(all[i].src), all[i].srcNumBytes, kReads);
+        touch_whole(list, address_of(all[i].dst), kReadsAndWrites);
+        if (all[i].dstActBytes) touch(list, address_of(all[i].dstActBytes), sizeof(cuuint32_t), kWrites);
+      }
+      return true;
+    };
+  }
+};
+
+}  // namespace nimble::shim::decode

@@ -1,0 +1,202 @@
+// What a program asks about memory. Of memory that Nimble stands behind the driver knows the block in which it lies:
+// what an allocation has for itself comes from the sink, the rest from the driver (nimble/internal/answers.def).
+//
+// Each has, besides before(), a reply(call, known, driver, args...): what the program gets. `known` is what the sink
+// says to the question, `driver` what the call would have reached.
+#pragma once
+
+#include <cstring>
+
+#include "shim/intercept/decode/memory.h"
+#include "shim/intercept/decode/stream.h"
+#include "shim/state/entry.h"
+
+namespace nimble::shim::decode {
+
+// No memory of anyone's begins so low: the driver answers about it as about memory that was released.
+inline constexpr CUdeviceptr kNoMemory = 4096;
+
+inline void ask_about(Call& call, std::uint64_t address) {
+  call.question = Question::memory;
+  call.address = address;
+}
+
+// Puts into the driver's answer what the allocation has for itself.
+void fill_in(const Call& call, CUpointer_attribute attribute, void* data);
+
+// Asks for the allocation that holds an address: the replayer answers for those that it made.
+struct AddressRange {
+  template <class Pointer, class Size>
+  static void before(Entry, Call& call, Pointer*, Size*, Pointer pointer) {
+    ask_about(call, pointer);
+  }
+  template <class Driver, class Pointer, class Size>
+  static CUresult reply(const Call& call, CUresult known, Driver driver, Pointer* base, Size* size, Pointer pointer) {
+    const bool none = known == CUDA_ERROR_NOT_FOUND;
+    if (known != CUDA_SUCCESS && !none) return known;
+    const CUresult result = driver(base, size, none ? static_cast<Pointer>(kNoMemory) : pointer);
+    if (result != CUDA_SUCCESS || none) return result;
+    if (base) *base = static_cast<Pointer>(call.address);
+    if (size) *size = static_cast<Size>(call.size);
+    return CUDA_SUCCESS;
+  }
+};
+
+// Asks about the allocation that holds an address.
+struct PointerAttribute {
+  static void before(Entry, Call& call, void*, CUpointer_attribute attribute, CUdeviceptr pointer) {
+    ask_about(call, pointer);
+    call.asks_id = attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID;
+  }
+  template <class Driver>
+  static CUresult reply(const Call& call, CUresult known, Driver driver, void* data, CUpointer_attribute attribute,
+                        CUdeviceptr pointer) {
+    if (known == CUDA_ERROR_NOT_FOUND) return driver(data, attribute, kNoMemory);
+    const CUresult result = known == CUDA_SUCCESS ? driver(data, attribute, pointer) : known;
+    if (result == CUDA_SUCCESS) fill_in(call, attribute, data);
+    return result;
+  }
+  static void before(Entry, Call& call, unsigned count, CUpointer_attribute* attributes, void** data,
+                     CUdeviceptr pointer) {
+    ask_about(call, pointer);
+    for (unsigned i = 0; attributes && data && i < count; ++i)
+      call.asks_id |= attributes[i] == CU_POINTER_ATTRIBUTE_BUFFER_ID;
+  }
+  template <class Driver>
+  static CUresult reply(const Call& call, CUresult known, Driver driver, unsigned count,
+                        CUpointer_attribute* attributes, void** data, CUdeviceptr pointer) {
+    const bool none = known == CUDA_ERROR_NOT_FOUND;
+    if (known != CUDA_SUCCESS && !none) return known;
+    const CUresult result = driver(count, attributes, data, none ? kNoMemory : pointer);
+    for (unsigned i = 0; result == CUDA_SUCCESS && i < count; ++i) {
+      if (!none) fill_in(call, attributes[i], data[i]);
+      // Of memory that it does not know, which may be the host's, this call gives the address back.
+      if (none && data[i] && attributes[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER)
+        *static_cast<CUdeviceptr*>(data[i]) = pointer;
+    }
+    return result;
+  }
+};
+
+// Says that copies of the allocation that holds an address are to be synchronous, or need not be. That they are is
+// asked for where a device of another kind reaches the memory: from then on something else may.
+struct PointerSetting {
+  static void before(Entry, Call& call, const void* value, CUpointer_attribute attribute, CUdeviceptr pointer) {
+    if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) return;  // the driver will say so
+    ask_about(call, pointer);
+    call.sets = true;
+    std::memcpy(&call.value, value, sizeof(unsigned));
+    if (call.value != 0) shown(call);
+  }
+  template <class Driver>
+  static CUresult reply(const Call& call, CUresult known, Driver driver, const void*, CUpointer_attribute attribute,
+                        CUdeviceptr pointer) {
+    if (known != CUDA_SUCCESS && known != CUDA_ERROR_NOT_FOUND) return known;
+    const unsigned value = call.value;
+    return driver(&value, attribute, known == CUDA_SUCCESS ? pointer : kNoMemory);
+  }
+};
+
+// Asks how a device may reach the memory at an address.
+struct MemoryAccess {
+  static void before(Entry, Call& call, unsigned long long*, const CUmemLocation*, CUdeviceptr pointer) {
+    ask_about(call, pointer);
+  }
+  template <class Driver>
+  static CUresult reply(const Call& call, CUresult known, Driver driver, unsigned long long* flags,
+                        const CUmemLocation* location, CUdeviceptr pointer) {
+    if (known != CUDA_SUCCESS && known != CUDA_ERROR_NOT_FOUND) return known;
+    const CUresult result = driver(flags, location, known == CUDA_SUCCESS ? pointer : kNoMemory);
+    // That of a graph is none that is mapped, which alone has any (tests/fidelity/memory_answers.txt).
+    if (result == CUDA_SUCCESS && call.of_capture && flags) *flags = 0;
+    return result;
+  }
+};
+
+// Asks for a handle by which another process, or another device, reaches memory. Who has one sees the program's
+// progress, and replay stands aside.
+struct MemoryHandle {
+  template <class Out, class... Rest>
+  static void before(Entry entry, Call& call, Out* out, CUdeviceptr pointer, Rest... rest) {
+    Hidden::before(entry, call, out, pointer, rest...);
+    call.question = Question::handle;
+    call.address = pointer;
+  }
+};
+
+// Asks for the physical memory that is mapped at an address.
+struct PhysicalHandle {
+  static void before(Entry, Call& call, CUmemGenericAllocationHandle*, void* pointer) {
+    call.question = Question::physical;
+    call.address = reinterpret_cast<std::uint64_t>(pointer);
+  }
+};
+
+// Asks how much memory a pool has, or has given out: of a device's own pool, what Nimble serves of it is not as the
+// program has it, so replay stands aside.
+struct PoolAttribute {
+  static void before(Entry, Call& call, CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
+    const bool amount = attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ||
+                        attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH ||
+                        attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT || attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH;
+    if (!value || !amount || !is_of_a_device(pool)) return;
+    call.question = Question::pool;
+    call.address = reinterpret_cast<std::uint64_t>(pool);
+  }
+  // Of the pool's memory `width` bytes are Nimble's, in which the program has `size`.
+  template <class Driver>
+  static CUresult reply(const Call& call, CUresult known, Driver driver, CUmemoryPool pool,
+                        CUmemPool_attribute attribute, void* value) {
+    const CUresult result = known == CUDA_SUCCESS ? driver(pool, attribute, value) : known;
+    if (result == CUDA_SUCCESS && attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
+      *static_cast<cuuint64_t*>(value) += call.size - call.width;
+    return result;
+  }
+
+ private:
+  static bool is_of_a_device(CUmemoryPool pool);
+};
+
+// Asks which nodes a graph has. Nodes for memory that Nimble has provided are not among them, as whoever looks at the
+// nodes may notice. Without an array for them it is asked only how many there are, as PyTorch does after each capture:
+// the driver's answer is right, since that is how many nodes the program could get.
+struct GraphNodes {
+  static void before(Entry, Call& call, CUgraph graph, CUgraphNode* nodes, std::size_t* count) {
+    if (!nodes || !count) return;
+    call.question = Question::graph_memory;
+    call.graph = graph;
+  }
+};
+
+// Asks how the nodes of a graph are ordered.
+struct GraphEdges {
+  template <class... Rest>
+  static void before(Entry, Call& call, CUgraph graph, Rest...) {
+    call.question = Question::graph_memory;
+    call.graph = graph;
+  }
+};
+
+// Asks how much memory the current device has, and how much is left: with what Nimble gives back where it is asked for.
+struct FreeMemory {
+  template <class Size>
+  static void before(Entry, Call& call, Size* free, Size*) {
+    if (free) call.question = Question::free_memory;
+  }
+  // `size` is what Nimble would give back.
+  template <class Driver, class Size>
+  static CUresult reply(const Call& call, CUresult known, Driver driver, Size* free, Size* total) {
+    const CUresult result = known == CUDA_SUCCESS ? driver(free, total) : known;
+    if (result == CUDA_SUCCESS) *free += static_cast<Size>(call.size);
+    return result;
+  }
+};
+
+// Asks how much memory the graphs of a device have.
+struct GraphMemory {
+  static void before(Entry, Call& call, CUdevice, CUgraphMem_attribute, void*) {
+    call.question = Question::graph_memory;
+  }
+};
+
+}  // namespace nimble::shim::decode

@@ -1,0 +1,184 @@
+// What every intercepted call does: enter the guard, let the sink see the call, call the driver, let the sink see the
+// outcome, return the driver's answer. Where the driver has no memory the sink gives back what it can, and the call is
+// made once more. No lock is held around the driver's call, and nothing is allocated here.
+#include "shim/intercept/wrappers.h"
+
+#include <type_traits>
+
+#include "shim/driver/guard.h"
+#include "shim/driver/real_driver.h"
+#include "shim/intercept/decode/decode.h"
+#include "shim/modes/session.h"
+#include "shim/process/roomy_stack.h"
+
+namespace nimble::shim {
+
+constinit thread_local bool Guard::inside_ = false;
+
+namespace {
+
+// Decoder, default stream and host effect of each id: the other columns of the table.
+template <CallId id>
+struct Row;
+#define NIMBLE_CALL(symbol, default_stream_, decoder, host_)                        \
+  template <>                                                                       \
+  struct Row<id_##symbol> {                                                         \
+    using Decoder = decode::decoder;                                                \
+    static constexpr DefaultStream default_stream = DefaultStream::default_stream_; \
+    static constexpr HostEffect host = HostEffect::host_;                           \
+  };
+#include "nimble/internal/driver_calls.def"
+
+// Options of the compiler's, some of which the driver writes to: what is made again would not have them as they were.
+template <class Argument>
+bool are_compiler_options(Argument argument) {
+  if constexpr (std::is_same_v<Argument, CUjit_option*>) return argument != nullptr;
+  return false;
+}
+
+// Not what ends something or consists of several ops, of which a part may be done; nor what waits, and tells of earlier
+// work.
+bool may_be_made_again(const Call& call) {
+  switch (call.kind) {
+    case CallKind::opaque:
+      if (call.traced) return false;  // else it is none that traces hold, such as loading code
+      break;
+    case CallKind::stream_synchronize:
+    case CallKind::event_synchronize:
+    case CallKind::context_synchronize:
+      return false;
+    default:
+      break;
+  }
+  const bool ends_something = call.kind == CallKind::capture_end || call.kind == CallKind::context_end ||
+                              call.kind == CallKind::free || call.kind == CallKind::free_async ||
+                              call.ends != Ends::nothing || call.edit == GraphEdit::end ||
+                              call.edit == GraphEdit::destroy;
+  return !ends_something;
+}
+
+template <CallId id, class Function>
+struct Wrapper;
+
+template <CallId id, class... Args>
+struct Wrapper<id, CUresult(Args...)> {
+  static CUresult looked_up(Args... args) { return call(real<id>(), args...); }
+  static CUresult linked(Args... args) { return call(next<id>(), args...); }
+
+ private:
+  // Inlined, so that calls that pass straight through stay a jump with their arguments where they are.
+  [[gnu::always_inline]] static CUresult call(CUresult (*driver)(Args...), Args... args) {
+    if (!driver) [[unlikely]]
+      return CUDA_ERROR_NOT_SUPPORTED;  // linked against a newer driver than is loaded
+    if constexpr (requires { Row<id>::Decoder::passed(args...); }) {
+      return passed(driver, args...);
+    } else {
+      CallSink* const receiver = sink();
+      if (!receiver) return driver(args...);
+      Guard guard;
+      if (!guard.outermost()) return driver(args...);
+      return observed(__builtin_return_address(0), receiver, driver, args...);
+    }
+  }
+
+  static CUresult passed(CUresult (*driver)(Args...), Args... args) {
+    const Guard guard;
+    const CUresult result = driver(args...);
+    if (result != CUDA_SUCCESS || !guard.outermost() || !intercepting()) return result;
+    try {
+      with_room([&] { Row<id>::Decoder::passed(args...); });
+    } catch (...) {  // no memory: it is left out
+    }
+    return result;
+  }
+
+  [[gnu::noinline]] static CUresult observed(const void* caller, CallSink* receiver, CUresult (*driver)(Args...),
+                                             Args... args) {
+    if (has_room()) [[likely]]
+      return observe([](auto&& part) { return part(); }, caller, receiver, driver, args...);
+    return on_small_stack(caller, receiver, driver, args...);
+  }
+  [[gnu::noinline, gnu::cold]] static CUresult on_small_stack(const void* caller, CallSink* receiver,
+                                                              CUresult (*driver)(Args...), Args... args) {
+    return observe([](auto&& part) { return with_room(part); }, caller, receiver, driver, args...);
+  }
+
+  // `run`: how our parts of the call are run, which the driver's is not. Inlined, so that arguments need not be in
+  // memory.
+  template <class Run>
+  [[gnu::always_inline]] static CUresult observe(Run run, const void* caller, CallSink* receiver,
+                                                 CUresult (*driver)(Args...), Args... args) {
+    using Decoder = typename Row<id>::Decoder;
+    Call call;
+    call.symbol = kCallSymbols[id];
+    call.caller = caller;
+    call.host = Row<id>::host;
+    const Entry entry{Row<id>::default_stream};
+    const auto before = [&]() -> std::optional<CUresult> {
+      Decoder::before(entry, call, args...);
+      const auto answer = receiver->before(call);
+      if constexpr (requires(CUresult result) { Decoder::reply(call, result, driver, args...); })
+        if (answer) return Decoder::reply(call, *answer, driver, args...);
+      if constexpr (requires { Decoder::answer(call, args...); }) {
+        if (answer && *answer == CUDA_SUCCESS) Decoder::answer(call, args...);
+      }
+      return answer;
+    };
+    if (const auto answer = run(before)) return *answer;
+    CUresult result = driver(args...);
+    return run([&] {
+      // Made once more; where it fails again, in whatever way, the program is told of the first time.
+      if (result == CUDA_ERROR_OUT_OF_MEMORY && may_be_made_again(call) && !(are_compiler_options(args) || ...))
+          [[unlikely]] {
+        if (receiver->give_back(call) && driver(args...) == CUDA_SUCCESS) result = CUDA_SUCCESS;
+      }
+      if (result == CUDA_SUCCESS) {
+        // What a decoder learns of modules and functions takes memory. Without it less is known, and nothing else
+        // happens.
+        if constexpr (requires { Decoder::after(call, args...); }) {
+          try {
+            Decoder::after(call, args...);
+          } catch (...) {
+            call.traced = false;
+          }
+        }
+      }
+      receiver->after(call, result);
+      return receiver->told(call, result);
+    });
+  }
+};
+
+template <CallId id>
+using WrapperOf = Wrapper<id, typename CallType<id>::Function>;
+
+}  // namespace
+}  // namespace nimble::shim
+
+// What exports.S jumps through.
+extern "C" {
+#define NIMBLE_CALL(symbol, default_stream, decoder, host)                                  \
+  __attribute__((visibility("hidden"))) extern decltype(&::symbol) nimble_wrapper_##symbol; \
+  decltype(&::symbol) nimble_wrapper_##symbol = &nimble::shim::WrapperOf<nimble::shim::id_##symbol>::linked;
+#include "nimble/internal/driver_calls.def"
+}
+
+namespace nimble::shim {
+
+void* wrapper(CallId id) {
+  static void* const table[kCallCount] = {
+#define NIMBLE_CALL(symbol, default_stream, decoder, host) reinterpret_cast<void*>(&WrapperOf<id_##symbol>::looked_up),
+#include "nimble/internal/driver_calls.def"
+  };
+  return table[id];
+}
+
+void* next_wrapper(CallId id) {
+  static void* const table[kCallCount] = {
+#define NIMBLE_CALL(symbol, default_stream, decoder, host) reinterpret_cast<void*>(&WrapperOf<id_##symbol>::linked),
+#include "nimble/internal/driver_calls.def"
+  };
+  return table[id];
+}
+
+}  // namespace nimble::shim

@@ -1,0 +1,33 @@
+// The two functions by which a program gives cuBLAS memory to work in, as libnimble.so exports them: in captures that
+// ask for it each product of matrices gets memory of its own (shim/rewrite/capture/workspaces.h); else, and in any
+// other mode, they do what cuBLAS's do.
+//
+// Every call goes on to the cuBLAS that its caller would reach without us, which is found once for each place in the
+// code that calls, and stays loaded from then on. cublasSetWorkspace is taken for a product's alone where PyTorch calls
+// it: of PyTorch it is known that it gives the workspace anew before each product, so that none is done in memory which
+// the capture that it was for has let go. Programs that look these functions up in cuBLAS itself get cuBLAS's.
+//
+// Any thread. No lock is held while the dynamic loader, cuBLAS or the driver is called.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+
+namespace nimble::shim {
+
+// cublasStatus_t, of which two are named here.
+enum class CublasStatus : int { success = 0, not_supported = 15 };
+
+// By the names that cuBLAS exports.
+inline constexpr const char *kCublasSetWorkspace = "cublasSetWorkspace_v2", *kCublasLtMatmul = "cublasLtMatmul";
+inline constexpr const char* kCublasCalls[] = {kCublasSetWorkspace, kCublasLtMatmul};
+
+// Their types, with handles, descriptions and layouts as what they are passed on as.
+using CublasSetWorkspace = CublasStatus(void* handle, void* workspace, std::size_t bytes);
+using CublasLtMatmul = CublasStatus(void* handle, void* description, const void* alpha, const void* a, void* a_layout,
+                                    const void* b, void* b_layout, const void* beta, const void* c, void* c_layout,
+                                    void* d, void* d_layout, const void* algorithm, void* workspace, std::size_t bytes,
+                                    CUstream stream);
+
+}  // namespace nimble::shim

@@ -1,0 +1,340 @@
+#include "shim/modes/region_sink.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "analyzer/service.h"
+#include "nimble/internal/launch_params.h"
+#include "replayer/driver/current_context.h"
+#include "replayer/schedule/schedule_reader.h"
+#include "shim/state/entry.h"
+
+namespace nimble::shim {
+
+namespace {
+
+// The region that this thread records, if any; and whether before() has handed the call to its recorder.
+thread_local ProgramRegion* t_region __attribute__((tls_model("initial-exec"))) = nullptr;
+thread_local bool t_recorded __attribute__((tls_model("initial-exec"))) = false;
+
+}  // namespace
+
+ProgramRegion::ProgramRegion(std::uint64_t limit_bytes, CallContext& context)
+    : store_(std::make_shared<TraceStore>(limit_bytes)),
+      recorder_(std::make_unique<Recorder>(RecorderOptions{.path = "a region", .store = store_}, context)) {}
+
+std::string ProgramRegion::why() const {
+  const std::lock_guard lock(why_mutex_);
+  return why_;
+}
+
+void ProgramRegion::becomes(State state, std::string why) {
+  const std::lock_guard lock(why_mutex_);
+  const State now = this->state();
+  if (now == State::refused || now == State::stale) return;
+  why_ = std::move(why);
+  state_.store(state, std::memory_order_release);
+}
+
+RegionSink::RegionSink(std::uint64_t limit_bytes, std::vector<std::string> rules, CallContext& context)
+    : limit_bytes_(limit_bytes), rules_(std::move(rules)), context_(context), onlookers_(context), history_(context) {}
+
+// ---- the program's driver calls ----
+
+std::optional<CUresult> RegionSink::before(Call& call) noexcept try {
+  t_recorded = false;
+  if (CallHistory::matters(call) || call.ends != Ends::nothing) {
+    history_.prepare();
+    const std::lock_guard lock(mutex_);
+    history_.before(call);
+    goes(call);
+  }
+  if (ProgramRegion* const region = t_region) {
+    region->recorder_->before(call);
+    t_recorded = true;
+  }
+  look(call);
+  return std::nullopt;
+} catch (const std::exception& error) {
+  if (t_region) t_region->becomes(ProgramRegion::State::refused, error.what());
+  return std::nullopt;
+}
+
+void RegionSink::after(const Call& call, CUresult result) noexcept try {
+  onlookers_.passed(call, result);
+  if (CallHistory::matters(call)) {
+    const std::lock_guard lock(mutex_);
+    history_.after(call, result);
+    if (call.kind == CallKind::context_end && result == CUDA_SUCCESS) {
+      const auto is_of_it = [&](const ProgramRegion& one) { return !call.context || call.context == one.cu_context_; };
+      for (ProgramRegion* const region : regions_)
+        if (is_of_it(*region) && region->work_) region->work_->context_goes();
+      go_stale("its context has ended", is_of_it);
+    }
+  }
+  if (!t_recorded || !t_region) return;
+  t_region->recorder_->after(call, result);
+  note(call, result);
+} catch (const std::exception& error) {
+  if (t_region) t_region->becomes(ProgramRegion::State::refused, error.what());
+}
+
+// The driver is about to have the call. Where its op must not run at the same time as regions in our order, it waits
+// for these, which keep the program's order from then on.
+void RegionSink::look(const Call& call) {
+  if (!Onlookers::matters(call)) return;
+  Onlookers::Works met;
+  onlookers_.passes(call, met);
+  if (!met.empty()) keep(met);
+}
+
+void RegionSink::keep(const Onlookers::Works& met) {
+  onlookers_.wait_for(met);
+  const std::lock_guard lock(mutex_);
+  for (ProgramRegion* const region : regions_)
+    if (met.has(region->work_.get())) region->in_program_order_.store(true, std::memory_order_release);
+}
+
+// What the region needs to know of the call beyond its trace.
+void RegionSink::note(const Call& call, CUresult result) {
+  ProgramRegion& region = *t_region;
+  const auto refuse = [&](const std::string& why) {
+    region.becomes(ProgramRegion::State::refused, std::string(call.symbol) + ": " + why);
+  };
+  if (call.host == HostEffect::observe) return refuse("the host looks at what the GPU has done");
+  if (call.ends != Ends::nothing) return refuse("something ends in the region");
+  if (!call.traced) return;
+  if (result != CUDA_SUCCESS) return refuse("error " + std::to_string(result));
+  switch (call.kind) {
+    case CallKind::capture_begin:
+    case CallKind::capture_end:
+    case CallKind::hidden:
+    case CallKind::context_end:
+      return refuse("is not of the kind that a graph can hold");
+    default:
+      break;
+  }
+  RegionCall kept;
+  kept.call = call;
+  kept.call.kernel_params = kept.call.extra = nullptr;
+  kept.call.attributes = nullptr;
+  kept.call.list_accesses = nullptr;
+  kept.call.arguments = {};
+  if (call.kind == CallKind::launch) {
+    const FunctionInfo& function = context_.function(call.function);
+    kept.params.resize(function.param_bytes);
+    if (function.param_bytes && !pack_params(call, function, kept.params.data()))
+      return refuse("its parameters cannot be read");
+  }
+  region.calls_.push_back(std::move(kept));
+}
+
+// What regions rest on, before the driver lets go of it.
+void RegionSink::goes(const Call& call) {
+  switch (call.ends) {
+    case Ends::nothing:
+      break;
+    case Ends::event:
+      return go_stale("an event that it records was destroyed",
+                      [&](const ProgramRegion& one) { return one.region_ && one.region_->records(call.event); });
+    case Ends::code:
+      return go_stale("code was unloaded", [](const ProgramRegion&) { return true; });
+    case Ends::stream:
+    case Ends::green_context:
+      return;
+  }
+  if (call.kind != CallKind::free && call.kind != CallKind::free_async) return;
+  go_stale("memory that it uses was released", [&](const ProgramRegion& one) {
+    if (!one.region_) return false;
+    const auto in = [&](std::uint64_t base) {
+      return base == call.address || (base - call.address < call.size && base > call.address);
+    };
+    if (one.region_->uses_all())
+      return std::any_of(one.earlier_.begin(), one.earlier_.end(), [&](const Call& old) { return in(old.address); });
+    const auto& memory = one.region_->memory();
+    return std::any_of(memory.begin(), memory.end(), [&](const RegionMemory& used) { return in(used.base); });
+  });
+}
+
+// Under the lock.
+void RegionSink::go_stale(const char* why, const std::function<bool(const ProgramRegion&)>& which) {
+  for (ProgramRegion* const region : regions_)
+    if (region != t_region && which(*region)) region->becomes(ProgramRegion::State::stale, why);
+}
+
+// ---- regions ----
+
+ProgramRegion* RegionSink::begin() {
+  if (t_region) return nullptr;
+  if (!loaded_.load(std::memory_order_acquire)) {
+    DriverApi driver;
+    if (driver.load(context_, false)) return nullptr;
+    const std::lock_guard lock(mutex_);
+    if (!loaded_.load(std::memory_order_relaxed)) driver_ = driver;
+    loaded_.store(true, std::memory_order_release);
+  }
+  CUcontext current = nullptr;
+  if (driver_.cuCtxGetCurrent_(&current) != CUDA_SUCCESS || !current) return nullptr;
+  auto region = std::make_unique<ProgramRegion>(limit_bytes_, context_);
+  region->cu_context_ = current;
+  history_.prepare();
+  {
+    const std::lock_guard lock(mutex_);
+    region->earlier_ = history_.calls();
+    if (history_.capturing()) return nullptr;
+    regions_.push_back(region.get());
+  }
+  // As of a process that was recorded from its beginning, but for what its work has been: that may have been anything.
+  const std::uint32_t thread = thread_index();
+  const auto record = [&](Call call) {
+    call.thread = thread;
+    region->recorder_->before(call);
+    region->recorder_->after(call, CUDA_SUCCESS);
+  };
+  for (const Call& call : region->earlier_) record(call);
+  record(CallHistory::unrecorded());
+  region->recorder_->mark(true, nullptr, thread);
+  t_region = region.get();
+  return region.release();
+}
+
+bool RegionSink::end(ProgramRegion& region) {
+  if (t_region != &region) return false;
+  t_region = nullptr;
+  region.open_ = false;
+  region.recorder_->mark(false, nullptr, thread_index());
+  region.recorder_->finish();
+  region.recorder_.reset();  // no other thread's calls come through it
+  if (region.store_->full()) region.becomes(ProgramRegion::State::refused, "it is too long to be recorded");
+  if (region.state() == ProgramRegion::State::recording) region.becomes(ProgramRegion::State::recorded, {});
+  return true;
+}
+
+bool RegionSink::compile(ProgramRegion& region) {
+  if (region.state() == ProgramRegion::State::compiled) return true;
+  if (region.state() != ProgramRegion::State::recorded) return false;
+  const auto refuse = [&](const std::string& why) {
+    region.becomes(ProgramRegion::State::refused, why);
+    return false;
+  };
+  const std::vector<std::uint8_t> lasts = lasting(region.calls_);
+  std::vector<std::uint64_t> kept;  // addresses
+  for (std::size_t i = 0; i < region.calls_.size(); ++i)
+    if (lasts[i]) kept.push_back(region.calls_[i].call.address);
+  std::string why_not;
+  const std::string text = region_schedule(region.store_->text(), kept, rules_, why_not);
+  region.store_->drop();
+  if (text.empty()) return refuse(why_not);
+  const CurrentContext current(driver_, region.cu_context_);  // also while what cannot be built is let go of
+  auto built = std::make_unique<RegionGraph>(context_, driver_);
+  try {
+    why_not = built->build(parse_schedule(text, "a region"), region.earlier_, region.calls_);
+  } catch (const ScheduleError& error) {
+    why_not = error.what();
+  }
+  if (!why_not.empty()) return refuse(why_not);
+  const std::lock_guard lock(mutex_);
+  // What was released since it was recorded nobody has held against it yet.
+  const std::vector<Call> now = history_.calls();
+  const auto alive = [&](std::uint64_t base) {
+    return std::any_of(now.begin(), now.end(),
+                       [&](const Call& call) { return call.kind == CallKind::alloc && call.address == base; });
+  };
+  region.region_ = std::move(built);
+  region.work_ = std::make_shared<LaunchedWork>(driver_);
+  onlookers_.expect();
+  onlookers_.uses(*region.work_, region.region_->touches(), region.region_->touches_variables(),
+                  region.region_->uses_all());
+  bool all_there = true;
+  for (const RegionMemory& used : region.region_->memory()) all_there = all_there && alive(used.base);
+  if (region.region_->uses_all())
+    for (const Call& call : region.earlier_)
+      all_there = all_there && (call.kind != CallKind::alloc || alive(call.address));
+  if (!all_there) {
+    region.becomes(ProgramRegion::State::stale, "memory that it uses was released");
+    return false;
+  }
+  region.becomes(ProgramRegion::State::compiled, {});
+  return region.state() == ProgramRegion::State::compiled;
+}
+
+std::optional<CUresult> RegionSink::launch(ProgramRegion& region, CUstream stream) {
+  if (region.state() != ProgramRegion::State::compiled) return std::nullopt;
+  launches_.fetch_add(1, std::memory_order_relaxed);
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (driver_.cuStreamIsCapturing_(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE)
+    return region.region_->launch(stream, /*in_program_order=*/true);
+  Call call;
+  call.kind = CallKind::graph_launch;
+  call.traced = call.has_stream = true;
+  call.stream = stream_ref(Entry{DefaultStream::legacy}, stream);
+  LaunchedWork& work = *region.work_;
+  Onlookers::Works met;
+  std::optional<Onlookers::Launch> unseen;
+  if (region.region_->has_two_orders() && !region.in_program_order_.load(std::memory_order_acquire))
+    unseen = onlookers_.begins(region.work_, call.stream, {}, met);
+  Onlookers::Passage passage;
+  if (!unseen) passage = onlookers_.comes(call, met, region.work_);
+  if (!met.empty()) keep(met);
+  const bool records = region.region_->records_any();
+  if (records) onlookers_.records_any();
+  CUresult result = CUDA_SUCCESS;
+  if (!region.region_->has_two_orders()) {
+    result = region.region_->launch(stream, false);
+  } else {
+    const std::lock_guard only_one(region.order_);
+    const CurrentContext current(driver_, region.cu_context_);
+    const bool in_program_order = !unseen;
+    if (!work.behind) result = driver_.cuEventCreate_(&work.behind, CU_EVENT_DISABLE_TIMING);
+    // The two are different graphs, which the driver keeps apart only where they are on one stream.
+    if (result == CUDA_SUCCESS && region.last_in_program_order_ != in_program_order)
+      result = driver_.cuStreamWaitEvent_(stream, work.behind, 0);
+    if (result == CUDA_SUCCESS) result = region.region_->launch(stream, in_program_order);
+    if (result == CUDA_SUCCESS && driver_.cuEventRecord_(work.behind, stream) != CUDA_SUCCESS)
+      driver_.cuStreamSynchronize_(stream);
+    if (result == CUDA_SUCCESS) region.last_in_program_order_ = in_program_order;
+  }
+  if (records) onlookers_.records_any();
+  if (unseen) {
+    onlookers_.begun(region.work_, *unseen, result == CUDA_SUCCESS, /*in_our_order=*/true);
+  } else {
+    onlookers_.went(call, result, passage);
+  }
+  return result;
+}
+
+bool RegionSink::destroy(ProgramRegion* region) {
+  if (t_region == region) {
+    t_region = nullptr;
+  } else if (region->open_) {
+    return false;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase(regions_, region);
+  }
+  const bool context_ended = region->why() == "its context has ended";
+  if (context_ended && region->region_) region->region_->abandon();
+  const CurrentContext current(driver_, region->cu_context_);
+  if (region->work_) onlookers_.leave(region->work_);
+  delete region;
+  return true;
+}
+
+// ---- the rest ----
+
+void RegionSink::mark(bool begins, const char* /*name*/, std::uint32_t /*thread*/) noexcept {
+  if (begins) steps_marked_.fetch_add(1, std::memory_order_relaxed);
+}
+
+SinkReport RegionSink::report() {
+  SinkReport report;
+  report.phase = t_region ? SinkPhase::recording : SinkPhase::idle;
+  report.counters.steps_marked = steps_marked_.load(std::memory_order_relaxed);
+  report.counters.graph_launches = launches_.load(std::memory_order_relaxed);
+  return report;
+}
+
+bool RegionSink::forked() noexcept { return false; }
+
+}  // namespace nimble::shim

@@ -1,0 +1,104 @@
+// NIMBLE_MODE=regions: the program's calls go to the driver as they are, and regions that the program asks for by the C
+// API are recorded, compiled, and launched as graphs (replayer/submit/region_graph.h).
+//
+// A CallSink: called from any thread. A lock guards what calls that matter to later regions have done
+// (replayer/bind/call_history.h) and the list of regions; all other calls pass without one, and so does launching. A
+// region belongs to the program, from begin() to destroy(): the two threads that use one at the same moment must be
+// none that end, compile or destroy it. The sink is kept for the life of the process.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "analyzer/input/trace_store.h"
+#include "analyzer/rules/kept_rules.h"
+#include "nimble/internal/call.h"
+#include "replayer/bind/call_history.h"
+#include "replayer/submit/region_graph.h"
+#include "shim/record/recorder.h"
+#include "shim/state/launched_work.h"
+
+namespace nimble::shim {
+
+// One region of the program's.
+class ProgramRegion {
+ public:
+  enum class State : std::uint8_t { recording, recorded, compiled, refused, stale };
+
+  ProgramRegion(std::uint64_t limit_bytes, CallContext& context);
+
+  State state() const { return state_.load(std::memory_order_acquire); }
+  // Why it is refused or stale; else empty.
+  std::string why() const;
+
+ private:
+  friend class RegionSink;
+
+  // What is refused or stale stays so.
+  void becomes(State state, std::string why);
+
+  std::atomic<State> state_{State::recording};
+  std::atomic<bool> open_{true};  // some thread records it
+  mutable std::mutex why_mutex_;
+  std::string why_;
+
+  CUcontext cu_context_ = nullptr;
+  std::shared_ptr<LaunchedWork> work_;         // since it was compiled
+  std::atomic<bool> in_program_order_{false};  // for good
+  std::mutex order_;                           // held by the one launch that is being made, where there are two orders
+  bool last_in_program_order_ = false;
+  std::shared_ptr<TraceStore> store_;
+  std::unique_ptr<Recorder> recorder_;
+  std::vector<Call> earlier_;
+  std::vector<RegionCall> calls_;
+  std::unique_ptr<RegionGraph> region_;
+};
+
+class RegionSink final : public CallSink {
+ public:
+  // `rules` are files.
+  RegionSink(std::uint64_t limit_bytes, std::vector<std::string> rules, CallContext& context);
+
+  std::optional<CUresult> before(Call& call) noexcept override;
+  void after(const Call& call, CUresult result) noexcept override;
+  void mark(bool begins, const char* name, std::uint32_t thread) noexcept override;
+  SinkReport report() override;
+  void finish() noexcept override {}
+  bool forked() noexcept override;
+
+  // The calling thread's calls are recorded from now on. Null where it is recording one already, or has no context.
+  ProgramRegion* begin();
+  // The calling thread's region is whole. False where it is not this one.
+  bool end(ProgramRegion& region);
+  // False where it is refused, or stale: why() says more.
+  bool compile(ProgramRegion& region);
+  // The graph's launch; nothing where the region cannot be launched: its state says why.
+  std::optional<CUresult> launch(ProgramRegion& region, CUstream stream);
+  // False where another thread is recording it.
+  bool destroy(ProgramRegion* region);
+
+ private:
+  void note(const Call& call, CUresult result);
+  void look(const Call& call);
+  void keep(const Onlookers::Works& met);
+  void goes(const Call& call);
+  void go_stale(const char* why, const std::function<bool(const ProgramRegion&)>& which);
+
+  const std::uint64_t limit_bytes_;
+  analyzer::KeptRules rules_;
+  CallContext& context_;
+  Onlookers onlookers_;
+  std::mutex mutex_;  // guards all below
+  CallHistory history_;
+  std::vector<ProgramRegion*> regions_;
+  DriverApi driver_;  // constant once loaded
+  std::atomic<bool> loaded_{false};
+  std::atomic<std::uint64_t> steps_marked_{0}, launches_{0};
+};
+
+}  // namespace nimble::shim

@@ -1,0 +1,236 @@
+// The life of libnimble.so in a process: set up when it is first needed, stepped aside in forked children, finished at
+// exit.
+#include "shim/modes/session.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <memory>
+#include <utility>
+
+#include "nimble/internal/process/quiet_file.h"
+#include "replayer/replayer.h"
+#include "shim/driver/dlsym_hook.h"
+#include "shim/driver/guard.h"
+#include "shim/driver/real_driver.h"
+#include "shim/modes/auto_sink.h"
+#include "shim/modes/region_sink.h"
+#include "shim/process/log.h"
+#include "shim/process/options.h"
+#include "shim/process/roomy_stack.h"
+#include "shim/record/recorder.h"
+#include "shim/rewrite/graph_sink.h"
+#include "shim/state/function_table.h"
+#include "shim/state/stream_table.h"
+
+namespace nimble::shim {
+
+namespace {
+
+class Context final : public CallContext {
+ public:
+  const FunctionInfo& function(CUfunction handle) override { return functions().find(handle); }
+  StreamKind stream_kind(const StreamRef& stream) override { return streams().kind(stream); }
+  void* driver_symbol(const char* name) override { return known_driver_symbol(name); }
+};
+
+constexpr std::uint64_t kRegionBytes = std::uint64_t{256} << 20;  // of the trace of one region, while it is compiled
+
+std::atomic<pid_t> g_owner{0};  // the process whose calls g_sink receives
+
+// Everything is allocated once and never destroyed: other threads may still be calling while the process ends.
+Context& context() {
+  static Context* const instance = new Context;
+  return *instance;
+}
+
+ReplayOptions replay_options(const Options& options) {
+  ReplayOptions replay;
+  replay.schedule_path = options.schedule;
+  replay.stats_path = options.stats;
+  replay.hold = std::chrono::microseconds(options.hold_us);
+  replay.audit = options.audit;
+  replay.tune = options.tune;
+  replay.tune_save = options.tune_save && options.mode == Mode::replay;
+  replay.log = [](ReplayLog level, const std::string& text) {
+    log(level == ReplayLog::info ? LogLevel::info : LogLevel::warning, text);
+  };
+  // The thread's own driver calls pass through, for its whole life.
+  replay.enter_helper_thread = [] { static thread_local const Guard guard; };
+  return replay;
+}
+
+RecorderOptions recorder_options(const Options& options) {
+  const auto bytes = [](std::int64_t mib) { return static_cast<std::uint64_t>(mib) << 20; };
+  RecorderOptions recorder;
+  recorder.path = options.trace;
+  recorder.timing = options.timing;
+  recorder.coverage = options.coverage;
+  recorder.probe = options.probe_writes;
+  recorder.probe_limit_bytes = bytes(options.probe_limit_mib);
+  recorder.probe_first = static_cast<std::uint64_t>(options.probe_first);
+  if (options.capture_bundle) recorder.bundle = options.bundle;
+  recorder.bundle_limit_bytes = bytes(options.bundle_limit_mib);
+  recorder.limit_bytes = bytes(options.trace_limit_mib);
+  recorder.steps = static_cast<std::uint32_t>(options.steps);
+  recorder.look_limit_bytes = bytes(options.auto_limit_mib);
+  return recorder;
+}
+
+CallSink* make_sink(const Options& options) {
+  switch (options.mode) {
+    case Mode::record:
+      if (has_few_descriptors()) {
+        log(LogLevel::warning,
+            "RLIMIT_NOFILE leaves the program few descriptors, of which none is taken: not recording");
+        return nullptr;
+      }
+      return new Recorder(recorder_options(options), context());
+    case Mode::replay:
+      return make_replayer(replay_options(options), context()).release();
+    case Mode::automatic: {
+      AutoOptions automatic;
+      automatic.rules = options.rules;
+      automatic.limit_bytes = static_cast<std::uint64_t>(options.auto_limit_mib) << 20;
+      automatic.most_recordings = static_cast<std::uint32_t>(options.auto_tries);
+      automatic.wait = std::chrono::milliseconds(options.auto_wait_ms);
+      automatic.stats_path = options.stats;
+      const ReplayOptions replay = replay_options(options);
+      automatic.log = replay.log;
+      automatic.enter_helper_thread = replay.enter_helper_thread;
+      automatic.replay = [replay](const std::string& schedule, const CounterValues& counted, Onlookers& onlookers) {
+        ReplayOptions own = replay;
+        own.schedule_path = "auto";
+        own.schedule_text = schedule;
+        own.counted = counted;
+        return make_replayer(std::move(own), context(), &onlookers);
+      };
+      return new AutoSink(std::move(automatic), context());
+    }
+    case Mode::regions:
+      return new RegionSink(kRegionBytes, options.rules, context());
+    case Mode::off:
+      if (!options.rewrite_graphs) break;
+      GraphOptions graphs;
+      graphs.rules = options.rules;
+      graphs.limit_bytes = static_cast<std::uint64_t>(options.auto_limit_mib) << 20;
+      graphs.tune = options.tune;
+      graphs.probe = options.probe_writes;
+      graphs.probe_limit_bytes = static_cast<std::uint64_t>(options.probe_limit_mib) << 20;
+      graphs.probe_first = static_cast<std::uint64_t>(options.probe_first);
+      graphs.trace_path = options.graphs_trace;
+      graphs.log = replay_options(options).log;
+      return new GraphSink(std::move(graphs), context());
+  }
+  return nullptr;
+}
+
+// A forked child never writes, flushes or closes what is its parent's. Data-loader workers fork and never use the GPU.
+// A child whose parent has not used it either may well do so: it is a process like any other, and its own session
+// starts with its first call.
+void in_forked_child() {
+  CallSink* const parents = started_sink();
+  if (!parents) return;
+  g_sink.store(parents->forked() ? kUnstarted : 0, std::memory_order_release);
+}
+
+// Every way out of main leads here, and _exit does. Idempotent. Children made by vfork or by system calls of the
+// program's own run none of the handlers above, and some share our memory: they are told by their number.
+void finish() {
+  CallSink* const receiver = started_sink();
+  if (!receiver || g_owner.load(std::memory_order_acquire) != getpid()) return;
+  Guard guard;
+  with_room([&] { guard.outermost() ? receiver->finish() : receiver->finish_interrupted(); });
+}
+
+// Registers what must be called back, once.
+void register_handlers() {
+  static std::atomic<bool> done{false};
+  if (done.exchange(true)) return;
+  pthread_atfork(nullptr, nullptr, in_forked_child);
+  at_quick_exit(finish);
+}
+
+__attribute__((constructor)) void start() {
+  remember_stderr();
+  find_next_hooks();
+  try {
+    const Options options = read_options();
+    if (!options.complaint.empty()) log(LogLevel::error, options.complaint);
+  } catch (...) {  // no memory: it is left unsaid
+  }
+  decide_interception();
+}
+
+// Libraries that were loaded at the start have their static destructors run after this, and threads may still be
+// calling: the sink stays, and knows that it has finished.
+__attribute__((destructor)) void end() { finish(); }
+
+}  // namespace
+
+constinit std::atomic<Interception> g_interception{Interception::undecided};
+constinit std::atomic<std::uintptr_t> g_sink{kUnstarted};
+
+CallSink* started_sink() {
+  const std::uintptr_t current = g_sink.load(std::memory_order_acquire);
+  return current == kUnstarted ? nullptr : reinterpret_cast<CallSink*>(current);
+}
+
+// Threads that come at once all read the same.
+Interception decide_interception() noexcept {
+  bool wanted = false;
+  try {
+    wanted = with_room([] {
+      remember_stderr();
+      const Options options = read_options();
+      return options.mode != Mode::off || options.rewrite_graphs;
+    });
+  } catch (...) {  // no memory to begin with: the program runs untouched
+  }
+  const Interception decided = wanted ? Interception::on : Interception::off;
+  if (decided == Interception::on) register_handlers();
+  g_interception.store(decided, std::memory_order_release);
+  return decided;
+}
+
+namespace {
+
+// Threads that come at once each make one, and one of them stays.
+CallSink* make_session() noexcept {
+  std::unique_ptr<CallSink> made;
+  std::string own_files;
+  if (intercepting()) {
+    try {
+      Options options = read_options();
+      own_files = std::move(options.own_files);
+      made.reset(make_sink(options));
+      g_owner.store(getpid(), std::memory_order_release);
+    } catch (...) {  // no memory: the program runs untouched
+    }
+  }
+  std::uintptr_t found = kUnstarted;
+  if (!g_sink.compare_exchange_strong(found, reinterpret_cast<std::uintptr_t>(made.get()), std::memory_order_acq_rel))
+    return reinterpret_cast<CallSink*>(found);
+  if (made && !own_files.empty()) {
+    try {
+      log(LogLevel::warning, own_files);
+    } catch (...) {
+    }
+  }
+  return made.release();
+}
+
+}  // namespace
+
+CallSink* start_session() noexcept {
+  return with_room([] { return make_session(); });
+}
+
+}  // namespace nimble::shim
+
+// What _exit does before it leaves for libc's: the process has no other moment at which the trace could be closed.
+extern "C" __attribute__((visibility("hidden"))) void nimble_before_exit() {
+  nimble::shim::find_next_hooks();
+  nimble::shim::finish();
+}

@@ -1,0 +1,417 @@
+#include "shim/record/recorder.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "nimble/internal/launch_params.h"
+#include "nimble/internal/process/not_cancelled.h"
+#include "shim/driver/guard.h"
+#include "shim/intercept/decode/launch.h"
+#include "shim/process/log.h"
+#include "shim/process/per_thread.h"
+#include "shim/record/facts/current_call.h"
+#include "shim/record/trace/trace_writer.h"
+#include "shim/state/image_facts.h"
+#include "shim/state/stream_table.h"
+
+namespace nimble::shim {
+
+namespace {
+
+// What before() keeps for after(), on the same thread: the guard sees to it that calls do not nest.
+struct Pending {
+  std::uint64_t seq = 0;
+  std::uint64_t begin_ns = 0;
+  bool has_seq = false;
+};
+thread_local Pending t_pending __attribute__((tls_model("initial-exec")));
+
+thread_local bool t_probe __attribute__((tls_model("initial-exec"))) = false;  // see probe_this_thread()
+
+// What is put together before the queue is locked: one for each thread, so that most calls allocate nothing.
+struct Gathered {
+  std::vector<TraceAccess> accesses;  // that few calls have
+  std::vector<std::uint8_t> params;
+  std::vector<TraceWord> words;  // that a copy carries
+};
+constexpr std::size_t kMostAccesses = 4096;  // of one call; more are not worth their place
+
+// The context that the call is about.
+CUcontext context_of(const Call& call) {
+  // A legacy default stream is told apart by its context alone, and so is what stands for the stream of a graph.
+  if (call.has_stream && (call.stream.is_legacy() || call.stream.is_of_graph()))
+    return reinterpret_cast<CUcontext>(call.stream.key & ~std::uint64_t{3});
+  if (call.has_stream) return streams().context(call.stream);
+  switch (call.kind) {
+    case CallKind::context_end:
+      return call.context;
+    case CallKind::context_synchronize:
+    case CallKind::alloc:
+      return call.context ? call.context : current_context();
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+Recorder::Recorder(RecorderOptions options, CallContext& context)
+    : options_(std::move(options)),
+      context_(context),
+      graphs_(context),
+      queue_({options_.path, options_.store, options_.limit_bytes, options_.steps != 0, [this] { step_aside(); },
+              [this] {
+                if (BundleCapture* const bundle = bundle_.load(std::memory_order_acquire))
+                  bundle->finish(queue_.path());
+              }}),
+      timer_(options_.timing, options_.coverage, context_,
+             [this](std::span<const DeviceTime> times) { queue_.push(times); }) {
+  if (!options_.bundle.empty()) keep_image_bytes();
+  if (options_.steps != 0) {
+    steps_ = std::make_unique<StepCount>(options_.steps, options_.look_limit_bytes, queue_);
+  }
+}
+
+// Recorders are few, and exit handlers take no argument.
+static std::atomic<Recorder*> g_watching{nullptr};
+static void watches_no_more(Recorder* recorder) { g_watching.compare_exchange_strong(recorder, nullptr); }
+
+Recorder::~Recorder() {
+  stop_watching();
+  watches_no_more(this);  // whatever kept it from being stopped
+  steps_.reset();
+  queue_.join();  // its thread may be calling us
+}
+
+void Recorder::probe_this_thread(bool probe) { t_probe = probe; }
+bool Recorder::probes_this_thread() { return t_probe; }
+
+void Recorder::start_watching() {
+  queue_.start_clock();
+  strays_.start(context_);
+  if (options_.probe) {
+    ProbeOptions probe;
+    probe.limit_bytes = options_.probe_limit_bytes;
+    probe.launches = options_.probe_first;
+    probe.wanted = options_.probe_on_request ? +[] { return t_probe; } : nullptr;
+    probing_ = std::make_unique<Probe>(probe, context_);
+    probe_.store(probing_.get(), std::memory_order_release);
+  }
+  if (!options_.bundle.empty()) {
+    bundling_ = std::make_unique<BundleCapture>(CaptureOptions{options_.bundle, options_.bundle_limit_bytes}, context_);
+    bundle_.store(bundling_.get(), std::memory_order_release);
+  }
+  if (!timer_.start()) return;
+  // Libraries that were loaded later end before we do, and libcupti is one of them: let it go while it is whole. Exit
+  // handlers run in the opposite order of their registration, and libcupti has registered its own by now. Not in the
+  // middle of a call that a signal has interrupted, nor in a child that shares our handlers.
+  g_watching.store(this);
+  watching_process_ = getpid();
+  std::atexit([] {
+    Recorder* const recorder = g_watching.load();
+    if (recorder && recorder->watching_process_ == getpid() && !Guard::inside()) recorder->stop_watching();
+  });
+}
+
+// Who comes second waits for the first: libcupti must not end while somebody is in it. Bounded, as all waiting at exit.
+void Recorder::stop_watching() noexcept try {
+  const NotCancelled not_cancelled;
+  std::unique_lock lock(stop_watching_mutex_, std::try_to_lock);
+  for (int i = 0; i < 5000 && !lock; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    lock.try_lock();
+  }
+  if (!lock) return;
+  watches_no_more(this);
+  timer_.stop();
+} catch (...) {
+}
+
+void Recorder::start() {
+  // Looked at first: a store would cost every other thread a cache miss.
+  if (watching_.load(std::memory_order_acquire)) return;
+  TraceWriter::find_driver();  // each of the first threads, before it has anything to write
+  if (watching_.exchange(true, std::memory_order_acq_rel)) return;
+  start_watching();
+  if (steps_) steps_->look([this] { return calls(); });
+}
+
+void Recorder::skip() noexcept {
+  t_pending = {};
+  current_call() = {};
+}
+
+std::optional<CUresult> Recorder::before(Call& call) noexcept try {
+  skip();
+  if (passes_.load(std::memory_order_relaxed)) [[unlikely]]
+    return std::nullopt;
+  if (call.ends != Ends::nothing) {
+    if (!watching_.load(std::memory_order_acquire))
+      TraceWriter::find_driver();  // this may be the first that is written
+    Record record;
+    record.call = call;
+    if (call.ends == Ends::stream) follow_captures(call, CUDA_SUCCESS);
+    queue_.push(record, [](Record&) {});
+    if (BundleCapture* const bundle = bundle_.load(std::memory_order_acquire)) bundle->before(call, any_captures_);
+    return std::nullopt;
+  }
+  timer_.call_comes(call);
+  if (!call.traced) return std::nullopt;
+  start();
+  // An address that is freed may be given out again at once, and one that is allocated is known only afterwards: so a
+  // free counts from its entry, an allocation from its return.
+  if (!is_allocation(call.kind)) {
+    t_pending.seq = next_seq_.fetch_add(1, std::memory_order_relaxed);
+    t_pending.has_seq = true;
+  }
+  // Reading memory is no part of the call, nor of the times that are kept of it.
+  if (BundleCapture* const bundle = bundle_.load(std::memory_order_acquire)) bundle->before(call, any_captures_);
+  if (Probe* const probe = probe_.load(std::memory_order_acquire)) probe->before(call, any_captures_);
+  // A stream cannot be asked what it is once it captures.
+  if (call.kind == CallKind::capture_begin) streams().kind(call.stream);
+  timer_.begin(call, t_pending.seq, any_captures_.load(std::memory_order_relaxed));
+  current_call() = {call.symbol, 0};
+  t_pending.begin_ns = now_ns();
+  return std::nullopt;
+} catch (const std::exception& error) {
+  give_up(error.what());
+  return std::nullopt;
+}
+
+bool Recorder::is_capturing(const StreamRef& stream) {
+  const auto ask = reinterpret_cast<decltype(&::cuStreamIsCapturing)>(context_.driver_symbol("cuStreamIsCapturing"));
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return ask && ask(stream.handle, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+// Streams join a capture by waiting for an event, and leave it when it ends: the driver is asked for each call, as long
+// as any capture goes on.
+bool Recorder::captured(const Call& call) {
+  return any_captures_.load(std::memory_order_relaxed) && call.has_stream && is_capturing(call.stream);
+}
+
+void Recorder::follow_captures(const Call& call, CUresult result) {
+  const bool begins = call.kind == CallKind::capture_begin, ends = call.kind == CallKind::capture_end;
+  if (!begins && !ends && call.ends != Ends::stream) return;
+  if (begins && result != CUDA_SUCCESS) return;
+  // A capture may go on after a call that should have ended it, and end in one that failed.
+  if (ends && is_capturing(call.stream)) return;
+  const std::lock_guard lock(captures_mutex_);
+  if (begins) {
+    captures_.insert(call.stream.key);
+  } else {
+    captures_.erase(call.stream.key);
+  }
+  any_captures_.store(!captures_.empty(), std::memory_order_relaxed);
+}
+
+void Recorder::after(const Call& call, CUresult result) noexcept try {
+  Probe* const probe = probe_.load(std::memory_order_acquire);
+  // The recording may end in the middle of a call: calls of other threads wait for a launch that is compared.
+  struct Leaves {
+    Probe* const probe;
+    ~Leaves() {
+      if (probe) probe->leave();
+    }
+  } const leaves{probe};
+  const std::uint64_t ticket = std::exchange(current_call(), {}).ticket;
+  if (passes_.load(std::memory_order_relaxed)) [[unlikely]]
+    return;
+  if (call.edit != GraphEdit::none) graphs_.edited(call, result == CUDA_SUCCESS);
+  if (is_allocation(call.kind)) {
+    if (result == CUDA_SUCCESS) strays_.memory_has_come(call.address, call.size);
+  } else if (call.kind == CallKind::hidden || call.brings_code) {
+    strays_.memory_may_have_come();
+  }
+  if (!call.traced) return;
+  Record record;
+  record.end_ns = now_ns();
+  record.ticket = timer_.end(call, t_pending.seq, result == CUDA_SUCCESS, ticket);
+  record.call = call;
+  follow_captures(call, result);
+  const std::vector<TraceAccess>* const seen = probe ? probe->after(call, result) : nullptr;
+  if (is_op(call.kind) && captured(call)) {
+    // The graph's memory has its address from now on.
+    if (call.kind != CallKind::alloc_async || result != CUDA_SUCCESS) return;
+    record.call.kind = CallKind::alloc;
+    record.call.memory = MemoryKind::mapped;
+    record.call.has_stream = false;
+    record.ticket = 0;
+  }
+  record.begin_ns = t_pending.begin_ns ? t_pending.begin_ns : record.end_ns;
+  record.seq = t_pending.has_seq ? t_pending.seq : next_seq_.fetch_add(1, std::memory_order_relaxed);
+  record.result = result;
+  if (record.call.kind == CallKind::alloc) record.call.context = context_of(record.call);
+  if (probe && result == CUDA_SUCCESS && is_allocation(record.call.kind)) probe->allocated(record.call);
+  keep(record, seen);
+  if (BundleCapture* const bundle = bundle_.load(std::memory_order_acquire))
+    bundle->after(record.call, result, record.seq);
+} catch (const std::exception& error) {
+  give_up(error.what());
+}
+
+bool Recorder::look_at_payload(const Call& call, std::vector<TraceWord>& words) {
+  if (call.height != 1 || call.width == 0 || call.device_source) return false;
+  // An entry point for the host's memory takes the device's as well.
+  if (!call.host_source || (call.src.address >= allocated_.begin() && call.src.address < allocated_.end())) {
+    const auto ask =
+        reinterpret_cast<decltype(&::cuPointerGetAttribute)>(context_.driver_symbol("cuPointerGetAttribute"));
+    unsigned type = 0, managed = 0;
+    const bool is_known = ask && ask(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, call.src.address) == CUDA_SUCCESS;
+    if (!is_known && !(ask && call.host_source))
+      return false;  // of what the driver does not know the entry point tells
+    if (is_known && (type != CU_MEMORYTYPE_HOST ||
+                     ask(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, call.src.address) != CUDA_SUCCESS || managed))
+      return false;
+  }
+  return find_words(reinterpret_cast<const void*>(call.src.address), call.width, call.dst.address, allocated_, words);
+}
+
+void Recorder::keep(Record& record, const std::vector<TraceAccess>* seen) {
+  const Call& call = record.call;
+  Gathered& gathered = PerThread<Gathered>::get();
+  if (call.has_stream) record.stream_kind = streams().kind(call.stream);
+  record.context = context_of(call);
+  const std::vector<std::uint32_t>* strays = nullptr;
+  if (call.kind == CallKind::launch) {
+    const FunctionInfo& function = context_.function(call.function);
+    record.function = &function;
+    if (function.params && (call.kernel_params || call.extra)) record.param_bytes = function.param_bytes;
+    if (record.param_bytes) {
+      gathered.params.resize(record.param_bytes);
+      if (pack_params(call, function, gathered.params.data())) {
+        strays = &strays_.of(function, gathered.params.data());
+        record.stray_count = static_cast<std::uint32_t>(strays->size());
+      } else {
+        record.function = nullptr;  // not reached by callers that respect the driver's rules
+        record.param_bytes = 0;
+      }
+    }
+    for (std::uint32_t i = 0; i < call.attribute_count; ++i)
+      record.attribute_count += decode::meaningful(call.attributes[i]);
+    if (function.proof)
+      for (const ProvenGlobal& global : function.proof->globals) allocated_.add(global.address, global.bytes);
+  }
+  if (is_allocation(call.kind) && record.result == CUDA_SUCCESS) allocated_.add(call.address, call.size);
+  GraphShare graph;
+  if (call.kind == CallKind::graph_launch) graph = graphs_.of(call.exec);
+  record.graph = graph.get();
+  const std::vector<TraceAccess>* accesses = seen;
+  if (seen) {
+    record.probed = true;
+    record.access_count = static_cast<std::uint32_t>(seen->size());
+  }
+  if (call.list_accesses && record.result == CUDA_SUCCESS) {
+    gathered.accesses.clear();
+    record.accesses_known = call.list_accesses(call, gathered.accesses) && gathered.accesses.size() <= kMostAccesses;
+    if (record.accesses_known) {
+      accesses = &gathered.accesses;
+      record.access_count = static_cast<std::uint32_t>(accesses->size());
+    }
+  }
+  if (call.kind == CallKind::copy && record.result == CUDA_SUCCESS) {
+    gathered.words.clear();
+    record.words_known = look_at_payload(call, gathered.words);
+    if (record.words_known) record.word_count = static_cast<std::uint32_t>(gathered.words.size());
+  }
+  queue_.push(record, [&](Record& placed) {
+    static_cast<void>(graph.release());  // it is the placed record's
+    if (placed.word_count)
+      std::copy(gathered.words.begin(), gathered.words.end(), const_cast<TraceWord*>(placed.words()));
+    if (accesses) std::copy(accesses->begin(), accesses->end(), const_cast<TraceAccess*>(placed.accesses()));
+    if (record.param_bytes)
+      std::memcpy(const_cast<std::uint8_t*>(placed.params()), gathered.params.data(), record.param_bytes);
+    if (strays) std::copy(strays->begin(), strays->end(), const_cast<std::uint32_t*>(placed.strays()));
+    for (std::uint32_t i = 0, n = 0; i < call.attribute_count; ++i) {
+      if (decode::meaningful(call.attributes[i]))
+        const_cast<std::uint32_t*>(placed.attributes())[n++] = call.attributes[i].id;
+    }
+  });
+}
+
+// Steps of which a name is not known are taken for others, so all of them are kept, within reason.
+const char* Recorder::kept_name(const char* name) {
+  constexpr std::size_t kMostNames = 1024, kLongest = 255;
+  if (!name || !*name) return nullptr;
+  const std::string text(name, ::strnlen(name, kLongest));
+  const std::lock_guard lock(names_mutex_);
+  if (const auto known = names_.find(text); known != names_.end()) return known->c_str();
+  return names_.size() < kMostNames ? names_.insert(text).first->c_str() : nullptr;
+}
+
+// A mark before the first call opens no file: the process may never use the GPU.
+void Recorder::mark(bool begins, const char* name, std::uint32_t thread) noexcept try {
+  if (begins) steps_marked_.fetch_add(1, std::memory_order_relaxed);
+  if (!watching_.load(std::memory_order_acquire) || passes_.load(std::memory_order_relaxed)) return;
+  Record record;
+  record.call.kind = begins ? CallKind::step_begin : CallKind::step_end;
+  record.call.symbol = begins ? "nimble_step_begin" : "nimble_step_end";
+  record.call.thread = thread;
+  record.call.note = begins ? kept_name(name) : nullptr;
+  record.begin_ns = record.end_ns = now_ns();
+  record.seq = next_seq_.fetch_add(1, std::memory_order_relaxed);
+  queue_.push(record, [](Record&) {});
+  if (steps_) steps_->mark(begins, thread, record.seq);
+} catch (const std::exception& error) {
+  give_up(error.what());
+}
+
+SinkReport Recorder::report() {
+  SinkReport report;
+  report.phase = finished_.load(std::memory_order_acquire) || passes_.load(std::memory_order_relaxed)
+                     ? SinkPhase::aside
+                     : SinkPhase::recording;
+  report.counters.steps_marked = steps_marked_.load(std::memory_order_relaxed);
+  report.counters.recordings = 1;
+  return report;
+}
+
+// No memory, or no thread to be had. A trace with a hole would be worth nothing: it ends here.
+void Recorder::give_up(const char* why) noexcept try {
+  if (queue_.stop({why})) return;
+  step_aside();
+  log(LogLevel::error, options_.path + ": recording ends here: " + why);
+} catch (...) {
+  queue_.stop({});
+  passes_.store(true, std::memory_order_relaxed);
+}
+
+// Calls that are on their way count as recorded until CUPTI is let go of.
+void Recorder::step_aside() noexcept try {
+  stop_watching();
+  tell_queue();
+  passes_.store(true, std::memory_order_relaxed);
+} catch (...) {
+  passes_.store(true, std::memory_order_relaxed);
+}
+
+void Recorder::tell_queue() {
+  if (finished_.exchange(true)) return;
+  queue_.set_coverage(timer_.coverage());
+  if (const Probe* const probe = probe_.load(std::memory_order_acquire)) queue_.set_probe(probe->totals());
+}
+
+void Recorder::finish() noexcept try {
+  stop_watching();
+  tell_queue();
+  queue_.close();
+  if (BundleCapture* const bundle = bundle_.load(std::memory_order_acquire)) bundle->finish(queue_.path());
+} catch (const std::exception& error) {
+  give_up(error.what());
+}
+
+void Recorder::finish_interrupted() noexcept { queue_.close(/*interrupted=*/true); }
+
+bool Recorder::forked() noexcept {
+  g_watching.store(nullptr);
+  if (BundleCapture* const bundle = bundle_.load(std::memory_order_acquire)) bundle->forked();
+  return queue_.forked();
+}
+
+}  // namespace nimble::shim

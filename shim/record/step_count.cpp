@@ -1,0 +1,121 @@
+#include "shim/record/step_count.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "analyzer/service.h"
+#include "nimble/internal/process/not_cancelled.h"
+#include "nimble/internal/process/own_thread.h"
+#include "shim/driver/guard.h"
+#include "shim/process/log.h"
+
+namespace nimble::shim {
+
+namespace {
+
+constexpr std::uint64_t kFirstLook = 256;            // calls
+constexpr std::chrono::milliseconds kLookEvery{10};  // whether so many are there
+constexpr int kLowestPriority = 19;
+
+}  // namespace
+
+StepCount::~StepCount() {
+  const NotCancelled not_cancelled;
+  over_ = true;
+  while (looking_.load(std::memory_order_acquire)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+void StepCount::mark(bool begins, std::uint32_t thread, std::uint64_t seq) {
+  marked_.store(true, std::memory_order_relaxed);
+  std::uint32_t steps = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    Marks& marks = marks_[thread];
+    if (marks.open && seq > marks.begin + 1) ++marks.steps;  // without a call it is none
+    marks.open = begins;
+    marks.begin = seq;
+    steps = marks.steps;
+  }
+  if (steps >= steps_) enough(steps, "as marked");
+}
+
+void StepCount::enough(std::uint64_t steps, const char* how) {
+  if (over_.exchange(true)) return;
+  queue_.stop({fmt::format("{} step{} {} (NIMBLE_STEPS={})", steps, steps == 1 ? "" : "s", how, steps_), true});
+}
+
+void StepCount::look(std::function<std::uint64_t()> calls) {
+  looking_ = true;
+  const bool runs = start_own_thread([this, calls = std::move(calls)] {
+    const Guard guard;
+    ::setpriority(PRIO_PROCESS, 0, kLowestPriority);  // of this thread alone
+    try {
+      work(calls);
+    } catch (const std::exception&) {  // no memory: it goes on to its bound
+    }
+    std::uint64_t bytes = 0;
+    if (GrowingFile* const file = queue_.reading(bytes)) file->close();
+    looking_.store(false, std::memory_order_release);
+  });
+  if (!runs) looking_ = false;  // what is marked is counted all the same
+}
+
+void StepCount::work(const std::function<std::uint64_t()>& calls) {
+  std::uint64_t target = kFirstLook;
+  while (!over_.load(std::memory_order_relaxed) && !marked_.load(std::memory_order_relaxed) && !queue_.is_over()) {
+    const std::uint64_t now = calls();
+    if (now < target) {
+      std::this_thread::sleep_for(kLookEvery);
+      continue;
+    }
+    // The recorder's own thread writes down what there is by now.
+    const std::uint64_t pushed = queue_.pushed();
+    queue_.hurry();
+    while (queue_.written() < pushed && !queue_.is_over() && !over_) std::this_thread::sleep_for(kLookEvery);
+    std::string why_not;
+    const std::optional<std::uint64_t> steps = steps_so_far(why_not);
+    if (!steps) {
+      if (!why_not.empty())
+        log(LogLevel::warning, fmt::format("NIMBLE_STEPS={}: {}. The recording goes on", steps_, why_not));
+      return;
+    }
+    if (*steps >= steps_) return enough(*steps, "found");
+    // As many calls as it takes by what has been seen, within what is no waste of looks, nor of a recording.
+    const std::uint64_t guess = *steps == 0 ? 2 * now : now / *steps * steps_ + now / 16;
+    target = std::clamp(guess, now + now / 8 + 1, 2 * now);
+  }
+}
+
+std::optional<std::uint64_t> StepCount::steps_so_far(std::string& why_not) {
+  std::uint64_t left = 0, at = 0;
+  GrowingFile* const file = queue_.reading(left);
+  const bool is_there = file && file->open();
+  if (queue_.is_over()) return std::nullopt;  // the file may have its name by now
+  if (!is_there) {
+    why_not =
+        file && file->is_file() ? "the trace is not where it was begun: from now on" : "where the trace is no file";
+    why_not += " only steps that the program marks are counted";
+    return std::nullopt;
+  }
+  if (left > limit_bytes_) {
+    why_not = fmt::format("no {} steps were found in {} MiB of trace (NIMBLE_AUTO_LIMIT)", steps_, limit_bytes_ >> 20);
+    return std::nullopt;
+  }
+  Trial trial(
+      [&](char* buffer, std::size_t size) -> std::size_t {
+        const std::size_t got = file->read(buffer, std::min<std::uint64_t>(size, left), at);
+        at += got;
+        left -= got;
+        return got;
+      },
+      {});
+  return trial.find_step() ? trial.times() : 0;
+}
+
+}  // namespace nimble::shim

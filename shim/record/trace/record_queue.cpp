@@ -1,0 +1,312 @@
+#include "shim/record/trace/record_queue.h"
+
+#include <ctime>
+
+#include <chrono>
+#include <exception>
+#include <thread>
+
+#include "nimble/internal/process/not_cancelled.h"
+#include "nimble/internal/process/own_thread.h"
+#include "shim/driver/guard.h"
+#include "shim/process/log.h"
+#include "shim/record/facts/graph_table.h"
+#include "shim/record/trace/trace_writer.h"
+
+namespace nimble::shim {
+
+namespace {
+
+constexpr std::size_t kWakeBytes = std::size_t{256} << 10;   // wake the writer early
+constexpr std::size_t kLimitBytes = std::size_t{256} << 20;  // make the program wait
+constexpr std::chrono::milliseconds kPeriod{50};             // otherwise write this often
+
+// At the end of the process: how long to wait for a writer that gets nowhere.
+constexpr std::chrono::milliseconds kPatience{5000}, kPatienceInside{300};
+constexpr std::chrono::microseconds kLook{200};
+
+}  // namespace
+
+std::uint64_t now_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+// Of a recording into memory that has ended, on a thread of the program's: its writer gets on, whatever the program
+// holds. A queue that writes a file lives as long as the process.
+RecordQueue::~RecordQueue() {
+  join();
+  delete writer_.load();
+  drop(buffer_);
+}
+
+void RecordQueue::join() noexcept {
+  close();
+  const NotCancelled not_cancelled;
+  while (started_ && !ended_.load(std::memory_order_acquire)) std::this_thread::sleep_for(kLook);
+}
+
+namespace {
+
+template <class Look>
+void for_each(const RecordBuffer& records, Look look) {
+  records.read([&](const std::uint8_t* begin, std::size_t bytes) {
+    for (const std::uint8_t* at = begin; at != begin + bytes;) {
+      const auto& item = *reinterpret_cast<const QueueItem*>(at);
+      look(item);
+      at += item.bytes;
+    }
+  });
+}
+
+// Its share of the graph goes.
+void drop_one(const QueueItem& item) noexcept {
+  if (item.type == QueueItem::Type::call) GraphShare(static_cast<const Record&>(item).graph);
+}
+
+}  // namespace
+
+// What is not written any more.
+void RecordQueue::drop(const RecordBuffer& records) noexcept { for_each(records, drop_one); }
+
+bool RecordQueue::make_room(std::unique_lock<std::mutex>& lock, std::size_t bytes) {
+  if (broken_ || refusing_) return false;
+  if (closed_.load(std::memory_order_relaxed)) return true;
+  if (!started_.load(std::memory_order_relaxed)) {
+    // The file is opened here, in a call of the driver's, where a file may be opened: by another thread that could be
+    // while the program opens one, which would get another number than it does without Nimble.
+    if (options_.store || !TraceWriter::may_wait(options_.path)) make_writer();
+    // Never joined: at its end a thread returns memory, for which it may need a lock that an interrupted thread holds.
+    const bool runs = start_own_thread([this] {
+      run();
+      ended_.store(true, std::memory_order_release);
+    });
+    if (!runs) {
+      broken_ = true;
+      const std::unique_ptr<TraceWriter> writer(writer_.exchange(nullptr));
+      if (writer) writer->discard();
+      lock.unlock();
+      log(LogLevel::warning, "no thread can be started, which is to write what is recorded: nothing is");
+      if (options_.stops) options_.stops();
+      return false;
+    }
+    started_ = true;
+  }
+  if (buffer_.size() + bytes > kLimitBytes) {
+    wake_writer_.notify_one();
+    const NotCancelled not_cancelled;
+    wake_program_.wait(lock, [&] { return buffer_.size() + bytes <= kLimitBytes || broken_ || refusing_; });
+    if (broken_ || refusing_) return false;
+  } else if (buffer_.size() + bytes > kWakeBytes && buffer_.size() <= kWakeBytes) {
+    wake_writer_.notify_one();
+  }
+  return true;
+}
+
+bool RecordQueue::write(const RecordBuffer& records) {
+  TraceWriter& writer = *writer_.load(std::memory_order_relaxed);
+  bool good = true;
+  for_each(records, [&](const QueueItem& item) {
+    if (item.type != QueueItem::Type::call) {
+      writer.write(static_cast<const TimeRecord&>(item).time);
+    } else if (good) {
+      good = writer.write(static_cast<const Record&>(item));
+    }
+    drop_one(item);
+    progress_.fetch_add(1, std::memory_order_relaxed);
+  });
+  return good;
+}
+
+void RecordQueue::make_writer() {
+  const std::uint64_t epoch_ns = epoch_ns_.load(std::memory_order_relaxed);
+  auto writer = options_.store ? std::make_unique<TraceWriter>(options_.store, epoch_ns)
+                               : std::make_unique<TraceWriter>(options_.path, epoch_ns, options_.limit_bytes);
+  if (options_.is_read) {
+    reading_ = writer->reading();
+    reading_.open();  // here, as the file itself (make_room)
+  }
+  writer_.store(writer.release(), std::memory_order_release);
+}
+
+// Whatever fails here, most likely for want of memory, ends the recording and nothing else.
+void RecordQueue::run() noexcept {
+  try {
+    return write_all();
+  } catch (const std::exception& error) {
+    try {
+      log(LogLevel::error, options_.path + ": recording ends here: " + error.what());
+    } catch (...) {  // it is left unsaid
+    }
+  } catch (...) {
+  }
+  if (TraceWriter* const writer = writer_.load(std::memory_order_acquire)) writer->let_go();
+  {
+    const std::lock_guard lock(mutex_);
+    broken_ = true;
+  }
+  closed_ = true;
+  wake_program_.notify_all();
+  if (options_.stops) options_.stops();
+}
+
+void RecordQueue::write_all() {
+  Guard guard;  // whatever the driver calls from here passes through
+  if (!writer_.load(std::memory_order_acquire)) make_writer();
+  TraceWriter* const writer = writer_.load(std::memory_order_relaxed);
+  writer->begin();
+  RecordBuffer taken;
+  std::unique_lock lock(mutex_);
+  bool good = writer->good(), can_write = good;
+  for (bool last = false; good && !last;) {
+    wake_writer_.wait_for(lock, kPeriod,
+                          [&] { return closing_ || stopping_ || hurried_ || buffer_.size() > kWakeBytes; });
+    last = closing_ || stopping_;
+    hurried_ = false;
+    taken.swap(buffer_);
+    lock.unlock();
+    wake_program_.notify_all();
+    good = write(taken);
+    taken.clear();
+    can_write = writer->flush();
+    good = good && can_write;
+    written_bytes_.store(writer->bytes(), std::memory_order_release);
+    written_.store(progress_.load(std::memory_order_relaxed), std::memory_order_release);
+    lock.lock();
+  }
+  const bool stops = !good || stopping_;
+  if (stops) {
+    stop_writing(lock, taken, can_write);
+    lock.lock();
+  } else {
+    // What came meanwhile, with the lock held so that nothing more comes.
+    write(buffer_);
+    buffer_.clear();
+    if (!writer->close(coverage_, probe_, {})) broken_ = true;
+  }
+  closed_ = true;
+  wake_program_.notify_all();
+  lock.unlock();
+  if (stops && options_.stopped) options_.stopped();
+}
+
+// The program goes on: nothing of ours may stay in its way, and so whatever takes long is done without the lock. Where
+// the file has reached its bound, the writer takes no calls any more, but times of those that are in it.
+void RecordQueue::stop_writing(std::unique_lock<std::mutex>& lock, RecordBuffer& taken, bool can_write) {
+  TraceWriter& writer = *writer_.load(std::memory_order_relaxed);
+  refusing_ = true;
+  taken.swap(buffer_);
+  lock.unlock();
+  wake_program_.notify_all();
+  if (can_write) {
+    write(taken);
+  } else {
+    drop(taken);
+  }
+  taken.clear();
+  if (options_.stops) options_.stops();
+  lock.lock();
+  taken.swap(buffer_);  // times of what is in the file
+  const Coverage coverage = std::move(coverage_);
+  const std::optional<ProbeTotals> probe = std::move(probe_);
+  broken_ = true;
+  lock.unlock();
+  write(taken);
+  taken.clear();
+  writer.close(coverage, probe, stopping_ ? ending_ : Ending());
+  writer.let_go();
+}
+
+// The process is ending: nobody looks after what is left in the buffer, unless the writer is still at it.
+void RecordQueue::push_late(std::unique_lock<std::mutex>& lock) {
+  const NotCancelled not_cancelled;
+  if (!closed_.load(std::memory_order_relaxed)) {
+    lock.unlock();
+    return close();
+  }
+  write(buffer_);
+  buffer_.clear();
+  if (!writer_.load(std::memory_order_relaxed)->close(coverage_, probe_, {})) broken_ = true;
+}
+
+// A writer that is just about to wait misses it, and looks after its period. So with stop().
+void RecordQueue::hurry() {
+  hurried_ = true;
+  wake_writer_.notify_one();
+}
+
+bool RecordQueue::stop(Ending ending) noexcept {
+  if (closing_ || refusing_.exchange(true)) return true;
+  ending_ = std::move(ending);
+  stopping_ = true;
+  if (!started_) return false;
+  wake_writer_.notify_one();
+  wake_program_.notify_all();  // who misses it is woken by the writer
+  return true;
+}
+
+GrowingFile* RecordQueue::reading(std::uint64_t& bytes) {
+  bytes = written_bytes_.load(std::memory_order_acquire);
+  return writer_.load(std::memory_order_acquire) ? &reading_ : nullptr;
+}
+
+std::string RecordQueue::path() const {
+  const TraceWriter* const writer = closed_.load(std::memory_order_acquire) ? writer_.load() : nullptr;
+  return writer && !writer->path().empty() ? writer->path() : options_.path;
+}
+
+void RecordQueue::push(std::span<const DeviceTime> times) {
+  const std::lock_guard lock(mutex_);
+  if (!started_ || closing_ || broken_) return;
+  if (buffer_.size() + times.size() * sizeof(TimeRecord) > kLimitBytes) return;
+  pushed_.fetch_add(times.size(), std::memory_order_relaxed);
+  for (const DeviceTime& time : times) {
+    new (buffer_.append(sizeof(TimeRecord))) TimeRecord{{sizeof(TimeRecord), QueueItem::Type::time}, time};
+  }
+}
+
+void RecordQueue::set_coverage(const Coverage& coverage) {
+  const std::lock_guard lock(mutex_);
+  coverage_ = coverage;
+}
+
+void RecordQueue::set_probe(const ProbeTotals& totals) {
+  const std::lock_guard lock(mutex_);
+  probe_ = totals;
+}
+
+void RecordQueue::close(bool interrupted) noexcept {
+  closing_ = true;
+  if (!started_) return;
+  // The writer looks once per period anyway. Passing through the lock first makes sure that it is not just about to
+  // wait.
+  if (!interrupted) {
+    if (mutex_.try_lock()) mutex_.unlock();
+    wake_writer_.notify_one();
+  }
+  const NotCancelled not_cancelled;
+  const std::chrono::milliseconds patience = interrupted ? kPatienceInside : kPatience;
+  std::uint64_t seen = progress_.load(std::memory_order_relaxed);
+  auto since = std::chrono::steady_clock::now();
+  while (!closed_.load(std::memory_order_acquire)) {
+    std::this_thread::sleep_for(kLook);
+    const auto now = std::chrono::steady_clock::now();
+    if (const std::uint64_t progress = progress_.load(std::memory_order_relaxed); progress != seen) {
+      seen = progress;
+      since = now;
+    } else if (now - since > patience) {
+      return;
+    }
+  }
+}
+
+bool RecordQueue::forked() noexcept {
+  if (TraceWriter* const writer = writer_.load(std::memory_order_acquire); writer && ::getpid() != process_) {
+    writer->let_go();
+    reading_.close();
+  }
+  return !started_;
+}
+
+}  // namespace nimble::shim

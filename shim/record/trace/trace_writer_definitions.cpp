@@ -1,0 +1,197 @@
+// The trace writer's definitions: the events that give functions, images, graphs, streams and the rest the ids by which
+// calls name them. analyzer/input/trace_reader_definitions.cpp reads them.
+#include <cxxabi.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "shim/record/facts/graph_table.h"
+#include "shim/record/trace/trace_text.h"
+#include "shim/record/trace/trace_writer.h"
+
+namespace nimble::shim {
+
+namespace {
+
+// The kernel's name as people say it: demangled, without its parameter list.
+std::string spoken(const std::string& name) {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status),
+                                                    std::free);
+  if (status != 0) return name;
+  std::string result = text.get();
+  if (result.starts_with("void ")) result.erase(0, 5);
+  // The parameter list is the last balanced pair of parentheses.
+  int depth = 0;
+  for (std::size_t i = result.size(); i-- > 0;) {
+    if (result[i] == ')') ++depth;
+    if (result[i] == '(' && --depth == 0) return result.substr(0, i);
+  }
+  return result;
+}
+
+// What is known of a kernel's code: `,"self_contained":...` and so on.
+void append_code(std::string& out, const FunctionInfo& function) {
+  append(out, R"(,"self_contained":{})", function.self_contained);
+  if (function.constants) out += R"(,"constants":true)";
+  if (!function.why.empty()) append(out, R"(,"why":{})", json_text(function.why));
+  if (function.code) append(out, R"(,"code":"{:016x}")", function.code);
+  if (!function.proof) {
+    if (!function.why_not_proven.empty()) append(out, R"(,"why_not_proven":{})", json_text(function.why_not_proven));
+    return;
+  }
+  out += R"(,"proven":[)";
+  const char* separator = "";
+  for (const ProvenAccess& access : function.proof->accesses) {
+    append(out, R"({}[[{}],"{}{}")", separator, fmt::join(access.at, ","), access.reads ? "r" : "",
+           access.writes ? "w" : "");
+    for (const ParamCondition& each : access.when)
+      append(out, R"({}[{},{},"{}",{}])", &each == access.when.data() ? ",[" : ",", each.at, each.bytes,
+             each.equal ? "==" : "!=", each.value);
+    out += access.when.empty() ? "]" : "]]";
+    separator = ",";
+  }
+  if (!function.proof->globals.empty()) {
+    out += R"(],"globals":[)";
+    separator = "";
+    for (const ProvenGlobal& global : function.proof->globals) {
+      append(out, R"({}[{},{},{},"{}{}"])", separator, json_text(global.name), global.address, global.bytes,
+             global.reads ? "r" : "", global.writes ? "w" : "");
+      separator = ",";
+    }
+  }
+  append(out, R"(],"stored":[{}],"same_code":{})", fmt::join(function.proof->stored, ","), function.proof->same_code);
+}
+
+void mark(std::vector<bool>& done, std::uint32_t id) {
+  if (done.size() <= id) done.resize(id + 1);
+  done[id] = true;
+}
+
+bool marked(const std::vector<bool>& done, std::uint32_t id) { return id < done.size() && done[id]; }
+
+}  // namespace
+
+void TraceWriter::define_thread(std::uint32_t thread) {
+  if (marked(threads_, thread)) return;
+  mark(threads_, thread);
+  line(fmt::format(R"json({{"ph":"M","pid":1,"tid":{0},"name":"thread_name","args":{{"name":"thread {0}"}}}})json",
+                   thread));
+}
+
+std::uint32_t TraceWriter::define_context(CUcontext context) {
+  return contexts_.try_emplace(context, static_cast<std::uint32_t>(contexts_.size())).first->second;
+}
+
+std::uint32_t TraceWriter::define_stream(const Record& record) {
+  const StreamRef& stream = record.call.stream;
+  if (const auto found = streams_.find(stream.key); found != streams_.end()) return found->second.id;
+  const std::uint32_t id = next_stream_++;
+  streams_[stream.key] = {id, record.context};
+  busy_until_us_.push_back(0);
+  line(fmt::format(
+      R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.stream","args":{{"id":{},"context":{},"kind":"{}"{}}}}})json",
+      id, define_context(record.context), name(record.stream_kind),
+      stream.is_per_thread() ? fmt::format(R"(,"thread":{})", record.call.thread) : ""));
+  line(
+      fmt::format(R"json({{"ph":"M","pid":2,"tid":{0},"name":"thread_name","args":{{"name":"stream {0} ({1})"}}}})json",
+                  id, name(record.stream_kind)));
+  return id;
+}
+
+// The context's streams are gone, and their handles may come back. Events do not tell whose they are; a new id for one
+// that lives on only means that less is known of it.
+void TraceWriter::forget_context(CUcontext context) {
+  std::erase_if(streams_, [&](const auto& entry) { return !context || entry.second.context == context; });
+  events_.clear();
+}
+
+std::uint32_t TraceWriter::define_event(CUevent event) {
+  const auto [found, is_new] = events_.try_emplace(event, next_event_);
+  if (is_new) ++next_event_;
+  return found->second;
+}
+
+std::uint32_t TraceWriter::define_image(const ImageInfo& image) {
+  const auto [found, is_new] = images_.try_emplace(&image, static_cast<std::uint32_t>(images_.size()));
+  if (!is_new) return found->second;
+  line(fmt::format(
+      R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.image","args":{{"id":{},"self_contained":{},"why":{}}}}})json",
+      found->second, image.self_contained, json_text(image.why)));
+  return found->second;
+}
+
+std::uint32_t TraceWriter::define_function(const FunctionInfo& function) {
+  const auto [found, is_new] = functions_.try_emplace(&function, 0);
+  std::uint32_t& id = found->second;
+  if (!is_new) return id;
+  const std::string image = function.image ? fmt::format("{}", define_image(*function.image)) : "null";
+  std::string params;
+  if (function.params) {
+    const char* separator = "[";
+    for (const ParamLayout& p : *function.params) {
+      append(params, "{}[{},{}]", separator, p.offset, p.size);
+      separator = ",";
+    }
+    if (function.params->empty()) params.push_back('[');
+    params.push_back(']');
+  } else {
+    params = "null";
+  }
+  std::string code;
+  if (function.image) append_code(code, function);
+  const std::string known =
+      fmt::format(R"("name":{},"image":{},"params":{}{})", json_text(function.name), image, params, code);
+  // A kernel has several handles: nodes of a graph name it by another than the launches that they were captured from.
+  // What is seen of one is seen of all.
+  id = static_cast<std::uint32_t>(names_.size());
+  if (function.image) {
+    const auto [same, is_first] = known_functions_.try_emplace(known, id);
+    id = same->second;
+    if (!is_first) return id;
+  }
+  names_.push_back(json_text(spoken(function.name)));
+  line(
+      fmt::format(R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.function","args":{{"id":{},{}}}}})json", id, known));
+  return id;
+}
+
+std::uint32_t TraceWriter::define_graph(GraphInfo& graph) {
+  if (graph.id != kNone) return graph.id;
+  const std::uint32_t id = graph.id = next_graph_++;
+  for (const GraphKernel& kernel : graph.kernels) define_function(*kernel.function);
+  line(fmt::format(
+      R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.graph","args":{{"id":{},"known":{},"why":{}}}}})json", id,
+      graph.known, json_text(graph.why)));
+  // In parts, so that no line grows beyond what readers take.
+  constexpr std::size_t kPart = 4096, kPartBytes = std::size_t{128} << 10;
+  for (std::size_t at = 0; at < graph.accesses.size(); at += kPart) {
+    std::string list;
+    const std::size_t count = std::min(kPart, graph.accesses.size() - at);
+    append_accesses(list, graph.accesses.data() + at, count);
+    line(fmt::format(
+        R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.graph_nodes","args":{{"graph":{},"accesses":{}}}}})json", id,
+        list));
+  }
+  for (std::size_t at = 0; at < graph.kernels.size();) {
+    std::string list;
+    for (; at < graph.kernels.size() && list.size() < kPartBytes; ++at) {
+      const GraphKernel& kernel = graph.kernels[at];
+      append(list, R"({}[{},")", list.empty() ? "" : ",", functions_.at(kernel.function));
+      append_hex(list, kernel.params.data(), kernel.params.size());
+      list += "\"]";
+    }
+    line(fmt::format(
+        R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.graph_nodes","args":{{"graph":{},"kernels":[{}]}}}})json", id,
+        list));
+  }
+  graph.accesses = {};
+  graph.kernels = {};
+  return id;
+}
+
+}  // namespace nimble::shim

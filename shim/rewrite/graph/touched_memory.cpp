@@ -1,0 +1,65 @@
+#include "shim/rewrite/graph/touched_memory.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace nimble::shim {
+
+namespace {
+
+// A word this little before memory may stand for it, and one at its end: as analyzer/memory/objects.h has it.
+constexpr std::uint64_t kBeside = 255;
+
+// And nobody else's, wherever the driver has put it.
+bool is_of_the_device(const Call& call) {
+  return call.memory == MemoryKind::device || call.memory == MemoryKind::stream_ordered;
+}
+
+}  // namespace
+
+void TouchedMemory::name(std::vector<TraceProbe::Range> allocations) {
+  allocations_.clear();
+  for (const TraceProbe::Range& range : allocations)
+    allocations_.push_back({range.address, range.address + std::max<std::uint64_t>(range.bytes, 1), false});
+  std::sort(allocations_.begin(), allocations_.end(),
+            [](const Allocation& a, const Allocation& b) { return a.begin < b.begin; });
+}
+
+void TouchedMemory::name_stray(std::vector<std::uint64_t> words, std::vector<std::uint64_t> known) {
+  stray_ = std::move(words);
+  known_ = std::move(known);
+  for (auto* each : {&stray_, &known_}) std::sort(each->begin(), each->end());
+}
+
+// Those that share a byte with the call's memory. What it releases may have no size that is known.
+template <class Visit>
+void TouchedMemory::each_in(auto& allocations, const Call& call, const Visit& visit) {
+  const std::uint64_t end = call.address + std::max<std::uint64_t>(call.size, 1);
+  auto at = std::lower_bound(allocations.begin(), allocations.end(), call.address,
+                             [](const Allocation& each, std::uint64_t address) { return each.end <= address; });
+  for (; at != allocations.end() && at->begin < end; ++at) visit(*at);
+}
+
+bool TouchedMemory::release(const Call& call) {
+  bool any = false;
+  each_in(allocations_, call, [&](Allocation& each) { any = each.went = true; });
+  return any;
+}
+
+void TouchedMemory::release_all() {
+  for (Allocation& each : allocations_) each.went = true;
+}
+
+bool TouchedMemory::brings_together(const Call& call) const {
+  int went = 0;
+  each_in(allocations_, call, [&](const Allocation& each) { went += each.went; });
+  return went > (is_of_the_device(call) ? 1 : 0);
+}
+
+bool TouchedMemory::leads_to(const Call& call) const {
+  const std::vector<std::uint64_t>& words = is_of_the_device(call) ? known_ : stray_;
+  const auto at = std::lower_bound(words.begin(), words.end(), call.address - std::min(call.address, kBeside));
+  return at != words.end() && *at <= call.address + call.size;
+}
+
+}  // namespace nimble::shim

@@ -1,0 +1,136 @@
+#include "shim/state/entry.h"
+
+#include <atomic>
+
+#include "shim/driver/real_driver.h"
+#include "shim/intercept/decode/code.h"
+#include "shim/state/stream_table.h"
+
+namespace nimble::shim {
+
+std::uint32_t thread_index() {
+  static std::atomic<std::uint32_t> next{0};
+  static thread_local std::uint32_t index __attribute__((tls_model("initial-exec"))) =
+      next.fetch_add(1, std::memory_order_relaxed);
+  return index;
+}
+
+CUcontext current_context() {
+  static constinit DriverFunction<decltype(&::cuCtxGetCurrent)> get_current("cuCtxGetCurrent");
+  CUcontext context = nullptr;
+  if (const auto current = get_current.get()) current(&context);
+  return context;
+}
+
+StreamRef stream_ref(Entry entry, CUstream handle) {
+  const bool per_thread =
+      handle == CU_STREAM_PER_THREAD || (!handle && entry.default_stream == DefaultStream::per_thread);
+  if (handle && handle != CU_STREAM_LEGACY && !per_thread) return {handle, reinterpret_cast<std::uint64_t>(handle)};
+  // A default stream belongs to the current context. Contexts are aligned objects: their low bits are free.
+  const auto base = reinterpret_cast<std::uint64_t>(current_context()) & ~std::uint64_t{3};
+  if (per_thread) return {CU_STREAM_PER_THREAD, (base ^ (std::uint64_t{thread_index()} << 48)) | 2};
+  return {CU_STREAM_LEGACY, base | 1};
+}
+
+namespace {
+
+std::atomic<std::uint64_t> g_default_pool_changes{0};
+
+}  // namespace
+
+bool default_pool_is_plain() { return default_pool_changes() == 0; }
+std::uint64_t default_pool_changes() { return g_default_pool_changes.load(std::memory_order_relaxed); }
+void default_pool_changed() { g_default_pool_changes.fetch_add(1, std::memory_order_relaxed); }
+
+bool primary_context_is_active(CUdevice device) {
+  static constinit DriverFunction<decltype(&::cuDevicePrimaryCtxGetState)> get_state("cuDevicePrimaryCtxGetState");
+  unsigned flags = 0;
+  int active = 0;
+  const auto ask = get_state.get();
+  return !ask || (ask(device, &flags, &active) == CUDA_SUCCESS && active != 0);
+}
+
+// The driver has no question for it, but retaining tells; only done where that does not bring the context to life.
+CUcontext primary_context(CUdevice device) {
+  static constinit DriverFunction<decltype(&::cuDevicePrimaryCtxRetain)> retain("cuDevicePrimaryCtxRetain");
+  static constinit DriverFunction<decltype(&::cuDevicePrimaryCtxRelease_v2)> release("cuDevicePrimaryCtxRelease_v2");
+  CUcontext context = nullptr;
+  if (!retain.get() || !release.get() || !primary_context_is_active(device)) return nullptr;
+  if (retain.get()(&context, device) != CUDA_SUCCESS) return nullptr;
+  release.get()(device);
+  return context;
+}
+
+CUcontext context_of_green(CUgreenCtx green) {
+  static constinit DriverFunction<decltype(&::cuCtxFromGreenCtx)> from_green("cuCtxFromGreenCtx");
+  CUcontext context = nullptr;
+  if (const auto ask = from_green.get()) ask(&context, green);
+  return context;
+}
+
+bool is_primary(CUcontext context) {
+  static constinit DriverFunction<decltype(&::cuDeviceGetCount)> get_count("cuDeviceGetCount");
+  int count = 0;
+  const auto ask = get_count.get();
+  if (!ask || ask(&count) != CUDA_SUCCESS) return false;
+  for (int ordinal = 0; ordinal < count; ++ordinal)
+    if (primary_context_is_active(ordinal) && primary_context(ordinal) == context) return true;
+  return false;
+}
+
+void context_ending(CUcontext context) { streams().context_ended(context); }
+void context_ended(CUcontext context) { functions().context_ended(context); }
+
+namespace decode {
+
+void External::of_unknown_size(Call& call, CUdeviceptr pointer) {
+  static constinit DriverFunction<decltype(&::cuMemGetAddressRange_v2)> get_range("cuMemGetAddressRange_v2");
+  CUdeviceptr base = pointer;
+  std::size_t bytes = 0;
+  const auto ask = get_range.get();
+  if (ask && ask(&base, &bytes, pointer) == CUDA_SUCCESS) call.size = bytes - (pointer - base);
+  call.address = pointer;
+}
+
+bool TensorMap::inside_one(std::uint64_t address, std::uint64_t bytes, bool sliced) {
+  static constinit DriverFunction<decltype(&::cuMemGetAddressRange_v2)> get_range("cuMemGetAddressRange_v2");
+  CUdeviceptr base = 0;
+  std::size_t size = 0;
+  const auto ask = get_range.get();
+  if (sliced || !ask || ask(&base, &size, address) != CUDA_SUCCESS) return false;
+  return bytes <= size - (address - base);
+}
+
+bool Global::is_managed(std::uint64_t address) {
+  static constinit DriverFunction<decltype(&::cuPointerGetAttribute)> get_attribute("cuPointerGetAttribute");
+  unsigned managed = 0;
+  const auto ask = get_attribute.get();
+  return ask && ask(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) == CUDA_SUCCESS && managed != 0;
+}
+
+bool PoolAccess::is_home_of(CUmemoryPool pool, const CUmemLocation& location) {
+  static constinit DriverFunction<decltype(&::cuDeviceGetDefaultMemPool)> default_of("cuDeviceGetDefaultMemPool");
+  static constinit DriverFunction<decltype(&::cuDeviceGetMemPool)> present_of("cuDeviceGetMemPool");
+  if (location.type != CU_MEM_LOCATION_TYPE_DEVICE) return false;
+  CUmemoryPool its = nullptr;
+  for (const auto ask : {default_of.get(), present_of.get()})
+    if (ask && ask(&its, location.id) == CUDA_SUCCESS && its == pool) return true;
+  return false;
+}
+
+bool MapAccess::is_home_of(CUdeviceptr pointer, const CUmemLocation& location) {
+  static constinit DriverFunction<decltype(&::cuMemRetainAllocationHandle)> retain("cuMemRetainAllocationHandle");
+  static constinit DriverFunction<decltype(&::cuMemGetAllocationPropertiesFromHandle)> properties_of(
+      "cuMemGetAllocationPropertiesFromHandle");
+  static constinit DriverFunction<decltype(&::cuMemRelease)> release("cuMemRelease");
+  if (!retain.get() || !properties_of.get() || !release.get()) return false;
+  CUmemGenericAllocationHandle handle = 0;
+  if (retain.get()(&handle, reinterpret_cast<void*>(pointer)) != CUDA_SUCCESS) return false;
+  CUmemAllocationProp properties{};
+  const bool known = properties_of.get()(&properties, handle) == CUDA_SUCCESS;
+  release.get()(handle);
+  return known && properties.location.type == location.type && properties.location.id == location.id;
+}
+
+}  // namespace decode
+}  // namespace nimble::shim

@@ -1,0 +1,76 @@
+// What all decoders share. A decoder is a struct with up to three static functions, each taking the entry point's own
+// arguments after the Call:
+//   before(entry, call, args...)  what is known when the program calls
+//   after(call, args...)          what the driver gave back; only run on CUDA_SUCCESS
+//   answer(call, args...)         hands the program what the sink answered instead of the driver
+//   reply(call, known, driver, args...)   of a question: what the program gets, by what the sink knows
+//   (shim/intercept/decode/question.h)
+// or with passed(args...) alone, run on CUDA_SUCCESS: no sink hears of such a call, and no session begins with it.
+// Overloads stand for entry points with other arguments. Out-parameters may be null.
+#pragma once
+
+#include "nimble/internal/call.h"
+
+namespace nimble::shim {
+
+// What stream 0 means to an entry point.
+enum class DefaultStream : std::uint8_t { none, legacy, per_thread };
+
+struct Entry {
+  DefaultStream default_stream;
+};
+
+// A small number for the calling thread, counted from 0 in the order of first calls.
+std::uint32_t thread_index();
+
+// The stream that `handle` means in this entry point, for the calling thread and its current context.
+StreamRef stream_ref(Entry entry, CUstream handle);
+
+// Whether allocations of the default pool are like any other: false once the program has put another pool in its place,
+// or has let others reach a pool's memory.
+bool default_pool_is_plain();
+// How often the program has put another pool into its place, or changed who reaches a pool; 0 while it is plain.
+std::uint64_t default_pool_changes();
+void default_pool_changed();
+
+// The calling thread's context; null where it has none.
+CUcontext current_context();
+
+// The primary context of a device, null where it is not active; whether it is; the context that a green context is.
+CUcontext primary_context(CUdevice device);
+// Whether it is the primary one of a device.
+bool is_primary(CUcontext context);
+bool primary_context_is_active(CUdevice device);
+CUcontext context_of_green(CUgreenCtx context);
+
+// A context ends: the handles of its streams may come back.
+void context_ending(CUcontext context);
+// It has ended: its modules are gone.
+void context_ended(CUcontext context);
+
+namespace decode {
+
+inline void on_stream(Entry entry, Call& call, CUstream handle) {
+  call.stream = stream_ref(entry, handle);
+  call.has_stream = true;
+}
+
+inline void op(Entry entry, Call& call, CallKind kind, CUstream handle) {
+  call.kind = kind;
+  call.traced = true;
+  call.thread = thread_index();
+  on_stream(entry, call, handle);
+}
+
+// A call of a traced kind that puts no work on a stream.
+inline void event(Call& call, CallKind kind) {
+  call.kind = kind;
+  call.traced = true;
+  call.thread = thread_index();
+}
+
+inline std::uint64_t address_of(CUdeviceptr pointer) { return pointer; }
+inline std::uint64_t address_of(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
+
+}  // namespace decode
+}  // namespace nimble::shim

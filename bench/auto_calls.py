@@ -21,11 +21,13 @@ sys.path[:0] = [str(PYTHON), str(PYTHON / "tests")]
 
 import torch  # noqa: E402
 from torch import nn  # noqa: E402
-from nimble.auto import calls, settings, switches  # noqa: E402
+from nimble import settings  # noqa: E402
+from nimble.auto import calls  # noqa: E402
 from nimble.auto.guard import Guard  # noqa: E402
-from nimble.auto.watch import Watched  # noqa: E402
+from nimble.guards import switches  # noqa: E402
+from nimble.guards.signatures import Call  # noqa: E402
 from nimble.nesting import nesting  # noqa: E402
-from nimble.signatures import Call  # noqa: E402
+from nimble.objects.watch import Watched  # noqa: E402
 from replaying import ReplayingCapture  # noqa: E402
 
 ROUNDS = 41

@@ -24,8 +24,8 @@ import torch  # noqa: E402
 import fake  # noqa: E402
 import networks  # noqa: E402
 import replaying  # noqa: E402
-from nimble import steps  # noqa: E402
-from nimble.module import Nimble  # noqa: E402
+from nimble.api.module import Nimble  # noqa: E402
+from nimble.steps import steps  # noqa: E402
 
 ROUNDS = 60
 NETWORKS = ("mobilenet_v2", "resnet50")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a training step takes on a GPU in two graphs (python/nimble/parts.py), and in one.
+"""What a training step takes on a GPU in two graphs (python/nimble/steps/split_step.py), and in one.
 
 Usage: python -m nimble run bench/pytorch/step_parts.py [--json FILE] [NETWORK:BATCH...]
 
@@ -37,7 +37,7 @@ def run(name, batch, gpu):
         trainer.begin_again()
         taken = measure.Memory(gpu)
         taken.begin()
-        with mock.patch("nimble.steps.is_worth_it", is_worth_it):
+        with mock.patch("nimble.steps.steps.is_worth_it", is_worth_it):
             step, whole, _ = training.nimble_step(trainer)
         graphs = [graph for kind in whole._kinds for graph in kind.graphs]
         times = measure.all_times(gpu, step)

@@ -20,16 +20,16 @@ from nimble.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from nimble import shim
-    from nimble.accelerated import Accelerated, accelerate
-    from nimble.module import Nimble
-    from nimble.static import GraphReport
-    from nimble.steps import Step, step
+    from nimble.api.accelerated import Accelerated, accelerate
+    from nimble.api.module import Nimble
+    from nimble.graphs.graph_io import GraphReport
+    from nimble.steps.steps import Step, step
 
 __all__ = ["Accelerated", "CaptureError", "GraphReport", "Nimble", "NimbleError", "NotLoadedError", "Step", "accelerate", "shim",
            "step", "__version__"]
 
-_LATE = {"Accelerated": "accelerated", "accelerate": "accelerated", "Nimble": "module", "GraphReport": "static", "Step": "steps",
-         "step": "steps"}
+_LATE = {"Accelerated": "api.accelerated", "accelerate": "api.accelerated", "Nimble": "api.module", "GraphReport": "graphs.graph_io",
+         "Step": "steps.steps", "step": "steps.steps"}
 
 
 def __getattr__(name: str) -> Any:

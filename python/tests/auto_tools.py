@@ -4,7 +4,8 @@ import pytest
 
 torch = pytest.importorskip("torch", minversion="2.5")  # nimble.auto's oldest
 from torch import nn  # noqa: E402
-from nimble.auto import calls, settings  # noqa: E402
+from nimble import settings  # noqa: E402
+from nimble.auto import calls  # noqa: E402
 from nimble.nesting import nesting  # noqa: E402
 from replaying import ReplayingCapture  # noqa: E402
 

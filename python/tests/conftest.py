@@ -40,7 +40,8 @@ def build():
 @pytest.fixture(autouse=True)
 def words(monkeypatch):
     """As under libnimble.so, by which words of memory are read."""
-    from nimble import shim, words
+    from nimble import shim
+    from nimble.guards import dict_versions as words
     import words_tools
 
     if shim.update_of_words() is None and sys.version_info < (3, 13):
@@ -50,7 +51,7 @@ def words(monkeypatch):
 @pytest.fixture(autouse=True)
 def lines(monkeypatch):
     """Go where pytest looks: it has its own files in place of descriptor 2, and lines do not follow it there (test_log.py)."""
-    from nimble.auto import log
+    from nimble import log
 
     monkeypatch.setattr(log, "say", lambda line: sys.stderr and sys.stderr.write(line))
 

@@ -9,7 +9,7 @@ import torch
 from torch.utils import _python_dispatch, _pytree
 
 from nimble.errors import CaptureError
-from nimble.leaves import AutogradGraph, saved_by
+from nimble.graphs.autograd_leaves import AutogradGraph, saved_by
 from nimble.shim import GraphState, GraphStatus, Rehearsed
 
 

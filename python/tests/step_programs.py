@@ -9,7 +9,7 @@ from torch import nn
 
 import nimble
 from nimble import NimbleError
-from nimble.steps import _without_history
+from nimble.steps.steps import _without_history
 from replaying import ReplayingCapture
 
 

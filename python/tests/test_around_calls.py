@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 from nimble import Nimble, NimbleError, accelerate  # noqa: E402
-from nimble.auto import switches  # noqa: E402
+from nimble.guards import switches  # noqa: E402
 from nimble.nesting import one_at_a_time  # noqa: E402
 from replaying import ReplayingCapture  # noqa: E402
 from training_nets import grads, same  # noqa: E402

@@ -5,12 +5,13 @@ import pytest
 
 torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
-from nimble import Nimble, NimbleError, as_it_was  # noqa: E402
-from nimble.as_it_was import left_as_it_was  # noqa: E402
+from nimble import Nimble, NimbleError  # noqa: E402
+from nimble.api.error_origin import raises_by_itself  # noqa: E402
 from nimble.auto.gradients import again  # noqa: E402
-from nimble.by_itself import raises_by_itself  # noqa: E402
-from nimble.signatures import Call  # noqa: E402
-from nimble.state import StateKeeper  # noqa: E402
+from nimble.graphs import restore as as_it_was  # noqa: E402
+from nimble.graphs.restore import left_as_it_was  # noqa: E402
+from nimble.guards.signatures import Call  # noqa: E402
+from nimble.guards.state import StateKeeper  # noqa: E402
 from fake import FakeCapture  # noqa: E402
 
 

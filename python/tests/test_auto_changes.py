@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch", minversion="2.5")
 from torch import nn  # noqa: E402
-from nimble.auto import switches  # noqa: E402
+from nimble.guards import switches  # noqa: E402
 from auto_tools import (COMPARED, EAGER_FIRST, Net, auto, backend, graphs, inside_one, module_with,  # noqa: E402, F401
                         net, prepared, run, said, served)
 

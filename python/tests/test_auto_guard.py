@@ -19,8 +19,8 @@ from torch import nn  # noqa: E402
 from nimble import NimbleError  # noqa: E402
 from nimble.auto.contents import Contents  # noqa: E402
 from nimble.auto.guard import Guard  # noqa: E402
-from nimble.auto.values import is_plain, plain_key  # noqa: E402
-from nimble.auto.watch import Watch, read_of_tensors, Watched  # noqa: E402
+from nimble.objects.values import is_plain, plain_key  # noqa: E402
+from nimble.objects.watch import Watch, read_of_tensors, Watched  # noqa: E402
 
 
 class Square(nn.Module):

@@ -23,7 +23,7 @@ from torch.nn import functional as F  # noqa: E402
 from auto_tools import both_ways, calls_of, module_with  # noqa: E402
 from nimble import NimbleError  # noqa: E402
 from nimble.auto.contents import Contents  # noqa: E402
-from nimble.auto.watch import Watch, is_programs  # noqa: E402
+from nimble.objects.watch import Watch, is_programs  # noqa: E402
 
 
 class Settings:

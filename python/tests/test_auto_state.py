@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.5")
 from torch import nn  # noqa: E402
 from auto_tools import both_ways, calls_of, module_with  # noqa: E402
-from nimble.auto.tensors import Written  # noqa: E402
+from nimble.guards.tensors import Written  # noqa: E402
 
 STATISTICS = torch.zeros(3)
 
@@ -204,4 +204,4 @@ def test_weights_that_autocast_has_cast(at):
 def test_weights_that_are_written_to_around_autocast():
     assert both_ways(cast(0, 2, 8))[1] == 13
     assert both_ways(cast(None))[1] == 9
-    assert torch.clear_autocast_cache.__module__ != "nimble.auto.casts", "it is PyTorch's own again"
+    assert torch.clear_autocast_cache.__module__ != "nimble.guards.casts", "it is PyTorch's own again"

@@ -12,8 +12,9 @@ import pytest
 
 torch = pytest.importorskip("torch", minversion="2.5")
 from nimble import Nimble  # noqa: E402
-from nimble.auto import advancing, calls, recurrent, switches  # noqa: E402
+from nimble.auto import advancing, calls, recurrent  # noqa: E402
 from nimble.auto.threads import Threads  # noqa: E402
+from nimble.guards import switches  # noqa: E402
 from nimble.nesting import nesting  # noqa: E402
 from auto_tools import (COMPARED, EAGER_FIRST, Net, auto, backend, graphs, module_with, net, prepared, run,  # noqa: E402, F401
                         said, served)
@@ -336,7 +337,7 @@ def test_what_is_frozen():
 import gc
 gc.freeze()
 assert gc.get_freeze_count() > 0
-from nimble.auto import hook  # what Python's start imports, before PyTorch
+from nimble import hook  # what Python's start imports, before PyTorch
 import torch
 from nimble.auto.recurrent import has_dropout_of_its_own
 assert not has_dropout_of_its_own("cpu")

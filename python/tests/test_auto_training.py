@@ -9,7 +9,9 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.5")
 import torch.utils.checkpoint  # noqa: E402
 from torch import nn  # noqa: E402
-from nimble.auto import calls, settings, switches  # noqa: E402
+from nimble import settings  # noqa: E402
+from nimble.auto import calls  # noqa: E402
+from nimble.guards import switches  # noqa: E402
 from nimble.nesting import nesting  # noqa: E402
 from auto_tools import COMPARED, EAGER_FIRST, backend, graphs, said, served  # noqa: E402, F401
 

@@ -288,7 +288,7 @@ def test_a_step_in_two_graphs_against_one(bench, monkeypatch):
 
     def step(*arguments, **more):
         backends.append(ReplayingCapture())
-        return nimble.steps.step(*arguments, **more, backend=backends[-1])
+        return nimble.steps.steps.step(*arguments, **more, backend=backends[-1])
 
     monkeypatch.setattr(nimble, "step", step)
     host = Host()

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
 import nimble  # noqa: E402
 from nimble import Nimble  # noqa: E402
-from nimble.static import Options  # noqa: E402
+from nimble.graphs.graph_io import Options  # noqa: E402
 from replaying import ReplayingCapture  # noqa: E402
 
 

@@ -9,8 +9,8 @@ torch = pytest.importorskip("torch", minversion="1.13.0a0")
 from torch import nn  # noqa: E402
 from torch.overrides import TorchFunctionMode  # noqa: E402
 from nimble import Nimble  # noqa: E402
-from nimble.auto import switches  # noqa: E402
-from nimble.signatures import Call, Repeated  # noqa: E402
+from nimble.guards import switches  # noqa: E402
+from nimble.guards.signatures import Call, Repeated  # noqa: E402
 
 
 class Seen(TorchFunctionMode):
@@ -117,7 +117,7 @@ class TestRunningAhead:
         assert [graph.runs_ahead for graph in model._graphs] == [False] == [each.runs_ahead for each in model.report()]
 
     def test_what_may_be_sent_to_other_ranks_does_not(self, module, backend, monkeypatch):
-        monkeypatch.setattr("nimble.auto.switches.has_other_ranks", lambda: True)
+        monkeypatch.setattr("nimble.guards.switches.has_other_ranks", lambda: True)
         model = Nimble(module, backend=backend).prepare(torch.ones(2, 3))
         assert [graph.runs_ahead for graph in model._graphs] == [False]
 
@@ -151,7 +151,7 @@ class TestCallsThatRepeat:
                 apart.append(arguments)
                 super().__init__(*arguments)
 
-        monkeypatch.setattr("nimble.module.Call", Counted)
+        monkeypatch.setattr("nimble.api.module.Call", Counted)
         made = Nimble(Sum().eval(), backend=backend)
         made.apart = apart
         with torch.no_grad():

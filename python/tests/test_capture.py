@@ -1,4 +1,4 @@
-"""What of nimble.capture can be seen without a GPU."""
+"""What of nimble.graphs.capture can be seen without a GPU."""
 
 import contextlib
 import subprocess
@@ -11,7 +11,7 @@ pytest.importorskip("torch", minversion="1.13.0a0")
 
 PROGRAM = """\
 import gc, sys, types, torch
-from nimble.capture import CudaGraph
+from nimble.graphs.capture import CudaGraph
 class Output:
     def __init__(self, name): self.name = name
     def __del__(self): print(self.name, "is gone", flush=True)
@@ -64,7 +64,8 @@ class Generator:
 def generator(monkeypatch):
     """What CudaCapture needs of CUDA to capture, with nothing behind it but the random numbers."""
     import torch
-    from nimble import capture, shim
+    from nimble import shim
+    from nimble.graphs import capture
 
     made = Generator()
 
@@ -93,7 +94,7 @@ def generator(monkeypatch):
                         "Stream": lambda: stream, "current_stream": lambda *_: stream, "synchronize": nothing, "default_generators": [made],
                         "is_current_stream_capturing": lambda: False, "get_allocator_backend": lambda: "cudaMallocAsync"}.items():
         monkeypatch.setattr(torch.cuda, name, value, raising=False)
-    monkeypatch.setattr("nimble.capture._raw_stream", lambda _: 0)
+    monkeypatch.setattr("nimble.graphs.capture._raw_stream", lambda _: 0)
     for name, value in {"learning": contextlib.nullcontext, "capture_again": nothing, "get_graph": nothing, "settle": nothing}.items():
         monkeypatch.setattr(shim, name, value)
     monkeypatch.setattr(capture, "_recover", nothing)
@@ -136,8 +137,8 @@ class Checkpointed:
 def test_a_backward_that_draws_the_forwards_random_numbers_again(generator, puts_back):
     """In a graph of its own it would count from its own beginning."""
     import torch
-    from nimble.capture import CudaCapture
     from nimble.errors import CaptureError
+    from nimble.graphs.capture import CudaCapture
 
     work, device = Checkpointed(generator, puts_back), torch.device("cuda:0")
     if puts_back:
@@ -152,7 +153,7 @@ def test_a_backward_that_draws_the_forwards_random_numbers_again(generator, puts
 @pytest.mark.parametrize("in_parts", [True, False])
 def test_a_step_that_does_so_is_one_graph(generator, in_parts):
     import torch
-    from nimble.capture import CudaCapture
+    from nimble.graphs.capture import CudaCapture
 
     work = Checkpointed(generator)
     graphs = CudaCapture().record(work, torch.cuda.Stream(), True, False, in_parts)

@@ -7,9 +7,9 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
 import nimble  # noqa: E402
-from nimble import metadata  # noqa: E402
-from nimble.metadata import Metadata  # noqa: E402
-from nimble.state import ModuleGuard  # noqa: E402
+from nimble.guards import metadata  # noqa: E402
+from nimble.guards.metadata import Metadata  # noqa: E402
+from nimble.guards.state import ModuleGuard  # noqa: E402
 from step_programs import mlp, same, sgd, update  # noqa: E402
 
 

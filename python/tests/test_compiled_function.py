@@ -1,4 +1,4 @@
-"""nimble.compiled_function: functions of torch.compile whose calls a graph serves. Those here are made by hand."""
+"""nimble.compile.compiled_function: functions of torch.compile whose calls a graph serves. Those here are made by hand."""
 
 import os
 import threading
@@ -7,8 +7,9 @@ import pytest
 
 torch = pytest.importorskip("torch", minversion="2.1")
 from nimble import Nimble  # noqa: E402
-from nimble.auto import settings, switches  # noqa: E402
-from nimble.compiled_function import _MAX_GRAPHS, _MOST_MOVES, CompiledFunction, lines_of  # noqa: E402
+from nimble import settings  # noqa: E402
+from nimble.compile.compiled_function import _MAX_GRAPHS, _MOST_MOVES, CompiledFunction, lines_of  # noqa: E402
+from nimble.guards import switches  # noqa: E402
 from replaying import ReplayingCapture  # noqa: E402
 
 AS_COMPILED_FIRST, COMPARED = 1, 3

@@ -1,4 +1,4 @@
-"""nimble.compiled_graphs: what torch.compile's own CUDA graphs become where memory comes in stream order."""
+"""nimble.compile.compiled_graphs: what torch.compile's own CUDA graphs become where memory comes in stream order."""
 
 import importlib
 import inspect
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nimble import compiled_graphs
+from nimble.compile import compiled_graphs
 
 PYTHON = Path(__file__).resolve().parent.parent
 # PyTorch, as far as this is about it.
@@ -189,7 +189,7 @@ def test_graphs_for_inference(aligns, monkeypatch, capsys):
         return [weight * x]
 
     backend = ReplayingCapture()
-    monkeypatch.setattr("nimble.capture.CudaCapture", lambda: backend)
+    monkeypatch.setattr("nimble.graphs.capture.CudaCapture", lambda: backend)
     monkeypatch.setattr("nimble.shim.check", lambda: None)
     monkeypatch.setattr("atexit.register", lambda *_: None)
     in_favour_of_graphs(monkeypatch)
@@ -204,7 +204,7 @@ def test_graphs_for_inference(aligns, monkeypatch, capsys):
 
 def in_favour_of_graphs(monkeypatch):
     """What is timed here is no GPU."""
-    from nimble import compiled_function
+    from nimble.compile import compiled_function
 
     compare = compiled_function.compare
 

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.4")
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
-from nimble import compiled_function  # noqa: E402
+from nimble.compile import compiled_function  # noqa: E402
 from test_compiled_graphs import in_favour_of_graphs, trees  # noqa: E402, F401
 from replaying import ReplayingCapture  # noqa: E402
 
@@ -31,7 +31,7 @@ def compile_with(trees, backend, monkeypatch):  # noqa: F811
         from torch._inductor.compile_fx import get_static_input_idxs
     except ImportError as error:
         pytest.skip(f"this PyTorch has it elsewhere: {error}")
-    monkeypatch.setattr("nimble.capture.CudaCapture", lambda: backend)
+    monkeypatch.setattr("nimble.graphs.capture.CudaCapture", lambda: backend)
     monkeypatch.setattr("nimble.shim.check", lambda: None)
     monkeypatch.setattr("atexit.register", lambda *_: None)
     in_favour_of_graphs(monkeypatch)

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from nimble import containers
+from nimble.objects import containers
 
 
 def refuse(self, *_, **__):

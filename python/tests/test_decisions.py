@@ -6,7 +6,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from nimble import capture, shim  # noqa: E402
+from nimble import shim  # noqa: E402
+from nimble.graphs import capture  # noqa: E402
 
 
 class Status:

@@ -11,10 +11,11 @@ torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
 from fake import FakeCapture  # noqa: E402
 from nimble import Nimble, NimbleError, accelerate  # noqa: E402
-from nimble.by_itself import raises_by_itself  # noqa: E402
-from nimble import capture, step_reads  # noqa: E402
-from nimble.capture import first_reason, no_collection  # noqa: E402
-from nimble.signatures import Call  # noqa: E402
+from nimble.api.error_origin import raises_by_itself  # noqa: E402
+from nimble.graphs import capture  # noqa: E402
+from nimble.graphs.capture import first_reason, no_collection  # noqa: E402
+from nimble.guards.signatures import Call  # noqa: E402
+from nimble.steps import step_reads  # noqa: E402
 from training_nets import only  # noqa: E402
 
 

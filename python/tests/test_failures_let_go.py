@@ -10,8 +10,8 @@ torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
 import nimble  # noqa: E402
 from fake import FakeCapture  # noqa: E402
-from nimble.capture import _quietly  # noqa: E402
 from nimble.errors import CaptureError, NimbleError  # noqa: E402
+from nimble.graphs.capture import _quietly  # noqa: E402
 
 CALLS = 10
 

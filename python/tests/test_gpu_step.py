@@ -172,8 +172,8 @@ class Averaging(nn.Module):
 def test_what_is_launched_before_the_look(make):
     """As on an idle GPU, and taken back where the learning rate, a parameter's memory or the statistics have changed. cuDNN's batch norm
     writes to memory of cuDNN's, too."""
-    from nimble.capture import CudaCapture
-    from nimble.parts import Ahead
+    from nimble.graphs.capture import CudaCapture
+    from nimble.steps.split_step import Ahead
 
     net = make().cuda()
     nets = net, copy.deepcopy(net)

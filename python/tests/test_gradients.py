@@ -5,8 +5,8 @@ import random
 import pytest
 
 torch = pytest.importorskip("torch", minversion="2.1")
-from nimble import gradients  # noqa: E402
-from nimble.gradients import Copies  # noqa: E402
+from nimble.training import gradients  # noqa: E402
+from nimble.training.gradients import Copies  # noqa: E402
 
 DTYPES = [torch.float32, torch.float16, torch.complex64]
 

@@ -1,4 +1,4 @@
-"""nimble.auto.log in real processes: lines reach what was stderr when the process started, or NIMBLE_LOG_FILE, and nothing else."""
+"""nimble.log in real processes: lines reach what was stderr when the process started, or NIMBLE_LOG_FILE, and nothing else."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PYTHON = Path(__file__).resolve().parent.parent
-HEAD = "import contextlib, io, os, signal, sys\nfrom nimble.auto import log\n"
+HEAD = "import contextlib, io, os, signal, sys\nfrom nimble import log\n"
 
 
 def run(folder, program, environment=None, **popen):

@@ -3,9 +3,9 @@
 import pytest
 
 torch = pytest.importorskip("torch", minversion="1.13.0a0")
-from nimble.other_data import other_data  # noqa: E402
-from nimble.prepared import Options, prepare  # noqa: E402
-from nimble.signatures import Call  # noqa: E402
+from nimble.graphs.other_data import other_data  # noqa: E402
+from nimble.graphs.prepared import Options, prepare  # noqa: E402
+from nimble.guards.signatures import Call  # noqa: E402
 
 
 def test_other_values_of_the_same_range():

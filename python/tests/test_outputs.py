@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
 from nimble import Nimble, NimbleError  # noqa: E402
-from nimble.outputs import OutputCopies  # noqa: E402
+from nimble.graphs.outputs import OutputCopies  # noqa: E402
 
 VIEWS = (
     lambda x: x, lambda x: x.t(), lambda x: x[1:], lambda x: x[:, 0], lambda x: x[::2], lambda x: x.reshape(-1), lambda x: x[:, 1:3],

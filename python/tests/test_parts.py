@@ -3,8 +3,8 @@
 import pytest
 
 pytest.importorskip("torch", minversion="2.1")
-from nimble.parts import InParts  # noqa: E402
 from nimble.shim import GraphState, GraphStatus  # noqa: E402
+from nimble.steps.split_step import InParts  # noqa: E402
 
 
 def test_the_status_of_both():

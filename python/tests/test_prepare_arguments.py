@@ -9,8 +9,8 @@ torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
 from torch.nn.utils import parametrize  # noqa: E402
 from nimble import Nimble, NimbleError  # noqa: E402
-from nimble.signatures import keeps_no_sizes  # noqa: E402
-from nimble.static import device_of  # noqa: E402
+from nimble.graphs.graph_io import device_of  # noqa: E402
+from nimble.guards.signatures import keeps_no_sizes  # noqa: E402
 from replaying import ReplayingCapture  # noqa: E402
 from test_prepare_state import module_with, prepared  # noqa: E402, F401
 
@@ -285,7 +285,7 @@ def test_ops_for_which_nobody_can_look_on(prepared, training):  # noqa: F811
         mode = _get_current_dispatch_mode()
         seen.append(self.count.item())
         self.count.add_(1)
-        if type(mode).__module__ == "nimble.watching":
+        if type(mode).__module__ == "nimble.guards.op_watch":
             raise NotImplementedError("no rule for this mode")
         return x * 2 + self.count
 

@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
 from nimble import Nimble, NimbleError  # noqa: E402
-from nimble.state import StateKeeper  # noqa: E402
+from nimble.guards.state import StateKeeper  # noqa: E402
 from replaying import ReplayingCapture  # noqa: E402
 
 

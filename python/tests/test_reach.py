@@ -9,8 +9,8 @@ import pytest
 torch = pytest.importorskip("torch", minversion="1.13.0a0")
 from torch import nn  # noqa: E402
 from nimble import NimbleError  # noqa: E402
-from nimble.reach import find  # noqa: E402
-from nimble.reach_names import names_of, read_by  # noqa: E402
+from nimble.objects.code_names import names_of, read_by  # noqa: E402
+from nimble.steps.closure_inputs import find  # noqa: E402
 
 
 class Trainer:

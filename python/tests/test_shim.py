@@ -107,7 +107,7 @@ def test_check_is_quiet_where_all_is_there(build):
 def test_memory_of_the_host_is_not_watched(monkeypatch):
     """The driver knows nothing of it, and the device's would count as gone."""
     torch = pytest.importorskip("torch")
-    from nimble.capture import CudaCapture
+    from nimble.graphs.capture import CudaCapture
 
     asked = []
     monkeypatch.setattr(shim, "MemoryWatch", lambda addresses: asked.extend(addresses) or "watch")

@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", minversion="1.13.0a0")
 from nimble.errors import NimbleError  # noqa: E402
 from torch.utils import _pytree  # noqa: E402
-from nimble.signatures import Call, GraphCache, place_of  # noqa: E402
+from nimble.guards.signatures import Call, GraphCache, place_of  # noqa: E402
 
 
 Pair = namedtuple("Pair", "first second")

@@ -1,4 +1,4 @@
-"""nimble.startup and nimble.auto.hook in real processes: what a program sees of them, and when PyTorch is told what."""
+"""nimble.startup and nimble.hook in real processes: what a program sees of them, and when PyTorch is told what."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nimble.auto import hook
+from nimble import hook
 
 PYTHON = Path(__file__).resolve().parent.parent
 STARTUP = PYTHON / "nimble" / "startup"
@@ -240,7 +240,8 @@ def test_the_launcher_finds_it(build, tmp_path):
 AUTO = """\
 import os, sys, torch
 from torch import nn
-from nimble.auto import calls, settings
+from nimble import settings
+from nimble.auto import calls
 assert torch.nn.Module.__call__.__code__.co_filename == calls.__file__
 sys.path.insert(0, {tests!r})
 from replaying import ReplayingCapture

@@ -8,15 +8,15 @@ import pytest
 
 torch = pytest.importorskip("torch", minversion="1.13.0a0")
 from torch import nn  # noqa: E402
-from nimble import dictionaries  # noqa: E402
-from nimble.state import ModuleGuard  # noqa: E402
+from nimble.guards import dictionaries  # noqa: E402
+from nimble.guards.state import ModuleGuard  # noqa: E402
 
 
 @pytest.fixture(autouse=True, params=["words", "versions", "looks"])
 def quick(request, monkeypatch, words):
     """Where words of memory tell that nothing has changed, where this PyTorch does of attributes, and without either."""
     if request.param != "words":
-        monkeypatch.setattr("nimble.words._update", lambda: None)
+        monkeypatch.setattr("nimble.guards.dict_versions._update", lambda: None)
     if request.param == "looks":
         monkeypatch.setattr(dictionaries, "_version_of", None)
 

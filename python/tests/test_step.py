@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", minversion="1.13.0a0")
 from torch import nn  # noqa: E402
 import nimble  # noqa: E402
 from nimble import NimbleError  # noqa: E402
-from nimble.reach import find  # noqa: E402
+from nimble.steps.closure_inputs import find  # noqa: E402
 
 WARM = 3  # calls that run eagerly first
 

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
 import nimble  # noqa: E402
-from nimble.parts import alive_now, at_first_backward, can_be_kept  # noqa: E402
+from nimble.steps.split_step import alive_now, at_first_backward, can_be_kept  # noqa: E402
 from replaying import ReplayingCapture  # noqa: E402
 from test_step import Net, same, sgd, steps, training  # noqa: E402
 
@@ -59,9 +59,9 @@ def order(backend, monkeypatch):
     """order(before): what comes behind what in the calls that a graph serves, `before` being called before each."""
     def of(pair, before):
         calls = []
-        look = nimble.steps.StepState.look
+        look = nimble.steps.steps.StepState.look
         backend.spoil = lambda graph: calls[-1].append("launch")
-        monkeypatch.setattr(nimble.steps.StepState, "look", lambda self, *more: calls[-1].append("look") or look(self, *more))
+        monkeypatch.setattr(nimble.steps.steps.StepState, "look", lambda self, *more: calls[-1].append("look") or look(self, *more))
 
         def begin(i, net, optimizer):
             calls.append([])
@@ -78,8 +78,8 @@ def test_where_the_gpu_is_busy_the_look_comes_first(pair, backend, order):
 
 
 def test_copies_of_the_arguments_do_not_count_as_work(pair, backend, order, monkeypatch):
-    take = nimble.static.Input.take
-    monkeypatch.setattr(nimble.static.Input, "take", lambda self, tensor: (take(self, tensor), setattr(backend, "idle", False)))
+    take = nimble.graphs.graph_io.Input.take
+    monkeypatch.setattr(nimble.graphs.graph_io.Input, "take", lambda self, tensor: (take(self, tensor), setattr(backend, "idle", False)))
     assert order(pair, lambda i: setattr(backend, "idle", True)) == [AHEAD] * (14 - EAGER - 1)
 
 
@@ -304,12 +304,12 @@ def test_where_the_first_part_may_write_elsewhere(pair, backend):
 
 
 def test_steps_that_take_long_anyway(pair, backend, monkeypatch):
-    monkeypatch.setattr("nimble.parts._MOST_BYTES", 4 * sum(p.numel() for p in pair[0].parameters()) - 1)
+    monkeypatch.setattr("nimble.steps.split_step._MOST_BYTES", 4 * sum(p.numel() for p in pair[0].parameters()) - 1)
     assert both(pair, backend) and replays(backend) == [[14 - EAGER]]
 
 
 def test_what_may_be_sent_to_other_ranks(pair, backend, monkeypatch):
-    monkeypatch.setattr("nimble.auto.switches.has_other_ranks", lambda: True)
+    monkeypatch.setattr("nimble.guards.switches.has_other_ranks", lambda: True)
     assert both(pair, backend) and replays(backend) == [[14 - EAGER]]
 
 

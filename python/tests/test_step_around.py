@@ -10,8 +10,8 @@ from torch import nn  # noqa: E402
 from torch.overrides import TorchFunctionMode  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 import nimble  # noqa: E402
-from nimble.auto import switches  # noqa: E402
 from nimble.errors import NimbleError  # noqa: E402
+from nimble.guards import switches  # noqa: E402
 from replaying import ReplayingCapture  # noqa: E402
 from step_programs import mlp, same, sgd, update  # noqa: E402
 

@@ -369,7 +369,7 @@ def test_a_call_that_is_interrupted_behind_its_first_part(monkeypatch, error):
         raise error
 
     x = torch.randn(5, 4, generator=torch.Generator())
-    monkeypatch.setattr("nimble.steps.Step._fitting", fail)
+    monkeypatch.setattr("nimble.steps.steps.Step._fitting", fail)
     with pytest.raises(error):
         step(x)
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())

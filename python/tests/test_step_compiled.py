@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch", minversion="2.3")  # up to 2.2 only some Pythons have torch.compile
 from torch import nn  # noqa: E402
-from nimble.parts import at_first_backward  # noqa: E402
+from nimble.steps.split_step import at_first_backward  # noqa: E402
 from step_programs import same, sgd, update  # noqa: E402
 
 

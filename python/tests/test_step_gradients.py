@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
 import nimble  # noqa: E402
-from nimble.step_grads import Grads  # noqa: E402
+from nimble.steps.step_grads import Grads  # noqa: E402
 from replaying import ReplayingCapture  # noqa: E402
 from step_programs import mlp, same, sgd  # noqa: E402
 
@@ -248,7 +248,7 @@ def test_gradients_that_only_autograd_has_saved(monkeypatch, tells):
     """A learned step size: what the last gradients were is asked for behind the next call. Where PyTorch does not tell who uses a tensor,
     autograd says that it was written to."""
     if not tells:
-        monkeypatch.setattr("nimble.step_grads._uses", sys.getrefcount)
+        monkeypatch.setattr("nimble.steps.step_grads._uses", sys.getrefcount)
     elif not hasattr(torch.Tensor, "_use_count"):
         pytest.skip("this PyTorch does not tell")
 

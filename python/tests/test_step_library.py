@@ -30,7 +30,7 @@ import pytest
 
 torch = pytest.importorskip("torch", minversion="2.1")
 from nimble import NimbleError  # noqa: E402
-from nimble.reach import find  # noqa: E402
+from nimble.steps.closure_inputs import find  # noqa: E402
 from step_programs import mlp, raises, same, sgd, update  # noqa: E402
 
 

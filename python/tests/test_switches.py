@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
 from nimble import Nimble, NimbleError  # noqa: E402
-from nimble.auto import switches  # noqa: E402
+from nimble.guards import switches  # noqa: E402
 from replaying import ReplayingCapture  # noqa: E402
 
 SWITCHES = {

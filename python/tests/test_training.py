@@ -189,7 +189,7 @@ def test_a_backward_twice(pair, backend):
 
 def test_a_backward_that_comes_too_late(pair, backend, monkeypatch):
     """Where PyTorch does not tell that a graph is kept, or the graph has gone on all the same."""
-    monkeypatch.setattr("nimble.training.graph_is_kept", lambda: False)
+    monkeypatch.setattr("nimble.training.training.graph_is_kept", lambda: False)
     module, _ = pair
     model = Nimble(module, backend=backend)
     loss = model(data()[0])["y"].sum()

@@ -6,9 +6,9 @@ import weakref
 
 import pytest
 import torch
-from nimble import training
-from nimble.module import Nimble
-from nimble.training import TrainingGraph
+from nimble.api.module import Nimble
+from nimble.training import training
+from nimble.training.training import TrainingGraph
 from torch import nn
 from replaying import ReplayingCapture
 from training_nets import both, grads, only, same
@@ -193,7 +193,7 @@ def test_buffers_that_share_memory(backend, build):
 
 
 def test_what_may_be_sent_to_other_ranks(backend, monkeypatch):
-    monkeypatch.setattr("nimble.auto.switches.has_other_ranks", lambda: True)
+    monkeypatch.setattr("nimble.guards.switches.has_other_ranks", lambda: True)
     model = Nimble(Net(), backend=backend).prepare(torch.randn(5, 4), training=True)
     assert not entry(model).runs_ahead
 

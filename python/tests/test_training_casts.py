@@ -6,7 +6,7 @@ torch = pytest.importorskip("torch", minversion="2.4")
 from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 from nimble import Nimble  # noqa: E402
-from nimble.static import Options  # noqa: E402
+from nimble.graphs.graph_io import Options  # noqa: E402
 from replaying import Ops, ReplayedGraph, ReplayingCapture  # noqa: E402
 
 

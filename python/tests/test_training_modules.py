@@ -7,8 +7,8 @@ import pytest
 torch = pytest.importorskip("torch", minversion="1.13.0a0")
 from torch import nn  # noqa: E402
 from nimble import Nimble, NimbleError  # noqa: E402
-from nimble.gradients import Copies  # noqa: E402
-from nimble.memory import storage  # noqa: E402
+from nimble.objects.memory import storage  # noqa: E402
+from nimble.training.gradients import Copies  # noqa: E402
 from training_nets import both, data, grads, only, pair, replays, same, steps  # noqa: E402, F401
 
 

@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
 from nimble import Nimble, NimbleError  # noqa: E402
-from nimble.training_nodes import Paths, Run  # noqa: E402
+from nimble.training.training_nodes import Paths, Run  # noqa: E402
 from training_nets import grads, only, same  # noqa: E402
 
 
@@ -140,7 +140,7 @@ def test_nodes_that_autograd_runs_in_another_order():
     leaves = [torch.zeros(2, requires_grad=True) for _ in range(3)]
     run, paths, graph = Run(), Paths([frozenset((0,)), frozenset((0, 1)), frozenset((2,))]), Graph()
     made = paths.connect(graph, run, [torch.zeros(2) for _ in range(3)], leaves)
-    from nimble.training_nodes import _Pass
+    from nimble.training.training_nodes import _Pass
     one = _Pass(3)
     one.given[0] = torch.ones(2)
     first = one.take([1], graph, run)

@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
 from nimble import Nimble, NimbleError  # noqa: E402
-from nimble.training_outputs import find_aliases  # noqa: E402
+from nimble.training.training_outputs import find_aliases  # noqa: E402
 from replaying import ReplayingCapture  # noqa: E402
 from training_nets import grads, only, same  # noqa: E402
 

@@ -7,8 +7,8 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.1")
 from fake import FakeCapture  # noqa: E402
 from nimble import Nimble, NimbleError  # noqa: E402
-from nimble.memory import storage  # noqa: E402
-from nimble.watching import Reads  # noqa: E402
+from nimble.guards.op_watch import Reads  # noqa: E402
+from nimble.objects.memory import storage  # noqa: E402
 
 # The device is a meta one, which has no memory to tell of; what is looked at here is the host's, of which copies come there.
 

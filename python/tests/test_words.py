@@ -5,7 +5,7 @@ from collections import OrderedDict
 
 import pytest
 
-from nimble import words
+from nimble.guards import dict_versions as words
 from test_shim import python
 from words_tools import update
 
@@ -28,12 +28,12 @@ def test_every_change_shows():
 
 @tells
 def test_under_libnimble(build):
-    done = python(build, "-c", "from nimble import words; print(words._update() is not None)")
+    done = python(build, "-c", "from nimble.guards import dict_versions as words; print(words._update() is not None)")
     assert done.stdout == "True\n", done.stderr
 
 
 def test_without_libnimble(build):
-    done = python(build, "-c", "from nimble import words; print(words._update())", preload=False)
+    done = python(build, "-c", "from nimble.guards import dict_versions as words; print(words._update())", preload=False)
     assert done.stdout == "None\n", done.stderr
 
 

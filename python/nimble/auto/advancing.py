@@ -15,23 +15,24 @@ from typing import Any, Callable, Dict, Hashable, List, Optional, Tuple
 
 import torch
 
-from nimble.auto import arguments, switches
+from nimble.auto import arguments
 from nimble.auto.compare import Effects, compare, is_untouched
 from nimble.auto.entries import Aside, Changed, Differs, Disturbed, Entry, Graph, Shares
 from nimble.auto.gradients import BothWays, again, check
 from nimble.auto.guard import Guard
 from nimble.auto.kinds import why_left_alone
 from nimble.auto.recurrent import DROPOUT, has_dropout_of_its_own
-from nimble.auto.settings import Settings
-from nimble.auto.tensors import Written
 from nimble.auto.threads import Threads
-from nimble.auto.watch import Watch
-from nimble.backend import Backend
 from nimble.errors import NimbleError
-from nimble.prepared import Options, PreparedGraph, prepare
-from nimble.signatures import Call
-from nimble.state import plain_tensors
-from nimble.training import TrainingGraph, prepare_training
+from nimble.graphs.backend import Backend
+from nimble.graphs.prepared import Options, PreparedGraph, prepare
+from nimble.guards import switches
+from nimble.guards.signatures import Call
+from nimble.guards.state import plain_tensors
+from nimble.guards.tensors import Written
+from nimble.objects.watch import Watch
+from nimble.settings import Settings
+from nimble.training.training import TrainingGraph, prepare_training
 
 MAX_GRAPHS = 8
 MAX_ENTRIES = 64  # kinds of call that are remembered

@@ -11,11 +11,11 @@ from typing import Any, Callable, FrozenSet, Hashable, Iterable, List, Optional,
 
 from torch.utils import _pytree
 
-from nimble.auto.tensors import place_of
-from nimble.auto.values import attributes_of, is_plain, plain_key
 from nimble.errors import NimbleError
-from nimble.memory import storage
-from nimble.signatures import Call
+from nimble.guards.signatures import Call
+from nimble.guards.tensors import place_of
+from nimble.objects.memory import storage
+from nimble.objects.values import attributes_of, is_plain, plain_key
 
 _BUILT_IN = (tuple, list, dict, OrderedDict, defaultdict, deque)
 _attributes = attrgetter("__dict__")

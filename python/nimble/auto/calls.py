@@ -18,14 +18,14 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 
-from nimble.auto import casts, switches
 from nimble.auto.kinds import why_left_alone
 from nimble.auto.served import Served
-from nimble.auto.settings import Settings
 from nimble.auto.threads import Threads
-from nimble.backend import Backend
-from nimble.capture import CudaCapture
+from nimble.graphs.backend import Backend
+from nimble.graphs.capture import CudaCapture
+from nimble.guards import casts, switches
 from nimble.nesting import nesting
+from nimble.settings import Settings
 
 _MOST_LINES = 40
 

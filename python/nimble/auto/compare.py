@@ -14,13 +14,13 @@ from torch.utils import _pytree
 from nimble.auto.arguments import differing_objects, key_of
 from nimble.auto.entries import Aside
 from nimble.auto.gradients import Check
-from nimble.auto.tensors import Written
-from nimble.backend import Backend
 from nimble.errors import NimbleError
-from nimble.memory import once, overlaps, repeats_of, storage, unique
-from nimble.signatures import Call, taken_apart
-from nimble.state import plain_tensors
-from nimble.static import same_bytes
+from nimble.graphs.backend import Backend
+from nimble.graphs.graph_io import same_bytes
+from nimble.guards.signatures import Call, taken_apart
+from nimble.guards.state import plain_tensors
+from nimble.guards.tensors import Written
+from nimble.objects.memory import once, overlaps, repeats_of, storage, unique
 
 
 def is_identical(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -23,14 +23,14 @@ from typing import AbstractSet, Any, Callable, Dict, FrozenSet, Hashable, List, 
 
 import torch
 
-from nimble.auto.hidden import (C_DATA, CACHED, WEAK, is_opaque, is_semaphore, leads_elsewhere, number_of_weak_keys, parts_cached_now,
-                                semaphore_key)
-from nimble.auto.values import (BUFFERS, BUILT_IN, TABLE, Parts, built_in_parts, function_parts, held_parts, inside, is_constant, is_kind,
-                                is_plain, plain_key, slot_of, slots_of)
-from nimble.auto.watch import bases_of, is_programs
 from nimble.errors import NimbleError
-from nimble.host_values import MOST_BYTES, host_key
-from nimble.memory import is_array
+from nimble.guards.host_values import MOST_BYTES, host_key
+from nimble.objects.hidden import (C_DATA, CACHED, WEAK, is_opaque, is_semaphore, leads_elsewhere, number_of_weak_keys, parts_cached_now,
+                                   semaphore_key)
+from nimble.objects.memory import is_array
+from nimble.objects.values import (BUFFERS, BUILT_IN, TABLE, Parts, built_in_parts, function_parts, held_parts, inside, is_constant,
+                                   is_kind, is_plain, plain_key, slot_of, slots_of)
+from nimble.objects.watch import bases_of, is_programs
 
 _MOST_NODES = 512  # that are compared at each call
 _MOST_VALUES = 8192  # in all of them

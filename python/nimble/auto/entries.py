@@ -8,9 +8,9 @@ from typing import FrozenSet, Optional, Union
 
 from nimble.auto.gradients import Backwards
 from nimble.auto.guard import Guard
-from nimble.auto.watch import Watched
-from nimble.prepared import PreparedGraph
-from nimble.training import TrainingGraph
+from nimble.graphs.prepared import PreparedGraph
+from nimble.objects.watch import Watched
+from nimble.training.training import TrainingGraph
 
 Graph = Union[PreparedGraph, TrainingGraph]
 

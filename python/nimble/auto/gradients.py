@@ -12,15 +12,15 @@ from typing import Any, Callable, List, Optional
 import torch
 from torch.utils import _pytree
 
-from nimble.as_it_was import left_as_it_was
-from nimble.backend import Backend
 from nimble.errors import NimbleError
-from nimble.leaves import StandIns, gradients, one_thread
+from nimble.graphs.autograd_leaves import StandIns, gradients, one_thread
+from nimble.graphs.backend import Backend
+from nimble.graphs.graph_io import Input, Results, with_inputs
+from nimble.graphs.restore import left_as_it_was
+from nimble.guards.signatures import Call
 from nimble.nesting import inside
-from nimble.signatures import Call
-from nimble.static import Input, Results, with_inputs
-from nimble.training import TrainingGraph, differing_gradient, graph_is_kept
-from nimble.training_work import ForwardWork, noise
+from nimble.training.training import TrainingGraph, differing_gradient, graph_is_kept
+from nimble.training.training_work import ForwardWork, noise
 
 
 _forget_casts = torch.clear_autocast_cache  # PyTorch's own: what a program has cast is its own affair

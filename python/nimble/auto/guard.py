@@ -20,13 +20,13 @@ import torch
 from torch.nn.modules import module as _module
 
 from nimble.auto.contents import Contents, tensors_in
-from nimble.auto.values import is_constant, is_plain
-from nimble.auto.watch import Watched, bases_of
-from nimble.dictionaries import Classes
 from nimble.errors import NimbleError
-from nimble.host_values import host_key
-from nimble.memory import weakly
-from nimble.metadata import grad_dtypes, metadata_check
+from nimble.guards.dictionaries import Classes
+from nimble.guards.host_values import host_key
+from nimble.guards.metadata import grad_dtypes, metadata_check
+from nimble.objects.memory import weakly
+from nimble.objects.values import is_constant, is_plain
+from nimble.objects.watch import Watched, bases_of
 
 _OF_ANY_MODULE = frozenset(vars(torch.nn.Module())) - {"training"}
 _GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks")

@@ -6,7 +6,7 @@ from typing import Optional
 
 import torch
 
-from nimble.auto.settings import Settings
+from nimble.settings import Settings
 
 # Packages whose modules are left alone, with all that holds one: they talk to other processes, or are compiled already.
 _LEFT_ALONE = ("torch.jit.", "torch._dynamo.", "torch.nn.parallel.", "torch.distributed.", "torch.fx.")

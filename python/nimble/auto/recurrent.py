@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from nimble.auto.settings import FROZEN
+from nimble.settings import FROZEN
 
 DROPOUT = "the program has a recurrent module with dropout, whose random numbers cuDNN would begin anew"
 

@@ -24,17 +24,18 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import torch
 
-from nimble.auto import arguments, switches
+from nimble.auto import arguments
 from nimble.auto.advancing import AWAITED, MAX_ENTRIES, SHARES, THREADS, Advancing, Original
-from nimble.auto.casts import Casts, is_around
 from nimble.auto.entries import Entry, Graph
-from nimble.auto.settings import Settings
 from nimble.auto.threads import Threads
-from nimble.backend import Backend
 from nimble.errors import NimbleError
-from nimble.prepared import CHANGED, PreparedGraph
-from nimble.signatures import Call
-from nimble.training import TrainingGraph
+from nimble.graphs.backend import Backend
+from nimble.graphs.prepared import CHANGED, PreparedGraph
+from nimble.guards import switches
+from nimble.guards.casts import Casts, is_around
+from nimble.guards.signatures import Call
+from nimble.settings import Settings
+from nimble.training.training import TrainingGraph
 
 _PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
 _TRAINS = "training"

@@ -100,7 +100,7 @@ _STDERR = _stderr()
 def _say(why):
     line = "nimble: warning: PyTorch modules are left alone: %s\n" % why
     try:
-        from nimble.auto import log
+        from nimble import log
 
         log.start = _STDERR
         log.say(line)
@@ -116,7 +116,7 @@ def _before_torch(util, spec):
 
 
 def _import_hook(util):
-    """nimble.auto.hook, of this very package. None where the program has a package of this name that is another."""
+    """nimble.hook, of this very package. None where the program has a package of this name that is another."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     init = os.path.join(package, "__init__.py")
     found = sys.modules.get("nimble") or util.find_spec("nimble")
@@ -131,7 +131,7 @@ def _import_hook(util):
             where = origin or ", ".join(getattr(found, "submodule_search_locations", None) or getattr(found, "__path__", ()))
             _say("another package is called nimble, %s" % where)
             return None
-    from nimble.auto import hook, log
+    from nimble import hook, log
 
     log.start = _STDERR
     return hook

@@ -1,0 +1,1 @@
+"""What users call: nimble.Nimble and nimble.accelerate."""

@@ -1,0 +1,1 @@
+"""Functions of torch.compile as graphs of ours."""

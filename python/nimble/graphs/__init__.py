@@ -1,0 +1,1 @@
+"""Preparing a graph: capturing a run, its memory, its inputs and outputs."""

@@ -1,0 +1,231 @@
+"""One prepared graph: a module's run for one signature, captured, with inputs and outputs in memory of its own.
+
+prepare() makes it, and leaves the module as it was. A PreparedGraph may be called from any thread: a lock keeps a call's copies
+and its replay together. Calls on different streams follow each other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from types import TracebackType
+from typing import Any, Callable, Iterable, Iterator, List, Optional, Sequence, Tuple
+
+import torch
+
+from nimble.errors import CaptureError
+from nimble.graphs.autograd_leaves import mark_written
+from nimble.graphs.backend import Backend, Captured, Watch
+from nimble.graphs.graph_io import (GraphReport, Options, Results, Taking, check_apart, check_no_gradients, check_outputs, device_of,
+                                    report, with_inputs)
+from nimble.graphs.module_work import ModuleWork
+from nimble.graphs.restore import left_as_it_was
+from nimble.guards import switches
+from nimble.guards.signatures import Call, Repeated
+from nimble.guards.state import ModuleGuard
+from nimble.nesting import one_at_a_time, preparing
+from nimble.objects.memory import storage
+
+__all__ = ["CHANGED", "GraphReport", "Options", "PreparedGraph", "is_same_state", "naming_the_place", "prepare", "with_place"]
+
+
+CHANGED = object()  # instead of outputs
+
+
+class PreparedGraph:
+    """Made by prepare(). `ahead`: it writes to nothing but its own memory, so a call launches it first, and looks whether it fits
+    the module while it runs, as long as the memory is there of what it reads: `ahead` tells. That of parameters and buffers stays
+    for that, although the module may have let go of it."""
+
+    def __init__(self, call: Call, work: ModuleWork, captured: Captured, guard: ModuleGuard, options: Options, seconds: float,
+                 own: List[torch.Tensor], own_written: List[torch.Tensor], ahead: Optional[Watch] = None) -> None:
+        inputs, written = work.inputs, work.written
+        self.options = options
+        self.guard = guard
+        self._ahead = ahead
+        self._knows_module = True
+        self._read = guard.memory() if ahead is not None else []
+        self.calls = 0
+        self.short_lived = 0  # graphs before it for the same signature that few calls used, in a row
+        self.static_arguments = call.rebuilt(with_inputs(call, inputs))
+        """(args, kwargs): a call with these copies nothing."""
+        self._signature = str(call.signature)
+        self._kernels = call.key[1]
+        self._inputs = inputs
+        self._take = Taking(inputs)
+        self._own = [each.tensor for each in inputs]
+        self._written = written  # by the module, in place
+        self._raised = work.raised  # versions that eager runs raise
+        self._also_read = work.found_elsewhere  # memory that the module finds outside of itself
+        self._of_module = frozenset(map(storage, guard.memory())) if written else frozenset()
+        self._own_written = frozenset(map(storage, own_written))
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._results = Results(captured.outputs, inputs, zip(own, own))
+        self._captured = captured  # the last, and so is the last to go
+
+    @property
+    def runs_ahead(self) -> bool:
+        return self._ahead is not None
+
+    def __call__(self, call: Call, static_outputs: bool, fits: "Optional[Callable[[], bool]]" = None) -> Any:
+        """Runs the graph with the arguments of a call of its key. The outputs are the caller's, unless they are to be the
+        graph's own, which the next run overwrites. CHANGED where it runs ahead, and does not fit the module any more: as `fits` says,
+        where its owner knows (forget_module())."""
+        if self._written or self._own_written:
+            check_apart(call, self._inputs, self._written, self._of_module, self._own_written)
+        if fits is None and self._knows_module:
+            fits = self._fits_module
+        return self.run(call.leaves, static_outputs, fits)
+
+    def run(self, leaves: Sequence[Any], static_outputs: bool, fits: "Optional[Callable[[], bool]]" = None) -> Any:
+        """The same for the leaves of a call of its signature, where it writes to none of them. CHANGED also where PyTorch's switches are
+        others."""
+        with self._lock:
+            if fits is None and self._knows_module:
+                fits = self._fits
+            ahead = self._ahead if fits is not None else None
+            looks_behind = bool(ahead)  # memory can also be taken from a tensor that is held
+            if ahead is not None and fits is not None and not looks_behind and not fits():
+                return CHANGED
+            self._captured.follow()
+            self._take(leaves)
+            self._captured.replay()
+            if self._raised:
+                mark_written(self._raised)
+            for each in self._written:
+                if leaves[each.number] is not each.tensor:
+                    leaves[each.number].copy_(each.tensor)
+            if looks_behind and fits is not None and not fits():
+                self._captured.wait()  # what it reads may go now
+                return CHANGED
+            self.calls += 1
+            return self._returned(leaves, static_outputs)
+
+    def _fits(self) -> bool:
+        return switches.kernels() == self._kernels and self._fits_module()
+
+    def _fits_module(self) -> bool:
+        return self.guard.difference() is None
+
+    def run_own(self, args: Tuple[Any, ...], static_outputs: bool, is_again: Callable[[Repeated, Tuple[Any, ...]], bool],
+                repeated: Repeated) -> Any:
+        """The same for its own inputs, launched before anything else is looked at: only then is_again(repeated, args) is asked, whether
+        it is such a call. CHANGED also where it is not, where the inputs are others, or where a look is needed before."""
+        own = self._own
+        if len(args) != len(own):
+            return CHANGED
+        for argument, mine in zip(args, own):
+            if argument is not mine:
+                return CHANGED
+        with self._lock:
+            ahead = self._ahead
+            if ahead is None or not self._captured.launch(ahead) or not is_again(repeated, args) or not self._fits():
+                return CHANGED
+            self.calls += 1
+            return self._returned(args, static_outputs)
+
+    def _returned(self, leaves: Sequence[Any], static_outputs: bool) -> Any:
+        return self._results.returned(self._results.made if static_outputs else self._results.copied(), leaves)
+
+    def forget_module(self, may_run_ahead: bool = False) -> None:
+        """From now on it holds nothing of the module's but buffers that it writes to, and its owner looks whether it fits: where it
+        still runs ahead, when it is asked in the call; else before. may_run_ahead: it reads no memory but that of the module's tensors."""
+        if self._ahead is not None and not may_run_ahead:
+            self._ahead.close()
+            self._ahead = None
+        self._read.clear()  # that the driver lets go of some is still seen
+        self._knows_module = False
+        del self.guard
+
+    def close(self) -> None:
+        """Waits until the GPU has done with it, so that its memory may go."""
+        with self._lock:
+            self._captured.close()
+            if self._ahead is not None:
+                self._ahead.close()
+
+    def reports(self) -> List[GraphReport]:
+        tensors = [*(i.tensor for i in self._inputs), *self._results.made, *self._results.kept]
+        return [report("inference", self._signature, self._captured.status(), self._seconds, tensors, self.runs_ahead)]
+
+
+@one_at_a_time
+def prepare(module: torch.nn.Module, call: Call, backend: Backend, options: Options) -> PreparedGraph:
+    """Captures the module's run for a call, without gradients. Runs it a few times, with copies of the arguments, and leaves the
+    module, random numbers and PyTorch's modes as they were. NimbleError says why it cannot be, and where; what the module itself
+    raises when it runs passes through."""
+    began = time.perf_counter()
+    device = device_of([*module.parameters(), *module.buffers()], call, backend)
+    with left_as_it_was(module, backend, device) as keeper:
+        device_random = backend.random_state(device)
+        with preparing(), _inference():
+            work = ModuleWork(module, call, keeper, backend.device_type)
+            with naming_the_place(module):
+                captured = backend.capture(work, device, options.use_multi_stream, options.relaxed)
+        keeper.check_module()
+        keeper.check_random(but_torch=backend.draws_on_host)
+        keeper.check_elsewhere(backend.device_type)
+        work.check()
+        own = [*module.parameters(), *module.buffers()]
+        check_outputs(captured.outputs, backend.device_type, [*own, *(each.tensor for each in work.inputs)])
+        check_no_gradients(captured.outputs, [*own, *(each.tensor for each in work.inputs)])
+        draws = not is_same_state(backend.random_state(device), device_random)
+        # What it sends to other ranks cannot be thrown away.
+        runs_ahead = not (work.written or draws or keeper.has_written() or any(m.training for m in module.modules())
+                          or switches.has_other_ranks())
+    guard = ModuleGuard(module, backend.device_type, call.trains)
+    ahead = backend.watch(guard.memory()) if runs_ahead else None
+    return PreparedGraph(call, work, captured, guard, options, time.perf_counter() - began, own, keeper.may_write(), ahead)
+
+
+def is_same_state(one: Any, other: Any) -> bool:
+    """Of random numbers."""
+    return torch.equal(one, other) if isinstance(one, torch.Tensor) else bool(one == other)
+
+
+@contextlib.contextmanager
+def _inference() -> Iterator[None]:
+    """No gradients; tensors that are made here can be written anywhere."""
+    with torch.inference_mode(False), torch.no_grad():
+        yield
+
+
+class naming_the_place:
+    """A CaptureError from inside names the submodule that was running. (Not contextlib's: with Python 3.13 an error in the place of
+    another has a cycle then, which keeps what the run has made until the collector comes.)"""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._module = module
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: Optional[BaseException], trace: object) -> None:
+        if isinstance(error, CaptureError):
+            raise with_place(error, [self._module]) from error.__cause__
+
+
+def with_place(error: CaptureError, modules: Iterable[torch.nn.Module]) -> CaptureError:
+    """It names the submodule of one of these that was running, where one was."""
+    if error.place is None and error.__cause__ is not None:
+        for module in modules:
+            place = _module_at(module, error.__cause__)
+            if place is not None:
+                return CaptureError(error.reason, place)
+    return error
+
+
+def _module_at(module: torch.nn.Module, error: BaseException) -> Optional[str]:
+    """The path of the innermost module whose method was running when the first of a chain of errors was raised."""
+    while error.__context__ is not None:
+        error = error.__context__
+    names = {id(child): name for name, child in module.named_modules()}
+    place: Optional[str] = None
+    trace: Optional[TracebackType] = error.__traceback__
+    while trace is not None:
+        owner = trace.tb_frame.f_locals.get("self")
+        place = names.get(id(owner), place)
+        trace = trace.tb_next
+    return place

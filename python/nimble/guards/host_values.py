@@ -1,0 +1,32 @@
+"""What the host holds: compared where it has been read, and a graph has what it was. No state; any thread."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Hashable, Optional
+
+import torch
+
+from nimble.objects.memory import version_of
+
+MOST_BYTES = 1 << 16  # of a tensor, an array or the like, that are compared at each call
+
+
+def host_key(tensor: torch.Tensor) -> Hashable:
+    """Of what a tensor holds that the host has read: its version, and its bytes, as NumPy and `tensor.data` are written to without
+    raising it. Of larger ones, and those that are not dense on the host, the version is all."""
+    return version_of(tensor), _bytes_of(tensor)
+
+
+def _bytes_of(tensor: torch.Tensor) -> Optional[bytes]:
+    if tensor.device.type != "cpu" or tensor.layout is not torch.strided:
+        return None
+    size = tensor.numel() * tensor.element_size()
+    if size > MOST_BYTES:
+        return None
+    if not tensor.is_contiguous():
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+            return None  # of which a copy may be anything
+        tensor = tensor.detach().contiguous()
+    where = tensor.data_ptr()
+    return ctypes.string_at(where, size) if where else None

@@ -1,0 +1,111 @@
+"""What tensors say of their memory, compared quickly: shapes, strides, dtypes, and which require gradients. Values do not count.
+
+A Metadata only reads, but for the checks that it makes for itself; so not by two threads at once.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Any, Callable, Iterable, List, Optional, Sequence
+
+import torch
+
+from nimble.objects.memory import unique
+
+_requires_grad = attrgetter("requires_grad")
+_shape, _dtype = attrgetter("shape"), attrgetter("dtype")
+_grad_dtype = attrgetter("grad_dtype") if hasattr(torch.Tensor, "grad_dtype") else None  # what gradients of a leaf are to be
+_any_requires_grad: "Callable[..., bool]" = getattr(torch._C, "_any_requires_grad", lambda *tensors: any(map(_requires_grad, tensors)))
+
+
+def _found_tensor_guards() -> Any:
+    """By which torch.compile compares all that tensors say of their memory, in a tenth of a microsecond each: a class, or None where
+    it does not do as is needed here."""
+    kind: Any = getattr(getattr(getattr(torch._C, "_dynamo", None), "guards", None), "TensorGuards", None)
+    if kind is None:
+        return None
+    try:
+        one, other = torch.empty(2, 3, device="cpu"), torch.empty(0, device="cpu")
+        check = _guards_of(kind, [one, other]).check
+        changed = [torch.empty(3, 2, device="cpu"), torch.empty(3, 2, device="cpu").t(), torch.empty(1, 2, 3, device="cpu"),
+                   torch.empty(2, 3, device="cpu", dtype=torch.float64), torch.empty(2, 3, device="cpu", requires_grad=True)]
+        return kind if check(torch.empty(2, 3, device="cpu"), other) and not any(check(each, other) for each in changed) else None
+    except Exception:
+        return None
+
+
+def _guards_of(kind: Any, tensors: Sequence[torch.Tensor]) -> Any:
+    return kind(*tensors, dynamic_dims_sizes=[list(t.shape) for t in tensors],
+                dynamic_dims_strides=[list(t.stride()) for t in tensors])
+
+
+_tensor_guards: Any = _found_tensor_guards()
+
+
+def metadata_check(tensors: Sequence[torch.Tensor]) -> "Optional[Callable[..., bool]]":
+    """What is True for as many tensors, each once, of whose memory all is told that is told of these; False may also be PyTorch's modes.
+    Holds none of them. None where there is nothing that does."""
+    try:
+        check: "Callable[..., bool]" = _guards_of(_tensor_guards, tensors).check
+        return check
+    except Exception:
+        return None  # not in this release, or tensors of a class that it does not know
+
+
+_MOST_MODES = 4  # of PyTorch, which they compare, too
+
+
+def grad_dtypes(leaves: Iterable[torch.Tensor]) -> List[Any]:
+    """What dtype gradients of these are to have. Nothing where this PyTorch has no such word."""
+    return list(map(_grad_dtype, leaves)) if _grad_dtype is not None else []
+
+
+class Metadata:
+    """Shapes, strides and dtypes of tensors, which it holds, and which of them require gradients: kernels go by that, too, also where none
+    are computed (torch.matmul). trains: and what dtype leaves want these to have."""
+
+    def __init__(self, tensors: Iterable[torch.Tensor], trains: bool = False) -> None:
+        self._tensors = unique(tensors)
+        self._wanting = [t for t in self._tensors if t.requires_grad]
+        self._others = [t for t in self._tensors if not t.requires_grad]
+        self._leaves = [t for t in self._wanting if t.is_leaf] if trains else []
+        self._grad_dtypes = grad_dtypes(self._leaves)
+        self._seen = self.look()
+        self._checks: List[Callable[..., bool]] = []
+        self._add_check()
+
+    def look(self) -> List[Any]:
+        """In the order of _METADATA."""
+        return [
+            list(map(torch.Tensor.stride, self._tensors)),
+            list(map(_shape, self._tensors)),
+            list(map(_dtype, self._tensors)),
+            list(map(_requires_grad, self._wanting)),
+            _any_requires_grad(*self._others),
+        ]
+
+    def difference(self) -> Optional[str]:
+        """What has changed since, for people; None where nothing has."""
+        if not self._tensors:
+            return None
+        if self._leaves and grad_dtypes(self._leaves) != self._grad_dtypes:
+            return "a parameter wants gradients of another dtype"
+        for check in self._checks:
+            if check(*self._tensors):
+                return None
+        for text, now, before in zip(_METADATA, self.look(), self._seen):
+            if now != before:
+                return text
+        self._add_check()
+        return None
+
+    def _add_check(self) -> None:
+        """For the modes that there are now."""
+        check = metadata_check(self._tensors) if len(self._checks) < _MOST_MODES else None
+        if check is not None:
+            self._checks.append(check)
+
+
+_METADATA = ("a parameter or buffer has other strides", "a parameter or buffer has another shape",
+             "a parameter or buffer has another dtype", "a parameter wants no gradients any more",
+             "a parameter or buffer wants gradients that wanted none")

@@ -1,0 +1,228 @@
+"""Runs whose ops are looked at one by one: which memory they are about to write to, and which they read that nothing of the run has
+made. Kernels that are launched past PyTorch's dispatcher are not seen.
+
+A watch belongs to one thread, and to one run at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Set, Tuple, Type
+
+import torch
+from torch.utils import _python_dispatch, _pytree
+
+from nimble.errors import NimbleError
+from nimble.objects.memory import storage_of, version_of
+
+
+def _memory_of(tensor: torch.Tensor) -> int:
+    """Where its memory begins; 0 where it has none that can be told."""
+    try:
+        return int(storage_of(tensor).data_ptr()) if tensor.layout is torch.strided else 0
+    except Exception:  # of classes that have others inside, and while something is traced
+        return 0
+
+
+def tensors_in(value: Any) -> List[torch.Tensor]:
+    return [leaf for leaf in _pytree.tree_flatten(value)[0] if isinstance(leaf, torch.Tensor)]
+
+
+# Of which autograd has two formulas: one that waits for the values, and another, which rounds otherwise, where somebody looks at ops.
+_TWO_FORMULAS = frozenset(map(id, (getattr(torch.ops.aten, name) for name in ("prod", "cumprod", "cumprod_"))))
+
+
+class _Mode(_python_dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self, watch: "_Watch") -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._watch = watch
+
+    # Else torch.compile would leave for good, as it is, what is first called meanwhile.
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        return True
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self._watch.is_off:
+            return function(*args, **(kwargs or {}))
+        if id(getattr(function, "overloadpacket", None)) in _TWO_FORMULAS and torch.is_grad_enabled():
+            raise NotImplementedError(f"the gradients of {function} are others where ops are looked at")
+        self._watch.before(function, args, kwargs or {})
+        result = function(*args, **(kwargs or {}))
+        self._watch.behind(result)
+        return result
+
+
+def _mode_of(watch: "_Watch") -> _Mode:
+    """Releases that do not know such modes have torch.compile, where it is in use, compile what they do."""
+    if not hasattr(_python_dispatch.TorchDispatchMode, "is_infra_mode") and "torch._dynamo" in sys.modules:
+        return _left_alone()(watch)
+    return _Mode(watch)
+
+
+@functools.lru_cache(maxsize=1)
+def _left_alone() -> "Type[_Mode]":
+    disable: Any = sys.modules["torch._dynamo"].disable
+
+    class Mode(_Mode):  # type: ignore[no-untyped-call]
+        __torch_dispatch__ = disable(_Mode.__torch_dispatch__)
+
+    return Mode
+
+
+class _Watch:
+    is_off = False
+
+    def before(self, function: Any, args: Any, kwargs: Dict[str, Any]) -> None:
+        raise NotImplementedError
+
+    def behind(self, result: Any) -> None:
+        pass
+
+    @contextlib.contextmanager
+    def on(self) -> Iterator[None]:
+        """Meanwhile it looks on. Not by PyTorch's own way, after which several threads may leave torch.compile switched off: whether any
+        is in a mode is one variable, which each puts back as it found it."""
+        mode = _mode_of(self)
+        push, pop = getattr(_python_dispatch, "_push_mode", None), getattr(_python_dispatch, "_pop_mode", None)
+        if push is None or pop is None:
+            with mode:
+                yield
+            return
+        push(mode)
+        try:
+            yield
+        finally:
+            pop()
+
+    @contextlib.contextmanager
+    def off(self) -> Iterator[None]:
+        """Within on(): what is done meanwhile is not the run's."""
+        self.is_off = True
+        try:
+            yield
+        finally:
+            self.is_off = False
+
+
+# Of the backward that this thread is in, or -1; in old releases nobody knows.
+_backward: "Callable[[], int]" = getattr(torch._C, "_current_graph_task_id", lambda: 0)
+
+
+def written_by(function: Any, args: Any, kwargs: Dict[str, Any]) -> Iterator[torch.Tensor]:
+    """What an op writes to in place, as its schema says."""
+    schema = getattr(function, "_schema", None)
+    for number, argument in enumerate(() if schema is None else schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = args[number] if number < len(args) else kwargs.get(argument.name)
+            for tensor in value if isinstance(value, (list, tuple)) else (value,):
+                if isinstance(tensor, torch.Tensor):
+                    yield tensor
+
+
+class Writes(_Watch):
+    """Keeps what is in the memory of these tensors before an op writes to it: `kept`, each with a copy. noted: others, of which it only
+    finds those whose memory an op writes to, `written`, whatever they hold behind that. has_backward: whether the run
+    may have had a backward in it, other than the one that it is itself (is_backward_of())."""
+
+    def __init__(self, tensors: Iterable[torch.Tensor], noted: Iterable[torch.Tensor] = ()) -> None:
+        self.kept: List[Tuple[torch.Tensor, torch.Tensor]] = []
+        self.written: List[torch.Tensor] = []
+        self.has_backward = False
+        self._run = -1
+        self._tensors: Dict[int, List[torch.Tensor]] = {}
+        for tensor in tensors:
+            where = _memory_of(tensor)
+            if where != 0 and not tensor.is_inference():
+                self._tensors.setdefault(where, []).append(tensor.detach())
+        self._noted: Dict[int, List[torch.Tensor]] = {}
+        for tensor in noted:
+            self._noted.setdefault(_memory_of(tensor), []).append(tensor)
+        self._noted.pop(0, None)
+
+    def before(self, function: Any, args: Any, kwargs: Dict[str, Any]) -> None:
+        self.has_backward = self.has_backward or _backward() not in (-1, self._run)
+        for tensor in written_by(function, args, kwargs) if self._tensors or self._noted else ():
+            where = _memory_of(tensor)
+            self.kept += [(each, each.clone()) for each in self._tensors.pop(where, [])]
+            self.written += self._noted.pop(where, [])
+
+    def is_backward_of(self, outputs: Iterable[torch.Tensor]) -> None:
+        """What it is on for next is a backward of these, which is known by the hook of the first that it comes to."""
+        def comes(_: torch.Tensor) -> None:
+            self._run = _backward() if self._run == -1 else self._run
+
+        for output in outputs:
+            output.register_hook(comes)  # type: ignore[no-untyped-call]
+
+
+class Reads(_Watch):
+    """What the run reads on a kind of device beside the memory of `known`, and has not made; and all that it copies there from another
+    kind, as the host, also what it has made itself: a graph goes on to read it there."""
+
+    def __init__(self, known: Iterable[torch.Tensor], device_type: str) -> None:
+        self._known: Set[int] = {_memory_of(tensor) for tensor in known} | {0}
+        self._device_type = device_type
+        # Weakly: code that torch.compile has made takes memory past the dispatcher, and is to use it again.
+        self._found: "Dict[int, _Weak]" = {}
+        self._others: List[torch.Tensor] = []  # on other devices, of the op that runs
+        self._is_ours = False  # whether it has any on this one
+        self._copied: Dict[int, Any] = {}  # storages of those from which something came to ours
+        self._sources: List[Tuple[torch.Tensor, int]] = []  # tensors on these, and their versions then
+
+    def before(self, function: Any, args: Any, kwargs: Dict[str, Any]) -> None:
+        self._others, self._is_ours = [], False
+        copies = "copy" in str(function)  # else a single number of the host's is taken as such, at once
+        for leaf in tensors_in((args, kwargs)):
+            if leaf.device.type == self._device_type:
+                self._is_ours = True
+                where = _memory_of(leaf)
+                if where not in self._known and where not in self._found:
+                    self._found[where] = _Weak(leaf)
+            elif copies or leaf.dim() > 0:
+                self._others.append(leaf)
+
+    def behind(self, result: Any) -> None:
+        made = tensors_in(result)
+        if self._others and (self._is_ours or any(leaf.device.type == self._device_type for leaf in made)):
+            there = [leaf for leaf in self._others if _memory_of(leaf) != 0]
+            self._copied.update((_memory_of(leaf), storage_of(leaf)) for leaf in there)
+            self._sources += [(leaf, version_of(leaf)) for leaf in there]  # below autograd a detached one would have its own version
+        self._others = []
+        for leaf in made:
+            where = _memory_of(leaf)
+            if where not in self._found:
+                self._known.add(where)
+
+    def still_there(self, but: Iterable[torch.Tensor]) -> "Dict[int, Any]":
+        """Storages of them that somebody holds behind the run, and all that was copied from other devices, by where they begin: not those
+        of these tensors. NimbleError where the latter was written to since."""
+        if any(version_of(tensor) != version for tensor, version in self._sources):
+            raise NimbleError("it changes on the host what it has copied to the GPU, of which a graph would copy what is there in the end: "
+                              "have it work on a copy")
+        apart = set(map(_memory_of, but))
+        found = {where: weak.storage() for where, weak in self._found.items() if where not in apart}
+        return {**self._copied, **{where: memory for where, memory in found.items() if memory is not None}}
+
+
+class _Weak:
+    """A tensor's storage, which goes when nobody else holds it; where this release of PyTorch can do that."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        storage = storage_of(tensor)
+        self._held: Any = None
+        try:
+            kind: Any = torch.UntypedStorage
+            self._new, self._free = kind._new_with_weak_ptr, kind._free_weak_ref
+            self._weak = storage._weak_ref()
+        except AttributeError:
+            self._held = storage
+
+    def storage(self) -> Any:
+        return self._held if self._held is not None else self._new(self._weak)
+
+    def __del__(self) -> None:
+        if self._held is None:
+            self._free(self._weak)

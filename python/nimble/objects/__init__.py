@@ -1,0 +1,1 @@
+"""Python objects: what they hold, and what they refer to."""

@@ -1,0 +1,159 @@
+"""Kinds of Python values: which never change, and what others hold: their parts. No state, and runs no code of the program's; any
+thread."""
+
+from __future__ import annotations
+
+import _thread
+import array
+import contextvars
+import enum
+import mmap
+import types
+from collections import OrderedDict, defaultdict, deque
+from functools import partial
+from typing import Any, Callable, Hashable, List, Tuple
+
+import torch
+
+from nimble.objects.hidden import C_DATA, CACHED, WEAK, cached_parts, weak_parts
+from nimble.objects.watch import is_programs
+
+_MOST_PLAIN = 64  # entries of a tuple that is held
+_EXACT = (type(None), bool, int, str, bytes, type(...), torch.dtype, torch.device, torch.layout, torch.memory_format)
+BUILT_IN = (types.BuiltinFunctionType, types.MethodWrapperType)
+BUFFERS = (bytearray, memoryview, array.array, mmap.mmap, C_DATA)
+
+Parts = Callable[[Any], List[Any]]
+_ABSENT = object()
+
+
+def is_kind(value: Any, kinds: Any) -> bool:
+    return issubclass(type(value), kinds)  # isinstance() would ask the value for its class
+
+
+def is_plain(value: Any) -> bool:
+    """Whether it can never change, and leads to nothing else: identity stands for its value, and it may be held."""
+    kind = type(value)
+    return (kind in _EXACT or kind in (float, complex) or kind is object or is_kind(value, enum.Enum)
+            or kind in (tuple, torch.Size) and len(value) <= _MOST_PLAIN and all(map(is_plain, value)))
+
+
+def is_constant(value: Any) -> bool:
+    """The same, of what the program has made, too: it may set attributes on members of its enums."""
+    if is_kind(value, enum.Enum):
+        return not is_programs(type(value).__module__)
+    return all(map(is_constant, value)) if type(value) is tuple and len(value) <= _MOST_PLAIN else is_plain(value)
+
+
+def plain_key(value: Any) -> Hashable:
+    """Of a plain value: equal only for those that a program cannot tell apart by looking."""
+    kind: Any = type(value)
+    if kind is float:
+        return kind, value.hex()  # 0.0 == -0.0, and nan is never equal to itself
+    if kind is complex:
+        return kind, repr(value)
+    return (kind, *map(plain_key, value)) if kind in (tuple, torch.Size) else (kind, value)
+
+
+def inside(value: Any) -> "dict[str, Any] | None":
+    """An object's own dictionary, of the calling thread where it has one for each."""
+    try:
+        if is_kind(value, _thread._local):
+            found = _thread._local.__getattribute__(value, "__dict__")
+        else:
+            found = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+    return found if is_kind(found, dict) else None
+
+
+def slots_of(kind: type) -> List[Any]:
+    return [held for base in kind.__mro__ if "__slots__" in vars(base) for held in vars(base).values()
+            if type(held) is types.MemberDescriptorType]
+
+
+def slot_of(slot: Any, value: Any) -> Any:
+    try:
+        return slot.__get__(value)
+    except AttributeError:
+        return _ABSENT
+
+
+def attributes_of(value: Any) -> "List[Tuple[str, Any]]":
+    """Names and values of what an object has, but for what its class has."""
+    return [*(inside(value) or {}).items(), *[(slot.__name__, slot_of(slot, value)) for slot in slots_of(type(value))]]
+
+
+def held_parts(value: Any) -> List[Any]:
+    held = inside(value)
+    return [] if held is None else [*held, *held.values()]
+
+
+def _method_parts(value: Any) -> List[Any]:
+    return [value.__self__, value.__func__]
+
+
+def built_in_parts(value: Any) -> List[Any]:
+    owner = value.__self__
+    return [] if owner is None or is_kind(owner, (type, types.ModuleType)) else [owner]
+
+
+def _partial_parts(value: Any) -> List[Any]:
+    return [value.func, *value.args, *value.keywords, *value.keywords.values(), *held_parts(value)]
+
+
+def _cell(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not assigned yet
+        return _ABSENT
+
+
+def function_parts(value: Any) -> List[Any]:
+    return [value.__code__, *map(_cell, value.__closure__ or ()), *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values(),
+            *held_parts(value)]
+
+
+def _property_parts(value: Any) -> List[Any]:
+    return [value.fget, value.fset, value.fdel]
+
+
+def _of_function_parts(value: Any) -> List[Any]:
+    return [value.__func__]
+
+
+def _context_parts(value: Any) -> List[Any]:
+    return [value.get(_ABSENT)]
+
+
+def _weak_parts(value: Any) -> List[Any]:
+    return weak_parts(value, inside)
+
+
+def _dict_parts(value: Any) -> List[Any]:
+    return [*dict.keys(value), *dict.values(value), *held_parts(value)]
+
+
+def _ordered_parts(value: Any) -> List[Any]:
+    return [*OrderedDict.keys(value), *OrderedDict.values(value), *held_parts(value)]
+
+
+def _default_parts(value: Any) -> List[Any]:
+    return [value.default_factory, *dict.keys(value), *dict.values(value), *held_parts(value)]
+
+
+def _of_items(iterate: "Callable[[Any], Any]") -> Parts:
+    return lambda value: [*iterate(value), *held_parts(value)]
+
+
+TABLE: "Tuple[Tuple[Any, Parts], ...]" = (
+    (torch.Tensor, held_parts), (types.MethodType, _method_parts),
+    (BUILT_IN, built_in_parts), (types.FunctionType, function_parts),
+    (partial, _partial_parts), (property, _property_parts), ((staticmethod, classmethod), _of_function_parts),
+    (contextvars.ContextVar, _context_parts), (WEAK, _weak_parts), (CACHED, cached_parts),
+    (list, _of_items(list.__iter__)), (tuple, _of_items(tuple.__iter__)), (deque, _of_items(deque.__iter__)),
+    (set, _of_items(lambda value: sorted(set.__iter__(value), key=id))),
+    (frozenset, _of_items(lambda value: sorted(frozenset.__iter__(value), key=id))),
+    (OrderedDict, _ordered_parts), (defaultdict, _default_parts), (dict, _dict_parts),
+    (types.MappingProxyType, lambda value: [*value, *value.values()]), (BUFFERS, held_parts),
+)

@@ -1,0 +1,1 @@
+"""nimble.step: whole training steps as graphs."""

@@ -1,0 +1,1 @@
+"""Forwards and backwards as graphs, with one node of autograd between them."""

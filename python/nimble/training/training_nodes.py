@@ -1,0 +1,171 @@
+"""Autograd's nodes of a forward by replay, between its outputs and what gradients go to.
+
+There is one where all outputs lead to the same tensors. Else autograd has to see which output leads where: of all that a backward
+can reach it runs the hooks and what lies before, also where no gradient comes. So a node for each set of outputs that lead to the
+same (_Outputs) notes what comes, and behind these there is one for each set of tensors that the same outputs lead to (_Towards).
+Autograd runs one of the latter when all have run that lead to it, and the first that runs has the graph run for all of them.
+
+A Run belongs to one forward; passes over it are kept apart by autograd's number of each.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, FrozenSet, List, Optional, Protocol, Sequence, Tuple
+
+import torch
+
+from nimble.guards.signatures import Call
+
+Gradients = Sequence[Optional[torch.Tensor]]
+
+
+class Run:
+    """A forward by replay whose backward may come. Lives as long as autograd's nodes of it."""
+
+    __slots__ = ("number", "is_over", "ran", "versions", "call", "call_versions", "outputs", "passes", "__weakref__")
+
+    def __init__(self) -> None:
+        self.call: Optional[Call] = None  # where it may have to run again
+        self.call_versions: List[int] = []
+        self.number = 0
+        self.is_over = False  # its backwards have run, and cannot run again
+        self.ran: "Dict[int, int]" = {}  # those that have
+        self.versions: List[int] = []
+        self.outputs = 0  # that gradients may come for
+        self.passes: "Dict[int, _Pass]" = {}
+
+
+class Differentiated(Protocol):
+    """What the nodes ask: gradients of all outputs in, and towards all tensors out."""
+
+    def gradients(self, run: Run, grads: Gradients) -> "List[Optional[torch.Tensor]]": ...
+
+
+class Paths:
+    """reach: of each output the numbers of the tensors that it leads to."""
+
+    def __init__(self, reach: "List[FrozenSet[int]]") -> None:
+        self.count = len(reach)
+        kinds = list(dict.fromkeys(reach))
+        leading: "Dict[FrozenSet[int], List[int]]" = {}
+        for number in sorted(frozenset().union(*kinds)):
+            leading.setdefault(frozenset(i for i, kind in enumerate(kinds) if number in kind), []).append(number)
+        self.towards = list(leading.values())
+        self.outputs = [([number for number, each in enumerate(reach) if each == kind],
+                         [place for place, which in enumerate(leading) if i in which]) for i, kind in enumerate(kinds)]
+        """Of each set the outputs, and which of `towards` they lead to."""
+
+    def connect(self, graph: Differentiated, run: Run, made: "List[torch.Tensor]",
+                towards: "List[torch.Tensor]") -> "List[torch.Tensor]":
+        """The outputs that are `made`, with a history."""
+        run.outputs = self.count
+        if len(self.outputs) == 1:
+            return list(_apply(_Replay, graph, run, made, towards))
+        device = made[0].device
+        behind = [_Towards.apply(graph, run, numbers, device, *(towards[each] for each in numbers))  # type: ignore[no-untyped-call]
+                  for numbers in self.towards]
+        connected: List[Any] = [None] * self.count
+        for numbers, places in self.outputs:
+            some = _Outputs.apply(run, numbers, [made[number] for number in numbers],  # type: ignore[no-untyped-call]
+                                  *(behind[place] for place in places))
+            for number, output in zip(numbers, some):
+                connected[number] = output
+        return connected
+
+
+def _apply(function: "type[torch.autograd.Function]", graph: Differentiated, run: Run, made: "List[torch.Tensor]",
+           towards: "List[torch.Tensor]") -> Any:
+    """As function.apply(), which looks at each argument in Python (3 us for each ten, PyTorch 2.11)."""
+    if _unwrap is None or torch._C._are_functorch_transforms_active():
+        return function.apply(graph, run, made, *towards)  # type: ignore[no-untyped-call]
+    own: Any = super(torch.autograd.Function, function)
+    return own.apply(graph, run, made, *map(_unwrap, towards))
+
+
+_unwrap: "Optional[Callable[[torch.Tensor], torch.Tensor]]" = (
+    getattr(getattr(torch._C, "_functorch", None), "unwrap_if_dead", None)
+    if hasattr(torch._C, "_are_functorch_transforms_active") else None)
+
+
+class _Pass:
+    """One backward over a run."""
+
+    def __init__(self, outputs: int) -> None:
+        self.given: "List[Optional[torch.Tensor]]" = [None] * outputs  # that no graph has run for
+        self.made: "List[Optional[torch.Tensor]]" = []
+
+    def take(self, numbers: List[int], graph: Differentiated, run: Run) -> "List[Optional[torch.Tensor]]":
+        if any(grad is not None for grad in self.given):
+            given, self.given = self.given, [None] * len(self.given)
+            made = graph.gradients(run, given)
+            # What comes late is a sum: autograd goes another way where other devices or threads have a part in it.
+            self.made = [_sum(one, other) for one, other in zip(self.made, made)] if self.made else made
+        if not self.made:
+            return [None] * len(numbers)
+        taken = [self.made[number] for number in numbers]
+        for number in numbers:
+            self.made[number] = None  # autograd takes over what nobody else has
+        return taken
+
+
+def _sum(one: Optional[torch.Tensor], other: Optional[torch.Tensor]) -> Optional[torch.Tensor]:
+    return other if one is None else one if other is None else one + other
+
+
+# The backward that this thread is in. In releases before 2.0 nobody knows: a backward of a run within one of the same is not told
+# from that.
+this_backward: "Callable[[], int]" = getattr(torch._C, "_current_graph_task_id", lambda: 0)
+
+
+def _pass_over(run: Run) -> _Pass:
+    number = this_backward()
+    found = run.passes.get(number)
+    if found is None:
+        found = run.passes[number] = _Pass(run.outputs)
+        engine: Any = torch.autograd.Variable._execution_engine
+        engine.queue_callback(lambda: run.passes.pop(number, None))
+    return found
+
+
+class _Replay(torch.autograd.Function):
+    """Of all outputs."""
+
+    @staticmethod
+    def forward(ctx: Any, graph: Differentiated, run: Run, made: "List[torch.Tensor]",
+                *_: torch.Tensor) -> Tuple[torch.Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        ctx.graph, ctx.run = graph, run
+        return tuple(made)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Optional[torch.Tensor]) -> Any:
+        return (None, None, None, *ctx.graph.gradients(ctx.run, grads))
+
+
+class _Outputs(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, run: Run, numbers: List[int], made: "List[torch.Tensor]",
+                *behind: torch.Tensor) -> Tuple[torch.Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        ctx.run, ctx.numbers, ctx.behind = run, numbers, len(behind)
+        return tuple(made)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Optional[torch.Tensor]) -> Any:
+        given = _pass_over(ctx.run).given
+        for number, grad in zip(ctx.numbers, grads):
+            given[number] = grad
+        return (None,) * (3 + ctx.behind)
+
+
+class _Towards(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, graph: Differentiated, run: Run, numbers: List[int], device: torch.device,
+                *_: torch.Tensor) -> torch.Tensor:
+        ctx.set_materialize_grads(False)
+        ctx.graph, ctx.run, ctx.numbers = graph, run, numbers
+        return torch.empty(0, dtype=torch.float32, device=device)
+
+    @staticmethod
+    def backward(ctx: Any, _: Optional[torch.Tensor]) -> Any:
+        return (None, None, None, None, *_pass_over(ctx.run).take(ctx.numbers, ctx.graph, ctx.run))

@@ -1,0 +1,108 @@
+"""What a call that trains gets of the forward's outputs, and which of these it cannot get.
+
+Copies of outputs with a history have none of each other's memory: what is written to one would not be seen in the other, and
+autograd would not know. So outputs that overlap are refused (find_aliases()), but for those without gradients that lie within one
+with a history: they are made from its copy as Tensor.detach() makes them, in its memory and with its version. Not to be used by two
+threads at once; the graph's owner has a lock.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List
+
+import torch
+
+from nimble.errors import NimbleError
+from nimble.graphs.outputs import OutputCopies
+from nimble.objects.memory import extent, once, overlaps, repeats_of, storage
+
+Aliases = Dict[int, int]  # numbers of outputs without gradients, and of those in whose memory they lie
+
+
+class TrainingOutputs:
+    """Of tensors that stay where they are while their values change."""
+
+    def __init__(self, tensors: List[torch.Tensor], wanted: List[bool], aliases: Aliases) -> None:
+        self._tensors = [each.detach() for each in tensors]
+        self._wanted = [number for number, is_wanted in enumerate(wanted) if is_wanted]
+        self._aliases = aliases
+        self._others = [number for number, is_wanted in enumerate(wanted) if not is_wanted and number not in aliases]
+        self._copies = [OutputCopies([self._tensors[number]]) for number in self._wanted]
+        self._other_copies = OutputCopies([self._tensors[number] for number in self._others])
+        self._rest: List[torch.Tensor] = []
+
+    def made(self) -> List[torch.Tensor]:
+        """Copies of those that gradients come for, each with a version of its own and nobody's view; and of the others, for
+        with_others()."""
+        self._rest = self._other_copies() if self._others else []
+        return [copies()[0].data for copies in self._copies]
+
+    def with_others(self, connected: List[torch.Tensor]) -> List[torch.Tensor]:
+        """All of them."""
+        if len(connected) == len(self._tensors):
+            return connected
+        found: List[Any] = [None] * len(self._tensors)
+        for number, output in zip(self._wanted + self._others, connected + self._rest):
+            found[number] = output
+        for number, place in self._aliases.items():
+            mine, whole = self._tensors[number], self._tensors[place]
+            base = found[place].detach()
+            offset = int(mine.storage_offset()) - int(whole.storage_offset())
+            found[number] = base.as_strided(mine.shape, mine.stride(), int(base.storage_offset()) + offset)
+        self._rest = []
+        return found
+
+
+def find_aliases(tensors: List[torch.Tensor]) -> Aliases:
+    """Of a forward's outputs. NimbleError where two overlap otherwise, and one of them has a history."""
+    sharing: Dict[int, List[int]] = {}
+    for number, tensor in enumerate(tensors):
+        if tensor.layout is torch.strided and tensor.numel() > 0:
+            sharing.setdefault(storage(tensor), []).append(number)
+    aliases: Aliases = {}
+    for numbers in sharing.values():
+        if len(numbers) > 1 and any(tensors[number].requires_grad for number in numbers):
+            aliases.update(_aliases_among({number: tensors[number] for number in numbers}))
+    return aliases
+
+
+def _aliases_among(tensors: Dict[int, torch.Tensor]) -> Aliases:
+    """The same for those of one storage."""
+    unit = min(t.element_size() for t in tensors.values())
+    owners = torch.zeros(max(_begin(t) + extent(t) for t in tensors.values()) // unit, dtype=torch.int32,
+                         device=next(iter(tensors.values())).device)  # of each unit of memory the output that has it, from 1 on
+    aliases: Aliases = {}
+    for number, tensor in sorted(tensors.items(), key=lambda each: not each[1].requires_grad):
+        found = _owners_of(owners, tensor, unit).unique().tolist()  # type: ignore[no-untyped-call]
+        if found == [0]:
+            if tensor.requires_grad:
+                _mark(owners, tensor, unit, number + 1)
+        elif tensor.requires_grad or len(found) > 1 or not _lies_alike(tensor, tensors[found[0] - 1]):
+            raise NimbleError("outputs overlap in memory, one of which has gradients: what is written to one of them changes the "
+                              "other, and copies would not: return a clone() of one")
+        else:
+            aliases[number] = found[0] - 1
+    return aliases
+
+
+def _owners_of(owners: torch.Tensor, tensor: torch.Tensor, unit: int) -> torch.Tensor:
+    """Those of its elements, each once where it has one over and over."""
+    source, parts = once(tensor, repeats_of(tensor)), tensor.element_size() // unit
+    return owners.as_strided((*source.shape, parts), (*(stride * parts for stride in source.stride()), 1), _begin(tensor) // unit)
+
+
+def _mark(owners: torch.Tensor, tensor: torch.Tensor, unit: int, owner: int) -> None:
+    if overlaps(once(tensor, repeats_of(tensor))):  # which cannot be written as it is
+        owners[_owners_of(torch.arange(owners.numel(), device=owners.device), tensor, unit).reshape(-1)] = owner
+    else:
+        _owners_of(owners, tensor, unit).fill_(owner)
+
+
+def _lies_alike(one: torch.Tensor, whole: torch.Tensor) -> bool:
+    """Whether the copy of the whole has its elements in the same places."""
+    return one.dtype == whole.dtype and not (overlaps(once(whole, repeats_of(whole))) or one.is_conj() or one.is_neg()
+                                             or whole.is_conj() or whole.is_neg())
+
+
+def _begin(tensor: torch.Tensor) -> int:
+    return int(tensor.storage_offset()) * tensor.element_size()

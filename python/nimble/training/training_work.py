@@ -1,0 +1,331 @@
+"""What is captured of a module that trains, as nimble.graphs.backend's works: a forward with autograd's graph, and a backward of it.
+
+They belong to one preparation, and one thread. look() runs the module once by itself and finds out what gradients there are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Callable, ContextManager, Dict, FrozenSet, List, Optional, Set, Tuple
+
+import torch
+from torch.utils import _pytree
+
+from nimble.errors import NimbleError
+from nimble.graphs.autograd_leaves import AutogradGraph, StandIns, gradients, own_casts
+from nimble.graphs.effects import Effects, Rises
+from nimble.graphs.graph_io import Input, Results, attributes_of, check_outputs, same_bytes, with_inputs
+from nimble.graphs.module_work import check_caches, written_by
+from nimble.graphs.prepared import is_same_state
+from nimble.guards.op_watch import Reads, Writes, tensors_in
+from nimble.guards.signatures import Call, taken_apart
+from nimble.guards.state import StateKeeper, has_memory
+from nimble.objects.memory import storage
+from nimble.training.training_outputs import Aliases, find_aliases
+from nimble.training.training_runs import Ways
+
+
+class ForwardWork:
+    """nimble.graphs.backend.TrainingWork of a module and a call."""
+
+    def __init__(self, module: torch.nn.Module, call: Call, keeper: StateKeeper, device_type: str,
+                 random_state: Callable[[], Any]) -> None:
+        self._module, self._call, self._keeper, self._device_type = module, call, keeper, device_type
+        self._random_state = random_state
+        self._stand_ins = StandIns(module)
+        self.inputs = [Input(number, call.leaves[number], trains=True) for number in call.tensors]
+        self.leaves_of_call = with_inputs(call, self.inputs)
+        self.own: List[Tuple[torch.Tensor, torch.Tensor]] = self._stand_ins.pairs
+        self.written: List[Input] = []
+        self.attributes: Dict[str, torch.Tensor] = {}
+        self.towards: List[torch.Tensor] = []  # static inputs and stand-ins that gradients go to
+        self.argument_numbers: List[int] = []  # and what is in the places of the former in the call
+        self.parameters: List[torch.Tensor] = []  # and of the latter in the module
+        self.watched: List[torch.Tensor] = []  # what backwards need that others can write to, each with a version of its own
+        self.ways = Ways()
+        self.has_effects = False
+        """Whether the backward was seen to do more than compute gradients: it writes to something, or draws random numbers."""
+        self.raised: List[torch.Tensor] = []  # by each forward, and by each backward: versions that others see
+        self.raised_behind: List[torch.Tensor] = []
+        self.why_unsure: Optional[str] = None  # see AutogradGraph.why_unsure(), of what each of the outputs comes from
+        self.given: List[torch.Tensor] = []
+        """What backward() takes for the gradients of the outputs."""
+        self.reach: List[FrozenSet[int]] = []
+        """Of each of these outputs, which of `towards` it leads to."""
+        self.aliases: Aliases = {}
+        self.reads: Optional[Reads] = None
+        """Of the last captured forward, and the backwards of it: None where ops cannot be looked at."""
+        self.found_elsewhere: List[Any] = []
+        """Storages that these have read, and that are neither the module's nor their own."""
+        self._first: List[torch.Tensor] = []  # what came of look()
+        self._written_behind: Set[int] = set()  # where the memory begins that backwards may write to
+        self._writes: Optional[Writes] = None
+        self._versions = [i.tensor._version for i in self.inputs]
+        self._captures, self._sees_ops = False, True
+
+    def look(self) -> bool:
+        """Runs it once. False where there is nothing to be differentiated."""
+        try:
+            outputs = self._watched_forward()
+        except RuntimeError as error:
+            if "leaf Variable that requires grad" in str(error):
+                raise NimbleError("the module writes to an argument that requires gradients, or to a parameter, in place: "
+                                  f"{error}") from error
+            raise
+        check_outputs(outputs, self._device_type, [*(mine for mine, _ in self.own), *(each.tensor for each in self.inputs)])
+        self.check()
+        self._check_inputs()
+        self.written = written_by(self.inputs, self._versions, self._call)
+        wanted = self._wanted(outputs)
+        if any(output.retains_grad for output in wanted):
+            raise NimbleError("the module calls retain_grad() on what it returns, which would get no gradient that comes by another "
+                              "output: run the module eagerly for that")
+        graph, graphs = AutogradGraph(wanted), [AutogradGraph([output]) for output in wanted]
+        self._find_leaves(graph, outputs)
+        self._find_needed(graphs)
+        numbers = {id(tensor): number for number, tensor in enumerate(self.towards)}
+        self.reach = [frozenset(numbers[id(leaf)] for leaf in each.leaves) for each in graphs]
+        self.why_unsure = next((why for why in (each.why_unsure() for each in graphs) if why is not None), None)
+        self.aliases = find_aliases(Results(outputs, self.inputs, self.own).made)
+        self.given = [noise(output) for output in wanted]
+        self._first = self._left_by(outputs)
+        if wanted:
+            self._look_at_backward(wanted, graph)
+        del outputs, graph, graphs, wanted  # else the accumulators of this stream would be used on others
+        self.reset()
+        return bool(self.given)
+
+    def _watched_forward(self) -> Any:
+        writes = self._writes = self._keeper.watch()
+        try:
+            with writes.on():
+                return self.forward()
+        except NotImplementedError:  # as of ops that take functions, for which nobody can be told what they do
+            self._sees_ops, writes.has_backward = False, True  # for all that is known
+        self._keeper.restore()
+        for each in self.inputs:
+            each.take(self._call.leaves[each.number])
+        return self.forward()
+
+    def _look_at_backward(self, wanted: List[torch.Tensor], graph: AutogradGraph) -> None:
+        effects, rises = Effects(self._keeper.kept()), Rises(self._standing())
+        random = self._random_state()
+        for grad in self._gradients(wanted):
+            if grad is not None and grad.layout is not torch.strided:
+                raise NimbleError(f"a gradient has layout {grad.layout}, of which a graph cannot tell the size")
+        self.check()
+        self._check_inputs()
+        written = [*effects.written(), *rises.found()]
+        self.has_effects = bool(written) or not is_same_state(self._random_state(), random)
+        if self.has_effects:
+            self.why_unsure = self.why_unsure or "its backward writes to buffers or the like, or draws random numbers"
+        written += [t for t in graph.kept_by_functions() if t.layout is torch.strided and has_memory(t)]
+        self._written_behind = set(map(storage, written))
+
+    def _gradients(self, wanted: List[torch.Tensor]) -> "List[Optional[torch.Tensor]]":
+        writes = self._writes
+        try:
+            torch.clear_autocast_cache()
+            if writes is None or not self._sees_ops:
+                return gradients(wanted, self.towards, list(self.given))
+            writes.is_backward_of(wanted)
+            with writes.on():
+                return gradients(wanted, self.towards, list(self.given))
+        except NimbleError:
+            raise
+        except NotImplementedError:  # as with forwards
+            assert writes is not None
+            self._sees_ops, writes.has_backward = False, True
+            return self._gradients(wanted)
+        except RuntimeError as error:  # a backward that only Tensor.backward() can run
+            raise NimbleError(f"the gradients cannot be had by torch.autograd.grad: {error}") from error
+        finally:
+            torch.clear_autocast_cache()
+
+    def look_again(self) -> None:
+        """Behind look(), with random numbers as before that, which has changed plain values of attributes: the keeper looks what the
+        module writes to its buffers from then on."""
+        self.forward()
+        self.reset()
+
+    def check_stand_ins(self, begin_again: "Callable[[], None]") -> None:
+        """Behind look(). NimbleError where the module does something else with its own parameters than with what stands in for them, as
+        where it finds something by their identity. begin_again: has random numbers and buffers be as they were before that."""
+        def left(by_itself: bool) -> List[torch.Tensor]:
+            begin_again()
+            found = self._left_by(self._forward_by_itself() if by_itself else self.forward())
+            self.reset()
+            return found
+
+        own, mine = left(True), left(False)
+        if not _are_same(own, mine) and _are_same(own, left(True)) and _are_same(mine, left(False)):  # else its kernels never do the same
+            raise NimbleError("the module does something else with tensors that stand in for its parameters while its gradients are "
+                              "prepared, as where it keeps something by their identity (a dictionary that has them, or their ids, as "
+                              "keys; `is`): have it keep names, and compare these")
+
+    def _forward_by_itself(self) -> Any:
+        args, kwargs = self._call.rebuilt(self.leaves_of_call)
+        with own_casts(), self._stand_ins.in_place(of_parameters=False):
+            return self._module(*args, **kwargs)
+
+    def set_apart(self) -> None:
+        """Has the forward write to memory of its own instead of buffers, where that is seen to make no difference: behind look(), with
+        random numbers as they were before that. Code may read a buffer by ways that nobody knows."""
+        written = self._keeper.written()
+        if written and not self.written and self._written_behind.isdisjoint(map(storage, written)):
+            self._stand_ins.set_apart(written)
+        if self.apart:
+            if not _are_same(self._left_by(self.forward()), self._first):
+                self._stand_ins.put_together()
+            self.reset()
+        self._first = []
+        apart = {id(given) for _, given in self.apart}
+        self.watched = [given for given in self.watched if id(given) not in apart]
+
+    def _left_by(self, outputs: Any) -> List[torch.Tensor]:
+        """What a forward leaves: outputs, and what buffers are then. (Gradients read buffers behind that.)"""
+        leaves = [leaf for leaf in _pytree.tree_flatten(outputs)[0] if isinstance(leaf, torch.Tensor)]
+        return [each.detach().clone() for each in (*leaves, *(mine for mine, _ in self._standing()))]
+
+    @property
+    def apart(self) -> "List[Tuple[torch.Tensor, torch.Tensor]]":
+        """Memory of the graph's own that the forward writes to instead of buffers, and those."""
+        return self._stand_ins.apart
+
+    def writes_nothing_else(self) -> bool:
+        """Whether no run was seen to write to anything that others see. Asked before the keeper restores anything."""
+        given = [given for _, given in self.apart]
+        return not (self.written or self._stand_ins.has_written() or self._keeper.has_written(but=given))
+
+    def _wanted(self, outputs: Any) -> List[torch.Tensor]:
+        return [t for t in Results(outputs, self.inputs, self.own).made if t.requires_grad]
+
+    def _check_inputs(self) -> None:
+        for each in self.inputs:
+            if each.tensor.grad_fn is not None:
+                raise NimbleError(f"the module writes what requires gradients to {self._call.place(each.number)}")
+            if each.tensor.grad is not None:
+                raise NimbleError(f"the module runs a backward that leaves a gradient at {self._call.place(each.number)} when it "
+                                  "runs, which a graph would not do")
+        for mine, _ in self.own:
+            if mine.grad_fn is not None:
+                raise NimbleError("the module writes what requires gradients to a buffer, which then has a history that a graph "
+                                  "would not give it")
+
+    def _find_leaves(self, graph: AutogradGraph, outputs: Any) -> None:
+        found = {id(leaf) for leaf in graph.leaves}
+        inputs = [i for i in self.inputs if id(i.tensor) in found]
+        pairs = [(mine, given) for mine, given in self._stand_ins.parameters if id(mine) in found]
+        strange = found - {id(i.tensor) for i in inputs} - {id(mine) for mine, _ in pairs}
+        strange |= {id(t) for t in self._wanted(outputs) if t.grad_fn is None}
+        if strange:
+            shapes = ", ".join(str(list(leaf.shape)) for leaf in graph.leaves if id(leaf) in strange)
+            raise NimbleError("an output depends on tensors that require gradients, and are neither arguments nor parameters "
+                              f"that the module has as such: of shape {shapes or 'that of the output'}")
+        self.towards = [i.tensor for i in inputs] + [mine for mine, _ in pairs]
+        self.argument_numbers = [i.number for i in inputs]
+        self.parameters = [given for _, given in pairs]
+
+    def _find_needed(self, graphs: List[AutogradGraph]) -> None:
+        """What the backward of each output needs that others can write to: the graph's own inputs, too, where they have
+        static_inputs()."""
+        pairs = [*self.own, *((each.tensor, each.tensor) for each in self.inputs)]
+        needed = [graph.needs(mine for mine, _ in pairs) for graph in graphs]
+        self.watched = [given for number, (_, given) in enumerate(pairs) if any(each[number] for each in needed)]
+        self.ways = Ways(graphs, [frozenset(id(given) for (_, given), is_needed in zip(pairs, each) if is_needed) for each in needed])
+
+    def check(self) -> None:
+        """Behind look(), and behind the capture. NimbleError where a run was seen to do what a graph would not."""
+        self._captures = False
+        self._stand_ins.check()
+        check_caches(self.found_elsewhere)
+
+    def forward(self) -> Any:
+        args, kwargs = self._call.rebuilt(self.leaves_of_call)  # lists and dictionaries that are nobody else's
+        leaves, structure = taken_apart((args, kwargs))
+        rises = self._rises()
+        with own_casts(), self._stand_ins.in_place(), self._looking(again=True):
+            outputs = self._module(*args, **kwargs)
+        self.raised = rises.found()
+        left, structure_left = taken_apart((args, kwargs))
+        if structure != structure_left or any(one is not other for one, other in zip(leaves, left)):
+            raise NimbleError("the module puts something else into a list or a dictionary that is its argument, which a graph would "
+                              "not do")
+        self._hold(outputs)
+        return outputs
+
+    def backward(self, outputs: Any) -> "List[Optional[torch.Tensor]]":
+        rises = self._rises()
+        with own_casts(), self._looking():
+            made = gradients(self._wanted(outputs), self.towards, list(self.given))
+        self.raised_behind = rises.found()
+        self._hold((made, outputs))
+        return made
+
+    def _standing(self) -> "List[Tuple[torch.Tensor, torch.Tensor]]":
+        return [(mine, given) for mine, given in self.own if not isinstance(given, torch.nn.Parameter)]
+
+    def _rises(self) -> Rises:
+        """Of what the last run tells: the first may have written to something once for all."""
+        return Rises([*self._standing(), *((t, t) for t in self._keeper.kept())] if self._captures else ())
+
+    def _looking(self, again: bool = False) -> ContextManager[None]:
+        """At what is read, where it is captured. again: of another forward than before."""
+        if not (self._captures and self._sees_ops):
+            return contextlib.nullcontext()
+        if again or self.reads is None:
+            self.found_elsewhere = []
+            known = (*self.data(), *(mine for mine, _ in self.own), *self._keeper.tensors())
+            self.reads = Reads(known, self._device_type)
+        return self.reads.on()
+
+    def _hold(self, made: Any) -> None:
+        if self.reads is not None:
+            self.found_elsewhere += self.reads.still_there(but=tensors_in(made)).values()
+
+    def reset(self) -> None:
+        self._keeper.restore_buffers()
+        for each in self.written:
+            each.take(self._call.leaves[each.number])
+
+    def before_capture(self) -> None:
+        self.attributes = attributes_of(self._module)
+        self._captures = True
+
+    def data(self) -> List[torch.Tensor]:
+        return [*(each.memory for each in self.inputs), *self.given]
+
+
+def _are_same(one: List[torch.Tensor], other: List[torch.Tensor]) -> bool:
+    return len(one) == len(other) and all(map(same_bytes, one, other))
+
+
+class BackwardWork:
+    """nimble.graphs.backend.Work of a backward alone, which writes to nothing but what it makes."""
+
+    def __init__(self, run: "Callable[[], List[Optional[torch.Tensor]]]", given: List[torch.Tensor], reads: Optional[Reads]) -> None:
+        self.found_elsewhere: List[Any] = []  # as with ForwardWork, whose `reads` it is given
+        self._run, self._given, self._reads = run, given, reads
+
+    def run(self) -> "List[Optional[torch.Tensor]]":
+        with own_casts(), self._reads.on() if self._reads is not None else contextlib.nullcontext():
+            made = self._run()
+        if self._reads is None:
+            return made
+        self.found_elsewhere = [*self._reads.still_there(but=[*tensors_in(made), *self._given]).values()]
+        return made
+
+    def reset(self) -> None:
+        pass
+
+    def before_capture(self) -> None:
+        pass
+
+    def data(self) -> List[torch.Tensor]:
+        return self._given
+
+
+def noise(like: torch.Tensor) -> torch.Tensor:
+    """Values of which no two are the same by chance, so that it shows where a kernel writes what comes of them."""
+    generator = torch.Generator(like.device).manual_seed(1)
+    return torch.empty_like(like).detach().normal_(generator=generator)

@@ -61,7 +61,7 @@ def prepare(place, folder):
         shutil.copy(place.build / "bin" / IMAGE, folder / IMAGE)
         return
     subprocess.run([place.nvcc, "-std=c++17", "-O2", f"-arch={place.arch}", "-fatbin", "-I", str(place.root),
-                    str(place.root / "tests/integration/programs/kernels.cu"), "-o", str(folder / IMAGE)], check=True)
+                    str(place.root / "tests/integration/programs/kernels/kernels.cu"), "-o", str(folder / IMAGE)], check=True)
 
 
 def measure(part, place, work, rounds, _groups, limit):

@@ -163,7 +163,7 @@ class RandomPrograms(ProgramTest):
 
 
 class Divergences(ProgramTest):
-    """Random programs that do not keep to their steps: tests/oracle/disorder.h."""
+    """Random programs that do not keep to their steps: tests/oracle/disorder/disorder.h."""
 
     PROGRAMS = 500  # each takes about 60 ms
     CHANGES = 30

@@ -17,7 +17,7 @@ CHUNK = 100  # programs per process
 
 
 class Accesses:
-    """What the analyzer infers, what the schedule orders, what replay computes: tests/oracle/check_programs.cpp."""
+    """What the analyzer infers, what the schedule orders, what replay computes: tests/oracle/check/check_programs.cpp."""
 
     BREAKS = ("dependency", "access")
     EVIDENCE = ("exact", "proven", "declared", "observed", "assumed")
@@ -102,7 +102,7 @@ class Accesses:
 
 
 class Divergences:
-    """What programs compute and are told that do not keep to their steps: tests/oracle/check_divergences.cpp."""
+    """What programs compute and are told that do not keep to their steps: tests/oracle/disorder/check_divergences.cpp."""
 
     BREAKS = ("dependency", "change", "error", "hang")
     NUMBERS = ("schedule", "broken", "attempts", "runs", "steps", "disturbed", "steps_replayed", "steps_of_other_kinds",

@@ -1,0 +1,5 @@
+// Has what it is linked against loaded: a library that calls cuBLAS, and the one that stands for it.
+#include "tests/integration/programs/graphs/products.h"
+
+extern "C" void* const products_needed[] = {reinterpret_cast<void*>(&products_make),
+                                            reinterpret_cast<void*>(&cublas_make)};

@@ -1,0 +1,16 @@
+// Whoever asked to be told of calls and of what ran (simcuda_observe in simcuda.h).
+#pragma once
+
+#include <cstdint>
+
+#include "tests/simcuda/engine/op.h"
+
+namespace simcuda {
+
+// A call begins: before the driver is locked. Its number; 0 where nobody watches.
+std::uint32_t observe_call(const char* symbol);
+
+// An op has run. Under the driver's mutex.
+void observe_run(const Op& op);
+
+}  // namespace simcuda

@@ -24,8 +24,8 @@
 #include <optional>
 #include <string>
 
+#include "analyzer/analysis.h"
 #include "analyzer/check/schedule_order.h"
-#include "analyzer/pipeline.h"
 
 namespace nimble::analyzer {
 

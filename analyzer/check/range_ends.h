@@ -11,7 +11,7 @@
 
 #include <string>
 
-#include "analyzer/pipeline.h"
+#include "analyzer/analysis.h"
 #include "analyzer/rules/rules.h"
 
 namespace nimble::shim {

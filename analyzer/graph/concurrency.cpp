@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "analyzer/graph/levels.h"
 #include "analyzer/graph/matching.h"
-#include "analyzer/policies/levels.h"
 
 namespace nimble::analyzer {
 

@@ -4,8 +4,8 @@
 // process. No errors; the caller has seen that Analysis::status allows a schedule.
 #pragma once
 
+#include "analyzer/analysis.h"
 #include "analyzer/output/schedule_variants.h"
-#include "analyzer/pipeline.h"
 #include "nimble/internal/schedule.h"
 
 namespace nimble::analyzer {

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/pipeline.h"
+#include "analyzer/analysis.h"
 #include "nimble/internal/schedule.h"
 
 namespace nimble::analyzer {

@@ -6,6 +6,7 @@
 #include "analyzer/output/schedule_builder.h"
 #include "analyzer/output/schedule_variants.h"
 #include "analyzer/report/describe.h"
+#include "analyzer/stages/plan_step.h"
 
 namespace nimble::analyzer {
 namespace {

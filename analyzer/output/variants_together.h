@@ -5,7 +5,7 @@
 // program's steps of that kind run untouched. The first kind always stays. One thread. No errors.
 #pragma once
 
-#include "analyzer/pipeline.h"
+#include "analyzer/analysis.h"
 
 namespace nimble::analyzer {
 

@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "analyzer/plan/host_clocks.h"
+
 namespace nimble::analyzer {
 namespace {
 

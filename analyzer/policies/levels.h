@@ -19,7 +19,4 @@ class LevelsPolicy : public Policy {
   std::uint32_t lanes_;
 };
 
-// Per node, the number of edges on the longest path that leads to it.
-std::vector<std::uint32_t> levels_of(const Dag& dag);
-
 }  // namespace nimble::analyzer

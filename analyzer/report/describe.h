@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "analyzer/pipeline.h"
+#include "analyzer/analysis.h"
 
 namespace nimble::analyzer {
 

@@ -16,9 +16,9 @@
 #include <string>
 #include <string_view>
 
-namespace nimble {
+#include "nimble/internal/tune.h"
 
-enum class Tune : std::uint8_t { off, start, always };
+namespace nimble {
 
 // How a step is submitted.
 enum class Way : std::uint8_t {

@@ -14,14 +14,12 @@
 #include <string_view>
 #include <vector>
 
+#include "shim/driver/exported_names.h"
+#include "shim/driver/interception.h"
 #include "shim/driver/libc_symbols.h"
 #include "shim/driver/real_driver.h"
 #include "shim/driver/va_reservation.h"
-#include "shim/libraries/cublas_calls.h"
-#include "shim/libraries/cupti_calls.h"
-#include "shim/modes/session.h"
 #include "shim/process/log.h"
-#include "shim/record/observers/op_timer.h"
 
 // nimble_call_as(a, b, c, function, gadget): function(a, b, c), called so that it takes `gadget`, the address of a
 // return instruction, for its return address. The return instruction then comes back here.
@@ -184,12 +182,18 @@ nimble_answer exported_symbol_for(void* next, void* handle, const char* name, co
     if (answer.pointer == found) warn_of_second_driver(found, name);
   }
   // Who looks up how to begin with CUPTI will, by a pointer that leads past our export.
-  if (is_one_of(name, kCuptiCalls)) OpTimer::give_way();
+  if (is_one_of(name, kCuptiCalls)) cupti_client_comes();
   dlerror();  // forgets what went wrong in lookups of ours: this one has succeeded
   return answer;
 }
 
 }  // namespace
+
+std::atomic<void (*)() noexcept> g_on_cupti_client{nullptr};
+
+void cupti_client_comes() noexcept {
+  if (const auto give_way = g_on_cupti_client.load(std::memory_order_acquire)) give_way();
+}
 
 void find_next_hooks() {
   if (nimble_next_exit) return;

@@ -7,6 +7,7 @@
 // All of it may run on any thread, and before any constructor.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 extern "C" {
@@ -45,5 +46,10 @@ void* find_beyond(const void* caller, const char* name);
 
 // libc's dlsym, never another library's.
 void* real_dlsym(void* handle, const char* name);
+
+// The program looks up, or calls, a function by which a client of CUPTI begins. A process has room for one: who of
+// Nimble's uses CUPTI sets what lets it go. Null: nobody does. Any thread.
+extern std::atomic<void (*)() noexcept> g_on_cupti_client;
+void cupti_client_comes() noexcept;
 
 }  // namespace nimble::shim

@@ -10,7 +10,6 @@
 #include <string_view>
 
 #include "shim/driver/dlsym_hook.h"
-#include "shim/intercept/wrappers.h"
 
 namespace nimble::shim {
 

@@ -32,6 +32,11 @@ void* driver_symbol(const char* name);
 // whose lock a thread may hold that waits for one of ours. Lock-free.
 void* known_driver_symbol(const char* name);
 
+// The wrapper for `id`, with the entry point's own signature: in front of the driver's own function, and in front of
+// what a call by name would reach (g_next). Defined by shim/intercept/wrappers.cpp.
+void* wrapper(CallId id);
+void* next_wrapper(CallId id);
+
 // The wrapper for a pointer that the driver gave out (or a library that stands in front of it), or the pointer itself
 // where there is none. Keyed on the returned pointer, not on names and versions: see "The returned pointer decides" in
 // ARCHITECTURE.md.

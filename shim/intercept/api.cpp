@@ -11,7 +11,7 @@
 
 #include "nimble/internal/version.h"
 #include "shim/driver/guard.h"
-#include "shim/intercept/wrappers.h"
+#include "shim/driver/real_driver.h"
 #include "shim/modes/region_sink.h"
 #include "shim/modes/session.h"
 #include "shim/process/options.h"

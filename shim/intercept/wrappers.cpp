@@ -1,7 +1,6 @@
 // What every intercepted call does: enter the guard, let the sink see the call, call the driver, let the sink see the
 // outcome, return the driver's answer. Where the driver has no memory the sink gives back what it can, and the call is
 // made once more. No lock is held around the driver's call, and nothing is allocated here.
-#include "shim/intercept/wrappers.h"
 
 #include <type_traits>
 

@@ -14,14 +14,12 @@
 
 #include <cstddef>
 
+#include "shim/driver/exported_names.h"
+
 namespace nimble::shim {
 
 // cublasStatus_t, of which two are named here.
 enum class CublasStatus : int { success = 0, not_supported = 15 };
-
-// By the names that cuBLAS exports.
-inline constexpr const char *kCublasSetWorkspace = "cublasSetWorkspace_v2", *kCublasLtMatmul = "cublasLtMatmul";
-inline constexpr const char* kCublasCalls[] = {kCublasSetWorkspace, kCublasLtMatmul};
 
 // Their types, with handles, descriptions and layouts as what they are passed on as.
 using CublasSetWorkspace = CublasStatus(void* handle, void* workspace, std::size_t bytes);

@@ -11,17 +11,14 @@
 #include <cstdint>
 
 #include "nimble/internal/call.h"
+#include "shim/driver/interception.h"
 
 namespace nimble::shim {
 
-enum class Interception : std::uint8_t { undecided, off, on };
-
-extern std::atomic<Interception> g_interception;
 extern std::atomic<std::uintptr_t> g_sink;  // a CallSink*, or null, or that:
 inline constexpr std::uintptr_t kUnstarted = 1;
 
-// Without memory both decide for letting calls pass.
-Interception decide_interception() noexcept;
+// Without memory calls pass.
 CallSink* start_session() noexcept;
 
 // The receiver of calls, if there is one already.
@@ -33,15 +30,6 @@ inline CallSink* sink() {
   if (current == kUnstarted) [[unlikely]]
     return start_session();
   return reinterpret_cast<CallSink*>(current);
-}
-
-// Whether entry points are handed out as wrappers at all. False in off mode: then even looked-up pointers are the
-// driver's own, and Nimble costs nothing.
-inline bool intercepting() {
-  Interception known = g_interception.load(std::memory_order_acquire);
-  if (known == Interception::undecided) [[unlikely]]
-    known = decide_interception();
-  return known == Interception::on;
 }
 
 }  // namespace nimble::shim

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "replayer/tune/tuner.h"
+#include "nimble/internal/tune.h"
 
 namespace nimble::shim {
 

@@ -61,7 +61,10 @@ bool OpTimer::start() {
     why_source_ = why_not_counted_;
   }
   const bool is_there = why_not_counted_.empty();
-  if (is_there) g_has_cupti.store(this, std::memory_order_release);
+  if (is_there) {
+    g_has_cupti.store(this, std::memory_order_release);
+    g_on_cupti_client.store(&OpTimer::give_way, std::memory_order_release);
+  }
   if (is_there && !coverage_) why_not_counted_ = "NIMBLE_COVERAGE=off";
   return is_there;
 }

@@ -10,6 +10,7 @@
 #include "analyzer/check/checker.h"
 #include "analyzer/output/schedule_builder.h"
 #include "analyzer/output/schedule_writer.h"
+#include "analyzer/pipeline.h"
 #include "tests/oracle/program/host_times.h"
 #include "tests/oracle/program/random.h"
 #include "tests/oracle/run/runner.h"

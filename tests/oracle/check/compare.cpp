@@ -6,6 +6,8 @@
 #include <map>
 #include <set>
 
+#include "analyzer/stages/find_accesses.h"
+
 namespace nimble::oracle {
 namespace {
 

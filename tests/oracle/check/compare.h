@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/pipeline.h"
+#include "analyzer/analysis.h"
 #include "tests/oracle/check/exact.h"
 
 namespace nimble::oracle {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/pipeline.h"
 #include "tests/oracle/check/compare.h"
 
 using namespace nimble;

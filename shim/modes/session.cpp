@@ -19,6 +19,7 @@
 #include "shim/process/log.h"
 #include "shim/process/options.h"
 #include "shim/process/roomy_stack.h"
+#include "shim/record/observers/make_observers.h"
 #include "shim/record/recorder.h"
 #include "shim/rewrite/graph_sink.h"
 #include "shim/state/function_table.h"
@@ -61,21 +62,27 @@ ReplayOptions replay_options(const Options& options) {
   return replay;
 }
 
+std::uint64_t bytes_of(std::int64_t mib) { return static_cast<std::uint64_t>(mib) << 20; }
+
 RecorderOptions recorder_options(const Options& options) {
-  const auto bytes = [](std::int64_t mib) { return static_cast<std::uint64_t>(mib) << 20; };
   RecorderOptions recorder;
   recorder.path = options.trace;
-  recorder.timing = options.timing;
-  recorder.coverage = options.coverage;
-  recorder.probe = options.probe_writes;
-  recorder.probe_limit_bytes = bytes(options.probe_limit_mib);
-  recorder.probe_first = static_cast<std::uint64_t>(options.probe_first);
-  if (options.capture_bundle) recorder.bundle = options.bundle;
-  recorder.bundle_limit_bytes = bytes(options.bundle_limit_mib);
-  recorder.limit_bytes = bytes(options.trace_limit_mib);
+  recorder.limit_bytes = bytes_of(options.trace_limit_mib);
   recorder.steps = static_cast<std::uint32_t>(options.steps);
-  recorder.look_limit_bytes = bytes(options.auto_limit_mib);
+  recorder.look_limit_bytes = bytes_of(options.auto_limit_mib);
   return recorder;
+}
+
+ObserverOptions observer_options(const Options& options) {
+  ObserverOptions observers;
+  observers.timing = options.timing;
+  observers.coverage = options.coverage;
+  observers.probe = options.probe_writes;
+  observers.probe_limit_bytes = bytes_of(options.probe_limit_mib);
+  observers.probe_first = static_cast<std::uint64_t>(options.probe_first);
+  if (options.capture_bundle) observers.bundle = options.bundle;
+  observers.bundle_limit_bytes = bytes_of(options.bundle_limit_mib);
+  return observers;
 }
 
 CallSink* make_sink(const Options& options) {
@@ -86,13 +93,13 @@ CallSink* make_sink(const Options& options) {
             "RLIMIT_NOFILE leaves the program few descriptors, of which none is taken: not recording");
         return nullptr;
       }
-      return new Recorder(recorder_options(options), context());
+      return new Recorder(recorder_options(options), context(), make_observers(observer_options(options), context()));
     case Mode::replay:
       return make_replayer(replay_options(options), context()).release();
     case Mode::automatic: {
       AutoOptions automatic;
       automatic.rules = options.rules;
-      automatic.limit_bytes = static_cast<std::uint64_t>(options.auto_limit_mib) << 20;
+      automatic.limit_bytes = bytes_of(options.auto_limit_mib);
       automatic.most_recordings = static_cast<std::uint32_t>(options.auto_tries);
       automatic.wait = std::chrono::milliseconds(options.auto_wait_ms);
       automatic.stats_path = options.stats;
@@ -114,10 +121,10 @@ CallSink* make_sink(const Options& options) {
       if (!options.rewrite_graphs) break;
       GraphOptions graphs;
       graphs.rules = options.rules;
-      graphs.limit_bytes = static_cast<std::uint64_t>(options.auto_limit_mib) << 20;
+      graphs.limit_bytes = bytes_of(options.auto_limit_mib);
       graphs.tune = options.tune;
       graphs.probe = options.probe_writes;
-      graphs.probe_limit_bytes = static_cast<std::uint64_t>(options.probe_limit_mib) << 20;
+      graphs.probe_limit_bytes = bytes_of(options.probe_limit_mib);
       graphs.probe_first = static_cast<std::uint64_t>(options.probe_first);
       graphs.trace_path = options.graphs_trace;
       graphs.log = replay_options(options).log;

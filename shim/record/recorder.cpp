@@ -17,7 +17,6 @@
 #include "shim/process/per_thread.h"
 #include "shim/record/facts/current_call.h"
 #include "shim/record/trace/trace_writer.h"
-#include "shim/state/image_facts.h"
 #include "shim/state/stream_table.h"
 
 namespace nimble::shim {
@@ -31,8 +30,6 @@ struct Pending {
   bool has_seq = false;
 };
 thread_local Pending t_pending __attribute__((tls_model("initial-exec")));
-
-thread_local bool t_probe __attribute__((tls_model("initial-exec"))) = false;  // see probe_this_thread()
 
 // What is put together before the queue is locked: one for each thread, so that most calls allocate nothing.
 struct Gathered {
@@ -61,18 +58,13 @@ CUcontext context_of(const Call& call) {
 
 }  // namespace
 
-Recorder::Recorder(RecorderOptions options, CallContext& context)
+Recorder::Recorder(RecorderOptions options, CallContext& context, RecordObservers observers)
     : options_(std::move(options)),
       context_(context),
       graphs_(context),
       queue_({options_.path, options_.store, options_.limit_bytes, options_.steps != 0, [this] { step_aside(); },
-              [this] {
-                if (BundleCapture* const bundle = bundle_.load(std::memory_order_acquire))
-                  bundle->finish(queue_.path());
-              }}),
-      timer_(options_.timing, options_.coverage, context_,
-             [this](std::span<const DeviceTime> times) { queue_.push(times); }) {
-  if (!options_.bundle.empty()) keep_image_bytes();
+              [this] { tell_observers_end(); }}),
+      observers_(std::move(observers)) {
   if (options_.steps != 0) {
     steps_ = std::make_unique<StepCount>(options_.steps, options_.look_limit_bytes, queue_);
   }
@@ -89,25 +81,13 @@ Recorder::~Recorder() {
   queue_.join();  // its thread may be calling us
 }
 
-void Recorder::probe_this_thread(bool probe) { t_probe = probe; }
-bool Recorder::probes_this_thread() { return t_probe; }
-
 void Recorder::start_watching() {
   queue_.start_clock();
   strays_.start(context_);
-  if (options_.probe) {
-    ProbeOptions probe;
-    probe.limit_bytes = options_.probe_limit_bytes;
-    probe.launches = options_.probe_first;
-    probe.wanted = options_.probe_on_request ? +[] { return t_probe; } : nullptr;
-    probing_ = std::make_unique<Probe>(probe, context_);
-    probe_.store(probing_.get(), std::memory_order_release);
-  }
-  if (!options_.bundle.empty()) {
-    bundling_ = std::make_unique<BundleCapture>(CaptureOptions{options_.bundle, options_.bundle_limit_bytes}, context_);
-    bundle_.store(bundling_.get(), std::memory_order_release);
-  }
-  if (!timer_.start()) return;
+  bool stops_early = false;
+  for (const auto& observer : observers_)
+    stops_early |= observer->start([this](std::span<const DeviceTime> times) { queue_.push(times); });
+  if (!stops_early) return;
   // Libraries that were loaded later end before we do, and libcupti is one of them: let it go while it is whole. Exit
   // handlers run in the opposite order of their registration, and libcupti has registered its own by now. Not in the
   // middle of a call that a signal has interrupted, nor in a child that shares our handlers.
@@ -129,7 +109,7 @@ void Recorder::stop_watching() noexcept try {
   }
   if (!lock) return;
   watches_no_more(this);
-  timer_.stop();
+  for (const auto& observer : observers_) observer->stop();
 } catch (...) {
 }
 
@@ -158,10 +138,10 @@ std::optional<CUresult> Recorder::before(Call& call) noexcept try {
     record.call = call;
     if (call.ends == Ends::stream) follow_captures(call, CUDA_SUCCESS);
     queue_.push(record, [](Record&) {});
-    if (BundleCapture* const bundle = bundle_.load(std::memory_order_acquire)) bundle->before(call, any_captures_);
+    for (const auto& observer : observers_) observer->ends(call, any_captures_);
     return std::nullopt;
   }
-  timer_.call_comes(call);
+  for (const auto& observer : observers_) observer->comes(call);
   if (!call.traced) return std::nullopt;
   start();
   // An address that is freed may be given out again at once, and one that is allocated is known only afterwards: so a
@@ -170,12 +150,9 @@ std::optional<CUresult> Recorder::before(Call& call) noexcept try {
     t_pending.seq = next_seq_.fetch_add(1, std::memory_order_relaxed);
     t_pending.has_seq = true;
   }
-  // Reading memory is no part of the call, nor of the times that are kept of it.
-  if (BundleCapture* const bundle = bundle_.load(std::memory_order_acquire)) bundle->before(call, any_captures_);
-  if (Probe* const probe = probe_.load(std::memory_order_acquire)) probe->before(call, any_captures_);
   // A stream cannot be asked what it is once it captures.
   if (call.kind == CallKind::capture_begin) streams().kind(call.stream);
-  timer_.begin(call, t_pending.seq, any_captures_.load(std::memory_order_relaxed));
+  for (const auto& observer : observers_) observer->before(call, t_pending.seq, any_captures_);
   current_call() = {call.symbol, 0};
   t_pending.begin_ns = now_ns();
   return std::nullopt;
@@ -212,15 +189,15 @@ void Recorder::follow_captures(const Call& call, CUresult result) {
 }
 
 void Recorder::after(const Call& call, CUresult result) noexcept try {
-  Probe* const probe = probe_.load(std::memory_order_acquire);
-  // The recording may end in the middle of a call: calls of other threads wait for a launch that is compared.
-  struct Leaves {
-    Probe* const probe;
-    ~Leaves() {
-      if (probe) probe->leave();
-    }
-  } const leaves{probe};
+  // What observers ask the driver from here on is no part of the program's call.
   const std::uint64_t ticket = std::exchange(current_call(), {}).ticket;
+  // The recording may end in the middle of a call.
+  struct Leaves {
+    const RecordObservers& observers;
+    ~Leaves() {
+      for (const auto& observer : observers) observer->leave();
+    }
+  } const leaves{observers_};
   if (passes_.load(std::memory_order_relaxed)) [[unlikely]]
     return;
   if (call.edit != GraphEdit::none) graphs_.edited(call, result == CUDA_SUCCESS);
@@ -232,10 +209,12 @@ void Recorder::after(const Call& call, CUresult result) noexcept try {
   if (!call.traced) return;
   Record record;
   record.end_ns = now_ns();
-  record.ticket = timer_.end(call, t_pending.seq, result == CUDA_SUCCESS, ticket);
   record.call = call;
   follow_captures(call, result);
-  const std::vector<TraceAccess>* const seen = probe ? probe->after(call, result) : nullptr;
+  Observed observed{ticket, nullptr};
+  for (auto observer = observers_.rbegin(); observer != observers_.rend(); ++observer)
+    (*observer)->after(call, result, t_pending.seq, observed);
+  record.ticket = observed.ticket;
   if (is_op(call.kind) && captured(call)) {
     // The graph's memory has its address from now on.
     if (call.kind != CallKind::alloc_async || result != CUDA_SUCCESS) return;
@@ -248,10 +227,8 @@ void Recorder::after(const Call& call, CUresult result) noexcept try {
   record.seq = t_pending.has_seq ? t_pending.seq : next_seq_.fetch_add(1, std::memory_order_relaxed);
   record.result = result;
   if (record.call.kind == CallKind::alloc) record.call.context = context_of(record.call);
-  if (probe && result == CUDA_SUCCESS && is_allocation(record.call.kind)) probe->allocated(record.call);
-  keep(record, seen);
-  if (BundleCapture* const bundle = bundle_.load(std::memory_order_acquire))
-    bundle->after(record.call, result, record.seq);
+  keep(record, observed.accesses);
+  for (const auto& observer : observers_) observer->kept(record.call, result, record.seq);
 } catch (const std::exception& error) {
   give_up(error.what());
 }
@@ -393,15 +370,23 @@ void Recorder::step_aside() noexcept try {
 
 void Recorder::tell_queue() {
   if (finished_.exchange(true)) return;
-  queue_.set_coverage(timer_.coverage());
-  if (const Probe* const probe = probe_.load(std::memory_order_acquire)) queue_.set_probe(probe->totals());
+  Summary summary;
+  for (const auto& observer : observers_) observer->sum_up(summary);
+  queue_.set_coverage(summary.coverage);
+  if (summary.probe) queue_.set_probe(*summary.probe);
+}
+
+void Recorder::tell_observers_end() noexcept try {
+  const std::string trace = queue_.path();
+  for (const auto& observer : observers_) observer->finish(trace);
+} catch (...) {  // no memory: none is told
 }
 
 void Recorder::finish() noexcept try {
   stop_watching();
   tell_queue();
   queue_.close();
-  if (BundleCapture* const bundle = bundle_.load(std::memory_order_acquire)) bundle->finish(queue_.path());
+  tell_observers_end();
 } catch (const std::exception& error) {
   give_up(error.what());
 }
@@ -410,7 +395,7 @@ void Recorder::finish_interrupted() noexcept { queue_.close(/*interrupted=*/true
 
 bool Recorder::forked() noexcept {
   g_watching.store(nullptr);
-  if (BundleCapture* const bundle = bundle_.load(std::memory_order_acquire)) bundle->forked();
+  for (const auto& observer : observers_) observer->forked();
   return queue_.forked();
 }
 

@@ -15,13 +15,10 @@
 
 #include "analyzer/input/trace_store.h"
 #include "nimble/internal/call.h"
-#include "shim/process/options.h"
 #include "shim/record/facts/graph_table.h"
 #include "shim/record/facts/payload.h"
 #include "shim/record/facts/stray_words.h"
-#include "shim/record/observers/bundle/capture.h"
-#include "shim/record/observers/op_timer.h"
-#include "shim/record/observers/probe/probe.h"
+#include "shim/record/observer.h"
 #include "shim/record/step_count.h"
 #include "shim/record/trace/record_queue.h"
 
@@ -29,24 +26,16 @@ namespace nimble::shim {
 
 struct RecorderOptions {
   std::string path;
-  Timing timing = Timing::none;
-  bool coverage = false;  // let CUPTI count what the driver is called for
-  bool probe = false;     // see what kernels write
-  std::uint64_t probe_limit_bytes = 0;
-  std::uint64_t probe_first = 0;  // so many, the first ones; 0: all
-  std::string bundle{};           // where a step is saved; empty: none is
-  std::uint64_t bundle_limit_bytes = 0;
   std::uint64_t limit_bytes = 0;        // of the file, where the recording ends by itself; 0: none
   std::uint32_t steps = 0;              // after so many the recording ends by itself; 0: it does not
   std::uint64_t look_limit_bytes = 0;   // of the trace, as long as it is looked through for steps that are not marked
   std::shared_ptr<TraceStore> store{};  // where the trace goes instead of into the file
-  bool probe_on_request = false;        // probe: only launches of threads that ask for it (probe_this_thread)
 };
 
 class Recorder final : public CallSink {
  public:
-  // `context` must outlive the recorder.
-  Recorder(RecorderOptions options, CallContext& context);
+  // `context` must outlive the recorder. What watches beside it is made by shim/record/observers/make_observers.h.
+  Recorder(RecorderOptions options, CallContext& context, RecordObservers observers = {});
   ~Recorder() override;
 
   // What the first call does otherwise: looks functions of the driver's up, for which the dynamic loader's lock is
@@ -59,9 +48,6 @@ class Recorder final : public CallSink {
   SinkReport report() override;
   // In the place of before(), where no recorder is to keep the calling thread's call: another one may get its after().
   static void skip() noexcept;
-  // Whether this thread's launches are probed, where that is on request. Of one recorder at a time.
-  static void probe_this_thread(bool probe);
-  static bool probes_this_thread();
   // Calls and marks so far.
   std::uint64_t calls() const { return next_seq_.load(std::memory_order_relaxed); }
   // What the program has done so far, and how much of that is in the trace: two numbers of one kind.
@@ -91,6 +77,7 @@ class Recorder final : public CallSink {
   void step_aside() noexcept;
   // What is known of how complete the recording is. Once.
   void tell_queue();
+  void tell_observers_end() noexcept;
   void start_watching();
   void stop_watching() noexcept;
 
@@ -111,11 +98,7 @@ class Recorder final : public CallSink {
   std::atomic<bool> watching_{false};
   std::atomic<bool> passes_{false};  // the recording is over
   std::mutex stop_watching_mutex_;
-  OpTimer timer_;
-  std::unique_ptr<Probe> probing_;
-  std::atomic<Probe*> probe_{nullptr};  // probing_ once it is ready
-  std::unique_ptr<BundleCapture> bundling_;
-  std::atomic<BundleCapture*> bundle_{nullptr};  // bundling_ once it is ready
+  const RecordObservers observers_;
   pid_t watching_process_ = 0;
   std::atomic<bool> finished_{false};
 };

@@ -14,6 +14,7 @@
 #include "nimble/internal/process/not_cancelled.h"
 #include "nimble/internal/process/own_file.h"
 #include "replayer/driver/current_context.h"
+#include "shim/record/observers/make_observers.h"
 #include "shim/record/trace/trace_text.h"
 #include "shim/rewrite/context_wait.h"
 #include "shim/rewrite/graph/program_graph.h"
@@ -76,13 +77,13 @@ GraphSink::GraphSink(GraphOptions options, CallContext& context)
 GraphSink::~GraphSink() = default;
 
 std::unique_ptr<GraphRecording> GraphSink::make_recording() {
-  RecorderOptions options;
-  options.path = "NIMBLE_GRAPHS";
-  options.probe = true;
-  options.probe_limit_bytes = options_.probe_limit_bytes;
-  options.probe_first = options_.probe_first;
-  options.probe_on_request = !options_.probe;
-  return std::make_unique<GraphRecording>(std::move(options), options_.limit_bytes, captured_, context_);
+  ObserverOptions observers;
+  observers.probe = true;
+  observers.probe_limit_bytes = options_.probe_limit_bytes;
+  observers.probe_first = options_.probe_first;
+  observers.probe_on_request = !options_.probe;
+  return std::make_unique<GraphRecording>(make_observers(observers, context_), options_.limit_bytes, captured_,
+                                          context_);
 }
 
 // A recording that is full, or has so many bytes of what nobody learned from behind what somebody did, is ended, and

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "shim/record/observers/probe/probe_observer.h"
 #include "shim/rewrite/context_bounce.h"
 #include "shim/rewrite/graph_sink.h"
 #include "shim/state/device_reader.h"
@@ -43,7 +44,7 @@ bool GraphSink::learn(bool learns) {
       thread.made_to_learn = true;
     }
   }
-  Recorder::probe_this_thread(learns);
+  ProbeObserver::probe_this_thread(learns);
   if (learns) wait_for_what_came_before();
   return true;
 }

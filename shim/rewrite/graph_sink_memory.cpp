@@ -5,6 +5,7 @@
 
 #include "replayer/driver/current_context.h"
 #include "shim/driver/guard.h"
+#include "shim/record/observers/probe/probe_observer.h"
 #include "shim/rewrite/context_wait.h"
 #include "shim/rewrite/graph_sink.h"
 #include "shim/state/device_reader.h"
@@ -464,7 +465,7 @@ std::uint64_t GraphSink::workspace_for(CUstream stream, std::uint64_t workspace,
 // kernel stores: a word of its own for each allocation, which is a finite number in all usual formats, and no address.
 void GraphSink::fill(const Call& call) {
   const bool in_order = call.kind == CallKind::alloc_async;
-  if (!Recorder::probes_this_thread() || captures_.load(std::memory_order_relaxed) > 0 || call.address % 4 != 0 ||
+  if (!ProbeObserver::probes_this_thread() || captures_.load(std::memory_order_relaxed) > 0 || call.address % 4 != 0 ||
       (!in_order && call.memory != MemoryKind::device))
     return;
   const std::uint32_t word = 0xf5000000u | (fills_.fetch_add(1, std::memory_order_relaxed) * 0x9e3779u & 0xffffffu);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "shim/driver/dlsym_hook.h"
 #include "shim/driver/guard.h"
 #include "shim/process/log.h"
 
@@ -22,8 +23,8 @@ std::atomic<OpTimer*> g_has_cupti{nullptr};  // a process has room for one
 
 }  // namespace
 
-OpTimer::OpTimer(Timing timing, bool coverage, CallContext& context, HandOver hand_over)
-    : timing_(timing), coverage_(coverage), context_(context), hand_over_(std::move(hand_over)) {}
+OpTimer::OpTimer(Timing timing, bool coverage, CallContext& context)
+    : timing_(timing), coverage_(coverage), context_(context) {}
 
 bool OpTimer::takes_time(CallKind kind) {
   return kind == CallKind::launch || kind == CallKind::copy || kind == CallKind::set ||
@@ -36,11 +37,11 @@ bool OpTimer::makes_graphs(const Call& call) {
          call.edit == GraphEdit::instantiate;
 }
 
-bool OpTimer::start() {
+bool OpTimer::start(const Times& times_go_to) {
   const std::lock_guard lock(mutex_);
   if (std::exchange(started_, true)) return false;
   // Looked up now: the dynamic loader's lock may be held by a thread that waits for ours, once it can (give_way).
-  if (timing_ != Timing::none) events_ = std::make_unique<EventTimer>(context_, hand_over_);
+  if (timing_ != Timing::none) events_ = std::make_unique<EventTimer>(context_, times_go_to);
   if (timing_ == Timing::events) use_events();
   if (timing_ == Timing::cupti && graphs_.load(std::memory_order_relaxed)) {
     why_source_ = kGraphs;
@@ -54,7 +55,7 @@ bool OpTimer::start() {
   int version = 0;
   const auto ask = reinterpret_cast<decltype(&::cuDriverGetVersion)>(context_.driver_symbol("cuDriverGetVersion"));
   if (ask) ask(&version);
-  cupti_ = std::make_unique<CuptiProfiler>(CuptiProfiler::Options{times, hand_over_});
+  cupti_ = std::make_unique<CuptiProfiler>(CuptiProfiler::Options{times, times_go_to});
   why_not_counted_ = cupti_->start(version);
   if (times) {
     if (why_not_counted_.empty()) source_ = TimeSource::cupti;
@@ -110,17 +111,16 @@ void OpTimer::let_go() {
   log(LogLevel::info, kGaveWay);
 }
 
-void OpTimer::begin(const Call& call, std::uint64_t seq, bool capturing) {
+void OpTimer::before(const Call& call, std::uint64_t seq, const std::atomic<bool>& any_captures) {
   EventTimer* const timer = timer_.load(std::memory_order_acquire);
-  if (!timer) return;
-  if (call.kind == CallKind::context_end) timer->context_ends();
-  if (takes_time(call.kind) && !capturing) timer->begin(call, seq | kOfEvents);
+  if (timer && call.kind == CallKind::context_end) timer->context_ends();
+  if (timer && takes_time(call.kind) && !any_captures.load(std::memory_order_relaxed))
+    timer->begin(call, seq | kOfEvents);
 }
 
-std::uint64_t OpTimer::end(const Call& call, std::uint64_t seq, bool submitted, std::uint64_t ticket) {
+void OpTimer::after(const Call& call, CUresult result, std::uint64_t seq, Observed& observed) {
   EventTimer* const timer = timer_.load(std::memory_order_acquire);
-  if (timer && takes_time(call.kind) && timer->end(call, submitted)) return seq | kOfEvents;
-  return ticket;
+  if (timer && takes_time(call.kind) && timer->end(call, result == CUDA_SUCCESS)) observed.ticket = seq | kOfEvents;
 }
 
 void OpTimer::stop() {
@@ -132,14 +132,13 @@ void OpTimer::stop() {
   if (cupti_) cupti_->stop();
 }
 
-Coverage OpTimer::coverage() const {
+void OpTimer::sum_up(Summary& summary) const {
   const std::lock_guard lock(mutex_);
-  Coverage coverage;
+  Coverage& coverage = summary.coverage;
   if (cupti_ && why_not_counted_.empty()) coverage = cupti_->coverage();
   coverage.why_not = why_not_counted_;
   coverage.times = source_;
   coverage.why_times = why_source_;
-  return coverage;
 }
 
 }  // namespace nimble::shim

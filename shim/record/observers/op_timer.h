@@ -6,8 +6,7 @@
 // so no graph is ever made or launched while CUPTI collects activities: it stops before the call that begins the first
 // one, whatever its version. Its callbacks, which only count calls, go on.
 //
-// start() and stop() are called by one thread at a time, the others by any. One lock, held while the source changes,
-// and never around a call of the program's. Must be used with the guard entered.
+// One lock, held while the source changes, and never around a call of the program's.
 #pragma once
 
 #include <atomic>
@@ -21,43 +20,36 @@
 #include "nimble/internal/call.h"
 #include "shim/process/options.h"
 #include "shim/record/facts/coverage.h"
-#include "shim/record/facts/device_time.h"
+#include "shim/record/observer.h"
 #include "shim/record/observers/cupti/cupti_profiler.h"
 #include "shim/record/observers/events/event_timer.h"
 
 namespace nimble::shim {
 
-class OpTimer {
+class OpTimer final : public RecordObserver {
  public:
-  using HandOver = std::function<void(std::span<const DeviceTime>)>;
+  // `context` must outlive it.
+  OpTimer(Timing timing, bool coverage, CallContext& context);
+  ~OpTimer() override { OpTimer::stop(); }
 
-  // `hand_over` may be called from any thread, and must not throw.
-  OpTimer(Timing timing, bool coverage, CallContext& context, HandOver hand_over);
-  ~OpTimer() { stop(); }
+  // Whether CUPTI is in the process from now on. `times` must not throw.
+  bool start(const Times& times) override;
+  // Hands over what is known by now, and lets CUPTI go.
+  void stop() override;
 
-  // The first call that traces hold has come: the driver is there. Whether CUPTI is in the process from now on.
-  bool start();
-  // Hands over what is known by now, and lets CUPTI go. Idempotent.
-  void stop();
-
-  // Another profiler of the program's is about to use CUPTI, of which a process has one: whichever timer has it lets it
-  // go. Any thread, any process.
-  static void give_way() noexcept;
-
-  // Any call is about to go to the driver, whether traces hold it or not.
-  void call_comes(const Call& call) {
+  void comes(const Call& call) override {
     if (!graphs_.load(std::memory_order_acquire) && makes_graphs(call)) [[unlikely]]
       graph_comes();
   }
-  // The op with this number in the trace is about to go to the driver. `capturing`: some stream captures.
-  void begin(const Call& call, std::uint64_t seq, bool capturing);
-  // It has gone there; `ticket` is what CUPTI named it by, if it did. Returns what its times will be named by, or 0.
-  std::uint64_t end(const Call& call, std::uint64_t seq, bool submitted, std::uint64_t ticket);
-
+  void before(const Call& call, std::uint64_t seq, const std::atomic<bool>& any_captures) override;
+  void after(const Call& call, CUresult result, std::uint64_t seq, Observed& observed) override;
   // What CUPTI has counted, and where times came from.
-  Coverage coverage() const;
+  void sum_up(Summary& summary) const override;
 
  private:
+  // Another profiler of the program's is about to use CUPTI, of which a process has one: whichever timer has it lets it
+  // go. Any thread, any process.
+  static void give_way() noexcept;
   static bool takes_time(CallKind kind);
   static bool makes_graphs(const Call& call);
   void graph_comes();
@@ -67,7 +59,6 @@ class OpTimer {
   const Timing timing_;
   const bool coverage_;
   CallContext& context_;
-  const HandOver hand_over_;
   std::atomic<bool> graphs_{false};  // the program has made one, or is about to; CUPTI's activities are off by then
   std::atomic<EventTimer*> timer_{nullptr};  // events_ once it is ready
 

@@ -18,18 +18,13 @@ namespace {
 constexpr std::chrono::milliseconds kPatience{2000};
 constexpr std::chrono::microseconds kLook{200};
 
-RecorderOptions with_store(RecorderOptions options, std::shared_ptr<TraceStore> store) {
-  options.store = std::move(store);
-  return options;
-}
-
 }  // namespace
 
-GraphRecording::GraphRecording(RecorderOptions options, std::uint64_t limit_bytes, CapturedRanges& ranges,
+GraphRecording::GraphRecording(RecordObservers observers, std::uint64_t limit_bytes, CapturedRanges& ranges,
                                CallContext& context)
     : ranges_(ranges),
       store_(std::make_shared<TraceStore>(limit_bytes)),
-      recorder_(with_store(std::move(options), store_), context),
+      recorder_({.path = "NIMBLE_GRAPHS", .store = store_}, context, std::move(observers)),
       trace_(std::make_unique<analyzer::GrowingTrace>("NIMBLE_GRAPHS=rewrite")) {}
 
 void GraphRecording::begin_behind(const std::vector<Call>& calls) {

@@ -46,7 +46,7 @@ class CapturedRanges {
 class GraphRecording {
  public:
   // `ranges` and `context` must outlive it. The options' store is its own.
-  GraphRecording(RecorderOptions options, std::uint64_t limit_bytes, CapturedRanges& ranges, CallContext& context);
+  GraphRecording(RecordObservers observers, std::uint64_t limit_bytes, CapturedRanges& ranges, CallContext& context);
 
   Recorder& recorder() { return recorder_; }
   const TraceStore& store() const { return *store_; }

@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "shim/record/observers/make_observers.h"
 #include "shim/record/recorder.h"
 
 namespace nimble::shim {
@@ -450,7 +451,7 @@ TEST_F(ProbeTest, OtherThreadsSubmitBeforeOrAfterIt) {
 TEST_F(ProbeTest, NobodyWaitsForARecordingThatHasEnded) {
   const std::string path = testing::TempDir() + "/probe_test." + std::to_string(getpid()) + ".json";
   {
-    Recorder recorder({.path = path, .probe = true, .limit_bytes = 1 << 16}, driver_);
+    Recorder recorder({.path = path, .limit_bytes = 1 << 16}, driver_, make_observers({.probe = true}, driver_));
     std::array<std::uint64_t, 4> words{};
     void* parameters[] = {&words[0], &words[1], &words[2]};
     Call launch, copy;

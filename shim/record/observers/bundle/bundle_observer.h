@@ -1,0 +1,33 @@
+// The observer of a recording that saves a step of the program (shim/record/observers/bundle/capture.h).
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "shim/record/observer.h"
+#include "shim/record/observers/bundle/capture.h"
+
+namespace nimble::shim {
+
+class BundleObserver final : public RecordObserver {
+ public:
+  // `context` must outlive it.
+  BundleObserver(CaptureOptions options, CallContext& context);
+
+  bool start(const Times&) override;
+  void before(const Call& call, std::uint64_t, const std::atomic<bool>& any_captures) override;
+  void kept(const Call& call, CUresult result, std::uint64_t seq) override;
+  void ends(const Call& call, const std::atomic<bool>& any_captures) override;
+  void finish(const std::string& trace) noexcept override;
+  void forked() noexcept override;
+
+ private:
+  BundleCapture* ready() const { return ready_.load(std::memory_order_acquire); }
+
+  const CaptureOptions options_;
+  CallContext& context_;
+  std::unique_ptr<BundleCapture> capture_;
+  std::atomic<BundleCapture*> ready_{nullptr};  // capture_ once it has begun
+};
+
+}  // namespace nimble::shim

@@ -35,17 +35,21 @@ RESIDENT_KIB, DEVICE_KIB = 896, 64
 @unittest.skipIf(os.environ.get("NIMBLE_TEST_PRELOAD"), "a sanitizer keeps what is released, and much beside it")
 class Memory(ProgramTest):
     def grown(self, what, rounds, *more, **settings):
-        """By how many KiB process and device have grown in the second half of the rounds."""
+        """By how many KiB process and device have grown over half of the rounds: the middle one of the last three eighths
+        against the middle one of three before these, since what is on its way to a writer comes and goes."""
         # One arena of the allocator's: how many there are, and what each keeps, is chance.
         done = self.run_program(["server", what, rounds, *more], MALLOC_ARENA_MAX=1, **settings)
         rows = re.findall(r"round \d+ resident (\d+) KiB device (\d+) KiB", done.stdout)
         self.assertEqual(len(rows), 8, done.stdout)
-        return [int(last) - int(half) for last, half in zip(rows[7], rows[3])] + [done.stdout]
+        columns = [[int(number) for number in column] for column in zip(*rows)]
+        return [sorted(column[5:])[1] - sorted(column[1:4])[1] for column in columns] + [done.stdout]
 
     def test_what_ends_gives_back_all_it_had(self):
         for what, settings, rounds in RUNS:
             with self.subTest(what=what, **settings):
-                resident, device, text = self.grown(what, rounds, **settings)
+                # A recording's writer may be behind for long where other tests run: it is waited for, eight times.
+                more = ("calm",) if settings is RECORD else ()
+                resident, device, text = self.grown(what, rounds, *more, **settings)
                 self.assertLess(resident, RESIDENT_KIB, text)
                 self.assertLess(device, DEVICE_KIB, text)
 

@@ -1,7 +1,7 @@
-// A server that does one kind of thing for a long time: `server WORK ROUNDS [leak|device]`. Prints, for each
+// A server that does one kind of thing for a long time: `server WORK ROUNDS [leak|device|calm]`. Prints, for each
 // eighth of the rounds, the least memory that the process had at any of the looks at it, and the most that the device
-// had; with `leak` or `device` it loses some of its
-// own on purpose.
+// had; with `leak` or `device` it loses some of its own on purpose, with `calm` it stands still before each eighth's
+// last look.
 //
 //   graphs      captures a graph that allocates, makes it executable, launches it, ends it all
 //   unlaunched  the same of a graph that is never launched, and whose memory is released later
@@ -14,6 +14,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <limits>
@@ -181,6 +182,7 @@ int main(int count, char** words) {
     ++server.round;
     const bool tell = server.round % (rounds / 8) == 0;
     if (!tell && server.round % look != 0) continue;
+    if (tell && loses == "calm") std::this_thread::sleep_for(std::chrono::milliseconds(300));
     CHECK(cuCtxSynchronize());
     resident = std::min(resident, resident_kib());  // what is on its way to a file comes and goes
     device = std::max(device, device_kib());

@@ -8,13 +8,13 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "analyzer/kernel_code/elf.h"
 #include "analyzer/kernel_code/ptx/compiler_names.h"
 
 namespace nimble::code {
 namespace {
 
 // Of NVIDIA's additions to ELF, what is used here.
-constexpr unsigned char kEntryPoint = 0x10;                   // st_other: a kernel, not a function of the device
 constexpr unsigned kTextureSymbol = 10, kSurfaceSymbol = 11;  // symbol types
 constexpr std::uint8_t kExternsAttribute = 0x0f;              // .nv.info: symbols from outside that the kernel uses
 constexpr std::uint32_t kFirstSpecialCallee = 0xfffffff0u;    // .nv.callgraph: no symbol, but a kind of call
@@ -111,28 +111,19 @@ bool generator_table(std::string_view name, std::uint64_t size) {
   return false;
 }
 
-struct Section {
-  std::string_view name;
-  std::uint32_t type = 0, info = 0;
-  std::uint64_t size = 0;
-  Bytes bytes;  // empty where the section has none in the file
-
-  bool holds_variables() const { return name.starts_with(".nv.global"); }
-};
-
-struct Symbol {
-  std::string_view name;
-  unsigned type = 0, section = 0;
-  std::uint64_t size = 0;
-  bool local = false, kernel = false;
-};
+bool holds_variables(const ElfSection& section) { return section.name.starts_with(".nv.global"); }
 
 class Reader {
  public:
-  explicit Reader(Bytes bytes) : bytes_(bytes) {}
+  explicit Reader(Bytes bytes) : elf_(bytes), sections_(elf_.sections()), symbols_(elf_.symbols()) {}
 
   Cubin read() {
-    if (!read_sections() || !read_symbols()) return std::move(result_);
+    if (elf_.error()) {
+      result_.error = elf_.error();
+      return std::move(result_);
+    }
+    for (std::size_t i = 0; i < symbols_.size(); ++i)
+      if (symbols_[i].kernel) kernel_of_section_.emplace(symbols_[i].section, i);
     judge_sections();
     judge_relocations();
     judge_calls();
@@ -150,66 +141,12 @@ class Reader {
   }
 
  private:
-  bool fail(const char* why) {
-    result_.error = why;
-    return false;
-  }
-
   void nobody(std::string why) {
     if (all_.empty()) all_ = std::move(why);
   }
 
-  bool read_sections() {
-    const auto header = read_at<Elf64_Ehdr>(bytes_, 0);
-    if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return fail("no ELF file");
-    if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_shentsize != sizeof(Elf64_Shdr) || header->e_shnum == 0)
-      return fail("unknown ELF layout");
-    const auto table = part(bytes_, header->e_shoff, std::uint64_t{header->e_shnum} * sizeof(Elf64_Shdr));
-    if (!table || header->e_shstrndx >= header->e_shnum) return fail("damaged ELF");
-    std::vector<Elf64_Shdr> headers(header->e_shnum);
-    std::memcpy(headers.data(), table->data(), table->size());
-    const auto names = part(bytes_, headers[header->e_shstrndx].sh_offset, headers[header->e_shstrndx].sh_size);
-    if (!names) return fail("damaged ELF");
-    for (const Elf64_Shdr& each : headers) {
-      Section section{text_at(*names, each.sh_name), each.sh_type, each.sh_info, each.sh_size, {}};
-      if (each.sh_type != SHT_NOBITS && each.sh_type != SHT_NULL) {
-        const auto bytes = part(bytes_, each.sh_offset, each.sh_size);
-        if (!bytes) return fail("damaged ELF");
-        section.bytes = *bytes;
-      }
-      if (each.sh_type == SHT_SYMTAB) {
-        if (symbol_table_ != 0 || each.sh_link >= headers.size()) return fail("damaged ELF");
-        symbol_table_ = sections_.size();
-        symbol_names_ = each.sh_link;
-      }
-      sections_.push_back(section);
-    }
-    return symbol_table_ != 0 || fail("ELF without symbols");
-  }
-
-  bool read_symbols() {
-    const Bytes table = sections_[symbol_table_].bytes, names = sections_[symbol_names_].bytes;
-    for (std::uint64_t at = 0; at + sizeof(Elf64_Sym) <= table.size(); at += sizeof(Elf64_Sym)) {
-      const auto each = *read_at<Elf64_Sym>(table, at);
-      Symbol symbol;
-      symbol.name = text_at(names, each.st_name);
-      symbol.type = ELF64_ST_TYPE(each.st_info);
-      symbol.local = ELF64_ST_BIND(each.st_info) == STB_LOCAL;
-      symbol.section = each.st_shndx;
-      symbol.size = each.st_size;
-      symbol.kernel = symbol.type == STT_FUNC && (each.st_other & kEntryPoint) != 0 && each.st_shndx != SHN_UNDEF;
-      symbols_.push_back(symbol);
-    }
-    for (std::size_t i = 0; i < symbols_.size(); ++i)
-      if (symbols_[i].kernel) {
-        if (symbols_[i].section >= sections_.size()) return fail("damaged ELF");
-        kernel_of_section_.emplace(symbols_[i].section, i);
-      }
-    return true;
-  }
-
   void judge_sections() {
-    for (const Section& section : sections_) {
+    for (const ElfSection& section : sections_) {
       // Any kernel reaches constant bank 3 by offsets that leave no trace outside of its instructions.
       if (section.name.starts_with(".nv.constant3") && section.size != 0) constants_ = true;
       // Tables by which linked programs share functions and variables.
@@ -223,27 +160,24 @@ class Reader {
         if (arch) result_.virtual_arch = *arch;
       }
     }
-    for (const Symbol& symbol : symbols_)
+    for (const ElfSymbol& symbol : symbols_)
       if (symbol.type == kTextureSymbol || symbol.type == kSurfaceSymbol) nobody("it has texture references");
   }
 
   // Variables are reached by addresses that the driver fills in: into one kernel's instructions, or into constant bank
   // 4, from which any kernel may take them. What no relocation names, nobody reaches.
   void judge_relocations() {
-    for (const Section& table : sections_) {
+    for (const ElfSection& table : sections_) {
       if (table.type != SHT_REL && table.type != SHT_RELA) continue;
       if (table.name.starts_with(".rel.debug") || table.name.starts_with(".rela.debug")) continue;
-      const std::uint64_t step = table.type == SHT_REL ? sizeof(Elf64_Rel) : sizeof(Elf64_Rela);
       std::string_view into = table.name;
       for (const std::string_view prefix : {".rela", ".rel"})
         if (into.starts_with(prefix) && into.size() == table.name.size()) into.remove_prefix(prefix.size());
       const auto kernel = kernel_of_section_.find(table.info);
       const bool own = kernel != kernel_of_section_.end() && sections_[table.info].name == into;
-      for (std::uint64_t at = 0; at + step <= table.bytes.size(); at += step) {
-        const auto info = *read_at<std::uint64_t>(table.bytes, at + offsetof(Elf64_Rel, r_info));
-        const std::uint64_t index = ELF64_R_SYM(info);
-        if (index >= symbols_.size()) return nobody("damaged relocations");
-        const Symbol& symbol = symbols_[index];
+      bool good = true;
+      for (const ElfRelocation& each : elf_.relocations(table, good)) {
+        const ElfSymbol& symbol = symbols_[each.symbol];
         std::string why;
         const bool elsewhere =
             symbol.section == SHN_COMMON || (symbol.section == SHN_UNDEF && symbol.type != STT_FUNC &&
@@ -251,7 +185,7 @@ class Reader {
         if (elsewhere) {
           // Of a program that is yet to be linked: whose it is, nobody can tell.
           why = "it reaches the variable " + std::string(symbol.name) + " of another file";
-        } else if (symbol.section < sections_.size() && sections_[symbol.section].holds_variables()) {
+        } else if (symbol.section < sections_.size() && holds_variables(sections_[symbol.section])) {
           if (symbol.type == STT_SECTION ? only_constants(static_cast<unsigned>(symbol.section)) : is_constant(symbol))
             continue;
           why = "it reaches the global variable ";
@@ -267,12 +201,13 @@ class Reader {
         else
           nobody(std::move(why));
       }
+      if (!good) return nobody("damaged relocations");
     }
   }
 
   // A variable that nobody writes, or in which there is nothing to be written. What a compiler has put where it has no
   // name to tell by holds something from the beginning.
-  bool is_constant(const Symbol& symbol) const {
+  bool is_constant(const ElfSymbol& symbol) const {
     if (!symbol.local) return false;
     const bool is_filled = sections_[symbol.section].name.starts_with(".nv.global.init");
     return (is_filled && names_constant(symbol.name)) || (symbol.size == 1 && tag(symbol.name)) ||
@@ -280,7 +215,7 @@ class Reader {
   }
 
   bool only_constants(unsigned section) const {
-    return std::all_of(symbols_.begin(), symbols_.end(), [&](const Symbol& symbol) {
+    return std::all_of(symbols_.begin(), symbols_.end(), [&](const ElfSymbol& symbol) {
       return symbol.section != section || symbol.type == STT_SECTION || is_constant(symbol);
     });
   }
@@ -288,10 +223,10 @@ class Reader {
   // Who calls functions that the driver brings: the compiler's call graph, and the list that each kernel carries.
   void judge_calls() {
     bool any = false;
-    for (const Symbol& symbol : symbols_)
+    for (const ElfSymbol& symbol : symbols_)
       any |= symbol.section == SHN_UNDEF && symbol.type != STT_SECTION && !harmless_call(symbol.name);
     bool graph = false;
-    for (const Section& section : sections_) {
+    for (const ElfSection& section : sections_) {
       if (section.name != ".nv.callgraph") continue;
       graph = true;
       for (std::uint64_t at = 0; at + 8 <= section.bytes.size(); at += 8) {
@@ -304,9 +239,9 @@ class Reader {
       }
     }
     if (any && !graph) return nobody("it calls " + first_foreign() + ", and does not tell who");
-    for (const Section& section : sections_) {
+    for (const ElfSection& section : sections_) {
       if (!section.name.starts_with(".nv.info.")) continue;
-      const auto owner = std::find_if(symbols_.begin(), symbols_.end(), [&](const Symbol& symbol) {
+      const auto owner = std::find_if(symbols_.begin(), symbols_.end(), [&](const ElfSymbol& symbol) {
         return symbol.kernel && symbol.name == section.name.substr(9);
       });
       if (owner != symbols_.end()) externs_of(section.bytes, static_cast<std::uint32_t>(owner - symbols_.begin()));
@@ -314,22 +249,18 @@ class Reader {
   }
 
   std::string first_foreign() const {
-    for (const Symbol& symbol : symbols_)
+    for (const ElfSymbol& symbol : symbols_)
       if (symbol.section == SHN_UNDEF && symbol.type != STT_SECTION && !harmless_call(symbol.name))
         return std::string(symbol.name);
     return {};
   }
 
-  // Attributes: a format, a name, and two bytes that are the value or, for format 4, its size.
-  void externs_of(Bytes info, std::uint32_t kernel) {
-    for (std::uint64_t at = 0; at + 4 <= info.size();) {
-      const auto format = *read_at<std::uint8_t>(info, at), attribute = *read_at<std::uint8_t>(info, at + 1);
-      const std::uint64_t size = format == 4 ? *read_at<std::uint16_t>(info, at + 2) : 0;
-      if (attribute == kExternsAttribute)
-        for (std::uint64_t i = 0; i + 4 <= size; i += 4)
-          if (const auto symbol = read_at<std::uint32_t>(info, at + 4 + i); symbol && *symbol < symbols_.size())
-            callees_[kernel].push_back(*symbol);
-      at += 4 + size;
+  void externs_of(Bytes section, std::uint32_t kernel) {
+    for (const NvInfo& info : Elf::infos(section)) {
+      if (info.attribute != kExternsAttribute) continue;
+      for (std::uint64_t i = 0; i + 4 <= info.bytes.size(); i += 4)
+        if (const auto symbol = *read_at<std::uint32_t>(info.bytes, i); symbol < symbols_.size())
+          callees_[kernel].push_back(symbol);
     }
   }
 
@@ -342,7 +273,7 @@ class Reader {
       if (found == callees_.end()) continue;
       for (const std::uint32_t callee : found->second) {
         if (callee >= kFirstSpecialCallee) return "it calls through a pointer";
-        const Symbol& symbol = symbols_[callee];
+        const ElfSymbol& symbol = symbols_[callee];
         if (symbol.section == SHN_UNDEF && !harmless_call(symbol.name)) return "it calls " + std::string(symbol.name);
         if (seen.insert(callee).second) open.push_back(callee);
       }
@@ -350,11 +281,10 @@ class Reader {
     return {};
   }
 
-  Bytes bytes_;
+  const Elf elf_;
+  const std::vector<ElfSection>& sections_;
+  const std::vector<ElfSymbol>& symbols_;
   Cubin result_;
-  std::vector<Section> sections_;
-  std::vector<Symbol> symbols_;
-  std::size_t symbol_table_ = 0, symbol_names_ = 0;
   std::unordered_map<unsigned, std::size_t> kernel_of_section_;
   bool constants_ = false;                          // there are constant variables
   std::string all_;                                 // why no kernel of this file is self-contained

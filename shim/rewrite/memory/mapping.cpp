@@ -5,7 +5,7 @@
 namespace nimble::shim {
 
 template <class Function>
-Function* Mapping::find(Function*, const char* name) const {
+Function* Mapping::find(const char* name) const {
   return reinterpret_cast<Function*>(context_.driver_symbol(name));
 }
 
@@ -23,9 +23,9 @@ CUmemAllocationProp on(CUdevice device) {
 std::optional<CUdevice> Mapping::device() const {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY) return std::nullopt;
-  const auto ask = find(&::cuCtxGetDevice, "cuCtxGetDevice");
-  const auto attribute = find(&::cuDeviceGetAttribute, "cuDeviceGetAttribute");
-  const auto grain = find(&::cuMemGetAllocationGranularity, "cuMemGetAllocationGranularity");
+  const auto ask = find<decltype(::cuCtxGetDevice)>("cuCtxGetDevice");
+  const auto attribute = find<decltype(::cuDeviceGetAttribute)>("cuDeviceGetAttribute");
+  const auto grain = find<decltype(::cuMemGetAllocationGranularity)>("cuMemGetAllocationGranularity");
   for (const char* name : {"cuMemAddressReserve", "cuMemAddressFree", "cuMemCreate", "cuMemRelease", "cuMemMap",
                            "cuMemUnmap", "cuMemSetAccess"})
     if (!context_.driver_symbol(name)) return std::nullopt;
@@ -43,35 +43,36 @@ std::optional<CUdevice> Mapping::device() const {
 }
 
 std::uint64_t Mapping::reserve(std::uint64_t bytes) const {
-  const auto get = find(&::cuMemAddressReserve, "cuMemAddressReserve");
+  const auto get = find<decltype(::cuMemAddressReserve)>("cuMemAddressReserve");
   CUdeviceptr address = 0;
   return get(&address, bytes, kGrain, 0, 0) == CUDA_SUCCESS ? address : 0;
 }
 
 void Mapping::give_back(std::uint64_t address, std::uint64_t bytes) const {
-  find(&::cuMemAddressFree, "cuMemAddressFree")(address, bytes);
+  find<decltype(::cuMemAddressFree)>("cuMemAddressFree")(address, bytes);
 }
 
 std::optional<Physical> Mapping::create(CUdevice device, std::uint64_t bytes) const {
   const CUmemAllocationProp prop = on(device);
   Physical physical = 0;
-  return find(&::cuMemCreate, "cuMemCreate")(&physical, bytes, &prop, 0) == CUDA_SUCCESS ? std::optional(physical)
-                                                                                         : std::nullopt;
+  return find<decltype(::cuMemCreate)>("cuMemCreate")(&physical, bytes, &prop, 0) == CUDA_SUCCESS
+             ? std::optional(physical)
+             : std::nullopt;
 }
 
-void Mapping::release(Physical physical) const { find(&::cuMemRelease, "cuMemRelease")(physical); }
+void Mapping::release(Physical physical) const { find<decltype(::cuMemRelease)>("cuMemRelease")(physical); }
 
 bool Mapping::map(std::uint64_t address, std::uint64_t bytes, Physical physical) const {
-  return find(&::cuMemMap, "cuMemMap")(address, bytes, 0, physical, 0) == CUDA_SUCCESS;
+  return find<decltype(::cuMemMap)>("cuMemMap")(address, bytes, 0, physical, 0) == CUDA_SUCCESS;
 }
 
 bool Mapping::allow(std::uint64_t address, std::uint64_t bytes, CUdevice device) const {
   const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, device}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-  return find(&::cuMemSetAccess, "cuMemSetAccess")(address, bytes, &access, 1) == CUDA_SUCCESS;
+  return find<decltype(::cuMemSetAccess)>("cuMemSetAccess")(address, bytes, &access, 1) == CUDA_SUCCESS;
 }
 
 bool Mapping::unmap(std::uint64_t address, std::uint64_t bytes) const {
-  return find(&::cuMemUnmap, "cuMemUnmap")(address, bytes) == CUDA_SUCCESS;
+  return find<decltype(::cuMemUnmap)>("cuMemUnmap")(address, bytes) == CUDA_SUCCESS;
 }
 
 }  // namespace nimble::shim

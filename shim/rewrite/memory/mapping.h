@@ -43,7 +43,7 @@ class Mapping {
 
  private:
   template <class Function>
-  Function* find(Function* of_type, const char* name) const;
+  Function* find(const char* name) const;
 
   CallContext& context_;
 };

@@ -9,6 +9,7 @@ namespace nimble::code {
 namespace {
 
 constexpr unsigned char kEntryPoint = 0x10;  // st_other: a kernel, not a function of the device
+constexpr unsigned char kManaged = 0x04;     // a variable in memory that the host reaches, too
 
 // From this version of the ABI on the architecture stands in the second byte of the flags, not in the first.
 constexpr unsigned kFirstNewFlags = 8;
@@ -60,6 +61,7 @@ bool Elf::read_symbols() {
     symbol.value = each.st_value;
     symbol.size = each.st_size;
     symbol.kernel = symbol.type == STT_FUNC && (each.st_other & kEntryPoint) != 0 && each.st_shndx != SHN_UNDEF;
+    symbol.managed = symbol.type == STT_OBJECT && (each.st_other & kManaged) != 0;
     if (symbol.kernel && symbol.section >= sections_.size()) return fail("damaged ELF");
     symbols_.push_back(symbol);
   }

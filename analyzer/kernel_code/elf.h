@@ -23,7 +23,7 @@ struct ElfSymbol {
   std::string_view name;
   unsigned type = 0, section = 0;
   std::uint64_t value = 0, size = 0;
-  bool local = false, kernel = false;
+  bool local = false, kernel = false, managed = false;
 };
 
 struct ElfRelocation {

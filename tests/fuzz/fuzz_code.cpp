@@ -1,8 +1,11 @@
-// Whatever bytes come as an image: answers about its kernels, or reasons why there are none.
+// Whatever bytes come as an image: answers about its kernels, or reasons why there are none; and what their machine code
+// proves.
 #include <cstdlib>
 #include <string>
 
+#include "analyzer/kernel_code/elf.h"
 #include "analyzer/kernel_code/image.h"
+#include "analyzer/kernel_code/sass/flow.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   using namespace nimble::code;
@@ -20,5 +23,12 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
   if (!facts.self_contained && facts.why.empty()) std::abort();
   const KernelFacts whole = image.whole();
   if (!whole.self_contained && whole.why.empty()) std::abort();
+  const Elf elf(Bytes(reinterpret_cast<const char*>(data), size));
+  if (elf.error()) return 0;
+  for (const ElfSymbol& symbol : elf.symbols()) {
+    if (!symbol.kernel) continue;
+    const PtxProof proof = sass::prove_kernel(elf, symbol.name);
+    if (proof.understood != proof.why.empty()) std::abort();
+  }
   return 0;
 }

@@ -10,7 +10,8 @@ constexpr unsigned kFirstSplitTarget = 90;   // from there on the low eight bits
 
 constexpr unsigned kBra = 0x947, kCallRel = 0x944, kBssy = 0x945, kBraUniform = 0x1547, kWarpsync = 0x94e, kRet = 0x950,
                    kBraDiv = 0x1947, kCallRelR = 0x344, kBrx = 0x949, kBrxu = 0x1958, kLdcu = 0x17ac, kLdc = 0xb82,
-                   kUblkred = 0x13bb, kLdsm = 0x83b, kStsm = 0x844, kLdgmcs = 0x19a, kRedg = 0x198e, kRedgs = 0x19a6;
+                   kUblkred = 0x13bb, kLdsm = 0x83b, kStsm = 0x844, kLdgmcs = 0x19a, kIsetp = 0x20c, kPlop3 = 0x81c,
+                   kUplop3 = 0x189c, kRedg = 0x198e, kRedgs = 0x19a6;
 
 unsigned bits_of(File file, unsigned arch) {
   switch (file) {
@@ -42,6 +43,13 @@ class Decoder {
     for (const Field& field : row_->writes) registers(field, /*writes=*/true);
     for (const Field& field : row_->reads) registers(field, /*writes=*/false);
     if (row_->has_constant) constant();
+    // ISETP.NE.AND P, PT, R, RZ, PT
+    out_.is_not_zero = out_.opcode == kIsetp && word_.bits(76, 3) == 5 && word_.bits(74, 2) == 0 &&
+                       word_.bit(72) == 0 && word_.bits(87, 4) == 7;
+    // PLOP3.LUT P, PT, PT, PT, P, 0x80, 0x0: all of three hold, of which two always do.
+    out_.copies_predicate = (out_.opcode == kPlop3 || out_.opcode == kUplop3) && word_.bits(72, 5) == 0x10 &&
+                            word_.bits(64, 3) == 0 && word_.bit(71) == 0 && word_.bit(80) == 0 && word_.bit(90) == 0 &&
+                            out_.read.size() == 1;
     if (row_->has_immediate) out_.immediate = static_cast<std::uint32_t>(word_.bits(32, 32));
     memory();
     target();
@@ -63,7 +71,9 @@ class Decoder {
 
   void registers(const Field& field, bool writes) {
     if (field.all) {
-      add({field.file, 0, 0, static_cast<std::uint16_t>(none_of(field.file, arch_))}, writes);
+      // A bit of the immediate for each predicate.
+      for (std::uint16_t i = 0; i < none_of(field.file, arch_); ++i)
+        if (word_.bit(32 + i) != 0) add({field.file, 0, i, 1}, writes);
       return;
     }
     const std::int16_t count = field.count.in(word_, arch_);

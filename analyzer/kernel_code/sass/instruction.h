@@ -136,6 +136,8 @@ struct Instruction {
   Few<Registers, 12> read;  // without the guard
   std::optional<ConstantOperand> constant;
   std::optional<std::uint32_t> immediate;  // of arithmetic, in operand B or C
+  bool is_not_zero = false;                // tests whether what it reads is not zero, and nothing else
+  bool copies_predicate = false;           // what it writes first is the one predicate that it reads
   Few<MemoryOperand, 2> memory;
   std::optional<std::int64_t> target;  // of a branch or call: from the instruction's own first byte
 };

@@ -1,0 +1,87 @@
+// What each value of a kernel may hold: runs the data-flow to its end, and says it of any operand.
+//
+// Shared memory is one place, local memory one for each of its words where they are known, and one for what is not.
+// What nobody has put there nobody takes from there. One thread; `kernel`, `flow` and `values` must outlive it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "analyzer/kernel_code/sass/control_flow.h"
+#include "analyzer/kernel_code/sass/kernel.h"
+#include "analyzer/kernel_code/sass/roots.h"
+#include "analyzer/kernel_code/sass/values.h"
+
+namespace nimble::code::sass {
+
+class ContentsFlow {
+ public:
+  ContentsFlow(const Kernel& kernel, const ControlFlow& flow, const Values& values);
+
+  // False where it is too large.
+  bool run();
+
+  Contents& contents() { return contents_; }
+  // What the address of an operand may be: its lower and its upper half.
+  struct Address {
+    Content low, high;
+  };
+  Address address(std::uint32_t instruction, const MemoryOperand& operand);
+  // All that the instruction may put into memory there: what it reads that is no part of its addresses.
+  Content stored(std::uint32_t instruction);
+  // Where among the parameters an address of the parameters' space lies that stands in these registers.
+  std::optional<std::int64_t> place_in_params(std::uint32_t instruction, const Registers& registers) const;
+  // What lies in shared memory.
+  const Content& shared() const { return shared_; }
+
+ private:
+  // A value that is a known place plus a constant.
+  struct Known {
+    enum class Base : std::uint8_t { none, stack, params };
+    Base base = Base::none;
+    std::int64_t offset = 0;
+    bool operator==(const Known&) const = default;
+  };
+
+  void find_users();
+  void find_order();
+  void apply(std::uint32_t instruction);
+  void pass_on(ValueId value);
+  void join(ValueId value, const Content& with);
+  void join_memory(Content& place, const Content& with, std::vector<std::uint32_t>& readers);
+  std::vector<Content> results(std::uint32_t instruction, unsigned count);
+  std::vector<Content> loaded(std::uint32_t instruction, const MemoryOperand& from, unsigned count);
+  void store(std::uint32_t instruction, const MemoryOperand& to, const Content& what);
+  Content in_local(std::uint32_t instruction, const MemoryOperand& from, unsigned index);
+  void to_local(std::uint32_t instruction, const MemoryOperand& to, const Content& what);
+  Content operand(std::uint32_t instruction, unsigned at, unsigned index) const;
+  Content of_registers(std::uint32_t instruction, const Registers& registers, unsigned index) const;
+  Content constant(std::uint32_t instruction, unsigned index);
+  Content parameter(std::int64_t offset, unsigned bytes);
+  Content any_parameter(unsigned bytes, unsigned index);
+  Content symbol(const SymbolAt& symbol, unsigned index);
+  Known known(ValueId value, int depth = 0) const;
+  Known known_result(const Value& value, int depth) const;
+  std::optional<std::int64_t> local_place(std::uint32_t instruction, const MemoryOperand& operand) const;
+  void enqueue(std::uint32_t node);
+
+  const Kernel& kernel_;
+  const ControlFlow& flow_;
+  const Values& values_;
+  Contents contents_;
+  std::vector<Content> state_;                                 // by value
+  std::vector<std::vector<std::uint32_t>> readers_, choices_;  // by value: instructions, and choices, that it goes into
+  Content shared_, anywhere_local_, all_local_;
+  std::map<std::int64_t, Content> local_;  // by word
+  std::vector<std::uint32_t> shared_readers_, local_readers_;
+  // What has to be looked at again, in the order of the text: a place for each instruction, and one for each value that
+  // goes into choices.
+  std::vector<std::uint32_t> order_, place_;  // node by place, place by node
+  std::set<std::uint32_t> queue_;             // places
+};
+
+}  // namespace nimble::code::sass

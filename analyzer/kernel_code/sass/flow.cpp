@@ -1,0 +1,183 @@
+#include "analyzer/kernel_code/sass/flow.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "analyzer/kernel_code/ptx/compiler_names.h"
+#include "analyzer/kernel_code/sass/contents_flow.h"
+#include "analyzer/kernel_code/sass/returns.h"
+
+namespace nimble::code::sass {
+namespace {
+
+constexpr unsigned kUtmastg = 0x13b5, kUtmaredg = 0x13b6;
+constexpr std::int64_t kMapBytes = 128;
+
+// What the flow says of every place where memory is touched.
+class Judge {
+ public:
+  Judge(const Kernel& kernel, const ControlFlow& flow, const Values& values, ContentsFlow& contents)
+      : kernel_(kernel), flow_(flow), values_(values), contents_(contents), sets_(contents.contents().sets()) {}
+
+  bool judge(PtxProof& proof) {
+    for (const std::uint32_t at : values_.order()) {
+      if (flow_.instructions[at].guard.when == Guard::When::never || look(at)) continue;
+      char place[32];
+      std::snprintf(place, sizeof place, ", at byte 0x%llx", static_cast<unsigned long long>(at) * 16);
+      proof.why = why_ + place;
+      return false;
+    }
+    for (const auto& [words, access] : accesses_) proof.accesses.push_back({words, access.first, access.second, {}});
+    for (const auto& [name, mode] : globals_) proof.globals.push_back({std::string(name), mode.first, mode.second});
+    proof.stored.assign(stored_.begin(), stored_.end());
+    return true;
+  }
+
+ private:
+  bool no(std::string_view why, std::string_view what = {}) {
+    why_.append(why).append(what.substr(0, 200));
+    return false;
+  }
+
+  bool look(std::uint32_t at) {
+    const Instruction& instruction = flow_.instructions[at];
+    if (instruction.constant && instruction.constant->bank == 3) read_constants(*instruction.constant);
+    switch (instruction.what) {
+      case Class::texture:
+        return no("it reads a texture");
+      case Class::surface:
+        return no("it reaches a surface");
+      case Class::tensor_map:
+        return map(at);
+      default:
+        break;
+    }
+    for (const MemoryOperand& memory : instruction.memory)
+      if (!place(at, memory)) return false;
+    return true;
+  }
+
+  // Those of the program that it may read there; with an index all.
+  void read_constants(const ConstantOperand& constant) {
+    for (const ConstantVariable& each : kernel_.in_bank3) {
+      const std::int64_t begin = constant.offset, end = begin + constant.bytes;
+      const auto first = static_cast<std::int64_t>(each.at), last = first + static_cast<std::int64_t>(each.bytes);
+      if ((constant.index || (first < end && begin < last)) && !names_constant(each.name))
+        globals_[each.name].first = true;
+    }
+  }
+
+  // The tensor that a map describes: by the map's first word among the parameters.
+  bool map(std::uint32_t at) {
+    const Instruction& instruction = flow_.instructions[at];
+    const auto place = contents_.place_in_params(at, *instruction.memory[0].uniform);
+    if (!place) return no("a tensor map that is not among its parameters");
+    if (*place < 0 || *place % 8 != 0 || *place + kMapBytes > kernel_.param_bytes)
+      return no("a tensor map beyond its parameters");
+    const bool writes = instruction.opcode == kUtmastg || instruction.opcode == kUtmaredg;
+    if (writes) store(contents_.shared());
+    return touch({static_cast<std::uint32_t>(*place)}, !writes || instruction.opcode == kUtmaredg, writes);
+  }
+
+  bool place(std::uint32_t at, const MemoryOperand& memory) {
+    if (memory.space != Space::global && memory.space != Space::generic) return true;
+    const ContentsFlow::Address address = contents_.address(at, memory);
+    const RootSet roots = sets_.common(address.low.low, address.high.high);
+    Contents& contents = contents_.contents();
+    std::vector<std::uint32_t> words;
+    bool own = false, variable = false;
+    for (const Root root : sets_.roots(roots)) {
+      if (root < contents.words()) {
+        words.push_back(8 * root);
+      } else if (root == contents.special(kRootOfMemory)) {
+        return no("it may follow an address that it loads from memory");
+      } else if (root == contents.special(kRootOfUnknown)) {
+        return no("an address that is not understood");
+      } else if (root == contents.special(kRootOfCode)) {
+        return no("it reads code");
+      } else if (root == contents.special(kRootOfLocal)) {
+        own = true;
+      } else if (root == contents.special(kRootOfParams)) {
+        if (memory.writes) return no("it writes its parameters");
+        own = true;
+      } else {
+        const std::string_view name = contents.variables()[root - contents.first_variable()];
+        if (std::ranges::count(kernel_.managed, name) != 0) return no("it reaches the managed variable ", name);
+        const bool table = names_constant(name);
+        if (memory.writes && table) return no("it writes the table ", name);
+        if (memory.writes && std::ranges::count(kernel_.in_bank3, name, &ConstantVariable::name) != 0)
+          return no("it writes the constant variable ", name);
+        variable = true;
+        if (table) continue;
+        auto& mode = globals_[name];
+        mode.first |= memory.reads;
+        mode.second |= memory.writes;
+      }
+    }
+    if (words.empty() && !variable) {
+      if (own && memory.space == Space::generic && !address.low.number && !address.high.number) return true;
+      return no(address.low.number || address.high.number ? "an address that may be a mere number"
+                                                          : "an address that comes from nowhere");
+    }
+    if (address.low.number || address.high.number) return no("an address that may be a mere number");
+    if (memory.writes && !store(contents_.stored(at))) return false;
+    return words.empty() || touch(std::move(words), memory.reads, memory.writes);
+  }
+
+  // However it is cut into pieces, all of it may be put there, one by one.
+  bool store(const Content& what) {
+    Contents& contents = contents_.contents();
+    for (const RootSet set : {what.low, what.high, what.from}) {
+      for (const Root root : sets_.roots(set)) {
+        if (root < contents.words()) stored_.insert(8 * root);
+        if (root < contents.first_variable()) continue;
+        const std::string_view name = contents.variables()[root - contents.first_variable()];
+        if (!names_constant(name)) return no("it stores the address of the variable ", name);
+      }
+    }
+    return true;
+  }
+
+  bool touch(std::vector<std::uint32_t> words, bool reads, bool writes) {
+    auto& access = accesses_[std::move(words)];
+    access.first |= reads;
+    access.second |= writes;
+    return true;
+  }
+
+  const Kernel& kernel_;
+  const ControlFlow& flow_;
+  const Values& values_;
+  ContentsFlow& contents_;
+  RootSets& sets_;
+  std::string why_;
+  std::map<std::vector<std::uint32_t>, std::pair<bool, bool>> accesses_;
+  std::map<std::string_view, std::pair<bool, bool>> globals_;
+  std::set<std::uint32_t> stored_;
+};
+
+}  // namespace
+
+PtxProof prove_kernel(const Elf& elf, std::string_view name) {
+  PtxProof proof;
+  const auto no = [&](std::string why) {
+    proof.why = std::move(why);
+    return proof;
+  };
+  const Kernel kernel = read_kernel(elf, name);
+  if (!kernel.error.empty()) return no(kernel.error);
+  const ControlFlow flow = control_flow(kernel);
+  if (!flow.error.empty()) return no(flow.error);
+  const Values values(flow);
+  if (!calls_come_back(flow, values)) return no("a function that may return elsewhere than behind its call");
+  ContentsFlow contents(kernel, flow, values);
+  if (!contents.run()) return no("it is too large");
+  proof.understood = Judge(kernel, flow, values, contents).judge(proof);
+  return proof;
+}
+
+}  // namespace nimble::code::sass

@@ -1,0 +1,105 @@
+#include "analyzer/kernel_code/sass/returns.h"
+
+#include <optional>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+namespace nimble::code::sass {
+namespace {
+
+class Returns {
+ public:
+  Returns(const ControlFlow& flow, const Values& values) : flow_(flow), values_(values) {}
+
+  bool come_back() {
+    for (std::uint32_t function = 1; function < flow_.functions.size(); ++function)
+      for (const std::uint32_t block : flow_.functions[function].returns)
+        if (!returns_to_callers(function, flow_.blocks[block].end - 1)) return false;
+    return true;
+  }
+
+ private:
+  // What a value is a copy of: instructions, and what functions begin with.
+  struct Sources {
+    std::vector<std::uint32_t> instructions;
+    std::vector<ValueId> entries;
+  };
+
+  bool find_sources(ValueId value, Sources& sources) const {
+    std::vector<ValueId> open{value};
+    std::unordered_set<ValueId> seen{value};
+    const auto go_on = [&](ValueId next) {
+      if (seen.insert(next).second) open.push_back(next);
+    };
+    while (!open.empty()) {
+      const ValueId id = open.back();
+      open.pop_back();
+      const Value& each = values_.all()[id];
+      if (each.kind == Value::Kind::initial) return false;
+      if (each.kind == Value::Kind::written) {
+        if (const auto copied = copy_of(id))
+          go_on(*copied);
+        else
+          sources.instructions.push_back(each.instruction);
+      } else if (values_.begins_function(id) != kNoBlock) {
+        sources.entries.push_back(id);
+      } else {
+        for (const ValueId from : values_.choices(id)) go_on(from);
+      }
+    }
+    return true;
+  }
+
+  // What a move moves.
+  std::optional<ValueId> copy_of(ValueId id) const {
+    const std::uint32_t at = values_.all()[id].instruction;
+    const Instruction& instruction = flow_.instructions[at];
+    const std::string_view name = instruction.name;
+    if (instruction.immediate || instruction.constant || instruction.read.size() != 1 || instruction.read[0].count != 1)
+      return std::nullopt;
+    const bool is_move = name == "MOV" || name == "UMOV" || name == "R2UR";
+    // Zero times zero, and what is added: the third operand.
+    const unsigned form = instruction.opcode >> 9 & 7;
+    const bool is_sum = name == "IMAD" && instruction.read[0].at == (form == 7 ? kAtB : kAtC) && form != 2 && form != 3;
+    if (!is_move && !is_sum) return std::nullopt;
+    return values_.read(at)[0];
+  }
+
+  bool returns_to_callers(std::uint32_t function, std::uint32_t at) const {
+    for (const Registers& registers : flow_.instructions[at].read) {
+      if (registers.file != File::r || registers.at != kAtA) continue;
+      Sources sources;
+      if (!find_sources(values_.read(at, registers)[0], sources) || !sources.instructions.empty()) return false;
+      for (const ValueId entry : sources.entries)
+        if (values_.begins_function(entry) != function || !is_place_behind_call(function, entry)) return false;
+      return true;
+    }
+    return false;
+  }
+
+  bool is_place_behind_call(std::uint32_t function, ValueId entry) const {
+    const auto callers = values_.callers(function);
+    const auto from = values_.choices(entry);
+    if (from.size() != callers.size()) return false;
+    for (std::size_t i = 0; i < callers.size(); ++i) {
+      Sources sources;
+      if (!find_sources(from[i], sources) || !sources.entries.empty()) return false;
+      for (const std::uint32_t at : sources.instructions) {
+        std::uint32_t value = 0;
+        if (!constant_of(flow_.instructions[at], value) || value != flow_.blocks[callers[i]].end * kInstructionBytes)
+          return false;
+      }
+    }
+    return true;
+  }
+
+  const ControlFlow& flow_;
+  const Values& values_;
+};
+
+}  // namespace
+
+bool calls_come_back(const ControlFlow& flow, const Values& values) { return Returns(flow, values).come_back(); }
+
+}  // namespace nimble::code::sass

@@ -1,0 +1,15 @@
+// Whether every call comes back to the instruction behind it, as the control flow takes for granted.
+//
+// There is no stack of return addresses: a caller puts a number into a register, and the callee's return goes by it,
+// from wherever it has put it. So each return's register must hold, however it got there, what was in one register when
+// the function began; and that must hold, at every call, the place behind that call. A pure function.
+#pragma once
+
+#include "analyzer/kernel_code/sass/control_flow.h"
+#include "analyzer/kernel_code/sass/values.h"
+
+namespace nimble::code::sass {
+
+bool calls_come_back(const ControlFlow& flow, const Values& values);
+
+}  // namespace nimble::code::sass

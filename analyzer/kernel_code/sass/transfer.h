@@ -1,0 +1,23 @@
+// What arithmetic makes of what it reads: which of its operands an address may go through, and which only numbers come
+// of. One function for each kind of operation that the flow knows; of all others comes a number.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "analyzer/kernel_code/sass/instruction.h"
+#include "analyzer/kernel_code/sass/roots.h"
+
+namespace nimble::code::sass {
+
+// What is in register `index` of the operand that stands at that bit; nothing read there is a number, too.
+using OperandAt = std::function<Content(unsigned at, unsigned index)>;
+// The same of the instruction's constant operand.
+using ConstantAt = std::function<Content(unsigned index)>;
+
+// What a number, an integer or a predicate instruction puts into its `count` registers.
+std::vector<Content> computed(const Instruction& instruction, Word word, unsigned count, Contents& contents,
+                              const OperandAt& operand, const ConstantAt& constant);
+
+}  // namespace nimble::code::sass

@@ -1,0 +1,116 @@
+// Machine code in static single assignment form: what each instruction reads, as the values that may be there.
+//
+// A value is what one instruction puts into one register; or a choice, where ways meet, among what comes from each; or
+// what a register holds when the kernel begins. What an instruction writes under a condition is a choice, too: of that,
+// and of what was there; and whoever reads it under the same condition, or the opposite one, reads the one or the
+// other. Found from the places that read (M. Braun et al., Simple and Efficient Construction of Static Single
+// Assignment Form, CC 2013), so what nobody reads is not there. A register that a callee does not write is the caller's
+// behind the call. Owns all it has; one thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "analyzer/kernel_code/sass/control_flow.h"
+
+namespace nimble::code::sass {
+
+using ValueId = std::uint32_t;
+inline constexpr ValueId kNoValue = 0xffffffffu;
+
+struct Value {
+  enum class Kind : std::uint8_t { initial, written, choice };
+  Kind kind = Kind::initial;
+  std::uint32_t variable = 0;
+  std::uint32_t instruction = 0;       // by which it is written; choice: before which, or of what it writes, it stands
+  std::uint32_t first = 0, count = 0;  // choice: of these, in Values::choices
+  // Choice of what was written under a condition, the first, and what was there, the second: the first where that
+  // predicate has this value.
+  ValueId predicate = kNoValue;
+  bool if_true = false;
+};
+
+class Values {
+ public:
+  explicit Values(const ControlFlow& flow);
+
+  std::span<const Value> all() const { return values_; }
+  std::span<const ValueId> choices(ValueId id) const {
+    return std::span(choices_).subspan(values_[id].first, values_[id].count);
+  }
+  // What an instruction reads, register by register, in the order of Instruction::read; and what it writes.
+  std::span<const ValueId> read(std::uint32_t instruction) const { return of(instruction, reads_); }
+  std::span<const ValueId> written(std::uint32_t instruction) const { return of(instruction, writes_); }
+  // What an instruction reads at that place, from the first register on; empty where that is none.
+  std::span<const ValueId> read(std::uint32_t instruction, const Registers& registers) const;
+  // Which function begins where this choice stands; kNoBlock where none does. The sources of such a choice begin with
+  // those of the function's callers, in their order.
+  std::uint32_t begins_function(ValueId choice) const;
+  std::span<const std::uint32_t> callers(std::uint32_t function) const { return callers_[function]; }
+  // Instructions that were reached, in the order of the text.
+  std::span<const std::uint32_t> order() const { return order_; }
+
+ private:
+  struct List {
+    std::uint32_t first = 0, count = 0;
+  };
+  struct Lists {
+    std::vector<List> of;  // by instruction
+    std::vector<ValueId> ids;
+  };
+
+  std::span<const ValueId> of(std::uint32_t instruction, const Lists& lists) const {
+    const List& list = lists.of[instruction];
+    return std::span(lists.ids).subspan(list.first, list.count);
+  }
+  void write_block(std::uint32_t block);
+  void read_block(std::uint32_t block);
+  void fill_choices();
+  // ---- behind that, what is known to be the same is made so ----
+  void join_equal_choices();
+  void find_equal_predicates();
+  void find_equal_results();
+  ValueId predicate_in(ValueId value, unsigned bit) const;
+  void use_representatives();
+  void resolve_conditions();
+  struct Fact {
+    ValueId predicate = kNoValue;
+    bool is_true = false;
+  };
+  std::vector<Fact> facts_of(std::uint32_t block) const;
+  ValueId resolve(ValueId value, std::span<const Fact> facts) const;
+  ValueId representative(ValueId value) const;
+  void make_same(ValueId value, ValueId as);
+  ValueId at_entry(std::uint32_t block, std::uint32_t variable);
+  ValueId at_end(std::uint32_t block, std::uint32_t variable);
+  const ValueId* last_in(std::uint32_t block, std::uint32_t variable) const;
+  bool is_one_way(std::uint32_t block, std::uint32_t variable, std::uint32_t& from) const;
+  ValueId initial(std::uint32_t variable);
+
+  const ControlFlow& flow_;
+  std::vector<Value> values_;
+  std::vector<ValueId> choices_;
+  Lists reads_, writes_;
+  std::vector<std::uint32_t> order_;
+  std::vector<std::vector<std::uint32_t>> callers_;           // by function: blocks
+  std::unordered_map<ValueId, std::uint32_t> entry_choices_;  // of which function
+
+  std::vector<ValueId> same_as_;  // by value: one that it always is, or itself
+  std::vector<Fact> guards_;      // by instruction
+
+  // While it is built: per block, the last value of each variable that it writes, ascending; the
+  // choices at blocks' entries, and those of which the sources are yet to be found.
+  struct Last {
+    std::uint32_t variable = 0;
+    ValueId value = 0;
+  };
+  std::vector<std::vector<Last>> last_;
+  std::unordered_map<std::uint64_t, ValueId> entries_;
+  std::vector<std::pair<std::uint32_t, ValueId>> open_;
+  std::unordered_map<std::uint32_t, ValueId> initial_;
+};
+
+}  // namespace nimble::code::sass

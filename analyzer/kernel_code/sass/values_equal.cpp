@@ -1,0 +1,216 @@
+// Which values of a kernel are always the same, and what conditions say of them.
+#include <algorithm>
+#include <map>
+#include <string_view>
+
+#include "analyzer/kernel_code/sass/values.h"
+
+namespace nimble::code::sass {
+namespace {
+
+constexpr unsigned kP2r = 0x803, kR2p = 0x804, kAtFirstPredicate = 81;
+constexpr unsigned kControlAt = 105, kControlBits = 21;  // when it runs, not what it does
+
+}  // namespace
+
+// ---- what is the same ----
+
+ValueId Values::representative(ValueId value) const {
+  while (same_as_[value] != value) value = same_as_[value];
+  return value;
+}
+
+void Values::make_same(ValueId value, ValueId as) {
+  if (as != kNoValue && same_as_[value] == value && representative(as) != value) same_as_[value] = as;
+}
+
+// A choice among one value and itself is that value. What that makes equal may make others so.
+void Values::join_equal_choices() {
+  constexpr int kMostRounds = 16;
+  bool changed = true;
+  for (int round = 0; round < kMostRounds && changed; ++round) {
+    changed = false;
+    for (ValueId value = 0; value < values_.size(); ++value) {
+      if (values_[value].kind != Value::Kind::choice || same_as_[value] != value) continue;
+      if (values_[value].predicate != kNoValue || entry_choices_.contains(value)) continue;
+      ValueId only = kNoValue;
+      bool is_one = true;
+      for (const ValueId from : choices(value)) {
+        const ValueId each = representative(from);
+        if (each == value || each == only) continue;
+        is_one = only == kNoValue;
+        if (!is_one) break;
+        only = each;
+      }
+      if (!is_one || only == kNoValue) continue;
+      same_as_[value] = only;
+      changed = true;
+    }
+  }
+}
+
+void Values::use_representatives() {
+  for (ValueId& id : reads_.ids) id = representative(id);
+  for (ValueId& id : choices_) id = representative(id);
+  for (Value& value : values_)
+    if (value.predicate != kNoValue) value.predicate = representative(value.predicate);
+  for (Fact& guard : guards_)
+    if (guard.predicate != kNoValue) guard.predicate = representative(guard.predicate);
+}
+
+// Which predicate stands in that bit of a register into which P2R has put some; kNoValue where that is not known.
+ValueId Values::predicate_in(ValueId value, unsigned bit) const {
+  if (values_[value].kind != Value::Kind::written) return kNoValue;
+  const std::uint32_t at = values_[value].instruction;
+  const Instruction& instruction = flow_.instructions[at];
+  if (instruction.opcode != kP2r || instruction.guard.when != Guard::When::always) return kNoValue;
+  const auto read = this->read(at);
+  std::size_t next = 0;
+  ValueId found = kNoValue;
+  for (const Registers& registers : instruction.read) {
+    if (registers.file != File::p) return kNoValue;  // it keeps other bits of a register
+    if (registers.first == bit) found = read[next];
+    next += registers.count;
+  }
+  return found;
+}
+
+// Predicates are kept in registers when there are too few: P2R, and a comparison with zero or R2P to have them back.
+void Values::find_equal_predicates() {
+  for (const std::uint32_t at : order_) {
+    const Instruction& instruction = flow_.instructions[at];
+    if (instruction.guard.when != Guard::When::always) continue;
+    if (instruction.copies_predicate && instruction.written.size() > 0 &&
+        instruction.written[0].at == kAtFirstPredicate) {
+      make_same(this->written(at)[0], read(at)[0]);
+      continue;
+    }
+    ValueId from = kNoValue;
+    std::size_t next = 0;
+    for (const Registers& registers : instruction.read) {
+      if (registers.file == File::r) from = from == kNoValue ? read(at)[next] : kNoValue;
+      if (registers.file != File::r) next = SIZE_MAX / 2;  // a further condition
+      next += registers.count;
+    }
+    if (from == kNoValue || next > SIZE_MAX / 2) continue;
+    const bool is_test = instruction.is_not_zero && instruction.read.size() == 1;
+    if (!is_test && instruction.opcode != kR2p) continue;
+    std::size_t written = 0;
+    for (const Registers& registers : instruction.written) {
+      const ValueId id = this->written(at)[written];
+      written += registers.count;
+      if (instruction.opcode == kR2p) {
+        make_same(id, predicate_in(from, registers.first));
+        continue;
+      }
+      if (registers.at != kAtFirstPredicate || values_[from].kind != Value::Kind::written) continue;
+      const Instruction& kept = flow_.instructions[values_[from].instruction];
+      if (kept.opcode != kP2r || kept.read.size() != 1) continue;
+      make_same(id, predicate_in(from, kept.read[0].first));
+    }
+  }
+}
+
+// What computes the same of the same has the same result: instructions that differ in nothing but where they put it.
+// Of those that other threads, or the time, have a part in there is none.
+void Values::find_equal_results() {
+  std::map<std::vector<std::uint64_t>, ValueId> known;
+  for (const std::uint32_t at : order_) {
+    const Instruction& instruction = flow_.instructions[at];
+    const std::string_view name = instruction.name;
+    const bool is_pure = (instruction.what == Class::constant_load && !instruction.constant->index) ||
+                         (instruction.what == Class::integer && name != "SHFL" && name != "R2UR" && name != "RPCMOV") ||
+                         (instruction.what == Class::predicate && name != "ELECT" && name != "R2P");
+    if (!is_pure || instruction.guard.when != Guard::When::always || instruction.written.size() == 0) continue;
+    Word word = flow_.word(at);
+    const auto clear = [&](unsigned first, unsigned count) {
+      for (unsigned bit = first; bit < first + count; ++bit)
+        (bit < 64 ? word.low : word.high) &= ~(std::uint64_t{1} << (bit % 64));
+    };
+    clear(kControlAt, kControlBits);
+    std::vector<std::uint64_t> key;
+    for (const auto* const list : {&instruction.read}) {
+      for (const Registers& registers : *list) {
+        clear(registers.at, registers.file == File::r || registers.file == File::ur ? 8 : 3);
+        key.push_back(std::uint64_t{registers.at} << 32 | registers.count);
+      }
+    }
+    for (const Registers& registers : instruction.written) {
+      clear(registers.at, registers.file == File::r || registers.file == File::ur ? 8 : 3);
+      key.push_back(std::uint64_t{registers.at} << 32 | registers.count);
+    }
+    key.insert(key.end(), {word.low, word.high});
+    for (const ValueId id : read(at)) key.push_back(representative(id));
+    const auto results = written(at);
+    const auto [found, is_new] = known.emplace(std::move(key), results[0]);
+    if (is_new) continue;
+    // Results stand one behind the other.
+    for (std::size_t i = 0; i < results.size(); ++i) make_same(results[i], found->second + static_cast<ValueId>(i));
+  }
+}
+
+// ---- conditions ----
+
+// What is known of predicates in a block, since branches lead to it from one block alone.
+std::vector<Values::Fact> Values::facts_of(std::uint32_t block) const {
+  constexpr int kMostBlocks = 64;
+  std::vector<Fact> facts;
+  for (int i = 0; i < kMostBlocks; ++i) {
+    const Block& here = flow_.blocks[block];
+    if (here.from.size() != 1 || here.from.front().after_call || block == flow_.functions[here.function].entry) break;
+    const std::uint32_t from = here.from.front().block, last = flow_.blocks[from].end - 1;
+    const Fact& guard = guards_[last];
+    // Not by a further condition; and not where the branch leads to what is behind it.
+    if (guard.predicate != kNoValue && flow_.instructions[last].what == Class::branch &&
+        flow_.instructions[last].read.size() == 0 && flow_.instructions[last].target) {
+      const std::uint32_t behind = last + 1;
+      const auto target = static_cast<std::uint32_t>(last + *flow_.instructions[last].target / 16);
+      if (target != behind) facts.push_back({guard.predicate, (here.begin == target) == guard.is_true});
+    }
+    if (guard.predicate != kNoValue && flow_.instructions[last].what == Class::exit &&
+        flow_.instructions[last].read.size() == 0)
+      facts.push_back({guard.predicate, !guard.is_true});
+    block = from;
+  }
+  return facts;
+}
+
+// What it is where these hold.
+ValueId Values::resolve(ValueId value, std::span<const Fact> facts) const {
+  for (bool changed = true; changed;) {
+    changed = false;
+    const Value& each = values_[value];
+    if (each.predicate == kNoValue) return value;
+    for (const Fact& fact : facts) {
+      if (fact.predicate != each.predicate) continue;
+      value = choices_[each.first + (each.if_true == fact.is_true ? 0 : 1)];
+      changed = true;
+      break;
+    }
+  }
+  return value;
+}
+
+void Values::resolve_conditions() {
+  for (std::uint32_t block = 0; block < flow_.blocks.size(); ++block) {
+    std::vector<Fact> facts = facts_of(block);
+    for (std::uint32_t at = flow_.blocks[block].begin; at < flow_.blocks[block].end; ++at) {
+      const Fact guard = guards_[at];
+      const bool has_guard = guard.predicate != kNoValue;
+      if (has_guard) facts.push_back(guard);
+      const List& list = reads_.of[at];
+      for (std::uint32_t i = 0; i < list.count; ++i)
+        reads_.ids[list.first + i] = resolve(reads_.ids[list.first + i], facts);
+      if (!has_guard) continue;
+      // What was there stays where the condition does not hold.
+      facts.back().is_true = !guard.is_true;
+      for (const ValueId id : written(at)) {
+        ValueId& kept = choices_[values_[id + 1].first + 1];
+        kept = resolve(kept, facts);
+      }
+      facts.pop_back();
+    }
+  }
+}
+
+}  // namespace nimble::code::sass

@@ -182,7 +182,7 @@ Content ContentsFlow::parameter(std::int64_t offset, unsigned bytes) {
   return offset % 8 == 0 ? contents_.low(word) : contents_.high(word);
 }
 
-// At an offset that is not known: which of its words it may be, nobody can tell.
+// At an unknown offset: any word of a parameter that is large enough for an address.
 Content ContentsFlow::any_parameter(unsigned bytes, unsigned index) {
   std::vector<Root> words;
   for (const KernelParam& param : kernel_.params)
@@ -190,8 +190,9 @@ Content ContentsFlow::any_parameter(unsigned bytes, unsigned index) {
       words.push_back(at / 8);
   const RootSet set = contents_.sets().of(std::move(words));
   if (bytes < 4) return {kNoRoots, kNoRoots, set, true};
-  if (bytes == 4) return {set, set, kNoRoots, false};
-  return index % 2 == 0 ? Content{set, kNoRoots, kNoRoots, false} : Content{kNoRoots, set, kNoRoots, false};
+  const bool is_number = set == kNoRoots;
+  if (bytes == 4) return {set, set, kNoRoots, is_number};
+  return index % 2 == 0 ? Content{set, kNoRoots, kNoRoots, is_number} : Content{kNoRoots, set, kNoRoots, is_number};
 }
 
 Content ContentsFlow::symbol(const SymbolAt& symbol, unsigned index) {

@@ -38,7 +38,7 @@ class Builder {
     flow_.instructions.resize(kernel_.instructions());
     ends_.resize(kernel_.instructions());
     reached_.resize(kernel_.instructions());
-    if (explore() && make_blocks() && waits_go_on_behind() && follow_calls()) find_clobbered();
+    if (explore() && is_straight() && make_blocks() && waits_go_on_behind() && follow_calls()) find_clobbered();
     return std::move(flow_);
   }
 
@@ -119,13 +119,18 @@ class Builder {
         return target(at, end.to);
       case Class::exit:
         end.is = true;
-        end.falls_through = !is_always(instruction, at);
+        // What its other modifiers do is not known (bits 84 and 85).
+        end.falls_through = !is_always(instruction, at) || word(at).bits(84, 2) != 0;
         return true;
       case Class::trap:
         end.is = true;
         end.falls_through = instruction.guard.when != Guard::When::always;
         return true;
       case Class::return_:
+        // To an offset in the section, which is what the target says of the register; RET.ABS (bit 85) is another
+        // thing.
+        if (word(at).bit(85) != 0 || instruction.target != -(std::int64_t{at} * 16))
+          return fail("a return to an address that is not known");
         end.is = end.returns = true;
         end.falls_through = !is_always(instruction, at);
         return true;
@@ -152,7 +157,7 @@ class Builder {
     const auto known = kernel_.indirect.find(at * 16);
     if (known == kernel_.indirect.end())
       return fail("a branch to an address that is not known, at byte " + hex(std::uint64_t{at} * 16));
-    end.falls_through = flow_.instructions[at].guard.when != Guard::When::always;
+    end.falls_through = !is_always(flow_.instructions[at], at);
     for (const std::uint32_t byte : known->second) {
       if (!is_inside(byte)) return fail("a branch leaves the code at byte " + hex(std::uint64_t{at} * 16));
       end.to.push_back(byte / 16);
@@ -167,7 +172,7 @@ class Builder {
       std::vector<std::uint32_t> to;
       if (!target(at, to)) return false;
       end.call = to.front();
-      if (instruction.guard.when != Guard::When::always) return fail("a call under a condition");
+      if (!is_always(instruction, at)) return fail("a call under a condition");
       return true;
     }
     std::string_view name;
@@ -180,12 +185,12 @@ class Builder {
     if (name.empty()) return fail("a call through a pointer, at byte " + hex(std::uint64_t{at} * 16));
     if (!never_returns(name)) return fail("it calls " + std::string(name.substr(0, 200)));
     flow_.outside.push_back(name);
-    end.falls_through = instruction.guard.when != Guard::When::always;
+    end.falls_through = !is_always(instruction, at);
     return true;
   }
 
   // The symbol of which the address was loaded from bank 4 into the registers that are called, a few instructions ago.
-  std::string_view named_by(std::uint32_t at) const {
+  std::string_view named_by(std::uint32_t at) {
     const Registers* called = nullptr;
     for (const Registers& registers : flow_.instructions[at].read)
       if (registers.file == File::r && registers.at == kAtA) called = &registers;
@@ -194,14 +199,18 @@ class Builder {
       const Instruction instruction = decode(word(before), kernel_.arch);
       if (ends_block(instruction)) return {};
       if (!writes(instruction, *called)) continue;
+      if (instruction.guard.when != Guard::When::always) return {};
       if (instruction.what != Class::constant_load || !instruction.constant || instruction.constant->bank != 4)
         return {};
       std::int64_t offset = instruction.constant->offset;
       if (instruction.constant->index) {
-        const auto index = constant_before(before, *instruction.constant->index);
+        std::uint32_t since = 0;
+        const auto index = constant_before(before, *instruction.constant->index, since);
         if (!index) return {};
         offset += static_cast<std::int32_t>(*index);
+        straight_.emplace_back(since, at);
       }
+      straight_.emplace_back(before, at);
       const auto symbol = offset >= 0 && offset <= UINT32_MAX
                               ? kernel_.in_bank4.find(static_cast<std::uint32_t>(offset))
                               : kernel_.in_bank4.end();
@@ -223,16 +232,25 @@ class Builder {
   }
 
   // The number in a register when that instruction runs, if it was put there in the same stretch of code.
-  std::optional<std::uint32_t> constant_before(std::uint32_t at, Registers registers) const {
+  std::optional<std::uint32_t> constant_before(std::uint32_t at, Registers registers, std::uint32_t& since) const {
     registers.count = 1;
     for (std::uint32_t before = at; before-- > 0 && at - before < kLookBack;) {
       const Instruction instruction = decode(word(before), kernel_.arch);
       if (ends_block(instruction)) return std::nullopt;
       if (!writes(instruction, registers)) continue;
       std::uint32_t value = 0;
+      since = before;
       return constant_of(instruction, value) ? std::optional(value) : std::nullopt;
     }
     return std::nullopt;
+  }
+
+  // What was looked back for was looked for in code that nothing branches into.
+  bool is_straight() {
+    for (const auto& [from, to] : straight_)
+      if (const auto leader = leaders_.upper_bound(from); leader != leaders_.end() && *leader <= to)
+        return fail("a call through a pointer, at byte " + hex(std::uint64_t{to} * 16));
+    return true;
   }
 
   bool make_blocks() {
@@ -331,6 +349,7 @@ class Builder {
   std::vector<End> ends_;
   std::vector<bool> reached_;
   std::set<std::uint32_t> leaders_;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> straight_;  // stretches that control must go through as a whole
   std::vector<std::uint32_t> block_of_;
   std::map<std::uint64_t, std::set<std::uint32_t>> meet_;  // by barrier
 };

@@ -6,12 +6,15 @@ namespace nimble::code::sass {
 namespace {
 
 constexpr unsigned kFirstWideUniform = 100;  // sm_100 has 256 uniform registers, those before it 64
-constexpr unsigned kFirstSplitTarget = 90;   // from there on the low eight bits of a target lie apart
+constexpr unsigned kTargetAt = 34;
+constexpr unsigned kTrap = 3;               // BPT.TRAP
+constexpr unsigned kFirstSplitTarget = 90;  // from there on the low eight bits of a target lie apart
 
-constexpr unsigned kBra = 0x947, kCallRel = 0x944, kBssy = 0x945, kBraUniform = 0x1547, kWarpsync = 0x94e, kRet = 0x950,
-                   kBraDiv = 0x1947, kCallRelR = 0x344, kBrx = 0x949, kBrxu = 0x1958, kLdcu = 0x17ac, kLdc = 0xb82,
-                   kUblkred = 0x13bb, kLdsm = 0x83b, kStsm = 0x844, kLdgmcs = 0x19a, kIsetp = 0x20c, kPlop3 = 0x81c,
-                   kUplop3 = 0x189c, kRedg = 0x198e, kRedgs = 0x19a6;
+constexpr unsigned kBra = 0x947, kCallRel = 0x944, kBssy = 0x945, kBraUniform = 0x1547, kWarpsync = 0x348,
+                   kWarpsyncImmediate = 0x948, kBpt = 0x95c, kRet = 0x950, kBraDiv = 0x1947, kCallRelR = 0x344,
+                   kBrx = 0x949, kBrxu = 0x1958, kLdcu = 0x17ac, kLdc = 0xb82, kUblkred = 0x13bb, kLdsm = 0x83b,
+                   kStsm = 0x844, kLdgmcs = 0x19a, kIsetp = 0x20c, kPlop3 = 0x81c, kUplop3 = 0x189c, kRedg = 0x198e,
+                   kRedgs = 0x19a6;
 
 unsigned bits_of(File file, unsigned arch) {
   switch (file) {
@@ -275,25 +278,38 @@ class Decoder {
     second.has_offset = false;
   }
 
+  std::int64_t branch_words() const {
+    const std::int64_t words = word_.signed_bits(kTargetAt, 48);
+    return arch_ < kFirstSplitTarget
+               ? words
+               : static_cast<std::int64_t>(static_cast<std::uint64_t>(words) << 8 | word_.bits(16, 8));
+  }
+
   void target() {
-    std::uint64_t at = 34;
     std::int64_t words = 0;
     switch (out_.opcode) {
       case kBssy:
-        words = word_.signed_bits(static_cast<unsigned>(at), 32);
+        words = word_.signed_bits(kTargetAt, 32);
         break;
+      // With a target where bit 86 says so (.COLLECTIVE); in the form with an immediate none was seen.
+      case kWarpsync:
+      case kWarpsyncImmediate:
+        if (word_.bit(86) == 0) return;
+        if (out_.opcode == kWarpsyncImmediate) out_.unknown_registers = true;
+        words = branch_words();
+        break;
+      case kBpt:
+        if (word_.bits(84, 3) != kTrap) out_.unknown_registers = true;
+        return;
       case kBra:
       case kCallRel:
       case kBraUniform:
-      case kWarpsync:
       case kRet:
       case kBraDiv:
       case kCallRelR:
       case kBrx:
       case kBrxu:
-        words = word_.signed_bits(static_cast<unsigned>(at), 48);
-        if (arch_ >= kFirstSplitTarget)
-          words = static_cast<std::int64_t>(static_cast<std::uint64_t>(words) << 8 | word_.bits(16, 8));
+        words = branch_words();
         break;
       default:
         return;

@@ -9,7 +9,8 @@ namespace nimble::code::sass {
 namespace {
 
 constexpr unsigned kP2r = 0x803, kR2p = 0x804, kAtFirstPredicate = 81;
-constexpr unsigned kControlAt = 105, kControlBits = 21;  // when it runs, not what it does
+constexpr unsigned kAtCondition = 87, kTrueCondition = 7;  // of branches and exits, and its negation
+constexpr unsigned kControlAt = 105, kControlBits = 21;    // when it runs, not what it does
 
 }  // namespace
 
@@ -160,15 +161,16 @@ std::vector<Values::Fact> Values::facts_of(std::uint32_t block) const {
     if (here.from.size() != 1 || here.from.front().after_call || block == flow_.functions[here.function].entry) break;
     const std::uint32_t from = here.from.front().block, last = flow_.blocks[from].end - 1;
     const Fact& guard = guards_[last];
+    const bool has_condition = flow_.word(last).bits(kAtCondition, 4) != kTrueCondition;
     // Not by a further condition; and not where the branch leads to what is behind it.
-    if (guard.predicate != kNoValue && flow_.instructions[last].what == Class::branch &&
+    if (guard.predicate != kNoValue && flow_.instructions[last].what == Class::branch && !has_condition &&
         flow_.instructions[last].read.size() == 0 && flow_.instructions[last].target) {
       const std::uint32_t behind = last + 1;
       const auto target = static_cast<std::uint32_t>(last + *flow_.instructions[last].target / 16);
       if (target != behind) facts.push_back({guard.predicate, (here.begin == target) == guard.is_true});
     }
-    if (guard.predicate != kNoValue && flow_.instructions[last].what == Class::exit &&
-        flow_.instructions[last].read.size() == 0)
+    if (guard.predicate != kNoValue && flow_.instructions[last].what == Class::exit && !has_condition &&
+        flow_.word(last).bits(84, 2) == 0)
       facts.push_back({guard.predicate, !guard.is_true});
     block = from;
   }

@@ -1,11 +1,11 @@
-// Whatever bytes come as an image: answers about its kernels, or reasons why there are none; and what their machine code
-// proves.
+// Whatever bytes come as an image: answers about its kernels, or reasons why there are none; and what their machine
+// code proves.
 #include <cstdlib>
 #include <string>
 
 #include "analyzer/kernel_code/elf.h"
 #include "analyzer/kernel_code/image.h"
-#include "analyzer/kernel_code/sass/flow.h"
+#include "analyzer/kernel_code/sass_flow/flow.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   using namespace nimble::code;

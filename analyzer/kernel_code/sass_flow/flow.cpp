@@ -1,4 +1,4 @@
-#include "analyzer/kernel_code/sass/flow.h"
+#include "analyzer/kernel_code/sass_flow/flow.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "analyzer/kernel_code/ptx/compiler_names.h"
-#include "analyzer/kernel_code/sass/contents_flow.h"
-#include "analyzer/kernel_code/sass/returns.h"
+#include "analyzer/kernel_code/sass_code/returns.h"
+#include "analyzer/kernel_code/sass_flow/contents_flow.h"
 
 namespace nimble::code::sass {
 namespace {

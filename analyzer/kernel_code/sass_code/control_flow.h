@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "analyzer/kernel_code/sass/instruction.h"
-#include "analyzer/kernel_code/sass/kernel.h"
+#include "analyzer/kernel_code/sass_code/kernel.h"
 
 namespace nimble::code::sass {
 

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "analyzer/kernel_code/sass/control_flow.h"
+#include "analyzer/kernel_code/sass_code/control_flow.h"
 
 namespace nimble::code::sass {
 

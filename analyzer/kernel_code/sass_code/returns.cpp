@@ -1,4 +1,4 @@
-#include "analyzer/kernel_code/sass/returns.h"
+#include "analyzer/kernel_code/sass_code/returns.h"
 
 #include <optional>
 #include <string_view>

@@ -1,4 +1,4 @@
-#include "analyzer/kernel_code/sass/root_sets.h"
+#include "analyzer/kernel_code/sass_flow/root_sets.h"
 
 #include <algorithm>
 #include <iterator>

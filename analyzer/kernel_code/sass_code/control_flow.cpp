@@ -1,4 +1,4 @@
-#include "analyzer/kernel_code/sass/control_flow.h"
+#include "analyzer/kernel_code/sass_code/control_flow.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -5,8 +5,8 @@
 // the function began; and that must hold, at every call, the place behind that call. A pure function.
 #pragma once
 
-#include "analyzer/kernel_code/sass/control_flow.h"
-#include "analyzer/kernel_code/sass/values.h"
+#include "analyzer/kernel_code/sass_code/control_flow.h"
+#include "analyzer/kernel_code/sass_code/values.h"
 
 namespace nimble::code::sass {
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <string_view>
 
-#include "analyzer/kernel_code/sass/bank0.h"
-#include "analyzer/kernel_code/sass/contents_flow.h"
+#include "analyzer/kernel_code/sass_flow/bank0.h"
+#include "analyzer/kernel_code/sass_flow/contents_flow.h"
 
 namespace nimble::code::sass {
 namespace {

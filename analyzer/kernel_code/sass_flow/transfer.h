@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "analyzer/kernel_code/sass/instruction.h"
-#include "analyzer/kernel_code/sass/roots.h"
+#include "analyzer/kernel_code/sass_flow/roots.h"
 
 namespace nimble::code::sass {
 

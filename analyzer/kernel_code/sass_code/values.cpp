@@ -1,4 +1,4 @@
-#include "analyzer/kernel_code/sass/values.h"
+#include "analyzer/kernel_code/sass_code/values.h"
 
 #include <algorithm>
 #include <array>

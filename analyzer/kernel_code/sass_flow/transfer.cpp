@@ -1,8 +1,8 @@
-#include "analyzer/kernel_code/sass/transfer.h"
+#include "analyzer/kernel_code/sass_flow/transfer.h"
 
 #include <string_view>
 
-#include "analyzer/kernel_code/sass/control_flow.h"
+#include "analyzer/kernel_code/sass_code/control_flow.h"
 
 namespace nimble::code::sass {
 namespace {

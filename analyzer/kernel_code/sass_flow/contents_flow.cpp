@@ -1,10 +1,10 @@
-#include "analyzer/kernel_code/sass/contents_flow.h"
+#include "analyzer/kernel_code/sass_flow/contents_flow.h"
 
 #include <algorithm>
 #include <array>
 
-#include "analyzer/kernel_code/sass/bank0.h"
-#include "analyzer/kernel_code/sass/transfer.h"
+#include "analyzer/kernel_code/sass_flow/bank0.h"
+#include "analyzer/kernel_code/sass_flow/transfer.h"
 
 namespace nimble::code::sass {
 namespace {

@@ -1,4 +1,4 @@
-#include "analyzer/kernel_code/sass/roots.h"
+#include "analyzer/kernel_code/sass_flow/roots.h"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 #include <map>
 #include <string_view>
 
-#include "analyzer/kernel_code/sass/values.h"
+#include "analyzer/kernel_code/sass_code/values.h"
 
 namespace nimble::code::sass {
 namespace {

@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/kernel_code/sass/control_flow.h"
-#include "analyzer/kernel_code/sass/kernel.h"
-#include "analyzer/kernel_code/sass/roots.h"
-#include "analyzer/kernel_code/sass/values.h"
+#include "analyzer/kernel_code/sass_code/control_flow.h"
+#include "analyzer/kernel_code/sass_code/kernel.h"
+#include "analyzer/kernel_code/sass_code/values.h"
+#include "analyzer/kernel_code/sass_flow/roots.h"
 
 namespace nimble::code::sass {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "analyzer/kernel_code/sass/root_sets.h"
+#include "analyzer/kernel_code/sass_flow/root_sets.h"
 
 namespace nimble::code::sass {
 

@@ -1,4 +1,4 @@
-#include "analyzer/kernel_code/sass/kernel.h"
+#include "analyzer/kernel_code/sass_code/kernel.h"
 
 #include <elf.h>
 

@@ -1,6 +1,6 @@
 // What is proven of machine code that nvcc made of the kernels of which the PTX is tested: on every family of
 // architectures the same, and what their PTX says of them (ptx_flow/flow_test.cpp).
-#include "analyzer/kernel_code/sass/flow.h"
+#include "analyzer/kernel_code/sass_flow/flow.h"
 
 #include <algorithm>
 #include <map>

@@ -219,10 +219,6 @@ class Decoder {
         first.has_offset = false;
         first.writes = true;
         break;
-      case Address::uniform_pair:
-        first.uniform = read_at(File::ur, kAtA);
-        first.has_offset = false;
-        break;
     }
     const bool is_plain = row_->what == Class::load || row_->what == Class::store;
     if (first.bytes == 0 && is_plain &&

@@ -44,7 +44,6 @@ enum class Address : std::uint8_t {
   map,            // UR@24: the address of a tensor map; UR@32: in shared memory
   pair,           // R@24 a pair: shared memory of the cluster, and a barrier there
   uniform,        // UR@24, 32 bits
-  uniform_pair,   // UR@24, 64 bits
 };
 
 struct Row {

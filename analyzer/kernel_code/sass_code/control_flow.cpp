@@ -184,7 +184,6 @@ class Builder {
     }
     if (name.empty()) return fail("a call through a pointer, at byte " + hex(std::uint64_t{at} * 16));
     if (!never_returns(name)) return fail("it calls " + std::string(name.substr(0, 200)));
-    flow_.outside.push_back(name);
     end.falls_through = !is_always(instruction, at);
     return true;
   }

@@ -52,8 +52,7 @@ struct ControlFlow {
   std::vector<Instruction> instructions;  // by their place in the text; those that are not reached are not decoded
   std::vector<Block> blocks;
   std::vector<Function> functions;
-  std::vector<std::string_view> outside;  // functions of others that are called and do not come back
-  Bytes text;                             // the kernel's
+  Bytes text;  // the kernel's
 
   Word word(std::uint32_t instruction) const {
     const std::uint64_t at = std::uint64_t{instruction} * kInstructionBytes;

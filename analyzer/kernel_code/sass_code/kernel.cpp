@@ -21,7 +21,6 @@ class Reader {
   Kernel run() {
     kernel_.arch = elf_.arch();
     if (find_text() && read_infos()) {
-      kernel_.bank2 = bank(".nv.constant2.");
       read_variables();
       read_relocations();
     }
@@ -32,11 +31,6 @@ class Reader {
   bool fail(std::string why) {
     kernel_.error = std::move(why);
     return false;
-  }
-
-  Bytes bank(std::string_view prefix) const {
-    const ElfSection* const section = elf_.section(std::string(prefix) + std::string(name_));
-    return section ? section->bytes : Bytes{};
   }
 
   bool find_text() {
@@ -112,7 +106,6 @@ class Reader {
     const ElfSymbol& symbol = elf_.symbols()[relocation.symbol];
     SymbolAt found;
     found.name = symbol.name;
-    found.offset = relocation.addend;
     if (symbol.section == SHN_UNDEF || symbol.section >= elf_.sections().size()) {
       found.kind = SymbolAt::Kind::outside;
     } else if (elf_.sections()[symbol.section].name.starts_with(".nv.global") ||
@@ -120,7 +113,6 @@ class Reader {
       found.kind = SymbolAt::Kind::variable;
     } else if (symbol.type == STT_FUNC && symbol.section == text_) {
       found.kind = SymbolAt::Kind::function;
-      found.value = symbol.value;
     } else if (symbol.type == STT_FUNC) {
       found.kind = SymbolAt::Kind::outside;
     }

@@ -25,8 +25,6 @@ struct SymbolAt {
   enum class Kind : std::uint8_t { variable, function, outside, other };
   Kind kind = Kind::other;
   std::string_view name;
-  std::int64_t offset = 0;  // from the symbol
-  std::uint64_t value = 0;  // function of this text: where it begins
 };
 
 // A constant variable of the program, in bank 3.
@@ -44,7 +42,6 @@ struct Kernel {
   std::vector<KernelParam> params;               // ascending by offset
   std::map<std::uint32_t, std::vector<std::uint32_t>> indirect;  // targets of the branch at this offset
   std::map<std::uint32_t, SymbolAt> in_text, in_bank4;           // by the offset of what the loader fills in
-  Bytes bank2;                                                   // constants of the compiler's
   std::vector<std::string_view> managed;                         // variables that the host reaches, too
   std::vector<ConstantVariable> in_bank3;
 

@@ -14,6 +14,7 @@
 #include "tests/simcuda/driver/objects.h"
 #include "tests/simcuda/engine/engine.h"
 #include "tests/simcuda/graph/graph.h"
+#include "tests/simcuda/graph/graph_reserve.h"
 #include "tests/simcuda/memory/memory.h"
 #include "tests/simcuda/module/module.h"
 #include "tests/simcuda/observe/clock.h"
@@ -64,6 +65,7 @@ struct Driver {
 
   // Memory that graphs allocated and did not free: it outlives them.
   std::unordered_map<Block*, std::shared_ptr<GraphMemory>> outstanding;
+  GraphReserve graph_reserve{*this};
 
   CUcontext primary = nullptr;
   unsigned primary_uses = 0, primary_flags = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <queue>
+#include <set>
 
 #include "tests/simcuda/engine/op_failure.h"
 #include "tests/simcuda/engine/submit.h"
@@ -126,21 +127,30 @@ void assign_chains(CUgraphExec exec) {
   }
 }
 
-// Memory that an earlier launch left allocated; and whether there is enough for what this one allocates, beside what
-// launches have left allocated. What graphs release again they share, since launches that use it follow each other.
-CUresult check_memory(CUgraphExec exec) {
-  std::uint64_t needed = 0;
-  for (const Step& step : exec->steps)
-    if (step.work.kind == WorkKind::kAlloc) needed += step.work.memory.block->capacity;
-  for (const auto& [block, memory] : driver().outstanding) needed += block->capacity;
-  if (needed > driver().memory.left()) return CUDA_ERROR_OUT_OF_MEMORY;
+// What an earlier launch left allocated is refused, or freed; and there has to be memory for this one.
+CUresult check_memory(CUgraphExec exec, CUstream stream) {
+  std::set<const Block*> freed;
   for (const Step& step : exec->steps) {
+    if (step.work.kind == WorkKind::kFree && step.memory) freed.insert(step.work.memory.block);
     if (step.work.kind != WorkKind::kAlloc || !step.work.memory.block->outstanding) continue;
     if ((exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) == 0) return CUDA_ERROR_INVALID_VALUE;
     step.work.memory.block->outstanding = false;
     driver().outstanding.erase(step.work.memory.block);
   }
-  return CUDA_SUCCESS;
+  std::uint64_t frees = 0, most = 0, leaves = 0;
+  for (const Step& step : exec->steps) {
+    if (!step.memory) continue;
+    const Block* const block = step.work.memory.block;
+    if (step.work.kind != WorkKind::kAlloc) {
+      frees -= std::min(frees, block->capacity);
+    } else if (freed.contains(block)) {
+      most = std::max(most, frees += block->capacity);
+    } else {
+      leaves += block->capacity;
+    }
+  }
+  if (most + leaves == 0) return CUDA_SUCCESS;
+  return driver().graph_reserve.launch(stream->id, most, leaves) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 Step* step_of(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type) {
@@ -189,7 +199,7 @@ void destroy_exec(CUgraphExec exec) {
 
 CUresult launch_graph(CUgraphExec exec, CUstream stream) {
   Driver& d = driver();
-  if (const CUresult error = check_memory(exec)) return error;
+  if (const CUresult error = check_memory(exec, stream)) return error;
   ++d.counters.graph_launches;
   d.counters.graph_nodes += exec->steps.size();
   count_submission(d, nimble::graph_launch_us(d.clock.model(), exec->steps.size()));
@@ -222,6 +232,7 @@ CUresult launch_graph(CUgraphExec exec, CUstream stream) {
       block->outstanding = step.work.kind == WorkKind::kAlloc;
       if (block->outstanding) {
         d.memory.renew(block);
+        block->launch = d.counters.graph_launches;
         d.outstanding[block] = step.memory;
       } else {
         d.outstanding.erase(block);
@@ -241,6 +252,7 @@ CUresult launch_graph(CUgraphExec exec, CUstream stream) {
   }
   d.engine.submit(end, stream);
   exec->tail = stream->tail;
+  d.graph_reserve.launched(stream->id, exec->tail.last);
   return CUDA_SUCCESS;
 }
 

@@ -6,6 +6,7 @@
 #include "tests/simcuda/engine/submit.h"
 #include "tests/simcuda/graph/capture.h"
 #include "tests/simcuda/memory/copy.h"
+#include "tests/simcuda/memory/pool.h"
 
 using namespace simcuda;
 
@@ -56,6 +57,10 @@ SIM_CALL(cuArray3DCreate_v2, kContext, (CUarray * array, const CUDA_ARRAY3D_DESC
   if (const CUresult error = forbid_while_capturing(call)) return error;
   const std::uint64_t bytes = description->Width * element;
   Block* block = call.driver.memory.allocate(BlockKind::kDevice, bytes, bytes, call.context);
+  if (block == nullptr) {
+    make_room();
+    block = call.driver.memory.allocate(BlockKind::kDevice, bytes, bytes, call.context);
+  }
   if (block == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   // A handle says nothing about where the memory is.
   const auto handle = reinterpret_cast<CUarray>(static_cast<std::uintptr_t>(state().next++ * 16));

@@ -30,7 +30,7 @@ CUresult allocate(Call& call, BlockKind kind, CUdeviceptr* pointer, std::uint64_
   if (const CUresult error = forbid_while_capturing(call)) return error;
   Block* block = call.driver.memory.allocate(kind, bytes, bytes, call.context);
   if (block == nullptr) {
-    trim_pools(0);
+    make_room();
     block = call.driver.memory.allocate(kind, bytes, bytes, call.context);
   }
   if (block == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;

@@ -88,7 +88,7 @@ CUresult allocate(Call& call, CUdeviceptr* pointer, std::uint64_t bytes, CUmemor
     block = d.memory.allocate(BlockKind::kPool, bytes, capacity, call.context);
     if (block == nullptr) {
       d.engine.finish_all();
-      trim_pools(0);
+      make_room();
       block = d.memory.allocate(BlockKind::kPool, bytes, capacity, call.context);
     }
     if (block == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -121,6 +121,11 @@ CUresult allocate(Call& call, CUdeviceptr* pointer, std::uint64_t bytes, CUmemor
 void trim_pools(std::uint64_t keep) {
   if (driver().default_pool != nullptr) trim(driver().default_pool, keep);
   if (driver().current_pool != nullptr) trim(driver().current_pool, keep);
+}
+
+void make_room() {
+  trim_pools(0);
+  driver().graph_reserve.trim();
 }
 
 void return_to_pool(Block* block, CUstream stream, const Tail& tail) {

@@ -11,6 +11,8 @@ namespace simcuda {
 CUmemoryPool default_pool();
 // Gives what is free and no longer in use back to the device.
 void trim_pools(std::uint64_t keep);
+// So does whatever keeps memory that nothing uses: memory is short.
+void make_room();
 // A block was freed at this point of a stream, or, with no stream, after all work had ended.
 void return_to_pool(Block* block, CUstream stream, const Tail& tail);
 

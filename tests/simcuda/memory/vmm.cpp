@@ -10,6 +10,7 @@
 
 #include "tests/simcuda/driver/entry.h"
 #include "tests/simcuda/memory/copy.h"
+#include "tests/simcuda/memory/pool.h"
 
 using namespace simcuda;
 
@@ -130,7 +131,10 @@ SIM_CALL(cuMemCreate, kInit,
       prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
     return not_supported("memory that can be exported other than as a file");
   }
-  if (!call.driver.memory.use(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!call.driver.memory.use(bytes)) {
+    make_room();
+    if (!call.driver.memory.use(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   auto physical = std::make_shared<Physical>();
   physical->bytes = bytes;
   physical->prop = *prop;

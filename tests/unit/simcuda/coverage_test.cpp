@@ -33,9 +33,8 @@ bool is_old(const char* symbol) {
 
 // Decoders of calls that reach memory, work or progress in ways that this driver has not, and of settings.
 bool may_be_missing(const Entry& call) {
-  for (const char* decoder :
-       {"Opaque", "Hidden", "External", "Setting", "TensorMap", "Decompress", "GraphChange", "GreenContextEnd",
-        "DefaultPool", "Texture", "TextureReference", "GraphMemory", "MemoryHandle"}) {
+  for (const char* decoder : {"Opaque", "Hidden", "External", "Setting", "TensorMap", "Decompress", "GraphChange",
+                              "GreenContextEnd", "DefaultPool", "Texture", "TextureReference", "MemoryHandle"}) {
     if (!std::strcmp(call.decoder, decoder)) return true;
   }
   return is_old(call.symbol) || !std::strcmp(call.symbol, "cuIpcCloseMemHandle") || std::strstr(call.symbol, "Array");

@@ -218,6 +218,7 @@ std::optional<CUresult> GraphSink::receive(Call& call) {
       return release(call);
     case CallKind::graph_launch:
       return launch(call);
+    case CallKind::stream_synchronize:
     case CallKind::context_synchronize:
       t_retirements = pool_.retirements();
       return std::nullopt;
@@ -241,7 +242,7 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
   }
   if (call.kind == CallKind::capture_begin) capture_began(call, good);
   if (call.kind == CallKind::capture_end) capture_ended(call, good);
-  if (good && call.kind == CallKind::graph_launch) tell_launched(call.exec);
+  if (good && call.kind == CallKind::graph_launch) tell_launched(call.exec, call.stream.key);
   if (good) submitted(call);
   if (good && call.unordered)
     if (const std::optional<Capturing> capture = capturing(call.stream.handle); capture && capture->active)
@@ -276,8 +277,10 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
   if (good && others_may_reach(call)) tell_graphs(call);
   const auto going = [this](const std::vector<CapturePool::Slot>& slots) { gone(slots); };
   if (pool_.has_spare()) pool_.reuse(going);
+  if (good && call.kind == CallKind::stream_synchronize)
+    pool_.reserve().waited_for_stream(call.stream.key, t_retirements);
   if (!good || !was_waited_for(call)) return;
-  pool_.transient().waited(current_context(), t_retirements);
+  pool_.waited(current_context(), t_retirements);
   if (pool_.has_retired()) pool_.sweep(t_retirements, going);
 } catch (const std::exception& error) {
   failed(call, error);
@@ -456,7 +459,7 @@ std::optional<CUresult> GraphSink::launch(Call& call) {
   if (!made.news.empty()) say(made.news);  // which throws nothing
   try {
     if (made.result == CUDA_SUCCESS) {
-      tell_launched(call.exec);
+      tell_launched(call.exec, call.stream.key);
       submitted(call);
     }
   } catch (const std::exception& error) {  // it is launched, and must not be once more

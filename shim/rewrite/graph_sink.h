@@ -193,6 +193,9 @@ class GraphSink final : public CallSink {
   std::uint64_t free_memory_of(CUcontext context) const;
   bool leaves_to_driver(std::uint64_t capture, const CapturePool::Home& home);
   bool let_go_of_rewritten() const;
+  std::optional<CUresult> answer_free_memory(Call& call);
+  std::optional<CUdevice> device_of(CUcontext context) const;
+  void trim(CUcontext context);
   std::uint64_t give_back_transient(CUcontext context);
 
   std::optional<CUresult> launch(Call& call);
@@ -214,7 +217,7 @@ class GraphSink final : public CallSink {
   void edited(const Call& call);
   void let_go_of(const Call& call);
   void tell_graphs(const Call& call);
-  void tell_launched(CUgraphExec exec);
+  void tell_launched(CUgraphExec exec, std::uint64_t stream);
   // Slots of captures that have gone are nobody's now.
   void gone(const std::vector<CapturePool::Slot>& slots);
   void tell(GraphPair& graph, const Call& call);

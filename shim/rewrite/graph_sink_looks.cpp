@@ -86,6 +86,13 @@ GraphPair::Launch GraphSink::launch_with_memory(const Call& call, GraphPair& gra
     if (held.good()) made = launch(call, graph);
     return held.good();
   };
+  const auto tell = [&] {
+    if (made.result != CUDA_SUCCESS) return;
+    try {
+      pool_.reserve().launched(part->place(), call.stream.key, part->most(), pool_.retirements());
+    } catch (const std::bad_alloc&) {  // then it is not counted
+    }
+  };
   constexpr std::chrono::seconds kPatience{30};
   constexpr std::chrono::milliseconds kBetween{1};
   const NotCancelled not_cancelled;
@@ -95,6 +102,7 @@ GraphPair::Launch GraphSink::launch_with_memory(const Call& call, GraphPair& gra
     if (pool_.transient().all(current_context()) == 0) break;  // none that others could give back
     std::this_thread::sleep_for(kBetween);
   }
+  tell();
   return made;
 }
 

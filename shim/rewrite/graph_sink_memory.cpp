@@ -211,8 +211,13 @@ std::optional<CUresult> GraphSink::answer(Call& call) {
         say("the program asks about memory of its graphs: what it allocates in captures is the driver's from now on");
       return std::nullopt;
     case Question::free_memory:
-      call.size = pool_.transient().idle(current_context());
-      return call.size != 0 ? std::optional(CUDA_SUCCESS) : std::nullopt;
+      return answer_free_memory(call);
+    case Question::trim:
+      if (CUcontext const context = current_context(); context && load_driver()) {
+        give_back_transient(context);
+        trim(context);
+      }
+      return std::nullopt;
     case Question::memory:
     case Question::handle:
     case Question::physical:
@@ -232,9 +237,27 @@ std::optional<CUresult> GraphSink::answer(Call& call) {
   return CUDA_SUCCESS;
 }
 
+// As much as there would be if the driver had served the captures: all that ours hold, of which it would keep a part.
+std::optional<CUresult> GraphSink::answer_free_memory(Call& call) {
+  CUcontext const context = current_context();
+  const std::optional<CUdevice> device = device_of(context);
+  if (!device) return std::nullopt;
+  const std::uint64_t held = pool_.held(context);
+  std::uint64_t kept = pool_.reserve().bytes(*device);
+  if (held + kept == 0) return std::nullopt;
+  const std::uint64_t free = free_memory();
+  if (kept > held + free) {  // it would have given some back to whoever has that memory now
+    trim(context);
+    kept = pool_.reserve().bytes(*device);
+  }
+  const std::uint64_t given_back = std::min(held - std::min(held, kept), pool_.transient().all(context));
+  call.size = free + given_back - std::min(free, kept - std::min(held, kept));
+  return CUDA_SUCCESS;
+}
+
 // What comes to those addresses next is another allocation.
-void GraphSink::tell_launched(CUgraphExec exec) {
-  for (const std::uint64_t address : pool_.launched(exec)) answers_.gone(address);
+void GraphSink::tell_launched(CUgraphExec exec, std::uint64_t stream) {
+  for (const std::uint64_t address : pool_.launched(exec, stream)) answers_.gone(address);
 }
 
 void GraphSink::gone(const std::vector<CapturePool::Slot>& slots) {
@@ -361,7 +384,9 @@ std::uint64_t GraphSink::give_back_transient(CUcontext context) {
     for (const auto& [number, thread] : threads_)
       if (thread.learns) return 0;
   }
-  return pool_.transient().give_back(context);
+  const std::uint64_t given = pool_.transient().give_back(context);
+  if (given != 0) trim(context);  // as the driver gives its own
+  return given;
 }
 
 // What nobody launches any more, and what captures have left once nothing can be at work in it.
@@ -380,7 +405,7 @@ bool GraphSink::give_back(const Call& call) noexcept try {
   const bool done = captures_.load() == 0 && is_done_within(kPatience, context, context_, pass);
   waits_for_gpu_.store(false);
   if (!done) return given;
-  transient.waited(context, first);
+  pool_.waited(context, first);
   given = give_back_transient(context) != 0 || given;
   return !pool_.sweep(first, [this](const std::vector<CapturePool::Slot>& slots) { gone(slots); }).empty() || given;
 } catch (const std::exception& error) {
@@ -406,6 +431,21 @@ Call release_of(std::uint64_t slot, const StreamRef& stream) {
 
 void GraphSink::release_workspaces(std::uint64_t capture, const StreamRef& stream) {
   for (const std::uint64_t slot : workspaces_.end(capture)) release(release_of(slot, stream));
+}
+
+std::optional<CUdevice> GraphSink::device_of(CUcontext context) const {
+  const auto ask = reinterpret_cast<decltype(&::cuCtxGetDevice)>(context_.driver_symbol("cuCtxGetDevice"));
+  const auto push = reinterpret_cast<decltype(&::cuCtxPushCurrent_v2)>(context_.driver_symbol("cuCtxPushCurrent_v2"));
+  const auto pop = reinterpret_cast<decltype(&::cuCtxPopCurrent_v2)>(context_.driver_symbol("cuCtxPopCurrent_v2"));
+  CUdevice device = 0;
+  if (!ask || !push || !pop || !context || push(context) != CUDA_SUCCESS) return std::nullopt;
+  const bool known = ask(&device) == CUDA_SUCCESS;
+  pop(&context);
+  return known ? std::optional(device) : std::nullopt;
+}
+
+void GraphSink::trim(CUcontext context) {
+  if (const std::optional<CUdevice> device = device_of(context)) pool_.trim(context, *device);
 }
 
 std::uint64_t GraphSink::free_memory_of(CUcontext context) const {

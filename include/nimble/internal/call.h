@@ -64,8 +64,9 @@ enum class Ends : std::uint8_t { nothing, stream, event, code, green_context };
 // What a call asks about memory. `memory`, `handle` and `physical` are about the allocation that holds `address`:
 // `handle` is for one by which others would reach it, `physical` for what is mapped there. `pool`: how much memory a
 // device's own pool has, or has given out. `graph_memory`: which nodes `graph` has, how they are ordered, or how much
-// memory all graphs have. `free_memory`: how much the current device has left.
-enum class Question : std::uint8_t { none, memory, handle, physical, pool, graph_memory, free_memory };
+// memory all graphs have. `free_memory`: how much the current device has left. `trim`: that memory of graphs that
+// nothing uses goes back.
+enum class Question : std::uint8_t { none, memory, handle, physical, pool, graph_memory, free_memory, trim };
 
 // What a call does to an executable graph of the program's; or to a graph: `end` of it, `share`, by which its nodes
 // become those of another as well, or `add_release` of a node that releases `address`. The last has as `arguments`

@@ -177,19 +177,24 @@ struct GraphEdges {
   }
 };
 
-// Asks how much memory the current device has, and how much is left: with what Nimble gives back where it is asked for.
+// Asks how much memory the current device has, and how much is left.
 struct FreeMemory {
   template <class Size>
   static void before(Entry, Call& call, Size* free, Size*) {
     if (free) call.question = Question::free_memory;
   }
-  // `size` is what Nimble would give back.
+  // `size`: how much is left without Nimble.
   template <class Driver, class Size>
   static CUresult reply(const Call& call, CUresult known, Driver driver, Size* free, Size* total) {
     const CUresult result = known == CUDA_SUCCESS ? driver(free, total) : known;
-    if (result == CUDA_SUCCESS) *free += static_cast<Size>(call.size);
+    if (result == CUDA_SUCCESS) *free = static_cast<Size>(call.size);
     return result;
   }
+};
+
+// Asks that memory of graphs that nothing uses goes back to the device.
+struct GraphTrim {
+  static void before(Entry, Call& call, CUdevice) { call.question = Question::trim; }
 };
 
 // Asks how much memory the graphs of a device have.

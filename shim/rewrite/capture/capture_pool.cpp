@@ -215,6 +215,19 @@ std::optional<std::uint64_t> CapturePool::held_by_others(std::uint64_t id, CUcon
   return held;
 }
 
+std::uint64_t CapturePool::held(CUcontext context) const {
+  const std::lock_guard lock(mutex_);
+  std::uint64_t held = 0;
+  for (const auto& [id, capture] : captures_)
+    if (capture.home && capture.home->context == context)
+      held += size_of(capture.chunks) + (capture.block.base ? size_of({capture.block}) : 0);
+  for (const Retired& one : retired_)
+    if (one.home.context == context) held += size_of(one.chunks);
+  for (const Spare& one : spare_)
+    if (one.home.context == context) held += size_of({one.chunk});
+  return held;
+}
+
 void CapturePool::bound(std::uint64_t id, std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   captures_[id].bound = bytes;
@@ -312,6 +325,7 @@ void CapturePool::unordered(std::uint64_t id, std::uint64_t stream) {
 }
 
 void CapturePool::stream_ended(std::uint64_t stream) {
+  reserve_.waited_for_stream(stream, ~std::uint64_t{0});
   const std::lock_guard lock(mutex_);
   for (auto& [id, capture] : captures_) {
     if (capture.ended) continue;

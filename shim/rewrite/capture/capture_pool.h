@@ -46,6 +46,7 @@
 
 #include "nimble/internal/call.h"
 #include "shim/rewrite/memory/backing.h"
+#include "shim/rewrite/memory/graph_reserve.h"
 #include "shim/rewrite/memory/transient.h"
 
 namespace nimble::shim {
@@ -96,6 +97,8 @@ class CapturePool {
   // How much memory of this context captures have that are not this one; nothing where it has asked for its memory to
   // be of here, or has had any, or has a bound.
   std::optional<std::uint64_t> held_by_others(std::uint64_t capture, CUcontext context) const;
+  // How much device memory of this context all captures hold, those among them whose graphs have gone.
+  std::uint64_t held(CUcontext context) const;
   // This capture gets no more than so much from here.
   void bound(std::uint64_t capture, std::uint64_t bytes);
   // Whether anything of this context is retired.
@@ -149,8 +152,8 @@ class CapturePool {
   void instantiated(CUgraph graph, CUgraphExec exec);
   // What it does comes from this graph now, and from no other any more.
   void updated(CUgraph graph, CUgraphExec exec);
-  // The program has launched it. Where memory was that the launch releases.
-  std::vector<std::uint64_t> launched(CUgraphExec exec);
+  // The program has launched it on the stream with this key. Where memory was that the launch releases.
+  std::vector<std::uint64_t> launched(CUgraphExec exec, std::uint64_t stream);
   void destroyed(CUgraph graph);
   void destroyed(CUgraphExec exec);
   // The graph has become a part of another, or was cloned.
@@ -163,6 +166,14 @@ class CapturePool {
   void context_ended(CUcontext context, bool good) { backing_.context_ended(context, good); }
 
   TransientMemory& transient() { return transient_; }
+  GraphReserve& reserve() { return reserve_; }
+  // The host has waited for all that was submitted in the context before this moment, as retirements() had it.
+  void waited(CUcontext context, std::uint64_t moment) {
+    transient_.waited(context, moment);
+    reserve_.waited(context, moment);
+  }
+  // The reserve gives back what no graph uses.
+  void trim(CUcontext context, CUdevice device);
   // What the graph that this one was made of has allocated and released while it was captured, each time that it was;
   // without what is not to go.
   std::vector<TransientMemory::Shared> transient_of(CUgraphExec exec);
@@ -231,6 +242,9 @@ class CapturePool {
   std::vector<Backing::Piece> released_pieces(const Capture& capture) const;
   static CaptureMemory::Kind kind_of(const Capture& capture);
   static std::map<std::uint64_t, std::uint64_t> lasting(const Capture& capture);
+  static std::uint64_t most_released(const Capture& capture);
+  std::optional<GraphReserve::Place> place_of(const Capture& capture) const;
+  void tell_left(GraphReserve::Place place);
   static std::optional<Slot> use_again(Capture& capture, std::uint64_t stream, std::uint64_t size);
   static std::optional<Slot> planned(Capture& capture, std::uint64_t stream, std::uint64_t size);
   std::optional<std::uint64_t> place_in(const Chunk& chunk, std::uint64_t size) const;
@@ -249,6 +263,7 @@ class CapturePool {
   CallContext& context_;
   Backing backing_;
   TransientMemory transient_;
+  GraphReserve reserve_;
   std::atomic<bool> any_retired_{false}, any_spare_{false}, any_waits_{false};
   std::atomic<std::uint64_t> retirements_{0};
   // Between these lies all that ever was of here: a question about other memory, or its release, needs no lock.

@@ -71,7 +71,53 @@ void CapturePool::updated(CUgraph graph, CUgraphExec exec) {
   instantiated(graph, exec);
 }
 
-std::vector<std::uint64_t> CapturePool::launched(CUgraphExec exec) {
+// The most that the graph has at a time of what it releases itself.
+std::uint64_t CapturePool::most_released(const Capture& capture) {
+  const std::map<std::uint64_t, std::uint64_t> lasts = lasting(capture);
+  std::map<std::uint64_t, std::uint64_t> there;
+  std::uint64_t sum = 0, most = 0;
+  for (const CaptureMemory::Event& event : capture.events) {
+    if (lasts.contains(event.address) && !event.released) continue;
+    if (event.released) {
+      const auto found = there.find(event.address);
+      if (found == there.end()) continue;
+      sum -= found->second;
+      there.erase(found);
+    } else if (there.try_emplace(event.address, event.size).second) {
+      most = std::max(most, sum += event.size);
+    }
+  }
+  return most;
+}
+
+void CapturePool::trim(CUcontext context, CUdevice device) {
+  {
+    const std::lock_guard lock(mutex_);
+    tell_left({device, context});
+  }
+  reserve_.trim(device);
+}
+
+// Where its graphs run, if its memory is of `backing_`.
+std::optional<GraphReserve::Place> CapturePool::place_of(const Capture& capture) const {
+  if (!capture.home || capture.chunks.empty()) return std::nullopt;
+  const std::optional<CUdevice> device = backing_.device(capture.chunks.front().base);
+  return device ? std::optional(GraphReserve::Place{*device, capture.home->context}) : std::nullopt;
+}
+
+// What the program has of what launches have left, each of which has pieces of its own there.
+void CapturePool::tell_left(GraphReserve::Place place) {
+  std::uint64_t sum = 0;
+  for (const auto& [id, capture] : captures_) {
+    if (!capture.launched || place_of(capture) != place) continue;
+    std::uint64_t bytes = 0;
+    for (const auto& [address, size] : capture.live) bytes += size;
+    sum += GraphReserve::in_pieces(bytes);
+  }
+  reserve_.left(place, sum);
+}
+
+std::vector<std::uint64_t> CapturePool::launched(CUgraphExec exec, std::uint64_t stream) {
   if (!any_waits_.load(std::memory_order_acquire)) return {};
   const std::lock_guard lock(mutex_);
   const bool waited = waits_for_launch_.erase(exec) != 0;
@@ -82,6 +128,10 @@ std::vector<std::uint64_t> CapturePool::launched(CUgraphExec exec) {
     if (!capture.execs.contains(exec)) continue;
     capture.launched = true;
     capture.live.merge(lasting(capture));
+    if (const std::optional<GraphReserve::Place> place = place_of(capture)) {
+      reserve_.launched(*place, stream, most_released(capture), retirements());
+      tell_left(*place);
+    }
     // Of one that is a part of others nobody knows when it runs.
     if (!capture.shared) released.insert(capture.releases.begin(), capture.releases.end());
   }
@@ -145,7 +195,8 @@ std::vector<TransientMemory::Shared> CapturePool::transient_of(CUgraphExec exec)
     if (!capture.transient) {
       if (capture.asked_for || !capture.ended) continue;
       std::vector<Backing::Piece> pieces = released_pieces(capture);
-      if (!pieces.empty()) capture.transient = transient_.add(std::move(pieces), capture.home->context);
+      if (const auto place = place_of(capture); place && !pieces.empty())
+        capture.transient = transient_.add(std::move(pieces), *place, most_released(capture));
     }
     if (capture.transient) found.push_back(capture.transient);
   }
@@ -183,6 +234,7 @@ bool CapturePool::keep(CUgraph graph, CUgraphExec exec) {
 void CapturePool::context_ends(CUcontext context) {
   backing_.context_ends(context);
   transient_.context_ends(context);
+  reserve_.context_ends(context);
   const auto ends = [&](const std::optional<Home>& home) { return !context || (home && home->context == context); };
   const std::lock_guard lock(mutex_);
   const auto forget = [&](const Chunk& chunk) {

@@ -108,6 +108,12 @@ std::optional<std::uint64_t> Backing::held(std::uint64_t address) const {
   return bytes;
 }
 
+std::optional<CUdevice> Backing::device(std::uint64_t address) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = ranges_.find(address);
+  return found != ranges_.end() ? std::optional(found->second.device) : std::nullopt;
+}
+
 std::vector<Backing::Piece> Backing::pieces(std::uint64_t begin, std::uint64_t end) const {
   std::vector<Piece> inside;
   const std::lock_guard lock(mutex_);

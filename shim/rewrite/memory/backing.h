@@ -39,6 +39,8 @@ class Backing {
 
   // How much physical memory the range has; nothing where none of here begins there.
   std::optional<std::uint64_t> held(std::uint64_t address) const;
+  // Of which device that is.
+  std::optional<CUdevice> device(std::uint64_t address) const;
   // The pieces that lie in it as a whole.
   std::vector<Piece> pieces(std::uint64_t begin, std::uint64_t end) const;
   // Whether something lies behind all of these from here on: what was missing is made, with no particular content.

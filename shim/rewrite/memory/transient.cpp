@@ -11,11 +11,13 @@ TransientMemory::Held::~Held() {
   let_go(*part_);
 }
 
-TransientMemory::Shared TransientMemory::add(std::vector<Backing::Piece> pieces, CUcontext context) {
+TransientMemory::Shared TransientMemory::add(std::vector<Backing::Piece> pieces, GraphReserve::Place place,
+                                             std::uint64_t most) {
   auto part = std::make_shared<Part>();
   for (const Backing::Piece& piece : pieces) part->bytes_ += piece.bytes;
   part->pieces_ = std::move(pieces);
-  part->context_ = context;
+  part->place_ = place;
+  part->most_ = most;
   const std::lock_guard lock(mutex_);
   std::erase_if(parts_, [](const auto& each) { return each.expired(); });
   parts_.push_back(part);
@@ -65,7 +67,7 @@ TransientMemory::OfContext TransientMemory::parts(CUcontext context) const {
   const std::lock_guard lock(mutex_);
   if (const auto last = waited_.find(context); last != waited_.end()) found.waited = last->second;
   for (const auto& each : parts_)
-    if (Shared part = each.lock(); part && part->context_ == context) found.parts.push_back(std::move(part));
+    if (Shared part = each.lock(); part && part->place_.context == context) found.parts.push_back(std::move(part));
   return found;
 }
 
@@ -88,14 +90,6 @@ std::uint64_t TransientMemory::give_back(CUcontext context) {
   return bytes;
 }
 
-std::uint64_t TransientMemory::idle(CUcontext context) const {
-  const OfContext all = parts(context);
-  std::uint64_t bytes = 0;
-  for (const Shared& part : all.parts)
-    if (is_idle(*part, all.waited)) bytes += part->bytes_;
-  return bytes;
-}
-
 std::uint64_t TransientMemory::all(CUcontext context) const {
   std::uint64_t bytes = 0;
   for (const Shared& part : parts(context).parts)
@@ -107,7 +101,7 @@ void TransientMemory::context_ends(CUcontext context) {
   const std::lock_guard lock(mutex_);
   std::erase_if(parts_, [&](const auto& each) {
     const Shared part = each.lock();
-    return !part || !context || part->context_ == context;
+    return !part || !context || part->place_.context == context;
   });
   context ? void(waited_.erase(context)) : waited_.clear();
 }

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "shim/rewrite/memory/backing.h"
+#include "shim/rewrite/memory/graph_reserve.h"
 
 namespace nimble::shim {
 
@@ -26,11 +27,16 @@ class TransientMemory {
  public:
   // That of one capture.
   class Part {
+   public:
+    GraphReserve::Place place() const { return place_; }
+    // The most that the graph has of it at a time.
+    std::uint64_t most() const { return most_; }
+
    private:
     friend class TransientMemory;
     std::vector<Backing::Piece> pieces_;
-    std::uint64_t bytes_ = 0;
-    CUcontext context_ = nullptr;
+    std::uint64_t bytes_ = 0, most_ = 0;
+    GraphReserve::Place place_;
     std::atomic_flag held_;               // by who launches, or changes what lies behind it
     std::atomic<bool> there_{true};       // something does
     std::atomic<bool> stays_{false};      // nobody knows when it is used
@@ -57,8 +63,8 @@ class TransientMemory {
   // `moments`: counts what happens to memory, so that it can be told what was before a wait. Both must outlive this.
   TransientMemory(Backing& backing, std::atomic<std::uint64_t>& moments) : backing_(backing), moments_(moments) {}
 
-  // Pieces of `backing`, behind which something lies; the context's.
-  Shared add(std::vector<Backing::Piece> pieces, CUcontext context);
+  // Pieces of `backing` that have physical memory, and where they are used. `most`: see Part::most().
+  Shared add(std::vector<Backing::Piece> pieces, GraphReserve::Place place, std::uint64_t most);
   // `part` must outlive what is returned.
   Held launch(Part& part);
   // From now on nobody knows when it is used: it is there for good. False where it cannot be had.
@@ -68,8 +74,7 @@ class TransientMemory {
   void waited(CUcontext context, std::uint64_t moment);
   // Who is known not to run gives its memory back, but for who is being launched. How much that was.
   std::uint64_t give_back(CUcontext context);
-  // How much that would be; and how much all have that ever may.
-  std::uint64_t idle(CUcontext context) const;
+  // How much all have that ever may.
   std::uint64_t all(CUcontext context) const;
   // It ends, with whoever used its memory.
   void context_ends(CUcontext context);

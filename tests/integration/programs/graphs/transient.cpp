@@ -12,6 +12,7 @@
 //   updated   executable graphs are updated from graphs with other memory
 //   threads   by two threads at once, each with a stream of its own
 //   lasting   they leave memory behind that the program releases
+//   many      each leaves a little that nobody releases; prints how much of the device is free after each
 //   context   in a context that ends
 #include <algorithm>
 #include <map>
@@ -211,7 +212,7 @@ struct Transient : GraphProgram {
       one.to = memory(kBytes);
       CUdeviceptr kept = 0;
       one.graph = capture([&] {
-        const CUdeviceptr a = own();
+        const CUdeviceptr a = own(3 * kOwn);
         kept = own(kBytes);
         launch_mix(one.to, other, a, 1);
         launch_mix(a, one.to, kept, 2);
@@ -230,6 +231,58 @@ struct Transient : GraphProgram {
       }
     }
     finish();
+  }
+  void many() {
+    std::size_t begin = 0;
+    const auto tell = [&](const char* when) {
+      std::size_t free = 0, total = 0;
+      CHECK(cuMemGetInfo(&free, &total));
+      if (begin == 0) begin = free;
+      std::printf("%s: %lld MiB\n", when, (static_cast<long long>(begin) - static_cast<long long>(free)) / (1 << 20));
+    };
+    make_graphs(1);
+    tell("captured");
+    std::vector<CUdeviceptr> left;
+    for (int i = 0; i < 2 * kGraphs; ++i) {
+      One one;
+      one.to = graphs.front().to;
+      one.graph = capture([&] {
+        const CUdeviceptr a = own(3 * kOwn / 2), b = own(3 * kOwn / 2);
+        left.push_back(own(kBytes));
+        launch_mix(input, other, a, 1);
+        launch_mix(input, a, b, 2);
+        launch_mix(a, b, left.back(), 3);
+        launch_update(one.to, left.back());
+        for (const CUdeviceptr each : {a, b}) CHECK(cuMemFreeAsync(each, stream));
+      });
+      one.exec = make(one.graph);
+      graphs.push_back(one);
+      launch(graphs.size() - 1, stream);
+      tell("launched");
+      if (i % 4 == 3) CHECK(cuStreamSynchronize(stream));
+    }
+    CHECK(cuCtxSynchronize());
+    tell("done");
+    launch(0, second);
+    tell("on another stream");
+    CHECK(cuMemFree(left.front()));
+    tell("freed");
+    CHECK(cuCtxSynchronize());
+    CHECK(cuDeviceGraphMemTrim(0));
+    tell("trimmed");
+    launch(0, second);
+    tell("launched");
+    CHECK(cuCtxSynchronize());
+    note(graphs.front().to);
+    for (const One& one : graphs) CHECK(cuGraphExecDestroy(one.exec));
+    for (const One& one : graphs) CHECK(cuGraphDestroy(one.graph));
+    graphs.clear();
+    tell("ended");
+    for (std::size_t i = 1; i < left.size(); ++i) CHECK(cuMemFree(left[i]));
+    CHECK(cuCtxSynchronize());
+    tell("freed");
+    CHECK(cuDeviceGraphMemTrim(0));
+    tell("trimmed");
   }
   void in_context() {
     CHECK(cuMemFree(memory(kLarge)));
@@ -262,10 +315,10 @@ struct Transient : GraphProgram {
 
 int main(int count, char** words) {
   const std::map<std::string, void (Transient::*)()> works = {
-      {"one", &Transient::one},         {"apart", &Transient::apart},       {"later", &Transient::later},
-      {"moved", &Transient::moved},     {"ended", &Transient::ended},       {"captured", &Transient::captured},
-      {"parts", &Transient::parts},     {"updated", &Transient::updated},   {"threads", &Transient::threads},
-      {"lasting", &Transient::lasting}, {"context", &Transient::in_context}};
+      {"one", &Transient::one},         {"apart", &Transient::apart},     {"later", &Transient::later},
+      {"moved", &Transient::moved},     {"ended", &Transient::ended},     {"captured", &Transient::captured},
+      {"parts", &Transient::parts},     {"updated", &Transient::updated}, {"threads", &Transient::threads},
+      {"lasting", &Transient::lasting}, {"many", &Transient::many},       {"context", &Transient::in_context}};
   const auto work = works.find(count > 1 ? words[1] : "");
   if (work == works.end()) return 2;
   Transient program;

@@ -312,5 +312,25 @@ TEST(DecodeQuestion, HowAGraphIsOrderedAndWhatMemoryGraphsHave) {
   EXPECT_EQ(memory.graph, nullptr);
 }
 
+TEST(DecodeQuestion, FreeMemoryIsAsMuchAsAnswered) {
+  std::size_t free = 0, total = 0;
+  Call call = decode<FreeMemory>(&free, &total);
+  EXPECT_EQ(call.question, Question::free_memory);
+  EXPECT_EQ(decode<FreeMemory>(static_cast<std::size_t*>(nullptr), &total).question, Question::none);
+  call.size = 7;
+  const auto driver = [](std::size_t* left, std::size_t* all) { return *left = 5, *all = 9, CUDA_SUCCESS; };
+  EXPECT_EQ(FreeMemory::reply(call, CUDA_SUCCESS, driver, &free, &total), CUDA_SUCCESS);
+  EXPECT_EQ(free, 7u);
+  EXPECT_EQ(total, 9u);
+  const auto refuses = [](std::size_t*, std::size_t*) { return CUDA_ERROR_INVALID_CONTEXT; };
+  free = 1;
+  EXPECT_EQ(FreeMemory::reply(call, CUDA_SUCCESS, refuses, &free, &total), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_EQ(free, 1u);
+}
+
+TEST(DecodeQuestion, GraphsAreToGiveBackWhatNothingUses) {
+  EXPECT_EQ(decode<GraphTrim>(CUdevice{0}).question, Question::trim);
+}
+
 }  // namespace
 }  // namespace nimble::shim::decode

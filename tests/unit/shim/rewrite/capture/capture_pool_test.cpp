@@ -51,7 +51,7 @@ TEST_F(CapturePoolTest, MemoryIsThereFromALaunchToItsRelease) {
   pool_.instantiated(graph(1), made);
   EXPECT_FALSE(there(lasting));
   for (int i = 0; i < 2; ++i) {
-    pool_.launched(made);
+    pool_.launched(made, 1);
     EXPECT_TRUE(there(lasting + 999));
     EXPECT_EQ(pool_.find(lasting + 10)->address, lasting);
     EXPECT_EQ(pool_.find(lasting + 10)->size, 1000u);
@@ -174,15 +174,15 @@ TEST_F(CapturePoolTest, AReleaseInAnotherCaptureIsDoneWhenThatRuns) {
   pool_.ended(8, graph(3));
   pool_.instantiated(graph(3), exec(4));
   for (int i = 0; i < 2; ++i) {
-    pool_.launched(exec(2));
-    pool_.launched(exec(4));
+    pool_.launched(exec(2), 1);
+    pool_.launched(exec(4), 1);
     EXPECT_EQ(pool_.release(a, 1, 0, std::nullopt), Release::nothing_there);
   }
-  pool_.launched(exec(2));
+  pool_.launched(exec(2), 1);
   pool_.destroyed(graph(1));
   pool_.destroyed(exec(2));
   EXPECT_FALSE(pool_.has_retired()) << "it is there until the other one runs again";
-  pool_.launched(exec(4));
+  pool_.launched(exec(4), 1);
   EXPECT_TRUE(pool_.has_retired());
   EXPECT_TRUE(pool_.sweep(0).empty()) << "a wait that began before the launch was not for it";
   pool_.sweep(pool_.retirements());
@@ -195,12 +195,12 @@ TEST_F(CapturePoolTest, AnExecutableThatIsAnotherNowOrAPartOfOthersReleasesNothi
     const std::uint64_t a = allocate_in(base, 1000);
     pool_.ended(base, graph(base));
     pool_.instantiated(graph(base), exec(base));
-    pool_.launched(exec(base));
+    pool_.launched(exec(base), 1);
     pool_.release(a, 1, base + 1, 5);
     pool_.ended(base + 1, graph(base + 1));
     pool_.instantiated(graph(base + 1), exec(base + 1));
     updated ? pool_.updated(graph(base + 2), exec(base + 1)) : pool_.shared(exec(base + 1));
-    pool_.launched(exec(base + 1));
+    pool_.launched(exec(base + 1), 1);
     pool_.destroyed(graph(base));
     pool_.destroyed(exec(base));
     EXPECT_FALSE(pool_.has_retired());
@@ -217,7 +217,7 @@ TEST_F(CapturePoolTest, AnExecutableThatIsUpdatedForEverHasTheMemoryOfItsLastGra
     pool_.ended(capture, graph(capture));
     capture == 1 ? pool_.instantiated(graph(capture), exec(1)) : pool_.updated(graph(capture), exec(1));
     pool_.updated(graph(capture), exec(1));  // from the same one again
-    pool_.launched(exec(1));
+    pool_.launched(exec(1), 1);
     EXPECT_EQ(pool_.has_retired(), capture > 1) << "as soon as nobody launches it any more";
     EXPECT_LE(context_.live.size(), 2u);
     pool_.sweep(pool_.retirements());
@@ -232,15 +232,15 @@ TEST_F(CapturePoolTest, AnotherExecutableOfItsFormerGraphGoesOn) {
   const std::uint64_t a = allocate_in(1, 1000);
   pool_.ended(1, graph(1));
   pool_.instantiated(graph(1), exec(1));
-  pool_.launched(exec(1));
+  pool_.launched(exec(1), 1);
   pool_.release(a, 1, 2, 5);
   pool_.ended(2, graph(2));
   for (const std::uintptr_t one : {std::uintptr_t{2}, std::uintptr_t{3}}) pool_.instantiated(graph(2), exec(one));
   pool_.updated(graph(4), exec(2));
-  pool_.launched(exec(2));
+  pool_.launched(exec(2), 1);
   EXPECT_EQ(pool_.release(a, 1, 3, 5), Release::done) << "nothing has released it so far";
-  pool_.launched(exec(1));
-  pool_.launched(exec(3));
+  pool_.launched(exec(1), 1);
+  pool_.launched(exec(3), 1);
   EXPECT_EQ(pool_.release(a, 1, 0, std::nullopt), Release::nothing_there) << "by the other one's launch";
 }
 
@@ -253,7 +253,7 @@ TEST_F(CapturePoolTest, WhatTheGpuMayBeAtWorkInIsNotUsedAgainAtOnce) {
   EXPECT_EQ(context_.live.size(), 1u);
   pool_.ended(kCapture, graph(1));
   pool_.instantiated(graph(1), exec(2));
-  pool_.launched(exec(2));
+  pool_.launched(exec(2), 1);
   pool_.destroyed(graph(1));
   pool_.destroyed(exec(2));
   pool_.reuse();
@@ -290,11 +290,11 @@ TEST_F(CapturePoolTest, WhatALaunchBringsIsThereUntilItIsReleased) {
   pool_.ended(kCapture, graph(1));
   pool_.instantiated(graph(1), exec(2));
   for (int launch = 0; launch < 2; ++launch) {
-    pool_.launched(exec(2));
+    pool_.launched(exec(2), 1);
     EXPECT_TRUE(release(a, std::nullopt));
     EXPECT_EQ(pool_.release(a, 1, 0, std::nullopt), Release::nothing_there);
   }
-  pool_.launched(exec(2));
+  pool_.launched(exec(2), 1);
   pool_.destroyed(graph(1));
   pool_.destroyed(exec(2));
   EXPECT_FALSE(pool_.has_retired()) << "the last launch has brought it again";
@@ -383,7 +383,7 @@ TEST_F(CapturePoolTest, GoesOnceNobodyCanUseIt) {
   pool_.ended(kCapture, graph(1));
   pool_.instantiated(graph(1), exec(2));
   pool_.instantiated(graph(1), exec(3));
-  pool_.launched(exec(3));
+  pool_.launched(exec(3), 1);
   pool_.destroyed(graph(1));
   pool_.destroyed(exec(2));
   EXPECT_TRUE(release(a, std::nullopt));
@@ -403,7 +403,7 @@ TEST_F(CapturePoolTest, WhatWasReleasedAfterTheCaptureStays) {
   const std::uint64_t a = allocate(1000);
   pool_.ended(kCapture, graph(1));
   pool_.instantiated(graph(1), exec(2));
-  pool_.launched(exec(2));
+  pool_.launched(exec(2), 1);
   EXPECT_TRUE(release(a, std::nullopt)) << "each launch writes there again";
   EXPECT_TRUE(pool_.holds(a));
   EXPECT_EQ(context_.live.size(), 1u);

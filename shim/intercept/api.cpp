@@ -116,7 +116,7 @@ using nimble::shim::GraphSink;
 // what the environment says by now.
 GraphSink* graph_sink() {
   CallSink* sink = nimble::shim::started_sink();
-  if (!sink && nimble::shim::read_options().rewrite_graphs) sink = nimble::shim::sink();
+  if (!sink && nimble::shim::read_options().graphs) sink = nimble::shim::sink();
   return dynamic_cast<GraphSink*>(sink);
 }
 

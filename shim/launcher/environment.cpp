@@ -1,25 +1,6 @@
 #include "shim/launcher/environment.h"
 
 namespace nimble::launcher {
-namespace {
-
-constexpr Option kOptions[] = {
-#define NIMBLE_OPTION(name, fallback, help) {#name, fallback, help},
-#include "nimble/internal/options.def"
-};
-
-}  // namespace
-
-std::span<const Option> options() { return kOptions; }
-
-std::string variable(const Option& option) { return "NIMBLE_" + std::string(option.name); }
-
-std::string flag(const Option& option) {
-  std::string text = "--";
-  for (const char c : option.name)
-    text += c == '_' ? '-' : (c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c);
-  return text;
-}
 
 std::string preload(const std::string& library, const std::string& before) {
   if (before.empty() || before == library) return library;

@@ -1,25 +1,14 @@
-// The environment in which the launcher runs a program: the preload, the Python package, and Nimble's variables.
+// The environment in which the launcher runs a program: the preload, and the Python package.
 //
-// Free functions without state. `options` and `variable` map what stands in nimble/internal/options.def.
+// Free functions without state.
 #pragma once
 
 #include <filesystem>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 
 namespace nimble::launcher {
-
-// One line of nimble/internal/options.def, as written there: without the prefix NIMBLE_.
-struct Option {
-  std::string_view name, fallback, help;
-};
-
-std::span<const Option> options();
-
-std::string variable(const Option& option);  // HOLD_US -> NIMBLE_HOLD_US
-std::string flag(const Option& option);      // HOLD_US -> --hold-us
 
 // The value for LD_PRELOAD: `library` first, then what was there before. `library` is not named twice.
 std::string preload(const std::string& library, const std::string& before);

@@ -18,7 +18,9 @@
 #include "nimble/internal/version.h"
 #include "shim/launcher/check.h"
 #include "shim/launcher/environment.h"
+#include "shim/launcher/help.h"
 #include "shim/launcher/program.h"
+#include "shim/process/option_table.h"
 #include "shim/process/options.h"
 
 namespace nimble::launcher {
@@ -66,21 +68,8 @@ class Help : public CLI::Formatter {
   std::string usage_;
 };
 
-std::string described(const Option& option, std::string_view fallback) {
-  std::string text(option.help);
-  if (!fallback.empty()) text += " [" + std::string(fallback) + "]";
-  return text;
-}
-
-std::string environment_help() {
-  std::string text =
-      "Environment of libnimble.so, which the options of `nimble run` set (preloading it by hand works too):\n";
-  for (const Option& option : options()) {
-    std::string line = "  " + variable(option);
-    line.resize(22, ' ');
-    text += line + described(option, option.fallback) + "\n";
-  }
-  return text +
+std::string footer() {
+  return environment_help() +
          "\nFirst steps:\n"
          "  nimble run -- program             # writes trace.json\n"
          "  nimble-analyze trace.json         # writes schedule.json\n"
@@ -148,7 +137,7 @@ int main(int argc, char** argv) {
       "what depends on what (nimble-analyze), and submits it as ready-made CUDA graphs.");
   app.formatter(std::make_shared<Help>("nimble run [options] -- program [arguments]"));
   app.set_version_flag("--version", version_text);
-  app.footer(environment_help());
+  app.footer(footer());
 
   CLI::App* run = app.add_subcommand(
       "run", "Run a program with libnimble.so preloaded; mode is record unless told otherwise, or off with --graphs");
@@ -157,9 +146,9 @@ int main(int argc, char** argv) {
       "Each option sets the environment variable of its name, NIMBLE_...; without it, the variable stands as it is.\n"
       "The exit status is the program's; 127 if it is not found, 126 if it cannot be run.");
   std::map<std::string, CLI::Option*> given;
-  for (const Option& option : options()) {
-    const std::string help = described(option, option.name == "MODE" ? "record" : option.fallback);
-    given[variable(option)] = run->add_option(flag(option), help)->type_name(std::string(option.name));
+  for (const shim::OptionRow& row : shim::option_rows()) {
+    const std::string help = described(row, row.name == "mode" ? "record" : row.fallback);
+    given[variable_of(row)] = run->add_option(flag(row), help)->type_name(placeholder(row));
   }
   std::string library;
   run->add_option("--library", library, "the libnimble.so to preload [the one beside this program]")->type_name("FILE");
@@ -214,7 +203,9 @@ int main(int argc, char** argv) {
   // What graphs are rewritten for is no recording.
   const bool graphs = !get("NIMBLE_GRAPHS").empty() && get("NIMBLE_GRAPHS") != "off";
   if (get("NIMBLE_MODE").empty()) ::setenv("NIMBLE_MODE", graphs ? "off" : "record", 1);
-  // A mode that libnimble.so does not know would be a run for nothing.
+  // A mode that libnimble.so does not know, or cannot have, would be a run for nothing.
+  if (const std::string why = why_refused(shim::option_row("mode"), get("NIMBLE_MODE")); !why.empty())
+    return complain(why, kUsage);
   const shim::Options settings = shim::read_options();
   if (settings.mode == shim::Mode::off && get("NIMBLE_MODE") != "off") return complain(settings.complaint, kUsage);
   // Python programs find the package that prepares PyTorch modules before anything else of theirs.

@@ -51,7 +51,7 @@ ReplayOptions replay_options(const Options& options) {
   replay.schedule_path = options.schedule;
   replay.stats_path = options.stats;
   replay.hold = std::chrono::microseconds(options.hold_us);
-  replay.audit = options.audit;
+  replay.audit = static_cast<std::uint32_t>(options.audit);
   replay.tune = options.tune;
   replay.tune_save = options.tune_save && options.mode == Mode::replay;
   replay.log = [](ReplayLog level, const std::string& text) {
@@ -67,9 +67,9 @@ std::uint64_t bytes_of(std::int64_t mib) { return static_cast<std::uint64_t>(mib
 RecorderOptions recorder_options(const Options& options) {
   RecorderOptions recorder;
   recorder.path = options.trace;
-  recorder.limit_bytes = bytes_of(options.trace_limit_mib);
+  recorder.limit_bytes = bytes_of(options.trace_limit);
   recorder.steps = static_cast<std::uint32_t>(options.steps);
-  recorder.look_limit_bytes = bytes_of(options.auto_limit_mib);
+  recorder.look_limit_bytes = bytes_of(options.auto_limit);
   return recorder;
 }
 
@@ -77,11 +77,11 @@ ObserverOptions observer_options(const Options& options) {
   ObserverOptions observers;
   observers.timing = options.timing;
   observers.coverage = options.coverage;
-  observers.probe = options.probe_writes;
-  observers.probe_limit_bytes = bytes_of(options.probe_limit_mib);
+  observers.probe = options.probe;
+  observers.probe_limit_bytes = bytes_of(options.probe_limit);
   observers.probe_first = static_cast<std::uint64_t>(options.probe_first);
-  if (options.capture_bundle) observers.bundle = options.bundle;
-  observers.bundle_limit_bytes = bytes_of(options.bundle_limit_mib);
+  if (options.capture) observers.bundle = options.bundle;
+  observers.bundle_limit_bytes = bytes_of(options.bundle_limit);
   return observers;
 }
 
@@ -99,9 +99,9 @@ CallSink* make_sink(const Options& options) {
     case Mode::automatic: {
       AutoOptions automatic;
       automatic.rules = options.rules;
-      automatic.limit_bytes = bytes_of(options.auto_limit_mib);
+      automatic.limit_bytes = bytes_of(options.auto_limit);
       automatic.most_recordings = static_cast<std::uint32_t>(options.auto_tries);
-      automatic.wait = std::chrono::milliseconds(options.auto_wait_ms);
+      automatic.wait = std::chrono::milliseconds(options.auto_wait);
       automatic.stats_path = options.stats;
       const ReplayOptions replay = replay_options(options);
       automatic.log = replay.log;
@@ -118,13 +118,13 @@ CallSink* make_sink(const Options& options) {
     case Mode::regions:
       return new RegionSink(kRegionBytes, options.rules, context());
     case Mode::off:
-      if (!options.rewrite_graphs) break;
+      if (!options.graphs) break;
       GraphOptions graphs;
       graphs.rules = options.rules;
-      graphs.limit_bytes = bytes_of(options.auto_limit_mib);
+      graphs.limit_bytes = bytes_of(options.auto_limit);
       graphs.tune = options.tune;
-      graphs.probe = options.probe_writes;
-      graphs.probe_limit_bytes = bytes_of(options.probe_limit_mib);
+      graphs.probe = options.probe;
+      graphs.probe_limit_bytes = bytes_of(options.probe_limit);
       graphs.probe_first = static_cast<std::uint64_t>(options.probe_first);
       graphs.trace_path = options.graphs_trace;
       graphs.log = replay_options(options).log;
@@ -191,7 +191,7 @@ Interception decide_interception() noexcept {
     wanted = with_room([] {
       remember_stderr();
       const Options options = read_options();
-      return options.mode != Mode::off || options.rewrite_graphs;
+      return options.mode != Mode::off || options.graphs;
     });
   } catch (...) {  // no memory to begin with: the program runs untouched
   }

@@ -165,14 +165,14 @@ spdlog::logger& logger() {
   if (spdlog::logger* const known = g_logger.load(std::memory_order_acquire)) return *known;
   auto made = std::make_unique<spdlog::logger>("nimble", std::make_shared<QuietSink>());  // not registered with spdlog
   made->set_error_handler([](const std::string&) {});  // else spdlog says on stderr that there was no memory
-  const std::string level = read_options().log;
-  const auto parsed = spdlog::level::from_str(level);
-  const bool is_known = parsed != spdlog::level::off || level == "off";
-  made->set_level(is_known ? parsed : spdlog::level::info);
+  constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::off, spdlog::level::err, spdlog::level::warn,
+                                                   spdlog::level::info};
+  const Options options = read_options();
+  made->set_level(kLevels[static_cast<std::size_t>(options.log)]);
   spdlog::logger* other = nullptr;
   if (!g_logger.compare_exchange_strong(other, made.get(), std::memory_order_acq_rel)) return *other;
   spdlog::logger& mine = *made.release();
-  if (!is_known) mine.warn("NIMBLE_LOG={} is not one of off, error, warn, info: using info", level);
+  if (!options.log_complaint.empty()) mine.warn("{}", options.log_complaint);
   return mine;
 }
 

@@ -1,4 +1,5 @@
-// The settings of this process, from the environment (include/nimble/internal/options.def). Read once, then constant.
+// The options of this process, from the environment, with a member for each row of nimble/internal/options.def. This
+// struct owns the parsed values. What runs by them gets what it needs handed over (shim/modes/session.cpp).
 #pragma once
 
 #include <cstdint>
@@ -6,42 +7,27 @@
 #include <vector>
 
 #include "nimble/internal/tune.h"
+#include "shim/process/timing.h"
 
 namespace nimble::shim {
 
-enum class Mode : std::uint8_t { off, record, replay, automatic, regions };  // those behind `record` hold launches back
-
-// Where the times at which the GPU ran the ops come from.
-enum class Timing : std::uint8_t { none, cupti, events };
+enum class Mode : std::uint8_t { off, record, replay, automatic, regions };  // those after `record` hold launches back
+enum class Verbosity : std::uint8_t { off, error, warn, info };
 
 struct Options {
-  Mode mode = Mode::off;
-  bool rewrite_graphs = false;  // with mode off alone
-  // File names, with %p and %r replaced. Those that this mode writes are this rank's own, whatever their names say.
-  std::string trace, schedule, stats, bundle;
-  std::string graphs_trace;  // NIMBLE_GRAPHS: where its recording goes; empty where NIMBLE_TRACE does not tell
+#define NIMBLE_CHOICE(name, type, fallback, modes, help, words) type name{};
+#define NIMBLE_FLAG(name, fallback, modes, help) bool name = false;
+#define NIMBLE_INTEGER(name, fallback, least, most, unit, modes, help) std::int64_t name = fallback;
+#define NIMBLE_PATH(name, fallback, access, modes, help) std::string name;
+#define NIMBLE_LIST(name, separator, modes, help) std::vector<std::string> name;
+#include "nimble/internal/options.def"
+
+  // What follows from several options. In paths %p and %r are replaced. Those that this mode writes are this rank's
+  // own, whatever their names say.
+  std::string graphs_trace;  // where the recording of graphs goes; empty where NIMBLE_TRACE does not tell
   std::string own_files;     // one line for the user where a name had to be changed for that; else empty
-  std::string log, log_file;
-  std::int64_t trace_limit_mib = 0;  // 0: none
-  std::int64_t steps = 0;            // 0: all
-  Timing timing = Timing::cupti;
-  bool coverage = true;
-  std::int64_t hold_us = 0;
-  std::uint32_t audit = 0;
-  Tune tune = Tune::start;
-  bool tune_save = false;
-  bool probe_writes = false;
-  std::int64_t probe_limit_mib = 0;  // 0: none
-  std::int64_t probe_first = 0;      // 0: all
-  bool capture_bundle = false;
-  std::int64_t bundle_limit_mib = 0;
-  std::vector<std::string> rules;
-  std::int64_t auto_limit_mib = 0;
-  std::int64_t auto_tries = 0;
-  std::int64_t auto_wait_ms = 0;
-  bool torch = true;  // mode auto: the launcher puts the Python package before the program's
-  // Of each setting that could not be understood, and keeps its default, and of a mode that cannot be had.
-  std::string complaint;
+  std::string complaint;  // on each value that was refused, so that the default counts, and on modes that cannot be had
+  std::string log_complaint;  // the same on NIMBLE_LOG, for the log's first line
 };
 
 // Reads the environment. An unknown mode is off: what was not understood must not change the program.

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """The launcher, from outside: what `nimble run` hands to the program, and what it says where it cannot.
 
-Usage: launcher_test.py NIMBLE PROBE_LIBRARY STATIC_PROGRAM OPTIONS_DEF
+Usage: launcher_test.py NIMBLE PROBE_LIBRARY STATIC_PROGRAM SOURCE_FOLDER
 """
 
 import os
-import re
 import shutil
 import signal
 import stat
@@ -14,13 +13,10 @@ import sys
 import tempfile
 import unittest
 
-NIMBLE, PROBE, STATIC, OPTIONS_DEF = sys.argv[1:5]
+from option_rows import option_rows
 
-
-def options():
-    """(name, default, help) of each line of options.def."""
-    text = open(OPTIONS_DEF, encoding="utf-8").read()
-    return re.findall(r'^NIMBLE_OPTION\((\w+), "([^"]*)", "([^"]*)"\)', text, re.MULTILINE)
+NIMBLE, PROBE, STATIC, SOURCE = sys.argv[1:5]
+OPTIONS = option_rows(SOURCE)
 
 
 def nimble(*arguments, **variables):
@@ -104,12 +100,11 @@ class Environment(unittest.TestCase):
 
     def test_every_option_sets_its_variable(self):
         values = {"MODE": "off", "LOG": "debug", "HOLD_US": "25"}
-        for name, _, _ in options():
-            flag = "--" + name.lower().replace("_", "-")
-            value = values.get(name, "a%p.json")
-            with self.subTest(flag):
-                self.assertEqual(seen_environment(flag, value)["NIMBLE_" + name], value)
-                self.assertEqual(seen_environment(f"{flag}={value}")["NIMBLE_" + name], value)
+        for option in OPTIONS:
+            value = values.get(option.name, "a%p.json")
+            with self.subTest(option.flag):
+                self.assertEqual(seen_environment(option.flag, value)[option.variable], value)
+                self.assertEqual(seen_environment(f"{option.flag}={value}")[option.variable], value)
 
     def test_options_not_given_leave_their_variables(self):
         seen = seen_environment(NIMBLE_TRACE="kept.json")
@@ -128,16 +123,26 @@ class Environment(unittest.TestCase):
 class Help(unittest.TestCase):
     def test_help_lists_every_variable(self):
         text = nimble("--help").stdout
-        self.assertGreater(len(options()), 0)
-        for name, default, help_text in options():
-            line = next(line for line in text.splitlines() if "NIMBLE_" + name + " " in line)
-            self.assertIn(help_text, line)
-            self.assertIn(f"[{default}]" if default else help_text, line)
+        self.assertGreater(len(OPTIONS), 0)
+        for option in OPTIONS:
+            self.check(text, f"{option.variable}={option.placeholder} ", option, option.default)
 
     def test_help_of_run_lists_every_option(self):
         text = nimble("run", "--help").stdout
-        for name, _, help_text in options():
-            self.assertRegex(text, "--" + name.lower().replace("_", "-") + r"\b.*" + re.escape(help_text))
+        for option in OPTIONS:
+            self.check(text, f"{option.flag} {option.placeholder} ", option, "record" if option.name == "MODE" else option.default)
+
+    def check(self, text, title, option, default):
+        """The option's entry: a line with modes, help and default, then one for each word that has a meaning."""
+        lines = text.splitlines()
+        at = next(i for i, line in enumerate(lines) if line.startswith("  " + title))
+        self.assertIn(option.help, lines[at])
+        self.assertIn("" if option.modes == ("any",) else f"({', '.join(option.modes)}) ", lines[at])
+        if default:
+            self.assertIn(f"[{default} {option.unit}]" if option.unit else f"[{default}]", lines[at])
+        for i, (word, meaning) in enumerate(option.words):
+            if meaning:
+                self.assertEqual(lines[at + 1 + i].strip(), f"{word}: {meaning}")
 
     def test_version(self):
         result = nimble("--version")

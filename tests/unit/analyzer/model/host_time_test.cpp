@@ -87,11 +87,11 @@ TEST(HostTime, SegmentsEndAtPauses) {
 }
 
 TEST(HostTime, APauseIsHalfOfWhatReplayWaits) {
-  const std::map<std::string, std::string> defaults = {
-#define NIMBLE_OPTION(name, value, text) {#name, value},
+  const std::map<std::string, double> defaults = {
+#define NIMBLE_INTEGER(name, value, least, most, unit, modes, text) {#name, value},
 #include "nimble/internal/options.def"
   };
-  EXPECT_EQ(std::stod(defaults.at("HOLD_US")), 2 * kPauseUs);
+  EXPECT_EQ(defaults.at("hold_us"), 2 * kPauseUs);
 }
 
 }  // namespace

@@ -8,19 +8,82 @@
 #include <utility>
 #include <vector>
 
+#include "shim/process/option_table.h"
+
 namespace nimble::shim {
 namespace {
 
 class OptionsTest : public testing::Test {
  protected:
   void SetUp() override {
-#define NIMBLE_OPTION(option, fallback, help) unsetenv("NIMBLE_" #option);
-#include "nimble/internal/options.def"
+    for (const OptionRow& row : option_rows()) unsetenv(variable_of(row).c_str());
     // The tests may themselves be run by a launcher.
     for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"}) unsetenv(name);
   }
   void TearDown() override { SetUp(); }
 };
+
+// The member of each row, by the table: no list of options here.
+template <class Member>
+void expect_refused(const OptionRow& row, const std::string& text, Member member) {
+  const auto usual = member(read_options());
+  setenv(variable_of(row).c_str(), text.c_str(), 1);
+  const Options options = read_options();
+  EXPECT_EQ(member(options), usual) << row.name << "=" << text;
+  EXPECT_EQ(options.complaint + options.log_complaint, why_refused(row, text) + ": using " + std::string(row.fallback));
+  unsetenv(variable_of(row).c_str());
+}
+
+template <class Member, class Value>
+void expect_read(const OptionRow& row, std::string_view text, Member member, const Value& value) {
+  setenv(variable_of(row).c_str(), std::string(text).c_str(), 1);
+  const Options options = read_options();
+  EXPECT_EQ(member(options), value) << row.name << "=" << text;
+  EXPECT_EQ(options.complaint + options.log_complaint, "") << row.name << "=" << text;
+  unsetenv(variable_of(row).c_str());
+}
+
+TEST_F(OptionsTest, EachRowIsReadAndKeepsItsDefaultWhereItsValueIsRefused) {
+#define NIMBLE_ROW(id)                                     \
+  [[maybe_unused]] const OptionRow& row = option_row(#id); \
+  const auto member = [](const Options& options) { return options.id; };
+#define NIMBLE_WORD(value, word, meaning) expect_read(row, word, member, value);
+#define NIMBLE_CHOICE(id, type, fallback, modes, help, words) \
+  {                                                           \
+    NIMBLE_ROW(id)                                            \
+    words expect_refused(row, "no-such-word", member);        \
+  }
+#define NIMBLE_FLAG(id, fallback, modes, help) \
+  {                                            \
+    NIMBLE_ROW(id)                             \
+    expect_read(row, "on", member, true);      \
+    expect_read(row, "off", member, false);    \
+    expect_refused(row, "1", member);          \
+  }
+#define NIMBLE_INTEGER(id, fallback, from, to, unit, modes, help)   \
+  {                                                                 \
+    NIMBLE_ROW(id)                                                  \
+    EXPECT_EQ(member(read_options()), fallback) << #id;             \
+    expect_read(row, std::to_string(row.least), member, row.least); \
+    expect_read(row, std::to_string(row.most), member, row.most);   \
+    expect_refused(row, std::to_string(row.least - 1), member);     \
+    expect_refused(row, std::to_string(row.most) + "0", member);    \
+  }
+#define NIMBLE_PATH(id, fallback, access, modes, help)                             \
+  {                                                                                \
+    NIMBLE_ROW(id)                                                                 \
+    EXPECT_EQ(member(read_options()), fallback) << #id;                            \
+    expect_read(row, "a/%p-%r", member, "a/" + std::to_string(::getpid()) + "-0"); \
+  }
+#define NIMBLE_LIST(id, between, modes, help)                                              \
+  {                                                                                        \
+    NIMBLE_ROW(id)                                                                         \
+    EXPECT_TRUE(member(read_options()).empty()) << #id;                                    \
+    expect_read(row, "a" between between "b", member, std::vector<std::string>{"a", "b"}); \
+  }
+#include "nimble/internal/options.def"
+#undef NIMBLE_ROW
+}
 
 TEST_F(OptionsTest, NothingSetMeansOff) {
   const Options options = read_options();
@@ -60,7 +123,7 @@ TEST_F(OptionsTest, LaunchesThatAreToWaitAreNotHeldBack) {
     const std::string why = std::string("CUDA_LAUNCH_BLOCKING=1 has each launch wait for its end: NIMBLE_MODE=") + mode;
     EXPECT_EQ(read_options().complaint, records ? "" : why + " is off");
     setenv("NIMBLE_GRAPHS", "rewrite", 1);
-    EXPECT_FALSE(read_options().rewrite_graphs) << mode;
+    EXPECT_FALSE(read_options().graphs) << mode;
     unsetenv("NIMBLE_GRAPHS");
     setenv("CUDA_LAUNCH_BLOCKING", "0", 1);
     EXPECT_NE(read_options().mode, Mode::off) << mode;
@@ -137,13 +200,13 @@ TEST_F(OptionsTest, RanksDoNotWriteOneFile) {
 
 TEST_F(OptionsTest, TheBundleLiesBesideTheTraceUnlessItIsNamed) {
   setenv("NIMBLE_MODE", "record", 1);
-  EXPECT_FALSE(read_options().capture_bundle);
+  EXPECT_FALSE(read_options().capture);
   EXPECT_EQ(read_options().bundle, "bundle");
   setenv("NIMBLE_CAPTURE", "bundle", 1);
   setenv("NIMBLE_TRACE", "some/where/trace.json", 1);
-  EXPECT_TRUE(read_options().capture_bundle);
+  EXPECT_TRUE(read_options().capture);
   EXPECT_EQ(read_options().bundle, "some/where/bundle");
-  EXPECT_EQ(read_options().bundle_limit_mib, 4096);
+  EXPECT_EQ(read_options().bundle_limit, 4096);
   setenv("NIMBLE_BUNDLE", "steps/%r", 1);
   setenv("RANK", "3", 1);
   EXPECT_EQ(read_options().bundle, "steps/3");
@@ -152,8 +215,8 @@ TEST_F(OptionsTest, TheBundleLiesBesideTheTraceUnlessItIsNamed) {
   EXPECT_EQ(read_options().bundle, "/tmp.3");
   setenv("NIMBLE_CAPTURE", "all", 1);
   setenv("NIMBLE_BUNDLE_LIMIT", "0", 1);
-  EXPECT_FALSE(read_options().capture_bundle);
-  EXPECT_EQ(read_options().bundle_limit_mib, 4096);
+  EXPECT_FALSE(read_options().capture);
+  EXPECT_EQ(read_options().bundle_limit, 4096);
   EXPECT_NE(read_options().complaint.find("NIMBLE_CAPTURE=all is not one of off, bundle"), std::string::npos);
   EXPECT_NE(read_options().complaint.find("NIMBLE_BUNDLE_LIMIT=0 is not a number of MiB"), std::string::npos);
 }
@@ -169,13 +232,13 @@ TEST_F(OptionsTest, NumbersThatAreNoneKeepTheDefault) {
 }
 
 TEST_F(OptionsTest, AuditsAreOffUnlessANumberIsGiven) {
-  EXPECT_EQ(read_options().audit, 0u);
+  EXPECT_EQ(read_options().audit, 0);
   setenv("NIMBLE_AUDIT", "25", 1);
-  EXPECT_EQ(read_options().audit, 25u);
+  EXPECT_EQ(read_options().audit, 25);
   EXPECT_EQ(read_options().complaint, "");
   for (const char* text : {"-1", "often", "3x", "5000000000"}) {
     setenv("NIMBLE_AUDIT", text, 1);
-    EXPECT_EQ(read_options().audit, 0u) << text;
+    EXPECT_EQ(read_options().audit, 0) << text;
     EXPECT_NE(read_options().complaint.find("NIMBLE_AUDIT"), std::string::npos) << text;
   }
 }
@@ -190,16 +253,16 @@ TEST_F(OptionsTest, WhetherReplayTriesIsOneOfThreeWords) {
 }
 
 TEST_F(OptionsTest, AProbeIsAskedForByName) {
-  EXPECT_FALSE(read_options().probe_writes);
-  EXPECT_EQ(read_options().probe_limit_mib, 64);
+  EXPECT_FALSE(read_options().probe);
+  EXPECT_EQ(read_options().probe_limit, 64);
   setenv("NIMBLE_PROBE", "writes", 1);
   setenv("NIMBLE_PROBE_LIMIT", "0", 1);
-  EXPECT_TRUE(read_options().probe_writes);
-  EXPECT_EQ(read_options().probe_limit_mib, 0);
+  EXPECT_TRUE(read_options().probe);
+  EXPECT_EQ(read_options().probe_limit, 0);
   EXPECT_EQ(read_options().complaint, "");
   for (const char* text : {"-1", "all", "9999999999999999"}) {
     setenv("NIMBLE_PROBE_LIMIT", text, 1);
-    EXPECT_EQ(read_options().probe_limit_mib, 64) << text;
+    EXPECT_EQ(read_options().probe_limit, 64) << text;
     EXPECT_NE(read_options().complaint, "") << text;
   }
   setenv("NIMBLE_PROBE_FIRST", "400", 1);
@@ -207,23 +270,24 @@ TEST_F(OptionsTest, AProbeIsAskedForByName) {
   setenv("NIMBLE_PROBE_FIRST", "few", 1);
   EXPECT_EQ(read_options().probe_first, 0);
   setenv("NIMBLE_PROBE", "reads", 1);
-  EXPECT_FALSE(read_options().probe_writes);
+  EXPECT_FALSE(read_options().probe);
 }
 
 TEST_F(OptionsTest, GraphsAreRewrittenWithoutAModeAlone) {
-  EXPECT_FALSE(read_options().rewrite_graphs);
+  EXPECT_FALSE(read_options().graphs);
   setenv("NIMBLE_GRAPHS", "rewrite", 1);
-  EXPECT_TRUE(read_options().rewrite_graphs);
+  EXPECT_TRUE(read_options().graphs);
   EXPECT_EQ(read_options().graphs_trace, "") << "nobody has named a file";
-  setenv("NIMBLE_TRACE", "graphs.json", 1);
   setenv("RANK", "2", 1);
+  EXPECT_EQ(read_options().own_files, "") << "so none is written";
+  setenv("NIMBLE_TRACE", "graphs.json", 1);
   EXPECT_EQ(read_options().graphs_trace, "graphs.2.json");
   setenv("NIMBLE_MODE", "auto", 1);
-  EXPECT_FALSE(read_options().rewrite_graphs);
+  EXPECT_FALSE(read_options().graphs);
   EXPECT_NE(read_options().complaint.find("NIMBLE_GRAPHS=rewrite"), std::string::npos);
   unsetenv("NIMBLE_MODE");
   setenv("NIMBLE_GRAPHS", "on", 1);
-  EXPECT_FALSE(read_options().rewrite_graphs);
+  EXPECT_FALSE(read_options().graphs);
   EXPECT_NE(read_options().complaint.find("off, rewrite"), std::string::npos);
 }
 
@@ -236,42 +300,42 @@ TEST_F(OptionsTest, Auto) {
   EXPECT_TRUE(read_options().rules.empty());
   setenv("NIMBLE_RULES", ":a.json::b.json:", 1);
   EXPECT_EQ(read_options().rules, (std::vector<std::string>{"a.json", "b.json"}));
-  EXPECT_EQ(read_options().auto_limit_mib, 256);
+  EXPECT_EQ(read_options().auto_limit, 256);
   EXPECT_EQ(read_options().auto_tries, 3);
-  EXPECT_EQ(read_options().auto_wait_ms, 0);
+  EXPECT_EQ(read_options().auto_wait, 0);
   setenv("NIMBLE_AUTO_LIMIT", "7", 1);
   setenv("NIMBLE_AUTO_TRIES", "1", 1);
   setenv("NIMBLE_AUTO_WAIT", "500", 1);
-  EXPECT_EQ(read_options().auto_limit_mib, 7);
+  EXPECT_EQ(read_options().auto_limit, 7);
   EXPECT_EQ(read_options().auto_tries, 1);
-  EXPECT_EQ(read_options().auto_wait_ms, 500);
+  EXPECT_EQ(read_options().auto_wait, 500);
   EXPECT_EQ(read_options().complaint, "");
   for (const char* const wrong : {"-1", "x", "99999999999999999999", "1.5"}) {
     setenv("NIMBLE_AUTO_LIMIT", wrong, 1);
     setenv("NIMBLE_AUTO_TRIES", wrong, 1);
     setenv("NIMBLE_AUTO_WAIT", wrong, 1);
     const Options options = read_options();
-    EXPECT_EQ(options.auto_limit_mib, 256) << wrong;
+    EXPECT_EQ(options.auto_limit, 256) << wrong;
     EXPECT_EQ(options.auto_tries, 3) << wrong;
-    EXPECT_EQ(options.auto_wait_ms, 0) << wrong;
+    EXPECT_EQ(options.auto_wait, 0) << wrong;
     for (const char* const name : {"AUTO_LIMIT", "AUTO_TRIES", "AUTO_WAIT"})
       EXPECT_NE(options.complaint.find(name), std::string::npos) << wrong;
   }
 }
 
 TEST_F(OptionsTest, BoundsOfARecording) {
-  EXPECT_EQ(read_options().trace_limit_mib, 4096);
+  EXPECT_EQ(read_options().trace_limit, 4096);
   EXPECT_EQ(read_options().steps, 0);
   setenv("NIMBLE_TRACE_LIMIT", "0", 1);
   setenv("NIMBLE_STEPS", "12", 1);
-  EXPECT_EQ(read_options().trace_limit_mib, 0);
+  EXPECT_EQ(read_options().trace_limit, 0);
   EXPECT_EQ(read_options().steps, 12);
   EXPECT_EQ(read_options().complaint, "");
   for (const char* const wrong : {"-1", "x", "99999999999999999999", "1.5"}) {
     setenv("NIMBLE_TRACE_LIMIT", wrong, 1);
     setenv("NIMBLE_STEPS", wrong, 1);
     const Options options = read_options();
-    EXPECT_EQ(options.trace_limit_mib, 4096) << wrong;
+    EXPECT_EQ(options.trace_limit, 4096) << wrong;
     EXPECT_EQ(options.steps, 0) << wrong;
     for (const char* const name : {"TRACE_LIMIT", "STEPS"})
       EXPECT_NE(options.complaint.find(name), std::string::npos) << wrong;

@@ -31,7 +31,7 @@ _REWRITE = {"NIMBLE_MODE": "off", "NIMBLE_GRAPHS": "rewrite"}
 
 def before_torch(spec: ModuleSpec) -> "Optional[Callable[[], None]]":
     """Called before PyTorch is loaded from `spec`. Returns what is to be called behind that, None where nothing is."""
-    if os.environ.get("NIMBLE_MODE") != "auto" or os.environ.get("NIMBLE_TORCH") == "off" or not shim.is_loaded():
+    if settings_of_user.word("MODE") != "auto" or settings_of_user.word("TORCH") == "off" or not shim.is_loaded():
         return compiled_graphs.install
     settings = settings_of_user.read()
     version, cuda = torch_version(spec.submodule_search_locations or ())

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 from nimble.errors import NimbleError
+from nimble.options import OPTIONS
 from nimble.version import VERSION
 
 USAGE = """\
@@ -34,8 +35,11 @@ launcher `nimble` beside it does the rest; python -m nimble run --help has its o
 ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 ALLOCATOR = "backend:cudaMallocAsync"
 USAGE_ERROR = 2  # as the launcher's
-# Settings (include/nimble/internal/options.def) that a run has whose graphs are rewritten; any other is for a recording, or another mode.
-OF_GRAPHS = frozenset(["GRAPHS", "TUNE", "RULES", "AUTO_LIMIT", "LOG", "LOG_FILE", "LIBRARY"])
+# Settings of a run whose graphs are rewritten. Any other is for another mode; and one that, graphs apart, is for `record` alone (a
+# trace's name, a probe) asks for a recording.
+OF_GRAPHS = frozenset(["GRAPHS", "LIBRARY", *(
+    name for name, option in OPTIONS.items()
+    if name != "MODE" and (option.modes == ("any",) or "graphs" in option.modes and set(option.modes) - {"graphs"} != {"record"}))])
 
 
 class Tools(NamedTuple):

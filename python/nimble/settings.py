@@ -1,5 +1,4 @@
-"""What the user has set (include/nimble/internal/options.def), what there was before PyTorch, and what is said on stderr. No PyTorch here. Any
-thread.
+"""What the user has set (options.py), what there was before PyTorch, and what is said on stderr. No PyTorch here. Any thread.
 
 Warnings are lines like libnimble.so's own: Python's warnings may be made errors, which the program would then meet.
 """
@@ -13,12 +12,11 @@ from fnmatch import fnmatchcase
 from typing import Tuple
 
 from nimble import log
+from nimble.options import OPTIONS
 
 # What is frozen for Python's collector when the program imports PyTorch (hook.py), so that no module is among it. Python 3.12 freezes some
 # hundred objects of its own when it starts. Whoever freezes more later freezes all that there is.
 FROZEN = gc.get_freeze_count()
-
-_LEVELS = ("off", "error", "warn", "info")
 
 
 @dataclass(frozen=True)
@@ -46,8 +44,17 @@ class Settings:
             log.say(f"nimble: {word}: {text}\n")
 
 
+def word(name: str) -> str:
+    """Which of its words an option is. One that it does not know counts as the default, as for libnimble.so, which complains."""
+    option, value = OPTIONS[name], os.environ.get(f"NIMBLE_{name}", "")
+    return value if value in option.words else option.default
+
+
+def parts(name: str) -> Tuple[str, ...]:
+    """The parts of an option that is a list."""
+    return tuple(filter(None, map(str.strip, os.environ.get(f"NIMBLE_{name}", "").split(OPTIONS[name].separator))))
+
+
 def read() -> Settings:
-    """From the environment. A level that is not known is the default, as libnimble.so has it, which complains."""
-    skip = tuple(name.strip() for name in os.environ.get("NIMBLE_TORCH_SKIP", "").split(",") if name.strip())
-    word = os.environ.get("NIMBLE_LOG", "")
-    return Settings(skip, _LEVELS.index(word) if word in _LEVELS else 3, os.environ.get("NIMBLE_TORCH") == "training")
+    """From the environment."""
+    return Settings(parts("TORCH_SKIP"), OPTIONS["LOG"].words.index(word("LOG")), word("TORCH") == "training")

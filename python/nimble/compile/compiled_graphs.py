@@ -161,7 +161,7 @@ class _Ours:
         if not is_inference:
             self._warn("those of training are left out")
             return model
-        if written is None or os.environ.get("NIMBLE_TORCH") == "off" or not self._rewrites():
+        if written is None or settings.word("TORCH") == "off" or not self._rewrites():
             self._warn("they are left out")
             return model
         from nimble.compile.compiled_function import CompiledFunction

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -13,6 +12,7 @@ import pytest
 
 from nimble import NimbleError
 from nimble.launcher import OF_GRAPHS, child_environment, find_tools, runs_python, split
+from nimble.options import OPTIONS
 
 PYTHON = Path(__file__).resolve().parent.parent.parent
 STARTUP = PYTHON / "nimble" / "startup"
@@ -81,11 +81,10 @@ def test_when_the_wheels_command_is_python_m_nimble(words, does):
 
 def test_settings_of_graphs_are_those_that_say_so():
     """Of all that the library has: what is no recording's would be ignored."""
-    table = (PYTHON.parent / "include" / "nimble" / "internal" / "options.def").read_text()
-    options = dict(re.findall(r'^NIMBLE_OPTION\((\w+), ".*?", "(.*)"\)$', table, re.MULTILINE))
-    assert OF_GRAPHS - {"LIBRARY"} <= options.keys() and len(options) > 20
+    assert OF_GRAPHS - {"LIBRARY"} <= OPTIONS.keys() and len(OPTIONS) > 20
     for name in OF_GRAPHS - {"LIBRARY", "GRAPHS", "LOG", "LOG_FILE"}:
-        assert "graphs" in options[name].split(":")[0], name
+        assert "graphs" in OPTIONS[name].modes, name
+    assert not OF_GRAPHS & {"MODE", "TRACE", "PROBE", "STEPS", "SCHEDULE", "TORCH"}
 
 
 @pytest.mark.parametrize("words", [["run", "--"], ["run"], ["run", "--log", "error", "--"]])

@@ -17,7 +17,7 @@
 
 namespace nimble::analyzer {
 
-// Branches of one graph that a large GPU runs side by side at next to no cost (bench/results/*-graph-branches.json).
+// Branches of one graph that a large GPU runs side by side at next to no cost (bench/results/*-graph-branches-*.json).
 // The eight work queues that a process has by default do not bound the branches of a graph.
 inline constexpr std::uint32_t kDefaultMaxLanes = 64;
 

@@ -14,8 +14,20 @@ import pathlib
 
 RESULTS = pathlib.Path(__file__).resolve().parent / "results"
 # Each is there in a shorter form, too: losses as a digest and the largest difference, blocks and `each` as their median.
-RAW = {"losses", "eager_losses", "blocks_us", "each", "nimble_log", "seconds_to_start", "calls_by_kind", "counters", "odd",
-       "settings", "light_trace_bytes", "assumed_kernels"}
+RAW = {
+    "losses",
+    "eager_losses",
+    "blocks_us",
+    "each",
+    "nimble_log",
+    "seconds_to_start",
+    "calls_by_kind",
+    "counters",
+    "odd",
+    "settings",
+    "light_trace_bytes",
+    "assumed_kernels",
+}
 # Of what nimble-analyze reports of a trace, what a table of the GPU suite shows.
 ANALYSIS = {"step", "measured", "ops_by_evidence", "unordered_pairs", "trust", "why_no_schedule"}
 DIGITS = 12  # of a digest
@@ -34,7 +46,9 @@ def smaller(value, left_out):
             raw |= value.keys() - ANALYSIS
         left_out.update(raw)
         kept = {key: item for key, item in value.items() if key not in raw}
-        return {key: item[:DIGITS] if key.endswith("digest") and item else smaller(item, left_out) for key, item in kept.items()}
+        return {
+            key: item[:DIGITS] if key.endswith("digest") and item else smaller(item, left_out) for key, item in kept.items()
+        }
     if isinstance(value, list):
         return [smaller(item, left_out) for item in value]
     return rounded(value) if isinstance(value, float) else value
@@ -64,8 +78,11 @@ def main():
     options = parser.parse_args()
     result = json.loads(options.file.read_text())
     if options.part or options.ways:
-        result["results"] = [row for row in result["results"] if options.part in (None, row["part"]) and
-                             (options.ways is None or row["way"] in options.ways)]
+        result["results"] = [
+            row
+            for row in result["results"]
+            if options.part in (None, row["part"]) and (options.ways is None or row["way"] in options.ways)
+        ]
     if options.note:
         result = {"note": options.note, **result}
     left_out = set()

@@ -1,5 +1,5 @@
 // Times Algorithm 1 of Nimble on the op graphs: minimum equivalent graph, maximum matching, lanes. Prints one JSON
-// object, for bench/run_benchmarks.py: per graph the median of many repeats, in milliseconds.
+// object, for bench/host/run_benchmarks.py: per graph the median of many repeats, in milliseconds.
 
 #include <algorithm>
 #include <chrono>

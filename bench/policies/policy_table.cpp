@@ -1,5 +1,5 @@
 // Prints what each policy makes of each op graph: how long it is predicted to take against the critical path, on how
-// many streams, with how many synchronisations. With --json as one JSON object, for bench/run_benchmarks.py.
+// many streams, with how many synchronisations. With --json as one JSON object, for bench/host/run_benchmarks.py.
 //
 // The critical path is the longest chain of ops with the way from each to the next, which no schedule can beat. Where a
 // graph asks for more than the device has, `bound` says how far off that limit the best conceivable schedule is.

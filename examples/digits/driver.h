@@ -125,7 +125,7 @@ class Tensor {
 // A non-blocking stream. It counts the operations that it is given.
 //
 // What could run side by side is marked by fork and aside. Here that means nothing: all of it runs in order. It is for
-// streams that are captured into a graph (bench/capture_stream.h), which override what is virtual.
+// streams that are captured into a graph (bench/by_hand/capture_stream.h), which override what is virtual.
 class Stream {
  public:
   Stream() { check(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate"); }

@@ -1,5 +1,5 @@
 // The program: its command line, what its commands do, and what they print. digits.cpp runs it as it is;
-// bench/digits_graph.cpp runs it with a stream and a network of its own.
+// bench/by_hand/digits_graph.cpp runs it with a stream and a network of its own.
 #pragma once
 
 #include <functional>

@@ -13,7 +13,7 @@ import harness
 from harness import ProgramTest
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "bench"))
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "bench", "host"))
 
 import digits_bench  # noqa: E402
 import replay_bench  # noqa: E402

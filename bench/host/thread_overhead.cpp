@@ -20,7 +20,7 @@
 #include <thread>
 #include <vector>
 
-#include "bench/driver_program.h"
+#include "bench/host/driver_program.h"
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "bench/capture_stream.h"
+#include "bench/by_hand/capture_stream.h"
 #include "examples/digits/program.h"
 
 namespace nimble::bench {

@@ -25,8 +25,8 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/counted_malloc.h"
-#include "bench/driver_program.h"
+#include "bench/host/counted_malloc.h"
+#include "bench/host/driver_program.h"
 
 namespace {
 

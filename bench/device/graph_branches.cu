@@ -1,7 +1,7 @@
 // What the device makes of branches, priorities and bandwidth inside one CUDA graph: what analyzer/model/makespan.h and
 // the policy `cost` rest on. Prints one JSON object, times in microseconds, the least of many launches each.
 //
-//   nvcc -O2 -arch=native -o graph_branches bench/graph_branches.cu && ./graph_branches
+//   nvcc -O2 -arch=native -o graph_branches bench/device/graph_branches.cu && ./graph_branches
 
 #include <cuda_runtime.h>
 

@@ -1,7 +1,7 @@
 """What the host takes to submit a training step of examples/digits, by itself, replayed, as a CUDA graph by hand, and
 as a region of Nimble's C API.
 
-bench/run_benchmarks.py calls this. On the driver that does nothing, so what there is to see is the program's own time and
+bench/host/run_benchmarks.py calls this. On the driver that does nothing, so what there is to see is the program's own time and
 Nimble's; what the driver's calls take comes on top of all of them, and shows on a GPU (scripts/gpu_suite).
 
 The time to submit is that from a step's first driver call until its last one has returned: by then the driver has all of the
@@ -14,7 +14,7 @@ import statistics
 
 from processes import Replayed
 
-RULES = pathlib.Path(__file__).resolve().parent.parent / "examples" / "digits" / "digits.rules.json"
+RULES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "digits" / "digits.rules.json"
 EPOCHS = 6
 WAYS = {"eager": "by itself", "replay": "replayed", "line": "a graph by hand", "branches": "one with branches",
         "region": "a region"}

@@ -1,7 +1,7 @@
 // What it takes to change parameters of an executable graph: node by node, by updating the whole graph, and either
 // while the graph is running or not. Why replay patches as it does rests on these figures (ARCHITECTURE.md).
 //
-//   nvcc -std=c++17 -O2 bench/graph_updates.cu -lcuda -o graph_updates && ./graph_updates
+//   nvcc -std=c++17 -O2 bench/device/graph_updates.cu -lcuda -o graph_updates && ./graph_updates
 //
 // Prints a line of JSON for each combination: medians of microseconds of host time, of the changes and of the launch
 // that follows.

@@ -1,4 +1,4 @@
-#include "bench/capture_stream.h"
+#include "bench/by_hand/capture_stream.h"
 
 #include "examples/digits/error.h"
 

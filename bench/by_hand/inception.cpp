@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/capture_stream.h"
+#include "bench/by_hand/capture_stream.h"
 #include "bench/gpu_suite/programs/stepped.h"
 #include "examples/digits/layers.h"
 #include "examples/digits/random.h"

@@ -19,7 +19,7 @@ import policy_bench
 import replay_bench
 from processes import Failure, environment, run
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODES = ["bare", "off", "record", "replay"]
 # Beside these, what the launches of a program cost that makes no graphs: while they are recorded, and once the recording is full.
 GRAPHS = {"graphs": ["--graphs", "rewrite"], "full": ["--graphs", "rewrite", "--auto-limit", "1"]}

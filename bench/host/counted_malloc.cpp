@@ -1,4 +1,4 @@
-#include "bench/counted_malloc.h"
+#include "bench/host/counted_malloc.h"
 
 #include <cerrno>
 #include <cstddef>

@@ -1,6 +1,6 @@
 """What replay costs on the host, piece by piece, on a driver that does nothing (replay_overhead.cpp).
 
-bench/run_benchmarks.py calls this.
+bench/host/run_benchmarks.py calls this.
 """
 
 import json

@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-PYTHON = Path(__file__).resolve().parent.parent / "python"
+PYTHON = Path(__file__).resolve().parents[2] / "python"
 sys.path[:0] = [str(PYTHON), str(PYTHON / "tests")]
 
 import torch  # noqa: E402

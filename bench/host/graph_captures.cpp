@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/driver_program.h"
+#include "bench/host/driver_program.h"
 
 namespace {
 

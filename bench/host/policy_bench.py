@@ -1,6 +1,6 @@
 """What the policies make of op graphs, what Algorithm 1 costs, and how nimble-analyze grows: figures, tables, plots.
 
-bench/run_benchmarks.py calls this. Everything here is computed on the host; the times of policies are predictions.
+bench/host/run_benchmarks.py calls this. Everything here is computed on the host; the times of policies are predictions.
 """
 
 import json

@@ -1,3 +1,3 @@
-"""The package's version, which is the library's: python/tests/package/test_shim.py holds the two against each other."""
+"""The version of Nimble, written here alone: CMakeLists.txt and pyproject.toml read this file."""
 
 VERSION = "0.1.0"

@@ -201,7 +201,7 @@ void assumed_lines(Text& out, const Analysis& analysis) {
   out.blank();
   out.raw("Assumed to read and write everything, so ordered with every other op:");
   reason_lines(out, assumed);
-  out.raw("  A rules file can tell what a kernel reads and writes: --rules FILE, docs/FORMAT.md.");
+  out.raw("  A rules file can tell what a kernel reads and writes: --rules FILE, docs/howto/write-rules.md.");
 }
 
 // The ops for which `why_of` gives a reason (an index into StepAccesses::reasons, else kNone).

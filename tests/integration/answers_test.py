@@ -94,7 +94,7 @@ class Answers(ProgramTest):
     def test_the_page_has_the_table_of_the_code(self):
         with open(os.path.join(ROOT, "include", "nimble", "internal", "answers.def"), encoding="utf-8") as file:
             code = re.findall(r"^NIMBLE_ANSWER\((\w+), (\w+), (\w+)\)", file.read(), re.MULTILINE)
-        with open(os.path.join(ROOT, "docs", "answers.md"), encoding="utf-8") as file:
+        with open(os.path.join(ROOT, "docs", "reference", "answers.md"), encoding="utf-8") as file:
             page = re.findall(r"^\| `(\w+)` \| (\w+) \| (\w+) \|", file.read(), re.MULTILINE)
         self.assertGreater(len(code), 15)
         self.assertEqual(code, page)

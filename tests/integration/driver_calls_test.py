@@ -14,7 +14,7 @@ import unittest
 
 ROOT, INCLUDE, COMPILER = sys.argv[1:4]
 PARTS = ["scripts/driver_calls", "include/nimble/internal/driver_calls.def", "include/nimble/internal/passed_calls.def", "shim/intercept/decode",
-         "docs/driver_calls.md"]
+         "docs/reference/driver-calls.md"]
 
 
 def check(root):

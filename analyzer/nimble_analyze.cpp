@@ -1,4 +1,4 @@
-// nimble-analyze: reads a trace, reports on its step, and writes a schedule. See docs/nimble-analyze.md.
+// nimble-analyze: reads a trace, reports on its step, and writes a schedule. See docs/reference/nimble-analyze.md.
 
 #include <CLI/CLI.hpp>
 

@@ -12,7 +12,7 @@
 
 namespace nimble::analyzer {
 
-// Exit statuses of nimble-analyze. Documented in docs/nimble-analyze.md.
+// Exit statuses of nimble-analyze. Documented in docs/reference/nimble-analyze.md.
 enum ExitStatus : int {
   kExitOk = 0,
   kExitFailure = 1,        // nothing wrong with the input as such: cannot write, out of memory, an incomplete recording

@@ -1,4 +1,4 @@
-// Reads a trace file (docs/FORMAT.md) and checks every number and index in it.
+// Reads a trace file (docs/reference/formats.md) and checks every number and index in it.
 //
 // The file is read line by line and each line is dropped once it is decoded, so memory is bounded by the calls that it
 // holds, and by kMaxLineBytes. The returned TraceFile owns everything. Only a GrowingTrace keeps state between calls;

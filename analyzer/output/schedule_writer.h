@@ -1,5 +1,5 @@
-// Writes a schedule as the JSON of docs/FORMAT.md: keys in a fixed order, one op per line, the same bytes for the same
-// schedule. Pure; any thread. No errors.
+// Writes a schedule as the JSON of docs/reference/formats.md: keys in a fixed order, one op per line, the same bytes
+// for the same schedule. Pure; any thread. No errors.
 #pragma once
 
 #include <string>

@@ -16,7 +16,7 @@ namespace nimble::analyzer {
 
 std::string text_report(const Analysis& analysis);
 
-// One JSON object; its keys are listed in docs/nimble-analyze.md.
+// One JSON object; its keys are listed in docs/reference/nimble-analyze.md.
 std::string json_report(const Analysis& analysis);
 
 // Ops of the step, gathered by kernel (or call) and reason, the most frequent first.

@@ -1,5 +1,5 @@
-// Declared accesses that somebody wrote down: rules files, as docs/FORMAT.md has them, of a user's or shipped with the
-// tool (analyzer/rules/shipped_rules.h).
+// Declared accesses that somebody wrote down: rules files, as docs/reference/formats.md has them, of a user's or
+// shipped with the tool (analyzer/rules/shipped_rules.h).
 //
 // Rules owns its compiled expressions; it is immutable once read, so threads may share it. Errors: InputError, naming
 // file and field.

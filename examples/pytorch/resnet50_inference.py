@@ -2,7 +2,7 @@
 
     python -m nimble run examples/pytorch/resnet50_inference.py [--steps N] [--batch N] [--side PIXELS]
 
-Needs a GPU, torchvision, and the package `nimble` (docs/pytorch.md). Weights are random: they do not matter to times.
+Needs a GPU, torchvision, and the package `nimble` (docs/tutorial/pytorch.md). Weights are random: they do not matter to times.
 """
 
 import argparse

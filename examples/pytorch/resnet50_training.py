@@ -2,7 +2,7 @@
 
     python -m nimble run examples/pytorch/resnet50_training.py [--steps N] [--batch N] [--side PIXELS]
 
-Needs a GPU, torchvision, and the package `nimble` (docs/pytorch.md). Both trainings begin with the same weights, and see the same
+Needs a GPU, torchvision, and the package `nimble` (docs/tutorial/pytorch.md). Both trainings begin with the same weights, and see the same
 images: their losses are to be equal to the bit.
 """
 

@@ -6,7 +6,7 @@
  * finds the functions under the same names by dlsym.
  *
  * Every function may be called from any thread at any time, returns a nimble_result, and never blocks for the GPU. It
- * keeps no pointer that it is given, and what it fills in is the caller's. docs/api.md has examples. */
+ * keeps no pointer that it is given, and what it fills in is the caller's. docs/reference/api-c.md has examples. */
 #ifndef NIMBLE_NIMBLE_H
 #define NIMBLE_NIMBLE_H
 
@@ -154,7 +154,7 @@ NIMBLE_FUNCTION(nimble_get_counters, (nimble_counters * counters), (counters))
 /* Regions, in NIMBLE_MODE=regions: the program runs a piece of its own code once, and has what it submitted launched as
  * one graph from then on, without running the code again. It vouches that it wants the same ops with the same arguments
  * and addresses each time: launching the region does to the GPU's memory what running the code again would do.
- * docs/api.md says what a region may hold, and what may not happen to what it uses.
+ * docs/howto/regions.md says what a region may hold, and what may not happen to what it uses.
  *
  * Begins a region: the driver calls that this thread makes are recorded until nimble_region_end, and executed as
  * always.

@@ -1,4 +1,4 @@
-"""PyTorch modules as CUDA graphs whose branches run in parallel, by libnimble.so. docs/pytorch.md says how.
+"""PyTorch modules as CUDA graphs whose branches run in parallel, by libnimble.so. docs/reference/api-python.md says how.
 
     model = nimble.Nimble(module)
     model.prepare(example)

@@ -26,7 +26,7 @@ graphs are rewritten (NIMBLE_GRAPHS=rewrite), which is what nimble.Nimble needs.
 order (PYTORCH_ALLOC_CONF and PYTORCH_CUDA_ALLOC_CONF become backend:cudaMallocAsync), unless either is set already.
 
 Under --mode auto PyTorch modules whose calls repeat are prepared by themselves, with no change to the script; see
-docs/pytorch.md, and --torch.
+docs/reference/api-python.md, and --torch.
 
 libnimble.so is the package's own, else the one that NIMBLE_LIBRARY names, else the one that was built in the checkout
 which this package lies in (build/default), or installed with it. The
@@ -151,7 +151,7 @@ def _found_by_the_working_folder(package: Path) -> bool:
 
 
 def nimble() -> int:
-    """The command `nimble` of an installed package: the launcher itself, as docs/nimble.md has it. But where it is to run Python, and no
+    """The command `nimble` of an installed package: the launcher itself, as docs/reference/nimble.md has it. But where it is to run Python, and no
     setting asks for a recording or a mode, it does what `python -m nimble run` does: what a PyTorch program needs is no recording."""
     words = sys.argv[1:]
     if words[:1] == ["run"] and runs_python(words[1:], os.environ):

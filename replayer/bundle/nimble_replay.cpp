@@ -1,4 +1,4 @@
-// nimble-replay: runs a step that was saved as a bundle, without its program. See docs/nimble-replay.md.
+// nimble-replay: runs a step that was saved as a bundle, without its program. See docs/reference/nimble-replay.md.
 
 #include <CLI/CLI.hpp>
 
@@ -34,7 +34,7 @@ using namespace nimble;
 using namespace nimble::bundle;
 using analyzer::kPolicyNames;
 
-// Documented in docs/nimble-replay.md.
+// Documented in docs/reference/nimble-replay.md.
 enum ExitStatus : int { kExitOk = 0, kExitDiffers = 1, kExitInput = 2, kExitRefused = 3, kExitNoSchedule = 4 };
 
 struct Arguments {

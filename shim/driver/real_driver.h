@@ -38,8 +38,8 @@ void* wrapper(CallId id);
 void* next_wrapper(CallId id);
 
 // The wrapper for a pointer that the driver gave out (or a library that stands in front of it), or the pointer itself
-// where there is none. Keyed on the returned pointer, not on names and versions: see "The returned pointer decides" in
-// ARCHITECTURE.md.
+// where there is none. Keyed on the returned pointer, not on names and versions: see the decision of that name in
+// docs/decisions.
 void* wrapper_for_pointer(void* real);
 
 // A driver function outside the call table, looked up when it is first needed. Not a function-local static: its guard

@@ -1,5 +1,6 @@
 // The records of a bundle: one step of a program with all that it takes to run it without the program.
-// shim/record/observers/bundle/ writes it, replayer/bundle/ reads it. The grammar on disk stands in docs/FORMAT.md.
+// shim/record/observers/bundle/ writes it, replayer/bundle/ reads it. The grammar on disk stands in
+// docs/reference/formats.md.
 //
 // Plain data without behaviour; whoever read or built a Bundle owns it. Addresses are those of the recorded process.
 #pragma once

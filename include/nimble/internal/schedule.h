@@ -1,4 +1,5 @@
-// The records of a schedule: what analyzer/ writes and replayer/ reads. The grammar on disk stands in docs/FORMAT.md.
+// The records of a schedule: what analyzer/ writes and replayer/ reads. The grammar on disk stands in
+// docs/reference/formats.md.
 //
 // Plain data without behaviour. It holds no address of the process that was recorded: pointers are (object, offset).
 // Whoever read or built a Schedule owns it; once built it is not changed, so threads may share it.

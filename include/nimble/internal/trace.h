@@ -1,4 +1,5 @@
-// The records of a trace: what shim/ writes and analyzer/ reads. The grammar on disk stands in docs/FORMAT.md.
+// The records of a trace: what shim/ writes and analyzer/ reads. The grammar on disk stands in
+// docs/reference/formats.md.
 //
 // Plain data without behaviour. A Trace belongs to whoever read it; nothing here is synchronised.
 #pragma once
@@ -13,7 +14,8 @@
 
 namespace nimble {
 
-// Raised whenever a reader of the previous version would misread a file. Listed with its reason in docs/FORMAT.md.
+// Raised whenever a reader of the previous version would misread a file. Listed with its reason in
+// docs/reference/formats.md.
 inline constexpr int kTraceVersion = 2;
 
 inline constexpr std::uint32_t kNone = 0xffffffffu;  // "no such id" wherever an id is optional

@@ -1,4 +1,4 @@
-"""When a graph is chosen the driver is mostly in the state that calls have later (docs/pytorch.md, Contexts that come and go)."""
+"""When a graph is chosen the driver is mostly in the state that calls have later (docs/explanation/pytorch.md, Contexts that come and go)."""
 
 import contextlib
 

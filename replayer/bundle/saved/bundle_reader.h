@@ -1,5 +1,5 @@
-// Reads a bundle (docs/FORMAT.md), and checks every number, index and name in it, so that the rest of nimble-replay may
-// index and add without asking.
+// Reads a bundle (docs/reference/formats.md), and checks every number, index and name in it, so that the rest of
+// nimble-replay may index and add without asking.
 //
 // A bundle comes from outside. Nothing is allocated by a number that it gives: contents are read piece by piece, and a
 // list is as long as the file makes it. A BundleFiles may be read by one thread at a time. Errors: InputError, which

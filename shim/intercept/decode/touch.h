@@ -1,5 +1,6 @@
-// Work whose accesses do not fit into one destination and one source, and the list that says them: docs/FORMAT.md,
-// `accesses`. Lists are made while the program's arguments are valid, and only when recording.
+// Work whose accesses do not fit into one destination and one source, and the list that says them:
+// docs/reference/formats.md, `accesses`. Lists are made while the program's arguments are valid, and only when
+// recording.
 #pragma once
 
 #include <vector>

@@ -2,9 +2,9 @@
 // pairs of events from then on.
 //
 // CUPTI breaks programs that use graphs: with graph-level tracing and tracing of copies at once, CUPTI 13.0 has later
-// launches of a graph fault (docs/interception.md says how that was found). A recording must not kill what it records,
-// so no graph is ever made or launched while CUPTI collects activities: it stops before the call that begins the first
-// one, whatever its version. Its callbacks, which only count calls, go on.
+// launches of a graph fault (docs/explanation/interception.md says how that was found). A recording must not kill what
+// it records, so no graph is ever made or launched while CUPTI collects activities: it stops before the call that
+// begins the first one, whatever its version. Its callbacks, which only count calls, go on.
 //
 // One lock, held while the source changes, and never around a call of the program's.
 #pragma once

@@ -1,4 +1,4 @@
-// Writes a trace file as docs/FORMAT.md says: records in, lines of JSON out.
+// Writes a trace file as docs/reference/formats.md says: records in, lines of JSON out.
 //
 // Used by one thread, the record queue's. Gives ids to functions, images, streams and events as they first appear.
 #pragma once

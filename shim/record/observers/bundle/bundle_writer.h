@@ -1,5 +1,5 @@
-// Writes a bundle: memory.bin, the images, and at last the manifest (docs/FORMAT.md), so that a bundle with a manifest
-// is whole but for its trace. Functions return what went wrong, in words; empty where nothing did.
+// Writes a bundle: memory.bin, the images, and at last the manifest (docs/reference/formats.md), so that a bundle with
+// a manifest is whole but for its trace. Functions return what went wrong, in words; empty where nothing did.
 //
 // The folder is the wanted one, where nothing stands in the way in it, or one in its place
 // (include/nimble/internal/process/own_file.h): files of others are left alone, and so are folders that another process

@@ -1,5 +1,5 @@
 // What it takes to change parameters of an executable graph: node by node, by updating the whole graph, and either
-// while the graph is running or not. Why replay patches as it does rests on these figures (ARCHITECTURE.md).
+// while the graph is running or not. Why replay patches as it does rests on these figures (docs/decisions).
 //
 //   nvcc -std=c++17 -O2 bench/device/graph_updates.cu -lcuda -o graph_updates && ./graph_updates
 //

@@ -59,7 +59,7 @@ def graph(module, data):
 
 
 def compile_in_place(module, way):
-    """Compiles the module's calls: its forward() itself stays eager. Under Nimble with the options that docs/pytorch.md asks for."""
+    """Compiles the module's calls: its forward() itself stays eager. Under Nimble with the options that docs/howto/unchanged-script.md asks for."""
     if way.nimble:
         import torch._inductor
 

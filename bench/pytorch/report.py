@@ -5,13 +5,13 @@ from render import Part
 
 INFERENCE = """Each way in a process of its own, in fp32 without TF32 and with deterministic algorithms, on one input in the
 same memory again and again: a call of a graph is its launch alone. Microseconds of a call: median [10 %, 90 %] of 100 runs or
-more. Before that each process makes and ends another context, for which see docs/pytorch.md."""
+more. Before that each process makes and ends another context, for which see docs/explanation/pytorch.md."""
 TRAINING = """The step: forward, cross entropy, backward, SGD; images of 3x32x32, 10 classes; torchvision's networks with
 their stems as they are. Each way in a process of its own, in fp32 without TF32 and with deterministic algorithms.
 `make_graphed_callables` and `Nimble` leave loss and optimizer as they are, and have graphs for forward and backward;
 `torch.cuda.graph of the step` and `nimble.step`, also the one over torch.compile's kernels, launch the whole step.
 Microseconds of a step: median [10 %, 90 %] of 100 runs or more. Before that each process makes and ends another context, for
-which see docs/pytorch.md."""
+which see docs/explanation/pytorch.md."""
 BY_EVENTS = """By CUDA events, from one before the call to one behind it, on a GPU that was idle:"""
 BY_CLOCK = """By the host's clock, until the GPU is done:"""
 IN_A_ROW = """By CUDA events over ten calls that follow each other without waiting, a call of them; of ten such rows or more:"""

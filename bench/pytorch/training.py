@@ -122,7 +122,7 @@ def compile_for(way, trainer):
             from torch._functorch import config
 
             if hasattr(config, "donated_buffer"):  # from 2.5 on
-                config.donated_buffer = False  # as docs/pytorch.md asks for
+                config.donated_buffer = False  # as docs/howto/train.md asks for
         inference.compile_in_place(trainer.module, way)
         warm(trainer.step, WARM)
 

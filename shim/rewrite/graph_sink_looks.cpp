@@ -89,7 +89,7 @@ GraphPair::Launch GraphSink::launch_with_memory(const Call& call, GraphPair& gra
   const auto tell = [&] {
     if (made.result != CUDA_SUCCESS) return;
     try {
-      pool_.reserve().launched(part->place(), call.stream.key, part->most(), pool_.retirements());
+      pool_.reserve().launched(part->place(), call.stream.key, part->in_driver(), pool_.retirements());
     } catch (const std::bad_alloc&) {  // then it is not counted
     }
   };

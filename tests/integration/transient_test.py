@@ -9,7 +9,7 @@ from harness import ProgramTest
 # none but for what lasts, and for graphs of which nobody knows when they run; and how much more the driver might keep, whose
 # graphs run at once by chance.
 PAIR = 88
-KEEPS = {"one": 0, "apart": 0, "later": 0, "moved": 0, "ended": 0, "captured": 0, "parts": 3 * PAIR, "updated": 0, "threads": 96,
+KEEPS = {"one": 0, "apart": 0, "later": 0, "moved": 0, "ended": 0, "captured": 0, "parts": 3 * PAIR, "updated": 0, "threads": 128,
          "lasting": 6 * 2, "context": 0}
 ROOM = 12  # beside that
 # Of a device that has enough for two graphs at a time, or for one with what six of them leave, in the driver's pieces.

@@ -46,6 +46,7 @@
 
 #include "nimble/internal/call.h"
 #include "shim/rewrite/memory/backing.h"
+#include "shim/rewrite/memory/graph_heap.h"
 #include "shim/rewrite/memory/graph_reserve.h"
 #include "shim/rewrite/memory/transient.h"
 
@@ -220,6 +221,8 @@ class CapturePool {
     std::map<std::uint64_t, std::uint64_t> slots;  // by address: size
     TransientMemory::Shared transient;             // once asked for
     std::map<std::uint64_t, std::uint64_t> live;   // what the program has, by address: as asked for
+    std::uint64_t left = 0;                        // how much memory the driver would have for it
+    std::size_t counted = 0;                       // when there was so much of it
     std::map<Released, std::vector<std::uint64_t>> released;
     std::vector<CaptureMemory::Event> events;
     std::set<std::uint64_t> releases;  // memory of other captures, when it runs
@@ -242,7 +245,7 @@ class CapturePool {
   std::vector<Backing::Piece> released_pieces(const Capture& capture) const;
   static CaptureMemory::Kind kind_of(const Capture& capture);
   static std::map<std::uint64_t, std::uint64_t> lasting(const Capture& capture);
-  static std::uint64_t most_released(const Capture& capture);
+  static GraphHeap heap_of(const Capture& capture);
   std::optional<GraphReserve::Place> place_of(const Capture& capture) const;
   void tell_left(GraphReserve::Place place);
   static std::optional<Slot> use_again(Capture& capture, std::uint64_t stream, std::uint64_t size);

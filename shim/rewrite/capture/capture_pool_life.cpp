@@ -71,23 +71,12 @@ void CapturePool::updated(CUgraph graph, CUgraphExec exec) {
   instantiated(graph, exec);
 }
 
-// The most that the graph has at a time of what it releases itself.
-std::uint64_t CapturePool::most_released(const Capture& capture) {
-  const std::map<std::uint64_t, std::uint64_t> lasts = lasting(capture);
-  std::map<std::uint64_t, std::uint64_t> there;
-  std::uint64_t sum = 0, most = 0;
-  for (const CaptureMemory::Event& event : capture.events) {
-    if (lasts.contains(event.address) && !event.released) continue;
-    if (event.released) {
-      const auto found = there.find(event.address);
-      if (found == there.end()) continue;
-      sum -= found->second;
-      there.erase(found);
-    } else if (there.try_emplace(event.address, event.size).second) {
-      most = std::max(most, sum += event.size);
-    }
-  }
-  return most;
+// As the driver would lay out what the graph allocates, when a launch of it is through.
+GraphHeap CapturePool::heap_of(const Capture& capture) {
+  GraphHeap heap;
+  for (const CaptureMemory::Event& event : capture.events)
+    event.released ? heap.release(event.address) : heap.allocate(event.address, event.size);
+  return heap;
 }
 
 void CapturePool::trim(CUcontext context, CUdevice device) {
@@ -105,14 +94,19 @@ std::optional<GraphReserve::Place> CapturePool::place_of(const Capture& capture)
   return device ? std::optional(GraphReserve::Place{*device, capture.home->context}) : std::nullopt;
 }
 
-// What the program has of what launches have left, each of which has pieces of its own there.
+// What the program has of what launches have left.
 void CapturePool::tell_left(GraphReserve::Place place) {
   std::uint64_t sum = 0;
-  for (const auto& [id, capture] : captures_) {
-    if (!capture.launched || place_of(capture) != place) continue;
-    std::uint64_t bytes = 0;
-    for (const auto& [address, size] : capture.live) bytes += size;
-    sum += GraphReserve::in_pieces(bytes);
+  for (auto& [id, capture] : captures_) {
+    if (!capture.launched || capture.live.empty() || place_of(capture) != place) continue;
+    if (capture.counted != capture.live.size()) {
+      GraphHeap heap = heap_of(capture);
+      for (const auto& [address, size] : lasting(capture))
+        if (!capture.live.contains(address)) heap.release(address);
+      capture.left = heap.held();
+      capture.counted = capture.live.size();
+    }
+    sum += capture.left;
   }
   reserve_.left(place, sum);
 }
@@ -129,7 +123,8 @@ std::vector<std::uint64_t> CapturePool::launched(CUgraphExec exec, std::uint64_t
     capture.launched = true;
     capture.live.merge(lasting(capture));
     if (const std::optional<GraphReserve::Place> place = place_of(capture)) {
-      reserve_.launched(*place, stream, most_released(capture), retirements());
+      const GraphHeap heap = heap_of(capture);
+      reserve_.launched(*place, stream, heap.bytes() - heap.held(), retirements());
       tell_left(*place);
     }
     // Of one that is a part of others nobody knows when it runs.
@@ -195,8 +190,10 @@ std::vector<TransientMemory::Shared> CapturePool::transient_of(CUgraphExec exec)
     if (!capture.transient) {
       if (capture.asked_for || !capture.ended) continue;
       std::vector<Backing::Piece> pieces = released_pieces(capture);
-      if (const auto place = place_of(capture); place && !pieces.empty())
-        capture.transient = transient_.add(std::move(pieces), *place, most_released(capture));
+      if (const auto place = place_of(capture); place && !pieces.empty()) {
+        const GraphHeap heap = heap_of(capture);
+        capture.transient = transient_.add(std::move(pieces), *place, heap.bytes() - heap.held());
+      }
     }
     if (capture.transient) found.push_back(capture.transient);
   }

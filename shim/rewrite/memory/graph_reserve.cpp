@@ -4,11 +4,6 @@
 
 namespace nimble::shim {
 
-std::uint64_t GraphReserve::in_pieces(std::uint64_t bytes) {
-  constexpr std::uint64_t kPiece = std::uint64_t{32} << 20;
-  return (bytes + kPiece - 1) / kPiece * kPiece;
-}
-
 std::uint64_t GraphReserve::needed(CUdevice device) const {
   std::uint64_t sum = 0;
   for (const auto& [place, of] : places_) {
@@ -28,7 +23,7 @@ void GraphReserve::launched(Place place, std::uint64_t stream, std::uint64_t byt
   if (bytes == 0) return;
   const std::lock_guard lock(mutex_);
   OnStream& on = places_[place].running[stream];
-  on = {std::max(on.bytes, in_pieces(bytes)), moment};
+  on = {std::max(on.bytes, bytes), moment};
   grow(place.device);
   any_runs_.store(true, std::memory_order_relaxed);
 }

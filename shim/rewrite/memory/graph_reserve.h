@@ -1,10 +1,10 @@
 // How much device memory the driver would keep for what captured graphs allocate, had their allocations become nodes:
 // what a program is told of free memory is then the same with Nimble as without.
 //
-// As measured (H200, driver 580.159, CUDA 13.0): memory comes in pieces of 32 MiB, with the launch that needs it. What
-// a graph frees itself is shared by all launches that do not run at the same time, those of one stream among them; what
-// a graph leaves has pieces of its own until it is freed. Nothing goes back to the device before cuDeviceGraphMemTrim,
-// or before an allocation that needs it.
+// As measured (H200, driver 580.159, CUDA 13.0): memory comes in pieces (graph_heap.h), with the launch that needs it.
+// Pieces in which a graph leaves nothing are shared by all launches that do not run at the same time, those of one
+// stream among them; the others are its own until what lies there is freed. Nothing goes back to the device before
+// cuDeviceGraphMemTrim, or before an allocation that needs it.
 //
 // It is the device's: contexts come and go, and share it.
 //
@@ -22,19 +22,16 @@ namespace nimble::shim {
 
 class GraphReserve {
  public:
-  // So many bytes, in the driver's pieces.
-  static std::uint64_t in_pieces(std::uint64_t bytes);
-
   // Where a graph runs.
   struct Place {
     CUdevice device = 0;
     CUcontext context = nullptr;
     auto operator<=>(const Place&) const = default;
   };
-  // A graph was launched on the stream with this key. `bytes`: the most that it has at a time of what it frees itself.
+  // A graph was launched on the stream with this key. `bytes`: of the pieces in which it leaves nothing.
   // `moment`: as of TransientMemory.
   void launched(Place place, std::uint64_t stream, std::uint64_t bytes, std::uint64_t moment);
-  // What launches there have left allocated by now, in the driver's pieces.
+  // Bytes of the pieces in which launches there have left something, by now.
   void left(Place place, std::uint64_t bytes);
   // The host has waited for all that was submitted in the context before this moment.
   void waited(CUcontext context, std::uint64_t moment);

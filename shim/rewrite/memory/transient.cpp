@@ -12,12 +12,12 @@ TransientMemory::Held::~Held() {
 }
 
 TransientMemory::Shared TransientMemory::add(std::vector<Backing::Piece> pieces, GraphReserve::Place place,
-                                             std::uint64_t most) {
+                                             std::uint64_t in_driver) {
   auto part = std::make_shared<Part>();
   for (const Backing::Piece& piece : pieces) part->bytes_ += piece.bytes;
   part->pieces_ = std::move(pieces);
   part->place_ = place;
-  part->most_ = most;
+  part->in_driver_ = in_driver;
   const std::lock_guard lock(mutex_);
   std::erase_if(parts_, [](const auto& each) { return each.expired(); });
   parts_.push_back(part);

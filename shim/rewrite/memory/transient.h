@@ -29,13 +29,13 @@ class TransientMemory {
   class Part {
    public:
     GraphReserve::Place place() const { return place_; }
-    // The most that the graph has of it at a time.
-    std::uint64_t most() const { return most_; }
+    // How much the driver would have for it while the graph runs.
+    std::uint64_t in_driver() const { return in_driver_; }
 
    private:
     friend class TransientMemory;
     std::vector<Backing::Piece> pieces_;
-    std::uint64_t bytes_ = 0, most_ = 0;
+    std::uint64_t bytes_ = 0, in_driver_ = 0;
     GraphReserve::Place place_;
     std::atomic_flag held_;               // by who launches, or changes what lies behind it
     std::atomic<bool> there_{true};       // something does
@@ -63,8 +63,8 @@ class TransientMemory {
   // `moments`: counts what happens to memory, so that it can be told what was before a wait. Both must outlive this.
   TransientMemory(Backing& backing, std::atomic<std::uint64_t>& moments) : backing_(backing), moments_(moments) {}
 
-  // Pieces of `backing` that have physical memory, and where they are used. `most`: see Part::most().
-  Shared add(std::vector<Backing::Piece> pieces, GraphReserve::Place place, std::uint64_t most);
+  // Pieces of `backing` that have physical memory, and where they are used. `in_driver`: see Part.
+  Shared add(std::vector<Backing::Piece> pieces, GraphReserve::Place place, std::uint64_t in_driver);
   // `part` must outlive what is returned.
   Held launch(Part& part);
   // From now on nobody knows when it is used: it is there for good. False where it cannot be had.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <queue>
-#include <set>
 
 #include "tests/simcuda/engine/op_failure.h"
 #include "tests/simcuda/engine/submit.h"
@@ -129,28 +128,18 @@ void assign_chains(CUgraphExec exec) {
 
 // What an earlier launch left allocated is refused, or freed; and there has to be memory for this one.
 CUresult check_memory(CUgraphExec exec, CUstream stream) {
-  std::set<const Block*> freed;
-  for (const Step& step : exec->steps) {
-    if (step.work.kind == WorkKind::kFree && step.memory) freed.insert(step.work.memory.block);
-    if (step.work.kind != WorkKind::kAlloc || !step.work.memory.block->outstanding) continue;
-    if ((exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) == 0) return CUDA_ERROR_INVALID_VALUE;
-    step.work.memory.block->outstanding = false;
-    driver().outstanding.erase(step.work.memory.block);
-  }
-  std::uint64_t frees = 0, most = 0, leaves = 0;
+  std::vector<GraphReserve::Change> changes;
   for (const Step& step : exec->steps) {
     if (!step.memory) continue;
-    const Block* const block = step.work.memory.block;
-    if (step.work.kind != WorkKind::kAlloc) {
-      frees -= std::min(frees, block->capacity);
-    } else if (freed.contains(block)) {
-      most = std::max(most, frees += block->capacity);
-    } else {
-      leaves += block->capacity;
-    }
+    Block* const block = step.work.memory.block;
+    changes.push_back({block, step.work.kind == WorkKind::kFree});
+    if (changes.back().frees || !block->outstanding) continue;
+    if ((exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) == 0) return CUDA_ERROR_INVALID_VALUE;
+    block->outstanding = false;
+    driver().outstanding.erase(block);
   }
-  if (most + leaves == 0) return CUDA_SUCCESS;
-  return driver().graph_reserve.launch(stream->id, most, leaves) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  if (changes.empty()) return CUDA_SUCCESS;
+  return driver().graph_reserve.launch(stream->id, changes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 Step* step_of(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type) {
@@ -232,7 +221,6 @@ CUresult launch_graph(CUgraphExec exec, CUstream stream) {
       block->outstanding = step.work.kind == WorkKind::kAlloc;
       if (block->outstanding) {
         d.memory.renew(block);
-        block->launch = d.counters.graph_launches;
         d.outstanding[block] = step.memory;
       } else {
         d.outstanding.erase(block);

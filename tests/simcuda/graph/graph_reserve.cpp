@@ -2,7 +2,8 @@
 #include "tests/simcuda/graph/graph_reserve.h"
 
 #include <algorithm>
-#include <map>
+#include <set>
+#include <utility>
 
 #include "tests/simcuda/driver/entry.h"
 
@@ -11,7 +12,28 @@ namespace {
 
 constexpr std::uint64_t kPiece = std::uint64_t{32} << 20;
 
-std::uint64_t round_up(std::uint64_t bytes, std::uint64_t piece) { return (bytes + piece - 1) / piece * piece; }
+struct Range {
+  std::uint64_t begin, end;
+};
+
+// The memory of one launch: what is taken, by place, and the most that ever was.
+struct Layout {
+  std::vector<std::pair<Range, Block*>> taken;
+  std::uint64_t end = 0, most = 0;
+
+  void allocate(Block* block) {
+    std::uint64_t at = 0, sum = block->capacity;
+    auto before = taken.begin();
+    while (before != taken.end() && before->first.begin < at + block->capacity) at = before++->first.end;
+    if (before == taken.end() && at + block->capacity > end) end += (block->capacity + kPiece - 1) / kPiece * kPiece;
+    for (const auto& [range, other] : taken) sum += range.end - range.begin;
+    most = std::max(most, sum);
+    taken.insert(before, {{at, at + block->capacity}, block});
+  }
+  void free(const Block* block) {
+    std::erase_if(taken, [&](const auto& one) { return one.second == block; });
+  }
+};
 
 }  // namespace
 
@@ -22,13 +44,13 @@ std::uint64_t GraphReserve::running(std::uint64_t but_for) const {
   return bytes;
 }
 
-// What one launch has left lies in the same pieces.
-std::uint64_t GraphReserve::left(std::uint64_t piece) const {
-  std::map<std::uint64_t, std::uint64_t> by_launch;
-  for (const auto& [block, memory] : driver_.outstanding) by_launch[block->launch] += block->capacity;
-  std::uint64_t bytes = 0;
-  for (const auto& [launch, each] : by_launch) bytes += round_up(each, piece);
-  return bytes;
+// What one launch has left may lie in the same pieces.
+std::uint64_t GraphReserve::left() const {
+  std::set<std::pair<std::uint64_t, std::uint64_t>> pieces;  // of launches
+  for (const auto& [block, memory] : driver_.outstanding)
+    for (std::uint64_t piece = block->begin / kPiece; piece * kPiece < block->begin + block->capacity; ++piece)
+      pieces.emplace(block->launch, piece);
+  return pieces.size() * kPiece;
 }
 
 bool GraphReserve::grow_to(std::uint64_t bytes) {
@@ -39,20 +61,30 @@ bool GraphReserve::grow_to(std::uint64_t bytes) {
   return true;
 }
 
-bool GraphReserve::launch(std::uint64_t stream, std::uint64_t frees, std::uint64_t leaves) {
+bool GraphReserve::launch(std::uint64_t stream, const std::vector<Change>& changes) {
+  Layout layout;
+  for (const auto& [block, frees] : changes) frees ? layout.free(block) : layout.allocate(block);
+  std::uint64_t outstanding = 0;
+  for (const auto& [block, memory] : driver_.outstanding) outstanding += block->capacity;
   OnStream& on = streams_[stream];
-  const std::uint64_t before = on.end.pending() ? on.bytes : 0;
-  const std::uint64_t needed = std::max(before, round_up(frees, kPiece));
-  const std::uint64_t lasts = left(kPiece) + round_up(leaves, kPiece);
+  const std::uint64_t before = on.end.pending() ? on.bytes : 0, lasts = left();
   // Where that is too much for the device, launches on different streams follow each other, too, and pieces are small.
-  if (!grow_to(lasts + needed + running(stream)) && !grow_to(lasts + needed) && !grow_to(left(1) + leaves + frees))
+  if (!grow_to(lasts + std::max(before, layout.end) + running(stream)) &&
+      !grow_to(lasts + std::max(before, layout.end)) && !grow_to(outstanding + layout.most))
     return false;
-  on.bytes = needed;
+  ++launches_;
+  std::set<std::uint64_t> kept;
+  for (const auto& [range, block] : layout.taken) {
+    block->launch = launches_;
+    block->begin = range.begin;
+    for (std::uint64_t piece = range.begin / kPiece; piece * kPiece < range.end; ++piece) kept.insert(piece);
+  }
+  on.bytes = std::max(before, layout.end - kept.size() * kPiece);
   return true;
 }
 
 void GraphReserve::trim() {
-  const std::uint64_t needed = std::min(bytes_, left(kPiece) + running());
+  const std::uint64_t needed = std::min(bytes_, left() + running());
   driver_.memory.use_no_more(bytes_ - needed);
   bytes_ = needed;
 }

@@ -36,7 +36,7 @@ struct Block {
   CUcontext context = nullptr;
   CUmemoryPool pool = nullptr;
   GraphMemory* graph_memory = nullptr;  // of a graph: who owns it
-  std::uint64_t launch = 0;             // of a graph: which launch has left it allocated
+  std::uint64_t launch = 0, begin = 0;  // of a graph: which launch has left it, and where in the memory of that
   // Where it was freed in stream order.
   OpRef freed;
   CUstream freed_stream = nullptr;

@@ -20,11 +20,11 @@ class GraphReserveTest : public testing::Test {
 
 TEST_F(GraphReserveTest, LaunchesOfOneStreamShareThePiecesOfTheLargest) {
   EXPECT_EQ(mib(), 0u);
-  launch(1, 1);
+  launch(1, 32);
   EXPECT_EQ(mib(), 32u);
-  launch(1, 33);
+  launch(1, 64);
   EXPECT_EQ(mib(), 64u);
-  launch(1, 1);
+  launch(1, 32);
   EXPECT_EQ(mib(), 64u);
   launch(1, 0);
   EXPECT_EQ(mib(), 64u);
@@ -87,8 +87,8 @@ TEST_F(GraphReserveTest, OfADeviceAsLongAsTheProcessWhateverContextsEnd) {
   launch(1, 32);
   reserve_.left(elsewhere, 0);
   EXPECT_EQ(reserve_.bytes(elsewhere.device), 0u);
-  reserve_.launched(there, 2, kMiB, 1);
-  reserve_.launched(elsewhere, 3, 33 * kMiB, 1);
+  reserve_.launched(there, 2, 32 * kMiB, 1);
+  reserve_.launched(elsewhere, 3, 64 * kMiB, 1);
   EXPECT_EQ(mib(), 64u);
   reserve_.context_ends(here_.context);
   EXPECT_EQ(mib(), 64u);

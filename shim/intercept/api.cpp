@@ -258,16 +258,18 @@ nimble_result nimble_capture_again() {
 }
 
 nimble_result nimble_rehearse_begin(CUstream_st* stream) {
-  return with_graphs([&](GraphSink& sink) { return sink.rehearse(stream) ? NIMBLE_SUCCESS : NIMBLE_INVALID_ARGUMENT; });
+  return with_graphs(
+      [&](GraphSink& sink) { return sink.dry_runs().begin(stream) ? NIMBLE_SUCCESS : NIMBLE_INVALID_ARGUMENT; });
 }
 
 nimble_result nimble_rehearse_part(void) {
-  return with_graphs([](GraphSink& sink) { return sink.rehearse_part() ? NIMBLE_SUCCESS : NIMBLE_INVALID_ARGUMENT; });
+  return with_graphs(
+      [](GraphSink& sink) { return sink.dry_runs().begin_part() ? NIMBLE_SUCCESS : NIMBLE_INVALID_ARGUMENT; });
 }
 
 nimble_result nimble_rehearse_end(std::uint64_t* strays, std::uint64_t* behind) {
   return with_graphs([&](GraphSink& sink) {
-    const std::optional<GraphSink::Rehearsed> rehearsed = sink.rehearsed();
+    const auto rehearsed = sink.dry_runs().end();
     if (!rehearsed) return NIMBLE_INVALID_ARGUMENT;
     if (strays) *strays = rehearsed->strays;
     if (behind) *behind = rehearsed->behind;

@@ -8,8 +8,8 @@
 #include "shim/driver/guard.h"
 #include "shim/modes/session.h"
 #include "shim/process/roomy_stack.h"
-#include "shim/rewrite/capture/library_memory.h"
 #include "shim/rewrite/graph_sink.h"
+#include "shim/rewrite/program_memory/library_memory.h"
 
 namespace nimble::shim {
 
@@ -64,7 +64,7 @@ void* workspace_for(GraphSink& sink, CUstream stream, void* workspace, std::size
   const Guard guard;
   return with_room([&] {
     return reinterpret_cast<void*>(
-        sink.workspace_for(stream, reinterpret_cast<std::uint64_t>(workspace), bytes, for_one));
+        sink.workspaces().slot_for(stream, reinterpret_cast<std::uint64_t>(workspace), bytes, for_one));
   });
 }
 

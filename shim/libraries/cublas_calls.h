@@ -1,5 +1,5 @@
 // The two functions by which a program gives cuBLAS memory to work in, as libnimble.so exports them: in captures that
-// ask for it each product of matrices gets memory of its own (shim/rewrite/capture/workspaces.h); else, and in any
+// ask for it each product of matrices gets memory of its own (shim/rewrite/pool/workspaces.h); else, and in any
 // other mode, they do what cuBLAS's do.
 //
 // Every call goes on to the cuBLAS that its caller would reach without us, which is found once for each place in the

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "shim/rewrite/capture/library_memory.h"
+#include "shim/rewrite/program_memory/library_memory.h"
 
 namespace nimble::shim {
 

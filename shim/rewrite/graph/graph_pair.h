@@ -1,29 +1,29 @@
-// An executable graph of the program's and the one that was made of it: which of the two a launch launches, and that
-// they never run at the same time, as the driver keeps launches of one executable graph apart.
+// An executable graph of the program's and the one that was made of it: a launch launches one of the two, and they
+// never run at the same time, as the driver keeps launches of one executable graph apart.
 //
 // Behind each launch comes an event, and a launch of the other graph than the one before waits for it: the driver has
 // each launch of a graph wait for the one before, so the last one's end is the end of all. One lock is held while a
-// launch is made, for which other launches of the same graph alone wait; another guards what is known, never while the
-// driver is called. The driver's errors are the program's, but for those of the rewritten graph: then its own is
-// launched. Owns its events. Any thread, once it has been described.
+// launch is made, for which other launches of the same graph alone wait; another guards why it is kept and what memory
+// it needs, never while the driver is called. The driver's errors are the program's, but for those of the rewritten
+// graph: then its own is launched. Owns its events, what is known of its nodes (graph_facts.h), and the choice between
+// the two (graph_choice.h). Any thread, once it has been described.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <utility>
-#include <vector>
 
-#include "analyzer/service.h"
 #include "nimble/internal/call.h"
 #include "replayer/driver/driver_api.h"
-#include "replayer/tune/step_clock.h"
 #include "replayer/tune/tuner.h"
+#include "shim/rewrite/graph/graph_choice.h"
+#include "shim/rewrite/graph/graph_facts.h"
 #include "shim/rewrite/graph/rewritten_graph.h"
-#include "shim/rewrite/graph/touched_memory.h"
 #include "shim/rewrite/memory/transient.h"
+#include "shim/rewrite/pool/captured_graphs.h"
 #include "shim/state/launched_work.h"
 
 namespace nimble::shim {
@@ -51,26 +51,19 @@ class GraphPair {
   // --- Before it is shared with other threads.
 
   RewrittenGraph& rewritten() { return rewritten_; }
-  // Of the rewritten one: its context, how large it is, whose code its kernels are (null: nobody knows of one), the
-  // allocations that its nodes name, and their words that look like addresses and lead nowhere; and those among them
-  // that were addresses of memory once.
-  void describe(CUcontext context, std::uint32_t nodes, std::uint32_t streams, std::vector<const ImageInfo*> images,
-                std::vector<TraceProbe::Range> memory, std::vector<std::uint64_t> nowhere,
-                std::vector<std::uint64_t> known);
-
+  // The rewritten one's context and nodes.
+  void describe(CUcontext context, GraphFacts::Nodes nodes);
   // Its capture's threads have submitted so many pieces of work past it.
   void goes_without(std::uint64_t strays) { strays_ = strays; }
 
   // --- From then on.
 
-  // What its nodes may write, but for memory of its own capture; nothing where that is not known, or not any more.
-  void writes(std::optional<std::vector<GraphSchedule::Written>> written);
-  // Whether that lies in these, as far as it is known; else what does not, for people.
-  bool writes_only(const std::vector<TraceProbe::Range>& ranges, std::string& what_else) const;
+  // What its nodes may write.
+  GraphFacts& facts() { return facts_; }
 
   // Whether the program's own is launched for good, and may be so by its own call.
   bool passes() const {
-    return (kept_.load(std::memory_order_acquire) || own_for_good_.load(std::memory_order_relaxed)) &&
+    return (kept_.load(std::memory_order_acquire) || choice_.is_own_for_good()) &&
            !last_was_rewritten_.load(std::memory_order_acquire);
   }
   struct Launch {
@@ -81,33 +74,25 @@ class GraphPair {
   // Launches one of the two; its own where somebody may look meanwhile. `may_time`: the driver may be asked about
   // events.
   Launch launch(CUgraphExec own, const StreamRef& stream, bool may_time, bool looked_at) noexcept;
-  // The driver has been brought into another state (context_bounce.h), be it within the trial: the next launch sees to
-  // it, so that nobody waits for one that is being made.
-  void driver_settled() { has_settled_.store(true, std::memory_order_relaxed); }
+  void driver_settled() { choice_.driver_settled(); }
   // The program's own is launched from now on. Whether that is new.
   bool keep(const std::string& why);
   // Code goes; null where nobody knows which.
   void code_goes(const ImageInfo* image);
-  // The call releases memory.
-  void memory_goes(const Call& call);
-  // The call has allocated memory. Why its nodes may now touch the same where they did not before; null: they do not.
-  const char* memory_comes(const Call& call) const;
   // Memory is short: the rewritten one goes, where it will not be launched any more. Whether it did.
   bool give_back();
   // The context, or all of them (null), is gone.
   void context_ended(CUcontext context);
 
-  // The memory that has to be there while it runs, once that was asked for; null: all of it always is.
-  std::optional<TransientMemory::Shared> transient() const {
-    if (all_is_there_.load(std::memory_order_acquire)) return nullptr;
-    const std::lock_guard lock(mutex_);
-    return transient_;
+  // The memory that a launch has to bring back, where that may be gone; null where all of it always is there.
+  // `captured` is asked once.
+  TransientMemory::Shared transient(CUgraphExec exec, CapturedGraphs& captured) {
+    return all_is_there_.load(std::memory_order_acquire) ? nullptr : find_transient(exec, captured);
   }
-  void uses(std::optional<TransientMemory::Shared> transient) {
-    const std::lock_guard lock(mutex_);
-    all_is_there_.store(transient && !*transient, std::memory_order_release);
-    transient_ = std::move(transient);
-  }
+  // Whether that was asked.
+  bool is_transient_known() const;
+  // It does what another graph says now, whose memory that is.
+  void forget_transient();
 
   // What is told of it of who looks (replayer/order/onlookers.h).
   const std::shared_ptr<LaunchedWork>& work() const { return work_; }
@@ -119,40 +104,35 @@ class GraphPair {
   GraphStatus status(CUgraphExec exec) const;
 
  private:
+  bool is_of_another_context(const StreamRef& stream) const;
   bool follow(const StreamRef& stream);
   void come_behind(const StreamRef& stream);
+  CUresult launch_elsewhere(CUgraphExec own, const StreamRef& stream) noexcept;
+  bool launch_chosen(CUgraphExec own, const StreamRef& stream, bool before, Launch& made);
+  void launched(const StreamRef& stream, bool may_time, bool counts, Launch& made);
   void keep_from_launch(const char* why) noexcept;
-  std::string news() const;
-  void decided();
+  TransientMemory::Shared find_transient(CUgraphExec exec, CapturedGraphs& captured);
 
   const GraphApi& api_;
   const DriverApi& driver_;
-  const Tune tune_;
   const std::uint64_t number_;
   CUcontext const made_in_;
   const std::shared_ptr<LaunchedWork> work_;  // with an event behind the last launch
   CUcontext context_ = nullptr;
-  std::uint32_t nodes_ = 0, streams_ = 0;
   std::uint64_t strays_ = 0;
-  std::vector<const ImageInfo*> images_;
+  GraphFacts facts_;
 
   std::mutex order_;  // held by the one launch that is being made; guards what follows
   RewrittenGraph rewritten_;
-  Tuner tuner_;
-  StepClock clock_;
+  GraphChoice choice_;
   CUevent tried_ = nullptr;             // recorded to see whether a stream takes our events
   std::optional<std::uint64_t> takes_;  // the last stream that did
 
   std::atomic<bool> all_is_there_{false};
-  std::atomic<bool> has_settled_{false};  // since the last launch
-  std::atomic<bool> kept_{false}, own_for_good_{false}, last_was_rewritten_{false};
+  std::atomic<bool> kept_{false}, last_was_rewritten_{false};
   mutable std::mutex mutex_;  // guards what follows
-  TouchedMemory memory_;
-  std::optional<std::vector<GraphSchedule::Written>> writes_;
   std::string why_kept_;
-  std::optional<TransientMemory::Shared> transient_;
-  bool decided_ = false, own_is_faster_ = false;
-  double own_us_ = -1, rewritten_us_ = -1;
+  std::optional<TransientMemory::Shared> transient_;  // once it was asked for
 };
 
 }  // namespace nimble::shim

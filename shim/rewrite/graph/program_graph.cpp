@@ -16,20 +16,6 @@ constexpr const char* kRefused = "the driver does not tell what its nodes do";
 
 }  // namespace
 
-const char* GraphApi::load(CallContext& context) {
-#define X(function)                                                                        \
-  function##_ = reinterpret_cast<decltype(function##_)>(context.driver_symbol(#function)); \
-  if (!function##_) return #function;
-  NIMBLE_GRAPH_FUNCTIONS(X)
-#undef X
-#define X(function) function##_ = reinterpret_cast<decltype(function##_)>(context.driver_symbol(#function));
-  NIMBLE_GRAPH_EDGE_FUNCTIONS(X)
-  NIMBLE_GRAPH_OTHER_FUNCTIONS(X)
-#undef X
-  if (!cuGraphRemoveDependencies_v2_) cuGraphGetEdges_v2_ = nullptr;
-  return nullptr;
-}
-
 ProgramGraph::ProgramGraph(const GraphApi& driver, CUgraph graph) : driver_(driver), graph_(graph) {
   why_not_ = read();
 }
@@ -118,62 +104,73 @@ void ProgramGraph::find_branches() {
 }
 
 std::string ProgramGraph::read(ProgramNode& node) {
-  Call& call = node.call;
-  call.traced = call.has_stream = true;
+  node.call.traced = node.call.has_stream = true;
   switch (node.type) {
-    case CU_GRAPH_NODE_TYPE_KERNEL: {
-      CUkernelNodeAttrValue value{};
-      if (driver_.cuGraphKernelNodeGetAttribute_(node.handle, CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE,
-                                                 &value) == CUDA_SUCCESS &&
-          value.deviceUpdatableKernelNode.deviceUpdatable)
-        return "it holds a kernel that the device may change";
-      call.cooperative = driver_.cuGraphKernelNodeGetAttribute_(node.handle, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value) ==
-                             CUDA_SUCCESS &&
-                         value.cooperative != 0;
-      CUDA_KERNEL_NODE_PARAMS kernel{};
-      if (driver_.cuGraphKernelNodeGetParams_v2_(node.handle, &kernel) != CUDA_SUCCESS) return kRefused;
-      if (context_known_ && kernel.ctx != context_) return "it is of several contexts";
-      context_ = kernel.ctx;
-      context_known_ = true;
-      call.symbol = kKernelOfAGraph;
-      call.kind = CallKind::launch;
-      // Runtimes launch kernels by a handle that all contexts share: the one that is known from its launches.
-      call.function = kernel.kern ? reinterpret_cast<CUfunction>(kernel.kern) : kernel.func;
-      if (!call.function) return "it holds a kernel without a function";
-      call.grid = {kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ};
-      call.block = {kernel.blockDimX, kernel.blockDimY, kernel.blockDimZ};
-      call.shared_bytes = kernel.sharedMemBytes;
-      call.kernel_params = kernel.kernelParams;
-      call.extra = kernel.extra;
-      return {};
-    }
-    case CU_GRAPH_NODE_TYPE_MEMCPY: {
-      CUDA_MEMCPY3D copy{};
-      if (driver_.cuGraphMemcpyNodeGetParams_(node.handle, &copy) != CUDA_SUCCESS) return kRefused;
-      if (!decode::between_memory(copy)) return "it copies from or to an array";
-      if (copy.Depth > 1) return "it copies layers";
-      call.symbol = kCopyOfAGraph;
-      call.kind = CallKind::copy;
-      decode::Copy2D::rows(call, copy, decode::box_dst_3d(copy), decode::box_src_3d(copy));
-      // What it carries is in its source when it runs, and nobody can look at that now.
-      call.device_source = true;
-      return {};
-    }
-    case CU_GRAPH_NODE_TYPE_MEMSET: {
-      CUDA_MEMSET_NODE_PARAMS set{};
-      if (driver_.cuGraphMemsetNodeGetParams_(node.handle, &set) != CUDA_SUCCESS) return kRefused;
-      call.symbol = kSetOfAGraph;
-      call.kind = CallKind::set;
-      call.dst = {set.dst, set.pitch};
-      call.width = set.width * set.elementSize;
-      call.height = std::max<std::size_t>(set.height, 1);
-      call.value = set.value;
-      call.element = set.elementSize;
-      return {};
-    }
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+      return read_kernel(node);
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+      return read_copy(node);
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+      return read_set(node);
     default:
       return "it holds a node that is no kernel, copy or set";
   }
+}
+
+std::string ProgramGraph::read_kernel(ProgramNode& node) {
+  Call& call = node.call;
+  CUkernelNodeAttrValue value{};
+  if (driver_.cuGraphKernelNodeGetAttribute_(node.handle, CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE, &value) ==
+          CUDA_SUCCESS &&
+      value.deviceUpdatableKernelNode.deviceUpdatable)
+    return "it holds a kernel that the device may change";
+  call.cooperative =
+      driver_.cuGraphKernelNodeGetAttribute_(node.handle, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value) == CUDA_SUCCESS &&
+      value.cooperative != 0;
+  CUDA_KERNEL_NODE_PARAMS kernel{};
+  if (driver_.cuGraphKernelNodeGetParams_v2_(node.handle, &kernel) != CUDA_SUCCESS) return kRefused;
+  if (context_known_ && kernel.ctx != context_) return "it is of several contexts";
+  context_ = kernel.ctx;
+  context_known_ = true;
+  call.symbol = kKernelOfAGraph;
+  call.kind = CallKind::launch;
+  // Runtimes launch kernels by a handle that all contexts share: the one that is known from its launches.
+  call.function = kernel.kern ? reinterpret_cast<CUfunction>(kernel.kern) : kernel.func;
+  if (!call.function) return "it holds a kernel without a function";
+  call.grid = {kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ};
+  call.block = {kernel.blockDimX, kernel.blockDimY, kernel.blockDimZ};
+  call.shared_bytes = kernel.sharedMemBytes;
+  call.kernel_params = kernel.kernelParams;
+  call.extra = kernel.extra;
+  return {};
+}
+
+std::string ProgramGraph::read_copy(ProgramNode& node) const {
+  Call& call = node.call;
+  CUDA_MEMCPY3D copy{};
+  if (driver_.cuGraphMemcpyNodeGetParams_(node.handle, &copy) != CUDA_SUCCESS) return kRefused;
+  if (!decode::between_memory(copy)) return "it copies from or to an array";
+  if (copy.Depth > 1) return "it copies layers";
+  call.symbol = kCopyOfAGraph;
+  call.kind = CallKind::copy;
+  decode::Copy2D::rows(call, copy, decode::box_dst_3d(copy), decode::box_src_3d(copy));
+  // What it carries is in its source when it runs, and nobody can look at that now.
+  call.device_source = true;
+  return {};
+}
+
+std::string ProgramGraph::read_set(ProgramNode& node) const {
+  Call& call = node.call;
+  CUDA_MEMSET_NODE_PARAMS set{};
+  if (driver_.cuGraphMemsetNodeGetParams_(node.handle, &set) != CUDA_SUCCESS) return kRefused;
+  call.symbol = kSetOfAGraph;
+  call.kind = CallKind::set;
+  call.dst = {set.dst, set.pitch};
+  call.width = set.width * set.elementSize;
+  call.height = std::max<std::size_t>(set.height, 1);
+  call.value = set.value;
+  call.element = set.elementSize;
+  return {};
 }
 
 }  // namespace nimble::shim

@@ -47,6 +47,9 @@ class ProgramGraph {
   std::string put_in_order(std::vector<CUgraphNode>& handles);
   void find_branches();
   std::string read(ProgramNode& node);
+  std::string read_kernel(ProgramNode& node);
+  std::string read_copy(ProgramNode& node) const;
+  std::string read_set(ProgramNode& node) const;
 
   const GraphApi& driver_;
   const CUgraph graph_;

@@ -55,7 +55,7 @@ class Driver {
 
 struct Trial {
   explicit Trial(Driver& driver) : pair(driver.graphs, driver.api, Tune::start, 1, Driver::kContext) {
-    pair.describe(Driver::kContext, 2, 2, {}, {}, {}, {});
+    pair.describe(Driver::kContext, {2, 2, {}, {}, {}, {}});
   }
 
   // Launches it so often, or until it is decided.

@@ -1,0 +1,192 @@
+#include "shim/rewrite/allocate/capture_allocator.h"
+
+#include <string>
+
+#include "shim/state/device_reader.h"
+#include "shim/state/entry.h"
+#include "shim/state/stream_table.h"
+
+namespace nimble::shim {
+
+using Capturing = CapturesUnderWay::Capturing;
+
+// ---- allocations ----
+
+std::optional<CUresult> CaptureAllocator::allocate(Call& call) {
+  if (call.names_pool) return std::nullopt;
+  const std::optional<Capturing> capture = uses_.captures.of(call);
+  if (!capture || !capture->active) return std::nullopt;
+  if (asked_of_graphs_.load(std::memory_order_relaxed) && !uses_.pool.is_asked_for(capture->id)) return std::nullopt;
+  // The driver takes it where the stream is, whatever is current.
+  CUcontext const context = streams().context(call.stream);
+  if (!context) return uses_.pool.refusal(capture->id, {});
+  const CaptureHome home{context, default_pool_changes()};
+  if (uses_.shortage.leaves_to_driver(capture->id, home)) return std::nullopt;
+  const std::optional<MemorySlot> slot = take(call, *capture, home);
+  if (!slot) {
+    const std::optional<CUresult> refusal = call.size != 0 ? uses_.pool.refusal(capture->id, home) : std::nullopt;
+    if (refusal)
+      uses_.log.say("a capture gets no " + std::to_string(call.size) + " bytes: " +
+                    (*refusal == CUDA_ERROR_OUT_OF_MEMORY
+                         ? "the driver has none"
+                         : "it has others of another device, or the pool was changed meanwhile"));
+    return refusal;
+  }
+  call.address = slot->address;
+  try {
+    uses_.memory.came_in_capture(call);
+    uses_.graphs.tell(call);  // others
+  } catch (const std::exception& error) {
+    uses_.log.failed(call, error);
+  }
+  return CUDA_SUCCESS;
+}
+
+// Where there is none it is tried again each time that something else has let go of memory.
+std::optional<MemorySlot> CaptureAllocator::take(const Call& call, const Capturing& capture, CaptureHome home) {
+  const auto try_once = [&] {
+    return uses_.pool.allocate(capture.id, home, call.stream.key, uses_.captures.count_nodes(capture.graph), call.size);
+  };
+  std::optional<MemorySlot> slot = try_once();
+  if (!slot && call.size != 0 && uses_.shortage.give_back_transient(home.context) != 0) slot = try_once();
+  if (!slot && call.size != 0 && uses_.pool.refusal(capture.id, home) == CUDA_ERROR_OUT_OF_MEMORY &&
+      uses_.graphs.give_back())
+    slot = try_once();
+  return slot;
+}
+
+// ---- releases ----
+
+std::optional<CUresult> CaptureAllocator::release(const Call& call) {
+  if (!uses_.pool.holds(call.address)) {
+    uses_.memory.goes(call);
+    return std::nullopt;
+  }
+  try {
+    return release_of_pool(call);
+  } catch (const std::exception& error) {  // the driver does not know the memory
+    uses_.log.failed(call, error);
+  }
+  return CUDA_SUCCESS;
+}
+
+// Where the release is captured it would be done when the graph runs: nothing is, here and there. In a capture that is
+// spoilt the driver would refuse it, which frameworks do not expect of memory that they let go because of that.
+std::optional<CUresult> CaptureAllocator::release_of_pool(const Call& call) {
+  if (call.kind == CallKind::free)
+    if (const CUresult result = wait_as_release_does(); result != CUDA_SUCCESS) return result;
+  std::optional<Capturing> capture;
+  if (call.has_stream && uses_.captures.any()) capture = uses_.captures.of(call);
+  if (capture && !capture->active) capture.reset();
+  std::optional<std::size_t> nodes;
+  if (capture) nodes = uses_.captures.count_nodes(capture->graph);
+  switch (uses_.pool.release(call.address, call.stream.key, capture ? capture->id : 0, nodes)) {
+    case CapturePool::Release::foreign:
+      return std::nullopt;
+    case CapturePool::Release::nothing_there:
+      return CUDA_ERROR_INVALID_VALUE;
+    case CapturePool::Release::done:
+      if (!capture) answers_.gone(call.address);
+      break;
+  }
+  return CUDA_SUCCESS;
+}
+
+// As cuMemFree waits for the GPU, or is refused while somebody captures: by such a call on a piece of memory of ours.
+CUresult CaptureAllocator::wait_as_release_does() const {
+  CallContext& context = uses_.context;
+  const auto get = reinterpret_cast<decltype(&::cuMemAlloc_v2)>(context.driver_symbol("cuMemAlloc_v2"));
+  const auto free = reinterpret_cast<decltype(&::cuMemFree_v2)>(context.driver_symbol("cuMemFree_v2"));
+  const auto wait = reinterpret_cast<decltype(&::cuCtxSynchronize)>(context.driver_symbol("cuCtxSynchronize"));
+  const auto ours = [&](auto call) {
+    const RelaxedCaptures relaxed(context);
+    return call();
+  };
+  CUdeviceptr piece = 0;
+  if (!get || !free || ours([&] { return get(&piece, 1); }) != CUDA_SUCCESS) return wait ? wait() : CUDA_SUCCESS;
+  const CUresult result = free(piece);
+  if (result != CUDA_SUCCESS) ours([&] { return free(piece); });
+  return result;
+}
+
+// A node that releases what is no allocation to the driver becomes an empty one.
+std::optional<CUresult> CaptureAllocator::add_release(const Call& call) {
+  CallContext& context = uses_.context;
+  const auto add = reinterpret_cast<decltype(&::cuGraphAddEmptyNode)>(context.driver_symbol("cuGraphAddEmptyNode"));
+  const auto add_any = reinterpret_cast<decltype(&::cuGraphAddNode_v2)>(context.driver_symbol("cuGraphAddNode_v2"));
+  if (!uses_.pool.released_by_graph(call.address)) return std::nullopt;
+  auto* const out = static_cast<CUgraphNode*>(const_cast<void*>(call.arguments[0]));
+  const auto* const dependencies = static_cast<const CUgraphNode*>(call.arguments[1]);
+  const auto* const edges = static_cast<const CUgraphEdgeData*>(call.arguments[2]);
+  const auto count = reinterpret_cast<std::size_t>(call.arguments[3]);
+  if (!edges) return add ? add(out, call.graph, dependencies, count) : CUDA_ERROR_NOT_SUPPORTED;
+  CUgraphNodeParams params{};
+  params.type = CU_GRAPH_NODE_TYPE_EMPTY;
+  return add_any ? add_any(out, call.graph, dependencies, edges, count, &params) : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+// What comes to those addresses next is another allocation.
+void CaptureAllocator::launched(const Call& call) {
+  for (const std::uint64_t address : uses_.pool.graphs().launched(call.exec, call.stream.key)) answers_.gone(address);
+}
+
+void CaptureAllocator::gone(const std::vector<MemorySlot>& slots) {
+  uses_.recordings.gone(slots);
+  for (const MemorySlot& slot : slots) {
+    answers_.gone(slot.address);
+    Call release;
+    release.kind = CallKind::free;
+    release.address = slot.address;
+    release.size = slot.size;
+    uses_.graphs.tell(release);
+  }
+}
+
+// ---- questions ----
+
+std::optional<CUresult> CaptureAllocator::answer(Call& call) {
+  switch (call.question) {
+    case Question::graph_memory:
+      // The nodes that stand for memory, which the driver would have made.
+      if ((!call.graph || uses_.pool.memory_of(call.graph)) &&
+          !asked_of_graphs_.exchange(true, std::memory_order_relaxed))
+        uses_.log.say(
+            "the program asks about memory of its graphs: what it allocates in captures is the driver's from now on");
+      return std::nullopt;
+    case Question::free_memory: {
+      const std::optional<std::uint64_t> free = uses_.shortage.free_memory_told();
+      if (!free) return std::nullopt;
+      call.size = *free;
+      return CUDA_SUCCESS;
+    }
+    case Question::trim:
+      if (CUcontext const context = current_context(); context && uses_.functions.load()) {
+        uses_.shortage.give_back_transient(context);
+        uses_.shortage.trim(context);
+      }
+      return std::nullopt;
+    case Question::memory:
+    case Question::handle:
+    case Question::physical:
+      return answer_about_memory(call);
+    default:
+      return std::nullopt;
+  }
+}
+
+// As the driver would of a graph's own memory: it is there from the graph's launch to its release, and no handle is
+// given of it.
+std::optional<CUresult> CaptureAllocator::answer_about_memory(Call& call) {
+  const std::optional<CapturePool::Found> found = uses_.pool.find(call.address);
+  if (!found || !uses_.functions.load()) return std::nullopt;
+  if (call.question != Question::memory) return CUDA_ERROR_INVALID_VALUE;
+  if (!found->there) return CUDA_ERROR_NOT_FOUND;
+  call.address = found->address;
+  call.size = found->size;
+  call.of_capture = true;
+  answers_.answer(call, found->address, uses_.functions.driver(), found->context);
+  if (call.shown) uses_.graphs.tell(call);  // it does not come to after()
+  return CUDA_SUCCESS;
+}
+
+}  // namespace nimble::shim

@@ -1,0 +1,74 @@
+// What a program allocates in stream order while it captures, and releases, and asks about: answered from the captures'
+// pool (shim/rewrite/pool/capture_pool.h) as the driver would answer of memory of its own.
+//
+// What the driver serves becomes a node, whose memory cannot be released before the graph was launched: who captures
+// for a graph's sake, and lets go of what it was captured with, must not get such.
+//
+// Owns what allocations of the pool have for themselves, and whether the program has asked about its graphs' memory. No
+// lock of its own; calls the driver. Any thread.
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "nimble/internal/call.h"
+#include "replayer/bind/memory_answers.h"
+#include "shim/rewrite/allocate/memory_shortage.h"
+#include "shim/rewrite/capture/captures_under_way.h"
+#include "shim/rewrite/live/graph_functions.h"
+#include "shim/rewrite/live/live_graphs.h"
+#include "shim/rewrite/pool/capture_pool.h"
+#include "shim/rewrite/program_memory/program_memory.h"
+#include "shim/rewrite/recording/graph_recordings.h"
+#include "shim/rewrite/rewrite_log.h"
+
+namespace nimble::shim {
+
+class CaptureAllocator {
+ public:
+  // All of it must outlive the allocator.
+  struct Uses {
+    CallContext& context;
+    CapturePool& pool;
+    CapturesUnderWay& captures;
+    MemoryShortage& shortage;
+    LiveGraphs& graphs;
+    ProgramMemory& memory;
+    GraphRecordings& recordings;
+    GraphFunctions& functions;
+    const RewriteLog& log;
+  };
+  explicit CaptureAllocator(const Uses& uses) : uses_(uses) {}
+
+  // --- Answers to the program's calls; nothing where the driver is to answer.
+
+  std::optional<CUresult> allocate(Call& call);
+  std::optional<CUresult> release(const Call& call);
+  // A graph of the program's own making gets a node that releases memory.
+  std::optional<CUresult> add_release(const Call& call);
+  // A question about memory (Call::question).
+  std::optional<CUresult> answer(Call& call);
+
+  // --- What becomes of the memory.
+
+  // The program has launched a graph, which may release some.
+  void launched(const Call& call);
+  // It has gone from captures that are over, and may come to others.
+  void gone(const std::vector<MemorySlot>& slots);
+
+ private:
+  std::optional<MemorySlot> take(const Call& call, const CapturesUnderWay::Capturing& capture, CaptureHome home);
+  CUresult wait_as_release_does() const;
+  std::optional<CUresult> release_of_pool(const Call& call);
+  std::optional<CUresult> answer_about_memory(Call& call);
+
+  const Uses uses_;
+  MemoryAnswers answers_;
+  std::atomic<bool> asked_of_graphs_{false};
+};
+
+}  // namespace nimble::shim

@@ -1,0 +1,75 @@
+// Which of the two graphs is launched, the program's own or the rewritten one: first either in turn, while both are
+// timed, then the faster one.
+//
+// The lock of the graph's launches guards it (GraphPair), but for what was decided: that has a lock of its own, which
+// is taken after it and never held while the driver is called, so that any thread may ask.
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include "replayer/driver/driver_api.h"
+#include "replayer/tune/step_clock.h"
+#include "replayer/tune/tuner.h"
+
+namespace nimble::shim {
+
+class GraphChoice {
+ public:
+  // `driver` must outlive it.
+  GraphChoice(const DriverApi& driver, Tune tune);
+
+  // --- A launch, in this order.
+
+  // Whether the program's own is launched for good.
+  bool ends() const { return tuner_.ends_replay(); }
+  // Which one, and whether it may be timed.
+  struct Turn {
+    Way way = Way::own;
+    bool timed = false;
+    bool is_rewritten() const { return way == Way::schedule; }
+  };
+  Turn next();
+  void begin(const Turn& turn, CUstream stream) { clock_.begin(turn.way, stream); }
+  void end(CUstream stream) {
+    if (clock_.running()) clock_.end(stream);
+  }
+  // Nothing was launched, or nothing that counts.
+  void cancel() { clock_.cancel(); }
+  // Takes in the times that are known by now. Whether it was decided by them which one is faster.
+  bool take_in();
+  // What was, for people.
+  std::string news(std::uint64_t number) const;
+  // The context is alive: events go.
+  void close() { clock_.close(); }
+
+  // --- Any thread.
+
+  // As ends(), once that was decided.
+  bool is_own_for_good() const { return own_for_good_.load(std::memory_order_relaxed); }
+  // The driver has been brought into another state (context_bounce.h), be it within the trial: the next launch sees to
+  // it, so that nobody waits for one that is being made.
+  void driver_settled() { has_settled_.store(true, std::memory_order_relaxed); }
+  struct Decided {
+    bool any = false, own_is_faster = false;
+    double own_us = -1, rewritten_us = -1;
+  };
+  Decided decided() const;
+
+ private:
+  void decide();
+
+  const Tune tune_;
+  Tuner tuner_;
+  StepClock clock_;
+  std::atomic<bool> has_settled_{false};  // since the last launch
+  std::atomic<bool> own_for_good_{false};
+  mutable std::mutex mutex_;  // guards what follows
+  Decided decided_;
+};
+
+}  // namespace nimble::shim

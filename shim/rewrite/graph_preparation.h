@@ -1,0 +1,71 @@
+// What is made of a graph when the program makes it executable: its nodes are recorded, as a step that is analyzed
+// there and then; what comes out is built beside the program's own executable graph, and both are one of the live
+// graphs from then on. One of which it is not known what its nodes touch is the program's own for good.
+//
+// Owns the rules that analyses go by, and counts graphs. Analyses run on the program's thread, one at a time, under the
+// recordings' lock for that, which alone is held while the driver does anything. Any thread.
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyzer/rules/kept_rules.h"
+#include "analyzer/service.h"
+#include "nimble/internal/call.h"
+#include "replayer/tune/tuner.h"
+#include "shim/rewrite/capture/capture_requests.h"
+#include "shim/rewrite/capture/dry_runs.h"
+#include "shim/rewrite/graph/graph_pair.h"
+#include "shim/rewrite/graph/program_graph.h"
+#include "shim/rewrite/live/graph_functions.h"
+#include "shim/rewrite/live/graph_onlookers.h"
+#include "shim/rewrite/live/live_graphs.h"
+#include "shim/rewrite/pool/capture_pool.h"
+#include "shim/rewrite/program_memory/program_memory.h"
+#include "shim/rewrite/recording/graph_recordings.h"
+#include "shim/rewrite/rewrite_log.h"
+
+namespace nimble::shim {
+
+class GraphPreparation {
+ public:
+  // All of it must outlive this.
+  struct Uses {
+    CapturePool& pool;
+    CaptureRequests& requests;
+    DryRuns& dry_runs;
+    ProgramMemory& memory;
+    GraphRecordings& recordings;
+    LiveGraphs& graphs;
+    GraphOnlookers& onlookers;
+    GraphFunctions& functions;
+    const RewriteLog& log;
+  };
+  // `rules`: files.
+  GraphPreparation(std::vector<std::string> rules, Tune tune, const Uses& uses)
+      : uses_(uses), tune_(tune), rules_(std::move(rules)) {}
+
+  // The program has made a graph executable.
+  void instantiated(const Call& call);
+
+ private:
+  std::string rewrite(CUgraph graph, std::uint64_t flags, GraphPair& made);
+  std::string build(const ProgramGraph& original, const GraphRecording::Nodes& recorded, const GraphSchedule& found,
+                    const std::optional<CaptureMemory>& memory, bool own_priorities, GraphPair& made);
+  void describe(const ProgramGraph& original, const GraphSchedule& found, const std::optional<CaptureMemory>& memory,
+                GraphPair& made) const;
+  void tell_onlookers(GraphPair& graph, const GraphSchedule& found);
+  void tell_writes(GraphPair& graph, const GraphSchedule& found, const std::optional<CaptureMemory>& memory) const;
+
+  const Uses uses_;
+  const Tune tune_;
+  analyzer::KeptRules rules_;
+  std::atomic<std::uint64_t> seen_{0};
+};
+
+}  // namespace nimble::shim

@@ -1,0 +1,42 @@
+#include "shim/rewrite/live/graph_onlookers.h"
+
+#include <memory>
+#include <string>
+
+namespace nimble::shim {
+
+void GraphOnlookers::comes(const Call& call) {
+  if (!Onlookers::matters(call)) return;
+  const LiveGraphs::Shared graph = call.kind == CallKind::graph_launch ? graphs_.find(call.exec) : nullptr;
+  Onlookers::Works met;
+  onlookers_.passes(call, met, graph && graph->work()->is_known ? graph->work() : nullptr);
+  if (met.empty()) return;
+  // By one that is shown they are kept where it is told to them all.
+  call.shown ? onlookers_.wait_for(met) : wait_for(met);
+}
+
+void GraphOnlookers::wait_for(const Onlookers::Works& met) {
+  onlookers_.wait_for(met);
+  graphs_.each([&](GraphPair& graph) {
+    if (met.has(graph.work().get()) && graph.keep("others touch its memory while it runs"))
+      log_.say("graph " + std::to_string(graph.number()) +
+               " is the program's own: ops on another stream touch its memory, in no order with it");
+  });
+}
+
+void GraphOnlookers::began(GraphPair& graph) {
+  onlookers_.expect();
+  onlookers_.uses(*graph.work(), {}, false, /*anything=*/true);
+}
+
+void GraphOnlookers::touches(GraphPair& graph, std::span<const MemoryRange> ranges, bool variables, bool is_known) {
+  onlookers_.uses(*graph.work(), ranges, variables, !is_known);
+  graph.work()->is_known = is_known;
+}
+
+void GraphOnlookers::is_changed(GraphPair& graph) {
+  onlookers_.uses(*graph.work(), {}, false, /*anything=*/true);
+  graph.work()->is_known = false;
+}
+
+}  // namespace nimble::shim

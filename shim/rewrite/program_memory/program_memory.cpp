@@ -1,0 +1,26 @@
+#include "shim/rewrite/program_memory/program_memory.h"
+
+namespace nimble::shim {
+
+void ProgramMemory::came(const Call& call, bool analyzing) {
+  const bool is_plain =
+      call.kind == CallKind::alloc &&
+      (call.memory == MemoryKind::device || call.memory == MemoryKind::pinned || call.memory == MemoryKind::managed);
+  is_plain ? library_.came(call.address, call.caller) : library_.goes(call.address);
+  known_.came(call.address, call.size);
+  // What came while a graph was looked at was not seen in it.
+  if (!analyzing) released_.came(call.address, call.size);
+}
+
+void ProgramMemory::goes(const Call& call) {
+  library_.goes(call.address);
+  released_.goes(call.address, call.size);
+}
+
+void ProgramMemory::is_about_to_end(const Call& call) {
+  watch_.ends(call);
+  if (call.ends == Ends::code) library_.code_goes();
+  if (call.kind == CallKind::context_end) library_.forget();
+}
+
+}  // namespace nimble::shim

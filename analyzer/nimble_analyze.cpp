@@ -27,7 +27,11 @@
 #include "analyzer/report/report.h"
 #include "analyzer/report/why.h"
 #include "analyzer/rules/shipped_rules.h"
-#include "nimble/internal/process/own_file.h"
+#include "nimble/internal/files/file_facts.h"
+#include "nimble/internal/files/file_kind.h"
+#include "nimble/internal/files/own_file.h"
+#include "nimble/internal/files/part_file.h"
+#include "nimble/internal/files/written_file.h"
 #include "nimble/internal/version.h"
 
 namespace {

@@ -7,8 +7,8 @@
 #include <thread>
 #include <utility>
 
+#include "nimble/internal/files/file_facts.h"
 #include "nimble/internal/process/not_cancelled.h"
-#include "nimble/internal/process/own_file.h"
 #include "replayer/driver/current_context.h"
 #include "replayer/schedule/schedule_reader.h"
 #include "replayer/step_player.h"

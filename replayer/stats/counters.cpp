@@ -5,8 +5,10 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "nimble/internal/files/file_kind.h"
+#include "nimble/internal/files/own_file.h"
+#include "nimble/internal/files/written_file.h"
 #include "nimble/internal/process/memory_reserve.h"
-#include "nimble/internal/process/own_file.h"
 
 namespace nimble {
 

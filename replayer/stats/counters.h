@@ -30,7 +30,7 @@ struct Counters : CounterValues {
   // One line for people.
   std::string line() const;
   // Writes the counters to this file, as a JSON object. If a file is there that Nimble has not written, they go to one
-  // beside it (include/nimble/internal/process/own_file.h). Returns what the user should be told: why nothing was
+  // beside it (include/nimble/internal/files/own_file.h). Returns what the user should be told: why nothing was
   // written, or where they are instead; empty where all is well.
   std::string write(const std::string& path) const;
 };

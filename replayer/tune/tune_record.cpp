@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
+#include "nimble/internal/files/file_kind.h"
+#include "nimble/internal/files/written_file.h"
 #include "nimble/internal/process/memory_reserve.h"
 #include "nimble/internal/process/quiet_file.h"
 #include "replayer/tune/tuner.h"

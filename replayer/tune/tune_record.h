@@ -1,7 +1,7 @@
 // NIMBLE_TUNE_SAVE: what replay has found to be the fastest goes into the schedule, so that later runs begin with it.
 //
 // The file is replaced in one move, and keeps its owner and its mode; a process that reads it meanwhile has the old one
-// or the new. What is no schedule any more, or a link, is left alone (include/nimble/internal/process/own_file.h), and
+// or the new. What is no schedule any more, or a link, is left alone (include/nimble/internal/files/own_file.h), and
 // so is a schedule that is not the one that was replayed. Stateless; one thread. No errors but the reason in words:
 // replay has done its work by then.
 #pragma once
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "nimble/internal/process/own_file.h"
+#include "nimble/internal/files/file_facts.h"
 #include "nimble/internal/schedule.h"
 
 namespace nimble {

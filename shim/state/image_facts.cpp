@@ -13,7 +13,7 @@
 #include <optional>
 #include <string_view>
 
-#include "nimble/internal/process/own_file.h"
+#include "nimble/internal/files/file_facts.h"
 #include "nimble/internal/process/quiet_file.h"
 #include "shim/process/host_memory.h"
 

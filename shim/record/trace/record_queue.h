@@ -26,7 +26,7 @@
 #include <string>
 
 #include "nimble/internal/call.h"
-#include "nimble/internal/process/own_file.h"
+#include "nimble/internal/files/growing_file.h"
 #include "shim/record/facts/coverage.h"
 #include "shim/record/facts/device_time.h"
 #include "shim/record/facts/probe_totals.h"

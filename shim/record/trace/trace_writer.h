@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "analyzer/input/trace_store.h"
-#include "nimble/internal/process/own_file.h"
+#include "nimble/internal/files/file_facts.h"
+#include "nimble/internal/files/growing_file.h"
+#include "nimble/internal/files/own_file.h"
 #include "nimble/internal/trace.h"
 #include "shim/record/trace/record_queue.h"
 
@@ -25,7 +27,7 @@ class TraceWriter {
   static void find_driver();
 
   // Creates the file, or says in the log why it cannot be. Its times count from `epoch_ns`. It has a name of its own
-  // until it is closed (include/nimble/internal/process/own_file.h), and never more than `limit_bytes`, if that is not
+  // until it is closed (include/nimble/internal/files/own_file.h), and never more than `limit_bytes`, if that is not
   // 0.
   TraceWriter(const std::string& path, std::uint64_t epoch_ns, std::uint64_t limit_bytes = 0);
   // Whether that may wait for another process: for who reads a pipe.

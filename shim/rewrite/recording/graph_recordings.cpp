@@ -5,7 +5,8 @@
 #include <string_view>
 #include <utility>
 
-#include "nimble/internal/process/own_file.h"
+#include "nimble/internal/files/file_kind.h"
+#include "nimble/internal/files/own_file.h"
 #include "shim/record/observers/make_observers.h"
 #include "shim/record/trace/trace_text.h"
 #include "shim/state/entry.h"

@@ -1,5 +1,10 @@
 // Whose a file is by its beginning, which names are taken, and what becomes of files that stand in the way.
-#include "nimble/internal/process/own_file.h"
+#include "nimble/internal/files/own_file.h"
+#include "nimble/internal/files/file_facts.h"
+#include "nimble/internal/files/file_kind.h"
+#include "nimble/internal/files/growing_file.h"
+#include "nimble/internal/files/part_file.h"
+#include "nimble/internal/files/written_file.h"
 
 #include <gtest/gtest.h>
 

@@ -14,8 +14,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "nimble/internal/files/file_facts.h"
+#include "nimble/internal/files/file_kind.h"
 #include "nimble/internal/process/memory_reserve.h"
-#include "nimble/internal/process/own_file.h"
+#include "nimble/internal/process/quiet_file.h"
 #include "nimble/internal/version.h"
 #include "shim/record/trace/trace_text.h"
 

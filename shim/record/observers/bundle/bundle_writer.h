@@ -2,7 +2,7 @@
 // a manifest is whole but for its trace. Functions return what went wrong, in words; empty where nothing did.
 //
 // The folder is the wanted one, where nothing stands in the way in it, or one in its place
-// (include/nimble/internal/process/own_file.h): files of others are left alone, and so are folders that another process
+// (include/nimble/internal/files/own_file.h): files of others are left alone, and so are folders that another process
 // is at. Of a bundle that was there before nothing is left. Files are for their owner alone, and so are folders that
 // are made. Used by one thread at a time.
 #pragma once

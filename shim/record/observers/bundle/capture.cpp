@@ -5,8 +5,8 @@
 #include <span>
 #include <unordered_map>
 
+#include "nimble/internal/files/own_file.h"
 #include "nimble/internal/launch_params.h"
-#include "nimble/internal/process/own_file.h"
 #include "nimble/internal/schedule.h"
 #include "shim/intercept/decode/launch.h"
 #include "shim/process/log.h"

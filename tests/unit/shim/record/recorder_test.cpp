@@ -12,7 +12,8 @@
 #include <thread>
 
 #include "analyzer/input/trace_reader.h"
-#include "nimble/internal/process/own_file.h"
+#include "nimble/internal/files/file_facts.h"
+#include "nimble/internal/files/part_file.h"
 #include "shim/record/trace/trace_text.h"
 #include "tests/unit/shim/record/recorder_support.h"
 

@@ -1,0 +1,56 @@
+#include "nimble/internal/files/file_kind.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "nimble/internal/process/quiet_file.h"
+
+namespace nimble {
+
+bool has_mark(std::string_view begin, FileKind kind) {
+  std::string packed;
+  for (const char c : begin)
+    if (c != ' ' && c != '\n' && c != '\r' && c != '\t') packed.push_back(c);
+  const auto starts = [&](std::string_view mark) { return packed.starts_with(mark); };
+  switch (kind) {
+    case FileKind::trace:
+      return starts(R"([{"ph":"M",)") && packed.find(R"("name":"nimble.trace")") < packed.find('}');
+    case FileKind::schedule:
+      return starts(R"({"nimble_schedule":)");
+    case FileKind::counters:
+      return starts(R"({"nimble_stats":)");
+    case FileKind::report:
+      return starts(R"({"nimble_report":)");
+    case FileKind::replay_report:
+      return starts(R"({"nimble_replay":)");
+    case FileKind::dot:
+      return starts("digraphstep{node[shape=box,fontsize=10];");
+    case FileKind::manifest:
+      return starts(R"({"nimble_bundle":)");
+  }
+  return false;
+}
+
+const char* why_not_replaced(const std::string& path, FileKind kind, FileFacts& found) {
+  const NotCancelled not_cancelled;
+  found = what_is_at(path);
+  if (!found) return nullptr;
+  if (S_ISLNK(found->stx_mode)) return "is a link";
+  if (S_ISDIR(found->stx_mode)) return "is a folder";
+  if (!S_ISREG(found->stx_mode)) return "is no file";
+  if ((found->stx_mode & S_IWUSR) == 0) return "is write-protected";
+  if (::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) != 0) return "may not be written";
+  QuietFile file;  // for reading only: to close one that is open for writing counts as a change for who watches it
+  if (file.open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK) != 0) return "cannot be read";
+  char begin[1024];
+  const ssize_t got = ::pread(file.number(), begin, sizeof begin, 0);
+  if (got < 0 || !has_mark({begin, static_cast<std::size_t>(got)}, kind)) return "was not written by Nimble";
+  if (::flock(file.number(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    return "is being written by another process";
+  return nullptr;
+}
+
+}  // namespace nimble

@@ -1,5 +1,5 @@
 // The trace reader's calls: each with its arguments, and when the GPU ran its op.
-// shim/record/trace/trace_writer_calls.cpp writes them.
+// shim/record/trace/trace_call.cpp writes them.
 #include <algorithm>
 #include <array>
 #include <cstdint>

@@ -1,5 +1,5 @@
 // The trace reader's definitions: images, functions with what their code is known to do, streams, and graphs.
-// shim/record/trace/trace_writer_definitions.cpp writes them.
+// shim/record/trace/trace_definitions.cpp writes them.
 #include <bit>
 #include <cstdint>
 #include <string>

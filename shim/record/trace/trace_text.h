@@ -1,5 +1,5 @@
 // Pieces of the text of a trace that events of several kinds are made of. Internal to
-// shim/record/trace/trace_writer*.cpp; analyzer/input/trace_fields.h reads them back.
+// shim/record/trace/; analyzer/input/trace_fields.h reads them back.
 //
 // Each appends to a string of the caller's and keeps nothing. Any thread; no errors.
 #pragma once

@@ -1,5 +1,5 @@
-// The trace writer's definitions: the events that give functions, images, graphs, streams and the rest the ids by which
-// calls name them. analyzer/input/trace_reader_definitions.cpp reads them.
+#include "shim/record/trace/trace_definitions.h"
+
 #include <cxxabi.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,9 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "shim/record/facts/graph_table.h"
 #include "shim/record/trace/trace_text.h"
-#include "shim/record/trace/trace_writer.h"
 
 namespace nimble::shim {
 
@@ -76,26 +74,35 @@ bool marked(const std::vector<bool>& done, std::uint32_t id) { return id < done.
 
 }  // namespace
 
-void TraceWriter::define_thread(std::uint32_t thread) {
+void TraceDefinitions::line(std::string_view event) {
+  out_ += event;
+  out_ += ",\n";
+}
+
+void TraceDefinitions::thread(std::uint32_t thread) {
   if (marked(threads_, thread)) return;
   mark(threads_, thread);
   line(fmt::format(R"json({{"ph":"M","pid":1,"tid":{0},"name":"thread_name","args":{{"name":"thread {0}"}}}})json",
                    thread));
 }
 
-std::uint32_t TraceWriter::define_context(CUcontext context) {
+std::uint32_t TraceDefinitions::context(CUcontext context) {
   return contexts_.try_emplace(context, static_cast<std::uint32_t>(contexts_.size())).first->second;
 }
 
-std::uint32_t TraceWriter::define_stream(const Record& record) {
+std::optional<std::uint32_t> TraceDefinitions::stream_of(std::uint64_t key) const {
+  const auto found = streams_.find(key);
+  return found == streams_.end() ? std::nullopt : std::optional(found->second.id);
+}
+
+std::uint32_t TraceDefinitions::stream(const Record& record) {
   const StreamRef& stream = record.call.stream;
-  if (const auto found = streams_.find(stream.key); found != streams_.end()) return found->second.id;
+  if (const auto known = stream_of(stream.key)) return *known;
   const std::uint32_t id = next_stream_++;
   streams_[stream.key] = {id, record.context};
-  busy_until_us_.push_back(0);
   line(fmt::format(
       R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.stream","args":{{"id":{},"context":{},"kind":"{}"{}}}}})json",
-      id, define_context(record.context), name(record.stream_kind),
+      id, context(record.context), name(record.stream_kind),
       stream.is_per_thread() ? fmt::format(R"(,"thread":{})", record.call.thread) : ""));
   line(
       fmt::format(R"json({{"ph":"M","pid":2,"tid":{0},"name":"thread_name","args":{{"name":"stream {0} ({1})"}}}})json",
@@ -103,20 +110,20 @@ std::uint32_t TraceWriter::define_stream(const Record& record) {
   return id;
 }
 
-// The context's streams are gone, and their handles may come back. Events do not tell whose they are; a new id for one
+// Its streams are gone with it, and their handles may come back. Events do not tell whose they are; a new id for one
 // that lives on only means that less is known of it.
-void TraceWriter::forget_context(CUcontext context) {
+void TraceDefinitions::context_ends(CUcontext context) {
   std::erase_if(streams_, [&](const auto& entry) { return !context || entry.second.context == context; });
   events_.clear();
 }
 
-std::uint32_t TraceWriter::define_event(CUevent event) {
+std::uint32_t TraceDefinitions::event(CUevent event) {
   const auto [found, is_new] = events_.try_emplace(event, next_event_);
   if (is_new) ++next_event_;
   return found->second;
 }
 
-std::uint32_t TraceWriter::define_image(const ImageInfo& image) {
+std::uint32_t TraceDefinitions::image(const ImageInfo& image) {
   const auto [found, is_new] = images_.try_emplace(&image, static_cast<std::uint32_t>(images_.size()));
   if (!is_new) return found->second;
   line(fmt::format(
@@ -125,11 +132,9 @@ std::uint32_t TraceWriter::define_image(const ImageInfo& image) {
   return found->second;
 }
 
-std::uint32_t TraceWriter::define_function(const FunctionInfo& function) {
-  const auto [found, is_new] = functions_.try_emplace(&function, 0);
-  std::uint32_t& id = found->second;
-  if (!is_new) return id;
-  const std::string image = function.image ? fmt::format("{}", define_image(*function.image)) : "null";
+// What is written of it, but for its id.
+std::string TraceDefinitions::describe(const FunctionInfo& function) {
+  const std::string image_id = function.image ? fmt::format("{}", image(*function.image)) : "null";
   std::string params;
   if (function.params) {
     const char* separator = "[";
@@ -144,8 +149,14 @@ std::uint32_t TraceWriter::define_function(const FunctionInfo& function) {
   }
   std::string code;
   if (function.image) append_code(code, function);
-  const std::string known =
-      fmt::format(R"("name":{},"image":{},"params":{}{})", json_text(function.name), image, params, code);
+  return fmt::format(R"("name":{},"image":{},"params":{}{})", json_text(function.name), image_id, params, code);
+}
+
+std::uint32_t TraceDefinitions::function(const FunctionInfo& function) {
+  const auto [found, is_new] = functions_.try_emplace(&function, 0);
+  std::uint32_t& id = found->second;
+  if (!is_new) return id;
+  const std::string known = describe(function);
   // A kernel has several handles: nodes of a graph name it by another than the launches that they were captured from.
   // What is seen of one is seen of all.
   id = static_cast<std::uint32_t>(names_.size());
@@ -160,23 +171,35 @@ std::uint32_t TraceWriter::define_function(const FunctionInfo& function) {
   return id;
 }
 
-std::uint32_t TraceWriter::define_graph(GraphInfo& graph) {
+// Written down once. In parts, so that no line grows beyond what readers take.
+std::uint32_t TraceDefinitions::graph(GraphInfo& graph) {
   if (graph.id != kNone) return graph.id;
-  const std::uint32_t id = graph.id = next_graph_++;
-  for (const GraphKernel& kernel : graph.kernels) define_function(*kernel.function);
+  graph.id = next_graph_++;
+  for (const GraphKernel& kernel : graph.kernels) function(*kernel.function);
   line(fmt::format(
-      R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.graph","args":{{"id":{},"known":{},"why":{}}}}})json", id,
+      R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.graph","args":{{"id":{},"known":{},"why":{}}}}})json", graph.id,
       graph.known, json_text(graph.why)));
-  // In parts, so that no line grows beyond what readers take.
-  constexpr std::size_t kPart = 4096, kPartBytes = std::size_t{128} << 10;
+  graph_accesses(graph);
+  graph_kernels(graph);
+  graph.accesses = {};
+  graph.kernels = {};
+  return graph.id;
+}
+
+void TraceDefinitions::graph_accesses(const GraphInfo& graph) {
+  constexpr std::size_t kPart = 4096;
   for (std::size_t at = 0; at < graph.accesses.size(); at += kPart) {
     std::string list;
     const std::size_t count = std::min(kPart, graph.accesses.size() - at);
     append_accesses(list, graph.accesses.data() + at, count);
     line(fmt::format(
-        R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.graph_nodes","args":{{"graph":{},"accesses":{}}}}})json", id,
-        list));
+        R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.graph_nodes","args":{{"graph":{},"accesses":{}}}}})json",
+        graph.id, list));
   }
+}
+
+void TraceDefinitions::graph_kernels(const GraphInfo& graph) {
+  constexpr std::size_t kPartBytes = std::size_t{128} << 10;
   for (std::size_t at = 0; at < graph.kernels.size();) {
     std::string list;
     for (; at < graph.kernels.size() && list.size() < kPartBytes; ++at) {
@@ -186,12 +209,9 @@ std::uint32_t TraceWriter::define_graph(GraphInfo& graph) {
       list += "\"]";
     }
     line(fmt::format(
-        R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.graph_nodes","args":{{"graph":{},"kernels":[{}]}}}})json", id,
-        list));
+        R"json({{"ph":"M","pid":1,"tid":0,"name":"nimble.graph_nodes","args":{{"graph":{},"kernels":[{}]}}}})json",
+        graph.id, list));
   }
-  graph.accesses = {};
-  graph.kernels = {};
-  return id;
 }
 
 }  // namespace nimble::shim

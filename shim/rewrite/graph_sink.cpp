@@ -54,19 +54,23 @@ std::optional<CUresult> GraphSink::before(Call& call) noexcept {
   return recordings_.before(call);
 }
 
-// What answers a call throws nothing from where it has done what it answers.
-std::optional<CUresult> GraphSink::receive(Call& call) {
-  if (call.question != Question::none) return allocator_.answer(call);
+// What the call is about to end or to change, whatever becomes of it.
+void GraphSink::hear(const Call& call) {
   if (call.exec && call.kind != CallKind::graph_launch) edited(call);
   if (call.edit == GraphEdit::destroy || call.edit == GraphEdit::end) handle_ends(call);
   t_context_ends = call.kind == CallKind::context_end;
   if (t_context_ends) wait_for_helper(call.context);
   if (is_release(call.kind) || t_context_ends || call.ends == Ends::code) let_go_of(call);
   dry_runs_.ending(call);
-  if (call.ends == Ends::stream) {
-    forget_captures(call);
-    pool_.stream_ended(call.stream.key);
-  }
+  if (call.ends != Ends::stream) return;
+  forget_captures(call);
+  pool_.stream_ended(call.stream.key);
+}
+
+// What answers a call throws nothing from where it has done what it answers.
+std::optional<CUresult> GraphSink::receive(Call& call) {
+  if (call.question != Question::none) return allocator_.answer(call);
+  hear(call);
   if (call.graph && (call.edit == GraphEdit::share || call.edit == GraphEdit::set_other))
     if (!pool_.graphs().keep(call.graph, nullptr)) return CUDA_ERROR_OUT_OF_MEMORY;
   if (call.edit == GraphEdit::add_release) return allocator_.add_release(call);
@@ -100,24 +104,28 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
   const bool good = result == CUDA_SUCCESS;
   if (call.kind == CallKind::capture_begin) capture_began(call, good);
   if (call.kind == CallKind::capture_end) capture_ended(call, good);
-  if (good && call.kind == CallKind::graph_launch) allocator_.launched(call);
-  if (good) dry_runs_.submitted(call);
-  if (good && call.unordered)
-    if (const auto capture = captures_.of(call.stream.handle); capture && capture->active)
-      pool_.unordered(capture->id, call.stream.key);
   // The last user of a primary context ends it, which shows afterwards.
   if (good && call.kind == CallKind::context_end && !t_context_ends) let_go_of(call);
   if (call.kind == CallKind::context_end) pool_.context_ended(call.context, good && is_end_of_context(call));
-  if (good) has_edited(call);
-  if (good && is_allocation(call.kind)) {
+  if (good) has_done(call);
+  memory_return_.after(call, good);
+} catch (const std::exception& error) {
+  log_.failed(call, error);
+}
+
+void GraphSink::has_done(const Call& call) {
+  if (call.kind == CallKind::graph_launch) allocator_.launched(call);
+  dry_runs_.submitted(call);
+  if (call.unordered)
+    if (const auto capture = captures_.of(call.stream.handle); capture && capture->active)
+      pool_.unordered(capture->id, call.stream.key);
+  has_edited(call);
+  if (is_allocation(call.kind)) {
     fill_.came(call);
     memory_.came(call, graphs_.any_analysis());
     graphs_.tell(call);
   }
-  if (good && others_may_reach(call)) graphs_.tell(call);
-  memory_return_.after(call, good);
-} catch (const std::exception& error) {
-  log_.failed(call, error);
+  if (others_may_reach(call)) graphs_.tell(call);
 }
 
 // ---- captures ----

@@ -102,7 +102,9 @@ class GraphSink final : public CallSink {
   bool settle();
 
  private:
+  void hear(const Call& call);
   std::optional<CUresult> receive(Call& call);
+  void has_done(const Call& call);
   void capture_began(const Call& call, bool good);
   void capture_ended(const Call& call, bool good);
   void forget_captures(const Call& call);

@@ -88,6 +88,7 @@ void append_allocation(std::string& out, const Record& record, TraceDefinitions&
       append(out, R"(,"image":{})", definitions.image(*image));
 }
 
+// One case for each kind of call: as many branches as there are kinds, and nothing between them.
 void append_kinds_own(std::string& out, const Record& record, TraceDefinitions& definitions) {
   const Call& call = record.call;
   switch (call.kind) {

@@ -87,14 +87,9 @@ bool TraceWriter::write(const Record& record) {
   return false;
 }
 
-void TraceWriter::put(const Record& record) {
-  if (!good()) return;
+// Writes down what the call names. Its op.
+StreamTracks::Op TraceWriter::define(const Record& record) {
   const Call& call = record.call;
-  // The handle may come back as something new.
-  if (call.ends == Ends::stream) definitions_.stream_ends(call.stream.key);
-  if (call.ends == Ends::event) definitions_.event_ends(call.event);
-  if (call.ends == Ends::green_context) definitions_.context_ends(call.context);
-  if (call.ends != Ends::nothing || (call.kind == CallKind::launch && !record.function)) return;
   definitions_.thread(call.thread);
   // What failed had no effect, and a stream that captures cannot be asked what it is: no stream is defined for that.
   const bool named =
@@ -106,6 +101,18 @@ void TraceWriter::put(const Record& record) {
   if (record.function) op.function = definitions_.function(*record.function);
   if (record.graph) definitions_.graph(*record.graph);
   if (record.context) definitions_.context(record.context);
+  return op;
+}
+
+void TraceWriter::put(const Record& record) {
+  if (!good()) return;
+  const Call& call = record.call;
+  // The handle may come back as something new.
+  if (call.ends == Ends::stream) definitions_.stream_ends(call.stream.key);
+  if (call.ends == Ends::event) definitions_.event_ends(call.event);
+  if (call.ends == Ends::green_context) definitions_.context_ends(call.context);
+  if (call.ends != Ends::nothing || (call.kind == CallKind::launch && !record.function)) return;
+  const StreamTracks::Op op = define(record);
   args_.clear();
   append_arguments(args_, record, definitions_);
   const std::string plain = op.function == kNone ? fmt::format("\"{}\"", call.symbol) : std::string();

@@ -62,6 +62,7 @@ class TraceWriter {
   void let_go() noexcept { output_.let_go(); }
 
  private:
+  StreamTracks::Op define(const Record& record);
   void put(const Record& record);
   void write_coverage(const Coverage& coverage);
   void write_probe(const ProbeTotals& totals);

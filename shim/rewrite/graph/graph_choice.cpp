@@ -23,12 +23,9 @@ GraphChoice::GraphChoice(const DriverApi& driver, Tune tune) : tune_(tune), tune
   tuner_.exclude(Way::one_stream);
 }
 
-GraphChoice::Turn GraphChoice::next() {
-  if (has_settled_.load(std::memory_order_relaxed) && has_settled_.exchange(false, std::memory_order_relaxed) &&
-      tuner_.is_within_trial())
+void GraphChoice::settle() {
+  if (has_settled_.exchange(false, std::memory_order_relaxed) && tuner_.is_within_trial())
     tuner_.ask_for(kLeastGainInBothStates);
-  const Tuner::Step step = tuner_.next();
-  return {step.way, step.timed && !clock_.full()};
 }
 
 bool GraphChoice::take_in() {

@@ -33,7 +33,12 @@ class GraphChoice {
     bool timed = false;
     bool is_rewritten() const { return way == Way::schedule; }
   };
-  Turn next();
+  Turn next() {
+    if (has_settled_.load(std::memory_order_relaxed)) [[unlikely]]
+      settle();
+    const Tuner::Step step = tuner_.next();
+    return {step.way, step.timed && !clock_.full()};
+  }
   void begin(const Turn& turn, CUstream stream) { clock_.begin(turn.way, stream); }
   void end(CUstream stream) {
     if (clock_.running()) clock_.end(stream);
@@ -61,6 +66,7 @@ class GraphChoice {
   Decided decided() const;
 
  private:
+  void settle();
   void decide();
 
   const Tune tune_;

@@ -28,6 +28,12 @@ void MemoryAnswers::answer(Call& call, std::uint64_t base, const DriverApi& driv
   call.value = std::ranges::any_of(known_, [](const auto& one) { return one.second.synchronous; }) ? 1 : 0;
 }
 
+bool MemoryAnswers::is_synchronous(std::uint64_t base) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = known_.find(base);
+  return found != known_.end() && found->second.synchronous;
+}
+
 void MemoryAnswers::forget(std::uint64_t base) {
   const std::lock_guard lock(mutex_);
   known_.erase(base);

@@ -27,6 +27,9 @@ class MemoryAnswers {
   // Fills in what `call` asks about the allocation that begins at `base`, or keeps what it sets. Asks the driver with
   // `context` current.
   void answer(Call& call, std::uint64_t base, const DriverApi& driver, CUcontext context);
+  // Whether copies of any allocation are to be synchronous, and of the one that begins at `base`.
+  bool any_synchronous() const { return any_.load(std::memory_order_acquire); }
+  bool is_synchronous(std::uint64_t base) const;
   // The allocation that began there is gone: what comes there next is another.
   void gone(std::uint64_t base) {
     if (any_.load(std::memory_order_acquire)) [[unlikely]]
@@ -43,7 +46,7 @@ class MemoryAnswers {
   std::uint64_t fresh_id(const DriverApi& driver, CUcontext context);
 
   std::atomic<bool> any_{false};
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::map<std::uint64_t, Known> known_;  // by where it begins
 };
 

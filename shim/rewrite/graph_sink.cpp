@@ -115,6 +115,7 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
 
 void GraphSink::has_done(const Call& call) {
   if (call.kind == CallKind::graph_launch) allocator_.launched(call);
+  if (call.kind == CallKind::copy || call.kind == CallKind::set) allocator_.copied(call);
   dry_runs_.submitted(call);
   if (call.unordered)
     if (const auto capture = captures_.of(call.stream.handle); capture && capture->active)

@@ -76,6 +76,7 @@ class Answers(ProgramTest):
                 self.compare(["answers", "pool", *way], "auto")
 
     def test_memory_of_captures(self):
+        self.assertIn("4 times: waits 00", self.run_program(["answers", "graph", 4]).stdout)
         for mode in ("off", "record", "replay", "auto", "regions"):
             with self.subTest(mode):
                 settings = {"NIMBLE_TRACE": self.path("trace.json")}

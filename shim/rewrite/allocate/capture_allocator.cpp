@@ -189,4 +189,14 @@ std::optional<CUresult> CaptureAllocator::answer_about_memory(Call& call) {
   return CUDA_SUCCESS;
 }
 
+void CaptureAllocator::copied(const Call& call) {
+  if (!call.synchronous() || !answers_.any_synchronous()) return;
+  for (const std::uint64_t address : {call.dst.address, call.src.address}) {
+    const std::optional<CapturePool::Found> found = uses_.pool.find(address);
+    if (!found || !found->there || !answers_.is_synchronous(found->address) || !uses_.functions.load()) continue;
+    uses_.functions.driver().cuStreamSynchronize_(call.stream.handle);
+    return;
+  }
+}
+
 }  // namespace nimble::shim

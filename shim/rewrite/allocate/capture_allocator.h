@@ -55,6 +55,9 @@ class CaptureAllocator {
 
   // --- What becomes of the memory.
 
+  // The program has copied or set memory. One of the synchronous calls returns once that is done, if the program wants
+  // it so of the memory.
+  void copied(const Call& call);
   // The program has launched a graph, which may release some.
   void launched(const Call& call);
   // It has gone from captures that are over, and may come to others.

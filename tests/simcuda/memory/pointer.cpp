@@ -139,6 +139,7 @@ SIM_CALL(cuPointerSetAttribute, kContext, (const void* value, CUpointer_attribut
   if (value == nullptr || block == nullptr || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (block->kind == BlockKind::kMapped) return CUDA_ERROR_NOT_SUPPORTED;  // as on an H200 (580.159)
   block->synchronous_copies = *static_cast<const unsigned*>(value) != 0;
   return CUDA_SUCCESS;
 }

@@ -114,6 +114,12 @@ std::string set_synchronous(CUdeviceptr p, CUdeviceptr other, bool unset) {
   return text(set) + text(unset_result) + " " + text(now[0]) + text(now[1]) + text(now[2]);
 }
 
+// Whether the host has waited for a call that sets this memory and may return before that is done.
+std::string waits(CUdeviceptr p) {
+  const CUresult set = cuMemsetD32(p, 5, kCount);
+  return text(set) + text(cuStreamQuery(CU_STREAM_LEGACY));
+}
+
 // Whether these allocations, which live at the same time, have numbers of their own, that no earlier one had and that
 // stay as they are.
 std::string identity(const std::vector<CUdeviceptr>& all) {
@@ -228,6 +234,7 @@ void graph(int rounds) {
     outcome("launched d inside" + all_about(d + 12));
     outcome("launched d past" + all_about(d + kBytes));
     outcome("synchronous " + set_synchronous(d, program.input, k % 2 != 0));
+    outcome("waits " + waits(d));
     program.note(d);
     CHECK(cuMemFreeAsync(d, program.stream));
     outcome("freed d" + all_about(d));

@@ -21,7 +21,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-import company  # noqa: E402
+import multi_process  # noqa: E402
 import runner  # noqa: E402
 import side_by_side  # noqa: E402
 from side_by_side import ROOT  # noqa: E402
@@ -99,7 +99,7 @@ def launched_in_turns(name, rounds, build):
 
 def begin(name, way, build):
     program = ROOT / "bench/pytorch/inference.py"
-    return side_by_side.start(*company.command_of(way, build, program, name, company.WAYS[way][0], "--wait", log="info"),
+    return side_by_side.start(*multi_process.command_of(way, build, program, name, multi_process.WAYS[way][0], "--wait", log="info"),
                               waits=True)
 
 
@@ -114,9 +114,9 @@ def trial(said):
 
 def in_processes(name, count, build):
     """By way, and of each process in its turn, TIMES."""
-    there, back = list(company.WAYS), list(reversed(company.WAYS))
+    there, back = list(multi_process.WAYS), list(reversed(multi_process.WAYS))
     order = [way for number in range(count) for way in (back if number % 2 else there)]
-    found = {way: [] for way in company.WAYS}
+    found = {way: [] for way in multi_process.WAYS}
     begun = []
     try:
         for way in order:  # one by one: where a start fails, those before it are given up

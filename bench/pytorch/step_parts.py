@@ -37,7 +37,7 @@ def run(name, batch, gpu):
         trainer.begin_again()
         taken = measure.Memory(gpu)
         taken.begin()
-        with mock.patch("nimble.steps.steps.is_worth_it", is_worth_it):
+        with mock.patch("nimble.steps.split_step.is_worth_it", is_worth_it):
             step, whole, _ = training.nimble_step(trainer)
         graphs = [graph for kind in whole._kinds for graph in kind.graphs]
         times = measure.all_times(gpu, step)

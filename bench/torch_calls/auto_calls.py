@@ -23,11 +23,11 @@ import torch  # noqa: E402
 from torch import nn  # noqa: E402
 from nimble import settings  # noqa: E402
 from nimble.auto import calls  # noqa: E402
-from nimble.auto.guard import Guard  # noqa: E402
+from nimble.auto.traced_guard import TracedModuleGuard  # noqa: E402
 from nimble.guards import switches  # noqa: E402
 from nimble.guards.signatures import Call  # noqa: E402
 from nimble.nesting import nesting  # noqa: E402
-from nimble.objects.watch import Watched  # noqa: E402
+from nimble.objects.python_trace import TracedRun  # noqa: E402
 from replaying import ReplayingCapture  # noqa: E402
 
 ROUNDS = 41
@@ -73,7 +73,7 @@ class Both:
 
 
 def calls_of(both, prepare, module, argument, count=2000):
-    """A call of a module that does nothing, behind `prepare`, both ways."""
+    """A call of a module that does nothing, after `prepare`, both ways."""
     def loop():
         for _ in range(count):
             module(argument)
@@ -131,9 +131,9 @@ def main():
                  "what goes on around the call": switches.why_eager}
         for blocks in (1, 18, 53, 333):
             net = network(blocks)
-            guard = Guard(net, "cpu", Watched())
-            assert guard.difference(net) is None
-            parts[f"guard of {len(list(net.modules()))} modules"] = lambda guard=guard, net=net: guard.difference(net)
+            guard = TracedModuleGuard(net, "cpu", TracedRun())
+            assert guard.difference() is None
+            parts[f"guard of {len(list(net.modules()))} modules"] = lambda guard=guard, net=net: guard.difference()  # it holds no module
         found["parts of a call that a graph serves"] = medians(parts, 20)
         whole = found["a call that a graph serves"] = {}
         for blocks in (1, 18, 53, 333):

@@ -1,14 +1,13 @@
-"""PyTorch modules as CUDA graphs whose branches run in parallel, by libnimble.so. docs/reference/api-python.md says how.
+"""Runs PyTorch modules and training steps as CUDA graphs with parallel branches, by libnimble.so. docs/reference/api-python.md says how.
 
     model = nimble.Nimble(module)
     model.prepare(example)
     output = model(input)
 
-and, of whole training steps, nimble.step(function).
+and, for whole training steps, nimble.step(function).
 
-`nimble.shim` (what libnimble.so offers) and `python -m nimble run` work without PyTorch, so what needs it is imported at
-first use.
-"""
+`nimble.shim` (what libnimble.so offers) and `python -m nimble run` work without PyTorch, so what needs PyTorch is imported at first
+use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""python -m nimble run script.py"""
+"""Runs the launcher: python -m nimble run script.py"""
 
 import sys
 

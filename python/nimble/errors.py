@@ -1,4 +1,4 @@
-"""What this package raises. No PyTorch here."""
+"""The exceptions that this package raises. No PyTorch here."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ class NimbleError(RuntimeError):
     """Nimble cannot do what was asked; the text says why, where, and what to do about it."""
 
     def again(self) -> "NimbleError":
-        """The same, to be kept, and raised by other calls: one that was raised holds the frames that it has come through, with all that
-        these had, and more of them each time that it is raised."""
+        """A copy to keep and raise later. An error that was raised holds the frames that it has passed through and all that they had,
+        and more of them each time."""
         other = type(self).__new__(type(self), *self.args)
         other.__dict__.update(self.__dict__)
         return other
@@ -19,8 +19,8 @@ class NotLoadedError(NimbleError):
 
 
 class CaptureError(NimbleError):
-    """A CUDA graph of the module could not be captured. `reason` is PyTorch's, `place` the path of the module that was running
-    ("" is the outermost one), or None where it is not known."""
+    """A CUDA graph of the module could not be captured. `reason` is PyTorch's; `place` is the path of the module that was running,
+    "" for the outermost one, or None where it is not known."""
 
     def __init__(self, reason: str, place: "str | None" = None) -> None:
         where = "" if place is None else f" in module {place!r}" if place else " in the module itself"
@@ -30,9 +30,9 @@ class CaptureError(NimbleError):
 
 
 class GoesPastError(CaptureError):
-    """Of so many kernels and copies that are submitted while something is captured, and done at once; or would be."""
+    """Kernels and copies ran, or would run, at once instead of being captured; `strays` is their number."""
 
     def __init__(self, strays: int) -> None:
-        super().__init__(f"{strays} of the kernels and copies that it launches go to streams which wait for nothing that is on the current "
-                         "one, or to another device: they are no part of the graph, and no replay would do them again. Have such a stream "
-                         "wait for the current one first, and the current one for it")
+        super().__init__(f"{strays} of the kernels and copies that it launches go to streams that do not wait for the current one, or to "
+                         "another device: they are no part of the graph, and no replay would do them again. Have such a stream wait for "
+                         "the current one first, and the current one for it")

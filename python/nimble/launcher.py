@@ -1,8 +1,7 @@
-"""`python -m nimble run script.py`: becomes the `nimble` launcher that lies beside libnimble.so, which preloads the library.
+"""`python -m nimble run script.py`: becomes the `nimble` launcher beside libnimble.so, which preloads the library.
 
-All options, checks and exit statuses are that launcher's (shim/launcher); what is added here is what a PyTorch program needs:
-this interpreter before a script, NIMBLE_GRAPHS, and the allocator. No PyTorch here. Not for use from threads: it ends in exec.
-"""
+All options, checks and exit statuses are that launcher's (shim/launcher). Added here is what a PyTorch program needs: this
+interpreter before a script, NIMBLE_GRAPHS, and the allocator. No PyTorch here. Not for use from threads: it ends in exec."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ Runs a Python script, or any program, with libnimble.so preloaded. Unless NIMBLE
 graphs are rewritten (NIMBLE_GRAPHS=rewrite), which is what nimble.Nimble needs. PyTorch gets its memory in stream
 order (PYTORCH_ALLOC_CONF and PYTORCH_CUDA_ALLOC_CONF become backend:cudaMallocAsync), unless either is set already.
 
-Under --mode auto PyTorch modules whose calls repeat are prepared by themselves, with no change to the script; see
+Under --mode auto PyTorch modules are prepared once their calls repeat, with no change to the script; see
 docs/reference/api-python.md, and --torch.
 
 libnimble.so is the package's own, else the one that NIMBLE_LIBRARY names, else the one that was built in the checkout
@@ -79,8 +78,8 @@ def find_tools(package: Path, named: str) -> Tools:
 
 
 def split(words: List[str]) -> Tuple[List[str], List[str], bool]:
-    """Options of ours, then the program's words, and whether `--` stood between. Each option takes one value, unless it has
-    it behind `=` or is the help: as the launcher reads them."""
+    """Our options, the program's words, and whether `--` stood between. As the launcher reads them, each option takes one value,
+    unless it has one after `=` or is the help."""
     i = 0
     while i < len(words) and words[i].startswith("-") and len(words[i]) > 1:
         if words[i] == "--":
@@ -161,7 +160,7 @@ def nimble() -> int:
 
 
 def runs_python(words: List[str], env: Mapping[str, str]) -> bool:
-    """Whether these words behind `run` start a Python interpreter, with no setting among them or in the environment but those of
+    """Whether these words after `run` start a Python interpreter, with no setting among them or in the environment but those of
     graphs."""
     options, program, _ = split(words)
     settings = {word.split("=", 1)[0][2:].replace("-", "_").upper() for word in options if word.startswith("-")}

@@ -1,7 +1,7 @@
-"""Where lines of ours go: to what was stderr when the process started, or to NIMBLE_LOG_FILE, by the rules of libnimble.so's own
-(shim/process/log.h). Python's sys.stderr is the program's: it may have put something else there, or descriptor 2 may be a file of its own. No
-line raises, and none sends a signal. No PyTorch here. Any thread.
-"""
+"""Writes this package's lines to the process's original stderr or to NIMBLE_LOG_FILE, by the rules of libnimble.so (shim/process/log.h).
+
+Python's sys.stderr is the program's: it may have put something else there, or descriptor 2 may be a file of its own. No line raises,
+and none sends a signal. No PyTorch here. Any thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PATIENCE_MS = 20
 
 
 def identity() -> Identity:
-    """Which file descriptor 2 stands for."""
+    """Which file descriptor 2 refers to."""
     try:
         facts = os.fstat(2)
     except OSError:
@@ -28,7 +28,7 @@ def identity() -> Identity:
     return facts.st_dev, facts.st_ino, stat.S_IFMT(facts.st_mode)
 
 
-# nimble.startup, which is there first, puts here what it has found.
+# nimble.startup runs first, and puts here what it has found.
 start: Identity = identity()
 try:
     _folder = os.getcwd()

@@ -1,8 +1,7 @@
-"""Where this thread is: inside a module's call that nimble.auto looks at, whose inner calls are not looked at; or preparing a graph,
-where what has graphs of its own runs without them, and becomes a part of that one.
+"""What this thread is doing: a module's call that nimble.auto looks at, so that inner calls are not looked at; or preparing a graph, so
+that whatever has graphs of its own runs without them, and becomes a part of that one.
 
-No PyTorch here. All of it is a thread's own, but for the lock of one_at_a_time().
-"""
+No PyTorch here. All of it belongs to the thread, but for the lock of one_at_a_time()."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ nesting = _Nesting()
 
 @contextlib.contextmanager
 def inside() -> Iterator[None]:
-    """Module calls made meanwhile are not looked at."""
+    """While inside, module calls are not looked at."""
     before = nesting.depth
     nesting.depth = 1
     try:
@@ -34,7 +33,7 @@ def inside() -> Iterator[None]:
 
 @contextlib.contextmanager
 def preparing() -> Iterator[None]:
-    """The same while a graph is prepared."""
+    """While inside, a graph is prepared, and module calls are not looked at."""
     nesting.preparing += 1
     try:
         with inside():
@@ -48,7 +47,7 @@ _one = threading.RLock()  # a module that is prepared may hold another Nimble, w
 
 
 def one_at_a_time(function: Function) -> Function:
-    """Of the functions that are made so, one runs at a time: a module that is prepared is not as others know it."""
+    """Decorates functions so that one of them runs at a time: while a module is prepared it is not as other threads know it."""
     @functools.wraps(function)
     def alone(*args: Any, **kwargs: Any) -> Any:
         with _one:

@@ -1,7 +1,6 @@
-"""What the user has set (options.py), what there was before PyTorch, and what is said on stderr. No PyTorch here. Any thread.
+"""The user's settings (options.py), and the lines that say what was done about them. No PyTorch here. Any thread.
 
-Warnings are lines like libnimble.so's own: Python's warnings may be made errors, which the program would then meet.
-"""
+Warnings are lines like those of libnimble.so: the program may have made Python's warnings errors, and would then meet them."""
 
 from __future__ import annotations
 
@@ -14,8 +13,8 @@ from typing import Tuple
 from nimble import log
 from nimble.options import OPTIONS
 
-# What is frozen for Python's collector when the program imports PyTorch (hook.py), so that no module is among it. Python 3.12 freezes some
-# hundred objects of its own when it starts. Whoever freezes more later freezes all that there is.
+# How many objects are frozen for Python's collector when the program imports PyTorch (auto/hook.py): no module is among them. Python
+# 3.12 freezes some hundred objects of its own when it starts. Whoever freezes more later freezes all that there is.
 FROZEN = gc.get_freeze_count()
 
 

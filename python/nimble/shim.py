@@ -1,4 +1,4 @@
-"""The C API of libnimble.so (include/nimble/nimble.h), as found in this process.
+"""The C API of libnimble.so (include/nimble/nimble.h) in this process, by ctypes.
 
 Needs no PyTorch. All functions may be called from any thread; learning() belongs to the thread that enters it. They raise
 NotLoadedError where libnimble.so is not preloaded, or NIMBLE_GRAPHS is not `rewrite`, and NimbleError for other results.
@@ -134,14 +134,14 @@ def version() -> "tuple[int, str]":
 
 
 def check() -> None:
-    """Raises NotLoadedError where graphs are not rewritten in this process."""
+    """Raises NotLoadedError where libnimble.so does not rewrite graphs in this process."""
     _call("nimble_get_graph", None, ctypes.byref(CGraphStatus(size=ctypes.sizeof(CGraphStatus))))
 
 
 @contextlib.contextmanager
 def learning() -> Iterator[None]:
-    """While inside, what the calling thread's kernels write is looked at (each launch waits for the GPU), and what it captures is
-    captured to learn from. Not to be nested."""
+    """While inside, libnimble.so looks at what the calling thread's kernels write (each launch waits for the GPU), and learns from what
+    the thread captures. Not to be nested."""
     _checked("nimble_learn_begin")
     try:
         yield
@@ -150,26 +150,26 @@ def learning() -> Iterator[None]:
 
 
 class Rehearsed(NamedTuple):
-    """What a capture would have had of a run."""
+    """What a capture would have seen of a run."""
 
     strays: int = 0  # kernels and copies that would have gone past it
-    behind: int = 0  # of those behind rehearse_part(), that would have gone past a second one, which began there
+    after_split: int = 0  # of those after rehearse_part(), that would have gone past a second capture, which began there
 
 
 def rehearse(stream: int, function: "Callable[[], Any]") -> "Tuple[Any, Rehearsed]":
-    """What the function returns, and what a capture that begins on the stream of a handle would have had of it. Not to be nested."""
-    strays, behind = ctypes.c_uint64(), ctypes.c_uint64()
+    """Calls the function. Returns its result, and what a capture on the stream of a handle would have seen of it. Not to be nested."""
+    strays, after_split = ctypes.c_uint64(), ctypes.c_uint64()
     _call("nimble_rehearse_end", None, None)  # of one that was interrupted
     try:
         _checked("nimble_rehearse_begin", stream)
         result = function()
     finally:
-        _call("nimble_rehearse_end", ctypes.byref(strays), ctypes.byref(behind))
-    return result, Rehearsed(strays.value, behind.value)
+        _call("nimble_rehearse_end", ctypes.byref(strays), ctypes.byref(after_split))
+    return result, Rehearsed(strays.value, after_split.value)
 
 
 def rehearse_part() -> None:
-    """Within rehearse(), in its thread: that is followed also as if the capture ended here, and another began. Else it is nothing."""
+    """Within rehearse(), in its thread: also follows the run as if the capture ended here, and another began. Elsewhere it does nothing."""
     _call("nimble_rehearse_part")
 
 
@@ -181,8 +181,8 @@ def captures() -> int:
 
 
 def capture_again() -> bool:
-    """Has the next captures of this thread get their memory as is best for the graphs that it made executable since it began to
-    learn, or last, each for one, in their order. False where nothing is known of any."""
+    """Gives the next captures of this thread the memory that is best for the graphs that it has instantiated since it began to learn
+    (or since the last call), in their order. False where nothing is known of any."""
     result = _call("nimble_capture_again")
     if result not in (Result.SUCCESS, Result.REFUSED):
         raise NimbleError(f"nimble_capture_again: {result.name.lower().replace('_', ' ')}")
@@ -190,7 +190,7 @@ def capture_again() -> bool:
 
 
 def get_graph(handle: Optional[int] = None) -> Optional[GraphStatus]:
-    """What is known of a CUgraphExec, or of the one that the calling thread has made last. None where nothing is."""
+    """What is known of a CUgraphExec, by default the last one that the calling thread has made. None where nothing is."""
     raw = CGraphStatus(size=ctypes.sizeof(CGraphStatus))
     if _call("nimble_get_graph", handle, ctypes.byref(raw)) != Result.SUCCESS:
         return None
@@ -203,30 +203,30 @@ def get_graph(handle: Optional[int] = None) -> Optional[GraphStatus]:
 
 
 def keep_graph(handle: Optional[int] = None) -> bool:
-    """Has a CUgraphExec launched as it is from now on, or the one that the calling thread has made last. False where it is not
+    """From now on a CUgraphExec is launched unchanged; by default the last one that the calling thread has made. False where it is not
     known."""
     return _call("nimble_keep_graph", handle) == Result.SUCCESS
 
 
 def writes_only(handle: int, ranges: Iterable[Tuple[int, int]]) -> bool:
-    """Whether all that a CUgraphExec writes is memory of its own capture, or lies in these ranges (address, bytes). False where it is
-    not known."""
+    """Whether a CUgraphExec writes only to memory of its own capture and to these ranges (address, bytes). False where that is not
+    known."""
     there = list(ranges)
     addresses, sizes = ((ctypes.c_uint64 * len(there))(*[each[part] for each in there]) for part in (0, 1))
     return _call("nimble_graph_writes_only", handle, addresses, sizes, len(there)) == Result.SUCCESS
 
 
 def is_idle(stream: int) -> bool:
-    """Whether all is done that was put on the stream of a handle."""
+    """Whether the stream of a handle has no work left."""
     return _call("nimble_stream_is_idle", stream) == Result.SUCCESS
 
 
 def settle() -> bool:
-    """Whether another context has come and gone beside the current one, behind which kernels may follow each other sooner."""
+    """Whether another context was created and destroyed besides the current one, after which kernels may follow each other sooner."""
     return _call("nimble_settle") == Result.SUCCESS
 
 
-def update_of_words() -> "Optional[Callable[[int, int, int], int]]":
+def words_updater() -> "Optional[Callable[[int, int, int], int]]":
     """nimble_update_words, which is 0 where nothing has changed. Called with the interpreter's lock held. None where there is none."""
     try:
         function = ctypes.PyDLL(None).nimble_update_words
@@ -237,15 +237,15 @@ def update_of_words() -> "Optional[Callable[[int, int, int], int]]":
 
 
 def launcher(handle: int) -> "Callable[[int, Optional[int]], int]":
-    """Of a CUgraphExec: launches it on the stream of a handle, if nothing captures there, the context is the one that it was made
-    in, and nothing is gone of a MemoryWatch whose `word` is given. 0 where it does, a Result else. One call, and nothing beside
-    it."""
+    """Launches a CUgraphExec on the stream of a handle: by one call of the driver, and nothing else. It launches if nothing captures
+    there, the context is the one that the graph was made in, and all memory is there of the MemoryWatch that has the given `word`.
+    Returns 0 where it has launched, else a Result."""
     return functools.partial(_function("nimble_launch_graph"), handle)
 
 
 class MemoryWatch:
-    """Whether the driver still has the allocations in which these addresses lie: bool() of it costs no call. Where it cannot be told
-    they count as gone. To be closed."""
+    """Whether the driver still has the allocations that these addresses lie in: bool() of it costs no call. They count as gone where
+    that cannot be told. Its owner has to close it."""
 
     def __init__(self, addresses: Iterable[int]) -> None:
         there = [address for address in addresses if address]

@@ -134,7 +134,7 @@ def described(value):
 
 
 def calls_of(module, change=None, times=12, at=8, also=lambda: None):
-    """What so many calls of a module return, and `also` behind each; `change` comes before one of them."""
+    """What so many calls of a module return, and `also` after each; `change` comes before one of them."""
     made = []
     for number in range(times):
         if change is not None and number == at:

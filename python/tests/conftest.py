@@ -38,14 +38,14 @@ def build():
 
 
 @pytest.fixture(autouse=True)
-def words(monkeypatch):
-    """As under libnimble.so, by which words of memory are read."""
+def versions_of_dictionaries(monkeypatch):
+    """Are read as under libnimble.so, by a function of the tests' own where there is none."""
     from nimble import shim
-    from nimble.guards import dict_versions as words
-    import words_tools
+    from nimble.guards import dict_versions
+    import dict_versions_tools
 
-    if shim.update_of_words() is None and sys.version_info < (3, 13):
-        monkeypatch.setattr(words, "_update", lambda: words_tools.update)
+    if shim.words_updater() is None and sys.version_info < (3, 13):
+        monkeypatch.setattr(dict_versions, "_update", lambda: dict_versions_tools.update)
 
 
 @pytest.fixture(autouse=True)

@@ -67,7 +67,7 @@ def settled(stream, device):
 
 def rehearsed(kernel, stream):
     """What shim.rehearse() says of a launch on the stream, one beside it, one beside it that waits for it, and one beside it in a second
-    part, which has waited in the first, or waits anew; of an error; and once more behind that."""
+    part, which has waited in the first, or waits anew; of an error; and once more after that."""
     beside, event = made(CU.cuStreamCreate, POINTER, 1), made(CU.cuEventCreate, POINTER, 2)
 
     def waiting():
@@ -75,7 +75,7 @@ def rehearsed(kernel, stream):
         check(CU.cuStreamWaitEvent(beside, event, 0))
         kernel(beside)
 
-    def in_parts(second):
+    def is_split(second):
         waiting()
         shim.rehearse_part()
         second()
@@ -87,7 +87,7 @@ def rehearsed(kernel, stream):
 
     shim.rehearse_part()  # of nothing
     found = [shim.rehearse(stream.value, function)[1] for function in (
-        lambda: kernel(stream), lambda: kernel(beside), waiting, lambda: in_parts(lambda: kernel(beside)), lambda: in_parts(waiting))]
+        lambda: kernel(stream), lambda: kernel(beside), waiting, lambda: is_split(lambda: kernel(beside)), lambda: is_split(waiting))]
     try:
         shim.rehearse(stream.value, failing)
     except ValueError:
@@ -146,7 +146,7 @@ def main(image):
         graph = made(lambda out: CU.cuStreamEndCapture(stream, out), POINTER)
         return graph, made(CU.cuGraphInstantiateWithFlags, POINTER, graph, ctypes.c_ulonglong(0))
 
-    def in_parts(between):
+    def is_split(between):
         """A step with two parts: what the first allocates the second reads and releases."""
         x, a, b = memory = [made(CU.cuMemAllocAsync, ADDRESS, size, stream) for _ in range(3)]
         check(CU.cuMemsetD32Async(x, 77, ctypes.c_size_t(COUNT), stream))
@@ -174,7 +174,7 @@ def main(image):
             check(CU.cuStreamBeginCapture_v2(stream, 0))
 
         check(CU.cuStreamBeginCapture_v2(stream, 0))
-        in_parts(between)
+        is_split(between)
         ends()
         return found
 
@@ -187,11 +187,11 @@ def main(image):
         said = {}
         reset()
         for _ in range(2):
-            in_parts(lambda: None)
+            is_split(lambda: None)
         said["eager"] = result()
         with shim.learning():
             for _ in range(2):
-                in_parts(lambda: None)
+                is_split(lambda: None)
             check(CU.cuStreamSynchronize(stream))
             graphs = capture_parts()
         destroy(graphs)
@@ -206,7 +206,7 @@ def main(image):
         said["replayed"] = result()
         said["idle"].append(shim.is_idle(stream.value))
         said["status"] = [[status.nodes, status.streams, status.text] for status in map(shim.get_graph, (first.value, second.value))]
-        begin, read = states[1].value, (states[0].value, size.value)  # of the latter nobody has seen a write
+        begin, read = states[1].value, (states[0].value, size.value)  # no write to the latter was seen
         said["writes"] = [shim.writes_only(first.value, ranges) for ranges in
                           ([(begin, size.value), read], [read, (7, 8), (begin - 4, size.value + 4)], [], [read, (begin, size.value - 1)],
                            [read, (begin + 1, size.value)], [read, (states[2].value, size.value)])]

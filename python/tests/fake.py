@@ -76,7 +76,7 @@ class FakeGraph:
             self.replay()
         return True
 
-    def beside(self):
+    def on_its_stream(self):
         return contextlib.nullcontext()
 
     def wait(self):
@@ -144,12 +144,12 @@ class FakeCapture:
         self.random_states.append(state)
         torch.set_rng_state(state)
 
-    def watch(self, tensors):
+    def watch_memory(self, tensors):
         self.watches.append(FakeWatch())
         self.watched = [t.data_ptr() for t in tensors]
         return self.watches[-1]
 
-    def capture(self, work, device, multi_stream, relaxed, beside=None):
+    def capture(self, work, device, multi_stream, relaxed, same_stream_as=None):
         assert not torch.is_grad_enabled()
         self.asked.append((multi_stream, relaxed))
         for _ in range(2):
@@ -181,7 +181,7 @@ class FakeCapture:
         self.calls.clear()
         return forward, backward
 
-    def capture_copies(self, copies, device, relaxed, beside):
+    def capture_copies(self, copies, device, relaxed, same_stream_as):
         return FakeCopies(copies)
 
     def stream(self, device):
@@ -205,7 +205,7 @@ class FakeCapture:
     def is_idle(self, device):
         return True
 
-    def record(self, work, stream, multi_stream, relaxed, in_parts):
+    def record(self, work, stream, multi_stream, relaxed, is_split):
         """In one part: a run cannot be left in the middle. replaying.py has graphs that can."""
         assert stream == "stream"
         self.asked.append((multi_stream, relaxed))

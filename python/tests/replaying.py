@@ -43,8 +43,8 @@ def elsewhere(tapes):
     """Where the memory begins that the ops use, and have not made."""
     found, made = {0}, set()
     for _, args, kwargs, result in (op for tape in tapes for op in tape):
-        found |= {storage(t) for t in tensors_of((args, kwargs))} - made
-        made |= {storage(t) for t in tensors_of(result)} - found
+        found |= {storage_address(t) for t in tensors_of((args, kwargs))} - made
+        made |= {storage_address(t) for t in tensors_of(result)} - found
     return found
 
 
@@ -52,7 +52,7 @@ def tensors_of(value):
     return [leaf for leaf in _pytree.tree_flatten(value)[0] if isinstance(leaf, torch.Tensor)]
 
 
-def storage(tensor):
+def storage_address(tensor):
     if tensor.layout is not torch.strided:
         tensor = tensor.detach()._values()
     return tensor.untyped_storage().data_ptr() if hasattr(tensor, "untyped_storage") else tensor.storage().data_ptr()
@@ -84,10 +84,10 @@ def spoil(ops, known):
     """Memory that a capture has made has no values yet. `known`: where that begins which was there."""
     made = set()
     for _, args, kwargs, result in ops:
-        known |= {storage(t) for t in tensors_of((args, kwargs))} - made
-        made |= {storage(t) for t in tensors_of(result)} - known
+        known |= {storage_address(t) for t in tensors_of((args, kwargs))} - made
+        made |= {storage_address(t) for t in tensors_of(result)} - known
         for each in tensors_of(result):
-            if each.layout is torch.strided and storage(each) in made and each.is_floating_point():
+            if each.layout is torch.strided and storage_address(each) in made and each.is_floating_point():
                 each.data.fill_(float("nan"))
 
 
@@ -96,7 +96,7 @@ class ReplayedGraph:
         # With the memory that they used, whatever tensors come to lie elsewhere. Nothing of it is for autograd to know: what it has
         # saved is written again, and is as valid as before.
         def kept(value):
-            is_elsewhere = isinstance(value, torch.Tensor) and value.layout is torch.strided and storage(value) in elsewhere
+            is_elsewhere = isinstance(value, torch.Tensor) and value.layout is torch.strided and storage_address(value) in elsewhere
             return Elsewhere(value) if is_elsewhere and hasattr(torch.UntypedStorage, "_new_with_weak_ptr") else unseen(value)
 
         with torch.inference_mode(False):
@@ -121,9 +121,9 @@ class ReplayedGraph:
         with torch.no_grad():
             for op in self._ops:
                 function, args, kwargs, result = _pytree.tree_map(lambda each: each.tensor() if isinstance(each, Elsewhere) else each, op)
-                taken = {storage(t) for t in tensors_of((args, kwargs))}
+                taken = {storage_address(t) for t in tensors_of((args, kwargs))}
                 kept = tensors_of(result)
-                if kept and all(storage(t) in taken for t in kept) and not function._schema.is_mutable:
+                if kept and all(storage_address(t) in taken for t in kept) and not function._schema.is_mutable:
                     continue  # a view, of the same memory as ever
                 for one, other in zip(kept, tensors_of(function(*args, **kwargs))):
                     if one is not other:
@@ -131,7 +131,7 @@ class ReplayedGraph:
         if self._backend.spoil is not None:
             self._backend.spoil(self)
 
-    def beside(self):
+    def on_its_stream(self):
         return contextlib.nullcontext()
 
     def status(self):
@@ -155,7 +155,7 @@ class ReplayingCapture:
         self.closed = 0
         self.waits = 0
         self.capturing = False
-        self.spoil = None  # called behind each replay
+        self.spoil = None  # called after each replay
         self.at_capture = None
         self.idle = True
         self.refuses_parts = False
@@ -179,7 +179,7 @@ class ReplayingCapture:
     def set_random_state(self, device, state):
         torch.set_rng_state(state)
 
-    def watch(self, tensors):
+    def watch_memory(self, tensors):
         self.watches.append(FakeWatch())
         return self.watches[-1]
 
@@ -201,7 +201,7 @@ class ReplayingCapture:
     def hand_over(self, tensors):
         pass
 
-    def record(self, work, stream, multi_stream, relaxed, in_parts):
+    def record(self, work, stream, multi_stream, relaxed, is_split):
         self.captures += 1
         before = [(tensor.detach(), tensor.detach().clone()) for tensor in work.tensors()]
         random = torch.get_rng_state()
@@ -213,24 +213,24 @@ class ReplayingCapture:
             ops.made = []
             tapes.append(ops.made)
 
-        in_parts = in_parts and not self.refuses_parts
+        is_split = is_split and not self.refuses_parts
         self.capturing = True
         try:
             with ops:
-                outputs = work.run(part if in_parts else None)
+                outputs = work.run(part if is_split else None)
         except Exception as error:
             raise CaptureError(str(error)) from error
         finally:
             self.capturing = False
         for memory, value in before:
             memory.data.copy_(value)
-        spoil([op for tape in tapes for op in tape], {storage(memory) for memory, _ in before})
+        spoil([op for tape in tapes for op in tape], {storage_address(memory) for memory, _ in before})
         torch.set_rng_state(random)
         graphs = [ReplayedGraph(tape, outputs if tape is tapes[-1] else None, self, elsewhere(tapes)) for tape in tapes]
         self.recorded.append(graphs)
         return graphs
 
-    def capture(self, work, device, multi_stream, relaxed, beside=None):
+    def capture(self, work, device, multi_stream, relaxed, same_stream_as=None):
         assert multi_stream and relaxed and not torch.is_grad_enabled()
         self.captures += 1
         work.run()
@@ -265,7 +265,7 @@ class ReplayingCapture:
             gradients = work.backward(outputs)
         return ReplayedGraph(forward.made, outputs, self), ReplayedGraph(backward.made, gradients, self)
 
-    def capture_copies(self, copies, device, relaxed, beside):
+    def capture_copies(self, copies, device, relaxed, same_stream_as):
         assert relaxed and not self.capturing
         ops = Ops()
         with ops:

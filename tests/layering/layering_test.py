@@ -26,6 +26,8 @@ class Repository(unittest.TestCase):
                 self.assertLessEqual(parts, {"include", "replayer"}, room)
             if not room.startswith("shim"):
                 self.assertNotIn("shim", parts, room)
+            if room not in ("python/nimble/auto", "python/nimble/startup"):
+                self.assertNotIn("python/nimble/auto", used, room)
 
 
 class Trees(unittest.TestCase):

@@ -1,1 +1,1 @@
-"""What users call: nimble.Nimble and nimble.accelerate."""
+"""The classes that users call: nimble.Nimble and nimble.accelerate."""

@@ -1,7 +1,6 @@
-"""nimble.accelerate: a module that is prepared by itself once its calls repeat.
+"""nimble.accelerate: a module that prepares itself once its calls repeat.
 
-Calls may come from any thread: a lock guards the counts.
-"""
+Calls may come from any thread: a lock guards the counts."""
 
 from __future__ import annotations
 
@@ -21,12 +20,12 @@ _MOST_COUNTED = 64  # signatures
 
 
 class Accelerated:
-    """Made by accelerate()."""
+    """A module that prepares itself; made by accelerate()."""
 
     def __init__(self, nimble: Nimble, after: int) -> None:
         self.nimble = nimble
         self._after = after
-        # By whether gradients are enabled: what wants some shows only then.
+        # By whether gradients are enabled: only then it shows who wants some.
         self._counts: "Dict[bool, GraphCache[List[int]]]" = {mode: GraphCache(_MOST_COUNTED) for mode in (False, True)}
         self._lock = threading.Lock()
 
@@ -49,14 +48,14 @@ class Accelerated:
         return outputs
 
     def __getstate__(self) -> Dict[str, Any]:
-        """Of what copies and pickles are made: they have seen no call."""
+        """For copies and pickles, which have seen no call."""
         return {"nimble": self.nimble, "after": self._after}
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         self.__init__(state["nimble"], state["after"])  # type: ignore[misc]
 
     def report(self) -> List[GraphReport]:
-        """As Nimble.report()."""
+        """What Nimble.report() says of the module."""
         return self.nimble.report()
 
     def _may_be_wanted_for_training(self) -> bool:
@@ -74,7 +73,7 @@ class Accelerated:
             return count[0] > self._after
 
     def _trains(self, signature: Signature) -> None:
-        """Somebody wants gradients who is neither a parameter nor an argument: an attribute, or what a closure holds."""
+        """Gradients are wanted by something that is neither a parameter nor an argument: an attribute, or a value in a closure."""
         with self._lock:
             self._counts[True].put(signature, [-sys.maxsize])
 
@@ -85,11 +84,12 @@ def _want_gradients(outputs: Any) -> bool:
 
 def accelerate(module: torch.nn.Module, after: int = 2, fallback: bool = True, max_graphs: int = 8,
                static_outputs: bool = False, *, backend: Optional[Backend] = None) -> Accelerated:
-    """The module, which prepares itself: calls run eagerly until `after` of them have come with the same signature, and the next
-    one with it is prepared; those with gradients enabled and disabled are counted apart. Calls that train (the module is in training
-    mode, or gradients are wanted: by parameters, by arguments, or by anything else that shows in the outputs of the first `after`
-    calls) always run eagerly; so does what cannot be prepared, unless `fallback` is False. The rest is as for Nimble. ValueError
-    where `after` is negative."""
+    """Returns the module as one that prepares itself.
+
+    Calls run eagerly until `after` of them have come with the same signature; the next one with it is prepared. Calls with gradients
+    enabled and disabled are counted apart. Calls that train always run eagerly: the module is in training mode, or gradients are
+    wanted by parameters, by arguments, or by anything else that shows in the outputs of the first `after` calls. So does what cannot
+    be prepared, unless `fallback` is False. The other arguments are those of Nimble. Raises ValueError where `after` is negative."""
     if after < 0:
         raise ValueError(f"after is {after}, and must not be negative")
     return Accelerated(Nimble(module, fallback, max_graphs, static_outputs, backend=backend), after)

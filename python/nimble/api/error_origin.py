@@ -1,4 +1,4 @@
-"""Whose an error is that comes while a module is prepared. No state; any thread."""
+"""Whether an error that comes while a module is prepared is the module's own. No state; any thread."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from torch.nn.parameter import is_lazy
 
 from nimble.graphs.backend import Backend
 from nimble.graphs.graph_io import device_of
-from nimble.graphs.restore import left_as_it_was
+from nimble.graphs.restore import restored_afterwards
 from nimble.guards.signatures import Call
 from nimble.nesting import one_at_a_time, preparing
 
 
 @one_at_a_time
-def raises_by_itself(module: torch.nn.Module, call: Call, backend: Backend) -> bool:
-    """Whether the module raises for a call also where nobody prepares it. Runs it once, with copies of the arguments, and leaves it
-    as it was; False where it cannot be left so."""
+def raises_without_nimble(module: torch.nn.Module, call: Call, backend: Backend) -> bool:
+    """Whether the module raises for a call also where it is not prepared. Runs it once, with copies of the arguments, and restores it
+    afterwards; False where it cannot be restored."""
     if has_no_memory_yet(module):
         return False  # which a run would change
     try:
@@ -26,7 +26,7 @@ def raises_by_itself(module: torch.nn.Module, call: Call, backend: Backend) -> b
         copies: Dict[int, torch.Tensor] = {id(call.leaves[number]): _copy(call.leaves[number]) for number in call.tensors}
         args, kwargs = call.rebuilt([copies.get(id(leaf), leaf) for leaf in call.leaves])
         gradients = [(p, p.grad) for p in module.parameters()]
-        with left_as_it_was(module, backend, device) as keeper:
+        with restored_afterwards(module, backend, device) as keeper:
             keeper.restore()  # which has to succeed
             try:
                 for parameter, _ in gradients:
@@ -49,7 +49,7 @@ def has_no_memory_yet(module: torch.nn.Module) -> bool:
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
-    """With a history where it has one."""
+    """A copy, with an autograd history where the tensor has one."""
     copy = tensor.detach().clone()
     if tensor.requires_grad:
         copy.requires_grad_()

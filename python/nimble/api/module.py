@@ -1,4 +1,4 @@
-"""nimble.Nimble: a module whose calls launch one CUDA graph each.
+"""nimble.Nimble: a module that launches one CUDA graph for each call.
 
 Calls may come from any thread. Preparing is under one lock for each Nimble; a graph's own lock keeps its calls apart.
 """
@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import torch
 
-from nimble.api.error_origin import has_no_memory_yet, raises_by_itself
+from nimble.api.error_origin import has_no_memory_yet, raises_without_nimble
 from nimble.errors import NimbleError
 from nimble.graphs.backend import Backend
 from nimble.graphs.capture import CudaCapture
@@ -26,16 +26,16 @@ from nimble.training.training import TrainingGraph, prepare_training
 
 _compiler = getattr(torch, "compiler", None)
 
-# A graph that the module's changes end before so many calls was hardly worth it; so many of them in a row, and there are no more.
+# A graph that served fewer calls before the module changed was hardly worth it. After so many of them in a row no more are made.
 _SHORT_LIFE = 8
 _MOST_SHORT_LIVED = 3
 
-# Dynamo, as it traces a call, takes it for True. The second one, of older releases, takes longer to say that it is not.
+# True for Dynamo while it traces a call. The second one, of older releases, takes longer to say no.
 _is_traced: "Callable[[], bool]" = getattr(_compiler, "is_dynamo_compiling", getattr(_compiler, "is_compiling", lambda: False))
 
 
 class _Eager:
-    """In the place of a graph: calls of its signature run eagerly."""
+    """Stands in the cache for a graph that cannot be made: calls of its signature run eagerly."""
 
     def __init__(self, call: Call, why: str) -> None:
         self._report = eager_report("forward" if call.trains else "inference", str(call.signature), why)
@@ -49,20 +49,20 @@ _Entry = Union[PreparedGraph, TrainingGraph, _Eager]
 
 
 class Nimble:
-    """A module each of whose calls copies its arguments, launches one graph, and returns the outputs; and each of whose
-    backwards launches one.
+    """A module that runs as CUDA graphs: a call copies its arguments, launches one graph and returns the outputs, and a backward
+    launches another.
 
     The module is used as it is, and not changed. A call trains where gradients are enabled and the module is in training mode, or
     an argument requires them, or prepare() was told so once: then it computes what the module computes, and its outputs have
-    gradients as the module's have. Other calls compute what it computes under torch.no_grad().
+    gradients as the module's have. Other calls compute what the module computes under torch.no_grad().
 
-    One forward of a graph at a time can have its backward to come: calls in between run eagerly, and a warning says so once.
+    A graph can wait for the backward of one forward at a time: calls before that run eagerly, and a warning says so once.
 
     fallback: what cannot be prepared runs eagerly from then on, and a warning says so once. Otherwise it raises NimbleError.
-    max_graphs: how many graphs, of different shapes and the like, are kept; the least recently used one makes room.
+    max_graphs: how many graphs are kept, for different shapes and the like; the least recently used one makes room.
     static_outputs: calls that do not train return the graph's own memory, which the next call overwrites, instead of copies.
 
-    Raises NotLoadedError where libnimble.so does not rewrite graphs in this process.
+    Raises NotLoadedError where libnimble.so does not rewrite graphs in this process. Any thread may call it.
     """
 
     def __init__(self, module: torch.nn.Module, fallback: bool = False, max_graphs: int = 8, static_outputs: bool = False, *,
@@ -74,7 +74,7 @@ class Nimble:
         self._static_outputs = static_outputs
         self._backend: Backend = backend if backend is not None else CudaCapture()
         self._options = Options()
-        self._trains = False  # also in eval mode, for its parameters' sake
+        self._trains = False  # calls train also in eval mode
         self._graphs: "GraphCache[_Entry]" = GraphCache(max_graphs)
         self._last: "Optional[Tuple[Repeated, PreparedGraph]]" = None  # which a call may be like
         self._lock = threading.RLock()
@@ -84,14 +84,15 @@ class Nimble:
     def prepare(self, *dummy_args: Any, training: bool = False, use_multi_stream: bool = True, relaxed: bool = False,
                 **dummy_kwargs: Any) -> "Nimble":
         """Makes the graph for calls with arguments like these: tensors on the GPU, or what torch.utils._pytree can take apart.
-        One tuple or list alone is the arguments, as the original has it; `prepare((pair,))` is for a module that takes a pair. So is
-        what is given as `dummy_inputs=` alone. Options are given by name: what stands behind the first argument is the module's.
 
-        training: calls like these train, also where the module is in eval mode (as to fine-tune with fixed statistics); from then
-        on all calls do for which gradients are enabled. use_multi_stream: what does not depend on each other may run side by
-        side. relaxed: PyTorch captures in mode `relaxed`, in which other threads may use the GPU freely meanwhile. Both also
-        hold for graphs that later calls make by themselves.
-        Returns itself. NimbleError says what cannot be captured, unless `fallback` was given.
+        A single tuple or list holds the arguments, as in the original Nimble; `prepare((pair,))` is for a module that takes a pair. So
+        does a single `dummy_inputs=`. Options are given by name: all positional arguments are the module's.
+
+        training: calls like these train, also where the module is in eval mode (as to fine-tune with fixed statistics); from then on
+        all calls train while gradients are enabled. use_multi_stream: independent work may run side by side. relaxed: PyTorch captures
+        in mode `relaxed`, in which other threads may use the GPU freely meanwhile. Both also hold for graphs that later calls make.
+
+        Returns itself. Raises NimbleError where the call cannot be captured, unless `fallback` was given.
         """
         if not dummy_args and list(dummy_kwargs) == ["dummy_inputs"]:  # the original's name for it
             dummy_args = (dummy_kwargs.pop("dummy_inputs"),)
@@ -111,16 +112,16 @@ class Nimble:
         return self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module returns for these arguments. Prepares at once what has no graph yet, or has one that does not fit the
-        module any more. While another Nimble is prepared, or somebody captures, the module itself runs, and becomes a part of that; and
-        so it does where something looks at its ops."""
+        """What the module returns for these arguments. Prepares a graph first where there is none yet, or where the module has changed
+        since. The module itself runs while another Nimble is prepared or the stream captures, and becomes a part of that; and where
+        something looks at its ops."""
         if _is_traced():
             from nimble.api.untraced import untraced
             return untraced(self, args, kwargs)
         last = self._last
         if last is not None and not kwargs:
             repeated, graph = last
-            # Where nothing has to be copied the launch comes before all looks: behind a wait each costs microseconds.
+            # Where nothing has to be copied the launch comes before all checks: each would cost microseconds while the GPU waits.
             outputs = graph.run_own(args, self._static_outputs, self._is_again, repeated)
             if outputs is not CHANGED:
                 return outputs
@@ -131,9 +132,9 @@ class Nimble:
         return self._called(args, kwargs)
 
     def _called(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
-        """The same of any call."""
-        aside = switches.why_not_replayed()
-        if aside is not None and not is_running() or nesting.preparing or self._backend.is_capturing():
+        """__call__() for a call that does not repeat the last one."""
+        why_eager = switches.why_not_replayed()
+        if why_eager is not None and not is_running() or nesting.preparing or self._backend.is_capturing():
             return self.module(*args, **kwargs)
         try:
             call = self._call_of(args, kwargs)
@@ -145,14 +146,14 @@ class Nimble:
         return self._serve(call)
 
     def _is_again(self, repeated: Repeated, args: Tuple[Any, ...]) -> bool:
-        """Whether a call with these is one like that, and one for its graph."""
+        """Whether a call with these arguments repeats that call, and may be served by its graph."""
         if switches.why_not_replayed() is not None or nesting.preparing or is_running():
             return False
         training = self.module.training
         return not ((training or self._trains) and torch.is_grad_enabled()) and repeated.fits(args, training)
 
     def serve(self, call: Call) -> Any:
-        """The same for a call that has been taken apart."""
+        """__call__() for a call that has been taken apart."""
         if (nesting.preparing or self._backend.is_capturing() or switches.why_not_replayed() is not None and not is_running()):
             return self.module(*call.args, **call.kwargs)
         return self._serve(call)
@@ -184,15 +185,15 @@ class Nimble:
         return self.module(*call.args, **call.kwargs)
 
     def static_inputs(self, *args: Any, **kwargs: Any) -> "Tuple[Tuple[Any, ...], Dict[str, Any]]":
-        """(args, kwargs) of the graph for a call like this, in the graph's own memory: a call with these copies nothing. The
-        graph is prepared where it is not there. NimbleError where it cannot be, whatever `fallback` says."""
+        """(args, kwargs) for a call like this in the graph's own memory: a call with these copies nothing. Prepares the graph where
+        there is none. Raises NimbleError where it cannot, whatever `fallback` says."""
         graph = self._graph_for(self._call_of(args, kwargs))
         if graph is None:
             raise NimbleError("calls like this run eagerly: there is no graph")
         return graph.static_arguments
 
     def report(self) -> List[GraphReport]:
-        """What is known of each prepared graph, and of what runs eagerly since it cannot be prepared; the least recently used first."""
+        """A report of each prepared graph, and of each kind of call that cannot be prepared; the least recently used first."""
         with self._lock:
             return [report for entry in self._graphs for report in entry.reports()]
 
@@ -211,7 +212,7 @@ class Nimble:
             raise NimbleError(f"the arguments cannot be compared: {type(error).__name__}: {error}") from error
 
     def _graph_for(self, call: Call) -> Optional[_Graph]:
-        """None where calls like this run eagerly. Prepares, and raises where that fails."""
+        """The graph, prepared where there is none; None where calls like this run eagerly. Raises where preparing fails."""
         with self._lock:
             entry = self._graphs.get(call.key)
             if isinstance(entry, _Eager):
@@ -221,20 +222,20 @@ class Nimble:
             return entry
 
     def _graph_instead_of(self, graph: _Graph, call: Call) -> Optional[_Graph]:
-        """The same where this one was seen not to fit any more."""
+        """_graph_for(), where this graph was seen not to fit any more."""
         with self._lock:
             if self._graphs.get(call.key) is graph:
                 self._prepare(call, graph)
             return self._graph_for(call)
 
     def _prepare(self, call: Call, before: Optional[_Graph] = None) -> _Graph:
-        """Puts a new graph, or that there is none, into the cache. `before` is the one that it comes for, if any. What the module
-        also raises by itself passes through; all else is a NimbleError."""
-        aside = switches.why_not_replayed()
-        if aside is None and call.trains and switches.saves_elsewhere():
-            aside = "under hooks for what autograd saves"
-        if aside is not None and not nesting.preparing:
-            raise NimbleError(f"nothing is prepared {aside}: prepare before that")
+        """Puts a new graph into the cache, or a note that there is none. `before`: the graph that it replaces, if any. Errors that the
+        module raises without us pass through; all others become NimbleErrors."""
+        why_eager = switches.why_not_replayed()
+        if why_eager is None and call.trains and switches.saves_elsewhere():
+            why_eager = "under hooks for what autograd saves"
+        if why_eager is not None and not nesting.preparing:
+            raise NimbleError(f"nothing is prepared {why_eager}: prepare before that")
         options, short_lived = self._options, 0
         if before is not None:
             options = before.options
@@ -250,7 +251,7 @@ class Nimble:
             make = prepare_training if call.trains else prepare
             graph: _Graph = make(self.module, call, self._backend, options)
         except Exception as error:
-            if not isinstance(error, NimbleError) and raises_by_itself(self.module, call, self._backend):
+            if not isinstance(error, NimbleError) and raises_without_nimble(self.module, call, self._backend):
                 raise
             if self._fallback and not has_no_memory_yet(self.module):
                 self._put(call, _Eager(call, str(error)))
@@ -270,7 +271,7 @@ class Nimble:
                        "that is not kept is prepared anew; see max_graphs", 8)
 
     def __getstate__(self) -> Dict[str, Any]:
-        """Of what copies and pickles are made: they have no graphs."""
+        """For copies and pickles, which have no graphs."""
         return {"given": (self.module, self._fallback, self._graphs.most, self._static_outputs), "backend": self._backend,
                 "options": self._options, "trains": self._trains}
 
@@ -284,7 +285,7 @@ class Nimble:
             entry.close()
 
     def _say_eagerly(self, error: NimbleError, depth: int = 4) -> None:
-        """Warns once that a call runs eagerly, naming the line so many calls up."""
+        """Warns once that a call runs eagerly, and names the line `depth` calls up."""
         self._warn("eager", f"running eagerly: {error}", depth + 1)
 
     def _warn(self, what: str, text: str, depth: int) -> None:

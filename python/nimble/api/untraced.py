@@ -1,5 +1,4 @@
-"""A Nimble's call where torch.compile traces what is around it: it is left out of that. Imported from there alone, since it takes
-torch._dynamo along."""
+"""Keeps torch.compile from tracing into a Nimble's call. Imported only where torch.compile traces, since it imports torch._dynamo."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""PyTorch modules that are prepared by themselves, under NIMBLE_MODE=auto: docs/howto/unchanged-script.md says what the user sees.
+"""Prepares PyTorch modules unasked, under NIMBLE_MODE=auto: docs/howto/unchanged-script.md says what the user sees.
 
-`hook` is what python/nimble/startup imports when the program imports PyTorch; nothing else of this package is for use from
-outside. Importing it changes nothing.
-"""
+python/nimble/startup imports `hook` when the program imports PyTorch; nothing else of this package is used from outside, and no other
+package imports it. Importing it changes nothing."""

@@ -1,11 +1,10 @@
-"""Outermost calls of PyTorch's modules, and who looks at them.
+"""Outermost calls of PyTorch's modules, and the AutoModule that each goes to.
 
-install() puts a function of ours in the place of torch.nn.Module.__call__. It costs calls within other calls one look at a
-thread's own number. Outermost calls go to the module's Served, found by the module's id: a weak reference's callback takes it
-away when the module goes, and its graphs with it, so that nothing keeps the module, and nothing is written into it.
+install() replaces torch.nn.Module.__call__. Calls within other calls cost one look at a thread's own number. The AutoModule of an
+outermost call is found by the module's id. When the module is freed, the callback of a weak reference removes it with its graphs, so
+that nothing keeps the module, and nothing is written into it.
 
-Any thread. In a forked child of the process all calls run as they are.
-"""
+Any thread. In a forked child of the process all calls run as they are."""
 
 from __future__ import annotations
 
@@ -18,12 +17,12 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 
-from nimble.auto.kinds import why_left_alone
-from nimble.auto.served import Served
+from nimble.auto.skipped_modules import why_skipped
+from nimble.auto.auto_module import AutoModule
 from nimble.auto.threads import Threads
 from nimble.graphs.backend import Backend
 from nimble.graphs.capture import CudaCapture
-from nimble.guards import casts, switches
+from nimble.guards import autocast_cache, switches
 from nimble.nesting import nesting
 from nimble.settings import Settings
 
@@ -41,19 +40,19 @@ class Auto:
         self.undo: "Callable[[], None]" = lambda: None  # what install() has done besides
         self._backend, self._clock = backend, clock
         self.threads = Threads()
-        self._modules: "Dict[int, Tuple[weakref.ref[torch.nn.Module], Served]]" = {}
-        self._late: List[Served] = []  # whose modules have gone at a moment when no graph may go
-        self._lines: List[str] = []  # of modules that have gone
+        self._modules: "Dict[int, Tuple[weakref.ref[torch.nn.Module], AutoModule]]" = {}
+        self._late: List[AutoModule] = []  # their modules were freed at a moment when no graph may be
+        self._lines: List[str] = []  # of modules that were freed
 
-    def served_for(self, module: torch.nn.Module) -> Served:
+    def auto_module_for(self, module: torch.nn.Module) -> AutoModule:
         found = self._modules.get(id(module))
         if found is not None:
             return found[1]
-        made = Served(type(module), self._backend, self.settings, switches.has_room, self._clock, self.threads)
+        made = AutoModule(type(module), self._backend, self.settings, switches.has_room, self._clock, self.threads)
         try:
-            made.aside = why_left_alone(module, self.settings)
+            made.why_eager = why_skipped(module, self.settings)
         except Exception as error:
-            made.aside = f"it cannot be looked at: {type(error).__name__}: {error}"
+            made.why_eager = f"it cannot be looked at: {type(error).__name__}: {error}"
         number = id(module)
         self._modules[number] = weakref.ref(module, lambda _: self._forget(number)), made
         return made
@@ -63,21 +62,21 @@ class Auto:
         try:
             if self._late and not switches.is_capturing(self._backend.device_type):
                 self._close_late()
-            served: Optional[Served] = self.served_for(module)
+            auto_module: Optional[AutoModule] = self.auto_module_for(module)
         except Exception as error:  # a module that cannot be looked at, whatever it is
             self.settings.inform(f"{type(module).__name__} is left alone: {type(error).__name__}: {error}")
-            served = None
+            auto_module = None
         thread = threading.get_ident()
         try:
-            self.threads.enter(thread, served)
-            if served is None or served.aside is not None:
+            self.threads.enter(thread, auto_module)
+            if auto_module is None or auto_module.why_eager is not None:
                 return original(module, *args, **kwargs)
-            return served.call(original, module, args, kwargs)
+            return auto_module.call(original, module, args, kwargs)
         finally:
             self.threads.leave(thread)
 
     def _forget(self, number: int) -> None:
-        """A module has gone, wherever the thread just is."""
+        """A module was freed, wherever the thread just is."""
         found = self._modules.pop(number, None)
         if found is None:
             return
@@ -99,30 +98,30 @@ class Auto:
             self._late.pop().close()
 
     def close(self) -> None:
-        """Lets go of all graphs. All calls run as they are from now on."""
+        """Frees all graphs. From now on all calls run as they are."""
         self.enabled = False
-        for _, served in list(self._modules.values()):
-            served.close()
-        for served in self._late:
-            served.close()
+        for _, auto_module in list(self._modules.values()):
+            auto_module.close()
+        for auto_module in self._late:
+            auto_module.close()
 
     def report(self) -> List[str]:
-        """A line for each module that was looked at, in the order in which they came; those that have gone first."""
-        return self._lines + [line for _, served in list(self._modules.values()) for line in lines_of(served)]
+        """A line for each module that was looked at, in the order of their first calls; freed modules first."""
+        return self._lines + [line for _, auto_module in list(self._modules.values()) for line in lines_of(auto_module)]
 
 
-def lines_of(served: Served) -> List[str]:
-    """For people: nothing of modules that a graph could never have been made for."""
-    reasons = served.reasons()
-    if not served.prepared and all(reason.startswith(("an argument is not on", "training")) for reason, _ in reasons):
+def lines_of(auto_module: AutoModule) -> List[str]:
+    """The lines about a module for its user; none where it could never have had a graph."""
+    reasons = auto_module.reasons()
+    if not auto_module.prepared and all(reason.startswith(("an argument is not on", "training")) for reason, _ in reasons):
         return []
-    text = f"PyTorch: {served.name}: {served.served} calls served by graphs"
-    if served.compared:
-        text += f", {served.compared} compared with eager runs"
+    text = f"PyTorch: {auto_module.name}: {auto_module.served} calls served by graphs"
+    if auto_module.compared:
+        text += f", {auto_module.compared} compared with eager runs"
     if reasons:
         text += f", {sum(count for _, count in reasons)} run eagerly ("
         text += "; ".join(f"{count} {reason}" for reason, count in reasons[:4]) + (")" if len(reasons) <= 4 else "; ...)")
-    for graph in served.graphs():
+    for graph in auto_module.graphs():
         for report in graph.reports():
             kind = "" if report.kind == "inference" else f" ({report.kind})"
             text += f"; a graph for {report.signature}{kind}, {report.state}"
@@ -134,11 +133,11 @@ def lines_of(served: Served) -> List[str]:
 
 
 def wrapped(auto: Auto, original: "Callable[..., Any]") -> "Callable[..., Any]":
-    """The function in the place of `original`, which is torch.nn.Module.__call__."""
+    """The function that replaces `original`, which is torch.nn.Module.__call__."""
 
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
         if nesting.depth or _is_compiling() or not auto.enabled:
-            # What the original does, without a frame more.
+            # What the original does, without another frame.
             compiled = self._compiled_call_impl
             return self._call_impl(*args, **kwargs) if compiled is None else compiled(*args, **kwargs)
         nesting.depth = 1
@@ -167,7 +166,7 @@ def install(settings: Settings, backend: Optional[Backend] = None, clock: "Calla
     """Looks at all calls from now on, until uninstall()."""
     auto = Auto(backend if backend is not None else CudaCapture(), settings, clock)
     auto_of_process.append((auto, torch.nn.Module.__call__))
-    auto.undo = casts.install()
+    auto.undo = autocast_cache.install()
     torch.nn.Module.__call__ = wrapped(auto, torch.nn.Module.__call__)  # type: ignore[method-assign]
     os.register_at_fork(after_in_child=lambda: _in_child(auto))
     atexit.register(_at_exit, auto, os.getpid())

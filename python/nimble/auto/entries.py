@@ -1,5 +1,4 @@
-"""One kind of call of a module, as nimble.auto.served knows it, and why it may end. No state of its own; its Served's lock is its
-lock."""
+"""What is known of one kind of call of a module, and the reasons why it ends. No state of its own; the AutoModule's lock guards it."""
 
 from __future__ import annotations
 
@@ -7,24 +6,24 @@ import math
 from typing import FrozenSet, Optional, Union
 
 from nimble.auto.gradients import Backwards
-from nimble.auto.guard import Guard
+from nimble.auto.traced_guard import TracedModuleGuard
 from nimble.graphs.prepared import PreparedGraph
-from nimble.objects.watch import Watched
+from nimble.objects.python_trace import TracedRun
 from nimble.training.training import TrainingGraph
 
 Graph = Union[PreparedGraph, TrainingGraph]
 
 
-class Aside(Exception):
+class RunsEagerly(Exception):
     """Calls of this kind run eagerly from now on; the text says why."""
 
 
 class Changed(Exception):
-    """The module is not what the guard has seen."""
+    """The module has changed since it was guarded."""
 
 
 class Differs(Exception):
-    """A graph's run was not an eager run's."""
+    """A graph's run differed from an eager run."""
 
 
 class Disturbed(Exception):
@@ -40,27 +39,27 @@ class Entry:
 
     def __init__(self) -> None:
         self.calls = 0  # since it began
-        self.watches = 0
+        self.guarded_runs = 0
         self.short_lived = 0
         self.disturbed = 0
-        self.watched: Optional[Watched] = None
-        self.guard: Optional[Guard] = None
+        self.traced: Optional[TracedRun] = None
+        self.guard: Optional[TracedModuleGuard] = None
         self.backwards = Backwards()  # of its eager calls
         self.graph: Optional[Graph] = None
         self.served = 0  # by this graph, with those that were compared
         self.next_compared = 0
-        self.may_write = True  # to buffers, attributes or arguments, or draw: nobody else may see what is put back then
+        self.may_write = True  # to buffers, attributes or arguments, or draw random numbers: no other thread may see what is put back then
         self.has_effects = True
         self.apart_from: "FrozenSet[int]" = frozenset()  # memory that no argument may share, where the graph writes
         self.graph_seconds = self.eager_seconds = math.inf  # a call, the fastest that was compared
-        self.aside: Optional[str] = None
+        self.why_eager: Optional[str] = None
         self.broken: Optional[Exception] = None  # what a call of the graph has raised
 
     def begin_anew(self) -> None:
         self.calls = 1  # what is made once has been made
-        self.watched = self.guard = self.graph = self.broken = None
+        self.traced = self.guard = self.graph = self.broken = None
         self.backwards = Backwards()
-        self.served = self.next_compared = self.watches = 0
+        self.served = self.next_compared = self.guarded_runs = 0
         self.may_write = True
         self.has_effects = True
         self.apart_from = frozenset()

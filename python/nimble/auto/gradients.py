@@ -1,8 +1,7 @@
-"""Gradients of modules that nobody has asked to prepare: what is seen of the backwards of eager calls, one call's gradients both
-ways, and a call run again for gradients that are to be differentiated.
+"""Gradients of modules that the user has not prepared: what the backwards of eager calls show, one call's gradients both ways, and a call
+run again for gradients that are to be differentiated.
 
-A Backwards may be told of backwards by any thread; the functions have no state.
-"""
+Any thread may tell a Backwards of backwards; the functions have no state."""
 
 from __future__ import annotations
 
@@ -16,24 +15,25 @@ from nimble.errors import NimbleError
 from nimble.graphs.autograd_leaves import StandIns, gradients, one_thread
 from nimble.graphs.backend import Backend
 from nimble.graphs.graph_io import Input, Results, with_inputs
-from nimble.graphs.restore import left_as_it_was
+from nimble.graphs.restore import restored_afterwards
 from nimble.guards.signatures import Call
 from nimble.nesting import inside
-from nimble.training.training import TrainingGraph, differing_gradient, graph_is_kept
+from nimble.training.backward_replays import differing_gradient
+from nimble.training.training import TrainingGraph, graph_is_kept
 from nimble.training.training_work import ForwardWork, noise
 
 
-_forget_casts = torch.clear_autocast_cache  # PyTorch's own: what a program has cast is its own affair
+_forget_casts = torch.clear_autocast_cache  # PyTorch's own function, taken before install() replaces it
 
 
 class Backwards:
-    """Those of eager calls, as far as a graph's would be none of them."""
+    """Why backwards of eager calls could not be a graph's: `why_not`."""
 
     def __init__(self) -> None:
         self.why_not: Optional[str] = None
 
     def look_at(self, outputs: Any, call: Call) -> None:
-        """Hears of the gradients that come to the outputs of a call."""
+        """Watches the gradients that come to the outputs of a call."""
         known = {id(call.leaves[number]) for number in call.tensors}
         for leaf in _pytree.tree_flatten(outputs)[0]:
             if isinstance(leaf, torch.Tensor) and leaf.grad_fn is not None and id(leaf) not in known:
@@ -54,14 +54,13 @@ class Backwards:
 
 
 def check(work: ForwardWork) -> None:
-    """NimbleError where it cannot be seen from outside what the backward does."""
+    """Raises NimbleError where it cannot be told from outside what the backward does."""
     if work.why_unsure is not None:
         raise NimbleError(work.why_unsure)
 
 
 class BothWays:
-    """What one call's gradients were, by the graph and eagerly. `difference`: None where they were the same; `repeats`: whether
-    eager ones are those of another eager run. The times are seconds until the device was through."""
+    """A nimble.graphs.compare.GradientComparison of a module's call."""
 
     def __init__(self, graph: TrainingGraph, module: torch.nn.Module, call: Call, put_back: "Callable[[], None]",
                  finished: "Callable[[], float]") -> None:
@@ -72,7 +71,7 @@ class BothWays:
         self.eager_seconds = finished() - began
         put_back()
         began = finished()
-        ours = graph.run_by_itself(call, eager.given)
+        ours = graph.run_detached(call, eager.given)
         self.graph_seconds = finished() - began
         put_back()
         self.difference = differing_gradient(ours, theirs)
@@ -83,7 +82,7 @@ class BothWays:
 
 
 class _Eager:
-    """A call that is run with leaves of its own, so that nobody's hooks run, and no gradients are accumulated."""
+    """A call that is run with leaves of its own, so that no hooks of the program run, and no gradients are accumulated."""
 
     def __init__(self, graph: TrainingGraph, module: torch.nn.Module, call: Call) -> None:
         self._module = module
@@ -111,12 +110,11 @@ class _Eager:
 
 def again(module: "Callable[[], Optional[torch.nn.Module]]", original: "Callable[..., Any]", backend: Backend,
           device: torch.device, call: Call) -> Any:
-    """Runs it eagerly, with gradients enabled; buffers and random numbers are then as before. NimbleError where the module has
-    gone."""
+    """Runs a call eagerly, with gradients enabled, and restores buffers and random numbers. Raises NimbleError where the module is gone."""
     found = module()
     if found is None:
-        raise NimbleError("gradients are to be differentiated of a module that has gone")
-    with left_as_it_was(found, backend, device, is_checked=False), contextlib.ExitStack() as stack:
+        raise NimbleError("gradients are to be differentiated, but their module is gone: keep it until then")
+    with restored_afterwards(found, backend, device, is_checked=False), contextlib.ExitStack() as stack:
         stack.enter_context(inside())
         stack.enter_context(torch.enable_grad())
         enabled, dtypes = call.signature.modes[:2], call.signature.modes[-2:]
@@ -125,5 +123,3 @@ def again(module: "Callable[[], Optional[torch.nn.Module]]", original: "Callable
         return original(found, *call.args, **call.kwargs)
 
 
-Check = Callable[[Callable[[], None], Callable[[], float]], BothWays]
-__all__ = ["Backwards", "BothWays", "Check", "again", "check"]

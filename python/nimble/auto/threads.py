@@ -1,9 +1,8 @@
-"""Which threads are in outermost calls of modules, and one that has these to itself: where a module writes to its buffers or its
-arguments, or draws random numbers, what a run of ours does is put back, and nobody else may see it meanwhile, nor write there.
+"""Tracks which threads are in outermost calls of modules, and gives one thread exclusive access to them: where a module writes to buffers
+or arguments, or draws random numbers, our runs are undone, and no other thread may see that or write there meanwhile.
 
-Who comes while another thread is alone waits at the begin of its call. Nobody waits for ever: a program may have its threads wait for
-each other in ways that are not known here. Any thread.
-"""
+Other threads wait at the beginning of their calls, but not for ever: a program may make its threads wait for each other in ways that
+are not known here. Any thread."""
 
 from __future__ import annotations
 
@@ -11,12 +10,12 @@ import contextlib
 import threading
 from typing import Dict, Iterator, Optional
 
-_MOST_UNTIL_ALONE = 0.1  # seconds until all others have left
+_MOST_UNTIL_ALONE = 0.1  # seconds until all other threads have left
 _MOST_WHILE_ALONE = 60.0  # seconds that others wait; longer than a call takes
 
 
-class Alone:
-    """Of the thread that has asked for it. `is_given`, and `was_kept`: nobody has come that could not wait longer."""
+class ExclusiveAccess:
+    """What one thread has asked for. `is_given`; `was_kept`: no other thread has given up waiting."""
 
     def __init__(self, is_given: bool) -> None:
         self.is_given = is_given
@@ -24,20 +23,20 @@ class Alone:
 
 
 class Threads:
-    """Of a process."""
+    """The threads of a process."""
 
     def __init__(self) -> None:
         self._inside: "Dict[int, object]" = {}  # by thread, what its outermost call is of
-        self._alone: Optional[Alone] = None
+        self._alone: Optional[ExclusiveAccess] = None
         self._changed = threading.Condition()
 
     def forked(self) -> None:
-        """In a child of the process, which has one thread: another one may have held what is waited for."""
+        """Called in a forked child, which has one thread: a thread of the parent may have held the lock."""
         self._inside, self._alone, self._changed = {}, None, threading.Condition()
 
     def enter(self, thread: int, of: object) -> None:
-        """`thread` is the caller's. At the begin of an outermost call; leave() has to follow."""
-        self._inside[thread] = of  # before the look, as who wants to be alone says so before looking here: one of both sees the other
+        """Called at the beginning of an outermost call, with the caller's thread; leave() has to follow."""
+        self._inside[thread] = of  # before the look: exclusive() sets its flag before it looks here, so one of both sees the other
         if self._alone is not None:
             self._wait(thread, of)
 
@@ -56,19 +55,19 @@ class Threads:
             self._inside[thread] = of
 
     def others_in(self, thread: int, of: object) -> bool:
-        """Whether other threads are in calls of it."""
+        """Whether other threads are in calls of this object."""
         return any(each is of and number != thread for number, each in list(self._inside.items()))
 
     @contextlib.contextmanager
-    def alone(self, thread: int) -> Iterator[Alone]:
-        """Within, no other thread is in an outermost call, where that is given. Within an outermost call of `thread`, the caller's."""
+    def exclusive(self, thread: int) -> Iterator[ExclusiveAccess]:
+        """While inside, no other thread is in an outermost call, if that is_given. The caller is in an outermost call of `thread`."""
         with self._changed:
-            mine = Alone(False)
+            mine = ExclusiveAccess(False)
             if self._alone is None:
                 self._alone = mine
                 try:
                     mine.is_given = self._changed.wait_for(lambda: set(self._inside) <= {thread}, _MOST_UNTIL_ALONE)
-                finally:  # somebody may have pressed Ctrl-C
+                finally:  # as where the user has pressed Ctrl-C
                     if not mine.is_given:
                         self._end()
         try:

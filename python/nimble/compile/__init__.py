@@ -1,1 +1,1 @@
-"""Functions of torch.compile as graphs of ours."""
+"""Makes CUDA graphs of functions of torch.compile."""

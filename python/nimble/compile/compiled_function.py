@@ -1,14 +1,12 @@
-"""One function that torch.compile has made for inference, in a mode in which it is to be a CUDA graph (compiled_graphs.py): its calls
-launch a graph of ours.
+"""One inference function of torch.compile, compiled in a mode that asks for CUDA graphs (compiled_graphs.py). Its calls launch our graphs.
 
-Dynamo has looked at a call before it comes here: what calls differ in are integers, shapes that follow from them, values of tensors,
-and where tensors are. There is a graph for each set of integers and shapes. Its inputs are copies, but for those that are said to
-stay where they are (weights, caches), which it reads and writes in place; where these are is looked at at each call. The first call
-runs as it is; the next is prepared; it and two more are compared with a run without the graph, to the bit (nimble.auto.compare).
-Whatever goes wrong with that stays here: then calls run as they are compiled.
+Dynamo has checked a call before it comes here: calls differ only in integers, shapes that follow from them, values of tensors, and
+addresses. There is a graph for each set of integers and shapes. Its inputs are copies, except those that are said to stay where they
+are (weights, caches), which it reads and writes in place; their addresses are checked at each call. The first call runs as it is; the
+next is prepared; it and two more are compared with a run without the graph, to the bit (nimble.graphs.compare). Whatever goes wrong in
+that stays here: then calls run as they are compiled.
 
-Any thread: graphs have locks of their own, and who comes while another thread prepares or compares runs as compiled.
-"""
+Any thread: graphs have locks of their own, and a thread that comes while another one prepares or compares runs as compiled."""
 
 from __future__ import annotations
 
@@ -21,8 +19,8 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tupl
 
 import torch
 
-from nimble.auto.compare import compare
-from nimble.auto.recurrent import DROPOUT, has_dropout_of_its_own
+from nimble.graphs.compare import compare
+from nimble.graphs.cudnn_dropout import DROPOUT, may_have_cudnn_dropout
 from nimble.graphs.backend import Backend
 from nimble.graphs.graph_io import GraphReport, Options
 from nimble.graphs.prepared import CHANGED, PreparedGraph, prepare
@@ -42,7 +40,7 @@ _BEFORE = "before it was prepared"
 
 
 class _WithInputs(torch.nn.Module):
-    """The function with those inputs that stay where they are: as parameters, or as buffers where it writes to them."""
+    """The function as a module. Inputs that stay where they are are parameters, or buffers where the function writes to them."""
 
     def __init__(self, model: Model, inputs: Sequence[Any], static: Iterable[int], written: Iterable[int]) -> None:
         super().__init__()
@@ -69,7 +67,7 @@ class _Entry:
         self.addresses: List[int] = []  # of each input that stays where it is
         self.is_trusted = False
         self.graph_seconds = self.compiled_seconds = math.inf  # a call, the fastest that was compared
-        self.aside: Optional[str] = None  # why there is no graph, and none is tried
+        self.why_compiled: Optional[str] = None  # why there is no graph, and none is tried
 
     def let_go(self) -> None:
         graph, self.graph = self.graph, None
@@ -80,8 +78,10 @@ class _Entry:
 
 
 class CompiledFunction:
-    """Made for the function's first call. model: what is called where there is no graph. static: the numbers of the inputs that stay
-    where they are, written: of those that it writes to. has_room: whether a device has memory left for another graph."""
+    """The calls and graphs of one compiled function; made for its first call.
+
+    model: what is called where there is no graph. static: the numbers of inputs that stay where they are; written: of those that the
+    function writes to. has_room: whether a device has memory left for another graph."""
 
     def __init__(self, model: Model, inputs: Sequence[Any], static: Iterable[int], written: Iterable[int], backend: Backend,
                  settings: Settings, has_room: "Callable[[torch.device], bool]",
@@ -95,11 +95,11 @@ class CompiledFunction:
         self._entries: Dict[Tuple[Any, ...], _Entry] = {}
         self._advancing = threading.Lock()
         self._process = os.getpid()
-        self._aside = self._why_not(inputs)
+        self._why_compiled = self._why_not(inputs)
 
     def __call__(self, inputs: List[Any]) -> Any:
-        """What the function returns, or raises, for a list of inputs, which is empty then."""
-        why = self._aside if self._aside is not None else self._why_not_now()
+        """What the function returns, or raises, for a list of inputs. The list is empty after that."""
+        why = self._why_compiled if self._why_compiled is not None else self._why_not_now()
         if why is not None:
             return self._run_as_compiled(why, inputs)
         others = [inputs[number] for number in self._others]
@@ -121,12 +121,12 @@ class CompiledFunction:
             self._advancing.release()
 
     def reports(self) -> List[GraphReport]:
-        """Of its graphs."""
+        """Reports of its graphs."""
         return [report for entry in list(self._entries.values()) if entry.graph is not None for report in entry.graph.reports()]
 
     def close(self) -> None:
-        """Lets go of its graphs: calls run as compiled from now on."""
-        self._aside = "the process ends"
+        """Frees its graphs. From now on calls run as compiled."""
+        self._why_compiled = "the process ends"
         for entry in list(self._entries.values()):
             entry.let_go()
 
@@ -135,7 +135,7 @@ class CompiledFunction:
         return self._model(inputs)
 
     def _why_not(self, inputs: Sequence[Any]) -> Optional[str]:
-        """Why no call of it ever has a graph."""
+        """Why no call can ever have a graph; None where calls can."""
         if not self._written.issubset(self._static):
             return "it writes to its arguments"
         if not any(isinstance(inputs[number], torch.Tensor) for number in self._others):
@@ -155,21 +155,21 @@ class CompiledFunction:
         return None
 
     def _are_there(self, entry: _Entry, inputs: List[Any]) -> bool:
-        """Whether all that stays where it is is where it was."""
+        """Whether the static inputs have the graph's addresses."""
         return self._addresses_of(inputs) == entry.addresses
 
     def _addresses_of(self, inputs: List[Any]) -> List[int]:
         return list(map(torch.Tensor.data_ptr, [inputs[number] for number in self._static]))
 
     def _advance(self, key: Tuple[Any, ...], others: List[Any], inputs: List[Any]) -> Any:
-        """A call that no graph serves that is trusted. One thread at a time."""
+        """Runs a call that no trusted graph serves. One thread at a time."""
         entry = self._entry_for(key)
         if isinstance(entry, str):
             return self._run_as_compiled(entry, inputs)
         entry.calls += 1
         module = call = None
         try:
-            if entry.aside is None and entry.calls > 1:
+            if entry.why_compiled is None and entry.calls > 1:
                 module = _WithInputs(self._model, inputs, self._static, self._written)
                 with torch.no_grad():
                     call = Call(tuple(others), {}, False)
@@ -177,13 +177,13 @@ class CompiledFunction:
         except Exception as error:
             self._end(entry, str(error) or type(error).__name__)
         graph = entry.graph
-        if entry.aside is not None or graph is None or module is None or call is None:
-            return self._run_as_compiled(entry.aside or _BEFORE, inputs)
+        if entry.why_compiled is not None or graph is None or module is None or call is None:
+            return self._run_as_compiled(entry.why_compiled or _BEFORE, inputs)
         inputs.clear()
         return self._compare(entry, graph, module, call)
 
     def _entry_for(self, key: Tuple[Any, ...]) -> "_Entry | str":
-        """Or why there is none."""
+        """The entry for a key, or why there is none."""
         entry = self._entries.get(key)
         if entry is None:
             if len(self._entries) >= _MAX_GRAPHS:
@@ -192,8 +192,8 @@ class CompiledFunction:
         return entry
 
     def _prepare(self, entry: _Entry, module: _WithInputs, call: Call, inputs: List[Any]) -> None:
-        """Where there is no graph that fits. Raises where there cannot be one, or none that could be compared."""
-        if has_dropout_of_its_own(self._backend.device_type):
+        """Prepares a graph where none fits. Raises where there cannot be one, or none that could be compared."""
+        if may_have_cudnn_dropout(self._backend.device_type):
             raise ValueError(DROPOUT)
         if entry.graph is not None:
             if self._are_there(entry, inputs):
@@ -219,7 +219,7 @@ class CompiledFunction:
         entry.graph, entry.addresses = graph, addresses
 
     def _compare(self, entry: _Entry, graph: PreparedGraph, module: _WithInputs, call: Call) -> Any:
-        """A call by both. What the run without the graph returns or raises counts."""
+        """Runs a call both ways. What the run without the graph returns or raises counts."""
         def by_graph() -> Any:
             return graph(call, False)
 
@@ -244,7 +244,7 @@ class CompiledFunction:
         return done.result
 
     def _end(self, entry: _Entry, why: str) -> None:
-        entry.aside = why
+        entry.why_compiled = why
         try:
             entry.let_go()
         except Exception:
@@ -253,7 +253,7 @@ class CompiledFunction:
 
 
 def lines_of(functions: Iterable[CompiledFunction]) -> List[str]:
-    """For people: what became of them all, in a line; none where there are none."""
+    """A line for the user about all functions; none where there are none."""
     known = list(functions)
     if not known:
         return []

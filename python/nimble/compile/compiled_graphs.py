@@ -1,12 +1,11 @@
-"""CUDA graphs that torch.compile makes of its own accord (modes `reduce-overhead` and `max-autotune`), where PyTorch has been told
-to take memory in stream order: those of inference are graphs of ours (compiled_function.py), those of training are left out.
+"""Replaces the CUDA graphs that torch.compile makes itself (modes `reduce-overhead` and `max-autotune`), where PyTorch may take memory in
+stream order: inference gets graphs of ours (compiled_function.py), training runs without.
 
-PyTorch's need what its own allocator alone can do (to put the state of a pool back), and would end the program with an error that
-it does not meet without Nimble. What is compiled for training runs without them, as in torch.compile's default mode.
+PyTorch's own graphs need a feature of its native allocator (to restore the state of a pool), and would end the program with an error
+that it does not have without Nimble. What is compiled for training runs as in torch.compile's default mode.
 
-install() is called behind PyTorch's import, by nimble.startup. PyTorch loads the module that makes these graphs when it first
-needs it; what it is asked for is looked at then. Any thread.
-"""
+nimble.auto.hook calls install() after PyTorch's import. PyTorch loads the module that makes these graphs when it first needs it; its
+functions are replaced then. Any thread."""
 
 from __future__ import annotations
 
@@ -30,11 +29,11 @@ if TYPE_CHECKING:
 MAKER = "torch._inductor.cudagraph_trees"
 _FUNCTION, _MANAGER = "cudagraphify_impl", "get_manager"
 _IN_STREAM_ORDER = "cudaMallocAsync"
-_ROOM = 16  # one part in so many of the GPU's memory has to stay free. Graphs of PyTorch's own would take some, too
+_ROOM = 16  # one part in so many of the GPU's memory has to stay free; PyTorch's own graphs would take some, too
 
 
 def install() -> None:
-    """Once; again does nothing."""
+    """Replaces the functions, now or when their module is loaded. Does nothing the second time."""
     if MAKER in sys.modules:
         _look_at(sys.modules[MAKER])
     elif not any(isinstance(finder, _Waiting) for finder in sys.meta_path):
@@ -42,7 +41,7 @@ def install() -> None:
 
 
 class _Waiting:
-    """A finder that waits for the module, and goes when it comes."""
+    """An import finder that waits for the module, and removes itself when it comes."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Optional[ModuleSpec]:
         if name != MAKER:
@@ -55,7 +54,7 @@ class _Waiting:
 
 
 class _Loading:
-    """The module's loader, and what is done behind it."""
+    """The module's loader, and what is done after it."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
@@ -85,7 +84,7 @@ def _look_at(module: ModuleType) -> None:
 
 
 class _NoGraphs:
-    """In the place of who keeps a device's graphs: a backward that is compiled without one tells them that it begins."""
+    """Stands for the manager of a device's graphs: a backward that is compiled without one tells it that it begins."""
 
     def __bool__(self) -> bool:
         return False
@@ -95,7 +94,7 @@ class _NoGraphs:
 
 
 def _or_none_that_answers(original: "Callable[..., Any]") -> "Callable[..., Any]":
-    """get_manager(device_index, create_if_none_exists), which finds none where all graphs were left out."""
+    """get_manager(device_index, create_if_none_exists), which would return None where all graphs were left out."""
 
     def get_manager(*arguments: Any, **more: Any) -> Any:
         found = original(*arguments, **more)
@@ -111,7 +110,7 @@ def _is_in_stream_order() -> bool:
 
 
 def _unless_in_stream_order(module: Any, original: "Callable[..., Any]") -> "Callable[..., Any]":
-    """cudagraphify_impl(model, inputs, ...): what is to be called instead of the compiled model, with a list of inputs."""
+    """cudagraphify_impl(model, inputs, ...), which returns what is called instead of the compiled model, with a list of inputs."""
     ours = _Ours()
 
     def cudagraphify_impl(model: "Callable[..., Any]", inputs: List[Any], static_input_idxs: Sequence[int] = (), *arguments: Any,
@@ -124,7 +123,7 @@ def _unless_in_stream_order(module: Any, original: "Callable[..., Any]") -> "Cal
 
         def run(inputs: List[Any]) -> Any:
             nonlocal made
-            if made is None:  # those that it is compiled with may be no more than descriptions
+            if made is None:  # the inputs that it is compiled with may only be descriptions
                 aligned = _aligned(module, model, inputs, static_input_idxs, written)
                 made = ours.function(aligned, inputs, static_input_idxs, written if told is not None else None,
                                      bool(more.get("is_inference")))
@@ -138,7 +137,7 @@ def _unless_in_stream_order(module: Any, original: "Callable[..., Any]") -> "Cal
 
 def _aligned(module: Any, model: "Callable[..., Any]", inputs: List[Any], static: Sequence[int],
              written: Set[int]) -> "Callable[..., Any]":
-    """PyTorch's graphs have their arguments copied to where kernels may expect them; without one this is all that is left of that."""
+    """The model with aligned inputs, as kernels may expect them. PyTorch's graphs copy their arguments for that."""
     check = module.get_input_idxs_to_check(inputs, static)
     align: "Callable[..., Callable[..., Any]]" = module.align_inputs_from_check_idxs
     if "mutated_input_idxs" not in inspect.signature(align).parameters:
@@ -147,7 +146,7 @@ def _aligned(module: Any, model: "Callable[..., Any]", inputs: List[Any], static
 
 
 class _Ours:
-    """What is made in the place of PyTorch's graphs."""
+    """What replaces PyTorch's graphs."""
 
     def __init__(self) -> None:
         self._functions: "weakref.WeakSet[CompiledFunction]" = weakref.WeakSet()
@@ -157,7 +156,7 @@ class _Ours:
 
     def function(self, model: "Callable[..., Any]", inputs: List[Any], static: Sequence[int], written: "Optional[Set[int]]",
                  is_inference: bool) -> "Callable[..., Any]":
-        """What is called instead of the model. written: None where it is not known."""
+        """What is called instead of the model. written: None where that is not known."""
         if not is_inference:
             self._warn("those of training are left out")
             return model
@@ -192,7 +191,7 @@ class _Ours:
                                 "they are there, and Nimble sees less")
 
     def _at_exit(self) -> None:
-        """While all that graphs need is still there."""
+        """Reports and frees graphs while all that they need is still there."""
         if os.getpid() != self._process:
             return
         from nimble.compile.compiled_function import lines_of

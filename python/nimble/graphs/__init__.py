@@ -1,1 +1,1 @@
-"""Preparing a graph: capturing a run, its memory, its inputs and outputs."""
+"""Prepares graphs: captures a run, and owns its memory, inputs and outputs."""

@@ -1,13 +1,12 @@
-"""What gradients go to: stand-ins of parameters while graphs are made, and what autograd's graph says of itself.
+"""What gradients go to: stand-ins for parameters while graphs are made, and what autograd's graph says of itself.
 
-StandIns puts other tensors on the same memory in the places of a module's parameters, buffers and plain tensors. Autograd then meets leaves
-that nobody else has: hooks of the parameters do not run while a backward is captured (they run when the gradients come, as
-ever), no accumulator of an earlier run has it wait for that run's stream, and each has a version of its own, so that what it
-has saved stays valid when somebody writes to them.
+StandIns puts other tensors on the same memory in the places of a module's parameters, buffers and tensor attributes. So autograd
+meets leaves of our own: hooks of the parameters do not run while a backward is captured (they run when the gradients come, as ever),
+no accumulator of an earlier run makes it wait for that run's stream, and each leaf has a version of its own, so that what is saved of
+it stays valid when the parameters are written to.
 
-Not to be used by two threads at once: the module's own attributes change meanwhile, and who runs it then gives its gradients to the
-stand-ins.
-"""
+Not to be used by two threads at once: the module's own attributes change meanwhile, and another thread that runs it would give its
+gradients to the stand-ins."""
 
 from __future__ import annotations
 
@@ -20,8 +19,8 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set,
 import torch
 
 from nimble.errors import NimbleError
-from nimble.guards.state import plain_tensors
-from nimble.objects.memory import extent, storage, take_grad_dtype, unique, versions
+from nimble.guards.tensor_memory import attribute_tensors
+from nimble.objects.memory import extent, storage_address, take_grad_dtype, unique, versions
 from nimble.objects.module_contents import known_by_identity
 
 
@@ -29,8 +28,7 @@ _standing: Set[int] = set()  # ids of all stand-ins that are in a module's place
 
 
 class StandIns:
-    """One for each parameter and buffer of a module, and for each tensor in a plain attribute. `pairs`: of each, that and what it stands
-    for."""
+    """A stand-in for each parameter, buffer and tensor attribute of a module. `pairs`: each stand-in, and what it stands for."""
 
     def __init__(self, module: torch.nn.Module) -> None:
         self._module = module
@@ -42,7 +40,7 @@ class StandIns:
             if name is not None:
                 raise NimbleError(f"the module knows its parameter or buffer {name!r} by identity, in {path!r}, and would not find what "
                                   "stands in for it while its gradients are prepared: have it keep names there, or keep it elsewhere")
-        plain = {id(t): (path, t) for _, _, t, path in plain_tensors(module)}
+        plain = {id(t): (path, t) for _, _, t, path in attribute_tensors(module)}
         self._paths = {**{number: path for number, (path, _) in plain.items()}, **self._names}
         # What may be compared by its class, or is looked for as a parameter, nothing can stand in for.
         others = [*module.buffers(), *(t for number, (_, t) in plain.items() if number not in self._names and type(t) is torch.Tensor)]
@@ -52,14 +50,14 @@ class StandIns:
         self.parameters = [pair for pair in self.pairs if isinstance(pair[1], torch.nn.Parameter)]
         self.apart: List[Tuple[torch.Tensor, torch.Tensor]] = []  # see set_apart()
         self._together: List[Tuple[torch.Tensor, torch.Tensor]] = []
-        self._users = Counter(storage(t) for t in unique((*(given for _, given in self.pairs), *(t for _, t in plain.values()))))
+        self._users = Counter(storage_address(t) for t in unique((*(given for _, given in self.pairs), *(t for _, t in plain.values()))))
         self._versions = versions([mine for mine, _ in self.parameters])
         self._buffer_versions = {id(mine): mine._version for mine, given in self.pairs if not isinstance(given, torch.nn.Parameter)}
         self._replaced: Set[str] = set()
 
     def _places(self, others: Dict[int, torch.Tensor]) -> Iterator[Tuple[Any, Any, Any, Any]]:
-        """Where tensors of these ids are, and what comes there instead: registered, or a plain attribute, or in a list that is one, as
-        recurrent modules keep theirs, which also keep weak references to see whether there are others now."""
+        """Where tensors with these ids are, and what replaces them: registered, in attributes, or in lists that are attributes. Recurrent
+        modules have such lists, and weak references to see whether their weights have been replaced."""
         for child in self._module.modules():
             lists = [each for each in child.__dict__.values() if isinstance(each, list)]
             places: "Iterable[Tuple[Any, Any, Any]]" = chain(
@@ -73,11 +71,11 @@ class StandIns:
                     yield where, key, value, weakref.ref(others[id(value())])
 
     def set_apart(self, buffers: List[torch.Tensor]) -> None:
-        """Gives the stand-ins of these buffers memory of their own, which has their values where in_place() begins. Does nothing where
-        another tensor of the module's is on the memory of one of them: it would not see what is written."""
+        """Gives the stand-ins of these buffers memory of their own, which in_place() fills with the buffers' values. Does nothing where
+        another tensor of the module shares memory with one of them: it would not see what is written."""
         mine = {id(given): stand_in for stand_in, given in self.pairs}
         if not all(id(buffer) in self._names and id(buffer) in mine and not buffer.requires_grad
-                   and self._users[storage(buffer)] == 1 for buffer in buffers):
+                   and self._users[storage_address(buffer)] == 1 for buffer in buffers):
             return
         own = {id(buffer): buffer.detach().clone() for buffer in buffers}
         self._together = list(self.pairs)
@@ -85,20 +83,20 @@ class StandIns:
         self.apart = [(stand_in, given) for stand_in, given in self.pairs if id(given) in own]
 
     def put_together(self) -> None:
-        """They are on the memory of the buffers again."""
+        """Undoes set_apart(): the stand-ins are on the memory of the buffers again."""
         if self.apart:
             self.pairs[:] = self._together
             self.apart = []
 
     def has_written(self) -> bool:
-        """Whether a buffer was written to whose stand-in is on its own memory, as far as versions tell."""
+        """Whether a buffer was written to that shares memory with its stand-in, as far as versions tell."""
         apart = {id(mine) for mine, _ in self.apart}
         return any(mine._version != self._buffer_versions[id(mine)] for mine, given in self.pairs
                    if id(mine) in self._buffer_versions and id(mine) not in apart)
 
     @contextlib.contextmanager
     def in_place(self, of_parameters: bool = True) -> Iterator[None]:
-        """While inside, the module runs with them. of_parameters: also with those of parameters."""
+        """While inside, the module has the stand-ins. of_parameters: also those of parameters."""
         copy_all([mine.data for mine, _ in self.apart], [given for _, given in self.apart])
         pairs = [(mine, given) for mine, given in self.pairs if of_parameters or not isinstance(given, torch.nn.Parameter)]
         standing = {id(mine): given for mine, given in pairs}
@@ -121,7 +119,7 @@ class StandIns:
                 where[key] = given
 
     def check(self) -> None:
-        """NimbleError where the module has written to a parameter, or put something else in the place of one or of a buffer."""
+        """Raises NimbleError where the module has written to a parameter, or replaced a parameter or buffer."""
         for name in sorted(self._replaced):
             raise NimbleError(f"the module replaces its buffer or parameter {name!r} when it runs: it has to write in place")
         apart = {id(mine) for mine, _ in self.apart}
@@ -138,7 +136,7 @@ class StandIns:
 
 
 class CopiesAll:
-    """Copies from each source to its target, with as few kernels as there are dtypes, where PyTorch can do that."""
+    """Copies each source to its target, with one kernel for each dtype where PyTorch can do that."""
 
     def __init__(self, targets: List[torch.Tensor], sources: List[torch.Tensor]) -> None:
         kinds: Dict[torch.dtype, Tuple[List[torch.Tensor], List[torch.Tensor]]] = {}
@@ -181,7 +179,7 @@ def _stand_in(parameter: torch.nn.Parameter, name: str) -> torch.Tensor:
 
 
 def _of_same_memory(tensor: torch.Tensor) -> torch.Tensor:
-    """A leaf, which wants gradients where the tensor does: who depends on it is found out."""
+    """A leaf on the same memory that wants gradients where the tensor does, so that outputs that depend on it show."""
     found = tensor.data.requires_grad_(tensor.requires_grad)
     found.__dict__.update(tensor.__dict__)
     take_grad_dtype(tensor, found)
@@ -189,7 +187,7 @@ def _of_same_memory(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class AutogradGraph:
-    """What the graph of these tensors' gradients has: `leaves`, and which memory it needs when it runs backward."""
+    """The autograd graph of these tensors: its `leaves`, and which memory it needs when it runs backward."""
 
     def __init__(self, roots: Iterable[torch.Tensor]) -> None:
         self.nodes: List[Any] = []
@@ -208,7 +206,7 @@ class AutogradGraph:
             waiting += [before for before, _ in node.next_functions if before is not None]
 
     def saved(self) -> Optional[List[torch.Tensor]]:
-        """The tensors that it has saved; None where there is a node that does not tell."""
+        """The tensors that the graph has saved; None where a node does not tell."""
         if self._saved is None:
             self._saved = (self._found_saved(),)
         return self._saved[0]
@@ -223,25 +221,24 @@ class AutogradGraph:
         return found
 
     def needs(self, tensors: Iterable[torch.Tensor]) -> List[bool]:
-        """Of each whether its memory is saved, as far as is told; else it may be."""
+        """For each tensor whether its memory is saved, as far as the nodes tell; else it may be."""
         saved = self.saved()
         if saved is None:
             return [True for _ in tensors]
         ranges: Dict[int, List[Tuple[int, int]]] = {}
         for t in saved:
             if t.layout is torch.strided and t.numel() > 0:
-                ranges.setdefault(storage(t), []).append(_range_of(t))
-        return [any(begin < _range_of(t)[1] and _range_of(t)[0] < end for begin, end in ranges.get(storage(t), []))
+                ranges.setdefault(storage_address(t), []).append(_range_of(t))
+        return [any(begin < _range_of(t)[1] and _range_of(t)[0] < end for begin, end in ranges.get(storage_address(t), []))
                 for t in tensors]
 
     def kept_by_functions(self) -> List[torch.Tensor]:
-        """What functions of Python's have as attributes of theirs, and may write to."""
+        """Tensors that autograd functions in Python have as attributes, and may write to."""
         return [value for node in self.nodes if isinstance(node, torch.autograd.function.BackwardCFunction)
                 for value in vars(node).values() if isinstance(value, torch.Tensor)]
 
     def runs_once(self) -> bool:
-        """Whether it surely cannot run a second time where it was not kept: a node that all gradients come through, behind one root, has
-        saved something, which is gone then."""
+        """Whether the graph surely cannot run a second time unless it is retained: a node that all gradients pass has saved something."""
         node = self.nodes[0] if self.nodes else None
         while node is not None:
             if isinstance(node, torch.autograd.function.BackwardCFunction):
@@ -253,14 +250,14 @@ class AutogradGraph:
         return False
 
     def run_once(self, known: "Dict[Any, bool]") -> "Set[Any]":
-        """Its nodes that surely cannot run twice. known: what was found of nodes, also of other graphs."""
+        """The nodes that surely cannot run twice. known: what was found of nodes, also of other graphs."""
         for node in self.nodes:
             if node not in known:
                 known[node] = _needs_what_it_has_saved(node)
         return {node for node in self.nodes if known[node]}
 
     def why_unsure(self) -> Optional[str]:
-        """Why a replay of it may not be a backward of its own; None where it is."""
+        """Why a replay may do something else than this graph's backward; None where it surely does the same."""
         if any(isinstance(node, torch.autograd.function.BackwardCFunction) for node in self.nodes):
             return "its backward runs Python code"
         saved = self.saved()
@@ -270,20 +267,20 @@ class AutogradGraph:
 
 
 def _range_of(tensor: torch.Tensor) -> Tuple[int, int]:
-    """Where its first byte is, and what is behind its last."""
+    """The addresses of the first byte and of the one past the last."""
     begin = tensor.data_ptr()
     return begin, begin + extent(tensor)
 
 
 def _needs_what_it_has_saved(node: Any) -> bool:
-    """Functions of Python's may do without, but for those that torch.compile makes."""
+    """Whether a node fails without what it has saved. Functions in Python may not, but for those that torch.compile makes."""
     is_pythons = isinstance(node, torch.autograd.function.BackwardCFunction)
     made_by = str(getattr(getattr(type(node), "_forward_cls", None), "__module__", ""))
     return bool(saved_by(node)) and (not is_pythons or made_by.startswith("torch._functorch"))
 
 
 def saved_by(node: Any) -> Optional[List[torch.Tensor]]:
-    """What a node of autograd's graph has saved, or None where it does not tell."""
+    """The tensors that a node of autograd's graph has saved; None where it does not tell."""
     names = _names_of_saved(node)
     if names is None:
         return None
@@ -296,7 +293,7 @@ def saved_by(node: Any) -> Optional[List[torch.Tensor]]:
 
 
 def _names_of_saved(node: Any) -> Optional[List[str]]:
-    """None of one that keeps them where nobody can look."""
+    """None where the node does not show what it has saved."""
     if isinstance(node, torch.autograd.function.BackwardCFunction):
         return ["saved_tensors"]
     names = [name for name in dir(node) if name.startswith("_saved_")]
@@ -304,8 +301,8 @@ def _names_of_saved(node: Any) -> Optional[List[str]]:
 
 
 def held_by(tensors: Iterable[torch.Tensor]) -> Optional[List[torch.Tensor]]:
-    """What their autograd graphs keep from going, as far as these have not run; None where one of the nodes does not tell, or one of
-    the tensors: views that were made without gradients do not, once their base was written to with them."""
+    """The tensors that these tensors' autograd graphs keep alive until they run. None where a node does not tell, or a tensor: views made
+    without gradients do not, once their base was written to with gradients."""
     found: List[torch.Tensor] = []
     try:
         nodes = AutogradGraph(tensors).nodes
@@ -320,16 +317,16 @@ def held_by(tensors: Iterable[torch.Tensor]) -> Optional[List[torch.Tensor]]:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """While inside, backwards run on this thread, of which libnimble.so looks at what it launches, and not on autograd's own."""
+    """While inside, backwards run on this thread, where libnimble.so sees what is launched, and not on autograd's own."""
     switch = getattr(torch.autograd, "set_multithreading_enabled", None)
     with contextlib.nullcontext() if switch is None else switch(False):
         yield
 
 
 @contextlib.contextmanager
-def own_casts() -> Iterator[None]:
-    """What autocast has cast of the weights belongs to what runs inside, where nobody has run it for the program: a graph that used what
-    was cast before would go on with that, and what it casts itself nobody has computed."""
+def own_autocast_cache() -> Iterator[None]:
+    """While inside, autocast's cache of cast weights is separate from the program's: a graph must not keep using what was cast before,
+    and what a capture casts was never computed."""
     torch.clear_autocast_cache()
     try:
         yield
@@ -339,7 +336,7 @@ def own_casts() -> Iterator[None]:
 
 def gradients(outputs: List[torch.Tensor], towards: List[torch.Tensor], given: "List[Optional[torch.Tensor]]",
               ) -> "List[Optional[torch.Tensor]]":
-    """Of the outputs that something is given for. What was saved for them stays valid."""
+    """Gradients of the outputs that have one given. What autograd has saved stays valid."""
     used = [(output, grad) for output, grad in zip(outputs, given) if grad is not None]
     with contextlib.ExitStack() as stack:
         for kind in ("cuda", "cpu"):  # a backward runs in what the forward chose
@@ -374,5 +371,5 @@ def _increment() -> "Callable[[List[torch.Tensor]], None]":
     return increment  # type: ignore[no-any-return]
 
 
-# Tells autograd that they have been written to, which it then says to a backward that has saved one before.
+# Raises the versions of tensors, so that autograd reports it where a backward has saved one.
 mark_written: "Callable[[List[torch.Tensor]], None]" = _increment()

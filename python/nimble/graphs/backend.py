@@ -1,7 +1,7 @@
-"""What preparing asks of a GPU, and a GPU of what is prepared: interfaces. capture.py is CUDA's side of them, and tests have a fake.
+"""The interfaces between preparing and the GPU: what is captured, and the graphs that result. capture.py implements them for CUDA; tests
+have a fake.
 
-Graphs are used by one thread at a time; their owners see to that.
-"""
+Graphs are used by one thread at a time; their owners see to that."""
 
 from __future__ import annotations
 
@@ -15,103 +15,103 @@ EAGER_RUNS = 2  # that are learned from
 
 
 class Captured(Protocol):
-    """A captured function. `outputs` is what it returned, in memory that each replay writes anew."""
+    """A captured function. `outputs` is what it returned, in memory that each replay overwrites."""
 
     @property
     def outputs(self) -> Any: ...
 
     def follow(self) -> None:
-        """Has what the current stream does next come behind all that was done with the graph before."""
+        """Makes the current stream wait for the graph's earlier work."""
 
     def replay(self) -> None:
-        """Runs on the current stream."""
+        """Launches the graph on the current stream."""
 
-    def launch(self, ahead: "Watch") -> bool:
-        """follow() and replay() of what draws no random numbers, in as little time as can be. False where nothing was done, since a
-        longer look is needed: the memory of `ahead` is gone, the current stream captures, or it is another one than before."""
+    def launch(self, ahead: "MemoryWatch") -> bool:
+        """follow() and replay() in as little time as possible, for a graph that draws no random numbers. Returns False, and does nothing,
+        where the memory of `ahead` is gone, or the current stream captures or is another one than before."""
 
-    def beside(self) -> ContextManager[None]:
-        """What is done inside is done on the stream that it was captured on: behind what was put on the current stream before,
-        and before what follows there."""
+    def on_its_stream(self) -> ContextManager[None]:
+        """While inside, work goes to the stream that the graph was captured on: after all earlier work of the current stream, and before
+        all later work there."""
 
     def status(self) -> Optional[shim.GraphStatus]:
-        """What libnimble.so knows of it."""
+        """What libnimble.so knows of the graph."""
 
     def wait(self) -> None:
-        """Until the GPU has done with it."""
+        """Blocks until the GPU has finished with the graph."""
 
     def close(self) -> None:
-        """Waits until the GPU has done with it. It is not replayed any more, and its memory may go."""
+        """Waits until the GPU has finished with the graph. It is not replayed after that, and its memory may be freed."""
 
 
-class Watch(Protocol):
-    """Whether the device still has some memory: bool() of it, at any time."""
+class MemoryWatch(Protocol):
+    """Tells by bool(), at any time, whether the device still has some memory."""
 
     def __bool__(self) -> bool: ...
 
     @property
     def word(self) -> int:
-        """For shim.launcher()."""
+        """The address for shim.launcher()."""
 
     def close(self) -> None:
-        """Nobody asks any more."""
+        """Not asked any more."""
 
 
 class Work(Protocol):
-    """What is to be captured. It does the same each time, but for what it writes to."""
+    """A function to capture. It does the same each time, but for what it writes to."""
 
     def run(self) -> Any: ...
 
     def reset(self) -> None:
-        """Called behind each run and replay: puts back what it has written to, so that no run sees what it would never see."""
+        """Called after each run and replay: puts back what it has written to, so that each run starts from the same state."""
 
     def before_capture(self) -> None:
-        """Called when it has run at least twice, and is about to be captured."""
+        """Called after at least two runs, before the capture."""
 
     def data(self) -> List[torch.Tensor]:
-        """What it runs on, of its own: while it is learned from, other values may be there. Asked when it has run."""
+        """Its own input memory, which may hold other values in runs that are learned from. Asked after the first run."""
 
 
 class TrainingWork(Protocol):
-    """The same of what has a backward."""
+    """A forward and its backward to capture."""
 
     def forward(self) -> Any:
-        """Its result holds autograd's graph."""
+        """Runs the forward; the result holds autograd's graph."""
 
     def backward(self, outputs: Any) -> Any:
-        """Of a forward's result, any number of times."""
+        """Runs the backward of a forward's result, any number of times."""
 
     def reset(self) -> None:
-        """Behind each forward, and its backward where there is one."""
+        """Called after each forward, and its backward where there is one."""
 
     def before_capture(self) -> None: ...
 
     def data(self) -> List[torch.Tensor]: ...
 
 
-# Ends a part, and begins the next. It is told of all tensors that the first has made, as long as anybody has them, so that none goes
-# while the second is captured: PyTorch ends the process where one was used on a stream that is not captured then.
-Part = Callable[[List[torch.Tensor]], None]
+# Ends the first part and begins the second. It is given all tensors that the first has made and that are still referred to, so that
+# none is freed while the second is captured: PyTorch ends the process where one was used on a stream that is not captured then.
+Split = Callable[[List[torch.Tensor]], None]
 
 
 class RecordedWork(Protocol):
-    """The same of what must not run but for good."""
+    """A function to capture that must not run for nothing, as a step."""
 
-    def run(self, part: "Optional[Part]") -> Any:
-        """`part` is to be called where a second part begins, if there is such a place; None: it is to have one part."""
+    def run(self, part: "Optional[Split]") -> Any:
+        """Calls `part` where a second part begins, if there is such a place; None: there is to be one part."""
 
     def may_write(self) -> List[torch.Tensor]:
-        """What a first part may write to, beyond memory of its own."""
+        """What a first part may write to, besides memory of its own."""
 
     def put_back(self) -> None:
-        """Behind a capture that another one follows: what the host's side of it has changed."""
+        """Undoes what a capture has changed on the host, before the next one."""
 
     def tensors(self) -> List[torch.Tensor]:
-        """Those that it may write to: for who cannot but run it."""
+        """The tensors that it may write to, for a backend that has to run it."""
 
 
 class Backend(Protocol):
-    """What CudaCapture offers, and a fake of it in tests."""
+    """Captures for one type of device: CudaCapture, and a fake in tests."""
 
     device_type: str
     draws_on_host: bool  # the device's random numbers are the host's
@@ -120,50 +120,50 @@ class Backend(Protocol):
         """Raises NotLoadedError where nothing can be prepared in this process."""
 
     def is_capturing(self) -> bool:
-        """Whether the current stream does."""
+        """Whether the current stream captures."""
 
     def wait(self, device: torch.device) -> None:
-        """Until it has done what it was given. Not while anything is captured in this process, of which that may be the end."""
+        """Blocks until the device is idle. Does nothing while anything is captured in this process: that could end the capture."""
 
     def random_state(self, device: torch.device) -> Any: ...
 
     def set_random_state(self, device: torch.device, state: Any) -> None: ...
 
-    def watch(self, tensors: List[torch.Tensor]) -> Watch:
-        """Of the memory of these."""
+    def watch_memory(self, tensors: List[torch.Tensor]) -> MemoryWatch:
+        """Watches the memory of these tensors."""
 
     def capture(self, work: Work, device: torch.device, multi_stream: bool, relaxed: bool,
-                beside: Optional[Captured] = None) -> Captured:
-        """Runs the work, and captures it, on the stream of another captured function where one is given. What it raises when it
-        runs by itself passes through; CaptureError where it cannot be captured."""
+                same_stream_as: Optional[Captured] = None) -> Captured:
+        """Runs the work, then captures it, on the stream of another captured function where one is given. Errors of the runs pass
+        through; raises CaptureError where the work cannot be captured."""
 
     def capture_training(self, work: TrainingWork, device: torch.device, multi_stream: bool,
                          relaxed: bool) -> Tuple[Captured, Captured]:
-        """The same; the forward and the backward, whose outputs are its result."""
+        """capture() of a forward and its backward. The backward's outputs are the gradients."""
 
-    def capture_copies(self, copies: Callable[[], None], device: torch.device, relaxed: bool, beside: Captured) -> Captured:
-        """Of tensors that stay where they are, on the stream of what is captured. One launch takes a fraction of the host's time that
-        copies of a hundred tensors take (10 us of 100, on an H100's host; more where the host's caches are full of other things)."""
+    def capture_copies(self, copies: Callable[[], None], device: torch.device, relaxed: bool, same_stream_as: Captured) -> Captured:
+        """Captures copies between tensors that stay where they are. One launch takes a tenth of the host's time for a hundred copies
+        (10 us instead of 100, on an H100's host; more where the host's caches are full of other things)."""
 
     def stream(self, device: torch.device) -> Any:
-        """One for run() and record()."""
+        """A new stream for run() and record()."""
 
     def run(self, function: Callable[[], Any], stream: Any, learns: bool, rehearses: bool) -> Tuple[Any, shim.Rehearsed]:
-        """Runs it on the stream, once; to be learned from, or not. What it returns, and, where that is wanted, what a capture would have
-        had of it."""
+        """Runs the function once on the stream. learns: libnimble.so learns from it. Returns its result, and, where it rehearses, what a
+        capture would have seen."""
 
     def rehearse_part(self) -> None:
-        """Within a function that run() rehearses: a second capture would begin here (Rehearsed.behind)."""
+        """Within a function that run() rehearses: a second capture would begin here (Rehearsed.after_split)."""
 
     def hand_over(self, tensors: List[torch.Tensor]) -> None:
-        """They were made by run(), and are used on the current stream."""
+        """Tells the allocator that these tensors, which run() has made, are used on the current stream."""
 
     def let_go(self, function: Callable[[], None]) -> None:
-        """Calls it, which may drop tensors that were made while something was captured. What it raises passes through."""
+        """Calls a function that may drop tensors of a capture. What it raises passes through."""
 
     def is_idle(self, device: torch.device) -> bool:
-        """Whether all is done that was put on the current stream."""
+        """Whether the current stream has no work left."""
 
-    def record(self, work: RecordedWork, stream: Any, multi_stream: bool, relaxed: bool, in_parts: bool) -> List[Captured]:
-        """Captures, and runs nothing. CaptureError where it cannot be captured. in_parts: in two, where the work has a place for that
-        and the first is known to write to nothing but what it may."""
+    def record(self, work: RecordedWork, stream: Any, multi_stream: bool, relaxed: bool, is_split: bool) -> List[Captured]:
+        """Captures the work without running it. is_split: as two graphs, where the work has a place to split, and the first is known to
+        write only to what it may. Raises CaptureError where the work cannot be captured."""

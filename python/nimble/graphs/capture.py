@@ -1,119 +1,39 @@
-"""All that talks to CUDA: streams, captures, and the graphs that come of them. CudaCapture is a nimble.graphs.backend.Backend.
+"""Captures work as CUDA graphs: streams, captures and their failures. CudaCapture is a nimble.graphs.backend.Backend.
 
-A graph is captured twice: once to learn from, in memory that is never used twice, and once more in memory that libnimble.so has
-placed by what it has learned. Then it is replayed until the library has decided which of the two executables is the faster one. A
-backward is captured from the autograd graph that the forward's capture has made, so that it reads what replays of the forward write.
-A step may be captured as two graphs, one behind the other (parts.py).
+Work is captured twice: once to learn from, in memory that is never used twice, and once more in memory that libnimble.so has placed
+by what it has learned. The graph is then replayed until the library has decided which of its two executables is faster. A backward
+is captured from the autograd graph that the forward's capture has made, so that it reads what replays of the forward write. A step
+may be captured as two graphs, the second after the first (steps/split_step.py).
 
-CudaCapture has no state of its own. Captures are made under one lock, since PyTorch allows one at a time with its allocator
-in stream order. A CudaGraph is used by one thread at a time; its owner sees to that.
-"""
+CudaCapture has no state of its own. Captures are made under one lock, since PyTorch allows one at a time with its allocator in
+stream order."""
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import ctypes
 import gc
 import itertools
 import threading
-import warnings
-import weakref
 from typing import Any, Callable, Iterator, List, Optional, Tuple
 
 import torch
 
 from nimble import shim
 from nimble.errors import CaptureError, GoesPastError, NimbleError
-from nimble.graphs.backend import EAGER_RUNS, Captured, Part, RecordedWork, TrainingWork, Watch, Work
+from nimble.graphs.backend import EAGER_RUNS, Captured, RecordedWork, Split, TrainingWork, Work
+from nimble.graphs import cuda_graph
+from nimble.graphs.cuda_graph import CudaGraph, let_go, quietly
 from nimble.graphs.other_data import other_data
 from nimble.guards import switches
-from nimble.objects.memory import storage_bytes
 
 DECISION_REPLAYS = 100  # at most, until libnimble.so has timed both executables
-BOTH_LAUNCHED = 8  # of these behind which each of them was launched: a turn is four (replayer/tune/tuner.h)
+BOTH_LAUNCHED = 8  # replays after which each executable was launched: a turn is four (replayer/tune/tuner.h)
 _nobodys_seeds = itertools.count(0x2545F4914F6CDD1D)
-_raw_stream: "Callable[[int], int]" = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)  # not without CUDA
-_GRANULE = 512  # bytes: no two allocations of the driver's pools lie in one
 
-
-class CudaGraph:
-    """A captured function on the GPU."""
-
-    def __init__(self, graph: "torch.cuda.CUDAGraph", outputs: Any, stream: "torch.cuda.Stream", handle: Optional[int]) -> None:
-        self.stream = stream
-        self._kept: List[Any] = [outputs]
-        self._graph = graph
-        self._device = stream.device
-        self._handle = handle
-        self._index = stream.device.index
-        self._launch = shim.launcher(handle) if handle is not None else None
-        self._last: Optional[torch.cuda.Stream] = None
-        self._last_handle: Optional[int] = None
-        self._at_end = weakref.finalize(self, _let_go, self._kept)
-        self._at_end.atexit = False
-        _alive.add(self)
-
-    @property
-    def outputs(self) -> Any:
-        return self._kept[0]
-
-    def follow(self) -> None:
-        # The current stream is the one that replay() takes, whatever device is the current one. Its handle is had sooner.
-        handle = _raw_stream(self._index)
-        if handle == self._last_handle:
-            return
-        current = torch.cuda.current_stream(self._device)
-        if self._last is not None and self._last != current:
-            current.wait_stream(self._last)
-        self._last, self._last_handle = current, handle
-
-    def replay(self) -> None:
-        self._graph.replay()
-
-    def launch(self, ahead: Watch) -> bool:
-        stream = _raw_stream(self._index)
-        return stream == self._last_handle and self._launch is not None and self._launch(stream, ahead.word) == 0
-
-    @contextlib.contextmanager
-    def beside(self) -> Iterator[None]:
-        current = torch.cuda.current_stream(self._device)
-        self.stream.wait_stream(current)
-        try:
-            with torch.cuda.stream(self.stream):
-                yield
-        finally:
-            current.wait_stream(self.stream)
-
-    def wait(self) -> None:
-        if self._last is not None:
-            self._last.synchronize()
-
-    def close(self) -> None:
-        self.wait()
-
-    def end(self) -> None:
-        """It is not replayed any more, and its outputs are not used."""
-        self._graph.reset()
-        self._at_end()
-
-    def status(self) -> Optional[shim.GraphStatus]:
-        return None if self._handle is None else shim.get_graph(self._handle)
-
-    def keep(self) -> None:
-        """It is launched as PyTorch has made it."""
-        if self._handle is not None:
-            shim.keep_graph(self._handle)
-
-    def writes_only(self, tensors: List[torch.Tensor]) -> bool:
-        """Whether it is known to write to nothing but memory of its own capture, and to these."""
-        sizes = [min(t.numel() * t.element_size(), storage_bytes(t) - t.storage_offset() * t.element_size()) for t in tensors]
-        ranges = [(t.data_ptr(), -(-size // _GRANULE) * _GRANULE) for t, size in zip(tensors, sizes)]
-        return self._handle is not None and shim.writes_only(self._handle, ranges)
 
 
 class CudaCapture:
-    """Captures by torch.cuda.graph, with libnimble.so rewriting what it makes."""
+    """Captures by torch.cuda.graph, while libnimble.so rewrites the graphs."""
 
     device_type = "cuda"
     draws_on_host = False
@@ -134,18 +54,18 @@ class CudaCapture:
     def set_random_state(self, device: torch.device, state: Any) -> None:
         torch.cuda.set_rng_state(state, device)
 
-    def watch(self, tensors: List[torch.Tensor]) -> shim.MemoryWatch:
+    def watch_memory(self, tensors: List[torch.Tensor]) -> shim.MemoryWatch:
         here = [tensor for tensor in tensors if tensor.is_cuda]
         with torch.cuda.device(here[0].device) if here else contextlib.nullcontext():
             return shim.MemoryWatch(tensor.data_ptr() for tensor in here)
 
     def capture(self, work: Work, device: torch.device, multi_stream: bool, relaxed: bool,
-                beside: Optional[Captured] = None) -> CudaGraph:
+                same_stream_as: Optional[Captured] = None) -> CudaGraph:
         def run() -> None:
             work.run()
             work.reset()
 
-        with self._on_a_stream(device, beside) as stream:
+        with self._on_a_stream(device, same_stream_as) as stream:
             with torch.cuda.stream(stream):
                 self._run(run, multi_stream, work.data)
                 work.before_capture()
@@ -170,8 +90,8 @@ class CudaCapture:
             self._decide([forward, backward], work.reset)
             return forward, backward
 
-    def capture_copies(self, copies: Callable[[], None], device: torch.device, relaxed: bool, beside: Captured) -> CudaGraph:
-        with self._on_a_stream(device, beside) as stream:
+    def capture_copies(self, copies: Callable[[], None], device: torch.device, relaxed: bool, same_stream_as: Captured) -> CudaGraph:
+        with self._on_a_stream(device, same_stream_as) as stream:
             with _seeds_of_its_own(device):
                 (captured,) = self._graphs_of(lambda _: copies(), stream, "relaxed" if relaxed else "global", False)
             captured.keep()  # there is nothing to put in another order
@@ -197,17 +117,17 @@ class CudaCapture:
             tensor.record_stream(torch.cuda.current_stream(tensor.device))
 
     def let_go(self, function: Callable[[], None]) -> None:
-        _quietly(function)
+        quietly(function)
 
     def is_idle(self, device: torch.device) -> bool:
-        return shim.is_idle(_raw_stream(device.index))
+        return shim.is_idle(cuda_graph.raw_stream(device.index))
 
-    def record(self, work: RecordedWork, stream: Any, multi_stream: bool, relaxed: bool, in_parts: bool) -> "List[Captured]":
+    def record(self, work: RecordedWork, stream: Any, multi_stream: bool, relaxed: bool, is_split: bool) -> "List[Captured]":
         with self._on_the_stream(stream):
             with _seeds_of_its_own(stream.device):
-                # With PyTorch's own allocator nobody can tell what is whose.
-                if in_parts and torch.cuda.get_allocator_backend() != "native":
-                    graphs = (self._captured_in_parts(work, stream, multi_stream, relaxed)
+                # With PyTorch's own allocator one cannot tell what belongs to which part.
+                if is_split and torch.cuda.get_allocator_backend() != "native":
+                    graphs = (self._captured_split(work, stream, multi_stream, relaxed)
                               or self._captured_apart(work, stream, multi_stream, relaxed, False))
                 else:
                     graphs = self._captured(work.run, stream, multi_stream, relaxed, work.put_back)
@@ -215,15 +135,15 @@ class CudaCapture:
             return [*graphs]
 
     @contextlib.contextmanager
-    def _on_a_stream(self, device: torch.device, beside: Optional[Captured] = None) -> "Iterator[torch.cuda.Stream]":
-        stream = beside.stream if isinstance(beside, CudaGraph) else self.stream(device)
+    def _on_a_stream(self, device: torch.device, same_stream_as: Optional[Captured] = None) -> "Iterator[torch.cuda.Stream]":
+        stream = same_stream_as.stream if isinstance(same_stream_as, CudaGraph) else self.stream(device)
         with self._on_the_stream(stream):
             yield stream
 
     @staticmethod
     @contextlib.contextmanager
     def _on_the_stream(stream: "torch.cuda.Stream") -> Iterator[None]:
-        """It follows the current one, which follows it then. There is one such thread at a time."""
+        """While inside, one thread at a time works on this stream; it waits for the current stream, and the current one waits for it."""
         with _captures, torch.cuda.device(stream.device):
             if torch.cuda.is_current_stream_capturing():
                 raise NimbleError("a graph is being captured on the current stream: prepare before that")
@@ -243,42 +163,42 @@ class CudaCapture:
                     run()
                     torch.cuda.synchronize()
 
-    def _captured_in_parts(self, work: RecordedWork, stream: "torch.cuda.Stream", multi_stream: bool, relaxed: bool) -> List[CudaGraph]:
-        """None of them where it is better not in parts."""
+    def _captured_split(self, work: RecordedWork, stream: "torch.cuda.Stream", multi_stream: bool, relaxed: bool) -> List[CudaGraph]:
+        """Two graphs, or one; none where the work has to be captured in one part after all."""
         graphs: List[CudaGraph] = []
         try:
             graphs = self._captured_apart(work, stream, multi_stream, relaxed, True)
         except GoesPastError:
-            raise  # what went past has been done, and would be once more
+            raise  # what was not captured has run, and would run once more
         except CaptureError:
             pass  # its parts may be the reason
         if len(graphs) == 1 or graphs and graphs[0].writes_only(work.may_write()):
             return graphs
         for graph in graphs:
             graph.end()
-        _quietly(work.put_back)
+        quietly(work.put_back)
         return []
 
     def _captured_apart(self, work: RecordedWork, stream: "torch.cuda.Stream", multi_stream: bool, relaxed: bool,
-                        in_parts: bool) -> List[CudaGraph]:
-        """With memory for cuBLAS that is each capture's own: all of them allocate the same, and nobody else's work is done there."""
+                        is_split: bool) -> List[CudaGraph]:
+        """_captured() with cuBLAS workspaces of each capture's own: all captures allocate the same, and share none with other work."""
         def between() -> None:
             _forget_workspaces()
-            _quietly(work.put_back)
+            quietly(work.put_back)
 
         _forget_workspaces()
         try:
-            return self._captured(work.run, stream, multi_stream, relaxed, between, in_parts)
+            return self._captured(work.run, stream, multi_stream, relaxed, between, is_split)
         finally:
             _forget_workspaces()
 
-    def _captured(self, function: "Callable[[Optional[Part]], Any]", stream: "torch.cuda.Stream", multi_stream: bool, relaxed: bool,
-                  between: Callable[[], None] = lambda: None, in_parts: bool = False) -> List[CudaGraph]:
-        """Twice also where it is to have one stream: memory by a plan takes less room in the caches than memory that is used again
-        by its size. in_parts: the function gets what it is to call where a second graph begins."""
+    def _captured(self, function: "Callable[[Optional[Split]], Any]", stream: "torch.cuda.Stream", multi_stream: bool, relaxed: bool,
+                  between: Callable[[], None] = lambda: None, is_split: bool = False) -> List[CudaGraph]:
+        """Captures twice, also where the graph is to have one stream: planned memory takes less room in the caches than memory that is
+        reused by size. is_split: the function is given what to call where a second graph begins."""
         errors = "relaxed" if relaxed else "global"
         with shim.learning():
-            first = self._graphs_of(function, stream, errors, in_parts)
+            first = self._graphs_of(function, stream, errors, is_split)
         between()
         for graph in first:
             graph.end()  # what was learned stays
@@ -291,7 +211,7 @@ class CudaCapture:
 
     @staticmethod
     def _decide(graphs: List[CudaGraph], reset: Callable[[], None]) -> None:
-        """Replays them, one after the other, until libnimble.so has decided what to launch for each."""
+        """Replays the graphs in turn until libnimble.so has decided what to launch for each."""
         with torch.cuda.stream(graphs[0].stream):
             for number in range(DECISION_REPLAYS):
                 if number == BOTH_LAUNCHED:
@@ -307,9 +227,9 @@ class CudaCapture:
         _settle()
 
     @staticmethod
-    def _graphs_of(function: "Callable[[Optional[Part]], Any]", stream: "torch.cuda.Stream", errors: str,
-                   in_parts: bool) -> List[CudaGraph]:
-        """The outputs are the last one's. Within _seeds_of_its_own()."""
+    def _graphs_of(function: "Callable[[Optional[Split]], Any]", stream: "torch.cuda.Stream", errors: str,
+                   is_split: bool) -> List[CudaGraph]:
+        """Captures one graph, or two. The outputs belong to the last one. Within _seeds_of_its_own()."""
         made: List[CudaGraph] = []
         strays = 0
         alive: List[torch.Tensor] = []
@@ -334,15 +254,15 @@ class CudaCapture:
         try:
             _take_seed(stream.device)
             with no_collection(), torch.cuda.stream(stream), capture:
-                outputs = function(part if in_parts else None)
+                outputs = function(part if is_split else None)
         except Exception as error:
             _recover(stream, capture.pool[0])
             raise CaptureError(first_reason(error)) from error
         finally:
-            _let_go(alive)
+            let_go(alive)
         add(outputs)
         if strays > 0:
-            _wait_for_all()  # before anybody puts back what such work writes to
+            _wait_for_all()  # before what such work writes to is put back
             outputs = None
             for graph in made:
                 graph.end()
@@ -350,31 +270,19 @@ class CudaCapture:
         return made
 
 
-_alive: "weakref.WeakSet[CudaGraph]" = weakref.WeakSet()
-
-
-@atexit.register
-def _keep_for_good() -> None:
-    """What is still captured when the interpreter ends stays until the process does, whoever else has it: nobody sees to it any more
-    that it goes quietly (_let_go())."""
-    for graph in list(_alive):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(graph._kept))
-
-
-# Taken by whoever captures. The thread that has it may take it again: a module may hold another Nimble, which is prepared in its
-# first run.
+# Held while capturing. The thread that holds it may take it again: a module may hold another Nimble, which is prepared in its first
+# run.
 _captures = threading.RLock()
 
 
 def _forget_workspaces() -> None:
-    """Has PyTorch take memory anew for cuBLAS to work in: within a capture, memory of that capture, which is nobody else's."""
-    _quietly(getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None))
+    """Makes PyTorch allocate cuBLAS workspaces anew: within a capture, memory of that capture alone."""
+    quietly(getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None))
 
 
 @contextlib.contextmanager
 def _learning() -> Iterator[None]:
-    """shim.learning() of runs. New memory shows what is stored there; so PyTorch's own allocator, which keeps memory, has to let go
-    of it."""
+    """shim.learning() for runs. Only new memory shows what is stored there, so PyTorch's own allocator has to release what it keeps."""
     if torch.cuda.get_allocator_backend() == "native":
         torch.cuda.empty_cache()
     with shim.learning():
@@ -382,25 +290,27 @@ def _learning() -> Iterator[None]:
 
 
 def _wait_for_all() -> None:
-    """On all devices that this process has used."""
+    """Synchronizes with all devices that this process has used."""
     for index in range(torch.cuda.device_count()):
         if getattr(torch._C, "_cuda_hasPrimaryContext", lambda index: True)(index):
             torch.cuda.synchronize(index)
 
 
 def _settle() -> None:
-    """Once all is captured, which makes use of new streams. Not where there are other ranks: who knows what they are waiting for, and
-    what a new context would wait for."""
+    """Called once all is captured, which uses new streams. Does nothing where there are other ranks: a new context might wait for
+    what they are waiting for."""
     if not switches.has_other_ranks():
         shim.settle()
 
 
 @contextlib.contextmanager
 def _seeds_of_its_own(device: torch.device) -> Iterator[None]:
-    """While it captures PyTorch lets a seed be set that is the one before, and no replay would set it; and with it a place among the
-    random numbers, which counts from the beginning of the graph that is captured. It may have been read in another graph: a checkpoint
-    does so in the forward, and draws the same numbers in the backward. So each graph is captured with a seed that nobody has, and no
-    other graph: what is of one graph can be put back, and all else raises, but for who sets the seed that it has just read."""
+    """Captures with seeds that no other graph has, so that a wrong use of random numbers raises.
+
+    While it captures, PyTorch accepts the seed that is already set, which no replay would set again, and with it an offset that counts
+    from the beginning of the graph. The offset may come from another graph: a checkpoint reads it in the forward and draws the same
+    numbers in the backward. With a seed for each graph, state of the same graph can be put back, and all else raises, except where code
+    sets the seed that it has just read."""
     generator = torch.cuda.default_generators[device.index]
     state = generator.get_state()
     try:
@@ -415,8 +325,9 @@ def _take_seed(device: torch.device) -> None:
 
 @contextlib.contextmanager
 def no_collection() -> Iterator[None]:
-    """Python's collector waits, in all threads: what it would end (a graph, or a tensor of an earlier capture that an exception's frames
-    hold) asks the driver for what it refuses while anything is captured, which is lost then. Who calls gc.collect() has it run."""
+    """While inside, Python's collector does not run in any thread, unless gc.collect() is called. What it would free (a graph, or a
+    tensor of an earlier capture that an exception's frames hold) makes calls that the driver refuses during a capture, which then
+    fails."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -426,44 +337,9 @@ def no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _let_go(kept: List[Any]) -> None:
-    """Drops tensors that were made while a graph was captured. PyTorch's allocator in stream order warns of each that goes while
-    nothing is captured, on stderr, and of what a backward needs there are hundreds. Within a function of PyTorch's that Python
-    calls its warnings become Python's, which can be left out; and Tensor.apply_ is one that calls any function. (To drop them while
-    something is captured is no way: where autograd has used one on another stream, PyTorch ends the process.)"""
-
-    _quietly(kept.clear)
-
-
-def _quietly(function: "Callable[[], Any]") -> None:
-    """Called within a function of PyTorch's, if that can be: see _let_go(). What it raises passes through."""
-    errors: List[BaseException] = []
-    done = False
-
-    def call(_: float) -> float:
-        nonlocal done
-        done = True
-        try:
-            function()
-        except BaseException as error:
-            errors.append(error)
-        return 0.0
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            torch.zeros(1, device="cpu").apply_(call)
-        except Exception:
-            pass  # as under somebody's mode for functions
-    if not done:
-        function()
-    if errors:
-        raise errors.pop()  # and no frame holds it
-
-
 def _recover(stream: "torch.cuda.Stream", pool: Any) -> None:
-    """Behind a capture that has failed. PyTorch 2 gives up at the driver's error when it ends one, and then its allocator and its
-    random numbers believe for good that something is captured. Of the latter a capture that succeeds convinces them."""
+    """Called after a capture that has failed. PyTorch 2 gives up at the driver's error when it ends one; its allocator and its random
+    number generators then believe for good that a capture goes on. A capture that succeeds corrects the generators."""
     end = getattr(torch._C, "_cuda_endAllocateToPool", None) or getattr(torch._C, "_cuda_endAllocateCurrentStreamToPool")  # 2.1 to 2.8
     try:
         end(stream.device.index, pool)
@@ -477,12 +353,12 @@ def _recover(stream: "torch.cuda.Stream", pool: Any) -> None:
             with torch.cuda.graph(graph, stream=stream, capture_error_mode="relaxed"):
                 something.zero_()
     except RuntimeError:
-        pass  # what has failed is told, and not this
+        pass  # the first failure is reported, and not this one
 
 
 def first_reason(error: BaseException) -> str:
-    """What went wrong first, in a line: ending a capture that has failed raises again, about the ending. CUDA's errors go on with
-    advice, which is none for who has Nimble capture something."""
+    """What went wrong first, in a line: ending a failed capture raises again, about the ending. CUDA's errors go on with advice that
+    does not apply to a capture of ours."""
     while error.__context__ is not None:
         error = error.__context__
     words = str(error).strip()

@@ -1,8 +1,7 @@
-"""What belongs to a graph, whatever it is of: memory of its own for arguments, what calls give back, and checks of both.
+"""A graph's inputs and outputs: its own memory for arguments, what calls return, and the checks of both.
 
-Input is an argument's memory. Results is what a call returns for the graph's outputs. The rest are functions without state.
-None of it may be used by two threads at once; the owner of the graph has a lock.
-"""
+Input is an argument's memory. Results is what a call returns for the graph's outputs. The rest are functions without state. Not to
+be used by two threads at once; the owner of the graph has a lock."""
 
 from __future__ import annotations
 
@@ -16,16 +15,17 @@ from torch.utils import _pytree
 from nimble.errors import NimbleError
 from nimble.graphs.backend import Backend
 from nimble.graphs.outputs import OutputCopies
-from nimble.guards.signatures import Call, flattened, has_attributes, is_constant, place_of
-from nimble.guards.state import has_memory
-from nimble.objects.memory import extent, once, repeats_of, storage, storage_bytes, take_grad_dtype
+from nimble.guards.signatures import Call, flattened, has_attributes, place_of
+from nimble.guards.tensor_memory import has_memory
+from nimble.objects.memory import extent, once, repeats_of, storage_address, storage_bytes, take_grad_dtype
 from nimble.objects.module_contents import tensors_of
+from nimble.objects.plain import KINDS
 from nimble.shim import GraphStatus
 
 
 @dataclass(frozen=True)
 class Options:
-    """Of prepare(): the original's."""
+    """The options of prepare(), as in the original Nimble."""
 
     use_multi_stream: bool = True
     relaxed: bool = False
@@ -33,11 +33,11 @@ class Options:
 
 @dataclass(frozen=True)
 class GraphReport:
-    """What is known of a prepared graph. `state`: kept, trying, own or rewritten, as nimble_graph_state; `unknown` where
-    libnimble.so does not know the graph; `eager` where there is none, and calls run eagerly, `why` tells. Times in microseconds are
-    medians of a launch. `static_bytes`: inputs and outputs. `kind`: inference, forward, backward or step. `runs_ahead`:
-    whether its launch, or that of a step's first part, comes before the look at what it works on; else a call on an idle GPU waits for
-    that. None where there is nothing to look at, as in a backward, or no graph."""
+    """What is known of a prepared graph. `state`: kept, trying, own or rewritten, as in nimble_graph_state; `unknown` where
+    libnimble.so does not know the graph; `eager` where there is none, and `why` says why calls run eagerly. Times in microseconds are
+    medians of a launch. `static_bytes`: of inputs and outputs. `kind`: inference, forward, backward or step. `runs_ahead`: whether
+    the graph, or a step's first part, is launched before its guard is asked; else a call on an idle GPU waits for the guard. None
+    where there is no guard, as for a backward, or no graph."""
 
     signature: str
     state: str
@@ -53,14 +53,14 @@ class GraphReport:
 
 
 def eager_report(kind: str, signature: str, why: str) -> GraphReport:
-    """Of calls for which there is no graph."""
+    """The report of a kind of call that has no graph."""
     return GraphReport(signature, "eager", 0, 0, None, None, 0.0, 0, why, kind)
 
 
 def report(kind: str, signature: str, status: Optional[GraphStatus], seconds: float, tensors: Iterable[Any],
            runs_ahead: Optional[bool] = None) -> GraphReport:
-    """`tensors`: those whose memory is told; what is none among them does not count."""
-    memory = {storage(t): storage_bytes(t) for t in tensors if isinstance(t, torch.Tensor)}
+    """The report of a graph. `tensors`: its static memory; values that are no tensors do not count."""
+    memory = {storage_address(t): storage_bytes(t) for t in tensors if isinstance(t, torch.Tensor)}
     if status is None:
         return GraphReport(signature, "unknown", 0, 0, None, None, seconds, sum(memory.values()), "", kind, runs_ahead)
     return GraphReport(signature, status.state.name.lower(), status.nodes, status.streams, status.own_us, status.rewritten_us,
@@ -68,10 +68,10 @@ def report(kind: str, signature: str, status: Optional[GraphStatus], seconds: fl
 
 
 class Input:
-    """A tensor argument's own memory, with the argument's strides. `tensor` is what the graph's function is given.
+    """The graph's own memory for a tensor argument, with the argument's strides. `tensor` is what the graph's function is given.
 
-    It wants gradients where the argument does, and is a parameter where that is one. trains: it has a version of its own, which
-    arguments that are copied in do not raise: what autograd has saved of it stays as valid as the memory is."""
+    It wants gradients where the argument does, and is a parameter where the argument is. trains: it has a version of its own, which
+    copying an argument in does not raise: what autograd has saved of it stays valid as long as the memory does."""
 
     def __init__(self, number: int, like: torch.Tensor, trains: bool = False) -> None:
         self.number = number
@@ -91,28 +91,28 @@ class Input:
             self.memory.copy_(once(tensor.detach(), self._repeats), non_blocking=True)
 
 
-class Taking:
-    """Of the arguments of a call, into the memory of a graph's inputs. Those that lie in that themselves, as inputs do in each other's
-    places, are read before any is written."""
+class InputCopier:
+    """Copies a call's arguments into a graph's inputs. Arguments that lie in that memory themselves, as inputs in each other's places,
+    are read before any is written."""
 
     def __init__(self, inputs: Sequence[Input]) -> None:
         self._places = [(each, each.number, each.tensor) for each in inputs]
         ranges = sorted((i.memory.data_ptr(), i.memory.data_ptr() + extent(i.memory)) for i in inputs if i.memory.numel() > 0)
         self._begins, self._ends = [begin for begin, _ in ranges], [end for _, end in ranges]
-        self._first, self._behind = (ranges[0][0], ranges[-1][1]) if len(ranges) > 1 else (0, 0)  # alone, it can only be all of it
+        self._first, self._end = (ranges[0][0], ranges[-1][1]) if len(ranges) > 1 else (0, 0)  # alone, it can only be all of it
 
     def __call__(self, leaves: Sequence[Any]) -> None:
-        first, behind = self._first, self._behind
-        for _, number, mine in self._places if behind else ():
+        first, end = self._first, self._end
+        for _, number, mine in self._places if end else ():
             given = leaves[number]
-            if given is not mine and first <= given.data_ptr() < behind:
+            if given is not mine and first <= given.data_ptr() < end:
                 leaves = [self._apart(leaf) for leaf in leaves]
                 break
         for each, number, _ in self._places:
             each.take(leaves[number])
 
     def _apart(self, leaf: Any) -> Any:
-        """A copy of one that lies in that memory."""
+        """A copy, where the leaf lies in the inputs' memory."""
         if not isinstance(leaf, torch.Tensor):
             return leaf
         where = leaf.data_ptr()
@@ -121,8 +121,8 @@ class Taking:
 
 
 class Results:
-    """What calls return: the structure of the graph's outputs, with the caller's arguments, what never changes (`kept`), and
-    something in the place of each tensor that every run makes anew (`made`, each once).
+    """What calls return: the structure of the graph's outputs, with the caller's arguments, values that never change (`kept`), and
+    something in the place of each tensor that every run makes (`made`, each once).
 
     own: tensors that never change, each with what is returned for it."""
 
@@ -148,31 +148,31 @@ class Results:
                 self._plan.append((None, places[id(leaf)], None))
 
     def copied(self) -> List[torch.Tensor]:
-        """Copies of `made`, as they are now."""
+        """Copies of `made` with the values of now."""
         if self._copies is None:
             self._copies = OutputCopies(self.made)
         return self._copies()
 
     def returned(self, made: "List[torch.Tensor]", arguments: Sequence[Any]) -> Any:
-        """With these in the place of `made`."""
+        """The result of a call, with these in the place of `made`."""
         leaves = [kept if argument is None and place is None else made[place] if place is not None else arguments[argument or 0]
                   for argument, place, kept in self._plan]
         return _pytree.tree_unflatten(leaves, self._structure)
 
 
 def with_inputs(call: Call, inputs: List[Input]) -> List[Any]:
-    """The call's leaves with the graph's own tensors in the place of each argument's."""
+    """The call's leaves, with the graph's inputs in the place of its tensors."""
     own = {id(call.leaves[i.number]): i.tensor for i in inputs}
     return [own.get(id(leaf), leaf) for leaf in call.leaves]
 
 
 def check_apart(call: Call, inputs: List[Input], written: List[Input], own: "AbstractSet[int]" = frozenset(),
                 own_written: "AbstractSet[int]" = frozenset()) -> None:
-    """The graph's inputs share no memory: where its function writes to one, the call's may not, either. own: where the memory of the
-    module's tensors begins, which no argument that is written may share; own_written: of those that it writes to."""
-    storages = [storage(call.leaves[i.number]) for i in inputs]
+    """Raises NimbleError where arguments share memory that is written: the graph's inputs share none. own: addresses of the module's
+    tensors, which no written argument may share; own_written: addresses of those that the module writes to."""
+    storages = [storage_address(call.leaves[i.number]) for i in inputs]
     for each in written:
-        where = storage(call.leaves[each.number])
+        where = storage_address(call.leaves[each.number])
         if where and (storages.count(where) > 1 or where in own):  # what has no elements has no memory to share
             raise NimbleError(f"the module writes to {call.place(each.number)}, which shares memory with "
                               f"{'a tensor of the module' if where in own else 'another argument'}: pass a copy")
@@ -182,8 +182,8 @@ def check_apart(call: Call, inputs: List[Input], written: List[Input], own: "Abs
 
 
 def device_of(tensors: Iterable[torch.Tensor], call: Call, backend: Backend) -> torch.device:
-    """The one device of the arguments, and of all tensors that are on such a device. NimbleError where they are on several: what one
-    of these does is captured only where it waits for the other."""
+    """The one device of the arguments, and of the tensors that are on a device of this type. Raises NimbleError where they are on
+    several: work on one is captured only where it waits for the other."""
     device: Optional[torch.device] = None
     for number in call.tensors:
         here = call.leaves[number].device
@@ -205,13 +205,13 @@ def device_of(tensors: Iterable[torch.Tensor], call: Call, backend: Backend) -> 
 
 
 def attributes_of(module: torch.nn.Module) -> Dict[str, torch.Tensor]:
-    """What it holds in attributes, and in containers there."""
+    """The tensors that the module holds in attributes, and in containers there, by path."""
     return tensors_of(module)
 
 
 def check_attributes(before: Dict[str, torch.Tensor], module: torch.nn.Module, inputs: Iterable[Input] = ()) -> None:
-    """What a module makes once, and keeps, is fine. What it assigns at each run would never be assigned by a graph, nor would the
-    arguments of each call be."""
+    """Raises NimbleError where the module assigns a tensor to an attribute in each run, or keeps an argument: a graph would not. What it
+    makes once, and keeps, is fine."""
     now = attributes_of(module)
     for path in (*now, *before):
         if before.get(path) is not now.get(path):
@@ -220,41 +220,41 @@ def check_attributes(before: Dict[str, torch.Tensor], module: torch.nn.Module, i
     for each in inputs:
         for path, tensor in now.items():
             if tensor is each.tensor or (tensor.layout is torch.strided and has_memory(tensor)
-                                         and storage(tensor) == storage(each.memory) != 0):
+                                         and storage_address(tensor) == storage_address(each.memory) != 0):
                 raise NimbleError(f"the module keeps an argument in its attribute {path!r}, which a graph would not do: have it "
                                   "write in place to a buffer")
 
 
 def check_outputs(outputs: Any, device_type: str, own: Iterable[torch.Tensor]) -> None:
-    """own: tensors that are returned as such where they are among them."""
+    """Raises NimbleError where a graph cannot return one of these outputs. own: tensors that are returned as they are."""
     known = set(map(id, own))
     for number, leaf in enumerate(flattened(outputs)[0]):
         if isinstance(leaf, torch.Tensor):
             if leaf.device.type != device_type:
                 raise NimbleError(f"{place_of(outputs, number, 'output')} is on {leaf.device}, where a graph does not write")
             if leaf.layout is not torch.strided:
-                raise NimbleError(f"{place_of(outputs, number, 'output')} is a tensor with layout {leaf.layout}, of which a "
-                                  "graph cannot tell the size")
+                raise NimbleError(f"{place_of(outputs, number, 'output')} is a tensor with layout {leaf.layout}, and a graph "
+                                  "cannot tell its size")
             if id(leaf) not in known and has_attributes(leaf):
                 names = ", ".join(map(repr, vars(leaf)))
                 raise NimbleError(f"{place_of(outputs, number, 'output')} has Python attributes ({names}), which what a graph returns "
-                                  "would not have: return their values beside it")
-        elif not is_constant(leaf):
+                                  "would not have: return their values besides it")
+        elif not isinstance(leaf, KINDS):  # which never change, so that a graph may give them back
             raise NimbleError(f"{place_of(outputs, number, 'output')} is a {type(leaf).__name__}, in which tensors may be "
                               "hidden: register it with torch.utils._pytree")
 
 
 def check_no_gradients(outputs: Any, own: Iterable[torch.Tensor]) -> None:
-    """Of a graph without a backward. own: tensors that may be among them, or views of those."""
-    known = set(map(storage, own))
+    """Raises NimbleError where an output of a graph without a backward requires gradients. own: tensors that may, and views of those."""
+    known = set(map(storage_address, own))
     for number, leaf in enumerate(flattened(outputs)[0]):
-        if isinstance(leaf, torch.Tensor) and leaf.requires_grad and (leaf.grad_fn is not None or storage(leaf) not in known):
+        if isinstance(leaf, torch.Tensor) and leaf.requires_grad and (leaf.grad_fn is not None or storage_address(leaf) not in known):
             raise NimbleError(f"{place_of(outputs, number, 'output')} requires gradients although the call trains nothing, since "
                               "the module enables them itself: prepare it with training=True, or detach what it returns")
 
 
 def same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether both hold the same, to the bit. Of one type."""
+    """Whether two tensors of one type hold the same, to the bit."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
     with torch.no_grad():

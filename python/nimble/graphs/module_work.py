@@ -1,7 +1,6 @@
-"""What is captured of a module without gradients, as nimble.graphs.backend's work: its run, and what is looked at in runs.
+"""A module's run without gradients, as work to capture (nimble.graphs.backend.Work), and what is checked in its runs.
 
-It belongs to one preparation, and one thread.
-"""
+It belongs to one preparation, and one thread."""
 
 from __future__ import annotations
 
@@ -12,24 +11,25 @@ import torch
 from torch.nn.utils import parametrize
 
 from nimble.errors import NimbleError
-from nimble.graphs.autograd_leaves import own_casts
-from nimble.graphs.effects import Rises
+from nimble.graphs.autograd_leaves import own_autocast_cache
+from nimble.graphs.effects import VersionRises
 from nimble.graphs.graph_io import Input, attributes_of, check_attributes, with_inputs
-from nimble.guards.op_watch import Reads, tensors_in
+from nimble.guards.op_watch import OpReads, tensors_in
 from nimble.guards.signatures import Call, taken_apart
-from nimble.guards.state import StateKeeper, is_same
-from nimble.objects.memory import storage
+from nimble.guards.state_keeper import StateKeeper
+from nimble.guards.tensor_memory import is_same
+from nimble.objects.memory import storage_address
 
 
 class ModuleWork:
-    """nimble.graphs.backend.Work of the module with arguments of the graph's own."""
+    """The run of a module with the graph's own arguments."""
 
     def __init__(self, module: torch.nn.Module, call: Call, keeper: StateKeeper, device_type: str) -> None:
         self._module, self._call, self._keeper, self._device_type = module, call, keeper, device_type
         self.inputs = [Input(number, call.leaves[number]) for number in call.tensors]
         self.written: List[Input] = []
         self.found_elsewhere: List[Any] = []
-        """Storages that the last captured run has read, and that are neither the module's nor its own."""
+        """Storages that the last captured run has read, and that belong neither to the module nor to the run."""
         self.raised: List[torch.Tensor] = []  # by each run: versions that others see
         self._leaves = with_inputs(call, self.inputs)
         self._versions = [i.tensor._version for i in self.inputs]
@@ -40,7 +40,7 @@ class ModuleWork:
         self._problem: Optional[NimbleError] = None
 
     def run(self) -> Any:
-        with own_casts():
+        with own_autocast_cache():
             return self._run()
 
     def _run(self) -> Any:
@@ -56,11 +56,11 @@ class ModuleWork:
         return outputs
 
     def _watched_run(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
-        writes = self._keeper.watch()
+        writes = self._keeper.watch_writes()
         try:
             with writes.on():
                 return self._module(*args, **kwargs)
-        except NotImplementedError:  # as of ops that take functions, for which nobody can be told what they do
+        except NotImplementedError:  # as of ops that take functions: they do not show what these do
             self._sees_ops, writes.has_backward = False, True  # for all that is known
         self._keeper.restore()
         for each in self.inputs:
@@ -70,7 +70,7 @@ class ModuleWork:
 
     def _captured_run(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
         known = [*(each.memory for each in self.inputs), *self._keeper.tensors()]
-        reads, rises = Reads(known, self._device_type), Rises((t, t) for t in self._keeper.kept())
+        reads, rises = OpReads(known, self._device_type), VersionRises((t, t) for t in self._keeper.kept())
         with reads.on() if self._sees_ops else contextlib.nullcontext():
             outputs = self._module(*args, **kwargs)
         self.raised = rises.found()
@@ -80,7 +80,7 @@ class ModuleWork:
         return outputs
 
     def _note(self, check: Callable[[], None]) -> None:
-        """For behind the run: within a capture an error would be taken for one of the capture's."""
+        """Keeps a check's error for after the run: within a capture it would be taken for one of the capture's."""
         try:
             check()
         except NimbleError as error:
@@ -100,7 +100,7 @@ class ModuleWork:
         self._captures = True
 
     def check(self) -> None:
-        """Behind the capture. NimbleError where a run was seen to do what a graph would not."""
+        """Called after the capture. Raises NimbleError where a run did what a graph would not."""
         self._is_over = True
         if self._problem is not None:
             raise self._problem.again()
@@ -110,8 +110,8 @@ class ModuleWork:
 
 
 def check_arguments(call: Call, leaves: List[Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
-    """Behind a run with call.rebuilt(leaves), which may have put something into one of the lists and dictionaries in it. NimbleError
-    where it has: the caller's would stay as they are."""
+    """Called after a run with call.rebuilt(leaves). Raises NimbleError where it has put something into a list or dictionary there: the
+    caller's would stay as they are."""
     now, structure = taken_apart((args, kwargs))
     if structure != call.structure or len(now) != len(leaves) or any(
             one is not other and (isinstance(one, torch.Tensor) or type(one) is not type(other) or one != other)
@@ -121,16 +121,16 @@ def check_arguments(call: Call, leaves: List[Any], args: Tuple[Any, ...], kwargs
 
 
 def check_caches(storages: List[Any]) -> None:
-    """Of what runs have read. NimbleError where one is of parametrizations that are cached."""
+    """Raises NimbleError where one of the storages that runs have read belongs to a cached parametrization."""
     found = {each.data_ptr() for each in storages}
     cached = [tensor for tensor in getattr(parametrize, "_cache", {}).values() if isinstance(tensor, torch.Tensor)]
-    if any(storage(tensor) in found for tensor in cached if tensor.layout is torch.strided):
+    if any(storage_address(tensor) in found for tensor in cached if tensor.layout is torch.strided):
         raise NimbleError("the module reads what torch.nn.utils.parametrize.cached() keeps of its weights, which a graph would go "
                           "on to read: call, or prepare, outside of it")
 
 
 def written_by(inputs: List[Input], versions: List[int], call: Call) -> List[Input]:
-    """Those inputs that the first run has written to. NimbleError where it has made another kind of tensor of one."""
+    """The inputs that the first run has written to. Raises NimbleError where it has changed the shape, strides or requires_grad of one."""
     for each in inputs:
         leaf = call.leaves[each.number]
         if each.tensor.requires_grad != leaf.requires_grad:

@@ -1,8 +1,7 @@
-"""What a call gets of a graph's outputs: copies, with their strides, that share memory where the outputs share it.
+"""Copies a graph's outputs for its caller: with their strides, and sharing memory where the outputs do.
 
-A program may write to what a module returns, and what else it was returned with the same memory changes then, as without a graph.
-Not to be used by two threads at once; the graph's owner has a lock.
-"""
+A program may write to what a module returns, and outputs on the same memory change then, as without a graph. Not to be used by two
+threads at once; the graph's owner has a lock."""
 
 from __future__ import annotations
 
@@ -10,14 +9,14 @@ from typing import Any, Callable, Dict, List, Tuple
 
 import torch
 
-from nimble.objects.memory import extent, once, overlaps, repeats_of, storage, storage_of
+from nimble.objects.memory import extent, once, overlaps, repeats_of, storage_address, storage_of
 
 _ALIGNMENT = 512  # bytes, as allocators align: an output is as well aligned in its copy
 _MOST_BETWEEN = 4  # times as many bytes as the outputs have may lie between the first and the last of those that share memory
 
 
 class OutputCopies:
-    """Of tensors that stay where they are, while their values change. Without a history, as views of parameters may have one."""
+    """Copies of tensors that stay where they are while their values change. They have no autograd history, as views of parameters may."""
 
     def __init__(self, tensors: List[torch.Tensor]) -> None:
         tensors = self._tensors = [tensor.detach() for tensor in tensors]
@@ -25,13 +24,13 @@ class OutputCopies:
         for number, tensor in enumerate(tensors):
             if (tensor.layout is torch.strided and tensor.numel() > 0 and not tensor.is_conj() and not tensor.is_neg()
                     and hasattr(tensor, "untyped_storage")):  # from 2.0 on
-                sharing.setdefault(storage(tensor), []).append(number)
+                sharing.setdefault(storage_address(tensor), []).append(number)
         self._blocks = [_Block(tensors, numbers) for numbers in sharing.values() if _is_worth_it(tensors, numbers)]
         together = {number for block in self._blocks for number in block.numbers}
         self._alone = [(number, _copier(tensor)) for number, tensor in enumerate(tensors) if number not in together]
 
     def __call__(self) -> List[torch.Tensor]:
-        """As they are now."""
+        """Copies of the values now."""
         copies: List[Any] = [None] * len(self._tensors)
         for number, copy in self._alone:
             copies[number] = copy(self._tensors[number])
@@ -41,14 +40,14 @@ class OutputCopies:
 
 
 class _Block:
-    """Those of one storage: all between the first byte and the last is copied."""
+    """The outputs on one storage: all bytes from the first to the last are copied."""
 
     def __init__(self, tensors: List[torch.Tensor], numbers: List[int]) -> None:
         self.numbers = numbers
-        first, behind = _range_of([tensors[number] for number in numbers])
+        first, end = _range_of([tensors[number] for number in numbers])
         first -= first % _ALIGNMENT
         one = tensors[numbers[0]]
-        self._source = torch.empty(0, dtype=torch.uint8, device=one.device).set_(storage_of(one), first, (behind - first,), (1,))
+        self._source = torch.empty(0, dtype=torch.uint8, device=one.device).set_(storage_of(one), first, (end - first,), (1,))
         self._views = [(number, t.dtype, (t.storage_offset() * t.element_size() - first) // t.element_size(), t.shape, t.stride())
                        for number, t in ((number, tensors[number]) for number in numbers)]
 
@@ -59,14 +58,14 @@ class _Block:
 
 
 def _is_worth_it(tensors: List[torch.Tensor], numbers: List[int]) -> bool:
-    """Else each is copied by itself: there are no others, or too much lies between them."""
+    """Whether to copy the outputs together: there are several, and not too much lies between them."""
     of_them = [tensors[number] for number in numbers]
-    first, behind = _range_of(of_them)
-    return len(numbers) > 1 and behind - first <= _MOST_BETWEEN * sum(t.numel() * t.element_size() for t in of_them)
+    first, end = _range_of(of_them)
+    return len(numbers) > 1 and end - first <= _MOST_BETWEEN * sum(t.numel() * t.element_size() for t in of_them)
 
 
 def _range_of(tensors: List[torch.Tensor]) -> Tuple[int, int]:
-    """In bytes of their storage: where the first begins, and what is behind the last."""
+    """In bytes of their storage: where the first begins, and one past the last."""
     begins = [int(t.storage_offset()) * t.element_size() for t in tensors]
     return min(begins), max(begin + extent(t) for begin, t in zip(begins, tensors))
 

@@ -1,8 +1,7 @@
-"""One prepared graph: a module's run for one signature, captured, with inputs and outputs in memory of its own.
+"""A prepared graph: a module's run for one signature, captured, with inputs and outputs in memory of its own.
 
-prepare() makes it, and leaves the module as it was. A PreparedGraph may be called from any thread: a lock keeps a call's copies
-and its replay together. Calls on different streams follow each other.
-"""
+prepare() makes it, and leaves the module as it was. Any thread may call a PreparedGraph: a lock keeps a call's copies and its replay
+together. Calls on different streams follow each other."""
 
 from __future__ import annotations
 
@@ -16,16 +15,16 @@ import torch
 
 from nimble.errors import CaptureError
 from nimble.graphs.autograd_leaves import mark_written
-from nimble.graphs.backend import Backend, Captured, Watch
-from nimble.graphs.graph_io import (GraphReport, Options, Results, Taking, check_apart, check_no_gradients, check_outputs, device_of,
+from nimble.graphs.backend import Backend, Captured, MemoryWatch
+from nimble.graphs.graph_io import (GraphReport, Options, Results, InputCopier, check_apart, check_no_gradients, check_outputs, device_of,
                                     report, with_inputs)
 from nimble.graphs.module_work import ModuleWork
-from nimble.graphs.restore import left_as_it_was
+from nimble.graphs.restore import restored_afterwards
 from nimble.guards import switches
 from nimble.guards.signatures import Call, Repeated
-from nimble.guards.state import ModuleGuard
+from nimble.guards.module_guard import ModuleGuard
 from nimble.nesting import one_at_a_time, preparing
-from nimble.objects.memory import storage
+from nimble.objects.memory import storage_address
 
 __all__ = ["CHANGED", "GraphReport", "Options", "PreparedGraph", "is_same_state", "naming_the_place", "prepare", "with_place"]
 
@@ -34,12 +33,12 @@ CHANGED = object()  # instead of outputs
 
 
 class PreparedGraph:
-    """Made by prepare(). `ahead`: it writes to nothing but its own memory, so a call launches it first, and looks whether it fits
-    the module while it runs, as long as the memory is there of what it reads: `ahead` tells. That of parameters and buffers stays
-    for that, although the module may have let go of it."""
+    """A captured call of a module; made by prepare(). `ahead` watches the memory that the graph reads, where the graph writes only to
+    its own: then a call launches the graph first, and checks that it still fits the module while it runs. The graph keeps the memory
+    of parameters and buffers for that, although the module may have dropped it."""
 
     def __init__(self, call: Call, work: ModuleWork, captured: Captured, guard: ModuleGuard, options: Options, seconds: float,
-                 own: List[torch.Tensor], own_written: List[torch.Tensor], ahead: Optional[Watch] = None) -> None:
+                 own: List[torch.Tensor], own_written: List[torch.Tensor], ahead: Optional[MemoryWatch] = None) -> None:
         inputs, written = work.inputs, work.written
         self.options = options
         self.guard = guard
@@ -53,13 +52,13 @@ class PreparedGraph:
         self._signature = str(call.signature)
         self._kernels = call.key[1]
         self._inputs = inputs
-        self._take = Taking(inputs)
+        self._take = InputCopier(inputs)
         self._own = [each.tensor for each in inputs]
         self._written = written  # by the module, in place
         self._raised = work.raised  # versions that eager runs raise
         self._also_read = work.found_elsewhere  # memory that the module finds outside of itself
-        self._of_module = frozenset(map(storage, guard.memory())) if written else frozenset()
-        self._own_written = frozenset(map(storage, own_written))
+        self._of_module = frozenset(map(storage_address, guard.memory())) if written else frozenset()
+        self._own_written = frozenset(map(storage_address, own_written))
         self._seconds = seconds
         self._lock = threading.Lock()
         self._results = Results(captured.outputs, inputs, zip(own, own))
@@ -70,9 +69,9 @@ class PreparedGraph:
         return self._ahead is not None
 
     def __call__(self, call: Call, static_outputs: bool, fits: "Optional[Callable[[], bool]]" = None) -> Any:
-        """Runs the graph with the arguments of a call of its key. The outputs are the caller's, unless they are to be the
-        graph's own, which the next run overwrites. CHANGED where it runs ahead, and does not fit the module any more: as `fits` says,
-        where its owner knows (forget_module())."""
+        """Runs the graph with the arguments of a call of its key. The outputs are the caller's own, unless static_outputs asks for the
+        graph's, which the next run overwrites. Returns CHANGED where the graph runs ahead and does not fit the module any more. `fits`
+        says so where the owner guards the module (forget_module())."""
         if self._written or self._own_written:
             check_apart(call, self._inputs, self._written, self._of_module, self._own_written)
         if fits is None and self._knows_module:
@@ -80,14 +79,14 @@ class PreparedGraph:
         return self.run(call.leaves, static_outputs, fits)
 
     def run(self, leaves: Sequence[Any], static_outputs: bool, fits: "Optional[Callable[[], bool]]" = None) -> Any:
-        """The same for the leaves of a call of its signature, where it writes to none of them. CHANGED also where PyTorch's switches are
-        others."""
+        """The same for the leaves of a call of its signature, where the graph writes to none of them. CHANGED also where PyTorch's
+        switches have changed."""
         with self._lock:
             if fits is None and self._knows_module:
                 fits = self._fits
             ahead = self._ahead if fits is not None else None
-            looks_behind = bool(ahead)  # memory can also be taken from a tensor that is held
-            if ahead is not None and fits is not None and not looks_behind and not fits():
+            checks_after = bool(ahead)  # memory can also be taken from a tensor that is held
+            if ahead is not None and fits is not None and not checks_after and not fits():
                 return CHANGED
             self._captured.follow()
             self._take(leaves)
@@ -97,7 +96,7 @@ class PreparedGraph:
             for each in self._written:
                 if leaves[each.number] is not each.tensor:
                     leaves[each.number].copy_(each.tensor)
-            if looks_behind and fits is not None and not fits():
+            if checks_after and fits is not None and not fits():
                 self._captured.wait()  # what it reads may go now
                 return CHANGED
             self.calls += 1
@@ -111,8 +110,8 @@ class PreparedGraph:
 
     def run_own(self, args: Tuple[Any, ...], static_outputs: bool, is_again: Callable[[Repeated, Tuple[Any, ...]], bool],
                 repeated: Repeated) -> Any:
-        """The same for its own inputs, launched before anything else is looked at: only then is_again(repeated, args) is asked, whether
-        it is such a call. CHANGED also where it is not, where the inputs are others, or where a look is needed before."""
+        """The same for a call with the graph's own inputs: launches first, and then asks is_again(repeated, args) whether it is such a
+        call. CHANGED also where it is not, where the arguments are others, or where the graph does not run ahead."""
         own = self._own
         if len(args) != len(own):
             return CHANGED
@@ -130,8 +129,8 @@ class PreparedGraph:
         return self._results.returned(self._results.made if static_outputs else self._results.copied(), leaves)
 
     def forget_module(self, may_run_ahead: bool = False) -> None:
-        """From now on it holds nothing of the module's but buffers that it writes to, and its owner looks whether it fits: where it
-        still runs ahead, when it is asked in the call; else before. may_run_ahead: it reads no memory but that of the module's tensors."""
+        """From now on the graph holds nothing of the module but buffers that it writes to, and its owner checks whether it fits: during
+        the call, where the graph still runs ahead, else before. may_run_ahead: the graph reads only memory of the module's tensors."""
         if self._ahead is not None and not may_run_ahead:
             self._ahead.close()
             self._ahead = None
@@ -140,7 +139,7 @@ class PreparedGraph:
         del self.guard
 
     def close(self) -> None:
-        """Waits until the GPU has done with it, so that its memory may go."""
+        """Waits until the GPU has finished with the graph, so that its memory may be freed."""
         with self._lock:
             self._captured.close()
             if self._ahead is not None:
@@ -153,12 +152,12 @@ class PreparedGraph:
 
 @one_at_a_time
 def prepare(module: torch.nn.Module, call: Call, backend: Backend, options: Options) -> PreparedGraph:
-    """Captures the module's run for a call, without gradients. Runs it a few times, with copies of the arguments, and leaves the
-    module, random numbers and PyTorch's modes as they were. NimbleError says why it cannot be, and where; what the module itself
-    raises when it runs passes through."""
+    """Captures the module's run for a call, without gradients. Runs the module a few times with copies of the arguments, and restores
+    the module, random numbers and PyTorch's modes. Raises NimbleError where the call cannot be captured; what the module itself
+    raises passes through."""
     began = time.perf_counter()
     device = device_of([*module.parameters(), *module.buffers()], call, backend)
-    with left_as_it_was(module, backend, device) as keeper:
+    with restored_afterwards(module, backend, device) as keeper:
         device_random = backend.random_state(device)
         with preparing(), _inference():
             work = ModuleWork(module, call, keeper, backend.device_type)
@@ -176,25 +175,25 @@ def prepare(module: torch.nn.Module, call: Call, backend: Backend, options: Opti
         runs_ahead = not (work.written or draws or keeper.has_written() or any(m.training for m in module.modules())
                           or switches.has_other_ranks())
     guard = ModuleGuard(module, backend.device_type, call.trains)
-    ahead = backend.watch(guard.memory()) if runs_ahead else None
+    ahead = backend.watch_memory(guard.memory()) if runs_ahead else None
     return PreparedGraph(call, work, captured, guard, options, time.perf_counter() - began, own, keeper.may_write(), ahead)
 
 
 def is_same_state(one: Any, other: Any) -> bool:
-    """Of random numbers."""
+    """Whether two states of random numbers are the same."""
     return torch.equal(one, other) if isinstance(one, torch.Tensor) else bool(one == other)
 
 
 @contextlib.contextmanager
 def _inference() -> Iterator[None]:
-    """No gradients; tensors that are made here can be written anywhere."""
+    """While inside there are no gradients, and tensors are made that can be written anywhere."""
     with torch.inference_mode(False), torch.no_grad():
         yield
 
 
 class naming_the_place:
-    """A CaptureError from inside names the submodule that was running. (Not contextlib's: with Python 3.13 an error in the place of
-    another has a cycle then, which keeps what the run has made until the collector comes.)"""
+    """Makes a CaptureError from inside name the submodule that was running. (Not by contextlib: with Python 3.13 an error that replaces
+    another is part of a cycle then, which keeps what the run has made until the collector runs.)"""
 
     def __init__(self, module: torch.nn.Module) -> None:
         self._module = module
@@ -208,7 +207,7 @@ class naming_the_place:
 
 
 def with_place(error: CaptureError, modules: Iterable[torch.nn.Module]) -> CaptureError:
-    """It names the submodule of one of these that was running, where one was."""
+    """The error, naming the submodule that was running, where it is one of these modules'."""
     if error.place is None and error.__cause__ is not None:
         for module in modules:
             place = _module_at(module, error.__cause__)
@@ -218,7 +217,7 @@ def with_place(error: CaptureError, modules: Iterable[torch.nn.Module]) -> Captu
 
 
 def _module_at(module: torch.nn.Module, error: BaseException) -> Optional[str]:
-    """The path of the innermost module whose method was running when the first of a chain of errors was raised."""
+    """The path of the innermost module with a method running when the first of a chain of errors was raised."""
     while error.__context__ is not None:
         error = error.__context__
     names = {id(child): name for name, child in module.named_modules()}

@@ -1,5 +1,5 @@
-"""Modules that are not prepared, by what they are: those that keep ranks together by Python around their forward, which no replay
-runs, and those of TorchScript, into which nothing can look. No state; any thread."""
+"""Modules that cannot be prepared because of their class: those that keep ranks together by Python code around their forward, which no
+replay runs, and those of TorchScript, which cannot be looked into. No state; any thread."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ def _packages(module: torch.nn.Module) -> List[str]:
 
 
 def check_step(modules: Iterable[torch.nn.Module]) -> None:
-    """NimbleError where a training step that works on these could not be one graph."""
+    """Raises NimbleError where a training step that works on these modules cannot be one graph."""
     for module in modules:
         for each in module.modules():
             if any(package.startswith((*_GRADIENTS, *_PARAMETERS)) for package in _packages(each)):
-                raise NimbleError(f"the step works on a {type(each).__name__}, which keeps on the host what has come of the backward, "
-                                  "and what other ranks have to be sent: run the step without, and put a Nimble inside the module "
-                                  "that is wrapped")
+                raise NimbleError(f"the step works on a {type(each).__name__}, which keeps track on the host of the backward, and of what "
+                                  "to send to other ranks: run it without nimble.step, and put a Nimble inside the wrapped module")
 
 
 def check_kind(module: torch.nn.Module, trains: bool) -> None:
-    """NimbleError where it is such a module, or holds one. Without gradients DistributedDataParallel only sends buffers."""
+    """Raises NimbleError where the module, or one in it, cannot be prepared. Without gradients DistributedDataParallel only sends
+    buffers."""
     for each in module.modules():
         packages = _packages(each)
         what = f"it is a {type(each).__name__}" if each is module else f"it holds a {type(each).__name__}"

@@ -1,1 +1,1 @@
-"""What decides whether a graph still serves a call, and puts state back."""
+"""Decides whether a graph still serves a call, and restores state after runs of ours."""

@@ -1,12 +1,10 @@
-"""Whether anything was put into dictionaries, or modules have another class or `__dict__`, by the words of memory where CPython notes
-it: some nanoseconds each, where a look at what a dictionary holds takes a hundred.
+"""Sees by a few words of CPython's memory whether anything was put into dictionaries, or modules got another class or `__dict__`.
 
-Up to Python 3.12 a dictionary has a number that is a new one after each change (`ma_version_tag` of PEP 509); and an object has a
-pointer to its class, and one to its `__dict__`. That they are where they are looked for, and tell, is tried out before they are
-relied on: from Python 3.13 on they do not, where attributes are set.
+A word costs some nanoseconds, where a look at what a dictionary holds costs a hundred. Up to Python 3.12 a dictionary has a version
+number that each change replaces (`ma_version_tag` of PEP 509), and an object has pointers to its class and its `__dict__`. Both are
+tried out before they are relied on: from Python 3.13 on versions no longer change where attributes are set.
 
-A Words is used by one thread at a time, which holds the interpreter's lock, and its owner keeps alive what it looks at.
-"""
+One thread at a time uses a DictVersions, holding the interpreter's lock; its owner keeps alive what it looks at."""
 
 from __future__ import annotations
 
@@ -19,16 +17,16 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 from nimble import shim
 
-_CLASS_AT = 8  # bytes from an object's beginning: behind its count of references
-_VERSION_AT = 24  # from a dictionary's: behind that, and the number of what is in it
-_DICTIONARY_AT = -24  # of objects whose dictionary Python keeps, since 3.11; others say themselves where they have it
-_MANAGED = 1 << 4  # of such a class's flags
+_CLASS_AT = 8  # bytes from an object's beginning: after its reference count
+_VERSION_AT = 24  # from a dictionary's: after that, its class and its number of entries
+_DICTIONARY_AT = -24  # where Python manages an object's dictionary, since 3.11; other classes say where they have it
+_MANAGED = 1 << 4  # the flag of such a class
 
 _Update = Callable[[int, int, int], int]
 
 
-class Words:
-    """The words at some places, as they were when they were last looked at."""
+class DictVersions:
+    """The words at some addresses, as they were at the last look."""
 
     def __init__(self, update: _Update, places: List[int]) -> None:
         self._places = array("Q", places)
@@ -37,16 +35,16 @@ class Words:
         self._update()
 
     def have_changed(self) -> bool:
-        """Since it was last asked."""
+        """Whether a word has changed since this was last asked."""
         return self._update() != 0
 
 
-def words_of(dictionaries: "Iterable[Dict[Any, Any]]", objects: Iterable[Any]) -> Optional[Words]:
-    """Those that change when something is put into one of the dictionaries or taken out, or when one of the objects gets another class
-    or another `__dict__`. They may change without. None where that cannot be told."""
+def dict_versions_of(dictionaries: "Iterable[Dict[Any, Any]]", objects: Iterable[Any]) -> Optional[DictVersions]:
+    """Words that change when one of the dictionaries changes, or one of the objects gets another class or `__dict__`; they may also
+    change without that. None where this Python has none."""
     update = _update()
     places = _places_in(objects) if update is not None else None
-    return Words(update, [*_places_of(dictionaries), *places]) if update is not None and places is not None else None
+    return DictVersions(update, [*_places_of(dictionaries), *places]) if update is not None and places is not None else None
 
 
 def _places_of(dictionaries: "Iterable[Dict[Any, Any]]") -> List[int]:
@@ -69,13 +67,13 @@ def _places_in(objects: Iterable[Any]) -> Optional[List[int]]:
 
 @functools.lru_cache(maxsize=1)
 def _update() -> Optional[_Update]:
-    """None where it is of no use."""
-    update = shim.update_of_words()
+    """The function that compares words; None where this Python has no words to rely on."""
+    update = shim.words_updater()
     return update if update is not None and tells(update) else None
 
 
 def tells(update: _Update) -> bool:
-    """Whether all changes show in words that it reads, also those by code that Python has made quick."""
+    """Whether all changes show in the words, also those by code that Python has specialized."""
     if sys.implementation.name != "cpython" or sys.version_info >= (3, 14) or ctypes.sizeof(ctypes.c_void_p) != 8:
         return False
     try:
@@ -106,10 +104,10 @@ def _assign(owner: Any, value: Any) -> None:
     owner.value = value
 
 
-def _changes(update: _Update, number: int) -> "Iterable[Tuple[Words, Callable[[], Any]]]":
-    """Words, each with something to be done that they must show."""
+def _changes(update: _Update, number: int) -> "Iterable[Tuple[DictVersions, Callable[[], Any]]]":
+    """Watched words, each with a change that they must show."""
     for owner in (_made, _Made()):
-        of_owner = Words(update, _places_of([vars(owner)]))
+        of_owner = DictVersions(update, _places_of([vars(owner)]))
         for change in (lambda: setattr(owner, "value", number), lambda: _assign(owner, [number]),  # noqa: B023
                        lambda: setattr(owner, "value", None), lambda: vars(owner).update(value=number),  # noqa: B023
                        lambda: delattr(owner, "value")):  # noqa: B023
@@ -117,7 +115,7 @@ def _changes(update: _Update, number: int) -> "Iterable[Tuple[Words, Callable[[]
     for kind in (dict, OrderedDict):
         for size in (1, 2, 8, 9, 40):
             found: Any = kind((str(n), [n]) for n in range(size))
-            of_found = Words(update, _places_of([found]))
+            of_found = DictVersions(update, _places_of([found]))
             yield of_found, lambda: found.__setitem__("0", [number])  # noqa: B023
             yield of_found, lambda: found.__setitem__(str(size), number)  # noqa: B023
             yield of_found, lambda: found.update({"0": (number,)})  # noqa: B023
@@ -128,7 +126,7 @@ def _changes(update: _Update, number: int) -> "Iterable[Tuple[Words, Callable[[]
             yield of_found, lambda: found.__delitem__("-3")  # noqa: B023
             yield of_found, found.clear
     moved = _Made()
-    of_moved = Words(update, _places_in([moved]) or [])
+    of_moved = DictVersions(update, _places_in([moved]) or [])
     for change in (lambda: setattr(moved, "__class__", _Other), lambda: setattr(moved, "__dict__", {"value": number}),
                    lambda: setattr(moved, "__class__", _Made), lambda: setattr(moved, "__dict__", {})):
         yield of_moved, change

@@ -1,9 +1,7 @@
-"""The dictionaries in which modules keep parameters, buffers, submodules and hooks, each by its name in the module's own, where a
-program may put another (`module._modules = ...`, `module.__setstate__(...)`); what is in classes; and a quick way to see that nothing
-was put anywhere.
+"""Whether modules still have their dictionaries of parameters, buffers, submodules and hooks, and classes their attributes.
 
-All only read, from any thread.
-"""
+A program may put another dictionary in a module's place (`module._modules = ...`, `module.__setstate__(...)`). Where this PyTorch has
+versions of dictionaries, a comparison of these shows quickly that nothing was put anywhere. Only reads, from any thread."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ import torch
 
 
 class Dictionaries:
-    """Those of the names that each of the namespaces (what vars() gives) has, in the order of names. Holds them."""
+    """The dictionaries that the namespaces (what vars() gives) have under these names, in the order of names. Holds them."""
 
     def __init__(self, namespaces: Iterable[Dict[str, Any]], names: Sequence[str]) -> None:
         spaces = list(namespaces)
@@ -24,7 +22,7 @@ class Dictionaries:
         self.all: List[Dict[Any, Any]] = self._now()
 
     def are_same(self) -> bool:
-        """KeyError where a namespace has one of them no more."""
+        """Whether the namespaces still have these dictionaries. Raises KeyError where one has lost its name."""
         return all(map(is_, self._now(), self.all))
 
     def _now(self) -> List[Dict[Any, Any]]:
@@ -32,7 +30,7 @@ class Dictionaries:
 
 
 class Classes:
-    """What is in classes, by identity. `keep` is told each value whose id must not become another's."""
+    """The attributes of classes, by identity. `keep` is called with each value that must keep its id to itself."""
 
     def __init__(self, kinds: Iterable[type], keep: Callable[[Any], None]) -> None:
         self._spaces = [_space_of(kind) for kind in kinds]
@@ -55,14 +53,14 @@ class Classes:
 
 
 def _space_of(kind: type) -> Dict[str, Any]:
-    """What vars() of a class only shows."""
+    """The dictionary that vars() of a class only shows through a proxy."""
     found: Dict[str, Any] = gc.get_referents(vars(kind))[0]
     return found
 
 
 def _found_version_of() -> "Optional[Callable[[Dict[str, Any]], int]]":
-    """By which torch.compile sees that a dictionary was written to, in a twentieth of a microsecond: None where it does not do as is
-    needed here, with attributes that are set by code that Python has made quick, too."""
+    """torch.compile's function for the version of a dictionary, which takes a twentieth of a microsecond. None where it misses changes,
+    as those by code that Python has specialized."""
     found: Any = getattr(getattr(getattr(torch._C, "_dynamo", None), "guards", None), "dict_version", None)
     made: Any = type("Made", (torch.nn.Module,), {})
     try:
@@ -90,5 +88,5 @@ _version_of = _found_version_of()
 
 
 def versions_of(spaces: Iterable[Dict[str, Any]]) -> Optional[List[int]]:
-    """The same while nothing is put into them; it may also change where nothing is. None where that cannot be told."""
+    """Versions that stay the same while nothing is put into the dictionaries; they may also change without. None where there are none."""
     return list(map(_version_of, spaces)) if _version_of is not None else None

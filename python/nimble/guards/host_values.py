@@ -1,4 +1,4 @@
-"""What the host holds: compared where it has been read, and a graph has what it was. No state; any thread."""
+"""Keys for values that the host holds and that a graph has frozen. No state; any thread."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ MOST_BYTES = 1 << 16  # of a tensor, an array or the like, that are compared at 
 
 
 def host_key(tensor: torch.Tensor) -> Hashable:
-    """Of what a tensor holds that the host has read: its version, and its bytes, as NumPy and `tensor.data` are written to without
-    raising it. Of larger ones, and those that are not dense on the host, the version is all."""
+    """A key of a tensor's values, which the host has read: its version, and its bytes, since NumPy and `tensor.data` write without
+    raising the version. The version alone for large tensors, and for those that are not dense on the host."""
     return version_of(tensor), _bytes_of(tensor)
 
 
@@ -26,7 +26,7 @@ def _bytes_of(tensor: torch.Tensor) -> Optional[bytes]:
         return None
     if not tensor.is_contiguous():
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
-            return None  # of which a copy may be anything
+            return None  # a copy of a subclass may be anything
         tensor = tensor.detach().contiguous()
     where = tensor.data_ptr()
     return ctypes.string_at(where, size) if where else None

@@ -1,7 +1,6 @@
-"""What tensors say of their memory, compared quickly: shapes, strides, dtypes, and which require gradients. Values do not count.
+"""Compares quickly what tensors say of their memory: shapes, strides, dtypes, and which require gradients. Values do not count.
 
-A Metadata only reads, but for the checks that it makes for itself; so not by two threads at once.
-"""
+A Metadata only reads, but for the checks that it makes for itself; so not by two threads at once."""
 
 from __future__ import annotations
 
@@ -19,8 +18,7 @@ _any_requires_grad: "Callable[..., bool]" = getattr(torch._C, "_any_requires_gra
 
 
 def _found_tensor_guards() -> Any:
-    """By which torch.compile compares all that tensors say of their memory, in a tenth of a microsecond each: a class, or None where
-    it does not do as is needed here."""
+    """torch.compile's class that compares the metadata of tensors, in a tenth of a microsecond each. None where it misses changes."""
     kind: Any = getattr(getattr(getattr(torch._C, "_dynamo", None), "guards", None), "TensorGuards", None)
     if kind is None:
         return None
@@ -43,8 +41,8 @@ _tensor_guards: Any = _found_tensor_guards()
 
 
 def metadata_check(tensors: Sequence[torch.Tensor]) -> "Optional[Callable[..., bool]]":
-    """What is True for as many tensors, each once, of whose memory all is told that is told of these; False may also be PyTorch's modes.
-    Holds none of them. None where there is nothing that does."""
+    """A function that is True for tensors with the same metadata as these, each tensor once. It may also be False for other modes of
+    PyTorch. Holds none of the tensors. None where this PyTorch has no such function."""
     try:
         check: "Callable[..., bool]" = _guards_of(_tensor_guards, tensors).check
         return check
@@ -56,13 +54,13 @@ _MOST_MODES = 4  # of PyTorch, which they compare, too
 
 
 def grad_dtypes(leaves: Iterable[torch.Tensor]) -> List[Any]:
-    """What dtype gradients of these are to have. Nothing where this PyTorch has no such word."""
+    """The dtypes that gradients of these leaves are to have. Empty where this PyTorch has no such setting."""
     return list(map(_grad_dtype, leaves)) if _grad_dtype is not None else []
 
 
 class Metadata:
-    """Shapes, strides and dtypes of tensors, which it holds, and which of them require gradients: kernels go by that, too, also where none
-    are computed (torch.matmul). trains: and what dtype leaves want these to have."""
+    """Shapes, strides and dtypes of tensors, which it holds, and which of them require gradients: kernels depend on that, too, even where
+    none are computed (torch.matmul). trains: also the dtypes of gradients."""
 
     def __init__(self, tensors: Iterable[torch.Tensor], trains: bool = False) -> None:
         self._tensors = unique(tensors)
@@ -75,7 +73,7 @@ class Metadata:
         self._add_check()
 
     def look(self) -> List[Any]:
-        """In the order of _METADATA."""
+        """What is compared, in the order of _METADATA."""
         return [
             list(map(torch.Tensor.stride, self._tensors)),
             list(map(_shape, self._tensors)),
@@ -85,7 +83,7 @@ class Metadata:
         ]
 
     def difference(self) -> Optional[str]:
-        """What has changed since, for people; None where nothing has."""
+        """What has changed, as a phrase for a message; None where nothing has."""
         if not self._tensors:
             return None
         if self._leaves and grad_dtypes(self._leaves) != self._grad_dtypes:
@@ -100,7 +98,7 @@ class Metadata:
         return None
 
     def _add_check(self) -> None:
-        """For the modes that there are now."""
+        """Adds a check for PyTorch's modes of now."""
         check = metadata_check(self._tensors) if len(self._checks) < _MOST_MODES else None
         if check is not None:
             self._checks.append(check)

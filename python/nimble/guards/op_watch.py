@@ -1,8 +1,7 @@
-"""Runs whose ops are looked at one by one: which memory they are about to write to, and which they read that nothing of the run has
-made. Kernels that are launched past PyTorch's dispatcher are not seen.
+"""Watches the ops of a run one by one: which memory they are about to write to, and which they read that the run has not made. Kernels
+that are launched past PyTorch's dispatcher are not seen.
 
-A watch belongs to one thread, and to one run at a time.
-"""
+A watch belongs to one thread, and to one run at a time."""
 
 from __future__ import annotations
 
@@ -30,16 +29,16 @@ def tensors_in(value: Any) -> List[torch.Tensor]:
     return [leaf for leaf in _pytree.tree_flatten(value)[0] if isinstance(leaf, torch.Tensor)]
 
 
-# Of which autograd has two formulas: one that waits for the values, and another, which rounds otherwise, where somebody looks at ops.
+# Ops with two formulas in autograd: one that waits for the values, and one that rounds otherwise, where a mode looks at ops.
 _TWO_FORMULAS = frozenset(map(id, (getattr(torch.ops.aten, name) for name in ("prod", "cumprod", "cumprod_"))))
 
 
 class _Mode(_python_dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call]
-    def __init__(self, watch: "_Watch") -> None:
+    def __init__(self, watch: "OpWatch") -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._watch = watch
 
-    # Else torch.compile would leave for good, as it is, what is first called meanwhile.
+    # Without it torch.compile would never compile what is first called meanwhile.
     @classmethod
     def is_infra_mode(cls) -> bool:
         return True
@@ -51,12 +50,12 @@ class _Mode(_python_dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call
             raise NotImplementedError(f"the gradients of {function} are others where ops are looked at")
         self._watch.before(function, args, kwargs or {})
         result = function(*args, **(kwargs or {}))
-        self._watch.behind(result)
+        self._watch.after(result)
         return result
 
 
-def _mode_of(watch: "_Watch") -> _Mode:
-    """Releases that do not know such modes have torch.compile, where it is in use, compile what they do."""
+def _mode_of(watch: "OpWatch") -> _Mode:
+    """The mode. Releases without infra modes would let torch.compile, where it is in use, compile what the mode does."""
     if not hasattr(_python_dispatch.TorchDispatchMode, "is_infra_mode") and "torch._dynamo" in sys.modules:
         return _left_alone()(watch)
     return _Mode(watch)
@@ -72,19 +71,19 @@ def _left_alone() -> "Type[_Mode]":
     return Mode
 
 
-class _Watch:
+class OpWatch:
     is_off = False
 
     def before(self, function: Any, args: Any, kwargs: Dict[str, Any]) -> None:
         raise NotImplementedError
 
-    def behind(self, result: Any) -> None:
+    def after(self, result: Any) -> None:
         pass
 
     @contextlib.contextmanager
     def on(self) -> Iterator[None]:
-        """Meanwhile it looks on. Not by PyTorch's own way, after which several threads may leave torch.compile switched off: whether any
-        is in a mode is one variable, which each puts back as it found it."""
+        """While inside, it watches. Not by PyTorch's own `with`, by which several threads may leave torch.compile switched off: whether any
+        thread is in a mode is one variable, and each thread puts back the value that it found."""
         mode = _mode_of(self)
         push, pop = getattr(_python_dispatch, "_push_mode", None), getattr(_python_dispatch, "_pop_mode", None)
         if push is None or pop is None:
@@ -99,7 +98,7 @@ class _Watch:
 
     @contextlib.contextmanager
     def off(self) -> Iterator[None]:
-        """Within on(): what is done meanwhile is not the run's."""
+        """Within on(): while inside, ops are not the run's."""
         self.is_off = True
         try:
             yield
@@ -107,12 +106,12 @@ class _Watch:
             self.is_off = False
 
 
-# Of the backward that this thread is in, or -1; in old releases nobody knows.
+# The backward that this thread is in, or -1. Old releases do not tell.
 _backward: "Callable[[], int]" = getattr(torch._C, "_current_graph_task_id", lambda: 0)
 
 
 def written_by(function: Any, args: Any, kwargs: Dict[str, Any]) -> Iterator[torch.Tensor]:
-    """What an op writes to in place, as its schema says."""
+    """The tensors that an op writes to in place, by its schema."""
     schema = getattr(function, "_schema", None)
     for number, argument in enumerate(() if schema is None else schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
@@ -122,10 +121,10 @@ def written_by(function: Any, args: Any, kwargs: Dict[str, Any]) -> Iterator[tor
                     yield tensor
 
 
-class Writes(_Watch):
-    """Keeps what is in the memory of these tensors before an op writes to it: `kept`, each with a copy. noted: others, of which it only
-    finds those whose memory an op writes to, `written`, whatever they hold behind that. has_backward: whether the run
-    may have had a backward in it, other than the one that it is itself (is_backward_of())."""
+class OpWrites(OpWatch):
+    """Copies tensors before an op writes to their memory: `kept` has each with its copy. Of the tensors in `noted` it only finds those
+    that an op writes to: `written`. has_backward: whether the run may have had a backward in it, other than the one that it is
+    itself (is_backward_of())."""
 
     def __init__(self, tensors: Iterable[torch.Tensor], noted: Iterable[torch.Tensor] = ()) -> None:
         self.kept: List[Tuple[torch.Tensor, torch.Tensor]] = []
@@ -150,7 +149,7 @@ class Writes(_Watch):
             self.written += self._noted.pop(where, [])
 
     def is_backward_of(self, outputs: Iterable[torch.Tensor]) -> None:
-        """What it is on for next is a backward of these, which is known by the hook of the first that it comes to."""
+        """The next run is a backward of these outputs; the first hook that runs tells which."""
         def comes(_: torch.Tensor) -> None:
             self._run = _backward() if self._run == -1 else self._run
 
@@ -158,14 +157,14 @@ class Writes(_Watch):
             output.register_hook(comes)  # type: ignore[no-untyped-call]
 
 
-class Reads(_Watch):
-    """What the run reads on a kind of device beside the memory of `known`, and has not made; and all that it copies there from another
-    kind, as the host, also what it has made itself: a graph goes on to read it there."""
+class OpReads(OpWatch):
+    """Finds what the run reads on one type of device besides the memory of `known` and what it has made itself; and all that it copies
+    there from other devices, as the host, even if it has made that: a graph will read it there again."""
 
     def __init__(self, known: Iterable[torch.Tensor], device_type: str) -> None:
         self._known: Set[int] = {_memory_of(tensor) for tensor in known} | {0}
         self._device_type = device_type
-        # Weakly: code that torch.compile has made takes memory past the dispatcher, and is to use it again.
+        # Weakly: compiled code allocates past the dispatcher, and must be able to reuse the memory.
         self._found: "Dict[int, _Weak]" = {}
         self._others: List[torch.Tensor] = []  # on other devices, of the op that runs
         self._is_ours = False  # whether it has any on this one
@@ -184,7 +183,7 @@ class Reads(_Watch):
             elif copies or leaf.dim() > 0:
                 self._others.append(leaf)
 
-    def behind(self, result: Any) -> None:
+    def after(self, result: Any) -> None:
         made = tensors_in(result)
         if self._others and (self._is_ours or any(leaf.device.type == self._device_type for leaf in made)):
             there = [leaf for leaf in self._others if _memory_of(leaf) != 0]
@@ -197,18 +196,18 @@ class Reads(_Watch):
                 self._known.add(where)
 
     def still_there(self, but: Iterable[torch.Tensor]) -> "Dict[int, Any]":
-        """Storages of them that somebody holds behind the run, and all that was copied from other devices, by where they begin: not those
-        of these tensors. NimbleError where the latter was written to since."""
+        """By address, the storages that were read and are still held after the run, and all that were copied from other devices; without
+        those of the tensors in `but`. Raises NimbleError where a source of a copy was written to since."""
         if any(version_of(tensor) != version for tensor, version in self._sources):
-            raise NimbleError("it changes on the host what it has copied to the GPU, of which a graph would copy what is there in the end: "
-                              "have it work on a copy")
+            raise NimbleError("it changes on the host what it has copied to the GPU, and a graph would copy the last values: have it work "
+                              "on a copy")
         apart = set(map(_memory_of, but))
         found = {where: weak.storage() for where, weak in self._found.items() if where not in apart}
         return {**self._copied, **{where: memory for where, memory in found.items() if memory is not None}}
 
 
 class _Weak:
-    """A tensor's storage, which goes when nobody else holds it; where this release of PyTorch can do that."""
+    """A weak reference to a tensor's storage, where this release of PyTorch has such; else it holds the storage."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         storage = storage_of(tensor)

@@ -1,15 +1,13 @@
-"""What of a call decides which prepared graph serves it, and a bounded cache of such.
+"""A call's signature, which decides what graph serves it, and a bounded cache of graphs.
 
-A call's signature is its structure (torch.utils._pytree), of each tensor its shape, strides, dtype and device, of each other
-leaf its type and value, which leaves are one and the same tensor, which tensors require gradients, and that state of PyTorch by which
-kernels are chosen that programs change between calls. What else there is of that state goes into its key.
+A signature is the structure of the arguments (torch.utils._pytree); shape, strides, dtype and device of each tensor; type and value of
+each other leaf; which leaves are the same tensor, which tensors require gradients; and the state of PyTorch that kernels are chosen by
+and that programs change between calls. The rest of that state goes into the call's key.
 
-Signatures are constant, and any thread may use them. GraphCache has no lock: its owner has one.
-"""
+Signatures are constant, and any thread may use them. GraphCache has no lock: its owner has one."""
 
 from __future__ import annotations
 
-import enum
 import functools
 import inspect
 from collections import OrderedDict
@@ -21,18 +19,11 @@ from torch.utils import _pytree
 
 from nimble.errors import NimbleError
 from nimble.guards import switches
+from nimble.objects.plain import is_atom, plain_key
 
-# Types whose values never change, and which compare as they are. float and complex do not: see _value_key.
-_PLAIN = (type(None), bool, int, str, bytes, torch.dtype, torch.device, torch.layout, torch.memory_format, enum.Enum, type(...))
-_PLAIN_KINDS = frozenset(_PLAIN) - {enum.Enum}  # of others that are made from these a module may read more
 _STRIDED = torch.strided
 _MARKS = frozenset(("_is_buffer", "persistent"))  # of torch.nn.Buffer
 _attributes = attrgetter("__dict__")  # written as .__dict__, torch.compile could not trace it
-
-
-def is_constant(value: Any) -> bool:
-    """Whether a leaf is a value that cannot change, so that a graph may give it back as it was."""
-    return isinstance(value, _PLAIN + (float, complex, torch.Size))
 
 
 _arguments = inspect.signature(_pytree.tree_flatten).parameters
@@ -40,17 +31,17 @@ keeps_no_sizes = "is_leaf" not in _arguments and torch.Size in _pytree.SUPPORTED
 
 
 def taken_apart(arguments: Any) -> "Tuple[List[Any], _pytree.TreeSpec]":
-    """Of a call: a torch.Size is a value, where this release can be told so; else it arrives as a tuple."""
+    """The leaves and the structure of a call's arguments. A torch.Size is a leaf where this release allows that, else a tuple."""
     return _pytree.tree_flatten(arguments, is_leaf=_is_size) if "is_leaf" in _arguments else _pytree.tree_flatten(arguments)
 
 
 def flattened(outputs: Any) -> "Tuple[List[Any], _pytree.TreeSpec]":
-    """Of what a module returns: a torch.Size is a value, not a tuple of such. NimbleError where this release cannot be told so."""
+    """The leaves and the structure of a module's outputs. A torch.Size is a leaf. Raises NimbleError where the release makes it a tuple."""
     if "is_leaf" in _arguments:
         return taken_apart(outputs)
     leaves, structure = _pytree.tree_flatten(outputs)
     if keeps_no_sizes and "TreeSpec(Size" in repr(structure):
-        raise NimbleError("there is a torch.Size in what is returned, of which this release of PyTorch makes a tuple: return tuple(x.shape)")
+        raise NimbleError("a torch.Size is returned, and this release of PyTorch makes a tuple of it: return tuple(x.shape)")
     return leaves, structure
 
 
@@ -59,13 +50,13 @@ def _is_size(value: Any) -> bool:
 
 
 def place_of(tree: Any, number: int, name: str) -> str:
-    """Where in `tree` its leaf of this number is, for people: `name[0]['mask']`."""
+    """The place of a leaf in `tree`, for messages: `name[0]['mask']`."""
     if isinstance(tree, dict):
         children: List[Tuple[str, Any]] = [(f"{name}[{key!r}]", value) for key, value in tree.items()]
     elif isinstance(tree, (tuple, list)):
         children = [(f"{name}[{i}]", value) for i, value in enumerate(tree)]
     else:
-        return name  # a leaf, or of a type whose inside only its owner can name
+        return name  # a leaf, or a node that only its owner can look into
     for where, child in children:
         count = len(_pytree.tree_flatten(child)[0] if keeps_no_sizes else flattened(child)[0])
         if number < count:
@@ -75,26 +66,20 @@ def place_of(tree: Any, number: int, name: str) -> str:
 
 
 def argument_place(args: Tuple[Any, ...], kwargs: Dict[str, Any], number: int) -> str:
-    """The same for the leaves of a call: positional arguments first."""
+    """The place of a leaf of a call, for messages. Positional arguments come first."""
     count = len(taken_apart(args)[0])
     return place_of(args, number, "args") if number < count else place_of(kwargs, number - count, "kwargs")
 
 
 def _value_key(value: Any) -> Any:
-    """Something that is equal only for values that a module cannot tell apart. TypeError where there is no such thing: what tells by
-    itself whether it is equal may leave out what a module reads, and would be held."""
+    """A key that is equal only for values that a module cannot tell apart. Raises TypeError where there is none: the value's own __eq__
+    may leave out what a module reads, and the key would hold the value."""
     kind = type(value)
-    if kind is float:
-        return kind, value.hex()  # 0.0 == -0.0, and nan is never equal to itself
-    if kind is complex:
-        return kind, value.real.hex(), value.imag.hex()
-    if kind in _PLAIN_KINDS or isinstance(value, enum.Enum):
-        return kind, value
-    if kind is torch.Size:
-        return kind, tuple(value)
+    if is_atom(value) or kind is torch.Size:
+        return plain_key(value)
     if kind.__module__ == "numpy" and hasattr(value, "tobytes") and kind.__hash__ is not None and not value.dtype.hasobject:
         return kind, str(value.dtype), value.tobytes()  # one of numpy's numbers
-    raise TypeError(f"is a {kind.__name__}, whose content may change without its being another one")
+    raise TypeError(f"is a {kind.__name__}, and its content may change")
 
 
 # Tensors with names of dimensions are gone from newer releases.
@@ -106,7 +91,7 @@ def _tensor_key(tensor: torch.Tensor) -> Any:
         raise TypeError(f"is a tensor with layout {tensor.layout}, not {_STRIDED}")
     kind = type(tensor)
     if kind is not torch.Tensor and kind is not torch.nn.Parameter:
-        raise TypeError(f"is a {kind.__name__}, of which a graph would only see a tensor (pass x.as_subclass(torch.Tensor))")
+        raise TypeError(f"is a {kind.__name__}, and a graph would only see a tensor (pass x.as_subclass(torch.Tensor))")
     if has_attributes(tensor):
         names = ", ".join(map(repr, _attributes(tensor)))
         raise TypeError(f"has Python attributes ({names}), which a graph would not see (pass x.detach())")
@@ -118,7 +103,7 @@ def _tensor_key(tensor: torch.Tensor) -> Any:
 
 
 def has_attributes(tensor: torch.Tensor) -> bool:
-    """Whether a module may find more in it than a tensor. Marks of PyTorch's own do not count."""
+    """Whether the tensor has Python attributes that a module may read. PyTorch's own marks do not count."""
     attributes = _attributes(tensor)
     return bool(attributes) and not all(name in _MARKS or name.startswith("_dynamo") for name in attributes)
 
@@ -127,8 +112,8 @@ _CONTAINERS = (dict, tuple, list)
 
 
 def _key_types(values: Iterable[Any]) -> Any:
-    """Of the keys of dictionaries among them, and in them, the types, but for those of texts: 1 and True are equal, and not the same.
-    None where there are none."""
+    """The types of dictionary keys among the values and in them, but for str: 1 and True are equal, and not the same. None where there
+    are none."""
     found: List[Any] = []
     for number, value in enumerate(values):
         if isinstance(value, _CONTAINERS):
@@ -142,16 +127,16 @@ def _key_types(values: Iterable[Any]) -> Any:
 
 
 def _modes() -> Tuple[Any, ...]:
-    """The state of PyTorch that kernels are chosen by: what autocast casts to on GPUs and on the CPU where it is enabled, two switches,
-    and what it would cast to, which counts where a module begins it itself."""
+    """The modes of PyTorch that kernels are chosen by: the dtypes of autocast on GPUs and on the CPU where it is enabled, two switches, and
+    the dtypes that autocast would have, which count where a module enables it itself."""
     on_gpus, on_cpu, gpu_dtype, cpu_dtype = switches.autocast()
     return (gpu_dtype if on_gpus else None, cpu_dtype if on_cpu else None, torch.get_default_dtype(),
             torch.are_deterministic_algorithms_enabled(), gpu_dtype, cpu_dtype)
 
 
 class Signature:
-    """Compares equal for calls that one graph can serve. `grad`: gradients are enabled, and an input requires them. `wanted`:
-    which of its tensors require gradients; None where none does, and it does not train."""
+    """Compares equal for calls that one graph can serve. `grad`: gradients are enabled, and an input requires them. `wanted`: which
+    tensors require gradients; None where none does and the call does not train."""
 
     __slots__ = ("structure", "leaves", "training", "grad", "wanted", "modes", "_hash")
 
@@ -175,21 +160,21 @@ class Signature:
                 and self.modes == other.modes and bool(self.structure == other.structure))
 
     def __str__(self) -> str:
-        """For people: the tensors alone."""
+        """For messages: the tensors alone."""
         tensors = [f"{str(leaf[3]).replace('torch.', '')}{list(leaf[1])}" for leaf in self.leaves if len(leaf) == 5]
         return ", ".join(tensors) or "no tensors"
 
 
 @functools.lru_cache(maxsize=64)
 def _structure_of(tensors: int) -> _pytree.TreeSpec:
-    """Of a call of so many tensors in a row."""
+    """The structure of a call with so many positional tensors."""
     return _pytree.tree_flatten(((0,) * tensors, {}))[1]
 
 
 class Call:
-    """A call's arguments taken apart: `leaves` of (args, kwargs), `structure`, `tensors` (which leaves are tensors, each tensor
-    once), `signature`, and `trains`: gradients may be asked for, as they always may where an argument requires them while they
-    are enabled. NimbleError names the argument that cannot be compared."""
+    """A call's arguments taken apart: `leaves` of (args, kwargs), `structure`, `tensors` (which leaves are tensors, each tensor once),
+    `signature`, and `trains`: gradients may be asked for, as always where gradients are enabled and an argument requires them.
+    Raises NimbleError, which names the argument, where one cannot be compared."""
 
     __slots__ = ("args", "kwargs", "leaves", "structure", "tensors", "trains", "signature", "_key")
 
@@ -228,8 +213,8 @@ class Call:
 
     @property
     def key(self) -> Tuple[Signature, switches.Kernels]:
-        """The signature and PyTorch's switches (TF32, cuDNN's, attention's; nimble.guards.switches), as they are when it is first asked
-        for, which takes 3 us. Calls with one key have one graph, where their owner does not look at switches by itself."""
+        """The signature, and PyTorch's switches (TF32, cuDNN, attention; nimble.guards.switches) at the time of the first use, which takes
+        3 us. Calls with one key have one graph, unless the owner compares switches itself."""
         if self._key is None:
             self._key = self.signature, switches.kernels()
         return self._key
@@ -244,8 +229,8 @@ class Call:
 
 
 class Repeated:
-    """Calls like one, seen to be of its signature in a microsecond or two: of nothing but tensors in a row, for which nobody
-    wants gradients."""
+    """Recognizes in a microsecond or two calls with the signature of an earlier one. Only for calls of positional tensors alone, without
+    gradients."""
 
     __slots__ = ("_keys", "_modes", "_training")
 
@@ -260,7 +245,7 @@ class Repeated:
                     or any(type(argument) is not torch.Tensor for argument in call.args))
 
     def fits(self, args: Tuple[Any, ...], training: bool) -> bool:
-        """Of a call of these alone, by which no gradients may be asked for but the tensors' own."""
+        """Whether a call of these positional arguments, which does not train, has the signature."""
         if len(args) != len(self._keys) or training != self._training:
             return False
         for tensor, (kind, shape, stride, dtype, device) in zip(args, self._keys):
@@ -275,7 +260,7 @@ Entry = TypeVar("Entry")
 
 
 class GraphCache(Generic[Entry]):
-    """At most so many entries, by signature, alone or with what else decides; those that were used least recently go first."""
+    """At most so many entries by signature or key. The least recently used entries go first."""
 
     def __init__(self, most: int) -> None:
         if most < 1:
@@ -284,14 +269,14 @@ class GraphCache(Generic[Entry]):
         self._entries: "OrderedDict[Hashable, Entry]" = OrderedDict()
 
     def get(self, signature: Hashable) -> Optional[Entry]:
-        """The entry, which is thereby the one used last."""
+        """The entry, which becomes the most recently used one."""
         entry = self._entries.get(signature)
         if entry is not None:
             self._entries.move_to_end(signature)
         return entry
 
     def put(self, signature: Hashable, entry: Entry) -> Optional[Entry]:
-        """What had to go for it, if anything; an entry that it replaces is not told."""
+        """Adds an entry. Returns the entry that had to go for it, if any, but not one that it replaces."""
         self._entries[signature] = entry
         self._entries.move_to_end(signature)
         return self._entries.popitem(last=False)[1] if len(self._entries) > self.most else None

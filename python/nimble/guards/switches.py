@@ -1,7 +1,7 @@
-"""PyTorch's state outside of modules: what kernels are chosen by, and what keeps a call from being a graph's, memory among it.
+"""PyTorch's state outside of modules: the switches that kernels are chosen by, and what keeps a call from being served by a graph, as a
+lack of memory.
 
-State is that of the calling thread where PyTorch has it by thread. Any thread.
-"""
+Each thread sees its own state where PyTorch keeps it by thread. Any thread."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any, Callable, Dict, Hashable, List, Optional, Tuple
 import torch
 from torch.autograd import forward_ad as _forward_ad
 
-# A switch is what torch._C can get and set, by functions of one name; so those of releases to come are looked at, too. Of
-# attention's the setters have names of their own, and two more have none.
+# A switch is anything that torch._C can get and set by functions of one name, so that switches of later releases count as well. The
+# setters for attention have names of their own, and two switches have no setter.
 _ATTENTION = "_sdp_enabled"
 _WITHOUT_SETTER = ("_get_default_device", "_get_deterministic_algorithms_warn_only")
-# Those that choose no kernel on a GPU of NVIDIA's, or are asked for elsewhere.
+# Switches that choose no kernel on NVIDIA GPUs, or are compared elsewhere.
 _OTHERS = frozenset((
     "_get_autograd_fallback_mode",
     "_get_backcompat_broadcast_warn",
@@ -50,7 +50,7 @@ _C: Any = torch._C  # much of it is not in its stubs, or not in each release
 
 
 def _getters(of: Any) -> "List[Callable[[], Any]]":
-    """Those of torch._C, which is `of`."""
+    """The getters of torch._C, which is `of`."""
     names = [name for name in dir(of) if name.startswith("_get_") and name not in _OTHERS and name not in _OLD_PRECISIONS
              and (hasattr(of, "_set_" + name[len("_get_"):]) or name.endswith(_ATTENTION) or name in _WITHOUT_SETTER)]
     names += [name for name in _NAMED if hasattr(of, name)]
@@ -62,7 +62,7 @@ def _getters(of: Any) -> "List[Callable[[], Any]]":
 
 
 def _tells(getter: "Callable[[], Any]") -> bool:
-    """Whether it is one without arguments, whose values state() can have compared."""
+    """Whether the getter takes no arguments and its values can be compared."""
     try:
         value = getter()
         hash(tuple(value) if type(value) is list else value)
@@ -77,7 +77,7 @@ _SAVES_ELSEWHERE: "Optional[Callable[[bool], Any]]" = getattr(getattr(_C, "_auto
 
 
 def _asked_for_hooks() -> "Callable[[], Any]":
-    """As the function of this release is to be called, if it has one."""
+    """The function of this release with the arguments that it takes, if it has one."""
     for arguments in ((True,), ()):
         try:
             if _SAVES_ELSEWHERE is not None:
@@ -99,7 +99,7 @@ _DYNAMO: "Callable[[], Any]" = getattr(getattr(getattr(_C, "_dynamo", None), "ev
 
 
 def _default_device() -> "Tuple[bool, Optional[torch.device]]":
-    """Whether what torch.set_default_device() makes is the only mode there is, or there is none; and its device."""
+    """Whether there is no mode but the one of torch.set_default_device(); and its device."""
     count = _C._len_torch_function_stack()
     if count == 0:
         return _C._len_torch_dispatch_stack() == 0, None
@@ -121,13 +121,13 @@ _GET += _of_python()
 
 
 def state() -> "Tuple[Hashable, ...]":
-    """Equal where the same module and arguments lead to the same kernels, as far as PyTorch's switches go. Training mode,
-    autocast, the default dtype and deterministic algorithms are in the call's signature already."""
+    """Equal where PyTorch's switches lead the same module and arguments to the same kernels. Training mode, autocast, the default dtype
+    and deterministic algorithms are in the call's signature already."""
     return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), kernels()
 
 
 class Kernels:
-    """How these switches are set: one object for all times at which they are set so."""
+    """One object for each setting of the switches."""
 
 
 _known: "Dict[Tuple[Hashable, ...], Kernels]" = {}
@@ -135,7 +135,7 @@ _last: "Tuple[List[Any], Kernels]" = [], Kernels()
 
 
 def kernels() -> Kernels:
-    """What of it is about kernels and devices alone: modes of gradients are in the signature where they count."""
+    """state() without the modes of gradients, which are in the signature where they count."""
     global _last
     values = [get() for get in _GET]
     values.append(_default_device()[1])
@@ -147,7 +147,7 @@ def kernels() -> Kernels:
 
 
 def autocast() -> "Tuple[bool, bool, torch.dtype, torch.dtype]":
-    """Whether it is enabled on GPUs and on the CPU, and what it casts to there: also where it is not, as one begins that does not say."""
+    """Whether autocast is enabled on GPUs and on the CPU, and the dtypes there, which a nested autocast takes unless it names its own."""
     return (torch.is_autocast_enabled(), torch.is_autocast_cpu_enabled(), torch.get_autocast_gpu_dtype(), torch.get_autocast_cpu_dtype())
 
 
@@ -158,16 +158,17 @@ if hasattr(torch, "get_autocast_dtype"):  # where it is, those for each device a
 
 
 def kernels_and_modes() -> "Tuple[Hashable, ...]":
-    """Also what is in a call's signature instead: all that a function must leave as it was, of which a graph is to be."""
+    """All switches that a function has to leave unchanged to be captured, with those of a call's signature."""
     return kernels(), torch.is_grad_enabled(), torch.are_deterministic_algorithms_enabled(), autocast()
 
 
-LEAVES = ("changes a switch of PyTorch's by which kernels are chosen (TF32, deterministic algorithms, the default dtype or device), which a "
-          "graph would not do: change it outside, or put it back within")  # of one that does not
+# What a function does that does not leave the switches as they were.
+CHANGES_SWITCHES = ("changes a switch of PyTorch that kernels are chosen by (TF32, deterministic algorithms, the default dtype or device), "
+                    "which a graph would not do: change it outside, or put it back within")
 
 
 def why_not_replayed() -> Optional[str]:
-    """What looks at the ops of the call, of which a replay has none; None where nothing does."""
+    """What looks at the ops of the call, where a replay has none; None where nothing does."""
     if (_FUNCTION_MODES() == 0 and _DISPATCH_MODES() == 0 and _FUNCTORCH() is None and _DYNAMO() is None and _TRACED() is None
             and _forward_ad._current_level < 0):
         return None  # as ever, in a third of a microsecond
@@ -185,19 +186,19 @@ def why_not_replayed() -> Optional[str]:
 
 
 def why_eager() -> Optional[str]:
-    """What is going on around the call that only an eager run can serve; None where nothing is."""
+    """What requires an eager run around the call; None where nothing does."""
     return why_not_replayed() or ("profiled" if _PROFILES() else None)
 
 
 def saves_elsewhere() -> bool:
-    """Whether there are hooks for what autograd saves, as far as this PyTorch tells."""
+    """Whether hooks for saved tensors are active, as far as this PyTorch tells."""
     return _TOP_HOOKS() is not None
 
 
 def why_not_trained() -> Optional[str]:
-    """The same of what only a backward meets."""
+    """What requires an eager run of a call that trains; None where nothing does."""
     if _SAVES_ELSEWHERE is None or not hasattr(_C._autograd, "_get_current_graph_task_keep_graph"):
-        return "training, of which this PyTorch does not tell enough"  # up to 2.7
+        return "training, and this PyTorch does not tell enough of it"  # up to 2.7
     if _SAVES_ELSEWHERE(True) is not None:
         return "under hooks for what autograd saves"
     if torch.is_anomaly_enabled():
@@ -206,21 +207,21 @@ def why_not_trained() -> Optional[str]:
 
 
 def has_other_ranks() -> bool:
-    """Collectives of a call that runs once more than those of the other ranks would never end."""
+    """Whether there are other ranks. Collectives of a call that runs once more than theirs would never end."""
     distributed: Any = torch.distributed
     return bool(distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1)
 
 
-def has_room(device: torch.device, parts: int = 4) -> bool:
-    """Whether there is memory for another graph: one part in so many of the GPU's is free."""
+def has_room(device: torch.device, share: int = 4) -> bool:
+    """Whether one part in so many of the GPU's memory is free for another graph."""
     if device.type != "cuda":
         return True
     free, total = torch.cuda.mem_get_info(device)
     unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return free + max(0, unused) >= total // parts
+    return free + max(0, unused) >= total // share
 
 
 def is_capturing(device_type: str) -> bool:
-    """Whether the current stream's work becomes a graph of the program's."""
+    """Whether the current stream captures a graph of the program's."""
     cuda: Any = torch.cuda
     return device_type == "cuda" and bool(cuda.is_initialized() and cuda.is_current_stream_capturing())

@@ -1,1 +1,1 @@
-"""Python objects: what they hold, and what they refer to."""
+"""Looks at Python objects: their values, what they hold, and what they refer to."""

@@ -1,4 +1,4 @@
-"""Names that code has: which of them it reads, and which methods it may call without naming them. No state; any thread."""
+"""The names that code objects have: which ones the code reads, and which methods it may call without naming them. No state; any thread."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def names_of(code: types.CodeType) -> Set[str]:
 
 @functools.lru_cache(maxsize=4096)
 def read_by(code: types.CodeType) -> FrozenSet[str]:
-    """The names, but for those that it only has as those of methods that it calls."""
+    """The names that the code has, except those that it only calls as methods."""
     read: Set[str] = set()
     for each in codes_of(code):
         called = {i.argval for i in dis.get_instructions(each) if _loads_a_method(i)}
@@ -40,25 +40,25 @@ def read_by(code: types.CodeType) -> FrozenSet[str]:
 
 
 def _loads_a_method(instruction: dis.Instruction) -> bool:
-    """Which is called then, and nothing else is done with it: from 3.12 on that is in the argument."""
+    """Whether the instruction loads a method only to call it: from 3.12 on that is in its argument."""
     if sys.version_info >= (3, 12):
         return instruction.opname == "LOAD_ATTR" and bool((instruction.arg or 0) & 1)
     return instruction.opname == "LOAD_METHOD"
 
 
 def walks(names: Set[str]) -> bool:
-    """Whether code with these may come to modules within modules without naming each."""
+    """Whether code with these names may reach submodules without naming each."""
     return not names.isdisjoint(_WALKS)
 
 
 def takes_all(names: Set[str]) -> bool:
-    """Whether code with these may read attributes without naming each."""
+    """Whether code with these names may read attributes without naming each."""
     return not names.isdisjoint(_TAKES_ALL)
 
 
 def is_called(name: str, value: Any) -> bool:
-    """Whether syntax, or a built-in function, may call what is found by this name in a class of the program's. What dataclasses and the
-    like have made does not count: it reads all that there is."""
+    """Whether syntax, or a built-in function, may call this attribute of a class of the program's. Methods that dataclasses and the like
+    generate do not count: they read every attribute."""
     if not (name.startswith("__") and name.endswith("__")) or name in _NOT_CALLED:
         return False
     function = getattr(value, "__func__", value)

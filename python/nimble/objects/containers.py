@@ -1,8 +1,7 @@
-"""What lists, dictionaries, sets and deques hold, and how to put it back: by what Python itself does, whatever their classes say of
-themselves. Libraries have dictionaries that make or import something where one of their values is asked for.
+"""Reads and refills lists, dictionaries, sets and deques by Python's own methods, whatever their classes override. Libraries have
+dictionaries that make or import something where a value is asked for.
 
-No state. Threads that change such a container meanwhile are the caller's to keep away.
-"""
+No state. The caller keeps threads away that change such a container meanwhile."""
 
 from __future__ import annotations
 
@@ -15,18 +14,18 @@ _BASES: "Tuple[Any, ...]" = (collections.OrderedDict, dict, list, tuple, set, fr
 
 
 def _base(where: Any) -> Any:
-    """Of these the one that it is of, before any class of its own."""
+    """The built-in class of a container, whatever class of its own it has."""
     kind = type(where)
     return kind if kind in _BASES else next(base for base in _BASES if isinstance(where, base))
 
 
 def elements(where: Any) -> List[Any]:
-    """In its order; of a dictionary, the keys."""
+    """The elements in their order; the keys of a dictionary."""
     return list(_base(where).__iter__(where))
 
 
 def values(where: "Dict[Any, Any]") -> List[Any]:
-    """In the order of elements()."""
+    """The values of a dictionary, in the order of elements()."""
     if not isinstance(where, collections.OrderedDict):
         return list(dict.values(where))
     return [dict.__getitem__(where, key) for key in elements(where)]
@@ -37,7 +36,7 @@ def items(where: "Dict[Any, Any]") -> Iterator[Tuple[Any, Any]]:
 
 
 def attributes(where: Any) -> "Optional[Dict[str, Any]]":
-    """Of one whose class lets it have some, as one that counts, or keeps the same in another order as well."""
+    """The __dict__ of a container with a class of its own, if it has one."""
     return getattr(where, "__dict__", None)
 
 
@@ -46,14 +45,14 @@ def size(where: Any) -> int:
 
 
 def get(where: Any, key: Any, default: Any = None) -> Any:
-    """Of a dictionary, or of what has numbers from 0 on."""
+    """The element of a dictionary or a sequence; the default where there is none."""
     if isinstance(where, dict):
         return dict.get(where, key, default)
     return _base(where).__getitem__(where, key) if key < size(where) else default
 
 
 def put(where: Any, key: Any, value: Any) -> None:
-    """The same, where there is such a number."""
+    """Sets the element of a dictionary or a sequence; does nothing past a sequence's end."""
     if isinstance(where, dict) or key < size(where):
         _base(where).__setitem__(where, key, value)
 
@@ -63,14 +62,14 @@ def remove(where: "Dict[Any, Any]", key: Any) -> None:
 
 
 def content(where: Any) -> Any:
-    """A copy: a plain dictionary, set or list. Of tuples and the like, a list."""
+    """A copy of the content: a plain dictionary or set, or a list."""
     if isinstance(where, dict):
         return dict(items(where))
     return set(elements(where)) if isinstance(where, (set, frozenset)) else elements(where)
 
 
 def has(where: Any, before: Any) -> bool:
-    """Whether its content is what content() gave: the same objects, in the same order where there is one."""
+    """Whether the content is what content() gave: the same objects, in the same order where there is one."""
     if isinstance(where, (set, frozenset)):
         return sorted(map(id, elements(where))) == sorted(map(id, before))
     now = elements(where)
@@ -80,7 +79,7 @@ def has(where: Any, before: Any) -> bool:
 
 
 def fill(where: Any, before: Any) -> None:
-    """With what content() gave, and nothing else; it stays the same object."""
+    """Gives the container the content that content() gave. It stays the same object."""
     base = _base(where)
     base.clear(where)
     if isinstance(where, dict):

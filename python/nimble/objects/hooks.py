@@ -1,7 +1,6 @@
-"""Functions that run with others, as PyTorch keeps them: hooks of optimizers, of modules and of tensors, and those of all of them.
+"""Hooks that PyTorch keeps: of optimizers, modules and tensors, and the global ones.
 
-A step's graph has done what they did, so nimble.steps.closure_inputs follows them, and a look compares which there are. No state; any thread.
-"""
+A step's graph has done what they did, so nimble.step_state follows them, and compares which there are. No state; any thread."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ def accumulate_hooks(tensor: torch.Tensor) -> Any:
 
 
 def hooks_of(optimizer: torch.optim.Optimizer) -> List[Any]:
-    """Functions that run with its step, and what was put in the place of its methods, or None."""
+    """Functions that run with an optimizer's step, and what has replaced its methods, or None."""
     return [*(hook for name in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
               for hook in getattr(optimizer, name, {}).values()), optimizer.__dict__.get("step"), optimizer.__dict__.get("zero_grad")]
 
@@ -35,12 +34,12 @@ def hooks_of_all_optimizers() -> List[Any]:
 
 
 def hooks_of_module(module: torch.nn.Module) -> Iterator[Any]:
-    """Functions that run with its forward and backward, and with those of modules in it."""
+    """Functions that run with the forward and backward of a module and its submodules."""
     places = [each.__dict__.get(name) for each in module.modules() for name in _HOOKS]
     for hooks in (*places, *(vars(_modules)[name] for name in _GLOBAL_HOOKS)):
         yield from hooks.values() if hooks else ()
 
 
 def hooks_of_tensor(tensor: torch.Tensor) -> List[Any]:
-    """Functions that run when a gradient of it is there, or has been added to it."""
+    """Functions that run when a gradient of the tensor arrives, or has been accumulated."""
     return [hook for hooks in (backward_hooks(tensor), accumulate_hooks(tensor)) for hook in (hooks or {}).values()]

@@ -1,7 +1,6 @@
 """Random numbers that the host draws: Python's, NumPy's, PyTorch's on the CPU, and those of generators that a program has.
 
-A HostRandom is what they were when it was made. No locks: who draws meanwhile, on another thread, is not told apart.
-"""
+A HostRandom remembers them as they were when it was made. No locks: what other threads draw meanwhile is not told apart."""
 
 from __future__ import annotations
 
@@ -16,12 +15,12 @@ _Kept = Tuple[Callable[[], Any], Callable[[Any], Any], Any]  # how to read and w
 
 
 def is_generator(value: Any) -> bool:
-    """Whether it draws random numbers on the host, and can be looked at here."""
+    """Whether the object draws random numbers on the host and shows its state."""
     return isinstance(value, torch.Generator) and value.device.type == "cpu" or _way(value) is not None
 
 
 class HostRandom:
-    """`generators`: those that is_generator() has found, beside the ones that all share."""
+    """`generators`: those that is_generator() has found, besides the global ones."""
 
     def __init__(self, generators: Iterable[Any] = ()) -> None:
         self._torch: _Kept = _kept(torch.get_rng_state, torch.set_rng_state)
@@ -35,8 +34,8 @@ class HostRandom:
                 self._others.append(_kept(*way))
 
     def who_has_drawn(self, but_torch: bool = False) -> Optional[str]:
-        """Of what the numbers have advanced since, for people. but_torch: those that PyTorch draws without
-        being given a generator do not count."""
+        """What has drawn random numbers since, as a phrase for a message; None where nothing has. but_torch: PyTorch's global generator
+        does not count."""
         if any(_differs(kept) for kept in self._others):
             return "by Python's `random`, NumPy or a generator of its own"
         return "on the CPU" if not but_torch and _differs(self._torch) else None

@@ -1,17 +1,16 @@
-"""What modules hold beside what they have registered: tensors, generators of random numbers and other modules, in their attributes
-and in tuples, lists, dictionaries and objects that are such. No state; any thread.
+"""What modules hold besides what they have registered: tensors, generators of random numbers and other modules, in their attributes
+and in the tuples, lists, dictionaries and objects there. No state; any thread.
 
-Of a bounded number of objects, the nearest first: what a module refers to may be a whole program.
+The search takes a bounded number of objects, the nearest first: what a module refers to may be a whole program.
 """
 
 from __future__ import annotations
 
 import collections
 import collections.abc
-import enum
 import functools
 import types
-from typing import Any, Deque, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Tuple
 
 import torch
 
@@ -19,20 +18,23 @@ from nimble.objects import containers
 from nimble.objects.host_random import is_generator
 from nimble.objects.libraries import is_pythons
 from nimble.objects.memory import is_array
+from nimble.objects.plain import KINDS, is_plain
+from nimble.objects.walk import Walk
 
 _MOST = 20000  # objects that are looked at
 _MOST_LEVELS = 8
-_PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.Size, torch.dtype, torch.device, torch.layout, torch.memory_format,
-          enum.Enum, type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
+_LEAVES = (*KINDS, type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)  # that are not looked into
 _ORDERED = (list, tuple, collections.deque)
-_VALUES = frozenset((type(None), bool, int, float, str))  # as flags and counters are
-_LIBRARIES = frozenset(("torch", "numpy", "logging", "threading", "weakref", "functools", "builtins", "ctypes", "concurrent"))
+_LIBRARIES = frozenset(("torch", "numpy", "logging", "threading", "weakref", "functools", "builtins", "ctypes", "concurrent", "nimble"))
 OF_EVERY_MODULE = frozenset(torch.nn.Module().__dict__) - {"training"}  # attributes
 
+_At = Tuple[str, int]  # the path to an object, and its level
+_Found = Tuple[Any, _At]
 
-class Held:
-    """Of a module and those in it. `tensors` and `modules` by the path to each, the former as often as there are paths; `containers`
-    that can be changed, each with its content, and with whether it is the __dict__ of a module or another object."""
+
+class ModuleContents:
+    """What a module and its submodules hold. `tensors` and `modules` by the path to each, a tensor once for each path; `containers`
+    that can be changed, each with a copy of its content, and with whether it is the __dict__ of a module or another object."""
 
     def __init__(self) -> None:
         self.tensors: List[Tuple[str, torch.Tensor]] = []
@@ -42,101 +44,107 @@ class Held:
         self.others: List[Any] = []  # that can be changed, too: sets, arrays, bytearrays, iterators, objects with __slots__
 
 
-def find(module: torch.nn.Module) -> Held:
-    """With what is behind tensors' Python attributes, within functions, and in objects of PyTorch's own left out."""
-    held = Held()
-    seen = set(map(id, module.modules()))
-    waiting: "Deque[Tuple[str, Any, int]]" = collections.deque()
+def find(module: torch.nn.Module) -> ModuleContents:
+    """What the module holds. Not looked into are Python attributes of tensors, functions, and objects of PyTorch's own."""
+    search = _Search()
+    roots = [found for name, child in module.named_modules() for found in search.attributes(name, child, 0)]
+    for child in module.modules():
+        search.walk.is_new(child)
+    search.walk.breadth_first(search, roots)
+    return search.found
 
-    def enter_attributes(path: str, value: Any, level: int) -> None:
-        """Of a container, which a class of its own may have beside what it holds."""
-        if containers.attributes(value) is not None:
-            enter(path, value, level)
 
-    def enter(path: str, owner: Any, level: int) -> None:
-        """All that its __dict__ has."""
-        attributes = owner.__dict__
-        held.containers.append((attributes, dict(attributes), True))
-        waiting.extend((f"{path}.{key}" if path else str(key), value, level) for key, value in attributes.items()
-                       if type(value) not in _PLAIN and key not in OF_EVERY_MODULE)
+class _Search:
+    """The visitor of find()."""
 
-    for name, child in module.named_modules():
-        enter(name, child, 0)
-    looked = 0
-    while waiting and looked < _MOST:
-        path, value, level = waiting.popleft()
-        if isinstance(value, _PLAIN):
-            continue
-        looked += 1
+    def __init__(self) -> None:
+        self.found = ModuleContents()
+        self.walk: "Walk[_At]" = Walk(_MOST)
+
+    def visit(self, value: Any, at: _At) -> Iterable[_Found]:
+        path, level = at
+        if isinstance(value, _LEAVES):
+            return ()
         if isinstance(value, torch.Tensor):
-            held.tensors.append((path, value))
-            continue
-        if id(value) in seen or level >= _MOST_LEVELS:
-            continue
-        seen.add(id(value))
+            self.found.tensors.append((path, value))
+            return ()
+        if level >= _MOST_LEVELS or not self.walk.is_new(value):
+            return ()
         if isinstance(value, torch.nn.Module):
-            for name, child in value.named_modules(prefix=path):
-                if child is value or id(child) not in seen:
-                    seen.add(id(child))
-                    held.modules.append((name, child))
-                    enter(name, child, level + 1)
-        elif is_generator(value):
-            held.generators.append(value)
-        elif isinstance(value, dict):
-            content = containers.content(value)
-            held.containers.append((value, content, False))
-            enter_attributes(path, value, level + 1)
-            waiting.extend((f"{path}[{_text_of(key, i)}]", each, level + 1) for i, (key, each) in enumerate(list(content.items())[:_MOST])
-                           if type(each) not in _PLAIN)
-        elif isinstance(value, (*_ORDERED, set, frozenset)):
-            enter_attributes(path, value, level + 1)
-            if isinstance(value, set):
-                held.others.append(value)
-            elif isinstance(value, (list, collections.deque)):
-                held.containers.append((value, containers.content(value), False))
-            waiting.extend((f"{path}[{i}]", each, level + 1) for i, each in enumerate(containers.elements(value)[:_MOST])
-                           if type(each) not in _PLAIN)
-        elif is_array(value) or isinstance(value, bytearray) or is_iterator(value):
-            held.others.append(value)
+            return self._module(path, value, level + 1)
+        if is_generator(value):
+            self.found.generators.append(value)
+            return ()
+        if isinstance(value, (dict, *_ORDERED, set, frozenset)):
+            return self._container(path, value, level + 1)
+        if is_array(value) or isinstance(value, bytearray) or is_iterator(value):
+            self.found.others.append(value)
+            return ()
+        return self._object(path, value, level + 1)
+
+    def attributes(self, path: str, owner: Any, level: int) -> List[_Found]:
+        """All that the owner's __dict__ has."""
+        attributes = owner.__dict__
+        self.found.containers.append((attributes, dict(attributes), True))
+        return [(value, (f"{path}.{key}" if path else str(key), level)) for key, value in attributes.items()
+                if type(value) not in _LEAVES and key not in OF_EVERY_MODULE]
+
+    def _module(self, path: str, module: torch.nn.Module, level: int) -> Iterator[_Found]:
+        for name, child in module.named_modules(prefix=path):
+            if child is module or self.walk.is_new(child):
+                self.found.modules.append((name, child))
+                yield from self.attributes(name, child, level)
+
+    def _container(self, path: str, value: Any, level: int) -> Iterator[_Found]:
+        if isinstance(value, set):
+            self.found.others.append(value)
+        elif not isinstance(value, (tuple, frozenset)):
+            self.found.containers.append((value, containers.content(value), False))
+        if containers.attributes(value) is not None:  # a class of its own may have some besides what it holds
+            yield from self.attributes(path, value, level)
+        if isinstance(value, dict):
+            places = [(_text_of(key, number), each) for number, (key, each) in enumerate(containers.items(value))]
         else:
-            slots = slots_of(value)
-            if slots:
-                held.others.append(value)
-                waiting.extend((f"{path}.{key}", getattr(value, key), level + 1) for key in slots if hasattr(value, key))
-            for name, inner in _inside(value):
-                waiting.append((f"{path}.{name}", inner, level + 1))
-            if _is_looked_at(value):
-                enter(path, value, level + 1)
-    return held
+            places = [(str(number), each) for number, each in enumerate(containers.elements(value))]
+        yield from ((each, (f"{path}[{text}]", level)) for text, each in places[:_MOST] if type(each) not in _LEAVES)
+
+    def _object(self, path: str, value: Any, level: int) -> Iterator[_Found]:
+        slots = slots_of(value)
+        if slots:
+            self.found.others.append(value)
+            yield from ((getattr(value, key), (f"{path}.{key}", level)) for key in slots if hasattr(value, key))
+        yield from ((each, (f"{path}.{name}", level)) for name, each in _inside(value))
+        if _is_looked_at(value):
+            yield from self.attributes(path, value, level)
 
 
 def _text_of(key: Any, number: int) -> str:
-    """Not of tensors, which would wait for the GPU for it."""
+    """Tensors would wait for the GPU for their text."""
     return repr(key) if isinstance(key, (str, int)) else f"<{type(key).__name__} {number}>"
 
 
 def _is_looked_at(value: Any) -> bool:
     library = str(type(value).__module__).partition(".")[0]
-    return library not in _LIBRARIES and library != "nimble" and isinstance(getattr(value, "__dict__", None), dict)
+    return library not in _LIBRARIES and isinstance(getattr(value, "__dict__", None), dict)
 
 
 def is_iterator(value: Any) -> bool:
-    """Of Python's own."""
+    """Whether it is one of Python's own iterators."""
     return isinstance(value, collections.abc.Iterator) and type(value).__module__ in ("builtins", "itertools")
 
 
 def slots_of(value: Any) -> List[str]:
-    """Names of those that classes of the program give it."""
+    """Names of the slots that the program's classes give the value."""
     return [key for kind in type(value).__mro__ for key, each in kind.__dict__.items()
             if isinstance(each, types.MemberDescriptorType) and not _is_of_library(str(kind.__module__))]
 
 
 def _is_of_library(module: str) -> bool:
-    return module.partition(".")[0] in (*_LIBRARIES, "nimble") or is_pythons(module)
+    return module.partition(".")[0] in _LIBRARIES or is_pythons(module)
 
 
 def _inside(value: Any) -> "Iterator[Tuple[str, Any]]":
-    """Of objects that are not looked at themselves."""
+    """What is looked at of objects that are not looked at themselves."""
     if isinstance(value, functools.partial):
         yield from (("args", value.args), ("keywords", value.keywords))
     elif isinstance(value, types.MethodType):
@@ -145,41 +153,46 @@ def _inside(value: Any) -> "Iterator[Tuple[str, Any]]":
         yield "module", getattr(value, "module", None)
 
 
-class Contents:
-    """What the tensors in the module's attributes, and in containers there, are, and plain values in attributes of modules; and can be put
-    back to."""
+class AttributeValues:
+    """What attributes of a module were when it was made: tensors, also those in containers there, and plain values of modules."""
 
-    def __init__(self, held: Held) -> None:
-        self._containers = held.containers
+    def __init__(self, contents: ModuleContents) -> None:
+        self._containers = contents.containers
 
     def changed_values(self) -> "Dict[Tuple[int, str], Any]":
-        """Of modules' attributes, by where and which: plain values that are not what they were, as they are now."""
+        """Plain values of modules' attributes that are not what they were, as they are now, by where and which."""
         found: Dict[Tuple[int, str], Any] = {}
         for number, (where, before, is_dict_of_object) in enumerate(self._containers):
             if is_dict_of_object and _is_of_module(before):
                 found.update(((number, key), value) for key, value in where.items()
-                             if type(value) in _VALUES and _is_another(value, before.get(key, self)))
+                             if is_plain(value) and _is_another(value, before.get(key, self)))
         return found
 
     def put_back(self) -> None:
-        """Where a tensor, or something with tensors in it, has come, gone or become another: None becomes None again. And plain values of
-        modules' attributes: those of other objects may be other threads'."""
+        """Undoes what has come, gone or become another: tensors and what holds tensors, and plain values of modules' attributes. Plain
+        values of other objects may be other threads'."""
         for where, before, is_dict_of_object in self._containers:
             if isinstance(where, dict):
-                has_values = is_dict_of_object and _is_of_module(before)
-                now = containers.content(where)
-                for key in [key for key in now if key not in before and (
-                        _holds_tensors(now[key]) or has_values and type(now[key]) in _VALUES)]:
-                    containers.remove(where, key)
-                for key, value in before.items():
-                    if is_dict_of_object and key in OF_EVERY_MODULE:
-                        continue
-                    if now.get(key) is not value and (key not in now or _holds_tensors(value) or _holds_tensors(now[key])
-                                                      or has_values and {type(value), type(now[key])} <= _VALUES):
-                        containers.put(where, key, value)
+                _put_back_dictionary(where, before, is_dict_of_object, is_dict_of_object and _is_of_module(before))
             elif not containers.has(where, before):
                 if any(map(_holds_tensors, containers.elements(where))) or any(map(_holds_tensors, before)):
                     containers.fill(where, before)
+
+
+def _put_back_dictionary(where: "Dict[Any, Any]", before: "Dict[Any, Any]", is_dict_of_object: bool, has_values: bool) -> None:
+    """has_values: plain values are put back, too."""
+    now = containers.content(where)
+
+    def is_ours(*values: Any) -> bool:
+        return any(map(_holds_tensors, values)) or has_values and all(map(is_plain, values))
+
+    for key in [key for key in now if key not in before and is_ours(now[key])]:
+        containers.remove(where, key)
+    for key, value in before.items():
+        if is_dict_of_object and key in OF_EVERY_MODULE:
+            continue
+        if key not in now or now[key] is not value and is_ours(value, now[key]):
+            containers.put(where, key, value)
 
 
 def _is_of_module(attributes: Dict[str, Any]) -> bool:
@@ -190,40 +203,67 @@ def _is_another(value: Any, before: Any) -> bool:
     return value is not before and (type(value) is not type(before) or value != before)
 
 
-def known_by_identity(module: torch.nn.Module) -> "Iterator[Tuple[str, Any]]":
-    """What is in sets and keys of dictionaries, and numbers in lists and tuples, that are attributes or in such: with the path of
-    each container."""
-    waiting = [(f"{name}.{key}" if name else key, value, 0) for name, child in module.named_modules()
-               for key, value in child.__dict__.items() if key not in OF_EVERY_MODULE]
-    looked = 0
-    while waiting and looked < _MOST:
-        path, value, level = waiting.pop()
+class _Keys:
+    """The visitor of known_by_identity()."""
+
+    def __init__(self) -> None:
+        self.found: List[Tuple[str, Any]] = []
+        self.walk: "Walk[_At]" = Walk()
+        self._looked = 0
+
+    def visit(self, value: Any, at: _At) -> Iterable[_Found]:
+        path, level = at
         if not isinstance(value, (dict, set, frozenset, *_ORDERED)):
-            continue
+            return ()
         elements = containers.elements(value)[:_MOST]
-        looked += 1 + len(elements)
-        if not isinstance(value, _ORDERED):
-            yield from ((path, each) for each in elements)
-        else:
-            yield from ((path, each) for each in elements if type(each) is int)
+        self._looked += 1 + len(elements)
+        if self._looked >= _MOST:
+            self.walk.end()
+        self.found += [(path, each) for each in elements if not isinstance(value, _ORDERED) or type(each) is int]
         inner = containers.values(value)[:_MOST] if isinstance(value, dict) else elements
-        if level < _MOST_LEVELS:
-            waiting.extend((path, each, level + 1) for each in inner if type(each) not in _PLAIN)
+        return [(each, (path, level + 1)) for each in inner if type(each) not in _LEAVES] if level < _MOST_LEVELS else ()
 
 
-def _holds_tensors(value: Any, levels: int = 4) -> bool:
-    if isinstance(value, torch.Tensor):
-        return True
-    elements: Any = ()
-    if isinstance(value, dict):
-        elements = containers.values(value)
-    elif isinstance(value, (*_ORDERED, set, frozenset)):
-        elements = containers.elements(value)
-    elif not isinstance(value, (*_PLAIN, torch.nn.Module)) and _is_looked_at(value):
-        elements = value.__dict__.values()
-    return levels > 0 and any(_holds_tensors(each, levels - 1) for each in elements)
+def known_by_identity(module: torch.nn.Module) -> "List[Tuple[str, Any]]":
+    """Elements of sets, keys of dictionaries, and numbers in lists and tuples, where these are attributes or in such: with the path
+    of each container."""
+    keys = _Keys()
+    keys.walk.depth_first(keys, [(value, (f"{name}.{key}" if name else key, 0)) for name, child in module.named_modules()
+                                 for key, value in child.__dict__.items() if key not in OF_EVERY_MODULE])
+    return keys.found
+
+
+class _Tensors:
+    """The visitor of _holds_tensors(); `at` is the level."""
+
+    def __init__(self) -> None:
+        self.has_any = False
+        self.walk: "Walk[int]" = Walk()
+
+    def visit(self, value: Any, at: int) -> "Iterable[Tuple[Any, int]]":
+        if isinstance(value, torch.Tensor):
+            self.has_any = True
+            self.walk.end()
+            return ()
+        elements: Any = ()
+        if isinstance(value, dict):
+            elements = containers.values(value)
+        elif isinstance(value, (*_ORDERED, set, frozenset)):
+            elements = containers.elements(value)
+        elif not isinstance(value, (*_LEAVES, torch.nn.Module)) and _is_looked_at(value):
+            elements = value.__dict__.values()
+        return [(each, at + 1) for each in elements] if at < _MOST_TENSOR_LEVELS else ()
+
+
+_MOST_TENSOR_LEVELS = 4
+
+
+def _holds_tensors(value: Any) -> bool:
+    tensors = _Tensors()
+    tensors.walk.depth_first(tensors, [(value, 0)])
+    return tensors.has_any
 
 
 def tensors_of(module: torch.nn.Module) -> Dict[str, torch.Tensor]:
-    """By path. Not those that modules have registered."""
+    """The tensors that a module holds besides those that are registered, by path."""
     return dict(find(module).tensors)

@@ -1,9 +1,9 @@
 """Found by Python at its start, where `nimble run` under NIMBLE_MODE=auto, or `python -m nimble run`, has put this folder in
 front of PYTHONPATH.
 
-It leaves the program as it would be without this folder: sys.path, and the sitecustomize that it hides. All it adds is a
-finder that waits for PyTorch to be loaded, and then imports nimble.auto, from the package that this folder lies in. It
-runs in every Python program, of any version, so it does next to nothing, in old words, and lets no error through.
+It leaves the program as it would be without this folder: sys.path, and the sitecustomize that it hides. It only adds a finder
+that waits for PyTorch to be loaded, and then imports nimble.auto, from the package that this folder lies in. It runs in every
+Python program, of any version, so it does next to nothing, in old syntax, and lets no error through.
 """
 # mypy: ignore-errors
 
@@ -35,7 +35,7 @@ def _wait_for_torch():
     from importlib import util
 
     class Loading(object):
-        """PyTorch's loader, and what nimble.auto does before and behind it."""
+        """PyTorch's loader, and what nimble.auto does before and after."""
 
         def __init__(self, loader):
             self._loader = loader
@@ -50,10 +50,10 @@ def _wait_for_torch():
             module.__loader__ = module.__spec__.loader = self._loader
             if Waiting in sys.meta_path:
                 sys.meta_path.remove(Waiting)
-            behind = _guarded(lambda: _before_torch(util, module.__spec__))
+            after_import = _guarded(lambda: _before_torch(util, module.__spec__))
             self._loader.exec_module(module)
-            if behind is not None:
-                _guarded(behind)
+            if after_import is not None:
+                _guarded(after_import)
 
     class Waiting(object):
         """Asked for each module that is looked for. Programs also look whether PyTorch is there, and never load it."""
@@ -85,7 +85,7 @@ def _guarded(function):
         return None
 
 
-# Which file descriptor 2 stood for when Python started: lines go there, or nowhere. sys.stderr is the program's.
+# What descriptor 2 was when Python started: lines go there, or nowhere. sys.stderr is the program's.
 def _stderr():
     try:
         facts = os.fstat(2)
@@ -110,13 +110,13 @@ def _say(why):
 
 
 def _before_torch(util, spec):
-    """What is to be called behind the import; None for nothing."""
+    """What to call after the import, or None."""
     hook = _import_hook(util)
     return None if hook is None else hook.before_torch(spec)
 
 
 def _import_hook(util):
-    """nimble.hook, of this very package. None where the program has a package of this name that is another."""
+    """nimble.auto.hook of this very package. None where the program has another package of this name."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     init = os.path.join(package, "__init__.py")
     found = sys.modules.get("nimble") or util.find_spec("nimble")
@@ -131,7 +131,8 @@ def _import_hook(util):
             where = origin or ", ".join(getattr(found, "submodule_search_locations", None) or getattr(found, "__path__", ()))
             _say("another package is called nimble, %s" % where)
             return None
-    from nimble import hook, log
+    from nimble import log
+    from nimble.auto import hook
 
     log.start = _STDERR
     return hook
@@ -139,6 +140,6 @@ def _import_hook(util):
 
 try:
     _wait_for_torch()
-except Exception:  # in whose place the program runs as without Nimble
+except Exception:  # then the program runs as without Nimble
     pass
 _chain()

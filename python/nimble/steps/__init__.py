@@ -1,1 +1,1 @@
-"""nimble.step: whole training steps as graphs."""
+"""nimble.step: captures whole training steps as graphs and replays them."""

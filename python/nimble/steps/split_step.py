@@ -1,12 +1,11 @@
-"""A step in two parts: what comes before its first backward, and the rest. The first writes to nothing that anybody else sees, but
-for buffers, of which it keeps copies; so it is launched before the step's state is looked at, and taken back where that does not
-fit. So a step that begins on an idle GPU does not wait for the look.
+"""A step as two graphs: what comes before its first backward, and the rest.
 
-What a first part writes is libnimble.so's to say (shim.writes_only); where it is not known, the step is one graph. What cuDNN has taken
-for itself, as its batch norm needs it, does not count there: a run more leaves nothing in it.
+The first graph writes only to its own memory and to buffers that it copies first. So it is launched before the step's state is checked,
+and undone where the graph does not fit: a step that begins on an idle GPU does not wait for the check. libnimble.so says what the first
+graph writes (shim.writes_only); where that is unknown, the step is one graph. What cuDNN has allocated for itself, as for batch norm,
+does not count: another run leaves nothing in it.
 
-None of it may be used by two threads at once, but for at_first_backward(), which is the calling thread's.
-"""
+Not to be used by two threads at once, except at_first_backward(), which belongs to the calling thread."""
 
 from __future__ import annotations
 
@@ -19,17 +18,17 @@ from typing import Any, Callable, ContextManager, Iterator, List, Optional, Sequ
 import torch
 
 from nimble.graphs.autograd_leaves import copy_all, held_by
-from nimble.graphs.backend import Backend, Captured, Watch
+from nimble.graphs.backend import Backend, Captured, MemoryWatch
 from nimble.graphs.prepared import is_same_state
 from nimble.guards.op_watch import tensors_in
-from nimble.objects.memory import storage, storage_bytes
+from nimble.objects.memory import storage_address, storage_bytes
 from nimble.shim import GraphState, GraphStatus
 
 _MOST_BYTES = 128 << 20  # of gradients. ResNet-50 has 98 MiB, and takes 8.5 ms for a step of 32 small images (H200), a look 0.1
 
 
-class InParts:
-    """nimble.graphs.backend.Captured of two, the one behind the other."""
+class SplitGraph:
+    """Two captured parts as one nimble.graphs.backend.Captured."""
 
     def __init__(self, first: Captured, second: Captured) -> None:
         self.first, self.second = first, second
@@ -46,11 +45,11 @@ class InParts:
         self.first.replay()
         self.second.replay()
 
-    def launch(self, ahead: Watch) -> bool:
+    def launch(self, ahead: MemoryWatch) -> bool:
         return False
 
-    def beside(self) -> ContextManager[None]:
-        return self.second.beside()
+    def on_its_stream(self) -> ContextManager[None]:
+        return self.second.on_its_stream()
 
     def status(self) -> Optional[GraphStatus]:
         one, other = self.first.status(), self.second.status()
@@ -66,7 +65,7 @@ class InParts:
 
 
 def _together(one: GraphStatus, other: GraphStatus) -> GraphStatus:
-    """As of one graph: the state of the part that is least settled, and else of the one that was changed more."""
+    """The status of both as one graph: the state of the part that is least settled, else of the one that was changed more."""
     order = (GraphState.TRYING, GraphState.REWRITTEN, GraphState.OWN, GraphState.KEPT)
     state = min(one.state, other.state, key=order.index)
     own, rewritten = (None if a is None or b is None else a + b
@@ -76,38 +75,38 @@ def _together(one: GraphStatus, other: GraphStatus) -> GraphStatus:
 
 
 def is_worth_it(parameters: Sequence[torch.Tensor]) -> bool:
-    """Whether a step that works on these is soon over, so that a look counts. In two parts it takes more memory: gradients do not come
-    to lie where activations lay."""
+    """Whether a step on these parameters is short, so that the time of a check matters. A split step takes more memory: gradients cannot
+    reuse the memory of activations."""
     return sum(p.numel() * p.element_size() for p in parameters if p.requires_grad) <= _MOST_BYTES
 
 
 def can_be_kept(buffers: Sequence[torch.Tensor]) -> bool:
-    """Whether copies of these hold all that lies in their memory, each its own."""
+    """Whether copies of these buffers hold all of their memory, and none share it."""
     whole = all(t.is_contiguous() and t.numel() * t.element_size() == storage_bytes(t) and not t.is_inference() for t in buffers)
-    return whole and len({storage(t) for t in buffers}) == len(buffers)
+    return whole and len({storage_address(t) for t in buffers}) == len(buffers)
 
 
 class Ahead:
-    """Of a graph in parts: runs the first before it is known whether it fits. `keeps`: buffers that this part may write to, each with
-    the tensor that it copies it to before. `reads`: tensors on memory that it may read, which is there as long as this is."""
+    """Launches the first part before it is known whether the graph fits. `keeps`: buffers that this part may write to, each with the tensor
+    that it is copied to first. `reads`: tensors on memory that the part may read, which is kept as long as this object lives."""
 
-    def __init__(self, captured: InParts, keeps: "List[tuple[torch.Tensor, torch.Tensor]]", reads: List[torch.Tensor],
+    def __init__(self, captured: SplitGraph, keeps: "List[tuple[torch.Tensor, torch.Tensor]]", reads: List[torch.Tensor],
                  backend: Backend, device: torch.device) -> None:
         # As tensors of their own: the module may give its buffers other memory.
         self._buffers, self._copies = [b.data for b, _ in keeps], [copy for _, copy in keeps]
         self._captured, self._backend, self._device = captured, backend, device
         self._reads = [t.detach() for t in reads]
-        self._there = backend.watch(self._reads)
+        self._there = backend.watch_memory(self._reads)
         self._draws: Optional[bool] = None
         self._random: Any = None
         self.has_begun = False
 
     def is_awaited(self) -> bool:
-        """Whether the GPU has nothing else to do; else the look takes nobody's time."""
+        """Whether the GPU is idle. If not, it does not wait for the check."""
         return bool(self._there) and not self._backend.is_capturing() and self._backend.is_idle(self._device)
 
     def begin(self) -> None:
-        """Where it is awaited."""
+        """Launches the first part; only where is_awaited()."""
         if self._draws is not False:
             self._random = self._backend.random_state(self._device)
         self._captured.first.replay()
@@ -120,7 +119,7 @@ class Ahead:
         self.has_begun = False
 
     def take_back(self) -> None:
-        """Nothing has begun then."""
+        """Undoes begin(). Does nothing where nothing has begun."""
         if not self.has_begun:
             return
         self.has_begun = False
@@ -135,8 +134,8 @@ class Ahead:
 
 @contextlib.contextmanager
 def at_first_backward(call: Callable[[], None]) -> Iterator[None]:
-    """While inside, it is called before this thread's first backward begins, once. What torch.compile asks for while it traces is none.
-    For who holds the lock of captures: one at a time."""
+    """While inside, `call` is called once, before this thread's first backward; a backward that torch.compile traces does not count. One
+    thread at a time: the caller holds the lock of captures."""
     thread, waiting = threading.get_ident(), [call]
 
     def before(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -157,15 +156,15 @@ def at_first_backward(call: Callable[[], None]) -> Iterator[None]:
 
 
 def _classes(*names: Tuple[str, str]) -> Tuple[type, ...]:
-    """Those of these modules that are loaded."""
+    """The classes, as far as their modules are loaded."""
     return tuple(getattr(sys.modules[module], name) for module, name in names if hasattr(sys.modules.get(module), name))
 
 
-_DESCRIBED = ("torch._subclasses.fake_tensor", "FakeTensor")  # by which torch.compile describes tensors
+_DESCRIBED = ("torch._subclasses.fake_tensor", "FakeTensor")  # torch.compile describes tensors by these
 
 
 def _is_traced(tensor: torch.Tensor) -> bool:
-    """Whether it stands for one that is not there, or may be another one in a function that is about to be made."""
+    """Whether the tensor is only a description, or a placeholder in a function that is being traced."""
     return (isinstance(tensor, _classes(_DESCRIBED, ("torch._subclasses.functional_tensor", "FunctionalTensor")))
             or torch._is_functional_tensor(tensor))
 
@@ -178,9 +177,8 @@ def _is_on(tensor: torch.Tensor, device_type: str) -> bool:
 
 
 def alive_now(device_type: str) -> Optional[List[torch.Tensor]]:
-    """All tensors on such devices that Python knows of, with what their autograd graphs have saved; None where these do not tell.
-    Left out are those by which torch.compile describes tensors: they have no memory, and some releases leave graphs of them to
-    Python's collector."""
+    """All tensors on such devices that Python knows of, and those that their autograd graphs have saved; None where these do not tell.
+    torch.compile's descriptions of tensors are left out: they have no memory, and some releases leave graphs of them to the collector."""
     described = _classes(_DESCRIBED)
     known = [each for each in gc.get_objects() if issubclass(type(each), torch.Tensor) and not issubclass(type(each), described)
              and _is_on(each, device_type)]

@@ -1,7 +1,4 @@
-"""What a step's capture fails by: the function's own errors, what cannot be captured, and what a graph would not do.
-
-No state.
-"""
+"""Why a step's capture fails: errors of the function itself, what cannot be captured, and what a graph would not do. No state."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from nimble.errors import CaptureError, NimbleError
 from nimble.graphs.graph_io import Input
 from nimble.graphs.prepared import with_place
 from nimble.guards.signatures import Call, flattened, has_attributes, place_of, taken_apart
-from nimble.steps.step_state import StepState
+from nimble.step_state.step_state import StepState
 
 
 class OfTheFunction(CaptureError):
@@ -24,8 +21,8 @@ class OfTheFunction(CaptureError):
 
 @contextlib.contextmanager
 def explaining(state: StepState) -> Iterator[None]:
-    """Errors of a capture say where, and what to do about optimizers that keep count on the host. No frame holds what is raised (as those
-    of an ExitStack do), and so it goes, with the memory of the capture, when nobody has it any more."""
+    """Makes errors of a capture say where they come from, and what to do about optimizers that count on the host. No frame holds what is
+    raised (as those of an ExitStack do), so its memory is freed as soon as nothing refers to it."""
     try:
         yield
     except CaptureError as error:
@@ -37,8 +34,8 @@ def _explained(error: CaptureError, state: StepState) -> NimbleError:
     if "capturable" in error.reason and names:
         return NimbleError(f"{', '.join(names)} counts its steps on the host, which a graph would not do: make it with capturable=True")
     if "legacy stream" in error.reason:
-        return NimbleError(f"{error}. Something still holds on to autograd's graph of an earlier run, an old loss perhaps: let go of it "
-                           "before the step runs for the first time")
+        return NimbleError(f"{error}. Something still refers to autograd's graph of an earlier run, an old loss perhaps: drop it before "
+                           "the step runs for the first time")
     return error
 
 
@@ -49,10 +46,10 @@ def is_of_captures(error: BaseException) -> bool:
 
 
 def check_arguments(call: Call, inputs: List[Input], leaves: List[Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
-    """Behind a capture with these leaves, `inputs` among them. Of what a step does to its arguments a graph repeats what values they get,
-    and nothing else."""
-    behind, structure = taken_apart((args, kwargs))
-    if structure != call.structure or len(behind) != len(leaves) or not all(map(is_, behind, leaves)):
+    """Called after a capture with these leaves, `inputs` among them. Raises NimbleError where the step does more to its arguments than to
+    write values, which is all that a graph repeats."""
+    after, structure = taken_apart((args, kwargs))
+    if structure != call.structure or len(after) != len(leaves) or not all(map(is_, after, leaves)):
         raise NimbleError("the step puts something into its arguments (a list or a dictionary), or takes something out of them, "
                           "which a graph would not do: return it instead")
     for each in inputs:
@@ -63,7 +60,7 @@ def check_arguments(call: Call, inputs: List[Input], leaves: List[Any], args: Tu
 
 
 def _what_is_another(mine: Input, given: torch.Tensor) -> Optional[str]:
-    """Of an argument behind the run, which has had it as it was given."""
+    """What the run has changed of an argument besides its values, for a message; None where nothing."""
     tensor = mine.tensor
     if not tensor.is_leaf or tensor.requires_grad != given.requires_grad:
         return "another requires_grad"
@@ -78,9 +75,9 @@ def _what_is_another(mine: Input, given: torch.Tensor) -> Optional[str]:
 
 
 def check_leaves(outputs: Any, state: StepState) -> None:
-    """NimbleError where a call would return a tensor that requires gradients, and is none that the step was found to work with."""
+    """Raises NimbleError where a call would return a tensor that requires gradients, unless the step is known to work with it."""
     known = set(map(id, state.parameters))
     for number, leaf in enumerate(flattened(outputs)[0]):
         if isinstance(leaf, torch.Tensor) and leaf.requires_grad and id(leaf) not in known:
-            raise NimbleError(f"{place_of(outputs, number, 'output')} requires gradients, and a graph would return a copy that does not, "
-                              "and has none: return it detached, and its gradient, where that is wanted, too")
+            raise NimbleError(f"{place_of(outputs, number, 'output')} requires gradients, and a graph would return a copy that does not: "
+                              "return it detached, and also its gradient where that is wanted")

@@ -1,7 +1,6 @@
-"""Gradients as a captured step finds them, and as it leaves them.
+"""The gradients that a captured step finds and leaves: whether a replay fits those of now, and how it hands out its own.
 
-Not to be used by two threads at once.
-"""
+Not to be used by two threads at once."""
 
 from __future__ import annotations
 
@@ -19,16 +18,16 @@ from nimble.objects.memory import storage_of, version_of, weakly
 
 _grad = attrgetter("grad")
 _none = repeat(None)
-# Of a tensor those that autograd has, too, which no reference of Python's tells of.
+# The number of references to a tensor, with those of autograd, which Python's count leaves out.
 _uses: "Callable[[Any], int]" = getattr(torch.Tensor, "_use_count", sys.getrefcount)
 
 
 class Grads:
-    """p.grad of each parameter before and behind the capture. touched: whether that has read, or written to, the one of before;
-    versions: of those of before, as they were then."""
+    """p.grad of each parameter before and after the capture. touched: whether the capture has read or written the gradient of before;
+    versions: of the gradients before."""
 
     def __init__(self, parameters: Sequence[torch.Tensor], before: "List[Optional[torch.Tensor]]",
-                 behind: "List[Optional[torch.Tensor]]", touched: Sequence[bool], versions: Sequence[int]) -> None:
+                 after: "List[Optional[torch.Tensor]]", touched: Sequence[bool], versions: Sequence[int]) -> None:
         self._parameters = parameters
         self._there = [grad is not None for grad in before]
         # Those that are read, or written in place, have to be the same memory then. What a step does not look at may be anything, and
@@ -36,28 +35,28 @@ class Grads:
         same = [(p, b) for p, b, is_read in zip(parameters, before, touched) if b is not None and is_read]
         self._wearers, self._same = [p for p, _ in same], [weakly(b) for _, b in same]
         self._addresses = [b.data_ptr() for _, b in same]
-        self._dropped = [p for p, b, a in zip(parameters, before, behind) if b is not None and a is None]
+        self._dropped = [p for p, b, a in zip(parameters, before, after) if b is not None and a is None]
         # The others are the graph's own.
-        own = [(p, a) for p, b, a in zip(parameters, before, behind) if a is not None and a is not b]
+        own = [(p, a) for p, b, a in zip(parameters, before, after) if a is not None and a is not b]
         self._owners, self._own = [p for p, _ in own], [a for _, a in own]
-        # Their memory, which somebody may take from them (p.grad.data = ...): as other tensors, that hold it.
+        # Other tensors that hold their memory, since the program may give them another (p.grad.data = ...).
         self._memory = [a.detach() for a in self._own]
         self._places = list(map(torch.Tensor.data_ptr, self._own))
         self._metadata = Metadata(self._own)
         self._storages = [a.untyped_storage()._cdata for a in self._own] if hasattr(torch._C, "_storage_Use_Count") else []
         self._wanting = [a.requires_grad for a in self._own]
-        self._adds_to = [weakly(b) for b, a, version in zip(before, behind, versions)
+        self._adds_to = [weakly(b) for b, a, version in zip(before, after, versions)
                          if b is not None and b is a and version_of(b) != version]
         self._counts: Dict[bool, List[int]] = {}
         self._fits_as_worn = len(self._own) == len(parameters) and all(self._there)
         self._are_worn = False  # as fit() has seen it: each of the graph's own is the gradient of its parameter
 
     def found(self) -> List[torch.Tensor]:
-        """Those that it reads, or writes in place."""
+        """Gradients of before that the graph reads, or writes in place."""
         return [grad for grad in (each() for each in self._same) if grad is not None]
 
     def fit(self) -> bool:
-        """Whether the graph may be replayed with the gradients that there are."""
+        """Whether the graph may be replayed with the present gradients."""
         self._are_worn = all(map(is_, map(_grad, self._owners), self._own))
         if not (self._are_worn and self._fits_as_worn) and list(map(is_not, map(_grad, self._parameters), _none)) != self._there:
             return False
@@ -68,7 +67,7 @@ class Grads:
                 and list(map(torch.Tensor.data_ptr, now)) == self._addresses)
 
     def put(self) -> None:
-        """Behind a replay."""
+        """Called after a replay: gives the parameters their gradients."""
         for parameter in self._dropped:
             parameter.grad = None
         if self._have_moved() or self._metadata.difference() is not None:
@@ -83,14 +82,14 @@ class Grads:
                 self._owners[i].grad = self._own[i]
         # What autograd has saved of them is not valid any more.
         mark_written([*self._memory, *(grad for grad in (each() for each in self._adds_to) if grad is not None)])
-        if not self._counts:  # nobody else can have them yet
+        if not self._counts:  # nothing else can refer to them yet
             for is_there in (False, True):
                 for i in range(len(self._own)):
                     self._owners[i].grad = self._own[i] if is_there else None
                 self._counts[is_there] = self.uses()
 
     def leave(self) -> None:
-        """Has the parameters' gradients in memory of their own: the graph goes."""
+        """Gives the parameters gradients in memory of their own, since the graph is freed."""
         for i in range(len(self._own)):
             if self._owners[i].grad is self._own[i]:
                 self._owners[i].grad = self._own[i].clone()
@@ -99,13 +98,13 @@ class Grads:
         self._metadata = Metadata(())
 
     def are_held(self) -> bool:
-        """Whether somebody has kept a gradient of an earlier step, which a replay would write to. Asked behind fit()."""
+        """Whether the program still refers to a gradient of an earlier step, which a replay would overwrite. Called after fit()."""
         if not self._counts or not self._own:
             return False
         there, gone, now = self._counts[True], self._counts[False], self.uses()
         if self._have_moved():  # these do not use the memory themselves, and others may
             there, gone = self._without_moved(there), self._without_moved(gone)
-        if now == gone or self._are_worn and now == there:  # each is the graph's alone, as behind zero_grad(), or a parameter's
+        if now == gone or self._are_worn and now == there:  # each is the graph's alone, as after zero_grad(), or a parameter's
             return False
         worn = list(map(is_, map(_grad, self._owners), self._own))
         return any(count > (there if worn[i % len(worn)] else gone)[i] for i, count in enumerate(now))
@@ -114,13 +113,14 @@ class Grads:
         return list(map(torch.Tensor.data_ptr, self._own)) != self._places
 
     def _without_moved(self, counts: List[int]) -> List[int]:
-        """But for the use of its memory by each that has other memory now."""
-        behind = len(counts) - len(self._storages)
+        """The counts without the use of a memory by a gradient that has other memory now."""
+        after = len(counts) - len(self._storages)
         moved = [storage_of(own)._cdata != where for own, where in zip(self._own, self._storages)]
-        return [*counts[:behind], *(count - is_moved for count, is_moved in zip(counts[behind:], moved))]
+        return [*counts[:after], *(count - is_moved for count, is_moved in zip(counts[after:], moved))]
 
     def uses(self) -> List[int]:
-        """How many references there are to each of the graph's own, Python's and all; then to the memory of each, where PyTorch tells."""
+        """How many references there are to each of the graph's own gradients, in Python and in all; then to the memory of each, where
+        PyTorch tells."""
         references = [*map(sys.getrefcount, self._own), *map(_uses, self._own)]
         if self._storages:
             references += map(torch._C._storage_Use_Count, self._storages)
@@ -128,8 +128,8 @@ class Grads:
 
 
 def check_layouts(parameters: Sequence[torch.Tensor]) -> None:
-    """NimbleError where a gradient has no memory of its own that a graph could write to."""
+    """Raises NimbleError where a gradient has no strided memory that a graph could write to."""
     for parameter in parameters:
         grad = parameter.grad
         if grad is not None and grad.layout is not torch.strided:
-            raise NimbleError(f"a gradient has layout {grad.layout}, of which a graph cannot tell the size")
+            raise NimbleError(f"a gradient has layout {grad.layout}, and a graph cannot tell its size")

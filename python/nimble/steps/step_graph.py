@@ -1,34 +1,34 @@
-"""One captured step, what is known of calls of its kind, and what is captured of it.
+"""A captured step (StepGraph), what is known of calls of its kind (Kind), and the work that is captured (StepWork).
 
-None of it may be used by two threads at once.
-"""
+Not to be used by two threads at once."""
 
 from __future__ import annotations
 
 import contextlib
 import weakref
-from typing import Any, Callable, List, Optional, Set, Tuple
+from typing import Any, Callable, List, Optional, Set
 
 import torch
 
-from nimble.errors import NimbleError
+from nimble.errors import GoesPastError, NimbleError
 from nimble.graphs.autograd_leaves import copy_all, mark_written
-from nimble.graphs.backend import Captured, Part
+from nimble.graphs.backend import Captured, Split
 from nimble.graphs.graph_io import GraphReport, Input, Results, check_apart, eager_report, report
+from nimble.guards import switches
 from nimble.guards.op_watch import tensors_in
 from nimble.guards.signatures import Call
-from nimble.guards.state import has_memory
-from nimble.objects.memory import storage
+from nimble.guards.tensor_memory import has_memory
+from nimble.objects.memory import storage_address
 from nimble.shim import Rehearsed
 from nimble.steps.split_step import Ahead, alive_now, at_first_backward
 from nimble.steps.step_grads import Grads
-from nimble.steps.step_reads import Seen, goes_by_ops
-from nimble.steps.step_state import Look, StepState
-from nimble.steps.step_stores import Stores
+from nimble.steps.step_ops import StepOps, goes_by_ops
+from nimble.step_state.step_state import StepGuard, StepState
+from nimble.step_state.assignments import Assignments
 
 
 class Kind:
-    """Calls of one signature."""
+    """What is known of the calls of one signature."""
 
     def __init__(self, signature: str, eager: int) -> None:
         self._signature = signature
@@ -41,31 +41,42 @@ class Kind:
         self.switches = False  # leaves switches of PyTorch's other than it has found them
         self.writes_early = False  # to parameters, before its first backward
         self.rehearsed = Rehearsed()  # of its last eager run
-        self.left: Optional[Tuple[StepState, Look]] = None  # what there was behind that
+        self.left: Optional[StepGuard] = None  # the state that this run left
         self.disturbed = 0  # times that it was another when a capture was to begin, in a row
-        self.graphs: List[Graph] = []  # the least recently used first
+        self.graphs: List[StepGraph] = []  # the least recently used first
         self._why: Optional[NimbleError] = None  # never raised itself
 
     @property
-    def is_refused(self) -> bool:
+    def is_unsupported(self) -> bool:
         return self._why is not None
 
-    def refuse(self, why: NimbleError) -> None:
-        """There is no graph, and none is tried any more."""
+    def mark_unsupported(self, why: NimbleError) -> None:
+        """From now on there is no graph, and none is tried."""
         self._why, self.left = why.again(), None
 
     def reports(self) -> List[GraphReport]:
-        """Of its graphs; or why there is none, and none is tried."""
-        refused = [] if self._why is None else [eager_report("step", self._signature, str(self._why))]
-        return [*(graph.report() for graph in self.graphs), *refused]
+        """Reports of its graphs, and of why there can be none."""
+        unsupported = [] if self._why is None else [eager_report("step", self._signature, str(self._why))]
+        return [*(graph.report() for graph in self.graphs), *unsupported]
+
+    def check_capturable(self) -> None:
+        """NimbleError where eager runs have shown that there can be no graph."""
+        if self.takes:
+            self.mark_unsupported(NimbleError("a module of the step takes from an iterator that it holds, from which a graph would take "
+                                              "nothing: pass what it gives as an argument"))
+        if self.switches:
+            self.mark_unsupported(NimbleError(f"the step {switches.CHANGES_SWITCHES}"))
+        if self.rehearsed.strays > 0:
+            self.mark_unsupported(GoesPastError(self.rehearsed.strays))  # which a capture would do once more
+        self.check()
 
     def check(self) -> None:
-        """Raises why it was refused, if it was."""
+        """Raises why there can be no graph, if that is known."""
         if self._why is not None:
             raise self._why.again()
 
 
-class Graph:
+class StepGraph:
     """One captured step."""
 
     def __init__(self, call: Call, inputs: List[Input], kind: Kind, captured: Captured, grads: Grads, state: StepState,
@@ -80,8 +91,8 @@ class Graph:
         self._versions = kind.versions
         # Memory that a call's arguments must not be on: see check().
         written = [*kind.buffers, *kind.versions, *state.kept_by_optimizers(), *grads.found()]
-        self._writes = set(map(storage, written)) - {0}
-        self._reads = set(map(storage, state.memory())) - {0} if self._written else set()
+        self._writes = set(map(storage_address, written)) - {0}
+        self._reads = set(map(storage_address, state.memory())) - {0} if self._written else set()
         outputs, _, self._scalers = captured.outputs
         own = [*state.parameters, *state.buffers]
         self._results = Results(outputs, inputs, zip(own, own))
@@ -89,37 +100,37 @@ class Graph:
         weakref.finalize(self, grads.leave)
 
     def take(self, call: Call) -> None:
-        """The arguments, into its own memory. Nothing else is written."""
+        """Copies the arguments into the graph's own memory. Writes nothing else."""
         self._captured.follow()
         with torch.no_grad():
             for each in self._inputs:
                 each.take(call.leaves[each.number])
 
     def begin(self, call: Call) -> None:
-        """take(), and as much of the call as can be taken back, where the GPU would only wait: for more than the copies."""
+        """take(), and the part of the call that can be undone, where the GPU would be idle otherwise."""
         ahead = self._ahead if self._ahead is not None and self._ahead.is_awaited() else None
         self.take(call)
         if ahead is not None:
             ahead.begin()
 
     def take_back(self) -> None:
-        """All is as if no call had begun. Does nothing behind one that has come to its end."""
+        """Undoes what has begun of a call. Does nothing after a call that has come to its end."""
         if self._ahead is not None:
             self._ahead.take_back()
 
     def check(self, call: Call) -> None:
-        """NimbleError where arguments share memory with what the step writes to, or what it writes to of theirs with what it works
-        on: its graph has copies of them, which do not change with that."""
+        """Raises NimbleError where arguments share memory with what the step writes, or arguments that it writes share memory with what it
+        reads: the graph has copies of them, which do not change with that."""
         if self._written:
             check_apart(call, self._inputs, self._written)
         for each in self._inputs:
-            where = storage(call.leaves[each.number])
+            where = storage_address(call.leaves[each.number])
             if where in self._writes or where in self._reads and each in self._written:
                 raise NimbleError(f"{call.place(each.number)} shares memory with what the step works on, and one of both is "
                                   "written to: pass a copy")
 
     def __call__(self, call: Call) -> Any:
-        """Of a call whose arguments it has taken, and which may have begun."""
+        """Runs a call after take() or begin()."""
         self.calls += 1
         with torch.no_grad():
             if self._ahead is not None and self._ahead.has_begun:
@@ -133,11 +144,11 @@ class Graph:
         for scaler, states in self._scalers:
             scaler._per_optimizer_states.clear()
             scaler._per_optimizer_states.update({key: dict(value) for key, value in states.items()})
-        mark_written(self._versions)  # a backward of before would not find what it has saved
+        mark_written(self._versions)  # an earlier backward would not find what it has saved
         return self._results.returned(made, call.leaves)
 
     def close(self) -> None:
-        """It is dropped then. What has begun of it may still be taken back."""
+        """Frees the graph. What has begun of it may still be undone."""
         self._captured.close()
         if self._ahead is not None:
             self._ahead.close()
@@ -147,46 +158,48 @@ class Graph:
         return report("step", self._signature, self._captured.status(), self._seconds, tensors, self._ahead is not None)
 
 
-class Work:
-    """nimble.graphs.backend.RecordedWork of a step. `buffers`: those that its first part may write to, and copies before. `looks`: whether
-    it is seen what the run does with memory that was there before. Behind the last run, `found_elsewhere` are storages that it has
-    read, and that are neither the step's nor its own; `is_bound`: its first part cannot be taken back. It reads gradients, or writes to
-    some; or writes to parameters, or to other buffers than those of `buffers`: eager steps may have written the same values there."""
+class StepWork:
+    """A step as work to capture (nimble.graphs.backend.RecordedWork).
 
-    def __init__(self, run: Callable[[], Any], state: StepState, stores: Stores, inputs: List[Input], buffers: List[torch.Tensor],
+    `buffers`: those that its first part may write to after it has copied them. `looks`: whether the run is watched op by op. After the
+    last run `found_elsewhere` has the storages that it has read and that belong neither to the step nor to the run. `is_bound`: the
+    first part cannot be undone, since it reads or writes gradients, or writes to parameters, or to buffers other than `buffers`: eager
+    steps may have written the same values there."""
+
+    def __init__(self, run: Callable[[], Any], state: StepState, assignments: Assignments, inputs: List[Input], buffers: List[torch.Tensor],
                  device_type: str) -> None:
         self._run, self._state, self._inputs, self._device_type = run, state, inputs, device_type
-        self._puts_back = [stores.put_back, state.keep()]
+        self._puts_back: "List[Callable[[], None]]" = [assignments.put_back, state.keep().put_back]
         self.keeps = [(buffer, torch.empty_like(buffer)) for buffer in buffers]
         self.looks = True
         self.found_elsewhere: List[Any] = []
         self.is_bound = False
-        self._seen: Optional[Seen] = None
+        self._seen: Optional[StepOps] = None
 
-    def run(self, part: Optional[Part]) -> Any:
+    def run(self, part: Optional[Split]) -> Any:
         if not self.looks:
             self._seen, self.found_elsewhere = None, []
-            return self._in_parts(part)
+            return self._split_run(part)
         grads = [p.grad for p in self._state.parameters if p.grad is not None]
-        seen = self._seen = Seen([*self.tensors(), *self._state.memory(), *(i.memory for i in self._inputs)], grads, self._device_type)
+        seen = self._seen = StepOps([*self.tensors(), *self._state.memory(), *(i.memory for i in self._inputs)], grads, self._device_type)
         with seen.on():
-            result = self._in_parts(part)
+            result = self._split_run(part)
         left = [p.grad for p in self._state.parameters if p.grad is not None]
         self.found_elsewhere = [*seen.still_there(but=[*tensors_in(result), *left]).values()]
         return result
 
-    def _in_parts(self, part: Optional[Part]) -> Any:
+    def _split_run(self, part: Optional[Split]) -> Any:
         self.is_bound = False
         if part is None:
             return self._run()
 
         grads = [p.grad for p in self._state.parameters]
         kept = {id(buffer) for buffer, _ in self.keeps}
-        apart = set(map(storage, (t for t in (*self._state.parameters, *self._state.buffers)
+        apart = set(map(storage_address, (t for t in (*self._state.parameters, *self._state.buffers)
                                   if id(t) not in kept and t.layout is torch.strided and has_memory(t)))) - {0}
 
         def switch() -> None:
-            # Gradients of its own would lie where somebody may still look at those of the step before.
+            # Gradients of its own would lie where the program may still read those of the step before.
             has_own = any(p.grad is not None and p.grad is not grad for p, grad in zip(self._state.parameters, grads))
             with self._seen.off() if self._seen is not None else contextlib.nullcontext():  # to ask what is saved takes ops
                 alive = None if has_own else alive_now(self._device_type)
@@ -198,27 +211,27 @@ class Work:
         with at_first_backward(switch):
             return self._run()
 
-    def touched(self, before: "List[Optional[torch.Tensor]]", behind: "List[Optional[torch.Tensor]]") -> List[bool]:
-        """Of each parameter whether the last run may have read, or written to, the gradient of before: one that is still there may be
-        read by an optimizer that has ways of its own."""
+    def touched(self, before: "List[Optional[torch.Tensor]]", after: "List[Optional[torch.Tensor]]") -> List[bool]:
+        """For each parameter whether the last run may have read or written its gradient of before. An optimizer that works past the
+        dispatcher may read any that is still there."""
         seen, optimizers = self._seen, [o for o in self._state.optimizers if not goes_by_ops(o)]
         apart = {id(p) for o in optimizers for group in o.param_groups for p in group["params"]}
         return [b is not None and (b is a and (seen is None or id(p) in apart) or seen is not None and seen.has_touched(b))
-                for p, b, a in zip(self._state.parameters, before, behind)]
+                for p, b, a in zip(self._state.parameters, before, after)]
 
     def put_back(self) -> None:
         for each in self._puts_back:
             each()
 
     def end(self) -> None:
-        """It is not run any more, and holds on to no gradients."""
+        """Called after the last run: lets go of gradients."""
         self._puts_back.clear()
 
     def may_write(self) -> List[torch.Tensor]:
-        """Buffers, which are put back where the first part has run for nothing; their copies, and the memory of the inputs, which
-        each call writes anew; parameters, and the other buffers. The last two only as memory that a kernel reads, and may be taken to
-        write the same values to: their values were compared in eager steps, of which those that write to parameters before their first
-        backward are not captured in parts."""
+        """Buffers, which are put back where the first part has run for nothing; their copies, and the memory of the inputs, which each call
+        overwrites; parameters, and the other buffers. The last two only as memory that a kernel reads and that may look written with the
+        same values. Eager steps have compared these values, and a step that writes to parameters before its first backward is not
+        split."""
         here = [t for t in (*self._state.parameters, *self._state.buffers) if t.device.type == self._device_type]
         return [*(tensor for pair in self.keeps for tensor in pair), *(each.memory for each in self._inputs), *here]
 

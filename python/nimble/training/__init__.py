@@ -1,1 +1,1 @@
-"""Forwards and backwards as graphs, with one node of autograd between them."""
+"""Prepares modules that train: a forward and a backward as graphs, with one autograd function between them."""

@@ -1,9 +1,8 @@
-"""Gradients as a backward gives them away: copied out of a graph's memory, into one block of memory for each dtype.
+"""Copies gradients out of a graph's memory, into one block of memory for each dtype.
 
-Autograd takes over a gradient that nobody else has, and whose strides are as it wants them; then nothing is copied again. PyTorch
-copies many tensors by a few kernels where they have one dtype, and each lies as its source does; a single one that does not costs a
-kernel for each of all others. A Copies has no state but its plan, and any thread may use it.
-"""
+Autograd takes over a gradient that nothing else refers to and that has the strides it wants, without another copy. PyTorch copies many
+tensors by a few kernels where they have one dtype and lie as their sources do; a single one that does not costs a kernel for each of the
+others. A Copies has no state but its plan; any thread may use it."""
 
 from __future__ import annotations
 
@@ -12,15 +11,16 @@ from typing import Any, Dict, List, Optional, Tuple
 import torch
 
 _ALIGNMENT = 512  # bytes, as allocators align
-# Below it, what is a view of a tensor is none for autograd: each has a version of its own. Not in releases before 2.2.
+# Below this dispatch key views count as tensors of their own, each with its own version. Not in releases before 2.2.
 _below: Any = getattr(torch._C, "_AutoDispatchBelowADInplaceOrView", None)
 _copy_many: Any = getattr(torch, "_foreach_copy_", None)  # from 2.1 on
 
 
 class Copies:
-    """Of gradients of these shapes and strides; None stays None.
+    """Copies gradients with these shapes and strides; None stays None.
 
-    likes: of each, the parameter whose layout it is to have; None keeps the gradient's. Strides that change later cost time alone."""
+    likes: for each gradient the parameter with the layout that the copy is to have, or None for the gradient's own. Strides that change
+    later only cost time."""
 
     def __init__(self, made: "List[Optional[torch.Tensor]]", likes: "List[Optional[torch.Tensor]]") -> None:
         self._plan: "List[Optional[Tuple[torch.dtype, torch.Size, Tuple[int, ...], int]]]" = []
@@ -56,7 +56,7 @@ class Copies:
 
 
 def _strides(like: torch.Tensor) -> Tuple[int, ...]:
-    """Its own where each of its elements has a place, and there is none between them; else as if it were contiguous."""
+    """The tensor's strides where it is dense and without overlap; else those of a contiguous tensor."""
     expected = 1
     for stride, size in sorted((stride, size) for stride, size in zip(like.stride(), like.shape) if size != 1):
         if stride != expected:

@@ -1,12 +1,11 @@
-"""Autograd's nodes of a forward by replay, between its outputs and what gradients go to.
+"""Autograd's nodes of a replayed forward, between its outputs and what gradients go to.
 
-There is one where all outputs lead to the same tensors. Else autograd has to see which output leads where: of all that a backward
-can reach it runs the hooks and what lies before, also where no gradient comes. So a node for each set of outputs that lead to the
-same (_Outputs) notes what comes, and behind these there is one for each set of tensors that the same outputs lead to (_Towards).
-Autograd runs one of the latter when all have run that lead to it, and the first that runs has the graph run for all of them.
+One node is enough where all outputs lead to the same tensors. Else autograd has to see which output leads where: it runs the hooks of
+all that a backward can reach, even where no gradient comes. So there is a node for each set of outputs that lead to the same tensors
+(_Outputs), which notes what comes, and after these one for each set of tensors that the same outputs lead to (_Towards). Autograd runs
+one of the latter when all nodes that lead to it have run, and the first that runs replays the graph for all of them.
 
-A Run belongs to one forward; passes over it are kept apart by autograd's number of each.
-"""
+A Run belongs to one forward; passes over it are told apart by autograd's number of each."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ Gradients = Sequence[Optional[torch.Tensor]]
 
 
 class Run:
-    """A forward by replay whose backward may come. Lives as long as autograd's nodes of it."""
+    """A replayed forward that may have its backward to come. Lives as long as autograd's nodes of it."""
 
     __slots__ = ("number", "is_over", "ran", "versions", "call", "call_versions", "outputs", "passes", "__weakref__")
 
@@ -36,38 +35,38 @@ class Run:
 
 
 class Differentiated(Protocol):
-    """What the nodes ask: gradients of all outputs in, and towards all tensors out."""
+    """What the nodes ask: takes gradients of all outputs, and gives those of all tensors."""
 
     def gradients(self, run: Run, grads: Gradients) -> "List[Optional[torch.Tensor]]": ...
 
 
 class Paths:
-    """reach: of each output the numbers of the tensors that it leads to."""
+    """The nodes of a graph. reachable: for each output the numbers of the tensors that it leads to."""
 
-    def __init__(self, reach: "List[FrozenSet[int]]") -> None:
-        self.count = len(reach)
-        kinds = list(dict.fromkeys(reach))
+    def __init__(self, reachable: "List[FrozenSet[int]]") -> None:
+        self.count = len(reachable)
+        kinds = list(dict.fromkeys(reachable))
         leading: "Dict[FrozenSet[int], List[int]]" = {}
         for number in sorted(frozenset().union(*kinds)):
             leading.setdefault(frozenset(i for i, kind in enumerate(kinds) if number in kind), []).append(number)
         self.towards = list(leading.values())
-        self.outputs = [([number for number, each in enumerate(reach) if each == kind],
+        self.outputs = [([number for number, each in enumerate(reachable) if each == kind],
                          [place for place, which in enumerate(leading) if i in which]) for i, kind in enumerate(kinds)]
-        """Of each set the outputs, and which of `towards` they lead to."""
+        """For each set its outputs, and which of `towards` they lead to."""
 
     def connect(self, graph: Differentiated, run: Run, made: "List[torch.Tensor]",
                 towards: "List[torch.Tensor]") -> "List[torch.Tensor]":
-        """The outputs that are `made`, with a history."""
+        """The outputs `made`, with an autograd history."""
         run.outputs = self.count
         if len(self.outputs) == 1:
             return list(_apply(_Replay, graph, run, made, towards))
         device = made[0].device
-        behind = [_Towards.apply(graph, run, numbers, device, *(towards[each] for each in numbers))  # type: ignore[no-untyped-call]
+        next_nodes = [_Towards.apply(graph, run, numbers, device, *(towards[each] for each in numbers))  # type: ignore[no-untyped-call]
                   for numbers in self.towards]
         connected: List[Any] = [None] * self.count
         for numbers, places in self.outputs:
             some = _Outputs.apply(run, numbers, [made[number] for number in numbers],  # type: ignore[no-untyped-call]
-                                  *(behind[place] for place in places))
+                                  *(next_nodes[place] for place in places))
             for number, output in zip(numbers, some):
                 connected[number] = output
         return connected
@@ -75,7 +74,7 @@ class Paths:
 
 def _apply(function: "type[torch.autograd.Function]", graph: Differentiated, run: Run, made: "List[torch.Tensor]",
            towards: "List[torch.Tensor]") -> Any:
-    """As function.apply(), which looks at each argument in Python (3 us for each ten, PyTorch 2.11)."""
+    """function.apply() without its look at each argument in Python (3 us for ten, PyTorch 2.11)."""
     if _unwrap is None or torch._C._are_functorch_transforms_active():
         return function.apply(graph, run, made, *towards)  # type: ignore[no-untyped-call]
     own: Any = super(torch.autograd.Function, function)
@@ -98,13 +97,13 @@ class _Pass:
         if any(grad is not None for grad in self.given):
             given, self.given = self.given, [None] * len(self.given)
             made = graph.gradients(run, given)
-            # What comes late is a sum: autograd goes another way where other devices or threads have a part in it.
+            # A late gradient is added: autograd takes another order where other devices or threads take part.
             self.made = [_sum(one, other) for one, other in zip(self.made, made)] if self.made else made
         if not self.made:
             return [None] * len(numbers)
         taken = [self.made[number] for number in numbers]
         for number in numbers:
-            self.made[number] = None  # autograd takes over what nobody else has
+            self.made[number] = None  # autograd takes over what nothing else refers to
         return taken
 
 
@@ -112,8 +111,8 @@ def _sum(one: Optional[torch.Tensor], other: Optional[torch.Tensor]) -> Optional
     return other if one is None else one if other is None else one + other
 
 
-# The backward that this thread is in. In releases before 2.0 nobody knows: a backward of a run within one of the same is not told
-# from that.
+# The backward that this thread is in. Releases before 2.0 do not tell: there a backward within another one of the same run looks like
+# that one.
 this_backward: "Callable[[], int]" = getattr(torch._C, "_current_graph_task_id", lambda: 0)
 
 
@@ -128,7 +127,7 @@ def _pass_over(run: Run) -> _Pass:
 
 
 class _Replay(torch.autograd.Function):
-    """Of all outputs."""
+    """The node of all outputs."""
 
     @staticmethod
     def forward(ctx: Any, graph: Differentiated, run: Run, made: "List[torch.Tensor]",
@@ -145,9 +144,9 @@ class _Replay(torch.autograd.Function):
 class _Outputs(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, run: Run, numbers: List[int], made: "List[torch.Tensor]",
-                *behind: torch.Tensor) -> Tuple[torch.Tensor, ...]:
+                *next_nodes: torch.Tensor) -> Tuple[torch.Tensor, ...]:
         ctx.set_materialize_grads(False)
-        ctx.run, ctx.numbers, ctx.behind = run, numbers, len(behind)
+        ctx.run, ctx.numbers, ctx.next_nodes = run, numbers, len(next_nodes)
         return tuple(made)
 
     @staticmethod
@@ -155,7 +154,7 @@ class _Outputs(torch.autograd.Function):
         given = _pass_over(ctx.run).given
         for number, grad in zip(ctx.numbers, grads):
             given[number] = grad
-        return (None,) * (3 + ctx.behind)
+        return (None,) * (3 + ctx.next_nodes)
 
 
 class _Towards(torch.autograd.Function):

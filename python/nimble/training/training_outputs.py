@@ -1,10 +1,9 @@
-"""What a call that trains gets of the forward's outputs, and which of these it cannot get.
+"""What a call that trains returns for the forward's outputs, and which outputs cannot be returned.
 
-Copies of outputs with a history have none of each other's memory: what is written to one would not be seen in the other, and
-autograd would not know. So outputs that overlap are refused (find_aliases()), but for those without gradients that lie within one
-with a history: they are made from its copy as Tensor.detach() makes them, in its memory and with its version. Not to be used by two
-threads at once; the graph's owner has a lock.
-"""
+Copies of outputs with a history share no memory with each other: a write to one would not be seen in the other, and autograd would not
+know. So overlapping outputs are refused (find_aliases()), except those without gradients that lie within one with a history: they are
+made from its copy as Tensor.detach() does, with its memory and its version. Not to be used by two threads at once; the graph's owner
+has a lock."""
 
 from __future__ import annotations
 
@@ -14,13 +13,13 @@ import torch
 
 from nimble.errors import NimbleError
 from nimble.graphs.outputs import OutputCopies
-from nimble.objects.memory import extent, once, overlaps, repeats_of, storage
+from nimble.objects.memory import extent, once, overlaps, repeats_of, storage_address
 
-Aliases = Dict[int, int]  # numbers of outputs without gradients, and of those in whose memory they lie
+Aliases = Dict[int, int]  # the number of an output without gradients, and of the output that it lies within
 
 
 class TrainingOutputs:
-    """Of tensors that stay where they are while their values change."""
+    """Copies of outputs that stay where they are while their values change."""
 
     def __init__(self, tensors: List[torch.Tensor], wanted: List[bool], aliases: Aliases) -> None:
         self._tensors = [each.detach() for each in tensors]
@@ -32,13 +31,13 @@ class TrainingOutputs:
         self._rest: List[torch.Tensor] = []
 
     def made(self) -> List[torch.Tensor]:
-        """Copies of those that gradients come for, each with a version of its own and nobody's view; and of the others, for
+        """Copies of the outputs with gradients, each with its own version and a view of nothing; copies of the others are kept for
         with_others()."""
         self._rest = self._other_copies() if self._others else []
         return [copies()[0].data for copies in self._copies]
 
     def with_others(self, connected: List[torch.Tensor]) -> List[torch.Tensor]:
-        """All of them."""
+        """All outputs, in order."""
         if len(connected) == len(self._tensors):
             return connected
         found: List[Any] = [None] * len(self._tensors)
@@ -54,11 +53,11 @@ class TrainingOutputs:
 
 
 def find_aliases(tensors: List[torch.Tensor]) -> Aliases:
-    """Of a forward's outputs. NimbleError where two overlap otherwise, and one of them has a history."""
+    """The outputs without gradients that lie within another. Raises NimbleError where two overlap otherwise, and one has gradients."""
     sharing: Dict[int, List[int]] = {}
     for number, tensor in enumerate(tensors):
         if tensor.layout is torch.strided and tensor.numel() > 0:
-            sharing.setdefault(storage(tensor), []).append(number)
+            sharing.setdefault(storage_address(tensor), []).append(number)
     aliases: Aliases = {}
     for numbers in sharing.values():
         if len(numbers) > 1 and any(tensors[number].requires_grad for number in numbers):
@@ -67,7 +66,7 @@ def find_aliases(tensors: List[torch.Tensor]) -> Aliases:
 
 
 def _aliases_among(tensors: Dict[int, torch.Tensor]) -> Aliases:
-    """The same for those of one storage."""
+    """find_aliases() for the outputs on one storage."""
     unit = min(t.element_size() for t in tensors.values())
     owners = torch.zeros(max(_begin(t) + extent(t) for t in tensors.values()) // unit, dtype=torch.int32,
                          device=next(iter(tensors.values())).device)  # of each unit of memory the output that has it, from 1 on
@@ -78,15 +77,15 @@ def _aliases_among(tensors: Dict[int, torch.Tensor]) -> Aliases:
             if tensor.requires_grad:
                 _mark(owners, tensor, unit, number + 1)
         elif tensor.requires_grad or len(found) > 1 or not _lies_alike(tensor, tensors[found[0] - 1]):
-            raise NimbleError("outputs overlap in memory, one of which has gradients: what is written to one of them changes the "
-                              "other, and copies would not: return a clone() of one")
+            raise NimbleError("outputs overlap in memory, and one of them has gradients: a write to one changes the other, which "
+                              "copies would not do: return a clone() of one")
         else:
             aliases[number] = found[0] - 1
     return aliases
 
 
 def _owners_of(owners: torch.Tensor, tensor: torch.Tensor, unit: int) -> torch.Tensor:
-    """Those of its elements, each once where it has one over and over."""
+    """The owners of the tensor's elements, repeated ones once."""
     source, parts = once(tensor, repeats_of(tensor)), tensor.element_size() // unit
     return owners.as_strided((*source.shape, parts), (*(stride * parts for stride in source.stride()), 1), _begin(tensor) // unit)
 
@@ -99,7 +98,7 @@ def _mark(owners: torch.Tensor, tensor: torch.Tensor, unit: int, owner: int) -> 
 
 
 def _lies_alike(one: torch.Tensor, whole: torch.Tensor) -> bool:
-    """Whether the copy of the whole has its elements in the same places."""
+    """Whether the elements lie at the same offsets in a copy of the whole."""
     return one.dtype == whole.dtype and not (overlaps(once(whole, repeats_of(whole))) or one.is_conj() or one.is_neg()
                                              or whole.is_conj() or whole.is_neg())
 

@@ -1,7 +1,6 @@
-"""What is captured of a module that trains, as nimble.graphs.backend's works: a forward with autograd's graph, and a backward of it.
+"""A module that trains as work to capture (nimble.graphs.backend): a forward with autograd's graph, and its backward.
 
-They belong to one preparation, and one thread. look() runs the module once by itself and finds out what gradients there are.
-"""
+It belongs to one preparation, and one thread. look() runs the module once and finds out which gradients there are."""
 
 from __future__ import annotations
 
@@ -12,21 +11,22 @@ import torch
 from torch.utils import _pytree
 
 from nimble.errors import NimbleError
-from nimble.graphs.autograd_leaves import AutogradGraph, StandIns, gradients, own_casts
-from nimble.graphs.effects import Effects, Rises
+from nimble.graphs.autograd_leaves import AutogradGraph, StandIns, gradients, own_autocast_cache
+from nimble.graphs.effects import Effects, VersionRises
 from nimble.graphs.graph_io import Input, Results, attributes_of, check_outputs, same_bytes, with_inputs
 from nimble.graphs.module_work import check_caches, written_by
 from nimble.graphs.prepared import is_same_state
-from nimble.guards.op_watch import Reads, Writes, tensors_in
+from nimble.guards.op_watch import OpReads, OpWrites, tensors_in
 from nimble.guards.signatures import Call, taken_apart
-from nimble.guards.state import StateKeeper, has_memory
-from nimble.objects.memory import storage
+from nimble.guards.state_keeper import StateKeeper
+from nimble.guards.tensor_memory import has_memory
+from nimble.objects.memory import storage_address
 from nimble.training.training_outputs import Aliases, find_aliases
-from nimble.training.training_runs import Ways
+from nimble.training.pending_backwards import PendingBackwards
 
 
 class ForwardWork:
-    """nimble.graphs.backend.TrainingWork of a module and a call."""
+    """The forward and backward of a module for one call (nimble.graphs.backend.TrainingWork)."""
 
     def __init__(self, module: torch.nn.Module, call: Call, keeper: StateKeeper, device_type: str,
                  random_state: Callable[[], Any]) -> None:
@@ -42,29 +42,29 @@ class ForwardWork:
         self.argument_numbers: List[int] = []  # and what is in the places of the former in the call
         self.parameters: List[torch.Tensor] = []  # and of the latter in the module
         self.watched: List[torch.Tensor] = []  # what backwards need that others can write to, each with a version of its own
-        self.ways = Ways()
+        self.pending = PendingBackwards()
         self.has_effects = False
         """Whether the backward was seen to do more than compute gradients: it writes to something, or draws random numbers."""
         self.raised: List[torch.Tensor] = []  # by each forward, and by each backward: versions that others see
         self.raised_behind: List[torch.Tensor] = []
-        self.why_unsure: Optional[str] = None  # see AutogradGraph.why_unsure(), of what each of the outputs comes from
+        self.why_unsure: Optional[str] = None  # see AutogradGraph.why_unsure()
         self.given: List[torch.Tensor] = []
-        """What backward() takes for the gradients of the outputs."""
-        self.reach: List[FrozenSet[int]] = []
-        """Of each of these outputs, which of `towards` it leads to."""
+        """The gradients of the outputs that backward() starts from."""
+        self.reachable: List[FrozenSet[int]] = []
+        """For each output with a gradient, which of `towards` it leads to."""
         self.aliases: Aliases = {}
-        self.reads: Optional[Reads] = None
-        """Of the last captured forward, and the backwards of it: None where ops cannot be looked at."""
+        self.reads: Optional[OpReads] = None
+        """What the last captured forward and its backwards read; None where ops cannot be watched."""
         self.found_elsewhere: List[Any] = []
-        """Storages that these have read, and that are neither the module's nor their own."""
+        """Storages that these have read, and that belong neither to the module nor to them."""
         self._first: List[torch.Tensor] = []  # what came of look()
         self._written_behind: Set[int] = set()  # where the memory begins that backwards may write to
-        self._writes: Optional[Writes] = None
+        self._writes: Optional[OpWrites] = None
         self._versions = [i.tensor._version for i in self.inputs]
         self._captures, self._sees_ops = False, True
 
     def look(self) -> bool:
-        """Runs it once. False where there is nothing to be differentiated."""
+        """Runs the module once. Returns False where there are no gradients."""
         try:
             outputs = self._watched_forward()
         except RuntimeError as error:
@@ -84,7 +84,7 @@ class ForwardWork:
         self._find_leaves(graph, outputs)
         self._find_needed(graphs)
         numbers = {id(tensor): number for number, tensor in enumerate(self.towards)}
-        self.reach = [frozenset(numbers[id(leaf)] for leaf in each.leaves) for each in graphs]
+        self.reachable = [frozenset(numbers[id(leaf)] for leaf in each.leaves) for each in graphs]
         self.why_unsure = next((why for why in (each.why_unsure() for each in graphs) if why is not None), None)
         self.aliases = find_aliases(Results(outputs, self.inputs, self.own).made)
         self.given = [noise(output) for output in wanted]
@@ -96,11 +96,11 @@ class ForwardWork:
         return bool(self.given)
 
     def _watched_forward(self) -> Any:
-        writes = self._writes = self._keeper.watch()
+        writes = self._writes = self._keeper.watch_writes()
         try:
             with writes.on():
                 return self.forward()
-        except NotImplementedError:  # as of ops that take functions, for which nobody can be told what they do
+        except NotImplementedError:  # as of ops that take functions: they do not show what these do
             self._sees_ops, writes.has_backward = False, True  # for all that is known
         self._keeper.restore()
         for each in self.inputs:
@@ -108,11 +108,11 @@ class ForwardWork:
         return self.forward()
 
     def _look_at_backward(self, wanted: List[torch.Tensor], graph: AutogradGraph) -> None:
-        effects, rises = Effects(self._keeper.kept()), Rises(self._standing())
+        effects, rises = Effects(self._keeper.kept()), VersionRises(self._standing())
         random = self._random_state()
         for grad in self._gradients(wanted):
             if grad is not None and grad.layout is not torch.strided:
-                raise NimbleError(f"a gradient has layout {grad.layout}, of which a graph cannot tell the size")
+                raise NimbleError(f"a gradient has layout {grad.layout}, and a graph cannot tell its size")
         self.check()
         self._check_inputs()
         written = [*effects.written(), *rises.found()]
@@ -120,7 +120,7 @@ class ForwardWork:
         if self.has_effects:
             self.why_unsure = self.why_unsure or "its backward writes to buffers or the like, or draws random numbers"
         written += [t for t in graph.kept_by_functions() if t.layout is torch.strided and has_memory(t)]
-        self._written_behind = set(map(storage, written))
+        self._written_behind = set(map(storage_address, written))
 
     def _gradients(self, wanted: List[torch.Tensor]) -> "List[Optional[torch.Tensor]]":
         writes = self._writes
@@ -143,36 +143,37 @@ class ForwardWork:
             torch.clear_autocast_cache()
 
     def look_again(self) -> None:
-        """Behind look(), with random numbers as before that, which has changed plain values of attributes: the keeper looks what the
-        module writes to its buffers from then on."""
+        """Called after look() where that has changed plain values of attributes, with random numbers as before it: the keeper then sees
+        what later runs write to buffers."""
         self.forward()
         self.reset()
 
     def check_stand_ins(self, begin_again: "Callable[[], None]") -> None:
-        """Behind look(). NimbleError where the module does something else with its own parameters than with what stands in for them, as
-        where it finds something by their identity. begin_again: has random numbers and buffers be as they were before that."""
+        """Called after look(). Raises NimbleError where the module does something else with its own parameters than with their stand-ins,
+        as where it finds something by their identity. begin_again: restores random numbers and buffers as before look()."""
         def left(by_itself: bool) -> List[torch.Tensor]:
             begin_again()
-            found = self._left_by(self._forward_by_itself() if by_itself else self.forward())
+            found = self._left_by(self._forward_with_own_parameters() if by_itself else self.forward())
             self.reset()
             return found
 
         own, mine = left(True), left(False)
-        if not _are_same(own, mine) and _are_same(own, left(True)) and _are_same(mine, left(False)):  # else its kernels never do the same
+        # If a repetition differs, its kernels are not deterministic.
+        if not _are_same(own, mine) and _are_same(own, left(True)) and _are_same(mine, left(False)):
             raise NimbleError("the module does something else with tensors that stand in for its parameters while its gradients are "
                               "prepared, as where it keeps something by their identity (a dictionary that has them, or their ids, as "
                               "keys; `is`): have it keep names, and compare these")
 
-    def _forward_by_itself(self) -> Any:
+    def _forward_with_own_parameters(self) -> Any:
         args, kwargs = self._call.rebuilt(self.leaves_of_call)
-        with own_casts(), self._stand_ins.in_place(of_parameters=False):
+        with own_autocast_cache(), self._stand_ins.in_place(of_parameters=False):
             return self._module(*args, **kwargs)
 
     def set_apart(self) -> None:
-        """Has the forward write to memory of its own instead of buffers, where that is seen to make no difference: behind look(), with
-        random numbers as they were before that. Code may read a buffer by ways that nobody knows."""
+        """Called after look(), with random numbers as before it. Makes the forward write to memory of its own instead of buffers, where a
+        run shows that this makes no difference: code may read a buffer in unknown ways."""
         written = self._keeper.written()
-        if written and not self.written and self._written_behind.isdisjoint(map(storage, written)):
+        if written and not self.written and self._written_behind.isdisjoint(map(storage_address, written)):
             self._stand_ins.set_apart(written)
         if self.apart:
             if not _are_same(self._left_by(self.forward()), self._first):
@@ -183,17 +184,17 @@ class ForwardWork:
         self.watched = [given for given in self.watched if id(given) not in apart]
 
     def _left_by(self, outputs: Any) -> List[torch.Tensor]:
-        """What a forward leaves: outputs, and what buffers are then. (Gradients read buffers behind that.)"""
+        """Copies of what a forward leaves: outputs, and the buffers, which gradients may read."""
         leaves = [leaf for leaf in _pytree.tree_flatten(outputs)[0] if isinstance(leaf, torch.Tensor)]
         return [each.detach().clone() for each in (*leaves, *(mine for mine, _ in self._standing()))]
 
     @property
     def apart(self) -> "List[Tuple[torch.Tensor, torch.Tensor]]":
-        """Memory of the graph's own that the forward writes to instead of buffers, and those."""
+        """Memory of the graph that the forward writes to instead of buffers, each with its buffer."""
         return self._stand_ins.apart
 
     def writes_nothing_else(self) -> bool:
-        """Whether no run was seen to write to anything that others see. Asked before the keeper restores anything."""
+        """Whether no run has written to anything that others see. Called before the keeper restores anything."""
         given = [given for _, given in self.apart]
         return not (self.written or self._stand_ins.has_written() or self._keeper.has_written(but=given))
 
@@ -227,24 +228,24 @@ class ForwardWork:
         self.parameters = [given for _, given in pairs]
 
     def _find_needed(self, graphs: List[AutogradGraph]) -> None:
-        """What the backward of each output needs that others can write to: the graph's own inputs, too, where they have
-        static_inputs()."""
+        """Finds what the backward of each output needs and others can write to; with static_inputs() also the graph's own inputs."""
         pairs = [*self.own, *((each.tensor, each.tensor) for each in self.inputs)]
         needed = [graph.needs(mine for mine, _ in pairs) for graph in graphs]
         self.watched = [given for number, (_, given) in enumerate(pairs) if any(each[number] for each in needed)]
-        self.ways = Ways(graphs, [frozenset(id(given) for (_, given), is_needed in zip(pairs, each) if is_needed) for each in needed])
+        self.pending = PendingBackwards(graphs, [frozenset(id(given) for (_, given), is_needed in zip(pairs, each) if is_needed)
+                                                 for each in needed])
 
     def check(self) -> None:
-        """Behind look(), and behind the capture. NimbleError where a run was seen to do what a graph would not."""
+        """Called after look(), and after the capture. Raises NimbleError where a run did what a graph would not."""
         self._captures = False
         self._stand_ins.check()
         check_caches(self.found_elsewhere)
 
     def forward(self) -> Any:
-        args, kwargs = self._call.rebuilt(self.leaves_of_call)  # lists and dictionaries that are nobody else's
+        args, kwargs = self._call.rebuilt(self.leaves_of_call)  # with lists and dictionaries of their own
         leaves, structure = taken_apart((args, kwargs))
         rises = self._rises()
-        with own_casts(), self._stand_ins.in_place(), self._looking(again=True):
+        with own_autocast_cache(), self._stand_ins.in_place(), self._looking(again=True):
             outputs = self._module(*args, **kwargs)
         self.raised = rises.found()
         left, structure_left = taken_apart((args, kwargs))
@@ -256,7 +257,7 @@ class ForwardWork:
 
     def backward(self, outputs: Any) -> "List[Optional[torch.Tensor]]":
         rises = self._rises()
-        with own_casts(), self._looking():
+        with own_autocast_cache(), self._looking():
             made = gradients(self._wanted(outputs), self.towards, list(self.given))
         self.raised_behind = rises.found()
         self._hold((made, outputs))
@@ -265,18 +266,18 @@ class ForwardWork:
     def _standing(self) -> "List[Tuple[torch.Tensor, torch.Tensor]]":
         return [(mine, given) for mine, given in self.own if not isinstance(given, torch.nn.Parameter)]
 
-    def _rises(self) -> Rises:
-        """Of what the last run tells: the first may have written to something once for all."""
-        return Rises([*self._standing(), *((t, t) for t in self._keeper.kept())] if self._captures else ())
+    def _rises(self) -> VersionRises:
+        """The versions to note in captured runs only: the first run may have written to something once and for all."""
+        return VersionRises([*self._standing(), *((t, t) for t in self._keeper.kept())] if self._captures else ())
 
     def _looking(self, again: bool = False) -> ContextManager[None]:
-        """At what is read, where it is captured. again: of another forward than before."""
+        """Watches what is read where the run is captured. again: for a new forward."""
         if not (self._captures and self._sees_ops):
             return contextlib.nullcontext()
         if again or self.reads is None:
             self.found_elsewhere = []
             known = (*self.data(), *(mine for mine, _ in self.own), *self._keeper.tensors())
-            self.reads = Reads(known, self._device_type)
+            self.reads = OpReads(known, self._device_type)
         return self.reads.on()
 
     def _hold(self, made: Any) -> None:
@@ -301,14 +302,14 @@ def _are_same(one: List[torch.Tensor], other: List[torch.Tensor]) -> bool:
 
 
 class BackwardWork:
-    """nimble.graphs.backend.Work of a backward alone, which writes to nothing but what it makes."""
+    """A backward alone as work to capture. It writes only to what it makes."""
 
-    def __init__(self, run: "Callable[[], List[Optional[torch.Tensor]]]", given: List[torch.Tensor], reads: Optional[Reads]) -> None:
-        self.found_elsewhere: List[Any] = []  # as with ForwardWork, whose `reads` it is given
+    def __init__(self, run: "Callable[[], List[Optional[torch.Tensor]]]", given: List[torch.Tensor], reads: Optional[OpReads]) -> None:
+        self.found_elsewhere: List[Any] = []  # as in the ForwardWork that has the `reads`
         self._run, self._given, self._reads = run, given, reads
 
     def run(self) -> "List[Optional[torch.Tensor]]":
-        with own_casts(), self._reads.on() if self._reads is not None else contextlib.nullcontext():
+        with own_autocast_cache(), self._reads.on() if self._reads is not None else contextlib.nullcontext():
             made = self._run()
         if self._reads is None:
             return made
@@ -326,6 +327,6 @@ class BackwardWork:
 
 
 def noise(like: torch.Tensor) -> torch.Tensor:
-    """Values of which no two are the same by chance, so that it shows where a kernel writes what comes of them."""
+    """Random values, all different, so that it shows where a kernel writes what is computed from them."""
     generator = torch.Generator(like.device).manual_seed(1)
     return torch.empty_like(like).detach().normal_(generator=generator)

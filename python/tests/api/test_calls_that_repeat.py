@@ -90,7 +90,7 @@ class TestRunningAhead:
 
     @pytest.mark.parametrize("what", ["buffer", "same bits", "input", "training", "attribute", "made"])
     def test_what_writes_does_not(self, module, backend, what):
-        class Writes(nn.Module):
+        class OpWrites(nn.Module):
             def __init__(self):
                 super().__init__()
                 self.inner = module
@@ -110,7 +110,7 @@ class TestRunningAhead:
                     x += 1
                 return self.inner(x)
 
-        writes = Writes().eval()
+        writes = OpWrites().eval()
         if what == "training":
             module[1].train()
         model = Nimble(writes, backend=backend).prepare(torch.ones(2, 3))

@@ -277,7 +277,7 @@ def test_the_warning_names_the_users_line(module, backend):
 
 @pytest.mark.parametrize("training", [False, True])
 def test_what_is_captured_goes_last(module, backend, training):
-    """What else has its outputs goes before: PyTorch's allocator warns of those that go when nobody sees to it."""
+    """What else has its outputs goes before: PyTorch's allocator warns of those that go unless they go quietly."""
     model = Nimble(module, backend=backend).prepare(torch.ones(1, 4), training=training)
     (graph,) = model._graphs
     captured = graph._forward if training else graph._captured
@@ -356,7 +356,7 @@ def test_within_somebody_elses_capture_the_module_runs(backend):
 
 
 def test_tensors_without_elements_share_no_memory(backend):
-    class Writes(nn.Module):
+    class OpWrites(nn.Module):
         def __init__(self):
             super().__init__()
             self.register_buffer("seen", torch.zeros(0))
@@ -366,7 +366,7 @@ def test_tensors_without_elements_share_no_memory(backend):
             self.seen.add_(1)
             return x.sum() + y.sum()
 
-    model = Nimble(Writes().eval(), backend=backend)
+    model = Nimble(OpWrites().eval(), backend=backend)
     with torch.no_grad():
         for _ in range(3):
             assert model(torch.randn(0, 3), torch.randn(0, 3)).item() == 0

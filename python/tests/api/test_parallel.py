@@ -50,7 +50,7 @@ def test_no_step_that_trains_it_is_a_graph(rank, backend):
         return loss
 
     for given in (), (nn.Sequential(module),):
-        with pytest.raises(NimbleError, match="the step works on a DistributedDataParallel.*run the step without"):
+        with pytest.raises(NimbleError, match="the step works on a DistributedDataParallel.*run it without nimble.step"):
             nimble.step(train, modules=given, backend=backend)(torch.ones(1, 4))
     assert bool((module.module.weight == 1).all())
     stepped = nimble.step(train, fallback=True, backend=backend)

@@ -131,7 +131,7 @@ def test_kinds_that_are_left_alone(auto, backend, net):
         module.eval()
         run(module, 9)
     assert backend.captures == 0
-    whys = {auto._modules[key][1].name: auto._modules[key][1].aside for key in auto._modules}
+    whys = {auto._modules[key][1].name: auto._modules[key][1].why_eager for key in auto._modules}
     assert whys["Skipped"] == whys["Below"] == "NIMBLE_TORCH_SKIP names it"
     assert whys["DataParallel"] == "it is a DataParallel" and whys["Holds"].startswith("it holds a ")
 
@@ -146,7 +146,7 @@ def test_a_module_without_a_hash(auto, backend, said):
 
     module = Equal().eval()
     run(module, 9)
-    assert backend.captures == 0 and "unhashable" in served(auto, module).aside and said.getvalue() == ""
+    assert backend.captures == 0 and "unhashable" in served(auto, module).why_eager and said.getvalue() == ""
 
 
 def test_what_has_no_kind(auto, backend):

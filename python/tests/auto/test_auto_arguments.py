@@ -132,7 +132,7 @@ def test_outputs_whose_description_changes():
             result.about["calls"] += 1
         return made
 
-    assert "whose description by torch.utils._pytree may change" in both_ways(program)[0]
+    assert "and its description by torch.utils._pytree may change" in both_ways(program)[0]
 
 
 def test_attributes_of_tensors():

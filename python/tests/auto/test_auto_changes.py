@@ -1,4 +1,4 @@
-"""nimble.auto: what changes between calls, or in them, and is seen: by the guard, by the watch, by comparisons."""
+"""nimble.auto: what changes between calls, or in them, and is seen: by the guard, by the trace, by comparisons."""
 
 import sys
 from types import SimpleNamespace
@@ -37,7 +37,7 @@ def other_linear():
     lambda net: setattr(net.last.weight, "data", net.last.weight.data.t().contiguous().t()),
 ])
 def test_changes_are_seen(auto, backend, net, change, monkeypatch):
-    monkeypatch.setattr(Net, "forward", Net.forward)  # put back behind the test
+    monkeypatch.setattr(Net, "forward", Net.forward)  # put back after the test
     prepared(auto, backend, net)
     calls, waits = served(auto, net).served, backend.waits
     change(net)
@@ -172,7 +172,7 @@ def test_a_difference_ends_it_for_good(auto, backend, said):
     state.now = next(values) * 3
     replays = backend.replays
     x = torch.ones(2, 3)
-    for _ in range(6):  # which nobody can see
+    for _ in range(6):  # which shows nowhere
         module(x)
     assert backend.replays == replays + 6
     assert torch.equal(module(x), x * 3)  # the tenth, by an eager run

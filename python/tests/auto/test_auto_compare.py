@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
-from nimble.auto.compare import compare, differing_output, is_identical  # noqa: E402
+from nimble.graphs.compare import compare, differing_output, is_identical  # noqa: E402
 from nimble.guards.signatures import Call  # noqa: E402
 from fake import FakeCapture  # noqa: E402
 from replaying import ReplayingCapture  # noqa: E402

@@ -17,10 +17,10 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
 from nimble import NimbleError  # noqa: E402
-from nimble.auto.contents import Contents  # noqa: E402
-from nimble.auto.guard import Guard  # noqa: E402
-from nimble.objects.values import is_plain, plain_key  # noqa: E402
-from nimble.objects.watch import Watch, read_of_tensors, Watched  # noqa: E402
+from nimble.auto.value_snapshot import ValueSnapshot  # noqa: E402
+from nimble.auto.traced_guard import TracedModuleGuard  # noqa: E402
+from nimble.objects.plain import is_plain, plain_key  # noqa: E402
+from nimble.objects.python_trace import PythonTrace, read_of_tensors, TracedRun  # noqa: E402
 
 
 class Square(nn.Module):
@@ -57,12 +57,12 @@ def module():
 def quick(request, monkeypatch):
     """Where this PyTorch has a quick way to compare what is told of tensors, and without."""
     if not request.param:
-        monkeypatch.setattr("nimble.auto.guard.metadata_check", lambda tensors: None)
+        monkeypatch.setattr("nimble.auto.traced_guard.metadata_check", lambda tensors: None)
 
 
 def guarded(module, device="cpu"):
-    guard = Guard(module, device, Watched())
-    assert guard.difference(module) is None
+    guard = TracedModuleGuard(module, device, TracedRun())
+    assert guard.difference() is None
     return guard
 
 
@@ -94,7 +94,7 @@ def test_what_it_sees(module, change, said, monkeypatch):
     guard = guarded(module)
     kept = [module.linear, module.plain, module.linear.weight]
     change(module)
-    text = guard.difference(module)
+    text = guard.difference()
     assert text is not None and (said in text or said == "gone" and kept), text
     del kept
 
@@ -104,9 +104,9 @@ def test_an_id_that_may_be_anothers(module):
     guard = guarded(module)
     before = guard._seen
     module.linear.weight = nn.Parameter(torch.ones(4, 4))
-    guard._seen = guard._look(module)
+    guard._seen = guard._look()
     assert guard._seen is None and before is not None
-    assert "gone" in guard.difference(module)
+    assert "gone" in guard.difference()
 
 
 def test_values_may_change(module):
@@ -115,20 +115,20 @@ def test_values_may_change(module):
         module.linear.weight.mul_(2)
         module.shift.add_(1)
         module.plain.add_(1)
-    assert guard.difference(module) is None
+    assert guard.difference() is None
 
 
 def test_what_the_host_has_read(module):
     guard = guarded(module, "cuda")
     module.shift.add_(1)
-    assert guard.difference(module) == "a tensor on another device has changed"
+    assert guard.difference() == "a tensor on another device has changed"
     guard = guarded(module, "cuda")
     module.shift.numpy()[0] = 7  # which raises no version
-    assert guard.difference(module) == "a tensor on another device has changed"
+    assert guard.difference() == "a tensor on another device has changed"
 
 
 def test_another_module(module):
-    assert "gone" in guarded(module).difference(Square())
+    assert guarded(module).is_of(module) and not guarded(module).is_of(Square())
 
 
 def test_it_holds_nothing():
@@ -146,17 +146,17 @@ def test_it_holds_nothing():
 def test_what_it_refuses(module):
     handle = module.linear.register_forward_hook(print)
     with pytest.raises(NimbleError, match="hooks"):
-        Guard(module, "cpu", Watched())
+        TracedModuleGuard(module, "cpu", TracedRun())
     handle.remove()
     module.others = {"a": (nn.ReLU(),)}
     with pytest.raises(NimbleError, match="not registered"):
-        Guard(module, "cpu", Watched())
+        TracedModuleGuard(module, "cpu", TracedRun())
     module.others = {"a": (module.linear,)}
     guarded(module)
     for number in range(600):
         setattr(module, f"list{number}", [number])
     with pytest.raises(NimbleError, match="more Python objects"):
-        Guard(module, "cpu", Watched())
+        TracedModuleGuard(module, "cpu", TracedRun())
 
 
 class Colour(enum.Enum):
@@ -188,7 +188,7 @@ class Slots:
 
 def contents(value):
     """What says whether a value is still the same."""
-    made = Contents([value], set(), KEPT.append, "cuda")
+    made = ValueSnapshot([value], set(), KEPT.append, "cuda")
     return lambda now: made.is_same([now])
 
 
@@ -258,7 +258,7 @@ def test_what_cannot_be_compared(value, said):
 def test_functions_that_have_run():
     settings = {"scale": 1}
     function = lambda x: x * settings["scale"]  # noqa: E731
-    made = Contents([function], set(), KEPT.append, "cpu", frozenset([function.__code__]))
+    made = ValueSnapshot([function], set(), KEPT.append, "cpu", frozenset([function.__code__]))
     assert made.is_same([function])
     settings["scale"] = 2
     assert not made.is_same([function])
@@ -271,7 +271,7 @@ def test_an_object_that_takes_anothers_place():
     guard = guarded(module)
     module.functions.clear()
     module.functions.append(lambda x: x * 3)
-    assert guard.difference(module) is not None
+    assert guard.difference() is not None
 
 
 def test_large_and_endless_contents():
@@ -300,7 +300,7 @@ def reads(x):
 
 
 def test_watch():
-    watch = Watch()
+    watch = PythonTrace()
     assert watch.run(lambda: reads(4)) == 8
     watched = watch.result()
     assert {(namespace, name) for namespace, name in watched.places if namespace is Namespace} == {(Namespace, "value")}
@@ -332,7 +332,7 @@ def test_watch():
     (lambda: torch.ones(2).is_inference(), "it asks whether a tensor is of inference mode"),
 ])
 def test_effects(function, said):
-    watch = Watch()
+    watch = PythonTrace()
     watch.run(function)
     assert said in watch.result().effect
 
@@ -350,7 +350,7 @@ def test_locks_are_no_effect():
         with lock, lock:
             return threading.Condition(lock).notify_all()
 
-    watch = Watch()
+    watch = PythonTrace()
     watch.run(locked)
     assert watch.result().effect is None
 
@@ -360,7 +360,7 @@ def test_what_torch_compile_has_known_may_go():
     known[key] = 1
     held = [key]
     del key
-    watch = Watch()
+    watch = PythonTrace()
     watch.run(held.clear)
     assert not known.refs and watch.result().effect is None
 
@@ -368,14 +368,14 @@ def test_what_torch_compile_has_known_may_go():
 def test_torch_compile():
     function = torch.compile(lambda x: x + 1, backend="eager")
     function(torch.ones(1))
-    watch = Watch()
+    watch = PythonTrace()
     watch.run(function, torch.ones(1))
     assert "it uses torch.compile" in watch.result().effect
 
 
 def test_exceptions_pass_and_the_hook_goes():
     import sys
-    watch = Watch()
+    watch = PythonTrace()
     with pytest.raises(ZeroDivisionError):
         watch.run(lambda: 1 / 0)
-    assert sys.getprofile() is None and Watch.is_possible()
+    assert sys.getprofile() is None and PythonTrace.is_possible()

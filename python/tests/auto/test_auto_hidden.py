@@ -1,18 +1,13 @@
 """nimble.auto: what code gets at by ways that are not in plain sight: decorators' closures, weak references, what functions keep, objects
 of C, functions of PyTorch's that its own layers call. Where it changes, calls return what they return without."""
 
-import builtins
 import ctypes
 import enum
 import functools
 import importlib
-import logging
-import math
 import multiprocessing
-import os
 import struct
 import sys
-import types
 import weakref
 
 import pytest
@@ -22,8 +17,9 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 from auto_tools import both_ways, calls_of, module_with  # noqa: E402
 from nimble import NimbleError  # noqa: E402
-from nimble.auto.contents import Contents  # noqa: E402
-from nimble.objects.watch import Watch, is_programs  # noqa: E402
+from nimble.auto.value_snapshot import ValueSnapshot  # noqa: E402
+from nimble.objects.libraries import is_programs  # noqa: E402
+from nimble.objects.python_trace import PythonTrace  # noqa: E402
 
 
 class Settings:
@@ -284,7 +280,7 @@ def test_an_event_of_several_processes():
 
 
 def contents(value, names=frozenset()):
-    made = Contents([value], set(), KEPT.append, "cuda", names=names)
+    made = ValueSnapshot([value], set(), KEPT.append, "cuda", names=names)
     return lambda: made.is_same([value])
 
 
@@ -317,14 +313,14 @@ def test_objects_that_nobody_knows():
     """Where code may ask them."""
     etree = importlib.import_module("xml.etree.ElementTree")
     for value, name in ((etree.Element("a"), "text"), (importlib.import_module("zlib").decompressobj(), "eof")):
-        with pytest.raises(NimbleError, match="cannot be told whether it changes"):
+        with pytest.raises(NimbleError, match="cannot be told whether that changes"):
             contents(Settings([value]), frozenset([name, "scale"]))
     assert contents(Settings(importlib.import_module("zlib").decompressobj()), frozenset(["eof"]))()
     assert contents([struct.Struct("i"), slice(1), range(3), multiprocessing.Lock()], frozenset(["size", "start"]))()
 
 
 def test_decorators_of_pytorch_are_noted():
-    watch = Watch()
+    watch = PythonTrace()
     inner = lambda x: x + 1  # noqa: E731
     watch.run(torch.no_grad()(inner), 1)
     codes = watch.result().codes
@@ -370,103 +366,3 @@ def test_what_a_modules_class_has_of_its_metaclass():
         return made.eval()
 
     seen(make, lambda m: setattr(Counted, "scale", 3.0), undo=lambda: setattr(Counted, "scale", 2.0))
-
-
-def test_built_in_names(monkeypatch):
-    monkeypatch.setattr(builtins, "a_scale", 2.0, raising=False)
-    seen(lambda: module_with(lambda self, x: x * a_scale), lambda m: setattr(builtins, "a_scale", 3.0),  # noqa: F821
-         undo=lambda: setattr(builtins, "a_scale", 2.0))
-
-
-@pytest.mark.parametrize("value, other", [
-    (2.0, 3.0), ([2.0], [3.0]), ([[2.0]], [[3.0]]), ({0: 2.0}, {0: 3.0}), (Settings(2.0), Settings(3.0)),
-    (types.SimpleNamespace(scale=2.0), types.SimpleNamespace(scale=3.0)), (functools.partial(float, 2.0), functools.partial(float, 3.0)),
-    (torch.full((1,), 2.0), torch.full((1,), 3.0))])
-def test_what_a_program_puts_into_pythons_modules(monkeypatch, value, other):
-    monkeypatch.setattr(sys, "a_scale", value, raising=False)
-
-    def forward(self, x):
-        scale = sys.a_scale
-        while isinstance(scale, (list, dict)):
-            scale = scale[0]
-        return x * (scale() if callable(scale) else getattr(scale, "scale", scale))
-
-    seen(lambda: module_with(forward), lambda m: setattr(sys, "a_scale", other), undo=lambda: setattr(sys, "a_scale", value))
-
-
-def test_a_function_of_pythons_that_is_replaced(monkeypatch):
-    monkeypatch.setattr(math, "floor", lambda x: 2)
-    seen(lambda: module_with(lambda self, x: x * math.floor(2.5)), lambda m: setattr(math, "floor", lambda x: 3),
-         undo=lambda: setattr(math, "floor", lambda x: 2))
-
-
-def test_a_built_in_function_that_is_replaced(monkeypatch):
-    seen(lambda: module_with(lambda self, x: x * math.sqrt(4.0)), lambda m: monkeypatch.setattr(math, "sqrt", lambda x: 3.0),
-         undo=lambda: monkeypatch.undo())
-
-
-def test_the_environment_in_bytes(monkeypatch):
-    monkeypatch.setenv("A_SCALE", "2")
-    seen(lambda: module_with(lambda self, x: x * float(os.environb[b"A_SCALE"])), lambda m: os.environ.update(A_SCALE="3"),
-         undo=lambda: os.environ.update(A_SCALE="2"))
-
-
-# ---- what is logged ----
-
-def test_an_adapter_of_a_logger():
-    """It has a method of that name, too, and is no logger."""
-    log = logging.LoggerAdapter(logging.getLogger("nimble_tests.adapter"), {})
-
-    def forward(self, x):
-        log.debug("seen")
-        return x * 2
-
-    said, replays = both_ways(lambda: calls_of(module_with(forward), lambda: None))
-    assert replays > 4, said
-
-
-def test_a_logger_between():
-    log = logging.getLogger("nimble_tests.between.inner")
-    seen(lambda: module_with(lambda self, x: x * (3.0 if log.getEffectiveLevel() <= logging.INFO else 2.0)),
-         lambda m: logging.getLogger("nimble_tests.between").setLevel(logging.INFO),
-         undo=lambda: logging.getLogger("nimble_tests.between").setLevel(logging.NOTSET))
-
-
-
-class Kept(logging.Handler):
-    def emit(self, record):
-        KEPT.append(record.getMessage())
-
-
-@pytest.mark.parametrize("change", [lambda log: log.setLevel(logging.INFO), lambda log: log.parent.setLevel(logging.INFO),
-                                    lambda log: logging.disable(logging.NOTSET)], ids=["own", "parent's", "all"])
-def test_levels_of_loggers(request, change):
-    log, handler = logging.getLogger("nimble_tests.inner"), Kept()
-
-    def forward(self, x):
-        log.info("seen")
-        return x * 2
-
-    def make():
-        KEPT.clear()
-        log.parent.addHandler(handler)
-        for each, level in ((log, logging.NOTSET), (log.parent, logging.ERROR)):
-            each.setLevel(level)
-        logging.disable(logging.NOTSET)
-        if request.node.callspec.id == "all":
-            log.parent.setLevel(logging.INFO)
-            logging.disable(logging.CRITICAL)
-        return module_with(forward)
-
-    def program():
-        module = make()
-        try:
-            return [*calls_of(module, lambda: change(log)), list(KEPT)]
-        finally:
-            log.parent.removeHandler(handler)
-            log.setLevel(logging.NOTSET)
-            log.parent.setLevel(logging.NOTSET)
-            logging.disable(logging.NOTSET)
-
-    said, replays = both_ways(program)
-    assert replays > 4, said

@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.5")
 from torch import nn  # noqa: E402
 from auto_tools import both_ways, calls_of, module_with  # noqa: E402
-from nimble.guards.tensors import Written  # noqa: E402
+from nimble.guards.write_detector import WriteDetector  # noqa: E402
 
 STATISTICS = torch.zeros(3)
 
@@ -165,10 +165,10 @@ class Hollow(torch.Tensor):
 @pytest.mark.parametrize("size", [1, 7, 8, 100, (1 << 20) + 3])
 def test_written(size):
     tensor = torch.zeros(size, dtype=torch.uint8)
-    written = Written([tensor, tensor[:1], torch.zeros(0), torch.ones(2, device="meta")])
+    written = WriteDetector([tensor, tensor[:1], torch.zeros(0), torch.ones(2, device="meta")])
     assert not written.any()
     hollow = torch.Tensor._make_wrapper_subclass(Hollow, (4,), dtype=torch.float32, device="cpu")
-    assert not Written([hollow]).any(), "it has no memory of its own"
+    assert not WriteDetector([hollow]).any(), "it has no memory of its own"
     tensor.data[-1] = 1
     assert written.any()
     tensor.data[-1] = 0
@@ -176,7 +176,7 @@ def test_written(size):
     tensor.mul_(1)
     assert written.any(), "the version tells"
     tensor = torch.arange(64)
-    written = Written([tensor])
+    written = WriteDetector([tensor])
     tensor.data.copy_(tensor.flip(0))
     assert written.any()
 
@@ -204,4 +204,4 @@ def test_weights_that_autocast_has_cast(at):
 def test_weights_that_are_written_to_around_autocast():
     assert both_ways(cast(0, 2, 8))[1] == 13
     assert both_ways(cast(None))[1] == 9
-    assert torch.clear_autocast_cache.__module__ != "nimble.guards.casts", "it is PyTorch's own again"
+    assert torch.clear_autocast_cache.__module__ != "nimble.guards.autocast_cache", "it is PyTorch's own again"

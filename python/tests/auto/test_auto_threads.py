@@ -1,10 +1,6 @@
-"""nimble.auto: errors, threads, other processes."""
+"""nimble.auto: errors, and other threads."""
 
 import contextlib
-import gc
-import os
-import signal
-import subprocess
 import sys
 import threading
 
@@ -12,13 +8,17 @@ import pytest
 
 torch = pytest.importorskip("torch", minversion="2.5")
 from nimble import Nimble  # noqa: E402
-from nimble.auto import advancing, calls, recurrent  # noqa: E402
+from nimble.auto import calls, entry_lifecycle  # noqa: E402
 from nimble.auto.threads import Threads  # noqa: E402
-from nimble.guards import switches  # noqa: E402
 from nimble.nesting import nesting  # noqa: E402
+from replaying import ReplayingCapture  # noqa: E402
 from auto_tools import (COMPARED, EAGER_FIRST, Net, auto, backend, graphs, module_with, net, prepared, run,  # noqa: E402, F401
                         said, served)
-from replaying import ReplayingCapture  # noqa: E402
+
+
+class Relaxed(ReplayingCapture):
+    def capture(self, work, device, multi_stream, relaxed):
+        return super().capture(work, device, True, True)
 
 
 def test_exceptions_are_the_modules(auto, backend, net):
@@ -45,7 +45,7 @@ def test_exceptions_are_the_modules(auto, backend, net):
 
 
 def test_our_own_mistakes_stay_ours(auto, backend, net, said, monkeypatch):
-    monkeypatch.setattr(calls.Served, "_entry_for", lambda *_: 1 / 0)
+    monkeypatch.setattr(calls.AutoModule, "_entry_for", lambda *_: 1 / 0)
     run(net, 3)
     monkeypatch.undo()
     assert said.getvalue().count("Net runs eagerly: ZeroDivisionError") == 1
@@ -83,7 +83,7 @@ def test_what_cannot_be_captured(auto, backend, net):
 
 
 def test_threads(auto, backend, net, monkeypatch):
-    monkeypatch.setattr(advancing, "_MOST_DISTURBED", 1000)  # however busy the machine is
+    monkeypatch.setattr(entry_lifecycle, "_MOST_DISTURBED", 1000)  # however busy the machine is
     prepared(auto, backend, net)
     wrong = []
 
@@ -144,7 +144,7 @@ def test_another_thread_while_it_is_compared(auto, backend, net):
 
 
 def test_another_thread_while_what_is_compared_is_put_back(auto, backend):
-    """By way of another module, whose calls nobody knows to be this one's."""
+    """By way of another module, so that its calls are not known to be this one's."""
     def forward(self, x):
         self.seen.add_(1)
         return x * 2
@@ -188,7 +188,7 @@ def test_another_thread_that_draws_random_numbers_meanwhile(auto, backend):
 
 
 def test_another_thread_that_is_in_another_module(auto, backend):
-    """Its call may go on for ever: nobody waits that long. Where nothing is put back nobody waits at all."""
+    """Its call may go on for ever: no thread waits that long. Where nothing is put back no thread waits at all."""
     began, may_end = threading.Event(), threading.Event()
 
     def waits(self, x):
@@ -226,11 +226,11 @@ def test_a_wait_to_be_alone_that_is_interrupted(monkeypatch):
 
         monkeypatch.setattr(threading.Condition, "wait", wait)
         with pytest.raises(KeyboardInterrupt) if interrupts else contextlib.nullcontext():
-            with threads.alone(1) as alone:
+            with threads.exclusive(1) as alone:
                 assert not alone.is_given
         monkeypatch.undo()
     threads.leave(2)
-    with threads.alone(1) as alone:
+    with threads.exclusive(1) as alone:
         assert alone.is_given
 
 
@@ -281,137 +281,3 @@ def test_nimble_itself_is_not_looked_at(auto, backend, net):
     for _ in range(9):
         model(torch.ones(2, 3))
     assert id(net) not in auto._modules
-
-
-class Relaxed(ReplayingCapture):
-    def capture(self, work, device, multi_stream, relaxed):
-        return super().capture(work, device, True, True)
-
-
-def test_other_ranks(auto, backend, net, monkeypatch):
-    prepared(auto, backend, net)
-    monkeypatch.setattr(switches, "has_other_ranks", lambda: True)
-    other = Net().eval()
-    run(other, 9)
-    assert graphs(auto, other) == 0
-    run(net, 9)
-    assert graphs(auto, net) == 0
-
-
-def test_dropout_of_recurrent_modules(auto, backend, net):
-    """cuDNN's state of it is begun anew where random numbers are put back, and preparing does, and comparing. Anybody's in the process:
-    `net` has none."""
-    prepared(auto, backend, net)
-    kinds = torch.nn
-    half_made = [kinds.LSTM.__new__(kinds.LSTM)]
-    others = [kinds.LSTM(3, 3, 2), kinds.GRU(3, 3, dropout=0.0), kinds.LSTM(3, 3, 2, dropout=0.5, device="meta")]
-    other = Net().eval()
-    run(other, 9)
-    assert graphs(auto, other) == 1
-    recurrent = kinds.GRU(3, 3, 2, dropout=0.5)
-    last = Net().eval()
-    run(last, 9)
-    assert graphs(auto, last) == 0 and "cuDNN" in str(served(auto, last).reasons())
-    run(net, 9)  # until it would be compared again
-    assert graphs(auto, net) == 0 and others and recurrent and half_made
-
-
-def test_who_may_have_dropout():
-    def has():
-        gc.collect()
-        return recurrent.has_dropout_of_its_own("cpu")
-
-    assert not has()
-    gru = torch.nn.GRU(3, 3, 2, dropout=0.5)
-    assert has() and not recurrent.has_dropout_of_its_own("cuda")
-    scripted = torch.jit.script(gru)
-    del gru
-    assert has()
-    del scripted
-    assert not has()
-
-
-def test_what_is_frozen():
-    """Python 3.12 has frozen some hundred objects before a program begins, which says nothing of modules."""
-    program = """\
-import gc
-gc.freeze()
-assert gc.get_freeze_count() > 0
-from nimble import hook  # what Python's start imports, before PyTorch
-import torch
-from nimble.auto.recurrent import has_dropout_of_its_own
-assert not has_dropout_of_its_own("cpu")
-gru = torch.nn.GRU(3, 3, 2, dropout=0.5)
-gc.freeze()
-assert not any(each is gru for each in gc.get_objects()) and has_dropout_of_its_own("cpu")
-"""
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
-
-
-def test_collectives_are_seen(auto, backend, tmp_path):
-    import torch.distributed as distributed
-    if not distributed.is_available():
-        pytest.skip("this PyTorch has no torch.distributed")
-
-    def forward(self, x):
-        distributed.all_reduce(x)
-        return x * 2
-
-    distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
-    try:
-        module = module_with(forward)
-        for _ in range(9):
-            module(torch.ones(2))
-    finally:
-        distributed.destroy_process_group()
-    assert backend.captures == 0
-    assert any("it talks to other processes" in reason for reason, _ in served(auto, module).reasons())
-
-
-def test_a_forked_child_runs_as_it_is(auto, backend, net):
-    prepared(auto, backend, net)
-    replays = backend.replays
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            with torch.no_grad():
-                same = torch.equal(net(torch.ones(2, 3)), Net.forward(net, torch.ones(2, 3)))
-            os.write(write, b"fine" if same and backend.replays == replays and not auto.enabled else b"served")
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
-    assert os.read(read, 10) == b"fine" and auto.enabled
-    run(net, 1)
-    assert backend.replays == replays + 1
-
-
-def test_a_child_that_is_forked_within_a_call(auto, backend):
-    """While a thread that the child does not have is alone, and about to say so."""
-    children, process = [], os.getpid()
-
-    def forward(self, x):
-        holds, may_end = threading.Event(), threading.Event()
-
-        def hold():
-            with auto.threads._changed:
-                auto.threads._alone = object()
-                holds.set()
-                may_end.wait(20)
-                auto.threads._alone = None
-
-        thread = threading.Thread(target=hold)
-        thread.start()
-        holds.wait(20)
-        children.append(os.fork())
-        if os.getpid() != process:
-            signal.alarm(10)  # rather than wait for ever
-            return x
-        may_end.set()
-        thread.join()
-        return x
-
-    module_with(forward)(torch.ones(2))
-    if os.getpid() != process:
-        os._exit(5)
-    assert os.WEXITSTATUS(os.waitpid(children[0], 0)[1]) == 5

@@ -157,7 +157,7 @@ def test_values_that_change(forward, members, change, monkeypatch):
         return calls_of(module, lambda: change(module))
 
     try:
-        assert both_ways(program)[1] >= 5, "it is served before and behind the change"
+        assert both_ways(program)[1] >= 5, "it is served before and after the change"
     finally:
         globals().pop("abs", None)
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "bench" / "pytorch"), str(ROOT / "bench")]
 
 import chains  # noqa: E402
-import company  # noqa: E402
+import multi_process  # noqa: E402
 import side_by_side  # noqa: E402
 
 WORKER = """
@@ -80,7 +80,7 @@ def in_processes(monkeypatch, tmp_path):
     def of(fails=-1):
         program = tmp_path / "worker.py"
         program.write_text(WORKER.format(path=str(tmp_path / "order"), fails=fails))
-        monkeypatch.setattr(company, "command_of", lambda way, build, _, name, kind, *more, log: (
+        monkeypatch.setattr(multi_process, "command_of", lambda way, build, _, name, kind, *more, log: (
             [sys.executable, program, way.replace(" ", "_"), name, kind, *more], side_by_side.environment()))
         return chains.in_processes("net", 2, ROOT), [way.replace("_", " ") for way in (tmp_path / "order").read_text().split()]
 
@@ -89,7 +89,7 @@ def in_processes(monkeypatch, tmp_path):
 
 def test_processes_are_timed_back_and_forth(in_processes):
     found, order = in_processes()
-    ways = list(company.WAYS)
+    ways = list(multi_process.WAYS)
     assert order == [*ways, *reversed(ways)] and list(found) == ways
     assert [one["row_us"]["median"] for one in found["nimble"]] == [10.0 * (len(ways) - 1), 10.0 * len(ways)]
     first, *_, last = chains.said_of_processes(found)
@@ -104,7 +104,7 @@ def test_one_that_fails_ends_all(in_processes, monkeypatch):
     monkeypatch.setattr(side_by_side, "give_up", lambda process, give_up=side_by_side.give_up: ended.append(process) or give_up(process))
     with pytest.raises(side_by_side.Failure, match="net, graph beside libnimble.so: ValueError: no more"):
         in_processes(fails=2)
-    assert len(ended) == 2 * len(company.WAYS) - 3
+    assert len(ended) == 2 * len(multi_process.WAYS) - 3
 
 
 def test_one_that_cannot_start_ends_those_before_it(in_processes, monkeypatch):

@@ -1,4 +1,4 @@
-"""nimble.compile.compiled_function: functions of torch.compile whose calls a graph serves. Those here are made by hand."""
+"""nimble.compile.compiled_function: functions of torch.compile that graphs serve. Those here are made by hand."""
 
 import os
 import threading

@@ -97,7 +97,7 @@ class Views(nn.Module):
         return y, y.t(), y[:1], x, x.view(-1), (x + 1)[:, :1]
 
 
-class Writes(nn.Module):
+class OpWrites(nn.Module):
     def forward(self, x):
         x.mul_(2)
         return x + 1
@@ -109,7 +109,7 @@ class Drops(nn.Module):
 
 
 class Counts(nn.Module):
-    """Something is broken off, and what is behind is compiled by itself."""
+    """Something is broken off, and what follows is compiled by itself."""
 
     def __init__(self):
         super().__init__()
@@ -172,7 +172,7 @@ def other_parameters(module, i):
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 @pytest.mark.parametrize("kind, change, served", [
     (Branches, nothing, True), (Branches, other_values, True), (Branches, other_memory, True), (Branches, other_parameters, True),
-    (Cached, nothing, True), (Views, nothing, False), (Writes, nothing, False), (Drops, nothing, True), (Counts, nothing, True),
+    (Cached, nothing, True), (Views, nothing, False), (OpWrites, nothing, False), (Drops, nothing, True), (Counts, nothing, True),
 ])
 def test_a_program(compile_with, backend, kind, change, served, mode):
     outcomes = []
@@ -201,7 +201,7 @@ def test_shapes_that_vary(compile_with, backend):
 
 
 def test_training_beside_it(compile_with):
-    """A step, and an evaluation behind it, some times."""
+    """A step, and an evaluation after it, some times."""
     outcomes = []
     for graphs in (False, True):
         torch.manual_seed(0)

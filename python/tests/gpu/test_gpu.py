@@ -229,7 +229,7 @@ def test_a_buffer_on_the_host_that_is_written(trains):
 @pytest.mark.parametrize("pinned", [False, True])
 @pytest.mark.parametrize("trains", [False, True])
 def test_what_it_makes_on_the_host(pinned, trains):
-    """And copies to the GPU, without waiting for it. A graph may do that again, from where it lay: nobody else's data may be there."""
+    """And copies to the GPU, without waiting for it. A graph may do that again, from where it lay: no other data may be there."""
     class FromHost(nn.Module):
         def __init__(self):
             super().__init__()

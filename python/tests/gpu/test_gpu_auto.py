@@ -192,7 +192,7 @@ def run(script, tmp_path, *options, launch=None, **variables):
     path = tmp_path / "script.py"
     path.write_text(NETWORK + script + "torch.cuda.synchronize()\nprint(digest.hexdigest())\n")
     env = {k: v for k, v in os.environ.items() if not k.startswith(("NIMBLE_", "PYTORCH_", "LD_PRELOAD"))}
-    # torch.compile chooses by time how a sum is added up, and keeps what it has chosen: the same for both, and nobody else's.
+    # torch.compile chooses by time how a sum is added up, and keeps what it has chosen: the same for both, and for no one else.
     env.update(CUBLAS_WORKSPACE_CONFIG=":4096:8", TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "compiled"), **variables)
     words = [sys.executable, str(path)]
     if launch:

@@ -26,7 +26,7 @@ two_gpus = pytest.mark.skipif(not torch.cuda.is_available() or torch.cuda.device
 
 
 class Beside(nn.Module):
-    """Works on a stream of its own as well, which waits for nobody."""
+    """Works on a stream of its own as well, which waits for no other."""
 
     def __init__(self, waits, elements=1):
         super().__init__()
@@ -48,7 +48,7 @@ class Beside(nn.Module):
 @pytest.mark.parametrize("training", [False, True])
 def test_work_that_no_replay_would_do_raises(training):
     x = torch.randn(4, 8, device="cuda")
-    with pytest.raises(CaptureError, match="go to streams which wait for nothing"):
+    with pytest.raises(CaptureError, match="go to streams that do not wait for the current one"):
         Nimble(Beside(False).cuda()).prepare(x, training=training)
     with pytest.warns(UserWarning, match="running eagerly"):
         module = Beside(False, 1 << 30).cuda()  # which takes long to be copied, and to be put back
@@ -67,7 +67,7 @@ def test_a_step_with_work_that_no_replay_would_do_is_not_captured(fallback):
     step = nimble.step(lambda: module(x).sum(), modules=[module], fallback=fallback)
     for number in range(1, 7):
         if number > 3 and not fallback:
-            with pytest.raises(CaptureError, match="go to streams which wait for nothing"):
+            with pytest.raises(CaptureError, match="go to streams that do not wait for the current one"):
                 step()
             number = 3
         else:

@@ -114,7 +114,7 @@ def test_checkpoints(nets):
 
 
 def test_recurrent_modules():
-    """With dropout between its layers, cuDNN draws from a state that nobody can put back: a graph would not begin it anew with a seed."""
+    """With dropout between its layers, cuDNN draws from a state that cannot be put back: a graph would not begin it anew with a seed."""
     class Recurrent(torch.nn.Module):
         def __init__(self, dropout):
             super().__init__()
@@ -243,7 +243,7 @@ def test_parameters_are_accumulated_on_the_stream_of_the_forward(nets):
 
 @pytest.mark.parametrize("way", ["torch.cuda.graph", "nimble.step"])
 def test_the_whole_step_is_captured_behind_training_by_graphs(way):
-    """Of a module with one output. If a graph's forward left autograd's nodes of parameters behind, these would belong to the stream of
+    """Of a module with one output. If a graph's forward left autograd's nodes of parameters alive, these would belong to the stream of
     then, of which no capture can make use."""
     one = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(8 * 22 * 22, 10)).cuda()
     nets, x, y = (one, copy.deepcopy(one)), images(), labels()

@@ -62,7 +62,7 @@ class Generator:
 
 @pytest.fixture
 def generator(monkeypatch):
-    """What CudaCapture needs of CUDA to capture, with nothing behind it but the random numbers."""
+    """What CudaCapture needs of CUDA to capture, with nothing real but the random numbers."""
     import torch
     from nimble import shim
     from nimble.graphs import capture
@@ -94,7 +94,7 @@ def generator(monkeypatch):
                         "Stream": lambda: stream, "current_stream": lambda *_: stream, "synchronize": nothing, "default_generators": [made],
                         "is_current_stream_capturing": lambda: False, "get_allocator_backend": lambda: "cudaMallocAsync"}.items():
         monkeypatch.setattr(torch.cuda, name, value, raising=False)
-    monkeypatch.setattr("nimble.graphs.capture._raw_stream", lambda _: 0)
+    monkeypatch.setattr("nimble.graphs.cuda_graph.raw_stream", lambda _: 0)
     for name, value in {"learning": contextlib.nullcontext, "capture_again": nothing, "get_graph": nothing, "settle": nothing}.items():
         monkeypatch.setattr(shim, name, value)
     monkeypatch.setattr(capture, "_recover", nothing)
@@ -150,13 +150,13 @@ def test_a_backward_that_draws_the_forwards_random_numbers_again(generator, puts
     assert generator.get_state() == (7, 40) and len(set(seeds)) == len(seeds) and 7 not in seeds
 
 
-@pytest.mark.parametrize("in_parts", [True, False])
-def test_a_step_that_does_so_is_one_graph(generator, in_parts):
+@pytest.mark.parametrize("is_split", [True, False])
+def test_a_step_that_does_so_is_one_graph(generator, is_split):
     import torch
     from nimble.graphs.capture import CudaCapture
 
     work = Checkpointed(generator)
-    graphs = CudaCapture().record(work, torch.cuda.Stream(), True, False, in_parts)
+    graphs = CudaCapture().record(work, torch.cuda.Stream(), True, False, is_split)
     assert len(graphs) == 1 and work.seeds[-1] == work.seeds[-2] and generator.get_state() == (7, 40)
     whole = CudaCapture().capture(work, torch.device("cuda:0"), True, False)
     assert whole.outputs[1] == 0 and generator.get_state() == (7, 40)

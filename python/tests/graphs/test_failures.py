@@ -11,11 +11,11 @@ torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
 from fake import FakeCapture  # noqa: E402
 from nimble import Nimble, NimbleError, accelerate  # noqa: E402
-from nimble.api.error_origin import raises_by_itself  # noqa: E402
+from nimble.api.error_origin import raises_without_nimble  # noqa: E402
 from nimble.graphs import capture  # noqa: E402
 from nimble.graphs.capture import first_reason, no_collection  # noqa: E402
 from nimble.guards.signatures import Call  # noqa: E402
-from nimble.steps import step_reads  # noqa: E402
+from nimble.steps import step_ops  # noqa: E402
 from training_nets import only  # noqa: E402
 
 
@@ -136,8 +136,8 @@ def test_an_error_while_it_is_looked_for_whose_it_is_leaves_all_as_it_was(backen
 
 def test_copies_of_arguments_have_a_history_where_these_have_one(backend):
     module, x = only(lambda self, x: x.add_(1)), torch.ones(2, requires_grad=True)
-    assert raises_by_itself(module, Call((x,), {}, True), backend)
-    assert not raises_by_itself(module, Call((x * 1,), {}, True), backend) and x.tolist() == [1.0, 1.0]
+    assert raises_without_nimble(module, Call((x,), {}, True), backend)
+    assert not raises_without_nimble(module, Call((x * 1,), {}, True), backend) and x.tolist() == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, copy.copy, lambda model: pickle.loads(pickle.dumps(model))])
@@ -186,8 +186,8 @@ def test_what_cannot_be_compared(monkeypatch, error, is_unchanged):
     def same_bytes(*_):
         raise error
 
-    monkeypatch.setattr(step_reads, "same_bytes", same_bytes)
-    assert step_reads.is_unchanged(torch.ones(2), torch.ones(2)) is is_unchanged
+    monkeypatch.setattr(step_ops, "same_bytes", same_bytes)
+    assert step_ops.is_unchanged(torch.ones(2), torch.ones(2)) is is_unchanged
 
 
 def test_memory_that_may_be_written_ends_with_the_storage(monkeypatch):

@@ -11,7 +11,7 @@ from torch import nn  # noqa: E402
 import nimble  # noqa: E402
 from fake import FakeCapture  # noqa: E402
 from nimble.errors import CaptureError, NimbleError  # noqa: E402
-from nimble.graphs.capture import _quietly  # noqa: E402
+from nimble.graphs.cuda_graph import quietly  # noqa: E402
 
 CALLS = 10
 
@@ -123,6 +123,6 @@ def test_what_is_called_quietly_raises_and_is_kept_by_nobody():
         raise ValueError("inner")
 
     with pytest.raises(ValueError, match="inner"):
-        _quietly(lambda held=held: fail(held))
+        quietly(lambda held=held: fail(held))
     del held
     assert known() is None

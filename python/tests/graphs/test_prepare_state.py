@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
 from nimble import Nimble, NimbleError  # noqa: E402
-from nimble.guards.state import StateKeeper  # noqa: E402
+from nimble.guards.state_keeper import StateKeeper  # noqa: E402
 from replaying import ReplayingCapture  # noqa: E402
 
 
@@ -390,7 +390,7 @@ def test_what_no_replay_would_write_to():
     for name in ("calls", "once", None):
         module = Counts(name)
         keeper = StateKeeper(module)
-        with keeper.watch().on():
+        with keeper.watch_writes().on():
             module(torch.ones(3))
         keeper.restore_buffers()
         keeper.check_elsewhere("cpu")

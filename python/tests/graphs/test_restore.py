@@ -6,12 +6,12 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
 from nimble import Nimble, NimbleError  # noqa: E402
-from nimble.api.error_origin import raises_by_itself  # noqa: E402
+from nimble.api.error_origin import raises_without_nimble  # noqa: E402
 from nimble.auto.gradients import again  # noqa: E402
-from nimble.graphs import restore as as_it_was  # noqa: E402
-from nimble.graphs.restore import left_as_it_was  # noqa: E402
+from nimble.graphs import restore  # noqa: E402
+from nimble.graphs.restore import restored_afterwards  # noqa: E402
 from nimble.guards.signatures import Call  # noqa: E402
-from nimble.guards.state import StateKeeper  # noqa: E402
+from nimble.guards.state_keeper import StateKeeper  # noqa: E402
 from fake import FakeCapture  # noqa: E402
 
 
@@ -87,7 +87,7 @@ def test_what_is_kept_is_kept_before_the_first_run(backend, rests, monkeypatch):
             super().__init__(*given)
             order.append("kept")
 
-    monkeypatch.setattr(as_it_was, "StateKeeper", Keeper)
+    monkeypatch.setattr(restore, "StateKeeper", Keeper)
     Nimble(module, backend=backend).prepare(torch.ones(3))
     assert order[:4] == ["at rest", "kept", "at rest", "run"]
 
@@ -95,7 +95,7 @@ def test_what_is_kept_is_kept_before_the_first_run(backend, rests, monkeypatch):
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_run_that_tells_whose_an_error_is(backend, rests, fails):
     module = begun(backend, rests, lambda: fails)
-    assert raises_by_itself(module, Call((torch.ones(3),), {}, False, False), backend) == fails
+    assert raises_without_nimble(module, Call((torch.ones(3),), {}, False, False), backend) == fails
     assert rests == [1, 1, 2, 1] and not backend.to_do
 
 
@@ -119,7 +119,7 @@ def test_all_is_put_back_where_waiting_fails(backend, rests, which):
             raise RuntimeError("not now")
 
     backend.wait = wait
-    with pytest.raises(RuntimeError, match="not now"), left_as_it_was(module, backend, torch.device("cpu")):
+    with pytest.raises(RuntimeError, match="not now"), restored_afterwards(module, backend, torch.device("cpu")):
         module(torch.ones(3))
         torch.rand(1)
     backend.wait = waiting

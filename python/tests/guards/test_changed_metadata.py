@@ -9,7 +9,7 @@ from torch import nn  # noqa: E402
 import nimble  # noqa: E402
 from nimble.guards import metadata  # noqa: E402
 from nimble.guards.metadata import Metadata  # noqa: E402
-from nimble.guards.state import ModuleGuard  # noqa: E402
+from nimble.guards.module_guard import ModuleGuard  # noqa: E402
 from step_programs import mlp, same, sgd, update  # noqa: E402
 
 

@@ -7,17 +7,17 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.1")
 from fake import FakeCapture  # noqa: E402
 from nimble import Nimble, NimbleError  # noqa: E402
-from nimble.guards.op_watch import Reads  # noqa: E402
-from nimble.objects.memory import storage  # noqa: E402
+from nimble.guards.op_watch import OpReads  # noqa: E402
+from nimble.objects.memory import storage_address  # noqa: E402
 
 # The device is a meta one, which has no memory to tell of; what is looked at here is the host's, of which copies come there.
 
 
 def test_what_is_copied_from_the_host_stays():
-    reads, there = Reads([], "meta"), torch.ones(3)
+    reads, there = OpReads([], "meta"), torch.ones(3)
     with reads.on():
         made = torch.arange(5.0)
-        where = storage(made)
+        where = storage_address(made)
         on_device = made.to("meta") + 1
         on_device[:3].copy_(there, non_blocking=True)
         there + 1
@@ -25,16 +25,16 @@ def test_what_is_copied_from_the_host_stays():
     del made
     gc.collect()
     kept = reads.still_there(but=[])
-    assert set(kept) == {where, storage(there)}
+    assert set(kept) == {where, storage_address(there)}
     others = [torch.zeros(5) for _ in range(100)]  # none comes to lie there
-    assert where not in map(storage, others)
+    assert where not in map(storage_address, others)
     again = torch.empty(0).set_(kept[where])
     assert torch.equal(again, torch.arange(5.0))
 
 
 def test_numbers_are_taken_at_once():
     """Not where one is copied."""
-    reads, on_device = Reads([], "meta"), torch.empty(3, device="meta")
+    reads, on_device = OpReads([], "meta"), torch.empty(3, device="meta")
     with reads.on():
         rate = torch.tensor(1.0)
         for _ in range(3):
@@ -43,40 +43,40 @@ def test_numbers_are_taken_at_once():
     assert reads.still_there(but=[]) == {}
     with reads.on():
         torch.empty((), device="meta").copy_(rate, non_blocking=True)
-    assert set(reads.still_there(but=[])) == {storage(rate)}
+    assert set(reads.still_there(but=[])) == {storage_address(rate)}
 
 
 def test_what_stays_on_the_host_goes():
-    reads = Reads([], "meta")
+    reads = OpReads([], "meta")
     with reads.on():
         torch.arange(5.0) + torch.ones(5)
     assert reads.still_there(but=[]) == {}
 
 
 def test_what_the_device_itself_has_made_goes():
-    reads, there = Reads([], "cpu"), torch.ones(3)
+    reads, there = OpReads([], "cpu"), torch.ones(3)
     with reads.on():
         made = torch.arange(3.0) + there
-    assert set(reads.still_there(but=[made])) == {storage(there)}
+    assert set(reads.still_there(but=[made])) == {storage_address(there)}
 
 
 @pytest.mark.parametrize("copy", [lambda one, other: torch._foreach_copy_([one], [other]), lambda one, other: one.copy_(other)])
 def test_ops_that_return_nothing_copy_as_well(copy):
-    reads, there, on_device = Reads([], "meta"), torch.ones(3), torch.empty(3, device="meta")
+    reads, there, on_device = OpReads([], "meta"), torch.ones(3), torch.empty(3, device="meta")
     with reads.on():
         copy(on_device, there)
-    assert set(reads.still_there(but=[])) == {storage(there)}
+    assert set(reads.still_there(but=[])) == {storage_address(there)}
 
 
 @pytest.mark.parametrize("change", [lambda made: made.add_(1), lambda made: made[:2].zero_(), lambda made: made.detach().mul_(2)])
 def test_what_is_changed_behind_its_copy(change):
     """Eagerly the copy has what was there before."""
-    reads = Reads([], "meta")
+    reads = OpReads([], "meta")
     with reads.on():
         made = torch.arange(5.0)
         change(made)
         made.to("meta", non_blocking=True)
-    assert set(reads.still_there(but=[])) == {storage(made)}
+    assert set(reads.still_there(but=[])) == {storage_address(made)}
     with reads.on():
         change(made)
     with pytest.raises(NimbleError, match="changes on the host"):
@@ -86,9 +86,9 @@ def test_what_is_changed_behind_its_copy(change):
 @pytest.mark.parametrize("op", [lambda x: x.prod(), lambda x: x.prod(1), lambda x: x.cumprod(0)])
 def test_ops_whose_gradients_go_by_who_looks(op):
     """What was computed while somebody looked would be others."""
-    with torch.no_grad(), Reads([], "cpu").on():
+    with torch.no_grad(), OpReads([], "cpu").on():
         op(torch.ones(2, 3))
-    with pytest.raises(NotImplementedError, match="the gradients of .*prod"), Reads([], "cpu").on():
+    with pytest.raises(NotImplementedError, match="the gradients of .*prod"), OpReads([], "cpu").on():
         op(torch.ones(2, 3, requires_grad=True))
     for trains in (True, False):
         looked = []

@@ -129,12 +129,12 @@ def test_modes_of_pytorch_count():
 
 
 @pytest.mark.parametrize("args, kwargs, said", [
-    ((1, [torch.zeros(1), {3}]), {}, r"args\[1\]\[1\] is a set, whose content may change"),
-    ((ByContent([1]),), {}, r"args\[0\] is a ByContent, whose content may change"),
-    ((Text("a"),), {}, r"args\[0\] is a Text, whose content may change"),
-    (([].append,), {}, r"args\[0\] is a builtin_function_or_method, whose content may change"),
-    ((), {"mask": {"a": object()}}, r"kwargs\['mask'\]\['a'\] is a object, whose content may change"),
-    ((torch.nn.ReLU(),), {}, r"args\[0\] is a ReLU, whose content may change"),
+    ((1, [torch.zeros(1), {3}]), {}, r"args\[1\]\[1\] is a set, and its content may change"),
+    ((ByContent([1]),), {}, r"args\[0\] is a ByContent, and its content may change"),
+    ((Text("a"),), {}, r"args\[0\] is a Text, and its content may change"),
+    (([].append,), {}, r"args\[0\] is a builtin_function_or_method, and its content may change"),
+    ((), {"mask": {"a": object()}}, r"kwargs\['mask'\]\['a'\] is a object, and its content may change"),
+    ((torch.nn.ReLU(),), {}, r"args\[0\] is a ReLU, and its content may change"),
     ((1, torch.eye(2).to_sparse()), {}, r"args\[1\] is a tensor with layout torch.sparse_coo"),
 ])
 def test_what_cannot_be_compared_is_named_with_its_place(args, kwargs, said):

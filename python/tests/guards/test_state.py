@@ -9,11 +9,11 @@ import pytest
 torch = pytest.importorskip("torch", minversion="1.13.0a0")
 from torch import nn  # noqa: E402
 from nimble.guards import dictionaries  # noqa: E402
-from nimble.guards.state import ModuleGuard  # noqa: E402
+from nimble.guards.module_guard import ModuleGuard  # noqa: E402
 
 
 @pytest.fixture(autouse=True, params=["words", "versions", "looks"])
-def quick(request, monkeypatch, words):
+def quick(request, monkeypatch, versions_of_dictionaries):
     """Where words of memory tell that nothing has changed, where this PyTorch does of attributes, and without either."""
     if request.param != "words":
         monkeypatch.setattr("nimble.guards.dict_versions._update", lambda: None)
@@ -229,7 +229,7 @@ def test_values_that_lie_on_another_device_count():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("size", [8, 32, 16384, 40000])
 def test_values_that_the_host_has_read_count(size, dtype):
-    """Also where they are written behind PyTorch's back."""
+    """Also where they are written without PyTorch's knowledge."""
     module = Net()
     memory = bytearray(size * 2 * torch.ones((), dtype=dtype).element_size())
     module.table = torch.frombuffer(memory, dtype=dtype).view(size, 2)[:, 0]

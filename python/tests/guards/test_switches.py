@@ -100,7 +100,7 @@ def test_one_that_leaves_another(switch, backend):
     stack = contextlib.ExitStack()
     sets = [lambda: stack.enter_context(switched())]
     with stack:
-        with pytest.raises(NimbleError, match="the module, .* changes a switch of PyTorch's .*put it back within"):
+        with pytest.raises(NimbleError, match="the module, .* changes a switch of PyTorch .*put it back within"):
             Nimble(Sets(is_on).eval(), backend=backend).prepare(torch.ones(2, 4), relaxed=True)
 
     def puts_back():

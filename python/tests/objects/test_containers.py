@@ -9,7 +9,7 @@ from nimble.objects import containers
 
 
 def refuse(self, *_, **__):
-    raise AssertionError("nobody may ask its class")
+    raise AssertionError("its class must not be asked")
 
 
 REFUSED = ("__iter__", "__getitem__", "__setitem__", "__delitem__", "__len__", "__contains__", "__eq__", "__bool__", "keys", "values", "items",
@@ -18,7 +18,7 @@ BASES = (dict, collections.OrderedDict, collections.defaultdict, collections.Cou
 
 
 def closed(base):
-    """A class of such that lets nobody look or write by its own methods."""
+    """A class of such that forbids to look or write by its own methods."""
     names = {name: refuse for name in REFUSED if hasattr(base, name) or name == "__bool__"}
     return type("Closed", (base,), {**names, "__hash__": None})
 

@@ -5,9 +5,9 @@ from collections import OrderedDict
 
 import pytest
 
-from nimble.guards import dict_versions as words
+from nimble.guards import dict_versions
 from test_shim import python
-from words_tools import update
+from dict_versions_tools import update
 
 # What Python's later releases note elsewhere.
 tells = pytest.mark.skipif(sys.version_info >= (3, 13), reason="this Python does not tell")
@@ -23,30 +23,30 @@ class Other(Made):
 
 @tells
 def test_every_change_shows():
-    assert words.tells(update)
+    assert dict_versions.tells(update)
 
 
 @tells
 def test_under_libnimble(build):
-    done = python(build, "-c", "from nimble.guards import dict_versions as words; print(words._update() is not None)")
+    done = python(build, "-c", "from nimble.guards import dict_versions; print(dict_versions._update() is not None)")
     assert done.stdout == "True\n", done.stderr
 
 
 def test_without_libnimble(build):
-    done = python(build, "-c", "from nimble.guards import dict_versions as words; print(words._update())", preload=False)
+    done = python(build, "-c", "from nimble.guards import dict_versions; print(dict_versions._update())", preload=False)
     assert done.stdout == "None\n", done.stderr
 
 
 @pytest.mark.parametrize("where, other", [("_VERSION_AT", 0), ("_VERSION_AT", 16), ("_CLASS_AT", 16)])
 def test_what_lies_elsewhere_is_not_relied_on(monkeypatch, where, other):
     """A count of references, or of entries, which stay as they are when a value is replaced."""
-    monkeypatch.setattr(words, where, other)
-    assert not words.tells(update)
+    monkeypatch.setattr(dict_versions, where, other)
+    assert not dict_versions.tells(update)
 
 
 @pytest.mark.parametrize("result", [0, 6])
 def test_who_always_says_the_same_is_not_relied_on(result):
-    assert not words.tells(lambda *_: result)
+    assert not dict_versions.tells(lambda *_: result)
 
 
 @pytest.mark.parametrize("change", [
@@ -56,9 +56,9 @@ def test_who_always_says_the_same_is_not_relied_on(result):
 @pytest.mark.parametrize("kind", [dict, OrderedDict])
 @tells
 def test_changes(monkeypatch, kind, change):
-    monkeypatch.setattr(words, "_update", lambda: update)
+    monkeypatch.setattr(dict_versions, "_update", lambda: update)
     made, held, apart = Made(), kind(a=1, b=2), {}
-    seen = words.words_of([vars(made), held], [made])
+    seen = dict_versions.dict_versions_of([vars(made), held], [made])
     assert not seen.have_changed() and not seen.have_changed()
     apart["c"] = held["a"], made  # what is only read
     assert not seen.have_changed()
@@ -67,5 +67,5 @@ def test_changes(monkeypatch, kind, change):
 
 
 def test_objects_without_a_dictionary(monkeypatch):
-    monkeypatch.setattr(words, "_update", lambda: update)
-    assert words.words_of([], [1]) is None
+    monkeypatch.setattr(dict_versions, "_update", lambda: update)
+    assert dict_versions.dict_versions_of([], [1]) is None

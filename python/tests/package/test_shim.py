@@ -111,7 +111,7 @@ def test_memory_of_the_host_is_not_watched(monkeypatch):
 
     asked = []
     monkeypatch.setattr(shim, "MemoryWatch", lambda addresses: asked.extend(addresses) or "watch")
-    assert CudaCapture().watch([torch.zeros(3)]) == "watch" and asked == []
+    assert CudaCapture().watch_memory([torch.zeros(3)]) == "watch" and asked == []
 
 
 def header():

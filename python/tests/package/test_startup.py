@@ -1,4 +1,4 @@
-"""nimble.startup and nimble.hook in real processes: what a program sees of them, and when PyTorch is told what."""
+"""nimble.startup and nimble.auto.hook in real processes: what a program sees of them, and when PyTorch is told what."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nimble import hook
+from nimble.auto import hook
 
 PYTHON = Path(__file__).resolve().parent.parent.parent
 STARTUP = PYTHON / "nimble" / "startup"

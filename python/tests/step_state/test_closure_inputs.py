@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", minversion="1.13.0a0")
 from torch import nn  # noqa: E402
 from nimble import NimbleError  # noqa: E402
 from nimble.objects.code_names import names_of, read_by  # noqa: E402
-from nimble.steps.closure_inputs import find  # noqa: E402
+from nimble.step_state.closure_search import find  # noqa: E402
 
 
 class Trainer:

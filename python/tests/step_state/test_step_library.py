@@ -1,5 +1,5 @@
 """nimble.step: objects of Python's own library that a step refers to: what it reads there is compared, what it puts there raises, what
-nobody can tell of raises, and what does not matter does not."""
+cannot be told raises, and what does not matter does not."""
 
 import argparse
 import array
@@ -30,7 +30,7 @@ import pytest
 
 torch = pytest.importorskip("torch", minversion="2.1")
 from nimble import NimbleError  # noqa: E402
-from nimble.steps.closure_inputs import find  # noqa: E402
+from nimble.step_state.closure_search import find  # noqa: E402
 from step_programs import mlp, raises, same, sgd, update  # noqa: E402
 
 
@@ -192,7 +192,7 @@ def test_what_is_put_there_raises(name):
 @pytest.mark.parametrize("make", [queue.SimpleQueue, lambda: csv.writer(io.StringIO()), random.SystemRandom])
 def test_what_nobody_can_tell_of_raises(make):
     net, kept = mlp(), make()
-    with pytest.raises(NimbleError, match="'kept' is a .* of which it cannot be told"):
+    with pytest.raises(NimbleError, match="'kept' is a .*, and it cannot be told"):
         find(lambda x: (net(x), kept), [], [])
 
 

@@ -1,4 +1,4 @@
-"""What a step reads by names that lead to functions, classes and modules, and what changes behind its last eager run: all is as without."""
+"""What a step reads by names that lead to functions, classes and modules, and what changes after its last eager run: all is as without."""
 
 import functools
 import operator

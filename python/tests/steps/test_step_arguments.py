@@ -1,4 +1,4 @@
-"""nimble.step: what a step does to its arguments beside their values raises when it is captured."""
+"""nimble.step: what a step does to its arguments besides their values raises when it is captured."""
 
 import pytest
 

@@ -35,7 +35,7 @@ def halved():
 @pytest.mark.parametrize("mode", [Functions, Ops, pytest.param(halved, marks=pytest.mark.skipif(
     switches._SAVES_ELSEWHERE is None, reason="this PyTorch does not tell of hooks for what autograd saves"))])
 def test_modes(mode):
-    """What they change is changed, and calls before and behind are the graph's."""
+    """What they change is changed, and calls before and after are the graph's."""
     def program(wrap):
         net = mlp()
         optimizer = sgd(net)

@@ -13,7 +13,7 @@ from replaying import ReplayingCapture  # noqa: E402
 
 
 class Beside(FakeCapture):
-    """`strays` of its eager runs, one after the other, and none behind these."""
+    """`strays` of its eager runs, one after the other, and none after these."""
 
     def __init__(self, strays):
         super().__init__()
@@ -37,14 +37,14 @@ def test_nothing_is_captured():
     for _ in range(3):
         step(torch.ones(2, 4))
     for _ in range(2):
-        with pytest.raises(CaptureError, match="2 of the kernels and copies that it launches go to streams which wait for nothing"):
+        with pytest.raises(CaptureError, match="2 of the kernels and copies that it launches go to streams that do not wait for the current one"):
             step(torch.ones(2, 4))
     assert len(backend.ran) == backend.rehearsals == 3 and backend.asked == [] and step.report()[0].state == "eager"
 
 
 def test_it_runs_eagerly_where_that_is_wanted():
     step, backend, _ = made([1, 1, 1], fallback=True)
-    with pytest.warns(UserWarning, match="runs eagerly.* wait for nothing"):
+    with pytest.warns(UserWarning, match="runs eagerly.* do not wait for the current one"):
         for _ in range(6):
             step(torch.ones(2, 4))
     assert backend.asked == []
@@ -74,23 +74,23 @@ def test_steps_whose_gradients_are_held_are_not_rehearsed():
     step, backend, _ = made([])
     for _ in range(4):
         step(torch.ones(2, 4))
-    held = [p.grad for module in step._state.modules for p in module.parameters()]
-    with pytest.warns(UserWarning, match="holds on to the gradients"):
+    held = [p.grad for module in step._guard.state.modules for p in module.parameters()]
+    with pytest.warns(UserWarning, match="gradients .* are still referred to"):
         step(torch.ones(2, 4))
     assert len(backend.ran) == 4 and backend.rehearsals == 3 and held
 
 
-@pytest.mark.parametrize("behind, parts", [(0, 2), (1, 1)])
-def test_where_a_second_part_would_let_work_past_there_is_one(behind, parts):
+@pytest.mark.parametrize("after_split, parts", [(0, 2), (1, 1)])
+def test_where_a_second_part_would_let_work_past_there_is_one(after_split, parts):
     torch.manual_seed(0)
     net, backend, seen = mlp(), ReplayingCapture(), []
     optimizer = sgd(net)
-    backend.rehearsed = Rehearsed(0, behind)
+    backend.rehearsed = Rehearsed(0, after_split)
     backend.at_part = lambda: seen.append([p.grad is None for p in net.parameters()])
     step = nimble.step(lambda x: update(net, optimizer, net(x).sum()), modules=[net], optimizers=[optimizer], backend=backend)
     for _ in range(3):
         step(torch.ones(2, 4))
-    assert seen == [[True] * 4] * 3  # behind zero_grad(), before the backward
+    assert seen == [[True] * 4] * 3  # after zero_grad(), before the backward
     for _ in range(2):
         step(torch.ones(2, 4))
     assert [len(graphs) for graphs in backend.recorded] == [parts] and step.report()[0].runs_ahead is (parts == 2)

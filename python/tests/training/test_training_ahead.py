@@ -36,14 +36,14 @@ BEGIN = TrainingGraph._begin
 @pytest.fixture(autouse=True, params=[1, 100])
 def as_on_a_gpu(monkeypatch, request):
     """The fake runs Python code where a graph runs kernels: of a module that has changed it runs other code. Whatever that is, it is
-    to be nobody's. Buffers are written by a graph of their own, or by copies."""
+    to be no one's. Buffers are written by a graph of their own, or by copies."""
     monkeypatch.setattr(training, "_MANY", request.param)
 
     def begin_or_spoil(graph, call, run):
         if graph.runs_ahead and graph.guard.difference() is not None:
-            graph._number += 1
-            graph._forward.replays += 1
-            for each in (*(t for _, apart in graph._to_buffers._kinds for t in apart), *(t.data for t in graph._results.made)):
+            graph._forward.number += 1
+            graph._forward.captured.replays += 1
+            for each in (*(t for _, apart in graph._forward._to_buffers._kinds for t in apart), *(t.data for t in graph._results.made)):
                 each.fill_(77)
         else:
             BEGIN(graph, call, run)
@@ -63,7 +63,7 @@ def entry(model):
 
 
 def step(f, module, x):
-    """A step, what comes of it, and all of the module's state behind it."""
+    """A step, what comes of it, and all of the module's state after it."""
     module.zero_grad(set_to_none=True)
     y, seen = f(x)
     y.pow(2).sum().backward()
@@ -108,7 +108,7 @@ CHANGES = [replace_weight, replace_statistics, write_statistics, freeze, hook, w
 
 @pytest.mark.parametrize("seed", range(6))
 def test_whatever_changes_between_calls(pair, backend, seed):
-    """A launch that does not fit any more leaves nothing behind."""
+    """A launch that does not fit any more leaves no trace."""
     module, twin = pair
     model = Nimble(module, backend=backend, fallback=True).prepare(torch.randn(5, 4), training=True)
     assert entry(model).runs_ahead and [each.runs_ahead for each in model.report()] == [True, None]
@@ -306,4 +306,4 @@ def test_what_it_writes_to_stays_as_long_as_the_graph():
     graph.forget_module()
     for buffer in buffers:
         buffer.data = torch.zeros_like(buffer)
-    assert places == {t.data_ptr() for targets, _ in graph._to_buffers._kinds for t in targets}
+    assert places == {t.data_ptr() for targets, _ in graph._forward._to_buffers._kinds for t in targets}

@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch", minversion="1.13.0a0")
 from torch import nn  # noqa: E402
 from nimble import Nimble, NimbleError  # noqa: E402
-from nimble.objects.memory import storage  # noqa: E402
+from nimble.objects.memory import storage_address  # noqa: E402
 from nimble.training.gradients import Copies  # noqa: E402
 from training_nets import both, data, grads, only, pair, replays, same, steps  # noqa: E402, F401
 
@@ -148,7 +148,7 @@ def test_strides_of_gradients(backend):
         mine, other = (mine.x_grad, other.x_grad) if mine is module else (mine.grad, other.grad)
         assert torch.equal(mine, other) and mine.stride() == other.stride()
     assert module.conv.weight.grad.is_contiguous(memory_format=torch.channels_last)
-    where = {storage(p.grad) for p in module.parameters()}
+    where = {storage_address(p.grad) for p in module.parameters()}
     assert len(where) == 1  # autograd has copied none again
 
 
@@ -165,7 +165,7 @@ def test_copies_of_gradients():
             assert torch.equal(mine, grad) and torch.equal(more, grad + 1) and mine.dtype == grad.dtype
             assert mine.data_ptr() % 16 == 0
     assert one[0].stride() == dense.stride() and [one[i].stride() for i in (1, 3, 4)] == [(3, 1), (3, 1), (1, 2)]
-    assert storage(one[0]) == storage(one[1]) != storage(other[0])
+    assert storage_address(one[0]) == storage_address(one[1]) != storage_address(other[0])
     versions = [each._version for each in one if each is not None]
     one[0].add_(1)  # as an optimizer does it, or who scales gradients
     assert [each._version for each in one if each is not None] == [versions[0] + 1, *versions[1:]]

@@ -128,7 +128,7 @@ def test_gradients_that_are_differentiated(backend):
 
 
 def test_nodes_that_autograd_runs_in_another_order():
-    """What comes behind the first run of the graph is added."""
+    """What comes after the first run of the graph is added."""
     class Graph:
         runs = 0
 
@@ -255,7 +255,7 @@ def test_autograd_takes_gradients_over(backend):
 
 
 def accumulating(node, found):
-    """Autograd's nodes of leaves that lie behind a node, by their variables."""
+    """Autograd's nodes of leaves that a node leads to, by their variables."""
     if type(node).__name__ == "AccumulateGrad":
         found[id(node.variable)] = node
     for each, _ in node.next_functions:

@@ -1,0 +1,37 @@
+"""Whether cuDNN may keep a random state of its own, because a recurrent module with dropout between its layers is alive.
+
+That state cannot be read or put back, and PyTorch starts it anew once the seed or the state of the device's random numbers is set,
+which preparing and comparing do. So nothing is prepared unasked meanwhile. No state; any thread."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import torch
+
+from nimble.settings import FROZEN
+
+DROPOUT = "the program has a recurrent module with dropout, and cuDNN would restart its random numbers"
+
+_RECURRENT = frozenset(kind.__name__ for kind in (torch.nn.RNN, torch.nn.LSTM, torch.nn.GRU))
+
+
+def may_have_cudnn_dropout(device_type: str) -> bool:
+    """Whether there may be such a module on a device of this type, anywhere in the process."""
+    if gc.get_freeze_count() > FROZEN:
+        return True  # the collector does not list what the program has frozen
+    try:
+        return any(_has_dropout(each, device_type) for each in gc.get_objects() if issubclass(type(each), torch.nn.Module))
+    except Exception:  # another thread is making one
+        return True
+
+
+def _has_dropout(module: Any, device_type: str) -> bool:
+    """TorchScript has the name of the class that a module was made from."""
+    if isinstance(module, torch.jit.ScriptModule):
+        is_recurrent = getattr(module, "original_name", "") in _RECURRENT
+    else:
+        is_recurrent = isinstance(module, torch.nn.RNNBase) and "dropout" in vars(module)  # else it is half made
+    return bool(is_recurrent and module.dropout > 0 and module.num_layers > 1
+                and any(p.device.type == device_type for p in module.parameters()))

@@ -1,18 +1,14 @@
 #include "replayer/replayer.h"
 
-#include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <mutex>
-#include <thread>
 #include <utility>
 
-#include "nimble/internal/files/file_facts.h"
-#include "nimble/internal/process/not_cancelled.h"
-#include "replayer/driver/current_context.h"
+#include "replayer/bind/going_arena.h"
+#include "replayer/reading.h"
 #include "replayer/schedule/schedule_reader.h"
 #include "replayer/step_player.h"
-#include "replayer/tune/tune_record.h"
+#include "replayer/tuning_report.h"
 #include "replayer/watchdog.h"
 
 namespace nimble {
@@ -51,7 +47,8 @@ class Replayer final : public ReplaySink {
   void after(const Call& call, CUresult result) noexcept override try {
     if (bystanders_ && onlookers_ && phase_.load(std::memory_order_acquire) != Phase::waiting)
       onlookers_->passed(call, result);
-    if (call.brings_code && phase_.load(std::memory_order_acquire) == Phase::playing) player_->code_has_come();
+    if (call.brings_code && phase_.load(std::memory_order_acquire) == Phase::playing)
+      player_->memory().nearby().may_have_come();
     if (result != CUDA_SUCCESS && is_final(result)) context_failed(result);
     if (!call.traced) return;
     // Some calls turn out to matter only by what the driver answered: the first of them may be the first of all.
@@ -78,8 +75,8 @@ class Replayer final : public ReplaySink {
     if (!owes_.load(std::memory_order_acquire)) [[likely]]
       return result;
     std::lock_guard lock(mutex_);
-    const CUresult told = player_->tell(call, result);
-    owes_.store(player_->owes(), std::memory_order_release);
+    const CUresult told = player_->errors().tell(call, result);
+    owes_.store(player_->errors().any(), std::memory_order_release);
     return told;
   }
 
@@ -119,7 +116,7 @@ class Replayer final : public ReplaySink {
     if (last == Phase::playing) {
       player_->finish();
       publish();
-      say_what_was_decided();
+      decisions_.say(player_->tuning().tuners(), counters_, options_);
       phase_ = Phase::aside;
     }
     activity_ = 0;
@@ -127,7 +124,7 @@ class Replayer final : public ReplaySink {
     finished_counting_ = true;
     if (last == Phase::waiting || last == Phase::nothing) return;
     options_.log(ReplayLog::info, counters_.line());
-    if (options_.tune_save) save_choices();
+    if (options_.tune_save) decisions_.save(player_->tuning().tuners(), options_);
     if (options_.stats_path.empty()) return;
     if (const std::string said = counters_.write(options_.stats_path); !said.empty())
       options_.log(ReplayLog::warning, said);
@@ -169,24 +166,23 @@ class Replayer final : public ReplaySink {
 
   // A step that binds again asks for another arena. Where that happens again and again the program needs the memory
   // more than we do. What is released in stream order is there for others once the GPU has come so far, and the pool
-  // has let go of it. No wait of the driver's: that could end a capture of another thread's, and last as long as the
-  // GPU waits for this very thread.
+  // has let go of it.
   bool give_back(const Call&) noexcept override try {
     constexpr std::uint32_t kMost = 3;
-    StepPlayer::GoingArena arena;
+    GoingArena arena;
     bool given = false;
     {
       const std::lock_guard lock(mutex_);
       if (phase_.load(std::memory_order_relaxed) != Phase::playing) return false;
       bystanders_->news.drain([this](const MemoryEvent& event) { player_->note(event); });
       given = player_->let_go_of_memory(arena);
-      if (given && ++shortages_ == kMost && player_->stood_aside().empty()) {
-        player_->stand_aside("the program needs the memory");
+      if (given && ++shortages_ == kMost && !player_->standing().aside()) {
+        player_->standing().stand_aside("the program needs the memory");
         player_->leave();
       }
       publish();
     }
-    if (arena.gone) let_pool_release(arena);
+    if (arena.gone) let_pool_release(driver_, arena);
     return given;
   } catch (const std::exception& error) {
     give_up(error.what());
@@ -203,32 +199,10 @@ class Replayer final : public ReplaySink {
     nothing,  // everything passes
   };
 
-  // Without the lock. Polls, for a second at most.
-  void let_pool_release(const StepPlayer::GoingArena& arena) const {
-    constexpr int kMostLooks = 10'000;
-    constexpr std::chrono::microseconds kLook{100};
-    const NotCancelled not_cancelled;
-    const CurrentContext current(driver_, arena.context);
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;  // another thread may capture
-    const bool relaxed = driver_.cuThreadExchangeStreamCaptureMode_(&mode) == CUDA_SUCCESS;
-    CUresult happened = CUDA_ERROR_NOT_READY;
-    for (int i = 0; relaxed && i < kMostLooks; ++i) {
-      happened = driver_.cuEventQuery_(arena.gone);
-      if (happened != CUDA_ERROR_NOT_READY) break;
-      std::this_thread::sleep_for(kLook);
-    }
-    cuuint64_t reserved = 0;
-    if (happened == CUDA_SUCCESS && arena.pool &&
-        driver_.cuMemPoolGetAttribute_(arena.pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) == CUDA_SUCCESS)
-      driver_.cuMemPoolTrimTo_(arena.pool, reserved - std::min<cuuint64_t>(reserved, arena.bytes));
-    driver_.cuEventDestroy_(arena.gone);
-    if (relaxed) driver_.cuThreadExchangeStreamCaptureMode_(&mode);
-  }
-
   // Whoever has the lock may be inside the driver, and wait for the very op of whoever asks.
   bool graphs_are_through() {
     const std::unique_lock lock(mutex_, std::try_to_lock);
-    return lock && player_->graphs_are_through();
+    return lock && player_->onlookers().end().are_through();
   }
 
   std::optional<CUresult> play(Call& call) {
@@ -257,7 +231,7 @@ class Replayer final : public ReplaySink {
     const std::lock_guard lock(mutex_);
     if (phase_.load(std::memory_order_relaxed) != Phase::playing) return;
     player_->keep_program_order();
-    if (!player_->stood_aside().empty()) player_->leave();
+    if (player_->standing().aside()) player_->leave();
     publish();
   }
 
@@ -270,62 +244,47 @@ class Replayer final : public ReplaySink {
     return values;
   }
 
-  // Reads the schedule. Without the lock: it takes time, and finding the driver's functions takes the dynamic loader's
-  // lock, which another thread may hold while it waits for ours. Threads that come at once do it at once; one wins.
-  // `starts`: calls come from now on.
+  // There is nothing to replay. Returns false.
+  bool give_in(const std::string& why, const std::string& said) {
+    phase_ = Phase::nothing;
+    counters_.stood_aside = why;
+    options_.log(ReplayLog::warning, said + ". The program runs untouched.");
+    return false;
+  }
+
+  // Reads the schedule and gets ready. Threads that come at once do it at once; one wins. `starts`: calls come from now
+  // on.
   bool load(bool starts) {
-    DriverApi driver;
     try {
-      const std::string place = absolute_name(options_.schedule_path);
-      const FileFacts file = what_is_at(place);  // before it is read
-      Schedule schedule = options_.schedule_text.empty()
-                              ? read_schedule(options_.schedule_path)
-                              : parse_schedule(options_.schedule_text, options_.schedule_path);
-      const char* const missing = driver.load(context_, options_.audit > 0);
-      context_.driver_symbol("cuStreamGetCtx");  // looked up here: Onlookers may ask for it under the lock
+      Reading read = read_for_replay(options_, context_);
       std::lock_guard lock(mutex_);
       if (phase_.load(std::memory_order_relaxed) != Phase::waiting) return phase_ != Phase::nothing;
-      if (missing) {
-        phase_ = Phase::nothing;
-        counters_.stood_aside = std::string("the driver has no ") + missing;
-        options_.log(ReplayLog::warning, std::string("the driver has no ") + missing +
-                                             ": replay needs CUDA 12. The program runs untouched.");
-        return false;
+      if (read.missing) {
+        const std::string why = std::string("the driver has no ") + read.missing;
+        return give_in(why, why + ": replay needs CUDA 12");
       }
-      const std::size_t ops = schedule.ops.size(), segments = schedule.segments.size();
-      const std::string steps =
-          schedule.ends.size() > 1 ? std::to_string(schedule.ends.size()) + " kinds of step" : "a step";
-      driver_ = driver;
-      schedule_place_ = place;
-      schedule_file_ = file;
-      auto player = std::make_unique<StepPlayer>(std::move(schedule), context_, driver_, counters_);
+      driver_ = read.driver;
+      decisions_.begin(std::move(read.place), read.file);
+      auto player = std::make_unique<StepPlayer>(std::move(read.schedule), context_, driver_, counters_);
       auto bystanders = std::make_unique<Bystanders>(player->schedule(), context_);
-      if (starts && !start_watchdog()) {
-        phase_ = Phase::nothing;
-        counters_.stood_aside = kNoThread;
-        options_.log(ReplayLog::warning, std::string(kNoThread) + ". The program runs untouched.");
-        return false;
-      }
+      if (starts && !start_watchdog()) return give_in(kNoThread, kNoThread);
       player->tune(options_.tune);
       if (options_.audit > 0) player->audit(options_.audit, [all = bystanders.get()] { return all->ops(); });
-      if (!onlookers_ && player->runs_relaxed()) {
+      if (!onlookers_ && player->onlookers().runs_relaxed()) {
         own_onlookers_ = std::make_unique<Onlookers>(context_);
         onlookers_ = own_onlookers_.get();
       }
-      if (onlookers_) player->hold_against(*onlookers_, [this] { return graphs_are_through(); });
+      if (onlookers_) player->onlookers().attach(*onlookers_, [this] { return graphs_are_through(); });
       // All or nothing: whoever finds a player finds the rest as well.
       player_ = std::move(player);
       bystanders_ = std::move(bystanders);
-      options_.log(ReplayLog::info, options_.schedule_path + ": " + steps + " of " + std::to_string(ops) + " ops in " +
-                                        std::to_string(segments) + (segments == 1 ? " graph" : " graphs"));
+      options_.log(ReplayLog::info, options_.schedule_path + ": " + describe(player_->schedule()));
       phase_.store(Phase::playing, std::memory_order_release);
       return true;
     } catch (const ScheduleError& error) {
       std::lock_guard lock(mutex_);
-      if (phase_.exchange(Phase::nothing) != Phase::waiting) return false;
-      counters_.stood_aside = error.what();
-      options_.log(ReplayLog::warning, std::string(error.what()) + ". The program runs untouched.");
-      return false;
+      if (phase_.load(std::memory_order_relaxed) != Phase::waiting) return phase_ != Phase::nothing;
+      return give_in(error.what(), error.what());
     }
   }
 
@@ -352,15 +311,15 @@ class Replayer final : public ReplaySink {
     bystanders_->publish(player_->state());
     bound_.store(player_->bound(), std::memory_order_release);
     const std::uint64_t matched = counters_.steps_replayed + counters_.steps_passed_through;
-    if (matched != steps_matched_.load(std::memory_order_relaxed) || !player_->stood_aside().empty()) {
+    if (matched != steps_matched_.load(std::memory_order_relaxed) || player_->standing().aside()) {
       steps_matched_.store(matched);
-      say_what_was_decided();
+      decisions_.say(player_->tuning().tuners(), counters_, options_);
     }
-    if (player_->has_news()) options_.log(ReplayLog::info, player_->take_news());
+    if (player_->standing().has_news()) options_.log(ReplayLog::info, player_->standing().take_news());
     // All threads read it at every call, and a store costs each of them a cache miss.
-    if (player_->owes() != owes_.load(std::memory_order_relaxed)) owes_.store(player_->owes());
-    if (player_->stood_aside().empty()) return;
-    if (phase_.exchange(Phase::aside) == Phase::aside || player_->ended()) return;
+    if (player_->errors().any() != owes_.load(std::memory_order_relaxed)) owes_.store(player_->errors().any());
+    if (!player_->standing().aside()) return;
+    if (phase_.exchange(Phase::aside) == Phase::aside || player_->standing().ended()) return;
     counters_.stood_aside = player_->stood_aside();
     options_.log(ReplayLog::warning,
                  "replay stands aside: " + counters_.stood_aside + ". The program goes on as without Nimble.");
@@ -374,44 +333,12 @@ class Replayer final : public ReplaySink {
     publish();
   }
 
-  void say_what_was_decided() {
-    const std::vector<Tuner>& tuners = player_->tuners();
-    decisions_said_.resize(tuners.size());
-    for (std::size_t kind = 0; kind < tuners.size(); ++kind) {
-      const Tuner& tuner = tuners[kind];
-      if (tuner.decisions() == decisions_said_[kind]) continue;
-      decisions_said_[kind] = tuner.decisions();
-      counters_.kinds[kind].tuned = name(tuner.settled());
-      counters_.kinds[kind].tuned_us = tuner.medians();
-      const std::string which = tuners.size() == 1 ? "" : "steps of kind " + std::to_string(kind) + ": ";
-      if (tuners.size() > 1 || !tuner.ends_replay()) options_.log(ReplayLog::info, which + tuner.text());
-    }
-  }
-
-  // Where anything was decided in this run.
-  void save_choices() {
-    std::vector<ScheduleChoice> choices;
-    std::uint32_t decisions = 0;
-    for (const Tuner& tuner : player_->tuners()) {
-      decisions += tuner.decisions();
-      const bool known = tuner.medians()[static_cast<std::size_t>(tuner.settled())] >= 0;
-      choices.push_back({known ? static_cast<std::uint32_t>(tuner.settled()) : kNone, tuner.medians()});
-    }
-    if (decisions == 0) return;
-    const std::string problem = nimble::save_choices(schedule_place_, schedule_file_, choices);
-    if (problem.empty()) {
-      options_.log(ReplayLog::info, options_.schedule_path + ": the fastest way is kept there, for runs to begin with");
-    } else {
-      options_.log(ReplayLog::warning, options_.schedule_path + ": " + problem + ": what is the fastest is not kept.");
-    }
-  }
-
   void hold_expired(std::uint64_t seen) noexcept try {
     std::lock_guard lock(mutex_);
     if (phase_.load(std::memory_order_relaxed) != Phase::playing || activity_.load(std::memory_order_relaxed) != seen)
       return;
     player_->flush();
-    if (!player_->stood_aside().empty()) player_->leave();
+    if (player_->standing().aside()) player_->leave();
     ++counters_.watchdog_flushes;
     publish();
   } catch (const std::exception& error) {
@@ -437,7 +364,7 @@ class Replayer final : public ReplaySink {
   // What every call of every thread reads, and next to nothing writes: on a cache line apart from what the thread that
   // replays writes with each op.
   alignas(64) std::atomic<Phase> phase_{Phase::waiting};
-  std::atomic<bool> owes_{false};           // what StepPlayer::owes() said last
+  std::atomic<bool> owes_{false};           // whether StepPlayer::errors() had any
   std::atomic<bool> bound_{false};          // likewise StepPlayer::bound()
   std::unique_ptr<Bystanders> bystanders_;  // made before `playing`, then constant; needs no lock
   Onlookers* onlookers_;                    // likewise; null where nothing runs in another order than the program's
@@ -447,12 +374,10 @@ class Replayer final : public ReplaySink {
   std::atomic<std::uint64_t> steps_marked_{0}, steps_matched_{0};
   std::mutex mutex_;  // guards all below
   DriverApi driver_;
-  std::string schedule_place_;  // wherever the program has gone since
-  FileFacts schedule_file_;     // that is there
+  TuningReport decisions_;
   Counters counters_;
   std::unique_ptr<StepPlayer> player_;
   std::unique_ptr<Watchdog> watchdog_;
-  std::vector<std::uint32_t> decisions_said_;  // by kind of step
   bool finished_ = false, finished_counting_ = false;
   std::uint32_t shortages_ = 0;  // how often memory was short while replay went on
 };

@@ -73,6 +73,23 @@ const char* Audit::why_not(std::uint32_t segment) const {
 }
 
 // What the segment may write with its live values. Null, or why it cannot be audited.
+// Each byte once: it must come back as it was before the first op.
+void Audit::merge(std::vector<Range>& ranges) {
+  std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) {
+    return a.address != b.address ? a.address < b.address : a.bytes > b.bytes;
+  });
+  std::size_t kept = 0;
+  for (const Range& range : ranges) {
+    if (kept > 0 && range.address < ranges[kept - 1].address + ranges[kept - 1].bytes) {
+      Range& before = ranges[kept - 1];
+      before.bytes = std::max(before.bytes, range.address + range.bytes - before.address);
+    } else {
+      ranges[kept++] = range;
+    }
+  }
+  ranges.resize(kept);
+}
+
 const char* Audit::collect(std::uint32_t segment, Audited& found) const {
   if (const char* const reason = why_not(segment)) return reason;
   found.segment = segment;
@@ -103,22 +120,8 @@ const char* Audit::collect(std::uint32_t segment, Audited& found) const {
     }
     if (!known) return "an object of the segment has not been seen";
   }
-  // Each byte once: it must come back as it was before the first op.
-  std::vector<Range>& ranges = found.ranges;
-  std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) {
-    return a.address != b.address ? a.address < b.address : a.bytes > b.bytes;
-  });
-  std::size_t kept = 0;
-  for (const Range& range : ranges) {
-    if (kept > 0 && range.address < ranges[kept - 1].address + ranges[kept - 1].bytes) {
-      Range& before = ranges[kept - 1];
-      before.bytes = std::max(before.bytes, range.address + range.bytes - before.address);
-    } else {
-      ranges[kept++] = range;
-    }
-  }
-  ranges.resize(kept);
-  return ranges.empty() ? "it writes nothing" : nullptr;
+  merge(found.ranges);
+  return found.ranges.empty() ? "it writes nothing" : nullptr;
 }
 
 // Memory for two copies, of what the device has to spare: the program may want more than it has now.

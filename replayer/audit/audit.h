@@ -88,6 +88,7 @@ class Audit {
     std::vector<Touch> touches;
   };
 
+  static void merge(std::vector<Range>& ranges);
   const char* collect(std::uint32_t segment, Audited& found) const;
   const char* why_not(std::uint32_t segment) const;
   bool provide(Copies& copies, std::uint64_t bytes);

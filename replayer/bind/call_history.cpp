@@ -33,9 +33,9 @@ bool CallHistory::matters(const Call& call) {
 }
 
 void CallHistory::before(const Call& call) {
-  if (call.ends == Ends::stream) return forget_capture(call.stream);
+  if (call.ends == Ends::stream) return captures_.forget(call.stream);
   pool_asked_ = pool_asked_ || call.question == Question::pool;
-  if (call.kind == CallKind::capture_begin) captures_.insert(call.stream.key);
+  if (call.kind == CallKind::capture_begin) captures_.begin(call.stream);
   // A release on a stream that captures goes into a graph, and releases nothing now.
   if (!is_release(call.kind) || (call.kind == CallKind::free_async && capturing() && is_capturing(call.stream))) return;
   live_.erase(call.address);
@@ -78,11 +78,11 @@ void CallHistory::after(const Call& call, CUresult result) {
       break;
     }
     case CallKind::capture_begin:
-      if (!good) forget_capture(call.stream);
+      if (!good) captures_.forget(call.stream);
       break;
     case CallKind::capture_end:
       // A capture may go on after a call that should have ended it, and end in one that failed.
-      if (!is_capturing(call.stream)) forget_capture(call.stream);
+      if (!is_capturing(call.stream)) captures_.forget(call.stream);
       break;
     default:
       break;
@@ -108,10 +108,6 @@ void CallHistory::restart(const std::vector<Allocation>& alive) {
     now[allocation.base] = same ? known->second : Live{allocation.size, allocation.memory, false, nullptr};
   }
   live_ = std::move(now);
-}
-
-void CallHistory::forget_capture(const StreamRef& stream) {
-  if (const auto found = captures_.find(stream.key); found != captures_.end()) captures_.erase(found);
 }
 
 std::vector<Call> CallHistory::calls() const {

@@ -8,11 +8,11 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
-#include <set>
 #include <vector>
 
 #include "nimble/internal/call.h"
 #include "replayer/bind/memory_map.h"
+#include "replayer/driver/captures.h"
 
 namespace nimble {
 
@@ -30,7 +30,7 @@ class CallHistory {
   void before(const Call& call);
   void after(const Call& call, CUresult result);
 
-  bool capturing() const { return !captures_.empty(); }
+  bool capturing() const { return captures_.any(); }
 
   // Follows calls again after a while, as which these allocations are alive, and nothing captures.
   void restart(const std::vector<Allocation>& alive);
@@ -54,14 +54,13 @@ class CallHistory {
 
   void add(const Call& call);
   bool is_capturing(const StreamRef& stream) const;
-  void forget_capture(const StreamRef& stream);
 
   CallContext& context_;
   std::atomic<decltype(&::cuStreamIsCapturing)> is_capturing_{nullptr};
-  std::map<std::uint64_t, Live> live_;     // by address
-  std::vector<Call> hidden_;               // each kind once
-  bool pool_asked_ = false;                // how much memory a device's pool has
-  std::multiset<std::uint64_t> captures_;  // keys of the streams in which a capture began and has not ended
+  std::map<std::uint64_t, Live> live_;  // by address
+  std::vector<Call> hidden_;            // each kind once
+  bool pool_asked_ = false;             // how much memory a device's pool has
+  Captures captures_;
 };
 
 }  // namespace nimble

@@ -9,9 +9,6 @@ namespace nimble {
 
 namespace {
 
-// Of a grid (CUDA C++ Programming Guide, technical specifications per compute capability).
-constexpr std::array<std::uint32_t, 3> kMostBlocks = {0x7fffffff, 65535, 65535};
-
 // Copies a value of a parameter; whether it is the one that is bound. Most are as long as a number or a pointer, for
 // which a call of memcpy takes longer than all else here.
 bool take(const void* value, std::uint32_t size, std::uint8_t* live, const std::uint8_t* bound) {
@@ -33,12 +30,6 @@ bool same(const std::array<std::uint32_t, 3>& a, const std::array<std::uint32_t,
   return ((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2])) == 0;
 }
 
-std::uint64_t word_at(const std::uint8_t* bytes) {
-  std::uint64_t word;
-  std::memcpy(&word, bytes, sizeof word);
-  return word;
-}
-
 // Whether the code of a live kernel proves what the schedule rests on.
 bool proves_the_same(const ScheduleFunction& function, const FunctionInfo& info) {
   if (!info.proof || info.proof->accesses != *function.proven || info.proof->stored != function.stored) return false;
@@ -49,8 +40,6 @@ bool proves_the_same(const ScheduleFunction& function, const FunctionInfo& info)
                     info.proof->globals.end(), same);
 }
 
-constexpr unsigned kNowhereBits = 12, kShapeBits = 12;
-
 }  // namespace
 
 LiveStep::LiveStep(const Schedule& schedule, CallContext& context, MemoryMap& memory, ObjectMap& objects, Reach reach)
@@ -58,12 +47,10 @@ LiveStep::LiveStep(const Schedule& schedule, CallContext& context, MemoryMap& me
       context_(context),
       memory_(memory),
       objects_(objects),
-      reach_(reach),
+      words_(memory, objects, reach),
       names_variables_(std::any_of(schedule.objects.begin(), schedule.objects.end(),
                                    [](const ScheduleObject& object) { return object.memory == MemoryKind::global; })),
       records_(schedule),
-      taken_shapes_(std::size_t{1} << kShapeBits),
-      nowhere_(std::size_t{1} << kNowhereBits),
       ops_(schedule.ops.size()) {
   std::uint32_t bytes = 0;
   for (std::size_t i = 0; i < ops_.size(); ++i) {
@@ -82,14 +69,7 @@ const char* LiveStep::match(std::uint32_t index, const Call& call) {
   mismatch_at_ = kNone;
   const ScheduleOp& op = schedule_.ops[index];
   if (op.kind != call.kind) return "another kind of op";
-  if (op.submit == Submit::direct) {
-    if (op.kind == CallKind::event_record) records_.record(index, call.event);
-    if (op.payload) return check_payload(op, call);
-    // Others rest on what lies in memory, which this has to leave alone but for that object.
-    const bool brings = op.kind == CallKind::copy || op.kind == CallKind::set;
-    const bool is_elsewhere = brings && op.dst.fixed && !objects_.accept(op.dst, call.dst.address);
-    return is_elsewhere ? "a pointer to another object" : nullptr;
-  }
+  if (op.submit == Submit::direct) return match_direct(index, call);
   if (!call.plain || call.synchronous()) return "an op with flags or attributes";
   switch (op.kind) {
     case CallKind::launch:
@@ -98,14 +78,8 @@ const char* LiveStep::match(std::uint32_t index, const Call& call) {
       return match_copy(index, call);
     case CallKind::set:
       return match_set(index, call);
-    case CallKind::event_record: {
-      Op& mine = ops_[index];
-      if (!call.event) return "an event that is none";
-      if (mine.live.event != call.event) mine.changed = true;
-      mine.live.event = call.event;
-      records_.record(index, call.event);
-      return nullptr;
-    }
+    case CallKind::event_record:
+      return match_record(index, call);
     case CallKind::event_wait:
       return match_wait(index, call);
     case CallKind::alloc_async:
@@ -117,43 +91,36 @@ const char* LiveStep::match(std::uint32_t index, const Call& call) {
   }
 }
 
+// An op that no graph holds.
+const char* LiveStep::match_direct(std::uint32_t index, const Call& call) {
+  const ScheduleOp& op = schedule_.ops[index];
+  if (op.kind == CallKind::event_record) records_.record(index, call.event);
+  if (op.payload) return check_payload(op, call);
+  // Others rest on what lies in memory, which this has to leave alone but for that object.
+  const bool brings = op.kind == CallKind::copy || op.kind == CallKind::set;
+  const bool is_elsewhere = brings && op.dst.fixed && !objects_.accept(op.dst, call.dst.address);
+  return is_elsewhere ? "a pointer to another object" : nullptr;
+}
+
+const char* LiveStep::match_record(std::uint32_t index, const Call& call) {
+  Op& mine = ops_[index];
+  if (!call.event) return "an event that is none";
+  if (mine.live.event != call.event) mine.changed = true;
+  mine.live.event = call.event;
+  records_.record(index, call.event);
+  return nullptr;
+}
+
+// One function, however long: each launch of each step goes through it.
 const char* LiveStep::match_launch(std::uint32_t index, const Call& call) {
   const ScheduleOp& op = schedule_.ops[index];
   const ScheduleFunction& function = schedule_.functions[op.function];
   Op& mine = ops_[index];
-  if (mine.live.function != call.function) {
-    const FunctionInfo& info = context_.function(call.function);
-    if (info.name != function.name || !info.params || *info.params != function.params) return "another kernel";
-    // Its accesses were taken from its parameters: code that reaches more is other code.
-    // Constant variables it may read, where no op of the step names a variable and so could write them.
-    if (!op.barrier && function.self_contained && !info.self_contained && !(info.constants && !names_variables_))
-      return "a kernel of another build";
-    // What it was seen to do, or never to do, other ops may rest on, even where it keeps its own place.
-    if (function.code != 0 && info.code != function.code) return "a kernel of another build";
-    if (!op.barrier && function.proven && !proves_the_same(function, info))
-      return "a kernel of which something else is proven";
-    mine.live.function = call.function;
-    mine.live.block = {};  // nothing is known of its launches
-    mine.info = &info;
-    mine.live.is_kernel_handle = info.is_kernel_handle;
-    mine.changed = true;
-  }
+  if (mine.live.function != call.function)
+    if (const char* reason = match_function(index, call)) return reason;
   if (!same(mine.live.grid, call.grid) || !same(mine.live.block, call.block) ||
-      mine.live.shared_bytes != call.shared_bytes) {
-    if (op.fixed_launch && (op.grid != call.grid || op.block != call.block || op.shared_bytes != call.shared_bytes))
-      return "another launch shape";
-    // A graph node cannot have an empty grid, which the driver refuses in a launch as well.
-    for (int i = 0; i < 3; ++i) {
-      if (call.grid[i] == 0 || call.block[i] == 0) return "an empty launch";
-    }
-    mine.live.grid = call.grid;
-    mine.live.block = call.block;
-    mine.live.shared_bytes = call.shared_bytes;
-    mine.changed = true;
-    const std::uint64_t shape = shape_of(call);
-    unknown_shape_ = unknown_shape_ || taken_shapes_[shape % taken_shapes_.size()] != shape ||
-                     call.grid[0] > kMostBlocks[0] || call.grid[1] > kMostBlocks[1] || call.grid[2] > kMostBlocks[2];
-  }
+      mine.live.shared_bytes != call.shared_bytes)
+    if (const char* reason = match_shape(index, call)) return reason;
   if (!op.barrier && !function.globals.empty() && mine.info)
     if (const char* reason = check_globals(index)) return reason;
   if (mine.param_bytes == 0) return nullptr;
@@ -183,61 +150,52 @@ const char* LiveStep::match_launch(std::uint32_t index, const Call& call) {
   return op.barrier ? nullptr : check_pointers(index);
 }
 
-// Of a kernel's launch what the driver may refuse, but for the grid, whose limits are known. Never 0.
-std::uint64_t LiveStep::shape_of(const Call& call) {
-  std::uint64_t hash = reinterpret_cast<std::uintptr_t>(call.function);
-  for (const std::uint64_t part : {call.block[0], call.block[1], call.block[2], call.shared_bytes}) {
-    hash = (hash ^ part) * 0x9E3779B97F4A7C15u;
-    hash ^= hash >> 29;
+// Another function than the op's last one.
+const char* LiveStep::match_function(std::uint32_t index, const Call& call) {
+  const ScheduleOp& op = schedule_.ops[index];
+  const ScheduleFunction& function = schedule_.functions[op.function];
+  Op& mine = ops_[index];
+  const FunctionInfo& info = context_.function(call.function);
+  if (info.name != function.name || !info.params || *info.params != function.params) return "another kernel";
+  // Its accesses were taken from its parameters: code that reaches more is other code.
+  // Constant variables it may read, where no op of the step names a variable and so could write them.
+  if (!op.barrier && function.self_contained && !info.self_contained && !(info.constants && !names_variables_))
+    return "a kernel of another build";
+  // What it was seen to do, or never to do, other ops may rest on, even where it keeps its own place.
+  if (function.code != 0 && info.code != function.code) return "a kernel of another build";
+  if (!op.barrier && function.proven && !proves_the_same(function, info))
+    return "a kernel of which something else is proven";
+  mine.live.function = call.function;
+  mine.live.block = {};  // nothing is known of its launches
+  mine.info = &info;
+  mine.live.is_kernel_handle = info.is_kernel_handle;
+  mine.changed = true;
+  return nullptr;
+}
+
+// Another launch shape than the op's last one.
+const char* LiveStep::match_shape(std::uint32_t index, const Call& call) {
+  const ScheduleOp& op = schedule_.ops[index];
+  Op& mine = ops_[index];
+  if (op.fixed_launch && (op.grid != call.grid || op.block != call.block || op.shared_bytes != call.shared_bytes))
+    return "another launch shape";
+  // A graph node cannot have an empty grid, which the driver refuses in a launch as well.
+  for (int i = 0; i < 3; ++i) {
+    if (call.grid[i] == 0 || call.block[i] == 0) return "an empty launch";
   }
-  return std::max<std::uint64_t>(hash, 1);
+  mine.live.grid = call.grid;
+  mine.live.block = call.block;
+  mine.live.shared_bytes = call.shared_bytes;
+  mine.changed = true;
+  unknown_shape_ = unknown_shape_ || !taken_shapes_.has(call);
+  return nullptr;
 }
 
 void LiveStep::launched(const Call& call, bool good) {
-  const std::uint64_t shape = shape_of(call);
-  std::uint64_t& known = taken_shapes_[shape % taken_shapes_.size()];
-  if (good) {
-    known = shape;
-    return;
-  }
-  if (known == shape) known = 0;
+  taken_shapes_.answered(call, good);
+  if (good) return;
   for (Op& op : ops_)
     if (op.live.function == call.function) op.live.block = {};  // so that it is looked up when it comes again
-}
-
-// The driver takes up to a microsecond to answer, and steps of frameworks have thousands of such words.
-bool LiveStep::leads_nowhere(std::uint64_t word) {
-  Nowhere& known = nowhere_[(word * 0x9E3779B97F4A7C15u) >> (64 - kNowhereBits)];
-  const std::uint64_t state = memory_.nearby().state(word);
-  if (known.word == word && known.state == state) return true;
-  if (!reach_.nowhere(word)) return false;
-  if (reach_.lasts()) known = {word, state};
-  return true;
-}
-
-// Into memory that the program has.
-bool LiveStep::leads_to_memory(std::uint64_t word) const {
-  const Allocation* const memory = memory_.find(word);
-  return memory && (!memory->arena || objects_.has_in_arena(memory->base, word));
-}
-
-// Of a word that leads nowhere: whether the analyzer would not have trusted it, had it been recorded
-// (analyzer/memory/objects.cpp).
-bool LiveStep::stands_for_memory(const ScheduleOp& op, const std::uint8_t* live, std::uint64_t word) const {
-  if (!could_be_address(word)) return false;
-  const std::uint64_t bare = word & kAddressBits;
-  if (bare != word && is_packed_pointer(bare)) return true;
-  const Allocation* const behind = memory_.begins_behind(word, kJustBefore - 1);
-  if (behind && !behind->arena) return true;
-  const Allocation* const arena = behind ? behind : memory_.find(word);
-  if (arena && arena->arena && objects_.begins_in_arena(arena->base, word, kJustBefore - 1)) return true;
-  // The end of what no other word leads into. In the arena, where another object has its place, it is left over from
-  // that.
-  if (leads_to_memory(word) || !leads_to_memory(word - 1)) return false;
-  const Allocation& ends = *memory_.find(word - 1);
-  if (ends.arena && objects_.is_a_place(ends.base, word)) return false;
-  return std::none_of(op.pointers.begin(), op.pointers.end(),
-                      [&](const ScheduleParam& param) { return word_at(live + param.at) - ends.base < ends.size; });
 }
 
 const char* LiveStep::check_pointers(std::uint32_t index) {
@@ -248,44 +206,12 @@ const char* LiveStep::check_pointers(std::uint32_t index) {
     mismatch_at_ = param.at;
     if (!objects_.accept(param.pointer, word_at(live + param.at))) return "a pointer to another object";
   }
-  // No other word may be a pointer, whatever the recorded one was. One that was left over from memory in the arena that
-  // the program has given back points to nothing, as it did when that was recorded: until the program has something
-  // there again, so it is looked at each time.
-  bool left_over = false;
-  const auto is_told = [&](std::uint32_t at) {
-    return std::binary_search(op.numbers.begin(), op.numbers.end(), at) ||
-           std::ranges::binary_search(op.pointers, at, {}, &ScheduleParam::at);
-  };
-  auto known = op.pointers.begin();
-  for (const ParamLayout& param : schedule_.functions[op.function].params) {
-    bool between_told = false;  // the word at hand lies across two of which the schedule knows what they are
-    for (std::uint32_t at = param.offset; at + 8 <= param.offset + param.size; ++at) {
-      if (at % 8 == 0 && param.size > 8) between_told = is_told(at) && is_told(at + 8);
-      if (at % 8 != 0) {
-        // A class may be packed to any byte.
-        mismatch_at_ = at;
-        if (!between_told && is_packed_pointer(word_at(live + at))) return "a pointer where there was none";
-        continue;
-      }
-      while (known != op.pointers.end() && known->at < at) ++known;
-      if (known != op.pointers.end() && known->at == at) continue;
-      const std::uint64_t word = word_at(live + at);
-      if (std::binary_search(op.numbers.begin(), op.numbers.end(), at)) continue;
-      mismatch_at_ = at;
-      if (leads_to_memory(word)) return "a pointer where there was none";
-      if (stands_for_memory(op, live, word)) return "what may stand for a pointer, where there was none";
-      if (memory_.find(word)) {
-        left_over = true;  // in the arena
-        continue;
-      }
-      if (!could_be_address(word)) continue;
-      if (!leads_nowhere(word)) return "what could be a pointer, where there was none";
-      left_over = left_over || !reach_.lasts();
-    }
-  }
-  mismatch_at_ = kNone;
+  // No other word may be a pointer, whatever the recorded one was.
+  const PointerWords::Found found = words_.look(op, schedule_.functions[op.function], live);
+  mismatch_at_ = found.reason ? found.at : kNone;
+  if (found.reason) return found.reason;
   // Of what a graph holds alone, with which later calls are compared: what was matched, but is in none, may be other.
-  mine.verified = left_over || mine.changed ? 0 : objects_.generation();
+  mine.verified = !found.lasts || mine.changed ? 0 : objects_.generation();
   return nullptr;
 }
 
@@ -414,7 +340,7 @@ void LiveStep::forget_functions() {
     op.live.function = nullptr;
     op.info = nullptr;
   }
-  std::ranges::fill(taken_shapes_, 0);  // what comes under a handle again is not allowed what was asked for before
+  taken_shapes_.forget();  // what comes under a handle again is not allowed what was asked for before
 }
 
 }  // namespace nimble

@@ -7,26 +7,16 @@
 #include <cstdint>
 #include <vector>
 
-#include "nimble/internal/address_probe.h"
 #include "nimble/internal/call.h"
 #include "nimble/internal/schedule.h"
 #include "replayer/bind/memory_map.h"
 #include "replayer/bind/object_map.h"
 #include "replayer/match/event_records.h"
+#include "replayer/match/op_values.h"
+#include "replayer/match/pointer_words.h"
+#include "replayer/match/taken_shapes.h"
 
 namespace nimble {
-
-// What an op is submitted with. Which fields mean something follows from the op's kind.
-struct OpValues {
-  CUfunction function = nullptr;
-  bool is_kernel_handle = false;
-  std::array<std::uint32_t, 3> grid{}, block{};
-  std::uint32_t shared_bytes = 0;
-  Region dst, src;
-  std::uint64_t width = 0, height = 1;
-  std::uint32_t value = 0, element = 1;
-  CUevent event = nullptr;
-};
 
 class LiveStep {
  public:
@@ -83,19 +73,11 @@ class LiveStep {
     bool changed = true;
   };
 
-  // A word that was found to lead nowhere, and in which state of memory near it.
-  struct Nowhere {
-    std::uint64_t word = 0, state = 0;
-  };
-  bool leads_nowhere(std::uint64_t word);
-  bool leads_to_memory(std::uint64_t word) const;
-  bool stands_for_memory(const ScheduleOp& op, const std::uint8_t* live, std::uint64_t word) const;
-  bool is_packed_pointer(std::uint64_t word) const {
-    return could_be_address(word) && memory_.may_hold(word) && leads_to_memory(word);
-  }
-  static std::uint64_t shape_of(const Call& call);
-
+  const char* match_direct(std::uint32_t index, const Call& call);
+  const char* match_record(std::uint32_t index, const Call& call);
   const char* match_launch(std::uint32_t index, const Call& call);
+  const char* match_function(std::uint32_t index, const Call& call);
+  const char* match_shape(std::uint32_t index, const Call& call);
   const char* match_copy(std::uint32_t index, const Call& call);
   const char* match_set(std::uint32_t index, const Call& call);
   const char* match_wait(std::uint32_t index, const Call& call);
@@ -108,13 +90,12 @@ class LiveStep {
   CallContext& context_;
   MemoryMap& memory_;
   ObjectMap& objects_;
-  const Reach reach_;
+  PointerWords words_;
   const bool names_variables_;  // of an image: the step may write what kernels read as constants
   EventRecords records_;
   bool unknown_wait_ = false, unknown_shape_ = false;
-  std::vector<std::uint64_t> taken_shapes_;  // that the driver has taken, by the rest of their division
+  TakenShapes taken_shapes_;
   std::uint32_t mismatch_at_ = kNone;
-  std::vector<Nowhere> nowhere_;  // by a hash of the word
   std::vector<Op> ops_;
   std::vector<std::uint8_t> live_bytes_, bound_bytes_;
 };

@@ -82,7 +82,7 @@ bool Bystanders::may_close(const Call& call) const {
          std::all_of(streams_.begin(), streams_.end(), [&](auto& s) { return key(s) == 0; });
 }
 
-// Whether the program cannot notice by the call that ops are held back: StepPlayer::observes() without what needs a
+// Whether the program cannot notice by the call that ops are held back: HeldOps::shows() without what needs a
 // look at these ops.
 bool Bystanders::observes_nothing(const Call& call) const {
   if (!holding_.load(std::memory_order_acquire)) return true;
@@ -101,6 +101,24 @@ bool Bystanders::observes_nothing(const Call& call) const {
     default:
       return false;
   }
+}
+
+// Whether the player has to hear of the op, or of what the call asks about a stream, whatever is held.
+bool Bystanders::concerns_the_step(const Call& call) const {
+  if (is_op(call.kind) && may_be_of_the_step(call)) return true;
+  // A stream that graphs stand in for has to catch up with them first.
+  if (schedule_.streams.size() > 1 && call.has_stream && is_followed(call.stream)) return true;
+  const bool records = (call.event || call.event2) && call.kind != CallKind::event_wait;
+  if (waits_ && is_op(call.kind) && (records || may_record(call.kind))) return true;
+  return rests_on_pointers_ && may_leave_pointers(call.kind);
+}
+
+// Notes a release, if the call is one. Whether that could be done, and is all that there is to it.
+bool Bystanders::note_release(const Call& call) {
+  if (call.kind != CallKind::free && call.kind != CallKind::free_async) return true;
+  // It may become part of a graph: then it releases nothing now.
+  if (call.kind == CallKind::free_async && capturing_.load(std::memory_order_acquire)) return false;
+  return !in_arena(call.address) && news.push({false, {.base = call.address, .size = call.size}});
 }
 
 bool Bystanders::passes(const Call& call) {
@@ -122,19 +140,9 @@ bool Bystanders::passes(const Call& call) {
     default:
       break;
   }
-  if (is_op(call.kind) && may_be_of_the_step(call)) return false;
-  // A stream that graphs stand in for has to catch up with them first.
-  if (schedule_.streams.size() > 1 && call.has_stream && is_followed(call.stream)) return false;
-  const bool records = (call.event || call.event2) && call.kind != CallKind::event_wait;
-  if (waits_ && is_op(call.kind) && (records || may_record(call.kind))) return false;
-  if (rests_on_pointers_ && may_leave_pointers(call.kind)) return false;
-  if (!observes_nothing(call)) return false;
+  if (concerns_the_step(call) || !observes_nothing(call)) return false;
   if (is_op(call.kind) && auditing_.load(std::memory_order_acquire)) return false;
-  // It may become part of a graph: then it releases nothing now.
-  if (call.kind == CallKind::free_async && capturing_.load(std::memory_order_acquire)) return false;
-  if (call.kind == CallKind::free || call.kind == CallKind::free_async) {
-    if (in_arena(call.address) || !news.push({false, {.base = call.address, .size = call.size}})) return false;
-  }
+  if (!note_release(call)) return false;
   count(call);
   return true;
 }

@@ -74,6 +74,8 @@ class Bystanders {
   bool observes_nothing(const Call& call) const;
   bool is_followed(const StreamRef& stream) const;
   bool may_be_of_the_step(const Call& call) const;
+  bool concerns_the_step(const Call& call) const;
+  bool note_release(const Call& call);
   bool may_close(const Call& call) const;
   bool in_arena(std::uint64_t address) const {
     const std::uint64_t arena = arena_.load(std::memory_order_acquire);

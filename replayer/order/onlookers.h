@@ -14,8 +14,6 @@
 
 #include <cuda.h>
 
-#include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -27,87 +25,21 @@
 
 #include "nimble/internal/call.h"
 #include "nimble/internal/schedule.h"
+#include "replayer/order/passage.h"
+#include "replayer/order/relaxed_work.h"
 #include "replayer/order/stream_clocks.h"
+#include "replayer/order/stream_facts.h"
 #include "replayer/order/touched.h"
+#include "replayer/order/touched_by_ops.h"
 
 namespace nimble {
 
 class Onlookers {
  public:
-  // A launch in our order. `number` from 1.
-  struct Launch {
-    StreamClocks::Op op;
-    std::uint64_t number = 0;
-  };
-
-  // Something that is launched again and again, in an order of ours or in the program's. Its launches come one after
-  // another, on whatever streams.
-  class Work {
-   public:
-    // Uses so many ranges at most; more take memory then.
-    explicit Work(std::size_t ranges = 0) {
-      memory_.reserve(ranges);
-      if (ranges > 0) former_.reserve(kMostFormer);
-    }
-    Work(const Work&) = delete;
-    Work& operator=(const Work&) = delete;
-    virtual ~Work() = default;
-
-    // Whether the driver says that all that was launched in our order is through; false where it cannot be asked just
-    // now. Any thread, without the lock of Onlookers.
-    virtual bool is_through() noexcept = 0;
-
-   private:
-    friend class Onlookers;
-    static constexpr std::size_t kLaunches = 8, kMostFormer = 256;
-
-    struct Former {
-      MemoryRange range;
-      std::uint64_t until = 0;  // the number of the last launch that used it
-    };
-
-    // All guarded by the lock of Onlookers.
-    std::vector<MemoryRange> memory_;  // that the next launch uses, by address, without overlap
-    bool variables_ = false;           // and what its kernels reach by these
-    bool anything_ = false;
-    std::vector<Former> former_;              // that earlier launches used, which may still be running
-    std::uint64_t former_anything_ = 0;       // the number of the last one of which that is not known
-    std::array<Launch, kLaunches> launches_;  // the last ones in our order that the driver has had
-    std::uint64_t begun_ = 0;                 // launches
-    std::uint32_t on_their_way_ = 0;          // to the driver
-    bool running_ = false;                    // some may be
-    bool gone_ = false;                       // its owner has let go of it
-  };
-  // Work that has to be through before something else goes on.
-  class Works {
-   public:
-    bool empty() const { return count_ == 0 && !all_; }
-    bool has(const Work* work) const {
-      return all_ ||
-             std::any_of(list_.begin(), list_.begin() + count_, [&](const auto& each) { return each.get() == work; });
-    }
-
-   private:
-    friend class Onlookers;
-    void add(const std::shared_ptr<Work>& work) {
-      if (count_ == list_.size()) {
-        all_ = true;
-      } else {
-        list_[count_++] = work;
-      }
-    }
-    std::array<std::shared_ptr<Work>, 8> list_;
-    std::uint32_t count_ = 0;
-    bool all_ = false;  // there is more
-  };
-
-  // What a call has said before the driver has it, for when the driver has had it.
-  struct Passage {
-    StreamClocks::Op op;
-    StreamClocks::Token token = 0;
-    bool forgets = false;   // it may have recorded any event
-    bool captured = false;  // its stream captures
-  };
+  using Work = RelaxedWork;
+  using Works = RelaxedWorks;
+  using Launch = RelaxedWork::Launch;
+  using Passage = nimble::Passage;
 
   explicit Onlookers(CallContext& context);
 
@@ -156,58 +88,28 @@ class Onlookers {
   void wait_for(const Works& works);
 
  private:
-  static constexpr std::size_t kMostParts = 96, kMostLaunched = 64, kMostGone = 64;
-
-  // What ops of a stream touch that are not known to be through, each with the number of the last one that did.
-  struct Part {
-    MemoryRange range;
-    std::uint64_t number = 0;
-  };
-  struct OfStream {
-    std::vector<Part> parts;
-    std::uint64_t variables = 0, anything = 0;  // 0: none
-  };
-  // A launch of work in the program's order.
-  struct Launched {
-    StreamClocks::Op op;
-    std::shared_ptr<Work> work;
-  };
-
-  // What is touched, by whomever. Ranges of work are sorted.
-  struct View {
-    std::span<const MemoryRange> ranges;
-    bool variables = false, anything = false;
-  };
-  static View view(const Touched& touched) { return {touched.ranges(), touched.variables, touched.anything}; }
-  static View view(const Work& work) { return {work.memory_, work.variables_, work.anything_}; }
-  static bool conflict(const View& one, const View& work);
+  static constexpr std::size_t kMostGone = 64;
 
   StreamClocks::Stream describe(const StreamRef& stream, std::unique_lock<std::mutex>& lock);
-  std::uint64_t context_of(const StreamRef& stream) const;
-  std::uint64_t context_of(const Call& call) const;
-  bool is_capturing(const StreamRef& stream) const;
+  void look(const Call& call, Touched& touched) const;
+  void end(const Call& call, Works& met);
+  StreamClocks::Token order(const Call& call, std::uint64_t context, std::unique_lock<std::mutex>& lock);
   void abandon(const Passage& passage);
   void forget(const Call& call);
-  void enter(StreamClocks::Op op, const Touched& touched, const std::shared_ptr<Work>& work);
-  void enter(StreamClocks::Op op, const MemoryRange& range);
-  static bool are_before(const StreamClocks::Clock& clock, const Work& work, std::uint64_t until);
-  static bool meets(const StreamClocks::Clock& clock, const Work& work, const View& touched);
-  bool is_looked_at(const StreamClocks::Clock& clock, const Work& work) const;
+  void meet(const StreamClocks::Clock& before, const MemoryView& touched, const std::shared_ptr<Work>& work,
+            Works& met) const;
   void settle();
-  void settle(Work& work) const;
-  static void through(Work& work, std::uint64_t number);
+  std::shared_ptr<Work> find_running();
   bool wait_for(const std::shared_ptr<Work>& work, std::chrono::steady_clock::time_point end);
 
   CallContext& context_;
+  const StreamFacts facts_;
   std::atomic<bool> expected_{false};  // see expect()
   std::atomic<int> captures_{0};       // how many capturing_ has
   mutable std::mutex mutex_;           // guards all below
   StreamClocks clocks_;
-  std::vector<OfStream> touched_;  // by slot
-  StreamClocks::Clock last_{};     // by slot: of these ops the last one
-  std::vector<Launched> launched_;
+  TouchedByOps touched_;
   std::vector<std::uint64_t> capturing_;      // keys of streams on which a capture has begun and has not ended
-  bool crowded_ = false;                      // there was an op of which nothing is known
   bool shown_ = false;                        // see comes()
   std::vector<std::shared_ptr<Work>> works_;  // that may be running in our order
 };

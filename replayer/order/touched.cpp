@@ -95,4 +95,10 @@ bool conflict(const MemoryRange& one, std::span<const MemoryRange> sorted) {
   return false;
 }
 
+bool conflict(const MemoryView& one, const MemoryView& sorted) {
+  if (one.none() || sorted.none()) return false;
+  if (one.anything || sorted.anything || (one.variables && sorted.variables)) return true;
+  return std::ranges::any_of(one.ranges, [&](const MemoryRange& range) { return conflict(range, sorted.ranges); });
+}
+
 }  // namespace nimble

@@ -22,6 +22,15 @@ struct MemoryRange {
   bool operator==(const MemoryRange&) const = default;
 };
 
+// What is touched, by whomever.
+struct MemoryView {
+  std::span<const MemoryRange> ranges;
+  bool variables = false;  // and what is reached by these
+  bool anything = false;
+
+  bool none() const { return ranges.empty() && !variables && !anything; }
+};
+
 struct Touched {
   static constexpr std::uint32_t kMost = 32;
 
@@ -31,6 +40,7 @@ struct Touched {
   bool anything = false;
 
   std::span<const MemoryRange> ranges() const { return {list.data(), count}; }
+  MemoryView view() const { return {ranges(), variables, anything}; }
   bool none() const { return count == 0 && !variables && !anything; }
   void add(const MemoryRange& range);
 };
@@ -49,7 +59,8 @@ inline bool conflict(const MemoryRange& one, const MemoryRange& other) {
 }
 // By address, and without overlap.
 void sort_and_merge(std::vector<MemoryRange>& ranges);
-// The same of such ranges.
+// The same of such ranges; and of all that is touched, where the ranges of the second are such.
 bool conflict(const MemoryRange& one, std::span<const MemoryRange> sorted);
+bool conflict(const MemoryView& one, const MemoryView& sorted);
 
 }  // namespace nimble

@@ -68,23 +68,25 @@ void check_sharing(const Schedule& schedule, const std::string& source) {
   }
 }
 
-// The plan of one kind of step by itself. Marks the objects that it has.
-void check_plan_of_kind(const Schedule& schedule, const std::string& source, std::vector<bool>& placed) {
-  const auto fail = [&](std::uint32_t object, const std::string& problem) {
-    throw ScheduleError(fmt::format("{}: objects[{}]: {}", source, object, problem));
-  };
-  enum class Life : std::uint8_t { unborn, live, freed };
+[[noreturn]] void fail_object(const std::string& source, std::uint32_t object, const std::string& problem) {
+  throw ScheduleError(fmt::format("{}: objects[{}]: {}", source, object, problem));
+}
+
+enum class Life : std::uint8_t { unborn, live, freed };
+
+// By object: what has become of it when the step's ops are over. Each use lies in the life of its object.
+std::vector<Life> lives(const Schedule& schedule, const std::string& source) {
   std::vector<Life> life(schedule.objects.size(), Life::unborn);
   const auto use = [&](const SchedulePointer& p) {
     if (p.object != kNone && schedule.objects[p.object].step_local && life[p.object] != Life::live) {
-      fail(p.object, "is used before it is allocated or after it is freed");
+      fail_object(source, p.object, "is used before it is allocated or after it is freed");
     }
   };
   for (const ScheduleOp& op : schedule.ops) {
     if (op.submit == Submit::plan) {
       const bool alloc = op.kind == CallKind::alloc_async;
       if (life[op.object] != (alloc ? Life::unborn : Life::live))
-        fail(op.object, "is not allocated once and then freed once");
+        fail_object(source, op.object, "is not allocated once and then freed once");
       life[op.object] = alloc ? Life::live : Life::freed;
     }
     for (const ScheduleParam& param : op.pointers) use(param.pointer);
@@ -93,17 +95,23 @@ void check_plan_of_kind(const Schedule& schedule, const std::string& source, std
     if (op.payload)
       for (const SchedulePayload& word : *op.payload) use(word.pointer);
   }
+  return life;
+}
+
+// The plan of one kind of step by itself. Marks the objects that it has.
+void check_plan_of_kind(const Schedule& schedule, const std::string& source, std::vector<bool>& placed) {
+  const std::vector<Life> life = lives(schedule, source);
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;  // begin and end
   for (std::uint32_t i = 0; i < schedule.objects.size(); ++i) {
     const ScheduleObject& object = schedule.objects[i];
     if (!object.step_local) continue;
     if (life[i] == Life::unborn) continue;
-    if (life[i] != Life::freed) fail(i, "is not allocated once and then freed once");
+    if (life[i] != Life::freed) fail_object(source, i, "is not allocated once and then freed once");
     placed[i] = true;
     if (object.plan_offset % kPlanAlignment)
-      fail(i, fmt::format("has a plan_offset that is no multiple of {}", kPlanAlignment));
+      fail_object(source, i, fmt::format("has a plan_offset that is no multiple of {}", kPlanAlignment));
     if (object.plan_offset > schedule.arena_bytes || object.size > schedule.arena_bytes - object.plan_offset) {
-      fail(i, "does not fit into arena_bytes");
+      fail_object(source, i, "does not fit into arena_bytes");
     }
     ranges.emplace_back(object.plan_offset, object.plan_offset + object.size);
   }

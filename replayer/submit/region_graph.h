@@ -16,20 +16,10 @@
 #include "nimble/internal/schedule.h"
 #include "replayer/driver/driver_api.h"
 #include "replayer/order/touched.h"
+#include "replayer/submit/region_values.h"
 #include "replayer/submit/segment_graph.h"
 
 namespace nimble {
-
-// A call of the region that succeeded, with what the program's own memory held of it.
-struct RegionCall {
-  Call call;
-  std::vector<std::uint8_t> params;  // of a launch, packed
-};
-
-// Memory that a region uses while it lives.
-struct RegionMemory {
-  std::uint64_t base = 0, size = 0;
-};
 
 class RegionGraph {
  public:
@@ -67,6 +57,9 @@ class RegionGraph {
   void abandon();
 
  private:
+  std::string provide();
+  std::string build_graphs(LiveStep& live);
+
   CallContext& context_;
   const DriverApi& driver_;
   decltype(&::cuMemFree) free_;
@@ -76,8 +69,5 @@ class RegionGraph {
   bool uses_all_ = false;
   std::vector<RegionMemory> memory_;
 };
-
-// Per call: whether it is an asynchronous allocation of the region that is still there when that ends.
-std::vector<std::uint8_t> lasting(std::span<const RegionCall> calls);
 
 }  // namespace nimble

@@ -11,11 +11,6 @@
 
 namespace nimble {
 
-// The same ops in the order in which the program has them, with which every order that a schedule enforces agrees; and
-// whether the segment has that order as it is.
-ScheduleSegment in_program_order(const ScheduleSegment& segment);
-bool has_program_order(const ScheduleSegment& segment);
-
 class SegmentGraph {
  public:
   explicit SegmentGraph(const DriverApi& driver) : driver_(&driver) {}

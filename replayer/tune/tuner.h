@@ -7,7 +7,7 @@
 // every now and then a step is timed, and where they have become slower the trial is held again, a bounded number of
 // times.
 //
-// Decides only; who submits and takes the times is StepPlayer, with StepClock. Times may come some steps late. In
+// Decides only; StepTuning takes the times, with StepClock, and StepRun submits. Times may come some steps late. In
 // microseconds. Not synchronised: the replayer's lock guards it. Allocates nothing once built, but for text().
 #pragma once
 

@@ -75,7 +75,7 @@ class StepPlayerTest : public testing::Test {
     driver_.log.push_back("passed");
     if (c.kind == CallKind::alloc_async) c.address = kPool;
     player_.after(c, driver_says);
-    return player_.tell(c, driver_says);
+    return player_.errors().tell(c, driver_says);
   }
   void allocated(std::uint64_t base, std::uint64_t size, MemoryKind memory) {
     Call c = call(CallKind::alloc);

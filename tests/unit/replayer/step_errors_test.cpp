@@ -125,7 +125,7 @@ TEST_F(StepErrors, ACallsOwnErrorComesFirst) {
 TEST_F(StepErrors, WhatTheDriverSaysItselfIsNotToldAgain) {
   hold_refused(CUDA_ERROR_ILLEGAL_ADDRESS);
   EXPECT_EQ(wait(CUDA_ERROR_ILLEGAL_ADDRESS), CUDA_ERROR_ILLEGAL_ADDRESS);
-  EXPECT_FALSE(player_.owes());
+  EXPECT_FALSE(player_.errors().any());
 }
 
 TEST_F(StepErrors, AContextsEndTellsAndForgets) {

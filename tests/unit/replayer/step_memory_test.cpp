@@ -225,7 +225,7 @@ TEST_F(StepPlayerTest, TheArenaGoesBehindWhatUsedIt) {
 TEST_F(StepPlayerTest, WhereAFreeIsInNoOrderTheArenaStays) {
   bind();
   const std::uint64_t t = alloc();
-  player_.stand_aside("for a test");
+  player_.standing().stand_aside("for a test");
   Call release = call(CallKind::free_async, FakeDriver::kOther);
   release.address = t;
   EXPECT_EQ(player_.before_aside(release), CUDA_SUCCESS);
@@ -238,7 +238,7 @@ TEST_F(StepPlayerTest, WhereReplayEndsTheArenaGoes) {
   bind();
   step();
   submitted();
-  player_.stand_aside("for a test");
+  player_.standing().stand_aside("for a test");
   player_.leave();
   EXPECT_EQ(submitted(), Log{"free"});
   player_.leave();
@@ -249,7 +249,7 @@ TEST_F(StepPlayerTest, WhereMemoryIsShortTheArenaGoesAndAnEventTellsWhen) {
   bind();
   step();
   submitted();
-  StepPlayer::GoingArena arena;
+  GoingArena arena;
   EXPECT_TRUE(player_.let_go_of_memory(arena));
   EXPECT_NE(arena.gone, nullptr);
   EXPECT_EQ(arena.bytes, 256u);

@@ -135,15 +135,16 @@ TEST_F(StepPlayerTest, AnotherKernelOrAnotherObjectIsADivergence) {
 
 TEST_F(StepPlayerTest, EachReasonOfADivergenceIsSaidOnce) {
   bind();
-  EXPECT_EQ(player_.take_news(), "");
+  EXPECT_EQ(player_.standing().take_news(), "");
   for (int i = 0; i < 3; ++i) {
     const std::uint64_t t = alloc();
     set(t);
     launch(kWeights, 6);
     free(t);
-    EXPECT_EQ(player_.take_news(), i > 0 ? ""
-                                         : "a step went another way than the schedule at op 2 (launch k): a pointer to "
-                                           "another object, in byte 0 of its parameters");
+    EXPECT_EQ(player_.standing().take_news(),
+              i > 0 ? ""
+                    : "a step went another way than the schedule at op 2 (launch k): a pointer to "
+                      "another object, in byte 0 of its parameters");
   }
   EXPECT_EQ(counters_.reasons["a pointer to another object"], 3u);
 }

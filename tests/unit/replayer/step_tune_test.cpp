@@ -36,8 +36,8 @@ TEST_F(StepTuneTest, EachWayIsTriedAndTheFasterStays) {
   EXPECT_EQ(graphs, static_cast<int>(kTrial * 2 / 3));
   for (int i = 0; i < 100; ++i) ASSERT_EQ(count(timed_step(2, 1), "graph"), 2);
   EXPECT_EQ(player_.stood_aside(), "");
-  EXPECT_EQ(player_.tuners()[0].settled(), Way::schedule);
-  EXPECT_EQ(player_.tuners()[0].medians()[0], 2000);
+  EXPECT_EQ(player_.tuning().tuners()[0].settled(), Way::schedule);
+  EXPECT_EQ(player_.tuning().tuners()[0].medians()[0], 2000);
 }
 
 TEST_F(StepTuneTest, ReplayEndsWhereTheProgramsOwnOrderIsFaster) {

@@ -1,12 +1,27 @@
-// Which op of the step a StepPlayer takes a call for, and of which kind the step is.
-#include "replayer/step_player.h"
+#include "replayer/match/step_match.h"
+
+#include "replayer/match/unrelated_calls.h"
 
 namespace nimble {
+
+StepMatch::StepMatch(const Schedule& schedule, const StepPaths& paths, CallContext& context, const DriverApi& driver,
+                     StepMemory& memory, const MemoryPlan& plan, const StepStreams& streams)
+    : schedule_(schedule),
+      several_streams_(schedule.streams.size() > 1),
+      several_kinds_(paths.kinds() > 1),
+      paths_(paths),
+      context_(context),
+      objects_(memory.objects()),
+      plan_(plan),
+      streams_(streams),
+      live_(schedule, context, memory.map(), memory.objects(),
+            Reach(driver.cuPointerGetAttribute_, driver.cuDeviceGetCount_, driver.cuDeviceGetAttribute_)),
+      cursor_(schedule, paths) {}
 
 // Streams are matched each by itself, since two threads interleave as they like. But the legacy stream and a blocking
 // one wait for each other, call by call: an op of the one that comes on the other side of the other's op than recorded
 // is ordered with it the other way round.
-bool StepPlayer::is_on_another_side(std::uint32_t index) const {
+bool StepMatch::is_on_another_side(std::uint32_t index) const {
   const auto is_legacy = [&](std::uint32_t s) { return schedule_.streams[s].kind == StreamKind::legacy; };
   const auto waits = [&](std::uint32_t s) { return schedule_.streams[s].kind != StreamKind::non_blocking; };
   const std::uint32_t mine = schedule_.ops[index].stream;
@@ -17,20 +32,20 @@ bool StepPlayer::is_on_another_side(std::uint32_t index) const {
   return false;
 }
 
-const char* StepPlayer::mismatch(std::uint32_t index, const Call& call) {
-  if (schedule_.streams.size() > 1 && is_on_another_side(index)) return "another order with the legacy stream";
+const char* StepMatch::mismatch(std::uint32_t index, const Call& call) {
+  if (several_streams_ && is_on_another_side(index)) return "another order with the legacy stream";
   objects_.attempt();
   if (const char* reason = live_.match(index, call)) {
     objects_.undo();  // the call may be another op, and that may need the same memory
     return reason;
   }
   const ScheduleOp& op = schedule_.ops[index];
-  const bool serve = serving_ && op.submit == Submit::plan && op.kind == CallKind::alloc_async;
-  return serve && is_in_use(op.object) ? "memory of the plan is still in use" : nullptr;
+  const bool serve = op.submit == Submit::plan && op.kind == CallKind::alloc_async && plan_.serves();
+  return serve && plan_.is_in_use(op.object) ? "memory of the plan is still in use" : nullptr;
 }
 
 // Of a launch: whether it has the recorded shape. Others have theirs or do not match.
-bool StepPlayer::has_this_shape(std::uint32_t index, const Call& call) const {
+bool StepMatch::has_this_shape(std::uint32_t index, const Call& call) const {
   const ScheduleOp& op = schedule_.ops[index];
   if (op.kind != CallKind::launch || op.submit != Submit::graph) return true;
   return op.grid == call.grid && op.block == call.block && op.shared_bytes == call.shared_bytes;
@@ -38,9 +53,9 @@ bool StepPlayer::has_this_shape(std::uint32_t index, const Call& call) const {
 
 // What is expected comes first. Where that has another shape than recorded, which it may have, a kind is looked for
 // that has this very shape: steps of the one would match the other's ops, until they do not.
-std::uint32_t StepPlayer::next_op(std::uint32_t stream, const Call& call, const char*& reason) {
+std::uint32_t StepMatch::next_op(std::uint32_t stream, const Call& call, const char*& reason) {
   const std::uint32_t expected = cursor_.next(stream);
-  if (cursor_.kinds() == 1) {
+  if (!several_kinds_) {
     reason = expected != kNone ? mismatch(expected, call) : "an op after the last one on its stream";
     return reason ? kNone : expected;
   }
@@ -55,37 +70,17 @@ std::uint32_t StepPlayer::next_op(std::uint32_t stream, const Call& call, const 
     for (std::uint32_t kind = 0; kind < cursor_.kinds(); ++kind) {
       const std::uint32_t index = cursor_.may_be(kind) ? cursor_.next(kind, stream) : kNone;
       if (index == kNone || index == expected || has_this_shape(index, call) != exact || !matches(index)) continue;
-      take_for(kind);
+      cursor_.take_for(kind);
       return index;
     }
   }
   return kNone;
 }
 
-// The step is not of the kind that it was taken for.
-void StepPlayer::take_for(std::uint32_t kind) {
-  cursor_.take_for(kind);
-  find_segment_end();
-  if (!cursor_.begun() || state_ != State::bound) return;
-  const Tuner::Step step = tuners_[kind].next();
-  tried_ = tried_ && step.way == way_ && step.timed == clock_.running();
-  if (!tried_) clock_.cancel();
-  if (step.way == Way::own) pass_rest();
-}
-
-// From here on this step's ops go to the driver as they come.
-void StepPlayer::pass_rest() {
-  if (pass_step_) return;
-  pass_step_ = true;
-  tried_ = false;
-  clock_.cancel();
-  flush();
-}
-
-std::uint32_t StepPlayer::op_that_begins_a_stream(const Call& call) {
+std::uint32_t StepMatch::op_that_begins_a_stream(const Call& call, bool bound) {
   // Graphs stay on the launch stream that they are bound to.
-  for (std::uint32_t s = state_ == State::bound ? 1 : 0; s < streams_.count(); ++s) {
-    const bool found = state_ == State::searching && cursor_.begun() && streams_.has(s);
+  for (std::uint32_t s = bound ? 1 : 0; s < streams_.count(); ++s) {
+    const bool found = !bound && cursor_.begun() && streams_.has(s);
     if (cursor_.begun(s) || found || !streams_.could_be(s, call.stream) || !may_begin_step(s, call)) continue;
     const char* reason = nullptr;
     if (const std::uint32_t index = next_op(s, call, reason); index != kNone) return index;
@@ -93,7 +88,7 @@ std::uint32_t StepPlayer::op_that_begins_a_stream(const Call& call) {
   return kNone;
 }
 
-bool StepPlayer::may_begin_step(std::uint32_t stream, const Call& call) const {
+bool StepMatch::may_begin_step(std::uint32_t stream, const Call& call) const {
   for (std::uint32_t kind = 0; kind < cursor_.kinds(); ++kind) {
     const std::uint32_t first = cursor_.may_be(kind) ? cursor_.next(kind, stream) : kNone;
     if (first != kNone && could_be(schedule_, context_, first, call)) return true;

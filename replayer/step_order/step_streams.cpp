@@ -1,4 +1,4 @@
-#include "replayer/submit/step_streams.h"
+#include "replayer/step_order/step_streams.h"
 
 #include "replayer/driver/current_context.h"
 
@@ -6,7 +6,7 @@ namespace nimble {
 
 bool StepStreams::could_be(std::uint32_t s, const StreamRef& stream) const {
   if (stream.is_per_thread()) return false;  // it cannot be named from the watchdog's thread
-  return count_ == 1 || context_.stream_kind(stream) == schedule_.streams[s].kind;
+  return count_ == 1 || calls_.stream_kind(stream) == schedule_.streams[s].kind;
 }
 
 void StepStreams::set(std::uint32_t s, const StreamRef& stream) {
@@ -46,6 +46,13 @@ void StepStreams::forget() {
   }
 }
 
+bool StepStreams::use_current_context() {
+  CUcontext context = nullptr;
+  if (driver_.cuCtxGetCurrent_(&context) != CUDA_SUCCESS || !context) return false;
+  use_context(context);
+  return true;
+}
+
 CUresult StepStreams::wait_instead(const StreamRef& stream, CUresult error) {
   // Once more, in case the driver only lacked something for a moment: there is no third way.
   if (driver_.cuStreamSynchronize_(stream.handle) != CUDA_SUCCESS) driver_.cuStreamSynchronize_(stream.handle);
@@ -59,7 +66,7 @@ CUresult StepStreams::record(CUevent& event, const StreamRef& stream) {
 
 CUresult StepStreams::catch_up(std::uint32_t s) {
   if (s == 0 || all_[s].behind == marks_) return CUDA_SUCCESS;
-  const CurrentContext current(driver_, cu_context_);
+  const CurrentContext current(driver_, context_);
   all_[s].behind = marks_;
   const CUresult result = driver_.cuStreamWaitEvent_(live_[s].handle, mark_, 0);
   return result == CUDA_SUCCESS ? result : wait_instead(launch(), result);
@@ -97,7 +104,7 @@ CUresult StepStreams::gather() {
 CUresult StepStreams::gather(std::uint32_t s) {
   Stream& stream = all_[s];
   if (!stream.ahead || !has(s)) return CUDA_SUCCESS;
-  const CurrentContext current(driver_, cu_context_);
+  const CurrentContext current(driver_, context_);
   CUresult result = record(stream.tail, live_[s]);
   if (result == CUDA_SUCCESS) result = driver_.cuStreamWaitEvent_(launch().handle, stream.tail, 0);
   if (result != CUDA_SUCCESS) wait_instead(live_[s], result);
@@ -106,7 +113,7 @@ CUresult StepStreams::gather(std::uint32_t s) {
 }
 
 CUresult StepStreams::mark() {
-  const CurrentContext current(driver_, cu_context_);
+  const CurrentContext current(driver_, context_);
   const CUresult result = record(mark_, launch());
   all_[0].ahead = false;
   if (result != CUDA_SUCCESS) return wait_instead(launch(), result);
@@ -116,7 +123,7 @@ CUresult StepStreams::mark() {
 
 CUresult StepStreams::come_behind_due() {
   while (!due_.empty()) {
-    const CurrentContext current(driver_, cu_context_);
+    const CurrentContext current(driver_, context_);
     const CUresult result = driver_.cuStreamWaitEvent_(launch().handle, due_.back(), 0);
     if (result != CUDA_SUCCESS) return result;
     driver_.cuEventDestroy_(due_.back());
@@ -138,7 +145,7 @@ CUresult StepStreams::begin_step() {
 bool StepStreams::is_settled(std::uint32_t s) {
   Stream& stream = all_[s];
   if (!stream.outside && !stream.probed) return true;
-  const CurrentContext current(driver_, cu_context_);
+  const CurrentContext current(driver_, context_);
   if (driver_.cuStreamQuery_(live_[s].handle) == CUDA_SUCCESS) {
     stream.outside = stream.probed = false;
     return true;

@@ -27,7 +27,7 @@ namespace nimble {
 class StepStreams {
  public:
   StepStreams(const Schedule& schedule, CallContext& context, const DriverApi& driver)
-      : context_(context), driver_(driver), schedule_(schedule), count_(schedule.streams.size()) {
+      : calls_(context), driver_(driver), schedule_(schedule), count_(schedule.streams.size()) {
     for (const ScheduleStream& stream : schedule.streams) all_forked_ = all_forked_ && stream.forked;
   }
 
@@ -57,7 +57,11 @@ class StepStreams {
 
   // --- Order.
 
-  void use_context(CUcontext context) { cu_context_ = context; }
+  // The step's from now on; or the one that is current, false where there is none.
+  void use_context(CUcontext context) { context_ = context; }
+  bool use_current_context();
+  // The step's; null before the first one.
+  CUcontext context() const { return context_; }
   // The stream comes behind the graphs: before the program waits for it, or asks about it.
   CUresult catch_up(std::uint32_t s);
   // The driver is about to get something on the stream by itself, from us or from the program.
@@ -104,14 +108,14 @@ class StepStreams {
   CUresult wait_instead(const StreamRef& stream, CUresult error);
   bool is_settled(std::uint32_t s);
 
-  CallContext& context_;
+  CallContext& calls_;
   const DriverApi& driver_;
   const Schedule& schedule_;
   const std::size_t count_;
   bool all_forked_ = true;
   std::array<StreamRef, kMaxStreams> live_;
   std::array<Stream, kMaxStreams> all_;
-  CUcontext cu_context_ = nullptr;
+  CUcontext context_ = nullptr;
   std::vector<CUevent> due_;  // see later()
   CUevent mark_ = nullptr;    // on the launch stream
   std::uint64_t marks_ = 0;   // recorded so far

@@ -1,5 +1,5 @@
 // Steps on several streams: all that the program orders stays in order, and every op runs once, whatever comes between.
-#include "replayer/submit/step_streams.h"
+#include "replayer/step_order/step_streams.h"
 
 #include <gtest/gtest.h>
 
@@ -405,7 +405,7 @@ TEST(StepStreams, SoItDoesWhereTheDriverRefusesACallOfReplays) {
     refused += driver.refused;
     aside += !player.stood_aside().empty();
     waited_twice += seed % 2 == 1 && driver.refuse_waits == 0;
-    EXPECT_FALSE(player.owes());
+    EXPECT_FALSE(player.errors().any());
     expect_in_order(seed, program, alone, driver);
     if (HasFatalFailure()) return;
   }

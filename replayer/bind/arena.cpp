@@ -1,0 +1,169 @@
+#include "replayer/bind/arena.h"
+
+#include <string>
+
+#include "replayer/driver/current_context.h"
+
+namespace nimble {
+
+Arena::Arena(const Schedule& schedule, const DriverApi& driver, StepMemory& memory, StepStreams& streams,
+             const Captures& captures, StepErrors& errors, Standing& standing)
+    : schedule_(schedule),
+      driver_(driver),
+      memory_(memory),
+      streams_(streams),
+      captures_(captures),
+      errors_(errors),
+      standing_(standing),
+      plan_(schedule, memory.objects()),
+      handover_(driver, streams, captures) {}
+
+bool Arena::provide() {
+  if (!handover_.follow()) {
+    standing_.stand_aside("the step moved to a stream that cannot wait for the one before");
+    return false;
+  }
+  if (base_ && context_ != streams_.context()) {
+    standing_.stand_aside("the step moved to another context");
+    return false;
+  }
+  if (schedule_.arena_bytes && !base_) {
+    if (pool_asked_) {
+      standing_.stand_aside(kPoolAsked);
+      return false;
+    }
+    // From where the program's own allocations would come: what it asks about them the driver answers as it would have.
+    CUdeviceptr base = 0;
+    const CUresult result = driver_.cuMemAllocAsync_(&base, schedule_.arena_bytes, streams_.launch().handle);
+    if (result != CUDA_SUCCESS) {
+      standing_.stand_aside("no memory for the step's " + std::to_string(schedule_.arena_bytes) + " bytes (error " +
+                            std::to_string(result) + ")");
+      return false;
+    }
+    base_ = base;
+    context_ = streams_.context();
+    use_unknown_ = false;
+    pool_ = nullptr;
+    driver_.cuPointerGetAttribute_(&pool_, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, base_);
+    memory_.map().add({base_, schedule_.arena_bytes, MemoryKind::stream_ordered, true});
+  }
+  standing_.keep_order(streams_.individually(0));  // after whatever this stream waits for, and all streams with it
+  plan_.place(base_);
+  return true;
+}
+
+bool Arena::give_back() {
+  if (!base_ || is_in_use() || use_unknown_ || handover_.failed()) return false;
+  if (captures_.any() || !streams_.has(0) || context_ != streams_.context() || streams_.launch_captures()) return false;
+  const CurrentContext current(driver_, context_);
+  // What another stream did before it was the launch stream, and what the program's streams did with what they
+  // released.
+  if (!handover_.follow()) return false;
+  if (streams_.come_behind_due() != CUDA_SUCCESS || streams_.gather() != CUDA_SUCCESS) return false;
+  if (driver_.cuMemFreeAsync_(base_, streams_.launch().handle) != CUDA_SUCCESS) return false;
+  memory_.map().remove(base_);
+  memory_.objects().changed();
+  base_ = 0;
+  return true;
+}
+
+bool Arena::give_back(GoingArena& going) {
+  const GoingArena mine{nullptr, context_, pool_, schedule_.arena_bytes};
+  if (!give_back()) return false;
+  const CurrentContext current(driver_, mine.context);
+  CUevent gone = nullptr;
+  if (driver_.cuEventCreate_(&gone, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) return true;
+  going = mine;
+  if (driver_.cuEventRecord_(gone, streams_.launch().handle) == CUDA_SUCCESS) {
+    going.gone = gone;
+  } else {
+    driver_.cuEventDestroy_(gone);
+  }
+  return true;
+}
+
+CUresult Arena::release(const Call& call, bool bound) {
+  const std::uint32_t object = plan_.begins_at(call.address - base_);
+  if (object == kNone) return CUDA_ERROR_INVALID_VALUE;  // no allocation starts there: what the driver says to that
+  if (!context_) {                                       // its end may have taken the stream, or what was current
+    int priority = 0;
+    unsigned type = 0;
+    const CUresult refusal = call.has_stream
+                                 ? driver_.cuStreamGetPriority_(call.stream.handle, &priority)
+                                 : driver_.cuPointerGetAttribute_(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, base_);
+    if (refusal != CUDA_SUCCESS) return refusal;
+  }
+  put_back(object, call);
+  // cuMemFree takes it that all accesses are over. Once replay has stood aside no one uses the memory again.
+  const StreamRef launch = streams_.launch();
+  if (call.kind == CallKind::free || (bound && call.stream == launch)) return CUDA_SUCCESS;
+  if (standing_.aside()) {
+    use_unknown_ = true;
+    return CUDA_SUCCESS;
+  }
+  const CurrentContext current(driver_, context_);
+  // The next use of the memory comes after our stream's work: that must come after what the program's stream still does
+  // with it. Which stream it will be is not known while none is bound, and one that captures cannot wait.
+  const bool later = !bound || captures_.any();
+  CUevent event = nullptr;
+  CUresult result = driver_.cuEventCreate_(&event, CU_EVENT_DISABLE_TIMING);
+  if (result == CUDA_SUCCESS) result = driver_.cuEventRecord_(event, call.stream.handle);
+  if (result == CUDA_SUCCESS && later) {
+    streams_.later(event);
+    return CUDA_SUCCESS;
+  }
+  if (result == CUDA_SUCCESS) result = driver_.cuStreamWaitEvent_(launch.handle, event, 0);
+  if (event) driver_.cuEventDestroy_(event);
+  if (bound) standing_.keep_order(streams_.individually(0));
+  return result == CUDA_SUCCESS ? CUDA_SUCCESS : could_not_wait(result);
+}
+
+// The driver does not let our stream wait for the one on which the program has released memory. No error of the
+// program's: the memory is free. It must not be used again, which it is not once replay stands aside.
+CUresult Arena::could_not_wait(CUresult error) {
+  standing_.stand_aside("memory was freed on a stream that cannot be waited for (error " + std::to_string(error) + ")");
+  use_unknown_ = true;
+  errors_.note(error);
+  return errors_.failed();
+}
+
+std::optional<CUresult> Arena::answer_question(Call& call) {
+  if (!holds(call.address)) return std::nullopt;
+  const std::uint32_t object = plan_.holds(call.address - base_);
+  if (object == kNone) return CUDA_ERROR_NOT_FOUND;
+  const std::uint64_t base = base_ + schedule_.objects[object].plan_offset;
+  call.address = base;
+  call.size = schedule_.objects[object].size;
+  answers_.answer(call, base, driver_, context_);
+  return CUDA_SUCCESS;
+}
+
+// The pools of other devices have none of ours.
+bool Arena::is_of(const Call& call) const {
+  return !pool_ || !call.address || call.address == reinterpret_cast<std::uint64_t>(pool_);
+}
+
+std::optional<CUresult> Arena::answer_pool(Call& call) const {
+  if (!base_ || !is_of(call)) return std::nullopt;
+  call.width = schedule_.arena_bytes;
+  call.size = plan_.bytes_in_use();
+  return CUDA_SUCCESS;
+}
+
+bool Arena::ask_of_pool(const Call& call) {
+  if (base_ && !is_of(call)) return false;
+  pool_asked_ = true;
+  return base_ != 0;
+}
+
+void Arena::context_gone(const Call& call) {
+  if (!base_ || (call.context && call.context != context_)) return;
+  context_ = nullptr;  // no call is made with it current any more
+  // The pool outlives contexts, unless the device itself was reset: the arena tells. Where it is gone the driver may
+  // give its addresses to others from now on.
+  unsigned type = 0;
+  if (driver_.cuPointerGetAttribute_(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, base_) == CUDA_ERROR_INVALID_VALUE)
+    base_ = 0;
+}
+
+}  // namespace nimble

@@ -1,0 +1,106 @@
+// The arena: one allocation of ours, in which the step's own objects have the places that the schedule's plan gives
+// them. To the program they are allocations, which it asks about and releases.
+//
+// Owns the allocation, which is of the pool that the program's own would come from, and what is told about it. It is
+// used on the launch stream: whoever used it elsewhere comes before that. Driver calls are made with the arena's
+// context current. Not synchronised: the replayer's lock guards it. Errors: replay stands aside, with a reason.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "nimble/internal/call.h"
+#include "nimble/internal/schedule.h"
+#include "replayer/bind/going_arena.h"
+#include "replayer/bind/memory_answers.h"
+#include "replayer/bind/memory_plan.h"
+#include "replayer/bind/step_memory.h"
+#include "replayer/driver/captures.h"
+#include "replayer/driver/driver_api.h"
+#include "replayer/errors/step_errors.h"
+#include "replayer/step_order/handover.h"
+#include "replayer/step_order/step_streams.h"
+
+namespace nimble {
+
+class Arena {
+ public:
+  static constexpr const char* kPoolAsked = "the program asks how much memory its pool has, which replay would change";
+
+  // All must outlive it.
+  Arena(const Schedule& schedule, const DriverApi& driver, StepMemory& memory, StepStreams& streams,
+        const Captures& captures, StepErrors& errors, Standing& standing);
+
+  MemoryPlan& plan() { return plan_; }
+  const MemoryPlan& plan() const { return plan_; }
+  // 0 while there is none.
+  std::uint64_t base() const { return base_; }
+  std::uint64_t bytes() const { return schedule_.arena_bytes; }
+  CUcontext context() const { return context_; }
+  bool holds(std::uint64_t address) const { return address - base_ < schedule_.arena_bytes && base_; }
+  // Whether the program has something in it.
+  bool is_in_use() const { return memory_.objects().all_taken() != 0; }
+
+  // The step lets go of its launch stream: the arena may next be used on another one.
+  void leave_stream() { handover_.leave(); }
+  // Gets the arena for the launch stream, if the schedule needs one and there is none yet, and gives the step's objects
+  // their places. With the step's context current. False where replay stands aside.
+  bool provide();
+  // The step's own objects have their places from now on, if they have not yet.
+  void place_objects() {
+    if (!plan_.is_placed()) plan_.place(base_);
+  }
+  // It goes back to the pool, in stream order: after all that has used it. Not where the program has something in it,
+  // where a capture is in the way, or where not all is known of its use. Whether it went.
+  bool give_back();
+  // The same; `going` tells what has become of it, without an event where that is not known.
+  bool give_back(GoingArena& going);
+
+  // The program allocates this object, or releases it, where the schedule expects it.
+  void take(std::uint32_t object, Call& call) {
+    memory_.objects().take(object, true);
+    call.address = base_ + schedule_.objects[object].plan_offset;
+    memory_.objects().use(object);
+  }
+  void put_back(std::uint32_t object, const Call& call) {
+    memory_.objects().take(object, false);
+    answers_.gone(call.address);
+  }
+  // It releases one elsewhere. `bound`: the launch stream is known.
+  CUresult release(const Call& call, bool bound);
+
+  // What the program asks about memory in it.
+  std::optional<CUresult> answer_question(Call& call);
+  // How much the program's pool has: what it would have without us, which is known while there is an arena of it.
+  std::optional<CUresult> answer_pool(Call& call) const;
+  // That is asked: no arena may come of that pool any more. Whether there is one.
+  bool ask_of_pool(const Call& call);
+  void pool_was_asked() { pool_asked_ = true; }
+
+  // A context has ended, as the driver has confirmed.
+  void context_gone(const Call& call);
+
+ private:
+  bool is_of(const Call& call) const;
+  CUresult could_not_wait(CUresult error);
+
+  const Schedule& schedule_;
+  const DriverApi& driver_;
+  StepMemory& memory_;
+  StepStreams& streams_;
+  const Captures& captures_;
+  StepErrors& errors_;
+  Standing& standing_;
+  MemoryPlan plan_;
+  Handover handover_;  // from the last launch stream
+  std::uint64_t base_ = 0;
+  CUcontext context_ = nullptr;
+  CUmemoryPool pool_ = nullptr;  // null where the driver does not say
+  bool use_unknown_ = false;     // something may use it that the launch stream cannot wait for
+  bool pool_asked_ = false;      // the program has asked how much memory a device's pool has
+  MemoryAnswers answers_;        // of the program's allocations in it
+};
+
+}  // namespace nimble

@@ -1,0 +1,66 @@
+// The step's own memory as the schedule's plan places it: whether this step gets it from there, and which objects the
+// program has there.
+//
+// The plan's place is the arena, whose address the caller knows (bind/arena.h). Allocates nothing once built. Not
+// synchronised: the replayer's lock guards it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "nimble/internal/schedule.h"
+#include "replayer/bind/object_map.h"
+
+namespace nimble {
+
+class MemoryPlan {
+ public:
+  // Both must outlive it.
+  MemoryPlan(const Schedule& schedule, ObjectMap& objects) : schedule_(schedule), objects_(objects) {}
+
+  // A step may begin. `serves`: its own memory comes from the plan.
+  void begin_step(bool serves) {
+    note_leftovers();
+    serves_ = serves;
+  }
+  // It does not after all.
+  void pass() { serves_ = false; }
+  bool serves() const { return serves_; }
+
+  // Gives the step's own objects their places; `arena` is where it begins.
+  void place(std::uint64_t arena);
+  // Has done so, and they are still there.
+  bool is_placed() const { return placed_; }
+  void forget_places() { placed_ = false; }
+
+  // The driver is about to allocate what will be this object, kNone for none of the step's, for a call of this thread;
+  // and it has allocated something for one.
+  void allocates(std::uint32_t object, std::uint32_t thread) {
+    allocating_ = object;
+    thread_ = thread;
+  }
+  void allocated(std::uint64_t address, std::uint32_t thread) {
+    if (allocating_ == kNone || thread_ != thread) return;
+    objects_.place(allocating_, address);
+    allocating_ = kNone;
+  }
+
+  // Whether the program still has something where the plan has this object.
+  bool is_in_use(std::uint32_t object) const;
+  // The object that the program has there: that begins at the offset, or holds it; kNone for none.
+  std::uint32_t begins_at(std::uint64_t offset) const;
+  std::uint32_t holds(std::uint64_t offset) const;
+  // How many bytes of objects it has.
+  std::uint64_t bytes_in_use() const;
+
+ private:
+  void note_leftovers();
+
+  const Schedule& schedule_;
+  ObjectMap& objects_;
+  bool serves_ = false, placed_ = false;
+  std::vector<std::uint32_t> leftovers_;  // objects that the program had when the step began
+  std::uint32_t allocating_ = kNone, thread_ = 0;
+};
+
+}  // namespace nimble

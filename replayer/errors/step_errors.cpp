@@ -1,0 +1,57 @@
+#include "replayer/errors/step_errors.h"
+
+#include <string>
+
+namespace nimble {
+
+void StepErrors::refused(CUresult error) {
+  owed_.add(error);
+  note(error);
+  standing_.stand_aside("the driver refused an op (error " + std::to_string(error) + ")");
+}
+
+// Calls that tell asynchronous errors of the driver's as well. They have done what they are for: a program that goes on
+// finds its data as if they had succeeded. No call that makes something tells, since the program would not look for
+// what was made, and none that begins or ends a capture, or is captured.
+bool StepErrors::may_tell(const Call& call) const {
+  if (!call.traced) return false;
+  switch (call.kind) {
+    case CallKind::launch:
+    case CallKind::copy:
+    case CallKind::set:
+    case CallKind::event_record:
+    case CallKind::event_wait:
+    case CallKind::host_function:
+    case CallKind::graph_launch:
+    case CallKind::opaque:
+      return !captures_.takes(call, driver_.cuStreamIsCapturing_);
+    case CallKind::free:
+    case CallKind::stream_synchronize:
+    case CallKind::event_synchronize:
+    case CallKind::context_synchronize:
+      return true;
+    default:
+      return false;
+  }
+}
+
+CUresult StepErrors::tell(const Call& call, CUresult result) {
+  if (call.kind == CallKind::context_end && result == CUDA_SUCCESS) {
+    const bool ours = !call.context || call.context == streams_.context();
+    if (!ours) return result;
+    const CUresult told = owed_.tell(result);
+    owed_.forget();
+    return told;
+  }
+  CUcontext current = nullptr;
+  const bool ours = driver_.cuCtxGetCurrent_(&current) == CUDA_SUCCESS && current == streams_.context();
+  return ours && (may_tell(call) || is_final(result)) ? owed_.tell(result) : result;
+}
+
+void StepErrors::context_failed(CUresult error) {
+  CUcontext current = nullptr;
+  if (driver_.cuCtxGetCurrent_(&current) == CUDA_SUCCESS && current == streams_.context()) failed_ = error;
+  standing_.stand_aside("a context has failed (error " + std::to_string(error) + ")");
+}
+
+}  // namespace nimble

@@ -1,0 +1,27 @@
+// What a call has said to Onlookers before the driver has it, for when the driver has had it; and where that is kept in
+// between, with the thread that makes the call. Calls of one thread do not nest.
+//
+// Any thread; no lock. No thread-local variable: those are on the stacks of the program's threads, which may be small.
+#pragma once
+
+#include "replayer/order/stream_clocks.h"
+
+namespace nimble {
+
+struct Passage {
+  StreamClocks::Op op;
+  StreamClocks::Token token = 0;
+  bool forgets = false;   // it may have recorded any event
+  bool captured = false;  // its stream captures
+};
+
+// What the call that this thread is making has said, and to whom; null for no one.
+struct PassageOfThread {
+  const void* to = nullptr;
+  Passage passage;
+
+  // Of this thread, until it ends. Null where memory is short.
+  static PassageOfThread* mine();
+};
+
+}  // namespace nimble

@@ -1,0 +1,110 @@
+// Work that is launched again and again, in an order of ours or in the program's: a step's graphs, a rewritten graph, a
+// region. What its launches use, and which of them may still be running.
+//
+// Its owner launches it, on whatever streams, one launch after another. All but is_through() is guarded by the lock of
+// Onlookers, which alone reads and writes it. Allocates nothing while there is room for its ranges.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "replayer/order/stream_clocks.h"
+#include "replayer/order/touched.h"
+
+namespace nimble {
+
+class RelaxedWork {
+ public:
+  // A launch in our order. `number` from 1.
+  struct Launch {
+    StreamClocks::Op op;
+    std::uint64_t number = 0;
+  };
+
+  // Uses so many ranges at most; more take memory then.
+  explicit RelaxedWork(std::size_t ranges = 0) {
+    memory_.reserve(ranges);
+    if (ranges > 0) former_.reserve(kMostFormer);
+  }
+  RelaxedWork(const RelaxedWork&) = delete;
+  RelaxedWork& operator=(const RelaxedWork&) = delete;
+  virtual ~RelaxedWork() = default;
+
+  // Whether the driver says that all that was launched in our order is through; false where it cannot be asked just
+  // now. Any thread, without the lock of Onlookers.
+  virtual bool is_through() noexcept = 0;
+
+ private:
+  friend class Onlookers;
+  friend class TouchedByOps;
+  static constexpr std::size_t kLaunches = 8, kMostFormer = 256;
+
+  // What the next launch uses.
+  MemoryView view() const { return {memory_, variables_, anything_}; }
+  void use(std::span<const MemoryRange> memory, bool variables, bool anything);
+  // The memory went, and with it what was used of it.
+  void release(std::uint64_t address, std::uint64_t size);
+
+  // It is about to be launched in our order; it has been, if that is how it went.
+  Launch begin(StreamClocks::Op op) {
+    ++on_their_way_;
+    return {op, ++begun_};
+  }
+  void land() { --on_their_way_; }
+  void run(const Launch& launch);
+  // Some launch in our order may be running, or is about to.
+  bool may_run() const { return running_ || on_their_way_ != 0; }
+  // Whether what is touched, by something that comes after what the clock has, is used by launches that may be running
+  // then.
+  bool meets(const StreamClocks::Clock& clock, const MemoryView& touched) const;
+  // What is known to be through is so, and need not be looked at until it is launched again.
+  void settle(const StreamClocks::Clock& done);
+  // All launches so far are through, if there were no more than so many.
+  void end(std::uint64_t launches);
+  bool are_before(const StreamClocks::Clock& clock, std::uint64_t until) const;
+
+  struct Former {
+    MemoryRange range;
+    std::uint64_t until = 0;  // the number of the last launch that used it
+  };
+
+  std::vector<MemoryRange> memory_;  // that the next launch uses, by address, without overlap
+  bool variables_ = false;           // and what its kernels reach by these
+  bool anything_ = false;
+  std::vector<Former> former_;              // that earlier launches used, which may still be running
+  std::uint64_t former_anything_ = 0;       // the number of the last one of which that is not known
+  std::array<Launch, kLaunches> launches_;  // the last ones in our order that the driver has had
+  std::uint64_t begun_ = 0;                 // launches
+  std::uint32_t on_their_way_ = 0;          // to the driver
+  bool running_ = false;                    // some may be
+  bool gone_ = false;                       // its owner has let go of it
+};
+
+// Works that have to be through before something else goes on. Of more than it has room for it says that there is more.
+class RelaxedWorks {
+ public:
+  bool empty() const { return count_ == 0 && !all_; }
+  bool has(const RelaxedWork* work) const {
+    return all_ ||
+           std::any_of(list_.begin(), list_.begin() + count_, [&](const auto& each) { return each.get() == work; });
+  }
+
+ private:
+  friend class Onlookers;
+  void add(const std::shared_ptr<RelaxedWork>& work) {
+    if (count_ == list_.size()) {
+      all_ = true;
+    } else {
+      list_[count_++] = work;
+    }
+  }
+  std::array<std::shared_ptr<RelaxedWork>, 8> list_;
+  std::uint32_t count_ = 0;
+  bool all_ = false;  // there is more
+};
+
+}  // namespace nimble

@@ -1,0 +1,42 @@
+#include "replayer/errors/standing.h"
+
+#include <gtest/gtest.h>
+
+namespace nimble {
+namespace {
+
+TEST(Standing, TheFirstReasonStays) {
+  Standing standing;
+  EXPECT_FALSE(standing.aside());
+  standing.keep_order(CUDA_SUCCESS);
+  EXPECT_FALSE(standing.aside());
+  standing.keep_order(CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(standing.why(), "the driver refused to keep streams in order (error 2)");
+  standing.stand_aside("something else");
+  EXPECT_EQ(standing.why(), "the driver refused to keep streams in order (error 2)");
+  EXPECT_FALSE(standing.ended());
+}
+
+TEST(Standing, AContextThatEndsIsTheEndOnlyWhereNothingCameBefore) {
+  Standing at_the_end, late;
+  at_the_end.end();
+  EXPECT_TRUE(at_the_end.aside());
+  EXPECT_TRUE(at_the_end.ended());
+  late.stand_aside("for a test");
+  late.end();
+  EXPECT_EQ(late.why(), "for a test");
+  EXPECT_FALSE(late.ended());
+}
+
+TEST(Standing, NewsAreTakenOnce) {
+  Standing standing;
+  EXPECT_FALSE(standing.has_news());
+  standing.tell("old");
+  standing.tell("new");
+  EXPECT_TRUE(standing.has_news());
+  EXPECT_EQ(standing.take_news(), "new");
+  EXPECT_FALSE(standing.has_news());
+}
+
+}  // namespace
+}  // namespace nimble

@@ -239,6 +239,7 @@ class FilesOfOthers(FilesTest):
         # What is there was finished before these begin: file times are told to a tick of the kernel's.
         for name in ("trace.json", "trace.nimble.json"):
             os.utime(self.path(name), (time.time() - 5, time.time() - 5))
+        time.sleep(0.1)  # to set the times is a change, too, and that is told to a tick as well
         first, second = self.start("steps", 30, "wait"), self.start("steps", 40, "wait")
         self.wait_for(lambda: len(self.leftovers()) == 2)
         self.go_on(first)

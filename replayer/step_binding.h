@@ -11,7 +11,7 @@
 #include "replayer/bind/arena.h"
 #include "replayer/bind/step_memory.h"
 #include "replayer/driver/driver_api.h"
-#include "replayer/match/live_step.h"
+#include "replayer/match/op_match.h"
 #include "replayer/step_order/step_streams.h"
 #include "replayer/submit/step_graphs.h"
 #include "replayer/tune/step_tuning.h"
@@ -22,7 +22,7 @@ class StepBinding {
  public:
   // All must outlive it.
   StepBinding(const Schedule& schedule, const StepPaths& paths, const DriverApi& driver, const StepMemory& memory,
-              LiveStep& live, Arena& arena, const StepStreams& streams, StepGraphs& graphs, StepTuning& tuning)
+              OpMatch& live, Arena& arena, const StepStreams& streams, StepGraphs& graphs, StepTuning& tuning)
       : schedule_(schedule),
         paths_(paths),
         driver_(driver),
@@ -62,7 +62,7 @@ class StepBinding {
   const StepPaths& paths_;
   const DriverApi& driver_;
   const StepMemory& memory_;
-  LiveStep& live_;
+  OpMatch& live_;
   Arena& arena_;
   const StepStreams& streams_;
   StepGraphs& graphs_;

@@ -20,7 +20,7 @@
 #include "replayer/bind/step_memory.h"
 #include "replayer/driver/captures.h"
 #include "replayer/driver/driver_api.h"
-#include "replayer/errors/standing.h"
+#include "replayer/errors/stand_aside.h"
 #include "replayer/errors/step_errors.h"
 #include "replayer/match/step_match.h"
 #include "replayer/match/unrelated_calls.h"
@@ -97,7 +97,7 @@ class StepPlayer {
   StepErrors& errors() { return errors_; }
 
   // Whether replay goes on, and what there is to say to people.
-  Standing& standing() { return standing_; }
+  StandAside& standing() { return standing_; }
   const std::string& stood_aside() const { return standing_.why(); }
 
   // What calls of other threads are judged by.
@@ -125,7 +125,7 @@ class StepPlayer {
   const Schedule schedule_;
   const StepPaths paths_;
   Captures captures_;
-  Standing standing_;
+  StandAside standing_;
   StepStreams streams_;  // of the step at hand; of all steps once bound
   StepErrors errors_;
   StepMemory memory_;

@@ -156,7 +156,7 @@ std::optional<CUresult> StepRun::on_matched(std::uint32_t index, Call& call) {
   cursor_.advance(index);
   const bool last = cursor_.complete();
   const ScheduleOp& op = schedule_.ops[index];
-  const LiveStep& live = match_.live();
+  const OpMatch& live = match_.live();
   const StepProgress& progress = submitter_.progress();
   const bool may_hold = is_held(op.submit);
   std::optional<CUresult> answer = CUDA_SUCCESS;
@@ -218,7 +218,7 @@ std::optional<CUresult> StepRun::outside(Call& call) {
   if (may_leave_pointers(call.kind) && before_.disturb() && cursor_.begun()) pass_rest();
   const std::uint32_t stream = call.has_stream ? streams_.find(call.stream) : kNone;
   if (stream != kNone) standing_.keep_order(streams_.outside(stream, may_wait(call.kind)));
-  LiveStep& live = match_.live();
+  OpMatch& live = match_.live();
   for (CUevent event : {call.event, call.event2}) {
     if (event && call.kind != CallKind::event_wait) live.forget_record(event);
   }

@@ -17,7 +17,7 @@
 #include "replayer/bind/step_memory.h"
 #include "replayer/driver/captures.h"
 #include "replayer/driver/driver_api.h"
-#include "replayer/errors/standing.h"
+#include "replayer/errors/stand_aside.h"
 #include "replayer/errors/step_errors.h"
 #include "replayer/match/step_before.h"
 #include "replayer/match/step_match.h"
@@ -48,7 +48,7 @@ class StepRun {
     Submitter& submitter;
     StepBinding& binding;
     StepErrors& errors;
-    Standing& standing;
+    StandAside& standing;
     Counters& counters;
   };
   explicit StepRun(const Uses& uses);
@@ -108,7 +108,7 @@ class StepRun {
   Submitter& submitter_;
   StepBinding& binding_;
   StepErrors& errors_;
-  Standing& standing_;
+  StandAside& standing_;
   Counters& counters_;
   StepBefore before_;
   bool last_due_ = false;          // see closes()

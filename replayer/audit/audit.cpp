@@ -31,7 +31,7 @@ std::uint64_t aligned(std::uint64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 }  // namespace
 
-Audit::Audit(const Schedule& schedule, const LiveStep& live, const ObjectMap& objects, const DriverApi& driver,
+Audit::Audit(const Schedule& schedule, const OpMatch& live, const ObjectMap& objects, const DriverApi& driver,
              Counters& counters, std::uint32_t every)
     : schedule_(schedule),
       live_(live),

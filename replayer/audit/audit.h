@@ -21,7 +21,7 @@
 
 #include "replayer/bind/object_map.h"
 #include "replayer/driver/driver_api.h"
-#include "replayer/match/live_step.h"
+#include "replayer/match/op_match.h"
 #include "replayer/stats/counters.h"
 
 namespace nimble {
@@ -35,7 +35,7 @@ class Audit {
   };
 
   // Every `every`th step.
-  Audit(const Schedule& schedule, const LiveStep& live, const ObjectMap& objects, const DriverApi& driver,
+  Audit(const Schedule& schedule, const OpMatch& live, const ObjectMap& objects, const DriverApi& driver,
         Counters& counters, std::uint32_t every);
 
   // A step begins: how it is to run. `elsewhere`: how many ops other streams have been given so far. `bound`: it could
@@ -107,7 +107,7 @@ class Audit {
   std::string describe(const Difference& difference) const;
 
   const Schedule& schedule_;
-  const LiveStep& live_;
+  const OpMatch& live_;
   const ObjectMap& objects_;
   const DriverApi& driver_;
   Counters& counters_;

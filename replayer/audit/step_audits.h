@@ -14,8 +14,8 @@
 #include "replayer/bind/object_map.h"
 #include "replayer/driver/captures.h"
 #include "replayer/driver/driver_api.h"
-#include "replayer/errors/standing.h"
-#include "replayer/match/live_step.h"
+#include "replayer/errors/stand_aside.h"
+#include "replayer/match/op_match.h"
 #include "replayer/stats/counters.h"
 #include "replayer/step_order/step_streams.h"
 
@@ -24,8 +24,8 @@ namespace nimble {
 class StepAudits {
  public:
   // All must outlive it.
-  StepAudits(const Schedule& schedule, const DriverApi& driver, const LiveStep& live, const ObjectMap& objects,
-             const StepStreams& streams, const Captures& captures, Standing& standing, Counters& counters)
+  StepAudits(const Schedule& schedule, const DriverApi& driver, const OpMatch& live, const ObjectMap& objects,
+             const StepStreams& streams, const Captures& captures, StandAside& standing, Counters& counters)
       : schedule_(schedule),
         driver_(driver),
         live_(live),
@@ -71,11 +71,11 @@ class StepAudits {
 
   const Schedule& schedule_;
   const DriverApi& driver_;
-  const LiveStep& live_;
+  const OpMatch& live_;
   const ObjectMap& objects_;
   const StepStreams& streams_;
   const Captures& captures_;
-  Standing& standing_;
+  StandAside& standing_;
   Counters& counters_;
   std::optional<Audit> audit_;
   Audit::Run run_ = Audit::Run::graphs;

@@ -7,7 +7,7 @@
 namespace nimble {
 
 Arena::Arena(const Schedule& schedule, const DriverApi& driver, StepMemory& memory, StepStreams& streams,
-             const Captures& captures, StepErrors& errors, Standing& standing)
+             const Captures& captures, StepErrors& errors, StandAside& standing)
     : schedule_(schedule),
       driver_(driver),
       memory_(memory),

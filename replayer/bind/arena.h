@@ -31,7 +31,7 @@ class Arena {
 
   // All must outlive it.
   Arena(const Schedule& schedule, const DriverApi& driver, StepMemory& memory, StepStreams& streams,
-        const Captures& captures, StepErrors& errors, Standing& standing);
+        const Captures& captures, StepErrors& errors, StandAside& standing);
 
   MemoryPlan& plan() { return plan_; }
   const MemoryPlan& plan() const { return plan_; }
@@ -92,7 +92,7 @@ class Arena {
   StepStreams& streams_;
   const Captures& captures_;
   StepErrors& errors_;
-  Standing& standing_;
+  StandAside& standing_;
   MemoryPlan plan_;
   Handover handover_;  // from the last launch stream
   std::uint64_t base_ = 0;

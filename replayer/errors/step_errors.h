@@ -11,7 +11,7 @@
 #include "replayer/driver/captures.h"
 #include "replayer/driver/driver_api.h"
 #include "replayer/errors/deferred_errors.h"
-#include "replayer/errors/standing.h"
+#include "replayer/errors/stand_aside.h"
 #include "replayer/step_order/step_streams.h"
 
 namespace nimble {
@@ -19,7 +19,7 @@ namespace nimble {
 class StepErrors {
  public:
   // All must outlive it.
-  StepErrors(const DriverApi& driver, const StepStreams& streams, const Captures& captures, Standing& standing)
+  StepErrors(const DriverApi& driver, const StepStreams& streams, const Captures& captures, StandAside& standing)
       : driver_(driver), streams_(streams), captures_(captures), standing_(standing) {}
 
   // The driver has refused an op that the program was told had been submitted: replay stands aside.
@@ -51,7 +51,7 @@ class StepErrors {
   const DriverApi& driver_;
   const StepStreams& streams_;
   const Captures& captures_;
-  Standing& standing_;
+  StandAside& standing_;
   OwedErrors owed_;
   CUresult failed_ = CUDA_SUCCESS;
 };

@@ -12,7 +12,7 @@
 #include "replayer/bind/memory_plan.h"
 #include "replayer/bind/step_memory.h"
 #include "replayer/driver/driver_api.h"
-#include "replayer/match/live_step.h"
+#include "replayer/match/op_match.h"
 #include "replayer/match/step_cursor.h"
 #include "replayer/step_order/step_streams.h"
 
@@ -26,8 +26,8 @@ class StepMatch {
 
   StepCursor& cursor() { return cursor_; }
   const StepCursor& cursor() const { return cursor_; }
-  LiveStep& live() { return live_; }
-  const LiveStep& live() const { return live_; }
+  OpMatch& live() { return live_; }
+  const OpMatch& live() const { return live_; }
 
   // The op that the call is, as the next on this stream of the schedule's; the step is taken for a kind that has it.
   // kNone for none: `reason` says why it is not what was expected.
@@ -53,7 +53,7 @@ class StepMatch {
   ObjectMap& objects_;
   const MemoryPlan& plan_;
   const StepStreams& streams_;
-  LiveStep live_;
+  OpMatch live_;
   StepCursor cursor_;
 };
 

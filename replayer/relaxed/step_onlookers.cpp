@@ -32,7 +32,7 @@ Call sync_call(CallKind kind, CUevent event, const StreamRef& stream) {
 
 }  // namespace
 
-StepOnlookers::StepOnlookers(const Schedule& schedule, const DriverApi& driver, const LiveStep& live,
+StepOnlookers::StepOnlookers(const Schedule& schedule, const DriverApi& driver, const OpMatch& live,
                              const StepStreams& streams, const Captures& captures, StepMemory& memory,
                              const Arena& arena)
     : schedule_(schedule),

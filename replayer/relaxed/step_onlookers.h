@@ -18,7 +18,7 @@
 #include "nimble/internal/schedule.h"
 #include "replayer/bind/arena.h"
 #include "replayer/bind/step_memory.h"
-#include "replayer/match/live_step.h"
+#include "replayer/match/op_match.h"
 #include "replayer/order/onlookers.h"
 #include "replayer/relaxed/graphs_end.h"
 #include "replayer/relaxed/relaxed_segments.h"
@@ -29,7 +29,7 @@ namespace nimble {
 class StepOnlookers {
  public:
   // All must outlive it.
-  StepOnlookers(const Schedule& schedule, const DriverApi& driver, const LiveStep& live, const StepStreams& streams,
+  StepOnlookers(const Schedule& schedule, const DriverApi& driver, const OpMatch& live, const StepStreams& streams,
                 const Captures& captures, StepMemory& memory, const Arena& arena);
 
   // Whether some graphs run in another order than the program's.
@@ -71,7 +71,7 @@ class StepOnlookers {
   void watch_memory();
 
   const Schedule& schedule_;
-  const LiveStep& live_;
+  const OpMatch& live_;
   const StepStreams& streams_;
   StepMemory& memory_;
   const Arena& arena_;

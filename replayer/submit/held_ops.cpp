@@ -2,7 +2,7 @@
 
 namespace nimble {
 
-HeldOps::HeldOps(const Schedule& schedule, CallContext& context, const LiveStep& live, const StepStreams& streams)
+HeldOps::HeldOps(const Schedule& schedule, CallContext& context, const OpMatch& live, const StepStreams& streams)
     : schedule_(schedule), context_(context), live_(live), streams_(streams) {
   // On several streams ops of later segments may come before one is complete.
   std::size_t longest = schedule.streams.size() > 1 ? schedule.ops.size() : 0;

@@ -1,7 +1,7 @@
 // The ops of the step that are held back: the program was told that they have been submitted, and the driver has yet to
 // get them.
 //
-// Tells through which calls the program could notice. Holds op numbers of the schedule; their values are LiveStep's.
+// Tells through which calls the program could notice. Holds op numbers of the schedule; their values are OpMatch's.
 // Allocates nothing once built. Not synchronised: the replayer's lock guards it.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 #include "nimble/internal/call.h"
 #include "nimble/internal/schedule.h"
-#include "replayer/match/live_step.h"
+#include "replayer/match/op_match.h"
 #include "replayer/step_order/step_streams.h"
 
 namespace nimble {
@@ -21,7 +21,7 @@ namespace nimble {
 class HeldOps {
  public:
   // All must outlive it.
-  HeldOps(const Schedule& schedule, CallContext& context, const LiveStep& live, const StepStreams& streams);
+  HeldOps(const Schedule& schedule, CallContext& context, const OpMatch& live, const StepStreams& streams);
 
   bool empty() const { return ops_.empty(); }
   // 0 while nothing is held; otherwise a number that changes with every op that is held, and with nothing else.
@@ -75,7 +75,7 @@ class HeldOps {
  private:
   const Schedule& schedule_;
   CallContext& context_;
-  const LiveStep& live_;
+  const OpMatch& live_;
   const StepStreams& streams_;
   std::vector<std::uint32_t> ops_, changed_;  // as they came
   std::vector<CUevent> events_;               // that they record

@@ -68,7 +68,7 @@ std::string RegionGraph::provide() {
          ")";
 }
 
-std::string RegionGraph::build_graphs(LiveStep& live) {
+std::string RegionGraph::build_graphs(OpMatch& live) {
   CUcontext current = nullptr;
   driver_.cuCtxGetCurrent_(&current);
   const ScheduleSegment& segment = schedule_.segments.front();

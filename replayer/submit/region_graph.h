@@ -58,7 +58,7 @@ class RegionGraph {
 
  private:
   std::string provide();
-  std::string build_graphs(LiveStep& live);
+  std::string build_graphs(OpMatch& live);
 
   CallContext& context_;
   const DriverApi& driver_;

@@ -13,7 +13,7 @@
 #include "replayer/bind/memory_map.h"
 #include "replayer/bind/object_map.h"
 #include "replayer/driver/driver_api.h"
-#include "replayer/match/live_step.h"
+#include "replayer/match/op_match.h"
 
 namespace nimble {
 
@@ -44,7 +44,7 @@ class RegionValues {
   // What the region allocates and releases itself gets addresses of its own, here. After take().
   void place(std::uint64_t arena);
 
-  LiveStep& live() { return live_; }
+  OpMatch& live() { return live_; }
   // The program's memory that the region uses, as its calls named it and by its objects.
   const std::vector<RegionMemory>& memory() const { return memory_; }
   // Some op may use any memory.
@@ -58,7 +58,7 @@ class RegionValues {
   const Schedule& schedule_;
   MemoryMap map_;
   ObjectMap objects_;
-  LiveStep live_;
+  OpMatch live_;
   std::vector<RegionMemory> own_;  // what the region allocates and releases itself, and has not released yet
   std::vector<RegionMemory> memory_;
   bool uses_all_ = false;

@@ -23,7 +23,7 @@ SegmentGraph::SegmentGraph(SegmentGraph&& other) noexcept
   other.abandon();
 }
 
-CUresult SegmentGraph::add_node(const Schedule& schedule, const LiveStep& live, std::uint32_t index,
+CUresult SegmentGraph::add_node(const Schedule& schedule, const OpMatch& live, std::uint32_t index,
                                 const std::vector<CUgraphNode>& after) {
   CUgraphNode* const node = &nodes_[index - first_];
   switch (schedule.ops[index].kind) {
@@ -65,8 +65,8 @@ bool SegmentGraph::set_priorities(const Schedule& schedule, const ScheduleSegmen
   return true;
 }
 
-CUresult SegmentGraph::build(const Schedule& schedule, const ScheduleSegment& segment, LiveStep& live,
-                             CUcontext context, CUstream stream) {
+CUresult SegmentGraph::build(const Schedule& schedule, const ScheduleSegment& segment, OpMatch& live, CUcontext context,
+                             CUstream stream) {
   context_ = context;
   first_ = segment.first;
   nodes_.assign(segment.last - segment.first + 1, nullptr);
@@ -113,7 +113,7 @@ CUresult SegmentGraph::let_go(CUevent event, CUevent stand_in) {
   return result;
 }
 
-CUresult SegmentGraph::patch(const Schedule& schedule, LiveStep& live, std::uint32_t index) {
+CUresult SegmentGraph::patch(const Schedule& schedule, OpMatch& live, std::uint32_t index) {
   const CUgraphNode node = nodes_[index - first_];
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   switch (schedule.ops[index].kind) {

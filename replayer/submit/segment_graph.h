@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "replayer/driver/driver_api.h"
-#include "replayer/match/live_step.h"
+#include "replayer/match/op_match.h"
 
 namespace nimble {
 
@@ -20,11 +20,11 @@ class SegmentGraph {
 
   // Nodes in the segment's order, edges as the schedule says, all values live in `live`; priorities above that of the
   // stream that the graph will be launched on, as far as the device has any.
-  CUresult build(const Schedule& schedule, const ScheduleSegment& segment, LiveStep& live, CUcontext context,
+  CUresult build(const Schedule& schedule, const ScheduleSegment& segment, OpMatch& live, CUcontext context,
                  CUstream stream);
 
   // Brings the op's node up to its live values. Launches that were made before are not affected.
-  CUresult patch(const Schedule& schedule, LiveStep& live, std::uint32_t index);
+  CUresult patch(const Schedule& schedule, OpMatch& live, std::uint32_t index);
 
   // The op, an event record, records this event in later launches, until it is patched.
   CUresult record_instead(std::uint32_t index, CUevent event);
@@ -41,7 +41,7 @@ class SegmentGraph {
   void abandon() { graph_ = nullptr, exec_ = nullptr; }
 
  private:
-  CUresult add_node(const Schedule& schedule, const LiveStep& live, std::uint32_t index,
+  CUresult add_node(const Schedule& schedule, const OpMatch& live, std::uint32_t index,
                     const std::vector<CUgraphNode>& after);
   bool set_priorities(const Schedule& schedule, const ScheduleSegment& segment, CUstream stream) const;
 

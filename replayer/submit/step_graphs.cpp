@@ -8,8 +8,8 @@
 
 namespace nimble {
 
-StepGraphs::StepGraphs(const Schedule& schedule, const StepPaths& paths, const DriverApi& driver, LiveStep& live,
-                       const StepStreams& streams, StepTuning& tuning, Standing& standing)
+StepGraphs::StepGraphs(const Schedule& schedule, const StepPaths& paths, const DriverApi& driver, OpMatch& live,
+                       const StepStreams& streams, StepTuning& tuning, StandAside& standing)
     : schedule_(schedule),
       paths_(paths),
       driver_(driver),

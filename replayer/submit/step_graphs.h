@@ -13,8 +13,8 @@
 #include "nimble/internal/schedule.h"
 #include "nimble/internal/step_paths.h"
 #include "replayer/driver/driver_api.h"
-#include "replayer/errors/standing.h"
-#include "replayer/match/live_step.h"
+#include "replayer/errors/stand_aside.h"
+#include "replayer/match/op_match.h"
 #include "replayer/step_order/step_streams.h"
 #include "replayer/submit/segment_graph.h"
 #include "replayer/tune/step_tuning.h"
@@ -24,8 +24,8 @@ namespace nimble {
 class StepGraphs {
  public:
   // All must outlive it.
-  StepGraphs(const Schedule& schedule, const StepPaths& paths, const DriverApi& driver, LiveStep& live,
-             const StepStreams& streams, StepTuning& tuning, Standing& standing);
+  StepGraphs(const Schedule& schedule, const StepPaths& paths, const DriverApi& driver, OpMatch& live,
+             const StepStreams& streams, StepTuning& tuning, StandAside& standing);
 
   // The kind's graphs that no other kind has had built yet. False where replay stands aside.
   bool build(std::uint32_t kind);
@@ -69,10 +69,10 @@ class StepGraphs {
   const Schedule& schedule_;
   const StepPaths& paths_;
   const DriverApi& driver_;
-  LiveStep& live_;
+  OpMatch& live_;
   const StepStreams& streams_;
   StepTuning& tuning_;
-  Standing& standing_;
+  StandAside& standing_;
   std::vector<SegmentGraph> graphs_, in_order_;  // by segment
   std::vector<bool> up_to_date_;                 // by segment: see is_up_to_date()
   Way way_ = Way::schedule;

@@ -4,8 +4,7 @@ namespace nimble {
 
 namespace {
 
-void fill_arguments(const Schedule& schedule, const LiveStep& live, std::uint32_t index,
-                    std::vector<void*>& arguments) {
+void fill_arguments(const Schedule& schedule, const OpMatch& live, std::uint32_t index, std::vector<void*>& arguments) {
   const ScheduleFunction& function = schedule.functions[schedule.ops[index].function];
   arguments.clear();
   for (const ParamLayout& param : function.params) {
@@ -30,7 +29,7 @@ void* host_pointer(std::uint64_t address) { return reinterpret_cast<void*>(addre
 
 }  // namespace
 
-CUDA_KERNEL_NODE_PARAMS kernel_node(const Schedule& schedule, const LiveStep& live, std::uint32_t index,
+CUDA_KERNEL_NODE_PARAMS kernel_node(const Schedule& schedule, const OpMatch& live, std::uint32_t index,
                                     std::vector<void*>& arguments) {
   fill_arguments(schedule, live, index, arguments);
   const OpValues& op = live.live(index);
@@ -52,7 +51,7 @@ CUDA_KERNEL_NODE_PARAMS kernel_node(const Schedule& schedule, const LiveStep& li
   return node;
 }
 
-CUDA_MEMCPY3D copy_node(const Schedule& schedule, const LiveStep& live, std::uint32_t index) {
+CUDA_MEMCPY3D copy_node(const Schedule& schedule, const OpMatch& live, std::uint32_t index) {
   const OpValues& op = live.live(index);
   CUDA_MEMCPY3D node{};
   node.srcMemoryType = memory_type(schedule, schedule.ops[index].src);
@@ -69,7 +68,7 @@ CUDA_MEMCPY3D copy_node(const Schedule& schedule, const LiveStep& live, std::uin
   return node;
 }
 
-CUDA_MEMSET_NODE_PARAMS set_node(const LiveStep& live, std::uint32_t index) {
+CUDA_MEMSET_NODE_PARAMS set_node(const OpMatch& live, std::uint32_t index) {
   const OpValues& op = live.live(index);
   CUDA_MEMSET_NODE_PARAMS node{};
   node.dst = op.dst.address;
@@ -81,7 +80,7 @@ CUDA_MEMSET_NODE_PARAMS set_node(const LiveStep& live, std::uint32_t index) {
   return node;
 }
 
-CUresult submit_call(const DriverApi& driver, const Schedule& schedule, const LiveStep& live, std::uint32_t index,
+CUresult submit_call(const DriverApi& driver, const Schedule& schedule, const OpMatch& live, std::uint32_t index,
                      CUstream stream, std::vector<void*>& scratch) {
   const OpValues& op = live.live(index);
   switch (schedule.ops[index].kind) {

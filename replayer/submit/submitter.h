@@ -40,7 +40,7 @@ class Submitter {
     StepAudits& audits;
     StepOnlookers& onlookers;
     StepErrors& errors;
-    Standing& standing;
+    StandAside& standing;
     Counters& counters;
   };
   explicit Submitter(const Uses& uses);
@@ -75,13 +75,13 @@ class Submitter {
   const Schedule& schedule_;
   const DriverApi& driver_;
   const StepCursor& cursor_;
-  LiveStep& live_;
+  OpMatch& live_;
   StepStreams& streams_;
   StepGraphs& graphs_;
   StepAudits& audits_;
   StepOnlookers& onlookers_;
   StepErrors& errors_;
-  Standing& standing_;
+  StandAside& standing_;
   Counters& counters_;
   HeldOps held_;
   StepProgress progress_;

@@ -13,7 +13,7 @@
 
 #include "nimble/internal/schedule.h"
 #include "replayer/driver/driver_api.h"
-#include "replayer/errors/standing.h"
+#include "replayer/errors/stand_aside.h"
 #include "replayer/step_order/step_streams.h"
 #include "replayer/tune/step_clock.h"
 #include "replayer/tune/tuner.h"
@@ -23,7 +23,7 @@ namespace nimble {
 class StepTuning {
  public:
   // Does not tune until start(). All must outlive it.
-  StepTuning(const DriverApi& driver, StepStreams& streams, Standing& standing, std::uint32_t kinds)
+  StepTuning(const DriverApi& driver, StepStreams& streams, StandAside& standing, std::uint32_t kinds)
       : driver_(driver), streams_(streams), standing_(standing), tuners_(kinds, Tuner(Tune::off)), clock_(driver) {}
 
   // Tries from now on which way is the fastest, and takes that. `goes_on`: whether some other kind goes on from this
@@ -85,7 +85,7 @@ class StepTuning {
 
   const DriverApi& driver_;
   StepStreams& streams_;
-  Standing& standing_;
+  StandAside& standing_;
   std::vector<Tuner> tuners_;  // by kind
   StepClock clock_;
   CUcontext context_ = nullptr;  // that its events are of

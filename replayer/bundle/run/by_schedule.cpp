@@ -133,7 +133,7 @@ std::uint64_t BySchedule::planned(std::uint64_t word, bool ends_alone) const {
 }
 
 // The op as the program would call it under replay, where what it is given lies in the plan. What a graph's op is known
-// to point to is rewritten with the rest (LiveStep::rebase): but no ends, and nothing of what may point anywhere.
+// to point to is rewritten with the rest (OpMatch::rebase): but no ends, and nothing of what may point anywhere.
 void BySchedule::pass_addresses(std::uint32_t index) {
   const ScheduleOp& op = schedule_.ops[index];
   if (op.submit == Submit::direct) {

@@ -21,7 +21,7 @@
 #include "replayer/bundle/process/placement.h"
 #include "replayer/bundle/run/live_ops.h"
 #include "replayer/bundle/run/runs.h"
-#include "replayer/match/live_step.h"
+#include "replayer/match/op_match.h"
 #include "replayer/submit/segment_graph.h"
 
 namespace nimble::bundle {
@@ -78,7 +78,7 @@ class BySchedule final : public Run {
   const Schedule schedule_;
   MemoryMap memory_;
   ObjectMap objects_;
-  LiveStep live_;
+  OpMatch live_;
   Stopwatch watch_;
   CUstream stream_ = nullptr;
   Arena arena_;

@@ -154,7 +154,7 @@ std::optional<CUresult> CaptureAllocator::answer(Call& call) {
             "the program asks about memory of its graphs: what it allocates in captures is the driver's from now on");
       return std::nullopt;
     case Question::free_memory: {
-      const std::optional<std::uint64_t> free = uses_.shortage.free_memory_told();
+      const std::optional<std::uint64_t> free = uses_.shortage.free_memory().told();
       if (!free) return std::nullopt;
       call.size = *free;
       return CUDA_SUCCESS;
@@ -162,7 +162,7 @@ std::optional<CUresult> CaptureAllocator::answer(Call& call) {
     case Question::trim:
       if (CUcontext const context = current_context(); context && uses_.functions.load()) {
         uses_.shortage.give_back_transient(context);
-        uses_.shortage.trim(context);
+        uses_.shortage.free_memory().trim(context);
       }
       return std::nullopt;
     case Question::memory:

@@ -48,7 +48,7 @@ std::uint64_t WorkspaceSlots::take(CUstream stream, std::uint64_t workspace, std
   if (const auto last = workspaces_.end_one(capture->id, workspace, for_one))
     allocator_.release(release_of(*last, call.stream));
   if (!pool_.serves_apart(capture->id, bytes)) return workspace;
-  if (!workspaces_.left(capture->id)) workspaces_.bound(capture->id, shortage_.free_memory());
+  if (!workspaces_.left(capture->id)) workspaces_.bound(capture->id, shortage_.free_memory().left());
   if (!workspaces_.may_have(capture->id, bytes)) return workspace;
   if (allocator_.allocate(call) != CUDA_SUCCESS) {
     workspaces_.full(capture->id);

@@ -1,5 +1,5 @@
 // Events. When an event was recorded, the order in which it stands is known at once; that it has happened, only when
-// the record has run. Times are simulated.
+// the record has run. Times are simulated. A stream's waits for events are in stream.cpp.
 #include "tests/simcuda/engine/submit.h"
 #include "tests/simcuda/graph/capture.h"
 

@@ -1,4 +1,4 @@
-// What the tests of StepPlayer and of its LiveStep share: a small schedule, calls that a program makes of it, and a
+// What the tests of StepPlayer and of its OpMatch share: a small schedule, calls that a program makes of it, and a
 // player between such a program and FakeDriver.
 #pragma once
 

@@ -43,7 +43,7 @@ class ArenaTest : public testing::Test {
   DriverApi api_ = driver_.api();
   const Schedule schedule_ = schedule();
   Captures captures_;
-  Standing standing_;
+  StandAside standing_;
   StepStreams streams_{schedule_, driver_, api_};
   StepErrors errors_{api_, streams_, captures_, standing_};
   StepMemory memory_{schedule_};

@@ -25,7 +25,7 @@ class StepErrorsAlone : public testing::Test {
   DriverApi api_ = driver_.api();
   const Schedule schedule_;
   Captures captures_;
-  Standing standing_;
+  StandAside standing_;
   StepStreams streams_{schedule_, driver_, api_};
   StepErrors errors_{api_, streams_, captures_, standing_};
 };

@@ -56,7 +56,7 @@ class HeldOpsTest : public testing::Test {
   DriverApi api_ = driver_.api();
   const Schedule schedule_;
   StepMemory memory_{schedule_};
-  LiveStep live_{schedule_, driver_, memory_.map(), memory_.objects(), Reach()};
+  OpMatch live_{schedule_, driver_, memory_.map(), memory_.objects(), Reach()};
   StepStreams streams_{schedule_, driver_, api_};
   HeldOps held_{schedule_, driver_, live_, streams_};
 };

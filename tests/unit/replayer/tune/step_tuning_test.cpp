@@ -30,7 +30,7 @@ class StepTuningTest : public testing::Test {
   DriverApi api_ = driver_.api();
   Schedule schedule_;
   StepStreams streams_{schedule_, driver_, api_};
-  Standing standing_;
+  StandAside standing_;
   StepTuning tuning_{api_, streams_, standing_, 1};
 };
 

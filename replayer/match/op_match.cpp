@@ -1,4 +1,4 @@
-#include "replayer/match/live_step.h"
+#include "replayer/match/op_match.h"
 
 #include <algorithm>
 #include <cstring>
@@ -42,7 +42,7 @@ bool proves_the_same(const ScheduleFunction& function, const FunctionInfo& info)
 
 }  // namespace
 
-LiveStep::LiveStep(const Schedule& schedule, CallContext& context, MemoryMap& memory, ObjectMap& objects, Reach reach)
+OpMatch::OpMatch(const Schedule& schedule, CallContext& context, MemoryMap& memory, ObjectMap& objects, Reach reach)
     : schedule_(schedule),
       context_(context),
       memory_(memory),
@@ -65,7 +65,7 @@ LiveStep::LiveStep(const Schedule& schedule, CallContext& context, MemoryMap& me
   bound_bytes_.resize(bytes);
 }
 
-const char* LiveStep::match(std::uint32_t index, const Call& call) {
+const char* OpMatch::match(std::uint32_t index, const Call& call) {
   mismatch_at_ = kNone;
   const ScheduleOp& op = schedule_.ops[index];
   if (op.kind != call.kind) return "another kind of op";
@@ -92,7 +92,7 @@ const char* LiveStep::match(std::uint32_t index, const Call& call) {
 }
 
 // An op that no graph holds.
-const char* LiveStep::match_direct(std::uint32_t index, const Call& call) {
+const char* OpMatch::match_direct(std::uint32_t index, const Call& call) {
   const ScheduleOp& op = schedule_.ops[index];
   if (op.kind == CallKind::event_record) records_.record(index, call.event);
   if (op.payload) return check_payload(op, call);
@@ -102,7 +102,7 @@ const char* LiveStep::match_direct(std::uint32_t index, const Call& call) {
   return is_elsewhere ? "a pointer to another object" : nullptr;
 }
 
-const char* LiveStep::match_record(std::uint32_t index, const Call& call) {
+const char* OpMatch::match_record(std::uint32_t index, const Call& call) {
   Op& mine = ops_[index];
   if (!call.event) return "an event that is none";
   if (mine.live.event != call.event) mine.changed = true;
@@ -112,7 +112,7 @@ const char* LiveStep::match_record(std::uint32_t index, const Call& call) {
 }
 
 // One function, however long: each launch of each step goes through it.
-const char* LiveStep::match_launch(std::uint32_t index, const Call& call) {
+const char* OpMatch::match_launch(std::uint32_t index, const Call& call) {
   const ScheduleOp& op = schedule_.ops[index];
   const ScheduleFunction& function = schedule_.functions[op.function];
   Op& mine = ops_[index];
@@ -151,7 +151,7 @@ const char* LiveStep::match_launch(std::uint32_t index, const Call& call) {
 }
 
 // Another function than the op's last one.
-const char* LiveStep::match_function(std::uint32_t index, const Call& call) {
+const char* OpMatch::match_function(std::uint32_t index, const Call& call) {
   const ScheduleOp& op = schedule_.ops[index];
   const ScheduleFunction& function = schedule_.functions[op.function];
   Op& mine = ops_[index];
@@ -174,7 +174,7 @@ const char* LiveStep::match_function(std::uint32_t index, const Call& call) {
 }
 
 // Another launch shape than the op's last one.
-const char* LiveStep::match_shape(std::uint32_t index, const Call& call) {
+const char* OpMatch::match_shape(std::uint32_t index, const Call& call) {
   const ScheduleOp& op = schedule_.ops[index];
   Op& mine = ops_[index];
   if (op.fixed_launch && (op.grid != call.grid || op.block != call.block || op.shared_bytes != call.shared_bytes))
@@ -191,14 +191,14 @@ const char* LiveStep::match_shape(std::uint32_t index, const Call& call) {
   return nullptr;
 }
 
-void LiveStep::launched(const Call& call, bool good) {
+void OpMatch::launched(const Call& call, bool good) {
   taken_shapes_.answered(call, good);
   if (good) return;
   for (Op& op : ops_)
     if (op.live.function == call.function) op.live.block = {};  // so that it is looked up when it comes again
 }
 
-const char* LiveStep::check_pointers(std::uint32_t index) {
+const char* OpMatch::check_pointers(std::uint32_t index) {
   const ScheduleOp& op = schedule_.ops[index];
   Op& mine = ops_[index];
   const std::uint8_t* const live = live_bytes_.data() + mine.params;
@@ -215,7 +215,7 @@ const char* LiveStep::check_pointers(std::uint32_t index) {
   return nullptr;
 }
 
-const char* LiveStep::check_globals(std::uint32_t index) {
+const char* OpMatch::check_globals(std::uint32_t index) {
   const ScheduleFunction& function = schedule_.functions[schedule_.ops[index].function];
   for (std::size_t i = 0; i < function.globals.size(); ++i) {
     const ProvenGlobal& live = ops_[index].info->proof->globals[i];
@@ -230,7 +230,7 @@ const char* LiveStep::check_globals(std::uint32_t index) {
 }
 
 // The content of a copy from the host, as the host has it now: the recorded pointers, and no others.
-const char* LiveStep::check_payload(const ScheduleOp& op, const Call& call) {
+const char* OpMatch::check_payload(const ScheduleOp& op, const Call& call) {
   if (call.width != op.width || call.height != 1) return "a copy of another size";
   if (!objects_.accept(op.dst, call.dst.address)) return "a pointer to another object";
   const Allocation* const source = memory_.find(call.src.address);
@@ -251,7 +251,7 @@ const char* LiveStep::check_payload(const ScheduleOp& op, const Call& call) {
   return known == op.payload->end() ? nullptr : "a table at another place";
 }
 
-const char* LiveStep::match_copy(std::uint32_t index, const Call& call) {
+const char* OpMatch::match_copy(std::uint32_t index, const Call& call) {
   const ScheduleOp& op = schedule_.ops[index];
   Op& mine = ops_[index];
   if (call.width != op.width || call.height != op.height) return "a copy of another size";
@@ -270,7 +270,7 @@ const char* LiveStep::match_copy(std::uint32_t index, const Call& call) {
   return nullptr;
 }
 
-const char* LiveStep::match_wait(std::uint32_t index, const Call& call) {
+const char* OpMatch::match_wait(std::uint32_t index, const Call& call) {
   const ScheduleOp& op = schedule_.ops[index];
   const EventRecords::Found found = records_.find(call.event);
   if (op.record != kNone ? found.op != op.record || !found.this_step : found.this_step)
@@ -280,7 +280,7 @@ const char* LiveStep::match_wait(std::uint32_t index, const Call& call) {
   return nullptr;
 }
 
-const char* LiveStep::match_set(std::uint32_t index, const Call& call) {
+const char* OpMatch::match_set(std::uint32_t index, const Call& call) {
   const ScheduleOp& op = schedule_.ops[index];
   Op& mine = ops_[index];
   if (call.width != op.width || call.height != op.height || call.element != op.element) return "a set of another size";
@@ -296,19 +296,19 @@ const char* LiveStep::match_set(std::uint32_t index, const Call& call) {
   return nullptr;
 }
 
-bool LiveStep::fits(const SchedulePointer& pointer, const Region& region, const ScheduleOp& op) const {
+bool OpMatch::fits(const SchedulePointer& pointer, const Region& region, const ScheduleOp& op) const {
   const std::uint64_t offset = region.address - objects_.base(pointer.object);
   const std::uint64_t extent = op.height == 0 ? 0 : (op.height - 1) * region.pitch * (op.height > 1) + op.width;
   return offset + extent <= schedule_.objects[pointer.object].size;
 }
 
-void LiveStep::bound(std::uint32_t index) {
+void OpMatch::bound(std::uint32_t index) {
   Op& mine = ops_[index];
   std::memcpy(bound_bytes_.data() + mine.params, live_bytes_.data() + mine.params, mine.param_bytes);
   mine.changed = false;
 }
 
-void LiveStep::rebase() {
+void OpMatch::rebase() {
   for (std::uint32_t i = 0; i < ops_.size(); ++i) {
     const ScheduleOp& op = schedule_.ops[i];
     Op& mine = ops_[i];
@@ -328,14 +328,14 @@ void LiveStep::rebase() {
   }
 }
 
-void LiveStep::forget_event(CUevent event) {
+void OpMatch::forget_event(CUevent event) {
   records_.forget(event);
   for (Op& op : ops_) {
     if (op.live.event == event) op.live.event = nullptr;
   }
 }
 
-void LiveStep::forget_functions() {
+void OpMatch::forget_functions() {
   for (Op& op : ops_) {
     op.live.function = nullptr;
     op.info = nullptr;

@@ -18,10 +18,10 @@
 
 namespace nimble {
 
-class LiveStep {
+class OpMatch {
  public:
   // Variables of images are added to `memory` where a kernel that touches them is first seen.
-  LiveStep(const Schedule& schedule, CallContext& context, MemoryMap& memory, ObjectMap& objects, Reach reach);
+  OpMatch(const Schedule& schedule, CallContext& context, MemoryMap& memory, ObjectMap& objects, Reach reach);
 
   // Whether `call` is what the schedule's op `index` says. Null if it is; its values are then live. Otherwise the
   // reason, a text that lives forever.

@@ -1,5 +1,5 @@
 // Which calls are what the schedule says: parameters, kernels, tables and variables, one op at a time.
-#include "replayer/match/live_step.h"
+#include "replayer/match/op_match.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -20,7 +20,7 @@ namespace nimble {
 namespace {
 
 // A test changes the schedule or what is known of the kernel, starts, and makes calls.
-class LiveStepTest : public testing::Test {
+class OpMatchTest : public testing::Test {
  protected:
   // Knows one kernel, whatever its handle.
   struct Context final : CallContext {
@@ -34,7 +34,7 @@ class LiveStepTest : public testing::Test {
   static constexpr std::uint32_t kLaunch = 4, kDirect = 5;
 
   // The second parameter has room for a pointer: the word at byte 8 was none when it was recorded.
-  LiveStepTest() {
+  OpMatchTest() {
     schedule_.functions[0].params = {{0, 8}, {8, 8}};
     context_.info.name = "k";
     context_.info.params = schedule_.functions[0].params;
@@ -67,10 +67,10 @@ class LiveStepTest : public testing::Test {
   Context context_;
   std::optional<MemoryMap> memory_;
   std::optional<ObjectMap> objects_;
-  std::optional<LiveStep> live_;
+  std::optional<OpMatch> live_;
 };
 
-TEST_F(LiveStepTest, AScalarThatBecomesAPointerIsADivergence) {
+TEST_F(OpMatchTest, AScalarThatBecomesAPointerIsADivergence) {
   start();
   EXPECT_EQ(match(1), nullptr);
   EXPECT_NE(match(kWeights + 8), nullptr);    // a pointer to memory that we know
@@ -79,7 +79,7 @@ TEST_F(LiveStepTest, AScalarThatBecomesAPointerIsADivergence) {
 }
 
 // Two sizes side by side, or what padding was left with: the driver knows of no memory there.
-TEST_F(LiveStepTest, AWordThatLeadsNowhereMayLookLikeAnAddress) {
+TEST_F(OpMatchTest, AWordThatLeadsNowhereMayLookLikeAnAddress) {
   static int questions = 0;
   static CUdeviceptr known = 0;
   start(Reach(
@@ -109,7 +109,7 @@ TEST_F(LiveStepTest, AWordThatLeadsNowhereMayLookLikeAnAddress) {
 }
 
 // The process may map memory without a call that anybody sees.
-TEST_F(LiveStepTest, WhereDevicesReachPageableMemoryNoAnswerLasts) {
+TEST_F(OpMatchTest, WhereDevicesReachPageableMemoryNoAnswerLasts) {
   // In the midst of much that is free: what else is mapped meanwhile comes to its end.
   constexpr std::size_t kFree = std::size_t{1} << 30;
   void* const free = mmap(nullptr, kFree, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -128,7 +128,7 @@ TEST_F(LiveStepTest, WhereDevicesReachPageableMemoryNoAnswerLasts) {
 }
 
 // The program has freed what lay there, which is all that the driver would know of it.
-TEST_F(LiveStepTest, AWordThatWasLeftOverFromTheArenaPointsToNothing) {
+TEST_F(OpMatchTest, AWordThatWasLeftOverFromTheArenaPointsToNothing) {
   constexpr std::uint64_t kArena = 0x90000;
   start();
   memory_->add({kArena, 256, MemoryKind::stream_ordered, true});
@@ -147,7 +147,7 @@ TEST_F(LiveStepTest, AWordThatWasLeftOverFromTheArenaPointsToNothing) {
 }
 
 // What the analyzer does not trust where it is recorded: a kernel may come to memory by it.
-TEST_F(LiveStepTest, AWordThatMayStandForMemoryIsADivergence) {
+TEST_F(OpMatchTest, AWordThatMayStandForMemoryIsADivergence) {
   constexpr std::uint64_t kOther = 0x7f0000006000, kArena = 0x7f0000090000;
   constexpr const char* kWhy = "what may stand for a pointer, where there was none";
   ScheduleObject behind = schedule_.objects[1];
@@ -172,7 +172,7 @@ TEST_F(LiveStepTest, AWordThatMayStandForMemoryIsADivergence) {
   EXPECT_EQ(match(kArena + 64), nullptr) << "its end, but left over from another one, which has its place there";
 }
 
-TEST_F(LiveStepTest, APointerInAPackedClassIsADivergence) {
+TEST_F(OpMatchTest, APointerInAPackedClassIsADivergence) {
   schedule_.functions[0].params = {{0, 8}, {8, 16}};
   context_.info.params = schedule_.functions[0].params;
   start(nothing_known());
@@ -200,7 +200,7 @@ TEST_F(LiveStepTest, APointerInAPackedClassIsADivergence) {
 }
 
 // A step that passes matches, too, and no graph holds its values.
-TEST_F(LiveStepTest, WhatNoGraphHoldsSaysNothingOfWhatOneHolds) {
+TEST_F(OpMatchTest, WhatNoGraphHoldsSaysNothingOfWhatOneHolds) {
   constexpr std::uint64_t kOther = 0x6000;
   start();
   memory_->add({kOther, 64, MemoryKind::device});
@@ -217,7 +217,7 @@ TEST_F(LiveStepTest, WhatNoGraphHoldsSaysNothingOfWhatOneHolds) {
 }
 
 // Where a count of pointers rests on other bytes of the parameters, these must stay.
-TEST_F(LiveStepTest, PinnedParametersMustNotChange) {
+TEST_F(OpMatchTest, PinnedParametersMustNotChange) {
   schedule_.ops[kLaunch].equal = {{10, {7, 0}}};
   schedule_.ops[kLaunch].numbers = {8};
   start();
@@ -228,7 +228,7 @@ TEST_F(LiveStepTest, PinnedParametersMustNotChange) {
 }
 
 // cuDNN passes structures whose padding holds whatever lay there.
-TEST_F(LiveStepTest, ABarriersParametersMayHoldAnything) {
+TEST_F(OpMatchTest, ABarriersParametersMayHoldAnything) {
   schedule_.ops[kLaunch].barrier = true;
   schedule_.ops[kLaunch].pointers.clear();
   start();
@@ -241,14 +241,14 @@ TEST_F(LiveStepTest, ABarriersParametersMayHoldAnything) {
   }
 }
 
-TEST_F(LiveStepTest, AWordThatIsKnownToBeANumberMayLookLikeAnything) {
+TEST_F(OpMatchTest, AWordThatIsKnownToBeANumberMayLookLikeAnything) {
   schedule_.ops[kLaunch].numbers = {8};
   start();
   for (const std::uint64_t word : {std::uint64_t{0x7f0000000000}, kWeights + 8}) EXPECT_EQ(match(word), nullptr);
 }
 
 // What was declared of a kernel holds for the image that was recorded.
-TEST_F(LiveStepTest, AKernelFromAnotherImageIsADivergence) {
+TEST_F(OpMatchTest, AKernelFromAnotherImageIsADivergence) {
   ScheduleFunction& kernel = schedule_.functions[0];
   kernel.self_contained = true;
   FakeDriver driver;
@@ -277,7 +277,7 @@ TEST_F(LiveStepTest, AKernelFromAnotherImageIsADivergence) {
 }
 
 // Accesses rest on what a copy from the host carries: the same pointers, and no others.
-TEST_F(LiveStepTest, ATableMustLeadWhereItLed) {
+TEST_F(OpMatchTest, ATableMustLeadWhereItLed) {
   constexpr std::uint64_t kOther = 0x6000, kHost = 0x10, kTable = 0x7000;
   alignas(8) std::uint64_t table[4] = {};
   schedule_.objects.push_back({MemoryKind::device, 32});
@@ -314,7 +314,7 @@ TEST_F(LiveStepTest, ATableMustLeadWhereItLed) {
 }
 
 // Kernels may reach variables of their image that the program never asks for.
-TEST_F(LiveStepTest, AVariableIsFoundByTheKernelThatTouchesIt) {
+TEST_F(OpMatchTest, AVariableIsFoundByTheKernelThatTouchesIt) {
   schedule_.objects.push_back({MemoryKind::global, 16});
   schedule_.functions[0].proven.emplace();
   schedule_.functions[0].globals = {{"counter", 2, true, true}};

@@ -12,7 +12,7 @@
 
 namespace nimble {
 
-class Standing {
+class StandAside {
  public:
   // Replay ends with the call at hand. The first reason stays.
   void stand_aside(std::string why) {

@@ -1,12 +1,12 @@
-#include "replayer/errors/standing.h"
+#include "replayer/errors/stand_aside.h"
 
 #include <gtest/gtest.h>
 
 namespace nimble {
 namespace {
 
-TEST(Standing, TheFirstReasonStays) {
-  Standing standing;
+TEST(StandAside, TheFirstReasonStays) {
+  StandAside standing;
   EXPECT_FALSE(standing.aside());
   standing.keep_order(CUDA_SUCCESS);
   EXPECT_FALSE(standing.aside());
@@ -17,8 +17,8 @@ TEST(Standing, TheFirstReasonStays) {
   EXPECT_FALSE(standing.ended());
 }
 
-TEST(Standing, AContextThatEndsIsTheEndOnlyWhereNothingCameBefore) {
-  Standing at_the_end, late;
+TEST(StandAside, AContextThatEndsIsTheEndOnlyWhereNothingCameBefore) {
+  StandAside at_the_end, late;
   at_the_end.end();
   EXPECT_TRUE(at_the_end.aside());
   EXPECT_TRUE(at_the_end.ended());
@@ -28,8 +28,8 @@ TEST(Standing, AContextThatEndsIsTheEndOnlyWhereNothingCameBefore) {
   EXPECT_FALSE(late.ended());
 }
 
-TEST(Standing, NewsAreTakenOnce) {
-  Standing standing;
+TEST(StandAside, NewsAreTakenOnce) {
+  StandAside standing;
   EXPECT_FALSE(standing.has_news());
   standing.tell("old");
   standing.tell("new");

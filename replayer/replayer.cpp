@@ -207,7 +207,11 @@ class Replayer final : public ReplaySink {
 
   std::optional<CUresult> play(Call& call) {
     std::lock_guard lock(mutex_);
-    if (phase_.load(std::memory_order_relaxed) == Phase::aside) return player_->before_aside(call);
+    if (phase_.load(std::memory_order_relaxed) == Phase::aside) {
+      const auto answer = player_->before_aside(call);
+      publish();
+      return answer;
+    }
     if (phase_.load(std::memory_order_relaxed) != Phase::playing) return std::nullopt;
     bystanders_->news.drain([this](const MemoryEvent& event) { player_->note(event); });
     const auto answer = player_->before(call);

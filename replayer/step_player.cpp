@@ -159,7 +159,7 @@ void StepPlayer::leave() {
   submitter_.flush();
   streams_.release();
   // The streams may go from now on without being seen.
-  if (!std::exchange(left_, true) && errors_.failed() == CUDA_SUCCESS) arena_.give_back();
+  if (!std::exchange(left_, true) && errors_.failed() == CUDA_SUCCESS) arena_.leave();
 }
 
 void StepPlayer::after(const Call& call, CUresult result) {

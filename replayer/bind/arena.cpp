@@ -16,7 +16,8 @@ Arena::Arena(const Schedule& schedule, const DriverApi& driver, StepMemory& memo
       errors_(errors),
       standing_(standing),
       plan_(schedule, memory.objects()),
-      handover_(driver, streams, captures) {}
+      handover_(driver, streams, captures),
+      left_(driver) {}
 
 bool Arena::provide() {
   if (!handover_.follow()) {
@@ -52,19 +53,45 @@ bool Arena::provide() {
   return true;
 }
 
-bool Arena::give_back() {
-  if (!base_ || is_in_use() || use_unknown_ || handover_.failed()) return false;
-  if (captures_.any() || !streams_.has(0) || context_ != streams_.context() || streams_.launch_captures()) return false;
+// The launch stream waits for all that may use it: what another stream did before it was the launch stream, and what
+// the program's streams did with what they released. With the arena's context current. Whether it does.
+bool Arena::gather_uses() {
+  if (!base_ || use_unknown_ || handover_.failed() || captures_.any() || !streams_.has(0) ||
+      context_ != streams_.context() || streams_.launch_captures())
+    return false;
   const CurrentContext current(driver_, context_);
-  // What another stream did before it was the launch stream, and what the program's streams did with what they
-  // released.
-  if (!handover_.follow()) return false;
-  if (streams_.come_behind_due() != CUDA_SUCCESS || streams_.gather() != CUDA_SUCCESS) return false;
-  if (driver_.cuMemFreeAsync_(base_, streams_.launch().handle) != CUDA_SUCCESS) return false;
+  return handover_.follow() && streams_.come_behind_due() == CUDA_SUCCESS && streams_.gather() == CUDA_SUCCESS;
+}
+
+void Arena::gone() {
   memory_.map().remove(base_);
   memory_.objects().changed();
   base_ = 0;
+}
+
+bool Arena::give_back() {
+  if (is_in_use() || !gather_uses()) return false;
+  const CurrentContext current(driver_, context_);
+  if (driver_.cuMemFreeAsync_(base_, streams_.launch().handle) != CUDA_SUCCESS) return false;
+  gone();
   return true;
+}
+
+void Arena::leave() {
+  if (give_back() || !base_) return;
+  use_unknown_ = !gather_uses() || !left_.begin(context_, streams_.launch().handle);
+}
+
+// A release by cuMemFree takes it that all accesses are over.
+void Arena::release_left(const Call& call) {
+  if (!use_unknown_ && call.kind != CallKind::free)
+    use_unknown_ = !left_.has_begun() || !left_.follow(call.stream.handle);
+  if (use_unknown_ || is_in_use() || !left_.has_begun()) return;
+  if (left_.end(base_)) {
+    gone();
+  } else {
+    use_unknown_ = true;
+  }
 }
 
 bool Arena::give_back(GoingArena& going) {
@@ -94,13 +121,13 @@ CUresult Arena::release(const Call& call, bool bound) {
     if (refusal != CUDA_SUCCESS) return refusal;
   }
   put_back(object, call);
-  // cuMemFree takes it that all accesses are over. Once replay has stood aside no one uses the memory again.
-  const StreamRef launch = streams_.launch();
-  if (call.kind == CallKind::free || (bound && call.stream == launch)) return CUDA_SUCCESS;
-  if (standing_.aside()) {
-    use_unknown_ = true;
+  if (standing_.aside()) {  // no one uses the memory again
+    release_left(call);
     return CUDA_SUCCESS;
   }
+  // cuMemFree takes it that all accesses are over.
+  const StreamRef launch = streams_.launch();
+  if (call.kind == CallKind::free || (bound && call.stream == launch)) return CUDA_SUCCESS;
   const CurrentContext current(driver_, context_);
   // The next use of the memory comes after our stream's work: that must come after what the program's stream still does
   // with it. Which stream it will be is not known while none is bound, and one that captures cannot wait.
@@ -159,6 +186,8 @@ bool Arena::ask_of_pool(const Call& call) {
 void Arena::context_gone(const Call& call) {
   if (!base_ || (call.context && call.context != context_)) return;
   context_ = nullptr;  // no call is made with it current any more
+  use_unknown_ = true;
+  left_.context_gone();
   // The pool outlives contexts, unless the device itself was reset: the arena tells. Where it is gone the driver may
   // give its addresses to others from now on.
   unsigned type = 0;

@@ -14,6 +14,7 @@
 #include "nimble/internal/call.h"
 #include "nimble/internal/schedule.h"
 #include "replayer/bind/going_arena.h"
+#include "replayer/bind/left_arena.h"
 #include "replayer/bind/memory_answers.h"
 #include "replayer/bind/memory_plan.h"
 #include "replayer/bind/step_memory.h"
@@ -57,6 +58,9 @@ class Arena {
   bool give_back();
   // The same; `going` tells what has become of it, without an event where that is not known.
   bool give_back(GoingArena& going);
+  // Replay has stood aside, and the step's streams are left to themselves: the arena goes back now, or once the program
+  // has released what it has in it.
+  void leave();
 
   // The program allocates this object, or releases it, where the schedule expects it.
   void take(std::uint32_t object, Call& call) {
@@ -84,6 +88,9 @@ class Arena {
 
  private:
   bool is_of(const Call& call) const;
+  bool gather_uses();
+  void gone();
+  void release_left(const Call& call);
   CUresult could_not_wait(CUresult error);
 
   const Schedule& schedule_;
@@ -101,6 +108,7 @@ class Arena {
   bool use_unknown_ = false;     // something may use it that the launch stream cannot wait for
   bool pool_asked_ = false;      // the program has asked how much memory a device's pool has
   MemoryAnswers answers_;        // of the program's allocations in it
+  LeftArena left_;               // once replay has stood aside
 };
 
 }  // namespace nimble

@@ -21,13 +21,14 @@ TEST_F(StepPlayerTest, ErrorsOfTheDriverStandReplayAsideAndLoseNothing) {
   driver_.refuse["graph"] = CUDA_ERROR_OUT_OF_MEMORY;
   const std::uint64_t t = alloc();
   first_part(t);
-  EXPECT_EQ(submitted(), (Log{"set 1", "launch 1", "record", "launch 2"}));
+  EXPECT_EQ(submitted(), (Log{"set 1", "launch 1", "record", "launch 2", "record", "wait"}));
   EXPECT_NE(player_.stood_aside(), "");
-  // Memory that was served is still looked after.
+  // Memory that was served is still looked after, and then the driver's again.
   Call release = call(CallKind::free_async);
   release.address = t;
   EXPECT_EQ(player_.before_aside(release), CUDA_SUCCESS);
-  EXPECT_EQ(player_.before_aside(release), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(submitted(), (Log{"record", "wait", "free"}));
+  EXPECT_EQ(player_.before_aside(release), std::nullopt);
 }
 
 TEST_F(StepPlayerTest, ARefusedOpReachesTheProgram) {
@@ -51,7 +52,7 @@ TEST_F(StepPlayerTest, WhatIsHeldGoesOutBeforeReplayStandsAside) {
   late.kind = CallKind::hidden;
   late.note = "something";
   player_.after(late, CUDA_SUCCESS);
-  EXPECT_EQ(submitted(), Log{"set 1"});
+  EXPECT_EQ(submitted(), (Log{"set 1", "record", "wait"}));
   EXPECT_NE(player_.stood_aside(), "");
   EXPECT_EQ(player_.holding(), 0u);
 }
@@ -61,7 +62,7 @@ TEST_F(StepPlayerTest, MemoryThatOthersReachEndsReplay) {
   set(alloc());
   submitted();
   allocated(0xa000, 64, MemoryKind::external);
-  EXPECT_EQ(submitted(), Log{"set 1"});
+  EXPECT_EQ(submitted(), (Log{"set 1", "record", "wait"}));
   EXPECT_NE(player_.stood_aside(), "");
 }
 

@@ -156,7 +156,7 @@ TEST_F(StepPlayerTest, WhetherCopiesAreSynchronousIsOfTheAllocation) {
   release.address = t;
   EXPECT_EQ(player_.before_aside(release), CUDA_SUCCESS);
   ask = question(t);
-  EXPECT_EQ(player_.before_aside(ask), CUDA_ERROR_NOT_FOUND);
+  EXPECT_EQ(player_.before_aside(ask), std::nullopt) << "the driver has it again";
 }
 
 Call pool_question() {
@@ -279,8 +279,7 @@ TEST_F(StepPlayerTest, WhatTheProgramHasInTheArenaCountsWhereItsPoolIsAsked) {
   release.address = t;
   EXPECT_EQ(player_.before_aside(release), CUDA_SUCCESS);
   Call later = pool_question();
-  EXPECT_EQ(player_.before_aside(later), CUDA_SUCCESS);
-  EXPECT_EQ(later.size, 0u);
+  EXPECT_EQ(player_.before_aside(later), std::nullopt) << "the pool has the arena again";
 }
 
 // alloc A; set A; free A; alloc B; set B; free B, where A and B have the same bytes, B beyond those of A as well.

@@ -95,6 +95,72 @@ TEST_F(ArenaTest, WhereItCannotBeWaitedForReplayStandsAsideAndTheMemoryIsNotUsed
   EXPECT_FALSE(arena_.give_back());
 }
 
+class LeftArenaTest : public ArenaTest {
+ protected:
+  LeftArenaTest() {
+    EXPECT_TRUE(arena_.provide());
+    for (std::uint64_t& address : address_) address = take(static_cast<std::uint32_t>(&address - address_));
+  }
+  void leave() {
+    standing_.stand_aside("for the test");
+    arena_.leave();
+    log();
+  }
+  void release(int which, CallKind kind = CallKind::free_async, CUstream stream = FakeDriver::kStream) {
+    EXPECT_EQ(arena_.release(call(kind, address_[which], stream), false), CUDA_SUCCESS);
+  }
+  std::uint64_t address_[2] = {};
+};
+
+TEST_F(LeftArenaTest, GoesOnceTheProgramHasReleasedWhatItHasThere) {
+  leave();
+  EXPECT_EQ(driver_.own_streams, 1);
+  release(1, CallKind::free_async, FakeDriver::kOther);
+  EXPECT_EQ(log(), (Log{"record", "wait"}));
+  EXPECT_TRUE(arena_.holds(FakeDriver::kArena));
+  release(0);
+  EXPECT_EQ(log(), (Log{"record", "wait", "free"}));
+  EXPECT_EQ(driver_.own_streams, 0);
+  EXPECT_FALSE(arena_.holds(FakeDriver::kArena));
+}
+
+TEST_F(LeftArenaTest, GoesAfterAReleaseThatTakesAllToBeOver) {
+  leave();
+  release(0, CallKind::free);
+  release(1, CallKind::free);
+  EXPECT_EQ(log(), Log{"free"});
+  EXPECT_EQ(driver_.own_streams, 0);
+}
+
+TEST_F(LeftArenaTest, StaysWhereItsUseIsNotKnown) {
+  leave();
+  driver_.capturing = {FakeDriver::kOther};
+  release(1, CallKind::free_async, FakeDriver::kOther);
+  driver_.capturing.clear();
+  release(0);
+  EXPECT_EQ(log(), Log{});
+  EXPECT_TRUE(arena_.holds(FakeDriver::kArena));
+}
+
+TEST_F(LeftArenaTest, StaysWhereWhatReplayDidWithItIsNotWaitedFor) {
+  driver_.refuse["wait"] = CUDA_ERROR_UNKNOWN;
+  leave();
+  driver_.refuse.clear();
+  EXPECT_EQ(driver_.own_streams, 0);
+  release(0);
+  release(1);
+  EXPECT_EQ(log(), Log{});
+}
+
+TEST_F(LeftArenaTest, StaysWhereTheDriverDoesNotTakeIt) {
+  leave();
+  driver_.refuse["free"] = CUDA_ERROR_UNKNOWN;
+  release(0);
+  release(1);
+  EXPECT_TRUE(arena_.holds(FakeDriver::kArena));
+  EXPECT_EQ(driver_.own_streams, 0);
+}
+
 TEST_F(ArenaTest, QuestionsAreAnsweredForTheAllocationThatTheProgramHas) {
   ASSERT_TRUE(arena_.provide());
   take(1);

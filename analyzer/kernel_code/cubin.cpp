@@ -14,7 +14,7 @@
 namespace nimble::code {
 namespace {
 
-// Of NVIDIA's additions to ELF, what is used here.
+// The parts of NVIDIA's additions to ELF that are used here.
 constexpr unsigned kTextureSymbol = 10, kSurfaceSymbol = 11;  // symbol types
 constexpr std::uint8_t kExternsAttribute = 0x0f;              // .nv.info: symbols from outside that the kernel uses
 constexpr std::uint32_t kFirstSpecialCallee = 0xfffffff0u;    // .nv.callgraph: no symbol, but a kind of call
@@ -22,7 +22,7 @@ constexpr std::uint32_t kFirstSpecialCallee = 0xfffffff0u;    // .nv.callgraph: 
 // Functions from outside that change nothing that another kernel could see. A failing assertion ends the program.
 bool harmless_call(std::string_view name) { return name.empty() || name[0] == '.' || name == "__assertfail"; }
 
-// The rest of a name with internal linkage: nvcc puts the file's own name before it. Empty where it is none.
+// The rest of a name with internal linkage: nvcc puts the file's own name before it. Empty if the name is not such.
 std::string_view internal(std::string_view name) {
   if (!name.starts_with("_ZN")) return {};
   name.remove_prefix(3);
@@ -34,8 +34,7 @@ std::string_view internal(std::string_view name) {
 }
 
 // Tags of NVIDIA's header libraries: thrust::placeholders::_1, cuda::std::ranges::begin, cute::_ and so on. nvcc gives
-// every file that includes these headers a private copy of them all: objects of empty classes, in which nothing can be
-// kept.
+// every file that includes these headers a private copy of them all: objects of empty classes, which hold nothing.
 bool tag(std::string_view name) {
   const std::string_view rest = internal(name);
   for (const std::string_view library : {"6thrust", "3cub", "4cuda3std", "4cute"})
@@ -43,9 +42,9 @@ bool tag(std::string_view name) {
   return false;
 }
 
-// Constants of cooperative_groups.h, by what their names begin and end with behind the library's name space: between
-// these are a template's arguments. NVRTC gives each program that includes the header all of them, and its kernels a
-// list of their addresses.
+// Constants of cooperative_groups.h, by the beginning and end of their names after the library's name space: a
+// template's arguments come in between. NVRTC gives each program that includes the header all of them, and its kernels
+// a list of their addresses.
 struct GroupConstant {
   std::string_view begin, end;
   std::uint64_t size;
@@ -72,7 +71,7 @@ constexpr GroupConstant kGroupConstants[] = {
     {"7details4tile13_tile_helpersILj", "E8tileMaskE", 4},
     {"7details4tile13_tile_helpersILj", "E8laneMaskE", 4},
     {"7details4tile13_tile_helpersILj", "E10shiftCountE", 4},
-    // How large an element is that goes by memory, and the memory for it.
+    // How large an element is that is exchanged through memory, and the memory for it.
     {"7details4tile20_MemoryShuffleCutoffE", "", 8},
     {"7details22default_max_block_sizeE", "", 4},
     {"7details26scratch_num_reserved_bytesE", "", 4},
@@ -91,9 +90,9 @@ bool group_constant(std::string_view name, std::uint64_t size) {
   rest.remove_prefix(kLibrary.size());
   return std::ranges::any_of(kGroupConstants, [&](const GroupConstant& known) {
     if (!rest.starts_with(known.begin) || rest.size() < known.begin.size() + known.end.size()) return false;
-    const std::string_view behind = rest.substr(known.begin.size());
-    const std::string_view arguments = behind.substr(0, behind.size() - known.end.size());
-    return behind.ends_with(known.end) && size == known.size && (!known.end.empty() || arguments.empty()) &&
+    const std::string_view rest_of_name = rest.substr(known.begin.size());
+    const std::string_view arguments = rest_of_name.substr(0, rest_of_name.size() - known.end.size());
+    return rest_of_name.ends_with(known.end) && size == known.size && (!known.end.empty() || arguments.empty()) &&
            arguments.find_first_not_of(kArguments) == std::string_view::npos;
   });
 }
@@ -141,17 +140,17 @@ class Reader {
   }
 
  private:
-  void nobody(std::string why) {
+  void none_self_contained(std::string why) {
     if (all_.empty()) all_ = std::move(why);
   }
 
   void judge_sections() {
     for (const ElfSection& section : sections_) {
-      // Any kernel reaches constant bank 3 by offsets that leave no trace outside of its instructions.
+      // Any kernel reaches constant bank 3 by offsets that are only visible in its instructions.
       if (section.name.starts_with(".nv.constant3") && section.size != 0) constants_ = true;
       // Tables by which linked programs share functions and variables.
       for (const std::string_view name : {".nv.uft", ".nv.udt", ".nv.ugt"})
-        if (section.name.starts_with(name)) nobody("it has a section " + std::string(section.name));
+        if (section.name.starts_with(name)) none_self_contained("it has a section " + std::string(section.name));
       if (section.name == ".note.nv.cuinfo") {
         constexpr std::uint64_t kNoteHeader = 12, kArch = 2;
         const auto name_bytes = read_at<std::uint32_t>(section.bytes, 0);
@@ -161,11 +160,13 @@ class Reader {
       }
     }
     for (const ElfSymbol& symbol : symbols_)
-      if (symbol.type == kTextureSymbol || symbol.type == kSurfaceSymbol) nobody("it has texture references");
+      if (symbol.type == kTextureSymbol || symbol.type == kSurfaceSymbol)
+        none_self_contained("it has texture references");
   }
 
   // Variables are reached by addresses that the driver fills in: into one kernel's instructions, or into constant bank
-  // 4, from which any kernel may take them. What no relocation names, nobody reaches.
+  // 4, from which any kernel may take them. A variable that no relocation names cannot be reached.
+  // Each kind of symbol has its own reason.
   void judge_relocations() {
     for (const ElfSection& table : sections_) {
       if (table.type != SHT_REL && table.type != SHT_RELA) continue;
@@ -183,7 +184,7 @@ class Reader {
             symbol.section == SHN_COMMON || (symbol.section == SHN_UNDEF && symbol.type != STT_FUNC &&
                                              !symbol.name.empty() && !harmless_call(symbol.name));
         if (elsewhere) {
-          // Of a program that is yet to be linked: whose it is, nobody can tell.
+          // For a program that is yet to be linked: it is not known whose variable it is.
           why = "it reaches the variable " + std::string(symbol.name) + " of another file";
         } else if (symbol.section < sections_.size() && holds_variables(sections_[symbol.section])) {
           if (symbol.type == STT_SECTION ? only_constants(static_cast<unsigned>(symbol.section)) : is_constant(symbol))
@@ -199,14 +200,14 @@ class Reader {
         if (own)
           whys_.emplace(table.info, std::move(why));
         else
-          nobody(std::move(why));
+          none_self_contained(std::move(why));
       }
-      if (!good) return nobody("damaged relocations");
+      if (!good) return none_self_contained("damaged relocations");
     }
   }
 
-  // A variable that nobody writes, or in which there is nothing to be written. What a compiler has put where it has no
-  // name to tell by holds something from the beginning.
+  // A variable that is never written, or with nothing in it to be written. Variables that a compiler has made, without
+  // a name that tells, are initialised.
   bool is_constant(const ElfSymbol& symbol) const {
     if (!symbol.local) return false;
     const bool is_filled = sections_[symbol.section].name.starts_with(".nv.global.init");
@@ -220,7 +221,8 @@ class Reader {
     });
   }
 
-  // Who calls functions that the driver brings: the compiler's call graph, and the list that each kernel carries.
+  // Which code calls functions that the driver provides: the compiler's call graph, and the list that each kernel
+  // carries.
   void judge_calls() {
     bool any = false;
     for (const ElfSymbol& symbol : symbols_)
@@ -234,11 +236,12 @@ class Reader {
                    callee = *read_at<std::uint32_t>(section.bytes, at + 4);
         if (caller == 0) continue;
         if (caller >= symbols_.size() || (callee >= symbols_.size() && callee < kFirstSpecialCallee))
-          return nobody("damaged call graph");
+          return none_self_contained("damaged call graph");
         callees_[caller].push_back(callee);
       }
     }
-    if (any && !graph) return nobody("it calls " + first_foreign() + ", and does not tell who");
+    if (any && !graph)
+      return none_self_contained("it calls " + first_foreign() + ", and does not say which function does");
     for (const ElfSection& section : sections_) {
       if (!section.name.starts_with(".nv.info.")) continue;
       const auto owner = std::find_if(symbols_.begin(), symbols_.end(), [&](const ElfSymbol& symbol) {

@@ -11,7 +11,7 @@ namespace {
 constexpr unsigned char kEntryPoint = 0x10;  // st_other: a kernel, not a function of the device
 constexpr unsigned char kManaged = 0x04;     // a variable in memory that the host reaches, too
 
-// From this version of the ABI on the architecture stands in the second byte of the flags, not in the first.
+// From this version of the ABI on, the architecture is in the second byte of the flags, not in the first.
 constexpr unsigned kFirstNewFlags = 8;
 
 }  // namespace

@@ -1,7 +1,6 @@
 // The ELF file that a cubin is: its sections and symbols, and the records of NVIDIA's .nv.info sections.
 //
-// Views into the bytes that were read, which must outlive it. Bounds are checked: any input gives an answer or an
-// error.
+// Refers to the bytes that were read, which must outlive it. Bounds are checked: any input gives an answer or an error.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +15,7 @@ struct ElfSection {
   std::string_view name;
   std::uint32_t type = 0, info = 0;
   std::uint64_t size = 0;
-  Bytes bytes;  // empty where the section has none in the file
+  Bytes bytes;  // empty if the section has none in the file
 };
 
 struct ElfSymbol {
@@ -36,7 +35,7 @@ struct ElfRelocation {
 // A record of an .nv.info section: a format, a name, and two bytes that are the value or, for format 4, its size.
 struct NvInfo {
   std::uint8_t attribute = 0;
-  std::uint16_t value = 0;  // of formats without bytes
+  std::uint16_t value = 0;  // for formats without bytes
   Bytes bytes;
 };
 
@@ -44,16 +43,16 @@ class Elf {
  public:
   explicit Elf(Bytes bytes);
 
-  const char* error() const { return error_; }  // null where it could be read
+  const char* error() const { return error_; }  // null if it could be read
   const std::vector<ElfSection>& sections() const { return sections_; }
   const std::vector<ElfSymbol>& symbols() const { return symbols_; }
-  // 90 for code of sm_90; 0 where the file could not be read.
+  // 90 for code of sm_90; 0 if the file could not be read.
   unsigned arch() const { return arch_; }
-  // The section of that name; null where there is none.
+  // The section of that name; null if there is none.
   const ElfSection* section(std::string_view name) const;
-  // Those of one table; `good` is false where one is damaged.
+  // Those of one table; `good` is false if one is damaged.
   std::vector<ElfRelocation> relocations(const ElfSection& table, bool& good) const;
-  // Up to the first that is damaged.
+  // Up to the first damaged one.
   static std::vector<NvInfo> infos(Bytes section);
 
  private:

@@ -21,7 +21,7 @@ struct Header {
 struct EntryHeader {
   std::uint16_t kind, version;
   std::uint32_t header_bytes;
-  std::uint64_t bytes;  // of the payload, with what aligns the next entry
+  std::uint64_t bytes;  // of the payload, including the padding before the next entry
   std::uint32_t packed_bytes, options_offset;
   std::uint16_t minor, major;  // of the PTX or ELF version
   std::uint32_t arch, name_offset, name_bytes;

@@ -1,8 +1,8 @@
 // Fatbins: containers of the same code for several architectures, as machine code (cubins) and as PTX, plain or
 // compressed with LZ4 or Zstandard. The layout is that of nvcc 11 to 13; NVIDIA does not document it.
 //
-// Pure functions over memory; any thread. Bounds are checked, and nothing is allocated by a number that the file gives
-// without a limit: any input gives entries or an error.
+// Pure functions over memory; any thread. Bounds are checked, and no number in the file makes it allocate without a
+// limit: any input gives entries or an error.
 #pragma once
 
 #include <cstdint>
@@ -24,18 +24,19 @@ struct FatbinEntry {
 
   Kind kind = Kind::other;
   Packing packing = Packing::plain;
-  unsigned arch = 0;                 // 90 for sm_90 and for compute_90
-  std::uint64_t variant = 0;         // the flags that tell sm_90a and sm_100f from sm_90 and sm_100
-  Bytes payload;                     // as it stands in the file
-  std::uint64_t expanded_bytes = 0;  // what it says to be once expanded; of plain entries: the payload's size
+  unsigned arch = 0;          // 90 for sm_90 and for compute_90
+  std::uint64_t variant = 0;  // the flags that tell sm_90a and sm_100f from sm_90 and sm_100
+  Bytes payload;              // as it is in the file
+  std::uint64_t expanded_bytes =
+      0;  // the size that it claims to have once expanded; for plain entries the payload's size
 };
 
 struct Fatbin {
   std::vector<FatbinEntry> entries;
-  std::string error;  // empty where every entry could be told from the next
+  std::string error;  // empty if all entries could be separated
 };
 
-// How many bytes a fatbin takes, from its first ones; 0 where these are not a fatbin's.
+// How many bytes a fatbin takes, from its first ones; 0 if these are not those of a fatbin.
 std::uint64_t fatbin_bytes(Bytes first);
 
 // The entries of a fatbin. They refer to `bytes`.

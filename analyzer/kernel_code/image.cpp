@@ -27,7 +27,7 @@ bool runs_on(unsigned code, unsigned device) { return code / 10 == device / 10 &
 
 }  // namespace
 
-// One cubin or one PTX text, where it stands alone: a fatbin of one part, made for whatever device there is.
+// One cubin or one PTX text by itself: a fatbin of one part, made for any device.
 struct Image::Question {
   std::string fetched;
   Bytes bytes;
@@ -71,6 +71,7 @@ struct Image::Question {
   }
 };
 
+// Each fact has its own rule for how the facts for several devices combine.
 KernelFacts Image::kernel(std::string_view name, std::span<const unsigned> archs) {
   std::lock_guard lock(mutex_);
   if (const auto found = known_.find(name); found != known_.end()) return found->second;
@@ -111,76 +112,97 @@ KernelFacts Image::kernel(std::string_view name, std::span<const unsigned> archs
   return facts;
 }
 
-KernelFacts Image::on(Question& question, std::string_view name, unsigned arch) {
+// The parts of an image that may matter for one kernel on one device.
+struct Image::Candidates {
+  std::string error;                        // why nothing is known; else empty
+  std::vector<std::size_t> owners, ptx;     // machine code that has the kernel; all PTX
+  std::vector<const CubinKernel*> kernels;  // in `owners`
+  std::optional<std::size_t> compiled;      // PTX that the driver may compile
+};
+
+// What may run: machine code for this device; if there is none for exactly this device, also the newest PTX that it
+// takes.
+// The rules of the driver, in the order in which they apply.
+Image::Candidates Image::candidates(Question& question, std::string_view name, unsigned arch) {
   const auto& entries = question.fatbin.entries;
-  std::vector<std::size_t> machine, ptx;
+  Candidates result;
+  const auto no = [&](std::string why) {
+    result.error = std::move(why);
+    return result;
+  };
+  std::vector<std::size_t> machine;
   bool exact = false;
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    if (question.is(i, FatbinEntry::Kind::ptx)) ptx.push_back(i);
-    if (question.is(i, FatbinEntry::Kind::other)) return nothing_known("an entry of unknown kind in its fatbin");
+    if (question.is(i, FatbinEntry::Kind::ptx)) result.ptx.push_back(i);
+    if (question.is(i, FatbinEntry::Kind::other)) return no("an entry of unknown kind in its fatbin");
     if (!question.is(i, FatbinEntry::Kind::elf) || (!question.alone && !runs_on(entries[i].arch, arch))) continue;
     exact |= question.alone || entries[i].arch == arch;
     machine.push_back(i);
   }
-
-  // What may run: machine code for this device; where none is for just this device, also the newest PTX that it takes.
-  std::vector<const CubinKernel*> kernels;
-  std::vector<std::size_t> owners;
   for (const std::size_t part : machine) {
     const Cubin& cubin = question.cubin(part);
-    if (!cubin.error.empty()) return nothing_known(cubin.error);
+    if (!cubin.error.empty()) return no(cubin.error);
     if (const CubinKernel* kernel = cubin.find(name)) {
-      kernels.push_back(kernel);
-      owners.push_back(part);
+      result.kernels.push_back(kernel);
+      result.owners.push_back(part);
     }
   }
-  const auto chosen_before = [&](std::size_t a, std::size_t b) { return entries[a].arch < entries[b].arch; };
-  std::optional<std::size_t> compiled;  // PTX that the driver may compile
-  for (const std::size_t part : ptx) {
+  auto& compiled = result.compiled;
+  for (const std::size_t part : result.ptx) {
     if (exact || (!question.alone && entries[part].arch > arch)) continue;
-    if (!compiled || chosen_before(*compiled, part)) compiled = part;
+    if (!compiled || entries[*compiled].arch < entries[part].arch) compiled = part;
   }
-  for (const std::size_t part : ptx)
+  for (const std::size_t part : result.ptx)
     if (compiled && part != *compiled && !question.alone && entries[part].arch == entries[*compiled].arch)
-      return nothing_known("it has PTX of one architecture twice");
-  if (kernels.empty() && !compiled) return nothing_known("it is not in its image's code for this device");
+      return no("it has PTX of one architecture twice");
+  if (result.kernels.empty() && !compiled) return no("it is not in its image's code for this device");
+  return result;
+}
 
-  // The PTX to look at: what may be compiled, else what the machine code was made through, else any.
+// What the PTX proves that may be compiled; else that which the machine code was made through; else any.
+KernelFacts Image::facts_of_ptx(Question& question, std::string_view name, const Candidates& candidates,
+                                PtxProof& proof) {
+  const auto& entries = question.fatbin.entries;
   const auto matches = [&](std::size_t part) {
-    return std::all_of(owners.begin(), owners.end(), [&](std::size_t owner) {
+    return std::all_of(candidates.owners.begin(), candidates.owners.end(), [&](std::size_t owner) {
       const unsigned through = question.cubin(owner).virtual_arch;
       return through != 0 && through == entries[part].arch && entries[owner].variant == entries[part].variant;
     });
   };
-  std::optional<std::size_t> source = compiled;
-  for (const std::size_t part : ptx)
-    if (!compiled && (!source || (!matches(*source) && matches(part)))) source = part;
+  std::optional<std::size_t> source = candidates.compiled;
+  for (const std::size_t part : candidates.ptx)
+    if (!candidates.compiled && (!source || (!matches(*source) && matches(part)))) source = part;
 
-  KernelFacts facts = nothing_known("its image holds no PTX of it");
+  KernelFacts facts = nothing_known("its image has no PTX for it");
+  if (!source) return facts;
+  const PtxModule& module = question.ptx(*source);
+  if (!module.error.empty()) return nothing_known(module.error);
+  if (!question.alone && module.arch != entries[*source].arch)
+    return nothing_known("its PTX is for another target than its fatbin says");
+  const PtxFunction* function = module.find(name);
+  if (function == nullptr || !function->entry) return facts;
+  proof = prove_kernel(module, *function);
+  facts.origin = matches(*source) ? Origin::same : Origin::other;
+  facts.why_not_proven = proof.why;
+  if (proof.understood) facts.accesses = proof.accesses;
+  facts.globals = proof.globals;
+  facts.stored = proof.stored;
+  for (const PtxParam& param : proof.params) facts.params.emplace_back(param.offset, param.size);
+  return facts;
+}
+
+KernelFacts Image::on(Question& question, std::string_view name, unsigned arch) {
+  const Candidates parts = candidates(question, name, arch);
+  if (!parts.error.empty()) return nothing_known(parts.error);
   PtxProof proof;
-  if (source) {
-    const PtxModule& module = question.ptx(*source);
-    if (!module.error.empty()) {
-      facts = nothing_known(module.error);
-    } else if (!question.alone && module.arch != entries[*source].arch) {
-      facts = nothing_known("its PTX is for another target than its fatbin says");
-    } else if (const PtxFunction* function = module.find(name); function != nullptr && function->entry) {
-      proof = prove_kernel(module, *function);
-      facts.origin = matches(*source) ? Origin::same : Origin::other;
-      facts.why_not_proven = proof.why;
-      if (proof.understood) facts.accesses = proof.accesses;
-      facts.globals = proof.globals;
-      facts.stored = proof.stored;
-      for (const PtxParam& param : proof.params) facts.params.emplace_back(param.offset, param.size);
-    }
-  }
-  // Machine code says so itself, or its own PTX does, which tells one kernel from another.
+  KernelFacts facts = facts_of_ptx(question, name, parts, proof);
+  // Machine code says so itself, or its own PTX does, kernel by kernel.
   const bool by_ptx = facts.origin == Origin::same && proof.self_contained;
-  facts.self_contained = by_ptx || !compiled;
+  facts.self_contained = by_ptx || !parts.compiled;
   facts.why.clear();
-  if (compiled && !by_ptx)
+  if (parts.compiled && !by_ptx)
     facts.why = facts.origin == Origin::none ? facts.why_not_proven : proof.why_not_self_contained;
-  for (const CubinKernel* kernel : kernels) {
+  for (const CubinKernel* kernel : parts.kernels) {
     if (by_ptx || kernel->self_contained) continue;
     facts.constants = kernel->constants && (facts.self_contained || facts.constants);
     facts.self_contained = false;

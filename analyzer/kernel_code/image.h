@@ -1,9 +1,9 @@
-// A loaded image: what its code says of each of its kernels.
+// A loaded image: what its code tells about each of its kernels.
 //
-// An image is what cuModuleLoadData takes: a cubin, PTX, a fatbin of both, or a wrapper of a fatbin. Reading one costs
-// as much as it is large, and most kernels of a library are never launched. So a question is answered when it is asked,
-// once for each kernel, and between questions no more is held than was given. Thread-safe. Any input gives answers or
-// reasons.
+// An image is what cuModuleLoadData takes: a cubin, PTX, a fatbin of both, or a wrapper of a fatbin. The cost of
+// reading one grows with its size, and most kernels of a library are never launched. So a question is answered when it
+// is asked, once for each kernel, and between questions nothing is kept beyond the answers. Thread-safe. Any input
+// gives answers or reasons.
 #pragma once
 
 #include <cstdint>
@@ -22,37 +22,39 @@
 
 namespace nimble::code {
 
-// How sure it is that the PTX beside a kernel is what runs.
+// How certain it is that the PTX that comes with a kernel is what runs.
 enum class Origin : std::uint8_t {
   none,
-  same,   // the driver compiles this PTX, or the machine code beside it was made through the same virtual architecture
+  same,   // the driver compiles this PTX, or the accompanying machine code was made through the same virtual
+          // architecture
   other,  // the machine code was made for another architecture: from the same source, which may tell them apart
 };
 
 struct KernelFacts {
-  bool self_contained = false;  // its parameters are the only way by which it reaches memory
-  bool constants = false;       // they would be, but for constant variables of its image, which no kernel can write
-  std::string why;              // where it is not, or where that is not known
+  bool self_contained = false;  // it reaches memory through its parameters alone
+  bool constants = false;       // it would, except for constant variables of its image, which no kernel can write
+  std::string why;              // if it does not, or that is not known
 
-  // What its PTX proves of its accesses; nothing, and why, where it proves nothing.
+  // What its PTX proves about its accesses; nothing, and the reason, if it proves nothing.
   std::optional<std::vector<PtxAccess>> accesses;
   std::string why_not_proven;
   Origin origin = Origin::none;
   std::vector<PtxGlobal> globals;                               // variables of its image that it may touch
   std::vector<std::uint32_t> stored;                            // words that it may store to memory as they are
   std::vector<std::pair<std::uint32_t, std::uint32_t>> params;  // as the PTX has them: offset, size
-  std::uint64_t image_digest = 0;  // XXH3-64 of the whole image; 0 where it could not be read
+  std::uint64_t image_digest = 0;                               // XXH3-64 of the whole image; 0 if it could not be read
 };
 
 class Image {
  public:
-  // Fetches the image's bytes, anew each time; nothing where they are gone.
+  // Fetches the image's bytes again each time; nothing if they are gone.
   using Source = std::function<std::optional<std::string>()>;
 
   explicit Image(std::string bytes) : held_(std::move(bytes)) {}
   explicit Image(Source source) : source_(std::move(source)) {}
 
-  // The facts of a kernel on devices of these architectures (90 for compute capability 9.0): what holds on all of them.
+  // The facts about a kernel on devices of these architectures (90 for compute capability 9.0): what holds on all of
+  // them.
   KernelFacts kernel(std::string_view name, std::span<const unsigned> archs);
 
   // Whether every kernel in every part of it is self-contained. Reads all of it.
@@ -60,22 +62,26 @@ class Image {
 
  private:
   struct Question;  // the image's bytes while they are being read
+  struct Candidates;
 
-  KernelFacts on(Question& question, std::string_view name, unsigned arch);
+  static Candidates candidates(Question& question, std::string_view name, unsigned arch);
+  static KernelFacts facts_of_ptx(Question& question, std::string_view name, const Candidates& candidates,
+                                  PtxProof& proof);
+  static KernelFacts on(Question& question, std::string_view name, unsigned arch);
 
   std::mutex mutex_;  // guards everything below
   std::string held_;
   Source source_;
-  std::map<std::size_t, Cubin> cubins_;  // that were read, by their place among the image's parts
+  std::map<std::size_t, Cubin> cubins_;  // that were read, by their index among the image's parts
   std::map<std::string, KernelFacts, std::less<>> known_;
   std::uint64_t digest_ = 0;
 };
 
-// By which an image is known again.
+// What identifies an image.
 std::uint64_t digest_of(Bytes bytes);
 
-// The bytes of an image in memory, as far as its own headers announce; a wrapper's are elsewhere. Nothing where it is
-// of no known kind. Reads what the driver has read.
+// The bytes of an image in memory, as far as its own headers announce them; a wrapper refers to bytes elsewhere.
+// Nothing if its kind is not known. Reads what the driver has read.
 std::optional<Bytes> image_in_memory(const void* image);
 
 }  // namespace nimble::code

@@ -122,16 +122,16 @@ class Reader {
       if (!lexer_.skip_past(";")) fail("damaged PTX");
       return;
     }
-    // Hand-written PTX may leave out the space before the type: .reg.b32
+    // Hand-written PTX may omit the space before the type: .reg.b32
     const std::size_t dot = std::min(word.find('.', 1), word.size());
     const std::string_view space = word.substr(0, dot), type = word.substr(dot);
     const unsigned bits = type.empty() ? 0 : ptx_type_bits(type.substr(1));
-    if (!type.empty() && bits == 0) return fail("a directive that is not known: ", word);
+    if (!type.empty() && bits == 0) return fail("an unknown directive: ", word);
     if (space == ".reg") return variables(PtxSymbol::Kind::reg, bits);
     if (space == ".param") return variables(PtxSymbol::Kind::param, bits);
     if (space == ".local") return variables(PtxSymbol::Kind::local, bits);
     if (space == ".shared") return variables(PtxSymbol::Kind::shared, bits);
-    fail("a directive that is not known: ", word);
+    fail("an unknown directive: ", word);
   }
 
   // `.reg .b32 %r<5>, %q;`, `.local .align 8 .b8 depot[16];`

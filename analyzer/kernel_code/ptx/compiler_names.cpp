@@ -9,7 +9,7 @@ bool digits(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// LLVM's .str, .str.1, .str.1.2, with its dots as PTX has them.
+// LLVM's .str, .str.1, .str.1.2, with dots as PTX spells them.
 bool llvm_literal(std::string_view name) {
   constexpr std::string_view kFirst = "_$_str", kDot = "_$_";
   if (!name.starts_with(kFirst)) return false;

@@ -1,4 +1,4 @@
-// Names that compilers give to variables which nobody writes.
+// Names that compilers give to variables that are never written.
 //
 // Pure; any thread. No errors.
 #pragma once
@@ -7,7 +7,7 @@
 
 namespace nimble::code {
 
-// Of the tables of NVIDIA's mathematical functions, of string literals, and of names of functions, by nvcc or LLVM
+// Names of the tables of NVIDIA's mathematical functions, of string literals, and of function names, by nvcc or LLVM
 // (Triton, and with it torch.compile: its mathematical functions name what they were compiled for). Such names are
 // reserved.
 bool names_constant(std::string_view name);

@@ -24,7 +24,7 @@ bool is(char c, unsigned what) { return (kClasses[static_cast<unsigned char>(c)]
 
 }  // namespace
 
-// At a slash: skips the comment that begins here, if one does.
+// At a slash: skips the comment that begins here, if there is one.
 bool PtxLexer::skip_comment() {
   const std::string_view rest = text_.substr(at_, 2);
   if (rest == "//") {
@@ -63,7 +63,7 @@ void PtxLexer::advance() {
     token_ = {PtxToken::Kind::mark, text_.substr(at_++, 1)};
     return;
   }
-  // Names of caches and scopes hold double colons: ld.global.L2::cache_hint. A single one ends a label.
+  // Names of caches and scopes contain double colons: ld.global.L2::cache_hint. A single one ends a label.
   while (at_ < text_.size()) {
     if (is(text_[at_], kName)) {
       ++at_;

@@ -1,7 +1,7 @@
 // PTX text as tokens. Comments are skipped.
 //
-// A lexer belongs to one thread; its tokens refer to the text. Never fails: what is no token of PTX comes as a single
-// character, which no parser asks for.
+// A lexer belongs to one thread; its tokens refer to the text. Never fails: what is not a token of PTX comes as a
+// single character, which no parser asks for.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace nimble::code {
 struct PtxToken {
   enum class Kind : std::uint8_t { end, word, number, text, mark };
   Kind kind = Kind::end;
-  std::string_view spelled;  // of a text: without its quotes
+  std::string_view spelled;  // for a text: without its quotes
 
   bool is(std::string_view what) const { return spelled == what && kind != Kind::text; }
   explicit operator bool() const { return kind != Kind::end; }
@@ -26,12 +26,12 @@ class PtxLexer {
   PtxToken take();
   // Takes the token if it is this one.
   bool take(std::string_view what);
-  // Takes everything up to the end of the line on which the last taken token stood.
+  // Takes everything up to the end of the line of the last token taken.
   void skip_line();
-  // Takes everything up to this token, and the token; false where it does not come. Does not look into nested braces.
+  // Takes everything up to this token, and the token; false if it does not come. Does not look into nested braces.
   bool skip_past(std::string_view what);
-  // Right after an opening brace: the text up to the one that closes it, which is taken as well. Quick: looks for
-  // braces, comments and quotes alone. Nothing closes it: false.
+  // Right after an opening brace: the text up to the closing one, which is taken as well. Fast: only looks for braces,
+  // comments and quotes. False if there is no closing brace.
   bool skip_block(std::string_view& inside);
 
  private:
@@ -40,7 +40,7 @@ class PtxLexer {
   bool skip_comment();
 
   std::string_view text_;
-  std::size_t at_ = 0;     // behind token_
+  std::size_t at_ = 0;     // just past token_
   std::size_t begin_ = 0;  // of token_
   std::size_t taken_ = 0;  // the end of the last token that was taken
   PtxToken token_;

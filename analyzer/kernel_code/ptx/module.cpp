@@ -91,7 +91,7 @@ class Reader {
     fail("its PTX is for an unknown target");
   }
 
-  // Behind the space: everything up to the name, which stands before a bracket, an equals sign, a comma or the end.
+  // After the space: everything up to the name, which comes before a bracket, an equals sign, a comma or the end.
   void variable(PtxSpace space) {
     std::string_view name;
     bool managed = false;
@@ -112,7 +112,7 @@ class Reader {
         return;
       }
       managed |= token.kind == PtxToken::Kind::word && token.spelled == ".attribute";
-      // `.attribute(.managed)` and `[4]` hold no name of their own.
+      // `.attribute(.managed)` and `[4]` contain no name.
       if ((token.is("(") && !lexer_.skip_past(")")) || (token.is("[") && !lexer_.skip_past("]")))
         return fail("damaged PTX");
       if (token.kind == PtxToken::Kind::word && token.spelled[0] != '.') name = token.spelled;
@@ -142,7 +142,7 @@ class Reader {
     if (name.kind != PtxToken::Kind::word || name.spelled[0] == '.') return fail("damaged PTX");
     result.name = name.spelled;
     if (lexer_.peek().is("(") && !params(result.params)) return fail("damaged PTX");
-    // Directives on how to compile it stand between its parameters and its body.
+    // Directives on how to compile it come between its parameters and its body.
     while (lexer_.peek() && !lexer_.peek().is("{") && !lexer_.peek().is(";")) lexer_.take();
     if (lexer_.take("{")) {
       if (!lexer_.skip_block(result.body)) return fail("damaged PTX");
@@ -154,6 +154,7 @@ class Reader {
   }
 
   // `(.param .align 8 .b8 name[24], .param .u64 .ptr .global .align 4 name, ...)`
+  // One grammar rule, with its optional parts in the order of the text.
   bool params(std::vector<PtxParam>& list) {
     lexer_.take();
     std::uint64_t offset = 0;
@@ -169,7 +170,7 @@ class Reader {
         if (token.is(".align")) {
           const auto value = number_of(lexer_.take());
           if (!value || *value == 0 || *value > 4096) return false;
-          if (!pointer) align = *value;  // behind .ptr: of what it points to
+          if (!pointer) align = *value;  // after .ptr: of what it points to
         } else if (token.is("[")) {
           const auto value = number_of(lexer_.take());
           if (!value || *value > kMostParamBytes || !lexer_.take("]")) return false;

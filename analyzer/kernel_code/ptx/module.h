@@ -17,10 +17,10 @@ enum class PtxSpace : std::uint8_t { generic, global, constant, shared, local, p
 struct PtxVariable {
   std::string_view name;
   PtxSpace space = PtxSpace::global;
-  bool managed = false;  // the host reaches it as well, by no call
+  bool managed = false;  // the host reaches it as well, without a call
 };
 
-// A parameter. Of a kernel: `offset` is its place in the packed parameter buffer.
+// A parameter. For a kernel, `offset` is its place in the packed parameter buffer.
 struct PtxParam {
   std::string_view name;
   std::uint32_t offset = 0, size = 0;
@@ -47,7 +47,7 @@ struct PtxModule {
 
 PtxModule read_ptx(std::string_view text);
 
-// Bits of a type: 64 for ".u64" without the dot, 1 for "pred", 0 for what is no type that has bits.
+// Bits of a type: 64 for ".u64" without the dot, 1 for "pred", 0 for anything that is not a type with bits.
 unsigned ptx_type_bits(std::string_view type);
 
 }  // namespace nimble::code

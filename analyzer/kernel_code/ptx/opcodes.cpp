@@ -104,7 +104,7 @@ PtxClass ptx_class(const PtxOpcode& opcode) {
   if (!opcode.complete) return unknown;
   const auto found = classes().find(opcode.base);
   if (found == classes().end()) return unknown;
-  // What is not listed by its own name, though its first part is known.
+  // Opcodes that are not listed by their own names, although their first part is known.
   for (const std::string_view part : {"async", "bulk", "tensormap"})
     if (found->second != async_copy && found->second != nothing && opcode.has(part)) return unknown;
   return found->second;

@@ -8,7 +8,7 @@ namespace nimble::code {
 namespace {
 
 constexpr std::size_t kMostFunctions = 256;
-constexpr std::uint64_t kMostWords = 512;  // of a local variable that are told apart
+constexpr std::uint64_t kMostWords = 512;  // of a local variable that are distinguished
 constexpr int kLongestChain = 64;          // of instructions that move an address
 
 }  // namespace
@@ -73,7 +73,7 @@ void PtxCells::count_definitions() {
     else
       reached.definition.erase(operand.symbol), count[operand.symbol] = 2;
   };
-  // Parameters in registers are given by callers.
+  // Callers fill in parameters in registers.
   for (std::size_t i = 0; i < reached.function->results.size() + reached.function->params.size(); ++i) count[i] = 2;
   for (const PtxInstruction& instruction : reached.body.instructions)
     if (!instruction.operands.empty()) defines(defines, instruction.operands[0], instruction);
@@ -243,14 +243,14 @@ std::vector<std::uint32_t> PtxCells::values(const Operand& operand) {
 std::vector<std::uint32_t> PtxCells::targets(const Operand& operand) {
   std::vector<std::uint32_t> result;
   const auto add = [&](const Operand& each) {
-    if (each.kind != Operand::Kind::symbol) return fail("a result that is no register");
+    if (each.kind != Operand::Kind::symbol) return fail("a result that is not a register");
     const PtxSymbol& named = symbol(each);
     if (named.kind == PtxSymbol::Kind::reg)
       result.push_back(cell(each.symbol));
     else if (named.kind == PtxSymbol::Kind::predicate || named.name == "_")
       result.push_back(kNoCell);
     else
-      fail("a result that is no register: ", named.name);
+      fail("a result that is not a register: ", named.name);
   };
   if (operand.kind == Operand::Kind::vector)
     for (const Operand& part : operand.parts) add(part);

@@ -1,4 +1,4 @@
-// The names that a kernel's PTX uses, as cells: where values are kept, and where addresses lead. The base of what turns
+// The names that a kernel's PTX uses, as cells: where values are kept, and where addresses lead. The basis for turning
 // instructions into steps (analyzer/kernel_code/ptx_flow/steps.cpp).
 //
 // Belongs to one kernel and one thread. The first thing that is not understood is kept in result_.error.
@@ -26,7 +26,7 @@ class PtxCells {
     PtxBody body;
     std::vector<std::uint32_t> cells;                          // by symbol: the first
     std::unordered_map<std::uint32_t, std::uint32_t> address;  // of symbols that are memory: cells of their addresses
-    std::unordered_map<std::uint32_t, const PtxInstruction*> definition;  // of registers that have just one
+    std::unordered_map<std::uint32_t, const PtxInstruction*> definition;  // of registers that have only one
   };
 
   // A place in a parameter or a local variable.
@@ -60,14 +60,14 @@ class PtxCells {
   // Where an operand points to, if that is always the same place in a parameter or a local variable.
   Place place(const Operand& operand) const;
 
-  // The cells of a word that lies at a place; the second is the next one. kNoCell where it is not known or not inside.
+  // The cells of the word at a place; the second is the next one. kNoCell if it is not known or not inside.
   std::uint32_t cell_at(const Place& at, unsigned bits) const;
 
   // ---- steps ----
 
-  // Nothing, where there is nothing to move.
+  // Nothing, if there is nothing to move.
   void step(Op op, std::uint32_t dst, std::uint32_t src);
-  // Of these a constant is a source as well.
+  // For these a constant is a source as well.
   void combine(Op op, std::uint32_t dst, std::uint32_t src, std::uint32_t other);
   void number(std::uint32_t dst, std::uint32_t src = kNoCell);
 
@@ -86,7 +86,7 @@ class PtxCells {
 
   std::uint32_t outside(std::string_view name);
 
-  // What an operand's value is computed from; kNoCell where no address can come from it.
+  // What an operand's value is computed from; kNoCell if no address can come from it.
   std::uint32_t value(const Operand& operand);
 
   // All that a vector or a single operand holds.
@@ -95,7 +95,7 @@ class PtxCells {
   // Registers that an instruction writes.
   std::vector<std::uint32_t> targets(const Operand& operand);
 
-  // The cell with the address of [a+4]; kNoCell, and an error, where it holds more than that.
+  // The cell with the address of [a+4]; kNoCell, and an error, if there is more in the brackets.
   std::uint32_t address(const Operand& operand);
 
   static bool is_wide(std::string_view type) { return ptx_type_bits(type) == 64; }
@@ -106,9 +106,9 @@ class PtxCells {
   PtxSteps result_;
   std::uint32_t first_word_ = 0;
   std::uint32_t fixed_[kRootFixed] = {};
-  std::deque<Reached> reached_;  // which does not move what it holds
-  std::size_t current_ = 0;      // of which the instructions are being read
-  std::uint32_t when_ = 0;       // the conditions of the one that is being read
+  std::deque<Reached> reached_;  // a deque does not move its elements
+  std::size_t current_ = 0;      // the one whose instructions are being read
+  std::uint32_t when_ = 0;       // the conditions of the instruction that is being read
   std::unordered_map<std::string_view, std::uint32_t> variables_;
 };
 

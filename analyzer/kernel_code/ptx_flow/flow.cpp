@@ -11,11 +11,11 @@
 namespace nimble::code {
 namespace {
 
-constexpr std::uint64_t kMostWork = std::uint64_t{1} << 32;    // words of sets looked at: some seconds
+constexpr std::uint64_t kMostWork = std::uint64_t{1} << 32;    // words of sets visited: some seconds
 constexpr std::uint64_t kMostMemory = std::uint64_t{1} << 26;  // words of sets held: 512 MiB
 
 // A value as three sets of roots: what it may be itself, what it was computed from, and what it holds as its upper
-// part. And whether it may be a number of which no root is an address.
+// part. And whether it may be a number without any root as its address.
 enum Part : unsigned { kIs, kFrom, kUpper, kParts };
 
 class Flow {
@@ -39,7 +39,7 @@ class Flow {
   bool may_be(std::uint32_t cell, std::uint32_t root) const { return has(cell, kIs, root) || has(cell, kUpper, root); }
   // It holds something of it, however little.
   bool holds(std::uint32_t cell, std::uint32_t root) const { return may_be(cell, root) || has(cell, kFrom, root); }
-  // It may be no address at all, or half of one.
+  // It may not be an address at all, or half of one.
   bool may_be_number(std::uint32_t cell) const { return numbers_[cell] || !empty(cell, kUpper); }
 
  private:
@@ -80,7 +80,7 @@ class Flow {
     numbers_[dst] = numbers_[dst] || is;
   }
 
-  // An upper part makes it something that is put together.
+  // With an upper part it becomes something that is put together.
   void combine(const PtxStep& step) {
     const std::array<std::uint32_t, 2> sources{step.src, step.other};
     bool all = true, any = false, whole = false;
@@ -194,11 +194,11 @@ class Flow {
   const PtxSteps& steps_;
   std::size_t words_;
   std::vector<std::uint64_t> sets_;
-  std::vector<bool> numbers_;  // cells that may be no address
+  std::vector<bool> numbers_;  // cells that may not be an address
   bool changed_ = false;
 };
 
-// What the flow says of every place where memory is touched.
+// What the flow says about every place where memory is touched.
 class Judge {
  public:
   Judge(const PtxSteps& steps, const Flow& flow) : steps_(steps), flow_(flow) {}
@@ -226,6 +226,7 @@ class Judge {
     return false;
   }
 
+  // One condition after another, each with its own reason: their order decides which reason is given.
   bool place(const PtxStep& step, bool reads, bool writes) {
     const std::uint32_t at = step.address;
     if (step.space == PtxSpace::shared) return true;
@@ -261,8 +262,8 @@ class Judge {
     own |= local || param;
     if (words.empty() && !variable)
       return (step.space == PtxSpace::generic && own) || no("an address that comes from nowhere");
-    if (flow_.may_be_number(at)) return no("an address that may be a mere number");
-    // However it is cut into pieces, all of it may be put there, one by one.
+    if (flow_.may_be_number(at)) return no("an address that may be just a number");
+    // However it is split, all its pieces may be stored one by one.
     if (step.op == PtxStep::Op::store) {
       for (std::uint32_t word = 0; word < steps_.words; ++word)
         if (flow_.holds(step.src, word)) stored_.emplace(8 * word);
@@ -285,7 +286,7 @@ class Judge {
 
   struct Accessed {
     bool reads = false, writes = false;
-    std::optional<PtxConditions> when;  // of all that was seen yet
+    std::optional<PtxConditions> when;  // of all that was seen so far
   };
 
   const PtxSteps& steps_;

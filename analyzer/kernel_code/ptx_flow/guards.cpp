@@ -8,7 +8,7 @@
 namespace nimble::code {
 namespace {
 
-constexpr std::size_t kMostConditions = 4;  // of an instruction: one that is left out costs nothing but precision
+constexpr std::size_t kMostConditions = 4;  // of an instruction: leaving one out only costs precision
 constexpr std::size_t kNowhere = ~std::size_t{0};
 
 bool is_integer(std::string_view type) {
@@ -52,7 +52,7 @@ class Guards {
   }
 
  private:
-  // Of each label the only branch to it; kNowhere where anything else names it, too.
+  // For each label the only branch to it; kNowhere if anything else names it, too.
   void find_branches() {
     for (const PtxLabel& label : body_.labels) {
       const bool is_first = branches_.emplace(label.symbol, kNone).second;
@@ -71,14 +71,14 @@ class Guards {
     found->second = found->second == kNone && operand.kind == PtxOperand::Kind::symbol ? branch : kNowhere;
   }
 
-  // What holds at a label that is reached by a branch before it alone.
+  // What holds at a label that is only reached by an earlier branch.
   PtxConditions behind_only_branch(std::uint32_t label, std::size_t place, const PtxGuards& known) const {
     const std::size_t branch = branches_.at(label);
     if (branch >= place) return {};
-    return known.sets[known.of[branch]];  // with that of the branch itself: it is taken
+    return known.sets[known.of[branch]];  // including that of the branch itself: it is taken
   }
 
-  // Adds that an instruction's predicate is what it must be for the instruction to run, or is not.
+  // Adds that an instruction's predicate has, or has not, the value that the instruction needs to run.
   void and_if(PtxConditions& conditions, const PtxInstruction& instruction, bool runs) const {
     if (instruction.predicate == kNoSymbol || conditions.size() >= kMostConditions) return;
     std::optional<PtxCondition> condition = tested(instruction);
@@ -87,14 +87,15 @@ class Guards {
     if (std::ranges::find(conditions, *condition) == conditions.end()) conditions.push_back(*condition);
   }
 
-  // What puts a value into it, once and for all, before it is used.
+  // The instruction that puts a value into it, once and for all, before it is used.
   const PtxInstruction* defined(std::uint32_t symbol, std::string_view base, const PtxInstruction& use) const {
     const auto found = definition_.find(symbol);
     if (found == definition_.end() || found->second->predicate != kNoSymbol || found->second >= &use) return nullptr;
     return PtxOpcode(found->second->opcode).base == base ? found->second : nullptr;
   }
 
-  // What the predicate says of the parameters: setp.eq.s32 %p1, %r1, 0 of what ld.param has put into %r1.
+  // What the predicate says about the parameters: setp.eq.s32 %p1, %r1, 0 about what ld.param has put into %r1.
+  // A chain of preconditions: without any of them there is no condition.
   std::optional<PtxCondition> tested(const PtxInstruction& instruction) const {
     const PtxInstruction* const test = defined(instruction.predicate, "setp", instruction);
     if (test == nullptr || test->operands.size() != 3) return std::nullopt;
@@ -107,7 +108,7 @@ class Guards {
     if (!equal && (compares.count != 2 || compares.parts[0] != "ne")) return std::nullopt;
     const PtxInstruction* const load = defined(left.symbol, "ld", *test);
     if (load == nullptr || load->operands.size() != 2) return std::nullopt;
-    // The first of a vector's parts lies where the load says, the others behind it.
+    // The first of a vector's parts is where the load says, the others follow.
     const PtxOperand& loaded = load->operands[0];
     std::uint32_t part = 0;
     while (part < loaded.parts.size() && loaded.parts[part].symbol != left.symbol) ++part;
@@ -115,7 +116,7 @@ class Guards {
     const PtxOpcode loads(load->opcode);
     const std::string_view type = loads.last_type(), compared = compares.last_type();
     const unsigned bits = ptx_type_bits(type), compared_bits = ptx_type_bits(compared);
-    // One that is widened is filled up with zeros where it is unsigned.
+    // One that is widened is filled up with zeros if it is unsigned.
     const bool is_same = bits == compared_bits || (bits < compared_bits && type[0] == 'u');
     if (loads.space() != PtxSpace::param || !is_same || !is_integer(type) || !is_integer(compared) ||
         compared_bits > 64)

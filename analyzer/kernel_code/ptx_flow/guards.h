@@ -1,9 +1,9 @@
 // What a kernel's parameters must hold for each of its instructions to run, as far as branches tell.
 //
-// A library has one kernel for a factor that it is given by value and for one that lies in memory, and branches by a
-// flag beside them: what would be the address is never looked at then, and may be anything. Of all control flow this
-// is all that is read: tests of a parameter for one number, and what only one branch leads to. Where it cannot be
-// told, there is no condition. Pure functions; any thread.
+// A library has one kernel for a factor that is passed by value and for one that is in memory, and branches by a flag
+// that comes with it: what would be the address is then never used, and may be anything. This is all of control flow
+// that is read: tests of a parameter for one number, and what only one branch leads to. If it cannot be told, there is
+// no condition. Pure functions; any thread.
 #pragma once
 
 #include <cstddef>
@@ -32,8 +32,8 @@ struct PtxGuards {
   std::vector<std::uint32_t> of;        // by instruction: one of the sets
 };
 
-// `definition`: of registers and predicates that only one instruction writes. `parameter`: where among the packed
-// parameters an operand of `ld.param` lies, if it always lies there and so many bytes are inside.
+// `definition`: for registers and predicates that only one instruction writes. `parameter`: where in the packed
+// parameters an operand of `ld.param` is, if it is always there and so many bytes are inside.
 PtxGuards ptx_guards(const PtxBody& body, const std::unordered_map<std::uint32_t, const PtxInstruction*>& definition,
                      const std::function<std::optional<std::uint32_t>(const PtxOperand&, std::uint32_t)>& parameter);
 

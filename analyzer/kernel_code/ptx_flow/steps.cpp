@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kMostSteps = 1 << 21;
 
-// Functions that the driver brings and that let no other kernel see anything. A failing assertion ends the program.
+// Functions that the driver provides and that other kernels cannot notice. A failing assertion ends the program.
 bool harmless(std::string_view name) { return name == "__assertfail"; }
 
 class Builder : private PtxCells {
@@ -22,7 +22,7 @@ class Builder : private PtxCells {
     for (std::size_t i = 0; i < reached_.size() && result_.error.empty(); ++i) {
       current_ = i;
       count_definitions();
-      const PtxGuards guards = i == 0 ? own_guards() : PtxGuards();  // who calls a function, and when, nobody looks at
+      const PtxGuards guards = i == 0 ? own_guards() : PtxGuards();  // callers are not examined
       if (i == 0) result_.conditions = guards.sets;
       for (std::size_t at = 0; at < body().instructions.size(); ++at) {
         when_ = at < guards.of.size() ? guards.of[at] : 0;
@@ -49,6 +49,7 @@ class Builder : private PtxCells {
 
   // ---- instructions ----
 
+  // A case for each class of instructions.
   void decode(const PtxInstruction& instruction) {
     const PtxOpcode opcode(instruction.opcode);
     const PtxClass what = ptx_class(opcode);
@@ -81,7 +82,7 @@ class Builder : private PtxCells {
         return compute(Op::weaken, operands);
       case PtxClass::wgmma:
         if (opcode.count == 0 || opcode.parts[0] != "mma_async") return;
-        // Matrices in shared memory, by descriptors that hold nothing else.
+        // Matrices in shared memory, by descriptors that contain nothing else.
         for (const std::uint32_t dst : targets(operands[0])) load(dst, fixed_[kRootShared], PtxSpace::shared, false);
         return compute(Op::weaken, operands);
       case PtxClass::discard:
@@ -91,7 +92,7 @@ class Builder : private PtxCells {
     }
   }
 
-  // dst, and everything that is computed from.
+  // dst, and everything that it is computed from.
   void compute(Op op, const std::vector<Operand>& operands) {
     const auto dsts = targets(operands[0]);
     for (std::size_t i = 1; i < operands.size(); ++i) {
@@ -103,14 +104,15 @@ class Builder : private PtxCells {
       for (const std::uint32_t dst : dsts) number(dst);
   }
 
-  // dst, and what it may be one of: so many operands.
+  // dst, and the operands that it may be one of.
   void choose(const std::vector<Operand>& operands, std::size_t among) {
     compute(Op::keep, operands);
     for (std::size_t i = 1; i <= among && i < operands.size(); ++i)
       for (const std::uint32_t dst : targets(operands[0])) constant(dst, operands[i]);
   }
 
-  // Of what is put whole into dst: an address is no constant but null, nor what the hardware fills.
+  // For what is put whole into dst: an address is not a constant other than null, nor something that the hardware fills
+  // in.
   void constant(std::uint32_t dst, const Operand& operand) {
     if (operand.kind == Operand::Kind::number ? operand.value == 0 && !operand.odd
                                               : operand.kind != Operand::Kind::symbol || value(operand) != kNoCell)
@@ -121,7 +123,7 @@ class Builder : private PtxCells {
   // 64-bit integers that are added, masked, compared.
   void integers(const PtxOpcode& opcode, const std::vector<Operand>& operands) {
     if (operands.size() < 2) return fail("an instruction with too few operands");
-    // A mask may leave nothing of an address, and the one that is smaller may be the number.
+    // A mask may leave nothing of an address, and the smaller one may be the number.
     const bool masks = opcode.base == "and" && operands.size() == 3 && operands[2].kind != Operand::Kind::number;
     const Op op = masks || opcode.base == "min" || opcode.base == "max" ? Op::either : Op::combine;
     const auto dsts = targets(operands[0]);
@@ -161,9 +163,15 @@ class Builder : private PtxCells {
         }
         return compute(opcode.has("to") || opcode.space() == PtxSpace::global ? Op::keep : Op::restore, operands);
       default:
-        break;
+        return scaled(what, opcode, operands);
     }
+  }
+
+  // Products, with or without an addend, and shifts: the one operation that changes how much of an address is left.
+  // Its cases depend on each other by operand, so they stay together.
+  void scaled(PtxClass what, const PtxOpcode& opcode, const std::vector<Operand>& operands) {
     if (operands.size() < 3) return fail("an instruction with too few operands");
+    const std::string_view first = opcode.type(0);
     const auto dsts = targets(operands[0]);
     const Operand &a = operands[1], &b = operands[2];
     const bool b_known = b.kind == Operand::Kind::number && !b.odd;
@@ -309,7 +317,7 @@ class Builder : private PtxCells {
     store(moved, dst, to, true);
   }
 
-  // Objects in shared memory by which threads wait for each other.
+  // Objects in shared memory that threads use to wait for each other.
   void barrier(const PtxOpcode& opcode, const std::vector<Operand>& operands) {
     if (opcode.space() == PtxSpace::shared) return;
     for (const Operand& operand : operands)
@@ -340,7 +348,7 @@ class Builder : private PtxCells {
     }
     if (callee->entry) return fail("it calls a kernel");
     if (callee->params.size() != arguments.parts.size() || callee->results.size() != results.parts.size())
-      return fail("a call with other parameters than ", named.name);
+      return fail("a call whose parameters do not match ", named.name);
     const std::size_t other = reach(*callee);
     if (!result_.error.empty()) return;
     const auto first = static_cast<std::uint32_t>(callee->results.size());

@@ -1,10 +1,9 @@
-// A kernel, and the functions that it calls, as steps in which values move: what the data-flow of
-// analyzer/kernel_code/ptx_flow/flow.h runs over. What computes nothing that an address could come from is gone; so are
-// control flow and predicates, but for tests of parameters that memory is touched behind
-// (analyzer/kernel_code/ptx_flow/guards.h).
+// A kernel, and the functions that it calls, as steps in which values move: the input of the data flow in
+// analyzer/kernel_code/ptx_flow/flow.h. It leaves out computations that no address can come from, control flow, and
+// predicates, except tests of parameters that accesses depend on (analyzer/kernel_code/ptx_flow/guards.h).
 //
 // A value is kept in a cell. Registers have one; parameters of functions and local variables have two for each of their
-// words, and accesses at known places go to these directly. An instruction that is not known makes the whole an error.
+// words, and accesses at known places use these directly. An unknown instruction makes the whole an error.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +31,7 @@ enum PtxRoot : std::uint32_t {
 struct PtxExtraRoot {
   PtxSpace space = PtxSpace::global;
   std::string_view name;
-  // param: its words among those of the packed parameters. local: its words, whose contents are in two cells each, what
+  // param: its words among those of the packed parameters. local: its words, each with two cells for its contents, what
   // was stored as 64 bits and what was stored as less.
   std::uint32_t first = 0, words = 0;
 };
@@ -40,29 +39,29 @@ struct PtxExtraRoot {
 struct PtxStep {
   enum class Op : std::uint8_t {
     keep,     // dst may be src
-    combine,  // dst is computed from src and `other`, of which either may be an address: added, masked
-    either,   // so, but what is no address may be all that is left of it
-    number,   // dst may be no address: so where src is none, or no cell
-    weaken,   // dst is computed from src, and no address itself: scaled, cut, converted
+    combine,  // dst is computed from src and `other`, either of which may be an address: added, masked
+    either,   // likewise, but the operand that is not an address may be all that is left
+    number,   // dst may be a number: if src is, or is no cell
+    weaken,   // dst is computed from src, and not an address itself: scaled, cut, converted
     restore,  // dst may be put together from parts that src holds
     raise,    // dst holds src as its upper part
     lower,    // shifts down: an upper part becomes a number, all else is kept
     load,     // dst, from the memory at the address in `address`
     store,    // src, to the memory there
-    touch,    // the memory there is read or written, and nothing comes of it
+    touch,    // the memory there is read or written, without an effect on other cells
   };
   Op op = Op::keep;
   PtxSpace space = PtxSpace::generic;
   bool wide = false;                   // load, store: 64 bits
   bool reads = false, writes = false;  // touch
   std::uint32_t dst = kNoCell, src = kNoCell, address = kNoCell;
-  std::uint32_t other = kNoCell;  // combine: as src, no cell is a constant
+  std::uint32_t other = kNoCell;  // combine: like src; no cell means a constant
   std::uint32_t when = 0;         // load, store, touch: one of the steps' conditions
 };
 
 struct PtxSteps {
-  std::string error;        // what is not understood
-  std::string hidden;       // the first thing found by which the kernel may reach what neither it nor a name leads to
+  std::string error;   // what is not understood
+  std::string hidden;  // the first thing found that may let the kernel reach memory that neither it nor a name leads to
   std::string variable;     // the first variable of the module that it may reach
   std::uint32_t words = 0;  // of the packed parameters
   std::uint32_t cells = 0;

@@ -165,9 +165,9 @@ std::vector<Values::Fact> Values::facts_of(std::uint32_t block) const {
     // Not by a further condition; and not where the branch leads to what is behind it.
     if (guard.predicate != kNoValue && flow_.instructions[last].what == Class::branch && !has_condition &&
         flow_.instructions[last].read.size() == 0 && flow_.instructions[last].target) {
-      const std::uint32_t behind = last + 1;
+      const std::uint32_t following = last + 1;
       const auto target = static_cast<std::uint32_t>(last + *flow_.instructions[last].target / 16);
-      if (target != behind) facts.push_back({guard.predicate, (here.begin == target) == guard.is_true});
+      if (target != following) facts.push_back({guard.predicate, (here.begin == target) == guard.is_true});
     }
     if (guard.predicate != kNoValue && flow_.instructions[last].what == Class::exit && !has_condition &&
         flow_.word(last).bits(84, 2) == 0)

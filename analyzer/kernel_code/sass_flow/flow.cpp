@@ -120,10 +120,10 @@ class Judge {
     }
     if (words.empty() && !variable) {
       if (own && memory.space == Space::generic && !address.low.number && !address.high.number) return true;
-      return no(address.low.number || address.high.number ? "an address that may be a mere number"
+      return no(address.low.number || address.high.number ? "an address that may be just a number"
                                                           : "an address that comes from nowhere");
     }
-    if (address.low.number || address.high.number) return no("an address that may be a mere number");
+    if (address.low.number || address.high.number) return no("an address that may be just a number");
     if (memory.writes && !store(contents_.stored(at))) return false;
     return words.empty() || touch(std::move(words), memory.reads, memory.writes);
   }

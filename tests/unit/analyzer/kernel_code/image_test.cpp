@@ -38,7 +38,7 @@ TEST(Image, PtxAloneIsWhatRuns) {
   EXPECT_TRUE(of.self_contained);
   ASSERT_EQ(of.params.size(), 8u);
   EXPECT_EQ(of.params[7], (std::pair<std::uint32_t, std::uint32_t>{52, 4}));
-  EXPECT_EQ(facts(ptx(80, kReads), "other").why, "its image holds no PTX of it");
+  EXPECT_EQ(facts(ptx(80, kReads), "other").why, "its image has no PTX for it");
 }
 
 TEST(Image, TheNewestPtxThatTheDeviceTakesIsCompiled) {
@@ -185,7 +185,7 @@ TEST_F(ImageOfNvcc, ConstantVariablesAreToldFromOthers) {
 TEST_F(ImageOfNvcc, MachineCodeAloneProvesNoAccess) {
   const KernelFacts plain = facts(file("all.cubin"), "plain");
   EXPECT_TRUE(plain.self_contained);
-  EXPECT_EQ(modes(plain), "? its image holds no PTX of it");
+  EXPECT_EQ(modes(plain), "? its image has no PTX for it");
   EXPECT_FALSE(facts(file("all.cubin"), "prints").self_contained);
 }
 

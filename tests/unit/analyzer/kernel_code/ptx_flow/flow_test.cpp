@@ -199,7 +199,7 @@ TEST(PtxFlow, AnAddressFromMemoryInHalves) {
 }
 
 TEST(PtxFlow, WhatMayBeAMereNumberProvesNothing) {
-  constexpr char kNumber[] = "? an address that may be a mere number";
+  constexpr char kNumber[] = "? an address that may be just a number";
   // Each time the other one is a pointer as all are.
   const std::string base =
       "ld.param.u64 %rd9, [p0]; ld.param.u64 %rd8, [p1]; ld.global.u64 %rd1, [%rd9];"

@@ -1,9 +1,8 @@
 // The errors that the analyzer raises for what it was given.
 //
-// One type: InputError, for a file that is not what it should be. It names the file, the line where there are lines,
-// and the field; main() catches it, prints what(), and exits with kExitInput. Everything else that is thrown is a
-// failure of ours or of the machine (std::system_error, std::bad_alloc). Exceptions are values: any thread may hold
-// one.
+// One type: InputError, for a file that is not what it should be. It names the file, the line if there are lines, and
+// the field; main() catches it, prints what(), and exits with kExitInput. Everything else that is thrown is a failure
+// of ours or of the machine (std::system_error, std::bad_alloc). Exceptions are values: any thread may hold one.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +18,13 @@ enum ExitStatus : int {
   kExitInput = 2,          // bad input or usage
   kExitNoStep = 3,         // the trace holds no step that repeats
   kExitUnschedulable = 4,  // a step was found, but no schedule can serve it
-  kExitConflict = 5,       // done, but evidence contradicts itself: the conservative one was taken
+  kExitConflict = 5,       // done, but evidence contradicts itself: the conservative evidence was used
 };
 
 class InputError : public std::runtime_error {
  public:
-  // `line` counts from 1; 0 where the file has no lines worth naming. `field` may be empty. What a file holds may
-  // become part of `message`: it is cut to one line of sensible length.
+  // `line` counts from 1; 0 if the file has no lines worth naming. `field` may be empty. `message` may contain text
+  // from the file: it is cut to one line of sensible length.
   InputError(const std::string& file, std::uint64_t line, const std::string& field, const std::string& message)
       : std::runtime_error(file + ":" + (line != 0 ? std::to_string(line) + ":" : "") + " " +
                            (field.empty() ? "" : field + ": ") + one_line(message)),

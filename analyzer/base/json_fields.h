@@ -1,8 +1,8 @@
 // Reads the members of one JSON object, and says which one is wrong.
 //
 // A Fields refers to an object and to a place in a file, and owns neither: it lives as long as the statement that
-// reads. Every member function raises InputError, naming file, line and field, where a member is missing (those without
-// a default), has another type, or lies outside the range that the caller gives. Not shared between threads.
+// reads. Every member function raises InputError, naming file, line and field, if a member is missing (and has no
+// default), has another type, or is outside the range that the caller gives. Not shared between threads.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct FilePlace {
 
 class Fields {
  public:
-  // `prefix` is what stands before a member's name in messages: "args.", "rules[3].", or nothing.
+  // `prefix` is put before a member's name in messages: "args.", "rules[3].", or nothing.
   Fields(const nlohmann::json& object, const char* prefix, const FilePlace& place)
       : object_(object), prefix_(prefix), place_(place) {}
 
@@ -63,7 +63,7 @@ class Fields {
     return found->get<double>();
   }
 
-  // A time or a duration in microseconds: not negative. 0 where it is missing.
+  // A time or a duration in microseconds: not negative. 0 if it is missing.
   double microseconds(const char* name) const {
     const double value = real_or(name, 0);
     if (value < 0) fail(name, "must not be negative");

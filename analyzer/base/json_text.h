@@ -1,7 +1,7 @@
 // Writes JSON text in the order in which it is called: for files that must be the same byte for byte.
 //
 // A JsonText owns the text so far, and puts commas where they belong. One thread. No errors: text that is not valid
-// UTF-8 is written byte by byte as the code point of that number, so that the file is valid whatever a trace held.
+// UTF-8 is written byte by byte as the code point of that number, so that the file is valid whatever a trace contains.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Hashes of all windows of a sequence, each in constant time.
 //
-// Polynomial hash modulo 2^61 - 1, built once in linear time. Equal windows have equal hashes; unequal ones differ but
-// with a probability of about n / 2^61. Owns its table; immutable once built.
+// Polynomial hash modulo 2^61 - 1, built once in linear time. Equal windows have equal hashes; unequal ones have equal
+// hashes with a probability of about n / 2^61. Owns its table; immutable once built.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,7 @@ namespace nimble::analyzer {
 
 namespace {
 
-// For each op a bit for each of them.
+// For each op a bit for every op.
 class Pairs {
  public:
   explicit Pairs(std::uint32_t ops) : words_((ops + 63) / 64), bits_(std::size_t{ops} * words_) {}

@@ -1,10 +1,10 @@
-// The order that two orders of the same ops have in common: that which a program has given the nodes of a graph of its
-// own, and that which they were found to need.
+// The order that two orders of the same ops have in common: the one that a program has given the nodes of its graph,
+// and the one that they were found to need.
 //
-// A graph with branches is analyzed in one of the orders that it leaves open, and what two nodes need of each other is
-// order between any that touch the same memory, be it the program's or not. What is in both orders is the program's
-// with nothing added: two nodes that it has left unordered stay so, whether they race, wait for each other, or only
-// touch different parts of what counts as one piece of memory.
+// A graph with branches is analyzed in one of the orders that it leaves open, and any two nodes that touch the same
+// memory are found to need an order, whether the program has ordered them or not. What both orders contain is the
+// program's, with nothing added: two nodes that it has left unordered stay so, whether they race, wait for each other,
+// or only touch different parts of what counts as one piece of memory.
 //
 // Pure; any thread. Takes three bits for each pair of ops.
 #pragma once
@@ -16,8 +16,8 @@
 namespace nimble::analyzer {
 
 struct CommonOrder {
-  std::vector<Dag::Edge> edges;  // no edge that others imply; ascending by target
-  bool is_given = false;         // it is all of the given one
+  std::vector<Dag::Edge> edges;  // without edges that others imply; ascending by target
+  bool is_given = false;         // it is all of the given order
 };
 
 // Both are over the same ops.

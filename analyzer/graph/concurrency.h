@@ -22,7 +22,7 @@ struct Concurrency {
   bool exact = false;  // else a lower bound: the widest level
 };
 
-// The largest set of nodes with `counts[node]` set of which none must come before another. Exact, by Dilworth's
+// The largest set of nodes with `counts[node]` set such that none must come before another. Exact, by Dilworth's
 // theorem, up to kMaxExactNodes such nodes.
 inline constexpr std::uint32_t kMaxExactNodes = 2048;
 Concurrency max_concurrency(const Dag& dag, std::span<const std::uint8_t> counts);

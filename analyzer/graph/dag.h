@@ -2,7 +2,7 @@
 // number.
 //
 // Owns its edges, stored by source and by target; immutable once built, so threads may share it. No errors: the caller
-// hands over edges that ascend (checked in debug builds).
+// provides edges that ascend (checked in debug builds).
 #pragma once
 
 #include <array>

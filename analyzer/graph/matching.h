@@ -16,7 +16,7 @@ struct Matching {
   std::uint32_t size = 0;
 };
 
-// `neighbours(l)` are the right nodes beside left node l; it must give the same for every call.
+// `neighbours(l)` are the right nodes adjacent to left node l; it must give the same at every call.
 Matching maximum_matching(std::uint32_t left, std::uint32_t right,
                           const std::function<std::span<const std::uint32_t>(std::uint32_t)>& neighbours);
 

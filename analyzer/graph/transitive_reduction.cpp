@@ -6,7 +6,7 @@
 namespace nimble::analyzer {
 namespace {
 
-// What a node can be reached from: every node up to and including `floor - 1`, and on some chains more.
+// What a node can be reached from: every node up to and including `floor - 1`, and more on some chains.
 struct Reach {
   struct OnChain {
     std::uint32_t chain, node;  // the furthest node of the chain
@@ -22,7 +22,7 @@ struct Reach {
   }
 };
 
-// Puts `node` and all that reaches it into `into`.
+// Adds `node` and all that reaches it to `into`.
 void join(Reach& into, const Reach& other, std::vector<Reach::OnChain>& scratch) {
   into.floor = std::max(into.floor, other.floor);
   scratch.clear();
@@ -62,7 +62,7 @@ Dag transitive_reduction(const Dag& dag) {
   std::vector<std::unique_ptr<Reach>> reach(n);
   std::vector<std::uint32_t> chain(n), uses(n), tail;  // tail: the last node of each chain
   std::vector<Reach::OnChain> scratch;
-  std::uint32_t floor = 0;        // behind the latest node that all before it reach
+  std::uint32_t floor = 0;        // just past the latest node that all before it reach
   std::uint32_t open_chains = 0;  // chains with a node from `floor` on
   for (std::uint32_t node = 0; node < n; ++node) uses[node] = static_cast<std::uint32_t>(dag.successors(node).size());
 
@@ -86,7 +86,7 @@ Dag transitive_reduction(const Dag& dag) {
     }
     if (mine == nullptr) mine = std::make_unique<Reach>();
 
-    // All before it reach it where it is reached from the end of every chain that has gone on since the floor.
+    // All before it reach it if it is reached from the end of every chain that has continued since the floor.
     bool all = mine->floor == floor && mine->chains.size() == open_chains &&
                std::all_of(mine->chains.begin(), mine->chains.end(),
                            [&](const Reach::OnChain& entry) { return tail[entry.chain] == entry.node; });

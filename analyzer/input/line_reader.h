@@ -1,8 +1,8 @@
-// Hands out a text file line by line, with a digest of its bytes.
+// Reads a text file line by line, with a digest of its bytes.
 //
-// The text may also come from elsewhere, piece by piece. A LineReader owns the open file and one buffer; a line that it
-// hands out is valid until the next call. Not shared between threads. Errors: InputError where the file cannot be
-// opened or read, or a line is longer than the limit.
+// The text may also come from elsewhere, piece by piece. A LineReader owns the open file and one buffer; a line is
+// valid until the next call. Not shared between threads. Errors: InputError if the file cannot be opened or read, or a
+// line is longer than the limit.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class LineReader {
   using Source = std::function<std::size_t(char* buffer, std::size_t size)>;
 
   LineReader(const std::string& path, std::uint64_t max_line_bytes);
-  // The same from elsewhere; `name` stands for it in errors.
+  // The same for text from elsewhere; `name` stands for it in errors.
   LineReader(const std::string& name, Source source, std::uint64_t max_line_bytes);
   ~LineReader();
   LineReader(const LineReader&) = delete;
@@ -30,7 +30,7 @@ class LineReader {
   // The next line without its end of line. False at the end of the file.
   bool next(std::string_view& line);
 
-  std::uint64_t number() const { return number_; }  // of the line handed out last, from 1
+  std::uint64_t number() const { return number_; }  // of the line returned last, from 1
   bool terminated() const { return terminated_; }   // that line had an end of line
   std::string digest() const;                       // of all bytes read so far, as 16 hexadecimal digits
 
@@ -43,7 +43,7 @@ class LineReader {
   Source source_;
   std::unique_ptr<Hash> hash_;
   std::vector<char> buffer_;
-  std::size_t begin_ = 0, end_ = 0;  // what of the buffer is read but not handed out
+  std::size_t begin_ = 0, end_ = 0;  // the part of the buffer that is read but not returned yet
   std::uint64_t max_line_bytes_;
   std::uint64_t number_ = 0;
   bool terminated_ = true;

@@ -1,7 +1,7 @@
 // Reads and checks the fields that events of several kinds in a trace have. Internal to
 // analyzer/input/trace_reader*.cpp; shim/record/trace/trace_text.h writes them.
 //
-// Free functions without state; any thread. Errors: InputError, as of Fields, which names the field.
+// Free functions without state; any thread. Errors: InputError, as for Fields, which names the field.
 #pragma once
 
 #include <algorithm>
@@ -30,14 +30,14 @@ std::optional<std::uint8_t> index_of(const std::string_view (&names)[N], std::st
   return static_cast<std::uint8_t>(found - std::begin(names));
 }
 
-// The id of something of which `defined` were defined before.
+// The id of one of `defined` things that were defined before.
 inline std::uint32_t read_id(const Fields& args, const char* name, std::size_t defined) {
   std::uint64_t value = args.number(name, kMaxId);
   if (value >= defined) args.fail(name, std::to_string(value) + " was not defined before");
   return static_cast<std::uint32_t>(value);
 }
 
-// 0xff for what is no hexadecimal digit.
+// 0xff for what is not a hexadecimal digit.
 inline std::uint8_t hex_digit(char c) {
   if (c >= '0' && c <= '9') return static_cast<std::uint8_t>(c - '0');
   if (c >= 'a' && c <= 'f') return static_cast<std::uint8_t>(c - 'a' + 10);

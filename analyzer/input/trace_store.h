@@ -1,7 +1,7 @@
 // The text of a trace that is kept in memory instead of a file: for NIMBLE_MODE=auto, which reads it while it grows.
 //
-// One thread appends, any may look, and what was handed out stays as it is. Bounded: what goes beyond the limit is
-// dropped, and the text ends before it. Whoever has read enough lets go of it all.
+// One thread appends, any may read, and text that was returned does not change. Bounded: what exceeds the limit is
+// dropped, and the text ends before it. A reader that has enough drops all of it.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ class TraceStore {
 
   explicit TraceStore(std::uint64_t limit_bytes) : limit_(limit_bytes) {}
 
-  // Appends whole lines, and leaves `text` empty. False from the first time on that there is no room for them.
+  // Appends whole lines, and leaves `text` empty. False once there is no more room.
   bool append(std::string& text) {
     const std::lock_guard lock(mutex_);
     if (full_ || bytes_ + text.size() > limit_) {
@@ -35,7 +35,7 @@ class TraceStore {
     return true;
   }
 
-  // What is there so far.
+  // The text so far.
   Text text() const {
     const std::lock_guard lock(mutex_);
     return text_;
@@ -46,10 +46,10 @@ class TraceStore {
     return bytes_;
   }
 
-  // Once it is, it stays so. Takes no lock: it is asked for each call.
+  // Once true, it stays so. Takes no lock, because it is asked at each call.
   bool full() const { return full_.load(std::memory_order_acquire); }
 
-  // Forgets the text. Nothing more is taken.
+  // Forgets the text. Nothing more is appended.
   void drop() {
     const std::lock_guard lock(mutex_);
     full_.store(true, std::memory_order_release);

@@ -5,7 +5,8 @@
 namespace nimble::analyzer {
 namespace {
 
-// Of the time between two ops of the step, what the program itself took. `first` and `second` are calls of the trace.
+// How much of the time between two ops of the step the program itself took. `first` and `second` are calls of the
+// trace.
 double between(const Trace& trace, std::uint32_t first, std::uint32_t second) {
   const TraceCall& from = trace.calls[first];
   double us = trace.calls[second].host_begin_us - from.host_begin_us - from.host_duration_us;

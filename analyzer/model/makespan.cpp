@@ -11,7 +11,7 @@ namespace nimble::analyzer {
 namespace {
 
 constexpr std::size_t kEngines = 5;
-constexpr int kMostWaves = 8;      // more are taken together: finer steps tell nothing more
+constexpr int kMostWaves = 8;      // more are merged: finer steps add nothing
 constexpr double kNothing = 1e-9;  // microseconds: what rounding may leave of an op
 
 class Simulation {
@@ -64,7 +64,7 @@ class Simulation {
       return std::tuple(priority, other.ready_us, other.rank) < std::tuple(other.priority, ready_us, rank);
     }
   };
-  // Waves of one op that began together.
+  // Waves of one op that started together.
   struct Part {
     std::uint32_t node;
     int width;  // multiprocessors
@@ -114,8 +114,8 @@ class Simulation {
       }
   }
 
-  // What each may draw of the memory's bandwidth where all together want more than there is: the same for all that want
-  // it; what others leave goes to these.
+  // What each may draw of the memory's bandwidth if all together want more than there is: the same share for all; what
+  // some leave unused goes to the others.
   double even_share() {
     wanted_.clear();
     double sum = 0;
@@ -132,10 +132,10 @@ class Simulation {
       if (wanted_[i] > share) return share;
       left -= wanted_[i];
     }
-    return 1;  // it was more by rounding alone
+    return 1;  // it was more only because of rounding
   }
 
-  // Goes on to the next moment at which an op becomes ready or a part ends.
+  // Advances to the next moment at which an op becomes ready or a part ends.
   void advance() {
     double share = even_share();
     auto slowed = [&](const Part& part) { return std::max(1.0, part.bandwidth / share); };

@@ -6,7 +6,7 @@
 namespace nimble::analyzer {
 namespace {
 
-// Of at least one value.
+// For at least one value.
 double median(std::vector<double> values) {
   auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());

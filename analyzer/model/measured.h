@@ -1,4 +1,4 @@
-// What the trace tells of the time that ops took on the GPU, over all repeats of the step.
+// How long ops took on the GPU according to the trace, over all repeats of the step.
 //
 // Times in microseconds. A pure function over an immutable trace; any thread. No errors.
 #pragma once
@@ -12,11 +12,12 @@
 namespace nimble::analyzer {
 
 struct MeasuredStep {
-  // Per op of the step: the median over the repeats whose time is known. Negative where none is.
+  // Per op of the step: the median over the repeats whose time is known. Negative if none is.
   std::vector<double> op_us;
   std::uint32_t ops = 0;      // ops whose time is known
-  std::uint32_t repeats = 0;  // repeats in which all of these are
-  // Medians over those repeats: in which at least one op ran, and from the first op's begin to the last one's end.
+  std::uint32_t repeats = 0;  // repeats in which the times of all these ops are known
+  // Medians over those repeats: the time during which at least one op ran, and from the first op's start to the last
+  // one's end.
   double busy_us = 0, span_us = 0;
 };
 

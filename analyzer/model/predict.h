@@ -20,26 +20,25 @@ struct OpCost {
   double device_us = 0;  // alone on the device
   double host_us = 0;    // of submitting it by its own call
   Engine engine = Engine::none;
-  int multiprocessors = 0;  // that it fills, where the engine is these
-  int waves = 1;            // how often its blocks take turns there
+  int multiprocessors = 0;  // that it fills, if it runs on these
+  int waves = 1;            // how many times its blocks fill them
   double bandwidth = 0;     // the share of the device's memory bandwidth that it uses then, 0 to 1
 };
 
 // Whether two such ops side by side gain next to nothing over one after the other.
 inline bool is_bandwidth_bound(const OpCost& cost) { return cost.bandwidth >= 0.5; }
 
-// `measured_us` is per call how long the GPU was seen to take, negative where that is not known; the model stands in
-// there.
+// `measured_us`: per op, how long the GPU was seen to take; negative if that is not known, then the model is used.
 std::vector<OpCost> predict_costs(const DeviceModel& device, const Trace& trace, const ObjectTable& table,
                                   std::span<const std::uint32_t> calls, const StepObjects& objects,
                                   const StepAccesses& accesses, std::span<const double> measured_us);
 
-// The share of the device's memory bandwidth that an op uses which touches so many bytes. `exact`: it touches all of
-// them; else it may touch less, and where it would have to be faster than the device's memory, it does.
+// The share of the device's memory bandwidth that an op uses that touches so many bytes. `exact`: it touches all of
+// them. Else it may touch fewer, and it does if it would otherwise be faster than the device's memory.
 double bandwidth_share(const DeviceModel& device, const OpCost& cost, std::uint64_t bytes, bool exact);
 
-// A topological order of `dag` in which, of the nodes that could come next, the one with the longest way to the end
-// comes first; then the one with the smallest number.
+// A topological order of `dag`: among the nodes that could come next, the one with the longest path to the end comes
+// first; then the one with the smallest number.
 std::vector<std::uint32_t> critical_first(const Dag& dag, std::span<const double> duration_us);
 
 }  // namespace nimble::analyzer

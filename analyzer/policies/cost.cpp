@@ -13,7 +13,7 @@
 namespace nimble::analyzer {
 namespace {
 
-// Per node, the longest way from its start to the end of the graph, its own duration and the edges included.
+// Per node, the longest path from its start to the end of the graph, including its own duration and the edges.
 std::vector<double> rest_of(const Dag& dag, std::span<const OpCost> costs, double edge_us) {
   std::vector<double> rest(dag.nodes());
   for (std::uint32_t node = dag.nodes(); node-- > 0;) {
@@ -44,11 +44,11 @@ std::vector<std::uint8_t> priorities(const Dag& dag, std::span<const OpCost> cos
 constexpr std::uint32_t kLarge = 4096;
 
 struct ListRules {
-  bool by_device = false;  // reckon with when the device comes to an op, not only with when its predecessors are done
-  bool one_bandwidth = false;  // lay an op that is bound by bandwidth behind another that runs at the time
+  bool by_device = false;      // consider when the device gets to an op, not only when its predecessors are done
+  bool one_bandwidth = false;  // put an op that is bound by bandwidth after another that runs at the time
 };
 
-// Lays nodes on lanes in program order, each where it can start first.
+// Assigns nodes to lanes in program order, each to where it can start first.
 class ListScheduler {
  public:
   ListScheduler(const Dag& dag, std::span<const OpCost> costs, double edge_us, std::uint32_t max_lanes,
@@ -89,17 +89,18 @@ class ListScheduler {
   }
 
  private:
+  // The lane for a node: the preferences one after another, the first that a lane meets decides.
   std::uint32_t choose(std::uint32_t node, std::uint32_t critical, double ready, const ListRules& rules) const {
     std::uint32_t lanes = static_cast<std::uint32_t>(lanes_.size());
     auto free_at = [&](std::uint32_t lane) { return ends_[lanes_[lane]] + edge_us_; };
     if (rules.one_bandwidth && is_bandwidth_bound(costs_[node]))
       for (std::uint32_t lane = 0; lane < lanes; ++lane)
         if (is_bandwidth_bound(costs_[lanes_[lane]]) && ends_[lanes_[lane]] > ready) return lane;
-    // Where the predecessor that it waits for ran, unless that lane is for a more critical one.
+    // The lane of the predecessor that it waits for, unless that lane is for a more critical one.
     if (critical != kNone && heir_[critical] == node)
       for (std::uint32_t lane = 0; lane < lanes; ++lane)
         if (lanes_[lane] == critical) return lane;
-    // A lane that is idle then and kept for nobody: that of a predecessor, else the one that became idle last.
+    // A lane that is idle then and reserved for no other: that of a predecessor, else the one that became idle last.
     std::uint32_t best = kNone, first = kNone;
     bool best_is_before = false;
     for (std::uint32_t lane = 0; lane < lanes; ++lane) {
@@ -129,10 +130,9 @@ class ListScheduler {
   std::vector<double> ends_;
 };
 
-// Puts the lanes of a plan together until there are no more than `max_lanes`: each behind one that is through before
-// this one could begin anyway, by the plan's timeline. That delays nothing, and with the order of the timeline the
-// device would do the same as before. Where there is none it goes behind the one that is through first, and the order
-// is lost.
+// Merges the lanes of a plan until there are no more than `max_lanes`: each is appended to one that is done before this
+// one could start anyway, by the plan's timeline. That delays nothing, and in the order of the timeline the device
+// would do the same as before. If there is none, it is appended to the one that is done first, and the order is lost.
 Assignment brought_down(const SegmentPlan& plan, const Timeline& times, std::uint32_t max_lanes, double edge_us) {
   Assignment result = plan.assignment;
   result.order = plan.order;
@@ -182,7 +182,7 @@ class Choice {
   Choice(const Dag& reduced, std::span<const OpCost> costs, const Workload& work)
       : reduced_(reduced), costs_(costs), device_(work.device), communicate_(work.communicate) {}
 
-  // As it is, and with priorities; where it has too many lanes, brought down by what happens in either case.
+  // As it is, and with priorities; if it has too many lanes, reduced according to the timeline in either case.
   void consider(Assignment assignment, std::uint32_t max_lanes) {
     keep_on_one_lane(assignment, communicate_, std::max(assignment.lanes, max_lanes));
     SegmentPlan plan = make_plan(device_, reduced_, costs_, std::move(assignment));
@@ -246,7 +246,7 @@ Assignment CostPolicy::spread(const Dag& reduced, const Workload& work) const {
   Choice choice(reduced, costs, work);
   std::uint32_t max_lanes = std::max(work.max_lanes, 1u);
   bool large = reduced.nodes() > kLarge;
-  // With fewer lanes, too: more are not always better.
+  // Also with fewer lanes: more are not always better.
   for (std::uint32_t lanes = max_lanes; lanes > 0; lanes = large ? 0 : lanes / 2) {
     for (std::string_view other : kPolicyNames)
       if (other != name()) choice.consider(make_policy(other)->assign(reduced, work), lanes);

@@ -1,9 +1,9 @@
-// Looks at what the ops cost: at most so many lanes, the critical path on a lane of its own and first in line for the
+// Uses what the ops cost: a limited number of lanes, the critical path on a lane of its own and first in line for the
 // multiprocessors, ops that are bound by the memory's bandwidth one after the other.
 //
-// It lays the ops on lanes by list scheduling, in a few ways, takes what the other policies do besides, brought down to
-// the same number of lanes, and keeps what is predicted to end first: with equal ends, what synchronises least. So
-// where another policy keeps to that number of lanes, this one is predicted to be no worse. Near linear time.
+// It assigns the ops to lanes by list scheduling, in several ways, adds what the other policies do, reduced to the same
+// number of lanes, and keeps the one that is predicted to end first; among equals, the one that synchronises least. So
+// if another policy keeps to that number of lanes, this one is predicted to be no worse. Near linear time.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// In topological order, each node goes on in the lane of its first predecessor that no other node has gone on from, or
+// In topological order, each node continues the lane of its first predecessor that no other node has continued, or
 // opens a lane of its own. Linear time; the rule of Opara.
 #pragma once
 

@@ -28,7 +28,7 @@ Assignment Policy::assign(const Dag& reduced, const Workload& work) const {
 }
 
 void keep_on_one_lane(Assignment& assignment, std::span<const std::uint8_t> communicate, std::uint32_t most) {
-  std::vector<std::uint8_t> stays(assignment.lanes, 0);  // per lane: somebody else is on it
+  std::vector<std::uint8_t> stays(assignment.lanes, 0);  // per lane: another node is on it
   std::uint32_t first = kNone;
   bool several = false;
   for (std::uint32_t node = 0; node < communicate.size(); ++node) {

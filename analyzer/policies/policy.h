@@ -1,9 +1,9 @@
-// How the ops of a segment are spread over lanes (streams): one class per policy behind one interface.
+// How the ops of a segment are assigned to lanes (streams): one class per policy, with one interface.
 //
 // A Policy has no state; any thread may use it. It is given the minimum equivalent graph of the segment's dependencies,
-// and what is known of the ops. The nodes of one lane run in the order of their numbers. Nodes that may be talking to
-// somebody else (analyzer/order/communication.h) are on one lane, whatever the policy; their dependencies put them in
-// order, so that costs no concurrency where the lane is theirs alone. No errors, but for an unknown name.
+// and what is known about the ops. The nodes of one lane run in the order of their numbers. Nodes that may be
+// communicating (analyzer/order/communication.h) are on one lane, whatever the policy; their dependencies put them in
+// order, so that costs no concurrency if the lane is theirs alone. No errors, except for an unknown name.
 #pragma once
 
 #include <cstdint>
@@ -24,19 +24,19 @@ inline constexpr std::uint32_t kDefaultMaxLanes = 64;
 struct Assignment {
   std::vector<std::uint32_t> lane;  // per node
   std::uint32_t lanes = 0;
-  // Per node: who takes the multiprocessors first, from 0 to kMaxPriority. Empty where the policy has no opinion.
+  // Per node: which gets the multiprocessors first, from 0 to kMaxPriority. Empty if the policy does not say.
   std::vector<std::uint8_t> priority = {};
-  // The order in which the nodes are to be made, topological and with every lane in its own order. Empty where the
-  // policy has no opinion: then the critical ones come first.
+  // The order in which the nodes are to be made, topological and with every lane in its own order. Empty if the policy
+  // does not say: then the critical ones come first.
   std::vector<std::uint32_t> order = {};
 };
 
-// What a policy may look at besides the graph. Most look at nothing.
+// What a policy may look at besides the graph. Most use none of it.
 struct Workload {
-  std::span<const OpCost> costs;  // per node; empty where nothing is known
+  std::span<const OpCost> costs;  // per node; empty if nothing is known
   DeviceModel device;
   std::uint32_t max_lanes = kDefaultMaxLanes;  // for policies that keep to a number of lanes
-  // Per node: 1 for those that may be talking to somebody else. Empty where there are none.
+  // Per node: 1 for those that may be communicating. Empty if there are none.
   std::span<const std::uint8_t> communicate = {};
 };
 
@@ -47,26 +47,26 @@ class Policy {
   Assignment assign(const Dag& reduced, const Workload& work = {}) const;
 
  private:
-  // The most lanes that it uses, whatever there is to do.
+  // The most lanes that it uses.
   virtual std::uint32_t most_lanes(const Workload& work) const = 0;
   virtual Assignment spread(const Dag& reduced, const Workload& work) const = 0;
 };
 
-// Every policy's name, the default first. What the command takes, and what its report compares.
+// Every policy's name, the default first: what the command accepts, and what its report compares.
 inline constexpr std::string_view kPolicyNames[] = {"cost", "nimble", "single", "levels", "greedy"};
 
-// Null for a name that is none of them.
+// Null for an unknown name.
 std::unique_ptr<Policy> make_policy(std::string_view name);
 
-// Puts the nodes that `communicate` on one lane: one of their own, or, where there would be more lanes than `most`,
-// that of the first of them. Leaves an assignment alone that has them on one lane.
+// Puts the nodes that `communicate` on one lane: their own, or, if there would be more lanes than `most`, that of the
+// first of them. Does not change an assignment that has them on one lane.
 void keep_on_one_lane(Assignment& assignment, std::span<const std::uint8_t> communicate, std::uint32_t most);
 
 // The order that a schedule with these lanes enforces, without redundant edges: that of `reduced`, and that of each
 // lane.
 Dag enforced_order(const Dag& reduced, const Assignment& assignment);
 
-// Edges that end on another lane than they begin: each costs a synchronisation.
+// Edges that end on another lane than they start from: each costs a synchronisation.
 std::uint32_t count_synchronizations(const Dag& enforced, const Assignment& assignment);
 
 }  // namespace nimble::analyzer

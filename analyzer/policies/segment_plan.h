@@ -1,4 +1,5 @@
-// What a policy makes of one segment: who runs on which lane, what that enforces, and how long it would take.
+// What a policy makes of one segment: which node is on which lane, what order that enforces, and how long it would
+// take.
 //
 // Plain data and a pure function; any thread. Nodes are indices into Segment::ops. No errors.
 #pragma once

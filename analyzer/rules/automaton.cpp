@@ -8,7 +8,7 @@
 namespace nimble::analyzer {
 namespace {
 
-constexpr std::size_t kMemory = std::size_t{1} << 20;  // of all states: with more, they are made anew
+constexpr std::size_t kMemory = std::size_t{1} << 20;  // for all states: beyond that, they are made anew
 constexpr std::uint32_t kUnknown = std::numeric_limits<std::uint32_t>::max(), kNowhere = kUnknown - 1;
 
 bool is_word(unsigned char byte) {
@@ -95,7 +95,7 @@ std::uint32_t Automaton::follow(std::uint32_t state, std::uint32_t byte_class) {
   Key key{kOther};
   if (looks_back_ && !at_end && is_word(of_class_[byte_class])) key.front() = kWord;
   bool matched = false;
-  // Rounds never end in a process's life; after a wrap a step could seem to be seen.
+  // The counter never wraps in a process's life; after a wrap a step could seem to have been seen.
   if (++round_ == 0) std::fill(seen_.begin(), seen_.end(), 0), round_ = 1;
   open_.assign(states_[state].key->begin() + 1, states_[state].key->end());
   const auto visit = [&](std::uint32_t at) {
@@ -130,7 +130,7 @@ std::uint32_t Automaton::follow(std::uint32_t state, std::uint32_t byte_class) {
   key.erase(std::unique(key.begin() + 1, key.end()), key.end());
   const std::uint64_t forgotten = forgotten_;
   const std::uint32_t next = state_of(std::move(key));
-  // Where all were forgotten, this one was, too.
+  // If all states were forgotten, this one was, too.
   if (forgotten == forgotten_) states_[state].next[byte_class] = next;
   return next;
 }

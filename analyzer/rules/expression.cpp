@@ -12,7 +12,7 @@
 namespace nimble::analyzer {
 namespace {
 
-constexpr std::size_t kMostSteps = 1 << 16;  // of one expression: 16 bytes each
+constexpr std::size_t kMostSteps = 1 << 16;  // per expression: 16 bytes each
 constexpr std::uint32_t kMostTimes = 1000;
 
 using Bytes = ByteSet;
@@ -36,7 +36,7 @@ const Bytes kSpace = bytes(" \t\n\v\f\r");
 const Bytes kWord = kDigits | kLower | kUpper | bytes("_");
 const Bytes kLine = ~bytes("\n\r");  // what a dot matches
 
-// Of the names that may stand in [: :]. Null: no such name.
+// For the names that are allowed in [: :]. Null: no such name.
 Bytes named_class(std::string_view name) {
   if (name == "alpha") return kLower | kUpper;
   if (name == "digit" || name == "d") return kDigits;
@@ -51,11 +51,11 @@ Bytes named_class(std::string_view name) {
   if (name == "graph") return range('!', '~');
   if (name == "print") return range(' ', '~');
   if (name == "cntrl") return range(0, 31) | range(127, 127);
-  throw ExpressionError("no class is called [:" + std::string(name) + ":]");
+  throw ExpressionError("there is no class [:" + std::string(name) + ":]");
 }
 
-// Reads an expression from left to right into a program. What stands in a group, or in one of its alternatives, is one
-// piece of that: so what is repeated is copied, or has a step put before it.
+// Reads an expression from left to right into a program. A group, and each of its alternatives, is one contiguous
+// piece: so to repeat it, it is copied, or a step is put before it.
 class Reader {
  public:
   explicit Reader(std::string_view text) : text_(text) { groups_.emplace_back(); }
@@ -72,7 +72,7 @@ class Reader {
 
   struct Group {
     std::size_t begin = 0;          // in the program
-    std::size_t alternative = 0;    // where the present one begins
+    std::size_t alternative = 0;    // where the current one begins
     std::vector<std::size_t> ends;  // jumps from the ends of those before
   };
 
@@ -125,7 +125,7 @@ class Reader {
 
   void room_for(std::size_t steps) const {
     if (steps > kMostSteps - program_.size())
-      throw ExpressionError("it comes to more than " + std::to_string(kMostSteps) + " steps");
+      throw ExpressionError("it takes more than " + std::to_string(kMostSteps) + " steps");
   }
 
   void byte(const Bytes& any) {
@@ -144,13 +144,13 @@ class Reader {
     return static_cast<std::int32_t>(to) - static_cast<std::int32_t>(from);
   }
 
-  // Puts a step before what begins at `begin`, from which one may go on with that, or so far.
+  // Puts a step before the piece at `begin`, from which execution continues with the piece, or that far on.
   void split_before(std::size_t begin, std::int32_t other) {
     room_for(1);
     program_.insert(program_.begin() + static_cast<std::ptrdiff_t>(begin), MatchStep{Kind::split, 1, other});
   }
 
-  // Groups are for their operators: nothing asks what one of them has matched.
+  // Groups are only for operators: nothing asks what a group has matched.
   void open() {
     if (follows("?=") || follows("?!") || follows("?<=") || follows("?<!"))
       throw ExpressionError("lookaround is not supported, since rules are matched in linear time");
@@ -184,8 +184,8 @@ class Reader {
 
   // The last piece comes `least` times or more, up to `most`.
   void repeat(std::uint32_t least, std::optional<std::uint32_t> most) {
-    if (!piece_) throw ExpressionError("there is nothing to be repeated");
-    if (follows("?")) ++at_;  // as few of them as will do: the same texts match
+    if (!piece_) throw ExpressionError("there is nothing to repeat");
+    if (follows("?")) ++at_;  // non-greedy: the same texts match
     const std::size_t begin = *std::exchange(piece_, std::nullopt);
     const std::vector<MatchStep> piece(program_.begin() + static_cast<std::ptrdiff_t>(begin), program_.end());
     const auto length = static_cast<std::int32_t>(piece.size());
@@ -289,7 +289,7 @@ class Reader {
       if (!named_class("xdigit")[static_cast<unsigned char>(c)]) throw ExpressionError("\\x and \\u need digits");
       value = 16 * value + static_cast<unsigned>(c <= '9' ? c - '0' : (c | 32) - 'a' + 10);
     }
-    if (value > 255) throw ExpressionError("names are matched byte by byte, and \\u is no byte");
+    if (value > 255) throw ExpressionError("names are matched byte by byte, and \\u is not a byte");
     return range(value, value);
   }
 
@@ -306,7 +306,7 @@ class Reader {
       }
       ++at_;
       const Bytes last = bracket_item();
-      // A class is no end of a range: then the - stands for itself.
+      // A class is not the end of a range: then the - stands for itself.
       if (first.count() != 1 || last.count() != 1) {
         result |= first | last | bytes("-");
         continue;
@@ -339,7 +339,7 @@ class Reader {
   std::vector<Bytes> sets_;
   std::unordered_map<Bytes, std::size_t> set_of_;
   std::vector<Group> groups_;         // that are open; the first is the whole
-  std::optional<std::size_t> piece_;  // where what may be repeated begins
+  std::optional<std::size_t> piece_;  // where the piece that may be repeated begins
 };
 
 }  // namespace

@@ -1,11 +1,11 @@
-// Regular expressions of rules files: those of ECMAScript that a finite automaton can decide, which is all but
+// Regular expressions of rules files: those of ECMAScript that a finite automaton can decide, that is all except
 // backreferences and lookaround.
 //
-// Names are bytes, of whatever encoding, and so are expressions: a character is a byte. Reading one does not recurse,
-// and what it may take is bounded. Copies share the automaton; threads may share both.
+// Names are bytes, in any encoding, and so are expressions: a character is a byte. Reading one does not recurse, and
+// its size is bounded. Copies share the automaton; threads may share both.
 //
-// RE2 would do the same, but cannot be a part of a library that is preloaded: Debian's libre2.a has thread-locals that
-// only executables may have, and libre2.so would be found by a host that brings another one.
+// RE2 would do the same, but cannot be part of a library that is preloaded: Debian's libre2.a has thread-locals that
+// only executables may have, and libre2.so might be found by a host that brings another version.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace nimble::analyzer {
 
 class Automaton;
 
-// Why a text is no expression, for a message.
+// Why a text is not an expression, for a message.
 class ExpressionError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

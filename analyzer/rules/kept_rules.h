@@ -1,8 +1,7 @@
-// Rules that one analysis after another goes by: the files that a user names, and behind them those that come with the
-// tool. They are read and compiled when they are asked for the first time, since most of a small analysis would be
-// that.
+// Rules that several analyses share: the files that a user names, and after them those that come with the tool. They
+// are read and compiled when they are first needed, because that would be most of a small analysis.
 //
-// Owns the rules; whoever has got them may use them for as long as they like. Any thread.
+// Owns the rules; users of them may keep them as long as they like. Any thread.
 #pragma once
 
 #include <memory>
@@ -19,7 +18,7 @@ class KeptRules {
  public:
   explicit KeptRules(std::vector<std::string> files) : files_(std::move(files)) {}
 
-  // InputError where a file cannot be read: whoever asks next has it read anew.
+  // InputError if a file cannot be read: the next call tries again.
   std::shared_ptr<const Rules> get();
 
  private:

@@ -11,7 +11,7 @@
 namespace nimble::analyzer {
 namespace {
 
-constexpr std::size_t kMaxName = 8 * 1024;       // no real name comes near this
+constexpr std::size_t kMaxName = 8 * 1024;       // no real name comes close to this
 constexpr std::uint32_t kMostBytes = 32 * 1024;  // of a launch's parameters
 constexpr std::string_view kRuleModes[] = {"in", "out", "inout", "value", "scan", "table", "table-in", "table-out"};
 
@@ -61,14 +61,14 @@ class RuleReader {
   RuleMode mode(const nlohmann::json& word, const char* name) const {
     const auto found = std::find(std::begin(kRuleModes), std::end(kRuleModes), fields_.text_of(word, name));
     if (found == std::end(kRuleModes))
-      fields_.fail(name, "must hold only in, out, inout, value, scan, table, table-in and table-out");
+      fields_.fail(name, "must contain only in, out, inout, value, scan, table, table-in and table-out");
     return static_cast<RuleMode>(found - std::begin(kRuleModes));
   }
 
   std::vector<std::uint32_t> read_sizes(const nlohmann::json& value) const {
     if (value.is_null() || value == 0) return {};
     if (!value.is_array()) return {number(value, "sizes")};
-    if (value.empty()) fields_.fail("sizes", "has an empty list, which nothing is in");
+    if (value.empty()) fields_.fail("sizes", "has an empty list, which matches nothing");
     std::vector<std::uint32_t> sizes;
     for (const nlohmann::json& size : value) sizes.push_back(number(size, "sizes"));
     return sizes;
@@ -123,7 +123,7 @@ class RuleReader {
 }  // namespace
 
 const RuleParam& Rule::param(std::size_t i) const {
-  // Never destroyed: libnimble.so may be at it while the process ends.
+  // Never destroyed: libnimble.so may use it while the process ends.
   static const auto* const kModes = [] {
     auto* all = new std::vector<RuleParam>;
     for (std::size_t mode = 0; mode < std::size(kRuleModes); ++mode) all->push_back({static_cast<RuleMode>(mode), {}});

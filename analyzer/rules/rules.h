@@ -1,5 +1,5 @@
-// Declared accesses that somebody wrote down: rules files, as docs/reference/formats.md has them, of a user's or
-// shipped with the tool (analyzer/rules/shipped_rules.h).
+// Declared accesses: rules files in the format of docs/reference/formats.md, of a user's or shipped with the tool
+// (analyzer/rules/shipped_rules.h).
 //
 // Rules owns its compiled expressions; it is immutable once read, so threads may share it. Errors: InputError, naming
 // file and field.
@@ -26,16 +26,16 @@ enum class RuleMode : std::uint8_t {
   in,         // reads what it points to
   out,        // writes
   inout,      // both
-  value,      // is no pointer
-  scan,       // whatever in it points to memory is read and written
+  value,      // not a pointer
+  scan,       // everything that it points to is read and written
   table,      // reads pointers there, and reads and writes what they lead to
   table_in,   // reads pointers there, and reads what they lead to
   table_out,  // stores pointers of its other parameters there
-  words,      // RuleParam::words say it
+  words,      // see RuleParam::words
 };
 
 // How many words of a list are in use. Structures are filled in for each launch, and often not cleared before: what
-// stands behind the last word in use is rubbish.
+// comes after the last word in use is garbage.
 struct RuleCount {
   enum class Kind : std::uint8_t { number, rest, grid, largest };
   Kind kind = Kind::number;
@@ -55,7 +55,7 @@ struct RuleWords {
 
 struct RuleParam {
   RuleMode mode = RuleMode::value;
-  std::vector<RuleWords> words;  // other words are no pointers
+  std::vector<RuleWords> words;  // other words are not pointers
 };
 
 struct Rule {
@@ -65,39 +65,40 @@ struct Rule {
   Expression kernel;
   bool tells_accesses = false;  // has `params`; else it only says whether the kernel communicates, or how
   std::vector<RuleParam> params;
-  std::optional<RuleMode> more;  // of further parameters, where there may be any number of them
-  // Bytes that each of the first parameters may have, none where any will do: the layouts that were read.
+  std::optional<RuleMode> more;  // for further parameters, if there may be any number of them
+  // Sizes that each of the first parameters may have, none if any will do: the layouts that were read.
   std::vector<std::vector<std::uint32_t>> sizes;
-  std::optional<Expression> fractions;  // kernels that this matches, too, move numbers with a fraction: no addresses
-  bool self_contained = false;          // speaks only where the code reaches no memory beside its parameters
-  std::optional<bool> communicates;     // whether it may be talking to another process, another device or the host
-  bool blocks_wait = false;             // its blocks wait for each other, though the launch promises them no room
-  std::string from;                     // where a shipped rule was read: framework, version, source
+  std::optional<Expression> fractions;  // kernels that this matches, too, move floating-point numbers: no addresses
+  bool self_contained = false;          // only applies if the code reaches no memory except through its parameters
+  std::optional<bool> communicates;  // whether it may be communicating with another process, another device or the host
+  bool blocks_wait = false;          // its blocks wait for each other, although the launch does not guarantee them room
+  std::string from;                  // where a shipped rule was found: framework, version, source
 
   const RuleParam& param(std::size_t i) const;
-  // Whether what a kernel of that name moves are numbers with a fraction, of which none is an address.
+  // Whether a kernel of that name moves floating-point numbers, which are not addresses.
   bool moves_fractions(const std::string& name, const std::string& demangled) const;
-  // Whether a kernel with these parameters has those that the rule speaks of.
+  // Whether a kernel with these parameters has those that the rule is about.
   bool fits(const std::vector<ParamLayout>& layout) const;
 };
 
 class Rules {
  public:
-  // Appends the rules of one file; the first rule that matches speaks, over all files in the order of reading.
+  // Appends the rules of one file; the first rule that matches applies, over all files in the order of reading.
   void read(const std::string& path);
-  // The same of a text. `name` is what messages call it.
+  // The same for a text. `name` is what messages call it.
   void read_text(const std::string& text, const std::string& name);
 
-  // The first rule for a kernel of that name, mangled or demangled, with these parameters, that tells what it accesses;
-  // null where none does.
+  // The first rule for a kernel of that name, mangled or demangled, with these parameters, that says what it accesses;
+  // null if there is none.
   const Rule* find(const std::string& name, const std::string& demangled, const std::vector<ParamLayout>& params) const;
 
-  // The first that tells whether such a kernel communicates; null where none does. One that has parameters and cannot
-  // speak of this kernel, since these or the code are not as it says, still counts where it says that it does.
+  // The first that says whether such a kernel communicates; null if there is none. A rule that has parameters and does
+  // not apply to this kernel, because these or the code are not as it says, still counts if it says that the kernel
+  // does communicate.
   const Rule* of_communication(const std::string& name, const std::string& demangled,
                                const std::optional<std::vector<ParamLayout>>& params, bool self_contained) const;
 
-  // Whether any rule says of a kernel of that name that its blocks wait for each other.
+  // Whether any rule says that blocks of a kernel of that name wait for each other.
   bool blocks_wait(const std::string& name, const std::string& demangled) const;
 
   std::size_t size() const { return rules_.size(); }

@@ -11,7 +11,7 @@ namespace {
 
 bool is_mark(CallKind kind) { return kind == CallKind::step_begin || kind == CallKind::step_end; }
 
-// Whose marks count; kNone where there are none.
+// The thread whose marks count; kNone if there are none.
 std::uint32_t marking_thread(const Trace& trace) {
   std::map<std::uint32_t, std::uint64_t> marks;
   for (const TraceCall& call : trace.calls)
@@ -40,7 +40,7 @@ std::vector<Occurrence> occurrences(const Trace& trace, std::span<const std::uin
     open = call.kind == CallKind::step_begin ? &call.note : nullptr;
     begin = op;
   }
-  return found;  // a step that the trace breaks off is none
+  return found;  // a step that is cut off by the end of the trace does not count
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ std::optional<MarkedSteps> find_marked_steps(const Trace& trace, std::span<const
                                              std::span<const std::uint64_t> signatures) {
   const std::vector<Occurrence> all = occurrences(trace, ops);
   if (all.empty()) return std::nullopt;
-  using Kind = std::tuple<std::string, std::uint32_t, std::uint64_t>;  // name, ops, their signatures
+  using Kind = std::tuple<std::string, std::uint32_t, std::uint64_t>;  // name, ops, hash of their signatures
   std::map<Kind, std::vector<std::uint32_t>> kinds;
   for (const Occurrence& one : all) {
     Hasher hash;

@@ -1,8 +1,8 @@
 // Steps that the program has marked itself, by the C API (include/nimble/nimble.h).
 //
-// A step runs from a mark where one begins to the next mark of the same thread. Where several threads mark, the one
-// that marks most often is believed. Of steps with different names or ops, the kind that comes most often is the step;
-// among equals the one of most ops. What is between steps, or in steps of another kind, is extras, among which
+// A step runs from a mark where one begins to the next mark of the same thread. If several threads mark, the one that
+// marks most often is believed. Among steps with different names or ops, the kind that comes most often is the step;
+// among equals the one with the most ops. What is between steps, or in steps of another kind, is extras, among which
 // step_variants.h looks for more. Pure functions; any thread. No errors: a trace without marks, or without ops between
 // them, has no marked step.
 #pragma once

@@ -15,7 +15,7 @@ namespace {
 
 // How many candidate periods are checked op by op, and what share of the best coverage, of the recurring signatures and
 // of the long-lived pointers the chosen one must reach. Of those that do, the shortest wins: a copy of the loss in
-// every tenth step does not make the step ten times as long, but the equal layers of a network are no steps.
+// every tenth step does not make the step ten times as long, but the equal layers of a network are not steps.
 constexpr std::size_t kCandidates = 64;
 constexpr double kMinCoverage = 0.8;
 constexpr double kMinSignatures = 0.5;
@@ -90,7 +90,7 @@ struct Candidate {
   std::vector<Run> runs;      // at least kMinRepeats periods each
 };
 
-// How much work stands before each op, and in all.
+// How much work is before each op, and in all.
 class Work {
  public:
   Work(std::size_t ops, const std::vector<std::uint8_t>& work) : before_(ops + 1, 0) {
@@ -192,7 +192,7 @@ std::vector<std::uint32_t> crossing_lives(std::uint32_t period, const Run& run, 
   std::vector<std::int64_t> change(period + 1, 0);
   for (const auto& [birth, death] : hints.lives) {
     if (birth < run.begin || death >= run.begin + run.length || death - birth >= period) continue;
-    // Boundaries before the ops behind the birth, up to the death.
+    // Boundaries from just after the birth up to the death.
     const std::uint32_t from = (birth + 1 - run.begin) % period, to = (death + 1 - run.begin) % period;
     ++change[from];
     --change[to];
@@ -224,7 +224,7 @@ std::uint32_t choose_rotation(const Candidate& candidate, const RollingHash& has
       ++interruptions[rotation];
     }
     last_end = (rotation + run.length) % period;
-    ++observed[rotation];  // where a run begins is as good a boundary as one that the host looks at
+    ++observed[rotation];  // the start of a run is as good a boundary as one that the host looks at
     if (!hints.observed_before.empty())
       for (std::uint32_t i = 1; i < run.length; ++i)
         if (hints.observed_before[run.begin + i]) ++observed[(rotation + i) % period];

@@ -74,7 +74,7 @@ std::uint64_t op_signature(const Trace& trace, const ObjectTable& objects, std::
 
 namespace {
 
-// The ops that ran: calls that failed did nothing, and those on a stream that captures only built a graph.
+// The ops that ran: calls that failed did nothing, and those on a capturing stream only built a graph.
 std::vector<std::uint32_t> ops_that_ran(const Trace& trace) {
   std::vector<std::uint32_t> ops;
   std::unordered_set<std::uint32_t> capturing;
@@ -94,7 +94,7 @@ std::vector<std::uint8_t> observed_before(const Trace& trace, std::span<const st
   return result;
 }
 
-// Signatures with what the host observed, and with the addresses in objects that live for much of the trace.
+// Signatures together with what the host observed, and with the addresses in objects that live for much of the trace.
 std::vector<std::uint64_t> suggestions(const Trace& trace, const ObjectTable& objects,
                                        const std::vector<std::uint32_t>& ops,
                                        const std::vector<std::uint64_t>& signatures,
@@ -120,7 +120,7 @@ std::vector<std::uint64_t> suggestions(const Trace& trace, const ObjectTable& ob
 
 std::uint64_t pattern_of(std::span<const std::uint32_t> calls, const ObjectTable& objects,
                          std::vector<std::uint64_t>& role, std::uint32_t occurrence) {
-  // role[object] holds the occurrence that gave it in the upper half, and the role in the lower.
+  // Per object: in the upper half the occurrence that gave it a role, in the lower half the role.
   Hasher hash;
   std::uint32_t roles = 0;
   for (std::uint32_t call : calls) {
@@ -162,7 +162,7 @@ void choose_representative(Step& step, const ObjectTable& objects, std::uint32_t
   std::unordered_map<std::uint64_t, std::uint32_t> counts;
   for (std::uint32_t i = 0; i < step.begins.size(); ++i)
     ++counts[pattern[i] = pattern_of(step.calls_of(i), objects, role, i)];
-  // Scanned from the end, so that among equals the latest wins; one that follows another at once is better still.
+  // Scanned from the end, so that among equals the latest wins; one that directly follows another is better still.
   std::uint32_t best = 0;
   std::tuple<std::uint32_t, bool, std::uint32_t> best_rank{0, false, 0};
   for (std::uint32_t i = 0; i < step.begins.size(); ++i) {
@@ -184,7 +184,7 @@ Step find_step(const Trace& trace, const ObjectTable& objects, const LeastShares
   Step step;
   step.ops = ops_that_ran(trace);
   if (step.ops.empty()) {
-    step.why_none = "the trace holds no op: nothing was put on any stream";
+    step.why_none = "the trace has no op: nothing was submitted to any stream";
     return step;
   }
   std::vector<std::uint64_t>& signatures = step.signatures;

@@ -13,7 +13,7 @@
 namespace nimble::analyzer {
 namespace {
 
-// So much work, or it is none that a graph could hold.
+// With less work than this a kind is not one that a graph could hold.
 constexpr std::uint32_t kLeastOps = 2;
 // What one of several kinds has to explain by itself, at the least.
 constexpr LeastShares kLeastAmongOthers{0.05, 0.05};
@@ -44,7 +44,7 @@ class KindFinder {
       const std::uint32_t root = root_of(begin, length);
       add(words, begin, root, length / root);
     }
-    // The best first, by what they would explain.
+    // The best first, by how much they would explain.
     std::vector<std::pair<std::uint64_t, const Words::value_type*>> ranked;
     for (const auto& word : words) {
       const std::uint64_t each = work(word.second.begin, word.first.second);
@@ -69,7 +69,7 @@ class KindFinder {
   }
 
  private:
-  static constexpr std::size_t kCandidates = 32;  // that are looked for everywhere, for each kind
+  static constexpr std::size_t kCandidates = 32;  // that are searched for everywhere, for each kind
   struct Word {
     std::uint32_t begin = 0;  // of the first one
     std::uint64_t times = 0;
@@ -104,7 +104,7 @@ class KindFinder {
     return hashes_.window(a, length) == hashes_.window(b, length);
   }
 
-  // The shortest word that the gap is a number of times, if that is how it is.
+  // The shortest word that the gap is a repetition of, if it is one.
   std::uint32_t root_of(std::uint32_t begin, std::uint32_t length) const {
     for (std::uint32_t root = 1; std::uint64_t{root} * root <= length; ++root)
       if (length % root == 0 && same(begin, begin + root, length - root)) return root;
@@ -115,7 +115,7 @@ class KindFinder {
     return shortest;
   }
 
-  // What repeats within a long gap, beside other things.
+  // What repeats within a long gap, among other things.
   void suggest_within(std::uint32_t begin, std::uint32_t length) {
     if (length < kMinRepeats * kLeastOps || root_of(begin, length) != length) return;
     const auto found = find_repetition(std::span(step_.signatures).subspan(begin, length),
@@ -123,7 +123,7 @@ class KindFinder {
     if (found) add(suggested_, begin + found->begins.front(), found->period, found->begins.size());
   }
 
-  // Per op: whether none of the objects that ops allocate and release lives across the boundary before it.
+  // Per op: whether no object that ops allocate and release lives across the boundary before it.
   std::vector<std::uint8_t> lifeless(const SequenceHints& hints) const {
     std::vector<std::int32_t> change(step_.ops.size() + 1, 0);
     for (const auto& [birth, death] : hints.lives) {
@@ -136,7 +136,7 @@ class KindFinder {
     return result;
   }
 
-  // What stands between two of these boundaries.
+  // What is between two of these boundaries.
   void suggest_between(const std::vector<std::uint8_t>& boundary_before) {
     for (const auto& [begin, length] : gaps())
       for (std::uint32_t from = begin, to = from + 1; to <= begin + length; ++to) {

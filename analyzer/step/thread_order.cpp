@@ -11,7 +11,7 @@
 namespace nimble::analyzer {
 namespace {
 
-// Which calls of other threads each call needs done before it.
+// Which calls of other threads each call needs to be done before it.
 class Needs {
  public:
   explicit Needs(const Trace& trace) : trace_(trace), table_(trace), of_(trace.calls.size()) {
@@ -51,7 +51,7 @@ class Needs {
     last_of_thread_[call.thread] = index;
   }
 
-  // Calls of which it is not said which streams they have to do with.
+  // Calls that may concern any stream.
   static bool concerns_everything(const TraceCall& call) {
     switch (call.kind) {
       case CallKind::context_synchronize:
@@ -61,7 +61,7 @@ class Needs {
       case CallKind::context_end:
       case CallKind::host_function:
       case CallKind::opaque:
-      case CallKind::step_begin:  // whatever thread did it, it was before the mark, or behind it
+      case CallKind::step_begin:  // whichever thread made it, it was before the mark or after it
       case CallKind::step_end:
         return true;
       case CallKind::free:
@@ -71,7 +71,7 @@ class Needs {
     }
   }
 
-  // A legacy default stream has to do with all others.
+  // A legacy default stream concerns all others.
   void on_stream(std::uint32_t index, std::uint32_t stream) {
     if (stream < trace_.streams.size() && trace_.streams[stream].kind == StreamKind::legacy) {
       for (auto& [other, last] : last_on_stream_) need(index, last);
@@ -82,7 +82,7 @@ class Needs {
     need(index, std::exchange(last_on_stream_.try_emplace(stream, kNone).first->second, index));
   }
 
-  // Memory that is given out again: behind its last release.
+  // Memory that is allocated again: after its last release.
   void on_memory(std::uint32_t index, const TraceCall& call, bool born) {
     const std::uint64_t begin = call.address, end = begin + std::max<std::uint64_t>(call.size, 1);
     auto at = memory_.upper_bound(begin);
@@ -147,7 +147,7 @@ std::vector<std::uint32_t> thread_order(const Trace& trace) {
       Thread& thread = threads[number[trace.calls[wanted.back()].thread]];
       const std::uint32_t call = thread.calls[thread.next];
       const auto& before = needs.of(call);
-      // Of several the one that came first: what it needs in turn came earlier still.
+      // If there are several, the one that came first: what it needs in turn came earlier still.
       std::uint32_t missing = kNone;
       for (const std::uint32_t other : before)
         if (!done[other]) missing = std::min(missing, other);

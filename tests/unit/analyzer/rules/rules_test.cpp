@@ -303,7 +303,7 @@ TEST(Rules, SayWhatIsWrong) {
                 .find("rules[0].fractions: is no regular expression"),
             std::string::npos);
   EXPECT_EQ(error_of(R"({"nimble_rules": 1, "rules": [{"kernel": "a", "params": ["in", "both"]}]})"),
-            ": rules[0].params: must hold only in, out, inout, value, scan, table, table-in and table-out");
+            ": rules[0].params: must contain only in, out, inout, value, scan, table, table-in and table-out");
   EXPECT_EQ(error_of(R"({"nimble_rules": 1, "rules": [{"kernel": "a", "params": [1]}]})"),
             ": rules[0].params: must be text");
   const auto error_of_rule = [](const std::string& rest) {
@@ -321,9 +321,9 @@ TEST(Rules, SayWhatIsWrong) {
             ": rules[0].params: the numbers of largest have 1, 2 or 4 bytes");
   EXPECT_EQ(error_of_words("[[0, 99999999, \"in\"]]"), ": rules[0].params: must be an integer from 0 to 32768");
   EXPECT_EQ(error_of_rule(R"("in"], "sizes": [8, 8])"), ": rules[0].sizes: has more entries than params");
-  EXPECT_EQ(error_of_rule(R"("in"], "sizes": [[]])"), ": rules[0].sizes: has an empty list, which nothing is in");
+  EXPECT_EQ(error_of_rule(R"("in"], "sizes": [[]])"), ": rules[0].sizes: has an empty list, which matches nothing");
   EXPECT_EQ(error_of_rule(R"("in"], "more": "all")"),
-            ": rules[0].more: must hold only in, out, inout, value, scan, table, table-in and table-out");
+            ": rules[0].more: must contain only in, out, inout, value, scan, table, table-in and table-out");
   const auto error_of_silent = [](const std::string& rest) {
     return error_of(R"({"nimble_rules": 3, "rules": [{"kernel": "a", )" + rest + "}]}");
   };

@@ -1,9 +1,9 @@
 // The whole pipeline: from a trace to everything that the reports say and the schedule is built from.
 //
-//   read -> step -> objects -> accesses -> dependencies -> reduce -> segments -> assign -> predict
+//   input -> steps -> objects -> accesses -> order -> times -> segments -> policies -> plan
 //
-// One thread. Errors: InputError from reading; where no step is found, or a step that no schedule can serve, the
-// Analysis says so in `status` and `why_no_schedule`.
+// The first four are read_steps() (analyzer/stages/read_steps.h). One thread. Errors: InputError from reading; if no
+// step is found, or no schedule can serve it, the analysis says so in `plan.status` and `plan.why_no_schedule`.
 #pragma once
 
 #include "analyzer/analysis.h"
@@ -11,8 +11,5 @@
 namespace nimble::analyzer {
 
 Analysis analyze(TraceFile file, const AnalysisOptions& options);
-
-// The beginning of that: the kinds of step, their objects and their accesses, and nothing behind.
-Analysis read_step(TraceFile file, const AnalysisOptions& options);
 
 }  // namespace nimble::analyzer

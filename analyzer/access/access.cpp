@@ -40,72 +40,103 @@ OpRole role_of(const Trace& trace, const ObjectTable& table, const StepObjects& 
   }
 }
 
+// Asks the sources about one op after another.
+class Inference {
+ public:
+  Inference(const Trace& trace, const ObjectTable& table, const StepObjects& objects,
+            std::span<const std::unique_ptr<AccessSource>> sources, PointersInMemory* pointers,
+            ConflictFinder* conflicts, std::size_t ops)
+      : trace_(trace), table_(table), objects_(objects), sources_(sources), pointers_(pointers), conflicts_(conflicts) {
+    result_.ops.resize(ops);
+    result_.no_pointers.resize(ops);
+    result_.pinned.resize(ops);
+  }
+
+  void infer(std::uint32_t op, std::uint32_t index) {
+    if (pointers_ != nullptr) pointers_->reach(op);
+    OpAccesses& entry = result_.ops[op];
+    entry.first = static_cast<std::uint32_t>(result_.all.size());
+    entry.role = role_of(trace_, table_, objects_, index);
+    if (entry.role != OpRole::accesses) {
+      entry.evidence = Evidence::exact;
+      return;
+    }
+    const OpQuestion question{trace_, trace_.calls[index], table_.pointers(index), table_, table_.unsure(index), op,
+                              index};
+    AccessSource* const speaker = ask(question);
+    if (speaker == nullptr) {
+      entry.role = OpRole::barrier;
+      if (why_.empty()) why_ = "what it touches cannot be known";
+      entry.why = reasons_.emplace(why_, static_cast<std::uint32_t>(reasons_.size())).first->second;
+      if (entry.why == result_.reasons.size()) result_.reasons.push_back(why_);
+      return;
+    }
+    if (pointers_ != nullptr) pointers_->did(op, true);
+    if (conflicts_ != nullptr) conflicts_->correct(question, *speaker, result_.all, entry.first);
+    entry.evidence = speaker->evidence();
+    entry.from_code = speaker->from_code();
+    for (std::size_t i = entry.first; i < result_.all.size(); ++i) {
+      Access& access = result_.all[i];
+      access.evidence = entry.evidence;
+      access.object = objects_.find(access.object);
+      if (access.whole) access.rect = {0, objects_.objects[access.object].size, 0, 1};
+    }
+    speaker->pin(question, result_.pinned[op]);
+    find_numbers(question, *speaker);
+    merge_whole(result_.all, entry.first);
+    entry.count = static_cast<std::uint32_t>(result_.all.size()) - entry.first;
+  }
+
+  StepAccesses take() {
+    if (pointers_ == nullptr || !pointers_->asked()) return std::move(result_);
+    pointers_->reach(static_cast<std::uint32_t>(result_.ops.size()));
+    result_.compared = pointers_->compared();
+    result_.carries = pointers_->carries();
+    for (std::uint32_t op = 0; op < result_.ops.size(); ++op)
+      result_.pinned[op].shape |= pointers_->by_sight()[op] != 0;
+    return std::move(result_);
+  }
+
+ private:
+  // The strongest source that answers; null, and the reasons in why_, if none does.
+  AccessSource* ask(const OpQuestion& question) {
+    why_.clear();
+    for (const auto& source : sources_) {
+      why_not_.clear();
+      if (source->ask(question, result_.all, why_not_)) return source.get();
+      if (!why_not_.empty()) why_ += (why_.empty() ? "" : "; ") + why_not_;
+    }
+    return nullptr;
+  }
+
+  void find_numbers(const OpQuestion& question, AccessSource& speaker) {
+    if (question.call.kind != CallKind::launch || question.call.params.empty()) return;
+    for (const ParamLayout& param : *trace_.functions[question.call.function].params)
+      for (std::uint32_t at = (param.offset + 7) & ~7u; at + 8 <= param.offset + param.size; at += 8)
+        if (!speaker.is_pointer(question, at) && !(conflicts_ != nullptr && conflicts_->added(at)))
+          result_.no_pointers[question.op].push_back(at);
+  }
+
+  const Trace& trace_;
+  const ObjectTable& table_;
+  const StepObjects& objects_;
+  const std::span<const std::unique_ptr<AccessSource>> sources_;
+  PointersInMemory* const pointers_;
+  ConflictFinder* const conflicts_;
+  std::unordered_map<std::string, std::uint32_t> reasons_;
+  std::string why_, why_not_;
+  StepAccesses result_;
+};
+
 }  // namespace
 
 StepAccesses infer_accesses(const Trace& trace, const ObjectTable& table, const StepObjects& objects,
                             std::span<const std::uint32_t> calls,
-                            std::span<const std::unique_ptr<AccessSource>> sources, HeldPointers* held,
+                            std::span<const std::unique_ptr<AccessSource>> sources, PointersInMemory* pointers,
                             ConflictFinder* conflicts) {
-  StepAccesses result;
-  result.ops.resize(calls.size());
-  result.no_pointers.resize(calls.size());
-  result.pinned.resize(calls.size());
-  std::unordered_map<std::string, std::uint32_t> reasons;
-  std::string why, why_not;
-  for (std::uint32_t op = 0; op < calls.size(); ++op) {
-    const TraceCall& call = trace.calls[calls[op]];
-    if (held != nullptr) held->reach(op);
-    OpAccesses& entry = result.ops[op];
-    entry.first = static_cast<std::uint32_t>(result.all.size());
-    entry.role = role_of(trace, table, objects, calls[op]);
-    if (entry.role != OpRole::accesses) {
-      entry.evidence = Evidence::exact;
-      continue;
-    }
-    OpQuestion question{trace, call, table.pointers(calls[op]), table, table.unsure(calls[op]), op, calls[op]};
-    AccessSource* speaker = nullptr;
-    why.clear();
-    for (const auto& source : sources) {
-      why_not.clear();
-      if (source->ask(question, result.all, why_not)) {
-        speaker = source.get();
-        break;
-      }
-      if (!why_not.empty()) why += (why.empty() ? "" : "; ") + why_not;
-    }
-    if (speaker == nullptr) {
-      entry.role = OpRole::barrier;
-      if (why.empty()) why = "what it touches cannot be known";
-      entry.why = reasons.emplace(why, static_cast<std::uint32_t>(reasons.size())).first->second;
-      if (entry.why == result.reasons.size()) result.reasons.push_back(why);
-      continue;
-    }
-    if (held != nullptr) held->did(op, true);
-    if (conflicts != nullptr) conflicts->correct(question, *speaker, result.all, entry.first);
-    entry.evidence = speaker->evidence();
-    entry.from_code = speaker->from_code();
-    for (std::size_t i = entry.first; i < result.all.size(); ++i) {
-      Access& access = result.all[i];
-      access.evidence = entry.evidence;
-      access.object = objects.find(access.object);
-      if (access.whole) access.region = {0, objects.objects[access.object].size, 0, 1};
-    }
-    speaker->pin(question, result.pinned[op]);
-    if (call.kind == CallKind::launch && !call.params.empty())
-      for (const ParamLayout& param : *trace.functions[call.function].params)
-        for (std::uint32_t at = (param.offset + 7) & ~7u; at + 8 <= param.offset + param.size; at += 8)
-          if (!speaker->is_pointer(question, at) && !(conflicts != nullptr && conflicts->added(at)))
-            result.no_pointers[op].push_back(at);
-    merge_whole(result.all, entry.first);
-    entry.count = static_cast<std::uint32_t>(result.all.size()) - entry.first;
-  }
-  if (held != nullptr && held->asked()) {
-    held->reach(static_cast<std::uint32_t>(calls.size()));
-    result.compared = held->compared();
-    result.carries = held->carries();
-    for (std::uint32_t op = 0; op < calls.size(); ++op) result.pinned[op].shape |= held->by_sight()[op] != 0;
-  }
-  return result;
+  Inference inference(trace, table, objects, sources, pointers, conflicts, calls.size());
+  for (std::uint32_t op = 0; op < calls.size(); ++op) inference.infer(op, calls[op]);
+  return inference.take();
 }
 
 }  // namespace nimble::analyzer

@@ -1,9 +1,9 @@
 // What each op of the step reads and writes, and how we know.
 //
-// Sources of evidence stand behind one interface, AccessSource, and are asked in order of strength: the strongest that
+// Sources of evidence implement one interface, AccessSource, and are asked in order of strength: the strongest that
 // answers speaks for the op. To add one, derive a class and put it into the list that infer_accesses() is given.
 // StepAccesses owns its results and refers to objects by their index in StepObjects; once built it does not change.
-// Regions are bytes within the object. No errors: where no source answers, the op is assumed to touch everything.
+// Regions are bytes within the object. No errors: if no source answers, the op is assumed to touch everything.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@
 
 namespace nimble::analyzer {
 
-class HeldPointers;
+class PointersInMemory;
 
 struct Access {
   std::uint32_t object = kNone;  // index into StepObjects::objects
-  Region region;
+  ByteRect rect;
   bool whole = false;  // the object, wherever in it the pointer points
   bool reads = false, writes = false;
   Evidence evidence = Evidence::assumed;
@@ -39,14 +39,14 @@ struct OpQuestion {
   std::span<const PointerWord> pointers;  // objects by their index in the trace's ObjectTable
   const ObjectTable& objects;
   std::span<const PointerWord> unsure;  // ObjectTable::unsure()
-  std::uint32_t op = kNone;             // its place in the step; kNone for a kernel of a graph of the program's
+  std::uint32_t op = kNone;             // its place in the step; kNone for a kernel within a graph
   std::uint32_t index = kNone;          // its place in the trace; likewise
 
-  // Other nodes of the graph may fill memory before it.
+  // Whether other nodes of the graph may fill memory before it.
   bool in_graph() const { return op == kNone; }
 };
 
-// What of a launch must be in every step as it was recorded.
+// What must be in every step as it was recorded, for a launch.
 struct Pinned {
   bool shape = false;                                           // grid, block and shared memory
   std::vector<std::pair<std::uint32_t, std::uint32_t>> params;  // bytes of its packed parameters: first, count
@@ -58,25 +58,25 @@ class AccessSource {
   virtual Evidence evidence() const = 0;
 
   // Appends what the op touches to `found` and returns true; or appends nothing, returns false, and says why in
-  // `why_not`, unless the op is none of this source's business. Access::object is the index of the object in
-  // op.objects; `evidence` is filled in by the caller. A source may cache per function; it is asked by one thread.
+  // `why_not`, unless the op does not concern this source. Access::object is the index of the object in op.objects; the
+  // caller fills in `evidence`. A source may cache per function; one thread asks it.
   virtual bool ask(const OpQuestion& op, std::vector<Access>& found, std::string& why_not) = 0;
 
-  // Whether what it says follows from the kernel's code: it holds only for the code that it was read from.
+  // Whether what it says follows from the kernel's code, and so holds only for the code that it was read from.
   virtual bool from_code() const { return false; }
 
-  // What it goes by for an op that it spoke for, for people: "its signature".
+  // What its answer for an op is based on, for people: "its signature".
   virtual std::string basis(const OpQuestion&) { return "what is known of it"; }
 
-  // Whether the 8-byte word at byte `at` of a launch's parameters may be an address, for a launch that this source
-  // spoke for.
+  // Whether the 8-byte word at byte `at` of the launch's parameters may be an address. The launch is one that this
+  // source answered for.
   virtual bool is_pointer(const OpQuestion& op, std::uint32_t at) { return true; }
 
-  // What of such a launch must be the same in every step, for what this source said to hold: adds to it.
+  // Adds what must be the same in every step for this source's answer to hold.
   virtual void pin(const OpQuestion& op, Pinned& pinned) {}
 };
 
-// How an op stands to the others.
+// How an op is ordered with the others.
 enum class OpRole : std::uint8_t {
   accesses,  // ordered by what it touches
   barrier,   // nothing is known: ordered with everything
@@ -85,10 +85,10 @@ enum class OpRole : std::uint8_t {
   none,      // alloc or free of a step-local object: answered from the memory plan
 };
 
-// Whether it may be talking to somebody else while it runs, and how that is known (analyzer/order/communication.h).
+// Whether it may be communicating while it runs, and how that is known (analyzer/order/communication.h).
 enum class Communicates : std::uint8_t {
   no,
-  by_memory,  // it touches memory that others reach, too: nothing says that it does, nor that it does not
+  by_memory,  // it touches memory that others can reach: nothing says whether it communicates
   by_rule,    // a rule says so
 };
 
@@ -99,37 +99,37 @@ struct OpAccesses {
   std::uint32_t first = 0, count = 0;  // accesses in StepAccesses::all
   std::uint32_t why = kNone;           // barrier: index into StepAccesses::reasons
   Communicates communicates = Communicates::no;
-  std::uint32_t communicates_why = kNone;  // where it does: likewise
-  bool shares = false;                     // touches memory that others reach, too
-  // It writes such memory, and whoever sees that may take it for a sign that all before it is done.
+  std::uint32_t communicates_why = kNone;  // if it does: likewise
+  bool shares = false;                     // touches memory that others can reach
+  // It writes such memory, and whoever sees that may conclude that all before it is done.
   bool tells = false;
-  bool hears = false;        // it may be waiting for what others write there, and what is behind it rests on that
-  bool blocks_wait = false;  // for each other, without a launch that promises them room
+  bool hears = false;        // it may be waiting for what others write there, and later ops rely on that
+  bool blocks_wait = false;  // they wait for each other, in a launch that does not guarantee them room
 };
 
 struct StepAccesses {
   std::vector<OpAccesses> ops;
   std::vector<Access> all;
   std::vector<std::string> reasons;
-  // Per op: words of the packed parameters of which the source knows that they are no addresses, whatever they look
-  // like; byte offsets, ascending.
+  // Per op: words of the packed parameters that the source knows not to be addresses, whatever they look like; byte
+  // offsets, ascending.
   std::vector<std::vector<std::uint32_t>> no_pointers;
   std::vector<Pinned> pinned;  // per op
-  // Per op: 1 for a copy or a set on whose content accesses of other ops rest: it must stay in its place and, from the
-  // host, carry the same pointers. May be empty: there is none.
+  // Per op: 1 for a copy or a set whose content the accesses of other ops rely on: it must stay in its place and, from
+  // the host, carry the same pointers. May be empty: there are none.
   std::vector<std::uint8_t> compared;
-  bool carries = false;  // accesses rest on pointers that the step before has left in memory
+  bool carries = false;  // accesses rely on pointers that the step before has left in memory
 
   std::span<const Access> of(std::uint32_t op) const { return {all.data() + ops[op].first, ops[op].count}; }
 };
 
 class ConflictFinder;
 
-// `sources` in order of strength. `held` is what those of them have that ask for pointers in memory; it may be null.
-// `conflicts` may correct what they say; it may be null.
+// `sources` in order of strength. `pointers` is what those sources share that ask about pointers in memory; it may be
+// null. `conflicts` may correct what the sources say; it may be null.
 StepAccesses infer_accesses(const Trace& trace, const ObjectTable& table, const StepObjects& objects,
                             std::span<const std::uint32_t> calls,
-                            std::span<const std::unique_ptr<AccessSource>> sources, HeldPointers* held = nullptr,
-                            ConflictFinder* conflicts = nullptr);
+                            std::span<const std::unique_ptr<AccessSource>> sources,
+                            PointersInMemory* pointers = nullptr, ConflictFinder* conflicts = nullptr);
 
 }  // namespace nimble::analyzer

@@ -8,12 +8,12 @@
 namespace nimble::analyzer {
 namespace {
 
-// Whether the access is to the object that the pointer names, and not to one that a table behind it leads to.
+// Whether the access is to the object that the pointer names, not to one that a table there leads to.
 bool is_of(const Access& access, const PointerWord* pointer) {
   return pointer != nullptr && access.at == pointer->at && access.object == pointer->object;
 }
 
-// It was written through one of these words. Where the source has one of them written, that will have been it.
+// It was written through one of these words. If the source says that one of them is written, that one accounts for it.
 bool explains(const OpQuestion& op, const WrittenWords& written, std::span<const Access> found) {
   return std::ranges::any_of(written.at, [&](std::uint32_t at) {
     const PointerWord* named = pointer_at(op, at);
@@ -23,8 +23,8 @@ bool explains(const OpQuestion& op, const WrittenWords& written, std::span<const
 
 }  // namespace
 
-// Whether the source explains all that was seen of the kernel, each by what it says of that launch: then it knows in
-// what this one is another, as where of lists in its parameters it uses less.
+// Whether the source explains all that was seen of the kernel, by what it says about each launch: then it knows how
+// this launch differs, for example by using less of a list in its parameters.
 bool ConflictFinder::explains_all(const OpQuestion& op, AccessSource& speaker) {
   const auto [answer, is_new] = explains_all_.emplace(std::pair{op.call.function, &speaker}, true);
   if (!is_new) return answer->second;
@@ -45,7 +45,7 @@ void ConflictFinder::correct(const OpQuestion& op, AccessSource& speaker, std::v
   added_.clear();
   if (op.call.kind != CallKind::launch || speaker.evidence() == Evidence::observed) return;
   for (const WrittenWords& written : seen_.of(op.call.function)) {
-    // Where a pointer of then is none now, it may have been that one.
+    // If a word that was a pointer then is not one now, it may have been that one.
     const auto is_here = [&](std::uint32_t at) { return pointer_at(op, at) != nullptr; };
     if (!std::ranges::all_of(written.at, is_here) || explains(op, written, std::span(found).subspan(first)) ||
         explains_all(op, speaker))

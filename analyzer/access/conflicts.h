@@ -1,8 +1,8 @@
-// Evidence against evidence: what a source says is only read, or not touched at all, and was seen to be written.
+// Evidence against evidence: accesses that a source calls read-only, or does not mention, and that were seen to write.
 //
-// The conservative one wins: such an access becomes a read and a write, in all launches of the kernel; but for those of
-// which the source itself says that they do less than the ones that were seen to write. Refers to the trace and the
-// observations, which must outlive it. One thread. No errors: conflicts are results.
+// The conservative one wins: such an access becomes a read and a write in all launches of the kernel, except launches
+// that, by the source itself, do less than the ones that were seen to write. Refers to the trace and the observations,
+// which must outlive it. One thread. No errors: conflicts are results.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ namespace nimble::analyzer {
 
 struct EvidenceConflict {
   std::uint32_t function = kNone;
-  std::uint32_t at = 0;         // byte of the packed parameters where the pointer stands
-  std::uint32_t parameter = 0;  // that this byte belongs to
+  std::uint32_t at = 0;         // byte of the packed parameters where the pointer is
+  std::uint32_t parameter = 0;  // the one that this byte belongs to
   Evidence evidence = Evidence::declared;
   std::string basis;           // what said so: "its signature"
-  bool touched = true;         // whether that said anything of the word at all
-  std::uint32_t launches = 0;  // in which the write was seen, of those that were compared
+  bool touched = true;         // whether that mentioned the word at all
+  std::uint32_t launches = 0;  // in which the write was seen, among those that were compared
   std::uint32_t compared = 0;
   std::uint64_t first_seq = 0;  // the first of them
 };
@@ -37,7 +37,7 @@ class ConflictFinder {
   // the trace's ObjectTable.
   void correct(const OpQuestion& op, AccessSource& speaker, std::vector<Access>& found, std::size_t first);
 
-  // Whether an access through this word of the launch that was corrected last was added.
+  // Whether an access through this word was added to the launch that was corrected last.
   bool added(std::uint32_t at) const { return added_.count(at) != 0; }
 
   // In the order in which they were found.

@@ -12,7 +12,7 @@ std::optional<std::string> why_parameters_do_not_tell(const OpQuestion& op) {
   if (!layout->empty() && op.call.params.empty()) return "its parameters were not recorded";
   if (op.call.cooperative) return "it is a cooperative launch";
   if (op.trace.functions[op.call.function].name.find("reverse_iterator") != std::string::npos)
-    return "it takes an iterator that goes backwards, which is where memory ends";
+    return "it takes a reverse iterator, which starts where memory ends";
   if (!op.call.attributes.empty()) return "it was launched with attributes";
   return std::nullopt;
 }
@@ -43,7 +43,7 @@ std::span<const PointerWord> pointers_in(const OpQuestion& op, const ParamLayout
 
 namespace {
 
-// Whether the driver knows no memory there, and there is none for which the word may stand.
+// Whether the driver knows of no memory there, nor of any that the word may stand for.
 bool leads_nowhere(const OpQuestion& op, std::uint32_t at) {
   return std::ranges::binary_search(op.call.nowhere, at) && !is_unsure(op, at);
 }

@@ -1,4 +1,4 @@
-// What every source of evidence about launches needs to know of a launch's parameters.
+// What every source of evidence about launches needs to know about a launch's parameters.
 //
 // Pure functions over one OpQuestion; any thread. No errors.
 #pragma once
@@ -11,13 +11,13 @@
 
 namespace nimble::analyzer {
 
-// Why no declaration of parameters can speak for this launch, or nothing where one can: its parameters are known, and
-// nothing beside them changes what it touches or when.
+// Why no declaration of parameters can speak for this launch. Nothing if one can: the parameters are known, and nothing
+// else changes what it touches or when.
 std::optional<std::string> why_parameters_do_not_tell(const OpQuestion& op);
 
-// What the program created by which kernels may reach memory that no parameter names, or by which memory has a second
-// address; empty where it created nothing of the kind. Textures and surfaces count only where `textures` is true: who
-// knows the code knows whether it uses them.
+// What the program created that lets kernels reach memory that no parameter names, or gives memory a second address;
+// empty if nothing of the kind. Textures and surfaces count only if `textures` is true: who knows the code knows
+// whether it uses them.
 std::string hidden_memory(const Trace& trace, bool textures = true);
 
 // The pointer at this place, or null.
@@ -26,22 +26,22 @@ const PointerWord* pointer_at(const OpQuestion& op, std::uint32_t at);
 // The pointers among the words of one parameter: a part of op.pointers.
 std::span<const PointerWord> pointers_in(const OpQuestion& op, const ParamLayout& param);
 
-// Whether the word at this place looks like an address that may be of memory of which the trace does not know: by ways
-// that no trace shows (imports, other processes). Two 32-bit sizes side by side look like one, too, so the recorder
-// asks the driver which words lead nowhere. The caller has seen that it is no pointer into a live object.
+// Whether the word at this place looks like an address of memory that the trace does not know, obtained in ways that no
+// trace shows (imports, other processes). Two 32-bit sizes side by side look like one, too, so the recorder asks the
+// driver which words lead nowhere. The caller has checked that it is not a pointer into a live object.
 bool may_lead_elsewhere(const OpQuestion& op, std::uint32_t at);
 
-// Whether a word that is a pointer by its type, of which any value but null counts, leads to memory of which the trace
-// does not know, or it is not known to which.
+// Whether a word that is a pointer by its type, so that any value but null counts, leads to memory that the trace does
+// not know, or it is not known which.
 bool leads_to_unknown(const OpQuestion& op, std::uint32_t at);
 
-// Whether the word at this place is one of op.unsure, or any in the parameter.
+// Whether the word at this place is one of op.unsure; whether any in the parameter is.
 bool is_unsure(const OpQuestion& op, std::uint32_t at);
 bool is_unsure(const OpQuestion& op, const ParamLayout& param);
-// Whether one of op.unsure has a byte of the word at this place: of a packed class the pointer lies across two.
+// Whether one of op.unsure shares a byte with the word at this place: in a packed class a pointer lies across two.
 bool is_unsure_near(const OpQuestion& op, std::uint32_t at);
 
-// Whether may_lead_elsewhere() or is_unsure() is so of some word of the parameter, but for these.
+// Whether may_lead_elsewhere() or is_unsure() holds for some word of the parameter other than these.
 bool has_stray_address(const OpQuestion& op, const ParamLayout& param, std::span<const std::uint32_t> but = {});
 
 // Appends an access to the whole of an object, which is read in any case.

@@ -15,9 +15,9 @@ class LeftOut : public AccessSource {
   bool ask(const OpQuestion& op, std::vector<Access>&, std::string& why_not) override {
     dropped_.clear();
     if (!source_->ask(op, dropped_, why_not)) return false;
-    why_not = "known only from " + source_->basis(op);
+    why_not = "only known from " + source_->basis(op);
     why_not.append(" (").append(name(source_->evidence())).append("); --trust ").append(name(trust_));
-    why_not.append(" leaves it out");
+    why_not.append(" excludes it");
     return false;
   }
 

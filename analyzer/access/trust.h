@@ -1,4 +1,4 @@
-// How far the user believes: sources of evidence that are weaker are not listened to (--trust).
+// How far the user believes evidence: weaker sources are not asked (--trust).
 //
 // One thread; no errors.
 #pragma once
@@ -17,8 +17,8 @@ inline constexpr Evidence kDefaultTrust = Evidence::observed;
 // The level of this name, if there is one.
 std::optional<Evidence> trust_of(std::string_view name);
 
-// The source as it is, where it is believed; else one in its place that never speaks, and says so where the other would
-// have spoken.
+// The source itself, if it is believed; else a substitute that never answers, and says so where the source would have
+// answered.
 std::unique_ptr<AccessSource> within_trust(std::unique_ptr<AccessSource> source, Evidence trust);
 
 }  // namespace nimble::analyzer

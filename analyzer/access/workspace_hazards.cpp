@@ -9,14 +9,14 @@ namespace nimble::analyzer {
 namespace {
 
 // Whether all that the op stores is one value, over and over: a set, or PyTorch's kernel for it. Memory that holds
-// nothing else may be a library's counters and sums, which its kernels leave as they have found them.
+// nothing else may be a library's counters and sums, which its kernels leave as they found them.
 bool only_clears(const Trace& trace, const TraceCall& call) {
   if (call.kind == CallKind::set) return true;
   return call.kind == CallKind::launch && call.function != kNone &&
          trace.functions[call.function].name.find("FillFunctor") != std::string::npos;
 }
 
-// What the whole trace has written to, by object; as far as anybody knows.
+// What the whole trace has written to, by object, as far as is known.
 class Filled {
  public:
   Filled(const Trace& trace, const ObjectTable& table, const Observations& seen)
@@ -36,7 +36,7 @@ class Filled {
   bool operator[](std::uint32_t object) const { return filled_[object]; }
 
  private:
-  // Memory of a capture is another object each time that it is said to be there.
+  // Memory of a capture is another object each time that it is recorded.
   void note_memory_of_captures(std::uint32_t index) {
     const TraceCall& call = trace_.calls[index];
     if (call.kind == CallKind::free || call.kind == CallKind::free_async) by_nodes_.erase(call.address);
@@ -82,7 +82,7 @@ class Filled {
         if (sight.written[i] || !sight.whole) mark(pointers[i].object, by_node);
       return;
     }
-    // One that was not looked at does what others of its kernel were seen to do.
+    // One that was not compared does what other launches of its kernel were seen to do.
     const auto known = seen_.of(call.function);
     for (const PointerWord& pointer : pointers) {
       const bool writes = std::any_of(known.begin(), known.end(), [&](const WrittenWords& words) {
@@ -101,10 +101,10 @@ class Filled {
 
 }  // namespace
 
-void find_scratch(const Trace& trace, const ObjectTable& table, const Observations& seen, const StepObjects& objects,
-                  std::span<const std::uint32_t> calls, StepAccesses& accesses) {
+void find_workspace_hazards(const Trace& trace, const ObjectTable& table, const Observations& seen,
+                            const StepObjects& objects, std::span<const std::uint32_t> calls, StepAccesses& accesses) {
   if (!seen.any()) return;
-  std::vector<bool> written(objects.objects.size());  // by whatever op of the step
+  std::vector<bool> written(objects.objects.size());  // by some op of the step
   for (std::uint32_t op = 0; op < accesses.ops.size(); ++op) {
     if (only_clears(trace, trace.calls[calls[op]])) continue;
     for (const Access& access : accesses.of(op))

@@ -1,17 +1,16 @@
-// Memory that kernels keep their intermediate results in: seen only by what they do with it.
+// Workspaces: memory that kernels keep intermediate results in, recognised by what the kernels do with it.
 //
-// A library hands such memory to its kernels, as room for partial sums or for counters. What a kernel stores there need
-// not be seen (observed.h): it may store what an earlier launch has left, or put back what was there. But memory
-// that nobody has filled holds nothing to read, and neither does what was only cleared: with all bytes alike, as
-// counters begin, which such kernels put back. So where a launch was only seen to read an object, and nothing has
-// written anything else to that before, in the step or in the whole trace, it counts as writing to it: two such
-// launches do not run side by side.
+// A library gives such memory to its kernels for partial sums or counters. A store to it may go unseen (observed.h):
+// the kernel may store what an earlier launch has left, or put back what was there. But memory that nothing has filled
+// has nothing in it to read, and the same goes for memory that was only cleared, with all bytes alike, as counters
+// begin and such kernels leave them. So if a launch was only seen to read an object, and nothing has written anything
+// else to that object before, in the step or in the whole trace, the launch counts as writing to it: two such launches
+// do not run at the same time.
 //
-// Nodes of a graph's, which a recording holds as launches that did not run, fill only what captures have allocated: who
-// is about to use that has the graph run before. Memory that the host reaches counts as filled, and so does what the
-// recording has not seen come. What an op did of which nothing is known, or what
-// came before a recording that begins in the middle, fills nothing, either: nobody has seen it. Pure; one thread. No
-// errors.
+// Nodes of a graph, which a recording holds as launches that did not run, only fill what captures have allocated:
+// whoever is about to use that runs the graph first. Memory that the host can reach counts as filled, and so does
+// memory whose origin was not recorded. Ops that nothing is known about fill nothing, and neither does what came before
+// a recording that begins in the middle: it was not seen. Pure; one thread. No errors.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +24,8 @@
 
 namespace nimble::analyzer {
 
-// Corrects `accesses`, which is complete, of the ops `calls`.
-void find_scratch(const Trace& trace, const ObjectTable& table, const Observations& seen, const StepObjects& objects,
-                  std::span<const std::uint32_t> calls, StepAccesses& accesses);
+// Corrects `accesses`, complete otherwise, of the ops `calls`.
+void find_workspace_hazards(const Trace& trace, const ObjectTable& table, const Observations& seen,
+                            const StepObjects& objects, std::span<const std::uint32_t> calls, StepAccesses& accesses);
 
 }  // namespace nimble::analyzer

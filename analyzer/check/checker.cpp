@@ -17,16 +17,16 @@ namespace {
 
 class Checker {
  public:
-  Checker(const Analysis& step, const ScheduleOrder& schedule, const std::string& file)
+  Checker(const StepReading& step, const ScheduleOrder& schedule, const std::string& file)
       : step_(step),
         schedule_(schedule),
         file_(file),
-        order_(step.file->trace, step.step.calls(), ProgramOrder::By::everything) {}
+        order_(step.input.trace(), step.step.calls(), ProgramOrder::By::everything) {}
 
   CheckResult run() {
     CheckResult result;
     if (order_.streams() > 1) {
-      const ProgramOrder by_events(step_.file->trace, step_.step.calls(), ProgramOrder::By::events);
+      const ProgramOrder by_events(step_.input.trace(), step_.step.calls(), ProgramOrder::By::events);
       check_shared_memory(by_events, result);
       if (!result.unordered) check_lives(by_events, result);
     }
@@ -39,15 +39,15 @@ class Checker {
   }
 
   // `alone`: the schedule has no other kinds of step.
-  static void check_that_it_belongs(const Analysis& step, const ScheduleOrder& schedule, bool alone,
+  static void check_that_it_belongs(const StepReading& step, const ScheduleOrder& schedule, bool alone,
                                     const std::string& file) {
     const char* other = "the schedule was made from another trace, or with other rules";
-    if (schedule.trace_digest != step.file->digest)
+    if (schedule.trace_digest != step.input.file->digest)
       throw InputError(file, 0, "trace_digest",
-                       "is " + schedule.trace_digest + ", the trace's is " + step.file->digest +
+                       "is " + schedule.trace_digest + ", the trace's is " + step.input.file->digest +
                            ": the schedule was made from another trace");
     if (schedule.ops.size() != step.step.period) throw InputError(file, 0, "ops", other);
-    // Where there are several kinds, the objects of the others are there as well.
+    // If there are several kinds, the objects of the others are there as well.
     if (alone && schedule.objects.size() != step.objects.objects.size()) throw InputError(file, 0, "objects", other);
     for (std::size_t i = 0; alone && i < schedule.objects.size(); ++i) {
       const StepObject& object = step.objects.objects[i];
@@ -57,11 +57,11 @@ class Checker {
     }
     auto calls = step.step.calls();
     for (std::size_t op = 0; op < calls.size(); ++op) {
-      if (schedule.ops[op].kind != step.file->trace.calls[calls[op]].kind) fail(file, "ops", op, "kind", other);
-      if (schedule.ops[op].submit == Submit::plan && step.accesses.ops[op].role != OpRole::none)
-        fail(file, "ops", op, "submit", "is plan, but the op allocates or frees nothing of the step's own");
+      if (schedule.ops[op].kind != step.input.trace().calls[calls[op]].kind) fail(file, "ops", op, "kind", other);
+      if (schedule.ops[op].submit == Submit::plan && step.evidence.accesses.ops[op].role != OpRole::none)
+        fail(file, "ops", op, "submit", "is plan, but the op does not allocate or free an object of the step's own");
       if (schedule.ops[op].submit != Submit::order) continue;
-      const OwnRecord own = own_record(step.file->trace, step.step, static_cast<std::uint32_t>(op));
+      const OwnRecord own = own_record(step.input.trace(), step.step, static_cast<std::uint32_t>(op));
       if (!own.by_step || own.op != schedule.ops[op].record)
         fail(file, "ops", op, "record", "is not what the program recorded the event by");
     }
@@ -73,15 +73,15 @@ class Checker {
     throw InputError(file, 0, list + ("[" + std::to_string(i)) + "]." + field, message);
   }
 
-  // The ops of each segment. All of a segment is submitted before what is behind it, and after what is before it.
+  // The ops of each segment. All of a segment is submitted before what comes after it, and after what comes before it.
   std::vector<std::vector<std::uint32_t>> segments() const {
     std::vector<std::vector<std::uint32_t>> members(schedule_.edges.size());
-    std::uint32_t next = 0, open = kNone;  // the segment that begins next; the one that may go on
+    std::uint32_t next = 0, open = kNone;  // the segment that begins next; the one that may continue
     for (std::uint32_t op = 0; op < schedule_.ops.size(); ++op) {
       if (schedule_.ops[op].submit == Submit::plan || schedule_.ops[op].submit == Submit::order) continue;
       std::uint32_t segment = schedule_.ops[op].segment;
       if (segment != kNone && segment != open && segment != next)
-        fail(file_, "ops", op, "segment", "has ended before, or stands before another that has not begun");
+        fail(file_, "ops", op, "segment", "has ended before, or comes before another that has not begun");
       if (segment != kNone && segment == next) ++next;
       open = segment;
       if (segment != kNone) members[segment].push_back(op);
@@ -89,16 +89,17 @@ class Checker {
     return members;
   }
 
-  // A step may go to the driver call by call. Then the program's own order must keep objects apart that the memory plan
+  // A step may be submitted call by call. Then the program's own order must keep objects apart that the memory plan
   // gives the same bytes.
   void check_shared_memory(const ProgramOrder& by_events, CheckResult& result) const {
-    Requirements requirements(step_.accesses, schedule_, order_);
+    Requirements requirements(step_.evidence.accesses, schedule_, order_);
     for (std::uint32_t op = 0; op < schedule_.ops.size(); ++op)
       if (schedule_.ops[op].submit == Submit::graph || schedule_.ops[op].submit == Submit::direct)
-        if (step_.accesses.ops[op].role != OpRole::wait) requirements.next(op);
+        if (step_.evidence.accesses.ops[op].role != OpRole::wait) requirements.next(op);
     for (const Pair& pair : requirements.pairs) {
       if (pair.first_access == kNone) continue;
-      const Access &a = step_.accesses.all[pair.first_access], &b = step_.accesses.all[pair.second_access];
+      const Access &a = step_.evidence.accesses.all[pair.first_access],
+                   &b = step_.evidence.accesses.all[pair.second_access];
       if (a.object == b.object || !schedule_.objects[a.object].step_local || by_events.ordered(pair.first, pair.second))
         continue;
       result.unordered =
@@ -107,14 +108,14 @@ class Checker {
     }
   }
 
-  // Such a step may hold ops that no schedule knows, for any object that the program has at the time. So the program
-  // must allocate what is given some bytes behind the release of what had them.
+  // Such a step may include ops that the schedule does not know, on any object that the program has at the time. So the
+  // program must allocate an object after it has released the one that had the same bytes.
   void check_lives(const ProgramOrder& by_events, CheckResult& result) const {
     struct Holder {
       std::uint64_t end;
       std::uint32_t object;
     };
-    std::map<std::uint64_t, Holder> holders;          // by begin; without overlap
+    std::map<std::uint64_t, Holder> holders;          // by begin; disjoint
     std::map<std::uint32_t, std::uint32_t> by_alloc;  // objects, by the op that allocates them
     for (std::uint32_t i = 0; i < schedule_.objects.size(); ++i)
       if (schedule_.objects[i].step_local) by_alloc[step_.objects.objects[i].alloc] = i;
@@ -136,7 +137,7 @@ class Checker {
               result.unordered = Unordered{
                   first, second,
                   "the memory plan gives the same bytes to " + describe_object(step_, holder.object) + " and " +
-                      describe_object(step_, object) + "; the program's own streams leave their lives unordered"};
+                      describe_object(step_, object) + "; the program's own streams do not order their lifetimes"};
               return;
             }
         at = holders.erase(at);
@@ -149,7 +150,7 @@ class Checker {
 
   void check_segment(const std::vector<std::uint32_t>& ops, const std::vector<std::array<std::uint32_t, 2>>& edges,
                      CheckResult& result) const {
-    Requirements requirements(step_.accesses, schedule_, order_);
+    Requirements requirements(step_.evidence.accesses, schedule_, order_);
     for (std::uint32_t op : ops) requirements.next(op);
     auto node = [&](std::uint32_t op) {
       return static_cast<std::uint32_t>(std::lower_bound(ops.begin(), ops.end(), op) - ops.begin());
@@ -168,27 +169,29 @@ class Checker {
   std::string why(const Pair& pair) const {
     std::string first = "op " + std::to_string(pair.first), second = "op " + std::to_string(pair.second);
     if (pair.first_access == kNone) {
-      if (step_.accesses.ops[pair.second].role == OpRole::record)
-        return second + " records an event, which must not come true before " + first + " is done";
+      if (step_.evidence.accesses.ops[pair.second].role == OpRole::record)
+        return second + " records an event, which must not be complete before " + first + " is done";
       for (std::uint32_t op : {pair.first, pair.second})
-        if (step_.accesses.ops[op].role == OpRole::barrier) return "op " + std::to_string(op) + " may touch anything";
+        if (step_.evidence.accesses.ops[op].role == OpRole::barrier)
+          return "op " + std::to_string(op) + " may touch anything";
       for (const auto& [one, other] : {std::pair(pair.first, second), std::pair(pair.second, first)})
-        if (const OpAccesses& known = step_.accesses.ops[one];
+        if (const OpAccesses& known = step_.evidence.accesses.ops[one];
             known.blocks_wait && known.communicates == Communicates::no)
           return "the blocks of op " + std::to_string(one) + " wait for each other, and " + other +
                  " may hold the room that they need";
-      const bool first_talks = step_.accesses.ops[pair.first].communicates != Communicates::no;
-      if (first_talks && step_.accesses.ops[pair.second].communicates != Communicates::no)
-        return first + " and " + second + " may both be talking to another process or the host";
-      if (step_.accesses.ops[pair.second].tells)
-        return second + " writes memory that others reach, too, who may take it for a sign that " + first + " is done";
-      if (step_.accesses.ops[pair.first].hears)
-        return first + " may be waiting for another process or the host, and " + second + " is behind it";
-      return (first_talks ? first : second) + " may be talking to another process or the host, about memory that " +
+      const bool first_talks = step_.evidence.accesses.ops[pair.first].communicates != Communicates::no;
+      if (first_talks && step_.evidence.accesses.ops[pair.second].communicates != Communicates::no)
+        return first + " and " + second + " may both be communicating with another process or the host";
+      if (step_.evidence.accesses.ops[pair.second].tells)
+        return second + " writes memory that others can reach, which may be taken as a sign that " + first + " is done";
+      if (step_.evidence.accesses.ops[pair.first].hears)
+        return first + " may be waiting for another process or the host, and " + second + " comes after it";
+      return (first_talks ? first : second) +
+             " may be communicating with another process or the host, about memory that " +
              (first_talks ? second : first) + " touches";
     }
-    const Access& a = step_.accesses.all[pair.first_access];
-    const Access& b = step_.accesses.all[pair.second_access];
+    const Access& a = step_.evidence.accesses.all[pair.first_access];
+    const Access& b = step_.evidence.accesses.all[pair.second_access];
     std::string text = first;
     text.append(a.writes ? " writes" : " reads")
         .append(", and ")
@@ -200,7 +203,7 @@ class Checker {
                                                           : ", which may be the same memory");
   }
 
-  const Analysis& step_;
+  const StepReading& step_;
   const ScheduleOrder& schedule_;
   const std::string& file_;
   const ProgramOrder order_;
@@ -208,14 +211,10 @@ class Checker {
 
 }  // namespace
 
-CheckResult check_schedule(const Analysis& step, const std::string& text, const std::string& file) {
-  return check_schedule(step, read_schedule_order(text, file), file);
-}
-
 namespace {
 
-// The objects as the analysis numbers them: its own where the plan puts them.
-void number_objects(const Analysis& step, const std::string& file, ScheduleOrder& schedule) {
+// The objects as the analysis numbers them; the step's own are where the plan puts them.
+void number_objects(const StepReading& step, const std::string& file, ScheduleOrder& schedule) {
   const auto fail = [&](std::size_t op) {
     throw InputError(file, 0, "objects",
                      "the schedule was made from another trace, or with other rules: op " + std::to_string(op) +
@@ -237,27 +236,27 @@ void number_objects(const Analysis& step, const std::string& file, ScheduleOrder
 }
 
 // Whether the schedule's step may be of this kind.
-bool looks_like(const ScheduleOrder& schedule, const Analysis& step) {
+bool looks_like(const ScheduleOrder& schedule, const StepReading& step) {
   const auto calls = step.step.calls();
   return std::equal(
       schedule.ops.begin(), schedule.ops.end(), calls.begin(), calls.end(),
-      [&](const ScheduleOrder::Op& op, std::uint32_t call) { return op.kind == step.file->trace.calls[call].kind; });
+      [&](const ScheduleOrder::Op& op, std::uint32_t call) { return op.kind == step.input.trace().calls[call].kind; });
 }
 
 }  // namespace
 
-CheckResult check_schedule(const Analysis& step, const ScheduleOrder& schedule, const std::string& file) {
+CheckResult check_schedule(std::span<const StepReading* const> kinds, const ScheduleOrder& schedule,
+                           const std::string& file) {
   CheckResult result;
-  std::uint32_t next = 0;  // the first kind of the trace that may be the next one of the schedule: some may be left out
+  std::uint32_t next = 0;  // the first kind of the trace that may be the schedule's next one: some may be left out
   for (std::size_t kind = 0; kind < schedule.kinds.size(); ++kind) {
     ScheduleOrder mine = order_of_kind(schedule, kind);
-    const auto analysis = [&](std::uint32_t i) -> const Analysis& { return i == 0 ? step : step.others[i - 1]; };
     std::uint32_t found = next;
-    while (found < step.others.size() && !looks_like(mine, analysis(found))) ++found;
-    if (found > step.others.size()) throw InputError(file, 0, "ends", "the trace has fewer kinds of step");
-    Checker::check_that_it_belongs(analysis(found), mine, schedule.kinds.size() == 1, file);
-    number_objects(analysis(found), file, mine);
-    CheckResult of_kind = Checker(analysis(found), mine, file).run();
+    while (found + 1 < kinds.size() && !looks_like(mine, *kinds[found])) ++found;
+    if (found >= kinds.size()) throw InputError(file, 0, "ends", "the trace has fewer kinds of step");
+    Checker::check_that_it_belongs(*kinds[found], mine, schedule.kinds.size() == 1, file);
+    number_objects(*kinds[found], file, mine);
+    CheckResult of_kind = Checker(*kinds[found], mine, file).run();
     result.segments += of_kind.segments;
     result.pairs += of_kind.pairs;
     if (of_kind.unordered && !result.unordered) {
@@ -267,6 +266,12 @@ CheckResult check_schedule(const Analysis& step, const ScheduleOrder& schedule, 
     next = found + 1;
   }
   return result;
+}
+
+CheckResult check_schedule(const Analysis& analysis, const std::string& text, const std::string& file) {
+  std::vector<const StepReading*> kinds{&analysis};
+  for (const StepAnalysis& other : analysis.others) kinds.push_back(&other);
+  return check_schedule(kinds, read_schedule_order(text, file), file);
 }
 
 }  // namespace nimble::analyzer

@@ -12,20 +12,19 @@ namespace nimble::analyzer {
 
 // Which nodes of a graph come before which, by its edges.
 //
-// The nodes are put on chains, along edges; a node knows for each chain the furthest node there that comes before it.
-// For some chains at a time, so that memory stays bounded.
+// The nodes are covered by chains along edges; for each chain, a node knows the furthest node there that comes before
+// it. This is done for some chains at a time, so that memory stays bounded.
 class Paths {
  public:
   // Nodes are 0 to `nodes` - 1; every edge goes from a smaller to a larger one.
   Paths(std::uint32_t nodes, std::vector<std::array<std::uint32_t, 2>> edges);
 
-  // The first of `pairs` whose first node does not come before its second; their number where there is none.
+  // The first of `pairs` whose first node does not come before its second; the number of pairs if there is none.
   std::size_t first_missing(const std::vector<std::array<std::uint32_t, 2>>& pairs) const;
 
  private:
   static constexpr std::uint32_t kAtOnce = 16;
-  using Reached =
-      std::array<std::uint32_t, kAtOnce>;  // per chain one more than the furthest node, 0 where there is none
+  using Reached = std::array<std::uint32_t, kAtOnce>;  // per chain one more than the furthest node, 0 if there is none
 
   bool has_edge(const std::array<std::uint32_t, 2>& pair) const;
 

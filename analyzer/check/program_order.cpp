@@ -15,6 +15,7 @@ void take_over(Seen& into, const Seen& other) {
 
 }  // namespace
 
+// One walk over the calls, with a case for each kind: the cases share what is known so far.
 ProgramOrder::ProgramOrder(const Trace& trace, std::span<const std::uint32_t> calls, By by) {
   std::map<std::uint32_t, std::uint32_t> number;  // by the trace's id
   for (std::uint32_t call : calls)
@@ -33,7 +34,7 @@ ProgramOrder::ProgramOrder(const Trace& trace, std::span<const std::uint32_t> ca
   std::vector<Seen> tail(streams_, Seen(streams_, 0));
   std::map<std::uint32_t, Seen> event, host;
   auto find = [](std::map<std::uint32_t, Seen>& known, std::uint32_t key) -> const Seen& {
-    static const auto* const nothing = new Seen;  // never destroyed: libnimble.so may be at it while the process ends
+    static const auto* const nothing = new Seen;  // never destroyed: libnimble.so may use it while the process ends
     auto found = known.find(key);
     return found == known.end() ? *nothing : found->second;
   };
@@ -80,10 +81,10 @@ OwnRecord own_record(const Trace& trace, const Step& step, std::uint32_t op) {
                              ? call.event == event
                              : call.kind == CallKind::launch && (call.event == event || call.event2 == event);
     if (!records) continue;
-    // The occurrence in which it lies, if it lies in one.
-    auto behind = std::upper_bound(step.begins.begin(), step.begins.end(), i);
-    if (call.kind == CallKind::launch || !call.plain || behind == step.begins.begin()) return {};
-    const std::uint32_t begin = *std::prev(behind);
+    // The occurrence that it is part of, if any.
+    auto next = std::upper_bound(step.begins.begin(), step.begins.end(), i);
+    if (call.kind == CallKind::launch || !call.plain || next == step.begins.begin()) return {};
+    const std::uint32_t begin = *std::prev(next);
     if (i - begin >= step.period) return {};
     return {true, begin == step.begins[step.representative] ? i - begin : kNone};
   }

@@ -1,7 +1,7 @@
-// The order that the program gave to the ops of its step, found anew for the checker from the trace alone.
+// The order that the program gave to the ops of its step, found again for the checker from the trace alone.
 //
-// Each op knows of every stream the last op there that comes before it. Op numbers are indices into the step. Time and
-// memory are ops times streams; on one stream there is nothing to find out. Immutable once built. No errors.
+// For every stream, each op knows the last op there that comes before it. Op numbers are indices into the step. Time
+// and memory are ops times streams; on one stream there is nothing to find out. Immutable once built. No errors.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace nimble::analyzer {
 
 class ProgramOrder {
  public:
-  // What counts besides the streams themselves: events alone, as for what replay hands over call by call; or also what
-  // the host waited for, and how default streams stand to others.
+  // What counts besides the streams themselves: events alone, as when replay submits call by call; or also what the
+  // host waited for, and how default streams are ordered with others.
   enum class By : std::uint8_t { events, everything };
 
   // `calls` are the step's ops, as ascending indices into the trace.
@@ -24,7 +24,7 @@ class ProgramOrder {
 
   std::uint32_t streams() const { return streams_; }
   std::uint32_t stream(std::uint32_t op) const { return stream_[op]; }
-  // One more than the last op on the stream that is this one or comes before it; 0 for none.
+  // One more than the last op on the stream that is this one or comes before it; 0 if there is none.
   std::uint32_t seen(std::uint32_t op, std::uint32_t stream) const {
     return streams_ == 1 ? op + 1 : seen_[std::size_t{op} * streams_ + stream];
   }
@@ -37,10 +37,10 @@ class ProgramOrder {
   std::vector<std::uint32_t> stream_, seen_;
 };
 
-// What an event wait of the step waits for: which of its ops has recorded the event, in this step or in one before.
+// What an event wait of the step waits for: which of its ops has recorded the event, in this step or in an earlier one.
 struct OwnRecord {
   bool by_step = false;
-  std::uint32_t op = kNone;  // kNone: in a step before
+  std::uint32_t op = kNone;  // kNone: in an earlier step
 };
 
 OwnRecord own_record(const Trace& trace, const Step& step, std::uint32_t op);

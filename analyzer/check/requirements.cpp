@@ -6,7 +6,7 @@
 namespace nimble::analyzer {
 namespace {
 
-// Whether memory of this kind has but one name, so that two allocations of it never share a byte.
+// Whether memory of this kind has only one name, so that two allocations of it never share a byte.
 bool has_one_name(MemoryKind memory) {
   switch (memory) {
     case MemoryKind::device:
@@ -78,23 +78,23 @@ void Requirements::add_sign(std::uint32_t op) {
 void Requirements::touch(std::uint32_t op, std::uint32_t index) {
   const Access& access = accesses_.all[index];
   const ScheduleObject& object = schedule_.objects[access.object];
-  Use use{op, index, access.region};
+  Use use{op, index, access.rect};
   std::uint32_t space = kFirstOwn + access.object;
   if (object.step_local) {
     space = kArena;
-    use.region.begin += object.plan_offset;
+    use.rect.begin += object.plan_offset;
   } else if (!has_one_name(object.memory)) {
     space = kSeveralNames;
-    use.region = {0, ~std::uint64_t{0}, 0, 1};
+    use.rect = {0, ~std::uint64_t{0}, 0, 1};
   }
-  if (use.region.empty()) return;
-  split({space, use.region.begin});
-  split({space, use.region.end()});
-  for (std::uint64_t at = use.region.begin; at < use.region.end();) {
+  if (use.rect.empty()) return;
+  split({space, use.rect.begin});
+  split({space, use.rect.end()});
+  for (std::uint64_t at = use.rect.begin; at < use.rect.end();) {
     auto piece = pieces_.lower_bound({space, at});
     if (piece == pieces_.end() || piece->first != Address{space, at}) {
       // A hole up to the next piece.
-      std::uint64_t end = use.region.end();
+      std::uint64_t end = use.rect.end();
       if (piece != pieces_.end() && piece->first.first == space) end = std::min(end, piece->first.second);
       piece = pieces_.emplace_hint(piece, Address{space, at}, Piece{end, {}, {}});
     }
@@ -132,23 +132,23 @@ void Requirements::hear(std::uint32_t op) {
 }
 
 void Requirements::split(Address at) {
-  auto behind = pieces_.upper_bound(at);
-  if (behind == pieces_.begin()) return;
-  auto piece = std::prev(behind);
+  auto next = pieces_.upper_bound(at);
+  if (next == pieces_.begin()) return;
+  auto piece = std::prev(next);
   if (piece->first.first != at.first || piece->first.second == at.second || piece->second.end <= at.second) return;
   Piece rest = piece->second;
   piece->second.end = at.second;
-  pieces_.emplace_hint(behind, at, std::move(rest));
+  pieces_.emplace_hint(next, at, std::move(rest));
 }
 
 void Requirements::add(Piece& piece, const Use& use, bool writes) {
   auto meet = [&](const std::vector<Use>& earlier) {
     for (const Use& other : earlier)
-      if (other.op != use.op && overlap(other.region, use.region))
+      if (other.op != use.op && overlap(other.rect, use.rect))
         pairs.push_back({other.op, use.op, other.access, use.access});
   };
-  // Columns of a rectangle cover neither the piece nor each other; of a range, all of the piece is covered.
-  auto covered = [&](const Use& other) { return use.region.is_range() || other.region == use.region; };
+  // Columns of a rectangle cover neither the piece nor each other; a range covers all of the piece.
+  auto covered = [&](const Use& other) { return use.rect.is_range() || other.rect == use.rect; };
   meet(piece.writes);
   if (writes) {
     meet(piece.reads);
@@ -156,7 +156,7 @@ void Requirements::add(Piece& piece, const Use& use, bool writes) {
     piece.reads.erase(std::remove_if(piece.reads.begin(), piece.reads.end(), covered), piece.reads.end());
   }
   std::vector<Use>& list = writes ? piece.writes : piece.reads;
-  if (list.empty() || list.back().op != use.op || list.back().region != use.region) list.push_back(use);
+  if (list.empty() || list.back().op != use.op || list.back().rect != use.rect) list.push_back(use);
 }
 
 }  // namespace nimble::analyzer

@@ -1,5 +1,5 @@
-// The pairs of ops that a schedule must order, for the checker: found from the accesses, by other means than those by
-// which dependencies are.
+// The pairs of ops that a schedule must order, for the checker: found from the accesses, in another way than
+// dependencies are.
 //
 // The accesses, the schedule and the program's order have to outlive it. One thread at a time. Time is near linear in
 // ops and accesses. No errors.
@@ -17,8 +17,8 @@
 
 namespace nimble::analyzer {
 
-// Two ops that must be ordered, and the accesses for which: kNone where one of them is a barrier, a record, or may be
-// talking to somebody else.
+// Two ops that must be ordered, and the accesses that require it: kNone if one of the ops is a barrier, a record, or
+// may be communicating.
 struct Pair {
   std::uint32_t first, second;
   std::uint32_t first_access = kNone, second_access = kNone;
@@ -27,8 +27,8 @@ struct Pair {
 // Lists the pairs of one segment that must be ordered, as its ops go by in program order.
 //
 // Not every pair that conflicts: once a write has covered a piece of memory, what touched it before is ordered with
-// what touches it later if both are ordered with that write, and these pairs are listed. So a missing pair is implied,
-// and of a pair that the schedule misses one is always in the list.
+// what touches it later if both are ordered with that write, and these pairs are listed. So a pair that is left out is
+// implied, and if a schedule misses any pair it misses one that is listed.
 class Requirements {
  public:
   Requirements(const StepAccesses& accesses, const ScheduleOrder& schedule, const ProgramOrder& order);
@@ -44,26 +44,27 @@ class Requirements {
   // What one op does to a piece of memory.
   struct Use {
     std::uint32_t op, access;
-    Region region;
+    ByteRect rect;
   };
   struct Piece {
     std::uint64_t end;
     std::vector<Use> writes, reads;
   };
 
-  // Behind all that the program has put before it: behind the last such op on its stream, and what that is not behind.
+  // An op that comes after all that the program has put before it: after the last such op on its stream, and what that
+  // one does not come after.
   void add_sign(std::uint32_t op);
 
   void touch(std::uint32_t op, std::uint32_t index);
 
-  // Those that may each hold the room that the other waits for: behind the last on each stream that the program has put
-  // before it.
+  // Ops that may each hold the room that the other waits for: each comes after the last on every stream that the
+  // program has put before it.
   void make_room(std::uint32_t op);
 
-  // Who may be talking to somebody else, and who touches what such talk may be about.
+  // Ops that may be communicating, and ops that touch memory that a message may be about.
   void hear(std::uint32_t op);
 
-  // Cuts the piece that holds `at` in two there.
+  // Splits the piece that holds `at` in two there.
   void split(Address at);
 
   void add(Piece& piece, const Use& use, bool writes);
@@ -71,10 +72,10 @@ class Requirements {
   const StepAccesses& accesses_;
   const ScheduleOrder& schedule_;
   const ProgramOrder& order_;
-  std::map<Address, Piece> pieces_;  // without overlap
+  std::map<Address, Piece> pieces_;  // disjoint
   std::vector<std::uint32_t> since_barrier_, since_shared_talk_;
   std::vector<std::vector<std::uint32_t>> on_, waiting_;  // the ops so far, by stream; those that wait for others' room
-  // Of each stream the last that is behind all before it, the last record, and the last that others may have told
+  // Per stream: the last op that comes after all before it, the last record, and the last op that others may have told
   // something.
   std::vector<std::uint32_t> sign_, record_, heard_;
   std::uint32_t last_barrier_ = kNone, last_talk_ = kNone, last_shared_talk_ = kNone;

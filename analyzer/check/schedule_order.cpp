@@ -15,14 +15,14 @@ using nlohmann::json;
 
 constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
 
-// Keys whose values are kept while the text is parsed; the rest, which is most of it, is dropped at once.
+// Keys whose values are kept while the text is parsed; the rest, which is most of the text, is dropped at once.
 constexpr std::string_view kKept[] = {"nimble_schedule", "trace_digest", "arena_bytes", "objects", "ops",
                                       "segments",        "memory",       "size",        "edges",   "step_local",
                                       "plan_offset",     "kind",         "submit",      "segment", "trust",
                                       "record",          "object",       "branches",    "ends"};
 
-// Builds a JSON value without what stands under other keys. (The parser's own filter takes quadratic time in the length
-// of a list.)
+// Builds a JSON value without what is under other keys. (The parser's own filter takes quadratic time in the length of
+// a list.)
 class KeptValues : public json::json_sax_t {
  public:
   json root;
@@ -114,7 +114,7 @@ ScheduleOrder::Op read_op(const Fields& fields) {
     op.segment = static_cast<std::uint32_t>(fields.number("segment", kNone - std::uint64_t{1}));
   if (is_held(op.submit) != (op.segment != kNone)) fields.fail("segment", "does not go with submit");
   if (op.submit == Submit::order && op.kind != CallKind::event_wait)
-    fields.fail("submit", "is order for an op that is no event wait");
+    fields.fail("submit", "is order for an op that is not an event wait");
   if (op.submit == Submit::order && !fields.member("record").is_null())
     op.record = static_cast<std::uint32_t>(fields.number("record", kNone - std::uint64_t{1}));
   const bool memory = op.kind == CallKind::alloc_async || op.kind == CallKind::free_async;
@@ -133,11 +133,11 @@ ScheduleObject read_object(const Fields& fields, std::uint64_t arena_bytes) {
   object.step_local = fields.flag("step_local");
   object.plan_offset = fields.number("plan_offset");
   if (object.step_local && (object.plan_offset > arena_bytes || object.size > arena_bytes - object.plan_offset))
-    fields.fail("plan_offset", "lies outside the arena");
+    fields.fail("plan_offset", "is outside the arena");
   return object;
 }
 
-// The kinds of step, from the branches and the ends of a schedule; all ops are of one where it names none.
+// The kinds of step, from the branches and the ends of a schedule; if it names none, all ops are of one kind.
 void read_kinds(const Fields& top, ScheduleOrder& order) {
   const auto count = static_cast<std::uint32_t>(order.ops.size());
   if (!top.has("ends") && !top.has("branches")) {
@@ -145,7 +145,7 @@ void read_kinds(const Fields& top, ScheduleOrder& order) {
     for (std::uint32_t op = 0; op < count; ++op) order.kinds.front()[op] = op;
     return;
   }
-  std::vector<std::uint32_t> before(count);  // by op: which comes before it, kNone for those that begin a step
+  std::vector<std::uint32_t> before(count);  // by op: the one before it, kNone for those that begin a step
   for (std::uint32_t op = 0; op < count; ++op) before[op] = op - 1;
   std::uint64_t last = 0;
   for (const json& branch : top.list("branches")) {
@@ -189,7 +189,7 @@ ScheduleOrder order_of_kind(const ScheduleOrder& order, std::size_t kind) {
     }
     mine.segment = segment;
   }
-  // An edge to what the kind does not have orders nothing in it.
+  // An edge to an op that the kind does not have orders nothing in it.
   for (auto& edges : result.edges) {
     for (auto& [from, to] : edges) from = op_of[from], to = op_of[to];
     std::erase_if(edges, [](const auto& edge) { return edge[0] == kNone || edge[1] == kNone; });
@@ -222,7 +222,7 @@ ScheduleOrder read_schedule_order(const std::string& text, const std::string& fi
   each(top, "ops", place, [&](const Fields& fields) {
     order.ops.push_back(read_op(fields));
     if (order.ops.back().segment != kNone && order.ops.back().segment >= segments)
-      fields.fail("segment", "is no segment of the schedule");
+      fields.fail("segment", "is not a segment of the schedule");
   });
   each(top, "segments", place, [&](const Fields& fields) {
     auto id = static_cast<std::uint32_t>(order.edges.size());
@@ -241,7 +241,7 @@ ScheduleOrder read_schedule_order(const std::string& text, const std::string& fi
   read_kinds(top, order);
   for (std::size_t op = 0; op < order.ops.size(); ++op)
     if (order.ops[op].object != kNone && order.ops[op].object >= order.objects.size())
-      throw InputError(file, 0, "ops[" + std::to_string(op) + "].object", "is no object of the schedule");
+      throw InputError(file, 0, "ops[" + std::to_string(op) + "].object", "is not an object of the schedule");
   return order;
 }
 

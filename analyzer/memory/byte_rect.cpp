@@ -9,8 +9,8 @@ using Wide = __int128;
 
 Wide floor_divide(Wide a, Wide b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
 
-bool range_meets_rows(std::uint64_t begin, std::uint64_t end, const Region& rows) {
-  // The first row that ends behind the range's beginning must begin before the range's end.
+bool range_meets_rows(std::uint64_t begin, std::uint64_t end, const ByteRect& rows) {
+  // The first row that ends after the range's beginning must begin before the range's end.
   Wide row = floor_divide(Wide{begin} - Wide{rows.begin} - Wide{rows.width}, Wide{rows.pitch}) + 1;
   row = std::max<Wide>(row, 0);
   return row < Wide{rows.height} && Wide{rows.begin} + row * Wide{rows.pitch} < Wide{end};
@@ -18,16 +18,16 @@ bool range_meets_rows(std::uint64_t begin, std::uint64_t end, const Region& rows
 
 }  // namespace
 
-Region normalized(Region region) {
-  if (region.height > 1 && region.pitch == region.width) {
-    region.width *= region.height;
-    region.height = 1;
+ByteRect normalized(ByteRect rect) {
+  if (rect.height > 1 && rect.pitch == rect.width) {
+    rect.width *= rect.height;
+    rect.height = 1;
   }
-  if (region.height == 1) region.pitch = 0;
-  return region;
+  if (rect.height == 1) rect.pitch = 0;
+  return rect;
 }
 
-bool overlap(const Region& a, const Region& b) {
+bool overlap(const ByteRect& a, const ByteRect& b) {
   if (a.empty() || b.empty() || a.end() <= b.begin || b.end() <= a.begin) return false;
   if (a.is_range() && b.is_range()) return true;
   if (a.is_range()) return range_meets_rows(a.begin, a.end(), b);

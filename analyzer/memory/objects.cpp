@@ -4,22 +4,20 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <unordered_map>
+#include <vector>
 
 #include "nimble/internal/schedule.h"
 
 namespace nimble::analyzer {
 namespace {
 
-// How far before an object a word may be that stands for it. An array in one dimension that is counted from one begins
-// an element before its memory, and one with a halo as many as that has: 16 bytes at most, and few of them. It is less
-// than what allocators align to (256 bytes and more): what begins in a block of theirs is not near the next one.
-
 // The objects that are alive at one point of the trace, by address.
 class LiveObjects {
  public:
   explicit LiveObjects(std::vector<Object>& objects) : objects_(objects) {}
 
-  // A variable is there from when its image was loaded; the trace tells of it later, and may do so again.
+  // A variable exists from when its image was loaded; the trace mentions it later, and may do so again.
   std::uint32_t global(const Object& object) {
     const auto known = by_base_.find(object.base);
     const bool same = known != by_base_.end() && objects_[known->second].memory == MemoryKind::global &&
@@ -28,7 +26,7 @@ class LiveObjects {
   }
 
   std::uint32_t allocate(const Object& object) {
-    // What still lives in this range has lost its memory without a free that the trace saw.
+    // What is still alive in this range has lost its memory without a free that the trace saw.
     auto next = by_base_.lower_bound(object.base);
     if (next != by_base_.begin()) {
       auto previous = std::prev(next);
@@ -44,7 +42,7 @@ class LiveObjects {
     return id;
   }
 
-  // Ends the object that begins at `base`; its id, or kNone where none does.
+  // Ends the object that begins at `base`; its id, or kNone if there is none.
   std::uint32_t end_at(std::uint64_t base, std::uint32_t call) {
     auto found = by_base_.find(base);
     if (found == by_base_.end()) return kNone;
@@ -59,7 +57,7 @@ class LiveObjects {
       end(at, call);
   }
 
-  // What goes with a context. What is another's does not.
+  // Ends what belongs to a context, and nothing of other contexts.
   void end_context(const TraceCall& call, std::uint32_t index) {
     for (auto at = by_base_.begin(); at != by_base_.end();) {
       auto next = std::next(at);
@@ -89,9 +87,12 @@ class LiveObjects {
     return objects_[id].base + objects_[id].size == address ? id : kNone;
   }
 
-  // The object that begins a little behind this address, or kNone. What is the begin of another one is no more than
-  // that.
-  std::uint32_t find_just_behind(std::uint64_t address) const {
+  // The object that begins a little after this address, or kNone. The beginning of another object is only that.
+  //
+  // Such a word may stand for the object: a one-dimensional array that is counted from one begins an element before its
+  // memory, and one with a halo as many as the halo has: 16 bytes at most, and few of them. kJustBefore is less than
+  // what allocators align to (256 bytes and more), so a block's first bytes are not near the next one.
+  std::uint32_t find_just_before(std::uint64_t address) const {
     const auto above = by_base_.upper_bound(address);
     if (above == by_base_.end() || above->first - address >= kJustBefore) return kNone;
     return above != by_base_.begin() && std::prev(above)->first == address ? kNone : above->second;
@@ -107,6 +108,133 @@ class LiveObjects {
   std::map<std::uint64_t, std::uint32_t> by_base_;
 };
 
+// Finds the pointers of one call after another.
+class PointerFinder {
+ public:
+  PointerFinder(const Trace& trace, std::vector<Object>& objects, std::vector<PointerWord>& pointers,
+                std::unordered_map<std::uint32_t, std::vector<PointerWord>>& unsure)
+      : trace_(trace), live_(objects), pointers_(pointers), unsure_(unsure) {}
+
+  void look_at(std::uint32_t index) {
+    const TraceCall& call = trace_.calls[index];
+    switch (call.kind) {
+      case CallKind::alloc:
+      case CallKind::alloc_async: {
+        const Object object{call.address, call.size, call.memory, call.own_pool, call.context.value_or(kNone),
+                            index,        kNone};
+        return add(PointerWord{0, call.memory == MemoryKind::global ? live_.global(object) : live_.allocate(object), 0},
+                   0);
+      }
+      case CallKind::free:
+      case CallKind::free_async:
+        if (std::uint32_t id = live_.end_at(call.address, index); id != kNone) add(PointerWord{0, id, 0}, 0);
+        if (call.size > 0) live_.end_range(call.address, call.size, index);
+        return;
+      case CallKind::context_end:
+        return live_.end_context(call, index);
+      case CallKind::copy:
+        add(live_.find(call.dst.address, extent_of(call.dst, call.width, call.height)), kAtDst);
+        add(live_.find(call.src.address, extent_of(call.src, call.width, call.height)), kAtSrc);
+        if (!call.words) return;
+        for (std::uint32_t i = 0; i < call.words->size(); ++i) add(live_.find((*call.words)[i].value, 0), kAtWords + i);
+        return;
+      case CallKind::set:
+        return add(live_.find(call.dst.address, extent_of(call.dst, call.width, call.height)), kAtDst);
+      case CallKind::launch:
+        add_parameters(call.function, call.params, index, 0);
+        return add_globals(call.function, index);
+      case CallKind::opaque:
+        if (call.accesses) add_list(*call.accesses);
+        return;
+      case CallKind::graph_launch:
+        return add_graph(call.graph, index);
+      default:
+        return;
+    }
+  }
+
+ private:
+  void add(std::optional<PointerWord> pointer, std::uint32_t at) {
+    if (!pointer) return;
+    pointer->at = at;
+    pointers_.push_back(*pointer);
+  }
+
+  void add_list(const std::vector<TraceAccess>& list) {
+    for (std::uint32_t i = 0; i < list.size(); ++i) add(live_.find(list[i].address, list[i].bytes), i);
+  }
+
+  void add_graph(std::uint32_t id, std::uint32_t index) {
+    if (id == kNone) return;
+    const TraceGraph& graph = trace_.graphs[id];
+    add_list(graph.accesses);
+    auto first = static_cast<std::uint32_t>(graph.accesses.size());
+    for (const TraceGraph::Kernel& kernel : graph.kernels) {
+      add_parameters(kernel.function, kernel.params, index, first);
+      first += static_cast<std::uint32_t>(kernel.params.size());
+    }
+  }
+
+  // `first`: the PointerWord::at of the parameters' first byte.
+  void add_parameters(std::uint32_t function, const std::vector<std::uint8_t>& params, std::uint32_t index,
+                      std::uint32_t first) {
+    if (params.empty()) return;
+    ends_.clear();
+    maybe_.clear();
+    const auto first_pointer = static_cast<std::ptrdiff_t>(pointers_.size());
+    for (const ParamLayout& param : *trace_.functions[function].params)
+      for (std::uint32_t at = param.offset; at + 8 <= param.offset + param.size; ++at)
+        if (const std::uint64_t word = word_at(params, at); word != 0)
+          at % 8 == 0 ? add_word(word, first + at) : add_unaligned(word, first + at);
+    for (const PointerWord& end : ends_)
+      if (std::none_of(pointers_.begin() + first_pointer, pointers_.end(),
+                       [&](const PointerWord& pointer) { return pointer.object == end.object; }))
+        maybe_.push_back(end);
+    if (maybe_.empty()) return;
+    std::stable_sort(maybe_.begin(), maybe_.end(),
+                     [](const PointerWord& a, const PointerWord& b) { return a.at < b.at; });
+    std::vector<PointerWord>& all = unsure_[index];
+    all.insert(all.end(), maybe_.begin(), maybe_.end());
+  }
+
+  void add_word(std::uint64_t word, std::uint32_t at) {
+    const auto pointer = live_.find(word, 0);
+    add(pointer, at);
+    if (const std::uint32_t object = pointer ? kNone : live_.find_end(word); object != kNone)
+      ends_.push_back({at, object, 0});
+    if (const std::uint32_t object = could_be_address(word) ? live_.find_just_before(word) : kNone; object != kNone)
+      maybe_.push_back({at, object, 0});
+    // A tag in the 16 bits that addresses do not use.
+    if (const std::uint64_t bare = word & kAddressBits; !pointer && bare != word && could_be_address(bare))
+      if (const auto tagged = live_.find(bare, 0)) maybe_.push_back({at, tagged->object, 0});
+  }
+
+  // A class may be packed to any byte: the compiler puts its members together from smaller loads.
+  void add_unaligned(std::uint64_t word, std::uint32_t at) {
+    if (const auto pointer = could_be_address(word) ? live_.find(word, 0) : std::nullopt)
+      maybe_.push_back({at, pointer->object, 0});
+  }
+
+  void add_globals(std::uint32_t function, std::uint32_t index) {
+    const auto& proof = trace_.functions[function].proof;
+    if (!proof) return;
+    for (std::uint32_t i = 0; i < proof->globals.size(); ++i) {
+      const ProvenGlobal& global = proof->globals[i];
+      auto pointer = live_.find(global.address, global.bytes);
+      if (!pointer)
+        pointer = PointerWord{
+            0, live_.global({global.address, global.bytes, MemoryKind::global, false, kNone, index, kNone}), 0};
+      add(pointer, kAtGlobals + i);
+    }
+  }
+
+  const Trace& trace_;
+  LiveObjects live_;
+  std::vector<PointerWord>& pointers_;
+  std::unordered_map<std::uint32_t, std::vector<PointerWord>>& unsure_;
+  std::vector<PointerWord> ends_, maybe_;  // of one kernel
+};
+
 }  // namespace
 
 std::uint64_t word_at(const std::vector<std::uint8_t>& params, std::uint32_t at) {
@@ -116,115 +244,11 @@ std::uint64_t word_at(const std::vector<std::uint8_t>& params, std::uint32_t at)
 }
 
 ObjectTable::ObjectTable(const Trace& trace) {
-  LiveObjects live(objects_);
+  PointerFinder finder(trace, objects_, pointers_, unsure_);
   first_.reserve(trace.calls.size() + 1);
-  auto add = [&](std::optional<PointerWord> pointer, std::uint32_t at) {
-    if (!pointer) return;
-    pointer->at = at;
-    pointers_.push_back(*pointer);
-  };
-  std::vector<PointerWord> ends, unsure;  // of one kernel
-  auto add_parameters = [&](std::uint32_t function, const std::vector<std::uint8_t>& params, std::uint32_t index,
-                            std::uint32_t first) {
-    if (params.empty()) return;
-    ends.clear();
-    unsure.clear();
-    const std::size_t first_pointer = pointers_.size();
-    for (const ParamLayout& param : *trace.functions[function].params)
-      for (std::uint32_t at = param.offset; at + 8 <= param.offset + param.size; ++at) {
-        const std::uint64_t word = word_at(params, at);
-        if (word == 0) continue;
-        if (at % 8 != 0) {
-          // A class may be packed to any byte: the compiler puts its members together from smaller loads.
-          if (const auto pointer = could_be_address(word) ? live.find(word, 0) : std::nullopt)
-            unsure.push_back({first + at, pointer->object, 0});
-          continue;
-        }
-        const auto pointer = live.find(word, 0);
-        add(pointer, first + at);
-        if (const std::uint32_t object = pointer ? kNone : live.find_end(word); object != kNone)
-          ends.push_back({first + at, object, 0});
-        if (const std::uint32_t object = could_be_address(word) ? live.find_just_behind(word) : kNone; object != kNone)
-          unsure.push_back({first + at, object, 0});
-        // A tag in the 16 bits that addresses have no use for.
-        if (const std::uint64_t bare = word & kAddressBits; !pointer && bare != word && could_be_address(bare))
-          if (const auto tagged = live.find(bare, 0)) unsure.push_back({first + at, tagged->object, 0});
-      }
-    for (const PointerWord& end : ends)
-      if (std::none_of(pointers_.begin() + static_cast<std::ptrdiff_t>(first_pointer), pointers_.end(),
-                       [&](const PointerWord& pointer) { return pointer.object == end.object; }))
-        unsure.push_back(end);
-    if (unsure.empty()) return;
-    std::stable_sort(unsure.begin(), unsure.end(),
-                     [](const PointerWord& a, const PointerWord& b) { return a.at < b.at; });
-    std::vector<PointerWord>& all = unsure_[index];
-    all.insert(all.end(), unsure.begin(), unsure.end());
-  };
-  auto add_globals = [&](std::uint32_t function, std::uint32_t index) {
-    const auto& proof = trace.functions[function].proof;
-    if (!proof) return;
-    for (std::uint32_t i = 0; i < proof->globals.size(); ++i) {
-      const ProvenGlobal& global = proof->globals[i];
-      auto pointer = live.find(global.address, global.bytes);
-      if (!pointer)
-        pointer = PointerWord{
-            0, live.global({global.address, global.bytes, MemoryKind::global, false, kNone, index, kNone}), 0};
-      add(pointer, kAtGlobals + i);
-    }
-  };
-  auto add_list = [&](const std::vector<TraceAccess>& list) {
-    for (std::uint32_t i = 0; i < list.size(); ++i) add(live.find(list[i].address, list[i].bytes), i);
-  };
   for (std::uint32_t index = 0; index < trace.calls.size(); ++index) {
-    const TraceCall& call = trace.calls[index];
     first_.push_back(pointers_.size());
-    if (call.result != 0) continue;
-    switch (call.kind) {
-      case CallKind::alloc:
-      case CallKind::alloc_async: {
-        const Object object{call.address, call.size, call.memory, call.own_pool, call.context.value_or(kNone),
-                            index,        kNone};
-        add(PointerWord{0, call.memory == MemoryKind::global ? live.global(object) : live.allocate(object), 0}, 0);
-        break;
-      }
-      case CallKind::free:
-      case CallKind::free_async:
-        if (std::uint32_t id = live.end_at(call.address, index); id != kNone) add(PointerWord{0, id, 0}, 0);
-        if (call.size > 0) live.end_range(call.address, call.size, index);
-        break;
-      case CallKind::context_end:
-        live.end_context(call, index);
-        break;
-      case CallKind::copy:
-        add(live.find(call.dst.address, extent_of(call.dst, call.width, call.height)), kAtDst);
-        add(live.find(call.src.address, extent_of(call.src, call.width, call.height)), kAtSrc);
-        if (!call.words) break;
-        for (std::uint32_t i = 0; i < call.words->size(); ++i) add(live.find((*call.words)[i].value, 0), kAtWords + i);
-        break;
-      case CallKind::set:
-        add(live.find(call.dst.address, extent_of(call.dst, call.width, call.height)), kAtDst);
-        break;
-      case CallKind::launch:
-        add_parameters(call.function, call.params, index, 0);
-        add_globals(call.function, index);
-        break;
-      case CallKind::opaque:
-        if (call.accesses) add_list(*call.accesses);
-        break;
-      case CallKind::graph_launch: {
-        if (call.graph == kNone) break;
-        const TraceGraph& graph = trace.graphs[call.graph];
-        add_list(graph.accesses);
-        auto first = static_cast<std::uint32_t>(graph.accesses.size());
-        for (const TraceGraph::Kernel& kernel : graph.kernels) {
-          add_parameters(kernel.function, kernel.params, index, first);
-          first += static_cast<std::uint32_t>(kernel.params.size());
-        }
-        break;
-      }
-      default:
-        break;
-    }
+    if (trace.calls[index].result == 0) finder.look_at(index);
   }
   first_.push_back(pointers_.size());
 }

@@ -20,7 +20,6 @@ struct StepObject {
   bool step_local = false;      // allocated and freed by the step itself, in one context, from the default pool
   std::uint32_t alloc = kNone;  // the ops that did, as indices into the step
   std::uint32_t free = kNone;
-  bool looked_at = false;  // ops touch it that are none of a step's, in no order with it (analyzer/order/onlookers.h)
 };
 
 struct StepObjects {

@@ -64,7 +64,7 @@ OpCost cost_of(const DeviceModel& device, const Trace& trace, const ObjectTable&
     case CallKind::host_function:
       cost.device_us = device.host_function_us;
       break;
-    default:  // what it does is not in the trace
+    default:  // the trace does not say what it does
       cost.device_us = device.kernel_base_us;
       break;
   }
@@ -76,8 +76,8 @@ OpCost cost_of(const DeviceModel& device, const Trace& trace, const ObjectTable&
 double bandwidth_share(const DeviceModel& device, const OpCost& cost, std::uint64_t bytes, bool exact) {
   if (cost.device_us <= 0) return 0;
   double share = static_cast<double>(bytes) / (device.memory_gb_s * 1e3 * cost.device_us);
-  if (share > 1 && !exact) return 0;  // it names more than it touches, and nothing tells how much
-  // A few multiprocessors cannot draw all that the memory could give.
+  if (share > 1 && !exact) return 0;  // it names more than it touches, and nothing says how much
+  // A few multiprocessors cannot use all of the memory's bandwidth.
   double most = cost.engine == Engine::multiprocessors
                     ? cost.multiprocessors * device.multiprocessor_gb_s / device.memory_gb_s
                     : 1;
@@ -95,10 +95,10 @@ std::vector<OpCost> predict_costs(const DeviceModel& device, const Trace& trace,
     std::uint64_t bytes = 0;
     bool exact = true;
     for (const Access& access : accesses.of(op)) {
-      // Host memory passes over another bus.
+      // Host memory goes over another bus.
       MemoryKind memory = objects.objects[access.object].memory;
       if (memory == MemoryKind::pinned || memory == MemoryKind::registered) continue;
-      std::uint64_t touched = access.region.width * access.region.height;
+      std::uint64_t touched = access.rect.width * access.rect.height;
       bytes += touched * ((access.reads ? 1 : 0) + (access.writes ? 1 : 0));
       exact = exact && !access.whole;
     }

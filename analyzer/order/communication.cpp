@@ -13,9 +13,11 @@ namespace {
 
 class Finder {
  public:
-  Finder(const Trace& trace, const StepObjects& objects, const Rules& rules, Evidence trust, StepAccesses& accesses)
+  Finder(const Trace& trace, const StepObjects& objects, std::span<const std::uint8_t> watched, const Rules& rules,
+         Evidence trust, StepAccesses& accesses)
       : trace_(trace),
         objects_(objects),
+        watched_(watched),
         rules_(rules),
         trust_(trust),
         accesses_(accesses),
@@ -32,7 +34,7 @@ class Finder {
     entry.shares = !why.empty();
     entry.blocks_wait = blocks_wait(call);
     const Rule* rule = rule_for(call);
-    const bool by_rule = rule != nullptr;  // which knows what the kernel says, and about what
+    const bool by_rule = rule != nullptr;  // the rule knows whether the kernel communicates, and about what
     entry.tells = !by_rule && !why_shared(op, call, [](const Access& access) { return access.writes; }).empty();
     if (rule != nullptr && *rule->communicates) {
       entry.communicates = Communicates::by_rule;
@@ -42,17 +44,19 @@ class Finder {
       entry.communicates_why = reason(why);
       entry.hears = !why_shared(op, call, [](const Access& access) { return access.reads; }).empty();
     }
-    // Who looks from another stream may see any two ops change places.
+    // An onlooker on another stream may see any two ops change places.
     for (const Access& access : accesses_.of(op)) {
-      if (!objects_.objects[access.object].looked_at) continue;
+      if (!is_watched(access.object)) continue;
       entry.tells = entry.tells || access.writes;
       entry.hears = entry.hears || access.reads;
     }
   }
 
  private:
-  // Why what these accesses of the op touch may be seen by others; empty where it is not, or where that is not known
-  // and the op is ordered with everything.
+  bool is_watched(std::uint32_t object) const { return !watched_.empty() && watched_[object] != 0; }
+
+  // Why others may see what these accesses of the op touch; empty if they may not, or if that is not known and the op
+  // is ordered with everything.
   template <class Which>
   std::string why_shared(std::uint32_t op, const TraceCall& call, Which which) const {
     switch (call.kind) {
@@ -68,16 +72,16 @@ class Finder {
     for (const Access& access : accesses_.of(op)) {
       if (!which(access)) continue;
       const MemoryKind memory = objects_.objects[access.object].memory;
-      if (!hidden_.empty()) return "the program created " + hidden_ + ", by which others may reach its memory";
-      if (objects_.objects[access.object].looked_at)
-        return "it touches memory that ops of other streams touch, in no order with the step's";
+      if (!hidden_.empty()) return "the program created " + hidden_ + ", through which others may reach its memory";
+      if (is_watched(access.object))
+        return "it touches memory that ops of other streams touch, unordered with the step's";
       if (reached_by_others(memory))
-        return "it touches " + std::string(name(memory)) + " memory, which others reach, too";
+        return "it touches " + std::string(name(memory)) + " memory, which others can reach";
     }
     return {};
   }
 
-  // The rule that says whether it communicates, or null. Of a graph: one of its kernels' that does.
+  // The rule that says whether it communicates, or null. For a graph: that of a kernel of it that does.
   const Rule* rule_for(const TraceCall& call) {
     if (call.kind == CallKind::launch) return rule_of(call.function);
     if (call.kind != CallKind::graph_launch || call.graph == kNone) return nullptr;
@@ -120,10 +124,11 @@ class Finder {
   };
   const Trace& trace_;
   const StepObjects& objects_;
+  const std::span<const std::uint8_t> watched_;
   const Rules& rules_;
   Evidence trust_;
   StepAccesses& accesses_;
-  std::string hidden_;  // what was created, by which others may reach any memory
+  std::string hidden_;  // what was created through which others may reach any memory
   bool has_hidden_;     // that, or textures
   std::vector<Cached> rule_of_;
   std::unordered_map<std::string, std::uint32_t> reasons_;
@@ -142,9 +147,10 @@ bool reached_by_others(MemoryKind memory) {
   }
 }
 
-void find_communication(const Trace& trace, const StepObjects& objects, std::span<const std::uint32_t> calls,
-                        const Rules& rules, Evidence trust, StepAccesses& accesses) {
-  Finder finder(trace, objects, rules, trust, accesses);
+void find_communication(const Trace& trace, const StepObjects& objects, std::span<const std::uint8_t> watched,
+                        std::span<const std::uint32_t> calls, const Rules& rules, Evidence trust,
+                        StepAccesses& accesses) {
+  Finder finder(trace, objects, watched, rules, trust, accesses);
   for (std::uint32_t op = 0; op < calls.size(); ++op) finder.look_at(op, trace.calls[calls[op]]);
 }
 

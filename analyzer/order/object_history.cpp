@@ -62,21 +62,22 @@ void ObjectHistory::add_range(std::uint32_t op, std::uint32_t access, std::uint6
   }
 }
 
-void ObjectHistory::add(std::uint32_t op, std::uint32_t access, const Region& region, bool reads, bool writes,
+// One walk over the pieces that splits, compares and merges them in passing.
+void ObjectHistory::add(std::uint32_t op, std::uint32_t access, const ByteRect& rect, bool reads, bool writes,
                         const HappensBefore& order, std::vector<AccessConflict>& conflicts) {
-  if (region.empty()) return;
-  Region hull{region.begin, region.end() - region.begin, 0, 1};
-  bool as_rectangle = !region.is_range() && rectangles_.size() < kMaxRectangles;
-  const Region& shape = as_rectangle ? region : hull;
+  if (rect.empty()) return;
+  ByteRect hull{rect.begin, rect.end() - rect.begin, 0, 1};
+  bool as_rectangle = !rect.is_range() && rectangles_.size() < kMaxRectangles;
+  const ByteRect& shape = as_rectangle ? rect : hull;
   for (const Rectangle& other : rectangles_)
-    if (other.op != op && (writes || other.writes) && overlap(shape, other.region))
+    if (other.op != op && (writes || other.writes) && overlap(shape, other.rect))
       conflicts.push_back({other.op, other.writes, other.reads, other.access});
   if (writes)
     rectangles_.erase(std::remove_if(rectangles_.begin(), rectangles_.end(),
                                      [&](const Rectangle& other) {
-                                       bool covered = shape == other.region ||
-                                                      (shape.is_range() && shape.begin <= other.region.begin &&
-                                                       other.region.end() <= shape.end());
+                                       bool covered = shape == other.rect ||
+                                                      (shape.is_range() && shape.begin <= other.rect.begin &&
+                                                       other.rect.end() <= shape.end());
                                        return covered && order.ordered(other.op, op);
                                      }),
                       rectangles_.end());
@@ -84,19 +85,19 @@ void ObjectHistory::add(std::uint32_t op, std::uint32_t access, const Region& re
     add_range(op, access, hull.begin, hull.end(), reads, writes, order, conflicts);
     return;
   }
-  auto piece = pieces_.upper_bound(region.begin);
+  auto piece = pieces_.upper_bound(rect.begin);
   if (piece != pieces_.begin()) --piece;
-  for (; piece != pieces_.end() && piece->first < region.end(); ++piece) {
-    Region part{piece->first, piece->second.end - piece->first, 0, 1};
+  for (; piece != pieces_.end() && piece->first < rect.end(); ++piece) {
+    ByteRect part{piece->first, piece->second.end - piece->first, 0, 1};
     if (piece->second.writers.empty() && piece->second.readers.empty()) continue;
-    if (!overlap(region, part)) continue;
+    if (!overlap(rect, part)) continue;
     for (const Entry& entry : piece->second.writers)
       if (entry.op != op) conflicts.push_back({entry.op, true, false, entry.access});
     if (!writes) continue;
     for (const Entry& entry : piece->second.readers)
       if (entry.op != op) conflicts.push_back({entry.op, false, true, entry.access});
   }
-  rectangles_.push_back({region, op, access, reads, writes});
+  rectangles_.push_back({rect, op, access, reads, writes});
 }
 
 }  // namespace nimble::analyzer

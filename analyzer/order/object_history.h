@@ -1,7 +1,8 @@
-// The last writers of every byte of one object, and the readers since, as the ops of a step go by.
+// The last writers of every byte of one object, and the readers since then, as the ops of a step go by.
 //
-// Ranges split the object into pieces; rectangles with gaps between their rows are kept in a list beside, up to a limit
-// beyond which they count as their hulls. An ObjectHistory owns its pieces; one thread. Offsets in bytes. No errors.
+// Ranges split the object into pieces; rectangles with gaps between their rows are kept in a separate list, up to a
+// limit; beyond it they count as their hulls. An ObjectHistory owns its pieces; one thread. Offsets in bytes. No
+// errors.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 
 namespace nimble::analyzer {
 
-// Another access that the new one meets. `wrote`, `read`: what that one did.
+// Another access that the new one overlaps. `wrote`, `read`: what that one did.
 struct AccessConflict {
   std::uint32_t op = 0;
   bool wrote = false, read = false;
@@ -22,10 +23,10 @@ struct AccessConflict {
 
 class ObjectHistory {
  public:
-  // Adds to `conflicts` every earlier access that shares bytes with this one where one of both writes, and remembers
-  // this one. Earlier accesses that a write covers and that the program had ordered before it are forgotten: whoever
-  // comes after the write comes after them. An op's own accesses are no conflict.
-  void add(std::uint32_t op, std::uint32_t access, const Region& region, bool reads, bool writes,
+  // Adds to `conflicts` every earlier access that shares bytes with this one, if either of them writes, and remembers
+  // this one. Forgets earlier accesses that a write covers and that the program had ordered before it: whatever comes
+  // after the write comes after them. An op's own accesses are not a conflict.
+  void add(std::uint32_t op, std::uint32_t access, const ByteRect& rect, bool reads, bool writes,
            const HappensBefore& order, std::vector<AccessConflict>& conflicts);
 
   void clear() {
@@ -42,7 +43,7 @@ class ObjectHistory {
     std::vector<Entry> writers, readers;
   };
   struct Rectangle {
-    Region region;
+    ByteRect rect;
     std::uint32_t op, access;
     bool reads, writes;
   };
@@ -51,7 +52,7 @@ class ObjectHistory {
                  bool writes, const HappensBefore& order, std::vector<AccessConflict>& conflicts);
   void split(std::uint64_t at);
 
-  std::map<std::uint64_t, Piece> pieces_;  // by begin; without overlap
+  std::map<std::uint64_t, Piece> pieces_;  // by begin; disjoint
   std::vector<Rectangle> rectangles_;
 };
 

@@ -9,7 +9,7 @@
 namespace nimble::analyzer {
 namespace {
 
-// What a step's op does to an object of the trace; ops by their place among all that ran.
+// What a step's op does to an object of the trace; ops are numbered among all that ran.
 struct Touch {
   std::uint32_t op = 0;
   std::uint32_t object = kNone;  // of the step
@@ -19,25 +19,27 @@ struct Touch {
 class Finder {
  public:
   Finder(const Trace& trace, const ObjectTable& table, const Step& step, const StepAccesses& accesses,
-         StepObjects& objects)
+         const StepObjects& objects)
       : trace_(trace),
         table_(table),
         step_(step),
         accesses_(accesses),
         objects_(objects),
         order_(trace, step.ops),
-        touches_(order_.streams()) {}
+        touches_(order_.streams()),
+        watched_(objects.objects.size(), 0) {}
 
-  void run(std::span<const std::uint32_t> onlookers) {
+  std::vector<std::uint8_t> run(std::span<const std::uint32_t> onlookers) {
     for (std::uint32_t i = 0; i < step_.begins.size(); ++i)
       for (std::uint32_t k = 0; k < step_.period; ++k) note_touches(step_.begins[i] + k, k);
     for (const std::uint32_t op : onlookers) look_at(op);
+    return std::move(watched_);
   }
 
  private:
   const TraceCall& call(std::uint32_t op) const { return trace_.calls[step_.ops[op]]; }
 
-  // Of an op of some occurrence, which is op `k` of the step.
+  // For an op of some occurrence, which is op `k` of the step.
   void note_touches(std::uint32_t op, std::uint32_t k) {
     const std::span<const PointerWord> there = table_.pointers(step_.calls()[k]);
     const bool is_barrier = accesses_.ops[k].role == OpRole::barrier;
@@ -66,27 +68,29 @@ class Finder {
     }
   }
 
-  // Those of stream `s` that are neither before the op nor behind it.
+  // Those of stream `s` that are neither before nor after the op.
   void look_at(std::uint32_t op, bool writes, std::uint32_t s, const std::vector<Touch>& all) {
     auto touch = std::partition_point(
         all.begin(), all.end(), [&](const Touch& each) { return order_.position(each.op) <= order_.clock(op, s); });
     for (; touch != all.end() && !order_.ordered(op, touch->op); ++touch)
-      if (writes || touch->writes) objects_.objects[touch->object].looked_at = true;
+      if (writes || touch->writes) watched_[touch->object] = 1;
   }
 
   const Trace& trace_;
   const ObjectTable& table_;
   const Step& step_;
   const StepAccesses& accesses_;
-  StepObjects& objects_;
+  const StepObjects& objects_;
   const HappensBefore order_;
   std::vector<std::unordered_map<std::uint32_t, std::vector<Touch>>> touches_;  // by stream and object of the trace
+  std::vector<std::uint8_t> watched_;
 };
 
 }  // namespace
 
-void find_onlookers(const Trace& trace, const ObjectTable& table, std::span<const Step* const> kinds, const Step& step,
-                    const StepAccesses& accesses, StepObjects& objects) {
+std::vector<std::uint8_t> watched_objects(const Trace& trace, const ObjectTable& table,
+                                          std::span<const Step* const> kinds, const Step& step,
+                                          const StepAccesses& accesses, const StepObjects& objects) {
   std::vector<std::uint8_t> of_step(step.ops.size(), 0);
   std::uint32_t first = static_cast<std::uint32_t>(of_step.size()), last = 0;
   for (const Step* const kind : kinds)
@@ -103,7 +107,8 @@ void find_onlookers(const Trace& trace, const ObjectTable& table, std::span<cons
   for (std::uint32_t op = first; op < last; ++op)
     if (of_step[op] == 0 && does_work(call(op).kind) && !(one_stream && call(op).stream == stream))
       onlookers.push_back(op);
-  if (!onlookers.empty()) Finder(trace, table, step, accesses, objects).run(onlookers);
+  if (onlookers.empty()) return {};
+  return Finder(trace, table, step, accesses, objects).run(onlookers);
 }
 
 }  // namespace nimble::analyzer

@@ -1,11 +1,11 @@
-// Which memory of a step ops of other streams touch while it runs, that are none of any step's: somebody who polls, or
-// leaves something for the step to find.
+// Memory of a step that ops of other streams touch while it runs, without being part of any step: they may be polling,
+// or leaving something for the step to find.
 //
-// Looked for are ops among the steps, on another stream than a step's op, that the program has not put in order with
-// that op, where the two touch the same memory and one of them writes. What such an op sees of the step keeps the
-// program's order (analyzer/order/communication.h). Of ops before all steps or after them no one knows when they were
-// over. A kernel is taken to read and write what its parameters lead to, and what else is not a copy or a set what the
-// trace says that it touches.
+// Onlookers are ops among the steps, on another stream than some op of a step, that the program has not ordered with
+// that op, if the two touch the same memory and one of them writes. What an onlooker sees of the step keeps the
+// program's order (analyzer/order/communication.h). Ops before all steps or after them are not considered, because it
+// is not known when they were over. A kernel is assumed to read and write what its parameters lead to; for other ops
+// than copies and sets, what the trace says they touch.
 //
 // Near linear in ops. Pure; one thread. No errors.
 #pragma once
@@ -18,8 +18,10 @@
 
 namespace nimble::analyzer {
 
-// Sets StepObject::looked_at of `objects`, which are those of `step`, one of `kinds`.
-void find_onlookers(const Trace& trace, const ObjectTable& table, std::span<const Step* const> kinds, const Step& step,
-                    const StepAccesses& accesses, StepObjects& objects);
+// Per object of `objects`, which are those of `step`: 1 if an onlooker touches it. Empty if there is none. `step` is
+// one of `kinds`, all kinds of step of the program.
+std::vector<std::uint8_t> watched_objects(const Trace& trace, const ObjectTable& table,
+                                          std::span<const Step* const> kinds, const Step& step,
+                                          const StepAccesses& accesses, const StepObjects& objects);
 
 }  // namespace nimble::analyzer

@@ -9,7 +9,7 @@ namespace nimble::analyzer {
 namespace {
 
 constexpr std::uint32_t kAtOnce = 64;       // ops from which paths are followed in one pass, a bit each
-constexpr std::uint32_t kSampled = 4 * 64;  // ops, of a segment that is sampled
+constexpr std::uint32_t kSampled = 4 * 64;  // ops of a segment that is sampled
 
 // The same numbers everywhere: SplitMix64.
 std::uint64_t mixed(std::uint64_t value) {

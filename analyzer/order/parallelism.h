@@ -1,8 +1,9 @@
-// What a schedule's freedom rests on: the pairs of ops of one graph that nothing orders, by how well the less known of
-// the two is known.
+// What a schedule's parallelism relies on: the pairs of ops of one graph that nothing orders, by the weaker evidence of
+// the two.
 //
-// Exact for segments up to some thousands of ops, and more of these as long as that costs little; beyond that from a
-// sample of ops that is the same every time. Near linear in time and memory. Pure functions; any thread. No errors.
+// Exact for segments up to some thousands of ops, and for larger ones as long as that costs little; beyond that
+// estimated from a sample of ops that is the same every time. Near linear in time and memory. Pure functions; any
+// thread. No errors.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@ struct Parallelism {
     for (std::uint64_t count : pairs) sum += count;
     return sum;
   }
-  // Of all pairs, as a part of 1.
+  // As a fraction of all pairs.
   double share(Evidence evidence) const {
     std::uint64_t sum = all();
     return sum == 0 ? 0 : static_cast<double>(pairs[static_cast<int>(evidence)]) / static_cast<double>(sum);

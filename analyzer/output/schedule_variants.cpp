@@ -8,7 +8,7 @@
 namespace nimble::analyzer {
 namespace {
 
-// Compares two schedules op by op, as long as the objects of the one stand for those of the other one to one.
+// Compares two schedules op by op, as long as there is a one-to-one mapping between their objects.
 class Alike {
  public:
   Alike(const Schedule& a, const Schedule& b)
@@ -57,10 +57,11 @@ class Alike {
                                       return x.at == y.at && pointer(x.pointer, y.pointer);
                                     });
   }
+  // All fields that replay compares, by kind of op.
   bool same(const ScheduleOp& a, const ScheduleOp& b) {
     if (a.kind != b.kind || a.stream != b.stream || a.record != b.record) return false;
     if ((a.submit == Submit::plan) != (b.submit == Submit::plan)) return false;
-    // Of direct ops replay compares no more.
+    // Replay compares nothing more of direct ops.
     if (a.submit == Submit::direct && b.submit == Submit::direct && !a.payload && !b.payload) return true;
     if (a.dst_pitch != b.dst_pitch || a.src_pitch != b.src_pitch || a.width != b.width || a.height != b.height ||
         a.element != b.element || a.size != b.size)
@@ -81,11 +82,11 @@ class Alike {
   }
 
   const Schedule &a_, &b_;
-  std::vector<std::uint32_t> there_, here_;  // of b by those of a, and back
-  std::vector<std::uint32_t> new_;           // of a: what this op has added
+  std::vector<std::uint32_t> there_, here_;  // objects of b by those of a, and back
+  std::vector<std::uint32_t> new_;           // objects of a that this op has added
 };
 
-// Whether the segments of the first ops are the same ones, and none goes on behind them.
+// Whether the segments of the first ops are the same, and none continues after them.
 bool same_segments(const Schedule& a, const Schedule& b, std::uint32_t ops) {
   const auto inside = [&](const Schedule& schedule) {
     std::vector<std::pair<std::uint32_t, std::uint32_t>> result;
@@ -104,7 +105,7 @@ std::uint32_t mapped(std::uint32_t object, const std::vector<std::uint32_t>& obj
   return object == kNone ? kNone : objects[object];
 }
 
-// All that the op names, in numbers of the merged schedule.
+// All objects that the op names, as numbers of the merged schedule.
 void rename(ScheduleOp& op, const std::vector<std::uint32_t>& objects) {
   for (ScheduleParam& param : op.pointers) param.pointer.object = mapped(param.pointer.object, objects);
   for (SchedulePointer* pointer : {&op.dst, &op.src}) pointer->object = mapped(pointer->object, objects);
@@ -197,16 +198,8 @@ std::string KindMerger::add(KindSchedule kind) {
   const Schedule& mine = kind.schedule;
   const auto count = static_cast<std::uint32_t>(mine.ops.size());
   const std::size_t objects = mine.objects.size();
-  if (known_.empty()) {
-    merged_ = mine;
-    merged_.branches.clear();
-    merged_.ops.clear();
-    merged_.segments.clear();
-    merged_.functions.clear();
-    merged_.objects.clear();
-    merged_.ends.clear();
-  }
-  // The one with which it has the most in common.
+  if (known_.empty()) begin(mine);
+  // The one that it has the most in common with.
   SharedBeginning most;
   const Known* with = nullptr;
   for (const Known& other : known_) {
@@ -216,20 +209,42 @@ std::string KindMerger::add(KindSchedule kind) {
     with = &other;
   }
   if (with && !same_segments(mine, with->kind.schedule, most.ops))
-    return "what it shares with another kind of step cannot be submitted alike";
-  // Of those with which it shares all, it need not be that one which ends there.
+    return "what it shares with another kind of step cannot be submitted in the same way";
+  // Of those that it shares everything with, it need not be the one that ends there.
   if (with && most.ops == count && std::count(merged_.ends.begin(), merged_.ends.end(), with->op[count - 1]) != 0)
     return "it is like another kind of step";
 
   Known known{std::move(kind), std::vector<std::uint32_t>(count, kNone), std::vector<std::uint32_t>(objects, kNone)};
+  if (!add_objects(most, with, known)) return "memory that it shares with another kind of step is in another place";
+  for (std::uint32_t op = 0; op < most.ops; ++op) {
+    known.op[op] = with->op[op];
+    demand(known.kind.schedule.ops[op], known.object, merged_.ops[known.op[op]]);
+  }
+  share_segments(known, most.ops);
+  if (most.ops < count) add_branch(known.kind, most.ops, most.ops == 0 ? kNone : known.op[most.ops - 1], known);
+  add_totals(known);
+  known_.push_back(std::move(known));
+  return {};
+}
+
+void KindMerger::begin(const Schedule& first) {
+  merged_ = first;
+  merged_.branches.clear();
+  merged_.ops.clear();
+  merged_.segments.clear();
+  merged_.functions.clear();
+  merged_.objects.clear();
+  merged_.ends.clear();
+}
+
+bool KindMerger::add_objects(const SharedBeginning& most, const Known* with, Known& known) {
   const Schedule& schedule = known.kind.schedule;
   std::vector<bool> taken(merged_.objects.size(), false);
   for (std::size_t i = 0; with && i < most.object.size(); ++i) {
     if (most.object[i] == kNone) continue;
     known.object[i] = with->object[most.object[i]];
     taken[known.object[i]] = true;
-    if (schedule.objects[i].plan_offset != merged_.objects[known.object[i]].plan_offset)
-      return "memory that it shares with another kind of step lies in another place";
+    if (schedule.objects[i].plan_offset != merged_.objects[known.object[i]].plan_offset) return false;
   }
   std::multimap<std::uint32_t, std::uint32_t> free;  // by allocation: objects that nothing of this kind stands for yet
   for (std::uint32_t o = 0; o < taken.size(); ++o)
@@ -246,12 +261,12 @@ std::string KindMerger::add(KindSchedule kind) {
     merged_.objects.push_back(object);
     ids_.push_back(known.kind.ids[i]);
   }
-  for (std::uint32_t op = 0; op < most.ops; ++op) {
-    known.op[op] = with->op[op];
-    demand(schedule.ops[op], known.object, merged_.ops[known.op[op]]);
-  }
-  for (const ScheduleSegment& segment : schedule.segments) {
-    if (segment.first >= most.ops) break;
+  return true;
+}
+
+void KindMerger::share_segments(const Known& known, std::uint32_t ops) {
+  for (const ScheduleSegment& segment : known.kind.schedule.segments) {
+    if (segment.first >= ops) break;
     ScheduleSegment& shared = merged_.segments[merged_.ops[known.op[segment.order.front()]].segment];
     std::vector<std::array<std::uint32_t, 2>> before = shared.edges, more;
     std::sort(before.begin(), before.end());
@@ -260,23 +275,23 @@ std::string KindMerger::add(KindSchedule kind) {
           !std::binary_search(before.begin(), before.end(), edge))
         more.push_back(edge);
     shared.edges.insert(shared.edges.end(), more.begin(), more.end());
-    // An order that goes with all edges is the program's.
+    // The program's order satisfies all edges.
     if (!more.empty()) std::sort(shared.order.begin(), shared.order.end());
   }
-  if (most.ops < count) add_branch(known.kind, most.ops, most.ops == 0 ? kNone : known.op[most.ops - 1], known);
+}
+
+void KindMerger::add_totals(const Known& known) {
+  const Schedule& schedule = known.kind.schedule;
   merged_.ends.push_back(known.op.back());
   merged_.arena_bytes = std::max(merged_.arena_bytes, schedule.arena_bytes);
   merged_.textures = merged_.textures || schedule.textures;
-  if (!known_.empty()) {
-    const ScheduleFreedom& freedom = schedule.freedom;
-    merged_.freedom.exact += freedom.exact;
-    merged_.freedom.proven += freedom.proven;
-    merged_.freedom.declared += freedom.declared;
-    merged_.freedom.observed += freedom.observed;
-    merged_.freedom.estimated = merged_.freedom.estimated || freedom.estimated;
-  }
-  known_.push_back(std::move(known));
-  return {};
+  if (known_.empty()) return;  // the first kind's are there already
+  const ScheduleFreedom& freedom = schedule.freedom;
+  merged_.freedom.exact += freedom.exact;
+  merged_.freedom.proven += freedom.proven;
+  merged_.freedom.declared += freedom.declared;
+  merged_.freedom.observed += freedom.observed;
+  merged_.freedom.estimated = merged_.freedom.estimated || freedom.estimated;
 }
 
 }  // namespace nimble::analyzer

@@ -1,13 +1,13 @@
-// Makes one schedule of those of several kinds of step: what they begin with alike they share, and behind it each has a
-// branch of its own.
+// Merges the schedules of several kinds of step into one: they share what they begin with alike, and after that each
+// has its own branch.
 //
-// Shared ops are in the same segments of every kind that has them, and step-local memory that they name lies in the
-// same place, so that replay need not know which kind of step it is until they part. Everything that a kind asks of a
-// shared op is asked of it: what is fixed for one is fixed for all, and a graph has the edges of all. Objects that are
-// no step's own are one where they were the same allocation in the trace.
+// Shared ops are in the same segments in every kind that has them, and step-local memory that they name is in the same
+// place, so that replay need not know which kind of step it is until they part. A shared op has to meet what every kind
+// asks of it: what is fixed for one is fixed for all, and a graph has the edges of all. Objects that are not step-local
+// are merged if they were the same allocation in the trace.
 //
-// Owns what it holds. One thread. Indices are those of the schedule at hand. No errors: kinds that do not go together
-// are told apart by a reason.
+// Owns what it holds. One thread. Indices are those of the schedule at hand. No errors: if kinds do not go together,
+// the reason is returned.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@
 
 namespace nimble::analyzer {
 
-// The schedule of one kind of step by itself, and which allocation of the trace each of its objects was.
+// The schedule of one kind of step by itself, and for each of its objects the allocation in the trace.
 struct KindSchedule {
   Schedule schedule;
   std::vector<std::uint32_t> ids;
 };
 
-// With how many ops the two begin alike, however these are submitted; and which object of `b` is what in these `a` has
-// where: by object of `a`, kNone for those that they do not name.
+// How many ops at the beginning of the two are alike, however they are submitted; and which object of `b` plays the
+// role of which object of `a` in these: by object of `a`, kNone for those that they do not name.
 struct SharedBeginning {
   std::uint32_t ops = 0;
   std::vector<std::uint32_t> object;
@@ -35,16 +35,22 @@ SharedBeginning shared_beginning(const Schedule& a, const Schedule& b);
 
 class KindMerger {
  public:
-  // Adds a kind. Empty, or why it does not go together with those before, which stay as they are.
+  // Adds a kind. Empty, or why it does not go together with those before, which then stay as they are.
   std::string add(KindSchedule kind);
   const Schedule& schedule() const { return merged_; }
 
  private:
   struct Known {
     KindSchedule kind;
-    std::vector<std::uint32_t> op, object;  // of the merged schedule, by those of the kind
+    std::vector<std::uint32_t> op, object;  // in the merged schedule, by those of the kind
   };
 
+  void begin(const Schedule& first);
+  // Finds or adds each of the kind's objects. False if one that it shares has another place there.
+  bool add_objects(const SharedBeginning& most, const Known* with, Known& known);
+  // Adds to the segments of the first `ops`, which are shared, the edges of this kind.
+  void share_segments(const Known& known, std::uint32_t ops);
+  void add_totals(const Known& known);
   void add_branch(const KindSchedule& kind, std::uint32_t from, std::uint32_t after, Known& known);
   void demand(const ScheduleOp& op, const std::vector<std::uint32_t>& object, ScheduleOp& of);
   std::uint32_t function(const Schedule& schedule, std::uint32_t id, const std::vector<std::uint32_t>& object);

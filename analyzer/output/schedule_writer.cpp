@@ -46,6 +46,50 @@ void pointer(JsonText& out, std::string_view key, const SchedulePointer& pointer
   out.close('}');
 }
 
+void launch(JsonText& out, const ScheduleOp& op) {
+  id(out, "function", op.function);
+  out.key("grid");
+  numbers(out, op.grid);
+  out.key("block");
+  numbers(out, op.block);
+  out.key("shared_bytes").number(op.shared_bytes);
+  out.key("fixed_launch").boolean(op.fixed_launch).key("barrier").boolean(op.barrier);
+  if (op.priority != 0) out.key("priority").number(op.priority);
+  out.key("pointers").open('[');
+  for (const ScheduleParam& param : op.pointers) {
+    out.open('{').key("at").number(param.at);
+    pointer_fields(out, param.pointer);
+    out.close('}');
+  }
+  out.close(']').key("numbers");
+  numbers(out, op.numbers);
+  if (!op.equal.empty()) {
+    out.key("equal").open('[');
+    for (const ScheduleBytes& part : op.equal) out.open('[').number(part.at).text(hex(part.bytes)).close(']');
+    out.close(']');
+  }
+  if (op.writes) {
+    out.key("writes");
+    numbers(out, *op.writes);
+  }
+  if (!op.believed_reads.empty()) {
+    out.key("believed_reads");
+    numbers(out, op.believed_reads);
+  }
+}
+
+void copy(JsonText& out, const ScheduleOp& op) {
+  pointer(out, "dst", op.dst);
+  pointer(out, "src", op.src);
+  out.key("dst_pitch").number(op.dst_pitch).key("src_pitch").number(op.src_pitch);
+  out.key("width").number(op.width).key("height").number(op.height);
+  if (!op.payload) return;
+  out.key("payload").open('[');
+  for (const SchedulePayload& word : *op.payload)
+    out.open('[').number(word.at).number(word.pointer.object).number(word.pointer.offset).close(']');
+  out.close(']');
+}
+
 void op(JsonText& out, const ScheduleOp& op) {
   out.newline().open('{');
   out.key("kind").text(nimble::name(op.kind));
@@ -56,57 +100,15 @@ void op(JsonText& out, const ScheduleOp& op) {
   if (op.submit == Submit::order) id(out, "record", op.record);
   switch (op.kind) {
     case CallKind::launch:
-      id(out, "function", op.function);
-      out.key("grid");
-      numbers(out, op.grid);
-      out.key("block");
-      numbers(out, op.block);
-      out.key("shared_bytes").number(op.shared_bytes);
-      out.key("fixed_launch").boolean(op.fixed_launch).key("barrier").boolean(op.barrier);
-      if (op.priority != 0) out.key("priority").number(op.priority);
-      out.key("pointers").open('[');
-      for (const ScheduleParam& param : op.pointers) {
-        out.open('{').key("at").number(param.at);
-        pointer_fields(out, param.pointer);
-        out.close('}');
-      }
-      out.close(']').key("numbers").open('[');
-      for (std::uint32_t at : op.numbers) out.number(at);
-      out.close(']');
-      if (!op.equal.empty()) {
-        out.key("equal").open('[');
-        for (const ScheduleBytes& part : op.equal) out.open('[').number(part.at).text(hex(part.bytes)).close(']');
-        out.close(']');
-      }
-      if (op.writes) {
-        out.key("writes");
-        numbers(out, *op.writes);
-      }
-      if (!op.believed_reads.empty()) {
-        out.key("believed_reads");
-        numbers(out, op.believed_reads);
-      }
+      launch(out, op);
       break;
     case CallKind::copy:
-      pointer(out, "dst", op.dst);
-      pointer(out, "src", op.src);
-      out.key("dst_pitch").number(op.dst_pitch);
-      out.key("src_pitch").number(op.src_pitch);
-      out.key("width").number(op.width);
-      out.key("height").number(op.height);
-      if (op.payload) {
-        out.key("payload").open('[');
-        for (const SchedulePayload& word : *op.payload)
-          out.open('[').number(word.at).number(word.pointer.object).number(word.pointer.offset).close(']');
-        out.close(']');
-      }
+      copy(out, op);
       break;
     case CallKind::set:
       pointer(out, "dst", op.dst);
-      out.key("dst_pitch").number(op.dst_pitch);
-      out.key("width").number(op.width);
-      out.key("height").number(op.height);
-      out.key("element").number(op.element);
+      out.key("dst_pitch").number(op.dst_pitch).key("width").number(op.width);
+      out.key("height").number(op.height).key("element").number(op.element);
       break;
     case CallKind::alloc_async:
       id(out, "object", op.object);
@@ -119,6 +121,84 @@ void op(JsonText& out, const ScheduleOp& op) {
       break;
   }
   out.close('}');
+}
+
+void proven(JsonText& out, const std::vector<ProvenAccess>& accesses) {
+  out.key("proven").open('[');
+  for (const ProvenAccess& access : accesses) {
+    out.open('[');
+    numbers(out, access.at);
+    out.text(mode(access.reads, access.writes));
+    if (!access.when.empty()) {
+      out.open('[');
+      for (const ParamCondition& each : access.when) {
+        out.open('[').number(each.at).number(each.bytes).text(each.equal ? "==" : "!=");
+        out.number(each.value).close(']');
+      }
+      out.close(']');
+    }
+    out.close(']');
+  }
+  out.close(']');
+}
+
+void function(JsonText& out, const ScheduleFunction& function) {
+  out.newline().open('{').key("name").text(function.name).key("params").open('[');
+  for (const ParamLayout& param : function.params) out.open('[').number(param.offset).number(param.size).close(']');
+  out.close(']').key("self_contained").boolean(function.self_contained);
+  if (function.proven) proven(out, *function.proven);
+  if (!function.stored.empty()) {
+    out.key("stored");
+    numbers(out, function.stored);
+  }
+  if (!function.globals.empty()) {
+    out.key("globals").open('[');
+    for (const ScheduleGlobal& global : function.globals)
+      out.open('[').text(global.name).number(global.object).text(mode(global.reads, global.writes)).close(']');
+    out.close(']');
+  }
+  if (function.code != 0) {
+    char code[17];
+    std::snprintf(code, sizeof code, "%016llx", static_cast<unsigned long long>(function.code));
+    out.key("code").text(code);
+  }
+  out.close('}');
+}
+
+void object(JsonText& out, const ScheduleObject& object) {
+  out.newline().open('{').key("memory").text(name(object.memory)).key("size").number(object.size);
+  out.key("step_local").boolean(object.step_local).key("plan_offset").number(object.plan_offset).close('}');
+}
+
+void branches(JsonText& out, const Schedule& schedule) {
+  if (schedule.ends.empty()) return;
+  out.key("branches").open('[');
+  for (const ScheduleBranch& branch : schedule.branches) {
+    out.open('[').number(branch.first);
+    branch.after == kNone ? out.null() : out.number(branch.after);
+    out.close(']');
+  }
+  out.close(']').key("ends");
+  numbers(out, schedule.ends);
+  out.newline();
+}
+
+void segment(JsonText& out, const ScheduleSegment& segment) {
+  out.newline().open('{').key("first").number(segment.first).key("last").number(segment.last);
+  out.key("lanes").number(segment.lanes).key("synchronizations").number(segment.synchronizations);
+  out.key("edges").open('[');
+  for (const auto& edge : segment.edges) numbers(out, edge);
+  out.close(']').key("order");
+  numbers(out, segment.order);
+  out.close('}');
+}
+
+// A list of `elements`, each written by `write`.
+template <typename Elements, typename Write>
+void list(JsonText& out, std::string_view key, const Elements& elements, Write write) {
+  out.key(key).open('[');
+  for (const auto& element : elements) write(out, element);
+  out.close(']').newline();
 }
 
 }  // namespace
@@ -136,86 +216,11 @@ std::string schedule_text(const Schedule& schedule) {
   for (const ScheduleStream& stream : schedule.streams)
     out.open('{').key("kind").text(name(stream.kind)).key("forked").boolean(stream.forked).close('}');
   out.close(']').newline();
-  out.key("functions").open('[');
-  for (const ScheduleFunction& function : schedule.functions) {
-    out.newline().open('{').key("name").text(function.name).key("params").open('[');
-    for (const ParamLayout& param : function.params) out.open('[').number(param.offset).number(param.size).close(']');
-    out.close(']').key("self_contained").boolean(function.self_contained);
-    if (function.proven) {
-      out.key("proven").open('[');
-      for (const ProvenAccess& access : *function.proven) {
-        out.open('[').open('[');
-        for (const std::uint32_t at : access.at) out.number(at);
-        out.close(']').text(mode(access.reads, access.writes));
-        if (!access.when.empty()) {
-          out.open('[');
-          for (const ParamCondition& each : access.when) {
-            out.open('[').number(each.at).number(each.bytes).text(each.equal ? "==" : "!=");
-            out.number(each.value).close(']');
-          }
-          out.close(']');
-        }
-        out.close(']');
-      }
-      out.close(']');
-    }
-    if (!function.stored.empty()) {
-      out.key("stored");
-      numbers(out, function.stored);
-    }
-    if (!function.globals.empty()) {
-      out.key("globals").open('[');
-      for (const ScheduleGlobal& global : function.globals)
-        out.open('[').text(global.name).number(global.object).text(mode(global.reads, global.writes)).close(']');
-      out.close(']');
-    }
-    if (function.code != 0) {
-      char code[17];
-      std::snprintf(code, sizeof code, "%016llx", static_cast<unsigned long long>(function.code));
-      out.key("code").text(code);
-    }
-    out.close('}');
-  }
-  out.close(']').newline();
-  out.key("objects").open('[');
-  for (const ScheduleObject& object : schedule.objects)
-    out.newline()
-        .open('{')
-        .key("memory")
-        .text(name(object.memory))
-        .key("size")
-        .number(object.size)
-        .key("step_local")
-        .boolean(object.step_local)
-        .key("plan_offset")
-        .number(object.plan_offset)
-        .close('}');
-  out.close(']').newline();
-  out.key("ops").open('[');
-  for (const ScheduleOp& each : schedule.ops) op(out, each);
-  out.close(']').newline();
-  if (!schedule.ends.empty()) {
-    out.key("branches").open('[');
-    for (const ScheduleBranch& branch : schedule.branches) {
-      out.open('[').number(branch.first);
-      branch.after == kNone ? out.null() : out.number(branch.after);
-      out.close(']');
-    }
-    out.close(']').key("ends");
-    numbers(out, schedule.ends);
-    out.newline();
-  }
-  out.key("segments").open('[');
-  for (const ScheduleSegment& segment : schedule.segments) {
-    out.newline().open('{').key("first").number(segment.first).key("last").number(segment.last);
-    out.key("lanes").number(segment.lanes).key("synchronizations").number(segment.synchronizations);
-    out.key("edges").open('[');
-    for (const auto& edge : segment.edges) numbers(out, edge);
-    out.close(']').key("order");
-    numbers(out, segment.order);
-    out.close('}');
-  }
-  out.close(']').newline();
+  list(out, "functions", schedule.functions, function);
+  list(out, "objects", schedule.objects, object);
+  list(out, "ops", schedule.ops, op);
+  branches(out, schedule);
+  list(out, "segments", schedule.segments, segment);
   out.key("arena_bytes").number(schedule.arena_bytes);
   if (schedule.carries) out.key("carries").boolean(true);
   if (schedule.textures) out.key("textures").boolean(true);

@@ -1,4 +1,4 @@
-// How long a step would take, the host issuing it and the device following: a prediction, never a measurement.
+// How long a step would take, with the host issuing it and the device following: a prediction, never a measurement.
 //
 // Times in microseconds. Pure functions over immutable inputs; any thread. No errors.
 #pragma once
@@ -21,8 +21,8 @@ class HostClocks {
              const HostTime& host)
       : model_(device), segments_(segments), costs_(costs), program_(host) {}
 
-  // The program comes to this op, and has waited for the device first where it does. A direct op is submitted; any
-  // other is held, until launch() is called.
+  // The program comes to this op, and has waited for the device first if it does so. A direct op is submitted; any
+  // other is held until launch() is called.
   void issue(std::uint32_t op) {
     come_to(op);
     if (segments_.submit[op] == Submit::direct)
@@ -30,12 +30,12 @@ class HostClocks {
     else
       host_ += model_.replayed_call_host_us;
   }
-  // The same where every op is submitted by its own call.
+  // The same if every op is submitted by its own call.
   void issue_and_submit(std::uint32_t op) {
     come_to(op);
     submit(op);
   }
-  // A graph of so many nodes is launched. What it takes on the device is for device_until() to say.
+  // A graph of so many nodes is launched. device_until() says how long it takes on the device.
   void launch(std::uint64_t nodes) { host_ += graph_launch_us(model_, nodes); }
   void device_until(double end_us) { device_ = std::max(device_, end_us); }
   // The step is over.
@@ -64,7 +64,7 @@ class HostClocks {
   double host_ = 0, device_ = 0;
 };
 
-// A whole step, replayed: each segment as one graph when its last op has come, direct ops by their own calls.
+// A whole step, replayed: each segment as one graph once its last op has come, direct ops by their own calls.
 double predict_replay(const DeviceModel& device, const Segmentation& segments, std::span<const OpCost> costs,
                       const HostTime& host, std::span<const double> segment_us);
 

@@ -21,27 +21,27 @@ struct Packing {
   std::uint64_t bytes = 0;
 };
 
-// The parts of the arena that nobody has at the moment: as slots, each a part that was given back in one piece or what
-// is left of one; and as runs of slots without a gap.
+// The parts of the arena that are free at the moment: as slots, each of which was given back in one piece or is what is
+// left of that; and as runs of adjacent slots.
 class Holes {
  public:
   void add(std::uint64_t begin, std::uint64_t end) {
     add_slot(begin, end);
-    auto behind = runs_.upper_bound(begin);
-    if (behind != runs_.begin()) {
-      if (auto before = std::prev(behind); before->second == begin) {
+    auto next = runs_.upper_bound(begin);
+    if (next != runs_.begin()) {
+      if (auto before = std::prev(next); before->second == begin) {
         begin = before->first;
         remove_run(before);
       }
     }
-    if (behind != runs_.end() && behind->first == end) {
-      end = behind->second;
-      remove_run(behind);
+    if (next != runs_.end() && next->first == end) {
+      end = next->second;
+      remove_run(next);
     }
     add_run(begin, end);
   }
 
-  // Takes what is in no run but behind the last one, too.
+  // Also takes what is in no run because it is after the last one.
   void take(std::uint64_t begin, std::uint64_t end) {
     auto run = runs_.upper_bound(begin);
     if (run == runs_.begin() || std::prev(run)->second <= begin) return;
@@ -59,20 +59,20 @@ class Holes {
     }
   }
 
-  // A place of so many bytes that will do for `fits`, in the smallest slot. Of each size the oldest are tried, behind
-  // which most has happened since, and the newest, which lie on the way of what comes next. Where no slot does,
-  // several in a row may.
+  // A place of so many bytes that `fits` accepts, in the smallest slot. Of each size the oldest are tried, because the
+  // most has happened since, and the newest, which are in the path of what comes next. If no slot does, several
+  // adjacent ones may.
   template <typename Fits>
   std::optional<std::uint64_t> find(std::uint64_t bytes, Fits fits) const {
     auto at = by_size_.lower_bound({bytes, 0, 0});
     for (int sizes = 0; sizes < kSizes && at != by_size_.end(); ++sizes) {
-      auto behind = by_size_.lower_bound({std::get<0>(*at) + 1, 0, 0});
-      for (int tries = 0; tries < kTries && at != behind; ++tries, ++at)
+      auto next = by_size_.lower_bound({std::get<0>(*at) + 1, 0, 0});
+      for (int tries = 0; tries < kTries && at != next; ++tries, ++at)
         if (fits(std::get<2>(*at))) return std::get<2>(*at);
-      auto newest = behind;
+      auto newest = next;
       for (int tries = 0; tries < kTries && at != newest; ++tries)
         if (fits(std::get<2>(*--newest))) return std::get<2>(*newest);
-      at = behind;
+      at = next;
     }
     int tries = 0;
     for (auto run = runs_by_size_.lower_bound({bytes, 0}); run != runs_by_size_.end() && tries < kTries; ++run)
@@ -92,7 +92,7 @@ class Holes {
  private:
   static constexpr int kSizes = 4, kTries = 64;
   struct Slot {
-    std::uint64_t size, stamp;  // the stamp tells which came last
+    std::uint64_t size, stamp;  // the stamp tells which was freed last
   };
 
   void add_slot(std::uint64_t begin, std::uint64_t end) {
@@ -121,7 +121,7 @@ class Packer {
          std::vector<std::uint32_t> by_alloc)
       : objects_(objects.objects), order_(order), places_(places), by_alloc_(std::move(by_alloc)) {}
 
-  // As a pool would do it that goes through the program's allocations and releases.
+  // As a pool would that goes through the program's allocations and releases.
   Packing walk() const {
     Packing result{std::vector<std::uint64_t>(objects_.size(), 0), 0};
     std::vector<std::uint32_t> by_free = by_alloc_;
@@ -142,7 +142,7 @@ class Packer {
       } else if (std::optional<std::uint64_t> found = holes.find(bytes, fits)) {
         at = *found;
       } else {
-        at = holes.last(result.bytes);  // the arena grows behind it
+        at = holes.last(result.bytes);  // the arena grows after it
         if (!fits(at)) at = result.bytes;
       }
       holes.take(at, at + bytes);
@@ -152,7 +152,7 @@ class Packer {
     return result;
   }
 
-  // For few objects: looks at every pair.
+  // For few objects: compares every pair.
   Packing greedy_by_size() const {
     std::vector<std::uint32_t> by_size = by_alloc_;
     std::stable_sort(by_size.begin(), by_size.end(),

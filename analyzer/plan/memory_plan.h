@@ -1,10 +1,10 @@
 // Gives every step-local object its place in one block of memory, the arena.
 //
 // Two objects share bytes only if the program frees the one before it allocates the other, so that an address means one
-// object at any time; and if the order that the schedule enforces lets every use of the one come before every use of
-// the other, so that sharing costs no concurrency. On several streams the program's own order must let the release of
-// the one come before the allocation of the other, too, since a step may yet go to the driver call by call, and with
-// ops in it that use what no op of the schedule uses. From step to step replay keeps that order.
+// object at any time; and if the order that the schedule enforces puts every use of the one before every use of the
+// other, so that sharing costs no concurrency. On several streams the program's own order, too, must put the release of
+// the one before the allocation of the other, because a step may still be submitted call by call, with ops in it that
+// use what no op of the schedule uses. From step to step replay keeps that order.
 //
 // Packing: for up to kPairwise objects, greedy by size (the largest first, each into the smallest gap that it fits
 // into), after Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020. For any number, a
@@ -33,11 +33,11 @@ struct MemoryPlan {
   std::vector<std::uint64_t> offset;  // per object of the step; 0 for those that are not step-local
   std::uint64_t arena_bytes = 0;
   std::uint64_t unpacked_bytes = 0;      // what it would be if no two objects shared a byte
-  std::uint64_t program_peak_bytes = 0;  // the most that step-local objects held at one time in the program
+  std::uint64_t program_peak_bytes = 0;  // the most that step-local objects took at one time in the program
   bool possible = true;
 };
 
-// Which objects each op names, whatever it does to them: `objects` of op i are those from first[i] to first[i + 1].
+// Which objects each op names, whatever it does to them: those of op i are `objects` from first[i] to first[i + 1].
 struct StepUses {
   std::vector<std::uint32_t> first, objects;
 };
@@ -45,12 +45,12 @@ struct StepUses {
 StepUses uses_of_step(const ObjectTable& table, std::span<const std::uint32_t> calls, const StepObjects& objects,
                       const StepAccesses& accesses);
 
-// Where objects have to lie, because other kinds of step have them there: by object of the step. All of them are
+// Where objects have to be, because other kinds of step have them there: by object of the step. All of them are
 // allocated before any other.
 using PlacesOfObjects = std::map<std::uint32_t, std::uint64_t>;
 
-// `plans`: one for each segment. `streams`: the program's own order. `pairwise`: for how many objects pairs are looked
-// at.
+// `plans`: one for each segment. `streams`: the program's own order. `pairwise`: up to how many objects all pairs are
+// compared.
 MemoryPlan plan_memory(const StepObjects& objects, const StepUses& uses, const Segmentation& segments,
                        std::span<const SegmentPlan> plans, const StreamPaths& streams,
                        const PlacesOfObjects& places = {}, std::size_t pairwise = kPairwise);

@@ -13,7 +13,7 @@ namespace nimble::analyzer {
 namespace {
 
 // What one stream does to one piece of memory, in the earlier and in the later of two steps. Ops of the later one are
-// numbered behind those of the earlier.
+// numbered after those of the earlier.
 struct Touches {
   std::uint32_t last = kNone, last_write = kNone;    // in the earlier step
   std::uint32_t first = kNone, first_write = kNone;  // in the later one
@@ -79,7 +79,7 @@ class Streams {
     for (std::uint32_t op = 0; op < period_; ++op)
       if (may_wait(op))
         if (std::optional<std::uint32_t> other = unordered_with(op))
-          return op_text(op) + " may be waiting for somebody else (" + why_it_may(op) + "); the program has left " +
+          return op_text(op) + " may be waiting for something else (" + why_it_may(op) + "); the program has left " +
                  op_text(*other) + ", on another stream, unordered with it";
     return why_not_from_step_to_step();
   }
@@ -94,7 +94,7 @@ class Streams {
     return q_.accesses.reasons[known.communicates != Communicates::no ? known.communicates_why : known.why];
   }
 
-  // An op of another stream that does work, and that the program has put neither before this one nor behind it.
+  // An op of another stream that does work, and that the program has put neither before nor after this one.
   std::optional<std::uint32_t> unordered_with(std::uint32_t op) const {
     for (std::uint32_t s = 0; s < count_; ++s) {
       if (s == q_.order.stream(op)) continue;
@@ -105,7 +105,7 @@ class Streams {
     return std::nullopt;
   }
 
-  // Two occurrences of the step, one behind the other, whose pointers play the same roles as the representative's.
+  // Two consecutive occurrences of the step whose pointers play the same roles as the representative's.
   std::optional<std::pair<std::uint32_t, std::uint32_t>> two_steps() const {
     std::optional<std::pair<std::uint32_t, std::uint32_t>> found;
     for (std::uint32_t i = 0; i + 1 < q_.step.begins.size(); ++i) {
@@ -117,17 +117,18 @@ class Streams {
     return found;
   }
 
+  // One walk over both steps: what a piece of memory has seen so far decides each pair.
   std::string why_not_from_step_to_step() const {
     auto pair = two_steps();
-    if (!pair) return "the step runs on several streams, and no two steps were recorded one behind the other";
+    if (!pair) return "the step runs on several streams, and no two steps were recorded one after the other";
     std::vector<std::uint32_t> calls;
     for (std::uint32_t occurrence : {pair->first, pair->second})
       for (std::uint32_t index : q_.step.calls_of(occurrence)) calls.push_back(index);
     HappensBefore order(q_.trace, calls);
     if (order.streams() != count_) return "the step runs on other streams each time";
 
-    // By object of the trace; memory with several names is one. Under `everything` stand the ops that may be waiting,
-    // as if they wrote, and all others that do work, as if they read.
+    // By object of the trace; memory with several names is one. Ops that may be waiting are listed under `everything`
+    // as if they wrote, and all others that do work as if they read.
     std::map<std::uint64_t, std::vector<Touches>> memory;
     constexpr std::uint64_t everything = ~std::uint64_t{0}, several_names = everything - 1;
     auto touch = [&](std::uint64_t key, std::uint32_t op, bool writes) {

@@ -1,11 +1,11 @@
 // The program's streams in a schedule, and whether a step that uses several can be replayed.
 //
 // Replay launches a step's graphs on one stream, and joins the others to it. So work that the program has left
-// unordered may come one behind the other: in a graph, from one graph to the next, from one step to the next. That is
-// right only where all of it comes to its end by itself. Work that may be waiting for other work, on another stream or
-// on the host, must keep what it had: two ops that share memory, an op of which nothing is known, a kernel that reaches
-// memory that the host reaches, a wait for an event that something else records. Where the program has not put these in
-// order with all that the other streams do, within the step and from one step to the next, there is no schedule.
+// unordered may end up in sequence: in a graph, from one graph to the next, from one step to the next. That is only
+// right if all of it finishes by itself. Work that may be waiting for other work, on another stream or on the host,
+// must keep the order that it had: two ops that share memory, an op that nothing is known about, a kernel that can
+// reach memory that the host can reach, a wait for an event that something else records. If the program has not ordered
+// these with all that the other streams do, within the step and from one step to the next, there is no schedule.
 //
 // Pure; any thread. Op numbers are indices into the step; the result owns what it holds. No errors.
 #pragma once
@@ -22,13 +22,13 @@
 
 namespace nimble::analyzer {
 
-// Of a step on more than kMaxStreams streams only `why_not` says anything.
+// For a step on more than kMaxStreams streams only `why_not` is filled in.
 struct StreamsOfStep {
-  // The one that graphs are launched on first: one that waits, by the driver's rules, for whatever the others wait for,
-  // and of these the one with the most work.
+  // The first is the one that graphs are launched on: one that waits, by the driver's rules, for whatever the others
+  // wait for, and among these the one with the most work.
   std::vector<ScheduleStream> streams;
   std::vector<std::uint32_t> of_op;  // per op: index into `streams`
-  std::string why_not;               // why replay cannot serve them; empty where it can
+  std::string why_not;               // why replay cannot serve them; empty if it can
 };
 
 struct StreamsQuestion {
@@ -41,7 +41,7 @@ struct StreamsQuestion {
   const HappensBefore& order;
 };
 
-// Races within the step are not looked for: Dependencies has them.
+// Does not look for races within the step: Dependencies has them.
 StreamsOfStep streams_of_step(const StreamsQuestion& question);
 
 }  // namespace nimble::analyzer

@@ -10,19 +10,19 @@
 namespace nimble::analyzer {
 namespace {
 
-// A cut has to gain this much over none.
+// A cut has to gain at least this much.
 constexpr double kLeastGainUs = 5, kLeastGain = 0.02;
-// What is shorter is no graph.
+// Anything shorter is not a graph.
 constexpr std::uint32_t kLeastOps = 2;
 
-// Lower bounds of what the device takes for the ops from one place to another.
+// Lower bounds for the time that the device takes for the ops from one place to another.
 class Bounds {
  public:
   Bounds(const DeviceModel& device, const Dag& graph, const std::vector<std::uint32_t>& ops,
          std::span<const OpCost> costs)
       : device_(device), graph_(graph), ops_(ops), costs_(costs), end_(ops.size(), 0) {}
 
-  // Calls `function` with each of the places behind places[from], and the bound of what lies between the two.
+  // Calls `function` with each of the places after places[from], and the bound for what is between the two.
   template <typename Function>
   void from(std::size_t from, const std::vector<std::uint32_t>& places, Function function) {
     const std::uint32_t begin = places[from];
@@ -54,10 +54,10 @@ class Bounds {
   const Dag& graph_;
   const std::vector<std::uint32_t>& ops_;
   std::span<const OpCost> costs_;
-  std::vector<double> end_;  // per node, of those that were gone through last
+  std::vector<double> end_;  // per node, for those that were gone through last
 };
 
-// Where a segment may be cut: nodes, the first and one behind the last among them. `issued_us`: per node.
+// Where a segment may be cut: nodes, the first and one past the last among them. `issued_us`: per node.
 std::vector<std::uint32_t> places_of(std::span<const double> issued_us) {
   const auto nodes = static_cast<std::uint32_t>(issued_us.size());
   std::vector<std::uint32_t> places{0};
@@ -72,11 +72,11 @@ std::vector<std::uint32_t> places_of(std::span<const double> issued_us) {
 }
 
 struct Cuts {
-  std::vector<std::uint32_t> places;  // begins of the pieces
+  std::vector<std::uint32_t> places;  // where the pieces begin
   double end_us = 0;
 };
 
-// `device_us`: when the device has done all before the segment.
+// `device_us`: when the device has done everything before the segment.
 Cuts cut(const DeviceModel& device, Bounds& bounds, std::span<const double> issued_us, double device_us) {
   const std::vector<std::uint32_t> places = places_of(issued_us);
   std::vector<double> end(places.size(), std::numeric_limits<double>::infinity());
@@ -99,7 +99,7 @@ Cuts cut(const DeviceModel& device, Bounds& bounds, std::span<const double> issu
   return result;
 }
 
-// Per op: whether the host waits for the GPU somewhere behind it.
+// Per op: whether the host waits for the GPU somewhere after it.
 std::vector<bool> waited_for(const Segmentation& segments) {
   std::vector<bool> result(segments.submit.size());
   bool waits = segments.observed_at_end;
@@ -112,8 +112,8 @@ std::vector<bool> waited_for(const Segmentation& segments) {
 
 }  // namespace
 
-Segmentation start_early(const DeviceModel& device, const Segmentation& segments, std::span<const Dag> graphs,
-                         std::span<const OpCost> costs, const HostTime& host) {
+Segmentation split_segments(const DeviceModel& device, const Segmentation& segments, std::span<const Dag> graphs,
+                            std::span<const OpCost> costs, const HostTime& host) {
   Segmentation result = segments;
   if (host.repeats == 0) return result;
   result.segments.clear();

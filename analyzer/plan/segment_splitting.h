@@ -1,15 +1,15 @@
-// Cuts segments further, so that the GPU begins while the host is still issuing the rest of the step.
+// Cuts segments further, so that the GPU starts while the host is still issuing the rest of the step.
 //
 // A graph is launched when the last op of its segment has come. One segment for the whole step leaves the GPU idle
-// until the host has gone through all of it, which is the longer part of the time where a framework dispatches call by
-// call; many segments lose the concurrency across their cuts and pay for more launches. Where nothing in the step waits
-// for the GPU the host is ahead of it anyway, and nothing is cut.
+// until the host has gone through all of it, which is the longer part of the time if a framework dispatches call by
+// call; many segments lose the concurrency across their cuts and pay for more launches. If nothing in the step waits
+// for the GPU, the host is ahead of it anyway, and nothing is cut.
 //
 // Each segment is cut by dynamic programming over a bounded number of places (kCutPlaces, evenly spread over the time
-// in which its ops come): the end of a piece is that of the piece before or its last op's arrival, whichever is later,
-// and then at least its critical path and at least what its ops take of the multiprocessors, the memory and the buses.
-// It takes these bounds for the time itself, so what it proposes is to be planned and predicted (predict_replay) before
-// it is preferred. Times in microseconds. A pure function; any thread. No errors.
+// in which its ops come). A piece starts when the piece before it ends or its own last op arrives, whichever is later;
+// then it takes at least its critical path, and at least what its ops need of the multiprocessors, the memory and the
+// buses. These bounds stand for the time itself, so the proposal has to be planned and predicted (predict_replay)
+// before it is preferred. Times in microseconds. A pure function; any thread. No errors.
 #pragma once
 
 #include <span>
@@ -24,8 +24,8 @@ namespace nimble::analyzer {
 
 inline constexpr std::uint32_t kCutPlaces = 32;
 
-// `graphs`: the dependencies inside each segment, over its own nodes. The same segments where nothing is to be gained.
-Segmentation start_early(const DeviceModel& device, const Segmentation& segments, std::span<const Dag> graphs,
-                         std::span<const OpCost> costs, const HostTime& host);
+// `graphs`: the dependencies inside each segment, over its own nodes. Returns the same segments if nothing is gained.
+Segmentation split_segments(const DeviceModel& device, const Segmentation& segments, std::span<const Dag> graphs,
+                            std::span<const OpCost> costs, const HostTime& host);
 
 }  // namespace nimble::analyzer

@@ -8,7 +8,8 @@
 namespace nimble::analyzer {
 namespace {
 
-// Why an op cannot be a node of a graph; null where it can.
+// Why an op cannot be a node of a graph; null if it can.
+// Each kind of call has its own reasons.
 const char* why_not_in_graph(const Trace& trace, const TraceCall& call, OpRole role) {
   switch (call.kind) {
     case CallKind::launch:
@@ -21,13 +22,13 @@ const char* why_not_in_graph(const Trace& trace, const TraceCall& call, OpRole r
     case CallKind::copy:
       if (call.synchronous) return "copy that the host waits for";
       if (call.width == 0) return "copy of nothing";
-      if (role == OpRole::barrier) return "copy from or to memory that the trace does not know";
+      if (role == OpRole::barrier) return "copy from or to memory that is not in the trace";
       if (!call.plain) return "copy between contexts";
       return nullptr;
     case CallKind::set:
       if (call.synchronous) return "set that the host waits for";
       if (call.width == 0) return "set of nothing";
-      if (role == OpRole::barrier) return "set of memory that the trace does not know";
+      if (role == OpRole::barrier) return "set of memory that is not in the trace";
       return nullptr;
     case CallKind::event_record:
       return call.plain ? nullptr : "event record with flags";
@@ -38,18 +39,18 @@ const char* why_not_in_graph(const Trace& trace, const TraceCall& call, OpRole r
     case CallKind::graph_launch:
       return "the program's own graph";
     case CallKind::alloc_async:
-      return "allocation that outlives the step, or from a pool of the program's";
+      return "allocation that outlives the step, or from a pool that the program made";
     case CallKind::free_async:
-      return "release of memory that is older than the step, or of a pool of the program's";
+      return "release of memory that is older than the step, or from a pool that the program made";
     default:
-      return "call that is not read";
+      return "call that is not understood";
   }
 }
 
 // What a wait of the step waits for.
 struct Recorded {
-  bool by_step = false;      // an op of the step, of this occurrence or of one before
-  std::uint32_t op = kNone;  // that of this occurrence
+  bool by_step = false;      // an op of the step, of this occurrence or of an earlier one
+  std::uint32_t op = kNone;  // if it is of this occurrence
 };
 
 // Per op of the representative. Events count as recorded by the step as long as nothing else records them.
@@ -92,8 +93,8 @@ std::vector<Recorded> what_waits_wait_for(const Trace& trace, const Step& step) 
 
 // Where the host looks at the GPU's progress, counted over all occurrences of the step.
 struct Observations {
-  std::vector<std::uint32_t> always;  // per place (before op i; the last is behind the step)
-  // Per place: for an event that op r of the step recorded, how often. Looking at it matters only where r is still
+  std::vector<std::uint32_t> always;  // per place (before op i; the last is after the step)
+  // Per place: for an event that op r of the step recorded, how often. Looking at it only matters while r is still
   // held.
   std::vector<std::map<std::uint32_t, std::uint32_t>> of_record;
 };
@@ -143,76 +144,100 @@ Observations observe(const Trace& trace, const Step& step) {
   return result;
 }
 
+// Goes through the ops of a step, and gathers runs of them that become segments.
+class Cutter {
+ public:
+  Cutter(const Trace& trace, const Step& step, const StepAccesses& accesses, std::span<const std::uint32_t> cuts,
+         std::uint32_t min_graph_ops)
+      : trace_(trace),
+        step_(step),
+        accesses_(accesses),
+        min_graph_ops_(min_graph_ops),
+        seen_(observe(trace, step)),
+        recorded_(what_waits_wait_for(trace, step)) {
+    const std::uint32_t n = step.period;
+    result_.submit.assign(n, Submit::graph);
+    result_.why_direct.assign(n, nullptr);
+    result_.segment.assign(n, kNone);
+    result_.comes_with.assign(n, kNone);
+    result_.record.assign(n, kNone);
+    result_.waits_elsewhere.assign(n, 0);
+    result_.observed.assign(n, 0);
+    result_.cuts.assign(cuts.begin(), cuts.end());
+  }
+
+  Segmentation run() {
+    for (std::uint32_t op = 0; op < step_.period; ++op) {
+      result_.observed[op] = op > 0 && is_observed(op);
+      if (result_.observed[op] || std::binary_search(result_.cuts.begin(), result_.cuts.end(), op)) close(op);
+      add(op);
+    }
+    result_.observed_at_end = is_observed(step_.period);
+    close(step_.period);
+    return std::move(result_);
+  }
+
+ private:
+  // Whether that is so in at least half of the occurrences.
+  bool half(std::uint32_t count) const { return 2 * std::uint64_t{count} >= step_.begins.size(); }
+
+  // Whether the host waits or looks before op `op`, or after the last.
+  bool is_observed(std::uint32_t op) const {
+    return half(seen_.always[op]) || std::ranges::any_of(seen_.of_record[op], [&](const auto& each) {
+             return half(each.second) && each.first >= begin_;
+           });
+  }
+
+  void add(std::uint32_t op) {
+    const TraceCall& call = trace_.calls[step_.calls()[op]];
+    if (accesses_.ops[op].role == OpRole::none) {
+      result_.submit[op] = Submit::plan;
+      return;
+    }
+    if (recorded_[op].by_step) {
+      result_.submit[op] = Submit::order;
+      result_.record[op] = recorded_[op].op;
+      return;
+    }
+    result_.waits_elsewhere[op] = call.kind == CallKind::event_wait;
+    const char* why = why_not_in_graph(trace_, call, accesses_.ops[op].role);
+    if (why == nullptr) return run_.push_back(op);
+    result_.submit[op] = Submit::direct;
+    result_.why_direct[op] = why;
+    close(op + 1);
+  }
+
+  // Ends the run; the next one begins at op `next`.
+  void close(std::uint32_t next) {
+    begin_ = next;
+    if (run_.size() < min_graph_ops_) {
+      for (std::uint32_t op : run_) {
+        result_.submit[op] = Submit::direct;
+        result_.why_direct[op] = "alone between two cuts";
+      }
+    } else {
+      for (std::uint32_t op : run_) result_.segment[op] = static_cast<std::uint32_t>(result_.segments.size());
+      result_.segments.push_back({run_});
+    }
+    run_.clear();
+  }
+
+  const Trace& trace_;
+  const Step& step_;
+  const StepAccesses& accesses_;
+  const std::uint32_t min_graph_ops_;
+  const Observations seen_;
+  const std::vector<Recorded> recorded_;
+  std::vector<std::uint32_t> run_;  // ops that a graph can hold
+  std::uint32_t begin_ = 0;         // where the run began, in ops
+  Segmentation result_;
+};
+
 }  // namespace
 
 Segmentation cut_into_segments(const Trace& trace, const Step& step, const StepAccesses& accesses,
                                std::span<const std::uint32_t> cuts, std::uint32_t min_graph_ops) {
-  std::uint32_t n = step.period;
-  Segmentation result;
-  result.submit.assign(n, Submit::graph);
-  result.why_direct.assign(n, nullptr);
-  result.segment.assign(n, kNone);
-  result.comes_with.assign(n, kNone);
-  result.record.assign(n, kNone);
-  result.waits_elsewhere.assign(n, 0);
-  result.observed.assign(n, 0);
-  auto calls = step.calls();
-  Observations seen = observe(trace, step);
-  const std::vector<Recorded> recorded = what_waits_wait_for(trace, step);
-  auto half = [&](std::uint32_t count) { return 2 * std::uint64_t{count} >= step.begins.size(); };
-  result.observed_at_end = half(seen.always[n]);
-  result.cuts.assign(cuts.begin(), cuts.end());
-
-  std::vector<std::uint32_t> run;
-  std::uint32_t begin = 0;  // where the run began, in ops
-  auto close = [&] {
-    if (run.size() < min_graph_ops) {
-      for (std::uint32_t op : run) {
-        result.submit[op] = Submit::direct;
-        result.why_direct[op] = "alone between two cuts";
-      }
-    } else {
-      for (std::uint32_t op : run) result.segment[op] = static_cast<std::uint32_t>(result.segments.size());
-      result.segments.push_back({run});
-    }
-    run.clear();
-  };
-  for (std::uint32_t op = 0; op < n; ++op) {
-    bool cut = op > 0 && half(seen.always[op]);
-    if (op > 0)
-      for (const auto& [record, count] : seen.of_record[op]) cut = cut || (half(count) && record >= begin);
-    if (cut) {
-      result.observed[op] = 1;
-      close();
-      begin = op;
-    }
-    if (std::binary_search(cuts.begin(), cuts.end(), op)) {
-      close();
-      begin = op;
-    }
-    if (accesses.ops[op].role == OpRole::none) {
-      result.submit[op] = Submit::plan;
-      continue;
-    }
-    if (recorded[op].by_step) {
-      result.submit[op] = Submit::order;
-      result.record[op] = recorded[op].op;
-      continue;
-    }
-    result.waits_elsewhere[op] = trace.calls[calls[op]].kind == CallKind::event_wait;
-    const char* why = why_not_in_graph(trace, trace.calls[calls[op]], accesses.ops[op].role);
-    if (why == nullptr) {
-      run.push_back(op);
-      continue;
-    }
-    result.submit[op] = Submit::direct;
-    result.why_direct[op] = why;
-    close();
-    begin = op + 1;
-  }
-  for (const auto& [record, count] : seen.of_record[n])
-    result.observed_at_end = result.observed_at_end || (half(count) && record >= begin);
-  close();
+  Segmentation result = Cutter(trace, step, accesses, cuts, min_graph_ops).run();
   place_waits(result);
   return result;
 }
@@ -223,23 +248,23 @@ void place_waits(Segmentation& segments) {
     return std::binary_search(segments.cuts.begin(), segments.cuts.end(), op) || segments.observed[op] != 0 ||
            segments.submit[op] == Submit::direct;
   };
-  std::vector<std::uint32_t> behind(n, kNone);  // per op: the segment of the next node in its run
+  std::vector<std::uint32_t> following(n, kNone);  // per op: the segment of the next node in its run
   for (std::uint32_t op = n, next = kNone; op-- > 0;) {
     if (segments.submit[op] == Submit::direct) next = kNone;
     if (segments.segment[op] != kNone) next = segments.segment[op];
-    behind[op] = next;
+    following[op] = next;
     if (begins_run(op)) next = kNone;
   }
-  std::uint32_t before = kNone;  // the segment of the last one
+  std::uint32_t before = kNone;  // the segment of the previous one
   for (std::uint32_t op = 0; op < n; ++op) {
     if (begins_run(op)) before = kNone;
     if (segments.segment[op] != kNone) before = segments.segment[op];
     if (segments.submit[op] != Submit::order) continue;
-    segments.comes_with[op] = behind[op] != kNone ? behind[op] : before;
+    segments.comes_with[op] = following[op] != kNone ? following[op] : before;
     if (segments.comes_with[op] != kNone) continue;
     segments.submit[op] = Submit::direct;
-    segments.record[op] = kNone;  // the program's own wait keeps that order, and no schedule tells of it
-    segments.why_direct[op] = "wait with nothing beside it that a graph could hold";
+    segments.record[op] = kNone;  // the program's own wait keeps that order, and no schedule mentions it
+    segments.why_direct[op] = "wait without another op that a graph could hold";
   }
 }
 

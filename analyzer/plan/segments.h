@@ -2,8 +2,8 @@
 //
 // A segment is a run of ops that one graph can submit: nothing in it is direct, and the program does not look at the
 // GPU's progress from inside it. Waits for events that the step records itself take no node: what they order is in the
-// graph's edges, or in the order of the graphs. What the program looks at is read from all occurrences of the step: a
-// call counts that stands at the same place in at least half of them. Owns its lists; op numbers are indices into the
+// graph's edges, or in the order of the graphs. Where the program looks is read from all occurrences of the step: a
+// call counts if it is at the same place in at least half of them. Owns its lists; op numbers are indices into the
 // step. No errors.
 #pragma once
 
@@ -25,23 +25,23 @@ struct Segment {
 struct Segmentation {
   std::vector<Submit> submit;           // per op
   std::vector<const char*> why_direct;  // per op: why it is direct, else null
-  std::vector<std::uint32_t> segment;   // per op: index into `segments`, kNone for those in none
-  // Order ops, which are no nodes: the segment that they come with; and the op that has recorded the event, kNone where
-  // a step before has. Both kNone for all others.
+  std::vector<std::uint32_t> segment;   // per op: index into `segments`, kNone if it is in none
+  // Order ops, which are not nodes: the segment that they come with; and the op that has recorded the event, kNone if
+  // an earlier step has. Both are kNone for all other ops.
   std::vector<std::uint32_t> comes_with, record;
   std::vector<std::uint8_t> waits_elsewhere;  // per op: it waits for an event that the step is not known to record
   std::vector<std::uint8_t> observed;         // per op: the host waits or looks just before it
-  bool observed_at_end = false;               // and once more behind the last
+  bool observed_at_end = false;               // and once more after the last
   std::vector<Segment> segments;
-  std::vector<std::uint32_t> cuts;  // ops before which a segment must not go on, as they were given
+  std::vector<std::uint32_t> cuts;  // ops before which a segment must end, as they were given
 };
 
-// Says of each order op which segment it comes with: that of the next node of its run, else of the one before. In a run
-// without nodes it becomes direct. To be called again when segments have been cut anew.
+// Determines for each order op which segment it comes with: that of the next node of its run, else that of the previous
+// one. In a run without nodes it becomes direct. To be called again when segments have been cut differently.
 void place_waits(Segmentation& segments);
 
-// `cuts`: ops before which a segment must not go on, ascending. `min_graph_ops`: runs with fewer graph ops than this
-// are submitted directly.
+// `cuts`: ops before which a segment must end, ascending. `min_graph_ops`: runs with fewer graph ops than this are
+// submitted directly.
 Segmentation cut_into_segments(const Trace& trace, const Step& step, const StepAccesses& accesses,
                                std::span<const std::uint32_t> cuts = {}, std::uint32_t min_graph_ops = 2);
 

@@ -28,7 +28,7 @@ PointerFlow flow_of(const ParamType& type) {
       flow.from = flow.to = type.pointee != Pointee::fractions;
       flow.keeps = false;
       break;
-    case ParamKind::value:  // may be an address that was turned into a number
+    case ParamKind::value:  // may be an address that was converted to a number
     case ParamKind::unknown:
       break;
   }
@@ -49,7 +49,7 @@ bool KernelFlows::judge_types(const TraceFunction& function, Known& result) cons
   return true;
 }
 
-// What the code does, as far as the types in the kernel's name leave room for it.
+// What the code does, as far as the types in the kernel's name allow it.
 void KernelFlows::judge_proof(const TraceFunction& function, Known& result) const {
   Known typed;
   const bool has_types = judge_types(function, typed);
@@ -66,7 +66,7 @@ void KernelFlows::judge_proof(const TraceFunction& function, Known& result) cons
           {at, at + 8, {false, access.writes && type.keeps, access.reads && type.from, access.writes && type.to}});
       told.push_back(at);
     }
-  // What ran may do more with the words of which another architecture's code says nothing
+  // What ran may do more with the words that another architecture's code says nothing about
   // (analyzer/access/sources/proven.h).
   if (!function.proof->same_code && function.params)
     for (const ParamLayout& param : *function.params)
@@ -80,15 +80,17 @@ void KernelFlows::judge_proof(const TraceFunction& function, Known& result) cons
   }
 }
 
+// The sources one after another, as the header ranks them.
 void KernelFlows::judge(std::uint32_t index, Known& result) const {
   const TraceFunction& function = trace_.functions[index];
   if (function.proof && function.proof->same_code) return judge_proof(function, result);
   const Rule* rule = function.params ? rules_.find(function.name, demangle(function.name), *function.params) : nullptr;
   if (rule != nullptr && (!rule->self_contained || function.self_contained)) {
-    // It stores pointers only where it says that it fills a table.
+    // It only stores pointers if it says that it fills a table.
     const bool fills = std::any_of(rule->params.begin(), rule->params.end(),
                                    [](const RuleParam& param) { return param.mode == RuleMode::table_out; });
-    // That it moves addresses from what it reads to what it writes it does not say: it may, unless these are numbers.
+    // It does not say whether it moves addresses from what it reads to what it writes: it may, unless these are
+    // numbers.
     const bool moves = !rule->moves_fractions(function.name, demangle(function.name));
     const auto flow_of = [&](RuleMode mode) {
       PointerFlow flow;
@@ -105,7 +107,7 @@ void KernelFlows::judge(std::uint32_t index, Known& result) const {
         result.parts.push_back({layout.offset, layout.offset + layout.size, flow_of(param.mode)});
         continue;
       }
-      // How many words of a list are in use follows from the launch: up to the next list, or the end.
+      // The launch tells how many words of a list are in use: up to the next list, or the end.
       for (const RuleWords& words : param.words) {
         std::uint32_t end = layout.offset + layout.size;
         for (const RuleWords& other : param.words)
@@ -116,8 +118,8 @@ void KernelFlows::judge(std::uint32_t index, Known& result) const {
     return;
   }
   result.leaks = !function.self_contained;
-  // The code for another architecture, in the place that it has among what tells of accesses. It holds for the image
-  // that it came with, and so does what was seen: replay compares that where launches were watched.
+  // The code for another architecture, ranked as among the sources of evidence. It holds for the image that it came
+  // with, and so does what was seen: replay compares that if launches were watched.
   if (function.proof && function.code != 0 && seen_ != nullptr && seen_->any()) return judge_proof(function, result);
   if (!judge_types(function, result)) result.otherwise = kAnything;
   result.may_be_watched = function.code != 0 && seen_ != nullptr;

@@ -1,15 +1,15 @@
 // Where pointers may go in a kernel: which of its parameters' own values it may store, and between which memories it
-// may move what it loads. Weaker evidence says more may happen.
+// may move what it loads. The weaker the evidence, the more may happen.
 //
-// What a kernel's code proves tells it; else a rule, which speaks for the whole kernel; else its code for another
-// architecture, but for the words of which that says nothing, and only where replay compares what ran; else, and for
-// these words, the types in its name: an address is stored where pointers, classes or 8-byte integers may lie,
-// and copied as bytes where integers may lie. Of numbers with a fraction neither is taken to be done. Of a kernel with
-// none of these, anything may happen; but one that was watched in launches like the one at hand, and stored none of its
-// pointers, stores none. What it moves watching cannot tell: that depends on what lies there.
+// The proof from a kernel's code tells it; else a rule, which speaks for the whole kernel; else its code for another
+// architecture, except for the words that this says nothing about, and only if replay compares what ran; else, and for
+// these words, the types in its name: an address may be stored wherever pointers, classes or 8-byte integers may be,
+// and copied as bytes wherever integers may be. Floating-point numbers are assumed to be neither. A kernel with none of
+// these may do anything; but if it was watched in launches like the one at hand, and stored none of its pointers, it
+// stores none. Watching cannot tell what it moves: that depends on what is there.
 //
 // Refers to the trace, the rules and what was seen, which must outlive it; caches one answer per function, and one per
-// launch where that has to be looked at. One thread.
+// launch if it has to be examined. One thread.
 #pragma once
 
 #include <cstdint>
@@ -37,18 +37,18 @@ class KernelFlows {
   KernelFlows(const Trace& trace, const Rules& rules, const Observations* seen)
       : trace_(trace), rules_(rules), seen_(seen), known_(trace.functions.size()) {}
 
-  // Of the word at byte `at` of the launch's packed parameters; from kAtGlobals on, of a variable. `call` is its index
-  // in the trace.
+  // For the word at byte `at` of the launch's packed parameters; from kAtGlobals on, for a variable. `call` is its
+  // index in the trace.
   PointerFlow of(std::uint32_t call, std::uint32_t at);
 
-  // What it may do with any of its words, whatever they lead to: `is_stored` where it stores one of them, and so on.
+  // What it may do with any of its words, whatever they lead to: `is_stored` if it stores one of them, and so on.
   PointerFlow any(std::uint32_t call);
 
-  // Whether what is said of the launch rests on launches like it that were watched: it holds for its shape.
+  // Whether the answers for the launch rely on launches like it that were watched: then they hold for its shape.
   bool by_sight(std::uint32_t call);
 
   // Whether it may take addresses from memory that no parameter leads to, or leave some there: then every pointer that
-  // it is given may come to be anywhere where such kernels write.
+  // it is given may end up anywhere that such kernels write.
   bool leaks(std::uint32_t function);
 
  private:
@@ -58,12 +58,12 @@ class KernelFlows {
   };
   struct Known {
     bool asked = false, leaks = false;
-    bool may_be_watched = false;  // what was seen counts beside this
+    bool may_be_watched = false;  // what was seen counts as well
     PointerFlow otherwise;
     std::vector<Part> parts;
   };
 
-  // Of the parts that count, with what was seen.
+  // For the parts that count, together with what was seen.
   template <class Counts>
   PointerFlow together(std::uint32_t call, Counts counts);
   const Known& known(std::uint32_t function);

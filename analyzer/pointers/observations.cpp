@@ -11,8 +11,8 @@ namespace {
 
 using Ranges = std::vector<TraceProbe::Range>;
 
-// How far behind an object's end a word may be that was reckoned from it: the driver's pools align to as much. cuDNN's
-// are 16 bytes behind (H200, convolutions of DARTS).
+// How far past an object's end a word may be that was computed from it: the driver's pools align to as much. cuDNN's
+// are 16 bytes past the end (H200, convolutions of DARTS).
 constexpr std::uint64_t kJustBehind = 512;
 
 bool holds(const Ranges& compared, const Object& object) {
@@ -38,10 +38,10 @@ Observations::Observations(const Trace& trace, const ObjectTable& objects)
       launches_(trace.functions.size()),
       addresses_(trace.functions.size()),
       plain_(trace.functions.size()),
-      behind_(trace.functions.size()) {
+      past_ends_(trace.functions.size()) {
   if (trace.probes.empty()) return;
   for (std::uint32_t call = 0; call < trace.calls.size(); ++call)
-    if (trace.calls[call].kind == CallKind::launch && compared(call)) gather_behind(call);
+    if (trace.calls[call].kind == CallKind::launch && compared(call)) gather_past_ends(call);
   for (std::uint32_t call = 0; call < trace.calls.size(); ++call)
     if (trace.calls[call].kind == CallKind::launch && compared(call)) gather(call);
 }
@@ -81,19 +81,19 @@ bool Observations::stores_none(std::uint32_t call) const {
   return whole >= kLeastObservations;
 }
 
-void Observations::gather_behind(std::uint32_t call) {
+void Observations::gather_past_ends(std::uint32_t call) {
   const TraceCall& launch = trace_.calls[call];
   for (const std::uint32_t at : launch.nowhere) {
     for (const PointerWord& pointer : objects_.pointers(call)) {
       if (pointer.at >= kAtGlobals) break;
       const std::uint64_t word = word_at(launch.params, at);
-      const WordBehind behind{at, pointer.at, word - word_at(launch.params, pointer.at)};
-      if (is_behind(call, behind)) ++behind_[launch.function][behind];
+      const WordPastEnd past_end{at, pointer.at, word - word_at(launch.params, pointer.at)};
+      if (is_past_end(call, past_end)) ++past_ends_[launch.function][past_end];
     }
   }
 }
 
-bool Observations::is_behind(std::uint32_t call, const WordBehind& word) const {
+bool Observations::is_past_end(std::uint32_t call, const WordPastEnd& word) const {
   const std::vector<std::uint8_t>& params = trace_.calls[call].params;
   const auto pointers = objects_.pointers(call);
   const auto found = std::lower_bound(pointers.begin(), pointers.end(), word.pointer,
@@ -105,20 +105,20 @@ bool Observations::is_behind(std::uint32_t call, const WordBehind& word) const {
          value - object.base - object.size < kJustBehind;
 }
 
-std::vector<std::uint32_t> Observations::behind(std::uint32_t call) const {
+std::vector<std::uint32_t> Observations::past_ends(std::uint32_t call) const {
   std::vector<std::uint32_t> result;
-  for (const auto& [word, launches] : behind_[trace_.calls[call].function])
-    if (launches >= kLeastObservations && (result.empty() || result.back() != word.at) && is_behind(call, word))
+  for (const auto& [word, launches] : past_ends_[trace_.calls[call].function])
+    if (launches >= kLeastObservations && (result.empty() || result.back() != word.at) && is_past_end(call, word))
       result.push_back(word.at);
   return result;
 }
 
 Observations::Common Observations::common(std::uint32_t call) const {
-  Common result{{}, behind(call), trace_.calls[call].params};
+  Common result{{}, past_ends(call), trace_.calls[call].params};
   for (const PointerWord& pointer : objects_.pointers(call))
-    if (!std::binary_search(result.behind.begin(), result.behind.end(), pointer.at))
+    if (!std::binary_search(result.past_ends.begin(), result.past_ends.end(), pointer.at))
       result.pointers.push_back(pointer.at);
-  for (const auto* words : {&result.pointers, &result.behind})
+  for (const auto* words : {&result.pointers, &result.past_ends})
     for (const std::uint32_t at : *words)
       if (at < kAtGlobals) std::memset(result.params.data() + at, 0, sizeof(std::uint64_t));
   return result;

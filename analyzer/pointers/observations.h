@@ -1,12 +1,12 @@
 // What the trace's probes saw: for each launch that was compared, which of the objects that it names it wrote.
 //
-// Libraries hand kernels addresses just behind an object beside that of the object itself: an end, or what a library
-// reckons and nobody uses. Wherever such a word led nowhere, at one distance from a pointer to the object, it is no way
-// to reach memory: not in a launch either in which something happens to lie there.
+// Besides an object's address, libraries give kernels addresses just past its end: the end itself, or something
+// computed that is never used. If such a word led nowhere, always at one distance from a pointer to the object, it is
+// not a way to reach memory: not even in a launch where something happens to be there.
 //
-// An object is known by its allocation, not by its address alone: what was compared counts only where it is just the
-// object that was alive at that call. Refers to the trace and its objects, which must outlive it; immutable once built.
-// Any thread. No errors.
+// An object is known by its allocation, not by its address alone: what was compared counts only if it is the object
+// that was alive at that call. Refers to the trace and its objects, which must outlive it; immutable once built. Any
+// thread. No errors.
 #pragma once
 
 #include <compare>
@@ -21,20 +21,20 @@
 
 namespace nimble::analyzer {
 
-// Fewer say nothing.
+// With fewer, nothing is concluded.
 inline constexpr std::uint32_t kLeastObservations = 2;
 
-// Words of a kernel's parameters that pointed into one object when that was written: through one of them, at least.
+// Words of a kernel's parameters that pointed into one object when it was written, through at least one of them.
 struct WrittenWords {
   std::vector<std::uint32_t> at;     // bytes of the packed parameters, ascending
-  std::vector<std::uint32_t> calls;  // the launches in which that was seen, ascending; there is one
+  std::vector<std::uint32_t> calls;  // the launches in which that was seen, ascending; at least one
 };
 
-// A word of a kernel's parameters that is so far from the pointer in another word.
-struct WordBehind {
+// A word of a kernel's parameters, at this distance from the pointer in another word.
+struct WordPastEnd {
   std::uint32_t at = 0, pointer = 0;  // bytes of the packed parameters
   std::uint64_t distance = 0;
-  auto operator<=>(const WordBehind&) const = default;
+  auto operator<=>(const WordPastEnd&) const = default;
 };
 
 // One launch.
@@ -51,48 +51,49 @@ class Observations {
   bool any() const { return any_; }
   // Whether this launch was, at least in part.
   bool compared(std::uint32_t call) const { return trace_.calls[call].probe != kNone; }
-  // Of a launch that was compared.
+  // For a launch that was compared.
   Sight look(std::uint32_t call) const;
-  // The words of a launch's parameters that are just behind an object that another word points into, as far from that
-  // as they were in two launches of the kernel or more that were compared, and in which they led nowhere. Ascending.
-  std::vector<std::uint32_t> behind(std::uint32_t call) const;
-  // Whether no addresses lay in the object when this launch was over.
+  // The words of a launch's parameters that are just past an object that another word points into, as far from that as
+  // they were in at least two compared launches of the kernel in which they led nowhere. Ascending.
+  std::vector<std::uint32_t> past_ends(std::uint32_t call) const;
+  // Whether there were no addresses in the object when this launch was over.
   bool was_plain(std::uint32_t call, std::uint32_t object) const;
-  // Whether that is so of all objects that it names: then it has followed no pointers in memory.
+  // Whether that is so for all objects that it names: then it has followed no pointers in memory.
   bool was_plain(std::uint32_t call) const;
-  // Whether it is so of all launches of a kernel that were compared, and these are enough. They need not be alike:
-  // classes that are handed over by value have bytes in them that nobody has written.
+  // Whether it is so for all launches of a kernel that were compared, and these are enough. They need not be alike:
+  // classes that are passed by value contain bytes that were never written.
   bool follows_nothing(std::uint32_t function) const {
     return launches_[function] >= kLeastObservations && plain_[function] == launches_[function];
   }
-  // The launches that were compared, anywhere in the trace, of which only the values of pointers, and of words just
-  // behind objects, are other than this one's: the same kernel in the same shape, with pointers in the same words of
-  // its parameters, and all else in them the same. Ascending; this one may be among them.
+  // The launches that were compared, anywhere in the trace, that differ from this one only in the values of pointers
+  // and of words just past objects: the same kernel in the same shape, with pointers in the same words of its
+  // parameters, and everything else in them the same. Ascending; this one may be among them.
   std::vector<std::uint32_t> alike(std::uint32_t call) const;
 
   // What was seen of all launches of a kernel together, each set of words once, in the order in which it was first
   // seen.
   std::span<const WrittenWords> of(std::uint32_t function) const { return by_function_[function]; }
   // Whether a launch like this one stores none of the pointers that it is given. Its kernel was never seen to write
-  // what looks like addresses; and launches that are alike, enough of which all was compared, had none in the memory
-  // that they name: so none was stored again where it was already, nor behind a pointer that they followed.
+  // anything that looks like an address; and enough launches that are alike, and were compared completely, had none in
+  // the memory that they name: so no pointer was stored again where it was already, nor at the end of a pointer that
+  // they followed.
   bool stores_none(std::uint32_t call) const;
   // Launches of the kernel that were compared.
   std::uint32_t launches(std::uint32_t function) const { return launches_[function]; }
 
  private:
-  // What two launches that are alike have in common, beside their kernel and its shape.
+  // What two launches that are alike have in common, besides their kernel and its shape.
   struct Common {
-    std::vector<std::uint32_t> pointers, behind;
+    std::vector<std::uint32_t> pointers, past_ends;
     std::vector<std::uint8_t> params;  // with nothing in these words
     bool operator==(const Common&) const = default;
   };
 
   void gather(std::uint32_t call);
-  void gather_behind(std::uint32_t call);
-  bool is_behind(std::uint32_t call, const WordBehind& word) const;
+  void gather_past_ends(std::uint32_t call);
+  bool is_past_end(std::uint32_t call, const WordPastEnd& word) const;
   Common common(std::uint32_t call) const;
-  // A hash of all in which two launches that are alike are the same.
+  // A hash of everything in which two launches that are alike are the same.
   std::uint64_t likeness(std::uint32_t call) const;
   bool are_alike(std::uint32_t one, std::uint32_t other) const;
 
@@ -101,8 +102,8 @@ class Observations {
   bool any_ = false;
   std::vector<std::vector<WrittenWords>> by_function_;
   std::vector<std::uint32_t> launches_, addresses_, plain_;
-  std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> alike_;  // calls, by their likeness
-  std::vector<std::map<WordBehind, std::uint32_t>> behind_;  // by function: in how many launches they led nowhere
+  std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> alike_;  // calls, by likeness()
+  std::vector<std::map<WordPastEnd, std::uint32_t>> past_ends_;  // by function: in how many launches they led nowhere
 };
 
 }  // namespace nimble::analyzer

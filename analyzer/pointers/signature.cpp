@@ -102,6 +102,7 @@ std::string demangle(const std::string& name) {
   return status == 0 && readable ? std::string(readable.get()) : name;
 }
 
+// A scanner: a case for each kind of character.
 std::optional<std::vector<std::string>> parameter_types(std::string_view name) {
   name = trimmed(name);
   while (!name.empty() && name.back() == ']') {  // "[clone .constprop.0]"
@@ -133,7 +134,7 @@ std::optional<std::vector<std::string>> parameter_types(std::string_view name) {
     char c = list[i];
     if (c == '(' || c == '<' || c == '[' || c == '{') ++depth;
     if (c == ')' || c == '>' || c == ']' || c == '}') --depth;
-    if (depth < 0) return std::nullopt;  // an operator among template arguments: not ours to guess
+    if (depth < 0) return std::nullopt;  // an operator among template arguments: not guessed at
   }
   if (depth != 0) return std::nullopt;
   return types;
@@ -141,7 +142,7 @@ std::optional<std::vector<std::string>> parameter_types(std::string_view name) {
 
 namespace {
 
-// "std::array<char*, 3ul>" and PyTorch's like of it: the pointers that stand in it.
+// "std::array<char*, 3ul>" and PyTorch's equivalent: the pointers in it.
 std::string_view element_of_array(std::string_view type) {
   for (const std::string_view name : {"std::array<", "at::detail::Array<"}) {
     if (type.substr(0, name.size()) != name || type.back() != '>') continue;
@@ -154,14 +155,14 @@ std::string_view element_of_array(std::string_view type) {
 
 ParamType classify_class(std::string_view type) {
   ParamType result{ParamKind::aggregate, 0, ""};
-  // A tensor map leads to the tensor alone, of which kernels move whole boxes.
+  // A tensor map only leads to the tensor, from which kernels move whole boxes.
   if (type == "CUtensorMap_st" || type == "CUtensorMap") {
     result.array_of_numbers = true;
     result.pointee = Pointee::integers;
     return result;
   }
-  // cuDNN's descriptor of a tensor: type, sizes and strides, of which those of dimensions that there are not are never
-  // set. Of its 104 bytes the 1348 kernels of cuDNN 9 (sm_90) that take one read these alone.
+  // cuDNN's descriptor of a tensor: type, sizes and strides; those of dimensions that do not exist are never set. Of
+  // its 104 bytes the 1348 kernels of cuDNN 9 (sm_90) that take one read only these.
   if (type == "cudnnTensorStruct") return {ParamKind::value, 0, ""};
   const std::string_view element = element_of_array(type);
   if (element.empty() || element.back() != '*') return result;
@@ -171,10 +172,11 @@ ParamType classify_class(std::string_view type) {
   return result;
 }
 
-// A pointer to pointers to pointers is one of those that may lead anywhere, whatever more there is.
+// A pointer to pointers to pointers may lead anywhere, whatever follows.
 constexpr int kMostPointers = 2;
 
-// What is pointed to by so many pointers.
+// What so many levels of pointers lead to.
+// A case for each form that a type may take, in the order in which they exclude each other.
 ParamType classify_within(std::string_view type, int pointers) {
   type = trimmed(type);
   while (drop_suffix(type, " const") || drop_suffix(type, "__restrict__") || drop_suffix(type, "__restrict") ||

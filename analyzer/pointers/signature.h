@@ -11,15 +11,15 @@
 
 namespace nimble::analyzer {
 
-// The readable form of a mangled name; the name itself where it is not mangled, cannot be demangled, or is longer than
-// 16 KiB.
+// The readable form of a mangled name; the name itself if it is not mangled, cannot be demangled, or is longer than 16
+// KiB.
 std::string demangle(const std::string& name);
 
-// The types in the parameter list of a demangled function, or nothing where there is no such list.
+// The types in the parameter list of a demangled function, or nothing if there is no such list.
 std::optional<std::vector<std::string>> parameter_types(std::string_view demangled);
 
 enum class ParamKind : std::uint8_t {
-  value,      // a builtin type, no pointer
+  value,      // a builtin type, not a pointer
   reads,      // pointer to const numbers
   writes,     // pointer to numbers
   table,      // pointer to pointers to numbers: leads to whatever they point to
@@ -28,22 +28,22 @@ enum class ParamKind : std::uint8_t {
   unknown,    // may lead to memory that the parameters do not name: `why`
 };
 
-// What may lie where a pointer points. Bytes of integers are copied as what they are not, numbers with a fraction are
-// computed with: only these are never taken to be a part of an address.
+// What may be at the target of a pointer. Integers may be bytes of something else that are copied; floating-point
+// numbers are computed with, so only they are never assumed to be part of an address.
 enum class Pointee : std::uint8_t { anything, integers, fractions };
 
 struct ParamType {
   ParamKind kind = ParamKind::unknown;
-  std::uint32_t size = 0;  // bytes; 0 where the type does not tell
+  std::uint32_t size = 0;  // bytes; 0 if the type does not tell
   const char* why = "";
-  // Of reads, writes and table, and of a class that is an array of such pointers: of what the pointers lead to at last.
+  // For reads, writes and table, and for a class that is an array of such pointers: what the pointers finally lead to.
   Pointee pointee = Pointee::anything;
   bool is_const = false;          // table, any: what the pointer points to directly
   bool reads_pointees = false;    // table: only reads what its pointers point to
   bool array_of_numbers = false;  // aggregate: an array of pointers to numbers, and nothing else
 };
 
-// What a type, as a demangled name spells it, lets a kernel reach.
+// What a type, as spelled in a demangled name, lets a kernel reach.
 ParamType classify(std::string_view type);
 
 }  // namespace nimble::analyzer

@@ -8,6 +8,6 @@
 
 namespace nimble::analyzer {
 
-std::string dot_text(const Analysis& analysis);
+std::string dot_text(const StepAnalysis& analysis);
 
 }  // namespace nimble::analyzer

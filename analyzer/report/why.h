@@ -1,4 +1,4 @@
-// Explains why two ops of the step stand in their order, or why they do not.
+// Explains why two ops of the step are ordered, or why they are not.
 //
 // Pure; any thread. Ops are indices into the step; the caller has checked that they are inside. No errors.
 #pragma once
@@ -10,6 +10,6 @@
 
 namespace nimble::analyzer {
 
-std::string explain_order(const Analysis& analysis, std::uint32_t first, std::uint32_t second);
+std::string explain_order(const StepAnalysis& analysis, std::uint32_t first, std::uint32_t second);
 
 }  // namespace nimble::analyzer

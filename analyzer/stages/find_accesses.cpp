@@ -1,3 +1,5 @@
+// Asks the sources of evidence about each op, and repeats that until it agrees with what the step before left in
+// memory.
 #include "analyzer/stages/find_accesses.h"
 
 #include <algorithm>
@@ -16,6 +18,7 @@
 #include "analyzer/access/workspace_hazards.h"
 #include "analyzer/order/communication.h"
 #include "analyzer/order/onlookers.h"
+#include "analyzer/plan/segments.h"
 #include "analyzer/pointers/pointer_flow.h"
 
 namespace nimble::analyzer {
@@ -23,7 +26,7 @@ namespace {
 
 // All sources of evidence, in order of strength. `seen`, as far as it is believed, and `observed` may be null.
 std::vector<std::unique_ptr<AccessSource>> sources_of(const Trace& trace, const AnalysisOptions& options,
-                                                      HeldPointers& held, const Observations* seen,
+                                                      PointersInMemory& pointers, const Observations* seen,
                                                       std::unique_ptr<AccessSource> observed) {
   std::vector<std::unique_ptr<AccessSource>> sources;
   sources.push_back(std::make_unique<ExactAccess>());
@@ -34,79 +37,99 @@ std::vector<std::unique_ptr<AccessSource>> sources_of(const Trace& trace, const 
     sources.push_back(std::move(source));
   };
   for_kernel(std::make_unique<ProvenAccessSource>(trace, true));
-  for_kernel(std::make_unique<RulesAccess>(trace, options.rules, held));
+  for_kernel(std::make_unique<RulesAccess>(trace, options.rules, pointers));
   for_kernel(std::make_unique<ProvenAccessSource>(trace, false));
-  for_kernel(std::make_unique<SignatureAccess>(trace, held, seen));
+  for_kernel(std::make_unique<SignatureAccess>(trace, pointers, seen));
   if (observed) for_kernel(std::move(observed));
   sources.push_back(std::make_unique<GraphAccess>(for_kernels));
   return sources;
 }
 
-// What the ops of the step touch. Returns what became of them, where accesses rest on pointers in memory.
-std::optional<HeldPointers::Outcome> infer(Analysis& analysis, const AnalysisOptions& options,
-                                           HeldPointers::Step step) {
-  const Trace& trace = analysis.file->trace;
-  auto calls = analysis.step.calls();
-  step.calls = calls;
-  const Observations seen(trace, *analysis.table);
-  ConflictFinder conflicts(trace, seen);
-  const bool believes_sight = options.trust == Evidence::observed;
-  HeldPointers held(trace, *analysis.table, std::move(step), options.rules, believes_sight ? &seen : nullptr);
-  const auto sources = sources_of(
-      trace, options, held, believes_sight ? &seen : nullptr,
-      std::make_unique<ObservedAccess>(trace, *analysis.table, analysis.step, seen, believes_sight ? &held : nullptr));
-  analysis.accesses = infer_accesses(trace, *analysis.table, analysis.objects, calls, sources, &held, &conflicts);
-  find_scratch(trace, *analysis.table, seen, analysis.objects, calls, analysis.accesses);
-  analysis.conflicts = conflicts.take();
-  if (options.step)
-    analysis.led_nowhere = words_that_led_nowhere(trace, *analysis.table, seen, analysis.accesses, calls);
-  return held.asked() ? std::optional(held.outcome()) : std::nullopt;
-}
+// Infers the accesses of one step, as often as its pointers in memory make it necessary.
+class Inference {
+ public:
+  Inference(const Recording& input, const Step& step, const StepObjects& objects, const AnalysisOptions& options)
+      : input_(input), step_(step), objects_(objects), options_(options) {}
 
-void infer(Analysis& analysis, const AnalysisOptions& options) {
-  HeldPointers::Step step;
-  for (std::uint32_t i = 0; i < analysis.step.begins.size(); ++i) {
-    if (analysis.step.shares_pattern[i] == 0) continue;
-    for (const std::uint32_t call : analysis.step.calls_of(i)) {
-      if (step.repeats.size() <= call) step.repeats.resize(call + std::size_t{1}, 0);
-      step.repeats[call] = 1;
+  StepEvidence run() {
+    PointersInMemory::Step pointers = repeats();
+    auto outcome = infer(pointers);
+    if (!outcome) return std::move(result_);
+    // Again, now that it is known which ops replay compares, until the step before is assumed to be what the step is.
+    const Segmentation segments = cut_into_segments(input_.trace(), step_, result_.accesses);
+    for (const Submit submit : segments.submit) pointers.uncompared.push_back(submit == Submit::direct);
+    constexpr int kMostRounds = 4;
+    for (int round = 0; round < kMostRounds; ++round) {
+      pointers.before = *outcome;
+      outcome = infer(pointers);
+      if (!outcome || *outcome == pointers.before) return std::move(result_);
     }
+    // It did not settle: nothing about the step before is known.
+    std::fill(pointers.before.known.begin(), pointers.before.known.end(), 0);
+    infer(pointers);
+    return std::move(result_);
   }
-  auto outcome = infer(analysis, options, step);
-  if (!outcome) return;
-  // Once more, now that it is known which ops replay looks at, until the step before is taken to be what the step is.
-  const Segmentation segments = cut_into_segments(analysis.file->trace, analysis.step, analysis.accesses);
-  for (const Submit submit : segments.submit) step.uncompared.push_back(submit == Submit::direct);
-  constexpr int kMostRounds = 4;
-  for (int round = 0; round < kMostRounds; ++round) {
-    step.before = *outcome;
-    outcome = infer(analysis, options, step);
-    if (!outcome || *outcome == step.before) return;
+
+ private:
+  PointersInMemory::Step repeats() const {
+    PointersInMemory::Step result;
+    for (std::uint32_t i = 0; i < step_.begins.size(); ++i) {
+      if (step_.shares_pattern[i] == 0) continue;
+      for (const std::uint32_t call : step_.calls_of(i)) {
+        if (result.repeats.size() <= call) result.repeats.resize(call + std::size_t{1}, 0);
+        result.repeats[call] = 1;
+      }
+    }
+    return result;
   }
-  // Nothing of the step before is known.
-  std::fill(step.before.known.begin(), step.before.known.end(), 0);
-  infer(analysis, options, step);
-}
+
+  // Returns what became of the ops, if accesses rest on pointers in memory.
+  std::optional<PointersInMemory::Outcome> infer(PointersInMemory::Step repeats) {
+    const Trace& trace = input_.trace();
+    const ObjectTable& table = *input_.table;
+    const auto calls = step_.calls();
+    repeats.calls = calls;
+    const Observations seen(trace, table);
+    ConflictFinder conflicts(trace, seen);
+    const bool believes_sight = options_.trust == Evidence::observed;
+    PointersInMemory pointers(trace, table, std::move(repeats), options_.rules, believes_sight ? &seen : nullptr);
+    const auto sources =
+        sources_of(trace, options_, pointers, believes_sight ? &seen : nullptr,
+                   std::make_unique<ObservedAccess>(trace, table, step_, seen, believes_sight ? &pointers : nullptr));
+    result_.trust = options_.trust;
+    result_.accesses = infer_accesses(trace, table, objects_, calls, sources, &pointers, &conflicts);
+    find_workspace_hazards(trace, table, seen, objects_, calls, result_.accesses);
+    result_.conflicts = conflicts.take();
+    if (options_.step) result_.non_pointer_words = non_pointer_words(trace, table, seen, result_.accesses, calls);
+    return pointers.asked() ? std::optional(pointers.outcome()) : std::nullopt;
+  }
+
+  const Recording& input_;
+  const Step& step_;
+  const StepObjects& objects_;
+  const AnalysisOptions& options_;
+  StepEvidence result_;
+};
 
 }  // namespace
 
-void find_accesses(Analysis& analysis, std::span<const Step* const> kinds, const AnalysisOptions& options) {
-  const Trace& trace = analysis.file->trace;
-  const auto calls = analysis.step.calls();
-  analysis.objects = objects_of_step(trace, *analysis.table, calls);
-  infer(analysis, options);
-  // Of a step that somebody names what comes around it may be anything.
-  if (!options.step) find_onlookers(trace, *analysis.table, kinds, analysis.step, analysis.accesses, analysis.objects);
-  find_communication(trace, analysis.objects, calls, options.rules, options.trust, analysis.accesses);
+StepEvidence find_accesses(const Recording& input, std::span<const Step* const> kinds, const Step& step,
+                           const StepObjects& objects, const AnalysisOptions& options) {
+  StepEvidence result = Inference(input, step, objects, options).run();
+  // Around a step that was given anything may happen: nothing is looked for there.
+  std::vector<std::uint8_t> watched;
+  if (!options.step) watched = watched_objects(input.trace(), *input.table, kinds, step, result.accesses, objects);
+  find_communication(input.trace(), objects, watched, step.calls(), options.rules, options.trust, result.accesses);
+  return result;
 }
 
 StepAccesses accesses_of(const Trace& trace, const ObjectTable& table, const StepObjects& objects,
                          std::span<const std::uint32_t> calls, const AnalysisOptions& options) {
-  HeldPointers::Step step;
+  PointersInMemory::Step step;
   step.calls = calls;
-  HeldPointers held(trace, table, std::move(step), options.rules);
-  const auto sources = sources_of(trace, options, held, nullptr, nullptr);
-  return infer_accesses(trace, table, objects, calls, sources, &held);
+  PointersInMemory pointers(trace, table, std::move(step), options.rules);
+  const auto sources = sources_of(trace, options, pointers, nullptr, nullptr);
+  return infer_accesses(trace, table, objects, calls, sources, &pointers);
 }
 
 }  // namespace nimble::analyzer

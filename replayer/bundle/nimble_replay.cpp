@@ -14,7 +14,6 @@
 #include "analyzer/output/schedule_builder.h"
 #include "analyzer/output/schedule_writer.h"
 #include "analyzer/pipeline.h"
-#include "analyzer/report/describe.h"
 #include "analyzer/rules/shipped_rules.h"
 #include "nimble/internal/files/file_kind.h"
 #include "nimble/internal/files/own_file.h"
@@ -224,8 +223,8 @@ int run_all(Stage& stage, std::vector<Candidate> candidates, const Arguments& ar
     analyzer::AnalysisOptions with_policy = stage.step.options();
     with_policy.policy = policy;
     const analyzer::Analysis analysis = analyze(analyzer::read_trace(stage.files.trace_path()), with_policy);
-    if (analysis.status != analyzer::kExitOk) {
-      report.why_no_schedule = analysis.why_no_schedule;
+    if (analysis.plan.status != analyzer::kExitOk) {
+      report.why_no_schedule = analysis.plan.why_no_schedule;
       break;
     }
     // By way of its text, so that what is run has passed the checks of its reader.

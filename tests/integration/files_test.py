@@ -271,7 +271,7 @@ class Leftovers(FilesTest):
         (part,) = self.leftovers()
         self.assertGreater(self.calls(part, whole=False), 500)
         done = self.analyze("trace.json", "-o", "schedule.json")
-        self.assertIn(f"trace.json is not there; reading {os.path.basename(part)}, which a recording that was broken off has left",
+        self.assertIn(f"trace.json is not there; reading {os.path.basename(part)}, which an interrupted recording has left",
                       done.stderr)
         self.assertIn("Written: schedule.json", done.stdout)
         self.analyze(part, "--quiet")

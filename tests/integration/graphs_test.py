@@ -80,7 +80,7 @@ MEMORY = {
     "thrown": REWRITTEN.format(2),
     "hands": "\n0 MiB more are taken",
     "again": REWRITTEN.format(2),
-    "set": "graph 1 stays as it is: its nodes need all the order that the program's own branches leave them",
+    "set": "graph 1 stays as it is: its nodes need all the order that the program's own branches give them",
     "set_planned": "graph 2 stays as it is: the capture did not keep to its plan",
     "released": "graph 1",
     "contexts": "graph 1",

@@ -79,7 +79,7 @@ class Observed(Probe):
             done, schedule, report = self.schedule("--trust", trust)
             self.assertEqual(report["ops_by_evidence"]["assumed"], 11)
             self.assertEqual((schedule["trust"], report["trust"]), (trust, trust))
-            self.assertIn("seen to write (observed); --trust " + trust + " leaves it out", done.stdout)
+            self.assertIn("seen to write (observed); --trust " + trust + " excludes it", done.stdout)
             self.assertEqual(sum(schedule["unordered_pairs"][kind] for kind in ("exact", "proven", "declared", "observed")), 0)
             # The check derives what the schedule was made with.
             self.run_program(["nimble-analyze", "check", self.path("trace.json"), self.path("schedule.json")])
@@ -104,7 +104,7 @@ class Observed(Probe):
         # Four of the eleven launches have another in the step that is like them but for its pointers: what these touch by
         # their parameters was seen often enough, but not what the other seven may have stored for them to follow.
         self.assertEqual(report["ops_by_evidence"]["assumed"], 11)
-        self.assertIn("it may follow pointers in memory, and what lies there is not known", done.stdout)
+        self.assertIn("it may follow pointers in memory, and it is not known what is there", done.stdout)
         self.assertIn("what it writes was seen in 1 launch like it (the step came 12 times)", done.stdout)
 
     def test_other_code_is_not_believed_to_do_the_same(self):

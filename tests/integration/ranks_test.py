@@ -164,7 +164,7 @@ class OutOfOrder(Ranks):
         for rank in (0, 1):
             done = self.run_program(["nimble-analyze", "check", *rules_of_the_check, self.path(f"trace.{rank}.json"),
                                      self.path(f"schedule.{rank}.json")], expect=1)
-            self.assertRegex(done.stderr, "may both be talking to another process or the host|may take it for a sign")
+            self.assertRegex(done.stderr, "may both be communicating with another process or the host|may be taken as a sign")
 
     def test_without_the_order_collectives_over_shared_memory_deadlock(self):
         self.check("memory", self.rules("silent.json", False))

@@ -12,7 +12,7 @@ const PointerWord* pointer_at(std::span<const PointerWord> pointers, std::uint32
 Access region_of(const PointerWord& pointer, const TraceCall& call, const TraceRegion& region, bool writes) {
   Access access;
   access.object = pointer.object;
-  access.region = normalized({pointer.offset, call.width, region.pitch, call.height});
+  access.rect = normalized({pointer.offset, call.width, region.pitch, call.height});
   access.reads = !writes;
   access.writes = writes;
   access.at = pointer.at;
@@ -34,7 +34,7 @@ bool add_listed(std::span<const PointerWord> pointers, const std::vector<TraceAc
     Access access;
     access.object = next->object;
     access.whole = list[i].bytes == 0;
-    access.region = {next->offset, list[i].bytes, 0, 1};
+    access.rect = {next->offset, list[i].bytes, 0, 1};
     access.reads = list[i].reads;
     access.writes = list[i].writes;
     access.at = i;
@@ -52,11 +52,11 @@ bool ExactAccess::ask(const OpQuestion& op, std::vector<Access>& found, std::str
       const PointerWord* dst = pointer_at(op.pointers, kAtDst);
       const PointerWord* src = call.kind == CallKind::copy ? pointer_at(op.pointers, kAtSrc) : nullptr;
       if (dst == nullptr) {
-        why_not = "its destination lies in no allocation that the trace knows: pageable host memory?";
+        why_not = "its destination is not in an allocation that the trace knows: pageable host memory?";
         return false;
       }
       if (call.kind == CallKind::copy && src == nullptr) {
-        why_not = "its source lies in no allocation that the trace knows: pageable host memory?";
+        why_not = "its source is not in an allocation that the trace knows: pageable host memory?";
         return false;
       }
       found.push_back(region_of(*dst, call, call.dst, true));
@@ -65,7 +65,7 @@ bool ExactAccess::ask(const OpQuestion& op, std::vector<Access>& found, std::str
     }
     case CallKind::alloc_async:
     case CallKind::free_async:
-      // The memory comes and goes: whatever else the step does with it stands on one side or the other.
+      // The memory comes and goes: all other uses in the step are on one side or the other.
       for (const PointerWord& pointer : op.pointers) {
         Access access;
         access.object = pointer.object;
@@ -84,7 +84,8 @@ bool ExactAccess::ask(const OpQuestion& op, std::vector<Access>& found, std::str
         return false;
       }
       if (add_listed(op.pointers, *call.accesses, found)) return true;
-      why_not = "a part of what it touches lies in no allocation that the trace knows: pageable host memory?";
+      why_not =
+          "some of the memory that it touches is not in an allocation that the trace knows: pageable host memory?";
       return false;
     default:
       return false;

@@ -1,16 +1,16 @@
 // Evidence `exact`: copies, sets, allocations and frees, whose accesses the API defines.
 //
 // Stateless. Answers for the op kinds copy, set, alloc_async and free_async, and for others that come with a list of
-// what they touch; says no where a region lies in no single object that the trace knows (pageable host memory, above
-// all).
+// what they touch. Gives no answer if a region is not within a single object that the trace knows (above all, pageable
+// host memory).
 #pragma once
 
 #include "analyzer/access/access.h"
 
 namespace nimble::analyzer {
 
-// Appends what a list of accesses says, with `pointers` of which `at` is the place in the list. False, with nothing
-// appended, where one of them lies in no object that the trace knows.
+// Appends what a list of accesses says; PointerWord::at of `pointers` is the place in the list. False, with nothing
+// appended, if one of them is in no object that the trace knows.
 bool add_listed(std::span<const PointerWord> pointers, const std::vector<TraceAccess>& list,
                 std::vector<Access>& found);
 

@@ -34,15 +34,16 @@ bool GraphAccess::ask(const OpQuestion& op, std::vector<Access>& found, std::str
   std::size_t before = found.size();
   evidence_ = Evidence::exact;
   if (!add_listed(op.pointers, graph.accesses, found)) {
-    why_not = "a node of it touches memory of no allocation that the trace knows: pageable host memory?";
+    why_not =
+        "one of its nodes touches memory that is not in an allocation that the trace knows: pageable host memory?";
     return false;
   }
   auto first = static_cast<std::uint32_t>(graph.accesses.size());
-  auto behind = [](const PointerWord& pointer, std::uint32_t at) { return pointer.at < at; };
+  auto precedes = [](const PointerWord& pointer, std::uint32_t at) { return pointer.at < at; };
   for (const TraceGraph::Kernel& kernel : graph.kernels) {
     auto end = first + static_cast<std::uint32_t>(kernel.params.size());
-    auto begin_at = std::lower_bound(op.pointers.begin(), op.pointers.end(), first, behind);
-    auto end_at = std::lower_bound(begin_at, op.pointers.end(), end, behind);
+    auto begin_at = std::lower_bound(op.pointers.begin(), op.pointers.end(), first, precedes);
+    auto end_at = std::lower_bound(begin_at, op.pointers.end(), end, precedes);
     std::vector<PointerWord> pointers(begin_at, end_at);
     for (PointerWord& pointer : pointers) pointer.at -= first;
     std::vector<PointerWord> unsure;

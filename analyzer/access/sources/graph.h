@@ -1,7 +1,7 @@
-// What a launch of the program's own graph touches: all that its nodes do, as the trace holds them.
+// What a launch of the program's own graph touches: all that its nodes touch, as the trace holds them.
 //
-// Its copies, sets and allocations are exact; its kernels are put to the sources that speak for launches, one after
-// another. Says no where the trace does not hold the graph's nodes, or where no source speaks for one of its kernels.
+// Its copies, sets and allocations are exact; the sources that speak for launches are asked about its kernels. Gives no
+// answer if the trace does not hold the graph's nodes, or if no source speaks for one of its kernels.
 #pragma once
 
 #include <vector>
@@ -15,7 +15,7 @@ class GraphAccess : public AccessSource {
   // `for_kernels` in order of strength; they must outlive this source.
   explicit GraphAccess(std::vector<AccessSource*> for_kernels) : for_kernels_(std::move(for_kernels)) {}
 
-  // Of the graph that was answered for last: that of its least known kernel.
+  // For the graph that was answered for last: the evidence of its least known kernel.
   Evidence evidence() const override { return evidence_; }
   std::string basis(const OpQuestion&) override { return "its nodes"; }
   bool ask(const OpQuestion& op, std::vector<Access>& found, std::string& why_not) override;

@@ -12,7 +12,7 @@ namespace nimble::analyzer {
 
 namespace {
 
-// What of the packed parameters is no pointer, in pieces of 8-byte words: `with(first byte, bytes)`.
+// The packed parameters that are not pointers, in pieces of 8-byte words: `with(first byte, bytes)`.
 template <class With>
 void for_each_number(const OpQuestion& op, With with) {
   for (const ParamLayout& param : *op.trace.functions[op.call.function].params) {
@@ -27,12 +27,12 @@ void for_each_number(const OpQuestion& op, With with) {
 
 bool holds(const OpQuestion& op, const ParamCondition& condition) {
   std::uint64_t value = 0;
-  if (op.call.params.size() < condition.at + condition.bytes) return true;  // nobody knows
+  if (op.call.params.size() < condition.at + condition.bytes) return true;  // not known
   std::memcpy(&value, op.call.params.data() + condition.at, condition.bytes);
   return (value == condition.value) == condition.equal;
 }
 
-// Whether it has a byte of an address, which is another one in the next process: nobody can rest on it staying so.
+// Whether it has a byte of an address, which differs in the next process, so that it cannot be relied on to stay.
 bool is_of_address(const OpQuestion& op, const ParamCondition& condition) {
   const auto meets = [&](const PointerWord& word) {
     return word.at < condition.at + condition.bytes && condition.at < word.at + 8;
@@ -40,7 +40,7 @@ bool is_of_address(const OpQuestion& op, const ParamCondition& condition) {
   return std::ranges::any_of(op.pointers, meets) || std::ranges::any_of(op.unsure, meets);
 }
 
-// Why a launch does not touch this memory: a condition that does not hold. Null where it may.
+// Why a launch does not touch this memory: a condition that does not hold. Null if it may.
 const ParamCondition* excluding(const OpQuestion& op, const ProvenAccess& access) {
   const auto found = std::ranges::find_if(
       access.when, [&](const ParamCondition& each) { return !holds(op, each) && !is_of_address(op, each); });
@@ -70,40 +70,25 @@ bool ProvenAccessSource::ask(const OpQuestion& op, std::vector<Access>& found, s
   }
   if (function.proof->same_code != same_code_) return false;
   if (!hidden_.empty()) {
-    why_not = "the program created " + hidden_ + ", by which two addresses may be of one memory";
+    why_not = "the program created " + hidden_ + ", so that two addresses may name the same memory";
     return false;
   }
   if (auto why = why_parameters_do_not_tell(op)) {
     why_not = *why;
     return false;
   }
-  std::vector<std::uint32_t> told;  // words of which the code says what is done with them
+  std::vector<std::uint32_t> told;  // words whose use the code tells
   for (const ProvenAccess& access : function.proof->accesses) {
-    bool leads = false, disguised = false;
     told.insert(told.end(), access.at.begin(), access.at.end());
-    if (excluding(op, access)) continue;  // whatever is there: nobody looks
-    for (std::uint32_t at : access.at) {
-      const bool pointer = pointer_at(op, at) != nullptr;
-      leads |= pointer;
-      disguised |= !pointer && word_at(op.call.params, at) != 0;
-      if (is_unsure_near(op, at) || (!pointer && may_lead_elsewhere(op, at))) {
-        why_not = "the word at byte " + std::to_string(at) +
-                  " of its parameters points into no allocation that the trace knows";
-        return false;
-      }
-    }
-    // Null is followed nowhere, if there is nothing to add to it. Anything else may be a pointer with a tag in it, or a
-    // part of one.
-    if (leads || (!disguised && !has_numbers(op))) continue;
-    why_not = "its code makes an address of the word at byte " + std::to_string(access.at.front()) +
-              " of its parameters, which is " + (disguised ? "no pointer" : "null, and to which it may add others");
-    return false;
+    if (excluding(op, access)) continue;  // not used, whatever it holds
+    why_not = why_not_found(op, access);
+    if (!why_not.empty()) return false;
   }
   const auto& globals = function.proof->globals;
   for (std::uint32_t i = 0; i < globals.size(); ++i) {
     told.push_back(kAtGlobals + i);
     if (pointer_at(op, kAtGlobals + i) != nullptr) continue;
-    why_not = "where its variable " + globals[i].name + " lies is not known for kernels of graphs";
+    why_not = "it is not known for kernels of graphs where its variable " + globals[i].name + " is";
     return false;
   }
   std::ranges::sort(told);
@@ -114,16 +99,39 @@ bool ProvenAccessSource::ask(const OpQuestion& op, std::vector<Access>& found, s
             "its parameters may hold addresses of unknown memory, and the code that ran is not the code that was read";
         return false;
       }
-  // What is written is written in part, as far as the code tells: the rest of it stays, as if it were read.
-  for (const ProvenAccess& access : function.proof->accesses)
+  add_accesses(op, told, found);
+  return true;
+}
+
+std::string ProvenAccessSource::why_not_found(const OpQuestion& op, const ProvenAccess& access) {
+  bool leads = false, disguised = false;
+  for (std::uint32_t at : access.at) {
+    const bool pointer = pointer_at(op, at) != nullptr;
+    leads |= pointer;
+    disguised |= !pointer && word_at(op.call.params, at) != 0;
+    if (is_unsure_near(op, at) || (!pointer && may_lead_elsewhere(op, at)))
+      return "the word at byte " + std::to_string(at) +
+             " of its parameters does not point into an allocation that the trace knows";
+  }
+  // Null is not followed if nothing can be added to it. Anything else may be a pointer with a tag in it, or a part of
+  // one.
+  if (leads || (!disguised && !has_numbers(op))) return {};
+  return "its code makes an address of the word at byte " + std::to_string(access.at.front()) +
+         " of its parameters, which is " + (disguised ? "not a pointer" : "null, and it may add others to it");
+}
+
+void ProvenAccessSource::add_accesses(const OpQuestion& op, const std::vector<std::uint32_t>& told,
+                                      std::vector<Access>& found) const {
+  const KernelProof& proof = *op.trace.functions[op.call.function].proof;
+  // A write may be partial, as far as the code tells: the rest stays, as if it were read.
+  for (const ProvenAccess& access : proof.accesses)
     for (std::uint32_t at : excluding(op, access) ? std::span<const std::uint32_t>() : std::span(access.at))
       if (const PointerWord* pointer = pointer_at(op, at)) add_whole({pointer, 1}, access.writes, found);
-  for (std::uint32_t i = 0; i < globals.size(); ++i)
-    add_whole({pointer_at(op, kAtGlobals + i), 1}, globals[i].writes, found);
-  if (same_code_) return true;
+  for (std::uint32_t i = 0; i < proof.globals.size(); ++i)
+    add_whole({pointer_at(op, kAtGlobals + i), 1}, proof.globals[i].writes, found);
+  if (same_code_) return;
   for (const PointerWord& pointer : op.pointers)
     if (!std::ranges::binary_search(told, pointer.at)) add_whole({&pointer, 1}, true, found);
-  return true;
 }
 
 void ProvenAccessSource::pin(const OpQuestion& op, Pinned& pinned) {

@@ -1,10 +1,10 @@
 // What a kernel's code proves: through which words of its parameters it reads and writes (the trace's `proven`).
 //
-// Where the code is what ran, this is evidence `proven`. Where it is PTX of another architecture beside the machine
-// code, the same source may have said something else there: then it is a declaration, and every pointer of which it
-// knows nothing is taken to be read and written. Says no where the launch's parameters do not tell where memory is.
-// What is touched under a condition alone (analyzer/kernel_code/ptx_flow/guards.h) is not where the launch's parameters
-// exclude it, and these are pinned. Refers to the trace, which must outlive it. One thread.
+// If it is the code that ran, this is evidence `proven`. If it is PTX for another architecture that came with the
+// machine code, the same source may have said something else there: then it is a declaration, and every pointer that it
+// knows nothing about is assumed to be read and written. Gives no answer if the launch's parameters do not tell where
+// memory is. What is only touched under a condition (analyzer/kernel_code/ptx_flow/guards.h) is left out if the
+// launch's parameters exclude it, and these are pinned. Refers to the trace, which must outlive it. One thread.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ namespace nimble::analyzer {
 
 class ProvenAccessSource : public AccessSource {
  public:
-  // One source for each strength: of code that ran, or of another architecture's.
+  // One source for each strength: for code that ran, and for code of another architecture.
   ProvenAccessSource(const Trace& trace, bool same_code);
 
   Evidence evidence() const override { return same_code_ ? Evidence::proven : Evidence::declared; }
@@ -24,14 +24,19 @@ class ProvenAccessSource : public AccessSource {
     return same_code_ ? "its code" : "its code for another architecture";
   }
   bool ask(const OpQuestion& op, std::vector<Access>& found, std::string& why_not) override;
-  // Words that the code that ran follows, and whatever points to memory: it may be handed on.
+  // Words that the code follows, and all that point to memory: the pointer may be passed on.
   bool is_pointer(const OpQuestion& op, std::uint32_t at) override;
-  // Where the code makes an address, and no word leads anywhere: all that is no pointer was null, and has to be. And
-  // what excludes an access.
+  // If the code makes an address and no word leads anywhere: all words that are not pointers were null, and have to be.
+  // And what excludes an access.
   void pin(const OpQuestion& op, Pinned& pinned) override;
 
  private:
-  std::string hidden_;  // what was created, by which kernels may reach unnamed memory
+  // Why it is not known which memory a launch touches by this access; empty if it is.
+  static std::string why_not_found(const OpQuestion& op, const ProvenAccess& access);
+  // `told`: the words whose use the code tells, ascending.
+  void add_accesses(const OpQuestion& op, const std::vector<std::uint32_t>& told, std::vector<Access>& found) const;
+
+  std::string hidden_;  // what was created that lets kernels reach unnamed memory
   bool same_code_;
 };
 

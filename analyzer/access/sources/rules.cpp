@@ -10,12 +10,12 @@
 namespace nimble::analyzer {
 namespace {
 
-// A list of words of a launch's parameters that a rule speaks of, as many as are in use.
+// A list of words of a launch's parameters that a rule speaks about, as many as are in use.
 struct LiveWords {
   std::uint32_t first = 0, count = 0;  // byte in the packed parameters, words
 };
 
-// One more than the largest of the first numbers of a table; nothing where these are not all in the parameter.
+// One more than the largest of the first numbers of a table; nothing if these are not all in the parameter.
 std::optional<std::uint32_t> largest(const OpQuestion& op, const ParamLayout& param, const RuleCount& count) {
   const std::uint64_t blocks = op.call.grid[0];
   if (blocks == 0 || count.at + blocks * count.bytes > param.size) return std::nullopt;
@@ -28,14 +28,14 @@ std::optional<std::uint32_t> largest(const OpQuestion& op, const ParamLayout& pa
   return result < 0xffff ? std::optional(result + 1) : std::nullopt;
 }
 
-// Nothing where the parameter has no room for the list.
+// Nothing if the parameter has no room for the list.
 std::optional<LiveWords> live_words(const OpQuestion& op, const ParamLayout& param, const RuleWords& words) {
   const std::uint64_t room = words.at <= param.size ? (param.size - words.at) / 8 : 0;
   std::uint64_t count = words.count.number;
   if (words.count.kind == RuleCount::Kind::rest) count = room;
   if (words.count.kind == RuleCount::Kind::grid) {
     count = op.call.grid[words.count.axis];
-    if (count == 0) return std::nullopt;  // a graph's node, of which the trace does not tell it
+    if (count == 0) return std::nullopt;  // a node of a graph, whose grid the trace does not tell
   }
   if (words.count.kind == RuleCount::Kind::largest) {
     const auto found = largest(op, param, words.count);
@@ -46,7 +46,7 @@ std::optional<LiveWords> live_words(const OpQuestion& op, const ParamLayout& par
   return LiveWords{param.offset + words.at, static_cast<std::uint32_t>(count)};
 }
 
-constexpr const char* kUnknown = " points into no allocation that the trace knows";
+constexpr const char* kUnknown = " does not point into an allocation that the trace knows";
 
 std::string where(const Rule& rule, std::size_t param) {
   return "rule \"" + rule.text + "\": parameter " + std::to_string(param);
@@ -54,8 +54,12 @@ std::string where(const Rule& rule, std::size_t param) {
 
 }  // namespace
 
-RulesAccess::RulesAccess(const Trace& trace, const Rules& rules, HeldPointers& held)
-    : trace_(trace), rules_(rules), held_(held), hidden_(hidden_memory(trace)), cached_(trace.functions.size()) {}
+RulesAccess::RulesAccess(const Trace& trace, const Rules& rules, PointersInMemory& in_memory)
+    : trace_(trace),
+      rules_(rules),
+      in_memory_(in_memory),
+      hidden_(hidden_memory(trace)),
+      cached_(trace.functions.size()) {}
 
 const Rule* RulesAccess::rule_of(std::uint32_t function) {
   Cached& cached = cached_[function];
@@ -68,10 +72,10 @@ const Rule* RulesAccess::rule_of(std::uint32_t function) {
 }
 
 bool RulesAccess::ask(const OpQuestion& op, std::vector<Access>& found, std::string& why_not) {
-  // Where parameters cannot tell, the signature says so too; saying it once is enough.
+  // If parameters cannot tell, the signature says so too; saying it once is enough.
   if (op.call.kind != CallKind::launch || rules_.size() == 0 || why_parameters_do_not_tell(op)) return false;
   const Rule* rule = rule_of(op.call.function);
-  // Of what is hidden, and of other ways to memory, the signature tells as well.
+  // The signature also tells about hidden memory and other ways to memory.
   if (rule == nullptr ||
       (rule->self_contained && !(hidden_.empty() && trace_.functions[op.call.function].self_contained)))
     return false;
@@ -138,8 +142,8 @@ void RulesAccess::ask_table(const OpQuestion& op, const Rule& rule, std::size_t 
   for (const PointerWord& pointer : pointers) {
     std::vector<std::uint32_t> reached;
     std::string why = "other nodes of its graph may fill it";
-    if (op.in_graph() || !held_.table(pointer.object, Pointee::anything, reached, why)) {
-      why_not = where(rule, index) + ": what lies in the table is not known: " + why;
+    if (op.in_graph() || !in_memory_.table(pointer.object, Pointee::anything, reached, why)) {
+      why_not = where(rule, index) + ": it is not known what is in the table: " + why;
       return;
     }
     const bool writes = rule.param(index).mode == RuleMode::table;

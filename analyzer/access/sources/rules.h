@@ -1,6 +1,6 @@
-// Evidence `declared`, from rules: a user's, and those that come with the tool. A rule speaks for the whole kernel,
-// self-contained or not, unless it says that the code must be so. What a table of
-// pointers leads to has to be known (analyzer/pointers/pointer_flow.h).
+// Evidence `declared`, from rules: the user's, and those that come with the tool. A rule speaks for the whole kernel,
+// self-contained or not, unless it says that the code must be self-contained. It has to be known what the pointers of a
+// table lead to (analyzer/pointers/pointer_flow.h).
 //
 // Refers to the trace and the rules, which must outlive it; caches one rule per function. One thread.
 #pragma once
@@ -16,7 +16,7 @@ namespace nimble::analyzer {
 
 class RulesAccess : public AccessSource {
  public:
-  RulesAccess(const Trace& trace, const Rules& rules, HeldPointers& held);
+  RulesAccess(const Trace& trace, const Rules& rules, PointersInMemory& in_memory);
 
   Evidence evidence() const override { return Evidence::declared; }
   std::string basis(const OpQuestion& op) override;
@@ -38,8 +38,8 @@ class RulesAccess : public AccessSource {
   };
   const Trace& trace_;
   const Rules& rules_;
-  HeldPointers& held_;
-  std::string hidden_;  // what was created, by which kernels may reach unnamed memory
+  PointersInMemory& in_memory_;
+  std::string hidden_;  // what was created that lets kernels reach unnamed memory
   std::vector<Cached> cached_;
 };
 

@@ -8,13 +8,17 @@ namespace nimble::analyzer {
 
 namespace {
 
-// Whether it points to what may be pointers.
+// Whether it points to something that may be pointers.
 bool is_indirect(const ParamType& type) { return type.kind == ParamKind::table || type.kind == ParamKind::any; }
 
 }  // namespace
 
-SignatureAccess::SignatureAccess(const Trace& trace, HeldPointers& held, const Observations* seen)
-    : trace_(trace), held_(held), seen_(seen), hidden_(hidden_memory(trace)), verdicts_(trace.functions.size()) {}
+SignatureAccess::SignatureAccess(const Trace& trace, PointersInMemory& in_memory, const Observations* seen)
+    : trace_(trace),
+      in_memory_(in_memory),
+      seen_(seen),
+      hidden_(hidden_memory(trace)),
+      verdicts_(trace.functions.size()) {}
 
 SignatureAccess::Verdict SignatureAccess::judge(const TraceFunction& function) const {
   Verdict verdict;
@@ -23,12 +27,13 @@ SignatureAccess::Verdict SignatureAccess::judge(const TraceFunction& function) c
     verdict.why_not = std::move(why);
     return verdict;
   };
-  if (!hidden_.empty()) return no("the program created " + hidden_ + ", by which kernels may reach unnamed memory");
+  if (!hidden_.empty())
+    return no("the program created " + hidden_ + ", through which kernels may reach memory that no parameter names");
   if (function.image == kNone) return no("its image is unknown");
   if (!function.self_contained)
     return no("its image is not self-contained" + (function.why.empty() ? "" : " (" + function.why + ")"));
   auto types = parameter_types(demangle(function.name));
-  if (!types) return no("its name tells no parameter types");
+  if (!types) return no("its name does not tell its parameter types");
   if (types->size() != function.params->size())
     return no("its name tells " + std::to_string(types->size()) + " parameters, it takes " +
               std::to_string(function.params->size()));
@@ -44,6 +49,7 @@ SignatureAccess::Verdict SignatureAccess::judge(const TraceFunction& function) c
   return verdict;
 }
 
+// Each kind of parameter has its own reason why it does not tell.
 bool SignatureAccess::ask(const OpQuestion& op, std::vector<Access>& found, std::string& why_not) {
   if (op.call.kind != CallKind::launch) return false;
   if (auto why = why_parameters_do_not_tell(op)) {
@@ -60,11 +66,11 @@ bool SignatureAccess::ask(const OpQuestion& op, std::vector<Access>& found, std:
     ParamKind kind = verdict.types[i].kind;
     bool is_pointer = kind != ParamKind::value && kind != ParamKind::aggregate;
     if (is_pointer && params[i].offset % 8 != 0)
-      why_not = "parameter " + std::to_string(i) + " is a pointer at an odd place";
+      why_not = "parameter " + std::to_string(i) + " is a pointer that is not aligned";
     else if (is_pointer && leads_to_unknown(op, params[i].offset))
-      why_not = "parameter " + std::to_string(i) + " points into no allocation that the trace knows";
+      why_not = "parameter " + std::to_string(i) + " does not point into an allocation that the trace knows";
     else if (kind == ParamKind::value && is_unsure(op, params[i]))
-      why_not = "parameter " + std::to_string(i) + " may be an address beside an allocation";
+      why_not = "parameter " + std::to_string(i) + " may be an address just outside an allocation";
     else if (kind == ParamKind::aggregate && has_stray_address(op, params[i]))
       why_not = "parameter " + std::to_string(i) + " is a class by value that may hold addresses of unknown memory";
   }
@@ -81,6 +87,7 @@ bool SignatureAccess::ask(const OpQuestion& op, std::vector<Access>& found, std:
   return true;
 }
 
+// Each way to follow pointers has its own conditions and its own reason.
 bool SignatureAccess::follow(const OpQuestion& op, std::size_t param, const ParamType& type, std::vector<Access>& found,
                              std::string& why_not) {
   const bool leads_on = type.kind == ParamKind::aggregate && !type.array_of_numbers;
@@ -91,18 +98,18 @@ bool SignatureAccess::follow(const OpQuestion& op, std::size_t param, const Para
   std::vector<std::uint32_t> from, reached;
   for (const PointerWord& pointer : pointers) from.push_back(pointer.object);
   bool known = !op.in_graph();
-  // What lies there when a graph runs, the program may put there until then.
+  // The program may put something else there until the graph runs.
   const bool by_graph = leads_on && is_node_of_a_graph(op.call) && !(seen_ && seen_->follows_nothing(op.call.function));
-  const auto fresh = [&](std::uint32_t object) { return held_.fresh(object, why); };
+  const auto fresh = [&](std::uint32_t object) { return in_memory_.fresh(object, why); };
   if (known && by_graph) known = std::ranges::all_of(from, fresh);
-  if (known && leads_on) known = held_.reachable(from, reached, why);
+  if (known && leads_on) known = in_memory_.reachable(from, reached, why);
   if (known && by_graph) known = std::ranges::all_of(reached, fresh);
-  if (known && type.kind == ParamKind::table) known = held_.table(from.front(), type.pointee, reached, why);
-  if (known && type.kind == ParamKind::any) known = held_.plain(from.front(), why);
+  if (known && type.kind == ParamKind::table) known = in_memory_.table(from.front(), type.pointee, reached, why);
+  if (known && type.kind == ParamKind::any) known = in_memory_.plain(from.front(), why);
   if (!known) {
     why_not = std::string("it ") +
               (leads_on ? "takes a class by value that may lead to pointers in memory" : type.why) + " (parameter " +
-              std::to_string(param) + "), and what lies there is not known: " + why;
+              std::to_string(param) + "), and it is not known what is there: " + why;
     return false;
   }
   for (const std::uint32_t object : reached)

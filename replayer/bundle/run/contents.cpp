@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "analyzer/base/errors.h"
-#include "analyzer/report/describe.h"
+#include "analyzer/base/text.h"
 
 namespace nimble::bundle {
 

@@ -7,7 +7,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "analyzer/report/describe.h"
+#include "analyzer/base/text.h"
 
 namespace nimble::bundle {
 

@@ -21,17 +21,17 @@ bool is_of_interest(CallKind kind) {
          kind == CallKind::event_synchronize || kind == CallKind::context_synchronize;
 }
 
-bool covers(const analyzer::Region& region, std::uint64_t offset) {
-  return analyzer::overlap(region, analyzer::Region{offset, 1, 0, 1});
+bool covers(const analyzer::ByteRect& region, std::uint64_t offset) {
+  return analyzer::overlap(region, analyzer::ByteRect{offset, 1, 0, 1});
 }
 
 }  // namespace
 
 RecordedStep::RecordedStep(const BundleFiles& files, analyzer::AnalysisOptions options)
     : options_(with_step(std::move(options), files.bundle())),
-      analysis_(analyzer::read_step(analyzer::read_trace(files.trace_path()), options_)) {
-  if (analysis_.step.period == 0) throw analyzer::InputError(files.trace_path(), 0, "", analysis_.why_no_schedule);
-  const auto calls = analysis_.step.calls();
+      reading_(std::move(analyzer::read_steps(analyzer::read_trace(files.trace_path()), options_).front())) {
+  if (reading_.step.period == 0) throw analyzer::InputError(files.trace_path(), 0, "", reading_.step.why_none);
+  const auto calls = reading_.step.calls();
   for (std::uint32_t index = calls.front(); index <= calls.back(); ++index) {
     const TraceCall& call = trace().calls[index];
     if (ops_.size() < calls.size() && calls[ops_.size()] == index) {
@@ -47,7 +47,7 @@ RecordedStep::RecordedStep(const BundleFiles& files, analyzer::AnalysisOptions o
 void RecordedStep::check_op(std::uint32_t index, std::uint32_t image) const {
   const TraceCall& call = op(index);
   const auto fail = [&](const std::string& why) {
-    throw analyzer::InputError(analysis_.file->path, 0, "op " + std::to_string(index), why);
+    throw analyzer::InputError(reading_.input.file->path, 0, "op " + std::to_string(index), why);
   };
   const auto refuse = [&](const char* what) {
     throw Refused(describe(index) + " cannot be run without the program: " + what);
@@ -83,24 +83,24 @@ void RecordedStep::check_op(std::uint32_t index, std::uint32_t image) const {
 }
 
 std::string RecordedStep::describe(std::uint32_t index) const {
-  return "op " + std::to_string(index) + " (" + analyzer::describe_op(analysis_, index, 60) + ")";
+  return "op " + std::to_string(index) + " (" + analyzer::describe_op(reading_, index, 60) + ")";
 }
 
 std::string RecordedStep::last_writer(std::uint64_t address) const {
   for (std::uint32_t index = ops(); index-- > 0;) {
     const TraceCall& call = op(index);
     if (call.kind == CallKind::copy || call.kind == CallKind::set) {
-      const analyzer::Region region{0, call.width, call.dst.pitch, call.height};
+      const analyzer::ByteRect region{0, call.width, call.dst.pitch, call.height};
       if (call.width == 0 || call.height == 0 || address < call.dst.address) continue;
       if (covers(region, address - call.dst.address)) return describe(index);
       continue;
     }
-    if (call.kind == CallKind::launch && analysis_.accesses.ops[index].role == analyzer::OpRole::barrier)
+    if (call.kind == CallKind::launch && reading_.evidence.accesses.ops[index].role == analyzer::OpRole::barrier)
       return describe(index) + ", of which it is not known what it writes";
-    for (const analyzer::Access& access : analysis_.accesses.of(index)) {
-      const analyzer::Object& object = analysis_.table->objects()[analysis_.objects.objects[access.object].id];
+    for (const analyzer::Access& access : reading_.evidence.accesses.of(index)) {
+      const analyzer::Object& object = reading_.input.table->objects()[reading_.objects.objects[access.object].id];
       if (!access.writes || address - object.base >= object.size) continue;
-      if (access.whole || covers(access.region, address - object.base)) return describe(index);
+      if (access.whole || covers(access.rect, address - object.base)) return describe(index);
     }
   }
   return {};

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/pipeline.h"
+#include "analyzer/stages/read_steps.h"
 #include "replayer/bundle/saved/bundle_reader.h"
 
 namespace nimble::bundle {
@@ -26,14 +26,14 @@ class RecordedStep {
   // `options` as for analyze(); the step in them is set to the bundle's.
   RecordedStep(const BundleFiles& files, analyzer::AnalysisOptions options);
 
-  const Trace& trace() const { return analysis_.file->trace; }
+  const Trace& trace() const { return reading_.input.trace(); }
   const TraceCall& op(std::uint32_t op) const { return *ops_[op]; }
   std::uint32_t ops() const { return static_cast<std::uint32_t>(ops_.size()); }
   // The addresses of the trace's objects in it, and these objects.
   std::span<const analyzer::PointerWord> pointers(std::uint32_t op) const {
-    return analysis_.table->pointers(analysis_.step.calls()[op]);
+    return reading_.input.table->pointers(reading_.step.calls()[op]);
   }
-  const analyzer::Object& object(std::uint32_t id) const { return analysis_.table->objects()[id]; }
+  const analyzer::Object& object(std::uint32_t id) const { return reading_.input.table->objects()[id]; }
   const std::vector<Moment>& moments() const { return moments_; }
   // With the step in them.
   const analyzer::AnalysisOptions& options() const { return options_; }
@@ -47,7 +47,7 @@ class RecordedStep {
   void check_op(std::uint32_t op, std::uint32_t image) const;
 
   analyzer::AnalysisOptions options_;
-  analyzer::Analysis analysis_;
+  analyzer::StepReading reading_;
   std::vector<const TraceCall*> ops_;
   std::vector<Moment> moments_;
 };

@@ -30,8 +30,8 @@ constexpr const char* kLie = R"({"nimble_rules": 1, "rules": [
 
 // Whether the op was given a pointer to the object, and does not only reach it by what lies in memory.
 bool is_given(const Analysis& analysis, std::uint32_t op, std::uint32_t object) {
-  if (analysis.accesses.ops[op].evidence == analyzer::Evidence::exact) return true;
-  const auto pointers = analysis.table->pointers(analysis.step.calls()[op]);
+  if (analysis.evidence.accesses.ops[op].evidence == analyzer::Evidence::exact) return true;
+  const auto pointers = analysis.input.table->pointers(analysis.step.calls()[op]);
   return std::any_of(pointers.begin(), pointers.end(), [&](const analyzer::PointerWord& pointer) {
     return analysis.objects.find(pointer.object) == object;
   });
@@ -156,13 +156,13 @@ class Check {
     if (outcome_.accesses.unrecorded != 0) fail("run", "the trace does not hold " + outcome_.accesses.first_unrecorded);
     outcome_.step = analysis.step.period != 0;
     outcome_.step_ops = analysis.step.period;
-    outcome_.why_no_schedule = analysis.why_no_schedule;
+    outcome_.why_no_schedule = analysis.plan.why_no_schedule;
     if (!outcome_.step) return;
     // Nothing in it conflicts but what it has ordered itself. What may follow pointers that lie in memory, as those
     // that kernels got in structures and may have stored, is taken to reach more than the program's author had in mind,
     // or anything.
-    const auto& ops = analysis.accesses.ops;
-    const auto& races = analysis.dependencies.races;
+    const auto& ops = analysis.evidence.accesses.ops;
+    const auto& races = analysis.order.dependencies.races;
     const bool all_known = program_.table.empty() && std::none_of(ops.begin(), ops.end(), [](const auto& op) {
                              return op.role == analyzer::OpRole::barrier;
                            });
@@ -171,10 +171,10 @@ class Check {
       return program_.streams == 1 ||
              (widely && is_given(analysis, race.first, race.object) && is_given(analysis, race.second, race.object));
     });
-    if (too_many) fail("analyzer", "it takes the program to race: " + analysis.why_no_schedule);
-    if (analysis.status != analyzer::kExitOk) {
+    if (too_many) fail("analyzer", "it takes the program to race: " + analysis.plan.why_no_schedule);
+    if (analysis.plan.status != analyzer::kExitOk) {
       if (program_.streams == 1 && program_.stream_kind != StreamKind::blocking)
-        fail("analyzer", "no schedule for a step on one stream: " + analysis.why_no_schedule);
+        fail("analyzer", "no schedule for a step on one stream: " + analysis.plan.why_no_schedule);
       return;
     }
     schedule(analysis);
@@ -194,7 +194,7 @@ class Check {
                                result.unordered->why));
     };
     check("checker");
-    analysis.accesses = exact_accesses(analysis, exact_);
+    analysis.evidence.accesses = exact_accesses(analysis, exact_);
     check("truth");
   }
 

@@ -82,9 +82,9 @@ Touched inferred(const StepAccesses& accesses, std::uint32_t op, const StepObjec
   Touched sum;
   for (const Access& access : accesses.of(op)) {
     const std::uint64_t base = table.objects()[objects.objects[access.object].id].base;
-    for (std::uint64_t row = 0; row < access.region.height; ++row) {
-      const std::uint64_t begin = base + access.region.begin + row * access.region.pitch;
-      sum.all.push_back({begin, begin + access.region.width});
+    for (std::uint64_t row = 0; row < access.rect.height; ++row) {
+      const std::uint64_t begin = base + access.rect.begin + row * access.rect.pitch;
+      sum.all.push_back({begin, begin + access.rect.width});
       if (access.writes) sum.written.push_back(sum.all.back());
     }
   }
@@ -123,8 +123,9 @@ bool is_call(const Trace& trace, const TraceCall& call, const ExactOp& op) {
 // Compares the ops `calls` of the trace.
 class Comparer {
  public:
-  Comparer(const analyzer::Analysis& step, const std::vector<std::vector<const ExactOp*>>& matched, Comparison& result)
-      : trace_(step.file->trace), table_(*step.table), matched_(matched), result_(result) {}
+  Comparer(const analyzer::StepReading& step, const std::vector<std::vector<const ExactOp*>>& matched,
+           Comparison& result)
+      : trace_(step.input.trace()), table_(*step.input.table), matched_(matched), result_(result) {}
 
   void run(const StepAccesses& accesses, const StepObjects& objects, std::span<const std::uint32_t> calls,
            bool count_width) {
@@ -175,7 +176,7 @@ class Comparer {
   Comparison& result_;
 };
 
-void count_pairs(const analyzer::Analysis& step, const std::vector<std::vector<const ExactOp*>>& matched,
+void count_pairs(const analyzer::StepReading& step, const std::vector<std::vector<const ExactOp*>>& matched,
                  Comparison& result) {
   const auto calls = step.step.calls();
   if (calls.size() > 1000) return;  // there is no haste, but a limit
@@ -183,8 +184,8 @@ void count_pairs(const analyzer::Analysis& step, const std::vector<std::vector<c
   std::vector<bool> barrier;
   for (std::uint32_t op = 0; op < calls.size(); ++op) {
     exact.push_back(touched(matched[calls[op]]));
-    guess.push_back(inferred(step.accesses, op, step.objects, *step.table));
-    barrier.push_back(step.accesses.ops[op].role == OpRole::barrier);
+    guess.push_back(inferred(step.evidence.accesses, op, step.objects, *step.input.table));
+    barrier.push_back(step.evidence.accesses.ops[op].role == OpRole::barrier);
   }
   const auto conflict = [](const Touched& a, const Touched& b) {
     return meet(a.written, b.all) || meet(a.all, b.written);
@@ -245,10 +246,10 @@ std::vector<std::vector<const ExactOp*>> match(const Trace& trace, const std::ve
   return matched;
 }
 
-Comparison compare(const analyzer::Analysis& step, const std::vector<ExactOp>& exact,
+Comparison compare(const analyzer::StepReading& step, const std::vector<ExactOp>& exact,
                    const analyzer::AnalysisOptions& options) {
   Comparison result;
-  const Trace& trace = step.file->trace;
+  const Trace& trace = step.input.trace();
   const auto matched = match(trace, exact, result.failures);
   std::set<const ExactOp*> recorded;
   for (const auto& ops : matched) recorded.insert(ops.begin(), ops.end());
@@ -258,28 +259,29 @@ Comparison compare(const analyzer::Analysis& step, const std::vector<ExactOp>& e
   }
   Comparer comparer(step, matched, result);
   const std::span<const std::uint32_t> all(step.step.ops);
-  const StepObjects objects = analyzer::objects_of_step(trace, *step.table, all);
-  comparer.run(analyzer::accesses_of(trace, *step.table, objects, all, options), objects, all, step.step.period == 0);
+  const StepObjects objects = analyzer::objects_of_step(trace, *step.input.table, all);
+  comparer.run(analyzer::accesses_of(trace, *step.input.table, objects, all, options), objects, all,
+               step.step.period == 0);
   if (step.step.period == 0) return result;
   // Each repeat by itself, and of the one that the schedule is made from just what the schedule is made from.
   for (std::uint32_t i = 0; i < step.step.begins.size(); ++i) {
     const auto calls = step.step.calls_of(i);
     if (i == step.step.representative) {
-      comparer.run(step.accesses, step.objects, calls, true);
+      comparer.run(step.evidence.accesses, step.objects, calls, true);
     } else {
-      const StepObjects own = analyzer::objects_of_step(trace, *step.table, calls);
-      comparer.run(analyzer::accesses_of(trace, *step.table, own, calls, options), own, calls, true);
+      const StepObjects own = analyzer::objects_of_step(trace, *step.input.table, calls);
+      comparer.run(analyzer::accesses_of(trace, *step.input.table, own, calls, options), own, calls, true);
     }
   }
   count_pairs(step, matched, result);
   return result;
 }
 
-StepAccesses exact_accesses(const analyzer::Analysis& step, const std::vector<ExactOp>& exact) {
+StepAccesses exact_accesses(const analyzer::StepReading& step, const std::vector<ExactOp>& exact) {
   std::vector<std::string> failures;
-  const auto matched = match(step.file->trace, exact, failures);
+  const auto matched = match(step.input.trace(), exact, failures);
   const auto calls = step.step.calls();
-  StepAccesses result = step.accesses;
+  StepAccesses result = step.evidence.accesses;
   result.all.clear();
   for (std::uint32_t op = 0; op < calls.size(); ++op) {
     auto& entry = result.ops[op];
@@ -288,14 +290,14 @@ StepAccesses exact_accesses(const analyzer::Analysis& step, const std::vector<Ex
     const bool known =
         !ran.empty() && std::all_of(ran.begin(), ran.end(), [](const ExactOp* one) { return one->exact; });
     if (!known) {
-      const auto kept = step.accesses.of(op);
+      const auto kept = step.evidence.accesses.of(op);
       result.all.insert(result.all.end(), kept.begin(), kept.end());
     } else {
       const Touched touched_here = touched(ran);
       const auto add = [&](const Ranges& ranges, bool writes) {
         for (const Bytes& range : ranges)
           for (std::uint32_t i = 0; i < step.objects.objects.size(); ++i) {
-            const auto& object = step.table->objects()[step.objects.objects[i].id];
+            const auto& object = step.input.table->objects()[step.objects.objects[i].id];
             // An address may have been several objects'.
             if (object.birth != kNone && object.birth > calls[op]) continue;
             if (object.death != kNone && object.death < calls[op]) continue;
@@ -304,7 +306,7 @@ StepAccesses exact_accesses(const analyzer::Analysis& step, const std::vector<Ex
             if (begin >= end) continue;
             Access access;
             access.object = i;
-            access.region = {begin - object.base, end - begin, 0, 1};
+            access.rect = {begin - object.base, end - begin, 0, 1};
             access.reads = !writes;
             access.writes = writes;
             access.evidence = Evidence::exact;

@@ -38,14 +38,14 @@ struct Comparison {
 std::vector<std::vector<const ExactOp*>> match(const Trace& trace, const std::vector<ExactOp>& exact,
                                                std::vector<std::string>& failures);
 
-// All ops of the trace, in every repeat of the step and outside it. `step` comes from read_step() or analyze() with the
-// same options.
-Comparison compare(const analyzer::Analysis& step, const std::vector<ExactOp>& exact,
+// All ops of the trace, in every repeat of the step and outside it. `step` comes from read_steps() or analyze() with
+// the same options.
+Comparison compare(const analyzer::StepReading& step, const std::vector<ExactOp>& exact,
                    const analyzer::AnalysisOptions& options);
 
 // The step's accesses as they really were, in the analyzer's own form: what the checker takes. Ops of which nothing is
 // known stay as they are.
-analyzer::StepAccesses exact_accesses(const analyzer::Analysis& step, const std::vector<ExactOp>& exact);
+analyzer::StepAccesses exact_accesses(const analyzer::StepReading& step, const std::vector<ExactOp>& exact);
 
 // A table for people.
 std::string text_of(const Comparison& comparison);

@@ -30,7 +30,8 @@ int main(int argc, char** argv) {
       std::fprintf(stderr, "usage: compare_accesses [--rules FILE] TRACE REPORT\n");
       return 2;
     }
-    const analyzer::Analysis step = analyzer::read_step(analyzer::read_trace(paths[0]), options);
+    const std::vector<analyzer::StepReading> readings = analyzer::read_steps(analyzer::read_trace(paths[0]), options);
+    const analyzer::StepReading& step = readings.front();
     const oracle::Comparison comparison = oracle::compare(step, oracle::exact_of_report(paths[1]), options);
     if (step.step.period == 0) {
       std::printf("no step: all %zu ops\n", step.step.ops.size());

@@ -89,7 +89,7 @@ class Check {
     analyzer::TraceFile file = analyzer::read_trace(path("trace.json"));
     invent_host_times(file.trace, Random(base.seed ^ 0xdead));
     const analyzer::Analysis analysis = analyzer::analyze(std::move(file), {});
-    if (analysis.status != analyzer::kExitOk) return;
+    if (analysis.plan.status != analyzer::kExitOk) return;
     outcome_.kinds = static_cast<std::uint32_t>(analysis.others.size()) + 1;
     std::string text = analyzer::schedule_text(analyzer::build_schedule(analysis));
     if (options_.what == BreakDisorder::dependency) text = without_an_edge(text);

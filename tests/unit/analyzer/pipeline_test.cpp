@@ -8,6 +8,7 @@
 #include "analyzer/check/checker.h"
 #include "analyzer/output/schedule_builder.h"
 #include "analyzer/output/schedule_writer.h"
+#include "analyzer/report/counts.h"
 #include "analyzer/report/dot.h"
 #include "analyzer/report/report.h"
 #include "tests/unit/analyzer/support.h"
@@ -50,26 +51,26 @@ struct Diamond {
 
 TEST(Analysis, FindsADiamond) {
   Analysis analysis = Diamond().text.analyze();
-  EXPECT_EQ(analysis.status, kExitOk);
+  EXPECT_EQ(analysis.plan.status, kExitOk);
   EXPECT_EQ(analysis.step.period, 4u);
-  EXPECT_EQ(analysis.reduced.edges(), (std::vector<Dag::Edge>{{0, 1}, {0, 2}, {1, 3}, {2, 3}}));
-  EXPECT_EQ(analysis.critical.nodes, 3u);
-  EXPECT_EQ(analysis.concurrency.nodes, 2u);
-  ASSERT_EQ(analysis.plans.size(), 1u);
-  EXPECT_EQ(analysis.plans[0].assignment.lanes, 2u);
-  EXPECT_EQ(analysis.plans[0].synchronizations, 2u);
-  ASSERT_EQ(analysis.policies.size(), std::size(kPolicyNames));
-  for (const PolicyOutcome& outcome : analysis.policies) {
+  EXPECT_EQ(analysis.order.reduced.edges(), (std::vector<Dag::Edge>{{0, 1}, {0, 2}, {1, 3}, {2, 3}}));
+  EXPECT_EQ(analysis.times.critical.nodes, 3u);
+  EXPECT_EQ(analysis.order.concurrency.nodes, 2u);
+  ASSERT_EQ(analysis.plan.lanes.size(), 1u);
+  EXPECT_EQ(analysis.plan.lanes[0].assignment.lanes, 2u);
+  EXPECT_EQ(analysis.plan.lanes[0].synchronizations, 2u);
+  ASSERT_EQ(analysis.plan.policies.size(), std::size(kPolicyNames));
+  for (const PolicyOutcome& outcome : analysis.plan.policies) {
     if (outcome.policy != "single") continue;
     EXPECT_EQ(outcome.synchronizations, 0u);
-    EXPECT_LT(analysis.policies[0].step_us, outcome.step_us);
+    EXPECT_LT(analysis.plan.policies[0].step_us, outcome.step_us);
   }
 }
 
 TEST(Analysis, UnknownKernelsOrderEverything) {
   Analysis analysis = Diamond(false).text.analyze();
-  EXPECT_EQ(analysis.reduced.edges(), (std::vector<Dag::Edge>{{0, 1}, {1, 2}, {2, 3}}));
-  EXPECT_EQ(analysis.concurrency.nodes, 1u);
+  EXPECT_EQ(analysis.order.reduced.edges(), (std::vector<Dag::Edge>{{0, 1}, {1, 2}, {2, 3}}));
+  EXPECT_EQ(analysis.order.concurrency.nodes, 1u);
   auto assumed = assumed_ops(analysis);
   ASSERT_EQ(assumed.size(), 1u);
   EXPECT_EQ(assumed[0].what, "f");
@@ -79,19 +80,19 @@ TEST(Analysis, UnknownKernelsOrderEverything) {
 
 TEST(Analysis, SchedulesSeveralStreams) {
   Analysis analysis = Diamond(true, 1, true).text.analyze();
-  EXPECT_EQ(analysis.status, kExitOk) << analysis.why_no_schedule;
-  EXPECT_EQ(analysis.dependencies.race_count, 0u);
+  EXPECT_EQ(analysis.plan.status, kExitOk) << analysis.plan.why_no_schedule;
+  EXPECT_EQ(analysis.order.dependencies.race_count, 0u);
   auto report = nlohmann::json::parse(json_report(analysis));
   EXPECT_EQ(report["status"], kExitOk);
   EXPECT_EQ(report["step"]["streams"], 2);
   EXPECT_EQ(report["step"]["calls"], 10);
-  EXPECT_EQ(analysis.policies.size(), std::size(kPolicyNames));
+  EXPECT_EQ(analysis.plan.policies.size(), std::size(kPolicyNames));
 }
 
 TEST(Analysis, ReportsRaces) {
   Analysis analysis = Diamond(true, 1, false).text.analyze();
-  EXPECT_EQ(analysis.status, kExitUnschedulable);
-  EXPECT_EQ(analysis.dependencies.race_count, 2u);
+  EXPECT_EQ(analysis.plan.status, kExitUnschedulable);
+  EXPECT_EQ(analysis.order.dependencies.race_count, 2u);
   EXPECT_NE(text_report(analysis).find("Possible races"), std::string::npos);
 }
 
@@ -100,28 +101,28 @@ TEST(Analysis, DoesNotTrustATraceThatLostEvents) {
   text.replace(text.find("\"dropped\":0"), 11, "\"dropped\":3");
   test::TempFile file(text);
   Analysis analysis = analyze(read_trace(file.path()), {});
-  EXPECT_EQ(analysis.status, kExitFailure);
-  EXPECT_NE(analysis.why_no_schedule.find("dropped 3 events"), std::string::npos);
+  EXPECT_EQ(analysis.plan.status, kExitFailure);
+  EXPECT_NE(analysis.plan.why_no_schedule.find("dropped 3 events"), std::string::npos);
 }
 
 TEST(Analysis, ATraceWithHolesMakesNoScheduleUnlessAskedTo) {
   Diamond diamond;
   diamond.text.event("nimble.coverage", R"("source":"cupti","seen":20,"recorded":18,"missed":[["cuLaunchKernel",2]])");
   Analysis analysis = diamond.text.analyze();
-  EXPECT_EQ(analysis.status, kExitUnschedulable);
-  EXPECT_NE(analysis.why_no_schedule.find("saw 18 of 20 launches"), std::string::npos);
+  EXPECT_EQ(analysis.plan.status, kExitUnschedulable);
+  EXPECT_NE(analysis.plan.why_no_schedule.find("saw 18 of 20 launches"), std::string::npos);
   EXPECT_NE(text_report(analysis).find("missed: cuLaunchKernel, 2 times"), std::string::npos);
   EXPECT_EQ(nlohmann::json::parse(json_report(analysis))["coverage"]["missed"]["cuLaunchKernel"], 2);
   AnalysisOptions options;
   options.accept_partial = true;
-  EXPECT_EQ(diamond.text.analyze(options).status, kExitOk);
+  EXPECT_EQ(diamond.text.analyze(options).plan.status, kExitOk);
 }
 
 TEST(Analysis, WithoutAStepSaysSo) {
   test::TraceText text;
   text.stream();
   Analysis analysis = text.analyze();
-  EXPECT_EQ(analysis.status, kExitNoStep);
+  EXPECT_EQ(analysis.plan.status, kExitNoStep);
   EXPECT_NE(text_report(analysis).find("none"), std::string::npos);
   auto report = nlohmann::json::parse(json_report(analysis));
   EXPECT_EQ(report["status"], kExitNoStep);
@@ -131,7 +132,8 @@ TEST(Analysis, RulesMakeAnUnknownKernelKnown) {
   test::TempFile file(R"({"nimble_rules":1,"rules":[{"kernel":"f\\(.*","params":["out","in","in"]}]})");
   AnalysisOptions options;
   options.rules.read(file.path());
-  EXPECT_EQ(Diamond(false).text.analyze(options).reduced.edges(), Diamond(true).text.analyze().reduced.edges());
+  EXPECT_EQ(Diamond(false).text.analyze(options).order.reduced.edges(),
+            Diamond(true).text.analyze().order.reduced.edges());
 }
 
 TEST(Report, JsonSaysWhatTheTextSays) {
@@ -202,9 +204,9 @@ struct Branches {
 // and death, so that orders nothing.
 TEST(Analysis, APoolThatReusesAddressesWhileRecordingMakesNoDependency) {
   Analysis reused = Branches(true).text.analyze(), apart = Branches(false).text.analyze();
-  ASSERT_EQ(reused.status, kExitOk);
-  EXPECT_EQ(reused.reduced.edges(), (std::vector<Dag::Edge>{{1, 2}, {5, 6}, {9, 10}, {13, 14}}));
-  EXPECT_EQ(reused.concurrency.nodes, 4u);
+  ASSERT_EQ(reused.plan.status, kExitOk);
+  EXPECT_EQ(reused.order.reduced.edges(), (std::vector<Dag::Edge>{{1, 2}, {5, 6}, {9, 10}, {13, 14}}));
+  EXPECT_EQ(reused.order.concurrency.nodes, 4u);
   Schedule one = build_schedule(reused), other = build_schedule(apart);
   one.trace_digest = other.trace_digest;
   EXPECT_EQ(schedule_text(one), schedule_text(other));
@@ -212,14 +214,14 @@ TEST(Analysis, APoolThatReusesAddressesWhileRecordingMakesNoDependency) {
 
 TEST(Analysis, TheMemoryPlanCostsNoConcurrency) {
   Analysis analysis = Branches(true).text.analyze();
-  EXPECT_EQ(analysis.plans[0].assignment.lanes, 4u);
-  EXPECT_EQ(analysis.memory.arena_bytes, 4 * 0x800u) << "all four may be alive at one time now";
-  EXPECT_EQ(analysis.memory.program_peak_bytes, 0x800u);
+  EXPECT_EQ(analysis.plan.lanes[0].assignment.lanes, 4u);
+  EXPECT_EQ(analysis.plan.memory.arena_bytes, 4 * 0x800u) << "all four may be alive at one time now";
+  EXPECT_EQ(analysis.plan.memory.program_peak_bytes, 0x800u);
   AnalysisOptions options;
   options.policy = "single";
   analysis = Branches(true).text.analyze(options);
-  EXPECT_EQ(analysis.memory.arena_bytes, 0x800u);
-  EXPECT_EQ(analysis.memory.unpacked_bytes, 4 * 0x800u);
+  EXPECT_EQ(analysis.plan.memory.arena_bytes, 0x800u);
+  EXPECT_EQ(analysis.plan.memory.unpacked_bytes, 4 * 0x800u);
 }
 
 TEST(Analysis, AMemoryLimitMakesTheScheduleMoreSequential) {
@@ -228,23 +230,23 @@ TEST(Analysis, AMemoryLimitMakesTheScheduleMoreSequential) {
     options.policy = policy;
     options.memory_limit = 4 * 0x800;
     Analysis enough = Branches(true).text.analyze(options);
-    EXPECT_EQ(enough.chosen, policy);
-    EXPECT_EQ(enough.memory_without_limit, 0u);
+    EXPECT_EQ(enough.plan.chosen, policy);
+    EXPECT_EQ(enough.plan.memory_without_limit, 0u);
     options.memory_limit = 4 * 0x800 - 1;
     Analysis half = Branches(true).text.analyze(options);
-    EXPECT_EQ(half.status, kExitOk);
-    EXPECT_EQ(half.chosen, "cost");
-    EXPECT_EQ(half.plans[0].assignment.lanes, 2u);
-    EXPECT_EQ(half.memory.arena_bytes, 2 * 0x800u);
-    EXPECT_EQ(half.memory_without_limit, 4 * 0x800u);
+    EXPECT_EQ(half.plan.status, kExitOk);
+    EXPECT_EQ(half.plan.chosen, "cost");
+    EXPECT_EQ(half.plan.lanes[0].assignment.lanes, 2u);
+    EXPECT_EQ(half.plan.memory.arena_bytes, 2 * 0x800u);
+    EXPECT_EQ(half.plan.memory_without_limit, 4 * 0x800u);
     EXPECT_FALSE(check_schedule(half, schedule_text(build_schedule(half)), "schedule").unordered);
     options.memory_limit = 0x800;
     Analysis one = Branches(true).text.analyze(options);
-    EXPECT_EQ(one.status, kExitOk);
-    EXPECT_EQ(one.chosen, "single");
-    EXPECT_EQ(one.memory.arena_bytes, 0x800u);
+    EXPECT_EQ(one.plan.status, kExitOk);
+    EXPECT_EQ(one.plan.chosen, "single");
+    EXPECT_EQ(one.plan.memory.arena_bytes, 0x800u);
     options.memory_limit = 0x7ff;
-    EXPECT_EQ(Branches(true).text.analyze(options).status, kExitUnschedulable);
+    EXPECT_EQ(Branches(true).text.analyze(options).plan.status, kExitUnschedulable);
   }
 }
 

@@ -73,10 +73,10 @@ struct Case {
 // "0r 1rw": what the first launch of the step does, by the places of the objects in memory.
 inline std::string accesses(const Analysis& analysis) {
   std::string result;
-  for (const Access& access : analysis.accesses.of(0)) {
+  for (const Access& access : analysis.evidence.accesses.of(0)) {
     const std::uint32_t id = analysis.objects.objects[access.object].id;
     result.append(result.empty() ? "" : " ");
-    result.append(std::to_string((analysis.table->objects()[id].base >> 16) - 1));
+    result.append(std::to_string((analysis.input.table->objects()[id].base >> 16) - 1));
     result.append(access.reads ? "r" : "").append(access.writes ? "w" : "");
     EXPECT_TRUE(access.whole);
   }
@@ -84,9 +84,9 @@ inline std::string accesses(const Analysis& analysis) {
 }
 
 inline std::string reason(const Analysis& analysis) {
-  const OpAccesses& op = analysis.accesses.ops[0];
+  const OpAccesses& op = analysis.evidence.accesses.ops[0];
   EXPECT_EQ(op.role, OpRole::barrier);
-  return op.role == OpRole::barrier ? analysis.accesses.reasons[op.why] : "";
+  return op.role == OpRole::barrier ? analysis.evidence.accesses.reasons[op.why] : "";
 }
 
 // The same, by a kernel whose signature says that its first parameter is read.

@@ -43,7 +43,7 @@ Asked ask(const test::TraceText& text, const std::string& rules_text = "") {
     test::TempFile rules_file("{\"nimble_rules\":2,\"rules\":[" + rules_text + "]}");
     rules.read(rules_file.path());
   }
-  HeldPointers held(file.trace, table, {calls, {}, {}, {}}, rules);
+  PointersInMemory held(file.trace, table, {calls, {}, {}, {}}, rules);
   std::vector<std::unique_ptr<AccessSource>> sources;
   sources.push_back(std::make_unique<ExactAccess>());
   sources.push_back(std::make_unique<RulesAccess>(file.trace, rules, held));
@@ -77,7 +77,7 @@ TEST(SignatureAccess, ConstPointersAreReadOthersAreReadAndWritten) {
   EXPECT_EQ(asked.op().evidence, Evidence::declared);
   EXPECT_EQ(asked.text(), "0rw 1r");
   EXPECT_TRUE(asked.accesses.of(0)[0].whole);
-  EXPECT_EQ(asked.accesses.of(0)[0].region.end(), kSize);
+  EXPECT_EQ(asked.accesses.of(0)[0].rect.end(), kSize);
 }
 
 TEST(SignatureAccess, TwoPointersIntoOneObjectAreOneAccess) {
@@ -107,7 +107,7 @@ TEST(SignatureAccess, DoesNotSpeakWhereItCannotKnow) {
     return asked.why();
   };
   std::string both = hex(kA) + hex(kB);
-  EXPECT_EQ(why(launch("f", kTwo, both)), "its name tells no parameter types");
+  EXPECT_EQ(why(launch("f", kTwo, both)), "its name does not tell its parameter types");
   EXPECT_EQ(why(launch("_Z1fPfPKf", kTwo, both, "", false)), "its image is not self-contained");
   EXPECT_EQ(why(launch("_Z1fPf", kTwo, both)), "its name tells 1 parameters, it takes 2");
   EXPECT_EQ(why(launch("_Z1fPfi", kTwo, both)), "parameter 1 has 8 bytes, its type says 4");
@@ -116,8 +116,10 @@ TEST(SignatureAccess, DoesNotSpeakWhereItCannotKnow) {
   EXPECT_NE(why(launch("_Z1fPlPKf", kTwo, both)).find("8-byte integers"), std::string::npos);
   EXPECT_NE(why(launch("_Z1fP4NodePKf", kTwo, both)).find("pointer to a class"), std::string::npos);
   EXPECT_NE(why(launch("_Z1fRfPKf", kTwo, both)).find("reference"), std::string::npos);
-  EXPECT_NE(why(launch("_Z1fPfPKf", kTwo, hex(kA) + hex(0x300000))).find("no allocation"), std::string::npos);
-  EXPECT_NE(why(launch("_Z1fPfPKf", kTwo, hex(kA) + hex(kB + kSize))).find("no allocation"), std::string::npos);
+  EXPECT_NE(why(launch("_Z1fPfPKf", kTwo, hex(kA) + hex(0x300000))).find("does not point into an allocation"),
+            std::string::npos);
+  EXPECT_NE(why(launch("_Z1fPfPKf", kTwo, hex(kA) + hex(kB + kSize))).find("does not point into an allocation"),
+            std::string::npos);
   EXPECT_NE(why(launch("_Z1f4Node", "[[0,16]]", hex(kA) + hex(0x7f0000300000))).find("class by value"),
             std::string::npos);
   EXPECT_EQ(why(launch("_Z1fPfPKf", "null", "")), "its parameter layout is unknown");
@@ -174,7 +176,7 @@ TEST(SignatureAccess, AnEndIsNoWordThatLeadsNowhere) {
   EXPECT_EQ(ends("[[0,8],[8,8],[16,8]]", hex(kA) + hex(kB) + hex(kB + kSize), "[16]"), OpRole::accesses);
   const Asked iterator = launch("_Z1fIN6thrust16reverse_iteratorIPfEEEvPfPKf", kTwo, hex(kA) + hex(kB));
   EXPECT_EQ(iterator.op().role, OpRole::barrier);
-  EXPECT_NE(iterator.why().find("backwards"), std::string::npos);
+  EXPECT_NE(iterator.why().find("a reverse iterator"), std::string::npos);
 }
 
 // One-based arrays, and what begins with a halo.
@@ -235,7 +237,7 @@ TEST(RulesAccess, DoesNotSpeakForUnknownMemoryOrOddLaunches) {
   std::string rule = R"({"kernel":"f","params":["in","out"]})";
   Asked stray = launch("f", kTwo, hex(kA) + hex(0x900000), rule);
   EXPECT_EQ(stray.op().role, OpRole::barrier);
-  EXPECT_NE(stray.why().find("rule \"f\": parameter 1 points into no allocation"), std::string::npos);
+  EXPECT_NE(stray.why().find("rule \"f\": parameter 1 does not point into an allocation"), std::string::npos);
   EXPECT_EQ(launch("f", kTwo, hex(kA) + hex(kB), rule, true, ",\"attrs\":[6]").op().role, OpRole::barrier);
 }
 
@@ -293,8 +295,8 @@ TEST(ExactAccess, CopiesAndSetsTouchTheirRegions) {
   text.copy(kA + 16, kB + 32, 8, 0, ",\"height\":3,\"dpitch\":64,\"spitch\":8");
   Asked asked = ask(text);
   ASSERT_EQ(asked.text(), "0w 1r");
-  EXPECT_EQ(asked.accesses.of(0)[0].region, (Region{16, 8, 64, 3}));
-  EXPECT_EQ(asked.accesses.of(0)[1].region, (Region{32, 24, 0, 1})) << "rows without gaps are one range";
+  EXPECT_EQ(asked.accesses.of(0)[0].rect, (ByteRect{16, 8, 64, 3}));
+  EXPECT_EQ(asked.accesses.of(0)[1].rect, (ByteRect{32, 24, 0, 1})) << "rows without gaps are one range";
   EXPECT_EQ(asked.op().evidence, Evidence::exact);
   text.set(kB, 100);
   EXPECT_EQ(ask(text).text(), "0w");
@@ -325,13 +327,13 @@ TEST(ExactAccess, AListSaysWhatAnOpTouches) {
   Asked asked = ask(text);
   EXPECT_EQ(asked.text(), "0w 1r 0r");
   EXPECT_EQ(asked.op().evidence, Evidence::exact);
-  EXPECT_EQ(asked.accesses.of(0)[0].region, (Region{16, 32, 0, 1}));
-  EXPECT_EQ(asked.accesses.of(0)[1].region, (Region{8, 8, 0, 1}));
+  EXPECT_EQ(asked.accesses.of(0)[0].rect, (ByteRect{16, 32, 0, 1}));
+  EXPECT_EQ(asked.accesses.of(0)[1].rect, (ByteRect{8, 8, 0, 1}));
   // Without a size it is the whole allocation, wherever in it the address lies.
   text.call("opaque", "\"stream\":0,\"accesses\":[" + listed(kA + 100, 0, "rw") + "]");
   asked = ask(text);
   EXPECT_EQ(asked.text(), "0rw");
-  EXPECT_EQ(asked.accesses.of(0)[0].region, (Region{0, kSize, 0, 1}));
+  EXPECT_EQ(asked.accesses.of(0)[0].rect, (ByteRect{0, kSize, 0, 1}));
   // An empty list is a list: it touches nothing.
   text.call("opaque", "\"stream\":0,\"accesses\":[]");
   EXPECT_EQ(ask(text).op().role, OpRole::accesses);
@@ -345,7 +347,7 @@ TEST(ExactAccess, AListThatIsNotWhollyKnownOrdersEverything) {
     Asked asked = ask(text);
     EXPECT_EQ(asked.op().role, OpRole::barrier) << stray;
     EXPECT_EQ(asked.text(), "") << stray;
-    EXPECT_NE(asked.why().find("no allocation that the trace knows"), std::string::npos);
+    EXPECT_NE(asked.why().find("not in an allocation that the trace knows"), std::string::npos);
   }
 }
 
@@ -376,7 +378,7 @@ TEST(GraphAccess, OneNodeThatIsNotKnownOrdersEverything) {
   Asked asked = ask(text);
   EXPECT_EQ(asked.op().role, OpRole::barrier);
   EXPECT_EQ(asked.text(), "");
-  EXPECT_NE(asked.why().find("one of its kernels: parameter 1 points into no allocation"), std::string::npos);
+  EXPECT_NE(asked.why().find("one of its kernels: parameter 1 does not point into an allocation"), std::string::npos);
   text.graph("[]", "[]", "it holds a host function");
   text.call("graph_launch", "\"stream\":0,\"graph\":1");
   EXPECT_EQ(ask(text).why(), "it holds a host function");

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "analyzer/report/counts.h"
 #include "analyzer/report/report.h"
 #include "tests/unit/analyzer/watched_case.h"
 
@@ -21,13 +22,13 @@ TEST(Conflict, ADeclaredReadThatWasWrittenIsAWrite) {
   EXPECT_EQ(accesses(lie.analyze()), "0r 1rw");
   lie.first = [](int step) { return step == 2 ? probed({0}, {0}) : std::string(); };
   Analysis analysis = lie.analyze();
-  EXPECT_EQ(analysis.accesses.ops[0].evidence, Evidence::declared);
+  EXPECT_EQ(analysis.evidence.accesses.ops[0].evidence, Evidence::declared);
   EXPECT_EQ(accesses(analysis), "0rw 1rw");
-  ASSERT_EQ(analysis.conflicts.size(), 1u);
-  EXPECT_EQ(conflict_text(analysis, analysis.conflicts[0]),
+  ASSERT_EQ(analysis.evidence.conflicts.size(), 1u);
+  EXPECT_EQ(conflict_text(analysis, analysis.evidence.conflicts[0]),
             "kernel f, parameter 0: its signature (declared) says that it is only read, but it was seen to be written "
             "in 1 of 1 launches, first at seq 13");
-  EXPECT_EQ(analysis.status, kExitOk) << "the schedule is made all the same";
+  EXPECT_EQ(analysis.plan.status, kExitOk) << "the schedule is made all the same";
   EXPECT_NE(text_report(analysis).find("Conflicts of evidence"), std::string::npos);
   EXPECT_NE(json_report(analysis).find(R"("said_by": "its signature")"), std::string::npos);
 }
@@ -41,7 +42,7 @@ TEST(Conflict, ItHoldsForAllLaunchesOfTheKernel) {
   };
   Analysis analysis = lie.analyze();
   EXPECT_EQ(accesses(analysis), "0rw 1rw");
-  EXPECT_EQ(analysis.conflicts.size(), 1u);
+  EXPECT_EQ(analysis.evidence.conflicts.size(), 1u);
 }
 
 TEST(Conflict, WhatIsWrittenThroughAnotherPointerIsNone) {
@@ -49,7 +50,7 @@ TEST(Conflict, WhatIsWrittenThroughAnotherPointerIsNone) {
   in_place.first = [](int step) { return step == 0 ? probed({0}, {0}) : std::string(); };
   in_place.words = [](int step) { return hex(object(0)) + hex(object(step == 0 ? 0 : 1)); };
   Analysis analysis = in_place.analyze();
-  EXPECT_TRUE(analysis.conflicts.empty());
+  EXPECT_TRUE(analysis.evidence.conflicts.empty());
   EXPECT_EQ(accesses(analysis), "0r 1rw");
 }
 
@@ -60,12 +61,13 @@ TEST(Conflict, AProvenReadIsNoExceptionAndWhatWasNotProvenToBeTouchedNeither) {
   EXPECT_EQ(accesses(proof.analyze()), "0r");
   proof.first = [](int) { return probed({0, 1}, {0, 1}); };
   Analysis analysis = proof.analyze();
-  EXPECT_EQ(analysis.accesses.ops[0].evidence, Evidence::proven);
+  EXPECT_EQ(analysis.evidence.accesses.ops[0].evidence, Evidence::proven);
   EXPECT_EQ(accesses(analysis), "0rw 1rw");
-  ASSERT_EQ(analysis.conflicts.size(), 2u);
-  EXPECT_NE(conflict_text(analysis, analysis.conflicts[0]).find("its code (proven) says that it is only read"),
+  ASSERT_EQ(analysis.evidence.conflicts.size(), 2u);
+  EXPECT_NE(conflict_text(analysis, analysis.evidence.conflicts[0]).find("its code (proven) says that it is only read"),
             std::string::npos);
-  EXPECT_NE(conflict_text(analysis, analysis.conflicts[1]).find("does not say that it is touched"), std::string::npos);
+  EXPECT_NE(conflict_text(analysis, analysis.evidence.conflicts[1]).find("does not say that it is touched"),
+            std::string::npos);
 }
 
 TEST(Conflict, AValueThatWasWrittenThroughIsAPointer) {
@@ -76,13 +78,13 @@ TEST(Conflict, AValueThatWasWrittenThroughIsAPointer) {
   value.first = [](int) { return std::string(); };
   Analysis before = value.text().analyze(options);
   EXPECT_EQ(accesses(before), "1rw");
-  EXPECT_EQ(before.accesses.no_pointers[0], std::vector<std::uint32_t>{0});
+  EXPECT_EQ(before.evidence.accesses.no_pointers[0], std::vector<std::uint32_t>{0});
   value.first = [](int) { return probed({0, 1}, {0, 1}); };
   Analysis after = value.text().analyze(options);
   EXPECT_EQ(accesses(after), "1rw 0rw");
-  EXPECT_TRUE(after.accesses.no_pointers[0].empty());
-  ASSERT_EQ(after.conflicts.size(), 1u);
-  EXPECT_EQ(after.conflicts[0].basis, "the rule \".*opaque.*\"");
+  EXPECT_TRUE(after.evidence.accesses.no_pointers[0].empty());
+  ASSERT_EQ(after.evidence.conflicts.size(), 1u);
+  EXPECT_EQ(after.evidence.conflicts[0].basis, "the rule \".*opaque.*\"");
 }
 
 // A list of which a launch uses so much: what stands behind that is left over from the one before, which wrote there.
@@ -98,9 +100,9 @@ TEST(Conflict, WhatALongerListWroteIsNoneForAShorter) {
   lists.first = [](int) { return std::string(); };
   lists.before = [&](test::TraceText& text) { text.launch(0, list(1), 0, probed({0, 1}, {0, 1})); };
   const Analysis analysis = lists.text().analyze(options);
-  EXPECT_TRUE(analysis.conflicts.empty());
+  EXPECT_TRUE(analysis.evidence.conflicts.empty());
   EXPECT_EQ(accesses(analysis), "0rw");
-  EXPECT_EQ(analysis.accesses.no_pointers[0], (std::vector<std::uint32_t>{8, 16}));
+  EXPECT_EQ(analysis.evidence.accesses.no_pointers[0], (std::vector<std::uint32_t>{8, 16}));
   // Here a shorter one did: the rule is wrong, and not only where the same words lead to one object again.
   Case wrong = lists;
   wrong.params = "[[0,32]]";
@@ -117,11 +119,11 @@ TEST(Conflict, WhatALongerListWroteIsNoneForAShorter) {
     text.launch(0, three(object(1), 0), 0, probed({0, 1}, {0, 1}));
   };
   const Analysis also = wrong.text().analyze(others);
-  EXPECT_EQ(also.conflicts.size(), 1u);
+  EXPECT_EQ(also.evidence.conflicts.size(), 1u);
   EXPECT_EQ(accesses(also), "0rw 1rw");
   lists.first = [](int step) { return step == 2 ? probed({0, 1}, {0, 1}) : std::string(); };
   const Analysis refuted = lists.text().analyze(options);
-  EXPECT_EQ(refuted.conflicts.size(), 1u);
+  EXPECT_EQ(refuted.evidence.conflicts.size(), 1u);
   EXPECT_EQ(accesses(refuted), "0rw 1rw");
 }
 
@@ -130,8 +132,8 @@ TEST(Conflict, IsFoundWhateverIsTrusted) {
   lie.first = [](int) { return probed({0, 1}, {0, 1}); };
   Analysis analysis = lie.analyze(Evidence::declared);
   EXPECT_EQ(accesses(analysis), "0rw 1rw");
-  EXPECT_EQ(analysis.conflicts.size(), 1u);
-  EXPECT_TRUE(lie.analyze(Evidence::proven).conflicts.empty()) << "nobody spoke";
+  EXPECT_EQ(analysis.evidence.conflicts.size(), 1u);
+  EXPECT_TRUE(lie.analyze(Evidence::proven).evidence.conflicts.empty()) << "nobody spoke";
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ struct Case {
     if (!rules.empty()) options.rules.read_text("{\"nimble_rules\": 2, \"rules\": [" + rules + "]}", "rules");
     options.one_kind = true;
     options.step = StepPlace{calls, calls, 1};
-    return text.analyze(options).led_nowhere;
+    return text.analyze(options).evidence.non_pointer_words;
   }
 };
 

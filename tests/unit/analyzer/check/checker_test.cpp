@@ -70,7 +70,7 @@ AnalysisOptions options_with_talk() {
 }
 
 bool must_be_ordered(const Analysis& analysis, std::uint32_t a, std::uint32_t b) {
-  const StepAccesses& accesses = analysis.accesses;
+  const StepAccesses& accesses = analysis.evidence.accesses;
   OpRole first = accesses.ops[a].role, second = accesses.ops[b].role;
   if (second == OpRole::record || accesses.ops[b].tells || accesses.ops[a].hears) return true;
   if (first == OpRole::record) return second == OpRole::barrier;
@@ -85,7 +85,7 @@ bool must_be_ordered(const Analysis& analysis, std::uint32_t a, std::uint32_t b)
     for (const Access& y : accesses.of(b)) {
       if (!x.writes && !y.writes) continue;
       bool mapped = objects[x.object].memory == MemoryKind::mapped && objects[y.object].memory == MemoryKind::mapped;
-      if (mapped || (x.object == y.object && overlap(x.region, y.region))) return true;
+      if (mapped || (x.object == y.object && overlap(x.rect, y.rect))) return true;
     }
   return false;
 }
@@ -125,7 +125,7 @@ TEST(Checker, NamesThePairThatAMissingEdgeLeavesUnordered) {
       AnalysisOptions options = options_with_talk();
       options.policy = policy;
       Analysis analysis = text.analyze(options);
-      ASSERT_EQ(analysis.status, kExitOk) << analysis.why_no_schedule;
+      ASSERT_EQ(analysis.plan.status, kExitOk) << analysis.plan.why_no_schedule;
       Schedule schedule = build_schedule(analysis);
       ASSERT_EQ(expected(analysis, schedule), Found()) << "round " << round;
       ASSERT_EQ(found(analysis, schedule), Found()) << "round " << round << ' ' << policy;
@@ -157,7 +157,7 @@ TEST(Checker, FindsTheFirstOfManyUnorderedPairs) {
   int without = 0;
   for (int round = 0; round < 250; ++round) {
     Analysis analysis = random_program(random).analyze(options_with_talk());
-    if (analysis.status != kExitOk) continue;  // one whose every repeat holds another
+    if (analysis.plan.status != kExitOk) continue;  // one whose every repeat holds another
     Schedule schedule = build_schedule(analysis);
     for (ScheduleSegment& segment : schedule.segments)
       std::erase_if(segment.edges, [&](const auto&) { return random() % 2 == 0; });
@@ -229,7 +229,7 @@ TEST(Checker, OnSeveralStreamsUnusedMemoryIsNotSharedEither) {
     schedule.objects[1].plan_offset = waits ? 0 : 256;
     std::string why;
     EXPECT_EQ(found(analysis, schedule, &why).has_value(), !waits);
-    EXPECT_EQ(why.find("lives unordered") != std::string::npos, !waits) << why;
+    EXPECT_EQ(why.find("do not order their lifetimes") != std::string::npos, !waits) << why;
   }
 }
 
@@ -261,7 +261,7 @@ TEST(Checker, RefusesWhatDoesNotBelongToTheTrace) {
   says([](Schedule& s) { s.ops.pop_back(); }, "ops: ");
   says([](Schedule& s) { s.objects.pop_back(); }, "objects: ");
   says([](Schedule& s) { s.objects[1].size = 1; }, "objects[1].size: ");
-  says([](Schedule& s) { s.objects[0].plan_offset = s.arena_bytes; }, "objects[0].plan_offset: lies outside");
+  says([](Schedule& s) { s.objects[0].plan_offset = s.arena_bytes; }, "objects[0].plan_offset: is outside");
   says([](Schedule& s) { s.objects[2].step_local = true; }, "objects[2].");
   says([](Schedule& s) { s.ops[2].kind = CallKind::set; }, "ops[2].kind: ");
   says([](Schedule& s) { s.ops[2].submit = Submit::plan; }, "ops[2].segment: does not go with submit");
@@ -272,7 +272,7 @@ TEST(Checker, RefusesWhatDoesNotBelongToTheTrace) {
         s.segments[0].edges.clear();
       },
       "ops[2].submit: is plan");
-  says([](Schedule& s) { s.ops[2].segment = 7; }, "ops[2].segment: is no segment");
+  says([](Schedule& s) { s.ops[2].segment = 7; }, "ops[2].segment: is not a segment");
   says([](Schedule& s) { s.segments[0].edges = {{3, 2}}; }, "segments[0].edges: must go from");
   says([](Schedule& s) { s.segments[0].edges = {{0, 2}}; }, "segments[0].edges: must go from");
   says(

@@ -9,7 +9,7 @@
 namespace nimble::analyzer {
 namespace {
 
-std::set<std::uint64_t> bytes(const Region& region) {
+std::set<std::uint64_t> bytes(const ByteRect& region) {
   std::set<std::uint64_t> result;
   for (std::uint64_t row = 0; row < region.height; ++row)
     for (std::uint64_t column = 0; column < region.width; ++column)
@@ -17,16 +17,16 @@ std::set<std::uint64_t> bytes(const Region& region) {
   return result;
 }
 
-TEST(Region, OverlapIsExactForRangesAndForEqualPitches) {
+TEST(ByteRect, OverlapIsExactForRangesAndForEqualPitches) {
   test::Random random(9);
   for (int round = 0; round < 40000; ++round) {
     std::uint64_t pitch = 1 + random() % 12;
     auto rectangle = [&] {
-      Region region{random() % 40, random() % (pitch + 1), pitch, 1 + random() % 4};
+      ByteRect region{random() % 40, random() % (pitch + 1), pitch, 1 + random() % 4};
       if (random() % 3 == 0) region = {random() % 40, random() % 30, 0, 1};
       return normalized(region);
     };
-    Region a = rectangle(), b = rectangle();
+    ByteRect a = rectangle(), b = rectangle();
     auto in_a = bytes(a), in_b = bytes(b);
     bool meet = false;
     for (std::uint64_t byte : in_a) meet = meet || in_b.count(byte) > 0;
@@ -36,14 +36,14 @@ TEST(Region, OverlapIsExactForRangesAndForEqualPitches) {
   }
 }
 
-TEST(Region, NeverMissesAMeetingOfDifferentPitches) {
+TEST(ByteRect, NeverMissesAMeetingOfDifferentPitches) {
   test::Random random(10);
   for (int round = 0; round < 20000; ++round) {
     auto rectangle = [&] {
       std::uint64_t pitch = 1 + random() % 12;
       return normalized({random() % 40, 1 + random() % pitch, pitch, 1 + random() % 4});
     };
-    Region a = rectangle(), b = rectangle();
+    ByteRect a = rectangle(), b = rectangle();
     auto in_b = bytes(b);
     bool meet = false;
     for (std::uint64_t byte : bytes(a)) meet = meet || in_b.count(byte) > 0;
@@ -53,7 +53,7 @@ TEST(Region, NeverMissesAMeetingOfDifferentPitches) {
   }
 }
 
-TEST(Region, SurvivesTheEndsOfTheAddressSpace) {
+TEST(ByteRect, SurvivesTheEndsOfTheAddressSpace) {
   constexpr std::uint64_t kTop = ~std::uint64_t{0};
   EXPECT_TRUE(overlap({0, kTop, 0, 1}, {kTop - 1, 1, 0, 1}));
   EXPECT_FALSE(overlap({0, 1, kTop / 2, 3}, {5, 1, kTop / 2, 2}));

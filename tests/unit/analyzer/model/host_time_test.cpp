@@ -27,7 +27,7 @@ HostTime times(int repeats, Between between, const std::string& more = "") {
       text.launch(0, hex((static_cast<std::uint64_t>(op) + 1) << 16), 0, repeat + 1 < repeats ? more : "");
     }
   const Analysis analysis = text.analyze();
-  return host_time(analysis.file->trace, analysis.step);
+  return host_time(analysis.input.file->trace, analysis.step);
 }
 
 TEST(HostTime, IsTheMedianOfWhatTheProgramTakes) {
@@ -77,13 +77,13 @@ TEST(HostTime, SegmentsEndAtPauses) {
   };
   const Analysis analysis = step(kPauseUs + 1).analyze();
   ASSERT_EQ(analysis.step.period, 8u);
-  ASSERT_EQ(analysis.pauses.size(), 1u);
-  ASSERT_EQ(analysis.segments.segments.size(), 2u);
-  EXPECT_EQ(analysis.segments.segments[1].ops.front(), analysis.pauses[0]);
-  EXPECT_EQ(step(kPauseUs - 1).analyze().segments.segments.size(), 1u);
+  ASSERT_EQ(analysis.cut.pauses.size(), 1u);
+  ASSERT_EQ(analysis.cut.segments.segments.size(), 2u);
+  EXPECT_EQ(analysis.cut.segments.segments[1].ops.front(), analysis.cut.pauses[0]);
+  EXPECT_EQ(step(kPauseUs - 1).analyze().cut.segments.segments.size(), 1u);
   AnalysisOptions whole;
   whole.start_early = false;
-  EXPECT_EQ(step(kPauseUs + 1).analyze(whole).segments.segments.size(), 1u);
+  EXPECT_EQ(step(kPauseUs + 1).analyze(whole).cut.segments.segments.size(), 1u);
 }
 
 TEST(HostTime, APauseIsHalfOfWhatReplayWaits) {

@@ -54,7 +54,7 @@ auto launches(std::initializer_list<std::pair<int, std::uint64_t>> list) {
 }
 
 bool depends(const Analysis& analysis, std::uint32_t from, std::uint32_t to) {
-  return std::any_of(analysis.dependencies.all.begin(), analysis.dependencies.all.end(),
+  return std::any_of(analysis.order.dependencies.all.begin(), analysis.order.dependencies.all.end(),
                      [&](const Dependency& d) { return d.from == from && d.to == to; });
 }
 
@@ -63,10 +63,10 @@ TEST(Communication, RestsOnWhoElseReachesTheMemory) {
                                              {"managed", true}, {"mapped", true}, {"global", false}};
   for (const auto& [memory, communicates] : expected) {
     const Analysis analysis = analyze(launches({{1, kHost}, {1, kA}}), {}, memory);
-    EXPECT_EQ(analysis.accesses.ops[0].communicates, communicates ? Communicates::by_memory : Communicates::no)
+    EXPECT_EQ(analysis.evidence.accesses.ops[0].communicates, communicates ? Communicates::by_memory : Communicates::no)
         << memory;
-    EXPECT_EQ(analysis.accesses.ops[0].shares, communicates) << memory;
-    EXPECT_EQ(analysis.accesses.ops[1].communicates, Communicates::no) << memory;
+    EXPECT_EQ(analysis.evidence.accesses.ops[0].shares, communicates) << memory;
+    EXPECT_EQ(analysis.evidence.accesses.ops[1].communicates, Communicates::no) << memory;
   }
   EXPECT_TRUE(reached_by_others(MemoryKind::external));
   EXPECT_FALSE(reached_by_others(MemoryKind::stream_ordered));
@@ -74,12 +74,12 @@ TEST(Communication, RestsOnWhoElseReachesTheMemory) {
 
 TEST(Communication, OfMemoryThatOthersReachIsInOrderThoughItHasNothingInCommon) {
   const Analysis analysis = analyze(launches({{1, kHost}, {1, kA}, {1, kHost + 0x10000}}));
-  EXPECT_TRUE(analysis.accesses.ops[0].tells && analysis.accesses.ops[0].hears);
-  EXPECT_FALSE(analysis.accesses.ops[1].tells || analysis.accesses.ops[1].hears);
+  EXPECT_TRUE(analysis.evidence.accesses.ops[0].tells && analysis.evidence.accesses.ops[0].hears);
+  EXPECT_FALSE(analysis.evidence.accesses.ops[1].tells || analysis.evidence.accesses.ops[1].hears);
   ASSERT_TRUE(depends(analysis, 0, 2)) << "without it, two ranks may come in different order, and wait for ever";
   EXPECT_TRUE(depends(analysis, 0, 1)) << "it may have been told that the memory may be used";
   EXPECT_TRUE(depends(analysis, 1, 2)) << "it may tell somebody that it has been";
-  for (const Dependency& order : analysis.dependencies.all) {
+  for (const Dependency& order : analysis.order.dependencies.all) {
     EXPECT_EQ(order.kind, DependencyKind::order);
     EXPECT_EQ(order.object, kNone);
     EXPECT_EQ(order.evidence, Evidence::assumed);
@@ -97,9 +97,9 @@ TEST(Communication, WhatIsWrittenWhereOthersLookComesBehindAllBeforeIt) {
     text.copy(kA + 0x30000, kHost + 0x40000, 64);  // 4: from the host
     text.copy(kHost + 0x50000, kB + 0x60000, 64);  // 5
   });
-  for (const std::uint32_t op : {1u, 2u, 5u}) EXPECT_TRUE(analysis.accesses.ops[op].tells) << op;
-  for (const std::uint32_t op : {0u, 3u, 4u}) EXPECT_FALSE(analysis.accesses.ops[op].tells) << op;
-  const auto before = test::closure(analysis.reduced);
+  for (const std::uint32_t op : {1u, 2u, 5u}) EXPECT_TRUE(analysis.evidence.accesses.ops[op].tells) << op;
+  for (const std::uint32_t op : {0u, 3u, 4u}) EXPECT_FALSE(analysis.evidence.accesses.ops[op].tells) << op;
+  const auto before = test::closure(analysis.order.reduced);
   for (const auto& [from, to] : {std::pair(0, 1), {1, 2}, {0, 2}, {3, 5}, {4, 5}, {2, 5}})
     EXPECT_TRUE(before[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)]) << from << ' ' << to;
   for (const auto& [from, to] : {std::pair(0, 3), {1, 3}, {2, 3}, {2, 4}, {3, 4}})
@@ -111,7 +111,7 @@ TEST(Communication, WhatIsWrittenWhereOthersLookComesBehindAllBeforeIt) {
   std::erase(schedule.segments[0].edges, std::array<std::uint32_t, 2>{1, 2});
   const CheckResult result = check_schedule(analysis, schedule_text(schedule), "schedule");
   ASSERT_TRUE(result.unordered);
-  EXPECT_NE(result.unordered->why.find("who may take it for a sign that op 1 is done"), std::string::npos)
+  EXPECT_NE(result.unordered->why.find("which may be taken as a sign that op 1 is done"), std::string::npos)
       << result.unordered->why;
 }
 
@@ -123,22 +123,23 @@ TEST(Communication, WhatReadsWhereOthersWriteComesBeforeAllBehindIt) {
     text.launch(1, hex(kA + 0x20000));                      // 2
     text.launch(0, hex(kB + 0x30000) + hex(kA + 0x40000));  // 3
   });
-  EXPECT_TRUE(analysis.accesses.ops[1].hears);
-  EXPECT_FALSE(analysis.accesses.ops[1].tells);
+  EXPECT_TRUE(analysis.evidence.accesses.ops[1].hears);
+  EXPECT_FALSE(analysis.evidence.accesses.ops[1].tells);
   EXPECT_FALSE(depends(analysis, 0, 1));
   EXPECT_TRUE(depends(analysis, 1, 2));
   EXPECT_TRUE(depends(analysis, 1, 3));
-  EXPECT_EQ(analysis.dependencies.all.size(), 2u);
+  EXPECT_EQ(analysis.order.dependencies.all.size(), 2u);
 }
 
 TEST(Communication, IsWhatARuleSays) {
   const std::string talks = R"({"kernel": "talk.*", "communicates": true})";
   const Analysis by_name = analyze(launches({{1, kA}, {0, 0x30000}, {1, 0x40000}}), with_rules(talks));
-  EXPECT_EQ(by_name.accesses.ops[0].communicates, Communicates::by_rule);
-  EXPECT_EQ(by_name.accesses.ops[0].evidence, Evidence::declared) << "its signature still tells what it touches";
-  EXPECT_FALSE(by_name.accesses.ops[0].shares);
+  EXPECT_EQ(by_name.evidence.accesses.ops[0].communicates, Communicates::by_rule);
+  EXPECT_EQ(by_name.evidence.accesses.ops[0].evidence, Evidence::declared)
+      << "its signature still tells what it touches";
+  EXPECT_FALSE(by_name.evidence.accesses.ops[0].shares);
   ASSERT_TRUE(depends(by_name, 0, 2));
-  EXPECT_EQ(by_name.dependencies.all.front().evidence, Evidence::declared);
+  EXPECT_EQ(by_name.order.dependencies.all.front().evidence, Evidence::declared);
   EXPECT_FALSE(depends(analyze(launches({{1, kA}, {1, kB}})), 0, 1)) << "no rule says so";
   // It touches nothing that others see, so copies for the host may go beside it.
   const Analysis beside = analyze(
@@ -147,11 +148,11 @@ TEST(Communication, IsWhatARuleSays) {
         text.launch(1, hex(kA));
       },
       with_rules(talks));
-  EXPECT_TRUE(beside.dependencies.all.empty());
+  EXPECT_TRUE(beside.order.dependencies.all.empty());
 
   const auto silent = launches({{1, kHost}, {1, kHost + 0x10000}});
   const std::string talks_to_nobody = R"({"kernel": "talk.*", "communicates": false})";
-  EXPECT_TRUE(analyze(silent, with_rules(talks_to_nobody)).dependencies.all.empty());
+  EXPECT_TRUE(analyze(silent, with_rules(talks_to_nobody)).order.dependencies.all.empty());
   EXPECT_TRUE(depends(analyze(silent, with_rules(talks + "," + talks_to_nobody)), 0, 1)) << "the first that says it";
 }
 
@@ -160,23 +161,23 @@ TEST(Communication, BlocksThatWaitForEachOtherAreNotBesideOthersThatHoldTheirRoo
   const std::string collective = R"(, {"kernel": "_Z1f.*", "communicates": true})";
   const auto apart = launches({{1, kA}, {0, 0x30000}, {1, 0x40000}});
   const Analysis analysis = analyze(apart, with_rules(waits));
-  EXPECT_TRUE(analysis.accesses.ops[0].blocks_wait && !analysis.accesses.ops[1].blocks_wait);
+  EXPECT_TRUE(analysis.evidence.accesses.ops[0].blocks_wait && !analysis.evidence.accesses.ops[1].blocks_wait);
   ASSERT_TRUE(depends(analysis, 0, 2));
-  EXPECT_EQ(analysis.dependencies.all.front().evidence, Evidence::declared);
-  EXPECT_EQ(analysis.dependencies.all.size(), 1u);
+  EXPECT_EQ(analysis.order.dependencies.all.front().evidence, Evidence::declared);
+  EXPECT_EQ(analysis.order.dependencies.all.size(), 1u);
   const Analysis with_collective = analyze(apart, with_rules(waits + collective));
   EXPECT_TRUE(depends(with_collective, 0, 1) && depends(with_collective, 1, 2));
   // Whether they tell somebody something is another question.
   const auto with_a_flag = launches({{0, 0x30000}, {1, kHost}, {0, 0x40000}, {1, kHost + 0x10000}});
   const Analysis unknown = analyze(with_a_flag, with_rules(waits));
-  EXPECT_TRUE(unknown.accesses.ops[1].tells && unknown.accesses.ops[1].hears);
+  EXPECT_TRUE(unknown.evidence.accesses.ops[1].tells && unknown.evidence.accesses.ops[1].hears);
   EXPECT_TRUE(depends(unknown, 0, 1));
   const Analysis flag =
       analyze(with_a_flag, with_rules(R"({"kernel": "talk.*", "blocks_wait": true, "communicates": false})"));
-  EXPECT_FALSE(flag.accesses.ops[1].tells || flag.accesses.ops[1].hears);
-  EXPECT_EQ(flag.accesses.ops[1].communicates, Communicates::no);
+  EXPECT_FALSE(flag.evidence.accesses.ops[1].tells || flag.evidence.accesses.ops[1].hears);
+  EXPECT_EQ(flag.evidence.accesses.ops[1].communicates, Communicates::no);
   EXPECT_TRUE(depends(flag, 1, 3));
-  EXPECT_EQ(flag.dependencies.all.size(), 1u);
+  EXPECT_EQ(flag.order.dependencies.all.size(), 1u);
 }
 
 TEST(Communication, IsNotDeniedByWhatIsNotBelieved) {
@@ -193,10 +194,10 @@ TEST(Communication, IsNotDeniedByWhatIsNotBelieved) {
 TEST(Communication, OfKernelsOfWhichNothingElseIsKnownIsAMatterOfTheirName) {
   AnalysisOptions options = with_rules(R"({"kernel": "nccl\\w*Kernel.*", "communicates": true})");
   const Analysis analysis = analyze(launches({{3, kA}, {2, kA}, {1, kHost}}), options);
-  EXPECT_EQ(analysis.accesses.ops[0].role, OpRole::barrier);
-  EXPECT_EQ(analysis.accesses.ops[0].communicates, Communicates::by_rule);
-  EXPECT_EQ(analysis.accesses.ops[1].communicates, Communicates::no) << "it is ordered with everything anyway";
-  EXPECT_EQ(analysis.accesses.ops[2].communicates, Communicates::by_memory);
+  EXPECT_EQ(analysis.evidence.accesses.ops[0].role, OpRole::barrier);
+  EXPECT_EQ(analysis.evidence.accesses.ops[0].communicates, Communicates::by_rule);
+  EXPECT_EQ(analysis.evidence.accesses.ops[1].communicates, Communicates::no) << "it is ordered with everything anyway";
+  EXPECT_EQ(analysis.evidence.accesses.ops[2].communicates, Communicates::by_memory);
 }
 
 TEST(Communication, OfGraphsAndOtherCallsIsThatOfWhatTheyHold) {
@@ -211,10 +212,10 @@ TEST(Communication, OfGraphsAndOtherCallsIsThatOfWhatTheyHold) {
         text.call("graph_launch", "\"stream\":0,\"graph\":" + std::to_string(plain));  // 3
       },
       with_rules(R"({"kernel": "talk.*", "communicates": true})"));
-  EXPECT_EQ(analysis.accesses.ops[0].communicates, Communicates::by_memory);
-  EXPECT_EQ(analysis.accesses.ops[1].communicates, Communicates::no);
-  EXPECT_EQ(analysis.accesses.ops[2].communicates, Communicates::by_rule);
-  EXPECT_EQ(analysis.accesses.ops[3].communicates, Communicates::no);
+  EXPECT_EQ(analysis.evidence.accesses.ops[0].communicates, Communicates::by_memory);
+  EXPECT_EQ(analysis.evidence.accesses.ops[1].communicates, Communicates::no);
+  EXPECT_EQ(analysis.evidence.accesses.ops[2].communicates, Communicates::by_rule);
+  EXPECT_EQ(analysis.evidence.accesses.ops[3].communicates, Communicates::no);
 }
 
 // What was exported may be read by others wherever it is; then only a rule that speaks for a kernel lets it go.
@@ -228,7 +229,7 @@ TEST(Communication, MayBeOverAnyMemoryWhereSomeWasExported) {
     step(text);
   };
   const Analysis analysis = analyze(exported, options);
-  EXPECT_EQ(analysis.accesses.ops[0].communicates, Communicates::by_memory);
+  EXPECT_EQ(analysis.evidence.accesses.ops[0].communicates, Communicates::by_memory);
   EXPECT_TRUE(depends(analysis, 0, 1));
 }
 
@@ -254,10 +255,10 @@ TEST(Communication, IsOnOneLaneAndInOrderUnderEveryPolicy) {
       const Analysis analysis = branches(policy, max_lanes);
       const Schedule schedule = build_schedule(analysis);
       ASSERT_EQ(schedule.segments.size(), 1u);
-      auto reached = test::closure(analysis.plans[0].enforced);
+      auto reached = test::closure(analysis.plan.lanes[0].enforced);
       std::vector<std::uint32_t> talk;
       for (std::uint32_t op = 0; op < schedule.ops.size(); ++op)
-        if (analysis.accesses.ops[op].communicates != Communicates::no) talk.push_back(op);
+        if (analysis.evidence.accesses.ops[op].communicates != Communicates::no) talk.push_back(op);
       ASSERT_EQ(talk.size(), 3u);
       for (std::size_t i = 1; i < talk.size(); ++i) {
         EXPECT_EQ(schedule.ops[talk[i]].lane, schedule.ops[talk[0]].lane) << policy << ' ' << max_lanes;
@@ -282,7 +283,8 @@ TEST(Communication, OutOfOrderFailsTheCheck) {
       segment.edges.erase(segment.edges.begin() + static_cast<std::ptrdiff_t>(e));
       const CheckResult result = check_schedule(analysis, schedule_text(schedule), "schedule");
       ASSERT_TRUE(result.unordered);
-      EXPECT_NE(result.unordered->why.find("may both be talking to another process or the host"), std::string::npos);
+      EXPECT_NE(result.unordered->why.find("may both be communicating with another process or the host"),
+                std::string::npos);
       ++refused;
     }
   }
@@ -292,12 +294,12 @@ TEST(Communication, OutOfOrderFailsTheCheck) {
 TEST(Communication, IsInTheReports) {
   const Analysis analysis = branches("nimble");
   const std::string text = text_report(analysis), json = json_report(analysis);
-  EXPECT_NE(text.find("on one lane, since they may be talking to others:\n       3  f\n          because it touches "
-                      "pinned memory, which others reach, too\n"),
+  EXPECT_NE(text.find("on one lane, because they may be communicating:\n       3  f\n          because it touches "
+                      "pinned memory, which others can reach\n"),
             std::string::npos)
       << text;
   EXPECT_NE(json.find(R"("communicating": [)"), std::string::npos) << json;
-  EXPECT_NE(json.find("which others reach, too\", \"ops\": 3}"), std::string::npos) << json;
+  EXPECT_NE(json.find("which others can reach\", \"ops\": 3}"), std::string::npos) << json;
 }
 
 // On two streams that the program left unordered no order can be given to them.
@@ -316,11 +318,10 @@ TEST(Communication, ThatTheProgramLeftUnorderedHasNoSchedule) {
     text.synchronize(1);
   }
   const Analysis analysis = text.analyze();
-  EXPECT_EQ(analysis.status, kExitUnschedulable);
-  ASSERT_EQ(analysis.dependencies.races.size(), 1u);
-  EXPECT_TRUE(analysis.dependencies.races[0].communicate);
-  EXPECT_NE(text_report(analysis).find("which may both be talking to others"), std::string::npos)
-      << text_report(analysis);
+  EXPECT_EQ(analysis.plan.status, kExitUnschedulable);
+  ASSERT_EQ(analysis.order.dependencies.races.size(), 1u);
+  EXPECT_TRUE(analysis.order.dependencies.races[0].communicate);
+  EXPECT_NE(text_report(analysis).find("which may both be communicating"), std::string::npos) << text_report(analysis);
 }
 
 }  // namespace

@@ -60,26 +60,26 @@ struct MadeUp {
   // Whether two accesses are to the same bytes.
   bool meet(const Access& x, const Access& y) const {
     const auto is_placed = [&](const Access& a) { return !place.empty() && objects.objects[a.object].step_local; };
-    if (!is_placed(x) || !is_placed(y)) return x.object == y.object && overlap(x.region, y.region);
-    Region a = x.region, b = y.region;
+    if (!is_placed(x) || !is_placed(y)) return x.object == y.object && overlap(x.rect, y.rect);
+    ByteRect a = x.rect, b = y.rect;
     a.begin += place[x.object];
     b.begin += place[y.object];
     return overlap(a, b);
   }
 };
 
-Access touch(std::uint32_t object, const Region& region, bool reads, bool writes,
+Access touch(std::uint32_t object, const ByteRect& region, bool reads, bool writes,
              Evidence evidence = Evidence::declared) {
   Access access;
   access.object = object;
-  access.region = region;
+  access.rect = region;
   access.reads = reads;
   access.writes = writes;
   access.evidence = evidence;
   return access;
 }
 
-Region whole() { return {0, 64, 0, 1}; }
+ByteRect whole() { return {0, 64, 0, 1}; }
 
 // Every pair that must stay in order, by the rules as they are written down.
 struct Reference {
@@ -170,7 +170,7 @@ MadeUp random_step(Random& random, int streams, bool rectangles, bool talk = fal
     } else {
       std::vector<Access> touched;
       for (std::uint32_t k = random() % 4; k > 0; --k) {
-        Region region = whole();
+        ByteRect region = whole();
         if (random() % 2 == 0) region = {random() % 60, 1 + random() % 16, 0, 1};
         if (rectangles && random() % 2 == 0)
           region = normalized({random() % 20, 1 + random() % 8, 8, 1 + random() % 5});

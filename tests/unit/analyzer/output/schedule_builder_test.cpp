@@ -24,7 +24,7 @@ test::TraceText begin() {
 
 Schedule schedule_of(const test::TraceText& text, const AnalysisOptions& options = {}) {
   Analysis analysis = text.analyze(options);
-  EXPECT_EQ(analysis.status, kExitOk) << analysis.why_no_schedule;
+  EXPECT_EQ(analysis.plan.status, kExitOk) << analysis.plan.why_no_schedule;
   return build_schedule(analysis);
 }
 
@@ -126,9 +126,9 @@ TEST(ScheduleBuilder, FixesWheneverAPairRestsOnRanges) {
       Access access;
       access.object = test::below(random, 2);
       access.whole = random() % 3 == 0;
-      access.region = {random() % 40, 1 + random() % 20, 0, 1};
-      if (random() % 4 == 0) access.region = {random() % 20, 1 + random() % 6, 8, 2 + random() % 3};
-      if (access.whole) access.region = {0, 64, 0, 1};
+      access.rect = {random() % 40, 1 + random() % 20, 0, 1};
+      if (random() % 4 == 0) access.rect = {random() % 20, 1 + random() % 6, 8, 2 + random() % 3};
+      if (access.whole) access.rect = {0, 64, 0, 1};
       access.writes = random() % 2;
       access.reads = !access.writes;
       accesses.all.push_back(access);
@@ -142,7 +142,7 @@ TEST(ScheduleBuilder, FixesWheneverAPairRestsOnRanges) {
     for (std::uint32_t a = 0; a < ops; ++a)
       for (std::uint32_t b = 0; b < ops; ++b) {
         const Access &x = accesses.all[a], &y = accesses.all[b];
-        if (a != b && x.object == y.object && (x.writes || y.writes) && !overlap(x.region, y.region)) {
+        if (a != b && x.object == y.object && (x.writes || y.writes) && !overlap(x.rect, y.rect)) {
           ASSERT_TRUE(fixed[a]) << "round " << round;
         }
       }

@@ -33,7 +33,7 @@ std::string why_not(Within within) {
     text.set(4 << 16, 64, 0);
     text.synchronize(0);
   }
-  return text.analyze().streams.why_not;
+  return text.analyze().cut.streams.why_not;
 }
 
 TEST(SeveralStreams, WhatEndsByItselfMayComeOneBehindTheOther) {
@@ -47,7 +47,7 @@ TEST(SeveralStreams, AWaitForSomebodyElseKeepsWhatItIsNotOrderedWith) {
       if (where == place) text.wait(2, place == 1 ? 1 : 0);
     });
     if (place == 1) {
-      EXPECT_NE(why.find("(event_wait) may be waiting for somebody else (for an event that the step does not record)"),
+      EXPECT_NE(why.find("(event_wait) may be waiting for something else (for an event that the step does not record)"),
                 std::string::npos)
           << why;
     } else {
@@ -61,7 +61,7 @@ TEST(SeveralStreams, SoDoesAnOpOfWhichNothingIsKnown) {
     const std::string why = why_not([&](test::TraceText& text, int where) {
       if (where == place) text.call("opaque", place == 1 ? "\"stream\":1" : "\"stream\":0");
     });
-    EXPECT_EQ(why.find("(opaque) may be waiting for somebody else") != std::string::npos, place == 1) << why;
+    EXPECT_EQ(why.find("(opaque) may be waiting for something else") != std::string::npos, place == 1) << why;
   }
 }
 

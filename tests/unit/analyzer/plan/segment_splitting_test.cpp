@@ -33,7 +33,7 @@ struct StepOfKernels {
     host.repeats = 1;
     graphs.emplace_back(ops, std::vector<Dag::Edge>{});
   }
-  Segmentation start() const { return start_early(device, segments, graphs, costs, host); }
+  Segmentation start() const { return split_segments(device, segments, graphs, costs, host); }
 
   DeviceModel device;
   Segmentation segments;
@@ -78,7 +78,7 @@ TEST(EarlyStart, AWaitInTheMiddleIsReasonForWhatComesBefore) {
   EXPECT_EQ(early.segments.back().ops.size(), 50u);
 }
 
-// What a step takes whose one segment is cut at these nodes, by the bounds that start_early() goes by: written down
+// What a step takes whose one segment is cut at these nodes, by the bounds that split_segments() goes by: written down
 // once more, node by node.
 double takes(const StepOfKernels& step, const std::vector<std::uint32_t>& begins) {
   double host = 0, end = 0;
@@ -161,14 +161,14 @@ TEST(EarlyStart, TheChosenPolicyIsPredictedToGain) {
   }
   const Analysis analysis = text.analyze();
   ASSERT_EQ(analysis.step.period, 60u);
-  EXPECT_GT(analysis.early_cuts, 0u);
-  EXPECT_EQ(analysis.segments.segments.size(), analysis.early_cuts + 1);
-  EXPECT_GT(analysis.uncut_us, analysis.policies.front().step_us);
+  EXPECT_GT(analysis.cut.early_cuts, 0u);
+  EXPECT_EQ(analysis.cut.segments.segments.size(), analysis.cut.early_cuts + 1);
+  EXPECT_GT(analysis.cut.uncut_us, analysis.plan.policies.front().step_us);
   AnalysisOptions options;
   options.start_early = false;
   const Analysis whole = text.analyze(options);
-  EXPECT_EQ(whole.segments.segments.size(), 1u);
-  EXPECT_DOUBLE_EQ(whole.policies.front().step_us, analysis.uncut_us);
+  EXPECT_EQ(whole.cut.segments.segments.size(), 1u);
+  EXPECT_DOUBLE_EQ(whole.plan.policies.front().step_us, analysis.cut.uncut_us);
 }
 
 }  // namespace

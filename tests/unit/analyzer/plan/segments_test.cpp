@@ -26,9 +26,10 @@ struct Program {
 std::string cuts(const Analysis& analysis) {
   std::string result;
   for (std::uint32_t op = 0; op < analysis.step.period; ++op)
-    result += analysis.segments.submit[op] == Submit::direct ? 'd'
-              : analysis.segments.submit[op] == Submit::plan ? 'p'
-                                                             : static_cast<char>('0' + analysis.segments.segment[op]);
+    result += analysis.cut.segments.submit[op] == Submit::direct ? 'd'
+              : analysis.cut.segments.submit[op] == Submit::plan
+                  ? 'p'
+                  : static_cast<char>('0' + analysis.cut.segments.segment[op]);
   return result;
 }
 
@@ -63,7 +64,7 @@ TEST(Segments, AWaitForTheStreamCutsInTheMiddle) {
   Analysis analysis = repeat([&](Program& p, int) { step(p, 0); });
   // The step may begin behind either wait; both halves are segments.
   EXPECT_EQ(cuts(analysis), "0011");
-  EXPECT_TRUE(analysis.segments.observed_at_end);
+  EXPECT_TRUE(analysis.cut.segments.observed_at_end);
   EXPECT_EQ(cuts(repeat([&](Program& p, int) { step(p, 1); })), "0000");
 }
 
@@ -175,7 +176,7 @@ TEST(Segments, AnOpAloneIsDirect) {
     p.text.synchronize(0);
   });
   EXPECT_EQ(cuts(analysis), "00ddd");
-  EXPECT_STREQ(analysis.segments.why_direct[3], "alone between two cuts");
+  EXPECT_STREQ(analysis.cut.segments.why_direct[3], "alone between two cuts");
 }
 
 TEST(Segments, AWaitWithNothingBesideItIsDirectAndTellsNoRecord) {
@@ -189,8 +190,8 @@ TEST(Segments, AWaitWithNothingBesideItIsDirectAndTellsNoRecord) {
     p.text.synchronize(0);
   });
   EXPECT_EQ(cuts(analysis), "000ddd");
-  EXPECT_EQ(analysis.segments.waits_elsewhere, std::vector<std::uint8_t>(6, 0));
-  EXPECT_EQ(analysis.segments.record[4], kNone) << "the schedule does not have it, and must not rest on it";
+  EXPECT_EQ(analysis.cut.segments.waits_elsewhere, std::vector<std::uint8_t>(6, 0));
+  EXPECT_EQ(analysis.cut.segments.record[4], kNone) << "the schedule does not have it, and must not rest on it";
 }
 
 // A graph of the program's may record the event anew, and no call tells.
@@ -206,9 +207,9 @@ TEST(Segments, AWaitBehindWhatMayRecordAnyEventIsDirect) {
       p.text.synchronize(0);
     });
     const std::uint32_t wait = *kind ? 3 : 2;
-    EXPECT_EQ(analysis.segments.submit[wait], *kind ? Submit::direct : Submit::order) << kind;
-    EXPECT_EQ(analysis.segments.record[wait], *kind ? kNone : 1) << kind;
-    EXPECT_EQ(analysis.segments.waits_elsewhere[wait], *kind != 0) << kind;
+    EXPECT_EQ(analysis.cut.segments.submit[wait], *kind ? Submit::direct : Submit::order) << kind;
+    EXPECT_EQ(analysis.cut.segments.record[wait], *kind ? kNone : 1) << kind;
+    EXPECT_EQ(analysis.cut.segments.waits_elsewhere[wait], *kind != 0) << kind;
   }
 }
 

@@ -60,7 +60,7 @@ TEST(KernelFlow, WhatWasSeenToStoreNoneHoldsForLaunchesLikeItOfCodeThatIsKnown) 
   EXPECT_EQ(result.text(2), "A:rw");
   EXPECT_TRUE(result.schedule().ops[1].fixed_launch) << "of other shapes nothing was seen";
   const auto is_unknown = [](const Result& each) {
-    return each.unknown(2, "a kernel of which too little is known may have put pointers into it");
+    return each.unknown(2, "a kernel that too little is known about may have put pointers into it");
   };
   EXPECT_TRUE(is_unknown(step(nullptr)));
   EXPECT_TRUE(is_unknown(step(seen(kPlain, false), false))) << "replay cannot tell whether it is the same kernel";

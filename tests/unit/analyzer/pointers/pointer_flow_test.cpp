@@ -12,7 +12,7 @@ namespace {
 
 using namespace test;
 
-TEST(HeldPointers, ATableFromTheHostLeadsToWhatItHolds) {
+TEST(PointersInMemory, ATableFromTheHostLeadsToWhatItHolds) {
   const Result result = repeated([](Program& p) {
     p.upload(kTable, {kA, kB});
     p.reads(kTable);
@@ -30,7 +30,7 @@ TEST(HeldPointers, ATableFromTheHostLeadsToWhatItHolds) {
   EXPECT_FALSE(schedule.carries);
 }
 
-TEST(HeldPointers, FromTheHostsOwnMemoryToo) {
+TEST(PointersInMemory, FromTheHostsOwnMemoryToo) {
   const Result result = repeated([](Program& p) {
     p.upload(kTable, {kA, kB}, ",\"sync\":true", 0x7ffc00000000);
     p.reads(kTable);
@@ -41,7 +41,7 @@ TEST(HeldPointers, FromTheHostsOwnMemoryToo) {
   EXPECT_TRUE(result.schedule().ops[0].payload);
 }
 
-TEST(HeldPointers, CopiesOnTheDeviceMoveThem) {
+TEST(PointersInMemory, CopiesOnTheDeviceMoveThem) {
   const Result result = repeated([](Program& p) {
     p.upload(kStaging, {kA, kB});
     p.text.copy(kTable, kStaging + 8, 8);
@@ -58,7 +58,7 @@ TEST(HeldPointers, CopiesOnTheDeviceMoveThem) {
   EXPECT_EQ(other.text(2), "A:r C:rw T:r");
 }
 
-TEST(HeldPointers, WhatTheStepDoesNotPutThereIsNotKnown) {
+TEST(PointersInMemory, WhatTheStepDoesNotPutThereIsNotKnown) {
   const auto reads = [](Program& p) {
     p.reads(kTable);
     p.plain(kA, kB);
@@ -77,7 +77,7 @@ TEST(HeldPointers, WhatTheStepDoesNotPutThereIsNotKnown) {
               }).unknown(0, "does not fill"));
 }
 
-TEST(HeldPointers, ContentThatNobodyLookedAtIsNotKnown) {
+TEST(PointersInMemory, ContentThatNobodyLookedAtIsNotKnown) {
   EXPECT_TRUE(repeated([](Program& p) {
                 p.text.copy(kTable, kPinned, kTableBytes);
                 p.reads(kTable);
@@ -105,7 +105,7 @@ TEST(HeldPointers, ContentThatNobodyLookedAtIsNotKnown) {
               }).unknown(0, "the host may fill it"));
 }
 
-TEST(HeldPointers, AKernelMayFillATable) {
+TEST(PointersInMemory, AKernelMayFillATable) {
   const auto local = [](Program& p) {
     p.text.alloc_async(kPool, kTableBytes);
     p.fills(kPool, kA, kB);
@@ -126,10 +126,10 @@ TEST(HeldPointers, AKernelMayFillATable) {
                 p.unknown(kPool, kA);
                 p.reads(kPool);
                 p.text.free_async(kPool);
-              }).unknown(2, "a kernel of which too little is known"));
+              }).unknown(2, "a kernel that too little is known about"));
 }
 
-TEST(HeldPointers, AClassByValueLeadsAnywhere) {
+TEST(PointersInMemory, AClassByValueLeadsAnywhere) {
   const Result result = repeated([](Program& p) {
     p.text.alloc_async(kPool, kTableBytes);
     p.upload(kPool, {kA, kB});
@@ -155,7 +155,7 @@ TEST(HeldPointers, AClassByValueLeadsAnywhere) {
 }
 
 // What lies in memory when a graph runs, the program may have put there since.
-TEST(HeldPointers, AClassOfANodeMustLeadToWhatItsGraphFills) {
+TEST(PointersInMemory, AClassOfANodeMustLeadToWhatItsGraphFills) {
   const std::string of_graph = std::string(",\"call\":\"") + kKernelOfAGraph + "\"";
   const auto last_op = [&](const std::function<void(Program&)>& before, const std::function<void(Program&)>& nodes) {
     Program program;
@@ -199,7 +199,7 @@ TEST(HeldPointers, AClassOfANodeMustLeadToWhatItsGraphFills) {
   EXPECT_EQ(last_op(seen(""), nothing).substr(0, 1), "?") << "it may have followed what lay there";
 }
 
-TEST(HeldPointers, WhatTheStepBeforeLeftIsThere) {
+TEST(PointersInMemory, WhatTheStepBeforeLeftIsThere) {
   // It may leave a pointer to B in A, and follow it the next time: B is touched where no parameter shows it.
   const Result result = repeated([](Program& p) {
     p.by_class(kA, 0);
@@ -220,7 +220,7 @@ TEST(HeldPointers, WhatTheStepBeforeLeftIsThere) {
   EXPECT_FALSE(cleared.schedule().carries);
 }
 
-TEST(HeldPointers, WhatMayBePointersMustNotBe) {
+TEST(PointersInMemory, WhatMayBePointersMustNotBe) {
   const Result result = repeated([](Program& p) {
     p.upload(kTable, {});
     p.anything(kTable);
@@ -234,7 +234,7 @@ TEST(HeldPointers, WhatMayBePointersMustNotBe) {
               }).unknown(1, "there are pointers in it"));
 }
 
-TEST(HeldPointers, ARuleNamesTables) {
+TEST(PointersInMemory, ARuleNamesTables) {
   const std::string rule = R"({"kernel":"unknown","params":["table-in","out"]})";
   const auto step = [](Program& p) {
     p.upload(kTable, {kA, kB});
@@ -242,7 +242,8 @@ TEST(HeldPointers, ARuleNamesTables) {
   };
   EXPECT_EQ(repeated(step, nullptr, rule).text(1), "A:r B:r C:rw T:r");
   EXPECT_EQ(repeated(step, nullptr, R"({"kernel":"unknown","params":["table","out"]})").text(1), "A:rw B:rw C:rw T:r");
-  EXPECT_TRUE(repeated([](Program& p) { p.unknown(kTable, kC); }, nullptr, rule).unknown(0, "what lies in the table"));
+  EXPECT_TRUE(repeated([](Program& p) { p.unknown(kTable, kC); }, nullptr, rule)
+                  .unknown(0, "it is not known what is in the table"));
   // And who fills them.
   EXPECT_EQ(repeated(
                 [](Program& p) {
@@ -256,27 +257,27 @@ TEST(HeldPointers, ARuleNamesTables) {
             "A:r C:rw L:r");
 }
 
-TEST(HeldPointers, ATableThatWasSeenWrittenIsNoReadOnlyOne) {
+TEST(PointersInMemory, ATableThatWasSeenWrittenIsNoReadOnlyOne) {
   // What is written over the table's pointers must not pass for the write that was seen to the table.
   const std::string seen = "[[" + std::to_string(kTable) + "," + std::to_string(kTableBytes) + "]]";
   const Result result = repeated([&](Program& p) {
     p.upload(kTable, {kA, kB});
     p.writes(kTable, kC, ",\"compared\":" + seen + ",\"written\":" + seen);
   });
-  ASSERT_EQ(result.analysis.conflicts.size(), 1u);
+  ASSERT_EQ(result.analysis.evidence.conflicts.size(), 1u);
   EXPECT_EQ(result.text(1), "A:rw B:rw C:r T:rw");
 }
 
 // Whose parameters nobody compares, it may be given anything: what it is told to fill need not be what it was told
 // then.
-TEST(HeldPointers, WhatNobodyComparesMayFillAnything) {
+TEST(PointersInMemory, WhatNobodyComparesMayFillAnything) {
   const Result kernel = repeated([](Program& p) {
     p.untyped(kTable, kA, true);
     p.plain(kA, kC);
     p.by_class(kStaging, 0);
   });
   EXPECT_EQ(kernel.text(0).substr(0, 1), "?");
-  EXPECT_TRUE(kernel.unknown(2, "a kernel of which too little is known"));
+  EXPECT_TRUE(kernel.unknown(2, "a kernel that too little is known about"));
   // But a node of a graph is given what it is given, and a copy that nobody submits has its place compared.
   const Result copy = repeated([](Program& p) {
     p.upload(kTable, {kA, kB}, ",\"sync\":true", 0x7ffc00000000);
@@ -292,7 +293,7 @@ TEST(HeldPointers, WhatNobodyComparesMayFillAnything) {
 }
 
 // A look at an object tells nothing of what another stream has yet to write to it.
-TEST(HeldPointers, WhoLooksMustHaveWaited) {
+TEST(PointersInMemory, WhoLooksMustHaveWaited) {
   const auto step = [](const std::function<void(Program&)>& before) {
     return repeated(
         [](Program& p) {
@@ -309,7 +310,7 @@ TEST(HeldPointers, WhoLooksMustHaveWaited) {
   EXPECT_TRUE(step([=](Program& p) {
                 uploads_elsewhere(p);
                 p.looked({kA, kTable});
-              }).unknown(1, "what lies there is not known"));
+              }).unknown(1, "it is not known what is there"));
   EXPECT_EQ(step([=](Program& p) {
               uploads_elsewhere(p);
               p.text.synchronize(1);
@@ -337,7 +338,7 @@ TEST(HeldPointers, WhoLooksMustHaveWaited) {
               }).unknown(1, "too little is known"));
 }
 
-TEST(HeldPointers, WhereMemoryWasLookedThroughThereIsWhatWasSeen) {
+TEST(PointersInMemory, WhereMemoryWasLookedThroughThereIsWhatWasSeen) {
   const auto step = [](const std::function<void(Program&)>& before) {
     return repeated(
         [](Program& p) {
@@ -391,12 +392,12 @@ TEST(HeldPointers, WhereMemoryWasLookedThroughThereIsWhatWasSeen) {
             "A:rw B:rw T:rw");
 }
 
-TEST(HeldPointers, NothingIsLookedForWhereNobodyFollows) {
+TEST(PointersInMemory, NothingIsLookedForWhereNobodyFollows) {
   const Result result = repeated([](Program& p) {
     p.upload(kTable, {kA, kB});
     p.plain(kA, kB);
   });
-  EXPECT_TRUE(result.analysis.accesses.compared.empty());
+  EXPECT_TRUE(result.analysis.evidence.accesses.compared.empty());
   EXPECT_FALSE(result.schedule().ops[0].payload);
 }
 

@@ -106,11 +106,11 @@ struct Result {
 
   // What op `op` touches: "A:r C:rw", in the order of letters; or "?" and why.
   std::string text(std::uint32_t op) const {
-    const OpAccesses& entry = analysis.accesses.ops[op];
-    if (entry.role == OpRole::barrier) return "? " + analysis.accesses.reasons[entry.why];
+    const OpAccesses& entry = analysis.evidence.accesses.ops[op];
+    if (entry.role == OpRole::barrier) return "? " + analysis.evidence.accesses.reasons[entry.why];
     std::set<std::string> each;
-    for (const Access& access : analysis.accesses.of(op)) {
-      const Object& object = analysis.table->objects()[analysis.objects.objects[access.object].id];
+    for (const Access& access : analysis.evidence.accesses.of(op)) {
+      const Object& object = analysis.input.table->objects()[analysis.objects.objects[access.object].id];
       const char* name = "?";
       for (const auto& [base, letter] :
            {std::pair{kA, "A"}, {kB, "B"}, {kC, "C"}, {kTable, "T"}, {kStaging, "S"}, {kPinned, "P"}, {kPool, "L"}})

@@ -47,9 +47,9 @@ TEST(Why, ShowsThePath) { Why().expect(0, 3, {"Ordered: through 2 dependencies",
 
 TEST(Why, SaysWhatKeepsTwoOpsApart) {
   Why why;
-  why.expect(0, 1, {"Not ordered", "the bytes do not meet", "neither writes"});
+  why.expect(0, 1, {"Not ordered", "the bytes do not overlap", "neither writes"});
   why.expect(0, 4, {"Not ordered", "no object in common"});
-  why.expect(4, 4, {"is one op"});
+  why.expect(4, 4, {"is the same op"});
 }
 
 TEST(Why, SaysWhoMayBeTalkingToOthers) {
@@ -67,21 +67,23 @@ TEST(Why, SaysWhoMayBeTalkingToOthers) {
   }
   Why why;
   why.analysis = text.analyze();
-  why.expect(
-      1, 2,
-      {"Ordered: op 2 depends on op 1", "1 -> 2  order, assumed",
-       "op 1 may be talking to another process or the host: it touches registered memory, which others reach, too",
-       "op 2 may be talking to another process or the host"});
-  why.expect(0, 1, {"0 -> 1  order, assumed", "op 0 touches memory that others reach, too", "op 1 may be talking to"});
+  why.expect(1, 2,
+             {"Ordered: op 2 depends on op 1", "1 -> 2  order, assumed",
+              "op 1 may be communicating with another process or the host: it touches registered memory, which others "
+              "can reach",
+              "op 2 may be communicating with another process or the host"});
+  why.expect(0, 1,
+             {"0 -> 1  order, assumed", "op 0 touches memory that others can reach", "op 1 may be communicating with"});
   why.expect(2, 3,
              {"2 -> 3  order, assumed",
-              "op 3 writes memory that others reach, too, who may take it for a sign that all before it is done"});
+              "op 3 writes memory that others can reach, which may be taken as a sign that all before it is done"});
 }
 
 TEST(Why, NamesWhatIsAssumed) {
   Why why;
-  why.expect(4, 5,
-             {"order, assumed", "op 5 is assumed to read and write everything", "its name tells no parameter types"});
+  why.expect(
+      4, 5,
+      {"order, assumed", "op 5 is assumed to read and write everything", "its name does not tell its parameter types"});
   why.expect(5, 6, {"Ordered: op 6 depends on op 5"});
 }
 

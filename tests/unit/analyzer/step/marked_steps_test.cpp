@@ -94,7 +94,7 @@ TEST(MarkedSteps, OneThreadMarksForAll) {
 
 TEST(MarkedSteps, MakeASchedule) {
   const Analysis analysis = trace_of("xy[abc]").analyze();
-  EXPECT_EQ(analysis.status, kExitOk) << analysis.why_no_schedule;
+  EXPECT_EQ(analysis.plan.status, kExitOk) << analysis.plan.why_no_schedule;
   EXPECT_EQ(analysis.step.period, 3u);
 }
 

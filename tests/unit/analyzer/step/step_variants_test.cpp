@@ -103,7 +103,7 @@ class Steps {
 
 // As the file says it, checked by its reader and against the trace.
 Schedule checked(const Analysis& analysis) {
-  EXPECT_EQ(analysis.status, kExitOk) << analysis.why_no_schedule;
+  EXPECT_EQ(analysis.plan.status, kExitOk) << analysis.plan.why_no_schedule;
   const std::string text = schedule_text(build_schedule(analysis));
   EXPECT_FALSE(check_schedule(analysis, text, "schedule").unordered);
   return parse_schedule(text, "schedule");
@@ -203,7 +203,7 @@ TEST(StepKinds, InAnyOrder) {
     const Analysis analysis = Steps().issue(letters + "mmmm").analyze();
     if (analysis.step.period == 0) continue;
     std::uint64_t covered = std::uint64_t{analysis.step.period} * analysis.step.begins.size();
-    for (const Analysis& other : analysis.others)
+    for (const StepAnalysis& other : analysis.others)
       covered += std::uint64_t{other.step.period} * other.step.begins.size();
     EXPECT_GE(10 * covered, 9 * analysis.step.ops.size()) << "seed " << seed << ": " << letters;
     checked(analysis);

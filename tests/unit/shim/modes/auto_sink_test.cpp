@@ -261,7 +261,7 @@ TEST_F(AutoSinkTest, AStepThatWasLeftBehindIsNone) {
   noise(60);
   for (int i = 0; i < 30000 && sink().report().reason.empty(); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  EXPECT_NE(sink().report().reason.find("and then other ops"), std::string::npos) << sink().report().reason;
+  EXPECT_NE(sink().report().reason.find("followed by other ops"), std::string::npos) << sink().report().reason;
   EXPECT_EQ(sink().report().phase, SinkPhase::recording);
 }
 

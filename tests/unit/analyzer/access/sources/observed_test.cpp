@@ -28,9 +28,9 @@ using test::reason;
 
 TEST(ObservedAccess, WhatWasNeverWrittenIsRead) {
   Analysis analysis = Case().analyze();
-  EXPECT_EQ(analysis.accesses.ops[0].evidence, Evidence::observed);
+  EXPECT_EQ(analysis.evidence.accesses.ops[0].evidence, Evidence::observed);
   EXPECT_EQ(accesses(analysis), "0r 1rw");
-  EXPECT_TRUE(analysis.conflicts.empty());
+  EXPECT_TRUE(analysis.evidence.conflicts.empty());
 }
 
 TEST(ObservedAccess, OnceWrittenIsWritten) {
@@ -68,7 +68,7 @@ TEST(ObservedAccess, AnAddressBehindAnObjectThatLedNowhereIsNone) {
       return probed({0, step + 1}, {step + 1}) + (is_nowhere ? ",\"nowhere\":[16]" : "");
     };
     Analysis analysis = behind.analyze();
-    EXPECT_EQ(analysis.accesses.ops[0].evidence, Evidence::observed);
+    EXPECT_EQ(analysis.evidence.accesses.ops[0].evidence, Evidence::observed);
     EXPECT_EQ(accesses(analysis), "0r 6rw") << is_known;
     distance += 8;
     EXPECT_NE(reason(behind.analyze()), "") << "not where it was";
@@ -201,7 +201,7 @@ TEST(ObservedAccess, TwoWholeStepsAreNeeded) {
   EXPECT_NE(reason(one.analyze()).find("was seen in 1 launch like it (the step came 4 times)"), std::string::npos);
   Case none;
   none.first = [](int) { return std::string(); };
-  EXPECT_EQ(reason(none.analyze()), "its name tells no parameter types");
+  EXPECT_EQ(reason(none.analyze()), "its name does not tell its parameter types");
 }
 
 // Launches outside of the step count where they are like its own: a step that a graph holds was never seen running.
@@ -292,7 +292,7 @@ TEST(ObservedAccess, DoesNotSpeakWhereMemoryMayBeReachedOtherwise) {
   EXPECT_NE(reason(stray.analyze()).find("addresses of unknown memory"), std::string::npos);
   Case nameless;
   nameless.more = "";
-  EXPECT_NE(reason(nameless.analyze()).find("cannot be known again"), std::string::npos);
+  EXPECT_NE(reason(nameless.analyze()).find("cannot be recognised"), std::string::npos);
   Case attributes;
   attributes.first = [](int) { return probed({0, 1}, {1}) + ",\"attrs\":[4,12]"; };
   EXPECT_NE(reason(attributes.analyze()).find("attributes"), std::string::npos);
@@ -311,11 +311,12 @@ TEST(ObservedAccess, TiesTheScheduleToTheCodeAndTheLaunch) {
 TEST(Trust, WeakerSourcesAreNotBelieved) {
   EXPECT_EQ(accesses(Case().analyze(Evidence::observed)), "0r 1rw");
   EXPECT_EQ(reason(Case().analyze(Evidence::declared)),
-            "its name tells no parameter types; known only from what it was seen to write (observed); --trust declared "
-            "leaves it out");
+            "its name does not tell its parameter types; only known from what it was seen to write (observed); --trust "
+            "declared "
+            "excludes it");
   EXPECT_EQ(accesses(declared().analyze(Evidence::declared)), "0r 1rw");
   EXPECT_NE(reason(declared().analyze(Evidence::proven))
-                .find("known only from its signature (declared); --trust proven leaves it out"),
+                .find("only known from its signature (declared); --trust proven excludes it"),
             std::string::npos);
   Case proof;
   proof.more = R"(,"proven":[[[0],"r"],[[8],"w"]],"same_code":true)";

@@ -26,13 +26,13 @@ std::string does(const std::string& params, const std::string& proven, const std
   options.one_kind = true;
   options.step = StepPlace{2, 2, 1};
   const Analysis analysis = text.analyze(options);
-  const OpAccesses& op = analysis.accesses.ops[0];
-  if (pinned != nullptr) *pinned = analysis.accesses.pinned[0];
-  if (op.role == OpRole::barrier) return "? " + analysis.accesses.reasons[op.why];
+  const OpAccesses& op = analysis.evidence.accesses.ops[0];
+  if (pinned != nullptr) *pinned = analysis.evidence.accesses.pinned[0];
+  if (op.role == OpRole::barrier) return "? " + analysis.evidence.accesses.reasons[op.why];
   std::string result;
-  for (const Access& access : analysis.accesses.of(0)) {
+  for (const Access& access : analysis.evidence.accesses.of(0)) {
     const std::uint32_t id = analysis.objects.objects[access.object].id;
-    result.append(result.empty() ? "" : " ").append(analysis.table->objects()[id].base == kA ? "0" : "1");
+    result.append(result.empty() ? "" : " ").append(analysis.input.table->objects()[id].base == kA ? "0" : "1");
     result.append(access.reads ? "r" : "").append(access.writes ? "w" : "");
   }
   return result;
@@ -78,11 +78,11 @@ TEST(ProvenAccess, OfAPackedClassAnAddressLiesAcrossWords) {
     return does("[[0,8],[8,16]]", proven, hex(kA) + words, "[0,8,16]");
   };
   const std::string packed = hex(7, 4) + hex(kB) + hex(0, 4);
-  EXPECT_NE(of(R"([[[0],"r"],[[8,16],"r"]])", packed).find("points into no allocation"), std::string::npos);
-  EXPECT_NE(of(R"([[[0],"r"],[[16],"r"]])", packed).find("points into no allocation"), std::string::npos);
+  EXPECT_NE(of(R"([[[0],"r"],[[8,16],"r"]])", packed).find("does not point into an allocation"), std::string::npos);
+  EXPECT_NE(of(R"([[[0],"r"],[[16],"r"]])", packed).find("does not point into an allocation"), std::string::npos);
   EXPECT_EQ(of(R"([[[0],"r"]])", packed), "0r") << "the code has nothing to do with it";
   // Also where one of the words happens to be a pointer.
-  EXPECT_NE(of(R"([[[0,8],"r"]])", packed).find("points into no allocation"), std::string::npos);
+  EXPECT_NE(of(R"([[[0,8],"r"]])", packed).find("does not point into an allocation"), std::string::npos);
 }
 
 // The last parameter may be of any size.

@@ -1,0 +1,38 @@
+// What the commands of nimble-analyze share: arguments about rules, and what they print.
+//
+// One thread. print() throws std::system_error if standard output cannot be written.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "analyzer/check/checker.h"
+#include "analyzer/rules/rules.h"
+
+namespace nimble::analyzer {
+
+// Which rules to use.
+struct RulesArguments {
+  std::vector<std::string> files;
+  bool no_shipped = false;
+
+  void add_to(CLI::App& app);
+  // Throws InputError for rules that cannot be read.
+  void read(Rules& rules) const;
+};
+
+// Reads the command line into what the options were bound to. False, with the exit status, if there is nothing to do.
+bool parse(CLI::App& app, int argc, char** argv, int& status);
+
+void print(const std::string& text);
+
+// Prints a line to standard error. Returns `status`.
+int complain(const std::string& message, int status);
+
+// A line about two ops that a schedule should order and does not.
+std::string unordered_text(std::span<const StepReading* const> kinds, const Unordered& pair);
+
+}  // namespace nimble::analyzer

@@ -1,0 +1,62 @@
+#include "analyzer/service/region_schedule.h"
+
+#include <unordered_set>
+#include <utility>
+
+#include "analyzer/base/errors.h"
+#include "analyzer/check/checker.h"
+#include "analyzer/check/range_ends.h"
+#include "analyzer/input/trace_reader.h"
+#include "analyzer/output/schedule_builder.h"
+#include "analyzer/output/schedule_writer.h"
+#include "analyzer/pipeline.h"
+#include "analyzer/service/in_process.h"
+
+namespace nimble::shim {
+
+namespace {
+
+// Turns allocations of the step that outlive it into allocations outside of it. Their place in the trace stays: the
+// program may have released other memory at the same address before. So the last one at an address is the one that
+// lasts.
+void take_out(Trace& trace, const std::vector<std::uint64_t>& lasting) {
+  std::unordered_set<std::uint64_t> left(lasting.begin(), lasting.end());
+  for (auto call = trace.calls.rbegin(); call != trace.calls.rend() && call->kind != CallKind::step_begin; ++call) {
+    if (call->kind != CallKind::alloc_async || call->result != 0 || left.erase(call->address) == 0) continue;
+    call->kind = CallKind::alloc;
+    call->memory = MemoryKind::stream_ordered;
+    call->stream = kNone;
+  }
+}
+
+}  // namespace
+
+std::string region_schedule(const TraceStore::Text& text, const std::vector<std::uint64_t>& lasting,
+                            analyzer::KeptRules& rules, std::string& why_not) try {
+  analyzer::TraceFile file = analyzer::read_trace(kTraceName, source_of(text));
+  take_out(file.trace, lasting);
+  analyzer::AnalysisOptions options = analysis_options(rules);
+  options.start_early = false;  // it is submitted all at once
+  const analyzer::Analysis analysis = analyzer::analyze(std::move(file), options);
+  if (analysis.step.marked == 0) {
+    why_not = "it has no op";
+    return {};
+  }
+  if (analysis.plan.status != analyzer::kExitOk) {
+    why_not = analysis.plan.why_no_schedule;
+    return {};
+  }
+  if (why_not = why_not_one_graph(analysis); !why_not.empty()) return {};
+  if (why_not = doubtful_end(analysis, options.rules); !why_not.empty()) return {};
+  std::string schedule = analyzer::schedule_text(analyzer::build_schedule(analysis));
+  if (analyzer::check_schedule(analysis, schedule, kTraceName).unordered) {
+    why_not = "a defect of the analyzer: its schedule leaves ops unordered that conflict";
+    return {};
+  }
+  return schedule;
+} catch (const analyzer::InputError& error) {
+  why_not = error.what();
+  return {};
+}
+
+}  // namespace nimble::shim

@@ -1,0 +1,55 @@
+// Looks for a step in what has been recorded so far, and makes a schedule for it, as nimble-analyze would.
+//
+// Not synchronised, and slow: for a background thread. Neither find_step() nor schedule() throws for anything that is
+// in the trace; both may throw std::bad_alloc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "analyzer/input/trace_store.h"
+
+namespace nimble::shim {
+
+class Trial {
+ public:
+  using Source = std::function<std::size_t(char* buffer, std::size_t size)>;
+
+  // `rules`: files, asked before the rules that come with the analyzer.
+  Trial(TraceStore::Text text, std::vector<std::string> rules);
+  // The same for a text that comes piece by piece, as for LineReader::Source.
+  Trial(Source text, std::vector<std::string> rules);
+  ~Trial();
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
+
+  // Whether the program repeats a step, or several kinds of steps, and was still doing so where the trace ends. Else
+  // why_not() says more.
+  bool find_step();
+  // What replay needs to go on with that step. Empty if there is nothing to gain, or no schedule is possible:
+  // why_not().
+  std::string schedule();
+
+  // Which share of the work since the first step was in steps: if it is small there may be other kinds of step. If the
+  // program has marked its steps, there are no others.
+  double explained() const;
+  // How often the most frequent kind of step came.
+  std::uint64_t times() const;
+  // A description of the step that was found.
+  std::string step_text() const;
+  const std::string& why_not() const { return why_not_; }
+
+ private:
+  struct Found;
+
+  Source text_;
+  const std::vector<std::string> rules_;
+  std::unique_ptr<Found> found_;
+  std::string why_not_;
+};
+
+}  // namespace nimble::shim

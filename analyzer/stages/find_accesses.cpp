@@ -9,12 +9,8 @@
 #include <vector>
 
 #include "analyzer/access/non_pointer_words.h"
-#include "analyzer/access/sources/exact.h"
-#include "analyzer/access/sources/graph.h"
+#include "analyzer/access/sources/make_sources.h"
 #include "analyzer/access/sources/observed.h"
-#include "analyzer/access/sources/proven.h"
-#include "analyzer/access/sources/rules.h"
-#include "analyzer/access/sources/signature.h"
 #include "analyzer/access/workspace_hazards.h"
 #include "analyzer/order/communication.h"
 #include "analyzer/order/onlookers.h"
@@ -23,27 +19,6 @@
 
 namespace nimble::analyzer {
 namespace {
-
-// All sources of evidence, in order of strength. `seen`, as far as it is believed, and `observed` may be null.
-std::vector<std::unique_ptr<AccessSource>> sources_of(const Trace& trace, const AnalysisOptions& options,
-                                                      PointersInMemory& pointers, const Observations* seen,
-                                                      std::unique_ptr<AccessSource> observed) {
-  std::vector<std::unique_ptr<AccessSource>> sources;
-  sources.push_back(std::make_unique<ExactAccess>());
-  std::vector<AccessSource*> for_kernels;
-  auto for_kernel = [&](std::unique_ptr<AccessSource> source) {
-    source = within_trust(std::move(source), options.trust);
-    for_kernels.push_back(source.get());
-    sources.push_back(std::move(source));
-  };
-  for_kernel(std::make_unique<ProvenAccessSource>(trace, true));
-  for_kernel(std::make_unique<RulesAccess>(trace, options.rules, pointers));
-  for_kernel(std::make_unique<ProvenAccessSource>(trace, false));
-  for_kernel(std::make_unique<SignatureAccess>(trace, pointers, seen));
-  if (observed) for_kernel(std::move(observed));
-  sources.push_back(std::make_unique<GraphAccess>(for_kernels));
-  return sources;
-}
 
 // Infers the accesses of one step, as often as its pointers in memory make it necessary.
 class Inference {
@@ -94,8 +69,8 @@ class Inference {
     const bool believes_sight = options_.trust == Evidence::observed;
     PointersInMemory pointers(trace, table, std::move(repeats), options_.rules, believes_sight ? &seen : nullptr);
     const auto sources =
-        sources_of(trace, options_, pointers, believes_sight ? &seen : nullptr,
-                   std::make_unique<ObservedAccess>(trace, table, step_, seen, believes_sight ? &pointers : nullptr));
+        make_sources(trace, options_.rules, options_.trust, pointers, believes_sight ? &seen : nullptr,
+                     std::make_unique<ObservedAccess>(trace, table, step_, seen, believes_sight ? &pointers : nullptr));
     result_.trust = options_.trust;
     result_.accesses = infer_accesses(trace, table, objects_, calls, sources, &pointers, &conflicts);
     find_workspace_hazards(trace, table, seen, objects_, calls, result_.accesses);
@@ -128,7 +103,7 @@ StepAccesses accesses_of(const Trace& trace, const ObjectTable& table, const Ste
   PointersInMemory::Step step;
   step.calls = calls;
   PointersInMemory pointers(trace, table, std::move(step), options.rules);
-  const auto sources = sources_of(trace, options, pointers, nullptr, nullptr);
+  const auto sources = make_sources(trace, options.rules, options.trust, pointers, nullptr, nullptr);
   return infer_accesses(trace, table, objects, calls, sources, &pointers);
 }
 

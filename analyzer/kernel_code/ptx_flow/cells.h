@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "analyzer/kernel_code/ptx/body.h"
-#include "analyzer/kernel_code/ptx/opcodes.h"
+#include "analyzer/kernel_code/ptx_flow/opcodes.h"
 #include "analyzer/kernel_code/ptx_flow/steps.h"
 
 namespace nimble::code {

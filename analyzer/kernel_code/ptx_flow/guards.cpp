@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "analyzer/kernel_code/ptx/module.h"
-#include "analyzer/kernel_code/ptx/opcodes.h"
+#include "analyzer/kernel_code/ptx_flow/opcodes.h"
 
 namespace nimble::code {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "analyzer/kernel_code/ptx/opcodes.h"
+#include "analyzer/kernel_code/ptx_flow/opcodes.h"
 #include "analyzer/kernel_code/ptx_flow/cells.h"
 
 namespace nimble::code {

@@ -2,7 +2,7 @@
 #include "analyzer/kernel_code/ptx/body.h"
 #include "analyzer/kernel_code/ptx/lexer.h"
 #include "analyzer/kernel_code/ptx/module.h"
-#include "analyzer/kernel_code/ptx/opcodes.h"
+#include "analyzer/kernel_code/ptx_flow/opcodes.h"
 #include "tests/unit/analyzer/kernel_code/ptx/support.h"
 
 namespace nimble::code {

@@ -1,4 +1,4 @@
-#include "analyzer/kernel_code/ptx/opcodes.h"
+#include "analyzer/kernel_code/ptx_flow/opcodes.h"
 
 #include <algorithm>
 #include <unordered_map>

@@ -262,7 +262,7 @@ class Decoder {
     from.reads = true;
   }
 
-  // What lies behind the map is what it says: its address is in global memory, and so is the tensor.
+  // What the map leads to is what it says: its address is in global memory, and so is the tensor.
   void map(MemoryOperand& first, MemoryOperand& second) const {
     first.space = Space::generic;
     first.reads = true;

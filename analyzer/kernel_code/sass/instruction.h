@@ -19,7 +19,7 @@ struct Word {
   constexpr unsigned bit(unsigned at) const {
     return static_cast<unsigned>((at < 64 ? low >> at : high >> (at - 64)) & 1);
   }
-  // At most 64 bits, from `at` on; zeros behind the end.
+  // At most 64 bits, from `at` on; zeros past the end.
   constexpr std::uint64_t bits(unsigned at, unsigned count) const {
     std::uint64_t value = at < 64 ? low >> at : at < 128 ? high >> (at - 64) : 0;
     if (at > 0 && at < 64) value |= high << (64 - at);

@@ -43,7 +43,7 @@ class Builder {
   }
 
  private:
-  // Where control goes behind an instruction that ends a block.
+  // Where control goes after an instruction that ends a block.
   struct End {
     bool is = false;
     bool falls_through = false;
@@ -96,7 +96,7 @@ class Builder {
         if (end.call) leaders_.insert(*end.call), reach(*end.call);
         if (!end.falls_through && !end.call) continue;
       }
-      if (at + 1 == kernel_.instructions()) return fail("it goes on behind its end");
+      if (at + 1 == kernel_.instructions()) return fail("it goes on past its end");
       if (end.is) leaders_.insert(at + 1);
       reach(at + 1);
     }
@@ -273,7 +273,7 @@ class Builder {
     return true;
   }
 
-  // Threads that wait for each other go on where the place to meet was named, which is behind the wait: so it is at all
+  // Threads that wait for each other go on where the place to meet was named, which is after the wait: so it is at all
   // 85 000 of sm_75, sm_90 and sm_100 in libtorch_cuda that were looked at.
   bool waits_go_on_behind() {
     for (const Block& block : flow_.blocks)

@@ -1,8 +1,8 @@
 // The control flow of a kernel and of the functions that it calls: basic blocks, the ways between them, calls.
 //
 // What is not understood is an error, with the reason: an instruction that the table does not hold, a call through a
-// pointer. A call is taken to come back behind itself, which returns.h checks. Only what can be reached counts. Belongs
-// to one thread; owns all it has.
+// pointer. A call is assumed to return to just after itself, which returns.h checks. Only what can be reached counts.
+// Belongs to one thread; owns all it has.
 #pragma once
 
 #include <bitset>

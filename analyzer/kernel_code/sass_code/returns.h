@@ -1,8 +1,8 @@
-// Whether every call comes back to the instruction behind it, as the control flow takes for granted.
+// Whether every call returns to the instruction after it, as the control flow assumes.
 //
 // There is no stack of return addresses: a caller puts a number into a register, and the callee's return goes by it,
 // from wherever it has put it. So each return's register must hold, however it got there, what was in one register when
-// the function began; and that must hold, at every call, the place behind that call. A pure function.
+// the function began; and that must hold, at every call, the place after that call. A pure function.
 #pragma once
 
 #include "analyzer/kernel_code/sass_code/control_flow.h"

@@ -57,7 +57,7 @@ void Values::write_block(std::uint32_t block) {
         auto id = static_cast<ValueId>(values_.size());
         values_.push_back({Value::Kind::written, variable, at});
         writes_.ids.push_back(id);
-        // The choice comes right behind.
+        // The choice follows immediately.
         if (!is_always) values_.push_back({Value::Kind::choice, variable, at}), ++id;
         last.push_back({variable, id});
       }
@@ -173,7 +173,7 @@ void Values::fill_choices() {
           from.push_back(at_end(returning, variable));
       }
     }
-    // The kernel begins here, or nobody knows from where this is reached.
+    // The kernel begins here, or it is not known from where this is reached.
     if ((is_entry && here.function == 0) || from.empty()) from.push_back(initial(variable));
     values_[choice].first = static_cast<std::uint32_t>(choices_.size());
     values_[choice].count = static_cast<std::uint32_t>(from.size());

@@ -4,8 +4,8 @@
 // what a register holds when the kernel begins. What an instruction writes under a condition is a choice, too: of that,
 // and of what was there; and whoever reads it under the same condition, or the opposite one, reads the one or the
 // other. Found from the places that read (M. Braun et al., Simple and Efficient Construction of Static Single
-// Assignment Form, CC 2013), so what nobody reads is not there. A register that a callee does not write is the caller's
-// behind the call. Owns all it has; one thread.
+// Assignment Form, CC 2013), so what is never read is not there. A register that a callee does not write is the
+// caller's after the call. Owns all it has; one thread.
 #pragma once
 
 #include <cstdint>
@@ -69,7 +69,7 @@ class Values {
   void write_block(std::uint32_t block);
   void read_block(std::uint32_t block);
   void fill_choices();
-  // ---- behind that, what is known to be the same is made so ----
+  // ---- after that, what is known to be the same is made so ----
   void join_equal_choices();
   void find_equal_predicates();
   void find_equal_results();

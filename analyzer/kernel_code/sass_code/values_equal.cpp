@@ -145,7 +145,7 @@ void Values::find_equal_results() {
     const auto results = written(at);
     const auto [found, is_new] = known.emplace(std::move(key), results[0]);
     if (is_new) continue;
-    // Results stand one behind the other.
+    // Results come one after the other.
     for (std::size_t i = 0; i < results.size(); ++i) make_same(results[i], found->second + static_cast<ValueId>(i));
   }
 }
@@ -162,7 +162,7 @@ std::vector<Values::Fact> Values::facts_of(std::uint32_t block) const {
     const std::uint32_t from = here.from.front().block, last = flow_.blocks[from].end - 1;
     const Fact& guard = guards_[last];
     const bool has_condition = flow_.word(last).bits(kAtCondition, 4) != kTrueCondition;
-    // Not by a further condition; and not where the branch leads to what is behind it.
+    // Not by a further condition; and not where the branch leads to what comes after it.
     if (guard.predicate != kNoValue && flow_.instructions[last].what == Class::branch && !has_condition &&
         flow_.instructions[last].read.size() == 0 && flow_.instructions[last].target) {
       const std::uint32_t following = last + 1;

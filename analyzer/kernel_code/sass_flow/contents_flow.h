@@ -1,7 +1,7 @@
 // What each value of a kernel may hold: runs the data-flow to its end, and says it of any operand.
 //
 // Shared memory is one place, local memory one for each of its words where they are known, and one for what is not.
-// What nobody has put there nobody takes from there. One thread; `kernel`, `flow` and `values` must outlive it.
+// What was never put there is never taken from there. One thread; `kernel`, `flow` and `values` must outlive it.
 #pragma once
 
 #include <cstdint>

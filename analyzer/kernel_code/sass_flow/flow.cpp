@@ -173,7 +173,7 @@ PtxProof prove_kernel(const Elf& elf, std::string_view name) {
   const ControlFlow flow = control_flow(kernel);
   if (!flow.error.empty()) return no(flow.error);
   const Values values(flow);
-  if (!calls_come_back(flow, values)) return no("a function that may return elsewhere than behind its call");
+  if (!calls_come_back(flow, values)) return no("a function that may return elsewhere than after its call");
   ContentsFlow contents(kernel, flow, values);
   if (!contents.run()) return no("it is too large");
   proof.understood = Judge(kernel, flow, values, contents).judge(proof);

@@ -1,7 +1,7 @@
 // What a kernel reads and writes through each of its parameters, proven from its machine code.
 //
 // For every access: from which 8-byte words of the packed parameters its address may come. The same question as that of
-// analyzer/kernel_code/ptx_flow/flow.h, the same answer, and the same one rule behind it: arithmetic on a pointer stays
+// analyzer/kernel_code/ptx_flow/flow.h, the same answer, and the same rule as its basis: arithmetic on a pointer stays
 // within the object that it points to. Here a register has 32 bits, and an address is in two of them. Of each value it
 // is known of which roots it may be the lower half, and of which the upper; an address comes from a root of which it
 // has both. Values are those of single assignment form, so the order of instructions counts, but for memory of the

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "analyzer/kernel_code/ptx_flow/opcodes.h"
 #include "analyzer/kernel_code/ptx_flow/cells.h"
+#include "analyzer/kernel_code/ptx_flow/opcodes.h"
 
 namespace nimble::code {
 namespace {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string>
 
-
 namespace nimble::shim {
 
 bool MemoryShortage::leaves_to_driver(std::uint64_t capture, const CaptureHome& home) {

@@ -25,7 +25,7 @@ class Replayer final : public ReplaySink {
     steps_marked_ = options_.counted.steps_marked;
   }
 
-  std::optional<CUresult> before(Call& call) noexcept override try {
+  Answer before(Call& call) noexcept override try {
     if (phase_.load(std::memory_order_acquire) == Phase::nothing) return std::nullopt;
     const bool matters = call.traced || call.question == Question::pool;
     if (phase_.load(std::memory_order_acquire) == Phase::waiting && (!matters || !load(/*starts=*/true)))
@@ -35,10 +35,11 @@ class Replayer final : public ReplaySink {
       if (bystanders_ && onlookers_) look(call);  // whoever comes late to a replay that has been retired
       return std::nullopt;
     }
-    std::optional<CUresult> answer;
-    if (phase == Phase::aside ? !bystanders_->passes_aside(call) : !bystanders_->passes(call)) answer = play(call);
-    if (!answer && onlookers_) look(call);
-    return answer;
+    const bool passes = phase == Phase::aside ? bystanders_->passes_aside(call) : bystanders_->passes(call);
+    if (!passes)
+      if (const Answer answer = play(call)) return answer;
+    if (onlookers_) look(call);
+    return std::nullopt;
   } catch (const std::exception& error) {
     give_up(error.what());
     return std::nullopt;
@@ -205,30 +206,26 @@ class Replayer final : public ReplaySink {
     return lock && player_->onlookers().end().are_through();
   }
 
-  std::optional<CUresult> play(Call& call) {
-    std::lock_guard lock(mutex_);
-    if (phase_.load(std::memory_order_relaxed) == Phase::aside) {
-      const auto answer = player_->before_aside(call);
-      publish();
-      return answer;
-    }
-    if (phase_.load(std::memory_order_relaxed) != Phase::playing) return std::nullopt;
-    bystanders_->news.drain([this](const MemoryEvent& event) { player_->note(event); });
-    const auto answer = player_->before(call);
+  Answer play(Call& call) {
+    const std::lock_guard lock(mutex_);
+    const Phase phase = phase_.load(std::memory_order_relaxed);
+    if (phase != Phase::playing && phase != Phase::aside) return std::nullopt;
+    if (phase == Phase::playing) bystanders_->news.drain([this](const MemoryEvent& event) { player_->note(event); });
+    const Answer answer = phase == Phase::aside ? player_->before_aside(call) : player_->before(call);
     publish();
     return answer;
   }
 
   // The call goes to the driver. If its op must not run at the same time as the step's graphs, it waits for these here:
   // without the lock, so that all else goes on.
-  void look(const Call& call) {
-    if (!Onlookers::matters(call)) return;
+  void look(Call& call) {
     const bool plays = phase_.load(std::memory_order_acquire) == Phase::playing;
     // Nothing of ours runs any more, and nothing will.
     if (!plays && own_onlookers_ && onlookers_->running().empty()) return;
-    Onlookers::Works met;
     const bool apart =
         plays && bound_.load(std::memory_order_acquire) && call.has_stream && bystanders_->follows(call.stream);
+    if (onlookers_->passes_unseen(call, apart) || !Onlookers::matters(call)) return;
+    Onlookers::Works met;
     onlookers_->passes(call, met, nullptr, apart);
     if (met.empty()) return;
     onlookers_->wait_for(met);
@@ -313,7 +310,6 @@ class Replayer final : public ReplaySink {
       activity_.store(held, std::memory_order_release);  // the watchdog does not sleep while it is not 0
     }
     bystanders_->publish(player_->state());
-    bound_.store(player_->bound(), std::memory_order_release);
     const std::uint64_t matched = counters_.steps_replayed + counters_.steps_passed_through;
     if (matched != steps_matched_.load(std::memory_order_relaxed) || player_->standing().aside()) {
       steps_matched_.store(matched);
@@ -322,6 +318,7 @@ class Replayer final : public ReplaySink {
     if (player_->standing().has_news()) options_.log(ReplayLog::info, player_->standing().take_news());
     // All threads read it at every call, and a store costs each of them a cache miss.
     if (player_->errors().any() != owes_.load(std::memory_order_relaxed)) owes_.store(player_->errors().any());
+    if (player_->bound() != bound_.load(std::memory_order_relaxed)) bound_.store(player_->bound());
     if (!player_->standing().aside()) return;
     if (phase_.exchange(Phase::aside) == Phase::aside || player_->standing().ended()) return;
     counters_.stood_aside = player_->stood_aside();

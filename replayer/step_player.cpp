@@ -24,13 +24,13 @@ StepPlayer::StepPlayer(Schedule schedule, CallContext& context, const DriverApi&
   counters.kinds.resize(paths_.kinds());
 }
 
-std::optional<CUresult> StepPlayer::before(Call& call) {
+Answer StepPlayer::before(Call& call) {
   const auto answer = play(call);
   if (standing_.aside()) leave();
   return answer;
 }
 
-std::optional<CUresult> StepPlayer::play(Call& call) {
+Answer StepPlayer::play(Call& call) {
   if (call.question == Question::pool) return on_question(call);
   if (call.question == Question::memory && (!call.sets || arena_.holds(call.address))) return on_question(call);
   if (call.ends != Ends::nothing) {
@@ -83,7 +83,7 @@ void StepPlayer::capture_begins(const StreamRef& stream) {
 }
 
 // About memory of the arena, or about the pool that it would be of.
-std::optional<CUresult> StepPlayer::on_question(Call& call) {
+Answer StepPlayer::on_question(Call& call) {
   if (call.question == Question::memory) {
     if (call.sets) submitter_.flush_early();
     if (call.sets && call.value != 0) standing_.stand_aside("another device may reach the program's memory");
@@ -202,7 +202,7 @@ void StepPlayer::answered(const Call& call, CUresult result) {
   run_.answered(call, result);
 }
 
-std::optional<CUresult> StepPlayer::before_aside(Call& call) {
+Answer StepPlayer::before_aside(Call& call) {
   if (call.question == Question::pool) return arena_.answer_pool(call);
   const bool frees = call.kind == CallKind::free || call.kind == CallKind::free_async;
   if (!arena_.holds(call.address) || !(frees || call.question == Question::memory)) return std::nullopt;

@@ -42,11 +42,11 @@ class StepPlayer {
   StepPlayer& operator=(const StepPlayer&) = delete;
 
   // The program's call, before the driver sees it. A value is the answer; nothing means: let the driver have it.
-  std::optional<CUresult> before(Call& call);
+  Answer before(Call& call);
   // The driver has answered a call that passed.
   void after(const Call& call, CUresult result);
   // Like before(), once replay has stood aside: only memory that the plan served is still looked after.
-  std::optional<CUresult> before_aside(Call& call);
+  Answer before_aside(Call& call);
   // Memory came or went by a call that did not come through here.
   void note(const MemoryEvent& event);
 
@@ -113,8 +113,8 @@ class StepPlayer {
   std::uint64_t holding() const { return submitter_.held().holding(); }
 
  private:
-  std::optional<CUresult> play(Call& call);
-  std::optional<CUresult> on_question(Call& call);
+  Answer play(Call& call);
+  Answer on_question(Call& call);
   void on_end(const Call& call);
   void answered(const Call& call, CUresult result);
   void capture_begins(const StreamRef& stream);

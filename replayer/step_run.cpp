@@ -36,7 +36,7 @@ StepRun::StepRun(const Uses& uses)
       counters_(uses.counters),
       before_(uses.schedule) {}
 
-std::optional<CUresult> StepRun::on_op(Call& call) {
+Answer StepRun::on_op(Call& call) {
   if (captures_.any()) return outside(call);
   if (!cursor_.begun()) return begin_step(call);
   // A direct op may have been the last that a segment had to wait for.
@@ -94,7 +94,7 @@ void StepRun::pass_rest() {
 }
 
 // Nothing of a step has come yet: the call may be its first op.
-std::optional<CUresult> StepRun::begin_step(Call& call) {
+Answer StepRun::begin_step(Call& call) {
   if (standing_.aside()) return outside(call);
   if (onlookers_.wants_program_order() && !captures_.any()) keep_program_order();
   const std::uint32_t stream = streams_.find(call.stream);
@@ -152,14 +152,14 @@ void StepRun::choose_way() {
   if (way != Way::own) graphs_.use(way);
 }
 
-std::optional<CUresult> StepRun::on_matched(std::uint32_t index, Call& call) {
+Answer StepRun::on_matched(std::uint32_t index, Call& call) {
   cursor_.advance(index);
   const bool last = cursor_.complete();
   const ScheduleOp& op = schedule_.ops[index];
   const OpMatch& live = match_.live();
   const StepProgress& progress = submitter_.progress();
   const bool may_hold = is_held(op.submit);
-  std::optional<CUresult> answer = CUDA_SUCCESS;
+  Answer answer = CUDA_SUCCESS;
   // The graphs' order would not keep that wait; or the driver may refuse; or there is no graph yet.
   if (live.unknown_wait() || live.unknown_shape() || (may_hold && !graphs_.is_built(op.segment))) pass_rest();
   if (op.submit == Submit::plan && arena_.plan().serves()) {
@@ -189,7 +189,7 @@ void StepRun::serve(const ScheduleOp& op, Call& call) {
 }
 
 // While binding, after an early flush in this segment, and for ops that no graph holds.
-std::optional<CUresult> StepRun::let_pass(std::uint32_t index, Call& call, bool last) {
+Answer StepRun::let_pass(std::uint32_t index, Call& call, bool last) {
   const ScheduleOp& op = schedule_.ops[index];
   const HeldOps& held = submitter_.held();
   ++counters_.ops_passed_through;
@@ -203,13 +203,13 @@ std::optional<CUresult> StepRun::let_pass(std::uint32_t index, Call& call, bool 
   return call.kind == CallKind::free_async ? release(call, 0) : std::nullopt;
 }
 
-std::optional<CUresult> StepRun::release(const Call& call, std::uint64_t size) {
+Answer StepRun::release(const Call& call, std::uint64_t size) {
   if (arena_.holds(call.address)) return arena_.release(call, binding_.bound());
   memory_.release(call.address, size);
   return std::nullopt;
 }
 
-std::optional<CUresult> StepRun::outside(Call& call) {
+Answer StepRun::outside(Call& call) {
   ++counters_.ops_passed_through;
   if (is_captured(call)) return std::nullopt;
   if (submitter_.held().shows(call)) submitter_.flush_early();

@@ -54,11 +54,11 @@ class StepRun {
   explicit StepRun(const Uses& uses);
 
   // The program's op, before the driver sees it. A value is the answer; nothing means: let the driver have it.
-  std::optional<CUresult> on_op(Call& call);
+  Answer on_op(Call& call);
   // The driver has answered an op, or has refused another call.
   void answered(const Call& call, CUresult result);
   // The program releases memory, with what else begins in so many bytes.
-  std::optional<CUresult> release(const Call& call, std::uint64_t size);
+  Answer release(const Call& call, std::uint64_t size);
 
   // Whether the op goes into a graph that the program is capturing: then it does nothing now.
   bool is_captured(const Call& call) const { return captures_.takes(call, driver_.cuStreamIsCapturing_); }
@@ -76,16 +76,16 @@ class StepRun {
   void keep_program_order();
 
  private:
-  std::optional<CUresult> begin_step(Call& call);
+  Answer begin_step(Call& call);
   void begin_matched_step();
   void choose_way();
   std::uint32_t next_op(std::uint32_t stream, const Call& call, const char*& reason);
   std::uint32_t op_that_begins_a_stream(const Call& call);
   void take_for(std::uint32_t kind);
-  std::optional<CUresult> on_matched(std::uint32_t index, Call& call);
+  Answer on_matched(std::uint32_t index, Call& call);
   void serve(const ScheduleOp& op, Call& call);
-  std::optional<CUresult> let_pass(std::uint32_t index, Call& call, bool last);
-  std::optional<CUresult> outside(Call& call);
+  Answer let_pass(std::uint32_t index, Call& call, bool last);
+  Answer outside(Call& call);
   void pass_rest();
   // `passes`: the driver has yet to have its last op.
   void end_step(bool passes, std::uint32_t thread);

@@ -154,7 +154,7 @@ CUresult Arena::could_not_wait(CUresult error) {
   return errors_.failed();
 }
 
-std::optional<CUresult> Arena::answer_question(Call& call) {
+Answer Arena::answer_question(Call& call) {
   if (!holds(call.address)) return std::nullopt;
   const std::uint32_t object = plan_.holds(call.address - base_);
   if (object == kNone) return CUDA_ERROR_NOT_FOUND;
@@ -170,7 +170,7 @@ bool Arena::is_of(const Call& call) const {
   return !pool_ || !call.address || call.address == reinterpret_cast<std::uint64_t>(pool_);
 }
 
-std::optional<CUresult> Arena::answer_pool(Call& call) const {
+Answer Arena::answer_pool(Call& call) const {
   if (!base_ || !is_of(call)) return std::nullopt;
   call.width = schedule_.arena_bytes;
   call.size = plan_.bytes_in_use();

@@ -76,9 +76,9 @@ class Arena {
   CUresult release(const Call& call, bool bound);
 
   // What the program asks about memory in it.
-  std::optional<CUresult> answer_question(Call& call);
+  Answer answer_question(Call& call);
   // How much the program's pool has: what it would have without us, which is known while there is an arena of it.
-  std::optional<CUresult> answer_pool(Call& call) const;
+  Answer answer_pool(Call& call) const;
   // That is asked: no arena may come of that pool any more. Whether there is one.
   bool ask_of_pool(const Call& call);
   void pool_was_asked() { pool_asked_ = true; }

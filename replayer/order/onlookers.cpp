@@ -28,6 +28,13 @@ bool is_waited_copy(const Call& call) {
   return call.kind == CallKind::copy && call.synchronous() && call.device_source && call.width != 0 && call.height != 0;
 }
 
+// Whether the call only puts an op on a stream: it names no event, and the host does not wait in it.
+bool only_submits(const Call& call) {
+  return is_looking(call) && !call.stream.is_of_graph() && call.kind != CallKind::graph_launch &&
+         call.kind != CallKind::opaque && !call.shown && call.ends == Ends::nothing && !call.event && !call.event2 &&
+         !is_waited_copy(call);
+}
+
 }  // namespace
 
 Onlookers::Onlookers(CallContext& context) : context_(context), facts_(context), touched_(clocks_) {
@@ -65,13 +72,32 @@ StreamClocks::Stream Onlookers::describe(const StreamRef& stream, std::unique_lo
   return described;
 }
 
+// An op that is not kept apart counts before it is certain that it touches nothing that is watched: what is watched
+// later on finds it.
+bool Onlookers::passes_unseen(Call& call, bool apart) {
+  if (!only_submits(call) || captures_.load(std::memory_order_acquire) > 0) return false;
+  if (apart) {
+    call.unseen = kUncounted;
+    return true;
+  }
+  const WatchedMemory::Version version = watched_.version();
+  const std::uint32_t slot = clocks_.slot_of(call.stream);
+  if (slot == StreamClocks::kNoSlot || touches(call, context_, watched_)) return false;
+  clocks_.enters(slot);
+  if (watched_.is_latest(version)) {
+    call.unseen = kUncounted + 1 + slot;
+    return true;
+  }
+  clocks_.leaves(slot);
+  return false;
+}
+
 Passage Onlookers::comes(const Call& call, Works& met, const std::shared_ptr<Work>& work, bool apart) {
   Passage passage;
   passage.captured =
       captures_.load(std::memory_order_acquire) > 0 && call.has_stream && facts_.is_capturing(call.stream);
   const bool looks = is_looking(call) && !apart && !passage.captured;
-  Touched touched;
-  if (looks && !work) look(call, touched);
+  const std::optional<Touched> touched = looks && !work ? std::optional(look(call)) : std::nullopt;
   const std::uint64_t context = call.kind == CallKind::context_synchronize ? facts_.context_of(call) : 0;
   std::unique_lock lock(mutex_);
   end(call, met);
@@ -87,9 +113,9 @@ Passage Onlookers::comes(const Call& call, Works& met, const std::shared_ptr<Wor
   const StreamClocks::Stream stream = describe(call.stream, lock);
   passage.op = clocks_.arrives(stream);
   if (is_waited_copy(call)) passage.token = clocks_.host_waits(passage.op);
-  touched_.add(passage.op, touched, work);
+  touched_.add(passage.op, touched ? touched->view() : MemoryView(), work);
   settle();
-  if (!works_.empty()) meet(clocks_.before(stream), work ? work->view() : touched.view(), work, met);
+  if (!works_.empty()) meet(clocks_.before(stream), work ? work->view() : touched->view(), work, met);
   return passage;
 }
 
@@ -101,12 +127,11 @@ void Onlookers::meet(const StreamClocks::Clock& before, const MemoryView& touche
 }
 
 // What it touches, as far as that matters. Without the lock.
-void Onlookers::look(const Call& call, Touched& touched) const {
-  if (expected_.load(std::memory_order_seq_cst)) {
-    touched = touched_by(call, context_);
-  } else {
-    touched.anything = true;
-  }
+Touched Onlookers::look(const Call& call) const {
+  if (expected_.load(std::memory_order_seq_cst)) return touched_by(call, context_);
+  Touched touched;
+  touched.anything = true;
+  return touched;
 }
 
 // What the call brings to an end: a stream, an event, or that nobody looks but at known moments.
@@ -173,11 +198,17 @@ void Onlookers::went(const Call& call, CUresult result, const Passage& passage) 
   clocks_.forget_streams();
 }
 
-void Onlookers::passes(const Call& call, Works& met, const std::shared_ptr<Work>& work, bool apart) {
+void Onlookers::passes(Call& call, Works& met, const std::shared_ptr<Work>& work, bool apart) {
   PassageOfThread* const mine = PassageOfThread::mine();
   if (mine && mine->to == this) abandon(mine->passage);
   if (mine) mine->to = nullptr;
   const Passage passage = comes(call, met, work, apart);
+  // As where the host waits for what is known to be through.
+  const bool only_waits = call.kind == CallKind::stream_synchronize || call.kind == CallKind::event_synchronize;
+  if (only_waits && passage.says_nothing()) {
+    call.unseen = kUncounted;
+    return;
+  }
   if (mine) {
     *mine = {this, passage};
     return;
@@ -188,6 +219,10 @@ void Onlookers::passes(const Call& call, Works& met, const std::shared_ptr<Work>
 }
 
 void Onlookers::passed(const Call& call, CUresult result) {
+  if (call.unseen != 0) {
+    if (call.unseen != kUncounted) clocks_.leaves(call.unseen - kUncounted - 1);
+    return;
+  }
   PassageOfThread* const mine = PassageOfThread::mine();
   const bool known = mine && mine->to == this;
   // Some calls turn out to matter only by what the driver answered.
@@ -233,31 +268,76 @@ void Onlookers::released(std::uint64_t address, std::uint64_t size) {
 
 // ---- work ----
 
-void Onlookers::uses(Work& work, std::span<const MemoryRange> memory, bool variables, bool anything) {
+void Onlookers::expect() {
+  if (expected_.load(std::memory_order_seq_cst)) return;
   const std::lock_guard lock(mutex_);
-  touched_.forget(work);
-  work.use(memory, variables, anything);
+  if (!expected_.exchange(true)) watch({{}, true, true});
 }
 
-std::optional<Onlookers::Launch> Onlookers::begins(const std::shared_ptr<Work>& work, const StreamRef& stream,
-                                                   std::span<const StreamRef> others, Works& met) {
-  expect();
-  std::unique_lock lock(mutex_);
-  settle();
-  const StreamClocks::Stream launch_stream = describe(stream, lock);
-  StreamClocks::Clock before = clocks_.before(launch_stream);
+void Onlookers::uses(const std::shared_ptr<Work>& work, std::span<const MemoryRange> memory, bool variables,
+                     bool anything) {
+  const std::lock_guard lock(mutex_);
+  expected_.store(true, std::memory_order_seq_cst);
+  const bool is_first = users_.empty();
+  if (!work->is_watched_) users_.push_back(work);
+  work->is_watched_ = true;
+  watch({memory, variables, anything});
+  touched_.forget(*work);
+  work->use(memory, variables, anything);
+  is_first ? watch_less() : may_watch_less();
+}
+
+// With the lock. What ops that have passed unseen may have touched of it, they count as touching from now on.
+void Onlookers::watch(const MemoryView& memory) {
+  const Touched added = watched_.add(memory);
+  if (added.none()) return;
+  for (std::uint32_t slot = 0; slot < clocks_.used(); ++slot)
+    if (const StreamClocks::Op op = clocks_.entered(slot); op.number != 0) touched_.add(op, added.view(), nullptr);
+}
+
+// With the lock. Looking through all works is worth it once as much has changed as there is to look through.
+void Onlookers::may_watch_less() {
+  constexpr std::size_t kLeast = 16;
+  if (++changes_ >= std::max(kLeast, users_.size())) watch_less();
+}
+
+// With the lock. What no work uses any more is not watched.
+void Onlookers::watch_less() {
+  changes_ = 0;
+  std::erase_if(users_, [](const std::weak_ptr<Work>& user) { return user.expired(); });
+  watched_.keep_only([&](const auto& keep) {
+    for (const std::weak_ptr<Work>& user : users_)
+      if (const std::shared_ptr<Work> work = user.lock(); work && (!work->gone_ || work->may_run()))
+        work->each_use(keep);
+  });
+}
+
+// Whether nothing that may run beside the work, launched on the stream after what `others` have got, touches what it
+// uses. Adds the works that do.
+bool Onlookers::is_alone(const std::shared_ptr<Work>& work, const StreamClocks::Stream& stream,
+                         std::span<const StreamRef> others, Works& met, std::unique_lock<std::mutex>& lock) {
+  const auto is_other = [&](const std::shared_ptr<Work>& each) { return each != work; };
+  if (!touched_.any() && std::ranges::none_of(works_, is_other)) return true;
+  StreamClocks::Clock before = clocks_.before(stream);
   for (const StreamRef& other : others) {
-    if (other.key == 0 || other == stream) continue;
-    const StreamClocks::Clock its = clocks_.so_far(describe(other, lock));
-    for (std::size_t i = 0; i < clocks_.used(); ++i) before[i] = std::max(before[i], its[i]);
+    if (other.key == 0 || other == stream.ref) continue;
+    before.join(clocks_.so_far(describe(other, lock)));
   }
-  bool alone = !shown_ && !touched_.meets(before, work->view());
+  bool alone = !touched_.meets(before, work->view());
   for (const std::shared_ptr<Work>& other : works_) {
     if (other == work || !other->meets(before, work->view())) continue;
     met.add(other);
     alone = false;
   }
-  if (!alone) return std::nullopt;
+  return alone;
+}
+
+std::optional<Onlookers::Launch> Onlookers::begins(const std::shared_ptr<Work>& work, const StreamRef& stream,
+                                                   std::span<const StreamRef> others, Works& met) {
+  std::unique_lock lock(mutex_);
+  settle();
+  const StreamClocks::Stream launch_stream = describe(stream, lock);
+  if (!is_alone(work, launch_stream, others, met, lock) || shown_) return std::nullopt;
   if (std::ranges::find(works_, work) == works_.end()) try {
       works_.push_back(work);
     } catch (const std::bad_alloc&) {  // nobody would be held against it
@@ -274,7 +354,7 @@ void Onlookers::begun(const std::shared_ptr<Work>& work, const Launch& launch, b
   if (in_our_order) {
     work->run(launch);
   } else {
-    touched_.add(launch.op, {}, work);
+    touched_.add(launch.op, MemoryView(), work);
   }
 }
 
@@ -289,6 +369,7 @@ void Onlookers::leave(const std::shared_ptr<Work>& work) {
     const std::lock_guard lock(mutex_);
     work->gone_ = true;
     settle();
+    may_watch_less();
     if (works_.size() <= kMostGone) return;
     const auto found = std::ranges::find_if(works_, [](const auto& each) { return each->gone_; });
     if (found != works_.end()) oldest = *found;
@@ -321,7 +402,7 @@ std::shared_ptr<Onlookers::Work> Onlookers::find_running() {
 void Onlookers::wait_for(const Works& works) {
   const NotCancelled not_cancelled;
   const auto end = std::chrono::steady_clock::now() + kMostWait;
-  for (std::uint32_t i = 0; i < works.count_; ++i) wait_for(works.list_[i], end);
+  for (const std::shared_ptr<Work>& work : works.list_) wait_for(work, end);
   while (works.all_) {
     const std::shared_ptr<Work> one = find_running();
     if (!one || !wait_for(one, end)) return;

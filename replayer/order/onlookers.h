@@ -8,7 +8,8 @@
 // comes before what is known by the program's own order alone (stream_clocks.h): nobody is asked about a stream of the
 // program's.
 //
-// Any thread; one lock, under which nobody else is called but the driver, to end the event of work that has gone.
+// Any thread. One lock, under which nothing is called but the driver, to end the event of work that has gone. Ops that
+// touch nothing that any work uses do not take it: they are only counted, and stand for ops on what is used later.
 // Errors: whatever there is no room for may touch anything, and is in no order.
 #pragma once
 
@@ -31,6 +32,7 @@
 #include "replayer/order/stream_facts.h"
 #include "replayer/order/touched.h"
 #include "replayer/order/touched_by_ops.h"
+#include "replayer/order/watched_memory.h"
 
 namespace nimble {
 
@@ -47,14 +49,17 @@ class Onlookers {
 
   // Whether what comes and went says something of such a call.
   static bool matters(const Call& call);
-  // The call is about to reach the driver. Adds what has to be through before it does. `work`: it launches this, in
-  // the program's order. `apart`: its op is kept apart from all work by whoever calls. From a call on by which others
-  // may look at any time (Call::shown) nothing may be launched in our order any more.
+  // The call is about to reach the driver. Whether that concerns no work, which is told without a lock; then passed()
+  // alone has to follow. `apart`: its op is kept apart from all work by whoever calls.
+  bool passes_unseen(Call& call, bool apart = false);
+  // The same of any call. Adds what has to be through before it does. `work`: it launches this, in
+  // the program's order. From a call on by which others may look at any time (Call::shown) nothing may be launched in
+  // our order any more.
   Passage comes(const Call& call, Works& met, const std::shared_ptr<Work>& work = nullptr, bool apart = false);
   // The driver has had it.
   void went(const Call& call, CUresult result, const Passage& passage);
   // The same of the call that this thread makes: what it has said is kept with the thread, whose calls do not nest.
-  void passes(const Call& call, Works& met, const std::shared_ptr<Work>& work = nullptr, bool apart = false);
+  void passes(Call& call, Works& met, const std::shared_ptr<Work>& work = nullptr, bool apart = false);
   void passed(const Call& call, CUresult result);
   // An event is about to be recorded by something else than a call of the program's; recorded() has to follow.
   Passage records(CUevent event, const StreamRef& stream);
@@ -67,10 +72,11 @@ class Onlookers {
 
   // --- Of work.
 
-  // There will be some: from now on it is kept in mind what calls touch. Of those before, anything.
-  void expect() { expected_.store(true, std::memory_order_seq_cst); }
+  // There will be some: from now on it is kept in mind what calls touch, until it is known what work uses. Of those
+  // before, anything.
+  void expect();
   // What it uses from its next launch on: `memory` by address, without overlap.
-  void uses(Work& work, std::span<const MemoryRange> memory, bool variables, bool anything);
+  void uses(const std::shared_ptr<Work>& work, std::span<const MemoryRange> memory, bool variables, bool anything);
   // Whether it may be launched in our order now. It comes behind what its stream does, and behind what `others` had
   // got. If so begun() has to follow once the driver has had it. If not, adds what has to be through before it is
   // launched at all; comes() says so, too.
@@ -89,29 +95,38 @@ class Onlookers {
 
  private:
   static constexpr std::size_t kMostGone = 64;
+  static constexpr std::uint32_t kUncounted = 1;  // Call::unseen: no op that others may meet; above it, 1 + a slot
 
   StreamClocks::Stream describe(const StreamRef& stream, std::unique_lock<std::mutex>& lock);
-  void look(const Call& call, Touched& touched) const;
+  Touched look(const Call& call) const;
+  void watch(const MemoryView& memory);
+  void may_watch_less();
+  void watch_less();
   void end(const Call& call, Works& met);
   StreamClocks::Token order(const Call& call, std::uint64_t context, std::unique_lock<std::mutex>& lock);
   void abandon(const Passage& passage);
   void forget(const Call& call);
   void meet(const StreamClocks::Clock& before, const MemoryView& touched, const std::shared_ptr<Work>& work,
             Works& met) const;
+  bool is_alone(const std::shared_ptr<Work>& work, const StreamClocks::Stream& stream,
+                std::span<const StreamRef> others, Works& met, std::unique_lock<std::mutex>& lock);
   void settle();
   std::shared_ptr<Work> find_running();
   bool wait_for(const std::shared_ptr<Work>& work, std::chrono::steady_clock::time_point end);
 
   CallContext& context_;
   const StreamFacts facts_;
-  std::atomic<bool> expected_{false};  // see expect()
-  std::atomic<int> captures_{0};       // how many capturing_ has
-  mutable std::mutex mutex_;           // guards all below
+  std::atomic<bool> expected_{false};     // see expect()
+  std::atomic<int> captures_{0};          // how many capturing_ has
+  WatchedMemory watched_;                 // at least what all works use, and have used while they may run
+  alignas(64) mutable std::mutex mutex_;  // guards all below, and changes of the above; away from what each op reads
   StreamClocks clocks_;
   TouchedByOps touched_;
   std::vector<std::uint64_t> capturing_;      // keys of streams on which a capture has begun and has not ended
   bool shown_ = false;                        // see comes()
   std::vector<std::shared_ptr<Work>> works_;  // that may be running in our order
+  std::vector<std::weak_ptr<Work>> users_;    // that use what is watched
+  std::size_t changes_ = 0;                   // of what they use, since all of it was looked through
 };
 
 }  // namespace nimble

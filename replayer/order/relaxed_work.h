@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <span>
 #include <vector>
 
@@ -46,6 +47,13 @@ class RelaxedWork {
   // What the next launch uses.
   MemoryView view() const { return {memory_, variables_, anything_}; }
   void use(std::span<const MemoryRange> memory, bool variables, bool anything);
+  // Tells `each` of what the next launch uses, and of what earlier ones use that may be running.
+  template <class Each>
+  void each_use(const Each& each) const {
+    each(view());
+    for (const Former& former : former_) each(MemoryView{{&former.range, 1}});
+    if (former_anything_ != 0) each(MemoryView{{}, false, true});
+  }
   // The memory went, and with it what was used of it.
   void release(std::uint64_t address, std::uint64_t size);
 
@@ -82,29 +90,26 @@ class RelaxedWork {
   std::uint32_t on_their_way_ = 0;          // to the driver
   bool running_ = false;                    // some may be
   bool gone_ = false;                       // its owner has let go of it
+  bool is_watched_ = false;                 // what it uses is
 };
 
-// Works that have to be through before something else goes on. Of more than it has room for it says that there is more.
+// Works that have to be through before something else goes on. Where memory is short it says that there are more.
 class RelaxedWorks {
  public:
-  bool empty() const { return count_ == 0 && !all_; }
+  bool empty() const { return list_.empty() && !all_; }
   bool has(const RelaxedWork* work) const {
-    return all_ ||
-           std::any_of(list_.begin(), list_.begin() + count_, [&](const auto& each) { return each.get() == work; });
+    return all_ || std::any_of(list_.begin(), list_.end(), [&](const auto& each) { return each.get() == work; });
   }
 
  private:
   friend class Onlookers;
-  void add(const std::shared_ptr<RelaxedWork>& work) {
-    if (count_ == list_.size()) {
-      all_ = true;
-    } else {
-      list_[count_++] = work;
-    }
+  void add(const std::shared_ptr<RelaxedWork>& work) noexcept try {
+    list_.push_back(work);
+  } catch (const std::bad_alloc&) {
+    all_ = true;
   }
-  std::array<std::shared_ptr<RelaxedWork>, 8> list_;
-  std::uint32_t count_ = 0;
-  bool all_ = false;  // there is more
+  std::vector<std::shared_ptr<RelaxedWork>> list_;
+  bool all_ = false;  // there are more
 };
 
 }  // namespace nimble

@@ -12,18 +12,36 @@ bool keeps_order_with_legacy(StreamKind kind) { return kind == StreamKind::block
 
 StreamClocks::StreamClocks() : slots_(kMostStreams), events_(kMostEvents), pending_(kMostCalls) {}
 
-void StreamClocks::join(Clock& clock, const Clock& other) const {
-  for (std::size_t i = 0; i < used_; ++i) clock[i] = std::max(clock[i], other[i]);
-}
-
 std::uint32_t StreamClocks::find(std::uint64_t key) const {
-  for (std::uint32_t i = 0; i < used_; ++i)
-    if (key != 0 && keys_[i] == key) return i;
+  const std::size_t used = used_.load(std::memory_order_acquire);
+  for (std::uint32_t i = 0; i < used; ++i)
+    if (key != 0 && keys_[i].load(std::memory_order_acquire) == key) return i;
   return kNone;
 }
 
+// Those that have entered get a number. It is on its way as long as any may be, of whichever number.
+void StreamClocks::count_entered(std::uint32_t slot) {
+  Slot& mine = slots_[slot];
+  Passing& passing = passing_[slot];
+  if (passing.any.load(std::memory_order_seq_cst) && passing.any.exchange(false, std::memory_order_seq_cst)) {
+    mine.entered = ++mine.arrived;
+    if (!mine.lingers && mine.open++ == 0) mine.first_open = mine.arrived;
+    mine.lingers = true;
+  }
+  if (!mine.lingers || passing.on_their_way.load(std::memory_order_seq_cst) != 0) return;
+  mine.lingers = false;
+  --mine.open;
+}
+
+StreamClocks::Op StreamClocks::entered(std::uint32_t slot) {
+  count_entered(slot);
+  const std::uint64_t number = slots_[slot].entered;
+  return number > done_[slot] ? Op{slot, number, 0} : Op{};
+}
+
 // What clocks say of a slot's ops stays true where all of them are through.
-bool StreamClocks::is_free(std::uint32_t slot) const {
+bool StreamClocks::is_free(std::uint32_t slot) {
+  count_entered(slot);
   return slots_[slot].open == 0 && done_[slot] >= slots_[slot].arrived;
 }
 
@@ -31,42 +49,46 @@ std::uint32_t StreamClocks::find_or_add(const Stream& stream) {
   const std::uint32_t known = find(stream.ref.key);
   if (known != kNone || stream.ref.key == 0) return known;
   std::uint32_t found = kNone;
-  for (std::uint32_t i = 0; i < used_ && (found == kNone || keys_[found] != 0); ++i)
+  for (std::uint32_t i = 0; i < used() && (found == kNone || keys_[found] != 0); ++i)
     if (is_free(i) && (found == kNone || keys_[i] == 0)) found = i;
-  if (used_ < kMostStreams && (found == kNone || keys_[found] != 0)) found = static_cast<std::uint32_t>(used_++);
+  const bool is_new = used() < kMostStreams && (found == kNone || keys_[found] != 0);
+  if (is_new) found = static_cast<std::uint32_t>(used());
   if (found == kNone) return kNone;
   Slot& slot = slots_[found];
-  keys_[found] = stream.ref.key;
+  keys_[found].store(stream.ref.key, std::memory_order_release);
   slot.kind = stream.kind;
   slot.context = stream.context;
   slot.clock = {};
+  if (is_new) used_.store(found + 1, std::memory_order_release);
   return found;
 }
 
-StreamClocks::Clock StreamClocks::present(std::uint32_t slot) const {
+StreamClocks::Clock StreamClocks::present(std::uint32_t slot) {
+  count_entered(slot);
   Clock clock = slots_[slot].clock;
-  clock[slot] = std::max(clock[slot], slots_[slot].own());
+  clock.raise(slot, slots_[slot].own());
   return clock;
 }
 
 // What comes on the legacy stream comes after all that is on the streams that keep order with it, and the other way
 // about.
-StreamClocks::Clock StreamClocks::before_next(std::uint32_t slot) const {
+StreamClocks::Clock StreamClocks::before_next(std::uint32_t slot) {
   Clock clock = present(slot);
   const Slot& mine = slots_[slot];
-  for (std::uint32_t i = 0; i < used_; ++i) {
+  for (std::uint32_t i = 0; i < used(); ++i) {
     const Slot& other = slots_[i];
     if (i == slot || keys_[i] == 0 || other.context != mine.context) continue;
     if ((mine.kind == StreamKind::legacy && keeps_order_with_legacy(other.kind)) ||
         (keeps_order_with_legacy(mine.kind) && other.kind == StreamKind::legacy))
-      join(clock, present(i));
+      clock.join(present(i));
   }
   return clock;
 }
 
 StreamClocks::Event* StreamClocks::find(CUevent event) {
+  if (!event) return nullptr;
   for (std::size_t i = 0; i < std::min(next_event_, events_.size()); ++i)
-    if (event && events_[i].event == event) return &events_[i];
+    if (events_[i].event == event) return &events_[i];
   return nullptr;
 }
 
@@ -85,7 +107,7 @@ StreamClocks::Token StreamClocks::begin(Pending::What what, CUevent event, std::
     Pending& pending = pending_[i];
     if (pending.what != Pending::What::none) continue;
     const Event* const known = find(event);
-    pending = {what, event, known ? known->version : 0, slot, slot == kNone ? 0 : keys_[slot], clock};
+    pending = {what, event, known ? known->version : 0, slot, slot == kNone ? 0 : keys_[slot].load(), clock};
     return static_cast<Token>(i + 1);
   }
   return 0;
@@ -95,6 +117,7 @@ StreamClocks::Op StreamClocks::arrives(const Stream& stream) {
   const std::uint32_t index = find_or_add(stream);
   if (index == kNone) return {};
   Slot& slot = slots_[index];
+  count_entered(index);
   const Token token =
       slot.kind == StreamKind::non_blocking ? 0 : begin(Pending::What::op, nullptr, index, before_next(index));
   ++slot.arrived;
@@ -139,13 +162,13 @@ StreamClocks::Token StreamClocks::waits(const Stream& stream, CUevent event) {
 StreamClocks::Token StreamClocks::host_waits(const Stream& stream) {
   const std::uint32_t slot = find(stream.ref.key);
   if (slot == kNone) return 0;
-  return begin(Pending::What::host, nullptr, slot, present(slot));
+  return begin_host_wait(nullptr, slot, present(slot));
 }
 
 StreamClocks::Token StreamClocks::host_waits(CUevent event) {
   const Event* const entry = find(event);
   if (!entry || !entry->known) return 0;
-  return begin(Pending::What::host, event, kNone, entry->clock);
+  return begin_host_wait(event, kNone, entry->clock);
 }
 
 StreamClocks::Token StreamClocks::host_waits(Op op) {
@@ -153,15 +176,15 @@ StreamClocks::Token StreamClocks::host_waits(Op op) {
   Clock clock = before_next(op.slot);
   // Others may be on their way to the same stream, and come after it.
   const Slot& slot = slots_[op.slot];
-  if (slot.open != 0 && slot.first_open == op.number) clock[op.slot] = op.number;
-  return begin(Pending::What::host, nullptr, op.slot, clock);
+  if (slot.open != 0 && slot.first_open == op.number) clock.raise(op.slot, op.number);
+  return begin_host_wait(nullptr, op.slot, clock);
 }
 
 StreamClocks::Token StreamClocks::host_waits_for_context(std::uint64_t context) {
-  Clock clock{};
-  for (std::uint32_t i = 0; i < used_; ++i)
-    if (slots_[i].context == context) join(clock, present(i));
-  return begin(Pending::What::host, nullptr, kNone, clock);
+  Clock clock;
+  for (std::uint32_t i = 0; i < used(); ++i)
+    if (slots_[i].context == context) clock.join(present(i));
+  return begin_host_wait(nullptr, kNone, clock);
 }
 
 void StreamClocks::ended(Token token, bool good) {
@@ -181,10 +204,10 @@ void StreamClocks::ended(Token token, bool good) {
       [[fallthrough]];
     case Pending::What::op:
     case Pending::What::wait:
-      join(slots_[pending.slot].clock, pending.clock);
+      slots_[pending.slot].clock.join(pending.clock);
       break;
     case Pending::What::host:
-      join(done_, pending.clock);
+      done_.join(pending.clock);
       break;
     case Pending::What::none:
       break;
@@ -210,14 +233,17 @@ void StreamClocks::ends(const StreamRef& stream) {
   if (slot != kNone) keys_[slot] = 0;
 }
 
-void StreamClocks::forget_streams() { keys_.fill(0); }
+void StreamClocks::forget_streams() {
+  for (auto& key : keys_) key.store(0, std::memory_order_release);
+}
 
 void StreamClocks::context_ends(std::uint64_t context) {
-  for (std::uint32_t i = 0; i < used_; ++i) {
+  for (std::uint32_t i = 0; i < used(); ++i) {
     Slot& slot = slots_[i];
     if (slot.context != context) continue;
+    count_entered(i);
     keys_[i] = 0;
-    done_[i] = slot.own();
+    done_.raise(i, slot.own());
   }
 }
 
@@ -229,7 +255,7 @@ StreamClocks::Clock StreamClocks::so_far(const Stream& stream) {
 StreamClocks::Clock StreamClocks::before(const Stream& stream) {
   const std::uint32_t slot = find_or_add(stream);
   Clock clock = slot == kNone ? Clock{} : before_next(slot);
-  join(clock, done_);
+  clock.join(done_);
   return clock;
 }
 

@@ -6,13 +6,18 @@
 // other threads' calls come in between: so each is told twice. What a call makes known is what held when it was on its
 // way, and holds once the driver has had it.
 //
-// Guarded by its owner's lock. Allocates nothing once built: of more streams, events or calls at a time than there is
-// room for, nothing is known.
+// Ops that nobody needs to tell apart take no lock: those of a stream that came since it was last looked at count as
+// one op, its last one so far.
+//
+// Guarded by its owner's lock, but for what says that it takes none. Allocates nothing once built: of more streams,
+// events or calls at a time than there is room for, nothing is known.
 #pragma once
 
 #include <cuda.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -40,14 +45,43 @@ class StreamClocks {
     Token token = 0;
   };
 
-  // So many ops of each slot.
-  using Clock = std::array<std::uint64_t, kMostStreams>;
+  // So many ops of each slot. Copying one costs as much as the slots that have been used.
+  class Clock {
+   public:
+    Clock() = default;
+    Clock(const Clock& other) { *this = other; }
+    Clock& operator=(const Clock& other) {
+      std::copy_n(other.numbers_.begin(), other.used_, numbers_.begin());
+      used_ = other.used_;
+      return *this;
+    }
+    std::uint64_t operator[](std::size_t slot) const { return slot < used_ ? numbers_[slot] : 0; }
+    void raise(std::size_t slot, std::uint64_t number) {
+      while (used_ <= slot) numbers_[used_++] = 0;
+      numbers_[slot] = std::max(numbers_[slot], number);
+    }
+    void join(const Clock& other) {
+      for (std::size_t slot = 0; slot < other.used_; ++slot) raise(slot, other.numbers_[slot]);
+    }
+    // Whether the other has all that this has.
+    bool is_within(const Clock& other) const {
+      for (std::size_t slot = 0; slot < used_; ++slot)
+        if (numbers_[slot] > other[slot]) return false;
+      return true;
+    }
+
+   private:
+    std::array<std::uint64_t, kMostStreams> numbers_;  // those from used_ on are 0, and hold nothing
+    std::size_t used_ = 0;
+  };
   static bool has(const Clock& clock, Op op) { return op.number != 0 && clock[op.slot] >= op.number; }
+
+  static constexpr std::uint32_t kNoSlot = kMostStreams;
 
   StreamClocks();
 
   // Slots from here on have never been used.
-  std::size_t used() const { return used_; }
+  std::size_t used() const { return used_.load(std::memory_order_relaxed); }
   // Whether the stream has been seen, so that its kind and its context need not be told.
   bool knows(const StreamRef& stream) const { return find(stream.key) != kNone; }
 
@@ -55,9 +89,21 @@ class StreamClocks {
   Op arrives(const Stream& stream);
   void landed(Op op, bool good);
 
+  // The same without the lock, on any thread, for an op of a stream that has a slot. Whoever holds the lock sees an op
+  // that has entered; from when entered() is back, that is.
+  std::uint32_t slot_of(const StreamRef& stream) const { return find(stream.key); }
+  void enters(std::uint32_t slot) {
+    passing_[slot].on_their_way.fetch_add(1, std::memory_order_seq_cst);
+    // Every op of the stream would take the cache line for itself.
+    if (!passing_[slot].any.load(std::memory_order_seq_cst)) passing_[slot].any.store(true, std::memory_order_seq_cst);
+  }
+  void leaves(std::uint32_t slot) { passing_[slot].on_their_way.fetch_sub(1, std::memory_order_seq_cst); }
+  // What stands for all that have entered so far, where not all is known to be through: else its number is 0.
+  Op entered(std::uint32_t slot);
+
   Token records(CUevent event, const Stream& stream);
   Token waits(const Stream& stream, CUevent event);
-  // The host does, or asks whether all is through.
+  // The host does, or asks whether all is through. 0 also where it is known to be.
   Token host_waits(const Stream& stream);
   Token host_waits(CUevent event);
   // For the op, which has just arrived and is all that it waits for but what is before it.
@@ -87,15 +133,21 @@ class StreamClocks {
   bool is_done(Op op) const { return has(done_, op); }
 
  private:
-  static constexpr std::uint32_t kNone = kMostStreams;
+  static constexpr std::uint32_t kNone = kNoSlot;
 
+  struct alignas(64) Passing {
+    std::atomic<std::uint32_t> on_their_way{0};  // that have entered and have not left
+    std::atomic<bool> any{false};                // some have entered that `arrived` does not count yet
+  };
   struct Slot {
     StreamKind kind = StreamKind::blocking;
     std::uint64_t context = 0;
-    Clock clock{};              // of what was before its last op; of its own ops see own()
+    Clock clock;                // of what was before its last op; of its own ops see own()
     std::uint64_t arrived = 0;  // never falls, whatever streams the slot is of
     std::uint32_t open = 0;     // ops on their way
     std::uint64_t first_open = 0;
+    std::uint64_t entered = 0;  // the number of the last one that stands for ops that have entered
+    bool lingers = false;       // it is one of `open`
 
     // So many of its ops are before what is submitted now.
     std::uint64_t own() const { return open == 0 ? arrived : first_open - 1; }
@@ -104,7 +156,7 @@ class StreamClocks {
     CUevent event = nullptr;
     std::uint64_t version = 0;
     bool known = false;
-    Clock clock{};
+    Clock clock;
   };
   struct Pending {
     enum class What : std::uint8_t { none, op, record, wait, host };
@@ -113,25 +165,30 @@ class StreamClocks {
     std::uint64_t version = 0;  // of the event
     std::uint32_t slot = kNone;
     std::uint64_t key = 0;  // of the stream
-    Clock clock{};          // what holds if it ends well
+    Clock clock;            // what holds if it ends well
   };
 
-  void join(Clock& clock, const Clock& other) const;
   std::uint32_t find(std::uint64_t key) const;
   std::uint32_t find_or_add(const Stream& stream);
-  bool is_free(std::uint32_t slot) const;
-  Clock present(std::uint32_t slot) const;
-  Clock before_next(std::uint32_t slot) const;
+  void count_entered(std::uint32_t slot);
+  bool is_free(std::uint32_t slot);
+  Clock present(std::uint32_t slot);
+  Clock before_next(std::uint32_t slot);
   Event* find(CUevent event);
   Event& find_or_add(CUevent event);
   Token begin(Pending::What what, CUevent event, std::uint32_t slot, const Clock& clock);
+  Token begin_host_wait(CUevent event, std::uint32_t slot, const Clock& clock) {
+    return clock.is_within(done_) ? 0 : begin(Pending::What::host, event, slot, clock);
+  }
 
-  std::array<std::uint64_t, kMostStreams> keys_{};  // by slot; 0: of no stream, or of one that has ended
+  // Each op reads these: they share no cache line with what calls under the lock write.
+  alignas(64) std::atomic<std::size_t> used_{0};                 // of slots_
+  std::array<std::atomic<std::uint64_t>, kMostStreams> keys_{};  // by slot; 0: of no stream, or of one that has ended
+  std::array<Passing, kMostStreams> passing_;                    // by slot
   std::vector<Slot> slots_;
-  std::size_t used_ = 0;  // of slots_
   std::vector<Event> events_;
   std::vector<Pending> pending_;
-  Clock done_{};  // so many ops of each are through
+  Clock done_;  // so many ops of each are through
   std::uint64_t version_ = 0;
   std::size_t next_event_ = 0;
   bool blind_ = false;  // to events: a record has found no room

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "nimble/internal/launch_params.h"
+#include "replayer/order/watched_memory.h"
 
 namespace nimble {
 
@@ -13,31 +14,38 @@ constexpr std::uint32_t kMostBytes = 4096;  // of parameters: more of them may h
 // No device has memory for a program to use below the first, and none of the processors above the second.
 constexpr std::uint64_t kLeastAddress = 1 << 16, kMostAddress = std::uint64_t{1} << 57;
 
+std::uint64_t bytes_of(const Call& call, const Region& at) {
+  return call.height == 0 ? 0 : (call.height - 1) * at.pitch + call.width;
+}
+
 void add(Touched& touched, const Call& call, const Region& at, bool writes) {
-  const std::uint64_t bytes = call.height == 0 ? 0 : (call.height - 1) * at.pitch + call.width;
+  const std::uint64_t bytes = bytes_of(call, at);
   if (bytes != 0) touched.add({at.address, at.address + bytes, writes});
 }
 
-void add_parameters(Touched& touched, const Call& call, CallContext& context) {
-  const FunctionInfo& function = context.function(call.function);
-  std::array<std::uint8_t, kMostBytes> params;
-  touched.variables = !function.self_contained && !function.constants;
-  touched.anything = function.param_bytes > params.size() || !pack_params(call, function, params.data());
-  const auto leads = [&](std::uint32_t at) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, params.data() + at, sizeof word);
-    if (word >= kLeastAddress && word < kMostAddress) touched.add({word, word + 1, true});
-  };
+bool uses_variables(const FunctionInfo& function) { return !function.self_contained && !function.constants; }
+
+// Calls `leads_to` with each word of a launch's parameters that may be an address, until it returns true. Whether the
+// parameters can be read.
+template <class LeadsTo>
+bool each_address(const Call& call, const FunctionInfo& function, const LeadsTo& leads_to) {
   // A pointer is aligned as such; a parameter smaller than one holds none.
   constexpr std::uint32_t kPointer = sizeof(std::uint64_t);
-  if (touched.anything) return;
-  if (!function.params)
-    for (std::uint32_t at = 0; at + kPointer <= function.param_bytes; at += kPointer) leads(at);
-  else
-    for (const ParamLayout& param : *function.params)
-      for (std::uint32_t at = (param.offset + kPointer - 1) / kPointer * kPointer;
-           at + kPointer <= param.offset + param.size; at += kPointer)
-        leads(at);
+  if (!function.params || function.param_bytes > kMostBytes) return false;
+  const std::uint8_t* const packed = call.kernel_params ? nullptr : packed_params(call, function);
+  if (!call.kernel_params && !packed && function.param_bytes != 0) return false;
+  std::size_t index = 0;
+  for (const ParamLayout& param : *function.params) {
+    const auto* const bytes =
+        packed ? packed + param.offset : static_cast<const std::uint8_t*>(call.kernel_params[index++]);
+    for (std::uint32_t at = (param.offset + kPointer - 1) / kPointer * kPointer;
+         at + kPointer <= param.offset + param.size; at += kPointer) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, bytes + (at - param.offset), sizeof word);
+      if (word >= kLeastAddress && word < kMostAddress && leads_to(word)) return true;
+    }
+  }
+  return true;
 }
 
 }  // namespace
@@ -62,13 +70,44 @@ Touched touched_by(const Call& call, CallContext& context) {
     case CallKind::set:
       add(touched, call, call.dst, true);
       break;
-    case CallKind::launch:
-      add_parameters(touched, call, context);
+    case CallKind::launch: {
+      const FunctionInfo& function = context.function(call.function);
+      touched.variables = uses_variables(function);
+      touched.anything = !each_address(call, function, [&](std::uint64_t word) {
+        touched.add({word, word + 1, true});
+        return false;
+      });
       break;
+    }
     default:
       touched.anything = touches_memory(call.kind);
   }
   return touched;
+}
+
+bool touches(const Call& call, CallContext& context, const WatchedMemory& watched) {
+  if (watched.is_empty()) return false;
+  if (watched.has_anything()) return true;
+  const auto has = [&](const Region& at) {
+    const std::uint64_t bytes = bytes_of(call, at);
+    return bytes != 0 && watched.has(at.address, at.address + bytes);
+  };
+  bool found = false;
+  switch (call.kind) {
+    case CallKind::copy:
+      return has(call.dst) || has(call.src);
+    case CallKind::set:
+      return has(call.dst);
+    case CallKind::launch: {
+      const FunctionInfo& function = context.function(call.function);
+      if (watched.has_variables() && uses_variables(function)) return true;
+      return !each_address(call, function, [&](std::uint64_t word) {
+        return found = found || watched.has(word, word + 1);
+      }) || found;
+    }
+    default:
+      return touches_memory(call.kind);
+  }
 }
 
 void sort_and_merge(std::vector<MemoryRange>& ranges) {

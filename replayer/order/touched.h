@@ -15,6 +15,8 @@
 
 namespace nimble {
 
+class WatchedMemory;
+
 struct MemoryRange {
   std::uint64_t begin = 0, end = 0;
   bool written = false;  // else it is read only
@@ -52,6 +54,8 @@ inline constexpr bool touches_memory(CallKind kind) {
 }
 
 Touched touched_by(const Call& call, CallContext& context);
+// Whether it may touch any memory that is watched. Any thread.
+bool touches(const Call& call, CallContext& context, const WatchedMemory& watched);
 
 // Whether two such ranges have a byte in common that one of the two writes.
 inline bool conflict(const MemoryRange& one, const MemoryRange& other) {

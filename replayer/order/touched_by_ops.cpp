@@ -9,14 +9,14 @@ TouchedByOps::TouchedByOps(const StreamClocks& clocks) : clocks_(clocks), stream
   launched_.reserve(kMostLaunched);
 }
 
-void TouchedByOps::add(StreamClocks::Op op, const Touched& touched, const std::shared_ptr<RelaxedWork>& work) {
+void TouchedByOps::add(StreamClocks::Op op, const MemoryView& touched, const std::shared_ptr<RelaxedWork>& work) {
   if (!work && touched.none()) return;
   if (op.number == 0) return add_unknown();
   OfStream& stream = streams_[op.slot];
   last_[op.slot] = op.number;
   if (touched.variables) stream.variables = op.number;
   if (touched.anything) stream.anything = op.number;
-  for (const MemoryRange& range : touched.ranges())
+  for (const MemoryRange& range : touched.ranges)
     if (stream.anything != op.number) add(op, range);
   if (work) add(op, work);
 }
@@ -64,6 +64,13 @@ void TouchedByOps::forget(const RelaxedWork& work) {
     anything = std::max(anything, each.op.number);
     return true;
   });
+}
+
+bool TouchedByOps::any() const {
+  if (crowded_ || !launched_.empty()) return true;
+  for (std::size_t slot = 0; slot < clocks_.used(); ++slot)
+    if (last_[slot] > clocks_.done()[slot]) return true;
+  return false;
 }
 
 bool TouchedByOps::meets(const StreamClocks::Clock& clock, const MemoryView& used) const {

@@ -4,6 +4,7 @@
 // Guarded by the lock of Onlookers. Allocates nothing once built: whatever there is no room for may touch anything.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -20,7 +21,7 @@ class TouchedByOps {
   explicit TouchedByOps(const StreamClocks& clocks);
 
   // The op is on its way to the driver, and touches this; or launches this work, null for none.
-  void add(StreamClocks::Op op, const Touched& touched, const std::shared_ptr<RelaxedWork>& work);
+  void add(StreamClocks::Op op, const MemoryView& touched, const std::shared_ptr<RelaxedWork>& work);
   // An op about which nothing is known.
   void add_unknown() { crowded_ = true; }
   // The memory goes: who uses it next comes after this.
@@ -28,6 +29,8 @@ class TouchedByOps {
   // The work uses other memory from now on. What its launches in the program's order used is not kept.
   void forget(const RelaxedWork& work);
 
+  // Whether there is any op that is not known to be through.
+  bool any() const;
   // Whether an op that may run at the same time as what comes after what the clock has touches what this uses.
   bool meets(const StreamClocks::Clock& clock, const MemoryView& used) const;
 
@@ -52,8 +55,8 @@ class TouchedByOps {
   void add(StreamClocks::Op op, const std::shared_ptr<RelaxedWork>& work);
 
   const StreamClocks& clocks_;
-  std::vector<OfStream> streams_;  // by slot
-  StreamClocks::Clock last_{};     // by slot: of these ops the last one
+  std::vector<OfStream> streams_;                                 // by slot
+  std::array<std::uint64_t, StreamClocks::kMostStreams> last_{};  // by slot: of these ops the last one
   std::vector<Launched> launched_;
   bool crowded_ = false;  // there was an op about which nothing is known
 };

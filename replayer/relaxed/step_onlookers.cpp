@@ -78,7 +78,7 @@ void StepOnlookers::watch_memory() {
   }
   if (arena_base_) ranges_.push_back({arena_base_, arena_base_ + arena_.bytes(), true});
   sort_and_merge(ranges_);
-  onlookers_->uses(*work_, ranges_, segments_.use_variables(), false);
+  onlookers_->uses(work_, ranges_, segments_.use_variables(), false);
 }
 
 // Events that are recorded in the midst of a graph say nothing of it.

@@ -113,7 +113,7 @@ struct Wrapper<id, CUresult(Args...)> {
     call.caller = caller;
     call.host = Row<id>::host;
     const Entry entry{Row<id>::default_stream};
-    const auto before = [&]() -> std::optional<CUresult> {
+    const auto before = [&]() -> Answer {
       Decoder::before(entry, call, args...);
       const auto answer = receiver->before(call);
       if constexpr (requires(CUresult result) { Decoder::reply(call, result, driver, args...); })

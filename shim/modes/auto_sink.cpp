@@ -44,7 +44,7 @@ AutoSink::Recording::Recording(std::uint64_t limit_bytes, CallContext& context)
 
 // ---- what the program's threads do ----
 
-std::optional<CUresult> AutoSink::before(Call& call) noexcept try {
+Answer AutoSink::before(Call& call) noexcept try {
   recording_.attach(t_recorded);  // of a call that has never come back
   Phase phase = phase_.load(std::memory_order_acquire);
   if (phase == Phase::replaying && is_op(call.kind) && call.traced && ++t_ops >= kOpsPerCheck) {
@@ -150,8 +150,8 @@ void AutoSink::wait_for_look(const Recording& recording) const {
 
 // Replay has to know what may still be running when it takes over, and in what order; and what a replay that has ended
 // left behind may be running.
-void AutoSink::look(const Call& call) {
-  if (!Onlookers::matters(call)) return;
+void AutoSink::look(Call& call) {
+  if (onlookers_.passes_unseen(call) || !Onlookers::matters(call)) return;
   Onlookers::Works met;
   onlookers_.passes(call, met);
   if (!met.empty()) onlookers_.wait_for(met);

@@ -63,7 +63,7 @@ class AutoSink final : public CallSink {
   // `context` must outlive the sink, which must not be destroyed while its background thread may run.
   AutoSink(AutoOptions options, CallContext& context);
 
-  std::optional<CUresult> before(Call& call) noexcept override;
+  Answer before(Call& call) noexcept override;
   void after(const Call& call, CUresult result) noexcept override;
   CUresult told(const Call& call, CUresult result) noexcept override;
   bool give_back(const Call& call) noexcept override;
@@ -98,7 +98,7 @@ class AutoSink final : public CallSink {
   void look_for_step(Recording& recording);
   void replay_by(Recording& recording, const std::string& schedule, const std::string& what);
   void wait_for_look(const Recording& recording) const;
-  void look(const Call& call);
+  void look(Call& call);
   void take_over();
   void check_whether_it_matches();
   void record_again(std::unique_ptr<Recording> next);

@@ -41,7 +41,7 @@ RegionSink::RegionSink(std::uint64_t limit_bytes, std::vector<std::string> rules
 
 // ---- the program's driver calls ----
 
-std::optional<CUresult> RegionSink::before(Call& call) noexcept try {
+Answer RegionSink::before(Call& call) noexcept try {
   t_recorded = false;
   if (CallHistory::matters(call) || call.ends != Ends::nothing) {
     history_.prepare();
@@ -81,8 +81,8 @@ void RegionSink::after(const Call& call, CUresult result) noexcept try {
 
 // The driver is about to have the call. Where its op must not run at the same time as regions in our order, it waits
 // for these, which keep the program's order from then on.
-void RegionSink::look(const Call& call) {
-  if (!Onlookers::matters(call)) return;
+void RegionSink::look(Call& call) {
+  if (onlookers_.passes_unseen(call) || !Onlookers::matters(call)) return;
   Onlookers::Works met;
   onlookers_.passes(call, met);
   if (!met.empty()) keep(met);
@@ -242,8 +242,7 @@ bool RegionSink::compile(ProgramRegion& region) {
   };
   region.region_ = std::move(built);
   region.work_ = std::make_shared<LaunchedWork>(driver_);
-  onlookers_.expect();
-  onlookers_.uses(*region.work_, region.region_->touches(), region.region_->touches_variables(),
+  onlookers_.uses(region.work_, region.region_->touches(), region.region_->touches_variables(),
                   region.region_->uses_all());
   bool all_there = true;
   for (const RegionMemory& used : region.region_->memory()) all_there = all_there && alive(used.base);
@@ -258,7 +257,7 @@ bool RegionSink::compile(ProgramRegion& region) {
   return region.state() == ProgramRegion::State::compiled;
 }
 
-std::optional<CUresult> RegionSink::launch(ProgramRegion& region, CUstream stream) {
+Answer RegionSink::launch(ProgramRegion& region, CUstream stream) {
   if (region.state() != ProgramRegion::State::compiled) return std::nullopt;
   launches_.fetch_add(1, std::memory_order_relaxed);
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;

@@ -64,7 +64,7 @@ class RegionSink final : public CallSink {
   // `rules` are files.
   RegionSink(std::uint64_t limit_bytes, std::vector<std::string> rules, CallContext& context);
 
-  std::optional<CUresult> before(Call& call) noexcept override;
+  Answer before(Call& call) noexcept override;
   void after(const Call& call, CUresult result) noexcept override;
   void mark(bool begins, const char* name, std::uint32_t thread) noexcept override;
   SinkReport report() override;
@@ -78,13 +78,13 @@ class RegionSink final : public CallSink {
   // False where it is refused, or stale: why() says more.
   bool compile(ProgramRegion& region);
   // The graph's launch; nothing where the region cannot be launched: its state says why.
-  std::optional<CUresult> launch(ProgramRegion& region, CUstream stream);
+  Answer launch(ProgramRegion& region, CUstream stream);
   // False where another thread is recording it.
   bool destroy(ProgramRegion* region);
 
  private:
   void note(const Call& call, CUresult result);
-  void look(const Call& call);
+  void look(Call& call);
   void keep(const Onlookers::Works& met);
   void goes(const Call& call);
   void go_stale(const char* why, const std::function<bool(const ProgramRegion&)>& which);

@@ -127,7 +127,7 @@ void Recorder::skip() noexcept {
   current_call() = {};
 }
 
-std::optional<CUresult> Recorder::before(Call& call) noexcept try {
+Answer Recorder::before(Call& call) noexcept try {
   skip();
   if (passes_.load(std::memory_order_relaxed)) [[unlikely]]
     return std::nullopt;

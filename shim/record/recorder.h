@@ -42,7 +42,7 @@ class Recorder final : public CallSink {
   // taken, and starts what watches beside the recorder. The driver is loaded and initialised by then.
   void start();
 
-  std::optional<CUresult> before(Call& call) noexcept override;
+  Answer before(Call& call) noexcept override;
   void after(const Call& call, CUresult result) noexcept override;
   void mark(bool begins, const char* name, std::uint32_t thread) noexcept override;
   SinkReport report() override;

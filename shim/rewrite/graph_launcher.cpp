@@ -10,7 +10,7 @@
 
 namespace nimble::shim {
 
-std::optional<CUresult> GraphLauncher::launch(Call& call) {
+Answer GraphLauncher::launch(Call& call) {
   // Where it is captured it becomes a part of another, as the program has made it.
   if (uses_.captures.any() && uses_.captures.of(call)) {
     CapturedGraphs& captured = uses_.pool.graphs();

@@ -44,7 +44,7 @@ class GraphLauncher {
   explicit GraphLauncher(const Uses& uses) : uses_(uses) {}
 
   // The answer to the program's call; nothing where the driver is to launch it.
-  std::optional<CUresult> launch(Call& call);
+  Answer launch(Call& call);
   // Whether the calling thread may launch it on the stream: its context is current, and the stream does not capture.
   // Nothing where the graph is not known.
   std::optional<bool> may_launch(CUgraphExec exec, CUstream stream) const;

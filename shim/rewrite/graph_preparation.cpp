@@ -66,7 +66,6 @@ void GraphPreparation::instantiated(const Call& call) {
   uses_.requests.made(call.exec);
   const GraphApi& api = uses_.functions.graphs();
   const auto made = std::make_shared<GraphPair>(api, uses_.functions.driver(), tune_, number, current_context());
-  uses_.onlookers.began(*made);
   made->goes_without(uses_.dry_runs.strays_of(call.graph));
   cuuint64_t flags = 0;
   if (api.cuGraphExecGetFlags_) api.cuGraphExecGetFlags_(call.exec, &flags);

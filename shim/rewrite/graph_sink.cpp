@@ -43,7 +43,7 @@ GraphSink::~GraphSink() = default;
 
 // ---- the program's driver calls ----
 
-std::optional<CUresult> GraphSink::before(Call& call) noexcept {
+Answer GraphSink::before(Call& call) noexcept {
   recordings_.next_call();
   try {
     if (const auto answer = receive(call)) return answer;
@@ -51,7 +51,9 @@ std::optional<CUresult> GraphSink::before(Call& call) noexcept {
   } catch (const std::exception& error) {
     log_.failed(call, error);
   }
-  return recordings_.before(call);
+  const Answer answer = recordings_.before(call);
+  if (answer) onlookers_.went(call, *answer);  // the driver will not have it
+  return answer;
 }
 
 // What the call is about to end or to change, whatever becomes of it.
@@ -68,7 +70,7 @@ void GraphSink::hear(const Call& call) {
 }
 
 // What answers a call throws nothing from where it has done what it answers.
-std::optional<CUresult> GraphSink::receive(Call& call) {
+Answer GraphSink::receive(Call& call) {
   if (call.question != Question::none) return allocator_.answer(call);
   hear(call);
   if (call.graph && (call.edit == GraphEdit::share || call.edit == GraphEdit::set_other))
@@ -190,9 +192,9 @@ void GraphSink::edited(const Call& call) {
   if (!graph) return;
   if (call.edit == GraphEdit::update) graph->forget_transient();
   graph->facts().writes(std::nullopt);
+  const bool is_news = graph->keep("it is changed");
   onlookers_.is_changed(*graph);
-  if (graph->keep("it is changed"))
-    log_.say("graph " + std::to_string(graph->number()) + " is the program's own: it is changed");
+  if (is_news) log_.say("graph " + std::to_string(graph->number()) + " is the program's own: it is changed");
 }
 
 // The driver has done so.

@@ -58,7 +58,7 @@ class GraphSink final : public CallSink {
 
   // --- The program's driver calls.
 
-  std::optional<CUresult> before(Call& call) noexcept override;
+  Answer before(Call& call) noexcept override;
   void after(const Call& call, CUresult result) noexcept override;
   bool give_back(const Call& call) noexcept override { return memory_return_.give_back(call); }
   void mark(bool begins, const char* name, std::uint32_t thread) noexcept override;
@@ -103,7 +103,7 @@ class GraphSink final : public CallSink {
 
  private:
   void hear(const Call& call);
-  std::optional<CUresult> receive(Call& call);
+  Answer receive(Call& call);
   void has_done(const Call& call);
   void capture_began(const Call& call, bool good);
   void capture_ended(const Call& call, bool good);

@@ -113,6 +113,7 @@ struct Call {
   bool of_capture = false;          // answered: memory of a capture, not of a step (nimble/internal/answers.def)
   bool synchronous_copies = false;  // answered
   bool of_step = false;             // the replayer takes it for an op of the step
+  std::uint32_t unseen = 0;         // Onlookers::passes_unseen(): how it is counted
   Ends ends = Ends::nothing;
   MemoryKind memory = MemoryKind::device;
   std::uint32_t thread = 0;
@@ -170,6 +171,26 @@ struct SinkReport {
   CounterValues counters;
 };
 
+// What the program is told of a call that the driver is not to see; or nothing: the driver is called. It could be an
+// optional, but a compiler may take that apart and put it together again in every function that passes it on, and each
+// launch would wait for that.
+class Answer {
+ public:
+  Answer() = default;
+  Answer(std::nullopt_t) {}                                               // NOLINT(google-explicit-constructor)
+  Answer(CUresult result) : value_(static_cast<std::int32_t>(result)) {}  // NOLINT(google-explicit-constructor)
+
+  bool has_value() const { return value_ != kNothing; }
+  explicit operator bool() const { return has_value(); }
+  // Only where it has a value.
+  CUresult operator*() const { return static_cast<CUresult>(value_); }
+  bool operator==(const Answer&) const = default;
+
+ private:
+  static constexpr std::int32_t kNothing = -1;
+  std::int32_t value_ = kNothing;
+};
+
 // Who receives the calls: the recorder or the replayer. Called from any thread, also at once; must not throw. The shim
 // takes no lock around the driver's own call, so between before() and after() other threads' calls may come in.
 class CallSink {
@@ -180,7 +201,7 @@ class CallSink {
   // address is then in call.address); nothing means: call the driver. Of a question: CUDA_SUCCESS says that `call`
   // holds what is known of the allocation, CUDA_ERROR_NOT_FOUND that there is none for the program where it asks; the
   // decoder makes the answer of that, and of the driver's.
-  virtual std::optional<CUresult> before(Call& call) noexcept = 0;
+  virtual Answer before(Call& call) noexcept = 0;
 
   // The driver has answered. Outputs in `call` are filled in only where `result` is CUDA_SUCCESS.
   virtual void after(const Call& call, CUresult result) noexcept = 0;

@@ -7,6 +7,19 @@
 
 namespace nimble {
 
+// The buffer in which the program has packed the parameters itself; null where it has not, or where it is shorter than
+// the layout.
+inline const std::uint8_t* packed_params(const Call& call, const FunctionInfo& function) {
+  if (!call.extra) return nullptr;
+  const void* buffer = nullptr;
+  std::size_t size = 0;
+  for (void** at = call.extra; *at != CU_LAUNCH_PARAM_END; at += 2) {
+    if (*at == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = at[1];
+    if (*at == CU_LAUNCH_PARAM_BUFFER_SIZE) size = *static_cast<const std::size_t*>(at[1]);
+  }
+  return size < function.param_bytes ? nullptr : static_cast<const std::uint8_t*>(buffer);
+}
+
 // Writes the packed parameters of `call` to `out` (function.param_bytes long). False where they cannot be read: unknown
 // layout, or a buffer that is shorter than the layout.
 inline bool pack_params(const Call& call, const FunctionInfo& function, std::uint8_t* out) {
@@ -23,16 +36,9 @@ inline bool pack_params(const Call& call, const FunctionInfo& function, std::uin
     }
     return true;
   }
-  if (!call.extra) return false;
-  const void* buffer = nullptr;
-  std::size_t size = 0;
-  for (void** at = call.extra; *at != CU_LAUNCH_PARAM_END; at += 2) {
-    if (*at == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = at[1];
-    if (*at == CU_LAUNCH_PARAM_BUFFER_SIZE) size = *static_cast<const std::size_t*>(at[1]);
-  }
-  if (!buffer || size < function.param_bytes) return false;
-  std::memcpy(out, buffer, function.param_bytes);
-  return true;
+  const void* const buffer = packed_params(call, function);
+  if (buffer) std::memcpy(out, buffer, function.param_bytes);
+  return buffer;
 }
 
 }  // namespace nimble

@@ -12,7 +12,7 @@ using Capturing = CapturesUnderWay::Capturing;
 
 // ---- allocations ----
 
-std::optional<CUresult> CaptureAllocator::allocate(Call& call) {
+Answer CaptureAllocator::allocate(Call& call) {
   if (call.names_pool) return std::nullopt;
   const std::optional<Capturing> capture = uses_.captures.of(call);
   if (!capture || !capture->active) return std::nullopt;
@@ -24,7 +24,7 @@ std::optional<CUresult> CaptureAllocator::allocate(Call& call) {
   if (uses_.shortage.leaves_to_driver(capture->id, home)) return std::nullopt;
   const std::optional<MemorySlot> slot = take(call, *capture, home);
   if (!slot) {
-    const std::optional<CUresult> refusal = call.size != 0 ? uses_.pool.refusal(capture->id, home) : std::nullopt;
+    const Answer refusal = call.size != 0 ? uses_.pool.refusal(capture->id, home) : std::nullopt;
     if (refusal)
       uses_.log.say("a capture gets no " + std::to_string(call.size) + " bytes: " +
                     (*refusal == CUDA_ERROR_OUT_OF_MEMORY
@@ -57,7 +57,7 @@ std::optional<MemorySlot> CaptureAllocator::take(const Call& call, const Capturi
 
 // ---- releases ----
 
-std::optional<CUresult> CaptureAllocator::release(const Call& call) {
+Answer CaptureAllocator::release(const Call& call) {
   if (!uses_.pool.holds(call.address)) {
     uses_.memory.goes(call);
     return std::nullopt;
@@ -72,7 +72,7 @@ std::optional<CUresult> CaptureAllocator::release(const Call& call) {
 
 // Where the release is captured it would be done when the graph runs: nothing is, here and there. In a capture that is
 // spoilt the driver would refuse it, which frameworks do not expect of memory that they let go because of that.
-std::optional<CUresult> CaptureAllocator::release_of_pool(const Call& call) {
+Answer CaptureAllocator::release_of_pool(const Call& call) {
   if (call.kind == CallKind::free)
     if (const CUresult result = wait_as_release_does(); result != CUDA_SUCCESS) return result;
   std::optional<Capturing> capture;
@@ -110,7 +110,7 @@ CUresult CaptureAllocator::wait_as_release_does() const {
 }
 
 // A node that releases what is no allocation to the driver becomes an empty one.
-std::optional<CUresult> CaptureAllocator::add_release(const Call& call) {
+Answer CaptureAllocator::add_release(const Call& call) {
   CallContext& context = uses_.context;
   const auto add = reinterpret_cast<decltype(&::cuGraphAddEmptyNode)>(context.driver_symbol("cuGraphAddEmptyNode"));
   const auto add_any = reinterpret_cast<decltype(&::cuGraphAddNode_v2)>(context.driver_symbol("cuGraphAddNode_v2"));
@@ -144,7 +144,7 @@ void CaptureAllocator::gone(const std::vector<MemorySlot>& slots) {
 
 // ---- questions ----
 
-std::optional<CUresult> CaptureAllocator::answer(Call& call) {
+Answer CaptureAllocator::answer(Call& call) {
   switch (call.question) {
     case Question::graph_memory:
       // The nodes that stand for memory, which the driver would have made.
@@ -176,7 +176,7 @@ std::optional<CUresult> CaptureAllocator::answer(Call& call) {
 
 // As the driver would of a graph's own memory: it is there from the graph's launch to its release, and no handle is
 // given of it.
-std::optional<CUresult> CaptureAllocator::answer_about_memory(Call& call) {
+Answer CaptureAllocator::answer_about_memory(Call& call) {
   const std::optional<CapturePool::Found> found = uses_.pool.find(call.address);
   if (!found || !uses_.functions.load()) return std::nullopt;
   if (call.question != Question::memory) return CUDA_ERROR_INVALID_VALUE;

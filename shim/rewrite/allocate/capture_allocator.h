@@ -46,12 +46,12 @@ class CaptureAllocator {
 
   // --- Answers to the program's calls; nothing where the driver is to answer.
 
-  std::optional<CUresult> allocate(Call& call);
-  std::optional<CUresult> release(const Call& call);
+  Answer allocate(Call& call);
+  Answer release(const Call& call);
   // A graph of the program's own making gets a node that releases memory.
-  std::optional<CUresult> add_release(const Call& call);
+  Answer add_release(const Call& call);
   // A question about memory (Call::question).
-  std::optional<CUresult> answer(Call& call);
+  Answer answer(Call& call);
 
   // --- What becomes of the memory.
 
@@ -66,8 +66,8 @@ class CaptureAllocator {
  private:
   std::optional<MemorySlot> take(const Call& call, const CapturesUnderWay::Capturing& capture, CaptureHome home);
   CUresult wait_as_release_does() const;
-  std::optional<CUresult> release_of_pool(const Call& call);
-  std::optional<CUresult> answer_about_memory(Call& call);
+  Answer release_of_pool(const Call& call);
+  Answer answer_about_memory(Call& call);
 
   const Uses uses_;
   MemoryAnswers answers_;

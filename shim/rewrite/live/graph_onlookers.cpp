@@ -5,8 +5,8 @@
 
 namespace nimble::shim {
 
-void GraphOnlookers::comes(const Call& call) {
-  if (!Onlookers::matters(call)) return;
+void GraphOnlookers::comes(Call& call) {
+  if (onlookers_.passes_unseen(call) || !Onlookers::matters(call)) return;
   const LiveGraphs::Shared graph = call.kind == CallKind::graph_launch ? graphs_.find(call.exec) : nullptr;
   Onlookers::Works met;
   onlookers_.passes(call, met, graph && graph->work()->is_known ? graph->work() : nullptr);
@@ -24,18 +24,13 @@ void GraphOnlookers::wait_for(const Onlookers::Works& met) {
   });
 }
 
-void GraphOnlookers::began(GraphPair& graph) {
-  onlookers_.expect();
-  onlookers_.uses(*graph.work(), {}, false, /*anything=*/true);
-}
-
 void GraphOnlookers::touches(GraphPair& graph, std::span<const MemoryRange> ranges, bool variables, bool is_known) {
-  onlookers_.uses(*graph.work(), ranges, variables, !is_known);
+  onlookers_.uses(graph.work(), ranges, variables, !is_known);
   graph.work()->is_known = is_known;
 }
 
 void GraphOnlookers::is_changed(GraphPair& graph) {
-  onlookers_.uses(*graph.work(), {}, false, /*anything=*/true);
+  onlookers_.uses(graph.work(), {}, false, /*anything=*/false);
   graph.work()->is_known = false;
 }
 

@@ -28,17 +28,16 @@ class GraphOnlookers {
   // --- The program's calls.
 
   // One is about to reach the driver.
-  void comes(const Call& call);
+  void comes(Call& call);
   // The driver has had it.
   void went(const Call& call, CUresult result) { onlookers_.passed(call, result); }
 
   // --- Graphs.
 
-  // There is a new one, of which nothing is known yet.
-  void began(GraphPair& graph);
-  // What its nodes touch: ranges by address, without overlap, and, if so, variables. `is_known`: no more than that.
+  // One that may be launched in our order. What its nodes touch: ranges by address, without overlap, and, if so,
+  // variables. `is_known`: no more than that.
   void touches(GraphPair& graph, std::span<const MemoryRange> ranges, bool variables, bool is_known);
-  // Nothing is known of it any more.
+  // It is kept from now on, and nothing is known of it any more. What was launched of it may be running.
   void is_changed(GraphPair& graph);
   // It ends.
   void leave(GraphPair& graph) { onlookers_.leave(graph.work()); }

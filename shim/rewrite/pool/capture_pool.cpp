@@ -153,7 +153,7 @@ bool CapturePool::serves_apart(std::uint64_t id, std::uint64_t bytes) const {
   return capture && capture->slots.serves_apart(bytes);
 }
 
-std::optional<CUresult> CapturePool::refusal(std::uint64_t id, CaptureHome home) const {
+Answer CapturePool::refusal(std::uint64_t id, CaptureHome home) const {
   const auto lock = table_.lock();
   const PooledCapture* const capture = table_.find(id);
   if (!capture || !capture->slots.is_asked_for()) return std::nullopt;

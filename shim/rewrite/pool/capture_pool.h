@@ -69,7 +69,7 @@ class CapturePool {
   // comes next.
   bool serves_apart(std::uint64_t capture, std::uint64_t bytes) const;
   // Of an allocation that got nothing: what to answer where it must be of here; nothing where the driver may serve it.
-  std::optional<CUresult> refusal(std::uint64_t capture, CaptureHome home) const;
+  Answer refusal(std::uint64_t capture, CaptureHome home) const;
   // The program releases memory on this stream. `nodes`: where that stream is in the capture with this id, too, how
   // many nodes its graph has. Whether it is of here; or is, and there is nothing there to release.
   enum class Release : std::uint8_t { foreign, done, nothing_there };

@@ -97,7 +97,7 @@ void GraphRecordings::next_call() { recording_.attach(t_recorded); }
 // What is allocated, and where the call is to be recorded: an allocation counts from its answer, all else from before
 // that. A recording that begins meanwhile knows what was followed before, and gets what is followed later. With the
 // result, empty but for allocations.
-GraphRecordings::Use GraphRecordings::follow(const Call& call, std::optional<CUresult> result) {
+GraphRecordings::Use GraphRecordings::follow(const Call& call, Answer result) {
   if (!CallHistory::matters(call)) return result && !is_allocation(call.kind) ? Use() : recording_.use();
   history_.prepare();
   const std::lock_guard lock(history_mutex_);
@@ -109,7 +109,7 @@ GraphRecordings::Use GraphRecordings::follow(const Call& call, std::optional<CUr
   return recording_.use();
 }
 
-std::optional<CUresult> GraphRecordings::before(Call& call) noexcept {
+Answer GraphRecordings::before(Call& call) noexcept {
   Use now;
   try {
     now = follow(call, std::nullopt);

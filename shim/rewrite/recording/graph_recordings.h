@@ -59,7 +59,7 @@ class GraphRecordings {
   // The thread makes another call: one that has never come back is over.
   void next_call();
   // It is about to reach the driver, and has. What a recorder answers in its place.
-  std::optional<CUresult> before(Call& call) noexcept;
+  Answer before(Call& call) noexcept;
   void after(const Call& call, CUresult result);
   // A capture is about to begin: it is counted, and no recording begins that would not know of it.
   void capture_begins();
@@ -98,7 +98,7 @@ class GraphRecordings {
   std::unique_ptr<GraphRecording> make();
   void begin_anew(std::uint64_t unlearned_bytes);
   std::uint64_t room_before_graph() const;
-  Use follow(const Call& call, std::optional<CUresult> result);
+  Use follow(const Call& call, Answer result);
   void write(GraphRecording& recording) const;
 
   const RecordingOptions options_;

@@ -35,11 +35,11 @@ class Pair {
         bystanders_(std::make_unique<Bystanders>(subject_.schedule(), driver)) {}
 
   // Before the driver sees the call: the answer. False if the two disagree.
-  bool before(Call& call, std::optional<CUresult>& answer) {
+  bool before(Call& call, Answer& answer) {
     Call mine = call;
     answer = reference_.before(call);
     const Log expected = take_log();
-    std::optional<CUresult> subjects;
+    Answer subjects;
     const bool passed = bystanders_->passes(mine);
     if (!passed) {
       drain();
@@ -277,7 +277,7 @@ class Walk {
   bool issue(Call& call) {
     const bool is_tensor = std::exchange(awaits_tensor_, false);
     if (capturing_.key && draw(4) == 0 && !end_capture()) return false;
-    std::optional<CUresult> answer;
+    Answer answer;
     if (!pair_.before(call, answer)) return false;
     if (answer) {
       if (is_tensor && *answer == CUDA_SUCCESS) tensor_ = call.address;
@@ -295,7 +295,7 @@ class Walk {
   // A stream's capture ends: mostly it does.
   bool end_capture() {
     Call end = op(CallKind::capture_end, capturing_);
-    std::optional<CUresult> ignored;
+    Answer ignored;
     if (!pair_.before(end, ignored)) return false;
     const bool goes_on = draw(4) == 0;
     if (!goes_on) {

@@ -32,7 +32,7 @@ class TouchedByOpsTest : public testing::Test {
 };
 
 TEST_F(TouchedByOpsTest, RangesMeetWhereOneOfTheTwoWrites) {
-  ops_.add(op(), touching(100, 200, false), nullptr);
+  ops_.add(op(), touching(100, 200, false).view(), nullptr);
   EXPECT_TRUE(meets(150, 160));
   EXPECT_FALSE(meets(150, 160, false));
   EXPECT_FALSE(meets(200, 300));
@@ -40,17 +40,17 @@ TEST_F(TouchedByOpsTest, RangesMeetWhereOneOfTheTwoWrites) {
 
 TEST_F(TouchedByOpsTest, WhatTheClockHasIsNoneOfTheConcern) {
   const StreamClocks::Op done = op();
-  ops_.add(done, touching(100, 200, true), nullptr);
-  StreamClocks::Clock clock{};
-  clock[done.slot] = done.number;
+  ops_.add(done, touching(100, 200, true).view(), nullptr);
+  StreamClocks::Clock clock;
+  clock.raise(done.slot, done.number);
   const MemoryRange range{100, 200, true};
   EXPECT_FALSE(ops_.meets(clock, {{&range, 1}}));
-  ops_.add(op(), touching(100, 200, true), nullptr);
+  ops_.add(op(), touching(100, 200, true).view(), nullptr);
   EXPECT_TRUE(ops_.meets(clock, {{&range, 1}}));
 }
 
 TEST_F(TouchedByOpsTest, OfMoreRangesThanThereIsRoomForAnythingIsTouched) {
-  for (std::uint64_t i = 0; i < 1000; ++i) ops_.add(op(), touching(100 * i, 100 * i + 50, true), nullptr);
+  for (std::uint64_t i = 0; i < 1000; ++i) ops_.add(op(), touching(100 * i, 100 * i + 50, true).view(), nullptr);
   EXPECT_TRUE(meets(60, 70));
 }
 
@@ -61,7 +61,7 @@ TEST_F(TouchedByOpsTest, AnUnknownOpMeetsEverything) {
 }
 
 TEST_F(TouchedByOpsTest, MemoryThatIsReleasedIsTouchedNoMore) {
-  ops_.add(op(), touching(100, 200, true), nullptr);
+  ops_.add(op(), touching(100, 200, true).view(), nullptr);
   ops_.release(100);
   EXPECT_FALSE(meets(100, 200));
 }

@@ -28,7 +28,7 @@ class FakeContext final : public CallContext {
 // What the sink makes of a schedule in these tests: it counts what comes.
 class FakeReplay final : public ReplaySink {
  public:
-  std::optional<CUresult> before(Call&) noexcept override { return ++befores, ++all, std::nullopt; }
+  Answer before(Call&) noexcept override { return ++befores, ++all, std::nullopt; }
   void after(const Call&, CUresult) noexcept override { ++afters; }
   void finish() noexcept override { ++finishes; }
   SinkReport report() override {

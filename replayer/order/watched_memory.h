@@ -1,0 +1,77 @@
+// The memory that works use, as a filter: an op that touches none of it concerns no work, and learns so without a lock.
+//
+// Covers at least what the works use: ranges that lie close together become one where there is no room for all. Readers
+// notice that it changed while they read (a seqlock; H. Boehm, "Can seqlocks get along with programming language memory
+// models?", 2012): an answer holds as long as its version is the latest. Writers hold the lock of Onlookers. What
+// memory is too short for counts as anything.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "replayer/order/touched.h"
+
+namespace nimble {
+
+class WatchedMemory {
+ public:
+  static constexpr std::size_t kMostRanges = 1024;
+  using Version = std::uint64_t;
+
+  WatchedMemory();
+
+  // --- Any thread, without a lock.
+
+  Version version() const { return version_.load(std::memory_order_seq_cst); }
+  // Whether answers that were given since version() said so are those of the latest version.
+  bool is_latest(Version version) const { return version % 2 == 0 && this->version() == version; }
+  bool has(std::uint64_t begin, std::uint64_t end) const;
+  bool has_variables() const { return variables_.load(std::memory_order_acquire); }
+  bool has_anything() const { return anything_.load(std::memory_order_acquire); }
+  bool is_empty() const { return count_.load(std::memory_order_acquire) == 0 && !has_variables() && !has_anything(); }
+
+  // --- With the lock.
+
+  // Watches this as well. Returns what it did not watch before.
+  Touched add(const MemoryView& memory);
+  // Watches only what `each` tells: a function that calls the one it is given with each MemoryView, all of which are
+  // watched already.
+  template <class Each>
+  void keep_only(const Each& each);
+  // Of how many ranges it is.
+  std::size_t count() const { return count_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Range {
+    std::atomic<std::uint64_t> begin{0}, end{0};
+  };
+
+  bool covers(const MemoryView& memory) const;
+  void load(std::vector<MemoryRange>& ranges) const;
+  void publish(const std::vector<MemoryRange>& ranges, bool variables, bool anything);
+
+  std::atomic<Version> version_{0};  // odd while it changes
+  std::atomic<std::size_t> count_{0};
+  std::atomic<bool> variables_{false}, anything_{false};
+  std::array<Range, kMostRanges> ranges_;  // by address, without overlap
+  std::vector<MemoryRange> next_;          // what comes next, while it is put together
+};
+
+template <class Each>
+void WatchedMemory::keep_only(const Each& each) {
+  bool variables = false, anything = false;
+  next_.clear();
+  each([&](const MemoryView& memory) {
+    variables = variables || memory.variables;
+    anything = anything || memory.anything;
+    next_.insert(next_.end(), memory.ranges.begin(), memory.ranges.end());
+  });
+  sort_and_merge(next_);
+  // Fewer and wider ranges would watch what has not been watched so far, which nobody has been told.
+  if (next_.size() <= kMostRanges) publish(next_, variables, anything);
+}
+
+}  // namespace nimble
